@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// app is what the commands share: one command line of one process.
+type app struct {
+	streams                  Streams
+	outTerminal, errTerminal bool
+	environ                  []string
+
+	// configFile is the flag --config, given the flags that are settings.
+	configFile string
+	given      map[string]value
+	verbose    bool
+
+	// code is the exit code of a command that did its work.
+	code int
+}
+
+// sources are where this command line takes its settings from.
+func (a *app) sources() sources {
+	// An account without a place for configuration has none.
+	userDir, err := os.UserConfigDir()
+	if err != nil {
+		userDir = ""
+	}
+	return sources{configFile: a.configFile, userDir: userDir, environ: a.environ, flags: a.given}
+}
+
+// settings reads and decides all settings.
+func (a *app) settings() (settings, error) {
+	s, err := a.sources().load()
+	return s, flagProblems(err)
+}
+
+// flagProblems makes a usageError of a flag that cannot be read. A value that
+// could be read but is refused is refused the same way from everywhere.
+func flagProblems(err error) error {
+	for _, e := range parts(err) {
+		var bad *settingError
+		if errors.As(e, &bad) && bad.Flag && !errors.Is(e, errOutOfRange) {
+			return usagef("sandbox run", "%s", e.Error())
+		}
+	}
+	return err
+}
+
+// catalog reads the image catalog that the settings name.
+func (s settings) catalog() (images.Catalog, error) {
+	if s.Catalog == "" {
+		return images.LoadCatalog(configs.Images(), "images.yaml")
+	}
+	data, err := os.ReadFile(s.Catalog)
+	if err != nil {
+		return images.Catalog{}, fmt.Errorf("catalog %s: %w", s.Catalog, cause(err))
+	}
+	return images.LoadCatalog(data, s.Catalog)
+}
+
+// stateDir is the folder of records and locks.
+func (s settings) stateDir() (string, error) {
+	if s.StateDir != "" {
+		return s.StateDir, nil
+	}
+	return sandbox.DefaultStateDir()
+}
+
+// store opens the records.
+func (s settings) store() (*sandbox.Store, error) {
+	dir, err := s.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	return sandbox.OpenStore(dir)
+}
+
+// runner makes the runner that the settings describe. The caller closes it.
+func (a *app) runner(s settings) (*sandbox.Runner, error) {
+	catalog, err := s.catalog()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	options := []sandbox.Option{
+		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.policy()), sandbox.WithStateDir(dir),
+	}
+	if a.verbose {
+		handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
+		options = append(options, sandbox.WithLogger(slog.New(handler)))
+	}
+	return sandbox.New(options...)
+}
+
+// printJSON prints a value for programs.
+func (a *app) printJSON(v any) error {
+	encoder := json.NewEncoder(a.streams.Out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return readerGone(encoder.Encode(v))
+}
+
+// print prints text for people. Everything that may come from a stranger is made
+// harmless; our own text holds nothing that this would change.
+func (a *app) print(format string, args ...any) error {
+	_, err := fmt.Fprint(a.streams.Out, terminal.Text(fmt.Sprintf(format, args...)))
+	return readerGone(err)
+}
+
+// printTable prints rows in columns. A cell is one line.
+func (a *app) printTable(header []string, rows [][]string) error {
+	table := tabwriter.NewWriter(a.streams.Out, 0, 8, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		for i, cell := range row {
+			if i > 0 {
+				fmt.Fprint(table, "\t") // errors come back from Flush
+			}
+			fmt.Fprint(table, terminal.Line(cell))
+		}
+		fmt.Fprintln(table)
+	}
+	return readerGone(table.Flush())
+}

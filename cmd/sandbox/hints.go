@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// hints say what to try about an error that may join several, without repetition.
+func hints(err error) []string {
+	var all []string
+	for _, e := range parts(err) {
+		if text := hint(e); text != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// parts takes apart what errors.Join joined. An error that merely wraps two, as a
+// class and a cause, stays whole.
+func parts(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost error is taken apart
+	if !ok || hint(err) != "" && !isJoin(err) {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, parts(e)...)
+	}
+	return all
+}
+
+// isJoin says that an error is nothing but its parts.
+func isJoin(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // as in parts
+	return ok && err.Error() == errors.Join(joined.Unwrap()...).Error()
+}
+
+// hint is what to try about one error; empty for no idea. An error that knows
+// itself what helps has a method Hint.
+func hint(err error) string {
+	var knows interface{ Hint() string }
+	var field *policy.FieldError
+	switch {
+	case errors.As(err, &knows):
+		return knows.Hint()
+	case errors.Is(err, sandbox.ErrEnginePermission):
+		return "add your user to the docker group (which makes it root on this machine), use sudo, or set DOCKER_HOST"
+	case errors.Is(err, sandbox.ErrEngineUnavailable):
+		return "is the engine running? try: sudo systemctl start docker; or name another with DOCKER_HOST"
+	case errors.Is(err, sandbox.ErrUnenforceable):
+		return "see what is missing with: sandbox doctor"
+	case errors.Is(err, sandbox.ErrNoSpace):
+		return "delete old records with: sandbox rm; or choose another disk with --state-dir"
+	case errors.Is(err, sandbox.ErrNoRecord):
+		return "see all runs with: sandbox ls"
+	case errors.Is(err, sandbox.ErrBusy):
+		return "see what runs with: sandbox ps"
+	case errors.As(err, &field):
+		return fieldHint(field)
+	}
+	return ""
+}
+
+// fieldHint tells how to permit what the policy refuses.
+func fieldHint(err *policy.FieldError) string {
+	switch err.Field {
+	case "network":
+		return "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration"
+	case "env", "label", "id", "name", "args", "command", "engine":
+		return ""
+	}
+	return "see the limits, and where they come from, with: sandbox config"
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// An interruption is the cause of a context that a signal ended.
+type interruption struct{ signal os.Signal }
+
+func (i interruption) Error() string { return "interrupted: " + i.signal.String() }
+
+// interrupts listens for the signals that ask this process to end. The first one
+// cancels the context, with an [interruption] as its cause: the program is asked
+// to end and its result is kept. The second closes kill: the program is ended at
+// once. The third does what it does to any process; a later `sandbox gc` then
+// cleans up.
+func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct{}, stop func()) {
+	// A reader of our output that went away must not take the container's
+	// owner with it.
+	signal.Ignore(syscall.SIGPIPE)
+
+	ctx, cancel := context.WithCancelCause(parent)
+	hard := make(chan struct{})
+	asked := make(chan os.Signal, 2)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		first, ok := <-asked
+		if !ok {
+			return
+		}
+		cancel(interruption{first})
+		if _, ok := <-asked; !ok {
+			return
+		}
+		close(hard)
+		signal.Stop(asked)
+	}()
+	return ctx, hard, func() {
+		signal.Stop(asked)
+		close(asked)
+		cancel(context.Canceled)
+	}
+}

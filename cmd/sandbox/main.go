@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+)
+
+func main() { os.Exit(start()) }
+
+func start() int {
+	ctx, kill, stop := interrupts(context.Background())
+	defer stop()
+	return Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Kill: kill})
+}
+
+// Streams connect a command to its caller.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Kill is closed when the caller, having ended the context, does not want
+	// to wait for the program's grace period either. It may be nil.
+	Kill <-chan struct{}
+}
+
+// Run runs one command line, without the program's name, and returns the exit
+// code. It reads the environment and the current folder, and never exits.
+func Run(ctx context.Context, args []string, streams Streams) int {
+	a := &app{streams: streams, environ: os.Environ()}
+	a.errTerminal, a.outTerminal = isTerminal(streams.Err), isTerminal(streams.Out)
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	err := root.ExecuteContext(ctx)
+	if errors.Is(err, errReaderGone) {
+		return a.code
+	}
+	if err != nil {
+		a.report(err)
+		if a.code == 0 {
+			a.code = exitCode(nil, err)
+		}
+	}
+	return a.code
+}

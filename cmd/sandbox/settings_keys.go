@@ -1,0 +1,136 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// A key is one setting: its name in files, its flag, its type and its target.
+type key struct {
+	// name is the name in files; a dot stands for a level.
+	name string
+	// flag is the name of the flag, short its letter; empty for none.
+	flag, short string
+	// kind names the value in the help of the flag; "bool" needs no value.
+	kind string
+	// help is the flag's line of help.
+	help string
+	// trusted keys are not taken from ./sandbox.yaml, which may have come with
+	// a folder of somebody else.
+	trusted bool
+	// limit keys fill the limits of a run.
+	limit bool
+	// target is where a value of this key goes.
+	target func(*settings) setter
+}
+
+const envPrefix = "SANDBOX_"
+
+// variable is the name of the environment variable of the key.
+func (k key) variable() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
+}
+
+// keys are all settings, in the order in which `sandbox config` shows them.
+var keys = allKeys()
+
+// keyNamed finds a key by its name in files.
+func keyNamed(name string) (key, bool) {
+	for _, k := range keys {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+func allKeys() []key {
+	all := []key{
+		{name: "image", flag: "image", kind: "name", help: "image: a name of the catalog, a reference or an ID",
+			target: func(s *settings) setter { return textTo(&s.Image) }},
+		{name: "runtime", flag: "runtime", kind: "name", help: "OCI runtime that the engine knows, such as runsc", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.Runtime) }},
+		{name: "user", flag: "user", short: "u", kind: "uid:gid", help: "numeric user inside the container", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.User) }},
+		{name: "network", flag: "network", kind: "name", help: "network of the engine (needs allow_network unless none)",
+			target: func(s *settings) setter { return textTo(&s.Network) }},
+		{name: "gpus", flag: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs separated by commas",
+			target: func(s *settings) setter { return gpusTo(&s.GPUs) }},
+	}
+	for _, l := range limitKeys {
+		all = append(all, key{
+			name: l.name, flag: l.flag, short: l.short, kind: l.kind, help: l.help, limit: true,
+			target: func(s *settings) setter { return orWord(l.zero, l.target(&s.Limits)) },
+		})
+	}
+	all = append(all,
+		key{name: "allow_network", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowNetwork) }},
+		key{name: "allow_root", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowRoot) }},
+	)
+	for _, l := range limitKeys {
+		all = append(all, key{
+			name: "max." + l.name, trusted: true,
+			target: func(s *settings) setter { return orWord("none", l.target(&s.Max)) },
+		})
+	}
+	return append(all,
+		key{name: "state_dir", flag: "state-dir", kind: "folder", help: "folder of the records of all runs", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.StateDir) }},
+		key{name: "catalog", flag: "catalog", kind: "file", help: "image catalog instead of the shipped one", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.Catalog) }},
+		key{name: "json", flag: "json", kind: "bool", help: "print JSON on stdout, and nothing else there",
+			target: func(s *settings) setter { return boolTo(&s.JSON) }},
+		key{name: "quiet", flag: "quiet", short: "q", kind: "bool", help: "no live output and no summary",
+			target: func(s *settings) setter { return boolTo(&s.Quiet) }},
+		key{name: "raw", flag: "raw", kind: "bool", help: "let control sequences of the program reach the terminal", trusted: true,
+			target: func(s *settings) setter { return boolTo(&s.Raw) }},
+	)
+}
+
+// limitKeys are the keys that exist twice: as the limit of a run and, below
+// "max", as the ceiling of that limit.
+var limitKeys = []struct {
+	name, flag, short, kind, help string
+	// zero is the word for the zero value of the limit of a run; without one
+	// the limit must be more than zero.
+	zero   string
+	target func(*policy.Limits) setter
+}{
+	{name: "timeout", flag: "timeout", kind: "duration", help: "the program's wall-clock time, such as 90s or 2h",
+		target: func(l *policy.Limits) setter { return durationTo(&l.Timeout) }},
+	{name: "grace", flag: "grace", kind: "duration", help: "time between SIGTERM and SIGKILL",
+		target: func(l *policy.Limits) setter { return durationTo(&l.Grace) }},
+	{name: "memory", flag: "memory", short: "m", kind: "size", help: "memory of all processes, such as 512m or 8g",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.Memory) }},
+	{name: "cpus", flag: "cpus", kind: "number", help: "processors, such as 0.5 or 4",
+		target: func(l *policy.Limits) setter { return floatTo(&l.CPUs) }},
+	{name: "pids_limit", flag: "pids-limit", kind: "number", help: "processes and threads", zero: "auto",
+		target: func(l *policy.Limits) setter { return countTo(&l.PIDs) }},
+	{name: "nofile", zero: "auto",
+		target: func(l *policy.Limits) setter { return countTo(&l.NoFile) }},
+	{name: "shm_size", flag: "shm-size", kind: "size", help: "size of /dev/shm", zero: "auto",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.Shm) }},
+	{name: "tmp_size", flag: "tmp-size", kind: "size", help: "size of /tmp", zero: "auto",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.Tmp) }},
+	{name: "scratch_size", flag: "scratch-size", kind: "size", help: "size of the working directory", zero: "auto",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.Scratch) }},
+	{name: "disk", flag: "disk", kind: "size", help: "what the program may hold in ./final",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.Disk) }},
+	{name: "output_limit", flag: "output-limit", kind: "size", help: "end a run that prints more than this", zero: "none",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.Output) }},
+	{name: "stream_file",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.StreamFile) }},
+	{name: "capture_stdout",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.CaptureStdout) }},
+	{name: "capture_stderr",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.CaptureStderr) }},
+	{name: "output_files",
+		target: func(l *policy.Limits) setter { return countTo(&l.OutputFiles) }},
+	{name: "output_depth",
+		target: func(l *policy.Limits) setter { return countTo(&l.OutputDepth) }},
+	{name: "output_file",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.OutputFile) }},
+	{name: "output_total",
+		target: func(l *policy.Limits) setter { return sizeTo(&l.OutputTotal) }},
+}

@@ -1,0 +1,14 @@
+// Package images knows which images programs may run in.
+//
+// A [Catalog] names images. [Resolve] turns a name, or any reference the engine
+// knows, into one immutable image ID; it never pulls. [Ensure] makes an image of
+// the catalog when it is not there: a root file system from Debian packages,
+// imported into the engine and built through Dockerfile.runner, without any
+// registry. [List] says which images of a catalog are there.
+//
+// The tag of an image holds a hash of its recipe, see [Entry.Tag]: a changed
+// recipe is another image, and an existing tag needs no work.
+//
+// Errors name the image and the step. Errors that a user can mend have a method
+// Hint() string.
+package images

@@ -1,0 +1,29 @@
+package images
+
+import (
+	"context"
+	"io"
+
+	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+)
+
+// Inspector is the part of the engine that looking an image up needs. The
+// error of an unknown image is a "not found" of containerd/errdefs.
+type Inspector interface {
+	ImageInspect(ctx context.Context, ref string, opts ...client.ImageInspectOption) (image.InspectResponse, error)
+}
+
+// Engine is the part of the engine's API that making an image needs. The client
+// of github.com/docker/docker has it. The caller closes what ImageImport and
+// ImageBuild return.
+type Engine interface {
+	Inspector
+	ImageImport(ctx context.Context, source image.ImportSource, ref string, opts image.ImportOptions) (io.ReadCloser, error)
+	ImageBuild(ctx context.Context, buildContext io.Reader, opts build.ImageBuildOptions) (build.ImageBuildResponse, error)
+	ImageList(ctx context.Context, opts image.ListOptions) ([]image.Summary, error)
+	ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error)
+}
+
+var _ Engine = (*client.Client)(nil)

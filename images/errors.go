@@ -1,0 +1,77 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotFound means that the engine does not have an image. The error is a
+// [*NotFoundError].
+var ErrNotFound = errors.New("image not found")
+
+// A NotFoundError names an image that the engine does not have.
+type NotFoundError struct {
+	// Ref is what the caller asked for, or the default name.
+	Ref string
+	// CatalogName says that Ref is a name of the catalog.
+	CatalogName bool
+	// Entry is the entry of that name.
+	Entry Entry
+}
+
+func (e *NotFoundError) Error() string {
+	if e.CatalogName {
+		return fmt.Sprintf("image %s (%s) is not in the engine", e.Ref, e.Entry.Tag())
+	}
+	return fmt.Sprintf("image %q is neither a name of the catalog nor in the engine", e.Ref)
+}
+
+// Is makes errors.Is(err, ErrNotFound) true.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// Hint says what to do about it.
+func (e *NotFoundError) Hint() string {
+	switch {
+	case e.CatalogName && e.Entry.Base.Bootstrap != nil:
+		return "make it with: sandbox image ensure " + e.Ref
+	case e.CatalogName:
+		return "this version cannot make it; choose another with --image, see: sandbox image list"
+	default:
+		return "see the names with: sandbox image list; a run never pulls, so for an image of a registry: docker pull " + e.Ref
+	}
+}
+
+// ErrCannotMake means that [Ensure] has no way to make an image here.
+var ErrCannotMake = errors.New("image cannot be made")
+
+// A CannotMakeError says why an image cannot be made, and what would help.
+type CannotMakeError struct {
+	// Name is the name of the image, empty when any image is meant.
+	Name string
+	// Reason is the rule that is broken.
+	Reason string
+
+	hint string
+}
+
+func (e *CannotMakeError) Error() string { return fmt.Sprintf("image %s: %s", e.Name, e.Reason) }
+
+// Is makes errors.Is(err, ErrCannotMake) true.
+func (e *CannotMakeError) Is(target error) bool { return target == ErrCannotMake }
+
+// Hint says what to do about it.
+func (e *CannotMakeError) Hint() string { return e.hint }
+
+// A StepError says in which step making an image failed.
+type StepError struct {
+	// Name is the name of the image.
+	Name string
+	// Step is lock, bootstrap, import, build or clean up.
+	Step string
+	// Err is the cause.
+	Err error
+}
+
+func (e *StepError) Error() string { return fmt.Sprintf("image %s: %s: %v", e.Name, e.Step, e.Err) }
+
+func (e *StepError) Unwrap() error { return e.Err }

@@ -1,0 +1,48 @@
+package images
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// builderVersion is part of every recipe. Raise it when the code that makes
+// images makes something else out of the same catalog.
+const builderVersion = 1
+
+// repository is where the images of catalogs are tagged.
+const repository = "evalbox/"
+
+// Labels of every image that [Ensure] makes.
+const (
+	// LabelImage holds the name of the image in its catalog.
+	LabelImage = "org.evalbox.image"
+	// LabelRecipe holds the result of [Entry.Recipe].
+	LabelRecipe = "org.evalbox.recipe"
+)
+
+// Recipe returns the SHA-256 over everything that decides what the image is: its
+// base, its Dockerfile and the version of the code that makes it. The
+// description is not part of it.
+func (e Entry) Recipe() string {
+	data, err := json.Marshal(struct {
+		Builder          int
+		Base             Base
+		DockerfileSHA256 string
+	}{builderVersion, e.Base, e.DockerfileSHA256})
+	if err != nil { // strings, numbers and a valid time always marshal
+		panic(fmt.Sprintf("marshalling the recipe of image %s: %v", e.Name, err))
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Tag returns the local name of the image in the engine: evalbox/NAME:RECIPE,
+// with the first 12 digits of the recipe.
+func (e Entry) Tag() string {
+	return repository + e.Name + ":" + e.Recipe()[:12]
+}
+
+// baseTag is the local name of the base while the image is being made.
+func (e Entry) baseTag() string { return e.Tag() + "-base" }

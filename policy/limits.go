@@ -1,0 +1,110 @@
+package policy
+
+import "time"
+
+// Limits bound one run. In a request the zero value of a field means "the
+// policy's default"; after [Policy.Apply] every field holds its effective value.
+type Limits struct {
+	// Timeout bounds the program's wall-clock time, and nothing else: pulling
+	// an image or creating the container does not count.
+	Timeout time.Duration
+	// Grace is the time between SIGTERM and SIGKILL (EX-009).
+	Grace time.Duration
+
+	// Memory bounds the memory of all processes, tmpfs and shared memory
+	// included. Swap is always off.
+	Memory Size
+	// CPUs is the number of processors, enforced as a quota.
+	CPUs float64
+	// PIDs bounds processes and threads; the default is
+	// max(1024, 16 x CPUs).
+	PIDs int64
+	// NoFile bounds open files; the default is 65536 or the engine's own
+	// limit, whichever is lower.
+	NoFile int64
+
+	// Shm, Tmp and Scratch are the sizes of /dev/shm, /tmp and the working
+	// directory. All three count as memory. The defaults are shares of Memory.
+	Shm, Tmp, Scratch Size
+
+	// Disk bounds what the program may hold in ./final while it runs.
+	Disk Size
+	// Output ends a run that has written more than this to stdout and stderr
+	// together. Zero means no such limit: output is then cut, not the run.
+	Output Size
+
+	// StreamFile bounds the file that keeps one stream (EX-038).
+	StreamFile Size
+	// CaptureStdout and CaptureStderr bound the text of a stream in the result
+	// (CX-05).
+	CaptureStdout, CaptureStderr Size
+
+	// OutputFiles, OutputDepth, OutputFile and OutputTotal bound what is
+	// collected from ./final: entries, directory levels, bytes of one file and
+	// of all.
+	OutputFiles, OutputDepth int
+	OutputFile, OutputTotal  Size
+}
+
+// Default returns the limits of evalbox where nobody said anything else.
+func Default() Limits {
+	return Limits{
+		Timeout: time.Hour,
+		Grace:   5 * time.Second,
+
+		Memory: 2 * GiB,
+		CPUs:   2,
+
+		Disk: 20 * GiB,
+
+		StreamFile:    100 * MiB,
+		CaptureStdout: 1 * MiB,
+		CaptureStderr: 256 * KiB,
+
+		OutputFiles: 10_000,
+		OutputDepth: 32,
+		OutputFile:  10 * GiB,
+		OutputTotal: 20 * GiB,
+	}
+}
+
+// or returns value, or fallback when value is zero.
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+// over returns l with every zero field taken from base.
+func (l Limits) over(base Limits) Limits {
+	return Limits{
+		Timeout: or(l.Timeout, base.Timeout), Grace: or(l.Grace, base.Grace),
+		Memory: or(l.Memory, base.Memory), CPUs: or(l.CPUs, base.CPUs),
+		PIDs: or(l.PIDs, base.PIDs), NoFile: or(l.NoFile, base.NoFile),
+		Shm: or(l.Shm, base.Shm), Tmp: or(l.Tmp, base.Tmp), Scratch: or(l.Scratch, base.Scratch),
+		Disk: or(l.Disk, base.Disk), Output: or(l.Output, base.Output),
+		StreamFile:    or(l.StreamFile, base.StreamFile),
+		CaptureStdout: or(l.CaptureStdout, base.CaptureStdout),
+		CaptureStderr: or(l.CaptureStderr, base.CaptureStderr),
+		OutputFiles:   or(l.OutputFiles, base.OutputFiles),
+		OutputDepth:   or(l.OutputDepth, base.OutputDepth),
+		OutputFile:    or(l.OutputFile, base.OutputFile),
+		OutputTotal:   or(l.OutputTotal, base.OutputTotal),
+	}
+}
+
+// derived returns l with the limits that follow from memory and processors.
+func (l Limits) derived() Limits {
+	l.PIDs = or(l.PIDs, max(1024, int64(16*l.CPUs)))
+	l.Tmp = or(l.Tmp, l.Memory/4)
+	l.Scratch = or(l.Scratch, l.Memory/4)
+	// A DataLoader of PyTorch dies with a bus error in 64 MiB of shared memory.
+	shm := min(l.Memory/2, 8*GiB)
+	if l.Memory >= 4*GiB {
+		shm = max(shm, GiB)
+	}
+	l.Shm = or(l.Shm, shm)
+	return l
+}

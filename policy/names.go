@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
+// CheckName reports whether a run ID or name may become part of a path and of a
+// container's name: 1 to 64 letters, digits, '.', '_' or '-', not starting with
+// '.' or '-'.
+func CheckName(field, name string) error {
+	if !namePattern.MatchString(name) {
+		return &FieldError{field, fmt.Sprintf("%q", name),
+			"must be 1 to 64 letters, digits, '.', '_' or '-', and not start with '.' or '-'"}
+	}
+	return nil
+}
+
+var envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
+
+// Environment variables that change what is loaded or which devices are seen,
+// before the program has a say. The dynamic loader and the NVIDIA runtime hook
+// read them from the container's environment.
+var (
+	refusedEnvPrefixes = []string{"LD_", "DYLD_", "DOCKER_", "NVIDIA_"}
+	// ownPython are the variables of Python that a caller may change: they do
+	// not change which code runs.
+	ownPython = map[string]bool{
+		"PYTHONUNBUFFERED": true, "PYTHONHASHSEED": true, "PYTHONUTF8": true,
+		"PYTHONDONTWRITEBYTECODE": true, "PYTHONFAULTHANDLER": true, "PYTHONWARNINGS": true,
+		"PYTHONOPTIMIZE": true, "PYTHONIOENCODING": true,
+	}
+)
+
+const (
+	maxEnvValue = 128 << 10 // the kernel's limit for one string
+	maxEnvCount = 1000
+)
+
+// CheckEnv reports every variable that a run may not be given.
+func CheckEnv(env map[string]string) []error {
+	var errs []error
+	if len(env) > maxEnvCount {
+		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("%d variables; at most %d", len(env), maxEnvCount)})
+	}
+	for name, value := range env {
+		if rule := envRule(name, value); rule != "" {
+			errs = append(errs, &FieldError{"env", fmt.Sprintf("%q", name), rule})
+		}
+	}
+	return errs
+}
+
+func envRule(name, value string) string {
+	if !envNamePattern.MatchString(name) {
+		return "is not the name of an environment variable"
+	}
+	for _, prefix := range refusedEnvPrefixes {
+		if strings.HasPrefix(strings.ToUpper(name), prefix) {
+			return "is refused: variables " + prefix + "* change what is loaded before the program runs"
+		}
+	}
+	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
+		return "is refused: it changes which Python code runs"
+	}
+	if strings.ContainsRune(value, 0) || len(value) > maxEnvValue {
+		return fmt.Sprintf("has a value with a NUL byte or of more than %d bytes", maxEnvValue)
+	}
+	return ""
+}

@@ -1,0 +1,134 @@
+package result
+
+import "fmt"
+
+// Signal numbers that the exit table gives rows of their own, and the highest
+// signal of Linux.
+const (
+	sigKill   = 9
+	sigTerm   = 15
+	maxSignal = 64
+)
+
+// ExitContext is what is known about the end of a run beside its exit code. The
+// zero value means that nothing is known.
+type ExitContext struct {
+	// TimedOut says that the time limit ended the run. It decides before any
+	// exit code.
+	TimedOut bool
+	// OOM says that the kernel reported a kill for memory in the run.
+	OOM bool
+}
+
+// ExitMeaning is a row of the exit table (CX-06) for one exit code.
+type ExitMeaning struct {
+	// Meaning is one of success, tool_error, permission_denied,
+	// command_not_found, signal, out_of_memory, timeout_sigterm and timeout.
+	Meaning string `json:"meaning"`
+	// Action is one of continue, log_and_handle, escalate, check_allowlist,
+	// log_signal_number, more_memory_or_fail and extend_timeout_or_fail.
+	Action string `json:"action"`
+	// Signal is the number of the signal that the code stands for, 0 if none.
+	Signal int `json:"signal"`
+	// SignalName is its name; empty without a signal or without a name.
+	SignalName string `json:"signal_name"`
+	// Text is a sentence for people. It claims no more than the code proves: a
+	// program can exit with 139 without any signal.
+	Text string `json:"text"`
+}
+
+// ExplainExit returns the row of the exit table (CX-06) for an exit code, which
+// is 128+n for signal n as a shell has it, or -n as Python has it.
+//
+// A number alone proves little, so it takes evidence: 137 is a kill for memory
+// only with ctx.OOM, and a run that hit its time limit is a time-out whatever
+// its code. The one exception is the row of the table for 143, SIGTERM.
+func ExplainExit(code int, ctx ExitContext) ExitMeaning {
+	m := ExitMeaning{Signal: exitSignal(code)}
+	m.SignalName = SignalName(m.Signal)
+	killed := m.Signal == sigKill || m.Signal == sigTerm
+	switch {
+	case ctx.TimedOut && killed:
+		m.Meaning, m.Action = "timeout_sigterm", "extend_timeout_or_fail"
+		m.Text = fmt.Sprintf("The time limit ended the program with %s.", m.signalText())
+	case ctx.TimedOut:
+		m.Meaning, m.Action = "timeout", "extend_timeout_or_fail"
+		m.Text = "The time limit ended the run."
+		if code == -1 {
+			m.Signal, m.SignalName = 0, "" // it stands for "no exit code" here
+		} else {
+			m.Text = fmt.Sprintf("The time limit ended the run; the exit code is %d.", code)
+		}
+	case ctx.OOM && m.Signal == sigKill:
+		m.Meaning, m.Action = "out_of_memory", "more_memory_or_fail"
+		m.Text = "The kernel killed the program at its memory limit."
+	default:
+		m.explainCode(code)
+		if ctx.OOM {
+			m.Text += " The kernel killed a process of the run for memory."
+		}
+	}
+	return m
+}
+
+// explainCode fills in the row for a code without other evidence.
+func (m *ExitMeaning) explainCode(code int) {
+	switch {
+	case code == 0:
+		m.Meaning, m.Action = "success", "continue"
+		m.Text = "The program exited with 0."
+	case code == 126:
+		m.Meaning, m.Action = "permission_denied", "escalate"
+		m.Text = "The command could not be executed, or the program exited with 126 itself."
+	case code == 127:
+		m.Meaning, m.Action = "command_not_found", "check_allowlist"
+		m.Text = "The command was not found, or the program exited with 127 itself."
+	case code == 128+sigTerm:
+		m.Meaning, m.Action = "timeout_sigterm", "extend_timeout_or_fail"
+		m.Text = m.signalOrExit(code)
+	case code < 0 && m.Signal > 0:
+		m.Meaning, m.Action = "signal", "log_signal_number"
+		m.Text = fmt.Sprintf("The program was ended by %s.", m.signalText())
+		if code == -1 {
+			m.Text = fmt.Sprintf("The program has no exit code, or was ended by %s.", m.signalText())
+		}
+	case code >= 128 && code <= 255:
+		m.Meaning, m.Action = "signal", "log_signal_number"
+		m.Text = m.signalOrExit(code)
+	default:
+		m.Meaning, m.Action = "tool_error", "log_and_handle"
+		m.Text = fmt.Sprintf("The program exited with %d.", code)
+	}
+}
+
+// exitSignal returns the signal that a code stands for, 0 if none.
+func exitSignal(code int) int {
+	n := 0
+	switch {
+	case code < 0:
+		n = -code
+	case code > 128:
+		n = code - 128
+	}
+	if n < 0 || n > maxSignal { // the lowest int has no negation
+		return 0
+	}
+	return n
+}
+
+// signalText names the signal with its number.
+func (m *ExitMeaning) signalText() string {
+	if m.SignalName == "" {
+		return fmt.Sprintf("signal %d", m.Signal)
+	}
+	return fmt.Sprintf("signal %d (%s)", m.Signal, m.SignalName)
+}
+
+// signalOrExit is the sentence for a code of 128 and above, which does not say
+// which of the two happened.
+func (m *ExitMeaning) signalOrExit(code int) string {
+	if m.Signal == 0 {
+		return fmt.Sprintf("The program exited with %d itself: the code is in the range for signals, but stands for none.", code)
+	}
+	return fmt.Sprintf("The program was ended by %s, or exited with %d itself.", m.signalText(), code)
+}

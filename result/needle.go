@@ -1,0 +1,42 @@
+package result
+
+import "bytes"
+
+// needle finds a fixed text in a stream that arrives in pieces of any size. The
+// text must hold its first byte only once: a failed match can then start again
+// only at the byte that broke it, and nothing that was read is read again.
+// The zero value is ready, at the start of a stream.
+type needle struct {
+	// matched counts the bytes of the text that end the stream so far.
+	matched int
+}
+
+// find looks for text in the next piece of the stream. It returns the number
+// of bytes of p that it used up: up to the end of the text when found, all of p
+// otherwise.
+func (n *needle) find(text, p []byte) (used int, found bool) {
+	i := 0
+	for n.matched > 0 && i < len(p) {
+		if p[i] != text[n.matched] {
+			n.matched = 0
+			break
+		}
+		n.matched++
+		i++
+		if n.matched == len(text) {
+			n.matched = 0
+			return i, true
+		}
+	}
+	if i == len(p) {
+		return i, false
+	}
+	if j := bytes.Index(p[i:], text); j >= 0 {
+		return i + j + len(text), true
+	}
+	tail := p[max(i, len(p)-len(text)+1):]
+	if k := bytes.LastIndexByte(tail, text[0]); k >= 0 && bytes.HasPrefix(text, tail[k:]) {
+		n.matched = len(tail) - k
+	}
+	return len(p), false
+}

@@ -1,0 +1,198 @@
+package result
+
+// SchemaV1 names the wire form of [Result]. A breaking change of the wire form
+// gets a new name.
+const SchemaV1 = "evalbox/result/v1"
+
+// Result is what one program did in one container, in the wire form of
+// schema [SchemaV1]. It is plain data: copying it is safe as long as the slices
+// and maps are not changed.
+//
+// A failure of the sandbox itself is an error from the runner. Two statuses,
+// [StatusStartFailed] and [StatusEngineLost], exist so that a record can still
+// hold what was seen before such a failure.
+type Result struct {
+	// Schema is always [SchemaV1].
+	Schema string `json:"schema"`
+	// ID identifies the run and names its record folder.
+	ID string `json:"id"`
+	// Name is the caller's name of the run; empty when none was given.
+	Name string `json:"name"`
+	// Labels are the caller's labels.
+	Labels map[string]string `json:"labels"`
+
+	// Status says how the run ended. It is decided from several facts in a
+	// fixed order, never from the exit code alone.
+	Status Status `json:"status"`
+	// Fault says who should look at a run that did not end well.
+	Fault Fault `json:"fault"`
+	// ExitCode is the program's exit code: -1 when TimedOut, 128+n when signal
+	// n ended the program. It is -1 as well when the program never ended or
+	// never started.
+	ExitCode int `json:"exit_code"`
+	// Signal is the number of the signal that ended the program, 0 if none.
+	Signal int `json:"signal"`
+	// TimedOut says that the time limit ended the run (EX-009). The flag
+	// decides, never the exit code.
+	TimedOut bool `json:"timed_out"`
+	// OOMKilled says that the kernel killed a process of the run for memory.
+	// The main process may still have ended normally.
+	OOMKilled bool `json:"oom_killed"`
+	// Explanation is one sentence for people on how the run ended.
+	Explanation string `json:"explanation"`
+
+	// Stdout and Stderr are what the program printed, as UTF-8 with invalid
+	// bytes replaced (EX-043). A stream longer than the capture limit is kept
+	// as head, a marker line with the number of dropped bytes, and tail.
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	// StdoutBytes and StderrBytes are what the program really wrote.
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+	// StdoutTruncated and StderrTruncated say that bytes were dropped from
+	// Stdout or Stderr.
+	StdoutTruncated bool `json:"stdout_truncated"`
+	StderrTruncated bool `json:"stderr_truncated"`
+	// OutputComplete is false when bytes that the program wrote may have been
+	// lost before they reached us, for example because the engine went away.
+	OutputComplete bool `json:"output_complete"`
+
+	// StartedAt and FinishedAt are the engine's own times (RFC 3339, UTC);
+	// empty when the program never started or never ended.
+	StartedAt  string `json:"started_at"`
+	FinishedAt string `json:"finished_at"`
+	// DurationSeconds is the program's wall-clock time, from StartedAt to
+	// FinishedAt.
+	DurationSeconds float64 `json:"duration_seconds"`
+	// SetupSeconds is our time from the call to the start of the program, and
+	// TeardownSeconds our time from its end to the result.
+	SetupSeconds    float64 `json:"setup_seconds"`
+	TeardownSeconds float64 `json:"teardown_seconds"`
+
+	// Score is the number of the last score line in the whole of stdout, also
+	// of its dropped middle (EX-011). It is nil without one and never NaN or
+	// infinite; a non-finite score line is told in Warnings.
+	Score *float64 `json:"score"`
+	// IsError is the rule of EX-013: exit code not 0, or timed out, or the
+	// traceback marker in stderr.
+	IsError bool `json:"is_error"`
+	// ErrorReason says which part of that rule holds; empty without error.
+	ErrorReason ErrorReason `json:"error_reason"`
+	// ErrorTraceback is the last complete Python traceback of the whole of
+	// stderr (EX-012), only when IsError.
+	ErrorTraceback *string `json:"error_traceback"`
+	// ErrorSummary is the tail of stderr when IsError and there is no
+	// traceback; a syntax error in the script itself prints none.
+	ErrorSummary string `json:"error_summary"`
+
+	Image     Image     `json:"image"`
+	Enforced  Enforced  `json:"enforced"`
+	Resources Resources `json:"resources"`
+
+	// Outputs are the regular files of ./final, sorted by path.
+	Outputs []Output `json:"outputs"`
+	// OutputsSkipped is what ./final held beside them, and why it was left out.
+	OutputsSkipped []SkippedOutput `json:"outputs_skipped"`
+	// Warnings is anything that a careful reader should know.
+	Warnings []string `json:"warnings"`
+}
+
+// Image is the image that the program ran in.
+type Image struct {
+	// Name is the catalog name or the reference that was asked for.
+	Name string `json:"name"`
+	// ID is the engine's content address of the image ("sha256:…").
+	ID string `json:"id"`
+	// Digest is the registry digest; empty for an image that never saw one.
+	Digest string `json:"digest"`
+	// Platform is os/arch[/variant].
+	Platform string `json:"platform"`
+	// Locked says that ID was compared with a lock and is the locked one.
+	Locked bool `json:"locked"`
+}
+
+// Enforced is what was really applied to the run, not what was asked for.
+type Enforced struct {
+	// Engine is the engine's name and version, APIVersion the negotiated API.
+	Engine     string `json:"engine"`
+	APIVersion string `json:"api_version"`
+	// Runtime is the OCI runtime ("runc", "runsc").
+	Runtime string `json:"runtime"`
+	// CgroupVersion is 1 or 2; 0 when unknown.
+	CgroupVersion int `json:"cgroup_version"`
+	// User is the numeric uid:gid inside the container.
+	User string `json:"user"`
+	// Network is the network that the container was attached to.
+	Network string `json:"network"`
+
+	TimeoutSeconds   float64 `json:"timeout_seconds"`
+	GraceSeconds     float64 `json:"grace_seconds"`
+	MemoryBytes      int64   `json:"memory_bytes"`
+	SwapBytes        int64   `json:"swap_bytes"`
+	CPUs             float64 `json:"cpus"`
+	PIDs             int64   `json:"pids"`
+	ShmBytes         int64   `json:"shm_bytes"`
+	TmpBytes         int64   `json:"tmp_bytes"`
+	ScratchBytes     int64   `json:"scratch_bytes"`
+	DiskBytes        int64   `json:"disk_bytes"`
+	OutputLimitBytes int64   `json:"output_limit_bytes"`
+	StreamFileBytes  int64   `json:"stream_file_bytes"`
+
+	ReadOnlyRoot    bool     `json:"read_only_root"`
+	NoNewPrivileges bool     `json:"no_new_privileges"`
+	CapDrop         []string `json:"cap_drop"`
+	// Seccomp names the profile, with the SHA-256 of its text.
+	Seccomp string `json:"seccomp"`
+	// Ulimits are "name=soft:hard"; a name that is missing was inherited from
+	// the engine.
+	Ulimits []string `json:"ulimits"`
+	Mounts  []Mount  `json:"mounts"`
+	// GPUs are the device IDs that were requested from the engine.
+	GPUs []string `json:"gpus"`
+}
+
+// Mount is one mount of the container. Host paths are not part of the result.
+type Mount struct {
+	Target   string `json:"target"`
+	Type     string `json:"type"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+// Resources is what the run used.
+type Resources struct {
+	// CPUSeconds is user plus system time of all processes of the run.
+	CPUSeconds float64 `json:"cpu_seconds"`
+	// PeakMemoryBytes is the highest memory charge of the container, page
+	// cache included.
+	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
+	// OOMKills counts processes that the kernel killed for memory.
+	OOMKills int64 `json:"oom_kills"`
+	// Source says where the figures come from, for example
+	// "cgroup v1, sampled" or "engine samples"; empty when there are none.
+	Source string `json:"source"`
+}
+
+// Output is one regular file of ./final.
+type Output struct {
+	// Path is relative to ./final, with slashes. A name that is not clean
+	// UTF-8 text is escaped, and PathBase64 then holds its bytes.
+	Path       string `json:"path"`
+	PathBase64 string `json:"path_base64,omitempty"`
+	SizeBytes  int64  `json:"size_bytes"`
+	SHA256     string `json:"sha256"`
+	// Mode is the permission bits in octal ("0644").
+	Mode string `json:"mode"`
+}
+
+// SkippedOutput is an entry of ./final that was not collected.
+type SkippedOutput struct {
+	Path       string `json:"path"`
+	PathBase64 string `json:"path_base64,omitempty"`
+	// Kind is the type of the entry: file, directory, symlink, fifo, socket,
+	// device, other.
+	Kind string `json:"kind"`
+	// SizeBytes is the apparent size of a file.
+	SizeBytes int64 `json:"size_bytes"`
+	// Reason says which rule left it out.
+	Reason string `json:"reason"`
+}

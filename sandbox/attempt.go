@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/internal/stream"
+)
+
+// attempt is one run on its way from its plan to its result. Its methods are
+// called in the order of the file run.go by one goroutine; the fields that
+// helpers touch are safe for that or written before the helpers start.
+type attempt struct {
+	runner *Runner
+	req    Request
+	spec   Spec
+	info   EngineInfo
+	log    *slog.Logger
+	work   *workspace
+
+	container string
+	warnings  []string
+
+	// Times of our own monotonic clock.
+	began, started, ended time.Time
+
+	// exits reports the end of the container; cancelWait ends the wait and
+	// every helper.
+	exits      <-chan Exit
+	cancelWait context.CancelFunc
+
+	// stops is how helpers ask for the end of the run.
+	stops chan stopReason
+
+	streams Streams
+	// attached feeds the reader with a new connection after a loss of the
+	// engine; noMore tells it that none will come, and readerDone is closed
+	// when it has read the last to its end.
+	attached   chan Streams
+	noMore     chan struct{}
+	readerDone chan struct{}
+	reading    bool
+	stdout     *output
+	stderr     *output
+	live       *stream.Live
+	written    atomic.Int64
+
+	score     result.ScoreScanner
+	traceback result.TracebackScanner
+
+	usage *usageWatch
+	facts facts
+}
+
+// stopReason says why we ended a run.
+type stopReason int
+
+const (
+	stopNone stopReason = iota
+	stopTimeout
+	stopCanceled
+	stopOutputLimit
+	stopDiskLimit
+)
+
+// askStop asks for the end of the run; only the first reason counts.
+func (a *attempt) askStop(reason stopReason) {
+	select {
+	case a.stops <- reason:
+	default:
+	}
+}

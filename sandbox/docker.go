@@ -1,0 +1,65 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+// dockerEngine carries Specs out through Docker's API, 1.41 (Docker 20.10) and
+// newer. Docker's types do not leave the files named docker*.go.
+type dockerEngine struct {
+	api *client.Client
+}
+
+var _ Engine = (*dockerEngine)(nil)
+
+// callTimeout bounds every call that does not wait for a program. A daemon can
+// answer some calls and hang on others.
+const callTimeout = 30 * time.Second
+
+// DockerClient connects to the engine that the environment names (DOCKER_HOST,
+// DOCKER_TLS_VERIFY, DOCKER_CERT_PATH, DOCKER_API_VERSION), as the docker command
+// does. It does not talk to the engine yet.
+func DockerClient() (*client.Client, error) {
+	api, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, fmt.Errorf("configuring the engine's client: %w", err)
+	}
+	return api, nil
+}
+
+// DockerEngine is the engine behind a client. It takes the client over.
+func DockerEngine(api *client.Client) Engine { return &dockerEngine{api: api} }
+
+func (e *dockerEngine) Close() error { return e.api.Close() }
+
+// ResolveImage implements [Engine].
+func (e *dockerEngine) ResolveImage(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resolved, err := images.Resolve(ctx, e.api, catalog, ref)
+	return resolved, engineError(err)
+}
+
+// engineError classifies an error of the client once, so that nothing above
+// looks at its text. Errors of a context are returned as they are.
+func engineError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrPermission), strings.HasPrefix(err.Error(), "permission denied while trying to connect"):
+		return fmt.Errorf("%w: %w", ErrEnginePermission, err)
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err):
+		return fmt.Errorf("%w: %w", ErrEngineUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/strslice"
+	"github.com/docker/go-units"
+)
+
+// Create implements [Engine].
+func (e *dockerEngine) Create(ctx context.Context, spec Spec, mounts HostPaths, labels map[string]string) (string, []string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	config, host, err := createRequest(spec, mounts, labels)
+	if err != nil {
+		return "", nil, err
+	}
+	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, spec.Job.ContainerName())
+	if err != nil {
+		return "", nil, fmt.Errorf("creating container %s: %w", spec.Job.ContainerName(), engineError(err))
+	}
+	return created.ID, created.Warnings, nil
+}
+
+// createRequest translates a Spec into the body of Docker's create call. It is
+// pure: everything that decides what a program may do passes through here and is
+// compared with a golden file.
+func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*container.Config, *container.HostConfig, error) {
+	class, job := spec.Class, spec.Job
+	if !strings.HasPrefix(class.Image.ID, "sha256:") {
+		return nil, nil, fmt.Errorf("creating container %s: image %q is not resolved to an ID", job.ContainerName(), class.Image.Reference)
+	}
+	mounts, err := bindMounts(class.Binds, sources)
+	if err != nil {
+		return nil, nil, err
+	}
+	grace := int(job.GraceSeconds)
+	config := &container.Config{
+		Image: class.Image.ID,
+		// The whole command stands here, so that an entry point of the image
+		// cannot put itself in front of it.
+		Entrypoint:   strslice.StrSlice(job.Command[:1]),
+		Cmd:          strslice.StrSlice(job.Command[1:]),
+		Env:          mergeEnv(class.Env, job.Env),
+		User:         class.User,
+		WorkingDir:   class.WorkDir,
+		Hostname:     "sandbox",
+		Labels:       labels,
+		AttachStdout: true,
+		AttachStderr: true,
+		AttachStdin:  job.Stdin,
+		OpenStdin:    job.Stdin,
+		StdinOnce:    job.Stdin,
+		Tty:          false,
+		StopSignal:   "SIGTERM",
+		StopTimeout:  &grace,
+		Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
+	}
+	host := &container.HostConfig{
+		NetworkMode:    container.NetworkMode(class.Network),
+		Runtime:        class.Runtime,
+		Init:           &class.Init,
+		ReadonlyRootfs: class.ReadOnlyRoot,
+		CapDrop:        strslice.StrSlice(class.CapDrop),
+		SecurityOpt:    securityOptions(class),
+		IpcMode:        container.IpcMode(class.IPC),
+		CgroupnsMode:   container.CgroupnsModePrivate,
+		ShmSize:        class.Cgroup.ShmBytes,
+		Mounts:         mounts,
+		Tmpfs:          tmpfsOptions(class.Tmpfs),
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		LogConfig:      container.LogConfig{Type: class.Log.Driver, Config: class.Log.Options},
+		Resources: container.Resources{
+			Memory: class.Cgroup.MemoryBytes,
+			// Docker counts memory and swap together here.
+			MemorySwap:     class.Cgroup.MemoryBytes + class.Cgroup.SwapBytes,
+			NanoCPUs:       class.Cgroup.NanoCPUs,
+			PidsLimit:      &class.Cgroup.PIDs,
+			Ulimits:        engineUlimits(class.Ulimits),
+			DeviceRequests: deviceRequests(class.GPUs),
+		},
+	}
+	if class.Cgroup.Version == 1 {
+		// Only cgroup v1 has this knob; v2 needs none once swap is off.
+		host.MemorySwappiness = new(int64)
+	}
+	return config, host, nil
+}
+
+// securityOptions sends the seccomp profile itself. It is needed because the engine's
+// own is as old as the engine.
+func securityOptions(class Class) []string {
+	options := []string{"seccomp=" + seccompJSON}
+	if class.NoNewPrivileges {
+		options = append(options, "no-new-privileges:true")
+	}
+	return options
+}
+
+// bindMounts uses the API's Mounts, never Binds: Binds creates a missing source
+// on the host as root, Mounts refuses it. The binds are not recursive, so that a
+// file system mounted below a read-only source is not there writable.
+func bindMounts(shapes []Bind, sources HostPaths) ([]mount.Mount, error) {
+	mounts := make([]mount.Mount, 0, len(shapes))
+	for _, shape := range shapes {
+		source := sources[shape.Role]
+		if source == "" {
+			return nil, fmt.Errorf("no host path for mount %s", shape.Target)
+		}
+		mounts = append(mounts, mount.Mount{
+			Type: mount.TypeBind, Source: source, Target: shape.Target, ReadOnly: shape.ReadOnly,
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: true},
+		})
+	}
+	return mounts, nil
+}
+
+func tmpfsOptions(shapes []Tmpfs) map[string]string {
+	options := make(map[string]string, len(shapes))
+	for _, t := range shapes {
+		// Compilers of PyTorch and Triton load code from /tmp, so it may be
+		// executed; Docker's default would forbid that and set no size.
+		options[t.Target] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=1777", t.SizeBytes, t.Inodes)
+	}
+	return options
+}
+
+func engineUlimits(ulimits []Ulimit) []*units.Ulimit {
+	out := make([]*units.Ulimit, 0, len(ulimits))
+	for _, u := range ulimits {
+		out = append(out, &units.Ulimit{Name: u.Name, Soft: u.Soft, Hard: u.Hard})
+	}
+	return out
+}
+
+func deviceRequests(gpus GPURequest) []container.DeviceRequest {
+	if !gpus.Any() {
+		return nil
+	}
+	request := container.DeviceRequest{
+		Driver: "nvidia", DeviceIDs: gpus.IDs, Count: gpus.Count,
+		Capabilities: [][]string{{"gpu"}},
+	}
+	if gpus.All {
+		request.Count = -1
+	}
+	return []container.DeviceRequest{request}
+}
+
+// mergeEnv joins environments as sorted pairs; a later one wins.
+func mergeEnv(envs ...[]string) []string {
+	merged := map[string]string{}
+	for _, env := range envs {
+		for _, pair := range env {
+			name, _, _ := strings.Cut(pair, "=")
+			merged[name] = pair
+		}
+	}
+	return slices.Sorted(maps.Values(merged))
+}

@@ -1,0 +1,85 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/system"
+)
+
+// Info implements [Engine].
+func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	info, err := e.api.Info(ctx)
+	if err != nil {
+		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(err))
+	}
+	local := isLocal(e.api.DaemonHost())
+	facts := engineInfo(info, local)
+	facts.APIVersion = e.api.ClientVersion()
+	if local {
+		facts.Host.NoFile = engineNoFile(e.api.DaemonHost())
+	}
+	return facts, nil
+}
+
+// isLocal reports whether a daemon address is a socket of this machine.
+func isLocal(host string) bool {
+	return strings.HasPrefix(host, "unix://") || strings.HasPrefix(host, "npipe://")
+}
+
+// engineInfo translates Docker's description of itself.
+func engineInfo(info system.Info, local bool) EngineInfo {
+	facts := EngineInfo{
+		Name: "Docker", Version: info.ServerVersion, ID: info.ID,
+		OS: info.OperatingSystem, Kernel: info.KernelVersion, Architecture: info.Architecture,
+		StorageDriver: info.Driver, RootDir: info.DockerRootDir, CgroupDriver: info.CgroupDriver,
+		Local: local, MemoryLimit: info.MemoryLimit, SwapLimit: info.SwapLimit,
+		CPUQuota: info.CPUCfsQuota, PIDsLimit: info.PidsLimit,
+		Containerd: info.ContainerdCommit.ID, Runc: info.RuncCommit.ID, Warnings: info.Warnings,
+		Host: Host{
+			CPUs: info.NCPU, MemoryBytes: info.MemTotal,
+			DefaultRuntime: info.DefaultRuntime, Runtimes: slices.Sorted(maps.Keys(info.Runtimes)),
+		},
+	}
+	switch info.CgroupVersion {
+	case "1":
+		facts.Host.CgroupVersion = 1
+	case "2":
+		facts.Host.CgroupVersion = 2
+	}
+	for _, option := range info.SecurityOptions {
+		facts.Seccomp = facts.Seccomp || strings.HasPrefix(option, "name=seccomp")
+		facts.Rootless = facts.Rootless || strings.HasPrefix(option, "name=rootless")
+	}
+	_, facts.Host.GPUs = info.Runtimes["nvidia"]
+	return facts
+}
+
+// unenforceable lists what every run needs and the engine cannot do. An engine
+// that ignores a limit silently would make every result untrue.
+func unenforceable(info EngineInfo) error {
+	var missing []string
+	for _, need := range []struct {
+		ok   bool
+		what string
+	}{
+		{info.MemoryLimit, "memory limits"},
+		{info.CPUQuota, "CPU quotas"},
+		{info.PIDsLimit, "process limits"},
+		{info.Seccomp, "seccomp profiles"},
+		{!info.Rootless || info.Host.CgroupVersion != 1, "any limit (rootless with cgroup v1)"},
+	} {
+		if !need.ok {
+			missing = append(missing, need.what)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(missing, ", "))
+	}
+	return nil
+}

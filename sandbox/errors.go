@@ -1,0 +1,41 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of this package, for errors.Is.
+var (
+	// ErrEngineUnavailable means that the engine could not be reached.
+	ErrEngineUnavailable = errors.New("container engine unavailable")
+	// ErrEnginePermission means that the engine's socket refused us. It is an
+	// ErrEngineUnavailable as well.
+	ErrEnginePermission = fmt.Errorf("%w: permission denied", ErrEngineUnavailable)
+	// ErrUnenforceable means that the engine cannot enforce a limit that
+	// every run has.
+	ErrUnenforceable = errors.New("limit cannot be enforced")
+	// ErrBusy means that another run uses the same ./final.
+	ErrBusy = errors.New("in use by another run")
+	// ErrNoSpace means that the state folder's disk is full or nearly so.
+	ErrNoSpace = errors.New("not enough disk space")
+	// ErrNoRecord means that no run with this ID is recorded.
+	ErrNoRecord = errors.New("no such run")
+)
+
+// A PathError names a host path of a request that breaks a rule.
+type PathError struct {
+	// Field is the name of the field: script, input, final, state.
+	Field, Path, Rule string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+func (e *PathError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s %q: %s: %v", e.Field, e.Path, e.Rule, e.Err)
+	}
+	return fmt.Sprintf("%s %q: %s", e.Field, e.Path, e.Rule)
+}
+
+func (e *PathError) Unwrap() error { return e.Err }

@@ -1,0 +1,234 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/internal/collect"
+)
+
+// collectBudget bounds the hashing of outputs.
+const collectBudget = 30 * time.Minute
+
+// finish learns what is left to learn, collects, removes and writes the result.
+// It works on a context that the caller's cancellation does not end.
+func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	complete := a.drain()
+	a.usage.sample()
+	state := a.inspect(ctx)
+	removed := a.remove(ctx)
+	a.warnings = append(a.warnings, a.closeOutput()...)
+	outputs, skipped := a.collect(ctx)
+	if err := a.work.handBack(); err != nil {
+		a.warnings = append(a.warnings, err.Error())
+	}
+	if err := <-removed; err != nil {
+		a.facts.engineGone = isLoss(err)
+		a.warnings = append(a.warnings, fmt.Sprintf("container %s is left behind: %v", a.spec.Job.ContainerName(), err))
+	}
+	if a.cancelWait != nil {
+		a.cancelWait()
+	}
+
+	verdict := decide(a.facts)
+	res := a.result(verdict, state, complete && !a.facts.interrupted)
+	res.Outputs, res.OutputsSkipped = outputs, skipped
+	if !a.ended.IsZero() {
+		res.TeardownSeconds = time.Since(a.ended).Seconds()
+	}
+	err := a.writeRecord(res)
+	if a.facts.lost != nil {
+		err = errors.Join(a.facts.lost, err)
+	} else if verdict.status == result.StatusEngineLost {
+		err = errors.Join(fmt.Errorf("%w: %s", ErrEngineUnavailable, verdict.explanation), err)
+	}
+	return res, err
+}
+
+// inspect completes the facts: memory, and signals of others.
+func (a *attempt) inspect(ctx context.Context) State {
+	state, err := a.runner.engine.Inspect(ctx, a.container)
+	if err != nil {
+		if a.facts.lost == nil && a.facts.startError == nil {
+			a.facts.lost = err
+		}
+		return State{}
+	}
+	if state.TTY {
+		a.warnings = append(a.warnings, "the container has a terminal: its streams were not split")
+	}
+	usage, _ := a.usage.result()
+	a.facts.oomKilled = state.OOMKilled || usage.OOMKills > 0
+	a.facts.initFailed = isInitFailure(a.stdout.Total(), a.stderr.text.Text())
+	if len(a.facts.signals) == 0 && signalOf(a.facts.code) > 0 {
+		foreign, err := a.runner.engine.Interference(ctx, a.container, state.StartedAt)
+		a.facts.foreign = foreign
+		if err != nil {
+			a.facts.engineGone = isLoss(err)
+			a.warnings = append(a.warnings, "whether somebody else stopped the program could not be told: "+err.Error())
+		}
+	}
+	return state
+}
+
+// isInitFailure recognises the line that the container's init prints, instead of
+// the program, when it cannot run the command.
+func isInitFailure(stdoutBytes int64, stderr string) bool {
+	return stdoutBytes == 0 && strings.HasPrefix(stderr, "[FATAL tini (") && strings.Contains(stderr, "] exec ") &&
+		strings.Count(stderr, "\n") == 1
+}
+
+// remove ends the container, while the outputs are collected.
+func (a *attempt) remove(ctx context.Context) <-chan error {
+	removed := make(chan error, 1)
+	if a.spec.Job.Keep {
+		removed <- nil
+		return removed
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
+		defer cancel()
+		_ = a.streams.Close() // read to its end, or given up
+		removed <- a.runner.engine.Remove(ctx, a.container)
+	}()
+	return removed
+}
+
+// collect lists ./final once nothing of the program can change it any more.
+func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.SkippedOutput) {
+	if a.facts.startError != nil {
+		return nil, nil
+	}
+	if a.facts.lost != nil {
+		a.warnings = append(a.warnings, "the program may still run: its outputs were not collected")
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, collectBudget)
+	defer cancel()
+	job := a.spec.Job
+	outputs, skipped, err := collect.Outputs(ctx, a.work.final, collect.Limits{
+		Files: job.OutputFiles, Depth: job.OutputDepth, FileBytes: job.OutputFileBytes, TotalBytes: job.OutputTotalBytes,
+	})
+	if err != nil {
+		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
+	}
+	return outputs, skipped
+}
+
+// result puts the facts into the wire form.
+func (a *attempt) result(v verdict, state State, complete bool) *result.Result {
+	job, timedOut := a.spec.Job, v.status == result.StatusTimedOut
+	reason := result.ReasonFor(v.exitCode, timedOut, a.traceback.SeenMarker())
+	res := &result.Result{
+		Schema: result.SchemaV1, ID: job.RunID, Name: job.Name, Labels: job.Labels,
+		Status: v.status, Fault: v.fault, ExitCode: v.exitCode, Signal: v.signal,
+		TimedOut: timedOut, OOMKilled: a.facts.oomKilled, Explanation: v.explanation,
+		Stdout: a.stdout.text.Text(), Stderr: a.stderr.text.Text(),
+		StdoutBytes: a.stdout.Total(), StderrBytes: a.stderr.Total(),
+		StdoutTruncated: a.stdout.text.Truncated(), StderrTruncated: a.stderr.text.Truncated(),
+		OutputComplete: complete,
+		Score:          a.score.Finite(),
+		IsError:        reason != "", ErrorReason: reason,
+		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
+			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked},
+		Enforced: enforced(a.spec, a.info),
+	}
+	if res.IsError && res.Fault == result.FaultNone {
+		// Exit code 0 with a traceback: the program should be looked at.
+		res.Fault = result.FaultProgram
+	}
+	if res.IsError {
+		if text, ok := a.traceback.Traceback(); ok {
+			res.ErrorTraceback = &text
+		} else {
+			res.ErrorSummary = result.ErrorSummary(res.Stderr)
+		}
+	}
+	if !state.StartedAt.IsZero() {
+		res.StartedAt = state.StartedAt.Format(time.RFC3339Nano)
+		res.SetupSeconds = a.started.Sub(a.began).Seconds()
+	}
+	if !state.FinishedAt.IsZero() && state.FinishedAt.After(state.StartedAt) && !state.StartedAt.IsZero() {
+		res.FinishedAt = state.FinishedAt.Format(time.RFC3339Nano)
+		res.DurationSeconds = state.FinishedAt.Sub(state.StartedAt).Seconds()
+	}
+	usage, source := a.usage.result()
+	res.Resources = result.Resources{CPUSeconds: usage.CPU.Seconds(), PeakMemoryBytes: usage.PeakMemory,
+		OOMKills: usage.OOMKills, Source: source}
+	if !complete {
+		a.warnings = append(a.warnings, "output may be incomplete: the connection to the engine was lost for a while")
+	}
+	for name, out := range map[string]*output{stdoutFile: a.stdout, stderrFile: a.stderr} {
+		if kept := out.Kept(); kept < out.Total() {
+			a.warnings = append(a.warnings, fmt.Sprintf("%s holds the first %d of %d bytes", name, kept, out.Total()))
+		}
+	}
+	a.warnings = append(a.warnings, v.warnings...)
+	a.warnings = append(a.warnings, a.score.Warnings()...)
+	slices.Sort(a.warnings)
+	res.Warnings = a.warnings
+	return res
+}
+
+// enforced says what was applied, from the Spec that the engine accepted.
+func enforced(spec Spec, info EngineInfo) result.Enforced {
+	class, job := spec.Class, spec.Job
+	e := result.Enforced{
+		Engine: info.Name + " " + info.Version, APIVersion: info.APIVersion,
+		Runtime: class.Runtime, CgroupVersion: class.Cgroup.Version, User: class.User, Network: class.Network,
+		TimeoutSeconds: job.TimeoutSeconds, GraceSeconds: job.GraceSeconds,
+		MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
+		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,
+		DiskBytes: job.DiskBytes, OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
+		ReadOnlyRoot: class.ReadOnlyRoot, NoNewPrivileges: class.NoNewPrivileges, CapDrop: class.CapDrop,
+		Seccomp: class.Seccomp.Name + " sha256:" + class.Seccomp.SHA256,
+	}
+	for _, u := range class.Ulimits {
+		e.Ulimits = append(e.Ulimits, fmt.Sprintf("%s=%d:%d", u.Name, u.Soft, u.Hard))
+	}
+	for _, t := range class.Tmpfs {
+		e.Mounts = append(e.Mounts, result.Mount{Target: t.Target, Type: "tmpfs"})
+		switch t.Target {
+		case TmpDir:
+			e.TmpBytes = t.SizeBytes
+		case WorkDir:
+			e.ScratchBytes = t.SizeBytes
+		}
+	}
+	for _, b := range class.Binds {
+		e.Mounts = append(e.Mounts, result.Mount{Target: b.Target, Type: "bind", ReadOnly: b.ReadOnly})
+	}
+	switch {
+	case class.GPUs.All:
+		e.GPUs = []string{"all"}
+	case class.GPUs.Count > 0:
+		e.GPUs = []string{fmt.Sprintf("count=%d", class.GPUs.Count)}
+	default:
+		e.GPUs = class.GPUs.IDs
+	}
+	return e
+}
+
+// writeRecord writes the result and lets go of the workspace.
+func (a *attempt) writeRecord(res *result.Result) error {
+	text, err := res.Encode()
+	if err != nil {
+		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), a.work.release())
+	}
+	// The space that was set aside is for this file.
+	if err := os.Remove(a.work.reserve); err != nil {
+		a.log.Debug("the reserve could not be removed", logError, err)
+	}
+	if err := writeAtomically(filepath.Join(a.work.record, resultFile), text); err != nil {
+		return errors.Join(stateError(a.work.record, "cannot be written", err), a.work.release())
+	}
+	return a.work.release()
+}

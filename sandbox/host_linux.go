@@ -1,0 +1,52 @@
+package sandbox
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// freeBytes is what an unprivileged process may still write below path.
+func freeBytes(path string) (int64, bool) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil {
+		return 0, false
+	}
+	return int64(stat.Bavail) * stat.Bsize, true
+}
+
+// reserve sets disk space aside without writing it.
+func reserve(file *os.File, bytes int64) error {
+	err := unix.Fallocate(int(file.Fd()), 0, 0, bytes)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return nil
+	}
+	return err
+}
+
+// mountsBelow lists mount points strictly below dir.
+func mountsBelow(dir string) ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	return mountPointsBelow(string(text), dir), nil
+}
+
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// mountPointsBelow reads the fifth field of /proc/self/mountinfo (proc(5)).
+func mountPointsBelow(mountinfo, dir string) []string {
+	var below []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if point := mountEscapes.Replace(fields[4]); point != dir && within(point, dir) {
+			below = append(below, point)
+		}
+	}
+	return below
+}

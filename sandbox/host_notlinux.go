@@ -1,0 +1,11 @@
+//go:build !linux
+
+package sandbox
+
+import "os"
+
+func freeBytes(string) (int64, bool) { return 0, false }
+
+func reserve(*os.File, int64) error { return nil }
+
+func mountsBelow(string) ([]string, error) { return nil, nil }

@@ -1,0 +1,277 @@
+// Package collect takes stock of a folder that an untrusted program wrote. It
+// follows nothing out of the folder, opens regular files only, and everything it
+// reads is bounded; what it leaves out is listed with the reason.
+package collect
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/evalbox/evalbox/result"
+)
+
+// Limits bound a collection. A zero limit is zero, not "no limit".
+type Limits struct {
+	// Files bounds the entries of any kind that are listed, Depth the levels
+	// of folders below the root.
+	Files, Depth int
+	// FileBytes and TotalBytes bound the size of one file and of all.
+	FileBytes, TotalBytes int64
+}
+
+// maxSkipped bounds the list of what was left out; the last entry then counts
+// the rest.
+const maxSkipped = 1000
+
+// Outputs lists the regular files below root, sorted by path, with their hashes,
+// and what was left out. It must only be called once no process of the program
+// is left. The error means that the folder itself could not be read or that ctx
+// ended; the lists then hold what was found before.
+func Outputs(ctx context.Context, root *os.Root, limits Limits) ([]result.Output, []result.SkippedOutput, error) {
+	w := &walker{root: root, limits: limits}
+	walkErr := w.walk(ctx)
+	slices.SortFunc(w.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	outputs, hashErr := w.hashAll(ctx)
+	slices.SortStableFunc(w.skipped, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
+	if w.skippedMore > 0 {
+		w.skipped = append(w.skipped, result.SkippedOutput{
+			Kind: "other", Reason: fmt.Sprintf("%d further entries were left out", w.skippedMore),
+		})
+	}
+	return outputs, w.skipped, errors.Join(walkErr, hashErr)
+}
+
+type file struct {
+	path string
+	info fs.FileInfo
+}
+
+type folder struct {
+	path  string
+	depth int
+}
+
+type walker struct {
+	root        *os.Root
+	limits      Limits
+	entries     int
+	total       int64
+	files       []file
+	skipped     []result.SkippedOutput
+	skippedMore int
+}
+
+// walk visits folder after folder, never deeper than the limit, and reads each
+// in chunks: a folder may hold millions of names.
+func (w *walker) walk(ctx context.Context) error {
+	queue := []folder{{path: "."}}
+	for len(queue) > 0 && w.entries <= w.limits.Files {
+		next := queue[0]
+		queue = queue[1:]
+		below, err := w.readFolder(ctx, next)
+		if err != nil {
+			if next.path == "." || ctx.Err() != nil {
+				return fmt.Errorf("reading the output folder: %w", err)
+			}
+			w.skip(next.path, "directory", 0, "cannot be read: "+cause(err))
+		}
+		queue = append(queue, below...)
+	}
+	for _, rest := range queue {
+		w.skip(rest.path, "directory", 0, w.tooMany())
+	}
+	return nil
+}
+
+func (w *walker) tooMany() string { return fmt.Sprintf("more than %d entries", w.limits.Files) }
+
+func (w *walker) readFolder(ctx context.Context, at folder) ([]folder, error) {
+	dir, err := w.root.OpenFile(at.path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	var below []folder
+	for {
+		if err := ctx.Err(); err != nil {
+			return below, err
+		}
+		entries, err := dir.ReadDir(256)
+		for _, entry := range entries {
+			if w.entries++; w.entries > w.limits.Files {
+				w.skip(path.Join(at.path, entry.Name()), "other", 0, w.tooMany())
+				return below, nil
+			}
+			if sub, ok := w.visit(at, entry.Name()); ok {
+				below = append(below, sub)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return below, nil
+		}
+		if err != nil {
+			return below, err
+		}
+	}
+}
+
+// visit sorts one entry: a folder to descend into, a file to hash, or something
+// to leave out. Only Lstat is used, so nothing is followed or opened.
+func (w *walker) visit(at folder, name string) (folder, bool) {
+	full := path.Join(at.path, name)
+	if strings.ContainsRune(name, '/') {
+		w.skip(full, "other", 0, "the name holds a slash")
+		return folder{}, false
+	}
+	info, err := w.root.Lstat(full)
+	if err != nil {
+		w.skip(full, "other", 0, "cannot be read: "+cause(err))
+		return folder{}, false
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir() && at.depth >= w.limits.Depth:
+		w.skip(full, "directory", 0, fmt.Sprintf("more than %d levels deep", w.limits.Depth))
+	case mode.IsDir():
+		return folder{full, at.depth + 1}, true
+	case !mode.IsRegular():
+		w.skip(full, kindOf(mode), 0, "not a regular file")
+	case info.Size() > w.limits.FileBytes:
+		w.skip(full, "file", info.Size(), fmt.Sprintf("larger than %d bytes", w.limits.FileBytes))
+	case w.total+info.Size() > w.limits.TotalBytes:
+		w.skip(full, "file", info.Size(), fmt.Sprintf("all outputs together larger than %d bytes", w.limits.TotalBytes))
+	default:
+		w.total += info.Size()
+		w.files = append(w.files, file{full, info})
+	}
+	return folder{}, false
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "symlink"
+	case mode&fs.ModeNamedPipe != 0:
+		return "fifo"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "other"
+}
+
+func (w *walker) skip(full, kind string, size int64, reason string) {
+	if len(w.skipped) >= maxSkipped {
+		w.skippedMore++
+		return
+	}
+	name, raw := EncodePath(full)
+	w.skipped = append(w.skipped, result.SkippedOutput{Path: name, PathBase64: raw, Kind: kind, SizeBytes: size, Reason: reason})
+}
+
+// hashAll hashes the files in parallel and moves those that fail to the skipped.
+func (w *walker) hashAll(ctx context.Context) ([]result.Output, error) {
+	sums := make([]string, len(w.files))
+	failures := make([]error, len(w.files))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, f := range w.files {
+		group.Go(func() error {
+			sums[i], failures[i] = hashFile(ctx, w.root, f)
+			return ctx.Err()
+		})
+	}
+	err := group.Wait()
+	outputs := make([]result.Output, 0, len(w.files))
+	for i, f := range w.files {
+		if failures[i] != nil {
+			w.skip(f.path, "file", f.info.Size(), "cannot be read: "+cause(failures[i]))
+			continue
+		}
+		name, raw := EncodePath(f.path)
+		outputs = append(outputs, result.Output{
+			Path: name, PathBase64: raw, SizeBytes: f.info.Size(), SHA256: sums[i],
+			Mode: fmt.Sprintf("%04o", unixMode(f.info.Mode())),
+		})
+	}
+	return outputs, err
+}
+
+// unixMode is the permission bits with set-user-ID, set-group-ID and sticky.
+func unixMode(mode fs.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
+		if mode&flag != 0 {
+			bits |= bit
+		}
+	}
+	return bits
+}
+
+var errChanged = errors.New("changed while it was read")
+
+// hashFile opens without following a link or waiting for a FIFO's other end,
+// checks that the open file is the one that was listed, and reads no more than
+// its size.
+func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
+	opened, err := root.OpenFile(f.path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return "", err
+	}
+	defer opened.Close()
+	before, err := opened.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !before.Mode().IsRegular() || !os.SameFile(before, f.info) || before.Size() != f.info.Size() {
+		return "", errChanged
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, &contextReader{ctx, io.LimitReader(opened, before.Size()+1)})
+	if err != nil {
+		return "", err
+	}
+	after, err := opened.Stat()
+	if err != nil {
+		return "", err
+	}
+	if n != before.Size() || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return "", errChanged
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// contextReader ends a long read when its context ends.
+type contextReader struct {
+	ctx    context.Context
+	reader io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.reader.Read(p)
+}
+
+// cause is the reason of a path error without the path: the path is untrusted
+// and stands beside it already.
+func cause(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package collect
+
+const openFlags = 0

@@ -1,0 +1,346 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Plan turns a request and a policy into a complete Spec. It does no I/O and is
+// deterministic: the same arguments give the same Spec. A request that breaks a
+// rule gives one error that joins every broken rule as a [policy.FieldError].
+//
+// Everything starts denied; only what the request names and the policy permits
+// is opened.
+func Plan(req Request, pol policy.Policy) (Spec, error) {
+	limits, limitsErr := pol.Apply(fitHost(req, pol))
+	errs := []error{limitsErr}
+	errs = append(errs, checkRequest(req, pol)...)
+	errs = append(errs, policy.CheckEnv(req.Env)...)
+
+	user, err := planUser(req.User, pol)
+	errs = append(errs, err)
+	gpus, err := planGPUs(req.GPUs, req.Host)
+	errs = append(errs, err)
+	command, binds, err := planProgram(req)
+	errs = append(errs, err)
+	ulimits, err := planUlimits(req.Ulimits, limits, req.Host)
+	errs = append(errs, err)
+	if limitsErr == nil {
+		errs = append(errs, checkHost(req, limits))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Spec{}, err
+	}
+
+	return Spec{
+		Schema: SpecSchemaV1,
+		Class: Class{
+			Image:           Image{Reference: req.Image},
+			Runtime:         req.Runtime,
+			User:            user,
+			WorkDir:         WorkDir,
+			Network:         orDefault(req.Network, "none"),
+			Init:            true,
+			ReadOnlyRoot:    true,
+			NoNewPrivileges: true,
+			CapDrop:         []string{"ALL"},
+			Seccomp:         Seccomp{Name: seccompName, SHA256: seccompSum()},
+			IPC:             "private",
+			Cgroup: Cgroup{
+				Version:     req.Host.CgroupVersion,
+				MemoryBytes: int64(limits.Memory),
+				NanoCPUs:    int64(math.Round(limits.CPUs * 1e9)),
+				PIDs:        limits.PIDs,
+				ShmBytes:    int64(limits.Shm),
+			},
+			Ulimits: ulimits,
+			Tmpfs: []Tmpfs{
+				{Target: TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
+				{Target: WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
+			},
+			Binds: binds,
+			Env:   baseEnv(limits.CPUs, gpus),
+			Log:   boundedLog(),
+			GPUs:  gpus,
+		},
+		Job: Job{
+			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
+			Command: command, Env: sortedEnv(req.Env),
+			Script: req.Script, Input: req.Input, Final: req.Final,
+			Stdin: req.Stdin != nil, Keep: req.Keep,
+			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
+			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
+			StreamFileBytes:    int64(limits.StreamFile),
+			CaptureStdoutBytes: int64(limits.CaptureStdout), CaptureStderrBytes: int64(limits.CaptureStderr),
+			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth,
+			OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
+		},
+	}, nil
+}
+
+// tmpfsInodes bounds the number of files in each tmpfs: inodes are kernel memory
+// that the size of a tmpfs does not count.
+const tmpfsInodes = 125_000
+
+// fitHost lowers default limits, never limits that were asked for, to what the
+// host has: a default must not make every run fail on a small machine.
+func fitHost(req Request, pol policy.Policy) policy.Limits {
+	asked := req.Limits
+	if asked.CPUs == 0 && req.Host.CPUs > 0 {
+		fallback := pol.Defaults.CPUs
+		if fallback == 0 {
+			fallback = policy.Default().CPUs
+		}
+		asked.CPUs = min(fallback, float64(req.Host.CPUs))
+	}
+	return asked
+}
+
+// checkHost refuses limits that the engine's machine cannot have.
+func checkHost(req Request, limits policy.Limits) error {
+	var errs []error
+	if n := req.Host.CPUs; n > 0 && limits.CPUs > float64(n) {
+		errs = append(errs, &policy.FieldError{Field: "cpus", Value: fmt.Sprint(limits.CPUs),
+			Rule: fmt.Sprintf("the engine's machine has %d", n)})
+	}
+	if n := req.Host.MemoryBytes; n > 0 && int64(limits.Memory) > n {
+		errs = append(errs, &policy.FieldError{Field: "memory", Value: limits.Memory.String(),
+			Rule: fmt.Sprintf("the engine's machine has %v", policy.Size(n))})
+	}
+	if known := req.Host.Runtimes; len(known) > 0 && req.Runtime != "" && !slices.Contains(known, req.Runtime) {
+		errs = append(errs, &policy.FieldError{Field: "runtime", Value: req.Runtime,
+			Rule: "the engine does not know it; it knows " + strings.Join(known, ", ")})
+	}
+	return errors.Join(errs...)
+}
+
+// checkRequest holds the rules that concern one field each.
+func checkRequest(req Request, pol policy.Policy) []error {
+	var errs []error
+	if req.ID != "" {
+		errs = append(errs, policy.CheckName("id", req.ID))
+	}
+	if req.Name != "" {
+		errs = append(errs, policy.CheckName("name", req.Name))
+	}
+	errs = append(errs, checkLabels(req.Labels)...)
+	errs = append(errs, checkNetwork(req.Network, pol))
+	errs = append(errs, checkOverlap(req)...)
+	return errs
+}
+
+func checkLabels(labels map[string]string) []error {
+	var errs []error
+	for key, value := range labels {
+		switch {
+		case key == "" || len(key) > 256 || len(value) > 4096:
+			errs = append(errs, &policy.FieldError{Field: "label", Value: fmt.Sprintf("%.80q", key),
+				Rule: "must have a key of 1 to 256 bytes and a value of at most 4096"})
+		case strings.HasPrefix(key, "org.evalbox."):
+			errs = append(errs, &policy.FieldError{Field: "label", Value: fmt.Sprintf("%q", key),
+				Rule: "the prefix org.evalbox. is ours"})
+		}
+	}
+	return errs
+}
+
+func checkNetwork(network string, pol policy.Policy) error {
+	refuse := func(rule string) error {
+		return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", network), Rule: rule}
+	}
+	switch {
+	case network == "" || network == "none":
+		return nil
+	case network == "host" || strings.HasPrefix(network, "container:"):
+		return refuse("shares a network namespace; a sandbox has its own")
+	case strings.HasPrefix(network, "-") || strings.ContainsAny(network, " \t\n/"):
+		return refuse("is not the name of a network")
+	case !pol.AllowNetwork:
+		return refuse("the policy allows none")
+	}
+	return nil
+}
+
+// checkOverlap compares host paths as text; the workspace compares them again
+// with links resolved.
+func checkOverlap(req Request) []error {
+	var errs []error
+	if req.Input != "" && req.Final != "" {
+		if within(req.Final, req.Input) {
+			errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
+				Rule: "lies inside input " + req.Input + ", which is read-only"})
+		} else if within(req.Input, req.Final) {
+			errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
+				Rule: "holds input " + req.Input + " and is emptied before a run"})
+		}
+	}
+	if req.Script != "" && req.Final != "" && within(req.Script, req.Final) {
+		errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
+			Rule: "holds the script " + req.Script + " and is emptied before a run"})
+	}
+	return errs
+}
+
+// within reports whether the cleaned path inner is outer or lies below it.
+func within(inner, outer string) bool {
+	rel, err := filepath.Rel(outer, inner)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func planUser(user string, pol policy.Policy) (string, error) {
+	if user == "" {
+		return DedicatedUser, nil
+	}
+	uidText, gidText, ok := strings.Cut(user, ":")
+	if !ok {
+		gidText = uidText
+	}
+	uid, err := strconv.ParseUint(uidText, 10, 31)
+	gid, err2 := strconv.ParseUint(gidText, 10, 31)
+	if err := errors.Join(err, err2); err != nil {
+		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
+			Rule: "must be numeric uid:gid; names are looked up in the image, which is not trusted"}
+	}
+	if (uid == 0 || gid == 0) && !pol.AllowRoot {
+		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
+			Rule: "root inside the container is refused by the policy"}
+	}
+	return fmt.Sprintf("%d:%d", uid, gid), nil
+}
+
+func planGPUs(text string, host Host) (GPURequest, error) {
+	var gpus GPURequest
+	switch count, err := strconv.Atoi(text); {
+	case text == "":
+		return gpus, nil
+	case text == "all":
+		gpus.All = true
+	case err == nil && count > 0 && count <= 64:
+		gpus.Count = count
+	default:
+		for id := range strings.SplitSeq(text, ",") {
+			if !gpuIDPattern(id) {
+				return GPURequest{}, &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
+					Rule: `must be "all", a number from 1 to 64, or device IDs separated by commas`}
+			}
+			gpus.IDs = append(gpus.IDs, id)
+		}
+	}
+	if host.CPUs > 0 && !host.GPUs {
+		return GPURequest{}, &policy.FieldError{Field: "gpus", Value: text,
+			Rule: "the engine has no GPU runtime (install the NVIDIA container toolkit)"}
+	}
+	return gpus, nil
+}
+
+// gpuIDPattern accepts what the NVIDIA runtime accepts as a device: an index, a
+// UUID ("GPU-…"), a MIG device ("MIG-…", "0:1").
+func gpuIDPattern(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	return strings.IndexFunc(id, func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == ':')
+	}) < 0
+}
+
+// planProgram decides the command and the mounts.
+func planProgram(req Request) ([]string, []Bind, error) {
+	binds := []Bind{
+		{Role: RoleInput, Target: InputDir, ReadOnly: true},
+		{Role: RoleFinal, Target: FinalDir},
+	}
+	switch {
+	case req.Script != "" && len(req.Command) > 0:
+		return nil, nil, &policy.FieldError{Field: "command", Rule: "give a script or a command, not both"}
+	case req.Script != "":
+		name := filepath.Base(req.Script)
+		if err := checkScriptName(name); err != nil {
+			return nil, nil, err
+		}
+		target := path.Join(WorkDir, name)
+		binds = append(binds, Bind{Role: RoleProgram, Target: target, ReadOnly: true})
+		return append([]string{"python3", target}, req.Args...), binds, checkWords(req.Args)
+	case len(req.Command) > 0 && req.Command[0] != "":
+		command := slices.Concat(req.Command, req.Args)
+		return command, binds, checkWords(command)
+	}
+	return nil, nil, &policy.FieldError{Field: "command", Rule: "nothing to run: give a script or a command"}
+}
+
+func checkScriptName(name string) error {
+	if name == "input" || name == "final" || len(name) > 200 ||
+		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == ':' || r == ',' }) {
+		return &policy.FieldError{Field: "script", Value: fmt.Sprintf("%.80q", name),
+			Rule: "cannot be used as a file name inside the container"}
+	}
+	return nil
+}
+
+func checkWords(words []string) error {
+	total := 0
+	for _, word := range words {
+		if strings.ContainsRune(word, 0) {
+			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "holds a NUL byte"}
+		}
+		total += len(word) + 1
+	}
+	if total > 128<<10 {
+		return &policy.FieldError{Field: "args", Value: fmt.Sprintf("of %d bytes", total), Rule: "must be at most 128 KiB together"}
+	}
+	return nil
+}
+
+// planUlimits adds to the caller's limits: no core files, and as many open files
+// as asked for, but never more than the engine itself may have. A higher number
+// makes the start fail (setrlimit: operation not permitted).
+func planUlimits(asked []Ulimit, limits policy.Limits, host Host) ([]Ulimit, error) {
+	byName := map[string]Ulimit{"core": {Name: "core"}}
+	switch noFile := limits.NoFile; {
+	case noFile > 0 && host.NoFile > 0 && noFile > host.NoFile:
+		return nil, &policy.FieldError{Field: "nofile", Value: fmt.Sprint(noFile),
+			Rule: fmt.Sprintf("the engine itself may open %d", host.NoFile)}
+	case noFile > 0:
+		byName["nofile"] = Ulimit{Name: "nofile", Soft: noFile, Hard: noFile}
+	case host.NoFile > 0:
+		n := min(65536, host.NoFile)
+		byName["nofile"] = Ulimit{Name: "nofile", Soft: n, Hard: n}
+	}
+	for _, u := range asked {
+		if !ulimitNames[u.Name] || u.Soft < -1 || u.Hard < -1 || (u.Hard >= 0 && (u.Soft > u.Hard || u.Soft < 0)) {
+			return nil, &policy.FieldError{Field: "ulimit", Value: fmt.Sprintf("%s=%d:%d", u.Name, u.Soft, u.Hard),
+				Rule: "must be a known limit with soft at most hard"}
+		}
+		if u.Name == "nofile" && host.NoFile > 0 && (u.Hard > host.NoFile || u.Hard < 0) {
+			return nil, &policy.FieldError{Field: "ulimit", Value: fmt.Sprintf("nofile=%d", u.Hard),
+				Rule: fmt.Sprintf("the engine itself may open %d", host.NoFile)}
+		}
+		byName[u.Name] = u
+	}
+	ulimits := slices.Collect(maps.Values(byName))
+	sort.Slice(ulimits, func(i, j int) bool { return ulimits[i].Name < ulimits[j].Name })
+	return ulimits, nil
+}
+
+var ulimitNames = map[string]bool{
+	"as": true, "core": true, "cpu": true, "data": true, "fsize": true, "locks": true, "memlock": true,
+	"msgqueue": true, "nice": true, "nofile": true, "nproc": true, "rss": true, "rtprio": true,
+	"rttime": true, "sigpending": true, "stack": true,
+}
+
+func orDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}

@@ -1,0 +1,104 @@
+package sandbox
+
+import (
+	"io"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Request is one program to run. The zero value of every field but Script and
+// Command is a useful default. A Request is not changed by a run.
+type Request struct {
+	// ID identifies the run and names its record folder. It must be unique on
+	// the host; the default is made of the time and random digits.
+	ID string
+	// Name is a name for people; see [policy.CheckName].
+	Name string
+	// Labels are copied to the result and to the container.
+	Labels map[string]string
+
+	// Image is a catalog name, an image reference or an image ID that the
+	// engine has; the default is the catalog's default.
+	Image string
+	// Script is the host path of a Python program. A copy of it is mounted
+	// read-only into the working directory and run with python3 and Args.
+	Script string
+	// Command is any command of the image, instead of Script. The first word
+	// is looked up in the image's PATH; no shell is involved.
+	Command []string
+	// Args are passed on after Script.
+	Args []string
+
+	// Input is a host folder, mounted read-only as ./input. Without one,
+	// ./input is empty.
+	Input string
+	// Final is the host folder that is mounted writable as ./final. It is
+	// created if it is missing and emptied first (EX-002). The default is a
+	// folder in the run's record.
+	Final string
+	// Stdin is what the program reads; nil is an empty stdin. Run does not
+	// close it, and may leave one Read of it pending when it returns.
+	Stdin io.Reader
+	// Env is added to the fixed environment of every run. See
+	// [policy.CheckEnv] for names that are refused.
+	Env map[string]string
+
+	// User is the numeric "uid:gid" inside the container. The default is the
+	// caller's own, or [DedicatedUser] when the caller is root.
+	User string
+	// Limits bound the run; zero fields are the policy's defaults.
+	Limits policy.Limits
+	// Network is a network of the engine; the default is "none".
+	Network string
+	// Runtime is an OCI runtime that the engine knows, such as "runsc"; the
+	// default is the engine's.
+	Runtime string
+	// GPUs is "", "all", a number of GPUs, or device IDs separated by commas.
+	GPUs string
+	// Ulimits are further resource limits of every process.
+	Ulimits []Ulimit
+
+	// Stdout and Stderr get the program's output live, as raw bytes, while it
+	// is recorded. A writer that blocks or fails never holds the program up.
+	// Both are called from one goroutine.
+	Stdout, Stderr io.Writer
+	// Kill, when closed after the context was canceled, skips the rest of the
+	// grace period.
+	Kill <-chan struct{}
+	// Keep leaves the container behind for inspection.
+	Keep bool
+
+	// Host is what is known of the engine's machine. [Runner.Run] fills it in;
+	// callers of [Plan] may leave it zero, which switches off the checks that
+	// need it.
+	Host Host
+}
+
+// Host is what a plan needs to know of the machine that the engine runs on.
+// Zero values mean "unknown".
+type Host struct {
+	// CPUs and MemoryBytes are what the engine reports.
+	CPUs        int
+	MemoryBytes int64
+	// CgroupVersion is 1 or 2.
+	CgroupVersion int
+	// NoFile is the highest number of open files that the engine can grant.
+	NoFile int64
+	// DefaultRuntime and Runtimes are the engine's OCI runtimes.
+	DefaultRuntime string
+	Runtimes       []string
+	// GPUs says that the engine can hand out GPUs.
+	GPUs bool
+}
+
+// Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….
+type Ulimit struct {
+	Name string `json:"name"`
+	Soft int64  `json:"soft"`
+	Hard int64  `json:"hard"`
+}
+
+// DedicatedUser is the numeric user that programs of a root caller run as. It is
+// high enough not to be an account of a usual host: uid 1000 of a container is a
+// real person on many machines.
+const DedicatedUser = "64646:64646"

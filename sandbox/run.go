@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+)
+
+// cleanupBudget bounds the removal of a container and all that goes with it.
+const cleanupBudget = time.Minute
+
+// Run runs one program and says what it did. It blocks until the program has
+// ended, its outputs are collected and its container is gone.
+//
+// A program that crashes, hangs or is killed gives a result, not an error. An
+// error means that the sandbox failed or refused; when the program had been
+// created by then, a result with the status start_failed or engine_lost comes
+// with the error and holds what was seen.
+//
+// When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and
+// the result has the status canceled; before the start there is only the error
+// of ctx. Closing req.Kill skips the grace period.
+func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
+	began := time.Now()
+	prepared, err := r.plan(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{
+		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
+		log: r.log.With(logRun, prepared.spec.Job.RunID),
+	}
+	if a.work, err = openWorkspace(r.store, a.spec); err != nil {
+		return nil, err
+	}
+	if err := a.create(ctx); err != nil {
+		return nil, errors.Join(err, a.abandon(ctx))
+	}
+	if err := a.start(ctx); err != nil {
+		return a.startFailed(ctx, err)
+	}
+	a.supervise(ctx)
+	return a.finish(ctx)
+}
+
+// create writes the journal, makes the container and connects to it.
+func (a *attempt) create(ctx context.Context) error {
+	deadline := time.Now().Add(seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)).Add(deadlineSlack)
+	note := journal{
+		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
+		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
+	}
+	if err := errors.Join(
+		writeJSON(filepath.Join(a.work.record, journalFile), note),
+		writeJSON(filepath.Join(a.work.record, specFile), a.spec),
+	); err != nil {
+		return stateError(a.work.record, "cannot be written", err)
+	}
+	var err error
+	a.container, a.warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
+	if err != nil {
+		return err
+	}
+	a.log = a.log.With(logContainer, a.container)
+	a.log.Debug("container created")
+	if a.streams, err = a.runner.engine.Attach(ctx, a.container, a.spec.Job.Stdin); err != nil {
+		return err
+	}
+	return a.openOutput()
+}
+
+// deadlineSlack is how long after its time limit a container may still be there
+// before a sweep takes its owner, which it cannot see, for dead.
+const deadlineSlack = time.Hour
+
+// labels are the caller's and ours.
+func (a *attempt) labels(deadline time.Time) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, a.spec.Job.Labels)
+	maps.Copy(labels, map[string]string{
+		LabelManaged:  "true",
+		LabelRun:      a.spec.Job.RunID,
+		LabelName:     a.spec.Job.Name,
+		LabelOwner:    thisOwner().String(),
+		LabelDeadline: deadline.UTC().Format(time.RFC3339),
+		LabelSpec:     a.spec.Class.Hash(),
+		LabelState:    a.runner.store.dir,
+	})
+	if a.spec.Job.Keep {
+		labels[LabelKeep] = "true"
+	}
+	return labels
+}
+
+// start hands ./final over and starts the program. The reader of the streams
+// runs before, so that not even the first byte can block the program.
+func (a *attempt) start(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := a.work.handOver(); err != nil {
+		return err
+	}
+	waitCtx, cancelWait := context.WithCancel(context.WithoutCancel(ctx))
+	a.cancelWait = cancelWait
+	a.exits = a.runner.engine.Wait(waitCtx, a.container)
+	a.usage = a.newUsageWatch(waitCtx)
+	a.readStreams()
+	if err := a.runner.engine.Start(ctx, a.container); err != nil {
+		// The wait for a next exit would never end.
+		cancelWait()
+		return err
+	}
+	a.started = time.Now()
+	a.log.Debug("program started")
+	a.feedStdin()
+	a.watch(waitCtx)
+	return nil
+}
+
+// abandon removes what a run that never started has made. The program's user
+// never saw ./final.
+func (a *attempt) abandon(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	var errs []error
+	if a.cancelWait != nil {
+		a.cancelWait()
+	}
+	if a.streams != nil {
+		_ = a.streams.Close() // nothing was printed
+	}
+	if a.reading {
+		close(a.noMore)
+		<-a.readerDone
+	}
+	// By name: a create whose answer was lost may have made it all the same.
+	if err := a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()); err != nil {
+		errs = append(errs, err)
+	}
+	a.closeOutput()
+	return errors.Join(append(errs, a.work.discard())...)
+}
+
+// startFailed ends a run whose program never ran. What is wrong with the host or
+// the request leaves nothing behind; an engine that refused to start the
+// container gives a result, for the record.
+func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
+	var path *PathError
+	if ctx.Err() != nil || errors.As(startErr, &path) || errors.Is(startErr, ErrEngineUnavailable) {
+		return nil, errors.Join(startErr, a.abandon(ctx))
+	}
+	a.facts.startError = startErr
+	_ = a.streams.Close() // they would never end by themselves
+	res, err := a.finish(ctx)
+	return res, errors.Join(startErr, err)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,196 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Keys of the runner's log records.
+const (
+	logRun       = "run_id"
+	logContainer = "container_id"
+	logError     = "error"
+)
+
+// Runner runs programs on one engine. Its methods may be called concurrently.
+type Runner struct {
+	engine  Engine
+	catalog images.Catalog
+	policy  policy.Policy
+	store   *Store
+	log     *slog.Logger
+}
+
+// Option configures a [Runner]; a value that makes no sense is refused.
+type Option func(*Runner) error
+
+// WithEngine sets the engine. The default is the Docker engine that the
+// environment names; see [DockerClient]. The runner closes it.
+func WithEngine(engine Engine) Option {
+	return func(r *Runner) error {
+		if engine == nil {
+			return errors.New("sandbox: nil engine")
+		}
+		r.engine = engine
+		return nil
+	}
+}
+
+// WithCatalog sets the named images. Without one, images are named as the engine
+// names them.
+func WithCatalog(catalog images.Catalog) Option {
+	return func(r *Runner) error {
+		r.catalog = catalog
+		return nil
+	}
+}
+
+// WithPolicy sets what runs may do. The default is the zero [policy.Policy].
+func WithPolicy(p policy.Policy) Option {
+	return func(r *Runner) error {
+		r.policy = p
+		return nil
+	}
+}
+
+// WithStateDir sets the folder of records and locks; see [DefaultStateDir].
+func WithStateDir(dir string) Option {
+	return func(r *Runner) (err error) {
+		if dir == "" {
+			return errors.New("sandbox: empty state folder")
+		}
+		r.store, err = OpenStore(dir)
+		return err
+	}
+}
+
+// WithLogger sets where the steps of a run are logged, at level debug, and
+// trouble that no caller hears of, at level warn. The default is silence. What a
+// program prints is never logged.
+func WithLogger(log *slog.Logger) Option {
+	return func(r *Runner) error {
+		if log == nil {
+			return errors.New("sandbox: nil logger")
+		}
+		r.log = log
+		return nil
+	}
+}
+
+// New makes a runner. It does not talk to the engine yet.
+func New(opts ...Option) (*Runner, error) {
+	r := &Runner{log: slog.New(slog.DiscardHandler)}
+	for _, opt := range opts {
+		if err := opt(r); err != nil {
+			return nil, err
+		}
+	}
+	if r.store == nil {
+		dir, err := DefaultStateDir()
+		if err != nil {
+			return nil, err
+		}
+		if r.store, err = OpenStore(dir); err != nil {
+			return nil, err
+		}
+	}
+	if r.engine == nil {
+		api, err := DockerClient()
+		if err != nil {
+			return nil, err
+		}
+		r.engine = DockerEngine(api)
+	}
+	return r, nil
+}
+
+// Close releases the engine's connections. Runs in flight fail.
+func (r *Runner) Close() error { return r.engine.Close() }
+
+// Store gives access to the records of runs.
+func (r *Runner) Store() *Store { return r.store }
+
+// Info describes the engine.
+func (r *Runner) Info(ctx context.Context) (EngineInfo, error) { return r.engine.Info(ctx) }
+
+// Containers lists the containers of all runs on the engine, also of other
+// controllers.
+func (r *Runner) Containers(ctx context.Context) ([]Container, error) { return r.engine.List(ctx) }
+
+// Plan returns the Spec that [Runner.Run] would carry out, with the engine's
+// facts and the image resolved. It changes nothing.
+func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
+	prepared, err := r.plan(ctx, req)
+	return prepared.spec, err
+}
+
+// planned is a Spec with what was learned while planning.
+type planned struct {
+	request Request
+	spec    Spec
+	info    EngineInfo
+}
+
+// plan does the steps of a run that change nothing: paths, engine, plan, image.
+func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
+	if req.ID == "" {
+		req.ID = newID(time.Now())
+	}
+	if req.User == "" {
+		req.User = defaultUser(os.Getuid(), os.Getgid())
+	}
+	req, err := resolvePaths(req, r.store.dir)
+	if err != nil {
+		return planned{}, err
+	}
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return planned{}, err
+	}
+	if !info.Local {
+		return planned{}, &policy.FieldError{Field: "engine", Rule: "is on another machine, which cannot mount folders of this one"}
+	}
+	if err := unenforceable(info); err != nil {
+		return planned{}, err
+	}
+	req.Host = info.Host
+	spec, err := Plan(req, r.policy)
+	if err != nil {
+		return planned{}, err
+	}
+	image, err := r.engine.ResolveImage(ctx, r.catalog, req.Image)
+	if err != nil {
+		return planned{}, err
+	}
+	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
+		Digest: image.Digest, Platform: image.Platform, Locked: image.Locked}
+	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
+	return planned{request: req, spec: spec, info: info}, nil
+}
+
+// defaultUser is the caller, so that files in ./final are the caller's; never
+// root, whose files and rights in a container are those of the host's root.
+func defaultUser(uid, gid int) string {
+	if uid <= 0 || gid <= 0 {
+		return DedicatedUser
+	}
+	return fmt.Sprintf("%d:%d", uid, gid)
+}
+
+// newID makes an ID that sorts by time and is unique on any number of hosts.
+func newID(now time.Time) string {
+	var random [5]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		panic(err) // crypto/rand never fails since Go 1.24
+	}
+	return now.UTC().Format("20060102t150405") + "-" + hex.EncodeToString(random[:])
+}

@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// SpecSchemaV1 names the wire form of [Spec].
+const SpecSchemaV1 = "evalbox/spec/v1"
+
+// Paths inside the container.
+const (
+	WorkDir   = "/work"
+	InputDir  = "/work/input"
+	FinalDir  = "/work/final"
+	TmpDir    = "/tmp"
+	namespace = "evalbox"
+)
+
+// Labels that every container of ours carries. They are the only database that
+// survives a controller.
+const (
+	LabelManaged  = "org.evalbox.managed"
+	LabelRun      = "org.evalbox.run"
+	LabelName     = "org.evalbox.name"
+	LabelOwner    = "org.evalbox.owner"
+	LabelDeadline = "org.evalbox.deadline"
+	LabelKeep     = "org.evalbox.keep"
+	LabelSpec     = "org.evalbox.spec"
+	LabelState    = "org.evalbox.state-dir"
+)
+
+// Spec is the full plan of a run: everything that an engine needs to carry it
+// out. It has two parts. The [Class] is fixed when a container is created and is
+// shared by all runs that could use the same prepared container; the [Job] is
+// this one program.
+type Spec struct {
+	Schema string `json:"schema"`
+	Class  Class  `json:"class"`
+	Job    Job    `json:"job"`
+}
+
+// Class is what is fixed when a container is created.
+type Class struct {
+	Image           Image      `json:"image"`
+	Runtime         string     `json:"runtime"`
+	User            string     `json:"user"`
+	WorkDir         string     `json:"work_dir"`
+	Network         string     `json:"network"`
+	Init            bool       `json:"init"`
+	ReadOnlyRoot    bool       `json:"read_only_root"`
+	NoNewPrivileges bool       `json:"no_new_privileges"`
+	CapDrop         []string   `json:"cap_drop"`
+	Seccomp         Seccomp    `json:"seccomp"`
+	IPC             string     `json:"ipc"`
+	Cgroup          Cgroup     `json:"cgroup"`
+	Ulimits         []Ulimit   `json:"ulimits"`
+	Tmpfs           []Tmpfs    `json:"tmpfs"`
+	Binds           []Bind     `json:"binds"`
+	Env             []string   `json:"env"`
+	Log             Log        `json:"log"`
+	GPUs            GPURequest `json:"gpus"`
+}
+
+// Image is the image of a class. ID is empty in a plan and filled in once the
+// image was resolved; a container is only ever created from an ID.
+type Image struct {
+	Reference string `json:"reference"`
+	ID        string `json:"id"`
+	Digest    string `json:"digest"`
+	Platform  string `json:"platform"`
+	Locked    bool   `json:"locked"`
+}
+
+// Seccomp names the profile that is sent with the create request.
+type Seccomp struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+}
+
+// Cgroup are the limits that the kernel keeps for the whole container.
+type Cgroup struct {
+	Version     int   `json:"version"`
+	MemoryBytes int64 `json:"memory_bytes"`
+	SwapBytes   int64 `json:"swap_bytes"`
+	NanoCPUs    int64 `json:"nano_cpus"`
+	PIDs        int64 `json:"pids"`
+	ShmBytes    int64 `json:"shm_bytes"`
+}
+
+// Tmpfs is a writable, bounded file system in memory that vanishes.
+type Tmpfs struct {
+	Target    string `json:"target"`
+	SizeBytes int64  `json:"size_bytes"`
+	Inodes    int64  `json:"inodes"`
+}
+
+// Bind is the shape of a bind mount: which role it plays, not which host path.
+type Bind struct {
+	Role     string `json:"role"`
+	Target   string `json:"target"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+// Roles of bind mounts.
+const (
+	RoleInput   = "input"
+	RoleFinal   = "final"
+	RoleProgram = "program"
+)
+
+// Log is the engine's own bounded copy of the output: what is left of it when
+// the controller dies.
+type Log struct {
+	Driver  string            `json:"driver"`
+	Options map[string]string `json:"options"`
+}
+
+// GPURequest is which GPUs the engine is asked for: none, all, a number, or
+// named ones.
+type GPURequest struct {
+	All   bool     `json:"all"`
+	Count int      `json:"count"`
+	IDs   []string `json:"ids"`
+}
+
+// Any says that at least one GPU was asked for.
+func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
+
+// Job is the one program of a run.
+type Job struct {
+	RunID   string            `json:"run_id"`
+	Name    string            `json:"name"`
+	Labels  map[string]string `json:"labels"`
+	Command []string          `json:"command"`
+	Env     []string          `json:"env"`
+	// Script, Input and Final are host paths; the empty string is none, and
+	// for Final the record's own folder.
+	Script string `json:"script"`
+	Input  string `json:"input"`
+	Final  string `json:"final"`
+	Stdin  bool   `json:"stdin"`
+	Keep   bool   `json:"keep"`
+
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	GraceSeconds   float64 `json:"grace_seconds"`
+
+	DiskBytes          int64 `json:"disk_bytes"`
+	OutputLimitBytes   int64 `json:"output_limit_bytes"`
+	StreamFileBytes    int64 `json:"stream_file_bytes"`
+	CaptureStdoutBytes int64 `json:"capture_stdout_bytes"`
+	CaptureStderrBytes int64 `json:"capture_stderr_bytes"`
+	OutputFiles        int   `json:"output_files"`
+	OutputDepth        int   `json:"output_depth"`
+	OutputFileBytes    int64 `json:"output_file_bytes"`
+	OutputTotalBytes   int64 `json:"output_total_bytes"`
+}
+
+// Hash identifies the class: two specs with the same hash may use the same
+// prepared container.
+func (c Class) Hash() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		// A Class holds strings, numbers and booleans only.
+		panic(fmt.Sprintf("sandbox: class cannot be encoded: %v", err))
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// ContainerName is the name of the run's container. It is known before the
+// container exists, so that a controller that dies in between can be cleaned up
+// after.
+func (j Job) ContainerName() string { return namespace + "-" + j.RunID }

@@ -1,0 +1,339 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+)
+
+// Files of a record folder.
+const (
+	specFile    = "spec.json"
+	journalFile = "journal.json"
+	resultFile  = "result.json"
+	stdoutFile  = "stdout.log"
+	stderrFile  = "stderr.log"
+	reserveFile = "reserve"
+	programDir  = "program"
+	emptyInput  = "input"
+	ownFinal    = "final"
+)
+
+// Store holds the records of runs: one folder per run below runs/ of the state
+// folder. Methods may be called concurrently, by several processes too.
+type Store struct{ dir string }
+
+// RecordState says how far a recorded run is.
+type RecordState string
+
+// States of a record.
+const (
+	// RecordRunning has no result yet, and its owner lives.
+	RecordRunning RecordState = "running"
+	// RecordFinished has a result.
+	RecordFinished RecordState = "finished"
+	// RecordLost has no result, and its owner is dead or cannot be seen.
+	RecordLost RecordState = "lost"
+)
+
+// Record is one run on disk.
+type Record struct {
+	ID, Dir string
+	State   RecordState
+	Created time.Time
+	// Spec is the zero Spec when the run never got that far.
+	Spec Spec
+	// Result is nil until the run is finished.
+	Result *result.Result
+}
+
+// StdoutPath and StderrPath are the files of the streams.
+func (r Record) StdoutPath() string { return filepath.Join(r.Dir, stdoutFile) }
+
+// StderrPath is the file of stderr; see [Record.StdoutPath].
+func (r Record) StderrPath() string { return filepath.Join(r.Dir, stderrFile) }
+
+// journal is what a controller writes down before the container exists, so that
+// another can clean up after it.
+type journal struct {
+	Schema    string       `json:"schema"`
+	ID        string       `json:"id"`
+	Owner     string       `json:"owner"`
+	Container string       `json:"container"`
+	Created   time.Time    `json:"created"`
+	Deadline  time.Time    `json:"deadline"`
+	Final     finalJournal `json:"final"`
+}
+
+// finalJournal says whose ./final was before the run.
+type finalJournal struct {
+	Path  string `json:"path"`
+	Lent  bool   `json:"lent"`
+	UID   int    `json:"uid"`
+	GID   int    `json:"gid"`
+	Mode  uint32 `json:"mode"`
+	ToUID int    `json:"to_uid"`
+}
+
+const journalSchema = "evalbox/journal/v1"
+
+// DefaultStateDir is where records are kept when nobody says otherwise:
+// /var/lib/evalbox for root, $XDG_STATE_HOME/evalbox or ~/.local/state/evalbox
+// for others.
+func DefaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "evalbox"), nil
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/evalbox", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the state folder: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "evalbox"), nil
+}
+
+// OpenStore opens the records below a state folder. The folder need not exist
+// yet.
+func OpenStore(dir string) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, &PathError{Field: "state folder", Path: dir, Rule: "cannot be used", Err: cause(err)}
+	}
+	return &Store{dir: abs}, nil
+}
+
+// Dir is the state folder.
+func (s *Store) Dir() string { return s.dir }
+
+func (s *Store) runsDir() string  { return filepath.Join(s.dir, "runs") }
+func (s *Store) locksDir() string { return filepath.Join(s.dir, "locks") }
+
+// prepare makes the folders of the store. Only the owner may look into them: they
+// hold what strangers' programs printed.
+func (s *Store) prepare() error {
+	for _, dir := range []string{s.dir, s.runsDir(), s.locksDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return stateError(dir, "cannot be made", err)
+		}
+	}
+	return nil
+}
+
+// stateError names a path of the state folder and gives a full disk its class.
+func stateError(path, rule string, err error) error {
+	if isNoSpace(err) {
+		return fmt.Errorf("state folder %q: %w: %w", path, ErrNoSpace, cause(err))
+	}
+	return &PathError{Field: "state folder", Path: path, Rule: rule, Err: cause(err)}
+}
+
+// create makes a new record folder; an ID that is taken is an error.
+func (s *Store) create(id string) (string, error) {
+	if err := s.prepare(); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(s.runsDir(), id)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id), Rule: "a run with this ID is recorded already"}
+		}
+		return "", stateError(dir, "cannot be made", err)
+	}
+	return dir, nil
+}
+
+// List returns all records, oldest first. A record that cannot be read is left
+// out and named in the error; the others are returned all the same.
+func (s *Store) List() ([]Record, error) {
+	entries, err := os.ReadDir(s.runsDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, stateError(s.runsDir(), "cannot be read", err)
+	}
+	var records []Record
+	var errs []error
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		record, err := s.load(entry.Name())
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		records = append(records, record)
+	}
+	slices.SortFunc(records, func(a, b Record) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return records, errors.Join(errs...)
+}
+
+// Get returns the record with this ID, or the only one whose ID begins so.
+func (s *Store) Get(id string) (Record, error) {
+	full, err := s.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	return s.load(full)
+}
+
+func (s *Store) find(id string) (string, error) {
+	if err := policy.CheckName("id", id); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(s.runsDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", stateError(s.runsDir(), "cannot be read", err)
+	}
+	var matches []string
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == id:
+			return id, nil
+		case strings.HasPrefix(name, id):
+			matches = append(matches, name)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return "", fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	case 1:
+		return matches[0], nil
+	}
+	return "", fmt.Errorf("run %q: %w: %d runs begin so, such as %s", id, ErrNoRecord, len(matches), matches[0])
+}
+
+// load reads one record folder.
+func (s *Store) load(id string) (Record, error) {
+	record := Record{ID: id, Dir: filepath.Join(s.runsDir(), id), State: RecordLost}
+	note, err := s.journal(id)
+	if err != nil {
+		return Record{}, err
+	}
+	record.Created = note.Created
+	if err := readJSON(filepath.Join(record.Dir, specFile), &record.Spec); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Record{}, fmt.Errorf("record %s: %w", id, err)
+	}
+	text, err := os.ReadFile(filepath.Join(record.Dir, resultFile))
+	switch {
+	case err == nil:
+		decoded, err := result.Decode(text)
+		if err != nil {
+			return Record{}, fmt.Errorf("record %s: %w", id, err)
+		}
+		record.Result, record.State = &decoded, RecordFinished
+	case !errors.Is(err, fs.ErrNotExist):
+		return Record{}, fmt.Errorf("record %s: %w", id, err)
+	default:
+		if by, err := parseOwner(note.Owner); err == nil && by.fate() == fateAlive {
+			record.State = RecordRunning
+		}
+	}
+	return record, nil
+}
+
+// journal reads the journal of a record. A record that was being made when its
+// owner died has none: the time of the folder stands in.
+func (s *Store) journal(id string) (journal, error) {
+	dir := filepath.Join(s.runsDir(), id)
+	var note journal
+	err := readJSON(filepath.Join(dir, journalFile), &note)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, statErr := os.Stat(dir)
+		if statErr != nil {
+			return journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
+		}
+		return journal{ID: id, Created: info.ModTime().UTC()}, nil
+	}
+	if err != nil {
+		return journal{}, fmt.Errorf("record %s: %w", id, err)
+	}
+	return note, nil
+}
+
+// Remove deletes a record with everything in it. The record of a running program
+// is refused.
+func (s *Store) Remove(id string) error {
+	record, err := s.Get(id)
+	if err != nil {
+		return err
+	}
+	if record.State == RecordRunning {
+		return fmt.Errorf("run %s: %w; stop it first", record.ID, ErrBusy)
+	}
+	if err := removeTree(record.Dir); err != nil {
+		return fmt.Errorf("removing record %s: %w", record.ID, err)
+	}
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
+	}
+	return writeAtomically(path, append(text, '\n'))
+}
+
+// writeAtomically makes path hold exactly data, or what it held before, whatever
+// happens in between.
+func writeAtomically(path string, data []byte) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name()) // the first error is the one to report
+		}
+	}()
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// cause is the reason of a path error without its path, for messages that name
+// the path already.
+func cause(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}

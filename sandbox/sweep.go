@@ -1,0 +1,118 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// SweepOptions say what a sweep takes.
+type SweepOptions struct {
+	// DryRun only reports.
+	DryRun bool
+	// Kept takes containers of dead owners that were told to stay (--keep).
+	Kept bool
+}
+
+// SweepReport is what a sweep did, or would do.
+type SweepReport struct {
+	Removed []Swept `json:"removed"`
+	Left    []Swept `json:"left"`
+}
+
+// Swept is one container of a sweep, and why it was removed or left.
+type Swept struct {
+	Container string `json:"container"`
+	RunID     string `json:"run_id"`
+	Reason    string `json:"reason"`
+}
+
+// Sweep removes the containers that dead controllers left behind, and gives back
+// the ./final folders that they had lent to their programs. A container whose
+// owner lives is never touched, nor one without our labels. An owner that cannot
+// be seen from here (another machine, another PID namespace) counts as dead once
+// the container is past its deadline, by an hour.
+//
+// Sweep goes on after a failure and joins the errors.
+func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, error) {
+	containers, err := r.engine.List(ctx)
+	if err != nil {
+		return SweepReport{}, err
+	}
+	var report SweepReport
+	var errs []error
+	for _, c := range containers {
+		swept := Swept{Container: c.Name, RunID: c.Labels[LabelRun]}
+		var remove bool
+		remove, swept.Reason = sweepable(c, opts, time.Now())
+		if remove && !opts.DryRun {
+			if err := r.sweepOne(ctx, c); err != nil {
+				errs = append(errs, err)
+				remove, swept.Reason = false, err.Error()
+			}
+		}
+		if remove {
+			report.Removed = append(report.Removed, swept)
+		} else {
+			report.Left = append(report.Left, swept)
+		}
+	}
+	return report, errors.Join(errs...)
+}
+
+// sweepable decides about one container.
+func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reason string) {
+	if c.Labels[LabelManaged] != "true" {
+		return false, "is not ours"
+	}
+	if c.Labels[LabelKeep] == "true" && !opts.Kept {
+		return false, "was told to stay (--keep)"
+	}
+	by, err := parseOwner(c.Labels[LabelOwner])
+	if err != nil {
+		return false, err.Error()
+	}
+	switch by.fate() {
+	case fateAlive:
+		if c.Labels[LabelKeep] == "true" && !c.Running {
+			return true, "was told to stay, and has ended"
+		}
+		return false, fmt.Sprintf("its owner, process %d, lives", by.pid)
+	case fateDead:
+		return true, fmt.Sprintf("its owner, process %d, is gone", by.pid)
+	case fateUnknown:
+	}
+	deadline, err := time.Parse(time.RFC3339, c.Labels[LabelDeadline])
+	if err != nil {
+		return false, "its owner cannot be seen from here, and it has no deadline"
+	}
+	if now.After(deadline) {
+		return true, "its owner cannot be seen from here, and its deadline is over"
+	}
+	return false, "its owner cannot be seen from here, and its deadline is " + deadline.Format(time.RFC3339)
+}
+
+// sweepOne removes a container and hands its ./final back.
+func (r *Runner) sweepOne(ctx context.Context, c Container) error {
+	if err := r.engine.Remove(ctx, c.ID); err != nil {
+		return err
+	}
+	id := c.Labels[LabelRun]
+	if c.Labels[LabelState] != r.store.dir {
+		return nil
+	}
+	note, err := r.store.journal(id)
+	if errors.Is(err, ErrNoRecord) || err == nil && !note.Final.Lent {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(note.Final.Path)
+	if err != nil {
+		return fmt.Errorf("handing back final %q of run %s: %w", note.Final.Path, id, cause(err))
+	}
+	return errors.Join(chownTree(root, note.Final.UID, note.Final.GID), root.Close())
+}

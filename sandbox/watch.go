@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/evalbox/evalbox/sandbox/internal/collect"
+)
+
+const (
+	firstSample = 5 * time.Millisecond
+	lastSample  = time.Second
+	diskPeriod  = time.Second
+	// maxEntries bounds the names in ./final while the program runs; a
+	// million empty files cost the host more than their size tells.
+	maxEntries = 1_000_000
+)
+
+// usageWatch keeps the last sample of a run's resources.
+type usageWatch struct {
+	ctx  context.Context //nolint:containedctx // ends with the run that owns the watch
+	open func() UsageSampler
+
+	mu      sync.Mutex
+	sampler UsageSampler
+	last    Usage
+	any     bool
+}
+
+// newUsageWatch prepares the watch of a container that is not started yet: its
+// counters are looked for at the first sample.
+func (a *attempt) newUsageWatch(ctx context.Context) *usageWatch {
+	return &usageWatch{ctx: ctx, open: func() UsageSampler { return a.runner.engine.Usage(a.info, a.container) }}
+}
+
+// watch samples often at first, since most runs are short, and then once a
+// second.
+func (a *attempt) watch(ctx context.Context) {
+	go func() {
+		period := firstSample
+		for {
+			a.usage.sample()
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(period):
+				period = min(2*period, lastSample)
+			}
+		}
+	}()
+	go a.watchDisk(ctx)
+}
+
+func (w *usageWatch) sample() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return
+	}
+	if w.sampler == nil {
+		w.sampler = w.open()
+	}
+	if usage, ok := w.sampler.Sample(w.ctx); ok {
+		w.last, w.any = usage, true
+	}
+}
+
+// result is the last sample, and where it comes from.
+func (w *usageWatch) result() (Usage, string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.any {
+		return Usage{}, ""
+	}
+	return w.last, w.sampler.Source()
+}
+
+// watchDisk ends a run that fills the host's disk through ./final: a bind mount
+// has no quota of its own.
+func (a *attempt) watchDisk(ctx context.Context) {
+	period := diskPeriod
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(period):
+		}
+		began := time.Now()
+		bytes, entries := collect.Usage(ctx, a.work.final, a.spec.Job.DiskBytes, maxEntries)
+		free, known := freeBytes(a.work.paths[RoleFinal])
+		if bytes > a.spec.Job.DiskBytes || entries > maxEntries || known && free < minFree/2 {
+			a.askStop(stopDiskLimit)
+			return
+		}
+		// Never spend more than a twentieth of the time on looking.
+		period = max(diskPeriod, 20*time.Since(began))
+	}
+}

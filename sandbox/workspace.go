@@ -1,0 +1,384 @@
+package sandbox
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/flock"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+const (
+	// maxScript bounds a program file. Generated scripts have kilobytes.
+	maxScript = 64 << 20
+	// minFree is what the state folder's disk must have left: room for the
+	// result and for what the program prints first.
+	minFree = 64 << 20
+	// resultReserve is set aside before the start, so that the result can be
+	// written even when the program fills the disk.
+	resultReserve = 4 << 20
+)
+
+// resolvePaths makes the host paths of a request absolute, with links resolved,
+// and checks them. It changes nothing on disk.
+func resolvePaths(req Request, stateDir string) (Request, error) {
+	var errs []error
+	var err error
+	if req.Script != "" {
+		req.Script, err = resolveScript(req.Script)
+		errs = append(errs, err)
+	}
+	if req.Input != "" {
+		req.Input, err = resolveInput(req.Input, stateDir)
+		errs = append(errs, err)
+	}
+	if req.Final != "" {
+		req.Final, err = resolveFinal(req.Final, stateDir)
+		errs = append(errs, err)
+	}
+	return req, errors.Join(errs...)
+}
+
+// resolve follows links once, so that a link that changes later changes nothing.
+func resolve(field, path string) (string, fs.FileInfo, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path, nil, &PathError{field, path, "cannot be used", cause(err)}
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return abs, nil, pathProblem(field, path, err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return abs, nil, pathProblem(field, path, err)
+	}
+	return real, info, nil
+}
+
+func pathProblem(field, path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &PathError{Field: field, Path: path, Rule: "does not exist"}
+	}
+	return &PathError{field, path, "cannot be used", cause(err)}
+}
+
+func resolveScript(path string) (string, error) {
+	real, info, err := resolve("script", path)
+	switch {
+	case err != nil:
+		return path, err
+	case info.IsDir():
+		return path, &PathError{Field: "script", Path: path, Rule: "is a folder, not a program"}
+	case !info.Mode().IsRegular():
+		return path, &PathError{Field: "script", Path: path, Rule: "is not a regular file"}
+	case info.Size() > maxScript:
+		return path, &PathError{Field: "script", Path: path, Rule: fmt.Sprintf("has %d bytes; at most %d", info.Size(), maxScript)}
+	}
+	return real, nil
+}
+
+func resolveInput(path, stateDir string) (string, error) {
+	real, info, err := resolve("input", path)
+	if err != nil {
+		return path, err
+	}
+	if !info.IsDir() {
+		return path, &PathError{Field: "input", Path: path, Rule: "is not a folder"}
+	}
+	if err := checkMountable("input", path, real, stateDir); err != nil {
+		return path, err
+	}
+	dir, err := os.Open(real)
+	if err != nil {
+		return path, &PathError{"input", path, "cannot be read", cause(err)}
+	}
+	return real, dir.Close()
+}
+
+// resolveFinal accepts a folder that is missing, as long as its parent is there.
+func resolveFinal(path, stateDir string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path, &PathError{"final", path, "cannot be used", cause(err)}
+	}
+	if _, err := os.Lstat(abs); errors.Is(err, fs.ErrNotExist) {
+		parent, info, err := resolve("final", filepath.Dir(abs))
+		if err == nil && !info.IsDir() {
+			err = &PathError{Field: "final", Path: path, Rule: "lies in something that is not a folder"}
+		}
+		if err != nil {
+			return path, err
+		}
+		real := filepath.Join(parent, filepath.Base(abs))
+		return real, checkMountable("final", path, real, stateDir)
+	}
+	real, info, err := resolve("final", path)
+	if err != nil {
+		return path, err
+	}
+	if !info.IsDir() {
+		return path, &PathError{Field: "final", Path: path, Rule: "is not a folder"}
+	}
+	if err := checkMountable("final", path, real, stateDir); err != nil {
+		return path, err
+	}
+	return real, checkEmptiable(path, real)
+}
+
+// checkMountable refuses folders that no program may be shown.
+func checkMountable(field, path, real, stateDir string) error {
+	if real == filepath.Dir(real) {
+		return &PathError{Field: field, Path: path, Rule: "is the root of a file system"}
+	}
+	if home, err := os.UserHomeDir(); err == nil && within(home, real) {
+		return &PathError{Field: field, Path: path, Rule: "is or holds your home folder"}
+	}
+	if within(stateDir, real) {
+		return &PathError{Field: field, Path: path, Rule: "is or holds the state folder " + stateDir}
+	}
+	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
+		return &PathError{Field: field, Path: path, Rule: "holds docker.sock: whoever reaches that is root on this machine"}
+	}
+	below, err := mountsBelow(real)
+	if err != nil {
+		return &PathError{field, path, "its mount points cannot be told", cause(err)}
+	}
+	if len(below) > 0 {
+		return &PathError{Field: field, Path: path,
+			Rule: fmt.Sprintf("has the mount point %s in it, which would not be there inside; give a folder without", below[0])}
+	}
+	return nil
+}
+
+// checkEmptiable refuses to empty folders that hold more than results.
+func checkEmptiable(path, real string) error {
+	if cwd, err := os.Getwd(); err == nil && within(cwd, real) {
+		return &PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current folder"}
+	}
+	if _, err := os.Lstat(filepath.Join(real, ".git")); err == nil {
+		return &PathError{Field: "final", Path: path, Rule: "is emptied before a run, and holds a Git checkout"}
+	}
+	return nil
+}
+
+// workspace is what one run has on the host's disk.
+type workspace struct {
+	record string
+	paths  HostPaths
+	final  *os.Root
+	// lent tells whom to give ./final back to.
+	lent    finalJournal
+	lock    *flock.Flock
+	made    bool // we made the caller's ./final
+	emptied bool
+	reserve string
+}
+
+// openWorkspace makes the record folder and what the container mounts from it.
+// Nothing of the caller's is changed yet. On an error nothing is left behind.
+func openWorkspace(store *Store, spec Spec) (w *workspace, err error) {
+	record, err := store.create(spec.Job.RunID)
+	if err != nil {
+		return nil, err
+	}
+	w = &workspace{record: record, paths: HostPaths{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.discard())
+		}
+	}()
+	if err := w.checkSpace(); err != nil {
+		return nil, err
+	}
+	if spec.Job.Script != "" {
+		if w.paths[RoleProgram], err = copyScript(spec.Job.Script, filepath.Join(record, programDir)); err != nil {
+			return nil, err
+		}
+	}
+	w.paths[RoleInput] = spec.Job.Input
+	if spec.Job.Input == "" {
+		w.paths[RoleInput] = filepath.Join(record, emptyInput)
+		if err := os.Mkdir(w.paths[RoleInput], 0o755); err != nil {
+			return nil, stateError(record, "cannot be written", err)
+		}
+	}
+	return w, w.openFinal(store, spec)
+}
+
+func (w *workspace) checkSpace() error {
+	if free, ok := freeBytes(w.record); ok && free < minFree {
+		return fmt.Errorf("state folder %q: %w: %v free, a run needs %v", filepath.Dir(w.record), ErrNoSpace,
+			policy.Size(free), policy.Size(minFree))
+	}
+	w.reserve = filepath.Join(w.record, reserveFile)
+	file, err := os.OpenFile(w.reserve, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = errors.Join(reserve(file, resultReserve), file.Close())
+	}
+	if err != nil {
+		return stateError(w.record, "cannot be written", err)
+	}
+	return nil
+}
+
+// copyScript copies the program into the record: an editor may save over the
+// original while the run goes on, and the record shall hold what really ran.
+func copyScript(from, toDir string) (string, error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return "", &PathError{"script", from, "cannot be read", cause(err)}
+	}
+	defer source.Close()
+	text, err := io.ReadAll(io.LimitReader(source, maxScript+1))
+	if err != nil {
+		return "", &PathError{"script", from, "cannot be read", cause(err)}
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return "", &PathError{Field: "script", Path: from, Rule: "is empty"}
+	}
+	if err := os.Mkdir(toDir, 0o755); err != nil {
+		return "", stateError(toDir, "cannot be made", err)
+	}
+	to := filepath.Join(toDir, filepath.Base(from))
+	// Readable for whatever user the program runs as.
+	if err := os.WriteFile(to, text, 0o444); err != nil {
+		return "", stateError(to, "cannot be written", err)
+	}
+	return to, nil
+}
+
+// openFinal finds or makes ./final, locks it against other runs and opens it.
+func (w *workspace) openFinal(store *Store, spec Spec) error {
+	final := spec.Job.Final
+	if final == "" {
+		final = filepath.Join(w.record, ownFinal)
+		if err := os.Mkdir(final, 0o755); err != nil {
+			return stateError(final, "cannot be made", err)
+		}
+	} else {
+		if err := w.lockFinal(store, final); err != nil {
+			return err
+		}
+		switch err := os.Mkdir(final, 0o755); {
+		case err == nil:
+			w.made = true
+		case !errors.Is(err, fs.ErrExist):
+			return &PathError{"final", final, "cannot be made", cause(err)}
+		}
+	}
+	w.paths[RoleFinal] = final
+	root, err := os.OpenRoot(final)
+	if err != nil {
+		return &PathError{"final", final, "cannot be opened", cause(err)}
+	}
+	w.final = root
+	return w.planLending(spec)
+}
+
+// lockFinal makes sure that no two runs write one ./final. The lock file is
+// named after the path and never deleted: deleting it would let two runs lock
+// two files of one name.
+func (w *workspace) lockFinal(store *Store, final string) error {
+	sum := sha256.Sum256([]byte(final))
+	path := filepath.Join(store.locksDir(), "final-"+hex.EncodeToString(sum[:8])+".lock")
+	w.lock = flock.New(path, flock.SetPermissions(0o600))
+	locked, err := w.lock.TryLock()
+	if err != nil {
+		return stateError(path, "cannot be locked", err)
+	}
+	if !locked {
+		w.lock = nil
+		return fmt.Errorf("final %q: %w", final, ErrBusy)
+	}
+	return nil
+}
+
+// planLending notes whom ./final belongs to when the program runs as somebody
+// else.
+func (w *workspace) planLending(spec Spec) error {
+	info, err := w.final.Stat(".")
+	if err != nil {
+		return &PathError{"final", w.paths[RoleFinal], "cannot be read", cause(err)}
+	}
+	uid, gid, ok := ownerOf(info)
+	programUID, _, _ := strings.Cut(spec.Class.User, ":")
+	toUID, err := strconv.Atoi(programUID)
+	if err != nil {
+		return fmt.Errorf("user %q is not numeric: %w", spec.Class.User, err)
+	}
+	if ok && uid != toUID {
+		w.lent = finalJournal{Path: w.paths[RoleFinal], Lent: os.Geteuid() == 0, UID: uid, GID: gid,
+			Mode: uint32(info.Mode().Perm()), ToUID: toUID}
+		if !w.lent.Lent && info.Mode().Perm()&0o002 == 0 {
+			return &PathError{Field: "final", Path: w.paths[RoleFinal],
+				Rule: fmt.Sprintf("is not writable for user %s of the program; leave --user out, or run as root", spec.Class.User)}
+		}
+	}
+	return nil
+}
+
+// handOver empties ./final and gives it to the program's user. It is the first
+// thing that changes anything of the caller's, and the last before the start.
+func (w *workspace) handOver() error {
+	final := w.paths[RoleFinal]
+	w.emptied = true
+	if err := emptyTree(w.final); err != nil {
+		return &PathError{"final", final, "cannot be emptied", cause(err)}
+	}
+	if w.lent.Lent {
+		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToUID); err != nil {
+			return &PathError{"final", final, "cannot be given to the program's user", cause(err)}
+		}
+	}
+	return nil
+}
+
+// handBack gives ./final and what is in it to whom it belonged.
+func (w *workspace) handBack() error {
+	if !w.lent.Lent || !w.emptied || w.final == nil {
+		return nil
+	}
+	if err := chownTree(w.final, w.lent.UID, w.lent.GID); err != nil {
+		return &PathError{"final", w.paths[RoleFinal], "cannot be handed back entirely", err}
+	}
+	return nil
+}
+
+// release frees the lock and descriptors; the record stays.
+func (w *workspace) release() error {
+	var errs []error
+	if w.reserve != "" {
+		if err := os.Remove(w.reserve); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if w.final != nil {
+		errs = append(errs, w.final.Close())
+	}
+	if w.lock != nil {
+		errs = append(errs, w.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// discard takes back all that openWorkspace made.
+func (w *workspace) discard() error {
+	errs := []error{w.handBack()}
+	if w.made {
+		// Only if it is empty, which it is unless somebody else was there.
+		errs = append(errs, os.Remove(w.paths[RoleFinal]))
+	}
+	errs = append(errs, w.release(), removeTree(w.record))
+	return errors.Join(errs...)
+}
