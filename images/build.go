@@ -17,7 +17,7 @@ func (m *maker) build(ctx context.Context) error {
 	m.steps.line("build", m.entry.Tag()+" through "+m.entry.Dockerfile)
 	buildContext, err := tarOf(m.entry.Dockerfile, m.opts.Dockerfile)
 	if err != nil {
-		return m.failed("build", err)
+		return m.failed(ctx, "build", err)
 	}
 	resp, err := m.eng.ImageBuild(ctx, buildContext, build.ImageBuildOptions{
 		// The classic builder: every engine that we promise has it, and it
@@ -31,12 +31,12 @@ func (m *maker) build(ctx context.Context) error {
 		BuildArgs:   m.buildArgs(time.Now()),
 	})
 	if err != nil {
-		return m.failed("build", err)
+		return m.failed(ctx, "build", err)
 	}
 	defer resp.Body.Close()
 	err = jsonmessage.DisplayJSONMessagesStream(resp.Body, m.steps, m.opts.TerminalFD, m.opts.Terminal, nil)
 	if err != nil {
-		return m.failed("build", err)
+		return m.failed(ctx, "build", err)
 	}
 	return nil
 }

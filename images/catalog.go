@@ -42,9 +42,9 @@ type Entry struct {
 // Base is what an image stands on: exactly one field is set.
 type Base struct {
 	// Bootstrap makes a root file system from packages.
-	Bootstrap *Bootstrap `yaml:"bootstrap,omitempty" json:",omitempty"`
+	Bootstrap *Bootstrap `yaml:"bootstrap,omitempty" json:"bootstrap,omitempty"`
 	// Reference is an image of a registry, pinned by digest.
-	Reference string `yaml:"reference,omitempty" json:",omitempty"`
+	Reference string `yaml:"reference,omitempty" json:"reference,omitempty"`
 }
 
 // String describes the base in a few words.
@@ -58,19 +58,19 @@ func (b Base) String() string {
 // Bootstrap is the recipe of a root file system made of Debian packages.
 type Bootstrap struct {
 	// Suite is the code name of the release, such as bookworm.
-	Suite string `yaml:"suite"`
+	Suite string `yaml:"suite" json:"suite"`
 	// Variant is mmdebstrap's choice of packages that are always there.
-	Variant string `yaml:"variant"`
+	Variant string `yaml:"variant" json:"variant"`
 	// Epoch is the latest time stamp a file may have.
-	Epoch time.Time `yaml:"epoch"`
+	Epoch time.Time `yaml:"epoch" json:"epoch"`
 	// Packages are installed with what they depend on, without what they
 	// recommend.
-	Packages []string `yaml:"packages"`
+	Packages []string `yaml:"packages" json:"packages"`
 	// StandIns are packages that others depend on and no program needs: an
 	// empty package takes the place of each.
-	StandIns []string `yaml:"stand_ins"`
+	StandIns []string `yaml:"stand_ins" json:"stand_ins"`
 	// Exclude are patterns of paths that are not unpacked (dpkg path-exclude).
-	Exclude []string `yaml:"exclude"`
+	Exclude []string `yaml:"exclude" json:"exclude"`
 }
 
 // Names returns the names of all images, sorted.

@@ -16,9 +16,9 @@ const discardTime = time.Minute
 func (m *maker) untagBase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
 	defer cancel()
-	_, err := m.eng.ImageRemove(ctx, m.entry.baseTag(), image.RemoveOptions{})
+	_, err := m.eng.ImageRemove(ctx, m.entry.baseTag(), image.RemoveOptions{Force: true})
 	if err = ignoreNotFound(err); err != nil {
-		return m.failed("clean up", err)
+		return m.failed(ctx, "clean up", err)
 	}
 	return nil
 }
@@ -31,39 +31,49 @@ func (m *maker) discardBase(ctx context.Context) error {
 	base, err := m.eng.ImageInspect(ctx, m.entry.baseTag())
 	if err != nil {
 		if err = ignoreNotFound(err); err != nil {
-			return m.failed("clean up", err)
+			return m.failed(ctx, "clean up", err)
 		}
 		return nil
 	}
 	all, err := m.eng.ImageList(ctx, image.ListOptions{All: true})
 	if err != nil {
-		return m.failed("clean up", err)
+		return m.failed(ctx, "clean up", err)
 	}
 	var errs []error
 	for _, id := range untaggedAbove(all, base.ID) {
 		_, err := m.eng.ImageRemove(ctx, id, image.RemoveOptions{})
 		errs = append(errs, ignoreNotFound(err))
 	}
-	_, err = m.eng.ImageRemove(ctx, m.entry.baseTag(), image.RemoveOptions{PruneChildren: true})
+	_, err = m.eng.ImageRemove(ctx, m.entry.baseTag(), image.RemoveOptions{Force: true, PruneChildren: true})
 	errs = append(errs, ignoreNotFound(err))
 	if err := errors.Join(errs...); err != nil {
-		return m.failed("clean up", err)
+		return m.failed(ctx, "clean up", err)
 	}
 	return nil
 }
 
 // untaggedAbove returns the images without a tag that stand on base, directly or
-// not, and below no tagged one; the last built first.
+// not, and on which no tagged one stands; the last built first.
 func untaggedAbove(all []image.Summary, base string) []string {
-	var ids []string
+	ids, _ := loose(all, base)
+	return ids
+}
+
+// loose is untaggedAbove, and says whether a tagged image stands on base.
+func loose(all []image.Summary, base string) (ids []string, used bool) {
 	for _, img := range all {
-		if img.ParentID != base || tagged(img) {
+		if img.ParentID != base {
 			continue
 		}
-		ids = append(ids, untaggedAbove(all, img.ID)...)
-		ids = append(ids, img.ID)
+		above, usedAbove := loose(all, img.ID)
+		ids = append(ids, above...)
+		if usedAbove || tagged(img) {
+			used = true
+		} else {
+			ids = append(ids, img.ID)
+		}
 	}
-	return ids
+	return ids, used
 }
 
 // tagged says that an image has a name. Old engines write <none>:<none> for

@@ -48,11 +48,11 @@ func (m *maker) importRoot(ctx context.Context) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return m.failed("bootstrap", context.Cause(ctx))
+		return m.failed(ctx, "bootstrap", ctx.Err())
 	case rootErr != nil:
-		return m.failed("bootstrap", rootErr)
+		return m.failed(ctx, "bootstrap", rootErr)
 	case importErr != nil:
-		return m.failed("import", importErr)
+		return m.failed(ctx, "import", importErr)
 	}
 	m.steps.line("import", "root file system is in the engine")
 	return nil

@@ -19,12 +19,12 @@ func (m *maker) lock(ctx context.Context) (unlock func() error, err error) {
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return nil, m.failed("lock", err)
+			return nil, m.failed(ctx, "lock", err)
 		}
 		dir = filepath.Join(cache, "evalbox")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, m.failed("lock", err)
+		return nil, m.failed(ctx, "lock", err)
 	}
 	l := flock.New(filepath.Join(dir, "image-"+m.entry.Name+".lock"))
 	got, err := l.TryLock()
@@ -33,7 +33,7 @@ func (m *maker) lock(ctx context.Context) (unlock func() error, err error) {
 		_, err = l.TryLockContext(ctx, lockRetry)
 	}
 	if err != nil {
-		return nil, m.failed("lock", err)
+		return nil, m.failed(ctx, "lock", err)
 	}
 	return l.Unlock, nil
 }

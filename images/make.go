@@ -25,11 +25,11 @@ func newMaker(eng Engine, entry Entry, opts EnsureOptions) *maker {
 	return &maker{eng: eng, entry: entry, opts: opts, steps: newSteps(opts.Progress)}
 }
 
-// failed names the step in which an error happened. The errors of a context
-// stay plain.
-func (m *maker) failed(step string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("image %s: %s: %w", m.entry.Name, step, err)
+// failed names the step in which an error happened. When ctx has ended, that is
+// the error, and plain: what a call made of it does not matter.
+func (m *maker) failed(ctx context.Context, step string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("image %s: %s: %w", m.entry.Name, step, ctx.Err())
 	}
 	return &StepError{Name: m.entry.Name, Step: step, Err: err}
 }
@@ -41,7 +41,7 @@ func (m *maker) make(ctx context.Context) (err error) {
 	}
 	old, err := m.eng.ImageInspect(ctx, m.entry.Tag())
 	if ignoreNotFound(err) != nil {
-		return m.failed("build", err)
+		return m.failed(ctx, "build", err)
 	}
 	defer func() {
 		if err != nil {

@@ -6,15 +6,17 @@ import (
 )
 
 // customize runs in mmdebstrap after the packages are installed; $1 is the root
-// file system. It records the packages, takes the traces of this machine off,
-// and compiles all Python code at once and on all processors: at run time the
-// root file system is read-only, and a compiled file that is never compared with
-// its source is the fastest to load. A file that Python 3 cannot compile (there
-// are examples for other versions) is left as it is.
+// file system. It records the packages and takes off the traces of this machine
+// and the set-user-ID bits, which no run honours. Then it compiles all Python
+// code at once and on all processors: at run time the root file system is
+// read-only, and a compiled file that is never compared with its source is the
+// fastest to load. A file that Python 3 cannot compile (there are examples for
+// other versions) is left as it is.
 const customize = `set -eu
 mkdir -p "$1/usr/share/evalbox"
 chroot "$1" dpkg-query --show > "$1/usr/share/evalbox/packages.txt"
 rm -f "$1/etc/apt/sources.list" "$1/etc/apt/sources.list.d/"* "$1/etc/resolv.conf" "$1/etc/hostname"
+find "$1" -xdev -type f -perm /6000 -exec chmod ug-s {} +
 if [ -x "$1/usr/bin/python3" ]; then
   echo "I: compiling Python code..." >&2
   chroot "$1" sh -c 'python3 -m compileall -q -f -j0 --invalidation-mode unchecked-hash /usr/lib/python3 /usr/lib/python3.[0-9]*' >/dev/null 2>&1 || true

@@ -57,7 +57,7 @@ func Mmdebstrap(ctx context.Context, b Bootstrap, w io.Writer, progress func(lin
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually: no such process
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
 	if err != nil {
 		return fmt.Errorf("mmdebstrap: %w\n%s", err, log.String())

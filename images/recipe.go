@@ -11,8 +11,12 @@ import (
 // images makes something else out of the same catalog.
 const builderVersion = 1
 
-// repository is where the images of catalogs are tagged.
-const repository = "evalbox/"
+// Where the images of catalogs are tagged, and what they stand on while they are
+// being made: apart, so that nobody takes one for the other.
+const (
+	repository     = "evalbox/"
+	baseRepository = "evalbox-base/"
+)
 
 // Labels of every image that [Ensure] makes.
 const (
@@ -27,9 +31,9 @@ const (
 // description is not part of it.
 func (e Entry) Recipe() string {
 	data, err := json.Marshal(struct {
-		Builder          int
-		Base             Base
-		DockerfileSHA256 string
+		Builder          int    `json:"builder"`
+		Base             Base   `json:"base"`
+		DockerfileSHA256 string `json:"dockerfile_sha256"`
 	}{builderVersion, e.Base, e.DockerfileSHA256})
 	if err != nil { // strings, numbers and a valid time always marshal
 		panic(fmt.Sprintf("marshalling the recipe of image %s: %v", e.Name, err))
@@ -45,4 +49,4 @@ func (e Entry) Tag() string {
 }
 
 // baseTag is the local name of the base while the image is being made.
-func (e Entry) baseTag() string { return e.Tag() + "-base" }
+func (e Entry) baseTag() string { return baseRepository + e.Name + ":" + e.Recipe()[:12] }

@@ -2,7 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -36,18 +38,19 @@ var (
 )
 
 const (
-	maxEnvValue = 128 << 10 // the kernel's limit for one string
-	maxEnvCount = 1000
+	// maxEnvString is the kernel's limit for NAME=value with the NUL at its end.
+	maxEnvString = 128 << 10
+	maxEnvCount  = 1000
 )
 
-// CheckEnv reports every variable that a run may not be given.
+// CheckEnv reports every variable that a run may not be given, sorted by name.
 func CheckEnv(env map[string]string) []error {
 	var errs []error
 	if len(env) > maxEnvCount {
 		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("%d variables; at most %d", len(env), maxEnvCount)})
 	}
-	for name, value := range env {
-		if rule := envRule(name, value); rule != "" {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if rule := envRule(name, env[name]); rule != "" {
 			errs = append(errs, &FieldError{"env", fmt.Sprintf("%q", name), rule})
 		}
 	}
@@ -66,8 +69,11 @@ func envRule(name, value string) string {
 	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
 		return "is refused: it changes which Python code runs"
 	}
-	if strings.ContainsRune(value, 0) || len(value) > maxEnvValue {
-		return fmt.Sprintf("has a value with a NUL byte or of more than %d bytes", maxEnvValue)
+	if strings.ContainsRune(value, 0) {
+		return "has a value with a NUL byte"
+	}
+	if len(name)+len("=")+len(value)+1 > maxEnvString {
+		return fmt.Sprintf("takes more than %d bytes with its value", maxEnvString)
 	}
 	return ""
 }

@@ -50,6 +50,8 @@ const maxTimeout = 366 * 24 * time.Hour
 // field that is absurd or above a ceiling as a [FieldError], joined.
 func (p Policy) Apply(asked Limits) (Limits, error) {
 	l := asked.over(p.Defaults).over(Default()).derived()
+	// Zero is no limit at all, which is above every ceiling.
+	l.Output = or(l.Output, p.Max.Output)
 	errs := []error{
 		durationBetween("timeout", l.Timeout, time.Millisecond, maxTimeout),
 		durationBetween("grace", l.Grace, time.Millisecond, time.Hour),

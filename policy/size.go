@@ -63,5 +63,11 @@ func (s *Size) Type() string { return "size" }
 // UnmarshalText reads the size from a settings file; see [ParseSize].
 func (s *Size) UnmarshalText(text []byte) error { return s.Set(string(text)) }
 
-// MarshalText prints the size for a settings file.
-func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+// MarshalText prints the size for a settings file: as [Size.String] does, but
+// never rounded.
+func (s Size) MarshalText() ([]byte, error) {
+	if s >= KiB && s%KiB != 0 {
+		return fmt.Appendf(nil, "%dB", int64(s)), nil
+	}
+	return []byte(s.String()), nil
+}

@@ -9,7 +9,11 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-var errNoExit = fmt.Errorf("%w: it did not report the end of the program", ErrEngineUnavailable)
+// Why the end of a program could not be learned.
+var (
+	errNoExit       = fmt.Errorf("%w: it did not report the end of the program", ErrEngineUnavailable)
+	errNeverStarted = fmt.Errorf("%w: it was lost before it started the program", ErrEngineUnavailable)
+)
 
 // facts is everything that is known about how a run ended.
 type facts struct {
@@ -125,7 +129,7 @@ func decideForeign(f facts) verdict {
 		return verdict{}
 	}
 	v := verdict{fault: result.FaultOperator, exitCode: f.code, signal: n, status: result.StatusSignaled,
-		explanation: fmt.Sprintf("stopped from outside: somebody sent %s through the engine", result.SignalName(n))}
+		explanation: fmt.Sprintf("stopped from outside: %s was sent through the engine, and not by us", result.SignalName(n))}
 	if f.engineGone || f.interrupted {
 		v.status, v.fault, v.exitCode, v.signal = result.StatusEngineLost, result.FaultEnvironment, -1, 0
 		v.explanation = "the engine stopped, and stopped the program with it"

@@ -162,13 +162,25 @@ func (e *dockerEngine) Interference(ctx context.Context, id string, since time.T
 func (e *dockerEngine) Remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := e.api.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
-	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
-		// A conflict means that somebody else's removal is in progress.
-		return nil
+	for {
+		err := e.api.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err):
+			return fmt.Errorf("removing container %.32s: %w", id, engineError(err))
+		}
+		// Somebody else's removal is in progress; it may still fail.
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("removing container %.32s: %w", id, err)
+		case <-time.After(removePoll):
+		}
 	}
-	return fmt.Errorf("removing container %.12s: %w", id, engineError(err))
 }
+
+// removePoll is how often a removal by somebody else is looked at.
+const removePoll = 50 * time.Millisecond
 
 // List implements [Engine].
 func (e *dockerEngine) List(ctx context.Context) ([]Container, error) {

@@ -31,7 +31,7 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 		a.warnings = append(a.warnings, err.Error())
 	}
 	if err := <-removed; err != nil {
-		a.facts.engineGone = isLoss(err)
+		a.facts.engineGone = a.facts.engineGone || isLoss(err)
 		a.warnings = append(a.warnings, fmt.Sprintf("container %s is left behind: %v", a.spec.Job.ContainerName(), err))
 	}
 	if a.cancelWait != nil {
@@ -72,11 +72,35 @@ func (a *attempt) inspect(ctx context.Context) State {
 		foreign, err := a.runner.engine.Interference(ctx, a.container, state.StartedAt)
 		a.facts.foreign = foreign
 		if err != nil {
-			a.facts.engineGone = isLoss(err)
 			a.warnings = append(a.warnings, "whether somebody else stopped the program could not be told: "+err.Error())
+		}
+		if err != nil || len(foreign) > 0 {
+			a.facts.engineGone = isLoss(err) || a.engineGoes(ctx)
 		}
 	}
 	return state
+}
+
+// farewell is how long an engine that is shutting down may still answer after it
+// has stopped a container.
+const farewell = 3 * time.Second
+
+// engineGoes tells an operator who stopped the program from an engine that
+// shuts down: the engine stops answering soon. It takes time only when somebody
+// did stop the program.
+func (a *attempt) engineGoes(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	for {
+		if _, err := a.runner.engine.Info(ctx); err != nil {
+			return isLoss(err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(farewell / 10):
+		}
+	}
 }
 
 // isInitFailure recognises the line that the container's init prints, instead of

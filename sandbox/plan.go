@@ -22,7 +22,7 @@ import (
 // Everything starts denied; only what the request names and the policy permits
 // is opened.
 func Plan(req Request, pol policy.Policy) (Spec, error) {
-	limits, limitsErr := pol.Apply(fitHost(req, pol))
+	limits, limitsErr := pol.Apply(fitRequest(req, pol))
 	errs := []error{limitsErr}
 	errs = append(errs, checkRequest(req, pol)...)
 	errs = append(errs, policy.CheckEnv(req.Env)...)
@@ -92,10 +92,18 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 // that the size of a tmpfs does not count.
 const tmpfsInodes = 125_000
 
-// fitHost lowers default limits, never limits that were asked for, to what the
-// host has: a default must not make every run fail on a small machine.
-func fitHost(req Request, pol policy.Policy) policy.Limits {
+// gvisorPIDs is the least process limit that gVisor can live with: the limit
+// hits its own threads, and the whole run then dies without a word.
+const gvisorPIDs = 4096
+
+// fitRequest changes default limits, never limits that were asked for, to what
+// the host has and the runtime needs: a default must not make every run fail on
+// a small machine.
+func fitRequest(req Request, pol policy.Policy) policy.Limits {
 	asked := req.Limits
+	if asked.PIDs == 0 && pol.Defaults.PIDs == 0 && strings.HasPrefix(req.Runtime, "runsc") {
+		asked.PIDs = gvisorPIDs
+	}
 	if asked.CPUs == 0 && req.Host.CPUs > 0 {
 		fallback := pol.Defaults.CPUs
 		if fallback == 0 {

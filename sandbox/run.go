@@ -110,7 +110,14 @@ func (a *attempt) start(ctx context.Context) error {
 	a.exits = a.runner.engine.Wait(waitCtx, a.container)
 	a.usage = a.newUsageWatch(waitCtx)
 	a.readStreams()
-	if err := a.runner.engine.Start(ctx, a.container); err != nil {
+	switch err := a.runner.engine.Start(ctx, a.container); {
+	case err == nil:
+	case isLoss(err) && ctx.Err() == nil:
+		// The answer was lost, which says nothing about the program: it may
+		// run. Finding the container again will tell.
+		a.log.Debug("the answer to the start was lost", logError, err)
+		a.facts.interrupted = true
+	default:
 		// The wait for a next exit would never end.
 		cancelWait()
 		return err
@@ -151,7 +158,7 @@ func (a *attempt) abandon(ctx context.Context) error {
 // container gives a result, for the record.
 func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
 	var path *PathError
-	if ctx.Err() != nil || errors.As(startErr, &path) || errors.Is(startErr, ErrEngineUnavailable) {
+	if ctx.Err() != nil || errors.As(startErr, &path) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.facts.startError = startErr

@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 )
@@ -152,7 +154,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	info, err := r.engine.Info(ctx)
+	info, image, err := r.ask(ctx, req.Image)
 	if err != nil {
 		return planned{}, err
 	}
@@ -167,14 +169,25 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	image, err := r.engine.ResolveImage(ctx, r.catalog, req.Image)
-	if err != nil {
-		return planned{}, err
-	}
 	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: image.Locked}
 	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
 	return planned{request: req, spec: spec, info: info}, nil
+}
+
+// ask puts the two questions of a plan to the engine, both at once.
+func (r *Runner) ask(ctx context.Context, ref string) (info EngineInfo, image images.Resolved, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		info, err = r.engine.Info(ctx)
+		return err
+	})
+	group.Go(func() (err error) {
+		image, err = r.engine.ResolveImage(ctx, r.catalog, ref)
+		return err
+	})
+	err = group.Wait()
+	return info, image, err
 }
 
 // defaultUser is the caller, so that files in ./final are the caller's; never

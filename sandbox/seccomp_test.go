@@ -4,7 +4,6 @@ package sandbox
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"regexp"
 	"testing"
@@ -12,8 +11,6 @@ import (
 	"github.com/moby/profiles/seccomp"
 	"github.com/stretchr/testify/require"
 )
-
-var update = flag.Bool("update", false, "write golden files anew")
 
 func TestSeccompIsMobysCurrentProfile(t *testing.T) {
 	want, err := json.Marshal(seccomp.DefaultProfile())

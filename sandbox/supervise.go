@@ -116,6 +116,8 @@ func (a *attempt) findAgain(ctx context.Context) Exit {
 		exits := engine.Wait(ctx, a.container)
 		state, err := engine.Inspect(ctx, a.container)
 		switch {
+		case err == nil && state.StartedAt.IsZero():
+			return Exit{Err: errNeverStarted}
 		case err == nil && !state.Running:
 			return Exit{Code: state.ExitCode}
 		case err == nil:

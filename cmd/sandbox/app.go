@@ -64,7 +64,7 @@ func (s settings) catalog() (images.Catalog, error) {
 	}
 	data, err := os.ReadFile(s.Catalog)
 	if err != nil {
-		return images.Catalog{}, fmt.Errorf("catalog %s: %w", s.Catalog, cause(err))
+		return images.Catalog{}, &fileError{fileCatalog, s.Catalog, err}
 	}
 	return images.LoadCatalog(data, s.Catalog)
 }

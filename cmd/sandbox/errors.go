@@ -50,12 +50,37 @@ func (a *app) report(err error) {
 	}
 }
 
-// cause is the reason of a path error without its path, for messages that name
-// the path already.
-func cause(err error) error {
+// A fileError is a file of the caller that cannot be used.
+type fileError struct {
+	what, path string
+	err        error
+}
+
+func (e *fileError) Error() string {
+	reason := e.err
 	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
+	if errors.As(reason, &pathErr) {
+		reason = pathErr.Err // the path is named already
 	}
-	return err
+	return fmt.Sprintf("%s %s: %v", e.what, e.path, reason)
+}
+
+func (e *fileError) Unwrap() error { return e.err }
+
+// Hint says what the file is for.
+func (e *fileError) Hint() string { return fileHints[e.what] }
+
+// What files are for.
+const (
+	fileSettings = "settings"
+	fileEnv      = "env-file"
+	fileCatalog  = "catalog"
+	fileStream   = "file"
+)
+
+var fileHints = map[string]string{
+	fileSettings: "see where settings come from with: sandbox help config",
+	fileEnv:      "give a text file with lines NAME=VALUE",
+	fileCatalog:  "leave --catalog out for the shipped one",
+	fileStream:   "give the path of a file, or - for stdin",
 }

@@ -44,6 +44,7 @@ func isJoin(err error) bool {
 func hint(err error) string {
 	var knows interface{ Hint() string }
 	var field *policy.FieldError
+	var path *sandbox.PathError
 	switch {
 	case errors.As(err, &knows):
 		return knows.Hint()
@@ -60,18 +61,39 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
-		return fieldHint(field)
+		return fieldHint(field.Field)
+	case errors.As(err, &path):
+		return fieldHint(path.Field)
 	}
 	return ""
 }
 
-// fieldHint tells how to permit what the policy refuses.
-func fieldHint(err *policy.FieldError) string {
-	switch err.Field {
-	case "network":
-		return "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration"
-	case "env", "label", "id", "name", "args", "command", "engine":
-		return ""
-	}
-	return "see the limits, and where they come from, with: sandbox config"
+// fieldHints tell what to try about a field of a request that breaks a rule. The
+// other fields are limits.
+var fieldHints = map[string]string{
+	"script":       "give a Python script, or after -- any command of the image",
+	"command":      "give a Python script, or after -- any command of the image",
+	"args":         "pass long input as a file in the folder of --input",
+	"input":        "name a folder with --input; without it ./input is empty",
+	"final":        "name a folder of its own with --final; without it the outputs stay in the run's record",
+	"state folder": "choose another with --state-dir",
+	"engine":       "use an engine of this machine: unset DOCKER_HOST",
+	"network":      "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
+	"user":         "give numbers other than 0, such as --user 1000:1000, or leave --user out",
+	"runtime":      "see what the engine has with: sandbox doctor",
+	"gpus":         "see what the engine has with: sandbox doctor",
+	"env":          "leave it out, or let the program set it",
+	"label":        "give --label NAME=VALUE",
+	"name":         "choose another --name",
+	"id":           "choose another --id, or leave it out: one is made of the time",
+	"ulimit":       "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
 }
+
+func fieldHint(field string) string {
+	if text, ok := fieldHints[field]; ok {
+		return text
+	}
+	return limitsHint
+}
+
+const limitsHint = "see the limits, and where they come from, with: sandbox config"

@@ -2,7 +2,8 @@ package main
 
 // didYouMean is a hint with the nearest name, or empty when none is near.
 func didYouMean(name string, known []string) string {
-	best, bestDistance := "", len(name)/3+2
+	// Further away it is another word.
+	best, bestDistance := "", min(len(name)/3+2, 4)
 	for _, k := range known {
 		if d := distance(name, k); d < bestDistance {
 			best, bestDistance = k, d

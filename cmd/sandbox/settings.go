@@ -92,7 +92,7 @@ func resolve(layers []layer) (settings, error) {
 		v := l.values[k.name]
 		if err := k.target(into)(v.text); err != nil {
 			errs = append(errs, &settingError{
-				Source: v.source, Key: v.key, Value: v.text, Flag: l.flags, Err: err,
+				Source: v.source, Key: v.key, Value: v.text, Flag: l.flags, Err: err, Advice: limitsHint,
 			})
 			continue
 		}

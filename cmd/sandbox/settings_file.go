@@ -20,12 +20,12 @@ const settingsSchema = "evalbox/settings/v1"
 func parseLayer(data []byte, source string, trusted bool) (layer, error) {
 	lines, err := keyLines(data)
 	if err != nil {
-		return layer{}, fmt.Errorf("settings %s: %w", source, err)
+		return layer{}, &fileError{fileSettings, source, err}
 	}
 	file := viper.New()
 	file.SetConfigType("yaml")
 	if err := file.ReadConfig(bytes.NewReader(data)); err != nil {
-		return layer{}, fmt.Errorf("settings %s: %s", source, oneLine(err.Error()))
+		return layer{}, &fileError{fileSettings, source, errors.New(oneLine(err.Error()))}
 	}
 
 	l := layer{values: map[string]value{}}

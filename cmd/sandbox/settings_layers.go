@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/configs"
 )
@@ -46,11 +47,10 @@ type sources struct {
 
 // load reads all layers, the weakest first, and decides every key.
 func (s sources) load() (settings, error) {
-	shipped, err := parseLayer(configs.Settings(), shippedSource, true)
+	shipped, err := shippedLayer()
 	if err != nil {
 		return settings{}, err
 	}
-	shipped.shipped = true
 	user, err := s.userLayer()
 	errs := []error{err}
 	env, err := envLayer(s.environ)
@@ -62,6 +62,13 @@ func (s sources) load() (settings, error) {
 	}
 	return resolve([]layer{shipped, user, project, env, {values: s.flags, flags: true}})
 }
+
+// shippedLayer holds the embedded defaults.
+var shippedLayer = sync.OnceValues(func() (layer, error) {
+	l, err := parseLayer(configs.Settings(), shippedSource, true)
+	l.shipped = true
+	return l, err
+})
 
 func (s sources) userLayer() (layer, error) {
 	if s.userDir == "" {
@@ -106,15 +113,15 @@ func readLayer(file string, trusted, must bool) (layer, error) {
 	case errors.Is(err, fs.ErrNotExist) && !must:
 		return layer{}, nil
 	case err != nil:
-		return layer{}, fmt.Errorf("settings %s: %w", file, cause(err))
+		return layer{}, &fileError{fileSettings, file, err}
 	case !info.Mode().IsRegular():
-		return layer{}, fmt.Errorf("settings %s: is not a regular file", file)
+		return layer{}, &fileError{fileSettings, file, errors.New("is not a regular file")}
 	case info.Size() > maxSettingsFile:
-		return layer{}, fmt.Errorf("settings %s: is larger than %d bytes", file, maxSettingsFile)
+		return layer{}, &fileError{fileSettings, file, fmt.Errorf("is larger than %d bytes", maxSettingsFile)}
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return layer{}, fmt.Errorf("settings %s: %w", file, cause(err))
+		return layer{}, &fileError{fileSettings, file, err}
 	}
 	return parseLayer(data, file, trusted)
 }

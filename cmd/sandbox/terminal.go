@@ -30,4 +30,3 @@ func (p palette) paint(code, text string) string {
 func (p palette) good(text string) string { return p.paint("32", text) }
 func (p palette) bad(text string) string  { return p.paint("31", text) }
 func (p palette) odd(text string) string  { return p.paint("33", text) }
-

@@ -149,7 +149,7 @@ func (w *walker) visit(at folder, name string) (folder, bool) {
 		w.skip(full, kindOf(mode), 0, "not a regular file")
 	case info.Size() > w.limits.FileBytes:
 		w.skip(full, "file", info.Size(), fmt.Sprintf("larger than %d bytes", w.limits.FileBytes))
-	case w.total+info.Size() > w.limits.TotalBytes:
+	case info.Size() > w.limits.TotalBytes-w.total:
 		w.skip(full, "file", info.Size(), fmt.Sprintf("all outputs together larger than %d bytes", w.limits.TotalBytes))
 	default:
 		w.total += info.Size()

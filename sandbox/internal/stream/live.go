@@ -136,6 +136,7 @@ func (l *Live) take() (segment, bool) {
 		l.changed.Wait()
 	}
 	next := l.queue[0]
+	l.queue[0] = segment{} // the array behind the queue must not keep the bytes
 	l.queue = l.queue[1:]
 	if len(l.queue) == 0 {
 		l.queue = nil

@@ -3,6 +3,7 @@ package terminal
 import (
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unicode/utf8"
 )
@@ -14,9 +15,10 @@ import (
 // a newline after it, it is dropped.
 //
 // What is written does not depend on how the input is cut into pieces. A Writer
-// holds back at most an unfinished character, until [Writer.Flush]. It is not
-// safe for concurrent use.
+// holds back at most an unfinished character, until [Writer.Flush]. Methods may be
+// called concurrently.
 type Writer struct {
+	mu      sync.Mutex
 	out     io.Writer
 	pending []byte // an unfinished UTF-8 sequence
 	cr      bool   // the last byte was a carriage return
@@ -29,6 +31,8 @@ func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 // Write implements [io.Writer]. It reports an error of the underlying writer and
 // then has written nothing that the caller should write again.
 func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.buf = w.buf[:0]
 	rest := p
 	if len(w.pending) > 0 {
@@ -64,6 +68,8 @@ func (w *Writer) rune(r rune, size int, first byte) {
 
 // Flush writes what was held back, as the end of the text.
 func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.buf = w.buf[:0]
 	for _, b := range w.pending {
 		w.rune(utf8.RuneError, 1, b)

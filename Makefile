@@ -1,0 +1,72 @@
+# make help lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMAGE         ?= debian
+SANDBOX       := bin/sandbox
+TEST_TIMEOUT  ?= 15m
+TEST_FLAGS    ?=
+LINT_VERSION  := v2.15.0
+LINT          := .cache/golangci-lint-$(LINT_VERSION)/golangci-lint
+PACKAGES      ?= ./...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: quickstart
+quickstart: image ## from nothing to a score: engine, CLI, image, example
+	$(SANDBOX) run --input examples/digits/input examples/digits/train.py
+
+.PHONY: build
+build: ## build the CLI: bin/sandbox
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(SANDBOX) ./cmd/sandbox
+
+.PHONY: setup
+setup: ## make sure that a Docker engine answers and an image can be made
+	@hack/setup.sh engine image-tools
+
+# Only making an image needs root, so sudo comes second.
+.PHONY: image
+image: setup build ## make the image (IMAGE=debian) if it is not there
+	@$(SANDBOX) image ensure $(IMAGE) || { [ "$$(id -u)" -ne 0 ] && \
+	  echo 'once more, as root' >&2 && sudo --preserve-env=DOCKER_HOST $(SANDBOX) image ensure $(IMAGE); }
+
+.PHONY: test
+test: image ## every test: unit, fake engine, CLI scripts, real engine; with -race
+	@hack/setup.sh test-tools
+	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)
+
+.PHONY: test-unit
+test-unit: ## the packages that never need an engine, in seconds
+	go test $(TEST_FLAGS) . ./result/... ./policy/... ./configs/...
+
+.PHONY: lint
+lint: $(LINT) ## golangci-lint; see also format-check and vet
+	$(LINT) run
+
+.PHONY: format-check
+format-check: ## fail when a file is not formatted
+	@bad=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	  [ -z "$$bad" ] || { printf 'not formatted, run gofmt -w:\n%s\n' "$$bad" >&2; exit 1; }
+
+.PHONY: vet
+vet: ## go vet for Linux, macOS and Windows
+	GOOS=linux go vet ./...
+	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
+
+$(LINT):
+	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+.PHONY: bench
+bench: image ## measure against docker run, on this machine
+	go run ./hack/bench
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin .cache
+	@echo 'images stay in the engine; to remove them: docker images -q "evalbox/*" | sort -u | xargs -r docker rmi'

@@ -1,0 +1,228 @@
+package evalbox_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/evalbox/evalbox"
+
+// importTable says which folders of ours each folder may import, itself and the
+// folders below it apart. It is the table of docs/architecture.md; folders that
+// do not exist yet have their place already.
+var importTable = []struct {
+	folder string
+	may    []string
+}{
+	{"result", nil},
+	{"policy", []string{"result"}},
+	{"images", nil},
+	{"sandbox", []string{"policy", "result", "images"}},
+	{"harness/evaluate", belowHarness},
+	{"harness/contract", belowHarness},
+	{"harness/invoke", belowHarness},
+	{"harness/gate", belowHarness},
+	{"cmd/sandbox", []string{"everything"}},
+	{"configs", nil},
+	{".", nil},
+	{"hack/bench", []string{"everything"}},
+}
+
+var belowHarness = []string{"sandbox", "policy", "result", "images"}
+
+// goPackage is what `go list` tells of a package.
+type goPackage struct {
+	ImportPath   string
+	Standard     bool
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// folderOf is the row of the table that a package of ours belongs to, empty for
+// none.
+func folderOf(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	rel, ours := strings.CutPrefix(importPath, module+"/")
+	if !ours {
+		return ""
+	}
+	for _, row := range importTable {
+		if rel == row.folder || strings.HasPrefix(rel, row.folder+"/") {
+			return row.folder
+		}
+	}
+	return ""
+}
+
+func isOurs(importPath string) bool {
+	return importPath == module || strings.HasPrefix(importPath, module+"/")
+}
+
+// allowed says whether the table lets a package of one folder import one of
+// another.
+func allowed(from, to string) bool {
+	for _, row := range importTable {
+		if row.folder == from {
+			return from == to || slices.Contains(row.may, to) || slices.Contains(row.may, "everything")
+		}
+	}
+	return false
+}
+
+func TestAllowed(t *testing.T) {
+	assert.True(t, allowed("sandbox", "policy"))
+	assert.True(t, allowed("sandbox", "sandbox"))
+	assert.True(t, allowed("cmd/sandbox", "configs"))
+	assert.False(t, allowed("policy", "sandbox"))
+	assert.False(t, allowed("images", "result"))
+	assert.False(t, allowed("sandbox", "."))
+	assert.Equal(t, "sandbox", folderOf(module+"/sandbox/internal/stream"))
+	assert.Equal(t, ".", folderOf(module))
+	assert.Empty(t, folderOf(module+"/elsewhere"))
+}
+
+// TestImportTable looks at the imports for every system that the repository
+// builds on: files of one system have imports of their own.
+func TestImportTable(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		t.Run(goos, func(t *testing.T) {
+			packages := listPackages(t, goos)
+			require.NotEmpty(t, packages)
+			for _, p := range packages {
+				from := folderOf(p.ImportPath)
+				if !assert.NotEmpty(t, from, "%s is in no folder of the import table", p.ImportPath) {
+					continue
+				}
+				for _, to := range p.Imports {
+					if isOurs(to) && !allowed(from, folderOf(to)) {
+						t.Errorf("%s imports %s, which the import table does not allow", p.ImportPath, to)
+					}
+				}
+				// Tests may look at more, but never upwards.
+				for _, to := range slices.Concat(p.TestImports, p.XTestImports) {
+					if isOurs(to) && folderOf(to) == "cmd/sandbox" && from != "cmd/sandbox" {
+						t.Errorf("the tests of %s import %s", p.ImportPath, to)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestResultImportsOnlyTheStandardLibrary is why another program can read
+// results without taking over what we depend on.
+func TestResultImportsOnlyTheStandardLibrary(t *testing.T) {
+	standard := map[string]bool{}
+	for _, p := range goList(t, "linux", "-deps", "./result") {
+		standard[p.ImportPath] = p.Standard
+	}
+	for path, isStandard := range standard {
+		assert.True(t, isStandard || path == module+"/result", "result depends on %s", path)
+	}
+	assert.Contains(t, standard, "encoding/json")
+}
+
+// TestConfigsAndRootEmbedOnly keeps the shipped files free of behaviour.
+func TestConfigsAndRootEmbedOnly(t *testing.T) {
+	for _, p := range goList(t, "linux", ".", "./configs") {
+		for _, to := range p.Imports {
+			assert.NotContains(t, to, ".", "%s imports %s; it holds files", p.ImportPath, to)
+		}
+	}
+}
+
+// TestImportTableIsDocumented compares the table above with the one that people
+// read.
+func TestImportTableIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	documented := map[string][]string{}
+	code := regexp.MustCompile("`([^`]+)`")
+	for _, cells := range markdownTable(string(text), "| folder | meaning | may import (of ours) |") {
+		require.Len(t, cells, 3)
+		names := code.FindStringSubmatch(cells[0])
+		require.NotNil(t, names, cells[0])
+		var may []string
+		for _, name := range code.FindAllStringSubmatch(cells[2], -1) {
+			may = append(may, name[1])
+		}
+		switch cells[2] {
+		case "everything":
+			may = []string{"everything"}
+		case "nothing":
+			require.Empty(t, may)
+		default:
+			require.NotEmpty(t, may, cells[2])
+		}
+		documented[strings.TrimSuffix(names[1], "/")] = may
+	}
+	tested := map[string][]string{}
+	for _, row := range importTable {
+		tested[row.folder] = row.may
+	}
+	assert.Equal(t, tested, documented)
+}
+
+// markdownTable returns the cells of the rows of the table with this header.
+func markdownTable(text, header string) [][]string {
+	_, rest, ok := strings.Cut(text, header+"\n")
+	if !ok {
+		return nil
+	}
+	var rows [][]string
+	for line := range strings.Lines(rest) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		if strings.HasPrefix(line, "|---") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+func listPackages(t *testing.T, goos string) []goPackage {
+	t.Helper()
+	return goList(t, goos, "./...")
+}
+
+// goList asks the go command. It runs where the test runs: in the root.
+func goList(t *testing.T, goos string, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json"}, args...)...)
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOFLAGS=-mod=readonly", "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	var packages []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		require.NoError(t, err)
+		packages = append(packages, p)
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types/versions"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// floorAPI is the oldest engine API that is promised: Docker 20.10.
+const floorAPI = "1.41"
+
+// checkDockerHost looks at where the engine's client is told to go.
+func checkDockerHost(environ []string) finding {
+	host := lookup(environ, "DOCKER_HOST")
+	f := finding{Check: "engine address", Verdict: verdictOK, Seen: host}
+	switch {
+	case host == "":
+		f.Seen = "the default socket"
+	case strings.HasPrefix(host, "tcp://") && lookup(environ, "DOCKER_TLS_VERIFY") == "":
+		f.Verdict = verdictWarn
+		f.Seen += ": without TLS, whoever reaches that port is root there"
+		f.Mend = "use a socket, or set DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
+	}
+	return f
+}
+
+// checkEngine judges what the engine says of itself.
+func checkEngine(info sandbox.EngineInfo) []finding {
+	engine := finding{Check: "engine", Verdict: verdictOK,
+		Seen: fmt.Sprintf("%s %s on %s, %s", info.Name, info.Version, info.OS, info.Kernel)}
+	if !info.Local {
+		engine.Verdict, engine.Mend = verdictFail, "use an engine of this machine: it must mount folders of this machine"
+	}
+	api := finding{Check: "engine API", Verdict: verdictOK, Seen: info.APIVersion}
+	if versions.LessThan(info.APIVersion, floorAPI) {
+		api.Verdict, api.Mend = verdictFail, "install Docker 20.10 (API "+floorAPI+") or newer"
+	}
+	seccomp := finding{Check: "seccomp", Verdict: verdictOK, Seen: "system calls can be filtered"}
+	if !info.Seccomp {
+		seccomp.Verdict, seccomp.Seen = verdictFail, "the engine cannot filter system calls"
+		seccomp.Mend = "use a kernel with CONFIG_SECCOMP_FILTER and an engine that is built with seccomp"
+	}
+	return []finding{engine, api, checkRunc(info.Runc), seccomp, checkCgroup(info), checkRuntimes(info.Host)}
+}
+
+var versionPattern = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`)
+
+// checkRunc warns of a runc with CVE-2024-21626: a leaked descriptor through which
+// a program leaves its container.
+func checkRunc(text string) finding {
+	f := finding{Check: "runc", Verdict: verdictOK, Seen: text}
+	numbers := versionPattern.FindStringSubmatch(text)
+	if numbers == nil {
+		f.Verdict, f.Seen = verdictInfo, fmt.Sprintf("the engine does not tell its version (%q)", text)
+		return f
+	}
+	if older(numbers[1:], []int{1, 1, 12}) {
+		f.Verdict = verdictWarn
+		f.Seen += ": older than 1.1.12, which closed a way out of containers (CVE-2024-21626)"
+		f.Mend = "update runc, or make sure that your distribution has mended this version (Debian has in 1.1.5+ds1-1+deb12u1)"
+	}
+	return f
+}
+
+func older(version []string, than []int) bool {
+	for i, text := range version {
+		n, err := strconv.Atoi(text)
+		if err != nil || n != than[i] {
+			return err == nil && n < than[i]
+		}
+	}
+	return false
+}
+
+// checkCgroup lists what the kernel can enforce.
+func checkCgroup(info sandbox.EngineInfo) finding {
+	f := finding{Check: "cgroup", Verdict: verdictOK,
+		Seen: fmt.Sprintf("version %d (%s driver)", info.Host.CgroupVersion, info.CgroupDriver)}
+	var missing []string
+	for _, c := range []struct {
+		ok   bool
+		what string
+	}{{info.MemoryLimit, "memory"}, {info.CPUQuota, "processors"}, {info.PIDsLimit, "processes"}} {
+		if !c.ok {
+			missing = append(missing, c.what)
+		}
+	}
+	switch {
+	case info.Rootless && info.Host.CgroupVersion == 1:
+		f.Verdict, f.Seen = verdictFail, f.Seen+": a rootless engine cannot limit anything with it"
+		f.Mend = "boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1)"
+	case len(missing) > 0:
+		f.Verdict, f.Seen = verdictFail, f.Seen+": cannot limit "+strings.Join(missing, ", ")
+		f.Mend = "enable these controllers on the kernel's command line, such as cgroup_enable=memory"
+	case !info.SwapLimit:
+		f.Verdict, f.Seen = verdictWarn, f.Seen+": cannot limit swap, so that memory may exceed its limit on disk"
+		f.Mend = "boot with swapaccount=1, or turn swap off"
+	default:
+		f.Seen += ": limits memory, swap, processors and processes"
+	}
+	return f
+}
+
+// checkRuntimes tells what could be asked for.
+func checkRuntimes(host sandbox.Host) finding {
+	gpus := "no GPU runtime"
+	if host.GPUs {
+		gpus = "GPUs with the NVIDIA runtime"
+	}
+	return finding{Check: "runtimes", Verdict: verdictInfo,
+		Seen: fmt.Sprintf("%s (default %s); %s", strings.Join(host.Runtimes, ", "), host.DefaultRuntime, gpus)}
+}
+
+// checkLeftovers looks for containers that nobody will remove.
+func checkLeftovers(ctx context.Context, runner *sandbox.Runner) finding {
+	const check = "leftovers"
+	report, err := runner.Sweep(ctx, sandbox.SweepOptions{DryRun: true})
+	switch n := len(report.Removed); {
+	case err != nil:
+		return failed(check, err)
+	case n > 0:
+		return finding{Check: check, Verdict: verdictWarn,
+			Seen: fmt.Sprintf("%d containers whose owner is gone", n), Mend: "remove them with: sandbox gc"}
+	}
+	return finding{Check: check, Verdict: verdictOK, Seen: "no container without an owner"}
+}
+
+// checkImage looks for the image of a run that names none.
+func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) finding {
+	const check = "image"
+	catalog, err := s.catalog()
+	if err != nil {
+		return failed(check, err)
+	}
+	spec, err := runner.Plan(ctx, probeRequest(s, "pass"))
+	if err != nil {
+		return failed(check, err)
+	}
+	image := spec.Class.Image
+	return finding{Check: check, Verdict: verdictOK,
+		Seen: fmt.Sprintf("%s %s (%s); the catalog names %s", image.Reference, image.ID, image.Platform, names(catalog))}
+}
+
+func names(catalog images.Catalog) string { return strings.Join(catalog.Names(), ", ") }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+func TestCheckRunc(t *testing.T) {
+	for text, want := range map[string]verdict{
+		"1.1.5+ds1-1+deb12u1": verdictWarn, "1.1.11": verdictWarn, "0.9.99": verdictWarn,
+		"1.1.12": verdictOK, "v1.2.5-0-g59923ef": verdictOK, "2.0.0": verdictOK,
+		"": verdictInfo, "59923ef18c98053ddb1acf23ecba10344056c28e": verdictInfo,
+	} {
+		require.Equal(t, want, checkRunc(text).Verdict, text)
+	}
+}
+
+func TestCheckDockerHost(t *testing.T) {
+	tests := map[string]struct {
+		environ []string
+		want    verdict
+	}{
+		"default": {nil, verdictOK},
+		"socket":  {[]string{"DOCKER_HOST=unix:///run/docker.sock"}, verdictOK},
+		"naked":   {[]string{"DOCKER_HOST=tcp://10.0.0.1:2375"}, verdictWarn},
+		"TLS":     {[]string{"DOCKER_HOST=tcp://10.0.0.1:2376", "DOCKER_TLS_VERIFY=1"}, verdictOK},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, checkDockerHost(test.environ).Verdict) })
+	}
+}
+
+func TestCheckEngine(t *testing.T) {
+	good := sandbox.EngineInfo{
+		Name: "Docker", Version: "28.0.0", APIVersion: "1.48", Runc: "1.2.5", Local: true, Seccomp: true,
+		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Host: sandbox.Host{CgroupVersion: 2},
+	}
+	require.Empty(t, bad(checkEngine(good)))
+	tests := map[string]struct {
+		change func(*sandbox.EngineInfo)
+		want   map[string]verdict
+	}{
+		"old":          {func(i *sandbox.EngineInfo) { i.APIVersion = "1.40" }, map[string]verdict{"engine API": verdictFail}},
+		"far away":     {func(i *sandbox.EngineInfo) { i.Local = false }, map[string]verdict{"engine": verdictFail}},
+		"no seccomp":   {func(i *sandbox.EngineInfo) { i.Seccomp = false }, map[string]verdict{"seccomp": verdictFail}},
+		"no memory":    {func(i *sandbox.EngineInfo) { i.MemoryLimit = false }, map[string]verdict{"cgroup": verdictFail}},
+		"no swap":      {func(i *sandbox.EngineInfo) { i.SwapLimit = false }, map[string]verdict{"cgroup": verdictWarn}},
+		"rootless, v1": {func(i *sandbox.EngineInfo) { i.Rootless, i.Host.CgroupVersion = true, 1 }, map[string]verdict{"cgroup": verdictFail}},
+		"rootless, v2": {func(i *sandbox.EngineInfo) { i.Rootless = true }, map[string]verdict{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			info := good
+			test.change(&info)
+			require.Equal(t, test.want, bad(checkEngine(info)))
+		})
+	}
+}
+
+func TestJudgeInside(t *testing.T) {
+	const safe = `{"uid": 64646, "capabilities": "0000000000000000", "no_new_privileges": "1", "seccomp": "2",
+		"root_read_only": true, "input_read_only": true, "final_writable": true, "interfaces": [], "reachable": false, "forks": 22}`
+	require.Empty(t, bad(judgeInside(&result.Result{Stdout: safe})))
+	// A probe that found no wall at all fails every check, and so does silence.
+	const open = `{"uid": 0, "capabilities": "00000000a80425fb", "no_new_privileges": "0", "seccomp": "0",
+		"root_read_only": false, "input_read_only": false, "final_writable": false, "interfaces": ["eth0"], "reachable": true, "forks": 100}`
+	require.Len(t, bad(judgeInside(&result.Result{Stdout: open})), len(judgeInside(&result.Result{Stdout: open})))
+	require.Equal(t, map[string]verdict{"inside": verdictFail}, bad(judgeInside(&result.Result{Stdout: "nonsense"})))
+}
+
+func TestExpectStatus(t *testing.T) {
+	judge := expectStatus("memory limit", "a program", result.StatusOutOfMemory)
+	require.Empty(t, bad(judge(&result.Result{Status: result.StatusOutOfMemory})))
+	require.NotEmpty(t, bad(judge(&result.Result{Status: result.StatusExited})))
+}
+
+// bad are the findings that are neither fine nor mere information.
+func bad(findings []finding) map[string]verdict {
+	all := map[string]verdict{}
+	for _, f := range findings {
+		if f.Verdict == verdictFail || f.Verdict == verdictWarn {
+			all[f.Check] = f.Verdict
+		}
+	}
+	return all
+}

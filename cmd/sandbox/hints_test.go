@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+func TestHints(t *testing.T) {
+	daemon := errors.New("dial unix: no such file")
+	tests := map[string]struct {
+		err  error
+		want []string
+	}{
+		"nothing known":   {errors.New("odd"), nil},
+		"engine down":     {fmt.Errorf("asking the engine: %w", fmt.Errorf("%w: %w", sandbox.ErrEngineUnavailable, daemon)), []string{"is the engine running?"}},
+		"permission":      {fmt.Errorf("%w: %w", sandbox.ErrEnginePermission, daemon), []string{"docker group"}},
+		"no image":        {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
+		"no space":        {fmt.Errorf("state folder: %w", sandbox.ErrNoSpace), []string{"sandbox rm"}},
+		"no record":       {fmt.Errorf("run \"x\": %w", sandbox.ErrNoRecord), []string{"sandbox ls"}},
+		"busy":            {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
+		"network":         {&policy.FieldError{Field: "network"}, []string{"SANDBOX_ALLOW_NETWORK"}},
+		"limit":           {&policy.FieldError{Field: "memory"}, []string{"sandbox config"}},
+		"two limits":      {errors.Join(&policy.FieldError{Field: "memory"}, &policy.FieldError{Field: "cpus"}), []string{"sandbox config"}},
+		"two problems":    {fmt.Errorf("a: %w", errors.Join(&policy.FieldError{Field: "memory"})), []string{"sandbox config"}},
+		"joined problems": {errors.Join(sandbox.ErrNoRecord, sandbox.ErrBusy), []string{"sandbox ls", "sandbox ps"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := hints(test.err)
+			require.Len(t, got, len(test.want))
+			for i, want := range test.want {
+				require.Contains(t, got[i], want)
+			}
+		})
+	}
+}
+
+// An error is one line for each thing that is wrong, and cannot drive a terminal.
+func TestReport(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{streams: Streams{Err: &out}}
+	a.report(errors.Join(
+		&policy.FieldError{Field: "memory", Value: "1B", Rule: "must be at least 6MiB"},
+		errors.New("sandbox: script \x1b[2J: is empty"),
+	))
+	require.Equal(t, "sandbox: memory 1B: must be at least 6MiB\n"+
+		"sandbox: script ^[[2J: is empty\n"+
+		"sandbox: hint: see the limits, and where they come from, with: sandbox config\n", out.String())
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// listedContainer is one container as `ps --json` prints it.
+type listedContainer struct {
+	RunID     string    `json:"run_id"`
+	Name      string    `json:"name"`
+	Container string    `json:"container"`
+	Image     string    `json:"image"`
+	Running   bool      `json:"running"`
+	Status    string    `json:"status"`
+	Created   time.Time `json:"created"`
+	// Swept says that `gc` would remove it, Reason why or why not.
+	Swept  bool   `json:"would_be_swept"`
+	Reason string `json:"reason"`
+}
+
+func newPsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "List the containers of runs on the engine",
+		Long: `List the containers of runs that the engine has, of every controller, and whether the
+process that owns each of them still lives.`,
+		Example: "  sandbox ps",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ps(cmd.Context()) },
+	}
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+func (a *app) ps(ctx context.Context) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	containers, err := runner.Containers(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := runner.Sweep(ctx, sandbox.SweepOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	all := withOwners(containers, report)
+	if s.JSON {
+		return a.printJSON(all)
+	}
+	var rows [][]string
+	for _, c := range all {
+		rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
+	}
+	return a.printTable([]string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
+}
+
+// withOwners joins what the engine knows of containers with what a sweep thinks of
+// their owners. A container that came or went in between has no reason.
+func withOwners(containers []sandbox.Container, report sandbox.SweepReport) []listedContainer {
+	all := []listedContainer{}
+	for _, c := range containers {
+		l := listedContainer{
+			RunID: c.Labels[sandbox.LabelRun], Name: c.Labels[sandbox.LabelName], Container: c.Name,
+			Image: c.Image, Running: c.Running, Status: c.Status, Created: c.CreatedAt,
+		}
+		for _, swept := range report.Removed {
+			if swept.Container == c.Name {
+				l.Swept, l.Reason = true, swept.Reason
+			}
+		}
+		for _, left := range report.Left {
+			if left.Container == c.Name {
+				l.Reason = left.Reason
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}

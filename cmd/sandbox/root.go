@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newRootCommand builds the tree of all commands.
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Run one untrusted program in one fresh container",
+		Long: `Run one untrusted program in one fresh container, and say truthfully what happened.
+
+The program gets no network, no capabilities, a read-only root file system, and
+bounded memory, processors, processes, time, disk and output. It finds its input
+in ./input and leaves what it wants to keep in ./final.`,
+		Example: `  sandbox run train.py                          run a script
+  sandbox run --input data train.py --epochs 3  with a folder as ./input
+  sandbox run -- python3 -c 'print(1)'          run any command of the image
+  sandbox ls                                    what ran before
+  sandbox doctor                                what works on this machine`,
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          unknownOrHelp,
+
+		SuggestionsMinimumDistance: 2,
+	}
+	root.PersistentFlags().StringVar(&a.configFile, "config", "", "settings `file` instead of ./sandbox.yaml")
+	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log every step to stderr")
+	a.settingFlags(root, true, "state_dir", "catalog")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), err)
+	})
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Run:"},
+		&cobra.Group{ID: "records", Title: "Look at runs:"},
+		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
+	)
+	grouped(root, "run", newRunCommand(a), newParseCommand(a))
+	grouped(root, "records", newLsCommand(a), newShowCommand(a), newLogsCommand(a), newRmCommand(a))
+	grouped(root, "machine", newDoctorCommand(a), newImageCommand(a), newPsCommand(a), newGCCommand(a),
+		newConfigCommand(a), newVersionCommand(a))
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		// cobra shows the help, as a success, for a shell it does not know.
+		completion.Args, completion.RunE = cobra.ArbitraryArgs, unknownOrHelp
+	}
+	usageArgs(root)
+	return root
+}
+
+// subject names a command in a message, which begins with "sandbox: " already.
+func subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "sandbox ") }
+
+func grouped(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.GroupID = group
+		root.AddCommand(c)
+	}
+}
+
+// unknownOrHelp is what a command does that only holds others.
+func unknownOrHelp(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	text := fmt.Sprintf("%s: unknown command %q", subject(cmd), args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return &usageError{text, "did you mean " + strings.Join(near, " or ") + "?"}
+	}
+	return usagef(cmd.CommandPath(), "%s", text)
+}
+
+// newHelpCommand is cobra's, but an unknown topic is wrong usage.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef(cmd.Root().CommandPath(), "unknown command %q", strings.Join(args, " "))
+			}
+			return topic.Help()
+		},
+	}
+}
+
+// usageArgs makes every complaint about the number of arguments a usageError.
+func usageArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), oneLine(err.Error()))
+			}
+			return nil
+		}
+	}
+	for _, below := range cmd.Commands() {
+		usageArgs(below)
+	}
+}

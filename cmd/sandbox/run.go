@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+func newRunCommand(a *app) *cobra.Command { return newRunCommandWith(a, new(runFlags)) }
+
+// newRunCommandWith makes the command whose flags fill f.
+func newRunCommandWith(a *app, f *runFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [flags] SCRIPT.py [ARG...]\n  sandbox run [flags] -- COMMAND [ARG...]",
+		Short: "Run a script or a command in a fresh container",
+		Long: `Run a Python script, or any command of the image, in a fresh container.
+
+Arguments after the script are the script's. The program works in a folder that
+vanishes; it finds the folder of --input, read-only, in ./input, and what it leaves
+in ./final is collected into the folder of --final, which is emptied first.
+
+The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
+refused, 126 and 127 the command cannot be executed or does not exist, 130
+interrupted, 137 out of memory, 2 wrong usage.
+
+Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
+		Example: `  sandbox run train.py --epochs 3
+  sandbox run --input data --final out --memory 8g --timeout 2h train.py
+  sandbox run --json -- python3 -c 'print(1)' > result.json
+  sandbox run -e SEED=7 --gpus 1 --image cuda train.py
+  sandbox run --dry-run train.py                  show the plan, run nothing`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.run(cmd.Context(), *f, args, cmd.ArgsLenAtDash())
+		},
+	}
+	flags := cmd.Flags()
+	// What follows the script belongs to the script.
+	flags.SetInterspersed(false)
+	flags.SortFlags = false
+	flags.StringVar(&f.input, "input", "", "`folder` that the program finds, read-only, as ./input")
+	flags.StringVar(&f.final, "final", "", "`folder` for what the program leaves in ./final; it is emptied first")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value")
+	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
+	a.settingFlags(cmd, false, "image", "timeout", "grace", "memory", "cpus", "gpus", "network", "user", "runtime",
+		"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
+	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")
+	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` of the run")
+	a.settingFlags(cmd, false, "json", "quiet", "raw")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
+	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, f runFlags, args []string, dash int) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	req, err := f.request(s, a.environ, args, dash)
+	if err != nil {
+		return err
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	if f.dryRun {
+		spec, err := runner.Plan(ctx, req)
+		if err != nil {
+			return err
+		}
+		return a.printJSON(spec)
+	}
+	if f.interactive {
+		req.Stdin = a.streams.In
+	}
+	return a.carryOut(ctx, runner, req, s)
+}
+
+// carryOut runs the request and shows what happened.
+func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, s settings) error {
+	live := a.connect(&req, s)
+	req.Kill = a.streams.Kill
+	quiet := s.Quiet || s.JSON && !a.errTerminal
+	if !quiet {
+		// Ending a program can take its grace period.
+		defer context.AfterFunc(ctx, func() { fmt.Fprintln(a.streams.Err, "sandbox: ending the program; again: at once") })()
+	}
+	res, runErr := runner.Run(ctx, req)
+	if err := live.finish(); err != nil && runErr == nil {
+		runErr = readerGone(err)
+	}
+	a.code = exitCode(res, runErr)
+	if res == nil {
+		return runErr
+	}
+	if !quiet {
+		if err := a.printSummary(runner.Store(), req, res); err != nil {
+			return err
+		}
+	}
+	if s.JSON {
+		if err := a.printResult(res); err != nil {
+			return err
+		}
+	}
+	return runErr
+}
+
+// printResult prints the wire form of a result.
+func (a *app) printResult(res *result.Result) error {
+	text, err := res.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = a.streams.Out.Write(text)
+	return readerGone(err)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/docker/go-units"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// runFlags are the flags of `run` that are no settings: they concern one run.
+type runFlags struct {
+	env, envFiles, labels, ulimits []string
+	id, name, input, final         string
+	interactive, keep, dryRun      bool
+}
+
+// request turns a command line into a Request. dash is the number of arguments
+// before "--", -1 without one.
+func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox.Request, error) {
+	req := sandbox.Request{
+		ID: f.id, Name: f.name, Input: f.input, Final: f.final, Keep: f.keep,
+		Image: s.Image, Runtime: s.Runtime, User: s.User, Network: s.Network, GPUs: s.GPUs,
+		Limits: s.Limits, Labels: map[string]string{}, Env: map[string]string{},
+	}
+	if err := program(&req, args, dash); err != nil {
+		return sandbox.Request{}, err
+	}
+	for _, file := range f.envFiles {
+		if err := readEnvFile(file, environ, req.Env); err != nil {
+			return sandbox.Request{}, err
+		}
+	}
+	for _, pair := range f.env {
+		if err := addEnv(pair, environ, req.Env); err != nil {
+			return sandbox.Request{}, usagef("sandbox run", "--env: %s", err)
+		}
+	}
+	for _, label := range f.labels {
+		name, text, _ := strings.Cut(label, "=")
+		req.Labels[name] = text
+	}
+	for _, text := range f.ulimits {
+		limit, err := units.ParseUlimit(text)
+		if err != nil {
+			return sandbox.Request{}, usagef("sandbox run", "--ulimit %q: must be NAME=SOFT[:HARD], such as nofile=1024", text)
+		}
+		req.Ulimits = append(req.Ulimits, sandbox.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
+	}
+	return req, nil
+}
+
+// program decides what to run: a script with its arguments, or, after "--", a
+// command of the image.
+func program(req *sandbox.Request, args []string, dash int) error {
+	switch {
+	case len(args) == 0 && dash < 0:
+		return usagef("sandbox run", "run: nothing to run: give a script or, after --, a command")
+	case len(args) == 0 || args[0] == "":
+		return usagef("sandbox run", "run: the command is empty")
+	case dash == 0:
+		req.Command = args
+	case filepath.Ext(args[0]) == ".py" || isFolder(args[0]):
+		// A folder is refused where every script is checked.
+		req.Script, req.Args = args[0], args[1:]
+	default:
+		return &usageError{
+			fmt.Sprintf("run: %q is not a Python script (*.py)", args[0]),
+			"to run a command of the image: sandbox run -- " + strings.Join(args, " "),
+		}
+	}
+	return nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sandbox": main})
+}
+
+// TestScript runs the scripts that specify the command line. Those below engine/
+// need an engine and the default image.
+func TestScript(t *testing.T) {
+	for _, dir := range []string{"testdata/script", "testdata/script/engine"} {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			testscript.Run(t, testscript.Params{
+				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
+				},
+			})
+		})
+	}
+}
+
+// setupScript gives each script its own state, and the engine of the caller.
+func setupScript(env *testscript.Env) error {
+	env.Setenv("SANDBOX_STATE_DIR", filepath.Join(env.WorkDir, "state"))
+	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))
+	for _, name := range []string{"DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
+		if text, ok := os.LookupEnv(name); ok {
+			env.Setenv(name, text)
+		}
+	}
+	return nil
+}
+
+// exitcodeCommand is "exitcode N COMMAND...": the command ends with this code.
+func exitcodeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode N COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	wantCode(ts, ts.Exec(args[1], args[2:]...), want)
+}
+
+// refusedCommand is "refused COMMAND...": the command ends with exit code 125,
+// prints nothing on stdout, and on stderr only lines of ours, with a hint.
+func refusedCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: refused COMMAND...")
+	}
+	wantCode(ts, ts.Exec(args[0], args[1:]...), exitSandbox)
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("stdout is not empty")
+	}
+	hints := 0
+	for line := range strings.Lines(ts.ReadFile("stderr")) {
+		if !strings.HasPrefix(line, "sandbox: ") {
+			ts.Fatalf("a line of stderr is not ours: %q", line)
+		}
+		if strings.HasPrefix(line, "sandbox: hint: ") {
+			hints++
+		}
+	}
+	if hints == 0 {
+		ts.Fatalf("there is no hint")
+	}
+}
+
+func wantCode(ts *testscript.TestScript, err error, want int) {
+	got := 0
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// interruptCommand is "interrupt N LINE,LINE COMMAND...": each time the command
+// has printed the next of the lines, it gets a SIGINT; then it ends with code N.
+func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: interrupt N LINE,LINE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	cmd := exec.Command(args[2], args[3:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "DOCKER_HOST"} {
+		if text := ts.Getenv(name); text != "" {
+			cmd.Env = append(cmd.Env, name+"="+text)
+		}
+	}
+	cmd.Stderr = ts.Stderr()
+	stdout, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	lines := bufio.NewScanner(io.TeeReader(stdout, ts.Stdout()))
+	for _, line := range strings.Split(args[1], ",") {
+		for lines.Scan() && lines.Text() != line { //nolint:revive // reads up to the line
+		}
+		if lines.Text() != line {
+			_ = cmd.Wait() // the missing line is the failure
+			ts.Fatalf("the line %q never came", line)
+		}
+		ts.Check(cmd.Process.Signal(os.Interrupt))
+	}
+	for lines.Scan() { //nolint:revive // the rest goes to the script's stdout
+	}
+	wantCode(ts, cmd.Wait(), want)
+}
+
+// emptyCommand is "empty FOLDER...": each folder is missing or holds no file, at
+// any depth.
+func emptyCommand(ts *testscript.TestScript, neg bool, args []string) {
+	for _, dir := range args {
+		var found []string
+		err := filepath.WalkDir(ts.MkAbs(dir), func(path string, entry os.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				found = append(found, path)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			ts.Check(err)
+		}
+		if (len(found) == 0) == neg {
+			ts.Fatalf("%s holds %v", dir, found)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// printSummary prints the warnings of a run, one per line, and then one line on
+// how it ended.
+func (a *app) printSummary(store *sandbox.Store, req sandbox.Request, res *result.Result) error {
+	for _, warning := range res.Warnings {
+		if _, err := fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(warning)); err != nil {
+			return readerGone(err)
+		}
+	}
+	_, err := fmt.Fprintf(a.streams.Err, "sandbox: %s\n", summary(res, finalOf(store, req.Final, res.ID), a.palette()))
+	return readerGone(err)
+}
+
+// finalOf is the folder of the outputs of a run.
+func finalOf(store *sandbox.Store, asked, id string) string {
+	if asked != "" {
+		return asked
+	}
+	record, err := store.Get(id)
+	if err != nil {
+		return "" // the record is gone; there is no folder to name
+	}
+	return filepath.Join(record.Dir, "final")
+}
+
+// summary is one line on how a run ended.
+func summary(res *result.Result, final string, p palette) string {
+	parts := []string{statusText(res, p)}
+	if res.Score != nil {
+		parts = append(parts, "score "+formatScore(*res.Score))
+	}
+	parts = append(parts, formatSeconds(res.DurationSeconds))
+	if peak := res.Resources.PeakMemoryBytes; peak > 0 {
+		parts = append(parts, "peak "+formatSize(peak))
+	}
+	if text := outputsText(res, final); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(append(parts, "id "+res.ID), " · ")
+}
+
+// statusText says how a run ended, in a few words.
+func statusText(res *result.Result, p palette) string {
+	limits := res.Enforced
+	switch res.Status {
+	case result.StatusExited:
+		text := "exited " + strconv.Itoa(res.ExitCode)
+		if res.ExitCode == 0 {
+			return p.good(text)
+		}
+		return p.bad(text)
+	case result.StatusSignaled:
+		return p.bad(strings.TrimSpace(fmt.Sprintf("ended by signal %d %s", res.Signal, result.SignalName(res.Signal))))
+	case result.StatusTimedOut:
+		return p.bad("timed out after " + formatSeconds(limits.TimeoutSeconds))
+	case result.StatusOutOfMemory:
+		return p.bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
+	case result.StatusDiskLimit:
+		return p.bad("./final too large (limit " + policy.Size(limits.DiskBytes).String() + ")")
+	case result.StatusOutputLimit:
+		return p.bad("printed too much (limit " + policy.Size(limits.OutputLimitBytes).String() + ")")
+	case result.StatusCanceled:
+		return p.odd("canceled")
+	case result.StatusStartFailed:
+		return p.bad(startText(res))
+	case result.StatusEngineLost:
+		return p.bad("the engine was lost")
+	}
+	return p.bad(res.Status.String())
+}
+
+// startText says why a program did not start, as far as its exit code tells.
+func startText(res *result.Result) string {
+	switch res.ExitCode {
+	case exitNotExecutable:
+		return "did not start: the command cannot be executed"
+	case exitNotFound:
+		return "did not start: the command is not in the image"
+	}
+	return "did not start"
+}
+
+func outputsText(res *result.Result, final string) string {
+	var text string
+	switch n := len(res.Outputs); {
+	case n == 1:
+		text = "1 output"
+	case n > 1:
+		text = strconv.Itoa(n) + " outputs"
+	}
+	if text != "" && final != "" {
+		text += " in " + terminal.Line(final)
+	}
+	if n := len(res.OutputsSkipped); n > 0 {
+		text = strings.TrimSpace(fmt.Sprintf("%s (%d left out)", text, n))
+	}
+	return text
+}
+
+func formatScore(score float64) string { return strconv.FormatFloat(score, 'g', -1, 64) }
+
+// formatSize prints a number of bytes with the digits that a reader looks at.
+func formatSize(bytes int64) string {
+	return units.CustomSize("%.4g %s", float64(bytes), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"})
+}
+
+// formatSeconds prints a duration with the digits that a reader looks at.
+func formatSeconds(seconds float64) string {
+	switch {
+	case seconds < 10:
+		return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
+	case seconds < 60:
+		return strconv.FormatFloat(seconds, 'f', 1, 64) + "s"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}

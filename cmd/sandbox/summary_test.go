@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+func TestSummary(t *testing.T) {
+	score := 0.9722
+	res := &result.Result{
+		ID: "r1", Status: result.StatusExited, DurationSeconds: 1.42, Score: &score,
+		Resources: result.Resources{PeakMemoryBytes: 150 << 20},
+		Outputs:   make([]result.Output, 2),
+	}
+	require.Equal(t, "exited 0 · score 0.9722 · 1.42s · peak 150 MiB · 2 outputs in /out · id r1", summary(res, "/out", false))
+	require.Contains(t, summary(res, "/out", true), "\x1b[32mexited 0\x1b[0m")
+	require.Contains(t, summary(res, "/\x1b[2J", false), "2 outputs in /^[[2J")
+
+	bare := &result.Result{ID: "r2", Status: result.StatusExited, ExitCode: 3, DurationSeconds: 75.4}
+	require.Equal(t, "exited 3 · 1m15s · id r2", summary(bare, "/out", false))
+	bare.Outputs = make([]result.Output, 1)
+	bare.OutputsSkipped = make([]result.SkippedOutput, 3)
+	require.Contains(t, summary(bare, "", false), "· 1 output (3 left out) ·")
+	bare.Outputs = nil
+	require.Contains(t, summary(bare, "/out", false), "· (3 left out) ·")
+}
+
+func TestStatusText(t *testing.T) {
+	enforced := result.Enforced{TimeoutSeconds: 3600, MemoryBytes: 2 << 30, DiskBytes: 1 << 20, OutputLimitBytes: 1 << 10}
+	tests := map[string]result.Result{
+		"exited 0":                                       {Status: result.StatusExited},
+		"ended by signal 11 SIGSEGV":                     {Status: result.StatusSignaled, Signal: 11},
+		"timed out after 1h0m0s":                         {Status: result.StatusTimedOut},
+		"out of memory (limit 2GiB)":                     {Status: result.StatusOutOfMemory},
+		"./final too large (limit 1MiB)":                 {Status: result.StatusDiskLimit},
+		"printed too much (limit 1KiB)":                  {Status: result.StatusOutputLimit},
+		"canceled":                                       {Status: result.StatusCanceled},
+		"did not start":                                  {Status: result.StatusStartFailed, ExitCode: -1},
+		"did not start: the command is not in the image": {Status: result.StatusStartFailed, ExitCode: 127},
+		"did not start: the command cannot be executed":  {Status: result.StatusStartFailed, ExitCode: 126},
+		"the engine was lost":                            {Status: result.StatusEngineLost},
+	}
+	seen := map[result.Status]bool{}
+	for want, res := range tests {
+		res.Enforced = enforced
+		require.Equal(t, want, statusText(&res, false))
+		seen[res.Status] = true
+	}
+	for _, status := range result.Statuses() {
+		require.True(t, seen[status], status.String())
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	traceback := "Traceback (most recent call last):\n  File \"a.py\"\nValueError: \x1b[2J"
+	record := sandbox.Record{
+		ID: "r1", Dir: "/state/runs/r1", State: sandbox.RecordFinished, Created: time.Unix(0, 0),
+		Result: &result.Result{
+			ID: "r1", Status: result.StatusExited, ExitCode: 1, ErrorTraceback: &traceback,
+			Outputs:        []result.Output{{Path: "a.txt", SizeBytes: 3, SHA256: strings.Repeat("ab", 32)}},
+			OutputsSkipped: []result.SkippedOutput{{Path: "link", Kind: "symlink", Reason: "is not a regular file"}},
+			Warnings:       []string{"be careful"},
+		},
+	}
+	text := describe(record, "/out")
+	for _, want := range []string{"exited 1", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
+		require.Contains(t, text, want)
+	}
+	record.Result = nil
+	record.State = sandbox.RecordLost
+	require.Contains(t, describe(record, ""), "status     lost")
+}
+
+func TestFormat(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 10328 << 10: "10.09 MiB", 143 << 20: "143 MiB", 3 << 30: "3 GiB"} {
+		require.Equal(t, want, formatSize(bytes))
+	}
+	for seconds, want := range map[float64]string{0: "0.00s", 1.234: "1.23s", 12.34: "12.3s", 61: "1m1s", 7200: "2h0m0s"} {
+		require.Equal(t, want, formatSeconds(seconds))
+	}
+	require.Equal(t, "abc", short("abc", 3))
+	require.Equal(t, "äb…", short("äbcd", 3))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// version is set when a release is built (-X main.version=…).
+var version = "dev"
+
+// versionReport is what `version --json` prints.
+type versionReport struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	// Engine is null when it cannot be reached.
+	Engine *engineVersion `json:"engine"`
+}
+
+type engineVersion struct {
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	APIVersion string `json:"api_version"`
+	Runc       string `json:"runc"`
+}
+
+// engineQuestion bounds the question for the engine's version: ours is worth
+// knowing without it.
+const engineQuestion = 3 * time.Second
+
+func newVersionCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Show the versions of sandbox and of the engine",
+		Example: "  sandbox version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := ownVersion()
+			v.Engine = askEngine(cmd.Context())
+			if asJSON {
+				return a.printJSON(v)
+			}
+			engine := "not reachable (see: sandbox doctor)"
+			if e := v.Engine; e != nil {
+				engine = e.Name + " " + e.Version + ", API " + e.APIVersion + ", runc " + e.Runc
+			}
+			return a.print("sandbox %s (%s, %s)\nengine: %s\n", v.Version, v.Go, v.Platform, engine)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// ownVersion takes what the release set, or else what the toolchain recorded.
+func ownVersion() versionReport {
+	v := versionReport{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if main := build.Main.Version; v.Version == "dev" && main != "" && main != "(devel)" {
+		v.Version = main
+	}
+	for _, s := range build.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}
+
+// askEngine asks the engine, which need not be there.
+func askEngine(ctx context.Context) *engineVersion {
+	ctx, cancel := context.WithTimeout(ctx, engineQuestion)
+	defer cancel()
+	api, err := sandbox.DockerClient()
+	if err != nil {
+		return nil
+	}
+	engine := sandbox.DockerEngine(api)
+	defer engine.Close()
+	info, err := engine.Info(ctx)
+	if err != nil {
+		return nil
+	}
+	return &engineVersion{Name: info.Name, Version: info.Version, APIVersion: info.APIVersion, Runc: info.Runc}
+}

@@ -1,0 +1,184 @@
+package evalbox_test
+
+import (
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// TestResultFieldsAreDocumented: every field of the wire form has its row, with
+// its full path, and no row is of a field that is gone.
+func TestResultFieldsAreDocumented(t *testing.T) {
+	documented := documentedNames(t, "docs/result.md", "| field | type | meaning |")
+	assert.ElementsMatch(t, wireFields(reflect.TypeFor[result.Result](), ""), documented)
+}
+
+// TestEnumsAreDocumented: a value that a reader may meet has its row.
+func TestEnumsAreDocumented(t *testing.T) {
+	var statuses, faults []string
+	for _, s := range result.Statuses() {
+		statuses = append(statuses, s.String())
+	}
+	for _, f := range result.Faults() {
+		faults = append(faults, f.String())
+	}
+	assert.ElementsMatch(t, statuses, documentedNames(t, "docs/result.md", "| status | meaning | usual fault |"))
+	assert.ElementsMatch(t, faults, documentedNames(t, "docs/result.md", "| fault | who should look |"))
+}
+
+// TestSettingsAreDocumented: every key of the shipped settings has its row, and
+// the default that the row names is the shipped one.
+func TestSettingsAreDocumented(t *testing.T) {
+	var shipped map[string]any
+	require.NoError(t, yaml.Unmarshal(configs.Settings(), &shipped))
+	text, err := os.ReadFile("docs/settings.md")
+	require.NoError(t, err)
+
+	documented := map[string]string{}
+	for _, cells := range markdownTable(string(text), "| key | default | flag | meaning |") {
+		require.Len(t, cells, 4)
+		documented[strings.Trim(cells[0], "`")] = strings.Trim(cells[1], "`")
+	}
+	want := map[string]string{}
+	for name, value := range shipped {
+		switch v := value.(type) {
+		case map[string]any: // the ceilings, one for each limit
+			for limit, ceiling := range v {
+				assert.Equal(t, "none", ceiling, "%s.%s", name, limit)
+				assert.Contains(t, documented, limit)
+			}
+			want[name+".*"] = "none"
+		default:
+			want[name] = strings.TrimSpace(yamlText(t, v))
+		}
+	}
+	delete(want, "schema")
+	assert.Equal(t, want, documented)
+}
+
+// yamlText is a value as a settings file has it; an empty text is empty.
+func yamlText(t *testing.T, value any) string {
+	t.Helper()
+	if value == "" {
+		return ""
+	}
+	text, err := yaml.Marshal(value)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestDocumentedFilesExist follows every relative link of the documents.
+func TestDocumentedFilesExist(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, page := range append(pages, "README.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+			target := filepath.Join(filepath.Dir(page), found[1])
+			_, err := os.Stat(target)
+			assert.NoError(t, err, "%s links to %s", page, found[1])
+		}
+	}
+}
+
+// documentedNames are the first cells of a table.
+func documentedNames(t *testing.T, page, header string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	var names []string
+	for _, part := range strings.SplitAfter(string(text), header+"\n")[1:] {
+		for _, cells := range markdownTable(header+"\n"+part, header) {
+			for name := range strings.SplitSeq(cells[0], ",") {
+				names = append(names, strings.Trim(strings.TrimSpace(name), "`"))
+			}
+		}
+	}
+	return names
+}
+
+// wireFields are the JSON names of a struct and of those in it, with dots; the
+// elements of a list are written as "name[]".
+func wireFields(typ reflect.Type, prefix string) []string {
+	var names []string
+	for field := range typ.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		name = prefix + name
+		inner := field.Type
+		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
+			inner, name = inner.Elem(), name+"[]"
+		}
+		names = append(names, name)
+		if inner.Kind() == reflect.Struct {
+			names = append(names, wireFields(inner, name+".")...)
+		}
+	}
+	return names
+}
+
+// TestReadmeExampleCompiles takes the program out of the README as its readers
+// do.
+func TestReadmeExampleCompiles(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(text), "\n```go\n")
+	require.True(t, ok, "the README has no Go program")
+	program, _, ok := strings.Cut(rest, "```\n")
+	require.True(t, ok)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	// Named as a file, it is part of this module.
+	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	formatted, err := format.Source([]byte(program))
+	require.NoError(t, err)
+	assert.Equal(t, string(formatted), program)
+}
+
+// TestReadmeNamesTheDefaults keeps the table of the README true.
+func TestReadmeNamesTheDefaults(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	rows := map[string]string{}
+	for _, cells := range markdownTable(string(text), "| what | by default | to change it |") {
+		rows[cells[0]] = cells[1]
+	}
+	limits := policy.Default()
+	for row, want := range map[string]string{
+		"memory":     spaced(limits.Memory),
+		"processors": strconv.FormatFloat(limits.CPUs, 'g', -1, 64),
+		"time":       strconv.Itoa(int(limits.Timeout.Hours())) + " h",
+		"`./final`":  spaced(limits.Disk),
+		"output":     spaced(limits.StreamFile),
+		"user":       sandbox.DedicatedUser,
+	} {
+		assert.Contains(t, rows[row], want, row)
+	}
+	assert.Contains(t, rows["output"], spaced(limits.CaptureStdout))
+	assert.Contains(t, rows["output"], spaced(limits.CaptureStderr))
+}
+
+// spaced writes a size as a text does: 2 GiB.
+func spaced(size policy.Size) string {
+	text := size.String()
+	at := strings.IndexFunc(text, unicode.IsLetter)
+	return text[:at] + " " + text[at:]
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// waitDelay is how long a command may take to end after it was told to.
+const waitDelay = 15 * time.Second
+
+// cli is our own side: the built command with records of its own.
+type cli struct{ program, stateDir string }
+
+// command runs the CLI with the shipped settings, whatever the caller's are.
+func (c cli) command(ctx context.Context, flags []string, command ...string) *exec.Cmd {
+	args := append([]string{"run", "--state-dir", c.stateDir}, flags...)
+	cmd := exec.CommandContext(ctx, c.program, append(append(args, "--"), command...)...)
+	cmd.Env = withoutSettings(os.Environ())
+	// A time-out of the benchmark must not leave a container behind.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = waitDelay
+	return cmd
+}
+
+func withoutSettings(environ []string) []string {
+	var kept []string
+	for _, pair := range environ {
+		if !strings.HasPrefix(pair, "SANDBOX_") {
+			kept = append(kept, pair)
+		}
+	}
+	return kept
+}
+
+// plan is what the CLI would carry out.
+func (c cli) plan(ctx context.Context, command ...string) (sandbox.Spec, error) {
+	cmd := c.command(ctx, []string{"--dry-run"}, command...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return sandbox.Spec{}, fmt.Errorf("planning: %w\n%s", err, stderr.Bytes())
+	}
+	var spec sandbox.Spec
+	if err := json.Unmarshal(out, &spec); err != nil {
+		return sandbox.Spec{}, fmt.Errorf("reading the plan: %w", err)
+	}
+	return spec, nil
+}
+
+// timed runs a command whose stdout is the null device and says how long it took.
+func timed(cmd *exec.Cmd) (time.Duration, error) {
+	// Without a writer stdout is the null device itself, so that no pipe of
+	// ours is measured.
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.Bytes())
+	}
+	return time.Since(began), nil
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// row is one measured figure.
+type row struct {
+	what, ours, docker, ratio, target string
+	met                               bool
+}
+
+// compared is a row for a time that should be at most limit times docker's. The
+// ratio is the median of the ratios of each pair, which a machine that gets
+// slower in between does not change.
+func compared(what string, ours, docker []time.Duration, limit float64) row {
+	ratio := medianRatio(ours, docker)
+	return row{
+		what: what, ours: milliseconds(median(ours)), docker: milliseconds(median(docker)),
+		ratio: ratioText(ratio), target: fmt.Sprintf("<= %.2f x", limit), met: ratio <= limit,
+	}
+}
+
+func printTable(w io.Writer, rows []row) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "MEDIAN OF\tEVALBOX\tDOCKER RUN\tRATIO\tTARGET\t") // errors come back from Flush
+	for _, r := range rows {
+		verdict := "missed"
+		if r.met {
+			verdict = "met"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.ours, orDash(r.docker), orDash(r.ratio), r.target, verdict)
+	}
+	return table.Flush()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func ratioText(ratio float64) string { return fmt.Sprintf("%.2f x", ratio) }
+
+func milliseconds(d time.Duration) string {
+	if d < time.Millisecond {
+		return fmt.Sprintf("%.3f ms", float64(d)/float64(time.Millisecond))
+	}
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+}
+
+// median is the middle of the values; of two in the middle, their mean.
+func median[T time.Duration | float64](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+func medianRatio(a, b []time.Duration) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = float64(a[i]) / float64(b[i])
+	}
+	return median(ratios)
+}

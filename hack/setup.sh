@@ -1,0 +1,160 @@
+#!/bin/sh
+# Makes sure that this machine has what the repository needs. Safe to run again:
+# what is there is left alone, and nothing is installed without saying so.
+#
+#   hack/setup.sh engine        a Docker engine that answers
+#   hack/setup.sh image-tools   mmdebstrap and Debian's keys, for the debian image
+#   hack/setup.sh test-tools    a C compiler, for go test -race
+#
+# Packages are installed on Debian and Ubuntu only, as root or through sudo.
+# Without arguments: engine and image-tools.
+set -eu
+
+ENGINE_WAIT=60 # seconds that an engine may take to start
+
+say() { echo "setup: $*" >&2; }
+
+die() {
+	say "$1"
+	[ $# -lt 2 ] || say "hint: $2"
+	exit 1
+}
+
+# as_root COMMAND...: runs a command as root.
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null 2>&1; then
+		sudo "$@"
+	else
+		die "needs root and there is no sudo: $*" "run it as root: hack/setup.sh"
+	fi
+}
+
+# root_path COMMAND: prints where a command is, also one that only root's PATH has.
+root_path() {
+	PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" command -v "$1" || true
+}
+
+# update_packages: fetches the package lists.
+update_packages() {
+	command -v apt-get >/dev/null 2>&1 ||
+		die "cannot install $1 here: this is neither Debian nor Ubuntu" "install it, then try again"
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 ||
+		die "the package lists cannot be fetched" "check the network and the sources of apt"
+}
+
+# install_packages PACKAGE...: installs Debian packages, after update_packages.
+install_packages() {
+	say "installing $*"
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >&2 ||
+		die "cannot install $*" "see the messages of apt-get above"
+}
+
+# socket_path prints the engine's socket, or nothing when it is elsewhere.
+socket_path() {
+	case "${DOCKER_HOST:-unix:///var/run/docker.sock}" in
+	unix://*) echo "${DOCKER_HOST:-unix:///var/run/docker.sock}" | sed 's|^unix://||' ;;
+	esac
+}
+
+# engine_answers: succeeds when the engine answers to this user.
+engine_answers() {
+	if command -v docker >/dev/null 2>&1; then
+		# The programs of this repository know DOCKER_HOST, and no contexts.
+		DOCKER_CONTEXT=default docker version --format '{{.Server.Version}}' >/dev/null 2>&1
+	else
+		socket=$(socket_path)
+		[ -n "$socket" ] && command -v curl >/dev/null 2>&1 &&
+			curl -sf -m 5 --unix-socket "$socket" http://localhost/_ping >/dev/null 2>&1
+	fi
+}
+
+# engine_runs: succeeds when the engine answers to root.
+engine_runs() {
+	engine_answers || { [ "$(id -u)" -ne 0 ] && as_root env DOCKER_CONTEXT=default docker version >/dev/null 2>&1; }
+}
+
+# await_engine: waits until the engine answers, at most ENGINE_WAIT seconds.
+await_engine() {
+	waited=0
+	until engine_runs; do
+		[ "$waited" -lt "$ENGINE_WAIT" ] || return 1
+		sleep 1
+		waited=$((waited + 1))
+	done
+}
+
+# start_engine: starts the installed engine.
+start_engine() {
+	say "starting the Docker engine"
+	if [ -d /run/systemd/system ] && as_root systemctl start docker >&2 && await_engine; then
+		return
+	fi
+	if command -v service >/dev/null 2>&1 && as_root service docker start >&2 && await_engine; then
+		return
+	fi
+	log=/var/log/dockerd-setup.log
+	say "no service manager could start it, starting dockerd itself; its messages go to $log"
+	as_root sh -c "nohup dockerd </dev/null >$log 2>&1 &"
+	await_engine || {
+		as_root tail -n 5 "$log" >&2
+		die "the Docker engine does not answer after $ENGINE_WAIT s" "see $log"
+	}
+}
+
+# install_engine: installs the engine of the distribution and what it needs to
+# confine a container there.
+install_engine() {
+	update_packages docker.io
+	set -- docker.io
+	# Newer releases have the client apart; AppArmor's tool is wanted by
+	# kernels that have AppArmor; without systemd somebody must mount cgroups.
+	command -v docker >/dev/null 2>&1 || ! apt-cache show docker-cli >/dev/null 2>&1 || set -- "$@" docker-cli
+	[ ! -d /sys/kernel/security/apparmor ] || set -- "$@" apparmor
+	[ -d /run/systemd/system ] || grep -q ' /sys/fs/cgroup' /proc/mounts || set -- "$@" cgroupfs-mount
+	install_packages "$@"
+}
+
+need_engine() {
+	if engine_answers; then
+		return
+	fi
+	case "${DOCKER_HOST:-}" in
+	"" | unix://*) ;;
+	*) die "no Docker engine answers at DOCKER_HOST=$DOCKER_HOST" "start it there, or unset DOCKER_HOST" ;;
+	esac
+	[ -n "$(root_path dockerd)" ] || install_engine
+	engine_runs || start_engine
+	engine_answers || die "the Docker engine runs, but refuses user $(id -un)" \
+		"sudo usermod -aG docker $(id -un), then log in again; or run make as root"
+}
+
+need_image_tools() {
+	missing=
+	command -v mmdebstrap >/dev/null 2>&1 || missing="$missing mmdebstrap"
+	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
+	[ -n "$missing" ] || return 0
+	update_packages "${missing# }"
+	# shellcheck disable=SC2086 # a list of words
+	install_packages $missing
+}
+
+need_test_tools() {
+	command -v gcc >/dev/null 2>&1 && return
+	update_packages gcc
+	install_packages gcc libc6-dev
+}
+
+[ $# -gt 0 ] || set -- engine image-tools
+for part in "$@"; do
+	case "$part" in
+	engine) need_engine ;;
+	image-tools) need_image_tools ;;
+	test-tools) need_test_tools ;;
+	*)
+		say "unknown part $part: want engine, image-tools or test-tools"
+		exit 2
+		;;
+	esac
+done

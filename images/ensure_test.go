@@ -1,0 +1,216 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/docker/docker/api/types/image"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// options returns options with a root file system of a few bytes, and counts
+// how often it is made.
+func options(t *testing.T, made *atomic.Int32) EnsureOptions {
+	t.Helper()
+	return EnsureOptions{
+		Dockerfile: testDockerfile,
+		LockDir:    t.TempDir(),
+		Root: func(_ context.Context, b Bootstrap, w io.Writer, progress func(string)) error {
+			made.Add(1)
+			progress("unpacking " + b.Suite)
+			_, err := io.WriteString(w, "a root file system")
+			return err
+		},
+	}
+}
+
+func TestEnsureMakesOnceAndThenDoesNothing(t *testing.T) {
+	cat, eng, made := testCatalog(t), newFake(), atomic.Int32{}
+	small, _ := cat.Lookup("small")
+	opts := options(t, &made)
+	var progress bytes.Buffer
+	opts.Progress = &progress
+
+	r, changed, err := Ensure(t.Context(), eng, cat, "", opts)
+	require.NoError(t, err)
+	assert.True(t, changed)
+	assert.Equal(t, "sha256:new", r.ID)
+	assert.Equal(t, "a root file system", string(eng.imported))
+	for _, want := range []string{"bootstrap: debian bookworm with 2 packages", "unpacking bookworm", "import: ", "build: " + small.Tag(), "Step 1/1", "done: "} {
+		assert.Contains(t, progress.String(), want)
+	}
+	names, _ := eng.state()
+	assert.NotContains(t, names, small.baseTag())
+	assert.Contains(t, names, "sha256:step", "the image stands on it")
+
+	assert.Equal(t, "none", eng.built.NetworkMode)
+	assert.Equal(t, []string{small.Tag()}, eng.built.Tags)
+	assert.Equal(t, small.baseTag(), *eng.built.BuildArgs["BASE_IMAGE"])
+	assert.Equal(t, small.Recipe(), *eng.built.BuildArgs["RECIPE"])
+
+	eng.calls = nil
+	again, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
+	require.NoError(t, err)
+	assert.False(t, changed)
+	assert.Equal(t, r, again)
+	_, calls := eng.state()
+	assert.Equal(t, map[string]int{"inspect": 1}, calls)
+	assert.EqualValues(t, 1, made.Load())
+}
+
+func TestEnsureForceReplaces(t *testing.T) {
+	cat, made := testCatalog(t), atomic.Int32{}
+	small, _ := cat.Lookup("small")
+	eng := newFake(small.Tag())
+	old := "sha256:" + small.Tag()
+	eng.images[old] = image.Summary{ID: old}
+	opts := options(t, &made)
+	opts.Force = true
+	r, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
+	require.NoError(t, err)
+	assert.True(t, changed)
+	assert.Equal(t, "sha256:new", r.ID)
+	names, _ := eng.state()
+	assert.NotContains(t, names, old)
+}
+
+func TestEnsureFailureLeavesNothing(t *testing.T) {
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		name, step string
+		breakIt    func(*fakeEngine, *EnsureOptions)
+	}{
+		{"root", "bootstrap", func(_ *fakeEngine, o *EnsureOptions) {
+			o.Root = func(_ context.Context, _ Bootstrap, w io.Writer, _ func(string)) error {
+				_, _ = io.WriteString(w, "half a root file sys")
+				return boom
+			}
+		}},
+		{"import refused", "import", func(f *fakeEngine, _ *EnsureOptions) { f.importErr = boom }},
+		{"import refused while the root is being made", "import", func(f *fakeEngine, o *EnsureOptions) {
+			f.importErr = boom
+			o.Root = func(ctx context.Context, _ Bootstrap, _ io.Writer, _ func(string)) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}},
+		{"import fails", "import", func(f *fakeEngine, _ *EnsureOptions) { f.importStreamErr = boom }},
+		{"build refused", "build", func(f *fakeEngine, _ *EnsureOptions) { f.buildErr = boom }},
+		{"build fails", "build", func(f *fakeEngine, _ *EnsureOptions) { f.buildStreamErr = boom }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cat, eng, made := testCatalog(t), newFake("python:3.12"), atomic.Int32{}
+			opts := options(t, &made)
+			c.breakIt(eng, &opts)
+			r, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
+			assert.Empty(t, r)
+			assert.False(t, changed)
+			var step *StepError
+			require.ErrorAs(t, err, &step)
+			assert.Equal(t, c.step, step.Step)
+			assert.ErrorContains(t, err, "image small: "+c.step+": ")
+			assert.ErrorContains(t, err, "boom")
+			names, _ := eng.state()
+			assert.Equal(t, []string{"python:3.12"}, names)
+		})
+	}
+}
+
+func TestEnsureCanceledLeavesNothing(t *testing.T) {
+	for _, step := range []string{"bootstrap", "build"} {
+		t.Run(step, func(t *testing.T) {
+			cat, eng, made := testCatalog(t), newFake(), atomic.Int32{}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			opts := options(t, &made)
+			if step == "bootstrap" {
+				opts.Root = func(ctx context.Context, _ Bootstrap, _ io.Writer, _ func(string)) error {
+					cancel()
+					<-ctx.Done()
+					return ctx.Err()
+				}
+			} else {
+				eng.onBuild = func(context.Context) { cancel() }
+			}
+			_, _, err := Ensure(ctx, eng, cat, "small", opts)
+			require.ErrorIs(t, err, context.Canceled)
+			assert.ErrorContains(t, err, step)
+			names, _ := eng.state()
+			assert.Empty(t, names)
+			if step == "build" {
+				assert.True(t, eng.liveCtx, "cleaning up must outlive the caller's context")
+			}
+		})
+	}
+}
+
+func TestEnsureRemovesWhatAKilledProcessLeft(t *testing.T) {
+	cat, made := testCatalog(t), atomic.Int32{}
+	small, _ := cat.Lookup("small")
+	eng := newFake(small.baseTag())
+	eng.images["sha256:left"] = image.Summary{ID: "sha256:left", ParentID: "sha256:" + small.baseTag()}
+	_, _, err := Ensure(t.Context(), eng, cat, "small", options(t, &made))
+	require.NoError(t, err)
+	names, _ := eng.state()
+	assert.NotContains(t, names, "sha256:left")
+}
+
+func TestEnsureConcurrentlyMakesOnce(t *testing.T) {
+	cat, eng, made := testCatalog(t), newFake(), atomic.Int32{}
+	opts := options(t, &made)
+	var group sync.WaitGroup
+	var changes atomic.Int32
+	for range 8 {
+		group.Go(func() {
+			r, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
+			assert.NoError(t, err)
+			assert.Equal(t, "sha256:new", r.ID)
+			if changed {
+				changes.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	assert.EqualValues(t, 1, made.Load())
+	assert.EqualValues(t, 1, changes.Load())
+}
+
+func TestEnsureRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, image, dockerfile, message, hint string
+	}{
+		{"unknown", "tiny", testDockerfile, "image tiny: is not in the catalog full.yaml", "this version makes: small"},
+		{"registry", "big-one", testDockerfile, "stands on registry.example:5000/team/big:1.0@sha256:", "this version makes: small"},
+		{"changed Dockerfile", "small", "y", "Dockerfile.runner has SHA-256", "dockerfile_sha256"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eng, made := newFake(), atomic.Int32{}
+			opts := options(t, &made)
+			opts.Dockerfile = c.dockerfile
+			_, _, err := Ensure(t.Context(), eng, testCatalog(t), c.image, opts)
+			require.ErrorIs(t, err, ErrCannotMake)
+			assert.ErrorContains(t, err, c.message)
+			var cannot *CannotMakeError
+			require.ErrorAs(t, err, &cannot)
+			assert.Contains(t, cannot.Hint(), c.hint)
+			assert.Zero(t, made.Load())
+		})
+	}
+}
+
+func TestUntaggedAbove(t *testing.T) {
+	all := []image.Summary{
+		{ID: "other"},
+		{ID: "a", ParentID: "base"}, {ID: "b", ParentID: "a"},
+		{ID: "c", ParentID: "base", RepoTags: []string{"<none>:<none>"}},
+		{ID: "d", ParentID: "c"}, {ID: "used", ParentID: "d", RepoTags: []string{"x:1"}},
+		{ID: "e", ParentID: "d"},
+	}
+	assert.Equal(t, []string{"b", "a", "e"}, untaggedAbove(all, "base"))
+}

@@ -1,0 +1,141 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+)
+
+// testDockerfile is what the catalogs in testdata pin.
+const testDockerfile = "x"
+
+func testCatalog(t *testing.T) Catalog {
+	t.Helper()
+	cat, err := LoadCatalog(read(t, "testdata/valid/full.yaml"), "full.yaml")
+	require.NoError(t, err)
+	return cat
+}
+
+// A fakeEngine holds images by tag. It is safe for concurrent use.
+type fakeEngine struct {
+	// Errors that the calls return, or in the stream of their answer.
+	inspectErr, importErr, importStreamErr, buildErr, buildStreamErr, removeErr error
+	// onBuild is called in the middle of a build.
+	onBuild func(ctx context.Context)
+
+	mu       sync.Mutex
+	images   map[string]image.Summary // by tag or ID, guarded by mu
+	calls    []string                 // guarded by mu
+	imported []byte                   // guarded by mu
+	built    build.ImageBuildOptions  // guarded by mu
+	liveCtx  bool                     // the context of the last removal was alive; guarded by mu
+}
+
+func newFake(tags ...string) *fakeEngine {
+	f := &fakeEngine{images: map[string]image.Summary{}}
+	for _, tag := range tags {
+		f.images[tag] = image.Summary{ID: "sha256:" + tag, RepoTags: []string{tag}}
+	}
+	return f
+}
+
+// state returns the names of all images, and how often each method was called.
+func (f *fakeEngine) state() (names []string, calls map[string]int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls = map[string]int{}
+	for _, c := range f.calls {
+		calls[c]++
+	}
+	return slices.Sorted(maps.Keys(f.images)), calls
+}
+
+func (f *fakeEngine) called(name string) func() {
+	f.mu.Lock()
+	f.calls = append(f.calls, name)
+	return f.mu.Unlock
+}
+
+func (f *fakeEngine) ImageInspect(ctx context.Context, ref string, _ ...client.ImageInspectOption) (image.InspectResponse, error) {
+	defer f.called("inspect")()
+	if err := errors.Join(ctx.Err(), f.inspectErr); err != nil {
+		return image.InspectResponse{}, err
+	}
+	s, ok := f.images[ref]
+	if !ok {
+		return image.InspectResponse{}, errdefs.ErrNotFound
+	}
+	return image.InspectResponse{
+		ID: s.ID, RepoDigests: s.RepoDigests, Size: 1000,
+		Os: "linux", Architecture: "arm64", Variant: "v8", Created: "2026-01-01T00:00:00Z",
+	}, nil
+}
+
+func (f *fakeEngine) ImageImport(ctx context.Context, source image.ImportSource, ref string, _ image.ImportOptions) (io.ReadCloser, error) {
+	if f.importErr != nil {
+		f.called("import")()
+		return nil, f.importErr
+	}
+	data, err := io.ReadAll(source.Source)
+	defer f.called("import")()
+	if err = errors.Join(ctx.Err(), err); err != nil {
+		return nil, err
+	}
+	if f.importStreamErr != nil {
+		return streamError(f.importStreamErr), nil
+	}
+	f.imported = data
+	f.images[ref] = image.Summary{ID: "sha256:base", RepoTags: []string{ref}}
+	return io.NopCloser(strings.NewReader(`{"status":"sha256:base"}`)), nil
+}
+
+func (f *fakeEngine) ImageBuild(ctx context.Context, buildContext io.Reader, opts build.ImageBuildOptions) (build.ImageBuildResponse, error) {
+	if f.onBuild != nil {
+		f.onBuild(ctx)
+	}
+	_, err := io.Copy(io.Discard, buildContext)
+	defer f.called("build")()
+	if err = errors.Join(ctx.Err(), f.buildErr, err); err != nil {
+		return build.ImageBuildResponse{}, err
+	}
+	f.images["sha256:step"] = image.Summary{ID: "sha256:step", ParentID: "sha256:base", RepoTags: []string{"<none>:<none>"}}
+	if f.buildStreamErr != nil {
+		return build.ImageBuildResponse{Body: streamError(f.buildStreamErr)}, nil
+	}
+	f.built = opts
+	f.images[opts.Tags[0]] = image.Summary{ID: "sha256:new", ParentID: "sha256:step", RepoTags: opts.Tags}
+	return build.ImageBuildResponse{Body: io.NopCloser(strings.NewReader(`{"stream":"Step 1/1 : FROM\n"}`))}, nil
+}
+
+func (f *fakeEngine) ImageList(ctx context.Context, _ image.ListOptions) ([]image.Summary, error) {
+	defer f.called("list")()
+	return slices.Collect(maps.Values(f.images)), ctx.Err()
+}
+
+func (f *fakeEngine) ImageRemove(ctx context.Context, ref string, _ image.RemoveOptions) ([]image.DeleteResponse, error) {
+	defer f.called("remove")()
+	f.liveCtx = ctx.Err() == nil
+	if err := errors.Join(ctx.Err(), f.removeErr); err != nil {
+		return nil, err
+	}
+	if _, ok := f.images[ref]; !ok {
+		return nil, errdefs.ErrNotFound
+	}
+	delete(f.images, ref)
+	return nil, nil
+}
+
+func streamError(err error) io.ReadCloser {
+	return io.NopCloser(strings.NewReader(`{"errorDetail":{"message":"` + err.Error() + `"},"error":"` + err.Error() + `"}`))
+}

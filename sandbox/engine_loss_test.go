@@ -1,0 +1,257 @@
+//go:build linux
+
+package sandbox_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// privateEngine is a daemon of the test's own: the tests of this file stop, kill
+// and freeze it.
+type privateEngine struct {
+	t    *testing.T
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+	done chan struct{}
+}
+
+func newPrivateEngine(t *testing.T) *privateEngine {
+	t.Helper()
+	require.Zero(t, os.Geteuid(), "a private engine needs root")
+	// The path of a socket is short.
+	dir, err := os.MkdirTemp("/tmp", "evalbox-engine-")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(dir+"/daemon.json", []byte("{}"), 0o600))
+	e := &privateEngine{t: t, dir: dir, args: []string{
+		"--config-file", dir + "/daemon.json", // not that of the machine's engine
+		"--data-root", dir + "/data", "--exec-root", dir + "/exec", "--pidfile", dir + "/pid", "-H", "unix://" + dir + "/sock",
+		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs",
+	}}
+	require.NoError(t, e.start())
+	t.Cleanup(func() {
+		e.signal(syscall.SIGCONT)
+		e.signal(syscall.SIGTERM)
+		<-e.done
+		if t.Failed() {
+			t.Log(e.log.String())
+		}
+		e.unmount()
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	return e
+}
+
+// start starts the daemon, also again, and returns once it answers.
+func (e *privateEngine) start() error {
+	// The containerd of a killed daemon dies with it, but may stay a zombie
+	// that the next daemon takes for alive.
+	_ = os.Remove(e.dir + "/exec/containerd/containerd.pid")
+	e.cmd = exec.Command("dockerd", e.args...)
+	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log
+	if err := e.cmd.Start(); err != nil {
+		return err
+	}
+	e.done = make(chan struct{})
+	go func() {
+		_ = e.cmd.Wait()
+		close(e.done)
+	}()
+	api, err := e.api()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	giveUp := time.After(time.Minute)
+	for {
+		if _, err = api.Ping(context.Background()); err == nil {
+			return nil
+		}
+		select {
+		case <-e.done:
+			return errors.New("the private engine ended")
+		case <-giveUp:
+			return fmt.Errorf("the private engine does not answer: %w", err)
+		case <-poll.C:
+		}
+	}
+}
+
+func (e *privateEngine) signal(s syscall.Signal) { _ = e.cmd.Process.Signal(s) }
+
+// unmount lets go of what a killed daemon left mounted below its own folder.
+func (e *privateEngine) unmount() {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(e.t, err)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], e.dir+"/") {
+			_ = syscall.Unmount(fields[4], syscall.MNT_DETACH)
+		}
+	}
+}
+
+func (e *privateEngine) api() (*client.Client, error) {
+	return client.NewClientWithOpts(client.WithHost("unix://"+e.dir+"/sock"), client.WithAPIVersionNegotiation())
+}
+
+// started returns once the daemon itself knows that the program runs: it prints
+// before the answer to the start is on its way.
+func (e *privateEngine) started(id string) error {
+	api, err := e.api()
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	for range 1000 {
+		c, err := api.ContainerInspect(context.Background(), "evalbox-"+id)
+		if err != nil || c.State.Running {
+			return err
+		}
+	}
+	return errors.New("the container does not run")
+}
+
+// waiterBinary is built once for all tests.
+var waiterBinary = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "waiter-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "waiter"), "./testdata/waiter")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return out, err
+	}
+	return os.ReadFile(filepath.Join(dir, "waiter"))
+})
+
+// runner is a runner on the private engine, which has one image: the waiter.
+func (e *privateEngine) runner() *sandbox.Runner {
+	e.t.Helper()
+	program, err := waiterBinary()
+	require.NoError(e.t, err, string(program))
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	require.NoError(e.t, w.WriteHeader(&tar.Header{Name: "waiter", Mode: 0o755, Size: int64(len(program))}))
+	_, err = w.Write(program)
+	require.NoError(e.t, err)
+	require.NoError(e.t, w.Close())
+	api, err := e.api()
+	require.NoError(e.t, err)
+	answer, err := api.ImageImport(e.t.Context(), image.ImportSource{Source: &archive, SourceName: "-"}, "waiter", image.ImportOptions{})
+	require.NoError(e.t, err)
+	_, err = io.Copy(io.Discard, answer)
+	require.NoError(e.t, err)
+	require.NoError(e.t, answer.Close())
+	r, err := sandbox.New(sandbox.WithEngine(sandbox.DockerEngine(api)), sandbox.WithStateDir(filepath.Join(e.dir, "state")))
+	require.NoError(e.t, err)
+	e.t.Cleanup(func() { require.NoError(e.t, r.Close()) })
+	return r
+}
+
+// runWaiter runs the waiter and calls trouble once it is ready. trouble gets the
+// function that lets it go on.
+func (e *privateEngine) runWaiter(trouble func(goOn func())) (*result.Result, error) {
+	e.t.Helper()
+	final := filepath.Join(e.dir, "final")
+	ready := make(chan struct{})
+	req := sandbox.Request{
+		ID: "waiter", Image: "waiter", Command: []string{"/waiter"}, Final: final,
+		Limits: policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
+		Stdout: writerFunc(func(p []byte) (int, error) {
+			if bytes.Contains(p, []byte("ready")) {
+				close(ready)
+			}
+			return len(p), nil
+		}),
+	}
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		<-ready
+		if err := e.started(req.ID); err != nil {
+			e.t.Error(err)
+		}
+		trouble(func() {
+			if err := os.WriteFile(filepath.Join(final, "go"), []byte("7\n"), 0o644); err != nil {
+				e.t.Error(err)
+			}
+		})
+	}()
+	r := e.runner()
+	res, err := r.Run(e.t.Context(), req)
+	<-finished
+	return res, err
+}
+
+// TestEngineLossIsNeverTheProgramsFault stops, kills and freezes a daemon under a
+// running program. A daemon that is stopped stops the program with SIGTERM and
+// then reports 143, as if the program had chosen it.
+func TestEngineLossIsNeverTheProgramsFault(t *testing.T) {
+	t.Parallel()
+	t.Run("daemon stopped", func(t *testing.T) {
+		t.Parallel()
+		e := newPrivateEngine(t)
+		res, err := e.runWaiter(func(func()) { e.signal(syscall.SIGTERM) })
+		require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
+		require.Equal(t, result.StatusEngineLost, res.Status, res.Explanation)
+		require.Equal(t, result.FaultEnvironment, res.Fault)
+		require.Equal(t, "ready\n", res.Stdout)
+	})
+	t.Run("daemon killed and back", func(t *testing.T) {
+		t.Parallel()
+		e := newPrivateEngine(t)
+		res, err := e.runWaiter(func(goOn func()) {
+			e.signal(syscall.SIGKILL)
+			<-e.done
+			if err := e.start(); err != nil {
+				t.Error(err)
+			}
+			goOn()
+		})
+		require.NoError(t, err)
+		require.Equal(t, result.StatusExited, res.Status, res.Explanation)
+		require.Equal(t, 7, res.ExitCode)
+		require.False(t, res.OutputComplete)
+		require.Contains(t, res.Stdout, "ready\n")
+	})
+	t.Run("daemon frozen for a while", func(t *testing.T) {
+		t.Parallel()
+		e := newPrivateEngine(t)
+		res, err := e.runWaiter(func(goOn func()) {
+			e.signal(syscall.SIGSTOP)
+			goOn()
+			e.signal(syscall.SIGCONT)
+		})
+		require.NoError(t, err)
+		require.Equal(t, result.StatusExited, res.Status, res.Explanation)
+		require.Equal(t, 7, res.ExitCode)
+		require.Equal(t, "ready\ngoing\n", res.Stdout)
+		require.True(t, res.OutputComplete)
+	})
+}

@@ -1,0 +1,516 @@
+//go:build linux
+
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// These tests run on the real engine with the debian image. Without either they
+// fail and say what to do: `make test` makes both.
+
+func testAPI(t *testing.T) *client.Client {
+	t.Helper()
+	api, err := sandbox.DockerClient()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, api.Close()) })
+	return api
+}
+
+func testCatalog(t *testing.T) images.Catalog {
+	t.Helper()
+	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
+	require.NoError(t, err)
+	return catalog
+}
+
+// newRunner is a runner on the real engine with its own state folder. At the end
+// of the test nothing of its runs may be left on the engine.
+func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
+	t.Helper()
+	state := filepath.Join(t.TempDir(), "state")
+	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		containers, err := r.Containers(context.Background())
+		require.NoError(t, err)
+		for _, c := range containers {
+			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
+		}
+		require.NoError(t, r.Close())
+	})
+	return r
+}
+
+// python is a request that runs a program given as text.
+func python(t *testing.T, program string) sandbox.Request {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "program.py")
+	require.NoError(t, os.WriteFile(script, []byte(program), 0o644))
+	return sandbox.Request{
+		Script: script,
+		Limits: policy.Limits{Timeout: time.Minute, Memory: 256 * policy.MiB, CPUs: 1},
+	}
+}
+
+func run(t *testing.T, r *sandbox.Runner, req sandbox.Request) *result.Result {
+	t.Helper()
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	text, err := res.Encode()
+	require.NoError(t, err)
+	_, err = result.Decode(text)
+	require.NoError(t, err)
+	return res
+}
+
+func TestEngineEndsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program string
+		change  func(r *sandbox.Request)
+		status  result.Status
+		code    int
+		more    func(t *testing.T, res *result.Result)
+	}{
+		"exits 0 with a score": {program: "print('Final Validation Performance: 0.5')", status: result.StatusExited,
+			more: func(t *testing.T, res *result.Result) {
+				require.Equal(t, 0.5, *res.Score)
+				require.False(t, res.IsError)
+				require.Positive(t, res.DurationSeconds)
+				require.Positive(t, res.SetupSeconds)
+			}},
+		"exits 124 by itself": {program: "raise SystemExit(124)", status: result.StatusExited, code: 124},
+		"exits 143 by itself": {program: "import os; os._exit(143)", status: result.StatusSignaled, code: 143,
+			more: func(t *testing.T, res *result.Result) {
+				require.False(t, res.TimedOut)
+				require.Equal(t, result.FaultProgram, res.Fault)
+			}},
+		"kills itself": {program: "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", status: result.StatusSignaled, code: 137,
+			more: func(t *testing.T, res *result.Result) {
+				require.False(t, res.OOMKilled)
+				require.Equal(t, 9, res.Signal)
+			}},
+		"crashes": {program: "def f():\n    return 1 / 0\nf()\n", status: result.StatusExited, code: 1,
+			more: func(t *testing.T, res *result.Result) {
+				require.True(t, strings.HasPrefix(*res.ErrorTraceback, "Traceback (most recent call last):\n"))
+				require.True(t, strings.HasSuffix(*res.ErrorTraceback, "ZeroDivisionError: division by zero"))
+			}},
+		"does not parse": {program: "def f(:\n", status: result.StatusExited, code: 1,
+			more: func(t *testing.T, res *result.Result) {
+				require.Nil(t, res.ErrorTraceback)
+				require.Contains(t, res.ErrorSummary, "SyntaxError")
+			}},
+		"runs out of memory": {program: "kept = []\nwhile True:\n    kept.append(bytearray(16 << 20))\n",
+			status: result.StatusOutOfMemory, code: 137,
+			more: func(t *testing.T, res *result.Result) {
+				require.True(t, res.OOMKilled)
+				require.Equal(t, 9, res.Signal)
+			}},
+		"a child runs out of memory": {
+			program: "import subprocess, sys\n" +
+				"p = subprocess.run([sys.executable, '-c', 'b = bytearray(1 << 30)'])\nprint('child', p.returncode)\n",
+			status: result.StatusExited,
+			more: func(t *testing.T, res *result.Result) {
+				require.True(t, res.OOMKilled)
+				require.Equal(t, "child -9\n", res.Stdout)
+				require.Len(t, res.Warnings, 1)
+			}},
+		"sleeps too long": {
+			program: "import time\nprint('Final Validation Performance: 0.25')\ntime.sleep(600)\n",
+			change:  func(r *sandbox.Request) { r.Limits.Timeout = time.Second },
+			status:  result.StatusTimedOut, code: -1,
+			more: func(t *testing.T, res *result.Result) {
+				require.Equal(t, 0.25, *res.Score)
+				require.InDelta(t, 1, res.DurationSeconds, 0.9)
+			}},
+		"ignores SIGTERM, and so does its child": {
+			program: "import signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" +
+				"subprocess.Popen([sys.executable, '-c', 'import signal, time\\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\\ntime.sleep(600)'])\n" +
+				"print('ready')\ntime.sleep(600)\n",
+			change: func(r *sandbox.Request) { r.Limits.Timeout, r.Limits.Grace = time.Second, time.Second },
+			status: result.StatusTimedOut, code: -1,
+			more: func(t *testing.T, res *result.Result) {
+				require.Equal(t, "ready\n", res.Stdout)
+				require.Contains(t, res.Explanation, "killed")
+			}},
+		"leaves a child behind": {
+			program: "import subprocess\nsubprocess.Popen(['sleep', '600'])\nprint('done')\n",
+			status:  result.StatusExited,
+			more:    func(t *testing.T, res *result.Result) { require.Less(t, res.DurationSeconds, 30.0) }},
+		"closes its streams and works on": {
+			program: "import os, time\nos.close(1)\ntime.sleep(0.5)\nos._exit(4)\n", status: result.StatusExited, code: 4,
+			more: func(t *testing.T, res *result.Result) { require.Greater(t, res.DurationSeconds, 0.4) }},
+		"is not there": {change: func(r *sandbox.Request) { r.Script, r.Command = "", []string{"/no/such/program"} },
+			status: result.StatusStartFailed, code: 127,
+			more: func(t *testing.T, res *result.Result) { require.Equal(t, result.FaultOperator, res.Fault) }},
+		"is not executable": {change: func(r *sandbox.Request) { r.Script, r.Command = "", []string{"/etc/passwd"} },
+			status: result.StatusStartFailed, code: 126},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := python(t, test.program+"\n#")
+			if test.change != nil {
+				test.change(&req)
+			}
+			res := run(t, newRunner(t), req)
+			require.Equal(t, test.status.String(), res.Status.String(), res.Explanation+res.Stderr)
+			require.Equal(t, test.code, res.ExitCode)
+			require.True(t, res.OutputComplete)
+			if test.more != nil {
+				test.more(t, res)
+			}
+		})
+	}
+}
+
+// TestEngineContainment asks the program itself what it can do.
+func TestEngineContainment(t *testing.T) {
+	t.Setenv("EVALBOX_TEST_SECRET", "canary-7f3a")
+	req := python(t, `
+import os, socket
+def tell(key, f):
+    try: value = f()
+    except Exception as e: value = type(e).__name__ + " " + str(getattr(e, "errno", ""))
+    print(key + "=" + str(value))
+status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
+tell("uid", lambda: "%d:%d" % (os.getuid(), os.getgid()))
+tell("groups", os.getgroups)
+for key in ("CapEff", "CapPrm", "CapBnd", "NoNewPrivs", "Seccomp"): tell(key, lambda: status[key].strip())
+tell("interfaces", lambda: [n for _, n in socket.if_nameindex()])
+tell("connect", lambda: socket.create_connection(("192.0.2.1", 80), 2))
+tell("write /", lambda: open("/evil", "w"))
+tell("write /usr", lambda: open("/usr/evil", "w"))
+tell("write input", lambda: open("input/evil", "w"))
+tell("write program", lambda: open(__file__, "a"))
+tell("write cwd", lambda: open("scratch", "w").write("x"))
+tell("write tmp", lambda: open("/tmp/x", "w").write("x"))
+tell("write home", lambda: open(os.path.expanduser("~/x"), "w").write("x"))
+tell("write final", lambda: open("final/x", "w").write("x"))
+tell("replace final", lambda: os.rename("final", "elsewhere"))
+tell("replace input", lambda: os.rmdir("input"))
+tell("input", lambda: open("input/data.txt").read())
+tell("stdin", lambda: open(0).read())
+tell("secret", lambda: [k for k, v in os.environ.items() if "canary" in v])
+tell("threads", lambda: os.environ["OMP_NUM_THREADS"])
+tell("cwd", os.getcwd)
+tell("pid 1", lambda: open("/proc/1/comm").read().strip())
+tell("io_uring", lambda: __import__("ctypes").CDLL(None, use_errno=True).syscall(425, 1, 0))
+tell("AF_VSOCK", lambda: socket.socket(40, socket.SOCK_STREAM))
+tell("swap", lambda: open("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").read().strip() if os.path.exists("/sys/fs/cgroup/memory") else open("/sys/fs/cgroup/memory.swap.max").read().strip())
+`)
+	input := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(input, "data.txt"), []byte("data"), 0o644))
+	require.NoError(t, os.Chmod(input, 0o755))
+	req.Input = input
+	req.User = "64646:64646"
+	res := run(t, newRunner(t), req)
+	require.Equal(t, result.StatusExited, res.Status, res.Stderr)
+
+	got := map[string]string{}
+	for line := range strings.Lines(res.Stdout) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		got[key] = value
+	}
+	for key, want := range map[string]string{
+		"uid": "64646:64646", "groups": "[64646]", "CapEff": "0000000000000000", "CapPrm": "0000000000000000",
+		"CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
+		"interfaces": "['lo']", "connect": "OSError 101",
+		"write /": "OSError 30", "write /usr": "OSError 30", "write input": "OSError 30", "write program": "PermissionError 13",
+		"write cwd": "1", "write tmp": "1", "write home": "1", "write final": "1",
+		"replace final": "OSError 16", "replace input": "OSError 16",
+		"input": "data", "stdin": "", "secret": "[]", "threads": "1", "cwd": "/work", "pid 1": "docker-init",
+		"io_uring": "-1", "AF_VSOCK": "PermissionError 1",
+	} {
+		require.Equal(t, want, got[key], key)
+	}
+	require.Contains(t, []string{"268435456", "0"}, got["swap"])
+	entries, err := os.ReadDir(input)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.Equal(t, "none", res.Enforced.Network)
+}
+
+func TestEngineOutputsAreCollectedFromFinal(t *testing.T) {
+	t.Parallel()
+	req := python(t, `
+import os, socket
+os.makedirs("final/models/best")
+open("final/models/best/weights.bin", "wb").write(b"\x00" * 1000)
+open("final/submission.csv", "w").write("id,label\n1,3\n")
+os.symlink("/etc/passwd", "final/link")
+os.symlink("/etc", "final/folder")
+os.mkfifo("final/fifo")
+socket.socket(socket.AF_UNIX).bind("final/socket")
+open("final/huge", "w").truncate(1 << 40)
+open(b"final/odd\xff\n", "w").write("odd")
+os.chmod("final/models", 0)
+`)
+	final := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.Mkdir(final, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(final, "stale.csv"), []byte("old"), 0o644))
+	before, err := os.Stat(final)
+	require.NoError(t, err)
+	req.Final = final
+	res := run(t, newRunner(t), req)
+	require.Equal(t, 0, res.ExitCode, res.Stderr)
+
+	sum := sha256.Sum256([]byte("id,label\n1,3\n"))
+	var paths []string
+	for _, out := range res.Outputs {
+		paths = append(paths, out.Path)
+		if out.Path == "submission.csv" {
+			require.Equal(t, hex.EncodeToString(sum[:]), out.SHA256)
+			require.EqualValues(t, 13, out.SizeBytes)
+		}
+	}
+	if os.Geteuid() == 0 {
+		require.Equal(t, []string{"models/best/weights.bin", `odd\xff\n`, "submission.csv"}, paths)
+	}
+	skipped := map[string]string{}
+	for _, s := range res.OutputsSkipped {
+		skipped[s.Path] = s.Kind
+	}
+	require.Equal(t, map[string]string{"link": "symlink", "folder": "symlink", "fifo": "fifo", "socket": "socket",
+		"huge": "file"}, skipped)
+
+	require.NoFileExists(t, filepath.Join(final, "stale.csv"), "final is emptied first")
+	after, err := os.Stat(final)
+	require.NoError(t, err)
+	require.Equal(t, before.Sys().(*syscall.Stat_t).Uid, after.Sys().(*syscall.Stat_t).Uid, "handed back")
+	require.NoError(t, filepath.WalkDir(final, func(path string, _ fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := os.Lstat(path)
+		require.NoError(t, err)
+		require.Equal(t, before.Sys().(*syscall.Stat_t).Uid, info.Sys().(*syscall.Stat_t).Uid, path)
+		return nil
+	}))
+}
+
+func TestEngineStreamsAreComplete(t *testing.T) {
+	t.Parallel()
+	req := python(t, `
+import os, sys
+for i in range(3):
+    os.write(1, b"\xe2\x82"); os.write(2, b"\xff"); os.write(1, b"\xac")
+sys.stdout.write("o" * 3_000_000); sys.stderr.write("e" * 2_000_000)
+print("\nFinal Validation Performance: 0.125", flush=True)
+`)
+	var stdout, stderr bytes.Buffer
+	req.Stdout, req.Stderr = &stdout, &stderr
+	res := run(t, newRunner(t), req)
+	require.EqualValues(t, 9+3_000_000+37, res.StdoutBytes)
+	require.EqualValues(t, 3+2_000_000, res.StderrBytes)
+	require.EqualValues(t, res.StdoutBytes, stdout.Len())
+	require.EqualValues(t, res.StderrBytes, stderr.Len())
+	require.True(t, strings.HasPrefix(res.Stdout, "€€€ooo"))
+	require.True(t, strings.HasPrefix(res.Stderr, "\ufffd\ufffd\ufffdeee"))
+	require.True(t, res.StdoutTruncated)
+	require.Equal(t, 0.125, *res.Score)
+}
+
+func TestEngineFileOfAStreamIsBounded(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import sys\nfor i in range(300): sys.stdout.write('x' * 9999 + '\\n')\nprint('Final Validation Performance: 1')")
+	req.Limits.StreamFile = policy.MiB
+	r := newRunner(t)
+	var live bytes.Buffer
+	req.Stdout = &live
+	res := run(t, r, req)
+	record, err := r.Store().Get(res.ID)
+	require.NoError(t, err)
+	info, err := os.Stat(record.StdoutPath())
+	require.NoError(t, err)
+	require.EqualValues(t, policy.MiB, info.Size())
+	require.EqualValues(t, res.StdoutBytes, live.Len(), "what the file does not keep is still passed on")
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "stdout.log holds the first 1048576 of 3000032 bytes")
+	require.Equal(t, 1.0, *res.Score)
+}
+
+func TestEngineStdin(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
+	req.Stdin = strings.NewReader("from the caller")
+	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req).Stdout)
+}
+
+func TestEngineCancel(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
+	ctx, cancel := context.WithCancel(t.Context())
+	req.Stdout = writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
+	res, err := newRunner(t).Run(ctx, req)
+	require.NoError(t, err)
+	require.Equal(t, result.StatusCanceled, res.Status)
+	require.Equal(t, "started\n", res.Stdout)
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestEngineTellsWhoStoppedTheProgram kills the container from outside: the exit
+// code is the same as if the program had died by itself.
+func TestEngineTellsWhoStoppedTheProgram(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
+	req.ID = "outside-" + fmt.Sprint(os.Getpid())
+	api := testAPI(t)
+	req.Stdout = writerFunc(func(p []byte) (int, error) {
+		go func() { _ = api.ContainerKill(context.Background(), "evalbox-"+req.ID, "SIGTERM") }()
+		return len(p), nil
+	})
+	res := run(t, newRunner(t), req)
+	require.Equal(t, result.StatusSignaled, res.Status)
+	require.Equal(t, result.FaultOperator, res.Fault)
+	require.Equal(t, 143, res.ExitCode)
+	require.Contains(t, res.Explanation, "from outside")
+}
+
+// TestEngineContainerThatVanishesIsNotTheProgramsFault removes the container
+// under its run. Whether the kill or the absence is seen first is a matter of
+// luck; the program is not to blame either way.
+func TestEngineContainerThatVanishesIsNotTheProgramsFault(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
+	req.ID = "vanish-" + fmt.Sprint(os.Getpid())
+	api := testAPI(t)
+	req.Stdout = writerFunc(func(p []byte) (int, error) {
+		go func() {
+			_ = api.ContainerRemove(context.Background(), "evalbox-"+req.ID, container.RemoveOptions{Force: true})
+		}()
+		return len(p), nil
+	})
+	res, err := newRunner(t).Run(t.Context(), req)
+	if err == nil {
+		require.Equal(t, result.StatusSignaled, res.Status)
+		require.Equal(t, result.FaultOperator, res.Fault)
+	} else {
+		require.Equal(t, result.StatusEngineLost, res.Status)
+		require.Equal(t, result.FaultEnvironment, res.Fault)
+	}
+	require.Equal(t, "started\n", res.Stdout)
+}
+
+func TestEngineOneFinalForTwoRunsIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	final := filepath.Join(t.TempDir(), "final")
+	first := python(t, "import time\nprint('started')\ntime.sleep(600)")
+	first.Final = final
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var second error
+	first.Stdout = writerFunc(func(p []byte) (int, error) {
+		req := python(t, "print(1)")
+		req.Final = final
+		_, second = r.Run(t.Context(), req)
+		cancel()
+		return len(p), nil
+	})
+	_, err := r.Run(ctx, first)
+	require.NoError(t, err)
+	require.ErrorIs(t, second, sandbox.ErrBusy)
+	records, err := r.Store().List()
+	require.NoError(t, err)
+	require.Len(t, records, 1, "the refused run leaves no record")
+}
+
+func TestEngineImageMissing(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	req := python(t, "print(1)")
+	req.Image = "no/such:image"
+	_, err := r.Run(t.Context(), req)
+	require.ErrorIs(t, err, images.ErrNotFound)
+	records, err := r.Store().List()
+	require.NoError(t, err)
+	require.Empty(t, records)
+}
+
+func TestEngineAway(t *testing.T) {
+	t.Parallel()
+	api, err := client.NewClientWithOpts(client.WithHost("unix://" + filepath.Join(t.TempDir(), "none.sock")))
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(sandbox.DockerEngine(api)), sandbox.WithStateDir(t.TempDir()))
+	require.NoError(t, err)
+	_, err = r.Run(t.Context(), python(t, "print(1)"))
+	require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
+	require.False(t, errors.Is(err, sandbox.ErrEnginePermission))
+}
+
+// TestEngineResourcesAreMeasured compares with what the program knows of itself.
+func TestEngineResourcesAreMeasured(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import time\nb = bytearray(100 << 20)\nend = time.process_time() + 1\nwhile time.process_time() < end: pass\n")
+	res := run(t, newRunner(t), req)
+	require.Greater(t, res.Resources.PeakMemoryBytes, int64(100<<20))
+	require.Less(t, res.Resources.PeakMemoryBytes, int64(200<<20))
+	require.InDelta(t, 1.1, res.Resources.CPUSeconds, 0.6)
+	require.NotEmpty(t, res.Resources.Source)
+}
+
+// TestEngineOwnerThatDiesIsCleanedUpAfter kills a controller with SIGKILL while
+// its program runs; another finds the container by its labels.
+func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	final := filepath.Join(t.TempDir(), "final")
+	owner := startOwner(t, state, final)
+
+	r, err := sandbox.New(sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
+	require.NoError(t, err)
+	defer r.Close()
+	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
+	require.NoError(t, err)
+	require.Empty(t, ofRun(report.Removed, "orphan"), "a living owner's container was taken")
+	require.Len(t, ofRun(report.Left, "orphan"), 1)
+	record, err := r.Store().Get("orphan")
+	require.NoError(t, err)
+	require.Equal(t, sandbox.RecordRunning, record.State)
+
+	require.NoError(t, owner.Process.Kill())
+	_, _ = owner.Process.Wait()
+	record, err = r.Store().Get("orphan")
+	require.NoError(t, err)
+	require.Equal(t, sandbox.RecordLost, record.State)
+	report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
+	require.NoError(t, err)
+	require.Len(t, ofRun(report.Removed, "orphan"), 1)
+	info, err := os.Stat(final)
+	require.NoError(t, err)
+	require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")
+	require.NoError(t, r.Store().Remove("orphan"))
+}
+
+func ofRun(swept []sandbox.Swept, id string) []sandbox.Swept {
+	var found []sandbox.Swept
+	for _, s := range swept {
+		if s.RunID == id {
+			found = append(found, s)
+		}
+	}
+	return found
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package sandbox_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// The test binary serves as a controller that can be killed.
+const (
+	ownerState = "EVALBOX_TEST_OWNER_STATE"
+	ownerFinal = "EVALBOX_TEST_OWNER_FINAL"
+)
+
+func TestMain(m *testing.M) {
+	if state := os.Getenv(ownerState); state != "" {
+		if err := beOwner(state, os.Getenv(ownerFinal)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beOwner runs a program that never ends by itself.
+func beOwner(state, final string) error {
+	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
+	if err != nil {
+		return err
+	}
+	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	if err != nil {
+		return err
+	}
+	_, err = r.Run(context.Background(), sandbox.Request{
+		ID: "orphan", Final: final, Stdout: os.Stdout,
+		Command: []string{"python3", "-c", "import time; print('started'); time.sleep(120)"},
+		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
+	})
+	return err
+}
+
+// startOwner starts the controller and returns once its program runs.
+func startOwner(t *testing.T, state, final string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), ownerState+"="+state, ownerFinal+"="+final)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "started\n", line)
+	return cmd
+}
