@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,18 +39,18 @@ type privateEngine struct {
 	done chan struct{}
 }
 
-func newPrivateEngine(t *testing.T) *privateEngine {
+func newPrivateEngine(t *testing.T, args ...string) *privateEngine {
 	t.Helper()
 	require.Zero(t, os.Geteuid(), "a private engine needs root")
 	// The path of a socket is short.
 	dir, err := os.MkdirTemp("/tmp", "evalbox-engine-")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(dir+"/daemon.json", []byte("{}"), 0o600))
-	e := &privateEngine{t: t, dir: dir, args: []string{
-		"--config-file", dir + "/daemon.json", // not that of the machine's engine
-		"--data-root", dir + "/data", "--exec-root", dir + "/exec", "--pidfile", dir + "/pid", "-H", "unix://" + dir + "/sock",
+	e := &privateEngine{t: t, dir: dir, args: append(args,
+		"--config-file", dir+"/daemon.json", // not that of the machine's engine
+		"--data-root", dir+"/data", "--exec-root", dir+"/exec", "--pidfile", dir+"/pid", "-H", "unix://"+dir+"/sock",
 		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs",
-	}}
+	)}
 	require.NoError(t, e.start())
 	t.Cleanup(func() {
 		e.signal(syscall.SIGCONT)
@@ -58,6 +59,7 @@ func newPrivateEngine(t *testing.T) *privateEngine {
 		if t.Failed() {
 			t.Log(e.log.String())
 		}
+		e.endShims()
 		e.unmount()
 		require.NoError(t, os.RemoveAll(dir))
 	})
@@ -102,6 +104,22 @@ func (e *privateEngine) start() error {
 }
 
 func (e *privateEngine) signal(s syscall.Signal) { _ = e.cmd.Process.Signal(s) }
+
+// endShims ends what a killed daemon left running: shims name its folder, which
+// no other process does, among their arguments.
+func (e *privateEngine) endShims() {
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(e.t, err)
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(text, []byte(e.dir+"/exec")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
 
 // unmount lets go of what a killed daemon left mounted below its own folder.
 func (e *privateEngine) unmount() {
@@ -223,9 +241,23 @@ func TestEngineLossIsNeverTheProgramsFault(t *testing.T) {
 		require.Equal(t, result.FaultEnvironment, res.Fault)
 		require.Equal(t, "ready\n", res.Stdout)
 	})
-	t.Run("daemon killed and back", func(t *testing.T) {
+	t.Run("daemon killed and back, its containers stopped", func(t *testing.T) {
 		t.Parallel()
 		e := newPrivateEngine(t)
+		res, err := e.runWaiter(func(func()) {
+			e.signal(syscall.SIGKILL)
+			<-e.done
+			if err := e.start(); err != nil {
+				t.Error(err)
+			}
+		})
+		require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
+		require.Equal(t, result.StatusEngineLost, res.Status, res.Explanation)
+		require.Equal(t, "ready\n", res.Stdout)
+	})
+	t.Run("daemon killed and back, its containers alive", func(t *testing.T) {
+		t.Parallel()
+		e := newPrivateEngine(t, "--live-restore")
 		res, err := e.runWaiter(func(goOn func()) {
 			e.signal(syscall.SIGKILL)
 			<-e.done
