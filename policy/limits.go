@@ -98,13 +98,15 @@ func (l Limits) over(base Limits) Limits {
 // derived returns l with the limits that follow from memory and processors.
 func (l Limits) derived() Limits {
 	l.PIDs = or(l.PIDs, max(1024, int64(16*l.CPUs)))
-	l.Tmp = or(l.Tmp, l.Memory/4)
-	l.Scratch = or(l.Scratch, l.Memory/4)
+	// A floor keeps a memory limit that is refused from being reported four
+	// times.
+	l.Tmp = or(l.Tmp, max(l.Memory/4, minMount))
+	l.Scratch = or(l.Scratch, max(l.Memory/4, minMount))
 	// A DataLoader of PyTorch dies with a bus error in 64 MiB of shared memory.
 	shm := min(l.Memory/2, 8*GiB)
 	if l.Memory >= 4*GiB {
 		shm = max(shm, GiB)
 	}
-	l.Shm = or(l.Shm, shm)
+	l.Shm = or(l.Shm, max(shm, minMount))
 	return l
 }

@@ -42,6 +42,9 @@ func (e *FieldError) Error() string {
 // The engine refuses less than 6 MiB; Python alone needs more.
 const minMemory = 6 * MiB
 
+// minMount is the least size of a file system in memory.
+const minMount = 64 * KiB
+
 // maxTimeout keeps deadlines far from the end of time.Duration.
 const maxTimeout = 366 * 24 * time.Hour
 
@@ -59,9 +62,9 @@ func (p Policy) Apply(asked Limits) (Limits, error) {
 		cpusSane(l.CPUs),
 		countBetween("pids-limit", l.PIDs, 1, 4<<20),
 		countBetween("nofile", l.NoFile, 0, 1<<30),
-		sizeAtLeast("shm-size", l.Shm, 64*KiB),
-		sizeAtLeast("tmp-size", l.Tmp, 64*KiB),
-		sizeAtLeast("scratch-size", l.Scratch, 64*KiB),
+		sizeAtLeast("shm-size", l.Shm, minMount),
+		sizeAtLeast("tmp-size", l.Tmp, minMount),
+		sizeAtLeast("scratch-size", l.Scratch, minMount),
 		sizeAtLeast("disk", l.Disk, 4*KiB),
 		sizeAtLeast("output-limit", l.Output, 0),
 		sizeAtLeast("stream-file", l.StreamFile, 0),

@@ -1,59 +1,103 @@
 package sandbox
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 )
 
 // removeTree deletes a folder that a program may have filled. A folder that its
 // owner may not read (mode 000) is opened up first; nothing is followed.
 func removeTree(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
+	// Also the end of a link or a file of that name, and of a folder that is
+	// empty or gone.
+	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err := emptyFolder(dir)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil {
+		err = emptyFolder(dir)
+	}
+	if err != nil {
 		return err
 	}
-	root, openErr := os.OpenRoot(dir)
-	if openErr != nil {
-		return errors.Join(err, openErr)
+	return os.Remove(dir)
+}
+
+func emptyFolder(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
 	}
-	openErr = openUp(root)
-	return errors.Join(openErr, root.Close(), os.RemoveAll(dir))
+	return errors.Join(emptyTree(root), root.Close())
 }
 
 // emptyTree deletes everything below root and keeps root (EX-002, resolution
 // 31). Links are deleted, never followed.
+//
+// A program can nest folders deeper than any recursion or number of descriptors
+// reaches. So a folder that is not empty is first moved up to the others in
+// root: nothing that is looked at is more than two levels below it.
 func emptyTree(root *os.Root) error {
-	err := emptyOnce(root)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	if err := openUp(root); err != nil {
-		return err
-	}
-	return emptyOnce(root)
+	prefix, moved := ".evalbox-"+rand.Text()+"-", 0
+	return eachEntry(root, ".", func(entry fs.DirEntry) error {
+		name := entry.Name()
+		err := removeEntry(root, ".", name)
+		if err == nil || !entry.IsDir() {
+			return err
+		}
+		err = eachEntry(root, name, func(entry fs.DirEntry) error {
+			full := path.Join(name, entry.Name())
+			err := removeEntry(root, name, full)
+			if err == nil || !entry.IsDir() {
+				return err
+			}
+			moved++
+			if moveUp(root, full, prefix+strconv.Itoa(moved)) == nil {
+				return nil
+			}
+			// Some file systems refuse to move folders.
+			return root.RemoveAll(full)
+		})
+		if err != nil {
+			return err
+		}
+		return root.Remove(name)
+	})
 }
 
-func emptyOnce(root *os.Root) error {
-	dir, err := root.Open(".")
+// eachEntry calls do, which removes the entry from the folder, until the folder
+// at is empty or an entry cannot be removed.
+func eachEntry(root *os.Root, at string, do func(fs.DirEntry) error) error {
+	dir, err := root.Open(at)
+	if errors.Is(err, fs.ErrPermission) && openUp(root, at) {
+		dir, err = root.Open(at)
+	}
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
+	opened := false
 	for {
-		names, err := dir.Readdirnames(256)
-		for _, name := range names {
-			if err := root.RemoveAll(name); err != nil {
-				return err
+		entries, err := dir.ReadDir(256)
+		if errors.Is(err, fs.ErrPermission) && !opened && openUp(root, at) {
+			// Names could be read, but not what they stand for.
+			opened = true
+			err = nil
+		} else if len(entries) == 0 {
+			if errors.Is(err, io.EOF) {
+				return nil
 			}
+			return err
 		}
-		if len(names) == 0 {
-			if err != nil && !errors.Is(err, io.EOF) {
+		for _, entry := range entries {
+			if err := do(entry); err != nil {
 				return err
 			}
-			return nil
 		}
 		// Names that were deleted may hide others from this reading.
 		if _, err := dir.Seek(0, 0); err != nil {
@@ -62,72 +106,30 @@ func emptyOnce(root *os.Root) error {
 	}
 }
 
-// openUp gives the owner back every folder below root.
-func openUp(root *os.Root) error {
-	queue := []string{"."}
-	for len(queue) > 0 {
-		at := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		if err := root.Chmod(at, 0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-		below, err := folders(root, at)
-		if err != nil {
-			return err
-		}
-		queue = append(queue, below...)
+// removeEntry deletes a file, a link or an empty folder in the folder at.
+func removeEntry(root *os.Root, at, full string) error {
+	err := root.Remove(full)
+	if errors.Is(err, fs.ErrPermission) && openUp(root, at) {
+		err = root.Remove(full)
 	}
-	return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
-// folders lists the folders, not links to folders, in one folder.
-func folders(root *os.Root, at string) ([]string, error) {
-	dir, err := root.Open(at)
-	if err != nil {
-		return nil, err
+// moveUp renames a folder. Its owner must be able to write in it, since its
+// parent changes.
+func moveUp(root *os.Root, from, to string) error {
+	err := root.Rename(from, to)
+	if errors.Is(err, fs.ErrPermission) && openUp(root, from) {
+		err = root.Rename(from, to)
 	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
-	var below []string
-	for _, entry := range entries {
-		if entry.IsDir() {
-			below = append(below, path.Join(at, entry.Name()))
-		}
-	}
-	return below, err
+	return err
 }
 
-// chownTree gives root and everything below it to uid and gid, and follows
-// nothing. Hard links are safe: ./final is a mount of its own, so a link in it
-// cannot be to a file outside.
-func chownTree(root *os.Root, uid, gid int) error {
-	var errs []error
-	queue := []string{"."}
-	for len(queue) > 0 {
-		at := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		dir, err := root.Open(at)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for {
-			entries, err := dir.ReadDir(256)
-			for _, entry := range entries {
-				full := path.Join(at, entry.Name())
-				if err := root.Lchown(full, uid, gid); err != nil && len(errs) < 10 {
-					errs = append(errs, err)
-				}
-				if entry.IsDir() {
-					queue = append(queue, full)
-				}
-			}
-			if err != nil {
-				break
-			}
-		}
-		errs = append(errs, dir.Close())
-	}
-	errs = append(errs, root.Lchown(".", uid, gid))
-	return errors.Join(errs...)
+// openUp gives the owner back a folder.
+func openUp(root *os.Root, at string) bool {
+	info, err := root.Lstat(at)
+	return err == nil && info.IsDir() && root.Chmod(at, info.Mode().Perm()|0o700) == nil
 }

@@ -187,33 +187,36 @@ type workspace struct {
 
 // openWorkspace makes the record folder and what the container mounts from it.
 // Nothing of the caller's is changed yet. On an error nothing is left behind.
-func openWorkspace(store *Store, spec Spec) (w *workspace, err error) {
+func openWorkspace(store *Store, spec Spec) (*workspace, error) {
 	record, err := store.create(spec.Job.RunID)
 	if err != nil {
 		return nil, err
 	}
-	w = &workspace{record: record, paths: HostPaths{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.discard())
-		}
-	}()
+	w := &workspace{record: record, paths: HostPaths{}}
+	if err := w.fill(store, spec); err != nil {
+		return nil, errors.Join(err, w.discard())
+	}
+	return w, nil
+}
+
+// fill makes what the container mounts.
+func (w *workspace) fill(store *Store, spec Spec) (err error) {
 	if err := w.checkSpace(); err != nil {
-		return nil, err
+		return err
 	}
 	if spec.Job.Script != "" {
-		if w.paths[RoleProgram], err = copyScript(spec.Job.Script, filepath.Join(record, programDir)); err != nil {
-			return nil, err
+		if w.paths[RoleProgram], err = copyScript(spec.Job.Script, filepath.Join(w.record, programDir)); err != nil {
+			return err
 		}
 	}
 	w.paths[RoleInput] = spec.Job.Input
 	if spec.Job.Input == "" {
-		w.paths[RoleInput] = filepath.Join(record, emptyInput)
+		w.paths[RoleInput] = filepath.Join(w.record, emptyInput)
 		if err := os.Mkdir(w.paths[RoleInput], 0o755); err != nil {
-			return nil, stateError(record, "cannot be written", err)
+			return stateError(w.record, "cannot be written", err)
 		}
 	}
-	return w, w.openFinal(store, spec)
+	return w.openFinal(store, spec)
 }
 
 func (w *workspace) checkSpace() error {

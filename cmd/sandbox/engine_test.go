@@ -33,7 +33,7 @@ func TestWhileRunning(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "one\n", line)
-	go io.Copy(io.Discard, stdout) //nolint:errcheck // keeps the pipe flowing
+	go io.Copy(io.Discard, stdout)
 
 	out, errs := runHere(t, exitSandbox, "run", "--final", "out", "--", "true")
 	require.Empty(t, out)
@@ -84,6 +84,7 @@ func TestCanceledBefore(t *testing.T) {
 	cancel(interruption{os.Interrupt})
 	var errs strings.Builder
 	require.Equal(t, exitInterrupted, Run(ctx, []string{"run", "--", "true"}, Streams{Out: io.Discard, Err: &errs}))
+	require.Equal(t, "sandbox: interrupted: interrupt\n", errs.String())
 	out, _ := runHere(t, 0, "ls", "--json")
 	require.Equal(t, "[]\n", out)
 }

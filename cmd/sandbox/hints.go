@@ -22,7 +22,7 @@ func hints(err error) []string {
 // parts takes apart what errors.Join joined. An error that merely wraps two, as a
 // class and a cause, stays whole.
 func parts(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost error is taken apart
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || hint(err) != "" && !isJoin(err) {
 		return []error{err}
 	}
@@ -35,7 +35,7 @@ func parts(err error) []error {
 
 // isJoin says that an error is nothing but its parts.
 func isJoin(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // as in parts
+	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && err.Error() == errors.Join(joined.Unwrap()...).Error()
 }
 

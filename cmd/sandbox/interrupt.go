@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,6 +12,21 @@ import (
 type interruption struct{ signal os.Signal }
 
 func (i interruption) Error() string { return "interrupted: " + i.signal.String() }
+
+// interrupted tells an interruption in plain words, instead of the call that it
+// happened to end. What else went wrong stays.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	told := []error{context.Cause(ctx)}
+	for _, e := range parts(err) {
+		if !errors.Is(e, context.Canceled) && !errors.Is(e, context.Cause(ctx)) {
+			told = append(told, e)
+		}
+	}
+	return errors.Join(told...)
+}
 
 // interrupts listens for the signals that ask this process to end. The first one
 // cancels the context, with an [interruption] as its cause: the program is asked

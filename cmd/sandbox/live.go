@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
@@ -18,12 +20,12 @@ type live struct {
 // connect makes the program's streams ours, unless only the result is asked for.
 // A pipe or a file gets the very bytes; a terminal gets them made harmless.
 func (a *app) connect(req *sandbox.Request, s settings) *live {
-	l := &live{err: a.streams.Err}
+	l := &live{err: &locked{out: a.streams.Err}}
 	if s.Quiet || s.JSON {
 		return l
 	}
 	req.Stdout = l.show(a.streams.Out, a.outTerminal, s.Raw)
-	req.Stderr = l.show(a.streams.Err, a.errTerminal, s.Raw)
+	req.Stderr = l.show(l.err, a.errTerminal, s.Raw)
 	return l
 }
 
@@ -38,6 +40,35 @@ func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
 	harmless := terminal.NewWriter(out)
 	l.flush = append(l.flush, harmless)
 	return harmless
+}
+
+// announceEnd says, when the context ends, that the program is asked to end: that
+// can take its grace period. The function it returns ends the watch; nothing is
+// said after it.
+func (l *live) announceEnd(ctx context.Context) (end func()) {
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(said)
+		// A stderr that cannot be written to is told of by the summary.
+		_, _ = io.WriteString(l.err, "sandbox: ending the program; again: at once\n")
+	})
+	return func() {
+		if !stop() {
+			<-said
+		}
+	}
+}
+
+// locked lets the live output and our own words share a stream.
+type locked struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
 }
 
 // finish shows what is left and ends an unfinished line, so that what we say

@@ -39,10 +39,10 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 		return a.code
 	}
 	if err != nil {
-		a.report(err)
 		if a.code == 0 {
 			a.code = exitCode(nil, err)
 		}
+		a.report(interrupted(ctx, err))
 	}
 	return a.code
 }

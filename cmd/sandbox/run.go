@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -91,11 +90,12 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	live := a.connect(&req, s)
 	req.Kill = a.streams.Kill
 	quiet := s.Quiet || s.JSON && !a.errTerminal
-	if !quiet {
-		// Ending a program can take its grace period.
-		defer context.AfterFunc(ctx, func() { fmt.Fprintln(a.streams.Err, "sandbox: ending the program; again: at once") })()
+	announced := func() {}
+	if !quiet && ctx.Err() == nil {
+		announced = live.announceEnd(ctx)
 	}
 	res, runErr := runner.Run(ctx, req)
+	announced()
 	if err := live.finish(); err != nil && runErr == nil {
 		runErr = readerGone(err)
 	}

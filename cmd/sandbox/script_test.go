@@ -36,6 +36,8 @@ func TestScript(t *testing.T) {
 // setupScript gives each script its own state, and the engine of the caller.
 func setupScript(env *testscript.Env) error {
 	env.Setenv("SANDBOX_STATE_DIR", filepath.Join(env.WorkDir, "state"))
+	// The race detector otherwise waits a second at the end of each process.
+	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))
 	for _, name := range []string{"DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
 		if text, ok := os.LookupEnv(name); ok {
@@ -101,7 +103,7 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(args[2], args[3:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "DOCKER_HOST"} {
+	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "DOCKER_HOST"} {
 		if text := ts.Getenv(name); text != "" {
 			cmd.Env = append(cmd.Env, name+"="+text)
 		}

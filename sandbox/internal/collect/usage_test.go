@@ -1,3 +1,5 @@
+//go:build unix
+
 package collect
 
 import (
@@ -7,10 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+func allocated(t *testing.T, info os.FileInfo) int64 {
+	t.Helper()
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	require.True(t, ok)
+	return int64(stat.Blocks) * 512 //nolint:unconvert // int32 on some platforms
+}
 
 func TestUsageOfAnEmptyFolder(t *testing.T) {
 	root, _ := openRoot(t)
@@ -29,12 +39,24 @@ func TestUsageAddsUpBlocks(t *testing.T) {
 	for _, name := range []string{"a", "b/c/d", "b/empty", "link"} {
 		info, err := root.Lstat(name)
 		require.NoError(t, err)
-		want += allocated(info)
+		want += allocated(t, info)
 	}
 	bytes, entries := Usage(t.Context(), root, math.MaxInt64, math.MaxInt)
 	require.Equal(t, want, bytes)
 	require.GreaterOrEqual(t, bytes, int64(300_000))
 	require.Equal(t, 7, entries, "a, b, b/c, b/c/d, b/empty, e and link")
+}
+
+func TestUsageCountsAFileOfSeveralNamesOnce(t *testing.T) {
+	root, dir := openRoot(t)
+	fill(t, dir, map[string]string{"checkpoint": strings.Repeat("x", 1<<20), "names/": ""})
+	once, _ := Usage(t.Context(), root, math.MaxInt64, math.MaxInt)
+	for i := range 7 {
+		require.NoError(t, os.Link(filepath.Join(dir, "checkpoint"), filepath.Join(dir, fmt.Sprintf("names/%d", i))))
+	}
+	bytes, entries := Usage(t.Context(), root, math.MaxInt64, math.MaxInt)
+	require.Equal(t, once, bytes)
+	require.Equal(t, 9, entries)
 }
 
 func TestUsageDoesNotFollowLinks(t *testing.T) {

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	w.buf = w.buf[:0]
 	rest := p
 	if len(w.pending) > 0 {
-		rest = append(w.pending, p...)
+		rest = slices.Concat(w.pending, p)
 		w.pending = nil
 	}
 	for len(rest) > 0 {
