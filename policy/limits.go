@@ -110,3 +110,30 @@ func (l Limits) derived() Limits {
 	l.Shm = or(l.Shm, max(shm, minMount))
 	return l
 }
+
+// cappedUnless lowers to a ceiling every limit of l that was not asked for: a
+// policy with a ceiling below a default must not refuse every run.
+func (l Limits) cappedUnless(asked, ceiling Limits) Limits {
+	return Limits{
+		Timeout: lower(l.Timeout, asked.Timeout, ceiling.Timeout), Grace: lower(l.Grace, asked.Grace, ceiling.Grace),
+		Memory: lower(l.Memory, asked.Memory, ceiling.Memory), CPUs: lower(l.CPUs, asked.CPUs, ceiling.CPUs),
+		PIDs: lower(l.PIDs, asked.PIDs, ceiling.PIDs), NoFile: lower(l.NoFile, asked.NoFile, ceiling.NoFile),
+		Shm: lower(l.Shm, asked.Shm, ceiling.Shm), Tmp: lower(l.Tmp, asked.Tmp, ceiling.Tmp),
+		Scratch: lower(l.Scratch, asked.Scratch, ceiling.Scratch),
+		Disk:    lower(l.Disk, asked.Disk, ceiling.Disk), Output: lower(l.Output, asked.Output, ceiling.Output),
+		StreamFile:    lower(l.StreamFile, asked.StreamFile, ceiling.StreamFile),
+		CaptureStdout: lower(l.CaptureStdout, asked.CaptureStdout, ceiling.CaptureStdout),
+		CaptureStderr: lower(l.CaptureStderr, asked.CaptureStderr, ceiling.CaptureStderr),
+		OutputFiles:   lower(l.OutputFiles, asked.OutputFiles, ceiling.OutputFiles),
+		OutputDepth:   lower(l.OutputDepth, asked.OutputDepth, ceiling.OutputDepth),
+		OutputFile:    lower(l.OutputFile, asked.OutputFile, ceiling.OutputFile),
+		OutputTotal:   lower(l.OutputTotal, asked.OutputTotal, ceiling.OutputTotal),
+	}
+}
+
+func lower[T int | int64 | float64 | Size | time.Duration](value, asked, ceiling T) T {
+	if asked == 0 && ceiling > 0 {
+		return min(value, ceiling)
+	}
+	return value
+}

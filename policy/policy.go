@@ -49,10 +49,12 @@ const minMount = 64 * KiB
 const maxTimeout = 366 * 24 * time.Hour
 
 // Apply returns the effective limits of a request: its own, else the policy's,
-// else those of [Default], and then what follows from them. It reports every
-// field that is absurd or above a ceiling as a [FieldError], joined.
+// else those of [Default], and then what follows from them. Limits that nobody
+// asked for are lowered to the ceilings; asking for more than a ceiling, or for
+// something absurd, is reported as a [FieldError] per field, joined.
 func (p Policy) Apply(asked Limits) (Limits, error) {
-	l := asked.over(p.Defaults).over(Default()).derived()
+	l := asked.over(p.Defaults).over(Default()).cappedUnless(asked, p.Max)
+	l = l.derived().cappedUnless(asked, p.Max)
 	// Zero is no limit at all, which is above every ceiling.
 	l.Output = or(l.Output, p.Max.Output)
 	errs := []error{

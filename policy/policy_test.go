@@ -189,6 +189,45 @@ func TestCeilings(t *testing.T) {
 	})
 }
 
+// A policy that is stricter than a default must not refuse every run.
+func TestDefaultsAreLoweredToTheCeilings(t *testing.T) {
+	eachLimit(t, func(t *testing.T, i int, _, flag string) {
+		asked := sane()
+		ceiling := field(&asked, i).Interface()
+		defaults := Limits{}
+		field(&defaults, i).Set(field(&asked, i))
+		v := field(&defaults, i)
+		setNumber(v, 2*number(v))
+		field(&asked, i).SetZero()
+		p := Policy{Defaults: defaults}
+		field(&p.Max, i).Set(reflect.ValueOf(ceiling))
+		got, err := p.Apply(asked)
+		require.NoError(t, err)
+		require.Equal(t, ceiling, field(&got, i).Interface(), "the policy's default is lowered")
+
+		asked = defaults.over(asked)
+		_, err = p.Apply(asked)
+		require.Contains(t, fieldErrors(t, err), flag, "what was asked for is not")
+	})
+}
+
+func number(v reflect.Value) int64 {
+	if v.Kind() == reflect.Float64 {
+		return int64(v.Float())
+	}
+	return v.Int()
+}
+
+func TestDerivedLimitsFollowFromTheLoweredOnes(t *testing.T) {
+	got, err := Policy{Max: Limits{Memory: 512 * MiB}}.Apply(Limits{})
+	require.NoError(t, err)
+	require.Equal(t, []Size{512 * MiB, 256 * MiB, 128 * MiB, 128 * MiB}, []Size{got.Memory, got.Shm, got.Tmp, got.Scratch})
+
+	got, err = Policy{Defaults: Limits{CPUs: 128}, Max: Limits{CPUs: 2, PIDs: 100}}.Apply(Limits{})
+	require.NoError(t, err)
+	require.Equal(t, int64(100), got.PIDs)
+}
+
 // Where zero means "as much as there is", asking for nothing must not get around
 // a ceiling.
 func TestNoLimitIsAboveEveryCeiling(t *testing.T) {

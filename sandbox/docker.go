@@ -47,15 +47,18 @@ func (e *dockerEngine) ResolveImage(ctx context.Context, catalog images.Catalog,
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	resolved, err := images.Resolve(ctx, e.api, catalog, ref)
-	return resolved, engineError(err)
+	return resolved, engineError(ctx, err)
 }
 
 // engineError classifies an error of the client once, so that nothing above
-// looks at its text. Errors of a context are returned as they are.
-func engineError(err error) error {
+// looks at its text. An error that only says that ctx has ended becomes that
+// of ctx: the client reports it as a failed connection.
+func engineError(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
 	case errors.Is(err, fs.ErrPermission), strings.HasPrefix(err.Error(), "permission denied while trying to connect"):
 		return fmt.Errorf("%w: %w", ErrEnginePermission, err)
 	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err):

@@ -24,7 +24,7 @@ func (e *dockerEngine) Create(ctx context.Context, spec Spec, mounts HostPaths, 
 	}
 	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, spec.Job.ContainerName())
 	if err != nil {
-		return "", nil, fmt.Errorf("creating container %s: %w", spec.Job.ContainerName(), engineError(err))
+		return "", nil, fmt.Errorf("creating container %s: %w", spec.Job.ContainerName(), engineError(ctx, err))
 	}
 	return created.ID, created.Warnings, nil
 }
@@ -74,7 +74,7 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 		CgroupnsMode:   container.CgroupnsModePrivate,
 		ShmSize:        class.Cgroup.ShmBytes,
 		Mounts:         mounts,
-		Tmpfs:          tmpfsOptions(class.Tmpfs),
+		Tmpfs:          tmpfsOptions(class),
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		LogConfig:      container.LogConfig{Type: class.Log.Driver, Config: class.Log.Options},
 		Resources: container.Resources{
@@ -122,12 +122,16 @@ func bindMounts(shapes []Bind, sources HostPaths) ([]mount.Mount, error) {
 	return mounts, nil
 }
 
-func tmpfsOptions(shapes []Tmpfs) map[string]string {
-	options := make(map[string]string, len(shapes))
-	for _, t := range shapes {
+func tmpfsOptions(class Class) map[string]string {
+	uid, gid, _ := strings.Cut(class.User, ":")
+	options := make(map[string]string, len(class.Tmpfs))
+	for _, t := range class.Tmpfs {
 		// Compilers of PyTorch and Triton load code from /tmp, so it may be
-		// executed; Docker's default would forbid that and set no size.
-		options[t.Target] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=1777", t.SizeBytes, t.Inodes)
+		// executed; Docker's default would forbid that and set no size. The
+		// owner matters because runc gives the mount the mode of the folder
+		// that it covers, whatever the option says.
+		options[t.Target] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=1777,uid=%s,gid=%s",
+			t.SizeBytes, t.Inodes, uid, gid)
 	}
 	return options
 }

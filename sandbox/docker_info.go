@@ -16,15 +16,23 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	defer cancel()
 	info, err := e.api.Info(ctx)
 	if err != nil {
-		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(err))
+		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(ctx, err))
 	}
 	local := isLocal(e.api.DaemonHost())
 	facts := engineInfo(info, local)
 	facts.APIVersion = e.api.ClientVersion()
 	if local {
-		facts.Host.NoFile = engineNoFile(e.api.DaemonHost())
+		facts.Host.NoFile = engineNoFile(ctx, e.api.DaemonHost())
 	}
 	return facts, nil
+}
+
+// Identity names the daemon's process, where the socket tells it.
+func (e *dockerEngine) Identity(ctx context.Context) string {
+	if !isLocal(e.api.DaemonHost()) {
+		return ""
+	}
+	return engineIdentity(ctx, e.api.DaemonHost())
 }
 
 // isLocal reports whether a daemon address is a socket of this machine.

@@ -26,7 +26,7 @@ func (e *dockerEngine) Attach(ctx context.Context, id string, stdin bool) (Strea
 		Stream: true, Stdin: stdin, Stdout: true, Stderr: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("attaching to container %.12s: %w", id, engineError(err))
+		return nil, fmt.Errorf("attaching to container %.12s: %w", id, engineError(ctx, err))
 	}
 	s := &dockerStreams{hijacked: hijacked}
 	s.close = sync.OnceValue(hijacked.Conn.Close)
@@ -78,7 +78,7 @@ func (e *dockerEngine) Wait(ctx context.Context, id string) <-chan Exit {
 			}
 			exits <- exit
 		case err := <-errs:
-			exits <- Exit{Err: fmt.Errorf("waiting for container %.12s: %w", id, engineError(err))}
+			exits <- Exit{Err: fmt.Errorf("waiting for container %.12s: %w", id, engineError(ctx, err))}
 		}
 	}()
 	return exits
@@ -89,7 +89,7 @@ func (e *dockerEngine) Start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	if err := e.api.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
-		return fmt.Errorf("starting container %.12s: %w", id, engineError(err))
+		return fmt.Errorf("starting container %.12s: %w", id, engineError(ctx, err))
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (e *dockerEngine) Signal(ctx context.Context, id, signal string) error {
 		// A conflict means that the container is not running (any more).
 		return nil
 	}
-	return fmt.Errorf("sending %s to container %.12s: %w", signal, id, engineError(err))
+	return fmt.Errorf("sending %s to container %.12s: %w", signal, id, engineError(ctx, err))
 }
 
 // Inspect implements [Engine].
@@ -110,11 +110,12 @@ func (e *dockerEngine) Inspect(ctx context.Context, id string) (State, error) {
 	defer cancel()
 	info, err := e.api.ContainerInspect(ctx, id)
 	if err != nil {
-		return State{}, fmt.Errorf("inspecting container %.12s: %w", id, engineError(err))
+		return State{}, fmt.Errorf("inspecting container %.12s: %w", id, engineError(ctx, err))
 	}
 	state := State{TTY: info.Config != nil && info.Config.Tty}
 	if info.State != nil {
 		state.Running = info.State.Running
+		state.PID = info.State.Pid
 		state.ExitCode = info.State.ExitCode
 		state.OOMKilled = info.State.OOMKilled
 		state.Error = info.State.Error
@@ -153,7 +154,7 @@ func (e *dockerEngine) Interference(ctx context.Context, id string, since time.T
 			if err == nil || strings.Contains(err.Error(), io.EOF.Error()) {
 				return signals, nil
 			}
-			return signals, fmt.Errorf("asking for events of container %.12s: %w", id, engineError(err))
+			return signals, fmt.Errorf("asking for events of container %.12s: %w", id, engineError(ctx, err))
 		}
 	}
 }
@@ -168,7 +169,7 @@ func (e *dockerEngine) Remove(ctx context.Context, id string) error {
 		case err == nil, errdefs.IsNotFound(err):
 			return nil
 		case !errdefs.IsConflict(err):
-			return fmt.Errorf("removing container %.32s: %w", id, engineError(err))
+			return fmt.Errorf("removing container %.32s: %w", id, engineError(ctx, err))
 		}
 		// Somebody else's removal is in progress; it may still fail.
 		select {
@@ -190,7 +191,7 @@ func (e *dockerEngine) List(ctx context.Context) ([]Container, error) {
 		All: true, Filters: filters.NewArgs(filters.Arg("label", LabelManaged+"=true")),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing containers: %w", engineError(err))
+		return nil, fmt.Errorf("listing containers: %w", engineError(ctx, err))
 	}
 	containers := make([]Container, 0, len(found))
 	for _, c := range found {

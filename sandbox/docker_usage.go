@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -15,9 +16,14 @@ import (
 
 // Usage implements [Engine]. The kernel's own counters are exact and cheap, but
 // only to be had on the engine's machine; elsewhere the engine is asked.
-func (e *dockerEngine) Usage(info EngineInfo, id string) UsageSampler {
+func (e *dockerEngine) Usage(ctx context.Context, info EngineInfo, id string) UsageSampler {
 	if info.Local {
 		if s := cgroupSamplerOf("/sys/fs/cgroup", info.Host.CgroupVersion, id); s != nil {
+			// Without the process there is no last reading, and the samples
+			// have to do.
+			if state, err := e.Inspect(ctx, id); err == nil {
+				s.pid = state.PID
+			}
 			return s
 		}
 	}
@@ -32,6 +38,9 @@ type cgroupSampler struct {
 	cpuField, oomField string
 	current            string
 	highest            int64
+	pid                int
+	// exact says that the last reading was made after the end.
+	exact atomic.Bool
 }
 
 // cgroupSamplerOf finds the container's cgroup below root, as the cgroupfs and
@@ -82,7 +91,29 @@ func (s *cgroupSampler) Sample(context.Context) (Usage, bool) {
 	return Usage{CPU: time.Duration(cpu) * s.cpuScale, PeakMemory: peak, OOMKills: kills}, ok && oomOK
 }
 
-func (s *cgroupSampler) Source() string { return "cgroup v" + strconv.Itoa(s.version) + ", sampled" }
+// AtEnd implements [UsageSampler]. The engine hears of the end through two other
+// processes, and needs milliseconds to remove the cgroup; this reads it within
+// microseconds.
+func (s *cgroupSampler) AtEnd(ctx context.Context) (Usage, bool) {
+	if s.pid <= 0 || !waitProcess(ctx, s.pid) {
+		return Usage{}, false
+	}
+	usage, ok := s.Sample(ctx)
+	s.exact.Store(ok)
+	return usage, ok
+}
+
+func (s *cgroupSampler) Source() string {
+	source := "cgroup v" + strconv.Itoa(s.version)
+	if s.exact.Load() {
+		return source
+	}
+	return source + ", sampled"
+}
+
+// AtEnd implements [UsageSampler]: a process of another machine cannot be
+// watched.
+func (s *engineSampler) AtEnd(context.Context) (Usage, bool) { return Usage{}, false }
 
 // readCounter reads a file that holds one number, or "name number" lines.
 func readCounter(path, field string) (int64, bool) {

@@ -45,7 +45,7 @@ type Engine interface {
 	// the engine since the given time, ours included.
 	Interference(ctx context.Context, id string, since time.Time) ([]string, error)
 	// Usage returns a sampler of the resources of a running container.
-	Usage(info EngineInfo, id string) UsageSampler
+	Usage(ctx context.Context, info EngineInfo, id string) UsageSampler
 	// Remove ends and forgets the container and everything it wrote. It is
 	// safe to call twice and after a failed Start; an unknown container is
 	// not an error.
@@ -88,6 +88,8 @@ type State struct {
 	Error string
 	// StartedAt and FinishedAt are zero when it never started or ended.
 	StartedAt, FinishedAt time.Time
+	// PID is the main process on the engine's machine; 0 when not running.
+	PID int
 	// TTY tells that the streams are not multiplexed; it is never so in a
 	// container of ours.
 	TTY bool
@@ -123,6 +125,10 @@ type UsageSampler interface {
 	// Sample reads once. ok is false when there is nothing (any more) to read;
 	// the last good sample then stands.
 	Sample(ctx context.Context) (usage Usage, ok bool)
+	// AtEnd waits until the main process has ended and reads the counters
+	// before the engine removes them. ok is false, at once, where that cannot
+	// be watched, and when ctx ends.
+	AtEnd(ctx context.Context) (usage Usage, ok bool)
 	// Source says where the figures come from.
 	Source() string
 }

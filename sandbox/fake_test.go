@@ -243,11 +243,12 @@ func (e *fakeEngine) Interference(context.Context, string, time.Time) ([]string,
 	return e.foreign, nil
 }
 
-func (e *fakeEngine) Usage(EngineInfo, string) UsageSampler { return fakeSampler{e} }
+func (e *fakeEngine) Usage(context.Context, EngineInfo, string) UsageSampler { return fakeSampler{e} }
 
 type fakeSampler struct{ e *fakeEngine }
 
 func (s fakeSampler) Sample(context.Context) (Usage, bool) { return s.e.usage, !s.e.usageErr }
+func (s fakeSampler) AtEnd(context.Context) (Usage, bool)  { return Usage{}, false }
 func (s fakeSampler) Source() string                       { return "fake" }
 
 func (e *fakeEngine) Remove(ctx context.Context, id string) error {

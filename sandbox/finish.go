@@ -251,7 +251,7 @@ func (a *attempt) writeRecord(res *result.Result) error {
 	if err := os.Remove(a.work.reserve); err != nil {
 		a.log.Debug("the reserve could not be removed", logError, err)
 	}
-	if err := writeAtomically(filepath.Join(a.work.record, resultFile), text); err != nil {
+	if err := writeAtomically(filepath.Join(a.work.record, resultFile), text, true); err != nil {
 		return errors.Join(stateError(a.work.record, "cannot be written", err), a.work.release())
 	}
 	return a.work.release()

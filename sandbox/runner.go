@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
@@ -30,6 +29,11 @@ type Runner struct {
 	policy  policy.Policy
 	store   *Store
 	log     *slog.Logger
+
+	// facts are what the engine last said of itself.
+	factsMu sync.Mutex
+	facts   EngineInfo
+	asked   time.Time
 }
 
 // Option configures a [Runner]; a value that makes no sense is refused.
@@ -175,18 +179,20 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	return planned{request: req, spec: spec, info: info}, nil
 }
 
-// ask puts the two questions of a plan to the engine, both at once.
-func (r *Runner) ask(ctx context.Context, ref string) (info EngineInfo, image images.Resolved, err error) {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		info, err = r.engine.Info(ctx)
-		return err
-	})
-	group.Go(func() (err error) {
-		image, err = r.engine.ResolveImage(ctx, r.catalog, ref)
-		return err
-	})
-	err = group.Wait()
+// ask puts the two questions of a plan to the engine, both at once. What is
+// wrong with the engine is told before what is wrong with the image.
+func (r *Runner) ask(ctx context.Context, ref string) (EngineInfo, images.Resolved, error) {
+	var (
+		image    images.Resolved
+		imageErr error
+		asked    sync.WaitGroup
+	)
+	asked.Go(func() { image, imageErr = r.engine.ResolveImage(ctx, r.catalog, ref) })
+	info, err := r.engineFacts(ctx)
+	asked.Wait()
+	if err == nil {
+		err = imageErr
+	}
 	return info, image, err
 }
 

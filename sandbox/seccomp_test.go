@@ -18,7 +18,7 @@ func TestSeccompIsMobysCurrentProfile(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile("seccomp.json", want, 0o644))
 	}
-	require.True(t, string(want) == seccompJSON, "seccomp.json is not the module's profile; run: go test ./sandbox -run TestSeccomp -update")
+	require.True(t, seccompJSON == string(want), "seccomp.json is not the module's profile; run: go test ./sandbox -run TestSeccomp -update")
 
 	mod, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)

@@ -300,12 +300,13 @@ func writeJSON(path string, value any) error {
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
 	}
-	return writeAtomically(path, append(text, '\n'))
+	// No need to survive a power cut: the container does not either.
+	return writeAtomically(path, append(text, '\n'), false)
 }
 
-// writeAtomically makes path hold exactly data, or what it held before, whatever
-// happens in between.
-func writeAtomically(path string, data []byte) (err error) {
+// writeAtomically makes path hold exactly data, or what it held before, when the
+// process dies in between; and with durable set when the power does.
+func writeAtomically(path string, data []byte, durable bool) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
@@ -316,13 +317,13 @@ func writeAtomically(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = file.Write(data)
-	if err == nil {
+	if err == nil && durable {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(file.Name(), path); err != nil {
+	if err = os.Rename(file.Name(), path); err != nil || !durable {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

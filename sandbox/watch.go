@@ -26,12 +26,14 @@ type usageWatch struct {
 	sampler UsageSampler
 	last    Usage
 	any     bool
+	// final says that last was read after the end.
+	final bool
 }
 
 // newUsageWatch prepares the watch of a container that is not started yet: its
 // counters are looked for at the first sample.
 func (a *attempt) newUsageWatch(ctx context.Context) *usageWatch {
-	return &usageWatch{ctx: ctx, open: func() UsageSampler { return a.runner.engine.Usage(a.info, a.container) }}
+	return &usageWatch{ctx: ctx, open: func() UsageSampler { return a.runner.engine.Usage(ctx, a.info, a.container) }}
 }
 
 // watch samples often at first, since most runs are short, and then once a
@@ -58,11 +60,26 @@ func (w *usageWatch) sample() {
 	if w.ctx.Err() != nil {
 		return
 	}
+	if w.final {
+		return
+	}
 	if w.sampler == nil {
 		w.sampler = w.open()
+		go w.atEnd(w.sampler)
 	}
 	if usage, ok := w.sampler.Sample(w.ctx); ok {
 		w.last, w.any = usage, true
+	}
+}
+
+// atEnd replaces the samples by the counters as they were at the end, where
+// those can be had.
+func (w *usageWatch) atEnd(sampler UsageSampler) {
+	usage, ok := sampler.AtEnd(w.ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok {
+		w.last, w.any, w.final = usage, true, true
 	}
 }
 

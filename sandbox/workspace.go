@@ -121,7 +121,7 @@ func resolveFinal(path, stateDir string) (string, error) {
 			return path, err
 		}
 		real := filepath.Join(parent, filepath.Base(abs))
-		return real, checkMountable("final", path, real, stateDir)
+		return real, checkFinal(path, real, stateDir)
 	}
 	real, info, err := resolve("final", path)
 	if err != nil {
@@ -130,10 +130,23 @@ func resolveFinal(path, stateDir string) (string, error) {
 	if !info.IsDir() {
 		return path, &PathError{Field: "final", Path: path, Rule: "is not a folder"}
 	}
-	if err := checkMountable("final", path, real, stateDir); err != nil {
+	if err := checkFinal(path, real, stateDir); err != nil {
 		return path, err
 	}
 	return real, checkEmptiable(path, real)
+}
+
+// realPath follows the links in as much of a path as is there: the rules compare
+// what paths stand for.
+func realPath(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(realPath(parent), filepath.Base(path))
+	}
+	return path
 }
 
 // checkMountable refuses folders that no program may be shown.
@@ -141,10 +154,10 @@ func checkMountable(field, path, real, stateDir string) error {
 	if real == filepath.Dir(real) {
 		return &PathError{Field: field, Path: path, Rule: "is the root of a file system"}
 	}
-	if home, err := os.UserHomeDir(); err == nil && within(home, real) {
+	if home, err := os.UserHomeDir(); err == nil && within(realPath(home), real) {
 		return &PathError{Field: field, Path: path, Rule: "is or holds your home folder"}
 	}
-	if within(stateDir, real) {
+	if within(realPath(stateDir), real) {
 		return &PathError{Field: field, Path: path, Rule: "is or holds the state folder " + stateDir}
 	}
 	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
@@ -161,9 +174,20 @@ func checkMountable(field, path, real, stateDir string) error {
 	return nil
 }
 
+// checkFinal also keeps the records of other runs from being emptied.
+func checkFinal(path, real, stateDir string) error {
+	if err := checkMountable("final", path, real, stateDir); err != nil {
+		return err
+	}
+	if within(real, realPath(stateDir)) {
+		return &PathError{Field: "final", Path: path, Rule: "lies in the state folder " + stateDir + ", which holds the records of other runs"}
+	}
+	return nil
+}
+
 // checkEmptiable refuses to empty folders that hold more than results.
 func checkEmptiable(path, real string) error {
-	if cwd, err := os.Getwd(); err == nil && within(cwd, real) {
+	if cwd, err := os.Getwd(); err == nil && within(realPath(cwd), real) {
 		return &PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current folder"}
 	}
 	if _, err := os.Lstat(filepath.Join(real, ".git")); err == nil {
@@ -246,6 +270,9 @@ func copyScript(from, toDir string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(source, maxScript+1))
 	if err != nil {
 		return "", &PathError{"script", from, "cannot be read", cause(err)}
+	}
+	if len(text) > maxScript {
+		return "", &PathError{Field: "script", Path: from, Rule: fmt.Sprintf("has more than %d bytes", maxScript)}
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return "", &PathError{Field: "script", Path: from, Rule: "is empty"}

@@ -255,7 +255,7 @@ func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
 
 // contextReader ends a long read when its context ends.
 type contextReader struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // lives as long as the one read that it interrupts
 	reader io.Reader
 }
 

@@ -1,0 +1,83 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// engineNoFile is the number of files that the engine at a unix socket may open,
+// or 0 when that cannot be told. The engine cannot grant more: a higher limit
+// makes the start of a container fail.
+func engineNoFile(ctx context.Context, host string) int64 {
+	pid, ok := socketOwner(ctx, host)
+	if !ok {
+		return 0
+	}
+	return processNoFile(pid)
+}
+
+// engineIdentity names the process behind a unix socket, or is empty.
+func engineIdentity(ctx context.Context, host string) string {
+	pid, ok := socketOwner(ctx, host)
+	if !ok || pid == 1 {
+		// An init that listens for the daemon outlives it.
+		return ""
+	}
+	start, ok := processStart(pid)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s %s/%s/%d/%s", host, bootID(), pidNamespace(), pid, start)
+}
+
+// socketOwner is the process that listens on a unix socket.
+func socketOwner(ctx context.Context, host string) (pid int, ok bool) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", strings.TrimPrefix(host, "unix://"))
+	if err != nil {
+		return 0, false
+	}
+	defer conn.Close()
+	unixConn, isUnix := conn.(*net.UnixConn)
+	if !isUnix {
+		return 0, false
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid, ok = int(peer.Pid), peer.Pid > 0
+		}
+	})
+	return pid, ok && err == nil
+}
+
+// processNoFile reads the hard limit of open files from /proc.
+func processNoFile(pid int) int64 {
+	limits, err := os.Open(fmt.Sprintf("/proc/%d/limits", pid))
+	if err != nil {
+		return 0
+	}
+	defer limits.Close()
+	for lines := bufio.NewScanner(limits); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), "Max open files")
+		if !ok {
+			continue
+		}
+		if fields := strings.Fields(rest); len(fields) >= 2 {
+			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}

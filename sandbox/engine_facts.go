@@ -1,0 +1,69 @@
+package sandbox
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+)
+
+// An engine's description of itself costs it two processes, a twentieth of the
+// time of a short run. It is remembered in memory for a while, and on disk for as
+// long as the engine's process can be told to be the same.
+const (
+	factsInMemory = 10 * time.Second
+	factsOnDisk   = 5 * time.Minute
+	factsFile     = "engine.json"
+)
+
+// identifier is what an engine may offer besides [Engine]: an identity that
+// changes when the engine's process does. The empty string means that it cannot
+// be told.
+type identifier interface {
+	Identity(ctx context.Context) string
+}
+
+// rememberedFacts is the file of the state folder.
+type rememberedFacts struct {
+	Identity string     `json:"identity"`
+	Version  string     `json:"version"`
+	At       time.Time  `json:"at"`
+	Facts    EngineInfo `json:"facts"`
+}
+
+// factsVersion changes with the fields of [EngineInfo], so that a file of another
+// version of ours is not read.
+const factsVersion = "1"
+
+// engineFacts is the engine's description, asked for again now and then.
+func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
+	r.factsMu.Lock()
+	defer r.factsMu.Unlock()
+	if !r.asked.IsZero() && time.Since(r.asked) < factsInMemory {
+		return r.facts, nil
+	}
+	identity := ""
+	if engine, ok := r.engine.(identifier); ok {
+		identity = engine.Identity(ctx)
+	}
+	path := filepath.Join(r.store.dir, factsFile)
+	var known rememberedFacts
+	if identity != "" && readJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
+		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
+			r.facts, r.asked = known.Facts, time.Now()
+			return r.facts, nil
+		}
+	}
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return EngineInfo{}, err
+	}
+	r.facts, r.asked = info, time.Now()
+	if identity != "" {
+		// Only a saving: a state folder that is missing or full is told of by
+		// the run itself.
+		if err := writeJSON(path, rememberedFacts{identity, factsVersion, time.Now(), info}); err != nil {
+			r.log.Debug("the engine's facts were not remembered", logError, err)
+		}
+	}
+	return info, nil
+}

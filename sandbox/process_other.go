@@ -1,0 +1,8 @@
+//go:build !linux
+
+package sandbox
+
+import "context"
+
+// waitProcess is not possible here: the containers are in a virtual machine.
+func waitProcess(context.Context, int) bool { return false }

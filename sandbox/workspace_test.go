@@ -1,0 +1,545 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// hostDirs is a little host: a home, a state folder and a place for the rest.
+type hostDirs struct{ base, home, state, place string }
+
+func newHostDirs(t *testing.T) hostDirs {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	h := hostDirs{base, filepath.Join(base, "home/me"), filepath.Join(base, "var/state"), filepath.Join(base, "place")}
+	for _, dir := range []string{h.home, h.state, h.place} {
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+	}
+	t.Setenv("HOME", h.home)
+	t.Chdir(h.place)
+	return h
+}
+
+// mountTmpfs mounts a file system in memory; only root can.
+func mountTmpfs(t *testing.T, dir, options string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, unix.Mount("evalbox-test", dir, "tmpfs", 0, options))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+}
+
+func TestResolveScript(t *testing.T) {
+	h := newHostDirs(t)
+	write(t, h.place, map[string]string{"main.py": "print(1)", "folder/": "", "big.py": ""})
+	require.NoError(t, os.Truncate("big.py", maxScript+1))
+	require.NoError(t, os.Symlink("main.py", "link.py"))
+	require.NoError(t, os.Symlink("nowhere.py", "dangling.py"))
+	require.NoError(t, os.Symlink("loop.py", "loop.py"))
+	require.NoError(t, unix.Mkfifo("fifo.py", 0o600))
+	real := filepath.Join(h.place, "main.py")
+
+	for _, path := range []string{"main.py", "./main.py", real, "link.py", "folder/../main.py"} {
+		req, err := resolvePaths(Request{Script: path}, h.state)
+		require.NoError(t, err, path)
+		require.Equal(t, real, req.Script, path)
+	}
+	for path, rule := range map[string]string{
+		"missing.py":  "does not exist",
+		"dangling.py": "does not exist",
+		"folder":      "is a folder, not a program",
+		"fifo.py":     "is not a regular file",
+		"/dev/zero":   "is not a regular file",
+		"big.py":      "has 67108865 bytes; at most 67108864",
+		"loop.py":     "cannot be used",
+		"main.py/x":   "cannot be used",
+		"a\x00b":      "cannot be used",
+	} {
+		_, err := resolvePaths(Request{Script: path}, h.state)
+		requirePathError(t, err, "script", path, rule)
+	}
+}
+
+func requirePathError(t *testing.T, err error, field, path, rule string) {
+	t.Helper()
+	var broken *PathError
+	require.True(t, errors.As(err, &broken), "%s: %v", path, err)
+	require.Equal(t, field, broken.Field, path)
+	require.Equal(t, path, broken.Path)
+	require.Contains(t, broken.Rule, rule, path)
+	require.Equal(t, 1, strings.Count(err.Error(), strconv.Quote(path)), "the path is named once: %v", err)
+}
+
+func TestResolveInput(t *testing.T) {
+	h := newHostDirs(t)
+	write(t, h.place, map[string]string{"data/x": "", "file": "", "sock/": "", "has-link/": ""})
+	listener, err := net.Listen("unix", "sock/docker.sock")
+	require.NoError(t, err)
+	defer listener.Close()
+	for link, target := range map[string]string{
+		"to-data": "data", "to-home": h.home, "to-root": "/", "to-nothing": "nowhere", "to-state": h.state,
+	} {
+		require.NoError(t, os.Symlink(target, link))
+	}
+
+	for _, path := range []string{"data", "data/", "./data/../data", "to-data", h.place + "/data"} {
+		req, err := resolvePaths(Request{Input: path}, h.state)
+		require.NoError(t, err, path)
+		require.Equal(t, h.place+"/data", req.Input, path)
+	}
+	// A folder in the home is what people have; the current folder is only read.
+	write(t, h.home, map[string]string{"data/": ""})
+	for _, path := range []string{h.home + "/data", "."} {
+		_, err := resolvePaths(Request{Input: path}, h.state)
+		require.NoError(t, err, path)
+	}
+
+	for path, rule := range map[string]string{
+		"missing":       "does not exist",
+		"to-nothing":    "does not exist",
+		"file":          "is not a folder",
+		"/":             "root of a file system",
+		"to-root":       "root of a file system",
+		h.home:          "is or holds your home folder",
+		h.home + "/..":  "is or holds your home folder",
+		"to-home":       "is or holds your home folder",
+		h.base:          "is or holds",
+		h.state:         "is or holds the state folder",
+		"to-state":      "is or holds the state folder",
+		h.base + "/var": "is or holds the state folder",
+		"sock":          "holds docker.sock",
+		"/dev":          "has the mount point /dev/",
+	} {
+		_, err := resolvePaths(Request{Input: path}, h.state)
+		var broken *PathError
+		require.True(t, errors.As(err, &broken), "%s: %v", path, err)
+		require.Equal(t, "input", broken.Field, path)
+		require.Equal(t, path, broken.Path)
+		require.Contains(t, broken.Rule, rule, path)
+	}
+}
+
+// A state folder or a home that is reached through a link is the same folder.
+func TestLinksDoNotHideProtectedFolders(t *testing.T) {
+	h := newHostDirs(t)
+	link := filepath.Join(h.base, "link")
+	require.NoError(t, os.Symlink("var", link))
+	_, err := resolvePaths(Request{Input: h.base + "/var"}, link+"/state")
+	require.ErrorContains(t, err, "is or holds the state folder")
+	_, err = resolvePaths(Request{Input: h.base + "/var"}, link+"/state/not/made/yet")
+	require.ErrorContains(t, err, "is or holds the state folder")
+
+	homes := filepath.Join(h.base, "homes")
+	require.NoError(t, os.Symlink("home", homes))
+	t.Setenv("HOME", homes+"/me")
+	_, err = resolvePaths(Request{Input: h.base + "/home"}, h.state)
+	require.ErrorContains(t, err, "is or holds your home folder")
+
+	require.NoError(t, os.Symlink("place", filepath.Join(h.base, "places")))
+	t.Chdir(filepath.Join(h.base, "places"))
+	_, err = resolvePaths(Request{Final: h.place}, h.state)
+	require.ErrorContains(t, err, "is or holds the current folder")
+}
+
+func TestInputWithAMountPointBelow(t *testing.T) {
+	if !isRoot() {
+		return // /dev in TestResolveInput shows the rule without mounting
+	}
+	h := newHostDirs(t)
+	write(t, h.place, map[string]string{"data/sub/": "", "data2/": "", "other/": ""})
+	mountTmpfs(t, h.place+"/data/sub", "size=64k")
+	mountTmpfs(t, h.place+"/other", "size=64k")
+	require.NoError(t, unix.Mount(h.place+"/data2", h.place+"/data2", "", unix.MS_BIND, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(h.place+"/data2", unix.MNT_DETACH)) })
+
+	for field, req := range map[string]Request{
+		"input": {Input: "data"}, "final": {Final: "data"},
+	} {
+		_, err := resolvePaths(req, h.state)
+		requirePathError(t, err, field, "data", "has the mount point "+h.place+"/data/sub in it")
+	}
+	for _, path := range []string{"data/sub", "data2", "other"} {
+		_, err := resolvePaths(Request{Input: path}, h.state)
+		require.NoError(t, err, "a mount point itself is a folder like others")
+	}
+}
+
+func TestResolveFinal(t *testing.T) {
+	h := newHostDirs(t)
+	write(t, h.place, map[string]string{
+		"final/old": "x", "file": "", "repo/.git/config": "", "worktree/.git": "gitdir: x", "sock/docker.sock": "", "empty/": "",
+	})
+	for link, target := range map[string]string{"to-final": "final", "to-nothing": "nowhere", "to-home": h.home, "to-repo": "repo", "to-here": "."} {
+		require.NoError(t, os.Symlink(target, link))
+	}
+	for path, want := range map[string]string{
+		"final": "final", "to-final": "final", "new": "new", "./new": "new", "new/": "new", "empty": "empty",
+		"to-final/new": "final/new", "repo/new": "repo/new", "final/../new": "new",
+	} {
+		req, err := resolvePaths(Request{Final: path}, h.state)
+		require.NoError(t, err, path)
+		require.Equal(t, filepath.Join(h.place, want), req.Final, path)
+	}
+	require.NoDirExists(t, "new", "nothing is made")
+	require.FileExists(t, "final/old", "nothing is emptied")
+
+	for path, rule := range map[string]string{
+		"file":              "is not a folder",
+		"missing/new":       "does not exist",
+		"to-nothing":        "does not exist",
+		"to-nothing/new":    "does not exist",
+		"file/new":          "",
+		"/":                 "root of a file system",
+		h.home:              "is or holds your home folder",
+		"to-home":           "is or holds your home folder",
+		h.base:              "is or holds",
+		h.state:             "is or holds the state folder",
+		h.state + "/runs":   "lies in the state folder",
+		h.state + "/runs/x": "",
+		"repo":              "holds a Git checkout",
+		"to-repo":           "holds a Git checkout",
+		"worktree":          "holds a Git checkout",
+		".":                 "is or holds the current folder",
+		"to-here":           "is or holds the current folder",
+		h.place:             "is or holds the current folder",
+		"sock":              "holds docker.sock",
+	} {
+		_, err := resolvePaths(Request{Final: path}, h.state)
+		var broken *PathError
+		require.True(t, errors.As(err, &broken), "%s: %v", path, err)
+		require.Equal(t, "final", broken.Field, path)
+		require.Contains(t, broken.Rule, rule, path)
+	}
+
+	// The records of other runs would be emptied.
+	write(t, h.state, map[string]string{"runs/x/final/": ""})
+	for _, path := range []string{"/runs", "/runs/x", "/runs/x/final", "/new"} {
+		_, err := resolvePaths(Request{Final: h.state + path}, h.state)
+		require.ErrorContains(t, err, "lies in the state folder", path)
+	}
+	// What an earlier run made may be the next one's input.
+	_, err := resolvePaths(Request{Input: h.state + "/runs/x/final"}, h.state)
+	require.NoError(t, err)
+}
+
+func TestResolveReportsEveryPath(t *testing.T) {
+	h := newHostDirs(t)
+	_, err := resolvePaths(Request{Script: "no.py", Input: "no-input", Final: "no/final"}, h.state)
+	for _, word := range []string{"script", "input", "final"} {
+		require.ErrorContains(t, err, word)
+	}
+	req, err := resolvePaths(Request{}, h.state)
+	require.NoError(t, err)
+	require.Equal(t, Request{}, req)
+}
+
+// workSpec is a run as the program's user that needs no handing over.
+func workSpec(id string) Spec {
+	user := "64646:64646"
+	if !isRoot() {
+		user = defaultUser(os.Getuid(), os.Getgid())
+	}
+	return Spec{Class: Class{User: user}, Job: Job{RunID: id}}
+}
+
+func openTestStore(t *testing.T) *Store {
+	t.Helper()
+	store, err := OpenStore(filepath.Join(t.TempDir(), "state"))
+	require.NoError(t, err)
+	return store
+}
+
+func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
+	store := openTestStore(t)
+	w, err := openWorkspace(store, workSpec("r1"))
+	require.NoError(t, err)
+	record := filepath.Join(store.Dir(), "runs", "r1")
+	require.Equal(t, record, w.record)
+	require.Equal(t, HostPaths{RoleInput: record + "/input", RoleFinal: record + "/final"}, w.paths)
+	require.Equal(t, []string{"final", "input", "reserve"}, everything(t, record))
+	info, err := os.Stat(filepath.Join(record, "reserve"))
+	require.NoError(t, err)
+	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
+
+	require.NoError(t, w.handOver())
+	require.NoError(t, w.handBack())
+	require.NoError(t, w.release())
+	require.Equal(t, []string{"final", "input"}, everything(t, record), "the record stays")
+
+	_, err = openWorkspace(store, workSpec("r1"))
+	require.ErrorContains(t, err, "recorded already")
+	require.Equal(t, []string{"final", "input"}, everything(t, record), "a refused run leaves the other's record alone")
+}
+
+func TestWorkspaceKeepsTheProgramThatRan(t *testing.T) {
+	store := openTestStore(t)
+	script := filepath.Join(t.TempDir(), "main.py")
+	require.NoError(t, os.WriteFile(script, []byte("print(1)\n"), 0o600))
+	spec := workSpec("r1")
+	spec.Job.Script = script
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(script, []byte("print(2)\n"), 0o600))
+	text, err := os.ReadFile(w.paths[RoleProgram])
+	require.NoError(t, err)
+	require.Equal(t, "print(1)\n", string(text))
+	info, err := os.Stat(w.paths[RoleProgram])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o444), info.Mode().Perm(), "any user may read it, nobody may write it")
+	require.NotEqual(t, filepath.Dir(w.paths[RoleProgram]), w.record, "the folder that is mounted holds nothing else")
+	require.NoError(t, w.discard())
+	require.FileExists(t, script)
+}
+
+func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
+	place := t.TempDir()
+	write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})
+	for name, c := range map[string]struct {
+		change func(*Spec)
+		want   string
+	}{
+		"script is blank":     {func(s *Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
+		"script is empty":     {func(s *Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
+		"script is gone":      {func(s *Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
+		"script is a folder":  {func(s *Spec) { s.Job.Script = place }, "cannot be read"},
+		"final is a file":     {func(s *Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
+		"parent is gone":      {func(s *Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
+		"user has a name":     {func(s *Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
+		"user has a name (2)": {func(s *Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := openTestStore(t)
+			before := everything(t, place)
+			spec := workSpec("r1")
+			spec.Job.Script = place + "/ok.py"
+			c.change(&spec)
+			w, err := openWorkspace(store, spec)
+			require.ErrorContains(t, err, c.want)
+			require.Nil(t, w)
+			require.Empty(t, everything(t, store.runsDir()))
+			require.Equal(t, before, everything(t, place))
+			if spec.Job.Final != "" {
+				// The lock is free again.
+				lock := &workspace{}
+				require.NoError(t, lock.lockFinal(store, spec.Job.Final))
+				require.NoError(t, lock.lock.Close())
+			}
+		})
+	}
+}
+
+func TestScriptThatGrewTooLarge(t *testing.T) {
+	// Between the check and the copy; only so much of it is read.
+	dir := t.TempDir()
+	script := filepath.Join(dir, "big.py")
+	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
+	require.NoError(t, os.Truncate(script, maxScript+1))
+	_, err := copyScript(script, filepath.Join(dir, "to"))
+	require.ErrorContains(t, err, "has more than 67108864 bytes")
+	require.NoDirExists(t, filepath.Join(dir, "to"))
+}
+
+func TestScriptThatCannotBeRead(t *testing.T) {
+	dir := strangersFolder(t)
+	script := filepath.Join(dir, "secret.py")
+	require.NoError(t, os.WriteFile(script, []byte("1"), 0o000))
+	asStranger(t, func() {
+		if _, err := copyScript(script, filepath.Join(dir, "to")); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("copyScript: %v", err)
+		}
+	})
+}
+
+func TestTwoRunsWithOneFinal(t *testing.T) {
+	store := openTestStore(t)
+	final := filepath.Join(t.TempDir(), "final")
+	spec := func(id string) Spec {
+		s := workSpec(id)
+		s.Job.Final = final
+		return s
+	}
+	first, err := openWorkspace(store, spec("r1"))
+	require.NoError(t, err)
+	_, err = openWorkspace(store, spec("r2"))
+	require.ErrorIs(t, err, ErrBusy)
+	require.DirExists(t, final, "the refused run takes nothing of the other's away")
+	require.NoDirExists(t, filepath.Join(store.runsDir(), "r2"))
+
+	other := spec("r3")
+	other.Job.Final = final + "2"
+	beside, err := openWorkspace(store, other)
+	require.NoError(t, err, "another ./final is free")
+	require.NoError(t, beside.discard())
+	require.NoDirExists(t, final+"2")
+
+	require.NoError(t, first.release())
+	second, err := openWorkspace(store, spec("r2"))
+	require.NoError(t, err, "after the first run, the second may")
+	require.NoError(t, second.release())
+}
+
+func TestHandOverEmptiesAndLends(t *testing.T) {
+	store := openTestStore(t)
+	final := t.TempDir()
+	write(t, final, map[string]string{"old/result": "x"})
+	spec := workSpec("r1")
+	spec.Job.Final = final
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	require.Equal(t, []string{"old", "old/result"}, everything(t, final), "opening changes nothing of the caller's")
+	before := owners(t, final)
+	require.NoError(t, w.handBack(), "what was not handed over is not handed back")
+
+	require.NoError(t, w.handOver())
+	require.Empty(t, everything(t, final))
+	if isRoot() {
+		require.Equal(t, []uint32{64646}, owners(t, final))
+		require.Equal(t, finalJournal{Path: final, Lent: true, UID: 0, GID: 0, Mode: 0o755, ToUID: 64646}, w.lent)
+	}
+	write(t, final, map[string]string{"new/result": "x"})
+	if isRoot() {
+		require.NoError(t, chownTree(w.final, 64646, 64646))
+	}
+	require.NoError(t, w.handBack())
+	require.Equal(t, append(before, before...), owners(t, final, filepath.Join(final, "new/result")))
+	require.NoError(t, w.release())
+	require.Equal(t, []string{"new", "new/result"}, everything(t, final))
+}
+
+func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
+	if !isRoot() {
+		return // only root lends
+	}
+	store := openTestStore(t)
+	final := t.TempDir()
+	require.NoError(t, os.Chown(final, 12345, 12345))
+	spec := workSpec("r1")
+	spec.Job.Final = final
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	require.NoError(t, w.handOver())
+	write(t, final, map[string]string{"a/b": "x"})
+	require.NoError(t, w.handBack())
+	require.Equal(t, []uint32{12345, 12345, 12345}, owners(t, final, final+"/a", final+"/a/b"))
+	require.NoError(t, w.release())
+}
+
+func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
+	store := openTestStore(t)
+	base := t.TempDir()
+	write(t, base, map[string]string{"theirs/kept": "x"})
+	for name, c := range map[string]struct {
+		final string
+		left  []string
+	}{
+		"a folder of the caller": {base + "/theirs", []string{"theirs", "theirs/kept"}},
+		"a folder that we made":  {base + "/ours", []string{"theirs", "theirs/kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := workSpec("r1")
+			spec.Job.Final = c.final
+			w, err := openWorkspace(store, spec)
+			require.NoError(t, err)
+			require.NoError(t, w.discard())
+			require.Equal(t, c.left, everything(t, base))
+			require.Empty(t, everything(t, store.runsDir()))
+		})
+	}
+
+	spec := workSpec("r1")
+	spec.Job.Final = base + "/ours"
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	write(t, base, map[string]string{"ours/from somebody else": "x"})
+	require.Error(t, w.discard(), "what is left behind is told")
+	require.FileExists(t, base+"/ours/from somebody else")
+	require.Empty(t, everything(t, store.runsDir()))
+}
+
+// The folder that was opened is the one that is emptied, whatever its name
+// stands for by then.
+func TestHandOverStaysInTheFolderThatWasOpened(t *testing.T) {
+	store := openTestStore(t)
+	base := t.TempDir()
+	write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
+	spec := workSpec("r1")
+	spec.Job.Final = base + "/final"
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(base+"/final", base+"/was"))
+	require.NoError(t, os.Symlink("precious", base+"/final"))
+	require.NoError(t, w.handOver())
+	require.FileExists(t, base+"/precious/canary")
+	require.NoFileExists(t, base+"/was/old")
+	require.NoError(t, w.release())
+}
+
+func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
+	final := t.TempDir()
+	spec := workSpec("r1")
+	spec.Job.Final = final
+	w, err := openWorkspace(openTestStore(t), spec)
+	require.NoError(t, err)
+	require.False(t, w.made)
+	require.NoError(t, w.discard())
+	require.DirExists(t, final)
+}
+
+func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
+	state := strangersFolder(t)
+	final := strangersFolder(t)
+	store, err := OpenStore(filepath.Join(state, "state"))
+	require.NoError(t, err)
+	if isRoot() {
+		return // root lends; defaultUser keeps the others from this case
+	}
+	spec := workSpec("r1")
+	spec.Class.User, spec.Job.Final = "64646:64646", final
+	_, err = openWorkspace(store, spec)
+	require.ErrorContains(t, err, "is not writable for user 64646:64646")
+	require.Empty(t, everything(t, store.runsDir()))
+	require.NoError(t, os.Chmod(final, 0o777))
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	require.NoError(t, w.discard())
+}
+
+func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
+	if !isRoot() {
+		return // needs a small file system
+	}
+	for name, options := range map[string]string{"too little space": "size=1m", "too few inodes": "size=200m,nr_inodes=3"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "disk")
+			mountTmpfs(t, dir, options)
+			store, err := OpenStore(dir)
+			require.NoError(t, err)
+			final := filepath.Join(t.TempDir(), "final")
+			spec := workSpec("r1")
+			spec.Job.Final = final
+			_, err = openWorkspace(store, spec)
+			require.ErrorIs(t, err, ErrNoSpace)
+			require.ErrorContains(t, err, dir)
+			require.NoDirExists(t, filepath.Join(dir, "runs/r1"))
+			require.NoDirExists(t, final)
+		})
+	}
+
+	dir := filepath.Join(t.TempDir(), "disk")
+	mountTmpfs(t, dir, "size=100m")
+	store, err := OpenStore(dir)
+	require.NoError(t, err)
+	w, err := openWorkspace(store, workSpec("r1"))
+	require.NoError(t, err)
+	require.NoError(t, w.discard())
+}
