@@ -168,7 +168,8 @@ type Resources struct {
 	// OOMKills counts processes that the kernel killed for memory.
 	OOMKills int64 `json:"oom_kills"`
 	// Source says where the figures come from, for example
-	// "cgroup v1, sampled" or "engine samples"; empty when there are none.
+	// "cgroup v1", "cgroup v1, sampled" or "engine samples"; empty when there
+	// are none. Samples miss what happened after the last one.
 	Source string `json:"source"`
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"time"
 
@@ -60,9 +61,21 @@ func engineError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
 	case errors.Is(err, fs.ErrPermission), strings.HasPrefix(err.Error(), "permission denied while trying to connect"):
-		return fmt.Errorf("%w: %w", ErrEnginePermission, err)
+		return &connectionError{ErrEnginePermission, err}
 	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err):
-		return fmt.Errorf("%w: %w", ErrEngineUnavailable, err)
+		return &connectionError{ErrEngineUnavailable, err}
 	}
 	return err
 }
+
+// connectionError gives an error of the client a class, and its text without the
+// address of the call, which for a socket is an escaped path of many lines.
+type connectionError struct{ class, err error }
+
+var callAddress = regexp.MustCompile(`(Get|Head|Post|Put|Delete) "[^"]*": `)
+
+func (e *connectionError) Error() string {
+	return ErrEngineUnavailable.Error() + ": " + callAddress.ReplaceAllString(e.err.Error(), "")
+}
+
+func (e *connectionError) Unwrap() []error { return []error{e.class, e.err} }

@@ -37,7 +37,7 @@ type cgroupSampler struct {
 	cpuScale           time.Duration
 	cpuField, oomField string
 	current            string
-	highest            int64
+	highest            atomic.Int64 // AtEnd and Sample may run at once
 	pid                int
 	// exact says that the last reading was made after the end.
 	exact atomic.Bool
@@ -84,8 +84,9 @@ func (s *cgroupSampler) Sample(context.Context) (Usage, bool) {
 		// to do.
 		var now int64
 		now, ok = readCounter(s.current, "")
-		s.highest = max(s.highest, now)
-		peak = s.highest
+		for old := s.highest.Load(); now > old && !s.highest.CompareAndSwap(old, now); old = s.highest.Load() {
+		}
+		peak = s.highest.Load()
 	}
 	kills, oomOK := readCounter(s.oom, s.oomField)
 	return Usage{CPU: time.Duration(cpu) * s.cpuScale, PeakMemory: peak, OOMKills: kills}, ok && oomOK

@@ -14,13 +14,13 @@ func waitProcess(ctx context.Context, pid int) bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(process)
+	defer func() { _ = unix.Close(process) }()
 	// The other end of the pipe is how ctx interrupts the poll.
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return false
 	}
-	defer unix.Close(pipe[0])
+	defer func() { _ = unix.Close(pipe[0]) }()
 	stop := context.AfterFunc(ctx, func() { _ = unix.Close(pipe[1]) })
 	defer func() {
 		if stop() {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"time"
@@ -60,6 +61,10 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
+	// A call that is cut short goes on in the engine: a container would appear
+	// after its removal. So the calls that change something are not canceled;
+	// they are short, and bounded.
+	ctx = context.WithoutCancel(ctx)
 	var err error
 	a.container, a.warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
 	if err != nil {
@@ -99,8 +104,8 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 // start hands ./final over and starts the program. The reader of the streams
 // runs before, so that not even the first byte can block the program.
 func (a *attempt) start(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 	}
 	if err := a.work.handOver(); err != nil {
 		return err
@@ -110,9 +115,9 @@ func (a *attempt) start(ctx context.Context) error {
 	a.exits = a.runner.engine.Wait(waitCtx, a.container)
 	a.usage = a.newUsageWatch(waitCtx)
 	a.readStreams()
-	switch err := a.runner.engine.Start(ctx, a.container); {
+	switch err := a.runner.engine.Start(context.WithoutCancel(ctx), a.container); {
 	case err == nil:
-	case isLoss(err) && ctx.Err() == nil:
+	case isLoss(err):
 		// The answer was lost, which says nothing about the program: it may
 		// run. Finding the container again will tell.
 		a.log.Debug("the answer to the start was lost", logError, err)
@@ -128,6 +133,9 @@ func (a *attempt) start(ctx context.Context) error {
 	a.watch(waitCtx)
 	return nil
 }
+
+// errCanceledBefore means that the caller gave up before the program started.
+var errCanceledBefore = errors.New("canceled before the program started")
 
 // abandon removes what a run that never started has made. The program's user
 // never saw ./final.
@@ -158,7 +166,7 @@ func (a *attempt) abandon(ctx context.Context) error {
 // container gives a result, for the record.
 func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
 	var path *PathError
-	if ctx.Err() != nil || errors.As(startErr, &path) {
+	if errors.As(startErr, &path) || errors.Is(startErr, errCanceledBefore) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.facts.startError = startErr

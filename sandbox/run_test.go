@@ -173,6 +173,20 @@ func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 	})
 }
 
+// TestCancelRightAfterTheStartIsHeard cancels before the container's init listens
+// for signals.
+func TestCancelRightAfterTheStartIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(c *fakeContainer) int { <-c.kill; return 137 })
+		r := newFakeRunner(t, engine)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		_, err := r.Run(ctx, command("sleep"))
+		require.NoError(t, err)
+		require.Equal(t, []string{"SIGTERM", "SIGTERM", "SIGKILL"}, engine.signals)
+	})
+}
+
 func TestCancelBeforeTheStartLeavesNothing(t *testing.T) {
 	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
 	r := newFakeRunner(t, engine)

@@ -268,18 +268,18 @@ func (s *Store) journal(id string) (journal, error) {
 	return note, nil
 }
 
-// Remove deletes a record with everything in it. The record of a running program
-// is refused.
+// Remove deletes a record with everything in it, also a damaged one. The record
+// of a running program is refused.
 func (s *Store) Remove(id string) error {
-	record, err := s.Get(id)
+	id, err := s.find(id)
 	if err != nil {
 		return err
 	}
-	if record.State == RecordRunning {
-		return fmt.Errorf("run %s: %w; stop it first", record.ID, ErrBusy)
+	if record, err := s.load(id); err == nil && record.State == RecordRunning {
+		return fmt.Errorf("run %s: %w; stop it first", id, ErrBusy)
 	}
-	if err := removeTree(record.Dir); err != nil {
-		return fmt.Errorf("removing record %s: %w", record.ID, err)
+	if err := removeTree(filepath.Join(s.runsDir(), id)); err != nil {
+		return fmt.Errorf("removing record %s: %w", id, err)
 	}
 	return nil
 }

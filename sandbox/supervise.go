@@ -13,6 +13,9 @@ const (
 	killRepeat = 2 * time.Second
 	// killAttempts is how often before the engine is given up.
 	killAttempts = 15
+	// initSettled is when the container's init surely listens: a SIGTERM
+	// before that is lost, so it is sent once more.
+	initSettled = 500 * time.Millisecond
 	// reconnectBudget is how long an engine may be away.
 	reconnectBudget = time.Minute
 )
@@ -25,7 +28,7 @@ func (a *attempt) supervise(ctx context.Context) {
 	limit := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds))
 	defer limit.Stop()
 
-	var escalate <-chan time.Time
+	var escalate, again <-chan time.Time
 	kills := 0
 	canceled, killed := ctx.Done(), a.req.Kill
 	reconnected := false
@@ -35,6 +38,9 @@ func (a *attempt) supervise(ctx context.Context) {
 			a.facts.stop = reason
 			a.signal(ctx, "SIGTERM")
 			escalate = time.After(grace)
+			if time.Since(a.started) < initSettled {
+				again = time.After(initSettled)
+			}
 		}
 	}
 	grace := seconds(a.spec.Job.GraceSeconds)
@@ -64,6 +70,8 @@ func (a *attempt) supervise(ctx context.Context) {
 			killed = nil
 			stop(stopCanceled, 0)
 			escalate = time.After(0)
+		case <-again:
+			a.signal(ctx, "SIGTERM")
 		case <-escalate:
 			if kills++; kills > killAttempts {
 				a.facts.lost = errNoExit

@@ -236,7 +236,7 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 	w.paths[RoleInput] = spec.Job.Input
 	if spec.Job.Input == "" {
 		w.paths[RoleInput] = filepath.Join(w.record, emptyInput)
-		if err := os.Mkdir(w.paths[RoleInput], 0o755); err != nil {
+		if err := mkdirReadable(w.paths[RoleInput]); err != nil {
 			return stateError(w.record, "cannot be written", err)
 		}
 	}
@@ -259,6 +259,14 @@ func (w *workspace) checkSpace() error {
 	return nil
 }
 
+// mkdirReadable makes a folder that every user may read, whatever our umask is.
+func mkdirReadable(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
+}
+
 // copyScript copies the program into the record: an editor may save over the
 // original while the run goes on, and the record shall hold what really ran.
 func copyScript(from, toDir string) (string, error) {
@@ -277,12 +285,12 @@ func copyScript(from, toDir string) (string, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return "", &PathError{Field: "script", Path: from, Rule: "is empty"}
 	}
-	if err := os.Mkdir(toDir, 0o755); err != nil {
+	if err := mkdirReadable(toDir); err != nil {
 		return "", stateError(toDir, "cannot be made", err)
 	}
 	to := filepath.Join(toDir, filepath.Base(from))
-	// Readable for whatever user the program runs as.
-	if err := os.WriteFile(to, text, 0o444); err != nil {
+	// Readable for whatever user the program runs as, whatever our umask is.
+	if err := errors.Join(os.WriteFile(to, text, 0o444), os.Chmod(to, 0o444)); err != nil {
 		return "", stateError(to, "cannot be written", err)
 	}
 	return to, nil

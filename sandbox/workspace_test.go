@@ -301,6 +301,29 @@ func TestWorkspaceKeepsTheProgramThatRan(t *testing.T) {
 	require.FileExists(t, script)
 }
 
+// What is mounted must be readable for a user who is nobody on this host, and
+// administrators like a strict umask.
+func TestWorkspaceUnderAStrictUmask(t *testing.T) {
+	store := openTestStore(t)
+	script := filepath.Join(t.TempDir(), "main.py")
+	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
+	spec := workSpec("r1")
+	spec.Job.Script = script
+	before := unix.Umask(0o077)
+	defer unix.Umask(before)
+	w, err := openWorkspace(store, spec)
+	require.NoError(t, err)
+	require.NoError(t, w.handOver())
+	for path, mode := range map[string]os.FileMode{
+		w.paths[RoleInput]: 0o755, filepath.Dir(w.paths[RoleProgram]): 0o755, w.paths[RoleProgram]: 0o444, w.record: 0o700,
+	} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode().Perm(), path)
+	}
+	require.NoError(t, w.release())
+}
+
 func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
 	place := t.TempDir()
 	write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})

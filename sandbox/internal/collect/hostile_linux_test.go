@@ -193,7 +193,7 @@ func TestDeepTree(t *testing.T) {
 	root, dir := openRoot(t)
 	makeDeep(t, root, "d", 5000)
 	fill(t, dir, map[string]string{"beside": "x"})
-	for _, depth := range []int{0, 32, 1000} {
+	for _, depth := range []int{0, 32, 400} {
 		withFewDescriptors(t, func() {
 			limits := wide
 			limits.Depth = depth
