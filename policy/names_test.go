@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +39,7 @@ func TestCheckName(t *testing.T) {
 	} {
 		err := CheckName("id", name)
 		var rule *FieldError
-		require.True(t, errors.As(err, &rule), why)
+		require.ErrorAs(t, err, &rule, why)
 		require.Equal(t, "id", rule.Field, why)
 		require.NotContains(t, err.Error(), "\x1b", "what was given is quoted")
 		require.NotContains(t, err.Error(), "\n", "what was given is quoted")
@@ -98,7 +97,7 @@ func TestCheckEnvRefuses(t *testing.T) {
 		errs := CheckEnv(map[string]string{name: "x"})
 		require.Len(t, errs, 1, "%q", name)
 		var rule *FieldError
-		require.True(t, errors.As(errs[0], &rule), "%q", name)
+		require.ErrorAs(t, errs[0], &rule, "%q", name)
 		require.Equal(t, "env", rule.Field)
 		require.NotContains(t, errs[0].Error(), "\n", "the name is quoted")
 	}

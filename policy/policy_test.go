@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"math"
 	"reflect"
 	"testing"
@@ -311,7 +310,7 @@ func TestApplyNamesEveryBrokenRule(t *testing.T) {
 	require.Len(t, found, len(flagOf))
 
 	var one *FieldError
-	require.True(t, errors.As(err, &one))
+	require.ErrorAs(t, err, &one)
 }
 
 func TestApplyChangesNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -12,7 +13,6 @@ import (
 const (
 	factsInMemory = 10 * time.Second
 	factsOnDisk   = 5 * time.Minute
-	factsFile     = "engine.json"
 )
 
 // identifier is what an engine may offer besides [Engine]: an identity that
@@ -22,7 +22,7 @@ type identifier interface {
 	Identity(ctx context.Context) string
 }
 
-// rememberedFacts is the file of the state folder.
+// rememberedFacts is a file of the user's cache folder.
 type rememberedFacts struct {
 	Identity string     `json:"identity"`
 	Version  string     `json:"version"`
@@ -45,9 +45,9 @@ func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
 	if engine, ok := r.engine.(identifier); ok {
 		identity = engine.Identity(ctx)
 	}
-	path := filepath.Join(r.store.dir, factsFile)
+	path := factsPath(identity)
 	var known rememberedFacts
-	if identity != "" && readJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
+	if path != "" && readJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
 			r.facts, r.asked = known.Facts, time.Now()
 			return r.facts, nil
@@ -58,12 +58,25 @@ func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
 		return EngineInfo{}, err
 	}
 	r.facts, r.asked = info, time.Now()
-	if identity != "" {
-		// Only a saving: a state folder that is missing or full is told of by
-		// the run itself.
-		if err := writeJSON(path, rememberedFacts{identity, factsVersion, time.Now(), info}); err != nil {
+	if path != "" {
+		// Only a saving: without it the next run asks again.
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = writeJSON(path, rememberedFacts{identity, factsVersion, time.Now(), info})
+		}
+		if err != nil {
 			r.log.Debug("the engine's facts were not remembered", logError, err)
 		}
 	}
 	return info, nil
+}
+
+// factsPath is where the facts of an engine are remembered; empty when they
+// cannot be.
+func factsPath(identity string) string {
+	dir, err := os.UserCacheDir()
+	if identity == "" || err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "evalbox", "engine.json")
 }

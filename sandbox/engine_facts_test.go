@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,12 +25,11 @@ func (e *identifiedEngine) Info(ctx context.Context) (EngineInfo, error) {
 }
 
 func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		engine := &identifiedEngine{fakeEngine: newFakeEngine(nil), identity: "process 1"}
-		state := filepath.Join(t.TempDir(), "state")
-		require.NoError(t, os.Mkdir(state, 0o700))
 		ask := func() EngineInfo {
-			r, err := New(WithEngine(engine), WithStateDir(state))
+			r, err := New(WithEngine(engine), WithStateDir(t.TempDir()))
 			require.NoError(t, err)
 			info, err := r.engineFacts(t.Context())
 			require.NoError(t, err)
@@ -48,7 +46,7 @@ func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
 		time.Sleep(factsOnDisk)
 		ask()
 		require.Equal(t, 3, engine.asked, "old facts are asked for again")
-		require.NoError(t, os.WriteFile(filepath.Join(state, factsFile), []byte("{"), 0o600))
+		require.NoError(t, os.WriteFile(factsPath(engine.identity), []byte("{"), 0o600))
 		ask()
 		require.Equal(t, 4, engine.asked, "a damaged file is asked over")
 		engine.identity = ""
@@ -58,11 +56,12 @@ func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
 	})
 }
 
-func TestFactsAreNotWrittenWithoutAStateFolder(t *testing.T) {
+func TestFactsAreOnlyASaving(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "/dev/null")
 	engine := &identifiedEngine{fakeEngine: newFakeEngine(nil), identity: "process 1"}
-	r, err := New(WithEngine(engine), WithStateDir(filepath.Join(t.TempDir(), "state")))
+	r, err := New(WithEngine(engine), WithStateDir(t.TempDir()))
 	require.NoError(t, err)
-	_, err = r.engineFacts(t.Context())
+	info, err := r.engineFacts(t.Context())
 	require.NoError(t, err)
-	require.NoDirExists(t, r.Store().Dir())
+	require.Equal(t, engine.info, info)
 }

@@ -87,7 +87,6 @@ func eachEntry(root *os.Root, at string, do func(fs.DirEntry) error) error {
 		if errors.Is(err, fs.ErrPermission) && !opened && openUp(root, at) {
 			// Names could be read, but not what they stand for.
 			opened = true
-			err = nil
 		} else if len(entries) == 0 {
 			if errors.Is(err, io.EOF) {
 				return nil

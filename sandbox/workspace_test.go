@@ -73,7 +73,7 @@ func TestResolveScript(t *testing.T) {
 func requirePathError(t *testing.T, err error, field, path, rule string) {
 	t.Helper()
 	var broken *PathError
-	require.True(t, errors.As(err, &broken), "%s: %v", path, err)
+	require.ErrorAs(t, err, &broken, "%s: %v", path, err)
 	require.Equal(t, field, broken.Field, path)
 	require.Equal(t, path, broken.Path)
 	require.Contains(t, broken.Rule, rule, path)
@@ -122,7 +122,7 @@ func TestResolveInput(t *testing.T) {
 	} {
 		_, err := resolvePaths(Request{Input: path}, h.state)
 		var broken *PathError
-		require.True(t, errors.As(err, &broken), "%s: %v", path, err)
+		require.ErrorAs(t, err, &broken, "%s: %v", path, err)
 		require.Equal(t, "input", broken.Field, path)
 		require.Equal(t, path, broken.Path)
 		require.Contains(t, broken.Rule, rule, path)
@@ -216,7 +216,7 @@ func TestResolveFinal(t *testing.T) {
 	} {
 		_, err := resolvePaths(Request{Final: path}, h.state)
 		var broken *PathError
-		require.True(t, errors.As(err, &broken), "%s: %v", path, err)
+		require.ErrorAs(t, err, &broken, "%s: %v", path, err)
 		require.Equal(t, "final", broken.Field, path)
 		require.Contains(t, broken.Rule, rule, path)
 	}

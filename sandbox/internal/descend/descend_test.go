@@ -76,7 +76,7 @@ func TestGoesOnAfterErrors(t *testing.T) {
 	})
 	require.Equal(t, 200, seen)
 	require.ErrorIs(t, err, refused)
-	require.Equal(t, maxErrors, len(strings.Split(err.Error(), "\n")))
+	require.Len(t, strings.Split(err.Error(), "\n"), maxErrors)
 }
 
 func TestFolderThatVanishes(t *testing.T) {
