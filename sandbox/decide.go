@@ -122,15 +122,16 @@ func decideStopped(f facts) verdict {
 // nobody did.
 func decideForeign(f facts) verdict {
 	n := signalOf(f.code)
-	if n == 0 || !f.interrupted && !slices.ContainsFunc(f.foreign, func(s string) bool { return sameSignal(s, n) }) {
-		return verdict{}
-	}
-	if n != 9 && n != 15 && f.interrupted && len(f.foreign) == 0 {
+	told := slices.ContainsFunc(f.foreign, func(s string) bool { return sameSignal(s, n) })
+	// An engine that went away may have taken the events with it; then only the
+	// two signals that engines send count.
+	away := (f.engineGone || f.interrupted) && (n == 9 || n == 15)
+	if n == 0 || !told && !away {
 		return verdict{}
 	}
 	v := verdict{fault: result.FaultOperator, exitCode: f.code, signal: n, status: result.StatusSignaled,
 		explanation: fmt.Sprintf("stopped from outside: %s was sent through the engine, and not by us", result.SignalName(n))}
-	if f.engineGone || f.interrupted {
+	if away {
 		v.status, v.fault, v.exitCode, v.signal = result.StatusEngineLost, result.FaultEnvironment, -1, 0
 		v.explanation = "the engine stopped, and stopped the program with it"
 	}
