@@ -41,6 +41,8 @@ const (
 	// maxEnvString is the kernel's limit for NAME=value with the NUL at its end.
 	maxEnvString = 128 << 10
 	maxEnvCount  = 1000
+	// maxEnvTotal keeps the whole well below what execve(2) takes.
+	maxEnvTotal = 1 << 20
 )
 
 // CheckEnv reports every variable that a run may not be given, sorted by name.
@@ -49,10 +51,15 @@ func CheckEnv(env map[string]string) []error {
 	if len(env) > maxEnvCount {
 		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("%d variables; at most %d", len(env), maxEnvCount)})
 	}
+	total := 0
 	for _, name := range slices.Sorted(maps.Keys(env)) {
+		total += len(name) + len("=") + len(env[name]) + 1
 		if rule := envRule(name, env[name]); rule != "" {
 			errs = append(errs, &FieldError{"env", fmt.Sprintf("%q", name), rule})
 		}
+	}
+	if total > maxEnvTotal {
+		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("takes %d bytes in all; at most %d", total, maxEnvTotal)})
 	}
 	return errs
 }

@@ -144,3 +144,13 @@ func TestCheckEnvReportsInOneOrder(t *testing.T) {
 	require.Len(t, first, 50)
 	require.True(t, slices.IsSorted(first))
 }
+
+func TestEnvIsBoundedInAll(t *testing.T) {
+	env := map[string]string{}
+	for i := range 10 {
+		env[fmt.Sprintf("BIG_%d", i)] = strings.Repeat("x", 120<<10)
+	}
+	errs := CheckEnv(env)
+	require.Len(t, errs, 1)
+	require.ErrorContains(t, errs[0], "in all")
+}

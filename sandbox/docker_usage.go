@@ -22,7 +22,7 @@ func (e *dockerEngine) Usage(ctx context.Context, info EngineInfo, id string) Us
 			// Without the process there is no last reading, and the samples
 			// have to do.
 			if state, err := e.Inspect(ctx, id); err == nil {
-				s.pid = state.PID
+				s.pid, s.id = state.PID, id
 			}
 			return s
 		}
@@ -39,6 +39,7 @@ type cgroupSampler struct {
 	current            string
 	highest            atomic.Int64 // AtEnd and Sample may run at once
 	pid                int
+	id                 string
 	// exact says that the last reading was made after the end.
 	exact atomic.Bool
 }
@@ -96,7 +97,7 @@ func (s *cgroupSampler) Sample(context.Context) (Usage, bool) {
 // processes, and needs milliseconds to remove the cgroup; this reads it within
 // microseconds.
 func (s *cgroupSampler) AtEnd(ctx context.Context) (Usage, bool) {
-	if s.pid <= 0 || !waitProcess(ctx, s.pid) {
+	if s.pid <= 0 || !waitProcess(ctx, s.pid, func() bool { return processOf(s.pid, s.id) }) {
 		return Usage{}, false
 	}
 	usage, ok := s.Sample(ctx)
@@ -133,6 +134,13 @@ func readCounter(path, field string) (int64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// processOf reports whether a process belongs to a container: the number may be
+// another process's by now, or in this PID namespace.
+func processOf(pid int, id string) bool {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	return err == nil && strings.Contains(string(text), id)
 }
 
 // engineSampler asks the engine for one reading at a time.

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -33,7 +31,7 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 	errs = append(errs, err)
 	command, binds, err := planProgram(req)
 	errs = append(errs, err)
-	ulimits, err := planUlimits(req.Ulimits, limits, req.Host)
+	ulimits, err := planUlimits(req.Ulimits, limits, pol, req.Host)
 	errs = append(errs, err)
 	if limitsErr == nil {
 		errs = append(errs, checkHost(req, limits))
@@ -260,90 +258,6 @@ func gpuIDPattern(id string) bool {
 	return strings.IndexFunc(id, func(r rune) bool {
 		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == ':')
 	}) < 0
-}
-
-// planProgram decides the command and the mounts.
-func planProgram(req Request) ([]string, []Bind, error) {
-	binds := []Bind{
-		{Role: RoleInput, Target: InputDir, ReadOnly: true},
-		{Role: RoleFinal, Target: FinalDir},
-	}
-	switch {
-	case req.Script != "" && len(req.Command) > 0:
-		return nil, nil, &policy.FieldError{Field: "command", Rule: "give a script or a command, not both"}
-	case req.Script != "":
-		name := filepath.Base(req.Script)
-		if err := checkScriptName(name); err != nil {
-			return nil, nil, err
-		}
-		target := path.Join(WorkDir, name)
-		binds = append(binds, Bind{Role: RoleProgram, Target: target, ReadOnly: true})
-		return append([]string{"python3", target}, req.Args...), binds, checkWords(req.Args)
-	case len(req.Command) > 0 && req.Command[0] != "":
-		command := slices.Concat(req.Command, req.Args)
-		return command, binds, checkWords(command)
-	}
-	return nil, nil, &policy.FieldError{Field: "command", Rule: "nothing to run: give a script or a command"}
-}
-
-func checkScriptName(name string) error {
-	if name == "input" || name == "final" || len(name) > 200 ||
-		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == ':' || r == ',' }) {
-		return &policy.FieldError{Field: "script", Value: fmt.Sprintf("%.80q", name),
-			Rule: "cannot be used as a file name inside the container"}
-	}
-	return nil
-}
-
-func checkWords(words []string) error {
-	total := 0
-	for _, word := range words {
-		if strings.ContainsRune(word, 0) {
-			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "holds a NUL byte"}
-		}
-		total += len(word) + 1
-	}
-	if total > 128<<10 {
-		return &policy.FieldError{Field: "args", Value: fmt.Sprintf("of %d bytes", total), Rule: "must be at most 128 KiB together"}
-	}
-	return nil
-}
-
-// planUlimits adds to the caller's limits: no core files, and as many open files
-// as asked for, but never more than the engine itself may have. A higher number
-// makes the start fail (setrlimit: operation not permitted).
-func planUlimits(asked []Ulimit, limits policy.Limits, host Host) ([]Ulimit, error) {
-	byName := map[string]Ulimit{"core": {Name: "core"}}
-	switch noFile := limits.NoFile; {
-	case noFile > 0 && host.NoFile > 0 && noFile > host.NoFile:
-		return nil, &policy.FieldError{Field: "nofile", Value: fmt.Sprint(noFile),
-			Rule: fmt.Sprintf("the engine itself may open %d", host.NoFile)}
-	case noFile > 0:
-		byName["nofile"] = Ulimit{Name: "nofile", Soft: noFile, Hard: noFile}
-	case host.NoFile > 0:
-		n := min(65536, host.NoFile)
-		byName["nofile"] = Ulimit{Name: "nofile", Soft: n, Hard: n}
-	}
-	for _, u := range asked {
-		if !ulimitNames[u.Name] || u.Soft < -1 || u.Hard < -1 || (u.Hard >= 0 && (u.Soft > u.Hard || u.Soft < 0)) {
-			return nil, &policy.FieldError{Field: "ulimit", Value: fmt.Sprintf("%s=%d:%d", u.Name, u.Soft, u.Hard),
-				Rule: "must be a known limit with soft at most hard"}
-		}
-		if u.Name == "nofile" && host.NoFile > 0 && (u.Hard > host.NoFile || u.Hard < 0) {
-			return nil, &policy.FieldError{Field: "ulimit", Value: fmt.Sprintf("nofile=%d", u.Hard),
-				Rule: fmt.Sprintf("the engine itself may open %d", host.NoFile)}
-		}
-		byName[u.Name] = u
-	}
-	ulimits := slices.Collect(maps.Values(byName))
-	sort.Slice(ulimits, func(i, j int) bool { return ulimits[i].Name < ulimits[j].Name })
-	return ulimits, nil
-}
-
-var ulimitNames = map[string]bool{
-	"as": true, "core": true, "cpu": true, "data": true, "fsize": true, "locks": true, "memlock": true,
-	"msgqueue": true, "nice": true, "nofile": true, "nproc": true, "rss": true, "rtprio": true,
-	"rttime": true, "sigpending": true, "stack": true,
 }
 
 func orDefault(value, fallback string) string {

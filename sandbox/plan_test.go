@@ -147,6 +147,20 @@ func TestDefaultsShrinkToTheHost(t *testing.T) {
 	require.EqualValues(t, 4096, spec.Class.Cgroup.PIDs, "gVisor's own threads count")
 }
 
+func TestCeilingOfOpenFiles(t *testing.T) {
+	pol := policy.Policy{Max: policy.Limits{NoFile: 1000}}
+	spec, err := Plan(scriptRequest(), pol)
+	require.NoError(t, err)
+	require.Contains(t, spec.Class.Ulimits, Ulimit{"nofile", 1000, 1000}, "a default is lowered")
+	req := scriptRequest()
+	req.Ulimits = []Ulimit{{"nofile", 2000, 2000}}
+	_, err = Plan(req, pol)
+	require.ErrorContains(t, err, "above the policy's maximum of 1000")
+	req.Ulimits = []Ulimit{{"nofile", -1, -1}}
+	_, err = Plan(req, pol)
+	require.Error(t, err, "no limit is above any")
+}
+
 func TestUnknownHostSwitchesChecksOff(t *testing.T) {
 	req := scriptRequest()
 	req.Host = Host{}

@@ -8,13 +8,17 @@ import (
 )
 
 // waitProcess waits for the end of a process that is not our child. It reports
-// false when the process cannot be watched or ctx ends.
-func waitProcess(ctx context.Context, pid int) bool {
+// false when the process cannot be watched or ctx ends. isIt is asked once the
+// process is held: from then on the number cannot become another process's.
+func waitProcess(ctx context.Context, pid int, isIt func() bool) bool {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = unix.Close(process) }()
+	if !isIt() {
+		return false
+	}
 	// The other end of the pipe is how ctx interrupts the poll.
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {

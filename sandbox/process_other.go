@@ -5,4 +5,4 @@ package sandbox
 import "context"
 
 // waitProcess is not possible here: the containers are in a virtual machine.
-func waitProcess(context.Context, int) bool { return false }
+func waitProcess(context.Context, int, func() bool) bool { return false }

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,30 +60,6 @@ func (r Record) StdoutPath() string { return filepath.Join(r.Dir, stdoutFile) }
 
 // StderrPath is the file of stderr; see [Record.StdoutPath].
 func (r Record) StderrPath() string { return filepath.Join(r.Dir, stderrFile) }
-
-// journal is what a controller writes down before the container exists, so that
-// another can clean up after it.
-type journal struct {
-	Schema    string       `json:"schema"`
-	ID        string       `json:"id"`
-	Owner     string       `json:"owner"`
-	Container string       `json:"container"`
-	Created   time.Time    `json:"created"`
-	Deadline  time.Time    `json:"deadline"`
-	Final     finalJournal `json:"final"`
-}
-
-// finalJournal says whose ./final was before the run.
-type finalJournal struct {
-	Path  string `json:"path"`
-	Lent  bool   `json:"lent"`
-	UID   int    `json:"uid"`
-	GID   int    `json:"gid"`
-	Mode  uint32 `json:"mode"`
-	ToUID int    `json:"to_uid"`
-}
-
-const journalSchema = "evalbox/journal/v1"
 
 // DefaultStateDir is where records are kept when nobody says otherwise:
 // /var/lib/evalbox for root, $XDG_STATE_HOME/evalbox or ~/.local/state/evalbox
@@ -249,25 +224,6 @@ func (s *Store) load(id string) (Record, error) {
 	return record, nil
 }
 
-// journal reads the journal of a record. A record that was being made when its
-// owner died has none: the time of the folder stands in.
-func (s *Store) journal(id string) (journal, error) {
-	dir := filepath.Join(s.runsDir(), id)
-	var note journal
-	err := readJSON(filepath.Join(dir, journalFile), &note)
-	if errors.Is(err, fs.ErrNotExist) {
-		info, statErr := os.Stat(dir)
-		if statErr != nil {
-			return journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
-		}
-		return journal{ID: id, Created: info.ModTime().UTC()}, nil
-	}
-	if err != nil {
-		return journal{}, fmt.Errorf("record %s: %w", id, err)
-	}
-	return note, nil
-}
-
 // Remove deletes a record with everything in it, also a damaged one. The record
 // of a running program is refused.
 func (s *Store) Remove(id string) error {
@@ -282,59 +238,4 @@ func (s *Store) Remove(id string) error {
 		return fmt.Errorf("removing record %s: %w", id, err)
 	}
 	return nil
-}
-
-func readJSON(path string, into any) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	return nil
-}
-
-func writeJSON(path string, value any) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
-	}
-	// No need to survive a power cut: the container does not either.
-	return writeAtomically(path, append(text, '\n'), false)
-}
-
-// writeAtomically makes path hold exactly data, or what it held before, when the
-// process dies in between; and with durable set when the power does.
-func writeAtomically(path string, data []byte, durable bool) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(file.Name()) // the first error is the one to report
-		}
-	}()
-	_, err = file.Write(data)
-	if err == nil && durable {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(file.Name(), path); err != nil || !durable {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// cause is the reason of a path error without its path, for messages that name
-// the path already.
-func cause(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }

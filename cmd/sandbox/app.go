@@ -86,6 +86,26 @@ func (s settings) store() (*sandbox.Store, error) {
 	return sandbox.OpenStore(dir)
 }
 
+// openStore is the settings and the records that they name.
+func (a *app) openStore() (settings, *sandbox.Store, error) {
+	s, err := a.settings()
+	if err != nil {
+		return settings{}, nil, err
+	}
+	store, err := s.store()
+	return s, store, err
+}
+
+// openRunner is the settings and a runner made of them, which the caller closes.
+func (a *app) openRunner() (settings, *sandbox.Runner, error) {
+	s, err := a.settings()
+	if err != nil {
+		return settings{}, nil, err
+	}
+	runner, err := a.runner(s)
+	return s, runner, err
+}
+
 // runner makes the runner that the settings describe. The caller closes it.
 func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	catalog, err := s.catalog()

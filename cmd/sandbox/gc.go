@@ -27,11 +27,7 @@ The container of a live owner is never touched, nor anything that is not ours.`,
 
 // gc shows what was done also when something failed.
 func (a *app) gc(ctx context.Context, opts sandbox.SweepOptions) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	runner, err := a.runner(s)
+	s, runner, err := a.openRunner()
 	if err != nil {
 		return err
 	}

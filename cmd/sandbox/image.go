@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
@@ -72,19 +71,12 @@ func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client
 }
 
 func (a *app) ensureImage(ctx context.Context, name string, force bool) error {
-	s, catalog, api, err := a.imageTools(ctx)
+	_, catalog, api, err := a.imageTools(ctx)
 	if err != nil {
 		return err
 	}
 	defer api.Close()
-	dir, err := s.stateDir()
-	if err != nil {
-		return err
-	}
-	opts := images.EnsureOptions{
-		Dockerfile: evalbox.DockerfileRunner, Force: force,
-		LockDir: filepath.Join(dir, "locks"), Progress: a.streams.Err,
-	}
+	opts := images.EnsureOptions{Dockerfile: evalbox.DockerfileRunner, Force: force, Progress: a.streams.Err}
 	if file, ok := a.streams.Err.(*os.File); ok && a.errTerminal {
 		opts.Terminal, opts.TerminalFD = true, file.Fd()
 	}

@@ -34,11 +34,7 @@ The beginning of an ID is enough.`,
 }
 
 func (a *app) logs(ctx context.Context, id string, goOn, stderr bool) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	store, err := s.store()
+	s, store, err := a.openStore()
 	if err != nil {
 		return err
 	}

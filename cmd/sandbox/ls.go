@@ -38,11 +38,7 @@ func newLsCommand(a *app) *cobra.Command {
 
 // list shows what can be read, and then reports what cannot.
 func (a *app) list() error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	store, err := s.store()
+	s, store, err := a.openStore()
 	if err != nil {
 		return err
 	}

@@ -38,11 +38,7 @@ process that owns each of them still lives.`,
 }
 
 func (a *app) ps(ctx context.Context) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	runner, err := a.runner(s)
+	s, runner, err := a.openRunner()
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,7 @@ for. The record of a running program is refused. The beginning of an ID is enoug
 
 // remove goes on after a record that cannot be removed.
 func (a *app) remove(ids []string) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	store, err := s.store()
+	_, store, err := a.openStore()
 	if err != nil {
 		return err
 	}

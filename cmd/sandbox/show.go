@@ -27,11 +27,7 @@ traceback. With --json: the result itself. The beginning of an ID is enough.`,
 }
 
 func (a *app) show(id string) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	store, err := s.store()
+	s, store, err := a.openStore()
 	if err != nil {
 		return err
 	}
