@@ -60,15 +60,15 @@ func decide(f facts) verdict {
 	switch {
 	case f.startError != nil:
 		return verdict{status: result.StatusStartFailed, fault: result.FaultEnvironment, exitCode: -1,
-			explanation: "the engine could not start the container: " + f.startError.Error()}
+			explanation: "The engine could not start the container: " + f.startError.Error() + "."}
 	case f.lost != nil || !f.exited:
 		return verdict{status: result.StatusEngineLost, fault: result.FaultEnvironment, exitCode: -1,
-			explanation: "the engine was lost before it told how the program ended"}
+			explanation: "The engine was lost before it told how the program ended."}
 	case f.stop != stopNone:
 		return decideStopped(f)
 	case f.oomKilled && f.code == 137:
 		return verdict{status: result.StatusOutOfMemory, fault: result.FaultProgram, exitCode: 137, signal: 9,
-			explanation: "killed by the kernel for exceeding the memory limit"}
+			explanation: "The kernel killed the program at its memory limit."}
 	}
 	v := decideForeign(f)
 	if v.status == 0 {
@@ -88,23 +88,23 @@ func decideStopped(f facts) verdict {
 	switch f.stop {
 	case stopTimeout:
 		v.status, v.exitCode = result.StatusTimedOut, -1
-		v.explanation = "stopped at its time limit"
+		v.explanation = "The program was stopped at its time limit."
 	case stopOutputLimit:
 		v.status = result.StatusOutputLimit
-		v.explanation = "stopped for printing more than its output limit"
+		v.explanation = "The program was stopped for printing more than its output limit."
 	case stopDiskLimit:
 		v.status = result.StatusDiskLimit
-		v.explanation = "stopped for writing more to ./final than its disk limit, or than the disk holds"
+		v.explanation = "The program was stopped for writing more to ./final than its disk limit, or than the disk holds."
 	case stopCanceled, stopNone:
 		v.status, v.fault = result.StatusCanceled, result.FaultOperator
-		v.explanation = "canceled by the caller"
+		v.explanation = "The caller canceled the run."
 	}
 	if n := signalOf(f.code); n > 0 && v.status != result.StatusTimedOut {
 		v.signal = n
 	}
 	switch {
 	case slices.Contains(f.signals, "SIGKILL"):
-		v.explanation += "; it did not end on SIGTERM and was killed"
+		v.explanation += " It did not end on SIGTERM and was killed."
 		if v.status == result.StatusTimedOut {
 			v.signal = 9
 		}
@@ -130,10 +130,10 @@ func decideForeign(f facts) verdict {
 		return verdict{}
 	}
 	v := verdict{fault: result.FaultOperator, exitCode: f.code, signal: n, status: result.StatusSignaled,
-		explanation: fmt.Sprintf("stopped from outside: %s was sent through the engine, and not by us", result.SignalName(n))}
+		explanation: fmt.Sprintf("Somebody else stopped the program: %s was sent through the engine, and not by us.", result.SignalName(n))}
 	if away {
 		v.status, v.fault, v.exitCode, v.signal = result.StatusEngineLost, result.FaultEnvironment, -1, 0
-		v.explanation = "the engine stopped, and stopped the program with it"
+		v.explanation = "The engine stopped, and stopped the program with it."
 	}
 	return v
 }
@@ -147,7 +147,7 @@ func sameSignal(text string, n int) bool {
 // decideExit is for programs that ended by themselves.
 func decideExit(f facts) verdict {
 	if f.initFailed && (f.code == 126 || f.code == 127) {
-		what := map[int]string{126: "the command is not executable", 127: "the command is not in the image"}[f.code]
+		what := map[int]string{126: "The command is not executable.", 127: "The command is not in the image."}[f.code]
 		return verdict{status: result.StatusStartFailed, fault: result.FaultOperator, exitCode: f.code, explanation: what}
 	}
 	meaning := result.ExplainExit(f.code, result.ExitContext{})

@@ -385,7 +385,7 @@ func TestEngineTellsWhoStoppedTheProgram(t *testing.T) {
 	require.Equal(t, result.StatusSignaled, res.Status)
 	require.Equal(t, result.FaultOperator, res.Fault)
 	require.Equal(t, 143, res.ExitCode)
-	require.Contains(t, res.Explanation, "from outside")
+	require.Contains(t, res.Explanation, "Somebody else stopped the program: SIGTERM")
 }
 
 // TestEngineContainerThatVanishesIsNotTheProgramsFault removes the container

@@ -48,7 +48,7 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	if a.facts.lost != nil {
 		err = errors.Join(a.facts.lost, err)
 	} else if verdict.status == result.StatusEngineLost {
-		err = errors.Join(fmt.Errorf("%w: %s", ErrEngineUnavailable, verdict.explanation), err)
+		err = errors.Join(fmt.Errorf("%w: it stopped, and stopped the program with it", ErrEngineUnavailable), err)
 	}
 	return res, err
 }

@@ -27,8 +27,8 @@ type finalJournal struct {
 	Lent  bool   `json:"lent"`
 	UID   int    `json:"uid"`
 	GID   int    `json:"gid"`
-	Mode  uint32 `json:"mode"`
 	ToUID int    `json:"to_uid"`
+	ToGID int    `json:"to_gid"`
 }
 
 const journalSchema = "evalbox/journal/v1"

@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/gofrs/flock"
 
@@ -67,7 +65,11 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 		}
 	}
 	w.paths[RoleInput] = spec.Job.Input
-	if spec.Job.Input == "" {
+	if spec.Job.Input != "" {
+		if err := checkReadable(spec.Job.Input, spec.Class.User); err != nil {
+			return err
+		}
+	} else {
 		w.paths[RoleInput] = filepath.Join(w.record, emptyInput)
 		if err := mkdirReadable(w.paths[RoleInput]); err != nil {
 			return stateError(w.record, "cannot be written", err)
@@ -90,6 +92,33 @@ func (w *workspace) checkSpace() error {
 		return stateError(w.record, "cannot be written", err)
 	}
 	return nil
+}
+
+// checkReadable refuses an input folder that the program could not even list. A
+// program of root's runs as another user, and would fail in a puzzling way.
+func checkReadable(dir, user string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return &PathError{"input", dir, "cannot be read", cause(err)}
+	}
+	owner, group, ok := ownerOf(info)
+	uid, gid, err := numericUser(user)
+	if !ok || err != nil {
+		return err
+	}
+	if !permits(info.Mode(), uid == owner, gid == group, mayRead) {
+		return &PathError{Field: "input", Path: dir,
+			Rule: fmt.Sprintf("cannot be read by user %s of the program (mode %04o); chmod it, or choose another --user", user, info.Mode().Perm())}
+	}
+	return nil
+}
+
+// numericUser splits the uid:gid of a Spec.
+func numericUser(user string) (uid, gid int, err error) {
+	if _, err := fmt.Sscanf(user, "%d:%d", &uid, &gid); err != nil {
+		return 0, 0, fmt.Errorf("user %q is not numeric uid:gid: %w", user, err)
+	}
+	return uid, gid, nil
 }
 
 // mkdirReadable makes a folder that every user may read, whatever our umask is.
@@ -183,20 +212,39 @@ func (w *workspace) planLending(spec Spec) error {
 		return &PathError{"final", w.paths[RoleFinal], "cannot be read", cause(err)}
 	}
 	uid, gid, ok := ownerOf(info)
-	programUID, _, _ := strings.Cut(spec.Class.User, ":")
-	toUID, err := strconv.Atoi(programUID)
-	if err != nil {
-		return fmt.Errorf("user %q is not numeric: %w", spec.Class.User, err)
+	toUID, toGID, err := numericUser(spec.Class.User)
+	if !ok || err != nil {
+		return err
 	}
-	if ok && uid != toUID {
-		w.lent = finalJournal{Path: w.paths[RoleFinal], Lent: os.Geteuid() == 0, UID: uid, GID: gid,
-			Mode: uint32(info.Mode().Perm()), ToUID: toUID}
-		if !w.lent.Lent && info.Mode().Perm()&0o002 == 0 {
-			return &PathError{Field: "final", Path: w.paths[RoleFinal],
-				Rule: fmt.Sprintf("is not writable for user %s of the program; leave --user out, or run as root", spec.Class.User)}
-		}
+	if uid != toUID && os.Geteuid() == 0 {
+		w.lent = finalJournal{Path: w.paths[RoleFinal], Lent: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
+		uid, gid = toUID, toGID
+	}
+	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
+		return &PathError{Field: "final", Path: w.paths[RoleFinal],
+			Rule: fmt.Sprintf("is not writable for user %s of the program (mode %04o); leave --user out, or run as root",
+				spec.Class.User, info.Mode().Perm())}
 	}
 	return nil
+}
+
+// Permission bits of a folder, for its owner.
+const (
+	mayRead  fs.FileMode = 0o500
+	mayWrite fs.FileMode = 0o300
+)
+
+// permits reports whether a mode gives a user all of need. As in the kernel, only
+// the first class that fits counts.
+func permits(mode fs.FileMode, owner, group bool, need fs.FileMode) bool {
+	switch {
+	case owner:
+	case group:
+		need >>= 3
+	default:
+		need >>= 6
+	}
+	return mode&need == need
 }
 
 // handOver empties ./final and gives it to the program's user. It is the first
@@ -208,7 +256,7 @@ func (w *workspace) handOver() error {
 		return &PathError{"final", final, "cannot be emptied", cause(err)}
 	}
 	if w.lent.Lent {
-		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToUID); err != nil {
+		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToGID); err != nil {
 			return &PathError{"final", final, "cannot be given to the program's user", cause(err)}
 		}
 	}

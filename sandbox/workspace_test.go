@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -427,7 +428,7 @@ func TestHandOverEmptiesAndLends(t *testing.T) {
 	require.Empty(t, everything(t, final))
 	if isRoot() {
 		require.Equal(t, []uint32{64646}, owners(t, final))
-		require.Equal(t, finalJournal{Path: final, Lent: true, UID: 0, GID: 0, Mode: 0o755, ToUID: 64646}, w.lent)
+		require.Equal(t, finalJournal{Path: final, Lent: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.lent)
 	}
 	write(t, final, map[string]string{"new/result": "x"})
 	if isRoot() {
@@ -565,4 +566,35 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 	w, err := openWorkspace(store, workSpec("r1"))
 	require.NoError(t, err)
 	require.NoError(t, w.discard())
+}
+
+func TestPermits(t *testing.T) {
+	for _, test := range []struct {
+		mode         os.FileMode
+		owner, group bool
+		need         os.FileMode
+		want         bool
+	}{
+		{0o755, true, true, mayWrite, true},
+		{0o755, false, true, mayWrite, false},
+		{0o755, false, false, mayRead, true},
+		{0o750, false, false, mayRead, false},
+		{0o750, false, true, mayRead, true},
+		{0o070, true, true, mayRead, false}, // the owner's bits count, though the group's would do
+		{0o773, false, false, mayWrite, true},
+		{0o666, false, false, mayWrite, false}, // a folder is not entered without x
+	} {
+		require.Equal(t, test.want, permits(test.mode, test.owner, test.group, test.need), "%+v", test)
+	}
+}
+
+func TestInputThatTheProgramCannotReadIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o700))
+	require.NoError(t, checkReadable(dir, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())))
+	err := checkReadable(dir, DedicatedUser)
+	var path *PathError
+	require.ErrorAs(t, err, &path)
+	require.Equal(t, "input", path.Field)
+	require.ErrorContains(t, err, "mode 0700")
 }
