@@ -13,13 +13,18 @@ LINT_VERSION  := v2.15.0
 LINT          := .cache/golangci-lint-$(LINT_VERSION)/golangci-lint
 PACKAGES      ?= ./...
 
+# The tests start engines of their own and mount file systems, which root may do.
+# A build cache of its own keeps root's files out of the user's.
+AS_ROOT = $$([ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=DOCKER_HOST env PATH=$$PATH \
+  GOCACHE=$(CURDIR)/.cache/go-build-root GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY))
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quickstart
 quickstart: image ## from nothing to a score: engine, CLI, image, example
-	$(SANDBOX) run --input examples/digits/input examples/digits/train.py
+	$$(hack/setup.sh prefix) $(SANDBOX) run --input examples/digits/input examples/digits/train.py
 
 .PHONY: build
 build: ## build the CLI: bin/sandbox
@@ -29,16 +34,18 @@ build: ## build the CLI: bin/sandbox
 setup: ## make sure that a Docker engine answers and an image can be made
 	@hack/setup.sh engine image-tools
 
-# Only making an image needs root, so sudo comes second.
+# Only making an image needs root, so sudo comes second, unless the engine needs
+# it already.
 .PHONY: image
 image: setup build ## make the image (IMAGE=debian) if it is not there
-	@$(SANDBOX) image ensure $(IMAGE) || { [ "$$(id -u)" -ne 0 ] && \
+	@$$(hack/setup.sh prefix) $(SANDBOX) image ensure $(IMAGE) || { [ "$$(id -u)" -ne 0 ] && \
 	  echo 'once more, as root' >&2 && sudo --preserve-env=DOCKER_HOST $(SANDBOX) image ensure $(IMAGE); }
 
 .PHONY: test
 test: image ## every test: unit, fake engine, CLI scripts, real engine; with -race
 	@hack/setup.sh test-tools
-	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)
+	@go mod download
+	$(AS_ROOT) env CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)
 
 .PHONY: test-unit
 test-unit: ## the packages that never need an engine, in seconds
@@ -68,5 +75,5 @@ bench: image ## measure against docker run, on this machine
 
 .PHONY: clean
 clean: ## remove what was built here
-	rm -rf bin .cache
+	@rm -rf bin .cache 2>/dev/null || sudo rm -rf bin .cache
 	@echo 'images stay in the engine; to remove them: docker images -q "evalbox/*" | sort -u | xargs -r docker rmi'

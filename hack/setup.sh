@@ -5,6 +5,8 @@
 #   hack/setup.sh engine        a Docker engine that answers
 #   hack/setup.sh image-tools   mmdebstrap and Debian's keys, for the debian image
 #   hack/setup.sh test-tools    a C compiler, for go test -race
+#   hack/setup.sh prefix        prints what a command that needs the engine is
+#                               to be prefixed with: nothing, or sudo
 #
 # Packages are installed on Debian and Ubuntu only, as root or through sudo.
 # Without arguments: engine and image-tools.
@@ -126,8 +128,15 @@ need_engine() {
 	esac
 	[ -n "$(root_path dockerd)" ] || install_engine
 	engine_runs || start_engine
-	engine_answers || die "the Docker engine runs, but refuses user $(id -un)" \
-		"sudo usermod -aG docker $(id -un), then log in again; or run make as root"
+	engine_answers || {
+		say "the Docker engine refuses user $(id -un): what needs it goes through sudo"
+		say "hint: to do without: sudo usermod -aG docker $(id -un), then log in again"
+	}
+}
+
+# print_prefix: prints what to put before a command that needs the engine.
+print_prefix() {
+	engine_answers || [ "$(id -u)" -eq 0 ] || echo "sudo --preserve-env=DOCKER_HOST"
 }
 
 need_image_tools() {
@@ -152,8 +161,9 @@ for part in "$@"; do
 	engine) need_engine ;;
 	image-tools) need_image_tools ;;
 	test-tools) need_test_tools ;;
+	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools or test-tools"
+		say "unknown part $part: want engine, image-tools, test-tools or prefix"
 		exit 2
 		;;
 	esac
