@@ -12,6 +12,7 @@ TEST_FLAGS    ?=
 LINT_VERSION  := v2.15.0
 LINT          := .cache/golangci-lint-$(LINT_VERSION)/golangci-lint
 PACKAGES      ?= ./...
+EXAMPLE       := run --input examples/digits/input examples/digits/train.py
 
 # The tests start engines of their own and mount file systems, which root may do.
 # A build cache of its own keeps root's files out of the user's.
@@ -24,7 +25,8 @@ help: ## list the targets
 
 .PHONY: quickstart
 quickstart: image ## from nothing to a score: engine, CLI, image, example
-	$$(hack/setup.sh prefix) $(SANDBOX) run --input examples/digits/input examples/digits/train.py
+	@echo '$$ $(SANDBOX) $(EXAMPLE)'
+	@$$(hack/setup.sh prefix) $(SANDBOX) $(EXAMPLE)
 
 .PHONY: build
 build: ## build the CLI: bin/sandbox
@@ -71,7 +73,7 @@ $(LINT):
 
 .PHONY: bench
 bench: image ## measure against docker run, on this machine
-	go run ./hack/bench
+	$(AS_ROOT) go run ./hack/bench
 
 .PHONY: clean
 clean: ## remove what was built here
