@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxName bounds IDs and names. The patterns leave lengths out: compiling a
@@ -80,6 +81,9 @@ func envRule(name, value string) string {
 	}
 	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
 		return "is refused: it changes which Python code runs"
+	}
+	if !utf8.ValidString(value) {
+		return "has a value that is not UTF-8"
 	}
 	if strings.ContainsRune(value, 0) {
 		return "has a value with a NUL byte"

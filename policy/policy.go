@@ -42,6 +42,9 @@ func (e *FieldError) Error() string {
 // The engine refuses less than 6 MiB; Python alone needs more.
 const minMemory = 6 * MiB
 
+// minPIDs is the container's init, the program and little else.
+const minPIDs = 4
+
 // minMount is the least size of a file system in memory.
 const minMount = 64 * KiB
 
@@ -62,11 +65,11 @@ func (p Policy) Apply(asked Limits) (Limits, error) {
 		durationBetween("grace", l.Grace, time.Millisecond, time.Hour),
 		sizeAtLeast("memory", l.Memory, minMemory),
 		cpusSane(l.CPUs),
-		countBetween("pids-limit", l.PIDs, 1, 4<<20),
+		countBetween("pids-limit", l.PIDs, minPIDs, 4<<20),
 		countBetween("nofile", l.NoFile, 0, 1<<30),
-		sizeAtLeast("shm-size", l.Shm, minMount),
-		sizeAtLeast("tmp-size", l.Tmp, minMount),
-		sizeAtLeast("scratch-size", l.Scratch, minMount),
+		partOfMemory("shm-size", l.Shm, l.Memory),
+		partOfMemory("tmp-size", l.Tmp, l.Memory),
+		partOfMemory("scratch-size", l.Scratch, l.Memory),
 		sizeAtLeast("disk", l.Disk, 4*KiB),
 		sizeAtLeast("output-limit", l.Output, 0),
 		sizeAtLeast("stream-file", l.StreamFile, 0),
@@ -127,6 +130,14 @@ func sizeAtLeast(field string, s, low Size) error {
 		return &FieldError{field, s.String(), fmt.Sprintf("must be at least %v", low)}
 	}
 	return nil
+}
+
+// partOfMemory checks a file system in memory: what lies in it counts as memory.
+func partOfMemory(field string, s, memory Size) error {
+	if s > memory && memory >= minMemory {
+		return &FieldError{field, s.String(), fmt.Sprintf("counts as memory, of which there are %v", memory)}
+	}
+	return sizeAtLeast(field, s, minMount)
 }
 
 func countBetween(field string, n, low, high int64) error {

@@ -27,8 +27,9 @@ type Result struct {
 	// Fault says who should look at a run that did not end well.
 	Fault Fault `json:"fault"`
 	// ExitCode is the program's exit code: -1 when TimedOut, 128+n when signal
-	// n ended the program. It is -1 as well when the program never ended or
-	// never started.
+	// n ended the program. It is -1 as well when the program never ended, and
+	// when the engine did not start it; a command that is not executable or not
+	// in the image has 126 or 127.
 	ExitCode int `json:"exit_code"`
 	// Signal is the number of the signal that ended the program, 0 if none.
 	Signal int `json:"signal"`
@@ -181,7 +182,8 @@ type Output struct {
 	PathBase64 string `json:"path_base64,omitempty"`
 	SizeBytes  int64  `json:"size_bytes"`
 	SHA256     string `json:"sha256"`
-	// Mode is the permission bits in octal ("0644").
+	// Mode is the permission bits in octal ("0644") as the program left them.
+	// Set-user-ID and set-group-ID are taken away from the file.
 	Mode string `json:"mode"`
 }
 

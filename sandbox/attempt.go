@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,8 @@ type attempt struct {
 	work   *workspace
 
 	container string
+	// nameTaken says that the container of this run's name is another's.
+	nameTaken bool
 	warnings  []string
 
 	// Times of our own monotonic clock.
@@ -43,16 +46,22 @@ type attempt struct {
 	noMore     chan struct{}
 	readerDone chan struct{}
 	reading    bool
-	stdout     *output
-	stderr     *output
-	live       *stream.Live
-	written    atomic.Int64
+	// current is the connection that is being read.
+	currentMu sync.Mutex
+	current   Streams
+	stdout    *output
+	stderr    *output
+	live      *stream.Live
+	written   atomic.Int64
 
 	score     result.ScoreScanner
 	traceback result.TracebackScanner
 
 	usage *usageWatch
 	facts facts
+	// backAt is when an engine that had been away was found to run the program
+	// still.
+	backAt atomic.Pointer[time.Time]
 }
 
 // stopReason says why we ended a run.
@@ -64,6 +73,7 @@ const (
 	stopCanceled
 	stopOutputLimit
 	stopDiskLimit
+	stopDiskFull
 )
 
 // askStop asks for the end of the run; only the first reason counts.

@@ -24,6 +24,8 @@ type facts struct {
 	// interrupted says that the engine was away for a while, or that its
 	// stream had to be cut.
 	interrupted bool
+	// endedAway says that the program may have ended while the engine was away.
+	endedAway bool
 	// stop is why we ended the run, and signals what we sent to do so.
 	stop    stopReason
 	signals []string
@@ -78,6 +80,10 @@ func decide(f facts) verdict {
 		v.warnings = append(v.warnings,
 			"a process of the run was killed for memory, but the main process ended by itself")
 	}
+	if len(f.foreign) > 0 && v.fault != result.FaultOperator && v.status != result.StatusEngineLost {
+		v.warnings = append(v.warnings, "somebody else sent the program a signal through the engine ("+
+			strings.Join(f.foreign, ", ")+"); it may have ended because of that")
+	}
 	return v
 }
 
@@ -94,7 +100,10 @@ func decideStopped(f facts) verdict {
 		v.explanation = "The program was stopped for printing more than its output limit."
 	case stopDiskLimit:
 		v.status = result.StatusDiskLimit
-		v.explanation = "The program was stopped for writing more to ./final than its disk limit, or than the disk holds."
+		v.explanation = "The program was stopped for writing more to ./final than its disk limit."
+	case stopDiskFull:
+		v.status, v.fault = result.StatusDiskLimit, result.FaultEnvironment
+		v.explanation = "The program was stopped because the disk of ./final was nearly full."
 	case stopCanceled, stopNone:
 		v.status, v.fault = result.StatusCanceled, result.FaultOperator
 		v.explanation = "The caller canceled the run."
@@ -125,7 +134,7 @@ func decideForeign(f facts) verdict {
 	told := slices.ContainsFunc(f.foreign, func(s string) bool { return sameSignal(s, n) })
 	// An engine that went away may have taken the events with it; then only the
 	// two signals that engines send count.
-	away := (f.engineGone || f.interrupted) && (n == 9 || n == 15)
+	away := (f.engineGone || f.endedAway) && (n == 9 || n == 15)
 	if n == 0 || !told && !away {
 		return verdict{}
 	}

@@ -62,11 +62,13 @@ func TestDecide(t *testing.T) {
 			result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"crashed as the engine went": {exited(139, func(f *facts) { f.engineGone = true }),
 			result.StatusSignaled, result.FaultProgram, 139, 11},
-		"stopped while the engine was away": {exited(143, func(f *facts) { f.interrupted = true }),
+		"stopped while the engine was away": {exited(143, func(f *facts) { f.interrupted, f.endedAway = true, true }),
 			result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"ended while the engine was away": {exited(3, func(f *facts) { f.interrupted = true }),
+		"ended while the engine was away": {exited(3, func(f *facts) { f.interrupted, f.endedAway = true, true }),
 			result.StatusExited, result.FaultProgram, 3, 0},
-		"crashed while the engine was away": {exited(139, func(f *facts) { f.interrupted = true }),
+		"killed itself after the engine was back": {exited(137, func(f *facts) { f.interrupted = true }),
+			result.StatusSignaled, result.FaultProgram, 137, 9},
+		"crashed while the engine was away": {exited(139, func(f *facts) { f.interrupted, f.endedAway = true, true }),
 			result.StatusSignaled, result.FaultProgram, 139, 11},
 
 		"not found":      {exited(127, func(f *facts) { f.initFailed = true }), result.StatusStartFailed, result.FaultOperator, 127, 0},
@@ -95,7 +97,7 @@ func TestDecide(t *testing.T) {
 func TestDecideIsTotal(t *testing.T) {
 	for code := range 256 {
 		for bits := range 1 << 6 {
-			f := facts{exited: true, code: code, oomKilled: bits&1 != 0, interrupted: bits&2 != 0,
+			f := facts{exited: true, code: code, oomKilled: bits&1 != 0, interrupted: bits&2 != 0, endedAway: bits&2 != 0,
 				engineGone: bits&4 != 0, initFailed: bits&8 != 0}
 			if bits&16 != 0 {
 				f.foreign = []string{"15"}
@@ -122,9 +124,10 @@ func TestDecideIsTotal(t *testing.T) {
 
 func TestInitFailureIsRecognised(t *testing.T) {
 	line := "[FATAL tini (7)] exec nosuch failed: No such file or directory\n"
-	require.True(t, isInitFailure(0, line))
-	require.False(t, isInitFailure(1, line), "the program printed")
-	require.False(t, isInitFailure(0, line+"more\n"))
-	require.False(t, isInitFailure(0, "Traceback\n"))
-	require.False(t, isInitFailure(0, ""))
+	require.True(t, isInitFailure("nosuch", 0, line))
+	require.False(t, isInitFailure("python3", 0, line), "another command")
+	require.False(t, isInitFailure("nosuch", 1, line), "the program printed")
+	require.False(t, isInitFailure("nosuch", 0, line+"more\n"))
+	require.False(t, isInitFailure("nosuch", 0, "Traceback\n"))
+	require.False(t, isInitFailure("nosuch", 0, ""))
 }

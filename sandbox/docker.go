@@ -27,6 +27,13 @@ var _ Engine = (*dockerEngine)(nil)
 // answer some calls and hang on others.
 const callTimeout = 30 * time.Second
 
+var errSilent = errors.New("it did not answer in time")
+
+// callContext bounds one call.
+func callContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, errSilent)
+}
+
 // DockerClient connects to the engine that the environment names (DOCKER_HOST,
 // DOCKER_TLS_VERIFY, DOCKER_CERT_PATH, DOCKER_API_VERSION), as the docker command
 // does. It does not talk to the engine yet.
@@ -45,7 +52,7 @@ func (e *dockerEngine) Close() error { return e.api.Close() }
 
 // ResolveImage implements [Engine].
 func (e *dockerEngine) ResolveImage(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	resolved, err := images.Resolve(ctx, e.api, catalog, ref)
 	return resolved, engineError(ctx, err)
@@ -56,7 +63,11 @@ func (e *dockerEngine) ResolveImage(ctx context.Context, catalog images.Catalog,
 // of ctx: the client reports it as a failed connection.
 func engineError(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errSilent):
+		return &connectionError{ErrEngineUnavailable, errSilent}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
@@ -16,13 +17,16 @@ import (
 
 // Create implements [Engine].
 func (e *dockerEngine) Create(ctx context.Context, spec Spec, mounts HostPaths, labels map[string]string) (string, []string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	config, host, err := createRequest(spec, mounts, labels)
 	if err != nil {
 		return "", nil, err
 	}
 	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, spec.Job.ContainerName())
+	if errdefs.IsConflict(err) {
+		err = fmt.Errorf("%w: %w", ErrNameTaken, err)
+	}
 	if err != nil {
 		return "", nil, fmt.Errorf("creating container %s: %w", spec.Job.ContainerName(), engineError(ctx, err))
 	}

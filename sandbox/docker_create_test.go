@@ -83,6 +83,7 @@ func TestGPURequests(t *testing.T) {
 	for text, want := range map[string]container.DeviceRequest{
 		"all":        {Driver: "nvidia", Count: -1, Capabilities: [][]string{{"gpu"}}},
 		"2":          {Driver: "nvidia", Count: 2, Capabilities: [][]string{{"gpu"}}},
+		"device=3":   {Driver: "nvidia", DeviceIDs: []string{"3"}, Capabilities: [][]string{{"gpu"}}},
 		"0,GPU-1a-b": {Driver: "nvidia", DeviceIDs: []string{"0", "GPU-1a-b"}, Capabilities: [][]string{{"gpu"}}},
 	} {
 		req := scriptRequest()

@@ -12,7 +12,7 @@ import (
 
 // Info implements [Engine].
 func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	info, err := e.api.Info(ctx)
 	if err != nil {
@@ -21,6 +21,7 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	local := isLocal(e.api.DaemonHost())
 	facts := engineInfo(info, local)
 	facts.APIVersion = e.api.ClientVersion()
+	facts.Swap = !local || hasSwap()
 	if local {
 		facts.Host.NoFile = engineNoFile(ctx, e.api.DaemonHost())
 	}
@@ -77,6 +78,7 @@ func unenforceable(info EngineInfo) error {
 		what string
 	}{
 		{info.MemoryLimit, "memory limits"},
+		{info.SwapLimit || !info.Swap, "limits of swap, which its machine has"},
 		{info.CPUQuota, "CPU quotas"},
 		{info.PIDsLimit, "process limits"},
 		{info.Seccomp, "seccomp profiles"},

@@ -20,7 +20,7 @@ import (
 func (e *dockerEngine) Attach(ctx context.Context, id string, stdin bool) (Streams, error) {
 	// The context of a hijacked connection must outlive the call: the client
 	// closes nothing itself when it ends, so a deadline is enough here.
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	hijacked, err := e.api.ContainerAttach(ctx, id, container.AttachOptions{
 		Stream: true, Stdin: stdin, Stdout: true, Stderr: true,
@@ -86,7 +86,7 @@ func (e *dockerEngine) Wait(ctx context.Context, id string) <-chan Exit {
 
 // Start implements [Engine].
 func (e *dockerEngine) Start(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	ctx, cancel := callContext(ctx, 2*callTimeout)
 	defer cancel()
 	if err := e.api.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
 		return fmt.Errorf("starting container %.12s: %w", id, engineError(ctx, err))
@@ -106,7 +106,7 @@ func (e *dockerEngine) Signal(ctx context.Context, id, signal string) error {
 
 // Inspect implements [Engine].
 func (e *dockerEngine) Inspect(ctx context.Context, id string) (State, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	info, err := e.api.ContainerInspect(ctx, id)
 	if err != nil {
@@ -161,7 +161,7 @@ func (e *dockerEngine) Interference(ctx context.Context, id string, since time.T
 
 // Remove implements [Engine].
 func (e *dockerEngine) Remove(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	for {
 		err := e.api.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
@@ -185,7 +185,7 @@ const removePoll = 50 * time.Millisecond
 
 // List implements [Engine].
 func (e *dockerEngine) List(ctx context.Context) ([]Container, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	found, err := e.api.ContainerList(ctx, container.ListOptions{
 		All: true, Filters: filters.NewArgs(filters.Arg("label", LabelManaged+"=true")),

@@ -23,7 +23,7 @@ type Engine interface {
 	ResolveImage(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error)
 	// Create makes the container of a Spec whose image is resolved, with the
 	// given host folders and labels, and starts nothing. A name that is taken
-	// is an error; a missing host path is an error, never created.
+	// is an error that satisfies errors.Is with [ErrNameTaken]; a missing host path is an error, never created.
 	Create(ctx context.Context, spec Spec, mounts HostPaths, labels map[string]string) (id string, warnings []string, err error)
 	// Attach connects to the program's streams. It must be called before
 	// Start, and the caller must call Copy until it returns: a client that
@@ -113,6 +113,9 @@ type EngineInfo struct {
 	// MemoryLimit, SwapLimit, CPUQuota and PIDsLimit say what the engine can
 	// enforce.
 	MemoryLimit, SwapLimit, CPUQuota, PIDsLimit bool
+	// Swap says that the engine's machine has swap, or that it cannot be told.
+	// Without any, a missing SwapLimit does not matter.
+	Swap bool
 	// Containerd and Runc are the versions of the parts.
 	Containerd, Runc string
 	// Warnings are the engine's own.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // Errors of this package, for errors.Is.
@@ -17,8 +18,14 @@ var (
 	ErrUnenforceable = errors.New("limit cannot be enforced")
 	// ErrBusy means that another run uses the same ./final.
 	ErrBusy = errors.New("in use by another run")
+	// ErrRunning means that a record is of a run that goes on, or that nobody
+	// cleaned up after.
+	ErrRunning = errors.New("is not over")
 	// ErrNoSpace means that the state folder's disk is full or nearly so.
 	ErrNoSpace = errors.New("not enough disk space")
+	// ErrNameTaken means that the engine has a container of the run's name: a
+	// run of the same ID, of another state folder.
+	ErrNameTaken = errors.New("a container of this name exists")
 	// ErrNoRecord means that no run with this ID is recorded.
 	ErrNoRecord = errors.New("no such run")
 )
@@ -39,3 +46,10 @@ func (e *PathError) Error() string {
 }
 
 func (e *PathError) Unwrap() error { return e.Err }
+
+// Is makes a path that does not exist an fs.ErrNotExist.
+func (e *PathError) Is(target error) bool {
+	return target == fs.ErrNotExist && e.Rule == ruleMissing //nolint:errorlint // comparing sentinels is what Is does
+}
+
+const ruleMissing = "does not exist"

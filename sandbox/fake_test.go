@@ -43,6 +43,12 @@ type fakeEngine struct {
 	// waitErrs are answered, in order, instead of an exit; the program goes
 	// on.
 	waitErrs []error
+	// lateBy delays the report of the end.
+	lateBy time.Duration
+	// stuckAgain makes every connection but the first stay open until it is
+	// cut.
+	stuckAgain bool
+	attaches   int
 	// ignoreKill makes SIGKILL have no effect, as a wedged container does.
 	ignoreKill bool
 	misuse     []string
@@ -129,12 +135,24 @@ func (e *fakeEngine) Attach(_ context.Context, id string, _ bool) (Streams, erro
 	if c == nil {
 		return nil, errors.New("no such container")
 	}
-	return &fakeStreams{c: c}, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.attaches++
+	return &fakeStreams{c: c, stuck: e.stuckAgain && e.attaches > 1, cut: make(chan struct{})}, nil
 }
 
-type fakeStreams struct{ c *fakeContainer }
+type fakeStreams struct {
+	c     *fakeContainer
+	stuck bool
+	cut   chan struct{}
+	once  sync.Once
+}
 
 func (s *fakeStreams) Copy(stdout, stderr io.Writer) error {
+	if s.stuck {
+		<-s.cut
+		return errors.New("connection closed")
+	}
 	var wg sync.WaitGroup
 	for to, from := range map[io.Writer]*io.PipeReader{stdout: s.c.stdoutR, stderr: s.c.stderrR} {
 		wg.Go(func() { _, _ = io.Copy(to, from) })
@@ -146,6 +164,7 @@ func (s *fakeStreams) Copy(stdout, stderr io.Writer) error {
 func (s *fakeStreams) Stdin() io.WriteCloser { return s.c.stdinW }
 
 func (s *fakeStreams) Close() error {
+	s.once.Do(func() { close(s.cut) })
 	s.c.closeOnce.Do(func() {
 		close(s.c.closed)
 		_ = s.c.stdoutR.Close()
@@ -171,6 +190,7 @@ func (e *fakeEngine) Wait(ctx context.Context, id string) <-chan Exit {
 		}
 		select {
 		case <-c.ended:
+			time.Sleep(e.lateBy)
 			exits <- Exit{Code: c.code}
 		case <-ctx.Done():
 			exits <- Exit{Err: ctx.Err()}

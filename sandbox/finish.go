@@ -30,6 +30,9 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	if err := a.work.handBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
+	if warning := a.work.settle(); warning != "" {
+		a.warnings = append(a.warnings, warning)
+	}
 	if err := <-removed; err != nil {
 		a.facts.engineGone = a.facts.engineGone || isLoss(err)
 		a.warnings = append(a.warnings, fmt.Sprintf("container %s is left behind: %v", a.spec.Job.ContainerName(), err))
@@ -38,6 +41,7 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 		a.cancelWait()
 	}
 
+	a.facts.initFailed = a.facts.initFailed && len(outputs)+len(skipped) == 0
 	verdict := decide(a.facts)
 	res := a.result(verdict, state, complete && !a.facts.interrupted)
 	res.Outputs, res.OutputsSkipped = outputs, skipped
@@ -57,28 +61,49 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 func (a *attempt) inspect(ctx context.Context) State {
 	state, err := a.runner.engine.Inspect(ctx, a.container)
 	if err != nil {
-		if a.facts.lost == nil && a.facts.startError == nil {
+		switch {
+		case a.facts.exited:
+			// The end is known; only how it came about is not.
+			a.warnings = append(a.warnings, "the engine could not tell the program's times and memory: "+err.Error())
+		case a.facts.lost == nil && a.facts.startError == nil:
 			a.facts.lost = err
 		}
 		return State{}
 	}
+	a.correct(state)
 	if state.TTY {
 		a.warnings = append(a.warnings, "the container has a terminal: its streams were not split")
 	}
 	usage, _ := a.usage.result()
 	a.facts.oomKilled = state.OOMKilled || usage.OOMKills > 0
-	a.facts.initFailed = isInitFailure(a.stdout.Total(), a.stderr.text.Text())
-	if len(a.facts.signals) == 0 && signalOf(a.facts.code) > 0 {
+	a.facts.initFailed = isInitFailure(a.spec.Job.Command[0], a.stdout.Total(), a.stderr.text.Text())
+	// A program may take SIGTERM and exit with 0; asking costs a call, which a
+	// short run is spared.
+	if len(a.facts.signals) == 0 && (signalOf(a.facts.code) > 0 || state.FinishedAt.Sub(state.StartedAt) > time.Second) {
 		foreign, err := a.runner.engine.Interference(ctx, a.container, state.StartedAt)
 		a.facts.foreign = foreign
 		if err != nil {
 			a.warnings = append(a.warnings, "whether somebody else stopped the program could not be told: "+err.Error())
 		}
-		if err != nil || len(foreign) > 0 {
+		if signalOf(a.facts.code) > 0 && (err != nil || len(foreign) > 0) {
 			a.facts.engineGone = isLoss(err) || a.engineGoes(ctx)
 		}
 	}
 	return state
+}
+
+// correct drops what the engine's own times disprove: a report of the end may
+// come late, after our limit has struck or while the engine was away.
+func (a *attempt) correct(state State) {
+	if state.StartedAt.IsZero() || state.FinishedAt.IsZero() || !a.facts.exited {
+		return
+	}
+	if a.facts.stop == stopTimeout && state.FinishedAt.Sub(state.StartedAt) < seconds(a.spec.Job.TimeoutSeconds) {
+		a.facts.stop, a.facts.signals = stopNone, nil
+	}
+	if back := a.backAt.Load(); back != nil && state.FinishedAt.After(*back) {
+		a.facts.endedAway = false
+	}
 }
 
 // farewell is how long an engine that is shutting down may still answer after it
@@ -104,10 +129,13 @@ func (a *attempt) engineGoes(ctx context.Context) bool {
 }
 
 // isInitFailure recognises the line that the container's init prints, instead of
-// the program, when it cannot run the command.
-func isInitFailure(stdoutBytes int64, stderr string) bool {
-	return stdoutBytes == 0 && strings.HasPrefix(stderr, "[FATAL tini (") && strings.Contains(stderr, "] exec ") &&
-		strings.Count(stderr, "\n") == 1
+// the program, when it cannot run the command. A program that prints the same and
+// does nothing else makes only itself look as if it had not been there.
+func isInitFailure(command string, stdoutBytes int64, stderr string) bool {
+	rest, ok := strings.CutPrefix(stderr, "[FATAL tini (")
+	_, rest, found := strings.Cut(rest, ")] ")
+	why, named := strings.CutPrefix(rest, "exec "+command+" failed: ")
+	return stdoutBytes == 0 && ok && found && named && strings.Count(why, "\n") == 1 && strings.HasSuffix(why, "\n")
 }
 
 // remove ends the container, while the outputs are collected.
@@ -137,14 +165,33 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 	}
 	ctx, cancel := context.WithTimeout(ctx, collectBudget)
 	defer cancel()
-	job := a.spec.Job
-	outputs, skipped, err := collect.Outputs(ctx, a.work.final, collect.Limits{
-		Files: job.OutputFiles, Depth: job.OutputDepth, FileBytes: job.OutputFileBytes, TotalBytes: job.OutputTotalBytes,
-	})
+	if a.req.Kill != nil {
+		// Whoever asks for the end at once does not want to wait for hashes.
+		stopWaiting := make(chan struct{})
+		defer close(stopWaiting)
+		go func() {
+			select {
+			case <-a.req.Kill:
+				cancel()
+			case <-stopWaiting:
+			}
+		}()
+	}
+	if err := a.work.reopenFinal(); err != nil {
+		a.warnings = append(a.warnings, err.Error())
+	}
+	outputs, skipped, err := collect.Outputs(ctx, a.work.final, outputLimits(a.spec.Job))
 	if err != nil {
 		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
 	}
 	return outputs, skipped
+}
+
+// outputLimits are the limits of a job's collection.
+func outputLimits(job Job) collect.Limits {
+	return collect.Limits{
+		Files: job.OutputFiles, Depth: job.OutputDepth, FileBytes: job.OutputFileBytes, TotalBytes: job.OutputTotalBytes,
+	}
 }
 
 // result puts the facts into the wire form.

@@ -50,3 +50,10 @@ func mountPointsBelow(mountinfo, dir string) []string {
 	}
 	return below
 }
+
+// hasSwap reports whether this machine has swap, or that it cannot be told. The
+// first line of /proc/swaps is a heading.
+func hasSwap() bool {
+	text, err := os.ReadFile("/proc/swaps")
+	return err != nil || strings.Count(string(text), "\n") > 1
+}

@@ -30,3 +30,16 @@ func ownerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 	}
 	return int(stat.Uid), int(stat.Gid), true
 }
+
+// lockFolder takes the lock of a folder itself, which runs of all state folders
+// share. The lock ends with the file. A file system without locks gives none.
+func lockFolder(dir string) (*os.File, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(ErrBusy, folder.Close())
+	}
+	return folder, nil
+}

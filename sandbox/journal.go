@@ -51,3 +51,35 @@ func (s *Store) journal(id string) (journal, error) {
 	}
 	return note, nil
 }
+
+// state tells how far a run without a result is. An owner that cannot be seen
+// from here (another PID namespace, another system) counts as alive until the
+// run's deadline is over.
+func (j journal) state(now time.Time) RecordState {
+	by, err := parseOwner(j.Owner)
+	if err != nil {
+		return RecordLost
+	}
+	switch by.fate() {
+	case fateAlive:
+		return RecordRunning
+	case fateUnknown:
+		if now.Before(j.Deadline) {
+			return RecordRunning
+		}
+	case fateDead:
+	}
+	return RecordLost
+}
+
+// state is the state of one record, without reading its result.
+func (s *Store) state(id string) (RecordState, error) {
+	if _, err := os.Stat(filepath.Join(s.runsDir(), id, resultFile)); err == nil {
+		return RecordFinished, nil
+	}
+	note, err := s.journal(id)
+	if err != nil {
+		return "", err
+	}
+	return note.state(time.Now()), nil
+}

@@ -85,6 +85,11 @@ func (a *attempt) readStreams() {
 			case again := <-a.attached:
 				a.read(again)
 			case <-a.noMore:
+				select {
+				case again := <-a.attached:
+					a.read(again)
+				default:
+				}
 				return
 			}
 		}
@@ -93,6 +98,9 @@ func (a *attempt) readStreams() {
 
 // read copies one connection to its end.
 func (a *attempt) read(s Streams) {
+	a.currentMu.Lock()
+	a.current = s
+	a.currentMu.Unlock()
 	if err := s.Copy(a.stdout, a.stderr); err != nil {
 		a.log.Debug("reading output ended early", logError, err)
 	}
@@ -128,14 +136,25 @@ func (a *attempt) drain() bool {
 		return true
 	case <-timer.C:
 	}
-	_ = a.streams.Close() // breaking the connection is the point
+	a.cutStreams()
+	<-a.readerDone
+	return false
+}
+
+// cutStreams breaks the connection that is being read: a stuck one can hold up
+// the engine's other calls, and our end.
+func (a *attempt) cutStreams() {
+	a.currentMu.Lock()
+	defer a.currentMu.Unlock()
+	if a.current == nil {
+		a.current = a.streams
+	}
+	_ = a.current.Close()
 	select {
 	case again := <-a.attached:
 		_ = again.Close()
 	default:
 	}
-	<-a.readerDone
-	return false
 }
 
 // closeOutput finishes the live output and the files. What it reports is for the

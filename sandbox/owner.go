@@ -64,9 +64,12 @@ func (o owner) fate() fate {
 	if o.boot != self.boot || o.namespace != self.namespace || self.start == "" {
 		return fateUnknown
 	}
-	start, alive := processStart(o.pid)
-	if alive && start == o.start {
+	switch start, found := processStart(o.pid); {
+	case found && start == o.start:
 		return fateAlive
+	case found, processGone(o.pid):
+		return fateDead
 	}
-	return fateDead
+	// It is there, but we may not look at it (proc mounted with hidepid).
+	return fateUnknown
 }

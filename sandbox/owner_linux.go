@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 func bootID() string {
@@ -23,8 +26,8 @@ func pidNamespace() string {
 }
 
 // processStart is field 22 of /proc/PID/stat; the command in field 2 may hold
-// spaces and parentheses, so counting starts behind its end. A zombie counts as
-// gone: nobody will finish its run.
+// spaces and parentheses, so counting starts behind its end. A zombie has
+// ended: nobody will finish its run.
 func processStart(pid int) (string, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -32,11 +35,17 @@ func processStart(pid int) (string, bool) {
 	}
 	_, rest, ok := cutLast(string(text), ") ")
 	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	switch {
+	case !ok || len(fields) < 20:
 		return "", false
+	case fields[0] == "Z" || fields[0] == "X":
+		return "ended", true
 	}
 	return fields[19], true
 }
+
+// processGone reports whether there is certainly no process of this number.
+func processGone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 func cutLast(s, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, sep); i >= 0 {

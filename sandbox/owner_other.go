@@ -18,3 +18,5 @@ func bootID() string {
 func pidNamespace() string { return "host" }
 
 func processStart(int) (string, bool) { return "", false }
+
+func processGone(int) bool { return false }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 )
 
 // resolvePaths makes the host paths of a request absolute, with links resolved,
@@ -30,6 +31,9 @@ func resolvePaths(req Request, stateDir string) (Request, error) {
 
 // resolve follows links once, so that a link that changes later changes nothing.
 func resolve(field, path string) (string, fs.FileInfo, error) {
+	if !utf8.ValidString(path) {
+		return path, nil, &PathError{Field: field, Path: path, Rule: "is not UTF-8, which the engine's interface needs"}
+	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return path, nil, &PathError{field, path, "cannot be used", cause(err)}
@@ -47,7 +51,7 @@ func resolve(field, path string) (string, fs.FileInfo, error) {
 
 func pathProblem(field, path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &PathError{Field: field, Path: path, Rule: "does not exist"}
+		return &PathError{Field: field, Path: path, Rule: ruleMissing}
 	}
 	return &PathError{field, path, "cannot be used", cause(err)}
 }
@@ -133,6 +137,12 @@ func checkMountable(field, path, real, stateDir string) error {
 	if real == filepath.Dir(real) {
 		return &PathError{Field: field, Path: path, Rule: "is the root of a file system"}
 	}
+	if !utf8.ValidString(real) {
+		return &PathError{Field: field, Path: path, Rule: "is not UTF-8, which the engine's interface needs"}
+	}
+	if showsTooMuch(real) {
+		return &PathError{Field: field, Path: path, Rule: "is a folder of the system"}
+	}
 	if home, err := os.UserHomeDir(); err == nil && within(realPath(home), real) {
 		return &PathError{Field: field, Path: path, Rule: "is or holds your home folder"}
 	}
@@ -153,10 +163,26 @@ func checkMountable(field, path, real, stateDir string) error {
 	return nil
 }
 
+// checkEngineFolder keeps the engine's own data from programs.
+func checkEngineFolder(req Request, root string) error {
+	if root == "" {
+		return nil
+	}
+	for field, path := range map[string]string{"input": req.Input, "final": req.Final} {
+		if path != "" && (within(path, realPath(root)) || within(realPath(root), path)) {
+			return &PathError{Field: field, Path: path, Rule: "is, holds or lies in the engine's data folder " + root}
+		}
+	}
+	return nil
+}
+
 // checkFinal also keeps the records of other runs from being emptied.
 func checkFinal(path, real, stateDir string) error {
 	if err := checkMountable("final", path, real, stateDir); err != nil {
 		return err
+	}
+	if belongsToSystem(real) {
+		return &PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a folder of the system"}
 	}
 	if within(real, realPath(stateDir)) {
 		return &PathError{Field: "final", Path: path, Rule: "lies in the state folder " + stateDir + ", which holds the records of other runs"}

@@ -226,18 +226,24 @@ func planUser(user string, pol policy.Policy) (string, error) {
 
 func planGPUs(text string, host Host) (GPURequest, error) {
 	var gpus GPURequest
+	refused := &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
+		Rule: `must be "all", a number from 1 to 64, or different device IDs: "0,1", or "device=0" for one`}
+	devices, named := strings.CutPrefix(text, "device=")
 	switch count, err := strconv.Atoi(text); {
 	case text == "":
 		return gpus, nil
 	case text == "all":
 		gpus.All = true
-	case err == nil && count > 0 && count <= 64:
+	case err == nil && (count < 1 || count > 64):
+		return GPURequest{}, refused
+	case err == nil:
 		gpus.Count = count
+	case !named && !strings.ContainsAny(text, ",-:"):
+		return GPURequest{}, refused
 	default:
-		for id := range strings.SplitSeq(text, ",") {
-			if !gpuIDPattern(id) {
-				return GPURequest{}, &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
-					Rule: `must be "all", a number from 1 to 64, or device IDs separated by commas`}
+		for id := range strings.SplitSeq(devices, ",") {
+			if !isGPU(id) || slices.Contains(gpus.IDs, id) {
+				return GPURequest{}, refused
 			}
 			gpus.IDs = append(gpus.IDs, id)
 		}
@@ -249,10 +255,10 @@ func planGPUs(text string, host Host) (GPURequest, error) {
 	return gpus, nil
 }
 
-// gpuIDPattern accepts what the NVIDIA runtime accepts as a device: an index, a
+// isGPU accepts what the NVIDIA runtime accepts as a device: an index, a
 // UUID ("GPU-…"), a MIG device ("MIG-…", "0:1").
-func gpuIDPattern(id string) bool {
-	if id == "" || len(id) > 64 {
+func isGPU(id string) bool {
+	if id == "" || len(id) > 64 || id[0] == '-' || id[0] == ':' {
 		return false
 	}
 	return strings.IndexFunc(id, func(r rune) bool {

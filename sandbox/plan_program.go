@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -48,6 +49,10 @@ func checkWords(words []string) error {
 	for _, word := range words {
 		if strings.ContainsRune(word, 0) {
 			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "holds a NUL byte"}
+		}
+		if !utf8.ValidString(word) {
+			// The engine's API is JSON: it would arrive changed.
+			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "is not UTF-8"}
 		}
 		total += len(word) + 1
 	}

@@ -53,7 +53,8 @@ type Request struct {
 	// Runtime is an OCI runtime that the engine knows, such as "runsc"; the
 	// default is the engine's.
 	Runtime string
-	// GPUs is "", "all", a number of GPUs, or device IDs separated by commas.
+	// GPUs is "", "all", a number of GPUs, device IDs separated by commas
+	// ("0,1"), or one device ID after "device=".
 	GPUs string
 	// Ulimits are further resource limits of every process.
 	Ulimits []Ulimit
@@ -102,3 +103,5 @@ type Ulimit struct {
 // high enough not to be an account of a usual host: uid 1000 of a container is a
 // real person on many machines.
 const DedicatedUser = "64646:64646"
+
+const dedicatedID = 64646

@@ -17,10 +17,11 @@ const cleanupBudget = time.Minute
 // Run runs one program and says what it did. It blocks until the program has
 // ended, its outputs are collected and its container is gone.
 //
-// A program that crashes, hangs or is killed gives a result, not an error. An
-// error means that the sandbox failed or refused; when the program had been
-// created by then, a result with the status start_failed or engine_lost comes
-// with the error and holds what was seen.
+// A program that crashes, hangs or is killed gives a result, not an error; so does
+// a command that the image does not have (start_failed, 126 or 127). An error
+// means that the sandbox failed or refused; when the container had been created by
+// then, a result with the status start_failed or engine_lost comes with the error
+// and holds what was seen.
 //
 // When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and
 // the result has the status canceled; before the start there is only the error
@@ -34,6 +35,9 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	a := &attempt{
 		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
 		log: r.log.With(logRun, prepared.spec.Job.RunID),
+	}
+	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
+		return nil, err
 	}
 	if a.work, err = openWorkspace(r.store, a.spec); err != nil {
 		return nil, err
@@ -68,6 +72,7 @@ func (a *attempt) create(ctx context.Context) error {
 	var err error
 	a.container, a.warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
 	if err != nil {
+		a.nameTaken = errors.Is(err, ErrNameTaken)
 		return err
 	}
 	a.log = a.log.With(logContainer, a.container)
@@ -107,7 +112,7 @@ func (a *attempt) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 	}
-	if err := a.work.handOver(); err != nil {
+	if err := a.work.handOver(ctx); err != nil {
 		return err
 	}
 	waitCtx, cancelWait := context.WithCancel(context.WithoutCancel(ctx))
@@ -153,9 +158,10 @@ func (a *attempt) abandon(ctx context.Context) error {
 		close(a.noMore)
 		<-a.readerDone
 	}
-	// By name: a create whose answer was lost may have made it all the same.
-	if err := a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()); err != nil {
-		errs = append(errs, err)
+	// By name: a create whose answer was lost may have made it all the same. A
+	// name that was taken is another run's.
+	if !a.nameTaken {
+		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
 	}
 	a.closeOutput()
 	return errors.Join(append(errs, a.work.discard())...)
@@ -170,6 +176,9 @@ func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Resu
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.facts.startError = startErr
+	if err := a.work.putBack(); err != nil {
+		a.warnings = append(a.warnings, err.Error())
+	}
 	_ = a.streams.Close() // they would never end by themselves
 	res, err := a.finish(ctx)
 	return res, errors.Join(startErr, err)

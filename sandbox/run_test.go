@@ -30,7 +30,7 @@ func newFakeRunner(t *testing.T, engine *fakeEngine) *Runner {
 	return r
 }
 
-func command(words ...string) Request { return Request{ID: "r1", Command: words} }
+func command(words ...string) Request { return Request{ID: "r1", Image: "debian", Command: words} }
 
 // leftBehind lists what a run must not leave: containers, and, when it was
 // refused, records.
@@ -511,4 +511,52 @@ func TestRecordIsReadableByOthers(t *testing.T) {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))
 	require.Equal(t, result.SchemaV1, fields["schema"])
+}
+
+// TestLateReportOfAnEndIsNoTimeout reports the end of the program long after it,
+// as a busy engine does.
+func TestLateReportOfAnEndIsNoTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(*fakeContainer) int { time.Sleep(100 * time.Millisecond); return 0 })
+		engine.lateBy = 3 * time.Second
+		r := newFakeRunner(t, engine)
+		req := command("train")
+		req.Limits.Timeout = time.Second
+		res, err := r.Run(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, result.StatusExited.String(), res.Status.String())
+		require.Equal(t, 0, res.ExitCode)
+		require.False(t, res.TimedOut)
+	})
+}
+
+func TestKnownEndSurvivesAFailedInspect(t *testing.T) {
+	engine := newFakeEngine(func(c *fakeContainer) int { c.print("done"); return 3 })
+	engine.inspectErr = errors.New("no such container")
+	r := newFakeRunner(t, engine)
+	res, err := r.Run(t.Context(), command("train"))
+	require.NoError(t, err)
+	require.Equal(t, result.StatusExited, res.Status)
+	require.Equal(t, 3, res.ExitCode)
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "could not tell the program's times")
+}
+
+// TestSecondConnectionThatNeverEndsIsCut reconnects to a stream that stays open
+// after the end of the program.
+func TestSecondConnectionThatNeverEndsIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(c *fakeContainer) int {
+			_ = c.stdout.Close() // the first connection breaks
+			_ = c.stderr.Close()
+			time.Sleep(5 * time.Second)
+			return 0
+		})
+		engine.waitErrs = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable)}
+		engine.stuckAgain = true
+		r := newFakeRunner(t, engine)
+		res, err := r.Run(t.Context(), command("train"))
+		require.NoError(t, err)
+		require.Equal(t, result.StatusExited, res.Status)
+		require.False(t, res.OutputComplete)
+	})
 }

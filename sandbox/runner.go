@@ -158,6 +158,9 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
+	if req.Image == "" && r.catalog.Default == "" {
+		return planned{}, &policy.FieldError{Field: "image", Rule: "none is named, and there is no catalog with a default"}
+	}
 	info, image, err := r.ask(ctx, req.Image)
 	if err != nil {
 		return planned{}, err
@@ -166,6 +169,9 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, &policy.FieldError{Field: "engine", Rule: "is on another machine, which cannot mount folders of this one"}
 	}
 	if err := unenforceable(info); err != nil {
+		return planned{}, err
+	}
+	if err := checkEngineFolder(req, info.RootDir); err != nil {
 		return planned{}, err
 	}
 	req.Host = info.Host
@@ -199,8 +205,11 @@ func (r *Runner) ask(ctx context.Context, ref string) (EngineInfo, images.Resolv
 // defaultUser is the caller, so that files in ./final are the caller's; never
 // root, whose files and rights in a container are those of the host's root.
 func defaultUser(uid, gid int) string {
-	if uid <= 0 || gid <= 0 {
+	switch {
+	case uid <= 0:
 		return DedicatedUser
+	case gid <= 0:
+		return fmt.Sprintf("%d:%d", uid, dedicatedID)
 	}
 	return fmt.Sprintf("%d:%d", uid, gid)
 }

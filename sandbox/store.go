@@ -128,9 +128,8 @@ func (s *Store) create(id string) (string, error) {
 	return dir, nil
 }
 
-// List returns all records, oldest first. A record that cannot be read is left
-// out and named in the error; the others are returned all the same.
-func (s *Store) List() ([]Record, error) {
+// ids lists the folders of the records.
+func (s *Store) ids() ([]string, error) {
 	entries, err := os.ReadDir(s.runsDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -138,16 +137,33 @@ func (s *Store) List() ([]Record, error) {
 	if err != nil {
 		return nil, stateError(s.runsDir(), "cannot be read", err)
 	}
+	var ids []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			ids = append(ids, entry.Name())
+		}
+	}
+	return ids, nil
+}
+
+// List returns all records, oldest first, without the texts of their streams,
+// which would be megabytes each. A record that cannot be read is left out and
+// named in the error; the others are returned all the same.
+func (s *Store) List() ([]Record, error) {
+	ids, err := s.ids()
+	if err != nil {
+		return nil, err
+	}
 	var records []Record
 	var errs []error
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		record, err := s.load(entry.Name())
+	for _, id := range ids {
+		record, err := s.load(id)
 		if err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		if record.Result != nil {
+			record.Result.Stdout, record.Result.Stderr = "", ""
 		}
 		records = append(records, record)
 	}
@@ -192,7 +208,8 @@ func (s *Store) find(id string) (string, error) {
 	case 1:
 		return matches[0], nil
 	}
-	return "", fmt.Errorf("run %q: %w: %d runs begin so, such as %s", id, ErrNoRecord, len(matches), matches[0])
+	return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id),
+		Rule: fmt.Sprintf("%d runs begin so, such as %s", len(matches), matches[0])}
 }
 
 // load reads one record folder.
@@ -217,9 +234,7 @@ func (s *Store) load(id string) (Record, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return Record{}, fmt.Errorf("record %s: %w", id, err)
 	default:
-		if by, err := parseOwner(note.Owner); err == nil && by.fate() == fateAlive {
-			record.State = RecordRunning
-		}
+		record.State = note.state(time.Now())
 	}
 	return record, nil
 }
@@ -231,8 +246,12 @@ func (s *Store) Remove(id string) error {
 	if err != nil {
 		return err
 	}
-	if record, err := s.load(id); err == nil && record.State == RecordRunning {
-		return fmt.Errorf("run %s: %w; stop it first", id, ErrBusy)
+	state, err := s.state(id)
+	if err == nil && state == RecordRunning {
+		return fmt.Errorf("run %s: %w", id, ErrRunning)
+	}
+	if path, lent := s.lentBy(id); err == nil && state == RecordLost && lent {
+		return fmt.Errorf("run %s: %w: its final %q is still lent to its program", id, ErrRunning, path)
 	}
 	if err := removeTree(filepath.Join(s.runsDir(), id)); err != nil {
 		return fmt.Errorf("removing record %s: %w", id, err)

@@ -193,7 +193,7 @@ func TestRemove(t *testing.T) {
 
 	require.NoError(t, s.Remove("r1"))
 	require.NoError(t, s.Remove("los"), "by its beginning too")
-	require.ErrorIs(t, s.Remove("running"), ErrBusy)
+	require.ErrorIs(t, s.Remove("running"), ErrRunning)
 	require.FileExists(t, filepath.Join(running, journalFile))
 	require.FileExists(t, filepath.Join(outside, "canary"))
 	records, err := s.List()
@@ -273,10 +273,10 @@ func TestOnlyTheOwnerMayLook(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
 	}
-	w := &workspace{}
-	require.NoError(t, w.lockFinal(s, "/some/final"))
-	defer w.lock.Close()
-	info, err := os.Stat(w.lock.Path())
+	lock, err := lockFinal(s, "/some/final")
+	require.NoError(t, err)
+	defer lock.release()
+	info, err := os.Stat(lock.held[0].Path())
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }

@@ -52,7 +52,7 @@ func (a *attempt) supervise(ctx context.Context) {
 				return
 			}
 			a.log.Debug("waiting for the program failed", logError, exit.Err)
-			a.facts.interrupted = true
+			a.facts.interrupted, a.facts.endedAway = true, true
 			if reconnected {
 				a.facts.lost = exit.Err
 				return
@@ -79,7 +79,7 @@ func (a *attempt) supervise(ctx context.Context) {
 			}
 			if kills > 1 {
 				// A stuck stream can hold up the kill itself.
-				_ = a.streams.Close()
+				a.cutStreams()
 				a.facts.interrupted = true
 			}
 			a.signal(ctx, "SIGKILL")
@@ -129,6 +129,8 @@ func (a *attempt) findAgain(ctx context.Context) Exit {
 		case err == nil && !state.Running:
 			return Exit{Code: state.ExitCode}
 		case err == nil:
+			now := time.Now()
+			a.backAt.Store(&now)
 			if s, attachErr := engine.Attach(ctx, a.container, false); attachErr == nil {
 				select {
 				case a.attached <- s:

@@ -324,7 +324,7 @@ func TestChownTree(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "linkdir")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "b/fifo"), 0o600))
 	before := owners(t, outside, filepath.Join(outside, "canary"))
-	require.NoError(t, chownTree(rootOf(t, dir), to, to))
+	require.NoError(t, chownTree(rootOf(t, dir), -1, to, to))
 	all := []string{dir}
 	for _, name := range everything(t, dir) {
 		all = append(all, filepath.Join(dir, name))
@@ -346,10 +346,10 @@ func TestChownTreeOfADeepTree(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, removeTree(dir)) })
 	nest(t, dir, 5000)
 	withFewDescriptors(t, func() {
-		require.NoError(t, chownTree(rootOf(t, dir), os.Geteuid(), os.Getegid()))
+		require.NoError(t, chownTree(rootOf(t, dir), -1, os.Geteuid(), os.Getegid()))
 	})
 	if isRoot() {
-		require.NoError(t, chownTree(rootOf(t, dir), stranger, stranger))
+		require.NoError(t, chownTree(rootOf(t, dir), -1, stranger, stranger))
 		info, err := rootOf(t, dir).Lstat(strings.Repeat("deep/", 4999) + "deep")
 		require.NoError(t, err)
 		uid, _, _ := ownerOf(info)
@@ -363,7 +363,7 @@ func TestChownTreeReportsWhatItCouldNotDo(t *testing.T) {
 		write(t, dir, map[string]string{fmt.Sprint(i): "x"})
 	}
 	if !isRoot() {
-		err := chownTree(rootOf(t, dir), 0, 0)
+		err := chownTree(rootOf(t, dir), -1, 0, 0)
 		require.ErrorIs(t, err, os.ErrPermission)
 		return
 	}
@@ -372,7 +372,7 @@ func TestChownTreeReportsWhatItCouldNotDo(t *testing.T) {
 	require.NoError(t, os.Chmod(parent, 0o755))
 	root := rootOf(t, dir)
 	asStranger(t, func() {
-		err := chownTree(root, stranger, stranger)
+		err := chownTree(root, -1, stranger, stranger)
 		if !errors.Is(err, os.ErrPermission) {
 			t.Errorf("chownTree: %v", err)
 		}

@@ -11,11 +11,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/internal/descend"
 )
 
-// chownTree gives root and everything below it to uid and gid, and follows
-// nothing. Hard links are safe: ./final is a mount of its own, so a link in it
-// cannot be to a file outside.
-func chownTree(root *os.Root, uid, gid int) error {
-	err := descend.Visit(root, func() bool { return true }, func(dir int, name string, _ *unix.Stat_t) error {
+// chownTree gives root, and everything below it that belongs to the user from, to
+// uid and gid; from -1 means everything. It follows nothing, and a file of
+// somebody else's that has a second name in the tree keeps its owner.
+func chownTree(root *os.Root, from, uid, gid int) error {
+	err := descend.Visit(root, func() bool { return true }, func(dir int, name string, stat *unix.Stat_t) error {
+		if from >= 0 && int(stat.Uid) != from {
+			return nil
+		}
 		return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	})
 	return errors.Join(err, root.Lchown(".", uid, gid))

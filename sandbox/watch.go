@@ -52,6 +52,7 @@ func (a *attempt) watch(ctx context.Context) {
 		}
 	}()
 	go a.watchDisk(ctx)
+	go a.watchFreeSpace(ctx)
 }
 
 func (w *usageWatch) sample() {
@@ -94,7 +95,8 @@ func (w *usageWatch) result() (Usage, string) {
 }
 
 // watchDisk ends a run that fills the host's disk through ./final: a bind mount
-// has no quota of its own.
+// has no quota of its own. What it cannot see is a file that was deleted and is
+// still open; the free space of the disk is watched as well, for that.
 func (a *attempt) watchDisk(ctx context.Context) {
 	period := diskPeriod
 	for {
@@ -105,12 +107,27 @@ func (a *attempt) watchDisk(ctx context.Context) {
 		}
 		began := time.Now()
 		bytes, entries := collect.Usage(ctx, a.work.final, a.spec.Job.DiskBytes, maxEntries)
-		free, known := freeBytes(a.work.paths[RoleFinal])
-		if bytes > a.spec.Job.DiskBytes || entries > maxEntries || known && free < minFree/2 {
+		if bytes > a.spec.Job.DiskBytes || entries > maxEntries {
 			a.askStop(stopDiskLimit)
 			return
 		}
-		// Never spend more than a twentieth of the time on looking.
-		period = max(diskPeriod, 20*time.Since(began))
+		// Looking shall not cost more than a tenth of the time, and a program
+		// must not be able to make us look away.
+		period = min(max(diskPeriod, 10*time.Since(began)), 5*time.Second)
+	}
+}
+
+// watchFreeSpace ends a run when the disk of ./final is nearly full.
+func (a *attempt) watchFreeSpace(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(diskPeriod):
+		}
+		if free, known := freeBytes(a.work.paths[RoleFinal]); known && free < minFree/2 {
+			a.askStop(stopDiskFull)
+			return
+		}
 	}
 }

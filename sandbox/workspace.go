@@ -2,16 +2,12 @@ package sandbox
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/gofrs/flock"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -34,9 +30,19 @@ type workspace struct {
 	final  *os.Root
 	// lent tells whom to give ./final back to.
 	lent    finalJournal
-	lock    *flock.Flock
+	lock    *finalLock
+	mode    fs.FileMode
 	made    bool // we made the caller's ./final
 	emptied bool
+	// aside is where what lay in ./final before is now, and keepAside says that
+	// no earlier run of ours left it.
+	aside     string
+	keepAside bool
+	// earlier is the note of the run that filled ./final before.
+	earlier []byte
+	folder  *os.File // holds the lock of the folder itself
+	store   *Store
+	runID   string
 	reserve string
 }
 
@@ -47,7 +53,7 @@ func openWorkspace(store *Store, spec Spec) (*workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &workspace{record: record, paths: HostPaths{}}
+	w := &workspace{record: record, paths: HostPaths{}, store: store, runID: spec.Job.RunID}
 	if err := w.fill(store, spec); err != nil {
 		return nil, errors.Join(err, w.discard())
 	}
@@ -158,122 +164,6 @@ func copyScript(from, toDir string) (string, error) {
 	return to, nil
 }
 
-// openFinal finds or makes ./final, locks it against other runs and opens it.
-func (w *workspace) openFinal(store *Store, spec Spec) error {
-	final := spec.Job.Final
-	if final == "" {
-		final = filepath.Join(w.record, ownFinal)
-		if err := os.Mkdir(final, 0o755); err != nil {
-			return stateError(final, "cannot be made", err)
-		}
-	} else {
-		if err := w.lockFinal(store, final); err != nil {
-			return err
-		}
-		switch err := os.Mkdir(final, 0o755); {
-		case err == nil:
-			w.made = true
-		case !errors.Is(err, fs.ErrExist):
-			return &PathError{"final", final, "cannot be made", cause(err)}
-		}
-	}
-	w.paths[RoleFinal] = final
-	root, err := os.OpenRoot(final)
-	if err != nil {
-		return &PathError{"final", final, "cannot be opened", cause(err)}
-	}
-	w.final = root
-	return w.planLending(spec)
-}
-
-// lockFinal makes sure that no two runs write one ./final. The lock file is
-// named after the path and never deleted: deleting it would let two runs lock
-// two files of one name.
-func (w *workspace) lockFinal(store *Store, final string) error {
-	sum := sha256.Sum256([]byte(final))
-	path := filepath.Join(store.locksDir(), "final-"+hex.EncodeToString(sum[:8])+".lock")
-	w.lock = flock.New(path, flock.SetPermissions(0o600))
-	locked, err := w.lock.TryLock()
-	if err != nil {
-		return stateError(path, "cannot be locked", err)
-	}
-	if !locked {
-		w.lock = nil
-		return fmt.Errorf("final %q: %w", final, ErrBusy)
-	}
-	return nil
-}
-
-// planLending notes whom ./final belongs to when the program runs as somebody
-// else.
-func (w *workspace) planLending(spec Spec) error {
-	info, err := w.final.Stat(".")
-	if err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be read", cause(err)}
-	}
-	uid, gid, ok := ownerOf(info)
-	toUID, toGID, err := numericUser(spec.Class.User)
-	if !ok || err != nil {
-		return err
-	}
-	if uid != toUID && os.Geteuid() == 0 {
-		w.lent = finalJournal{Path: w.paths[RoleFinal], Lent: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
-		uid, gid = toUID, toGID
-	}
-	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal],
-			Rule: fmt.Sprintf("is not writable for user %s of the program (mode %04o); leave --user out, or run as root",
-				spec.Class.User, info.Mode().Perm())}
-	}
-	return nil
-}
-
-// Permission bits of a folder, for its owner.
-const (
-	mayRead  fs.FileMode = 0o500
-	mayWrite fs.FileMode = 0o300
-)
-
-// permits reports whether a mode gives a user all of need. As in the kernel, only
-// the first class that fits counts.
-func permits(mode fs.FileMode, owner, group bool, need fs.FileMode) bool {
-	switch {
-	case owner:
-	case group:
-		need >>= 3
-	default:
-		need >>= 6
-	}
-	return mode&need == need
-}
-
-// handOver empties ./final and gives it to the program's user. It is the first
-// thing that changes anything of the caller's, and the last before the start.
-func (w *workspace) handOver() error {
-	final := w.paths[RoleFinal]
-	w.emptied = true
-	if err := emptyTree(w.final); err != nil {
-		return &PathError{"final", final, "cannot be emptied", cause(err)}
-	}
-	if w.lent.Lent {
-		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToGID); err != nil {
-			return &PathError{"final", final, "cannot be given to the program's user", cause(err)}
-		}
-	}
-	return nil
-}
-
-// handBack gives ./final and what is in it to whom it belonged.
-func (w *workspace) handBack() error {
-	if !w.lent.Lent || !w.emptied || w.final == nil {
-		return nil
-	}
-	if err := chownTree(w.final, w.lent.UID, w.lent.GID); err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be handed back entirely", err}
-	}
-	return nil
-}
-
 // release frees the lock and descriptors; the record stays.
 func (w *workspace) release() error {
 	var errs []error
@@ -286,14 +176,17 @@ func (w *workspace) release() error {
 		errs = append(errs, w.final.Close())
 	}
 	if w.lock != nil {
-		errs = append(errs, w.lock.Close())
+		errs = append(errs, w.lock.release())
+	}
+	if w.folder != nil {
+		errs = append(errs, w.folder.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // discard takes back all that openWorkspace made.
 func (w *workspace) discard() error {
-	errs := []error{w.handBack()}
+	errs := []error{w.handBack(), w.putBack()}
 	if w.made {
 		// Only if it is empty, which it is unless somebody else was there.
 		errs = append(errs, os.Remove(w.paths[RoleFinal]))

@@ -119,7 +119,7 @@ func TestResolveInput(t *testing.T) {
 		"to-state":      "is or holds the state folder",
 		h.base + "/var": "is or holds the state folder",
 		"sock":          "holds docker.sock",
-		"/dev":          "has the mount point /dev/",
+		"/dev":          "is a folder of the system",
 	} {
 		_, err := resolvePaths(Request{Input: path}, h.state)
 		var broken *PathError
@@ -272,7 +272,7 @@ func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
 
-	require.NoError(t, w.handOver())
+	require.NoError(t, w.handOver(t.Context()))
 	require.NoError(t, w.handBack())
 	require.NoError(t, w.release())
 	require.Equal(t, []string{"final", "input"}, everything(t, record), "the record stays")
@@ -314,7 +314,7 @@ func TestWorkspaceUnderAStrictUmask(t *testing.T) {
 	defer unix.Umask(before)
 	w, err := openWorkspace(store, spec)
 	require.NoError(t, err)
-	require.NoError(t, w.handOver())
+	require.NoError(t, w.handOver(t.Context()))
 	for path, mode := range map[string]os.FileMode{
 		w.paths[RoleInput]: 0o755, filepath.Dir(w.paths[RoleProgram]): 0o755, w.paths[RoleProgram]: 0o444, w.record: 0o700,
 	} {
@@ -354,9 +354,9 @@ func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
 			require.Equal(t, before, everything(t, place))
 			if spec.Job.Final != "" {
 				// The lock is free again.
-				lock := &workspace{}
-				require.NoError(t, lock.lockFinal(store, spec.Job.Final))
-				require.NoError(t, lock.lock.Close())
+				lock, err := lockFinal(store, spec.Job.Final)
+				require.NoError(t, err)
+				require.NoError(t, lock.release())
 			}
 		})
 	}
@@ -424,7 +424,7 @@ func TestHandOverEmptiesAndLends(t *testing.T) {
 	before := owners(t, final)
 	require.NoError(t, w.handBack(), "what was not handed over is not handed back")
 
-	require.NoError(t, w.handOver())
+	require.NoError(t, w.handOver(t.Context()))
 	require.Empty(t, everything(t, final))
 	if isRoot() {
 		require.Equal(t, []uint32{64646}, owners(t, final))
@@ -432,7 +432,7 @@ func TestHandOverEmptiesAndLends(t *testing.T) {
 	}
 	write(t, final, map[string]string{"new/result": "x"})
 	if isRoot() {
-		require.NoError(t, chownTree(w.final, 64646, 64646))
+		require.NoError(t, chownTree(w.final, -1, 64646, 64646))
 	}
 	require.NoError(t, w.handBack())
 	require.Equal(t, append(before, before...), owners(t, final, filepath.Join(final, "new/result")))
@@ -451,10 +451,13 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 	spec.Job.Final = final
 	w, err := openWorkspace(store, spec)
 	require.NoError(t, err)
-	require.NoError(t, w.handOver())
-	write(t, final, map[string]string{"a/b": "x"})
+	require.NoError(t, w.handOver(t.Context()))
+	write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
+	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
+	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
 	require.NoError(t, w.handBack())
 	require.Equal(t, []uint32{12345, 12345, 12345}, owners(t, final, final+"/a", final+"/a/b"))
+	require.Equal(t, []uint32{0}, owners(t, final+"/foreign"), "not the program's")
 	require.NoError(t, w.release())
 }
 
@@ -490,9 +493,8 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	require.Empty(t, everything(t, store.runsDir()))
 }
 
-// The folder that was opened is the one that is emptied, whatever its name
-// stands for by then.
-func TestHandOverStaysInTheFolderThatWasOpened(t *testing.T) {
+// The folder that was opened is the one that is emptied, or none.
+func TestFinalThatIsReplacedIsRefused(t *testing.T) {
 	store := openTestStore(t)
 	base := t.TempDir()
 	write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
@@ -502,9 +504,9 @@ func TestHandOverStaysInTheFolderThatWasOpened(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(base+"/final", base+"/was"))
 	require.NoError(t, os.Symlink("precious", base+"/final"))
-	require.NoError(t, w.handOver())
+	require.ErrorContains(t, w.handOver(t.Context()), "was replaced")
 	require.FileExists(t, base+"/precious/canary")
-	require.NoFileExists(t, base+"/was/old")
+	require.FileExists(t, base+"/was/old")
 	require.NoError(t, w.release())
 }
 

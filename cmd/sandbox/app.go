@@ -8,6 +8,8 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/docker/docker/client"
+
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
@@ -74,7 +76,11 @@ func (s settings) stateDir() (string, error) {
 	if s.StateDir != "" {
 		return s.StateDir, nil
 	}
-	return sandbox.DefaultStateDir()
+	dir, err := sandbox.DefaultStateDir()
+	if err != nil {
+		return "", &hintedError{err, "set HOME, or name a folder with --state-dir"}
+	}
+	return dir, nil
 }
 
 // store opens the records.
@@ -116,14 +122,33 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	api, err := engineClient()
+	if err != nil {
+		return nil, err
+	}
 	options := []sandbox.Option{
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.policy()), sandbox.WithStateDir(dir),
+		sandbox.WithEngine(sandbox.DockerEngine(api)),
 	}
 	if a.verbose {
 		handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
 		options = append(options, sandbox.WithLogger(slog.New(handler)))
 	}
-	return sandbox.New(options...)
+	runner, err := sandbox.New(options...)
+	if err != nil {
+		return nil, errors.Join(err, api.Close())
+	}
+	return runner, nil
+}
+
+// engineClient is the client of the engine that the environment names. What is
+// wrong with it before the engine is asked is wrong with the environment.
+func engineClient() (*client.Client, error) {
+	api, err := sandbox.DockerClient()
+	if err != nil {
+		return nil, &hintedError{err, addressHint}
+	}
+	return api, nil
 }
 
 // printJSON prints a value for programs.

@@ -1,6 +1,11 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+)
 
 func newConfigCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -20,6 +25,7 @@ SANDBOX_MAX_MEMORY.`,
 			if err != nil {
 				return err
 			}
+			s.showStateDir()
 			if s.JSON {
 				return a.printJSON(s.origins)
 			}
@@ -27,9 +33,33 @@ SANDBOX_MAX_MEMORY.`,
 			for _, o := range s.origins {
 				rows = append(rows, []string{o.Key, o.Value, o.Source})
 			}
-			return a.printTable([]string{"KEY", "VALUE", "SOURCE"}, rows)
+			err = a.printTable([]string{"KEY", "VALUE", "SOURCE"}, rows)
+			return errors.Join(err, a.printUserFile())
 		},
 	}
 	a.settingFlags(cmd, false, "json")
 	return cmd
+}
+
+// showStateDir shows the folder that is used when none is set.
+func (s settings) showStateDir() {
+	for i := range s.origins {
+		if o := &s.origins[i]; o.Key == "state_dir" && o.Value == "" {
+			// Where there is none, commands that need one say so.
+			o.Value, _ = s.stateDir()
+		}
+	}
+}
+
+// printUserFile says where the user's own settings are, or would be.
+func (a *app) printUserFile() error {
+	dir := a.sources().userDir
+	if dir == "" {
+		return a.print("\nuser's file: none, this account has no folder for configuration\n")
+	}
+	file := userFile(dir)
+	if _, err := os.Stat(file); err != nil {
+		return a.print("\nuser's file: %s (not there)\n", file)
+	}
+	return a.print("\nuser's file: %s\n", file)
 }

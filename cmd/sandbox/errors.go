@@ -25,12 +25,29 @@ func usagef(command, format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...), fmt.Sprintf("run '%s --help'", command)}
 }
 
+// A hintedError is an error with what to try about it.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+
+func (e *hintedError) Unwrap() error { return e.err }
+
+func (e *hintedError) Hint() string { return e.hint }
+
 // errReaderGone means that nobody reads our output any more, as with `| head`. It
 // is the end of the command and no failure.
 var errReaderGone = errors.New("the reader of the output is gone")
 
-// readerGone gives a broken pipe its class.
+// readerGone gives a broken pipe its class, and names an output that cannot be
+// written to.
 func readerGone(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) && pathErr.Op == "write" && !errors.Is(err, syscall.EPIPE) {
+		return &fileError{fileOutput, pathErr.Path, err}
+	}
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
 		return errReaderGone
 	}
@@ -76,11 +93,13 @@ const (
 	fileEnv      = "env-file"
 	fileCatalog  = "catalog"
 	fileStream   = "file"
+	fileOutput   = "output"
 )
 
 var fileHints = map[string]string{
 	fileSettings: "see where settings come from with: sandbox help config",
 	fileEnv:      "give a text file with lines NAME=VALUE",
 	fileCatalog:  "leave --catalog out for the shipped one",
+	fileOutput:   "a run's result is in the record: sandbox ls, and sandbox show ID",
 	fileStream:   "give the path of a file, or - for stdin",
 }

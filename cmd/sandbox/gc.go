@@ -44,6 +44,9 @@ func (a *app) gc(ctx context.Context, opts sandbox.SweepOptions) error {
 
 func (a *app) printReport(report sandbox.SweepReport, opts sandbox.SweepOptions, asJSON bool) error {
 	if asJSON {
+		// Lists are never null.
+		report.Removed = append([]sandbox.Swept{}, report.Removed...)
+		report.Left = append([]sandbox.Swept{}, report.Left...)
 		return a.printJSON(report)
 	}
 	verb := "removed"

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -61,9 +62,28 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
+		if field.Field == "network" && !strings.Contains(field.Rule, "policy") {
+			return "leave --network out, or name a network that the engine made: docker network ls"
+		}
 		return fieldHint(field.Field)
 	case errors.As(err, &path):
 		return fieldHint(path.Field)
+	case errors.Is(err, sandbox.ErrNameTaken):
+		return "choose another --id, or see whose it is with: sandbox ps"
+	}
+	return engineHint(err.Error())
+}
+
+const addressHint = "set DOCKER_HOST to the engine's socket, such as unix:///var/run/docker.sock, or unset it; " +
+	"DOCKER_CERT_PATH and DOCKER_TLS_VERIFY are only for engines behind TLS"
+
+// engineHint is about refusals that the engine, or its client, has only words for.
+func engineHint(text string) string {
+	switch {
+	case strings.Contains(text, "client version"), strings.Contains(text, "requires API version"):
+		return "unset DOCKER_API_VERSION: the version is then agreed on with the engine"
+	case strings.Contains(text, "Error response from daemon: network ") && strings.Contains(text, "not found"):
+		return "see the networks of the engine with: docker network ls"
 	}
 	return ""
 }
@@ -77,7 +97,7 @@ var fieldHints = map[string]string{
 	"input":        "name a folder with --input; without it ./input is empty",
 	"final":        "name a folder of its own with --final; without it the outputs stay in the run's record",
 	"state folder": "choose another with --state-dir",
-	"engine":       "use an engine of this machine: unset DOCKER_HOST",
+	"engine":       "use the socket of an engine of this machine: unset DOCKER_HOST, or DOCKER_HOST=unix:///var/run/docker.sock",
 	"network":      "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
 	"user":         "give numbers other than 0, such as --user 1000:1000, or leave --user out",
 	"runtime":      "see what the engine has with: sandbox doctor",

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +28,13 @@ func TestHints(t *testing.T) {
 		"no space":        {fmt.Errorf("state folder: %w", sandbox.ErrNoSpace), []string{"sandbox rm"}},
 		"no record":       {fmt.Errorf("run \"x\": %w", sandbox.ErrNoRecord), []string{"sandbox ls"}},
 		"busy":            {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
-		"network":         {&policy.FieldError{Field: "network"}, []string{"SANDBOX_ALLOW_NETWORK"}},
+		"network":         {&policy.FieldError{Field: "network", Rule: "the policy allows none"}, []string{"SANDBOX_ALLOW_NETWORK"}},
+		"network of all":  {&policy.FieldError{Field: "network", Rule: "shares a network namespace"}, []string{"leave --network out"}},
+		"no network":      {errors.New("starting: Error response from daemon: network x not found"), []string{"docker network ls"}},
+		"API version":     {errors.New("Error response from daemon: client version 9.99 is too new"), []string{"DOCKER_API_VERSION"}},
+		"other machine":   {&policy.FieldError{Field: "engine"}, []string{"unset DOCKER_HOST"}},
+		"name taken":      {fmt.Errorf("creating: %w", sandbox.ErrNameTaken), []string{"another --id"}},
+		"output full":     {readerGone(&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}), []string{"in the record"}},
 		"limit":           {&policy.FieldError{Field: "memory"}, []string{"sandbox config"}},
 		"two limits":      {errors.Join(&policy.FieldError{Field: "memory"}, &policy.FieldError{Field: "cpus"}), []string{"sandbox config"}},
 		"two problems":    {fmt.Errorf("a: %w", errors.Join(&policy.FieldError{Field: "memory"})), []string{"sandbox config"}},

@@ -28,12 +28,27 @@ func interrupted(ctx context.Context, err error) error {
 	return errors.Join(told...)
 }
 
+// heeded are the signals to listen for. One that was ignored when this process
+// began stays ignored: nohup, and a shell that starts us in the background, mean it.
+func heeded(ignored func(os.Signal) bool) []os.Signal {
+	all := []os.Signal{syscall.SIGTERM}
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if !ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // interrupts listens for the signals that ask this process to end. The first one
 // cancels the context, with an [interruption] as its cause: the program is asked
 // to end and its result is kept. The second closes kill: the program is ended at
 // once. The third does what it does to any process; a later `sandbox gc` then
 // cleans up.
-func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct{}, stop func()) {
+//
+// release gives the signals back: from then on each ends this process. stop does
+// so too, and ends the context.
+func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct{}, release, stop func()) {
 	// A reader of our output that went away must not take the container's
 	// owner with it.
 	signal.Ignore(syscall.SIGPIPE)
@@ -41,7 +56,7 @@ func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct
 	ctx, cancel := context.WithCancelCause(parent)
 	hard := make(chan struct{})
 	asked := make(chan os.Signal, 2)
-	signal.Notify(asked, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(asked, heeded(signal.Ignored)...)
 	go func() {
 		first, ok := <-asked
 		if !ok {
@@ -54,8 +69,9 @@ func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct
 		close(hard)
 		signal.Stop(asked)
 	}()
-	return ctx, hard, func() {
-		signal.Stop(asked)
+	release = func() { signal.Stop(asked) }
+	return ctx, hard, release, func() {
+		release()
 		close(asked)
 		cancel(context.Canceled)
 	}

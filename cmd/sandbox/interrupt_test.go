@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,4 +20,11 @@ func TestInterrupted(t *testing.T) {
 	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", cause)), "interrupted: interrupt")
 	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", context.Canceled)), "interrupted: interrupt")
 	require.EqualError(t, interrupted(ctx, errors.Join(cause, other)), "interrupted: interrupt\ncontainer cannot be removed")
+}
+
+// What nohup, or a shell that starts us in the background, ignores stays ignored.
+func TestHeeded(t *testing.T) {
+	require.Equal(t, []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP}, heeded(func(os.Signal) bool { return false }))
+	require.Equal(t, []os.Signal{syscall.SIGTERM, os.Interrupt}, heeded(func(s os.Signal) bool { return s == syscall.SIGHUP }))
+	require.Equal(t, []os.Signal{syscall.SIGTERM}, heeded(func(os.Signal) bool { return true }))
 }

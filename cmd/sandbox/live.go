@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
@@ -53,9 +54,33 @@ func (l *live) announceEnd(ctx context.Context) (end func()) {
 		_, _ = io.WriteString(l.err, "sandbox: ending the program; again: at once\n")
 	})
 	return func() {
-		if !stop() {
-			<-said
+		if stop() {
+			return
 		}
+		select {
+		case <-said:
+		case <-time.After(patience):
+		}
+	}
+}
+
+// patience is how long a terminal may take none of our output once the run has
+// ended: one that was stopped, or that nobody reads, must not hold us for ever.
+const patience = 2 * time.Second
+
+// errStuck means that an output took nothing for as long as patience lasts.
+var errStuck = errors.New("the reader of the output is stuck")
+
+// patiently does something that may block on an output. It gives up after a
+// while, and what was begun may go on behind it.
+func patiently(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return errStuck
 	}
 }
 
@@ -72,8 +97,10 @@ func (l *locked) Write(p []byte) (int, error) {
 }
 
 // finish shows what is left and ends an unfinished line, so that what we say
-// begins on its own.
-func (l *live) finish() error {
+// begins on its own. It does not wait for ever.
+func (l *live) finish() error { return patiently(l.end) }
+
+func (l *live) end() error {
 	var errs []error
 	for _, w := range l.flush {
 		errs = append(errs, w.Flush())

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,6 +45,23 @@ func TestConnect(t *testing.T) {
 			require.Equal(t, test.want, out.String())
 		})
 	}
+}
+
+// A terminal that takes nothing any more does not hold us.
+func TestStuckTerminal(t *testing.T) {
+	stuck, free := io.Pipe() // nobody reads
+	defer stuck.Close()
+	a := &app{streams: Streams{Out: free, Err: &bytes.Buffer{}}, outTerminal: true}
+	var req sandbox.Request
+	l := a.connect(&req, settings{})
+	writing := make(chan struct{})
+	go func() {
+		close(writing)
+		_, _ = req.Stdout.Write([]byte("text"))
+	}()
+	<-writing
+	require.Eventually(t, l.cursor.MidLine, time.Minute, time.Millisecond)
+	require.ErrorIs(t, l.finish(), errStuck)
 }
 
 func TestPalette(t *testing.T) {

@@ -21,7 +21,7 @@ func newLogsCommand(a *app) *cobra.Command {
 		Short: "Print what a run printed",
 		Long: `Print the stdout, or the stderr, of a run. With --follow, go on until it ends.
 The beginning of an ID is enough.`,
-		Example: "  sandbox logs -f 20260102t150405-1a2b3c4d5e\n  sandbox logs --stderr 2026",
+		Example: "  sandbox logs -f 20260102t150405-1a2b3c4d5e\n  sandbox logs --stderr 20260102t150405-1a",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.logs(cmd.Context(), args[0], goOn, stderr)

@@ -52,7 +52,7 @@ func (a *app) list() error {
 	}
 	var rows [][]string
 	for i, run := range runs {
-		rows = append(rows, []string{run.ID, run.Name, recordStatus(records[i]), scoreText(run.Score),
+		rows = append(rows, []string{run.ID, run.Name, short(recordStatus(records[i]), 40), scoreText(run.Score),
 			durationText(records[i]), run.Created.Local().Format(time.DateTime), short(strings.Join(run.Command, " "), 60)})
 	}
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)

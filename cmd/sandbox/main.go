@@ -10,9 +10,9 @@ import (
 func main() { os.Exit(start()) }
 
 func start() int {
-	ctx, kill, stop := interrupts(context.Background())
+	ctx, kill, release, stop := interrupts(context.Background())
 	defer stop()
-	return Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Kill: kill})
+	return Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Kill: kill, Ended: release})
 }
 
 // Streams connect a command to its caller.
@@ -22,6 +22,9 @@ type Streams struct {
 	// Kill is closed when the caller, having ended the context, does not want
 	// to wait for the program's grace period either. It may be nil.
 	Kill <-chan struct{}
+	// Ended is called when a run has ended and only its output is left: an
+	// interruption may then end the process. It may be nil.
+	Ended func()
 }
 
 // Run runs one command line, without the program's name, and returns the exit

@@ -51,9 +51,30 @@ exit code is -1 unless given.`,
 	flags.StringVar(&f.stderr, "stderr", "", "`file` with its errors")
 	flags.IntVar(&f.exitCode, "exit-code", -1, "its exit code")
 	flags.BoolVar(&f.timedOut, "timed-out", false, "a time limit ended it")
-	flags.DurationVar(&f.duration, "duration", 0, "how long it ran, such as 1.5s")
+	flags.Var(&durationFlag{&f.duration}, "duration", "how long it ran, such as 1.5s; a bare number is seconds")
 	return cmd
 }
+
+// durationFlag reads durations as settings do.
+type durationFlag struct{ target *time.Duration }
+
+func (f *durationFlag) String() string {
+	if f.target == nil || *f.target == 0 {
+		return "" // the zero value is not shown
+	}
+	return f.target.String()
+}
+
+func (f *durationFlag) Set(text string) error {
+	d, err := parseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	*f.target = d
+	return err
+}
+
+func (f *durationFlag) Type() string { return "duration" }
 
 func (a *app) parse(f parseFlags) error {
 	stdout, err := a.readStream(f.stdout)

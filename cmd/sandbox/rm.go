@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 func newRmCommand(a *app) *cobra.Command {
@@ -27,10 +29,22 @@ func (a *app) remove(ids []string) error {
 	var errs []error
 	for _, id := range ids {
 		if err := store.Remove(id); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, whyKept(store, id, err))
 			continue
 		}
 		errs = append(errs, a.print("%s\n", id))
 	}
 	return errors.Join(errs...)
+}
+
+// whyKept says how to stop a run whose record stays because it runs.
+func whyKept(store *sandbox.Store, id string, err error) error {
+	record, getErr := store.Get(id)
+	switch {
+	case getErr != nil || !errors.Is(err, sandbox.ErrRunning):
+		return err
+	case record.State == sandbox.RecordLost:
+		return &hintedError{err, "its owner is gone; give the folder back with: sandbox gc"}
+	}
+	return &hintedError{err, "interrupt its 'sandbox run', or: docker stop " + record.Spec.Job.ContainerName()}
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newRootCommand builds the tree of all commands.
 func newRootCommand(a *app) *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "sandbox",
 		Short: "Run one untrusted program in one fresh container",
@@ -25,15 +29,21 @@ in ./input and leaves what it wants to keep in ./final.`,
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          unknownOrHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if showVersion && len(args) == 0 {
+				return a.version(cmd.Context(), false)
+			}
+			return unknownOrHelp(cmd, args)
+		},
 
 		SuggestionsMinimumDistance: 2,
 	}
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "settings `file` instead of ./sandbox.yaml")
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log every step to stderr")
 	a.settingFlags(root, true, "state_dir", "catalog")
+	root.Flags().BoolVar(&showVersion, "version", false, "show the versions, as 'sandbox version' does")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), err)
+		return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), flagText(err))
 	})
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
@@ -56,6 +66,23 @@ in ./input and leaves what it wants to keep in ./final.`,
 
 // subject names a command in a message, which begins with "sandbox: " already.
 func subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "sandbox ") }
+
+// flagText is an error of a flag without the words of the library that read it.
+func flagText(err error) string {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) {
+		return err.Error()
+	}
+	reason := invalid.Unwrap()
+	if errors.As(reason, &number) {
+		reason = errors.New("must be a whole number")
+		if number.Func == "ParseBool" {
+			reason = errors.New("must be true or false")
+		}
+	}
+	return fmt.Sprintf("--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), reason)
+}
 
 func grouped(root *cobra.Command, group string, commands ...*cobra.Command) {
 	for _, c := range commands {

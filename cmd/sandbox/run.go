@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -20,20 +23,29 @@ func newRunCommandWith(a *app, f *runFlags) *cobra.Command {
 
 Arguments after the script are the script's. The program works in a folder that
 vanishes; it finds the folder of --input, read-only, in ./input, and what it leaves
-in ./final is collected into the folder of --final, which is emptied first.
+in ./final is collected into the folder of --final. That folder is emptied first:
+what an earlier run left there is deleted, anything else is moved aside, into a
+folder FINAL.before-ID beside it. Of a script only the file itself is there: put
+modules that it imports into the folder of --input and add that to sys.path.
 
 The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
 refused, 126 and 127 the command cannot be executed or does not exist, 130
-interrupted, 137 out of memory, 2 wrong usage.
+interrupted, 137 out of memory, 1 disk or output limit (though the program then
+exited with 0), 2 wrong usage.
 
 Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 		Example: `  sandbox run train.py --epochs 3
   sandbox run --input data --final out --memory 8g --timeout 2h train.py
   sandbox run --json -- python3 -c 'print(1)' > result.json
-  sandbox run -e SEED=7 --gpus 1 --image cuda train.py
+  sandbox run -e SEED=7 --gpus all train.py
   sandbox run --dry-run train.py                  show the plan, run nothing`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"input", "final"} {
+				if given := cmd.Flags().Lookup(name); given.Changed && given.Value.String() == "" {
+					return usagef(cmd.CommandPath(), "run: --%s is empty: give a folder, or leave it out", name)
+				}
+			}
 			return a.run(cmd.Context(), *f, args, cmd.ArgsLenAtDash())
 		},
 	}
@@ -42,8 +54,8 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.SetInterspersed(false)
 	flags.SortFlags = false
 	flags.StringVar(&f.input, "input", "", "`folder` that the program finds, read-only, as ./input")
-	flags.StringVar(&f.final, "final", "", "`folder` for what the program leaves in ./final; it is emptied first")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value")
+	flags.StringVar(&f.final, "final", "", "`folder` for what the program leaves in ./final; what no run left there is moved aside")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.settingFlags(cmd, false, "image", "timeout", "grace", "memory", "cpus", "gpus", "network", "user", "runtime",
@@ -96,24 +108,45 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	}
 	res, runErr := runner.Run(ctx, req)
 	announced()
-	if err := live.finish(); err != nil && runErr == nil {
-		runErr = readerGone(err)
+	if a.streams.Ended != nil {
+		a.streams.Ended()
 	}
+	shown := live.finish()
 	a.code = exitCode(res, runErr)
 	if res == nil {
 		return runErr
 	}
 	if !quiet {
-		if err := a.printSummary(runner.Store(), req, res); err != nil {
+		if err := a.sumUp(runner.Store(), req, res, shown); err != nil {
 			return err
 		}
 	}
 	if s.JSON {
-		if err := a.printResult(res); err != nil {
+		err := a.printResult(res)
+		if err != nil && !errors.Is(err, errReaderGone) {
+			// Whoever asked for the result did not get it.
+			a.code = exitSandbox
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return runErr
+}
+
+// sumUp prints the summary of a run, whose live output ended with the error shown.
+// A terminal that takes nothing any more is left alone: the record has it all.
+func (a *app) sumUp(store *sandbox.Store, req sandbox.Request, res *result.Result, shown error) error {
+	err := patiently(func() error {
+		if shown != nil {
+			fmt.Fprintf(a.streams.Err, "sandbox: warning: live output: %s\n", terminal.Line(shown.Error()))
+		}
+		return a.printSummary(store, req, res)
+	})
+	if errors.Is(err, errStuck) {
+		return errReaderGone
+	}
+	return err
 }
 
 // printResult prints the wire form of a result.

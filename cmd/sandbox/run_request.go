@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/docker/go-units"
@@ -67,12 +68,43 @@ func program(req *sandbox.Request, args []string, dash int) error {
 		// A folder is refused where every script is checked.
 		req.Script, req.Args = args[0], args[1:]
 	default:
-		return &usageError{
-			fmt.Sprintf("run: %q is not a Python script (*.py)", args[0]),
-			"to run a command of the image: sandbox run -- " + strings.Join(args, " "),
-		}
+		return &usageError{fmt.Sprintf("run: %q is not a Python script (*.py)", args[0]), noScriptHint(args)}
 	}
 	return nil
+}
+
+// noScriptHint is what to try about something to run that is no script. A file of
+// ours is not in the image, so that "--" alone would not help it.
+func noScriptHint(args []string) string {
+	name := args[0]
+	switch ext := strings.ToLower(filepath.Ext(name)); {
+	case ext == ".py":
+		return "the name of a Python script ends in .py, in small letters"
+	case isFile(name) && !filepath.IsAbs(name), slices.Contains([]string{".sh", ".bash", ".r", ".jl", ".js", ".pl", ".rb"}, ext):
+		return "the file is not in the image: put it into a folder and run it from there, as in: " +
+			"sandbox run --input FOLDER -- sh input/" + filepath.Base(name)
+	}
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = shellWord(arg)
+	}
+	return "to run a command of the image: sandbox run -- " + strings.Join(quoted, " ")
+}
+
+// shellWord is text as one word of a shell.
+func shellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_./=:,+@%", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func isFolder(path string) bool {

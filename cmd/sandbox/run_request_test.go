@@ -69,6 +69,13 @@ func TestWrongUsage(t *testing.T) {
 			require.NotEmpty(t, hints(err))
 		})
 	}
+	// A file of ours is not in the image; "--" alone would not help.
+	for name, want := range map[string]string{
+		"run.sh": "sandbox run --input FOLDER -- sh input/run.sh", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
+	} {
+		_, err := tryRequest(t, nil, name, "it's")
+		require.Contains(t, hints(err)[0], want)
+	}
 	// A folder is refused by the check of scripts, as a folder.
 	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -109,6 +110,10 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	cmd.Stderr = ts.Stderr()
+	// Whoever started the tests may ignore it, and the command would inherit that.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, os.Interrupt)
+	defer signal.Stop(heard)
 	stdout, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())

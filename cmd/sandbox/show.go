@@ -18,7 +18,7 @@ func newShowCommand(a *app) *cobra.Command {
 		Short: "Show how a run ended",
 		Long: `Show how a run ended: the result, the limits that were enforced, the outputs and the
 traceback. With --json: the result itself. The beginning of an ID is enough.`,
-		Example: "  sandbox show 20260102t150405-1a2b3c4d5e\n  sandbox show 2026 --json | jq .score",
+		Example: "  sandbox show 20260102t150405-1a2b3c4d5e\n  sandbox show 20260102t150405-1a --json | jq .score",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.show(args[0]) },
 	}
@@ -58,6 +58,7 @@ func describe(record sandbox.Record, final string) string {
 	field("status", recordStatus(record))
 	if res != nil {
 		field("", res.Explanation)
+		field("fault", res.Fault.String())
 	}
 	field("created", record.Created.Local().Format(time.DateTime))
 	field("command", strings.Join(job.Command, " "))
@@ -102,6 +103,6 @@ func usedText(used result.Resources) string {
 }
 
 func enforcedText(e result.Enforced) string {
-	return fmt.Sprintf("timeout %s, memory %s, %g processors, %d processes, network %s, user %s, runtime %s",
-		formatSeconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), e.CPUs, e.PIDs, e.Network, e.User, e.Runtime)
+	return fmt.Sprintf("timeout %s, memory %s, disk %s, %g processors, %d processes, network %s, user %s, runtime %s",
+		formatSeconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), e.CPUs, e.PIDs, e.Network, e.User, e.Runtime)
 }

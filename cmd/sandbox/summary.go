@@ -61,18 +61,21 @@ func statusText(res *result.Result, p palette) string {
 	switch res.Status {
 	case result.StatusExited:
 		text := "exited " + strconv.Itoa(res.ExitCode)
-		if res.ExitCode == 0 {
+		switch {
+		case res.ExitCode == 0 && res.IsError:
+			return p.bad(text + " · traceback in stderr")
+		case res.ExitCode == 0:
 			return p.good(text)
 		}
 		return p.bad(text)
 	case result.StatusSignaled:
-		return p.bad(strings.TrimSpace(fmt.Sprintf("ended by signal %d %s", res.Signal, result.SignalName(res.Signal))))
+		return p.bad(signalText(res))
 	case result.StatusTimedOut:
 		return p.bad("timed out after " + formatSeconds(limits.TimeoutSeconds))
 	case result.StatusOutOfMemory:
 		return p.bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
 	case result.StatusDiskLimit:
-		return p.bad("./final too large (limit " + policy.Size(limits.DiskBytes).String() + ")")
+		return p.bad(diskText(res))
 	case result.StatusOutputLimit:
 		return p.bad("printed too much (limit " + policy.Size(limits.OutputLimitBytes).String() + ")")
 	case result.StatusCanceled:
@@ -83,6 +86,29 @@ func statusText(res *result.Result, p palette) string {
 		return p.bad("the engine was lost")
 	}
 	return p.bad(res.Status.String())
+}
+
+// signalText does not claim to know who chose the exit code: the engine reports a
+// program that a signal ended and one that exits with 128+n alike.
+func signalText(res *result.Result) string {
+	name := result.SignalName(res.Signal)
+	if name == "" {
+		name = "signal " + strconv.Itoa(res.Signal)
+	}
+	if res.Fault == result.FaultOperator {
+		return "stopped by somebody else (" + name + ")"
+	}
+	return fmt.Sprintf("exit code %d (%s, or its own)", res.ExitCode, name)
+}
+
+// diskText takes the words of the explanation: the limit, or a disk that is full.
+func diskText(res *result.Result) string {
+	first, _, _ := strings.Cut(res.Explanation, ". ")
+	text := strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), ".")
+	if text == "" {
+		return "stopped for what ./final holds"
+	}
+	return text
 }
 
 // startText says why a program did not start, as far as its exit code tells.

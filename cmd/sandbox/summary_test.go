@@ -34,14 +34,18 @@ func TestSummary(t *testing.T) {
 func TestStatusText(t *testing.T) {
 	enforced := result.Enforced{TimeoutSeconds: 3600, MemoryBytes: 2 << 30, DiskBytes: 1 << 20, OutputLimitBytes: 1 << 10}
 	tests := map[string]result.Result{
-		"exited 0":                                       {Status: result.StatusExited},
-		"ended by signal 11 SIGSEGV":                     {Status: result.StatusSignaled, Signal: 11},
-		"timed out after 1h0m0s":                         {Status: result.StatusTimedOut},
-		"out of memory (limit 2GiB)":                     {Status: result.StatusOutOfMemory},
-		"./final too large (limit 1MiB)":                 {Status: result.StatusDiskLimit},
-		"printed too much (limit 1KiB)":                  {Status: result.StatusOutputLimit},
-		"canceled":                                       {Status: result.StatusCanceled},
-		"did not start":                                  {Status: result.StatusStartFailed, ExitCode: -1},
+		"exited 0":                            {Status: result.StatusExited},
+		"exited 0 · traceback in stderr":      {Status: result.StatusExited, IsError: true},
+		"exit code 139 (SIGSEGV, or its own)": {Status: result.StatusSignaled, ExitCode: 139, Signal: 11},
+		"stopped by somebody else (SIGTERM)":  {Status: result.StatusSignaled, ExitCode: 143, Signal: 15, Fault: result.FaultOperator},
+		"timed out after 1h0m0s":              {Status: result.StatusTimedOut},
+		"out of memory (limit 2GiB)":          {Status: result.StatusOutOfMemory},
+		"stopped for what ./final holds":      {Status: result.StatusDiskLimit},
+		"stopped because the disk is full": {Status: result.StatusDiskLimit,
+			Explanation: "The program was stopped because the disk is full. It did not end on SIGTERM and was killed."},
+		"printed too much (limit 1KiB)": {Status: result.StatusOutputLimit},
+		"canceled":                      {Status: result.StatusCanceled},
+		"did not start":                 {Status: result.StatusStartFailed, ExitCode: -1},
 		"did not start: the command is not in the image": {Status: result.StatusStartFailed, ExitCode: 127},
 		"did not start: the command cannot be executed":  {Status: result.StatusStartFailed, ExitCode: 126},
 		"the engine was lost":                            {Status: result.StatusEngineLost},
@@ -62,14 +66,14 @@ func TestDescribe(t *testing.T) {
 	record := sandbox.Record{
 		ID: "r1", Dir: "/state/runs/r1", State: sandbox.RecordFinished, Created: time.Unix(0, 0),
 		Result: &result.Result{
-			ID: "r1", Status: result.StatusExited, ExitCode: 1, ErrorTraceback: &traceback,
+			ID: "r1", Status: result.StatusExited, Fault: result.FaultProgram, ExitCode: 1, ErrorTraceback: &traceback,
 			Outputs:        []result.Output{{Path: "a.txt", SizeBytes: 3, SHA256: strings.Repeat("ab", 32)}},
 			OutputsSkipped: []result.SkippedOutput{{Path: "link", Kind: "symlink", Reason: "is not a regular file"}},
 			Warnings:       []string{"be careful"},
 		},
 	}
 	text := describe(record, "/out")
-	for _, want := range []string{"exited 1", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
+	for _, want := range []string{"exited 1", "fault      program\n", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
 		require.Contains(t, text, want)
 	}
 	record.Result = nil

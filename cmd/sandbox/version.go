@@ -43,20 +43,24 @@ func newVersionCommand(a *app) *cobra.Command {
 		Example: "  sandbox version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := ownVersion()
-			v.Engine = askEngine(cmd.Context())
-			if asJSON {
-				return a.printJSON(v)
-			}
-			engine := "not reachable (see: sandbox doctor)"
-			if e := v.Engine; e != nil {
-				engine = e.Name + " " + e.Version + ", API " + e.APIVersion + ", runc " + e.Runc
-			}
-			return a.print("sandbox %s (%s, %s)\nengine: %s\n", v.Version, v.Go, v.Platform, engine)
+			return a.version(cmd.Context(), asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func (a *app) version(ctx context.Context, asJSON bool) error {
+	v := ownVersion()
+	v.Engine = askEngine(ctx)
+	if asJSON {
+		return a.printJSON(v)
+	}
+	engine := "not reachable (see: sandbox doctor)"
+	if e := v.Engine; e != nil {
+		engine = e.Name + " " + e.Version + ", API " + e.APIVersion + ", runc " + e.Runc
+	}
+	return a.print("sandbox %s (%s, %s)\nengine: %s\n", v.Version, v.Go, v.Platform, engine)
 }
 
 // ownVersion takes what the release set, or else what the toolchain recorded.
@@ -81,7 +85,7 @@ func ownVersion() versionReport {
 func askEngine(ctx context.Context) *engineVersion {
 	ctx, cancel := context.WithTimeout(ctx, engineQuestion)
 	defer cancel()
-	api, err := sandbox.DockerClient()
+	api, err := engineClient()
 	if err != nil {
 		return nil
 	}

@@ -238,6 +238,12 @@ func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
 	if !before.Mode().IsRegular() || !os.SameFile(before, f.info) || before.Size() != f.info.Size() {
 		return "", errChanged
 	}
+	if special := before.Mode() & (fs.ModeSetuid | fs.ModeSetgid); special != 0 {
+		// A stranger's program must not run with the caller's rights later.
+		if err := opened.Chmod(before.Mode() &^ special); err != nil {
+			return "", err
+		}
+	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, &contextReader{ctx, io.LimitReader(opened, before.Size()+1)})
 	if err != nil {

@@ -1,0 +1,148 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// finalRequest runs with a ./final of the caller's.
+func finalRequest(id, final string) Request {
+	req := command("train")
+	req.ID, req.Final = id, final
+	return req
+}
+
+// TestForeignContentOfFinalIsNeverDeleted names a folder with somebody's work in
+// it: a typing mistake must not cost more than a rename.
+func TestForeignContentOfFinalIsNeverDeleted(t *testing.T) {
+	final := filepath.Join(t.TempDir(), "final")
+	require.NoError(t, os.MkdirAll(filepath.Join(final, "thesis"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(final, "thesis", "chapter1.tex"), []byte("years"), 0o644))
+	var engine *fakeEngine
+	engine = newFakeEngine(func(*fakeContainer) int {
+		left, err := os.ReadDir(engine.mounts[RoleFinal])
+		if err != nil || len(left) > 0 {
+			return 1
+		}
+		if os.WriteFile(filepath.Join(engine.mounts[RoleFinal], "out.csv"), []byte("1\n"), 0o644) != nil {
+			return 2
+		}
+		return 0
+	})
+	r := newFakeRunner(t, engine)
+	res, err := r.Run(t.Context(), finalRequest("r1", final))
+	require.NoError(t, err)
+	require.Equal(t, 0, res.ExitCode, "final is empty at the start (EX-002)")
+	text, err := os.ReadFile(filepath.Join(final+".before-r1", "thesis", "chapter1.tex"))
+	require.NoError(t, err)
+	require.Equal(t, "years", string(text))
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "it is now in "+final+".before-r1")
+
+	// What that run left is nobody's work but its own.
+	res, err = r.Run(t.Context(), finalRequest("r2", final))
+	require.NoError(t, err)
+	require.Equal(t, 0, res.ExitCode)
+	require.NoDirExists(t, final+".before-r2")
+	require.NotContains(t, strings.Join(res.Warnings, "\n"), "before")
+
+	// A file that was added since is.
+	require.NoError(t, os.WriteFile(filepath.Join(final, "notes.txt"), []byte("mine"), 0o644))
+	_, err = r.Run(t.Context(), finalRequest("r3", final))
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(final+".before-r3", "notes.txt"))
+
+	// And so is everything once the record is gone that could tell.
+	require.NoError(t, r.Store().Remove("r3"))
+	_, err = r.Run(t.Context(), finalRequest("r4", final))
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(final+".before-r4", "out.csv"))
+}
+
+func TestFailedStartPutsFinalBack(t *testing.T) {
+	final := filepath.Join(t.TempDir(), "final")
+	require.NoError(t, os.Mkdir(final, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(final, "precious"), nil, 0o644))
+	engine := newFakeEngine(nil)
+	engine.startErr = errors.New("no such runtime")
+	r := newFakeRunner(t, engine)
+	_, err := r.Run(t.Context(), finalRequest("r1", final))
+	require.ErrorIs(t, err, engine.startErr)
+	require.FileExists(t, filepath.Join(final, "precious"))
+	require.NoDirExists(t, final+".before-r1")
+}
+
+func TestNestedFinalsAreOneAtATime(t *testing.T) {
+	store := openTestStore(t)
+	base := t.TempDir()
+	require.NoError(t, store.prepare())
+	outer, inner, beside := filepath.Join(base, "a"), filepath.Join(base, "a", "b", "c"), filepath.Join(base, "a", "d")
+
+	held, err := lockFinal(store, inner)
+	require.NoError(t, err)
+	_, err = lockFinal(store, outer)
+	require.ErrorIs(t, err, ErrBusy, "it holds one that is in use")
+	other, err := lockFinal(store, beside)
+	require.NoError(t, err, "neighbours do not matter")
+	require.NoError(t, other.release())
+	require.NoError(t, held.release())
+
+	held, err = lockFinal(store, outer)
+	require.NoError(t, err)
+	_, err = lockFinal(store, inner)
+	require.ErrorIs(t, err, ErrBusy, "it lies in one that is in use")
+	require.NoError(t, held.release())
+	held, err = lockFinal(store, inner)
+	require.NoError(t, err)
+	require.NoError(t, held.release())
+}
+
+// TestTakenNameIsLeftAlone is about a run of the same ID in another state folder:
+// its container must survive our refusal.
+func TestTakenNameIsLeftAlone(t *testing.T) {
+	engine := newFakeEngine(nil)
+	engine.createErr = ErrNameTaken
+	r := newFakeRunner(t, engine)
+	_, err := r.Run(t.Context(), command("true"))
+	require.ErrorIs(t, err, ErrNameTaken)
+	require.Empty(t, engine.removed)
+}
+
+// TestDeadControllersFinalIsReclaimed is a controller that died with its program
+// still writing: the next run on the same ./final must not inherit that.
+func TestDeadControllersFinalIsReclaimed(t *testing.T) {
+	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+	r := newFakeRunner(t, engine)
+	final := filepath.Join(t.TempDir(), "final")
+	require.NoError(t, os.Mkdir(final, 0o755))
+	require.NoError(t, r.store.prepare())
+	addRecord(t, r.store, "dead", deadOwner(), time.Now(), false)
+	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead"}))
+
+	res, err := r.Run(t.Context(), finalRequest("next", final))
+	require.NoError(t, err)
+	require.Equal(t, 0, res.ExitCode)
+	require.Equal(t, []string{"evalbox-dead", "evalbox-next"}, engine.removed)
+
+	engine.removeErr = errors.New("device busy")
+	addRecord(t, r.store, "dead2", deadOwner(), time.Now(), false)
+	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead2"}))
+	_, err = r.Run(t.Context(), finalRequest("never", final))
+	require.ErrorIs(t, err, engine.removeErr)
+	require.ErrorContains(t, err, "still in use by run dead2")
+}
+
+func TestOwnerThatCannotBeSeenCountsAsAliveUntilTheDeadline(t *testing.T) {
+	elsewhere := owner{boot: bootID(), namespace: "another", pid: 1, start: "1"}.String()
+	now := time.Now()
+	require.Equal(t, RecordRunning, journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.state(now))
+	require.Equal(t, RecordLost, journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.state(now))
+	require.Equal(t, RecordLost, journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.state(now))
+}
