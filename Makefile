@@ -47,7 +47,8 @@ image: setup build ## make the image (IMAGE=debian) if it is not there
 test: image ## every test: unit, fake engine, CLI scripts, real engine; with -race
 	@hack/setup.sh test-tools
 	@go mod download
-	$(AS_ROOT) env CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)
+	@echo 'go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)'
+	@$(AS_ROOT) env CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)
 
 .PHONY: test-unit
 test-unit: ## the packages that never need an engine, in seconds
@@ -73,7 +74,8 @@ $(LINT):
 
 .PHONY: bench
 bench: image ## measure against docker run, on this machine
-	$(AS_ROOT) go run ./hack/bench
+	@echo 'go run ./hack/bench'
+	@$(AS_ROOT) go run ./hack/bench
 
 .PHONY: clean
 clean: ## remove what was built here

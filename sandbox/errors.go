@@ -49,7 +49,7 @@ func (e *PathError) Unwrap() error { return e.Err }
 
 // Is makes a path that does not exist an fs.ErrNotExist.
 func (e *PathError) Is(target error) bool {
-	return target == fs.ErrNotExist && e.Rule == ruleMissing //nolint:errorlint // comparing sentinels is what Is does
+	return target == fs.ErrNotExist && e.Rule == ruleMissing
 }
 
 const ruleMissing = "does not exist"

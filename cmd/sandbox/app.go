@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/docker/docker/client"
@@ -144,6 +145,10 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 // engineClient is the client of the engine that the environment names. What is
 // wrong with it before the engine is asked is wrong with the environment.
 func engineClient() (*client.Client, error) {
+	// An engine answers "not found" to everything that is asked in such a version.
+	if v := os.Getenv(client.EnvOverrideAPIVersion); v != "" && strings.Trim(v, "0123456789.") != "" {
+		return nil, &hintedError{fmt.Errorf("DOCKER_API_VERSION %q: must be a version, such as 1.41", v), versionHint}
+	}
 	api, err := sandbox.DockerClient()
 	if err != nil {
 		return nil, &hintedError{err, addressHint}

@@ -77,11 +77,13 @@ func hint(err error) string {
 const addressHint = "set DOCKER_HOST to the engine's socket, such as unix:///var/run/docker.sock, or unset it; " +
 	"DOCKER_CERT_PATH and DOCKER_TLS_VERIFY are only for engines behind TLS"
 
+const versionHint = "unset DOCKER_API_VERSION: the version is then agreed on with the engine"
+
 // engineHint is about refusals that the engine, or its client, has only words for.
 func engineHint(text string) string {
 	switch {
 	case strings.Contains(text, "client version"), strings.Contains(text, "requires API version"):
-		return "unset DOCKER_API_VERSION: the version is then agreed on with the engine"
+		return versionHint
 	case strings.Contains(text, "Error response from daemon: network ") && strings.Contains(text, "not found"):
 		return "see the networks of the engine with: docker network ls"
 	}
