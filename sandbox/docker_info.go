@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/api/types/versions"
 )
 
 // Info implements [Engine].
@@ -69,9 +70,16 @@ func engineInfo(info system.Info, local bool) EngineInfo {
 	return facts
 }
 
+// oldestAPI is that of Docker 20.10.
+const oldestAPI = "1.41"
+
 // unenforceable lists what every run needs and the engine cannot do. An engine
 // that ignores a limit silently would make every result untrue.
 func unenforceable(info EngineInfo) error {
+	if versions.LessThan(orDefault(info.APIVersion, oldestAPI), oldestAPI) {
+		return fmt.Errorf("%w: engine %s %s is spoken to in API %s; at least %s is needed", ErrUnenforceable,
+			info.Name, info.Version, info.APIVersion, oldestAPI)
+	}
 	var missing []string
 	for _, need := range []struct {
 		ok   bool

@@ -62,8 +62,11 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
-		if field.Field == "network" && !strings.Contains(field.Rule, "policy") {
+		switch {
+		case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
 			return "leave --network out, or name a network that the engine made: docker network ls"
+		case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
+			return "give more of the ID; see all runs with: sandbox ls"
 		}
 		return fieldHint(field.Field)
 	case errors.As(err, &path):
@@ -107,7 +110,7 @@ var fieldHints = map[string]string{
 	"env":          "leave it out, or let the program set it",
 	"label":        "give --label NAME=VALUE",
 	"name":         "choose another --name",
-	"id":           "choose another --id, or leave it out: one is made of the time",
+	"id":           "see the IDs of all runs with: sandbox ls; a new run needs no --id, one is made of the time",
 	"ulimit":       "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
 }
 

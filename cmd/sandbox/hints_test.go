@@ -30,6 +30,7 @@ func TestHints(t *testing.T) {
 		"busy":            {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
 		"network":         {&policy.FieldError{Field: "network", Rule: "the policy allows none"}, []string{"SANDBOX_ALLOW_NETWORK"}},
 		"network of all":  {&policy.FieldError{Field: "network", Rule: "shares a network namespace"}, []string{"leave --network out"}},
+		"two runs":        {&policy.FieldError{Field: "id", Rule: "2 runs begin so"}, []string{"give more of the ID"}},
 		"no network":      {errors.New("starting: Error response from daemon: network x not found"), []string{"docker network ls"}},
 		"API version":     {errors.New("Error response from daemon: client version 9.99 is too new"), []string{"DOCKER_API_VERSION"}},
 		"other machine":   {&policy.FieldError{Field: "engine"}, []string{"unset DOCKER_HOST"}},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -134,12 +136,16 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	return runErr
 }
 
+// liveWarning begins what a result warns of when the live output failed.
+const liveWarning = "live output: "
+
 // sumUp prints the summary of a run, whose live output ended with the error shown.
 // A terminal that takes nothing any more is left alone: the record has it all.
 func (a *app) sumUp(store *sandbox.Store, req sandbox.Request, res *result.Result, shown error) error {
 	err := patiently(func() error {
-		if shown != nil {
-			fmt.Fprintf(a.streams.Err, "sandbox: warning: live output: %s\n", terminal.Line(shown.Error()))
+		told := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
+		if shown != nil && !slices.ContainsFunc(res.Warnings, told) {
+			fmt.Fprintf(a.streams.Err, "sandbox: warning: %s%s\n", liveWarning, terminal.Line(shown.Error()))
 		}
 		return a.printSummary(store, req, res)
 	})
