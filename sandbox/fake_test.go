@@ -43,6 +43,8 @@ type fakeEngine struct {
 	// waitErrs are answered, in order, instead of an exit; the program goes
 	// on.
 	waitErrs []error
+	// waitGate, if set, holds those errors back until it is closed.
+	waitGate chan struct{}
 	// lateBy delays the report of the end.
 	lateBy time.Duration
 	// stuckAgain makes every connection but the first stay open until it is
@@ -185,6 +187,9 @@ func (e *fakeEngine) Wait(ctx context.Context, id string) <-chan Exit {
 	e.mu.Unlock()
 	go func() {
 		if failure != nil {
+			if e.waitGate != nil {
+				<-e.waitGate
+			}
 			exits <- Exit{Err: failure}
 			return
 		}

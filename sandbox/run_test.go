@@ -344,10 +344,12 @@ func TestEngineThatStaysAwayIsALoss(t *testing.T) {
 			engine.mu.Lock()
 			engine.inspectErr = fmt.Errorf("%w: refused", ErrEngineUnavailable)
 			engine.mu.Unlock()
+			close(engine.waitGate)
 			<-c.closed
 			return 0
 		})
 		engine.waitErrs = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable)}
+		engine.waitGate = make(chan struct{})
 		r := newFakeRunner(t, engine)
 		res, err := r.Run(t.Context(), command("train"))
 		require.ErrorIs(t, err, ErrEngineUnavailable)
