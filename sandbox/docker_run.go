@@ -109,6 +109,9 @@ func (e *dockerEngine) Inspect(ctx context.Context, id string) (State, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	info, err := e.api.ContainerInspect(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return State{}, fmt.Errorf("inspecting container %.12s: %w", id, ErrNoContainer)
+	}
 	if err != nil {
 		return State{}, fmt.Errorf("inspecting container %.12s: %w", id, engineError(ctx, err))
 	}

@@ -39,7 +39,8 @@ type Engine interface {
 	// process; SIGKILL ends every process. A container that has ended is not
 	// an error.
 	Signal(ctx context.Context, id, signal string) error
-	// Inspect reports the state of a container.
+	// Inspect reports the state of a container; one that is not there is an
+	// error that satisfies errors.Is with [ErrNoContainer].
 	Inspect(ctx context.Context, id string) (State, error)
 	// Interference lists signals that somebody sent to the container through
 	// the engine since the given time, ours included.

@@ -23,6 +23,8 @@ var (
 	ErrRunning = errors.New("is not over")
 	// ErrNoSpace means that the state folder's disk is full or nearly so.
 	ErrNoSpace = errors.New("not enough disk space")
+	// ErrNoContainer means that the engine has no such container (any more).
+	ErrNoContainer = errors.New("no such container")
 	// ErrNameTaken means that the engine has a container of the run's name: a
 	// run of the same ID, of another state folder.
 	ErrNameTaken = errors.New("a container of this name exists")

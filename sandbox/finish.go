@@ -59,37 +59,51 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 
 // inspect completes the facts: memory, and signals of others.
 func (a *attempt) inspect(ctx context.Context) State {
-	state, err := a.runner.engine.Inspect(ctx, a.container)
-	if err != nil {
-		switch {
-		case a.facts.exited:
-			// The end is known; only how it came about is not.
-			a.warnings = append(a.warnings, "the engine could not tell the program's times and memory: "+err.Error())
-		case a.facts.lost == nil && a.facts.startError == nil:
-			a.facts.lost = err
-		}
-		return State{}
-	}
-	a.correct(state)
-	if state.TTY {
-		a.warnings = append(a.warnings, "the container has a terminal: its streams were not split")
-	}
 	usage, _ := a.usage.result()
-	a.facts.oomKilled = state.OOMKilled || usage.OOMKills > 0
+	a.facts.oomKilled = usage.OOMKills > 0
 	a.facts.initFailed = isInitFailure(a.spec.Job.Command[0], a.stdout.Total(), a.stderr.text.Text())
-	// A program may take SIGTERM and exit with 0; asking costs a call, which a
-	// short run is spared.
-	if len(a.facts.signals) == 0 && (signalOf(a.facts.code) > 0 || state.FinishedAt.Sub(state.StartedAt) > time.Second) {
-		foreign, err := a.runner.engine.Interference(ctx, a.container, state.StartedAt)
-		a.facts.foreign = foreign
-		if err != nil {
-			a.warnings = append(a.warnings, "whether somebody else stopped the program could not be told: "+err.Error())
+	state, err := a.runner.engine.Inspect(ctx, a.container)
+	switch {
+	case err == nil:
+		a.correct(state)
+		a.facts.oomKilled = a.facts.oomKilled || state.OOMKilled
+		if state.TTY {
+			a.warnings = append(a.warnings, "the container has a terminal: its streams were not split")
 		}
-		if signalOf(a.facts.code) > 0 && (err != nil || len(foreign) > 0) {
-			a.facts.engineGone = isLoss(err) || a.engineGoes(ctx)
-		}
+	case a.facts.exited:
+		// The end is known; only how it came about is not.
+		a.warnings = append(a.warnings, "the engine could not tell the program's times and memory: "+err.Error())
+	case a.facts.lost == nil && a.facts.startError == nil:
+		a.facts.lost = err
 	}
+	a.askWhoStopped(ctx, state, errors.Is(err, ErrNoContainer))
 	return state
+}
+
+// askWhoStopped asks the engine whether somebody else sent signals. A program may
+// take SIGTERM and exit with 0; but asking costs a call, which a short run that
+// ended well is spared.
+func (a *attempt) askWhoStopped(ctx context.Context, state State, removed bool) {
+	signaled := signalOf(a.facts.code) > 0
+	if !a.facts.exited || len(a.facts.signals) > 0 || !signaled && state.FinishedAt.Sub(state.StartedAt) <= time.Second {
+		return
+	}
+	since := state.StartedAt
+	if since.IsZero() {
+		since = a.started.Add(-time.Second)
+	}
+	foreign, err := a.runner.engine.Interference(ctx, a.container, since)
+	if removed && a.facts.code == 137 {
+		// Who removes a container that runs kills it.
+		foreign = append(foreign, "SIGKILL")
+	}
+	a.facts.foreign = foreign
+	if err != nil {
+		a.warnings = append(a.warnings, "whether somebody else stopped the program could not be told: "+err.Error())
+	}
+	if signaled && (err != nil || len(foreign) > 0) {
+		a.facts.engineGone = isLoss(err) || a.engineGoes(ctx)
+	}
 }
 
 // correct drops what the engine's own times disprove: a report of the end may

@@ -562,3 +562,16 @@ func TestSecondConnectionThatNeverEndsIsCut(t *testing.T) {
 		require.False(t, res.OutputComplete)
 	})
 }
+
+// TestContainerThatWasRemovedUnderItsProgram is killed by whoever removed it.
+func TestContainerThatWasRemovedUnderItsProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(*fakeContainer) int { return 137 })
+		engine.inspectErr = ErrNoContainer
+		r := newFakeRunner(t, engine)
+		res, err := r.Run(t.Context(), command("train"))
+		require.NoError(t, err)
+		require.Equal(t, result.StatusSignaled, res.Status)
+		require.Equal(t, result.FaultOperator, res.Fault)
+	})
+}
