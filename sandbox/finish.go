@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/internal/collect"
 )
@@ -193,6 +194,11 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 	}
 	if err := a.work.reopenFinal(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
+	}
+	if bytes, entries := collect.Usage(ctx, a.work.final, a.spec.Job.DiskBytes, maxEntries); a.facts.stop != stopDiskLimit &&
+		(bytes > a.spec.Job.DiskBytes || entries > maxEntries) {
+		a.warnings = append(a.warnings, fmt.Sprintf("final holds more than its disk limit of %v: the program ended before that was noticed",
+			policy.Size(a.spec.Job.DiskBytes)))
 	}
 	outputs, skipped, err := collect.Outputs(ctx, a.work.final, outputLimits(a.spec.Job))
 	if err != nil {

@@ -575,3 +575,20 @@ func TestContainerThatWasRemovedUnderItsProgram(t *testing.T) {
 		require.Equal(t, result.FaultOperator, res.Fault)
 	})
 }
+
+// TestDiskLimitThatWasNoticedTooLateIsTold ends before the first look.
+func TestDiskLimitThatWasNoticedTooLateIsTold(t *testing.T) {
+	var engine *fakeEngine
+	engine = newFakeEngine(func(*fakeContainer) int {
+		if os.WriteFile(filepath.Join(engine.mounts[RoleFinal], "big"), make([]byte, 1<<20), 0o644) != nil {
+			return 1
+		}
+		return 0
+	})
+	r := newFakeRunner(t, engine)
+	req := command("dd")
+	req.Limits.Disk = 512 * policy.KiB
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "more than its disk limit of 512KiB")
+}

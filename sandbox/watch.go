@@ -11,7 +11,7 @@ import (
 const (
 	firstSample = 5 * time.Millisecond
 	lastSample  = time.Second
-	diskPeriod  = time.Second
+	diskPeriod  = 250 * time.Millisecond
 	// maxEntries bounds the names in ./final while the program runs; a
 	// million empty files cost the host more than their size tells.
 	maxEntries = 1_000_000
