@@ -15,6 +15,8 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 // deadOwner is a process of this boot that is gone: its start time is not that
@@ -147,7 +149,7 @@ func TestGetByPrefix(t *testing.T) {
 func TestNamesThatAreNoIDs(t *testing.T) {
 	s := openTestStore(t)
 	addRecord(t, s, "r1", deadOwner(), noon, true)
-	write(t, s.Dir(), map[string]string{"precious": "x"})
+	treetest.Write(t, s.Dir(), map[string]string{"precious": "x"})
 	for _, id := range []string{"", ".", "..", "../precious", "r1/../..", "/", "r1/", "-r", "r1\n"} {
 		var rule *policy.FieldError
 		_, err := s.Get(id)
@@ -184,9 +186,9 @@ func TestCreateTakesAnIDOnce(t *testing.T) {
 func TestRemove(t *testing.T) {
 	s := openTestStore(t)
 	outside := t.TempDir()
-	write(t, outside, map[string]string{"canary": "x"})
+	treetest.Write(t, outside, map[string]string{"canary": "x"})
 	dir := addRecord(t, s, "r1", deadOwner(), noon, true)
-	write(t, dir, map[string]string{"final/a/b": "x"})
+	treetest.Write(t, dir, map[string]string{"final/a/b": "x"})
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "final/link")))
 	addRecord(t, s, "lost", deadOwner(), noon, false)
 	running := addRecord(t, s, "running", thisOwner(), noon, false)
@@ -217,7 +219,7 @@ func TestDamagedRecordsAreNamedAndTheOthersListed(t *testing.T) {
 		dir := addRecord(t, s, id, deadOwner(), noon, true)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, d.file), []byte(d.text), 0o600))
 	}
-	write(t, s.runsDir(), map[string]string{"a file that is no record": "x"})
+	treetest.Write(t, s.runsDir(), map[string]string{"a file that is no record": "x"})
 	records, err := s.List()
 	require.Equal(t, []string{"good"}, ids(records))
 	require.Equal(t, len(damage), strings.Count(err.Error(), "record "), "%v", err)
@@ -241,12 +243,12 @@ func TestRecordsOfACrash(t *testing.T) {
 	require.NoError(t, err)
 	dir, err := s.create("half-a-journal")
 	require.NoError(t, err)
-	write(t, dir, map[string]string{".journal.json-123": `{"schema`})
+	treetest.Write(t, dir, map[string]string{".journal.json-123": `{"schema`})
 	dir, err = s.create("no-spec")
 	require.NoError(t, err)
 	require.NoError(t, writeJSON(filepath.Join(dir, journalFile), journal{Schema: journalSchema, ID: "no-spec", Owner: deadOwner().String(), Created: noon}))
 	dir = addRecord(t, s, "half-a-result", deadOwner(), noon, false)
-	write(t, dir, map[string]string{".result.json-456": `{"schema":`, reserveFile: "", stdoutFile: "x"})
+	treetest.Write(t, dir, map[string]string{".result.json-456": `{"schema":`, reserveFile: "", stdoutFile: "x"})
 
 	records, err := s.List()
 	require.NoError(t, err)
@@ -302,7 +304,7 @@ func TestWriteAtomically(t *testing.T) {
 		require.Equal(t, []string{"file"}, everything(t, dir), "no temporary file is left")
 
 		require.Error(t, writeAtomically(filepath.Join(dir, "no", "file"), nil, durable))
-		write(t, dir, map[string]string{"folder/x": ""})
+		treetest.Write(t, dir, map[string]string{"folder/x": ""})
 		require.Error(t, writeAtomically(filepath.Join(dir, "folder"), []byte("x"), durable))
 		require.Equal(t, []string{"file", "folder", "folder/x"}, everything(t, dir), "not after a failure either")
 	}
@@ -310,7 +312,7 @@ func TestWriteAtomically(t *testing.T) {
 
 func TestStateFolderThatCannotBeMade(t *testing.T) {
 	base := t.TempDir()
-	write(t, base, map[string]string{"file": "x"})
+	treetest.Write(t, base, map[string]string{"file": "x"})
 	s, err := OpenStore(filepath.Join(base, "file", "state"))
 	require.NoError(t, err)
 	_, err = s.create("r1")

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 // stranger is an ordinary user of no account.
@@ -57,28 +59,6 @@ func strangersFolder(t *testing.T) string {
 	return dir
 }
 
-func rootOf(t testing.TB, dir string) *os.Root {
-	t.Helper()
-	root, err := os.OpenRoot(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, root.Close()) })
-	return root
-}
-
-// write makes files; a name that ends in a slash is a folder.
-func write(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		full := filepath.Join(dir, name)
-		if strings.HasSuffix(name, "/") {
-			require.NoError(t, os.MkdirAll(full, 0o755))
-			continue
-		}
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
-	}
-}
-
 // everything below a folder, by name.
 func everything(t testing.TB, dir string) []string {
 	t.Helper()
@@ -103,16 +83,16 @@ func inodeOf(t testing.TB, path string) uint64 {
 func TestEmptyTreeKeepsTheFolderItself(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o751))
-	write(t, dir, map[string]string{"a": "x", "b/c/d/e": "x", "empty/": "", ".hidden": "x", "-rf": "x", "new\nline\xff": "x"})
+	treetest.Write(t, dir, map[string]string{"a": "x", "b/c/d/e": "x", "empty/": "", ".hidden": "x", "-rf": "x", "new\nline\xff": "x"})
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "b/fifo"), 0o600))
 	before := inodeOf(t, dir)
-	require.NoError(t, emptyTree(rootOf(t, dir)))
+	require.NoError(t, emptyTree(treetest.Root(t, dir)))
 	require.Empty(t, everything(t, dir))
 	require.Equal(t, before, inodeOf(t, dir))
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o751), info.Mode().Perm(), "its mode is the caller's")
-	require.NoError(t, emptyTree(rootOf(t, dir)), "an empty folder is no error")
+	require.NoError(t, emptyTree(treetest.Root(t, dir)), "an empty folder is no error")
 }
 
 func TestDeletingFollowsNothing(t *testing.T) {
@@ -125,9 +105,9 @@ func TestDeletingFollowsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			outside := t.TempDir()
-			write(t, outside, map[string]string{"canary": "alive", "folder/canary": "alive"})
+			treetest.Write(t, outside, map[string]string{"canary": "alive", "folder/canary": "alive"})
 			dir := filepath.Join(t.TempDir(), "final")
-			write(t, dir, map[string]string{"a/b/file": "x"})
+			treetest.Write(t, dir, map[string]string{"a/b/file": "x"})
 			for i, target := range []string{outside, outside + "/folder", outside + "/canary", "/", "..", "../..", ".", "nowhere", "self"} {
 				for j, at := range []string{"", "a", "a/b"} {
 					require.NoError(t, os.Symlink(target, filepath.Join(dir, at, fmt.Sprintf("link%d-%d", i, j))))
@@ -150,10 +130,10 @@ func TestEmptyTreeOfThousands(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("file", i)), nil, 0o644))
 	}
 	for i := range 700 {
-		write(t, dir, map[string]string{fmt.Sprintf("wide/d%d/e/f", i): ""})
-		write(t, dir, map[string]string{fmt.Sprintf("d%d/", i): ""})
+		treetest.Write(t, dir, map[string]string{fmt.Sprintf("wide/d%d/e/f", i): ""})
+		treetest.Write(t, dir, map[string]string{fmt.Sprintf("d%d/", i): ""})
 	}
-	require.NoError(t, emptyTree(rootOf(t, dir)))
+	require.NoError(t, emptyTree(treetest.Root(t, dir)))
 	require.Empty(t, everything(t, dir))
 }
 
@@ -177,23 +157,13 @@ func nest(t testing.TB, dir string, levels int) {
 	require.NoError(t, at.Close())
 }
 
-// withFewDescriptors lets f open a few files only.
-func withFewDescriptors(t *testing.T, f func()) {
-	t.Helper()
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}))
-	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
-	f()
-}
-
 func TestDeepTreesCanBeDeleted(t *testing.T) {
 	const levels = 5000
 	require.Greater(t, levels*len("/deep"), unix.PathMax)
-	withFewDescriptors(t, func() {
+	treetest.WithFewDescriptors(t, func() {
 		dir := t.TempDir()
 		nest(t, dir, levels)
-		require.NoError(t, emptyTree(rootOf(t, dir)))
+		require.NoError(t, emptyTree(treetest.Root(t, dir)))
 		require.Empty(t, everything(t, dir))
 
 		record := filepath.Join(dir, "record")
@@ -206,10 +176,10 @@ func TestDeepTreesCanBeDeleted(t *testing.T) {
 
 func TestRemoveTreeOfOtherThings(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	write(t, outside, map[string]string{"canary": "alive"})
+	treetest.Write(t, outside, map[string]string{"canary": "alive"})
 	require.NoError(t, removeTree(filepath.Join(dir, "never was")))
 
-	write(t, dir, map[string]string{"file": "x", "empty/": ""})
+	treetest.Write(t, dir, map[string]string{"file": "x", "empty/": ""})
 	require.NoError(t, removeTree(filepath.Join(dir, "file")))
 	require.NoError(t, removeTree(filepath.Join(dir, "empty")))
 
@@ -281,7 +251,7 @@ func TestWhatCannotBeDeletedIsAnError(t *testing.T) {
 		return // only root can make what its user cannot delete
 	}
 	base := strangersFolder(t)
-	write(t, base, map[string]string{"roots/file": "x", "roots/more/": ""})
+	treetest.Write(t, base, map[string]string{"roots/file": "x", "roots/more/": ""})
 	asStranger(t, func() {
 		root, err := os.OpenRoot(base)
 		if err != nil {
@@ -316,15 +286,15 @@ func TestChownTree(t *testing.T) {
 		to = os.Geteuid() // may give to itself only, which shows less
 	}
 	outside := t.TempDir()
-	write(t, outside, map[string]string{"canary": "x"})
+	treetest.Write(t, outside, map[string]string{"canary": "x"})
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"a": "x", "b/c/d": "x", "b/suid": "x", "e/": "", "new\nline": "x"})
+	treetest.Write(t, dir, map[string]string{"a": "x", "b/c/d": "x", "b/suid": "x", "e/": "", "new\nline": "x"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "b/suid"), 0o755|os.ModeSetuid|os.ModeSetgid))
 	require.NoError(t, os.Symlink(filepath.Join(outside, "canary"), filepath.Join(dir, "b/link")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "linkdir")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "b/fifo"), 0o600))
 	before := owners(t, outside, filepath.Join(outside, "canary"))
-	require.NoError(t, chownTree(rootOf(t, dir), -1, to, to))
+	require.NoError(t, chownTree(treetest.Root(t, dir), -1, to, to))
 	all := []string{dir}
 	for _, name := range everything(t, dir) {
 		all = append(all, filepath.Join(dir, name))
@@ -345,12 +315,12 @@ func TestChownTreeOfADeepTree(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { require.NoError(t, removeTree(dir)) })
 	nest(t, dir, 5000)
-	withFewDescriptors(t, func() {
-		require.NoError(t, chownTree(rootOf(t, dir), -1, os.Geteuid(), os.Getegid()))
+	treetest.WithFewDescriptors(t, func() {
+		require.NoError(t, chownTree(treetest.Root(t, dir), -1, os.Geteuid(), os.Getegid()))
 	})
 	if isRoot() {
-		require.NoError(t, chownTree(rootOf(t, dir), -1, stranger, stranger))
-		info, err := rootOf(t, dir).Lstat(strings.Repeat("deep/", 4999) + "deep")
+		require.NoError(t, chownTree(treetest.Root(t, dir), -1, stranger, stranger))
+		info, err := treetest.Root(t, dir).Lstat(strings.Repeat("deep/", 4999) + "deep")
 		require.NoError(t, err)
 		uid, _, _ := ownerOf(info)
 		require.Equal(t, stranger, uid)
@@ -360,17 +330,17 @@ func TestChownTreeOfADeepTree(t *testing.T) {
 func TestChownTreeReportsWhatItCouldNotDo(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 50 {
-		write(t, dir, map[string]string{fmt.Sprint(i): "x"})
+		treetest.Write(t, dir, map[string]string{fmt.Sprint(i): "x"})
 	}
 	if !isRoot() {
-		err := chownTree(rootOf(t, dir), -1, 0, 0)
+		err := chownTree(treetest.Root(t, dir), -1, 0, 0)
 		require.ErrorIs(t, err, os.ErrPermission)
 		return
 	}
 	require.NoError(t, os.Chmod(dir, 0o755))
 	parent := filepath.Dir(dir)
 	require.NoError(t, os.Chmod(parent, 0o755))
-	root := rootOf(t, dir)
+	root := treetest.Root(t, dir)
 	asStranger(t, func() {
 		err := chownTree(root, -1, stranger, stranger)
 		if !errors.Is(err, os.ErrPermission) {

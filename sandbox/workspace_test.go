@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 // hostDirs is a little host: a home, a state folder and a place for the rest.
@@ -42,7 +44,7 @@ func mountTmpfs(t *testing.T, dir, options string) {
 
 func TestResolveScript(t *testing.T) {
 	h := newHostDirs(t)
-	write(t, h.place, map[string]string{"main.py": "print(1)", "folder/": "", "big.py": ""})
+	treetest.Write(t, h.place, map[string]string{"main.py": "print(1)", "folder/": "", "big.py": ""})
 	require.NoError(t, os.Truncate("big.py", maxScript+1))
 	require.NoError(t, os.Symlink("main.py", "link.py"))
 	require.NoError(t, os.Symlink("nowhere.py", "dangling.py"))
@@ -83,7 +85,7 @@ func requirePathError(t *testing.T, err error, field, path, rule string) {
 
 func TestResolveInput(t *testing.T) {
 	h := newHostDirs(t)
-	write(t, h.place, map[string]string{"data/x": "", "file": "", "sock/": "", "has-link/": ""})
+	treetest.Write(t, h.place, map[string]string{"data/x": "", "file": "", "sock/": "", "has-link/": ""})
 	listener, err := net.Listen("unix", "sock/docker.sock")
 	require.NoError(t, err)
 	defer listener.Close()
@@ -99,7 +101,7 @@ func TestResolveInput(t *testing.T) {
 		require.Equal(t, h.place+"/data", req.Input, path)
 	}
 	// A folder in the home is what people have; the current folder is only read.
-	write(t, h.home, map[string]string{"data/": ""})
+	treetest.Write(t, h.home, map[string]string{"data/": ""})
 	for _, path := range []string{h.home + "/data", "."} {
 		_, err := resolvePaths(Request{Input: path}, h.state)
 		require.NoError(t, err, path)
@@ -157,7 +159,7 @@ func TestInputWithAMountPointBelow(t *testing.T) {
 		return // /dev in TestResolveInput shows the rule without mounting
 	}
 	h := newHostDirs(t)
-	write(t, h.place, map[string]string{"data/sub/": "", "data2/": "", "other/": ""})
+	treetest.Write(t, h.place, map[string]string{"data/sub/": "", "data2/": "", "other/": ""})
 	mountTmpfs(t, h.place+"/data/sub", "size=64k")
 	mountTmpfs(t, h.place+"/other", "size=64k")
 	require.NoError(t, unix.Mount(h.place+"/data2", h.place+"/data2", "", unix.MS_BIND, ""))
@@ -177,7 +179,7 @@ func TestInputWithAMountPointBelow(t *testing.T) {
 
 func TestResolveFinal(t *testing.T) {
 	h := newHostDirs(t)
-	write(t, h.place, map[string]string{
+	treetest.Write(t, h.place, map[string]string{
 		"final/old": "x", "file": "", "repo/.git/config": "", "worktree/.git": "gitdir: x", "sock/docker.sock": "", "empty/": "",
 	})
 	for link, target := range map[string]string{"to-final": "final", "to-nothing": "nowhere", "to-home": h.home, "to-repo": "repo", "to-here": "."} {
@@ -223,7 +225,7 @@ func TestResolveFinal(t *testing.T) {
 	}
 
 	// The records of other runs would be emptied.
-	write(t, h.state, map[string]string{"runs/x/final/": ""})
+	treetest.Write(t, h.state, map[string]string{"runs/x/final/": ""})
 	for _, path := range []string{"/runs", "/runs/x", "/runs/x/final", "/new"} {
 		_, err := resolvePaths(Request{Final: h.state + path}, h.state)
 		require.ErrorContains(t, err, "lies in the state folder", path)
@@ -327,7 +329,7 @@ func TestWorkspaceUnderAStrictUmask(t *testing.T) {
 
 func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
 	place := t.TempDir()
-	write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})
+	treetest.Write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})
 	for name, c := range map[string]struct {
 		change func(*Spec)
 		want   string
@@ -415,7 +417,7 @@ func TestTwoRunsWithOneFinal(t *testing.T) {
 func TestHandOverEmptiesAndLends(t *testing.T) {
 	store := openTestStore(t)
 	final := t.TempDir()
-	write(t, final, map[string]string{"old/result": "x"})
+	treetest.Write(t, final, map[string]string{"old/result": "x"})
 	spec := workSpec("r1")
 	spec.Job.Final = final
 	w, err := openWorkspace(store, spec)
@@ -430,7 +432,7 @@ func TestHandOverEmptiesAndLends(t *testing.T) {
 		require.Equal(t, []uint32{64646}, owners(t, final))
 		require.Equal(t, finalJournal{Path: final, Lent: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.lent)
 	}
-	write(t, final, map[string]string{"new/result": "x"})
+	treetest.Write(t, final, map[string]string{"new/result": "x"})
 	if isRoot() {
 		require.NoError(t, chownTree(w.final, -1, 64646, 64646))
 	}
@@ -452,7 +454,7 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 	w, err := openWorkspace(store, spec)
 	require.NoError(t, err)
 	require.NoError(t, w.handOver(t.Context()))
-	write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
+	treetest.Write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
 	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
 	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
 	require.NoError(t, w.handBack())
@@ -464,7 +466,7 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	store := openTestStore(t)
 	base := t.TempDir()
-	write(t, base, map[string]string{"theirs/kept": "x"})
+	treetest.Write(t, base, map[string]string{"theirs/kept": "x"})
 	for name, c := range map[string]struct {
 		final string
 		left  []string
@@ -487,7 +489,7 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	spec.Job.Final = base + "/ours"
 	w, err := openWorkspace(store, spec)
 	require.NoError(t, err)
-	write(t, base, map[string]string{"ours/from somebody else": "x"})
+	treetest.Write(t, base, map[string]string{"ours/from somebody else": "x"})
 	require.Error(t, w.discard(), "what is left behind is told")
 	require.FileExists(t, base+"/ours/from somebody else")
 	require.Empty(t, everything(t, store.runsDir()))
@@ -497,7 +499,7 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 func TestFinalThatIsReplacedIsRefused(t *testing.T) {
 	store := openTestStore(t)
 	base := t.TempDir()
-	write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
+	treetest.Write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
 	spec := workSpec("r1")
 	spec.Job.Final = base + "/final"
 	w, err := openWorkspace(store, spec)

@@ -103,6 +103,16 @@ func (a *app) openStore() (settings, *sandbox.Store, error) {
 	return s, store, err
 }
 
+// openRecord is the settings, the records, and one of them.
+func (a *app) openRecord(id string) (settings, *sandbox.Store, sandbox.Record, error) {
+	s, store, err := a.openStore()
+	if err != nil {
+		return settings{}, nil, sandbox.Record{}, err
+	}
+	record, err := store.Get(id)
+	return s, store, record, err
+}
+
 // openRunner is the settings and a runner made of them, which the caller closes.
 func (a *app) openRunner() (settings, *sandbox.Runner, error) {
 	s, err := a.settings()

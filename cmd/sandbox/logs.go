@@ -34,11 +34,7 @@ The beginning of an ID is enough.`,
 }
 
 func (a *app) logs(ctx context.Context, id string, goOn, stderr bool) error {
-	s, store, err := a.openStore()
-	if err != nil {
-		return err
-	}
-	record, err := store.Get(id)
+	s, store, record, err := a.openRecord(id)
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,7 @@ traceback. With --json: the result itself. The beginning of an ID is enough.`,
 }
 
 func (a *app) show(id string) error {
-	s, store, err := a.openStore()
-	if err != nil {
-		return err
-	}
-	record, err := store.Get(id)
+	s, store, record, err := a.openRecord(id)
 	if err != nil {
 		return err
 	}

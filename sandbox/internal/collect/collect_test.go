@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 // wide are limits that nothing in these tests reaches.
@@ -27,24 +29,7 @@ var wide = Limits{Files: 100_000, Depth: 1000, FileBytes: 1 << 40, TotalBytes: 1
 func openRoot(t testing.TB) (*os.Root, string) {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, root.Close()) })
-	return root, dir
-}
-
-// fill writes files; a name that ends in a slash is a folder.
-func fill(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		full := filepath.Join(dir, name)
-		if strings.HasSuffix(name, "/") {
-			require.NoError(t, os.MkdirAll(full, 0o755))
-			continue
-		}
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
-	}
+	return treetest.Root(t, dir), dir
 }
 
 func sum(text string) string {
@@ -85,7 +70,7 @@ func TestOutputsAreSortedHashedAndComplete(t *testing.T) {
 		"model.pt": "weights", "a/b/c.txt": "deep", "a/a.txt": "", "a.txt": "top", "B": "upper", "empty/": "",
 		".hidden": "dot", "-rf": "flag", "z z/ blank ": "blank",
 	}
-	fill(t, dir, files)
+	treetest.Write(t, dir, files)
 	outputs, skipped, err := Outputs(t.Context(), root, wide)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
@@ -102,7 +87,7 @@ func TestModesAreReported(t *testing.T) {
 		"4755": 0o755 | fs.ModeSetuid, "2755": 0o755 | fs.ModeSetgid, "1644": 0o644 | fs.ModeSticky,
 		"7711": 0o711 | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky,
 	} {
-		fill(t, dir, map[string]string{name: "x"})
+		treetest.Write(t, dir, map[string]string{name: "x"})
 		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
 	outputs, _, err := Outputs(t.Context(), root, wide)
@@ -124,9 +109,9 @@ func TestKinds(t *testing.T) {
 
 func TestLinksAreListedAndNeverFollowed(t *testing.T) {
 	outside := t.TempDir()
-	fill(t, outside, map[string]string{"secret": "canary", "folder/secret": "canary"})
+	treetest.Write(t, outside, map[string]string{"secret": "canary", "folder/secret": "canary"})
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"real": "mine", "folder/inner": "mine too"})
+	treetest.Write(t, dir, map[string]string{"real": "mine", "folder/inner": "mine too"})
 	for name, target := range map[string]string{
 		"to-file": "real", "to-folder": "folder", "to-outside": filepath.Join(outside, "secret"),
 		"to-outside-folder": filepath.Join(outside, "folder"), "upwards": "../../../../etc/passwd",
@@ -150,7 +135,7 @@ func TestLinksAreListedAndNeverFollowed(t *testing.T) {
 
 func TestHardLinksAreFilesOfTheirOwn(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"one": "same"})
+	treetest.Write(t, dir, map[string]string{"one": "same"})
 	require.NoError(t, os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "two")))
 	outputs, skipped, err := Outputs(t.Context(), root, wide)
 	require.NoError(t, err)
@@ -166,7 +151,7 @@ func TestOddNames(t *testing.T) {
 		strings.Repeat("n", 255), strings.Repeat("\xff", 255), "é", "e\u0301", "CASE", "case", "...", `"`, `\"`,
 	}
 	for _, name := range names {
-		fill(t, dir, map[string]string{name: name})
+		treetest.Write(t, dir, map[string]string{name: name})
 	}
 	outputs, skipped, err := Outputs(t.Context(), root, wide)
 	require.NoError(t, err)
@@ -202,7 +187,7 @@ func TestOddNamesOfWhatIsLeftOut(t *testing.T) {
 
 func TestFileLimit(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"exact": "12345", "over": "123456", "empty": ""})
+	treetest.Write(t, dir, map[string]string{"exact": "12345", "over": "123456", "empty": ""})
 	limits := wide
 	limits.FileBytes = 5
 	outputs, skipped, err := Outputs(t.Context(), root, limits)
@@ -214,7 +199,7 @@ func TestFileLimit(t *testing.T) {
 func TestTotalLimit(t *testing.T) {
 	root, dir := openRoot(t)
 	for i := range 10 {
-		fill(t, dir, map[string]string{fmt.Sprint(i): "1234"})
+		treetest.Write(t, dir, map[string]string{fmt.Sprint(i): "1234"})
 	}
 	limits := wide
 	limits.TotalBytes = 17
@@ -231,7 +216,7 @@ func TestTotalLimit(t *testing.T) {
 // A file that does not fit does not keep smaller ones out.
 func TestTotalLimitLeavesRoomForSmallerFiles(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"big": strings.Repeat("x", 100), "small": "x"})
+	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 100), "small": "x"})
 	limits := wide
 	limits.TotalBytes = 50
 	outputs, _, err := Outputs(t.Context(), root, limits)
@@ -241,7 +226,7 @@ func TestTotalLimitLeavesRoomForSmallerFiles(t *testing.T) {
 
 func TestTotalDoesNotOverflow(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"a": "12345678"})
+	treetest.Write(t, dir, map[string]string{"a": "12345678"})
 	w := &walker{root: root, limits: Limits{Files: 10, Depth: 10, FileBytes: math.MaxInt64, TotalBytes: math.MaxInt64 - 1}}
 	w.total = math.MaxInt64 - 4
 	require.NoError(t, w.walk(t.Context()))
@@ -251,7 +236,7 @@ func TestTotalDoesNotOverflow(t *testing.T) {
 
 func TestZeroLimitsCollectNothing(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"a": "x", "empty": "", "d/e": "x"})
+	treetest.Write(t, dir, map[string]string{"a": "x", "empty": "", "d/e": "x"})
 	outputs, skipped, err := Outputs(t.Context(), root, Limits{})
 	require.NoError(t, err)
 	require.Empty(t, outputs)
@@ -265,7 +250,7 @@ func TestZeroLimitsCollectNothing(t *testing.T) {
 
 func TestDepthLimit(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"0": "x", "a/1": "x", "a/b/2": "x", "a/b/c/3": "x", "a/b/c/d/4": "x"})
+	treetest.Write(t, dir, map[string]string{"0": "x", "a/1": "x", "a/b/2": "x", "a/b/c/3": "x", "a/b/c/d/4": "x"})
 	limits := wide
 	limits.Depth = 2
 	outputs, skipped, err := Outputs(t.Context(), root, limits)
@@ -277,7 +262,7 @@ func TestDepthLimit(t *testing.T) {
 func TestEntryLimit(t *testing.T) {
 	root, dir := openRoot(t)
 	for i := range 50 {
-		fill(t, dir, map[string]string{fmt.Sprintf("d%d/f", i): "x"})
+		treetest.Write(t, dir, map[string]string{fmt.Sprintf("d%d/f", i): "x"})
 	}
 	limits := wide
 	limits.Files = 20
@@ -319,7 +304,7 @@ func TestManyEntriesOverTheLimit(t *testing.T) {
 
 func TestCanceledCollection(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"a": "x", "d/b": "x"})
+	treetest.Write(t, dir, map[string]string{"a": "x", "d/b": "x"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	outputs, _, err := Outputs(ctx, root, wide)
@@ -345,7 +330,7 @@ func (m *meddler) Err() error {
 
 func TestCanceledWhileHashing(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"big": strings.Repeat("x", 1<<20)})
+	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 1<<20)})
 	gone := errors.New("gone")
 	ctx := &meddler{Context: t.Context(), do: map[int]func() error{3: func() error { return gone }}}
 	_, err := hashFile(ctx, root, listed(t, root, "big"))
@@ -370,7 +355,7 @@ func TestFileThatChangesWhileItIsHashed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, dir := openRoot(t)
 			full := filepath.Join(dir, "file")
-			fill(t, dir, map[string]string{"file": strings.Repeat("x", 1<<20)})
+			treetest.Write(t, dir, map[string]string{"file": strings.Repeat("x", 1<<20)})
 			long := listed(t, root, "file").info.ModTime().Add(-1e9)
 			require.NoError(t, os.Chtimes(full, long, long))
 			ctx := &meddler{Context: t.Context(), do: map[int]func() error{2: func() error {
@@ -387,7 +372,7 @@ func TestFileThatChangesWhileItIsHashed(t *testing.T) {
 
 func TestFileThatGrowsForEverEndsTheHash(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"log": "x"})
+	treetest.Write(t, dir, map[string]string{"log": "x"})
 	f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
 	defer f.Close()
@@ -404,7 +389,7 @@ func TestFileThatGrowsForEverEndsTheHash(t *testing.T) {
 
 func TestFilesThatVanishAreLeftOut(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"a": "x", "b": "y"})
+	treetest.Write(t, dir, map[string]string{"a": "x", "b": "y"})
 	w := &walker{root: root, limits: wide}
 	require.NoError(t, w.walk(t.Context()))
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
@@ -427,7 +412,7 @@ func TestClosedFolderIsAnError(t *testing.T) {
 func TestFolderIsTheOneThatWasOpened(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "final")
-	fill(t, base, map[string]string{"final/mine": "x", "other/secret": "x"})
+	treetest.Write(t, base, map[string]string{"final/mine": "x", "other/secret": "x"})
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 // asStranger runs f with the file rights of an ordinary user. It changes one
@@ -57,7 +59,7 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 
 func TestSparseFileCostsNothing(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"sparse": "", "real": "x"})
+	treetest.Write(t, dir, map[string]string{"sparse": "", "real": "x"})
 	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<40))
 	limits := wide
 	limits.FileBytes, limits.TotalBytes = 10<<30, 20<<30
@@ -75,7 +77,7 @@ func TestSparseFileCostsNothing(t *testing.T) {
 // Between the walk and the open, a name may come to stand for something else.
 func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 	outside := t.TempDir()
-	fill(t, outside, map[string]string{"secret": "12345678"})
+	treetest.Write(t, outside, map[string]string{"secret": "12345678"})
 	for name, swap := range map[string]func(full string) error{
 		"for a link inside":         func(full string) error { return os.Symlink("sibling", full) },
 		"for a link to a secret":    func(full string) error { return os.Symlink(filepath.Join(outside, "secret"), full) },
@@ -88,7 +90,7 @@ func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, dir := openRoot(t)
-			fill(t, dir, map[string]string{"file": "12345678", "sibling": "12345678"})
+			treetest.Write(t, dir, map[string]string{"file": "12345678", "sibling": "12345678"})
 			stale := listed(t, root, "file")
 			// Renamed, not removed: its inode number must not be used again.
 			require.NoError(t, os.Rename(filepath.Join(dir, "file"), filepath.Join(dir, "was")))
@@ -102,9 +104,9 @@ func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 
 func TestFolderThatIsSwappedForALinkAfterItWasListed(t *testing.T) {
 	outside := t.TempDir()
-	fill(t, outside, map[string]string{"secret": "canary"})
+	treetest.Write(t, outside, map[string]string{"secret": "canary"})
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"sub/": ""})
+	treetest.Write(t, dir, map[string]string{"sub/": ""})
 	w := &walker{root: root, limits: wide}
 	require.NoError(t, os.Remove(filepath.Join(dir, "sub")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "sub")))
@@ -115,7 +117,7 @@ func TestFolderThatIsSwappedForALinkAfterItWasListed(t *testing.T) {
 
 func TestUnreadableFoldersAndFiles(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"open/file": "x", "shut/file": "x", "blind/file": "x", "locked": "secret"})
+	treetest.Write(t, dir, map[string]string{"open/file": "x", "shut/file": "x", "blind/file": "x", "locked": "secret"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "shut"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "blind"), 0o444)) // names can be read, nothing more
 	require.NoError(t, os.Chmod(filepath.Join(dir, "locked"), 0))
@@ -179,22 +181,12 @@ func flatten(t testing.TB, root *os.Root, name string) {
 	}
 }
 
-// withFewDescriptors lets f open a few files only.
-func withFewDescriptors(t *testing.T, f func()) {
-	t.Helper()
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}))
-	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
-	f()
-}
-
 func TestDeepTree(t *testing.T) {
 	root, dir := openRoot(t)
 	makeDeep(t, root, "d", 5000)
-	fill(t, dir, map[string]string{"beside": "x"})
+	treetest.Write(t, dir, map[string]string{"beside": "x"})
 	for _, depth := range []int{0, 32, 400} {
-		withFewDescriptors(t, func() {
+		treetest.WithFewDescriptors(t, func() {
 			limits := wide
 			limits.Depth = depth
 			outputs, skipped, err := Outputs(t.Context(), root, limits)
@@ -223,8 +215,8 @@ func TestPathLongerThanAnyPathMayBe(t *testing.T) {
 func TestUsageOfADeepTree(t *testing.T) {
 	root, dir := openRoot(t)
 	makeDeep(t, root, "d", 5000)
-	fill(t, dir, map[string]string{"beside": "x", "other/more": "x"})
-	withFewDescriptors(t, func() {
+	treetest.Write(t, dir, map[string]string{"beside": "x", "other/more": "x"})
+	treetest.WithFewDescriptors(t, func() {
 		_, entries := Usage(t.Context(), root, math.MaxInt64, math.MaxInt)
 		require.Equal(t, 5000+1+3, entries)
 		_, entries = Usage(t.Context(), root, math.MaxInt64, 500)
@@ -237,7 +229,7 @@ func TestUsageOfADeepTree(t *testing.T) {
 // must not lead the look out of the folder.
 func TestUsageWhileFoldersMove(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"a/b/c/d/e/f": "x", "away/": ""})
+	treetest.Write(t, dir, map[string]string{"a/b/c/d/e/f": "x", "away/": ""})
 	ctx := &meddler{Context: t.Context(), do: map[int]func() error{}}
 	for i := range 200 {
 		ctx.do[i] = func() error {
@@ -256,7 +248,7 @@ func TestUsageWhileFoldersMove(t *testing.T) {
 
 func TestUsageCountsUnreadableFoldersAsEntries(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"shut/file": "x", "open/file": "x"})
+	treetest.Write(t, dir, map[string]string{"shut/file": "x", "open/file": "x"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "shut"), 0))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { require.NoError(t, os.Chmod(filepath.Join(dir, "shut"), 0o755)) })

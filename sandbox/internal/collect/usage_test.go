@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 func allocated(t *testing.T, info os.FileInfo) int64 {
@@ -31,7 +33,7 @@ func TestUsageOfAnEmptyFolder(t *testing.T) {
 
 func TestUsageAddsUpBlocks(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{
+	treetest.Write(t, dir, map[string]string{
 		"a": strings.Repeat("x", 100_000), "b/c/d": strings.Repeat("x", 200_000), "b/empty": "", "e/": "",
 	})
 	require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "link")))
@@ -49,7 +51,7 @@ func TestUsageAddsUpBlocks(t *testing.T) {
 
 func TestUsageCountsAFileOfSeveralNamesOnce(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"checkpoint": strings.Repeat("x", 1<<20), "names/": ""})
+	treetest.Write(t, dir, map[string]string{"checkpoint": strings.Repeat("x", 1<<20), "names/": ""})
 	once, _ := Usage(t.Context(), root, math.MaxInt64, math.MaxInt)
 	for i := range 7 {
 		require.NoError(t, os.Link(filepath.Join(dir, "checkpoint"), filepath.Join(dir, fmt.Sprintf("names/%d", i))))
@@ -61,7 +63,7 @@ func TestUsageCountsAFileOfSeveralNamesOnce(t *testing.T) {
 
 func TestUsageDoesNotFollowLinks(t *testing.T) {
 	outside := t.TempDir()
-	fill(t, outside, map[string]string{"big": strings.Repeat("x", 1<<20)})
+	treetest.Write(t, outside, map[string]string{"big": strings.Repeat("x", 1<<20)})
 	root, dir := openRoot(t)
 	for i := range 5 {
 		require.NoError(t, os.Symlink(outside, filepath.Join(dir, fmt.Sprintf("folder%d", i))))
@@ -76,7 +78,7 @@ func TestUsageDoesNotFollowLinks(t *testing.T) {
 func TestUsageStopsEarly(t *testing.T) {
 	root, dir := openRoot(t)
 	for i := range 1000 {
-		fill(t, dir, map[string]string{fmt.Sprintf("d%d/f", i): strings.Repeat("x", 5000)})
+		treetest.Write(t, dir, map[string]string{fmt.Sprintf("d%d/f", i): strings.Repeat("x", 5000)})
 	}
 	all, everything := Usage(t.Context(), root, math.MaxInt64, math.MaxInt)
 	require.Equal(t, 2000, everything)
@@ -93,7 +95,7 @@ func TestUsageStopsEarly(t *testing.T) {
 
 func TestUsageOfACanceledRun(t *testing.T) {
 	root, dir := openRoot(t)
-	fill(t, dir, map[string]string{"a": "x"})
+	treetest.Write(t, dir, map[string]string{"a": "x"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, entries := Usage(ctx, root, math.MaxInt64, math.MaxInt)

@@ -13,17 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
 func always() bool { return true }
-
-func open(t *testing.T, dir string) *os.Root {
-	t.Helper()
-	root, err := os.OpenRoot(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, root.Close()) })
-	return root
-}
 
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
@@ -42,7 +36,7 @@ func TestVisitsEveryEntryOnce(t *testing.T) {
 	require.NoError(t, os.Symlink("/", filepath.Join(dir, "b/link")))
 	require.NoError(t, os.Symlink("..", filepath.Join(dir, "b/c/up")))
 	var got []string
-	require.NoError(t, Visit(open(t, dir), always, func(at int, name string, stat *unix.Stat_t) error {
+	require.NoError(t, Visit(treetest.Root(t, dir), always, func(at int, name string, stat *unix.Stat_t) error {
 		var again unix.Stat_t
 		require.NoError(t, unix.Fstatat(at, name, &again, unix.AT_SYMLINK_NOFOLLOW))
 		require.Equal(t, again.Ino, stat.Ino, "the folder that is passed holds the name")
@@ -56,7 +50,7 @@ func TestVisitsEveryEntryOnce(t *testing.T) {
 func TestStopsWhenTold(t *testing.T) {
 	dir := tree(t, "a/b/c/d/e/f/g")
 	seen := 0
-	require.NoError(t, Visit(open(t, dir), func() bool { return seen < 3 }, func(int, string, *unix.Stat_t) error {
+	require.NoError(t, Visit(treetest.Root(t, dir), func() bool { return seen < 3 }, func(int, string, *unix.Stat_t) error {
 		seen++
 		return nil
 	}))
@@ -70,7 +64,7 @@ func TestGoesOnAfterErrors(t *testing.T) {
 	}
 	refused := errors.New("refused")
 	seen := 0
-	err := Visit(open(t, tree(t, names...)), always, func(int, string, *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, tree(t, names...)), always, func(int, string, *unix.Stat_t) error {
 		seen++
 		return refused
 	})
@@ -82,7 +76,7 @@ func TestGoesOnAfterErrors(t *testing.T) {
 func TestFolderThatVanishes(t *testing.T) {
 	dir := tree(t, "a/", "b/f")
 	var got []string
-	err := Visit(open(t, dir), always, func(at int, name string, _ *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, dir), always, func(at int, name string, _ *unix.Stat_t) error {
 		got = append(got, name)
 		if name == "a" {
 			return unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
@@ -97,7 +91,7 @@ func TestFolderThatVanishes(t *testing.T) {
 func TestFolderThatBecomesALink(t *testing.T) {
 	outside := tree(t, "canary")
 	dir := tree(t, "a/", "b")
-	err := Visit(open(t, dir), always, func(at int, name string, _ *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, dir), always, func(at int, name string, _ *unix.Stat_t) error {
 		require.NotEqual(t, "canary", name)
 		if name == "a" {
 			return errors.Join(unix.Unlinkat(at, name, unix.AT_REMOVEDIR), unix.Symlinkat(outside, at, name))
@@ -111,7 +105,7 @@ func TestFolderThatBecomesALink(t *testing.T) {
 func TestFolderThatIsMovedAway(t *testing.T) {
 	base := tree(t, "root/a/b/c/f", "root/z/f", "outside/canary", "outside/z/canary")
 	var got []string
-	err := Visit(open(t, filepath.Join(base, "root")), always, func(_ int, name string, _ *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, filepath.Join(base, "root")), always, func(_ int, name string, _ *unix.Stat_t) error {
 		got = append(got, name)
 		if name == "f" && len(got) > 3 {
 			_ = os.Rename(filepath.Join(base, "root/a/b/c"), filepath.Join(base, "outside/c")) // once
