@@ -4,7 +4,8 @@
 #
 #   hack/setup.sh engine        a Docker engine that answers
 #   hack/setup.sh image-tools   mmdebstrap and Debian's keys, for the debian image
-#   hack/setup.sh test-tools    a C compiler, for go test -race
+#   hack/setup.sh test-tools    what the tests start or are compiled with: a C
+#                               compiler, a registry, an ssh server
 #   hack/setup.sh prefix        prints what a command that needs the engine is
 #                               to be prefixed with: nothing, or sudo
 #
@@ -49,7 +50,8 @@ update_packages() {
 # install_packages PACKAGE...: installs Debian packages, after update_packages.
 install_packages() {
 	say "installing $*"
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >&2 ||
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+		install -q -y --no-install-recommends "$@" >&2 ||
 		die "cannot install $*" "see the messages of apt-get above"
 }
 
@@ -150,9 +152,35 @@ need_image_tools() {
 }
 
 need_test_tools() {
-	command -v gcc >/dev/null 2>&1 && return
-	update_packages gcc
-	install_packages gcc libc6-dev
+	missing=
+	command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+	command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
+	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
+	command -v docker >/dev/null 2>&1 || missing="$missing docker.io"
+	command -v ssh >/dev/null 2>&1 || missing="$missing openssh-client"
+	[ -n "$(root_path sshd)" ] || missing="$missing openssh-server"
+	if [ -n "$missing" ]; then
+		update_packages "${missing# }"
+		# shellcheck disable=SC2086 # a list of words
+		install_packages $missing
+	fi
+	need_registry
+}
+
+# need_registry: unpacks the registry of the tests, which as an installed package
+# would be a service of this machine.
+need_registry() {
+	tools=$(dirname "$0")/../.cache/test-tools
+	[ ! -x "$tools/docker-registry" ] || return 0
+	say "unpacking docker-registry"
+	mkdir -p "$tools/partial"
+	(
+		cd "$tools/partial"
+		update_packages docker-registry
+		apt-get download -q docker-registry >&2 && dpkg-deb -x docker-registry_*.deb .
+	) || die "docker-registry cannot be fetched" "see the messages of apt-get above"
+	mv "$tools/partial/usr/bin/docker-registry" "$tools/"
+	rm -r "$tools/partial"
 }
 
 [ $# -gt 0 ] || set -- engine image-tools
