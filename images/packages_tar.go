@@ -28,7 +28,7 @@ type contents struct {
 }
 
 var (
-	pythonFile = regexp.MustCompile(`(^|/)(dist|site)-packages/[^/]+\.(dist-info/METADATA|egg-info|egg-info/PKG-INFO)$`)
+	pythonFile = regexp.MustCompile(`(^|/)(dist|site)-packages/[^/]*\.(dist-info/METADATA|egg-info|egg-info/PKG-INFO)$`)
 	condaFile  = regexp.MustCompile(`(^|/)conda-meta/[^/]+\.json$`)
 )
 
