@@ -20,18 +20,22 @@ type member struct {
 func tarball(t testing.TB, members ...member) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
+	require.NoError(t, writeMembers(&buf, members))
+	return buf.Bytes()
+}
+
+func writeMembers(to io.Writer, members []member) error {
+	w := tar.NewWriter(to)
 	for _, m := range members {
 		header := &tar.Header{Name: m.name, Linkname: m.link, Size: int64(len(m.body)), Mode: 0o644, Typeflag: m.kind}
 		if m.kind == 0 {
 			header.Typeflag = tar.TypeReg
 		}
-		require.NoError(t, w.WriteHeader(header))
-		_, err := io.WriteString(w, m.body)
-		require.NoError(t, err)
+		if err := writeMember(w, header, strings.NewReader(m.body)); err != nil {
+			return err
+		}
 	}
-	require.NoError(t, w.Close())
-	return buf.Bytes()
+	return w.Close()
 }
 
 const oneDeb = "Package: a\nStatus: install ok installed\nVersion: 1\nArchitecture: all\n"
