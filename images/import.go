@@ -36,12 +36,12 @@ func Import(ctx context.Context, eng Archiver, cat Catalog, lockPath string, r i
 	if err != nil {
 		return LockChange{}, err
 	}
+	var change LockChange
 	id, err := i.load(ctx, func(w io.Writer) error { return passImage(w, in) })
-	if err != nil {
-		return LockChange{}, err
+	if err == nil {
+		change, err = i.accept(ctx, id)
 	}
-	change, err := i.accept(ctx, id)
-	if err != nil && !before[id] {
+	if err != nil && id != "" && !before[id] {
 		err = errors.Join(err, i.discard(ctx, id))
 	}
 	return change, err
@@ -120,7 +120,8 @@ func (i importer) present(ctx context.Context) (map[string]bool, error) {
 
 var errLoadOver = errors.New("the engine stopped reading")
 
-// load gives the engine what write writes, and returns the ID of the image.
+// load gives the engine what write writes, and returns the ID of the image: also
+// with an error, if the engine has told it by then.
 func (i importer) load(ctx context.Context, write func(io.Writer) error) (string, error) {
 	pr, pw := io.Pipe()
 	written := make(chan error, 1)
@@ -137,11 +138,11 @@ func (i importer) load(ctx context.Context, write func(io.Writer) error) (string
 	writeErr := <-written
 	switch {
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return id, ctx.Err()
 	case writeErr != nil && !errors.Is(writeErr, errLoadOver):
-		return "", &ArchiveError{i.source, writeErr}
+		return id, &ArchiveError{i.source, writeErr}
 	case loadErr != nil:
-		return "", i.bad("the engine does not take it: %w", loadErr)
+		return id, i.bad("the engine does not take it: %w", loadErr)
 	}
 	return id, nil
 }
@@ -170,11 +171,11 @@ func (i importer) loadTar(ctx context.Context, in io.Reader) (string, error) {
 		case errors.Is(err, io.EOF) && len(ids) == 1:
 			return id, nil
 		case errors.Is(err, io.EOF):
-			return "", fmt.Errorf("it reports %d images, want 1", len(ids))
+			return id, fmt.Errorf("it reports %d images, want 1", len(ids))
 		case err != nil:
-			return "", err
+			return id, err
 		case m.Error != nil:
-			return "", m.Error
+			return id, m.Error
 		}
 		if found := loadedID.FindStringSubmatch(m.Stream); found != nil {
 			id = found[1]
