@@ -93,3 +93,8 @@ func (m *maker) discardOld(ctx context.Context, id string) {
 		m.steps.line("clean up", "the image before this one stays: "+err.Error())
 	}
 }
+
+// withoutCancel is a context for cleaning up, which the caller's does not end.
+func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+}

@@ -22,10 +22,17 @@ type Status struct {
 	// Present says that the engine has it; the fields below are zero if not.
 	Present bool
 	ID      string
+	// Content and Platform are as in [Resolved].
+	Content, Platform string
 	// SizeBytes is what the engine reports: all layers together.
 	SizeBytes int64
 	// Created is RFC 3339, empty when the engine does not know it.
 	Created string
+}
+
+// Resolved is the image as [Resolve] would find it, if it is present.
+func (s Status) Resolved() Resolved {
+	return Resolved{Name: s.Name, Reference: s.Tag, ID: s.ID, Platform: s.Platform, Content: s.Content, CatalogName: true}
 }
 
 // List says for every image of a catalog, sorted by name, what the engine has.
@@ -41,6 +48,7 @@ func List(ctx context.Context, eng Inspector, cat Catalog) ([]Status, error) {
 		switch {
 		case err == nil:
 			s.Present, s.ID, s.SizeBytes, s.Created = true, found.ID, found.Size, found.Created
+			s.Content, s.Platform = contentOf(found), platform(found)
 		case !errdefs.IsNotFound(err):
 			return nil, fmt.Errorf("looking up image %s: %w", name, err)
 		}

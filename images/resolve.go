@@ -23,8 +23,11 @@ type Resolved struct {
 	Digest string
 	// Platform is os/architecture[/variant].
 	Platform string
-	// Locked says that the ID is the one that a lock records.
-	Locked bool
+	// Content is a hash over what a program can tell of the image ("sha256:…"),
+	// see [LockEntry].
+	Content string
+	// CatalogName says that Name is a name of the catalog.
+	CatalogName bool
 }
 
 // Resolve finds the image that ref means: the empty string is the default of the
@@ -34,26 +37,33 @@ type Resolved struct {
 //
 // The error of an image that is not there is a [*NotFoundError].
 func Resolve(ctx context.Context, eng Inspector, cat Catalog, ref string) (Resolved, error) {
+	r, _, err := resolve(ctx, eng, cat, ref)
+	return r, err
+}
+
+// resolve is Resolve with all that the engine says of the image.
+func resolve(ctx context.Context, eng Inspector, cat Catalog, ref string) (Resolved, image.InspectResponse, error) {
 	if ref == "" {
 		ref = cat.Default
 	}
 	entry, named := cat.Lookup(ref)
-	r := Resolved{Name: ref, Reference: ref}
+	r := Resolved{Name: ref, Reference: ref, CatalogName: named}
 	if named {
 		r.Reference = entry.Tag()
 	}
 	if _, err := reference.ParseAnyReference(r.Reference); err != nil {
-		return Resolved{}, fmt.Errorf("image %q is not a reference: %w", ref, err)
+		return Resolved{}, image.InspectResponse{}, fmt.Errorf("image %q is not a reference: %w", ref, err)
 	}
 	found, err := eng.ImageInspect(ctx, r.Reference)
 	if errdefs.IsNotFound(err) {
-		return Resolved{}, &NotFoundError{Ref: ref, CatalogName: named, Entry: entry}
+		return Resolved{}, image.InspectResponse{}, &NotFoundError{Ref: ref, CatalogName: named, Entry: entry}
 	}
 	if err != nil {
-		return Resolved{}, fmt.Errorf("looking up image %s: %w", ref, err)
+		return Resolved{}, image.InspectResponse{}, fmt.Errorf("looking up image %s: %w", ref, err)
 	}
 	r.ID, r.Digest, r.Platform = found.ID, digest(found, r.Reference), platform(found)
-	return r, nil
+	r.Content = contentOf(found)
+	return r, found, nil
 }
 
 // digest returns the digest under which the repository of ref offers the image,

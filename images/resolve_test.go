@@ -30,7 +30,8 @@ func TestResolve(t *testing.T) {
 			assert.Equal(t, c.digest, r.Digest)
 			assert.Equal(t, "linux/arm64/v8", r.Platform)
 			assert.NotEmpty(t, r.ID)
-			assert.False(t, r.Locked)
+			assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, r.Content)
+			assert.Equal(t, c.name == "small", r.CatalogName)
 		})
 	}
 }

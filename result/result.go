@@ -108,7 +108,7 @@ type Image struct {
 	Digest string `json:"digest"`
 	// Platform is os/arch[/variant].
 	Platform string `json:"platform"`
-	// Locked says that ID was compared with a lock and is the locked one.
+	// Locked says that the image was compared with a lock and is the locked one.
 	Locked bool `json:"locked"`
 }
 

@@ -20,6 +20,10 @@ type Request struct {
 	// Image is a catalog name, an image reference or an image ID that the
 	// engine has; the default is the catalog's default.
 	Image string
+	// AllowUnlocked lets an image run that is not the one of the runner's lock,
+	// see [WithLock]; the result then warns of it, and says that it is not
+	// locked.
+	AllowUnlocked bool
 	// Script is the host path of a Python program. A copy of it is mounted
 	// read-only into the working directory and run with python3 and Args.
 	Script string

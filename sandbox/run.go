@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -32,9 +33,11 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.markUsed(prepared.spec.Class.Image.ID)
 	a := &attempt{
 		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
-		log: r.log.With(logRun, prepared.spec.Job.RunID),
+		warnings: prepared.warnings,
+		log:      r.log.With(logRun, prepared.spec.Job.RunID),
 	}
 	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
 		return nil, err
@@ -50,6 +53,17 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	}
 	a.supervise(ctx)
 	return a.finish(ctx)
+}
+
+// markUsed remembers that an image is in use, for whoever makes room for others.
+func (r *Runner) markUsed(image string) {
+	dir, err := images.DefaultUsageDir()
+	if err == nil {
+		err = images.MarkUsed(dir, image, time.Now())
+	}
+	if err != nil { // nothing depends on it but what is pruned first
+		r.log.Debug("the use of the image was not remembered", logError, err)
+	}
 }
 
 // create writes the journal, makes the container and connects to it.
@@ -69,8 +83,10 @@ func (a *attempt) create(ctx context.Context) error {
 	// after its removal. So the calls that change something are not canceled;
 	// they are short, and bounded.
 	ctx = context.WithoutCancel(ctx)
+	var warnings []string
 	var err error
-	a.container, a.warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
+	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
+	a.warnings = append(a.warnings, warnings...)
 	if err != nil {
 		a.nameTaken = errors.Is(err, ErrNameTaken)
 		return err

@@ -26,9 +26,11 @@ const (
 type Runner struct {
 	engine  Engine
 	catalog images.Catalog
-	policy  policy.Policy
-	store   *Store
-	log     *slog.Logger
+	// lock is what images must be; nil for no rule.
+	lock   *images.Lock
+	policy policy.Policy
+	store  *Store
+	log    *slog.Logger
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
@@ -56,6 +58,17 @@ func WithEngine(engine Engine) Option {
 func WithCatalog(catalog images.Catalog) Option {
 	return func(r *Runner) error {
 		r.catalog = catalog
+		return nil
+	}
+}
+
+// WithLock sets what images must be: a run of another one is refused with an
+// error that satisfies errors.Is with images.ErrUnlocked, before anything is made,
+// unless its request says AllowUnlocked. A lock without entries permits no image.
+// Without this option any image runs, and no result says that its image is locked.
+func WithLock(lock images.Lock) Option {
+	return func(r *Runner) error {
+		r.lock = &lock
 		return nil
 	}
 }
@@ -144,6 +157,8 @@ type planned struct {
 	request Request
 	spec    Spec
 	info    EngineInfo
+	// warnings are for the result.
+	warnings []string
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
@@ -175,14 +190,34 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, err
 	}
 	req.Host = info.Host
+	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
+	if err != nil {
+		return planned{}, err
+	}
 	spec, err := Plan(req, r.policy)
 	if err != nil {
 		return planned{}, err
 	}
 	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
-		Digest: image.Digest, Platform: image.Platform, Locked: image.Locked}
+		Digest: image.Digest, Platform: image.Platform, Locked: locked}
 	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
-	return planned{request: req, spec: spec, info: info}, nil
+	return planned{request: req, spec: spec, info: info, warnings: warnings}, nil
+}
+
+// checkLock says whether the image is the locked one. One that is not is an
+// error, or a warning if the caller allows it.
+func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
+	if r.lock == nil {
+		return false, nil, nil
+	}
+	switch err := r.lock.Check(image); {
+	case err == nil:
+		return true, nil, nil
+	case allow:
+		return false, []string{err.Error()}, nil
+	default:
+		return false, nil, err
+	}
 }
 
 // ask puts the two questions of a plan to the engine, both at once. What is

@@ -129,6 +129,10 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	lock, locked, err := a.lock(s)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := s.stateDir()
 	if err != nil {
 		return nil, err
@@ -140,6 +144,9 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	options := []sandbox.Option{
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.policy()), sandbox.WithStateDir(dir),
 		sandbox.WithEngine(sandbox.DockerEngine(api)),
+	}
+	if locked {
+		options = append(options, sandbox.WithLock(lock))
 	}
 	if a.verbose {
 		handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})

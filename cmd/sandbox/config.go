@@ -26,6 +26,7 @@ SANDBOX_MAX_MEMORY.`,
 				return err
 			}
 			s.showStateDir()
+			a.showLock(s)
 			if s.JSON {
 				return a.printJSON(s.origins)
 			}
@@ -47,6 +48,16 @@ func (s settings) showStateDir() {
 		if o := &s.origins[i]; o.Key == "state_dir" && o.Value == "" {
 			// Where there is none, commands that need one say so.
 			o.Value, _ = s.stateDir()
+		}
+	}
+}
+
+// showLock shows the file that is used when none is set.
+func (a *app) showLock(s settings) {
+	for i := range s.origins {
+		if o := &s.origins[i]; o.Key == "lock" && o.Value == "" {
+			// Where there is no place for one, commands that need one say so.
+			o.Value = a.lockPath(s)
 		}
 	}
 }

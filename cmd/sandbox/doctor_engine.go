@@ -144,8 +144,14 @@ func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) finding
 		return failed(check, err)
 	}
 	image := spec.Class.Image
-	return finding{Check: check, Verdict: verdictOK,
-		Seen: fmt.Sprintf("%s %s (%s); the catalog names %s", image.Reference, image.ID, image.Platform, names(catalog))}
+	f := finding{Check: check, Verdict: verdictOK}
+	locked := "locked"
+	if !image.Locked {
+		f.Verdict, locked = verdictInfo, "not locked"
+		f.Mend = "to have runs refuse any other: sandbox image lock " + image.Reference
+	}
+	f.Seen = fmt.Sprintf("%s %s (%s), %s; the catalog names %s", image.Reference, image.ID, image.Platform, locked, names(catalog))
+	return f
 }
 
 func names(catalog images.Catalog) string { return strings.Join(catalog.Names(), ", ") }

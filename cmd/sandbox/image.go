@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -17,38 +15,19 @@ import (
 func newImageCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Make and list the images that programs run in",
+		Short: "Make, lock and look at the images that programs run in",
 		Example: `  sandbox image list
-  sandbox image ensure debian`,
+  sandbox image ensure debian
+  sandbox image verify`,
 		Args: cobra.ArbitraryArgs,
 		RunE: unknownOrHelp,
 	}
-	cmd.AddCommand(newImageEnsureCommand(a), newImageListCommand(a))
+	cmd.AddCommand(newImageEnsureCommand(a), newImageListCommand(a), newImageLockCommand(a), newImageVerifyCommand(a),
+		newImageInspectCommand(a), newImageExportCommand(a), newImageImportCommand(a), newImagePruneCommand(a))
 	return cmd
 }
 
-func newImageEnsureCommand(a *app) *cobra.Command {
-	var force bool
-	cmd := &cobra.Command{
-		Use:   "ensure [NAME]",
-		Short: "Make an image of the catalog unless the engine has it",
-		Long: `Make an image of the catalog unless the engine has it; without a name, the default.
-The ID of the image goes to stdout, the progress to stderr.`,
-		Example: "  sandbox image ensure debian",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
-			return a.ensureImage(cmd.Context(), name, force)
-		},
-	}
-	cmd.Flags().BoolVar(&force, "force", false, "make it again although it is there")
-	return cmd
-}
-
-// imageTools are what both image commands work with. The caller closes the
+// imageTools are what the image commands work with. The caller closes the
 // client. The engine is asked once first, so that one that is not there is told
 // apart from an image that is not there.
 func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client.Client, error) {
@@ -70,79 +49,19 @@ func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client
 	return s, catalog, api, nil
 }
 
-func (a *app) ensureImage(ctx context.Context, name string, force bool) error {
-	_, catalog, api, err := a.imageTools(ctx)
-	if err != nil {
-		return err
+// nameArgument is the one name that a command may be given; empty is the default.
+func nameArgument(args []string) string {
+	if len(args) == 0 {
+		return ""
 	}
-	defer api.Close()
-	opts := images.EnsureOptions{Dockerfile: evalbox.DockerfileRunner, Force: force, Progress: a.streams.Err}
-	if file, ok := a.streams.Err.(*os.File); ok && a.errTerminal {
-		opts.Terminal, opts.TerminalFD = true, file.Fd()
-	}
-	image, made, err := images.Ensure(ctx, api, catalog, name, opts)
-	if err != nil {
-		return err
-	}
-	if !made {
-		fmt.Fprintf(a.streams.Err, "image %s is there (%s)\n", image.Name, image.Reference)
-	}
-	return a.print("%s\n", image.ID)
+	return args[0]
 }
 
-func newImageListCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the images of the catalog",
-		Example: "  sandbox image list",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listImages(cmd.Context()) },
+// progressTerminal says which terminal stderr is, if it is one.
+func (a *app) progressTerminal() (fd uintptr, terminal bool) {
+	file, ok := a.streams.Err.(*os.File)
+	if !ok || !a.errTerminal {
+		return 0, false
 	}
-	a.settingFlags(cmd, false, "json")
-	return cmd
-}
-
-// listedImage is one image as `image list --json` prints it.
-type listedImage struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	Default     bool   `json:"default"`
-	Present     bool   `json:"present"`
-	Makeable    bool   `json:"makeable"`
-	Tag         string `json:"tag"`
-	Base        string `json:"base"`
-	ID          string `json:"id"`
-	SizeBytes   int64  `json:"size_bytes"`
-	Created     string `json:"created"`
-}
-
-func (a *app) listImages(ctx context.Context) error {
-	s, catalog, api, err := a.imageTools(ctx)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	all, err := images.List(ctx, api, catalog)
-	if err != nil {
-		return err
-	}
-	list := []listedImage{}
-	var rows [][]string
-	for _, i := range all {
-		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
-			Makeable: i.Makeable, Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
-		name, there, size := i.Name, "no", "-"
-		if i.Default {
-			name += " (default)"
-		}
-		if i.Present {
-			there, size = "yes", formatSize(i.SizeBytes)
-		}
-		rows = append(rows, []string{name, there, size, i.Description})
-	}
-	if s.JSON {
-		return a.printJSON(list)
-	}
-	return a.printTable([]string{"NAME", "PRESENT", "SIZE", "DESCRIPTION"}, rows)
+	return file.Fd(), true
 }

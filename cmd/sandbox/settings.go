@@ -18,8 +18,11 @@ type settings struct {
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
 
-	StateDir, Catalog string
-	JSON, Quiet, Raw  bool
+	StateDir, Catalog, Lock string
+
+	AllowUnlocked bool
+
+	JSON, Quiet, Raw bool
 
 	origins []origin
 }

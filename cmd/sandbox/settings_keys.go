@@ -67,6 +67,8 @@ func allKeys() []key {
 	all = append(all,
 		key{name: "allow_network", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowNetwork) }},
 		key{name: "allow_root", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowRoot) }},
+		key{name: "allow_unlocked", flag: "allow-unlocked", kind: "bool", help: "run an image that is not the locked one, with a warning", trusted: true,
+			target: func(s *settings) setter { return boolTo(&s.AllowUnlocked) }},
 	)
 	for _, l := range limitKeys {
 		all = append(all, key{
@@ -79,6 +81,8 @@ func allKeys() []key {
 			target: func(s *settings) setter { return textTo(&s.StateDir) }},
 		key{name: "catalog", flag: "catalog", kind: "file", help: "image catalog instead of the shipped one", trusted: true,
 			target: func(s *settings) setter { return textTo(&s.Catalog) }},
+		key{name: "lock", flag: "lock", kind: "file", help: "image lock that runs hold to", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.Lock) }},
 		key{name: "json", flag: "json", kind: "bool", help: "print JSON on stdout, and nothing else there",
 			target: func(s *settings) setter { return boolTo(&s.JSON) }},
 		key{name: "quiet", flag: "quiet", short: "q", kind: "bool", help: "no live output and no summary",

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+// inspectFlags say what of an image is shown.
+type inspectFlags struct{ packages, sbom bool }
+
+func newImageInspectCommand(a *app) *cobra.Command {
+	var f inspectFlags
+	cmd := &cobra.Command{
+		Use:   "inspect [NAME]",
+		Short: "Show what an image is and what is installed in it",
+		Long: `Show what an image is: its ID, base, platform, age, whether it is the locked one, and
+what is installed in it. Without a name, the default of the catalog. Nothing of the
+image is run.
+
+--sbom prints its bill of materials instead, as CycloneDX 1.6 JSON. The same image
+gives the same bytes.`,
+		Example: `  sandbox image inspect debian
+  sandbox image inspect debian --packages
+  sandbox image inspect debian --sbom > debian.cdx.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.inspectImage(cmd.Context(), nameArgument(args), f)
+		},
+	}
+	a.settingFlags(cmd, false, "json")
+	cmd.Flags().BoolVar(&f.packages, "packages", false, "list the packages: kind, name, version")
+	cmd.Flags().BoolVar(&f.sbom, "sbom", false, "print the bill of materials (CycloneDX)")
+	cmd.MarkFlagsMutuallyExclusive("packages", "sbom")
+	return cmd
+}
+
+// inspectedImage is what `image inspect --json` prints.
+type inspectedImage struct {
+	images.LockEntry
+
+	Digest         string `json:"digest"`
+	SizeBytes      int64  `json:"size_bytes"`
+	Locked         bool   `json:"locked"`
+	Python         string `json:"python"`
+	PackageCount   int    `json:"package_count"`
+	PackagesSHA256 string `json:"packages_sha256"`
+	// Packages are only there when they were asked for.
+	Packages images.Packages `json:"packages,omitempty"`
+}
+
+func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) error {
+	s, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	lock, _, err := a.lock(s)
+	if err != nil {
+		return err
+	}
+	d, err := images.Inspect(ctx, api, catalog, lock, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.sbom:
+		return readerGone(images.WriteSBOM(a.streams.Out, d.Entry))
+	case s.JSON:
+		v := inspectedImage{LockEntry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, Python: d.Python,
+			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
+		if f.packages {
+			v.Packages = d.Entry.Packages
+		}
+		return a.printJSON(v)
+	case f.packages:
+		return a.printPackages(d.Entry.Packages)
+	}
+	return a.printDetails(d, a.lockPath(s))
+}
+
+func (a *app) printPackages(packages images.Packages) error {
+	var rows [][]string
+	for _, p := range packages {
+		rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
+	}
+	return a.printTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
+}
+
+func (a *app) printDetails(d images.Details, lockPath string) error {
+	e := d.Entry
+	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
+	if d.Locked {
+		locked = "yes, in " + lockPath
+	}
+	for _, row := range [][2]string{
+		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
+		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
+		{"size", formatSize(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
+		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
+	} {
+		if row[1] == "" {
+			row[1] = "-"
+		}
+		if err := a.print("%-12s %s\n", row[0], row[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

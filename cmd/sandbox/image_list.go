@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+func newImageListCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the images of the catalog",
+		Example: "  sandbox image list",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listImages(cmd.Context()) },
+	}
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+// listedImage is one image as `image list --json` prints it.
+type listedImage struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Default     bool   `json:"default"`
+	Present     bool   `json:"present"`
+	Makeable    bool   `json:"makeable"`
+	Locked      bool   `json:"locked"`
+	Tag         string `json:"tag"`
+	Base        string `json:"base"`
+	ID          string `json:"id"`
+	SizeBytes   int64  `json:"size_bytes"`
+	Created     string `json:"created"`
+}
+
+func (a *app) listImages(ctx context.Context) error {
+	s, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	lock, _, err := a.lock(s)
+	if err != nil {
+		return err
+	}
+	all, err := images.List(ctx, api, catalog)
+	if err != nil {
+		return err
+	}
+	list := []listedImage{}
+	var rows [][]string
+	for _, i := range all {
+		locked := i.Present && lock.Check(i.Resolved()) == nil
+		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
+			Makeable: i.Makeable, Locked: locked, Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
+		name, there, held, size := i.Name, "no", "no", "-"
+		if i.Default {
+			name += " (default)"
+		}
+		if i.Present {
+			there, size = "yes", formatSize(i.SizeBytes)
+		}
+		if locked {
+			held = "yes"
+		}
+		rows = append(rows, []string{name, there, held, size, i.Description})
+	}
+	if s.JSON {
+		return a.printJSON(list)
+	}
+	return a.printTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows)
+}

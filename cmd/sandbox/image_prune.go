@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// pruneFlags say what is kept.
+type pruneFlags struct {
+	keep      policy.Size
+	unusedFor time.Duration
+	dryRun    bool
+}
+
+func newImagePruneCommand(a *app) *cobra.Command {
+	f := pruneFlags{keep: 20 * policy.GiB, unusedFor: time.Hour}
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove images of ours that nobody needs",
+		Long: `Remove images of ours, the longest unused first, until the rest fits into --keep-bytes.
+Never removed are images that the lock holds, that a container uses, that were used or
+made a short while ago, and those that have a name which is not of ours.
+
+Sizes are the engine's: layers that images share are counted for each. When an image
+was used is known for the runs of this user.`,
+		Example: "  sandbox image prune --dry-run\n  sandbox image prune --keep-bytes 5GB",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.pruneImages(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.Var(&sizeFlag{&f.keep}, "keep-bytes", "what the images may hold together, such as 5GB")
+	flags.Var(&durationFlag{&f.unusedFor}, "unused-for", "keep what was used or made more recently")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be removed")
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+// sizeFlag reads sizes as settings do; 0 is one too.
+type sizeFlag struct{ target *policy.Size }
+
+func (f *sizeFlag) String() string {
+	if f.target == nil {
+		return "" // the zero value that flag packages compare with
+	}
+	return f.target.String()
+}
+
+func (f *sizeFlag) Set(text string) error {
+	if text == "0" {
+		*f.target = 0
+		return nil
+	}
+	return sizeTo(f.target)(text)
+}
+
+func (f *sizeFlag) Type() string { return "size" }
+
+// pruneImages shows what was done also when something failed.
+func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
+	s, _, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	lock, _, err := a.lock(s)
+	if err != nil {
+		return err
+	}
+	usage, err := images.DefaultUsageDir()
+	if err != nil {
+		return &hintedError{err, "set HOME: when images were used is remembered in the user's cache folder"}
+	}
+	report, err := images.Prune(ctx, api, lock, images.PruneOptions{
+		KeepBytes: int64(f.keep), UnusedFor: f.unusedFor, DryRun: f.dryRun, UsageDir: usage, Now: time.Now(),
+	})
+	if s.JSON {
+		if report.Removed == nil {
+			return err // nothing is known
+		}
+		return errors.Join(err, a.printJSON(report))
+	}
+	return errors.Join(err, a.printPruned(report, f.dryRun))
+}
+
+func (a *app) printPruned(report images.PruneReport, dryRun bool) error {
+	verb := "removed"
+	if dryRun {
+		verb = "would remove"
+	}
+	for _, img := range report.Removed {
+		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), formatSize(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
+			return err
+		}
+	}
+	for _, img := range report.Kept {
+		if err := a.print("kept %s (%s): %s\n", prunedName(img), formatSize(img.SizeBytes), img.Reason); err != nil {
+			return err
+		}
+	}
+	return a.print("%s %s, kept %s\n", verb, formatSize(report.RemovedBytes), formatSize(report.KeptBytes))
+}
+
+func prunedName(img images.PrunedImage) string {
+	if len(img.Tags) > 0 {
+		return img.Tags[0]
+	}
+	return img.ID
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+func newImageVerifyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [NAME...]",
+		Short: "Check that images still are what was locked",
+		Long: `Compare images with the lock: ID, content and, read again from the image, the packages.
+Without a name, all locked ones. Nothing of the images is run.
+
+The exit code is 0 when all are the same, 1 when something differs, and 125 when
+something could not be compared.`,
+		Example: "  sandbox image verify\n  sandbox image verify debian --json",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.verifyImages(cmd.Context(), args) },
+	}
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+// verifyImages shows what could be compared also when something could not.
+func (a *app) verifyImages(ctx context.Context, names []string) error {
+	s, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	path, err := a.lockToWrite(s)
+	if err != nil {
+		return err
+	}
+	lock, there, err := a.lock(s)
+	if err == nil && !there {
+		err = &images.LockFileError{Path: path, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = lock.Names()
+	}
+	list := []images.Verification{}
+	var errs []error
+	for _, name := range names {
+		v, err := images.Verify(ctx, api, catalog, lock, name)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list = append(list, v)
+		if !s.JSON {
+			errs = append(errs, a.printVerification(v))
+		}
+	}
+	if s.JSON {
+		errs = append(errs, a.printJSON(list))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, v := range list {
+		if !v.Same {
+			a.code = exitProblem
+		}
+	}
+	return nil
+}
+
+func (a *app) printVerification(v images.Verification) error {
+	how := "as locked"
+	if v.ID != v.LockedID {
+		how = fmt.Sprintf("the content is as locked; the lock calls it %s", v.LockedID)
+	}
+	if v.Same {
+		return a.print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
+	}
+	err := a.print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
+	return errors.Join(err, a.printDiff(v.Diff))
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+const lockName = "images.lock"
+
+// lockPath is the file of the image lock: the one that the settings name, or that
+// which lies beside a catalog that they name, or else the user's. It need not be
+// there. It is empty for an account without a folder for configuration. The
+// folder that a command happens to run in has no say in it.
+func (a *app) lockPath(s settings) string {
+	if s.Lock != "" {
+		return s.Lock
+	}
+	if s.Catalog != "" {
+		beside := filepath.Join(filepath.Dir(s.Catalog), lockName)
+		if _, err := os.Lstat(beside); err == nil {
+			return beside
+		}
+	}
+	dir := a.sources().userDir
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(userFile(dir)), lockName)
+}
+
+// lockToWrite is the file of the image lock, which there must be a place for.
+func (a *app) lockToWrite(s settings) (string, error) {
+	if path := a.lockPath(s); path != "" {
+		return path, nil
+	}
+	return "", &hintedError{
+		errors.New("image lock: this account has no folder for configuration"),
+		"set HOME, or name a file with --lock",
+	}
+}
+
+// lock reads the image lock, if there is one. One that was named must be there: a
+// typing mistake would silently lift the rule.
+func (a *app) lock(s settings) (lock images.Lock, there bool, err error) {
+	path := a.lockPath(s)
+	if path == "" {
+		return images.Lock{}, false, nil
+	}
+	lock, err = images.ReadLock(path)
+	if errors.Is(err, fs.ErrNotExist) && s.Lock == "" {
+		return images.Lock{}, false, nil
+	}
+	return lock, err == nil, err
+}

@@ -1,0 +1,202 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+)
+
+// An archive of ours is what `docker save` writes, with the lock entry of the
+// image as its first member. Engines ignore that when they load it.
+const lockMember = "evalbox.lock.yaml"
+
+// Bounds of an archive, which is not trusted. An image has at most 127 layers.
+const (
+	maxMembers  = 2000
+	maxName     = 512
+	maxManifest = 1 << 20
+)
+
+// An ArchiveError says what is wrong with an archive.
+type ArchiveError struct {
+	// Source is the name of the file.
+	Source string
+	Err    error
+}
+
+func (e *ArchiveError) Error() string { return fmt.Sprintf("archive %s: %v", e.Source, e.Err) }
+
+func (e *ArchiveError) Unwrap() error { return e.Err }
+
+// Hint says what to do about it.
+func (e *ArchiveError) Hint() string { return "make one with: sandbox image export NAME FILE" }
+
+// writeArchive copies what the engine saves behind the text of a lock.
+func writeArchive(w io.Writer, lockText []byte, saved io.Reader) error {
+	out := tar.NewWriter(w)
+	header := &tar.Header{Name: lockMember, Mode: 0o644, Size: int64(len(lockText)), Typeflag: tar.TypeReg}
+	if err := writeMember(out, header, bytes.NewReader(lockText)); err != nil {
+		return err
+	}
+	in := tar.NewReader(saved)
+	for {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return out.Close()
+		}
+		if err == nil {
+			err = writeMember(out, header, in)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func writeMember(out *tar.Writer, header *tar.Header, body io.Reader) error {
+	if err := out.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := io.Copy(out, body)
+	return err
+}
+
+// openArchive reads the lock at the beginning of an archive, and its one entry.
+func openArchive(r io.Reader, source string) (*tar.Reader, LockEntry, error) {
+	in := tar.NewReader(r)
+	header, err := in.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, LockEntry{}, errors.New("is empty")
+	case err != nil:
+		return nil, LockEntry{}, fmt.Errorf("is not a tar archive: %w", truncated(err))
+	case header.Name != lockMember || header.Typeflag != tar.TypeReg:
+		return nil, LockEntry{}, fmt.Errorf("does not begin with %s: it is not one of ours", lockMember)
+	case header.Size > maxLockBytes:
+		return nil, LockEntry{}, fmt.Errorf("%s is larger than %d bytes", lockMember, maxLockBytes)
+	}
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return nil, LockEntry{}, truncated(err)
+	}
+	lock, err := LoadLock(text, source+": "+lockMember)
+	if err != nil {
+		return nil, LockEntry{}, err
+	}
+	names := lock.Names()
+	if len(names) != 1 {
+		return nil, LockEntry{}, fmt.Errorf("%s has %d entries, want 1", lockMember, len(names))
+	}
+	entry, _ := lock.Lookup(names[0])
+	return in, entry, nil
+}
+
+// truncated says what the end of a file in the middle means.
+func truncated(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("ends in the middle: it was cut off")
+	}
+	return err
+}
+
+// passImage copies the rest of an archive for the engine to load, and lets
+// through only what is part of one image without a name: the names in an archive
+// would become names in the engine before anything was checked.
+func passImage(w io.Writer, in *tar.Reader) error {
+	out := tar.NewWriter(w)
+	manifests := 0
+	for n := 0; ; n++ {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return truncated(err)
+		}
+		if err := checkMember(header, n); err != nil {
+			return err
+		}
+		var body io.Reader = in
+		switch path.Clean(header.Name) {
+		case "repositories", "index.json", "oci-layout", lockMember:
+			continue // they only give names, or are another form of the manifest
+		case "manifest.json":
+			manifests++
+			text, err := nameless(in, header.Size)
+			if err != nil {
+				return err
+			}
+			header = &tar.Header{Name: "manifest.json", Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}
+			body = bytes.NewReader(text)
+		}
+		if err := writeMember(out, header, body); err != nil {
+			return truncated(err)
+		}
+	}
+	if manifests != 1 {
+		return fmt.Errorf("has %d members manifest.json, want 1", manifests)
+	}
+	return out.Close()
+}
+
+// checkMember refuses what no saved image has.
+func checkMember(header *tar.Header, n int) error {
+	name := header.Name
+	switch {
+	case n >= maxMembers:
+		return fmt.Errorf("has more than %d members", maxMembers)
+	case len(name) > maxName || len(header.Linkname) > maxName:
+		return fmt.Errorf("a name is longer than %d bytes: %.60q…", maxName, name)
+	case !filepath.IsLocal(path.Clean(name)):
+		return fmt.Errorf("the name %q leads out of it", name)
+	}
+	switch header.Typeflag {
+	case tar.TypeReg, tar.TypeDir:
+		return nil
+	case tar.TypeSymlink: // of a layer that is there already
+		if filepath.IsLocal(path.Join(path.Dir(name), header.Linkname)) && !path.IsAbs(header.Linkname) {
+			return nil
+		}
+		return fmt.Errorf("the link %q leads out of it", name)
+	}
+	return fmt.Errorf("%q is of type %q: neither file, folder nor link", name, header.Typeflag)
+}
+
+// nameless takes the names out of a manifest of one image.
+func nameless(r io.Reader, size int64) ([]byte, error) {
+	if size > maxManifest {
+		return nil, fmt.Errorf("manifest.json is larger than %d bytes", maxManifest)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, truncated(err)
+	}
+	var all []map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("manifest.json: %w", err)
+	}
+	if len(all) != 1 {
+		return nil, fmt.Errorf("manifest.json has %d images, want 1", len(all))
+	}
+	// Keys are read without regard to case.
+	for key := range all[0] {
+		if !knownManifestKey(key) {
+			delete(all[0], key)
+		}
+	}
+	all[0]["RepoTags"] = json.RawMessage("null")
+	return json.Marshal(all)
+}
+
+func knownManifestKey(key string) bool {
+	switch key {
+	case "Config", "Layers", "LayerSources":
+		return true
+	}
+	return false
+}

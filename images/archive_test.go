@@ -1,0 +1,290 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// exported is an archive of the image "small", and the lock it came from.
+func exported(t *testing.T, packages ...string) (archive []byte, lock Lock) {
+	t.Helper()
+	h, cat, _ := smallHost(t, packages...)
+	e, err := Pin(t.Context(), h, cat, "small")
+	require.NoError(t, err)
+	lock = Lock{Source: "images.lock"}.With(e)
+	var buf bytes.Buffer
+	require.NoError(t, Export(t.Context(), h, cat, lock, "small", &buf))
+	return buf.Bytes(), lock
+}
+
+// emptyHost has no image.
+func emptyHost(t *testing.T) (h *fakeHost, cat Catalog, lockPath string) {
+	t.Helper()
+	return newHost(t), testCatalog(t), filepath.Join(t.TempDir(), "images.lock")
+}
+
+func importBytes(t *testing.T, h *fakeHost, cat Catalog, lockPath string, archive []byte) (LockChange, error) {
+	t.Helper()
+	return Import(t.Context(), h, cat, lockPath, bytes.NewReader(archive), "a.tar")
+}
+
+func TestExportImport(t *testing.T) {
+	archive, lock := exported(t, "a 1")
+	h, cat, path := emptyHost(t)
+	change, err := importBytes(t, h, cat, path, archive)
+	require.NoError(t, err)
+	assert.True(t, change.Changed)
+	small, _ := cat.Lookup("small")
+	assert.Equal(t, map[string]string{small.Tag(): idOf("small")}, h.tags)
+	got, err := ReadLock(path)
+	require.NoError(t, err)
+	want, _ := lock.Lookup("small")
+	have, _ := got.Lookup("small")
+	assert.Equal(t, want, have)
+
+	// Once more, with the image and the entry there.
+	change, err = importBytes(t, h, cat, path, archive)
+	require.NoError(t, err)
+	assert.False(t, change.Changed)
+}
+
+func TestExportRefuses(t *testing.T) {
+	h, cat, small := smallHost(t, "a 1")
+	e, err := Pin(t.Context(), h, cat, "small")
+	require.NoError(t, err)
+	require.ErrorContains(t, Export(t.Context(), h, cat, Lock{Source: "images.lock"}, "small", io.Discard), "has no entry")
+	h.put(small.Tag(), idOf("other"), imageOf(t, "a 2"))
+	require.ErrorIs(t, Export(t.Context(), h, cat, Lock{}.With(e), "small", io.Discard), ErrUnlocked)
+	require.ErrorIs(t, Export(t.Context(), h, cat, Lock{}.With(e), "big-one", io.Discard), ErrNotFound)
+}
+
+// repacked is an archive with its members changed.
+func repacked(t *testing.T, archive []byte, change func([]member) []member) []byte {
+	t.Helper()
+	var members []member
+	in := tar.NewReader(bytes.NewReader(archive))
+	for {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return tarball(t, change(members)...)
+		}
+		require.NoError(t, err)
+		body, err := io.ReadAll(in)
+		require.NoError(t, err)
+		members = append(members, member{header.Name, string(body), header.Linkname, header.Typeflag})
+	}
+}
+
+// What is wrong with an archive is found before or after it is loaded; nothing of
+// it stays, and no name changes.
+func TestImportRefusesArchives(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	other, _ := exported(t, "a 2")
+	edit := func(name, old, text string) func([]member) []member {
+		return func(all []member) []member {
+			for i := range all {
+				if all[i].name == name {
+					all[i].body = strings.ReplaceAll(all[i].body, old, text)
+				}
+			}
+			return all
+		}
+	}
+	add := func(m member) func([]member) []member {
+		return func(all []member) []member { return append(all, m) }
+	}
+	content := func(archive []byte) string {
+		_, e, err := openArchive(bytes.NewReader(archive), "x")
+		require.NoError(t, err)
+		return e.Content
+	}
+	for name, c := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"empty":                  {nil, "is empty"},
+		"garbage":                {bytes.Repeat([]byte("garbage "), 500), "is not a tar archive"},
+		"a gzip file":            {append([]byte{0x1f, 0x8b, 8}, make([]byte, 2000)...), "is not a tar archive"},
+		"cut in the first block": {good[:300], "is not a tar archive"},
+		"cut in the lock":        {good[:700], "ends in the middle"},
+		"cut in the image":       {good[:len(good)-3000], "ends in the middle"},
+		"of docker save":         {repacked(t, good, func(all []member) []member { return all[1:] }), "is not one of ours"},
+		"no manifest":            {repacked(t, good, func(all []member) []member { return all[:len(all)-1] }), "has 0 members manifest.json"},
+		"two manifests":          {repacked(t, good, func(all []member) []member { return append(all, all[len(all)-1]) }), "has 2 members manifest.json"},
+		"two images":             {repacked(t, good, edit("manifest.json", "[{", `[{},{`)), "manifest.json has 2 images"},
+		"a broken manifest":      {repacked(t, good, edit("manifest.json", "[{", "{")), "manifest.json: "},
+		"a lock of two images":   {repacked(t, good, edit(lockMember, "images:\n", "images:\n  other: {}\n")), "evalbox.lock.yaml: images.other.id"},
+		"a broken lock":          {repacked(t, good, edit(lockMember, "images:", "imagse:")), `unknown key "imagse"`},
+		"a way out":              {repacked(t, good, add(member{name: "../../etc/passwd"})), "leads out of it"},
+		"an absolute name":       {repacked(t, good, add(member{name: "/etc/passwd"})), "leads out of it"},
+		"a link out":             {repacked(t, good, add(member{name: "x/l", kind: tar.TypeSymlink, link: "../../y"})), "leads out of it"},
+		"an absolute link":       {repacked(t, good, add(member{name: "l", kind: tar.TypeSymlink, link: "/y"})), "leads out of it"},
+		"a hard link":            {repacked(t, good, add(member{name: "l", kind: tar.TypeLink, link: "layer"})), "neither file, folder nor link"},
+		"a device":               {repacked(t, good, add(member{name: "d", kind: tar.TypeChar})), "neither file, folder nor link"},
+		"a long name":            {repacked(t, good, add(member{name: strings.Repeat("x", maxName+1)})), "a name is longer than"},
+		"many members": {repacked(t, good, func(all []member) []member {
+			for n := range maxMembers {
+				all = append(all, member{name: fmt.Sprint(n)})
+			}
+			return all
+		}), "has more than"},
+		"another recipe":       {repacked(t, good, edit(lockMember, "reference: evalbox/small:", "reference: evalbox/small:f")), "of the catalog full.yaml is"},
+		"an unknown name":      {repacked(t, good, edit(lockMember, "  small:", "  strange:")), `image "strange" is not in the catalog`},
+		"another image inside": {repacked(t, other, edit(lockMember, content(other), content(good))), "its image has the content"},
+		"another list": {repacked(t, good, func(all []member) []member {
+			all = edit(lockMember, "deb a 1 all", "deb a 3 all")(all)
+			return edit(lockMember, sha256Hex("deb a 1 all\n"), sha256Hex("deb a 3 all\n"))(all)
+		}), "the first difference: ~ deb a 3 all -> 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, cat, path := emptyHost(t)
+			h.put("mine:1", idOf("mine"), imageOf(t))
+			_, err := importBytes(t, h, cat, path, c.archive)
+			var refused *ArchiveError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, "archive a.tar: ")
+			require.ErrorContains(t, err, c.want)
+			require.NotEmpty(t, refused.Hint())
+			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.tags)
+			assert.Len(t, h.images, 1)
+			assert.NoFileExists(t, path)
+		})
+	}
+}
+
+// The names in an archive never become names in the engine.
+func TestImportTakesNoNames(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	hostile := repacked(t, good, func(all []member) []member {
+		for i := range all {
+			if all[i].name == "manifest.json" {
+				all[i].body = strings.Replace(all[i].body, "RepoTags", `repotags": ["mine:1"], "RepoTags`, 1)
+			}
+		}
+		return append(all, member{name: "index.json", body: "{}"}, member{name: "oci-layout", body: "{}"})
+	})
+	var passed bytes.Buffer
+	in, _, err := openArchive(bytes.NewReader(hostile), "x")
+	require.NoError(t, err)
+	require.NoError(t, passImage(&passed, in))
+	assert.NotContains(t, passed.String(), "mine:1")
+	assert.NotContains(t, passed.String(), "index.json")
+	assert.NotContains(t, passed.String(), "repositories")
+	assert.Contains(t, passed.String(), `"RepoTags":null`)
+}
+
+// An image that the lock, or the engine, knows otherwise is refused.
+func TestImportKeepsWhatIsKnown(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	_, newer := exported(t, "a 2")
+	small, _ := testCatalog(t).Lookup("small")
+
+	t.Run("another is locked", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		require.NoError(t, UpdateLock(t.Context(), path, func(Lock) (Lock, error) {
+			e, _ := newer.Lookup("small")
+			e.ID = idOf("newer")
+			return Lock{}.With(e), nil
+		}))
+		was := read(t, path)
+		_, err := importBytes(t, h, cat, path, good)
+		require.ErrorContains(t, err, "holds "+idOf("newer"))
+		assert.NotContains(t, h.calls, "load", "it is refused before it is loaded")
+		assert.Equal(t, was, read(t, path))
+	})
+	// The ID that an archive claims must not pass for the image that it holds.
+	t.Run("another is locked, whose ID it claims", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		require.NoError(t, UpdateLock(t.Context(), path, func(Lock) (Lock, error) {
+			e, _ := newer.Lookup("small")
+			e.ID = idOf("newer")
+			return Lock{}.With(e), nil
+		}))
+		claims := bytes.ReplaceAll(good, []byte("id: "+idOf("small")), []byte("id: "+idOf("newer")))
+		_, err := importBytes(t, h, cat, path, claims)
+		require.ErrorContains(t, err, "holds "+idOf("newer"))
+		assert.Contains(t, h.calls, "load")
+		assert.Empty(t, h.images)
+	})
+	t.Run("an ID that it claims is not locked", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		claims := bytes.ReplaceAll(good, []byte("id: "+idOf("small")), []byte("id: "+idOf("another")))
+		change, err := importBytes(t, h, cat, path, claims)
+		require.NoError(t, err)
+		assert.Equal(t, idOf("small"), change.After.ID)
+		assert.NotContains(t, string(read(t, path)), idOf("another"))
+	})
+	t.Run("the name is taken", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		h.put(small.Tag(), idOf("mine"), imageOf(t, "a 3"))
+		_, err := importBytes(t, h, cat, path, good)
+		require.ErrorContains(t, err, "the engine has another image small ("+idOf("mine")+"), which is not locked")
+		assert.Equal(t, idOf("mine"), h.tags[small.Tag()])
+	})
+	t.Run("the name is taken, and the archive is the locked one", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		_, err := importBytes(t, h, cat, path, good)
+		require.NoError(t, err)
+		h.put(small.Tag(), idOf("mine"), imageOf(t, "a 3"))
+		_, err = importBytes(t, h, cat, path, good)
+		require.NoError(t, err)
+		assert.Equal(t, idOf("small"), h.tags[small.Tag()], "import brings the locked image back")
+	})
+	t.Run("what was there before stays", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		h.put("mine:1", idOf("small"), imageOf(t, "a 1"))
+		h.exportErr = errors.New("no export")
+		_, err := importBytes(t, h, cat, path, good)
+		require.ErrorContains(t, err, "no export")
+		assert.Equal(t, map[string]string{"mine:1": idOf("small")}, h.tags)
+	})
+}
+
+func TestImportFails(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	for name, c := range map[string]struct {
+		fail func(*fakeHost)
+		want string
+	}{
+		"load":       {func(h *fakeHost) { h.loadErr = errors.New("disk full") }, "the engine does not take it: disk full"},
+		"in answer":  {func(h *fakeHost) { h.loads = `{"errorDetail":{"message":"bad layer"}}` }, "bad layer"},
+		"two images": {func(h *fakeHost) { h.loads = `{"stream":"Loaded image ID: ` + idOf("x") + `"}` }, "it reports 2 images"},
+		"reading":    {func(h *fakeHost) { h.exportErr = errors.New("no export") }, "listing its packages: no export"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, cat, path := emptyHost(t)
+			c.fail(h)
+			_, err := importBytes(t, h, cat, path, good)
+			require.ErrorContains(t, err, c.want)
+			assert.Empty(t, h.tags)
+			assert.NoFileExists(t, path)
+		})
+	}
+	t.Run("canceled", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		h.onLoad = func(string) { cancel() }
+		_, err := Import(ctx, h, cat, path, bytes.NewReader(good), "a.tar")
+		require.ErrorIs(t, err, context.Canceled)
+		assert.NoFileExists(t, path)
+		assert.Empty(t, h.images)
+	})
+	t.Run("a lock that cannot be written", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		require.NoError(t, os.WriteFile(path, []byte("nonsense"), 0o600))
+		_, err := importBytes(t, h, cat, path, good)
+		require.ErrorContains(t, err, path)
+		assert.Empty(t, h.images)
+	})
+}

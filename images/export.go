@@ -1,0 +1,53 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+)
+
+// Archiver is the part of the engine's API that archives of images need. The
+// client of github.com/docker/docker has it.
+type Archiver interface {
+	Reader
+	ImageSave(ctx context.Context, refs []string, opts ...client.ImageSaveOption) (io.ReadCloser, error)
+	ImageLoad(ctx context.Context, input io.Reader, opts ...client.ImageLoadOption) (image.LoadResponse, error)
+	ImageTag(ctx context.Context, source, target string) error
+	ImageList(ctx context.Context, opts image.ListOptions) ([]image.Summary, error)
+	ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error)
+}
+
+var _ Archiver = (*client.Client)(nil)
+
+// Export writes a locked image with its lock entry as one tar archive, for
+// [Import]; `docker load` understands it too. An image that is not the locked one
+// is an [*UnlockedError] or a [*NotLockedError].
+func Export(ctx context.Context, eng Archiver, cat Catalog, lock Lock, name string, w io.Writer) error {
+	r, err := Resolve(ctx, eng, cat, name)
+	if err != nil {
+		return err
+	}
+	e, ok := lock.Lookup(r.Name)
+	if !ok {
+		return &NotLockedError{Name: r.Name, Source: lock.Source}
+	}
+	if !e.Is(r) {
+		return &UnlockedError{Name: r.Name, ID: r.ID, LockedID: e.ID, Source: lock.Source, CatalogName: r.CatalogName}
+	}
+	text, err := Lock{}.With(e).Encode()
+	if err != nil {
+		return err
+	}
+	saved, err := eng.ImageSave(ctx, []string{r.Reference})
+	if err != nil {
+		return fmt.Errorf("image %s: saving it: %w", r.Name, err)
+	}
+	defer saved.Close()
+	if err := writeArchive(w, text, saved); err != nil {
+		return fmt.Errorf("image %s: saving it: %w", r.Name, err)
+	}
+	return nil
+}

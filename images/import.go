@@ -1,0 +1,242 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/pkg/jsonmessage"
+)
+
+// Import loads an archive that [Export] wrote and locks the image; source is the
+// name of the archive in messages. The archive is not trusted: the image gets its
+// name only after its layers, its configuration and its packages were found to be
+// those of the entry that came with it. If the lock in the file has an entry of
+// the name, the image must be that one. An image that is refused is removed again
+// unless the engine had it before.
+//
+// The errors are [*ArchiveError], [*UnlockedError], or say what failed.
+func Import(ctx context.Context, eng Archiver, cat Catalog, lockPath string, r io.Reader, source string) (LockChange, error) {
+	in, e, err := openArchive(r, source)
+	if err != nil {
+		return LockChange{}, &ArchiveError{source, err}
+	}
+	i := importer{eng: eng, cat: cat, lockPath: lockPath, source: source, entry: e}
+	if err := i.check(ctx); err != nil {
+		return LockChange{}, err
+	}
+	before, err := i.present(ctx)
+	if err != nil {
+		return LockChange{}, err
+	}
+	var change LockChange
+	id, err := i.load(ctx, func(w io.Writer) error { return passImage(w, in) })
+	if err == nil {
+		change, err = i.accept(ctx, id)
+	}
+	if err != nil && id != "" && !before[id] {
+		err = errors.Join(err, i.discard(ctx, id))
+	}
+	return change, err
+}
+
+// An importer loads one archive once.
+type importer struct {
+	eng              Archiver
+	cat              Catalog
+	lockPath, source string
+	// entry is what the archive says of itself.
+	entry LockEntry
+}
+
+// check compares what the archive says of itself with what is known here, so that
+// most of what will be refused is not loaded. It is no proof: see accept.
+func (i importer) check(ctx context.Context) error {
+	name, ref := i.entry.Name, i.entry.Reference
+	known, named := i.cat.Lookup(name)
+	switch {
+	case named && name != "" && ref != known.Tag():
+		return i.bad("it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
+	case !named && (ref != name || strings.HasPrefix(ref, repository)):
+		return i.bad("image %q is not in the catalog %s", name, i.cat.Source)
+	}
+	if _, err := reference.ParseAnyReference(ref); err != nil {
+		return i.bad("%q is not a reference: %v", ref, err)
+	}
+	lock, err := ReadLock(i.lockPath)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	offered := Resolved{ID: i.entry.ID, Content: i.entry.Content, Platform: i.entry.Platform}
+	return i.allowed(ctx, lock, offered)
+}
+
+// allowed says whether an image may get the name: when the lock has an entry of
+// it, the image must be that one; without, the name must not be another image's.
+func (i importer) allowed(ctx context.Context, lock Lock, offered Resolved) error {
+	name := i.entry.Name
+	if locked, ok := lock.Lookup(name); ok {
+		if !locked.Is(offered) {
+			return i.bad("it holds %s %s, the lock %s holds %s", name, offered.ID, i.lockPath, locked.ID)
+		}
+		return nil
+	}
+	have, err := Resolve(ctx, i.eng, i.cat, name)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case have.Content != offered.Content:
+		return i.bad("the engine has another image %s (%s), which is not locked", name, have.ID)
+	}
+	return nil
+}
+
+// bad is what is wrong with the archive.
+func (i importer) bad(format string, args ...any) error {
+	return &ArchiveError{i.source, fmt.Errorf(format, args...)}
+}
+
+// present are the IDs of all images that the engine has.
+func (i importer) present(ctx context.Context) (map[string]bool, error) {
+	all, err := i.eng.ImageList(ctx, image.ListOptions{All: true})
+	if err != nil {
+		return nil, fmt.Errorf("listing the images: %w", err)
+	}
+	ids := map[string]bool{}
+	for _, one := range all {
+		ids[one.ID] = true
+	}
+	return ids, nil
+}
+
+var errLoadOver = errors.New("the engine stopped reading")
+
+// load gives the engine what write writes, and returns the ID of the image: also
+// with an error, if the engine has told it by then.
+func (i importer) load(ctx context.Context, write func(io.Writer) error) (string, error) {
+	pr, pw := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		err := write(pw)
+		_ = pw.CloseWithError(err) // nil gives EOF; never fails
+		written <- err
+	}()
+	id, loadErr := i.loadTar(ctx, pr)
+	if loadErr == nil {
+		_, loadErr = io.Copy(io.Discard, pr) // the engine may not read the padding
+	}
+	_ = pr.CloseWithError(errLoadOver) // never fails
+	writeErr := <-written
+	switch {
+	case ctx.Err() != nil:
+		return id, ctx.Err()
+	case writeErr != nil && !errors.Is(writeErr, errLoadOver):
+		return id, &ArchiveError{i.source, writeErr}
+	case loadErr != nil:
+		return id, i.bad("the engine does not take it: %w", loadErr)
+	}
+	return id, nil
+}
+
+// maxLoadReport bounds what an engine says of a load.
+const maxLoadReport = 16 << 20
+
+// loadedID is what engines say of an image without a name.
+var loadedID = regexp.MustCompile(`Loaded image(?: ID)?: (sha256:[0-9a-f]{64})`)
+
+func (i importer) loadTar(ctx context.Context, in io.Reader) (string, error) {
+	// Without the Close method: the HTTP client would close it on an early
+	// answer.
+	resp, err := i.eng.ImageLoad(ctx, struct{ io.Reader }{in})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	ids := map[string]bool{}
+	id := ""
+	messages := json.NewDecoder(io.LimitReader(resp.Body, maxLoadReport))
+	for {
+		var m jsonmessage.JSONMessage
+		err := messages.Decode(&m)
+		switch {
+		case errors.Is(err, io.EOF) && len(ids) == 1:
+			return id, nil
+		case errors.Is(err, io.EOF):
+			return id, fmt.Errorf("it reports %d images, want 1", len(ids))
+		case err != nil:
+			return id, err
+		case m.Error != nil:
+			return id, m.Error
+		}
+		if found := loadedID.FindStringSubmatch(m.Stream); found != nil {
+			id = found[1]
+			ids[id] = true
+		}
+	}
+}
+
+// accept checks what was loaded, names it and locks it. From here on only what
+// the engine says of the image counts.
+func (i importer) accept(ctx context.Context, id string) (LockChange, error) {
+	r, found, err := resolve(ctx, i.eng, Catalog{}, id)
+	if err != nil {
+		return LockChange{}, err
+	}
+	e := i.entry
+	if r.Content != e.Content {
+		return LockChange{}, i.bad("its image has the content %s, its lock entry says %s", r.Content, e.Content)
+	}
+	in, err := readImage(ctx, i.eng, id)
+	if err != nil {
+		return LockChange{}, fmt.Errorf("image %s: listing its packages: %w", e.Name, err)
+	}
+	if diff := DiffPackages(e.Packages, in.Packages); !diff.Empty() {
+		return LockChange{}, i.bad("its image does not hold the packages of its lock entry; the first difference: %s", diff.Lines()[0])
+	}
+	e.ID, e.Platform, e.System, e.Created = r.ID, r.Platform, in.System, imageTime(found)
+	change := LockChange{After: e}
+	err = UpdateLock(ctx, i.lockPath, func(l Lock) (Lock, error) {
+		if err := i.allowed(ctx, l, r); err != nil {
+			return l, err
+		}
+		if err := i.name(ctx, id); err != nil {
+			return l, err
+		}
+		if change.Before = former(l, e.Name); change.Before != nil {
+			change.After = *change.Before
+			return l, nil
+		}
+		change.Changed = true
+		return l.With(e), nil
+	})
+	return change, err
+}
+
+// name gives the image its name in the engine. An image that is only known by its
+// ID has none.
+func (i importer) name(ctx context.Context, id string) error {
+	if strings.HasPrefix(i.entry.Reference, "sha256:") {
+		return nil
+	}
+	if err := i.eng.ImageTag(ctx, id, i.entry.Reference); err != nil {
+		return fmt.Errorf("image %s: naming it: %w", i.entry.Name, err)
+	}
+	return nil
+}
+
+// discard removes what was loaded.
+func (i importer) discard(ctx context.Context, id string) error {
+	ctx, cancel := withoutCancel(ctx)
+	defer cancel()
+	_, err := i.eng.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
+	return ignoreNotFound(err)
+}

@@ -1,0 +1,122 @@
+package images
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/package-url/packageurl-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWriteSBOM(t *testing.T) {
+	e := testEntry("debian")
+	e.Packages = append(e.Packages, Package{PackagePython, "pluggy", "1.0.0+repack", ""})
+	var first, second bytes.Buffer
+	require.NoError(t, WriteSBOM(&first, e))
+	require.NoError(t, WriteSBOM(&second, e))
+	assert.Equal(t, first.String(), second.String())
+	golden(t, "testdata/sbom.json", first.Bytes())
+
+	var bom cdx.BOM
+	require.NoError(t, cdx.NewBOMDecoder(&first, cdx.BOMFileFormatJSON).Decode(&bom))
+	require.Len(t, *bom.Components, len(e.Packages))
+	refs := map[string]bool{}
+	for i, c := range *bom.Components {
+		purl, err := packageurl.FromString(c.PackageURL)
+		require.NoError(t, err)
+		assert.Equal(t, e.Packages[i].Name, purl.Name)
+		assert.Equal(t, e.Packages[i].Version, purl.Version)
+		assert.False(t, refs[c.BOMRef], "references are unique")
+		refs[c.BOMRef] = true
+	}
+	assert.Regexp(t, `^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$`, bom.SerialNumber)
+
+	e.Packages = nil
+	second.Reset()
+	require.NoError(t, WriteSBOM(&second, e))
+	assert.NotContains(t, second.String(), bom.SerialNumber, "another list is another bill")
+}
+
+func TestPackageURL(t *testing.T) {
+	for _, c := range []struct {
+		p            Package
+		system, want string
+	}{
+		{Package{PackageDeb, "libc6", "1:2.36+b1~x", "amd64"}, "debian 12", "pkg:deb/debian/libc6@1:2.36%2Bb1~x?arch=amd64"},
+		{Package{PackageDeb, "a", "1", "all"}, "ubuntu 22.04", "pkg:deb/ubuntu/a@1?arch=all"},
+		{Package{PackageDeb, "a", "1", ""}, "", "pkg:deb/debian/a@1"},
+		{Package{PackagePython, "scikit-learn", "1.2.1", ""}, "", "pkg:pypi/scikit-learn@1.2.1"},
+		{Package{PackageConda, "python", "3.11", ""}, "", "pkg:conda/python@3.11"},
+	} {
+		assert.Equal(t, c.want, packageURL(c.p, c.system))
+	}
+}
+
+func TestPythonVersion(t *testing.T) {
+	deb := Package{PackageDeb, "python3", "3.11.2-1+b1", "amd64"}
+	for name, c := range map[string]struct {
+		env      []string
+		packages Packages
+		want     string
+	}{
+		"none":        {nil, Packages{{PackageDeb, "python3-numpy", "1", "all"}}, ""},
+		"debian":      {[]string{"PATH=/"}, Packages{deb}, "3.11.2"},
+		"conda first": {nil, Packages{{PackageConda, "python", "3.12.1", ""}, deb}, "3.12.1"},
+		"environment": {[]string{"PYTHON_VERSION=3.13.0"}, Packages{deb}, "3.13.0"},
+		"hostile":     {[]string{"PYTHON_VERSION=3\x1b[2J"}, nil, "3__2J"},
+	} {
+		assert.Equal(t, c.want, pythonVersion(c.env, c.packages), name)
+	}
+}
+
+// The packages of a locked image come from its lock; others are read.
+func TestInspect(t *testing.T) {
+	h, cat, small := smallHost(t, "python3 3.11.2-1")
+	d, err := Inspect(t.Context(), h, cat, Lock{}, "small")
+	require.NoError(t, err)
+	assert.False(t, d.Locked)
+	assert.Equal(t, "3.11.2", d.Python)
+	assert.EqualValues(t, 1000, d.SizeBytes)
+	assert.Contains(t, h.calls, "export")
+
+	h.calls = nil
+	l := Lock{}.With(d.Entry)
+	h.put(small.Tag(), idOf("elsewhere"), h.images[idOf("small")])
+	again, err := Inspect(t.Context(), h, cat, l, "")
+	require.NoError(t, err)
+	assert.True(t, again.Locked)
+	assert.Equal(t, idOf("elsewhere"), again.Entry.ID, "the ID is that of this engine")
+	assert.NotContains(t, h.calls, "export")
+
+	h.put(small.Tag(), idOf("other"), imageOf(t, "a 1"))
+	other, err := Inspect(t.Context(), h, cat, l, "small")
+	require.NoError(t, err)
+	assert.False(t, other.Locked)
+	assert.Equal(t, "deb a 1 all\n", other.Entry.Packages.Text())
+	_, err = Inspect(t.Context(), h, cat, l, "big-one")
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// Reading the lock is part of every run: a thousand packages must not be felt.
+func BenchmarkLoadLock(b *testing.B) {
+	e := testEntry("debian")
+	e.Packages = nil
+	for _, prefix := range strings.Fields("a b c d e f g h i j") {
+		for n := range 100 {
+			e.Packages = append(e.Packages, Package{PackageDeb, prefix + sha256Hex(prefix)[:20] + string(rune('a'+n/26)) + string(rune('a'+n%26)), "1.2.3-4+deb12u1", "amd64"})
+		}
+	}
+	e.Packages = sortedPackages(e.Packages)
+	text, err := Lock{}.With(e).Encode()
+	require.NoError(b, err)
+	r := Resolved{Name: "debian", CatalogName: true, ID: e.ID, Content: e.Content, Platform: e.Platform}
+	for b.Loop() {
+		l, err := LoadLock(text, "images.lock")
+		if err != nil || l.Check(r) != nil {
+			b.Fatal(err)
+		}
+	}
+}

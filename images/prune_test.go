@@ -1,0 +1,167 @@
+package images
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlanPrune(t *testing.T) {
+	now := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
+	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	all := func() []PrunedImage {
+		return []PrunedImage{
+			{ID: "today", SizeBytes: 10, LastUse: now},
+			{ID: "old", SizeBytes: 10, LastUse: ago(9)},
+			{ID: "older", SizeBytes: 20, LastUse: ago(10)},
+			{ID: "locked", SizeBytes: 10, LastUse: ago(20), Reason: keptLocked},
+			{ID: "yesterday", SizeBytes: 10, LastUse: ago(1)},
+		}
+	}
+	for name, c := range map[string]struct {
+		keep    int64
+		removed []string
+	}{
+		"all fit":           {60, nil},
+		"one too many":      {59, []string{"older"}},
+		"two":               {39, []string{"older", "old"}},
+		"nothing may stay":  {0, []string{"older", "old", "yesterday"}},
+		"exactly those fit": {30, []string{"older", "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := planPrune(all(), PruneOptions{KeepBytes: c.keep, UnusedFor: time.Hour, Now: now})
+			var removed []string
+			for _, img := range r.Removed {
+				removed = append(removed, img.ID)
+			}
+			assert.Equal(t, c.removed, removed)
+			assert.Len(t, r.Kept, 5-len(removed))
+			assert.EqualValues(t, 60, r.RemovedBytes+r.KeptBytes)
+			for _, img := range r.Kept {
+				assert.NotEmpty(t, img.Reason)
+			}
+		})
+	}
+	assert.NotNil(t, planPrune(nil, PruneOptions{}).Removed)
+	assert.NotNil(t, planPrune(nil, PruneOptions{}).Kept)
+}
+
+// pruneHost holds a locked image, one that a container uses, two free ones, and one
+// that somebody made on ours.
+func pruneHost(t *testing.T) (*fakeHost, Lock, PruneOptions) {
+	t.Helper()
+	h, cat, _ := smallHost(t, "a 1")
+	e, err := Pin(t.Context(), h, cat, "small")
+	require.NoError(t, err)
+	h.put("evalbox/used:1", idOf("used"), imageOf(t, "used 1"))
+	h.put("evalbox/free:1", idOf("free"), imageOf(t, "free 1"))
+	h.put("", idOf("nameless"), imageOf(t, "nameless 1"))
+	h.put("mine:1", idOf("mine"), imageOf(t, "mine 1"))
+	h.put("evalbox/free:2", idOf("mine"), imageOf(t, "mine 1"))
+	h.containers["c"] = container.Summary{ID: "c", ImageID: idOf("used")}
+	return h, Lock{}.With(e), PruneOptions{UsageDir: t.TempDir(), Now: time.Now(), UnusedFor: time.Hour}
+}
+
+func TestPrune(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	require.NoError(t, MarkUsed(opts.UsageDir, idOf("free"), opts.Now))
+
+	opts.DryRun = true
+	r, err := Prune(t.Context(), h, l, opts)
+	require.NoError(t, err)
+	assert.Len(t, r.Removed, 1)
+	assert.NotContains(t, h.calls, "remove image")
+
+	opts.DryRun = false
+	r, err = Prune(t.Context(), h, l, opts)
+	require.NoError(t, err)
+	require.Len(t, r.Removed, 1)
+	assert.Equal(t, idOf("nameless"), r.Removed[0].ID)
+	var kept []string
+	for _, img := range r.Kept {
+		kept = append(kept, img.name()+": "+img.Reason)
+	}
+	small, _ := testCatalog(t).Lookup("small")
+	assert.ElementsMatch(t, []string{"evalbox/free:1: recently used", small.Tag() + ": locked", "evalbox/used:1: a container uses it"}, kept)
+	assert.EqualValues(t, 3000, r.KeptBytes)
+	assert.NotContains(t, h.images, idOf("nameless"))
+	assert.Contains(t, h.images, idOf("mine"))
+
+	opts.UnusedFor = 0
+	r, err = Prune(t.Context(), h, l, opts)
+	require.NoError(t, err)
+	require.Len(t, r.Removed, 1)
+	assert.Equal(t, []string{"evalbox/free:1"}, r.Removed[0].Tags)
+	assert.NotContains(t, h.images, idOf("free"))
+}
+
+func TestPruneReportsWhatFailed(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	h.removeErr = errors.New("conflict")
+	opts.UnusedFor = 0
+	r, err := Prune(t.Context(), h, l, opts)
+	require.ErrorContains(t, err, "image evalbox/free:1: conflict")
+	assert.Empty(t, r.Removed)
+	assert.Len(t, r.Kept, 4)
+	assert.EqualValues(t, 4000, r.KeptBytes)
+	h.removeErr = nil
+}
+
+// Containers that a killed process read images through are removed, those of a
+// living one are not.
+func TestPruneSweepsReaders(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	reader := func(id string, age time.Duration, state container.ContainerState) {
+		h.containers[id] = container.Summary{ID: id, State: state, Created: opts.Now.Add(-age).Unix(), Labels: map[string]string{LabelReader: "x"}}
+	}
+	reader("old", 2*readerAge, container.StateCreated)
+	reader("new", time.Minute, container.StateCreated)
+	reader("running", 2*readerAge, container.StateRunning)
+	opts.KeepBytes = 1 << 40
+	_, err := Prune(t.Context(), h, l, opts)
+	require.NoError(t, err)
+	assert.NotContains(t, h.containers, "old")
+	assert.Contains(t, h.containers, "new")
+	assert.Contains(t, h.containers, "running")
+	assert.Contains(t, h.containers, "c")
+}
+
+func TestIsOurs(t *testing.T) {
+	for _, c := range []struct {
+		tags []string
+		want bool
+	}{
+		{nil, true},
+		{[]string{"<none>:<none>"}, true},
+		{[]string{"evalbox/debian:1"}, true},
+		{[]string{"evalbox/debian:1", "mine:1"}, false},
+		{[]string{"evalboxer/x:1"}, false},
+	} {
+		assert.Equal(t, c.want, isOurs(image.Summary{RepoTags: c.tags}), c.tags)
+	}
+}
+
+func TestMarkUsed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "evalbox", "images")
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	assert.True(t, lastUse(dir, idOf("x")).IsZero())
+	require.NoError(t, MarkUsed(dir, idOf("x"), at))
+	assert.True(t, lastUse(dir, idOf("x")).Equal(at))
+	require.NoError(t, MarkUsed(dir, idOf("x"), at.Add(time.Hour)))
+	assert.True(t, lastUse(dir, idOf("x")).Equal(at.Add(time.Hour)))
+	for _, id := range []string{"", "x", "sha256:", "sha256:../../x", "sha256:0123"} {
+		require.NoError(t, MarkUsed(dir, id, at))
+		assert.True(t, lastUse(dir, id).IsZero())
+	}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, files, 1)
+	require.Error(t, MarkUsed(filepath.Join(dir, filepath.Base(files[0].Name()), "below"), idOf("x"), at))
+}
