@@ -2,14 +2,13 @@ package sandbox
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-
-	"crypto/x509"
 
 	"github.com/containerd/errdefs"
 )
@@ -72,6 +71,14 @@ func calledHost(err error) string {
 		return ""
 	}
 	return "tcp://" + u.Host
+}
+
+// innermost is the first cause of an error.
+func innermost(err error) error {
+	for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(err) {
+		err = cause
+	}
+	return err
 }
 
 // fileReason is why a file cannot be used, on one line.

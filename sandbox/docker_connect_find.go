@@ -70,7 +70,7 @@ func findEngine(at Address, env func(string) string, dir string) (Endpoint, erro
 	current, headers, err := readDockerConfig(dir)
 	if err != nil {
 		// The docker command goes on without it: to another engine, perhaps.
-		return Endpoint{}, &ConnectError{Problem: ProblemConfig, Address: file, Detail: fileReason(err), Err: err}
+		return Endpoint{}, &ConnectError{Problem: ProblemConfig, Address: file, Detail: innermost(err).Error(), Err: err}
 	}
 	chosen, err := choose(at, env, current, file)
 	if err != nil {
