@@ -97,7 +97,7 @@ func (e Endpoint) connect() (*client.Client, *sshDialer, error) {
 	if strings.HasPrefix(e.docker.Host, "ssh://") {
 		dialer, err = newSSHDialer(e.docker.Host, e.Host)
 		if err != nil {
-			return nil, nil, &ConnectError{Problem: ProblemAddress, Address: e.Host, Detail: err.Error(), Err: err}
+			return nil, nil, addressError(ProblemAddress, e.Host, e.docker.Host, err)
 		}
 		options = dialer.options()
 	} else if options, err = e.docker.ClientOpts(); err != nil {
@@ -109,7 +109,7 @@ func (e Endpoint) connect() (*client.Client, *sshDialer, error) {
 	}
 	api, err := client.NewClientWithOpts(options...)
 	if err != nil {
-		return nil, nil, &ConnectError{Problem: ProblemAddress, Address: e.Host, Detail: err.Error(), Err: err}
+		return nil, nil, addressError(ProblemAddress, e.Host, e.docker.Host, err)
 	}
 	return api, dialer, nil
 }
@@ -156,12 +156,26 @@ func isLoopback(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// withoutPassword is an address as it may be shown.
+// withoutPassword is an address as it may be shown, also one that makes no sense.
 func withoutPassword(host string) string {
-	if u, err := url.Parse(host); err == nil && u.User != nil {
-		if _, has := u.User.Password(); has {
-			return u.Redacted()
-		}
+	scheme, rest, ok := strings.Cut(host, "://")
+	if !ok {
+		scheme, rest = "", host
 	}
-	return host
+	at := strings.LastIndex(rest, "@")
+	if at < 0 {
+		return host
+	}
+	name, _, has := strings.Cut(rest[:at], ":")
+	if !has {
+		return host
+	}
+	return strings.TrimPrefix(scheme+"://", "://") + name + ":xxxxx" + rest[at:]
+}
+
+// addressError is about an address, which may hold a password and which the
+// errors of parsers repeat.
+func addressError(problem Problem, shown, host string, err error) *ConnectError {
+	return &ConnectError{Problem: problem, Address: shown, Err: err,
+		Detail: strings.ReplaceAll(err.Error(), host, withoutPassword(host))}
 }

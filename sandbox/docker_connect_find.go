@@ -188,12 +188,11 @@ func defaultEndpoint(c choice, env func(string) string, dir string) (docker.Endp
 	}
 	address := strings.TrimSpace(c.host)
 	host, err := opts.ParseHost(useTLS, address)
-	if err == nil {
-		err = checkScheme(address)
+	if wrong := checkScheme(address); wrong != nil {
+		err = wrong
 	}
 	if err != nil {
-		return docker.Endpoint{}, &ConnectError{Problem: ProblemAddress, Address: fmt.Sprintf("%s %q", where, withoutPassword(address)),
-			Detail: err.Error(), Err: err}
+		return docker.Endpoint{}, addressError(ProblemAddress, fmt.Sprintf("%s %q", where, withoutPassword(address)), address, err)
 	}
 	endpoint := docker.Endpoint{EndpointMeta: docker.EndpointMeta{Host: host}}
 	if !useTLS || isLocal(host) || strings.HasPrefix(host, "ssh://") {
