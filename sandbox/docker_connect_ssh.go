@@ -9,12 +9,21 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/docker/cli/cli/connhelper"
 )
 
 // sshIdle is how many connections are kept for the next calls.
 const sshIdle = 4
+
+// sshLogins is how many logins may go on at once: a server turns away some of more
+// than ten (MaxStartups of OpenSSH). One that takes longer than sshLoginTime, or
+// has nothing to say yet, counts no more.
+const (
+	sshLogins    = 6
+	sshLoginTime = 5 * time.Second
+)
 
 // sshOptions make a connection whose other end is gone end as well, after a
 // minute: TCP alone would take hours to notice.
@@ -28,6 +37,8 @@ type sshDialer struct {
 	helper *connhelper.ConnectionHelper
 	// address is the engine's as it may be shown.
 	address string
+	// logins holds a token for each login that goes on.
+	logins chan struct{}
 
 	mu     sync.Mutex
 	closed bool
@@ -39,16 +50,24 @@ func newSSHDialer(host, address string) (*sshDialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sshDialer{helper: helper, address: address, open: map[*sshConn]struct{}{}}, nil
+	return &sshDialer{helper: helper, address: address, logins: make(chan struct{}, sshLogins), open: map[*sshConn]struct{}{}}, nil
 }
 
 // dial starts a connection. Whether it comes about is told by its first read.
 func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	select {
+	case d.logins <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	loggedIn := sync.OnceFunc(func() { <-d.logins })
 	inner, err := d.helper.Dialer(ctx, network, addr)
 	if err != nil {
+		loggedIn()
 		return nil, &sshFailure{address: d.address, err: err}
 	}
-	conn := &sshConn{Conn: inner, dialer: d, failed: make(chan struct{})}
+	time.AfterFunc(sshLoginTime, loggedIn)
+	conn := &sshConn{Conn: inner, dialer: d, loggedIn: loggedIn, failed: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -77,6 +96,8 @@ func (d *sshDialer) Close() error {
 type sshConn struct {
 	net.Conn
 	dialer *sshDialer
+	// loggedIn is called when the other end has said something, or never will.
+	loggedIn func()
 
 	once    sync.Once
 	failed  chan struct{}
@@ -87,6 +108,7 @@ type sshConn struct {
 // process learns why it ended.
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.loggedIn()
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
@@ -137,6 +159,7 @@ func (c *sshConn) Close() error {
 	c.dialer.mu.Lock()
 	delete(c.dialer.open, c)
 	c.dialer.mu.Unlock()
+	c.loggedIn()
 	return c.Conn.Close()
 }
 

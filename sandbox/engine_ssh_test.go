@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -48,7 +49,7 @@ func newSSHServer(t *testing.T, env ...string) *sshServer {
 		require.NoError(t, err, "%s", out)
 	}
 	config := "Port " + s.port + "\nListenAddress 127.0.0.1\nHostKey " + s.path("host") + "\nAuthorizedKeysFile " + s.path("user.pub") +
-		"\nStrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\n"
+		"\nStrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\nMaxStartups 10:100:10\n"
 	if len(env) > 0 {
 		config += "SetEnv " + strings.Join(env, " ") + "\n"
 	}
@@ -266,6 +267,27 @@ func TestRunOverSSH(t *testing.T) {
 	require.Len(t, res.Outputs, 1)
 	require.LessOrEqual(t, len(s.processes()), sshPerRun)
 	require.NoError(t, r.Close())
+	require.Empty(t, s.alive())
+}
+
+// Many calls at once do not log in all at once, which a server refuses.
+func TestManyCallsOverSSH(t *testing.T) {
+	socket := engineSocket(t)
+	s := newSSHServer(t)
+	dockerEnv(t)
+	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address(socket)})
+	require.NoError(t, err)
+	engine, err := endpoint.Engine()
+	require.NoError(t, err)
+	var calls errgroup.Group
+	for range 25 {
+		calls.Go(func() error {
+			_, err := engine.List(t.Context())
+			return err
+		})
+	}
+	require.NoError(t, calls.Wait())
+	require.NoError(t, engine.Close())
 	require.Empty(t, s.alive())
 }
 
