@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,6 +169,17 @@ func TestEndpointWarning(t *testing.T) {
 		assert.Equal(t, want == "", endpoint.Warning() == "", host)
 		assert.Contains(t, endpoint.Warning(), want)
 	}
+}
+
+// A result tells on what way it came.
+func TestExposedIsInTheResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+		engine.info.Exposed = "the engine at tcp://10.9.8.7:1 is reached without TLS"
+		res, err := newFakeRunner(t, engine).Run(t.Context(), command("true"))
+		require.NoError(t, err)
+		require.Contains(t, res.Warnings, engine.info.Exposed)
+	})
 }
 
 // An account without a home has no configuration: never one of this folder.

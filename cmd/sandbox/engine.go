@@ -17,7 +17,8 @@ func (s *settings) oneEngine(layers []layer) error {
 		switch {
 		case context.text != "" && host.text != "":
 			return &settingError{Source: context.source, Key: context.key, Value: context.text, Flag: l.flags,
-				Err: fmt.Errorf("cannot be given together with %s", nameOf(host))}
+				Err: fmt.Errorf("cannot be given together with %s", nameOf(host)),
+				Advice: "leave one of the two out; see where settings come from with: sandbox config"}
 		case context.text != "":
 			s.forget(keyHost, &s.Engine.Host)
 			return nil
