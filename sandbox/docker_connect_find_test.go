@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dockerConfig makes a Docker configuration with two contexts, by the docker
+// dockerConfig makes a Docker configuration with some contexts, by the docker
 // command itself, and a config.json.
 func dockerConfig(t *testing.T, configJSON string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, host := range map[string]string{"lab": "ssh://me@lab.example.com", "near": "unix:///run/near.sock", "naked": "tcp://10.9.8.7:2375"} {
+	for name, host := range map[string]string{"lab": "ssh://me@lab.example.com", "near": "unix:///run/near.sock", "naked": "tcp://10.9.8.7:2375",
+		"blind": "tcp://10.9.8.7:2376,skip-tls-verify=true"} {
 		create := exec.Command("docker", "context", "create", name, "--docker", "host="+host)
 		create.Env = append(os.Environ(), "DOCKER_CONFIG="+dir)
 		out, err := create.CombinedOutput()
@@ -122,7 +123,7 @@ func TestFindEngineRefuses(t *testing.T) {
 		"broken configuration":     {broken, nil, Address{}, ProblemConfig, broken + "/config.json: unexpected EOF"},
 		"unreadable configuration": {unreadable, nil, Address{Host: "unix:///x"}, ProblemConfig, unreadable + "/config.json: is a directory"},
 		"unknown context": {contexts, env{"DOCKER_CONTEXT": "nosuch"}, Address{}, ProblemContext,
-			`context "nosuch": does not exist; there are default, lab, naked, near (from DOCKER_CONTEXT)`},
+			`context "nosuch": does not exist; there are default, blind, lab, naked, near (from DOCKER_CONTEXT)`},
 		"broken context": {halfContext, nil, Address{Context: "lab"}, ProblemContext, `context "lab": `},
 		"no TLS": {contexts, env{"DOCKER_HOST": "tcp://10.9.8.7:2375"}, Address{}, ProblemInsecure,
 			"tcp://10.9.8.7:2375: would be reached without TLS, and whoever is on the way would control its machine (from DOCKER_HOST)"},
@@ -133,12 +134,13 @@ func TestFindEngineRefuses(t *testing.T) {
 		"no TLS, context":      {contexts, nil, Address{Context: "naked"}, ProblemInsecure, "tcp://10.9.8.7:2375"},
 		"TLS that checks nothing": {contexts, env{"DOCKER_HOST": "tcp://10.9.8.7:2376", "DOCKER_TLS": "1", "DOCKER_CERT_PATH": certs}, Address{},
 			ProblemInsecure, "without checking who answers"},
-		"a bare path":    {contexts, env{"DOCKER_HOST": "/run/docker.sock"}, Address{}, ProblemAddress, `DOCKER_HOST "/run/docker.sock": has no scheme`},
-		"a descriptor":   {contexts, env{"DOCKER_HOST": "fd://3"}, Address{}, ProblemAddress, `"fd" is not one of`},
-		"a bad port":     {contexts, nil, Address{Host: "tcp://me:secret@b:x"}, ProblemAddress, `address "tcp://me:xxxxx@b:x"`},
-		"a password":     {contexts, env{"DOCKER_HOST": "gopher://a:secret@b"}, Address{}, ProblemAddress, "gopher://a:xxxxx@b"},
-		"no certificate": {contexts, env{"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/no/such"}, Address{}, ProblemCertificate, "/no/such/ca.pem"},
-		"no version":     {contexts, env{"DOCKER_API_VERSION": "new"}, Address{}, ProblemVersion, `DOCKER_API_VERSION "new": must be a version`},
+		"a context that checks nothing": {contexts, nil, Address{Context: "blind"}, ProblemInsecure, "without checking who answers"},
+		"a bare path":                   {contexts, env{"DOCKER_HOST": "/run/docker.sock"}, Address{}, ProblemAddress, `DOCKER_HOST "/run/docker.sock": has no scheme`},
+		"a descriptor":                  {contexts, env{"DOCKER_HOST": "fd://3"}, Address{}, ProblemAddress, `"fd" is not one of`},
+		"a bad port":                    {contexts, nil, Address{Host: "tcp://me:secret@b:x"}, ProblemAddress, `address "tcp://me:xxxxx@b:x"`},
+		"a password":                    {contexts, env{"DOCKER_HOST": "gopher://a:secret@b"}, Address{}, ProblemAddress, "gopher://a:xxxxx@b"},
+		"no certificate":                {contexts, env{"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/no/such"}, Address{}, ProblemCertificate, "/no/such/ca.pem"},
+		"no version":                    {contexts, env{"DOCKER_API_VERSION": "new"}, Address{}, ProblemVersion, `DOCKER_API_VERSION "new": must be a version`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

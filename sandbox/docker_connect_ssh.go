@@ -40,9 +40,12 @@ type sshDialer struct {
 	// logins holds a token for each login that goes on.
 	logins chan struct{}
 
-	mu     sync.Mutex
-	closed bool
-	open   map[*sshConn]struct{}
+	// closing is closed by Close; dialing are the dials that go on.
+	closing chan struct{}
+	dialing sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[*sshConn]struct{} // nil once closed
 }
 
 func newSSHDialer(host, address string) (*sshDialer, error) {
@@ -50,15 +53,28 @@ func newSSHDialer(host, address string) (*sshDialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sshDialer{helper: helper, address: address, logins: make(chan struct{}, sshLogins), open: map[*sshConn]struct{}{}}, nil
+	return &sshDialer{
+		helper: helper, address: address, logins: make(chan struct{}, sshLogins),
+		closing: make(chan struct{}), open: map[*sshConn]struct{}{},
+	}, nil
 }
 
 // dial starts a connection. Whether it comes about is told by its first read.
 func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d.mu.Lock()
+	if d.open == nil {
+		d.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	d.dialing.Add(1)
+	d.mu.Unlock()
+	defer d.dialing.Done()
 	select {
 	case d.logins <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-d.closing:
+		return nil, net.ErrClosed
 	}
 	loggedIn := sync.OnceFunc(func() { <-d.logins })
 	inner, err := d.helper.Dialer(ctx, network, addr)
@@ -70,20 +86,25 @@ func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 	conn := &sshConn{Conn: inner, dialer: d, loggedIn: loggedIn, failed: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.open == nil {
+		conn.loggedIn()
 		return nil, errors.Join(net.ErrClosed, inner.Close())
 	}
 	d.open[conn] = struct{}{}
 	return conn, nil
 }
 
-// Close ends all connections and waits for their processes.
+// Close ends all connections and waits for their processes. It is safe to call
+// twice.
 func (d *sshDialer) Close() error {
 	d.mu.Lock()
-	d.closed = true
 	open := d.open
 	d.open = nil
+	if open != nil {
+		close(d.closing)
+	}
 	d.mu.Unlock()
+	d.dialing.Wait()
 	var wait sync.WaitGroup
 	for conn := range open {
 		wait.Go(func() { _ = conn.Conn.Close() }) // the process has ended, whatever it says
@@ -155,12 +176,15 @@ func (c *sshConn) CloseWrite() error {
 	return nil
 }
 
+// Close ends the process. It is listed until it has ended, so that the end of the
+// dialer waits for it.
 func (c *sshConn) Close() error {
+	c.loggedIn()
+	err := c.Conn.Close()
 	c.dialer.mu.Lock()
 	delete(c.dialer.open, c)
 	c.dialer.mu.Unlock()
-	c.loggedIn()
-	return c.Conn.Close()
+	return err
 }
 
 // An sshFailure is the end of an ssh process with what it said. Its text says

@@ -3,17 +3,17 @@
 package sandbox_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,14 +157,9 @@ func TestEngineBehindSSH(t *testing.T) {
 		require.Equal(t, direct.ID, info.ID)
 	})
 	t.Run("never by a proxy", func(t *testing.T) {
-		proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the proxy was asked") }))
-		defer proxy.Close()
-		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
-			t.Setenv(name, proxy.URL)
-		}
 		for _, host := range []string{s.address(""), "unix://" + socket} {
-			_, err := ask(t, sandbox.Address{Host: host})
-			require.NoError(t, err)
+			end := askElsewhere(t, host, "HTTP_PROXY=socks5://127.0.0.1:1")
+			end()
 		}
 	})
 	t.Run("unknown host key", func(t *testing.T) {
@@ -279,6 +274,8 @@ func TestManyCallsOverSSH(t *testing.T) {
 	require.NoError(t, err)
 	engine, err := endpoint.Engine()
 	require.NoError(t, err)
+	_, err = engine.Info(t.Context()) // agrees on the API's version, which is no matter for many at once
+	require.NoError(t, err)
 	var calls errgroup.Group
 	for range 25 {
 		calls.Go(func() error {
@@ -293,38 +290,48 @@ func TestManyCallsOverSSH(t *testing.T) {
 
 // The processes of ssh end with a process of ours that is killed.
 func TestSSHEndsWithUs(t *testing.T) {
-	const variable = "SANDBOX_TEST_HOLD_SSH"
-	if host := os.Getenv(variable); host != "" {
-		_, err := holdConnection(t, host)
-		fmt.Println("held:", err)
-		select {}
-	}
+	socket := engineSocket(t)
 	s := newSSHServer(t)
 	dockerEnv(t)
-	held := exec.Command(os.Args[0], "-test.run=^TestSSHEndsWithUs$")
-	held.Env = append(os.Environ(), variable+"="+s.address(engineSocket(t)))
-	out, err := held.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, held.Start())
-	line := make([]byte, len("held: <nil>"))
-	_, err = out.Read(line)
-	require.NoError(t, err)
-	require.Equal(t, "held: <nil>", string(line))
+	end := askElsewhere(t, s.address(socket))
 	require.NotEmpty(t, s.alive())
-	require.NoError(t, held.Process.Kill())
-	_ = held.Wait()
+	end()
 	require.Eventually(t, func() bool { return len(s.alive()) == 0 }, time.Minute, 10*time.Millisecond)
 }
 
-// holdConnection leaves a connection open.
-func holdConnection(t *testing.T, host string) (sandbox.EngineInfo, error) {
+const elsewhereVariable = "SANDBOX_TEST_ASK"
+
+// TestAskElsewhere is no test but the other process of askElsewhere.
+func TestAskElsewhere(t *testing.T) {
+	host := os.Getenv(elsewhereVariable)
+	if host == "" {
+		return
+	}
 	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: host})
-	if err != nil {
-		return sandbox.EngineInfo{}, err
-	}
+	require.NoError(t, err)
 	engine, err := endpoint.Engine()
-	if err != nil {
-		return sandbox.EngineInfo{}, err
-	}
-	return engine.Info(t.Context())
+	require.NoError(t, err)
+	info, err := engine.Info(t.Context())
+	fmt.Println("answer:", info.ID, err)
+	select {} // the connection stays until this process is killed
+}
+
+// askElsewhere asks an engine in another process with further variables, which
+// must get an answer and keeps its connection until the end.
+func askElsewhere(t *testing.T, host string, env ...string) (end func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAskElsewhere$")
+	cmd.Env = append(append(os.Environ(), elsewhereVariable+"="+host), env...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	end = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(end)
+	answer, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Regexp(t, "^answer: [^ ]+ <nil>\n$", answer)
+	return end
 }
