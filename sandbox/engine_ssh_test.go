@@ -37,7 +37,7 @@ type sshServer struct {
 // writes down which processes it becomes.
 func newSSHServer(t *testing.T, env ...string) *sshServer {
 	t.Helper()
-	sshd, err := exec.LookPath("/usr/sbin/sshd")
+	sshd, err := exec.LookPath("sshd")
 	require.NoError(t, err, "these tests need openssh-server")
 	ssh, err := exec.LookPath("ssh")
 	require.NoError(t, err, "these tests need openssh-client")
