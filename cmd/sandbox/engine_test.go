@@ -19,6 +19,7 @@ func TestWhileRunning(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
 
 	// The program goes on until its stdin ends.
 	stdin, more := io.Pipe()
@@ -81,6 +82,7 @@ func TestCanceledBefore(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(interruption{os.Interrupt})
 	var errs strings.Builder

@@ -29,13 +29,15 @@ gives the same bytes.`,
   sandbox image inspect debian --sbom > debian.cdx.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.packages && f.sbom {
+				return usagef(cmd.CommandPath(), "image inspect: give --packages or --sbom, not both")
+			}
 			return a.inspectImage(cmd.Context(), nameArgument(args), f)
 		},
 	}
 	a.settingFlags(cmd, false, "json")
 	cmd.Flags().BoolVar(&f.packages, "packages", false, "list the packages: kind, name, version")
 	cmd.Flags().BoolVar(&f.sbom, "sbom", false, "print the bill of materials (CycloneDX)")
-	cmd.MarkFlagsMutuallyExclusive("packages", "sbom")
 	return cmd
 }
 

@@ -40,6 +40,7 @@ func setupScript(env *testscript.Env) error {
 	// The race detector otherwise waits a second at the end of each process.
 	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))
+	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 	for _, name := range []string{
 		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
 	} {
@@ -109,7 +110,7 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(args[2], args[3:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME",
+	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
 		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
 		if text := ts.Getenv(name); text != "" {
 			cmd.Env = append(cmd.Env, name+"="+text)

@@ -1,0 +1,221 @@
+package images_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+// tinyImage imports an image of a few files, with nothing to run in it.
+func tinyImage(t *testing.T, eng *client.Client, tag, version string, changes ...string) string {
+	t.Helper()
+	var root bytes.Buffer
+	w := tar.NewWriter(&root)
+	for name, body := range map[string]string{
+		"usr/lib/os-release":  "ID=debian\nVERSION_ID=12\n",
+		"var/lib/dpkg/status": "Package: tiny\nStatus: install ok installed\nArchitecture: all\nVersion: " + version + "\n",
+		"usr/lib/python3/dist-packages/Tiny_Lib-1.0.dist-info/METADATA": "Name: Tiny_Lib\nVersion: 1.0\n",
+	} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(body))}))
+		_, err := io.WriteString(w, body)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	body, err := eng.ImageImport(t.Context(), image.ImportSource{Source: &root, SourceName: "-"}, tag, image.ImportOptions{Changes: changes})
+	require.NoError(t, err)
+	defer body.Close()
+	_, err = io.Copy(io.Discard, body)
+	require.NoError(t, err)
+	t.Cleanup(func() { forget(t, eng, tag) })
+	found, err := eng.ImageInspect(t.Context(), tag)
+	require.NoError(t, err)
+	return found.ID
+}
+
+// forget removes an image of a test, if it is there.
+func forget(t *testing.T, eng *client.Client, ref string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := eng.ImageRemove(ctx, ref, image.RemoveOptions{Force: true}); !errdefs.IsNotFound(err) {
+		assert.NoError(t, err)
+	}
+}
+
+// readersOf counts the containers through which an image is read.
+func readersOf(t *testing.T, eng *client.Client, id string) int {
+	t.Helper()
+	all, err := eng.ContainerList(t.Context(), container.ListOptions{All: true,
+		Filters: filters.NewArgs(filters.Arg("label", images.LabelReader+"="+id))})
+	require.NoError(t, err)
+	return len(all)
+}
+
+// A name of a test, which no other process uses.
+func testTag(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("evalbox-test/%s-%d:1", strings.ToLower(t.Name()), os.Getpid())
+}
+
+func TestLockRealImage(t *testing.T) {
+	eng, tag := engine(t), testTag(t)
+	id := tinyImage(t, eng, tag, "1", `CMD ["/nothing/to/run"]`, "VOLUME /data")
+	path := filepath.Join(t.TempDir(), "images.lock")
+
+	change, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, tag)
+	require.NoError(t, err)
+	assert.Equal(t, "deb tiny 1 all\npython tiny-lib 1.0\n", change.After.Packages.Text())
+	assert.Equal(t, "debian 12", change.After.System)
+	assert.Equal(t, id, change.After.ID)
+	assert.NotEmpty(t, change.After.Builder.Engine)
+	assert.Zero(t, readersOf(t, eng, id), "no container is left")
+	lock, err := images.ReadLock(path)
+	require.NoError(t, err)
+
+	r, err := images.Resolve(t.Context(), eng, images.Catalog{}, tag)
+	require.NoError(t, err)
+	require.NoError(t, lock.Check(r))
+	r, err = images.Resolve(t.Context(), eng, images.Catalog{}, id)
+	require.NoError(t, err)
+	require.NoError(t, lock.Check(r), "by its ID, too")
+	v, err := images.Verify(t.Context(), eng, images.Catalog{}, lock, tag)
+	require.NoError(t, err)
+	assert.True(t, v.Same)
+
+	// The name moves.
+	other := tinyImage(t, eng, tag, "2", `CMD ["/nothing/to/run"]`, "VOLUME /data")
+	t.Cleanup(func() { forget(t, eng, id) })
+	v, err = images.Verify(t.Context(), eng, images.Catalog{}, lock, tag)
+	require.NoError(t, err)
+	assert.False(t, v.Same)
+	assert.Equal(t, []string{"~ deb tiny 1 all -> 2"}, v.Diff.Lines())
+	assert.Equal(t, other, v.ID)
+	r, err = images.Resolve(t.Context(), eng, images.Catalog{}, tag)
+	require.NoError(t, err)
+	require.ErrorIs(t, lock.Check(r), images.ErrUnlocked)
+}
+
+func TestExportImportReal(t *testing.T) {
+	eng, tag := engine(t), testTag(t)
+	id := tinyImage(t, eng, tag, "1")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "images.lock")
+	_, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, tag)
+	require.NoError(t, err)
+	lock, err := images.ReadLock(path)
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	require.NoError(t, images.Export(t.Context(), eng, images.Catalog{}, lock, tag, &archive))
+
+	// Where neither image nor lock is.
+	forget(t, eng, tag)
+	elsewhere := filepath.Join(dir, "other.lock")
+	change, err := images.Import(t.Context(), eng, images.Catalog{}, elsewhere, bytes.NewReader(archive.Bytes()), "a.tar")
+	require.NoError(t, err)
+	assert.Equal(t, id, change.After.ID)
+	written, err := os.ReadFile(elsewhere)
+	require.NoError(t, err)
+	original, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(original), string(written))
+	_, err = eng.ImageInspect(t.Context(), tag)
+	require.NoError(t, err)
+
+	// An archive that was cut off leaves nothing.
+	forget(t, eng, tag)
+	_, err = images.Import(t.Context(), eng, images.Catalog{}, elsewhere, bytes.NewReader(archive.Bytes()[:archive.Len()-4096]), "a.tar")
+	require.ErrorContains(t, err, "ends in the middle")
+	// Nor does one whose image is not what its entry says.
+	lie := bytes.Replace(archive.Bytes(), []byte("deb tiny 1 all"), []byte("deb tiny 2 all"), 1)
+	lie = bytes.Replace(lie, []byte(change.After.Packages.SHA256()), []byte(lieSum(t, change.After.Packages)), 1)
+	_, err = images.Import(t.Context(), eng, images.Catalog{}, filepath.Join(dir, "third.lock"), bytes.NewReader(lie), "a.tar")
+	require.ErrorContains(t, err, "~ deb tiny 2 all -> 1")
+	_, err = eng.ImageInspect(t.Context(), id)
+	assert.True(t, errdefs.IsNotFound(err), "what is refused is removed: %v", err)
+
+	// docker load takes the archive too, with its extra member and its name.
+	resp, err := eng.ImageLoad(t.Context(), bytes.NewReader(archive.Bytes()))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(said), "Loaded image: "+tag)
+	found, err := eng.ImageInspect(t.Context(), tag)
+	require.NoError(t, err)
+	assert.Equal(t, id, found.ID)
+}
+
+// lieSum is the hash of a list with another version of its first package.
+func lieSum(t *testing.T, list images.Packages) string {
+	t.Helper()
+	list = slices.Clone(list)
+	list[0].Version = "2"
+	return list.SHA256()
+}
+
+// onlyMine keeps a test away from the images of others.
+type onlyMine struct {
+	*client.Client
+	prefix string
+}
+
+func (e onlyMine) ImageList(ctx context.Context, opts image.ListOptions) ([]image.Summary, error) {
+	all, err := e.Client.ImageList(ctx, opts)
+	return slices.DeleteFunc(all, func(img image.Summary) bool {
+		return !slices.ContainsFunc(img.RepoTags, func(tag string) bool { return strings.HasPrefix(tag, e.prefix) })
+	}), err
+}
+
+func TestPruneReal(t *testing.T) {
+	eng := engine(t)
+	prefix := fmt.Sprintf("evalbox/test-prune-%d", os.Getpid())
+	label := "LABEL " + images.LabelImage + "=test"
+	locked := tinyImage(t, eng, prefix+":locked", "1", label)
+	used := tinyImage(t, eng, prefix+":used", "2", label)
+	free := tinyImage(t, eng, prefix+":free", "3", label)
+	unlabelled := tinyImage(t, eng, prefix+":unlabelled", "4")
+	path := filepath.Join(t.TempDir(), "images.lock")
+	_, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, prefix+":locked")
+	require.NoError(t, err)
+	lock, err := images.ReadLock(path)
+	require.NoError(t, err)
+	c, err := eng.ContainerCreate(t.Context(), &container.Config{Image: used, Cmd: []string{"x"}}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
+	require.NoError(t, err)
+	defer func() {
+		assert.NoError(t, eng.ContainerRemove(context.WithoutCancel(t.Context()), c.ID, container.RemoveOptions{Force: true}))
+	}()
+
+	report, err := images.Prune(t.Context(), onlyMine{eng, prefix}, lock, images.PruneOptions{
+		UsageDir: t.TempDir(), Now: time.Now(), KeepBytes: 0,
+	})
+	require.NoError(t, err)
+	require.Len(t, report.Removed, 1)
+	assert.Equal(t, free, report.Removed[0].ID)
+	kept := map[string]string{}
+	for _, img := range report.Kept {
+		kept[img.ID] = img.Reason
+	}
+	assert.Equal(t, map[string]string{locked: "locked", used: "a container uses it"}, kept)
+	_, err = eng.ImageInspect(t.Context(), free)
+	assert.True(t, errdefs.IsNotFound(err))
+	_, err = eng.ImageInspect(t.Context(), unlabelled)
+	require.NoError(t, err)
+}

@@ -1,0 +1,94 @@
+package sandbox
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/result"
+)
+
+const lockedID = "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// lockOf holds one image.
+func lockOf(t *testing.T, name, id string) images.Lock {
+	t.Helper()
+	return images.Lock{Source: "images.lock"}.With(images.LockEntry{Name: name, ID: id, Platform: "linux/amd64"})
+}
+
+// imageEngine has one image, as a name of the catalog.
+type imageEngine struct {
+	*fakeEngine
+	image images.Resolved
+}
+
+func (e imageEngine) ResolveImage(_ context.Context, _ images.Catalog, _ string) (images.Resolved, error) {
+	return e.image, e.imageErr
+}
+
+func newLockRunner(t *testing.T, lock *images.Lock) (*Runner, *fakeEngine) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	fake := newFakeEngine(func(*fakeContainer) int { return 0 })
+	engine := imageEngine{fake, images.Resolved{Name: "debian", CatalogName: true, ID: lockedID, Platform: "linux/amd64"}}
+	options := []Option{WithEngine(engine), WithStateDir(t.TempDir() + "/state")}
+	if lock != nil {
+		options = append(options, WithLock(*lock))
+	}
+	r, err := New(options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.Empty(t, fake.misuse) })
+	return r, fake
+}
+
+func TestRunHoldsToTheLock(t *testing.T) {
+	good, other, empty := lockOf(t, "debian", lockedID), lockOf(t, "debian", strings.Replace(lockedID, "0", "f", 1)), images.Lock{Source: "images.lock"}
+	for name, c := range map[string]struct {
+		lock    *images.Lock
+		allow   bool
+		refused bool
+		locked  bool
+		warning string
+	}{
+		"no lock":                  {nil, false, false, false, ""},
+		"no lock, allowed":         {nil, true, false, false, ""},
+		"locked":                   {&good, false, false, true, ""},
+		"locked, allowed":          {&good, true, false, true, ""},
+		"another":                  {&other, false, true, false, ""},
+		"another, allowed":         {&other, true, false, false, "the engine has " + lockedID + ", the lock images.lock holds sha256:f123"},
+		"an empty lock":            {&empty, false, true, false, ""},
+		"an empty lock, but asked": {&empty, true, false, false, "has no entry of this name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, fake := newLockRunner(t, c.lock)
+			req := command("true")
+			req.AllowUnlocked = c.allow
+			res, err := r.Run(t.Context(), req)
+			if c.refused {
+				require.ErrorIs(t, err, images.ErrUnlocked)
+				require.Nil(t, res)
+				require.Empty(t, fake.created, "it is refused before anything is made")
+				records, err := r.Store().List()
+				require.NoError(t, err)
+				require.Empty(t, records)
+				_, err = r.Plan(t.Context(), req)
+				require.ErrorIs(t, err, images.ErrUnlocked)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, result.StatusExited, res.Status)
+			require.Equal(t, c.locked, res.Image.Locked)
+			require.Equal(t, c.locked, fake.created[0].Class.Image.Locked)
+			require.Contains(t, res.Warnings, "a warning of the engine")
+			if c.warning == "" {
+				require.Len(t, res.Warnings, 1)
+				return
+			}
+			require.Len(t, res.Warnings, 2)
+			require.Contains(t, strings.Join(res.Warnings, "\n"), c.warning)
+		})
+	}
+}
