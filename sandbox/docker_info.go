@@ -22,6 +22,7 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	local := isLocal(e.api.DaemonHost())
 	facts := engineInfo(info, local)
 	facts.APIVersion = e.api.ClientVersion()
+	facts.Host.GPUs = hostGPUs(info, facts.APIVersion)
 	facts.Swap = !local || hasSwap()
 	if local {
 		facts.Host.NoFile = engineNoFile(ctx, e.api.DaemonHost())
@@ -66,7 +67,6 @@ func engineInfo(info system.Info, local bool) EngineInfo {
 		facts.Seccomp = facts.Seccomp || strings.HasPrefix(option, "name=seccomp")
 		facts.Rootless = facts.Rootless || strings.HasPrefix(option, "name=rootless")
 	}
-	_, facts.Host.GPUs = info.Runtimes["nvidia"]
 	return facts
 }
 

@@ -36,6 +36,10 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
 		log: r.log.With(logRun, prepared.spec.Job.RunID),
 	}
+	if err := a.leaseGPUs(ctx, prepared.gpus); err != nil {
+		return nil, err
+	}
+	defer a.releaseGPUs(ctx)
 	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
 		return nil, err
 	}

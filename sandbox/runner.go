@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // Keys of the runner's log records.
@@ -20,6 +21,7 @@ const (
 	logRun       = "run_id"
 	logContainer = "container_id"
 	logError     = "error"
+	logGPUs      = "gpus"
 )
 
 // Runner runs programs on one engine. Its methods may be called concurrently.
@@ -29,6 +31,8 @@ type Runner struct {
 	policy  policy.Policy
 	store   *Store
 	log     *slog.Logger
+	// gpuDir is where GPUs are leased; empty for a folder of the store.
+	gpuDir string
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
@@ -144,6 +148,7 @@ type planned struct {
 	request Request
 	spec    Spec
 	info    EngineInfo
+	gpus    gpu.Inventory
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
@@ -182,7 +187,11 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: image.Locked}
 	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
-	return planned{request: req, spec: spec, info: info}, nil
+	gpus, err := r.gpusFor(ctx, spec.Class.GPUs, info)
+	if err != nil {
+		return planned{}, err
+	}
+	return planned{request: req, spec: spec, info: info, gpus: gpus}, nil
 }
 
 // ask puts the two questions of a plan to the engine, both at once. What is

@@ -141,6 +141,9 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.policy()), sandbox.WithStateDir(dir),
 		sandbox.WithEngine(sandbox.DockerEngine(api)),
 	}
+	if s.GPUDir != "" {
+		options = append(options, sandbox.WithGPUDir(s.GPUDir))
+	}
 	if a.verbose {
 		handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
 		options = append(options, sandbox.WithLogger(slog.New(handler)))

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -10,6 +11,10 @@ import (
 // settings are the effective values of all keys of configs/sandbox.yaml.
 type settings struct {
 	Image, Runtime, User, Network, GPUs string
+	// GPUDriver, GPUShare and GPUWait say how GPUs are got.
+	GPUDriver string
+	GPUShare  bool
+	GPUWait   time.Duration
 	// Defaults are the shipped limits, Limits those that somebody asked for.
 	// They are kept apart because a default yields to a small machine and a
 	// limit that was asked for does not.
@@ -18,8 +23,8 @@ type settings struct {
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
 
-	StateDir, Catalog string
-	JSON, Quiet, Raw  bool
+	StateDir, Catalog, GPUDir string
+	JSON, Quiet, Raw          bool
 
 	origins []origin
 }

@@ -90,6 +90,21 @@ func durationTo(target *time.Duration) setter {
 	}
 }
 
+// waitTo takes a duration that may be 0: not to wait.
+func waitTo(target *time.Duration) setter {
+	return func(text string) error {
+		d, err := parseDuration(text)
+		switch {
+		case err != nil:
+			return err
+		case d < 0:
+			return errors.New("must not be negative")
+		}
+		*target = d
+		return nil
+	}
+}
+
 // parseDuration reads Go's durations, and a bare number as seconds, which is what
 // timeout(1) takes.
 func parseDuration(text string) (time.Duration, error) {

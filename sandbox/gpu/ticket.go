@@ -56,9 +56,8 @@ type Holder struct {
 	PID  int    `json:"pid"`
 	User string `json:"user"`
 	Host string `json:"host"`
-	// Limit bounds how long the run may take once it has its GPUs; 0 is
-	// unknown.
-	Limit time.Duration `json:"limit_nanoseconds"`
+	// LimitSeconds bounds how long the run may take once it has its GPUs.
+	LimitSeconds float64 `json:"limit_seconds"`
 }
 
 func (t Ticket) describe() string {
