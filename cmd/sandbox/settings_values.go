@@ -44,11 +44,10 @@ func textTo(target *string) setter {
 	}
 }
 
-// gpusTo takes what the planner takes, and docker's "device=0,1" for IDs.
+// gpusTo takes what the planner takes, also with the quotes that docker needs
+// around a list.
 func gpusTo(target *string) setter {
-	return func(text string) error {
-		return textTo(target)(strings.TrimPrefix(strings.Trim(text, `"`), "device="))
-	}
+	return func(text string) error { return textTo(target)(strings.Trim(text, `"`)) }
 }
 
 func boolTo(target *bool) setter {

@@ -27,15 +27,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// madeUp is an inventory of n GPUs that nobody looks at.
-func madeUp(n int) Inventory {
-	inv := Inventory{Known: true, driver: DriverNVIDIA}
-	for i := range n {
-		inv.Devices = append(inv.Devices, Device{ID: strconv.Itoa(i), TotalBytes: Unknown, UsedBytes: Unknown})
-	}
-	return inv
-}
-
 // competitor is one of the processes: it takes GPUs, holds them until its stdin
 // ends, and gives them back. Whoever finds a mark on a GPU of its own says so.
 func competitor(dir, count string) int {
@@ -53,7 +44,7 @@ func competitor(dir, count string) int {
 	}
 	waiting := false
 	lease, err := m.Acquire(context.Background(), Order{
-		Want: Want{Count: n}, Holder: Holder{RunID: "r" + strconv.Itoa(os.Getpid())}, Inventory: madeUp(8), Wait: 5 * time.Minute,
+		Want: Want{Count: n}, Holder: Holder{RunID: "r" + strconv.Itoa(os.Getpid())}, Inventory: madeUpGPUs(8), Wait: 5 * time.Minute,
 		Waiting: func(string) {
 			if !waiting {
 				fmt.Println("waiting")
@@ -177,7 +168,7 @@ func TestProcessesCompete(t *testing.T) {
 				}
 				holds[id] = h.p
 			}
-			listing, err := m.List(t.Context(), madeUp(8))
+			listing, err := m.List(t.Context(), madeUpGPUs(8))
 			require.NoError(t, err)
 			requireSane(t, listing)
 			listed++
@@ -214,7 +205,7 @@ func TestProcessesCompete(t *testing.T) {
 	require.True(t, slices.IsSorted(order), "GPUs went to %v", order)
 
 	// What the killed left does not keep anybody from anything.
-	lease, err := m.Acquire(t.Context(), Order{Want: Want{All: true}, Inventory: madeUp(8)})
+	lease, err := m.Acquire(t.Context(), Order{Want: Want{All: true}, Inventory: madeUpGPUs(8)})
 	require.NoError(t, err)
 	require.Len(t, lease.IDs(), 8)
 	require.NoError(t, lease.Release(t.Context()))

@@ -18,12 +18,18 @@ var errorWords = []string{
 	"not supported", "couldn't", "could not", "insufficient", "permission", "reboot", "please", "warning", "[n/a]",
 }
 
-// maxName is NVML's limit for the name of a product.
-const maxName = 96
+const (
+	// maxName is NVML's limit for the name of a product.
+	maxName = 96
+	// maxWords is more than any name has; a sentence that goes on in the next
+	// line has more.
+	maxWords = 9
+)
 
 // isProduct tells the name of a product from a text about a failure.
 func isProduct(name string) bool {
-	if name == "" || len(name) > maxName || strings.HasSuffix(name, ".") || strings.ContainsAny(name, ":[]") {
+	if name == "" || len(name) > maxName || strings.HasSuffix(name, ".") || strings.ContainsAny(name, ":[],") ||
+		len(strings.Fields(name)) > maxWords {
 		return false
 	}
 	low := strings.ToLower(name)
