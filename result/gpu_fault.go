@@ -65,6 +65,7 @@ var gpuFaults = [][]byte{
 // faultWords are in each of the faults at least once.
 var faultWords = [][]byte{
 	[]byte("CUDA"), []byte("cudaError"), []byte("GPU"), []byte("NV"), []byte("Xid"), []byte("fallen off"), []byte("uncorrectable"),
+	[]byte("device handle"),
 }
 
 var xidMarker = []byte("Xid (PCI:")

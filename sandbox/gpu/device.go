@@ -103,11 +103,16 @@ func queryEach(ctx context.Context, fields string, first error) ([]Device, error
 		case errors.As(err, &said) && strings.HasPrefix(said.Text, handleText):
 			devices = append(devices, Device{ID: id, TotalBytes: Unknown, UsedBytes: Unknown, Problem: said.Text})
 		default: // no such GPU, or no time left
-			if !readable {
-				return nil, first
-			}
-			return devices, nil
+			return readableOr(devices, readable, first)
 		}
+	}
+	return readableOr(devices, readable, first)
+}
+
+// readableOr is the devices if one of them could be read, else the error.
+func readableOr(devices []Device, readable bool, first error) ([]Device, error) {
+	if !readable {
+		return nil, first
 	}
 	return devices, nil
 }
