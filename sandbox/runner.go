@@ -167,6 +167,10 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, &policy.FieldError{Field: "image", Rule: "none is named, and there is no catalog with a default"}
 	}
 	info, image, err := r.ask(ctx, req.Image)
+	if err == nil && req.GPUs != "" {
+		// What is remembered may be older than a list of devices.
+		info, err = r.engine.Info(ctx)
+	}
 	if err != nil {
 		return planned{}, err
 	}

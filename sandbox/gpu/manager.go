@@ -124,7 +124,7 @@ func (w *wait) run(ctx context.Context) (*Lease, error) {
 			if w.order.Inventory, err = w.order.Look(ctx); err != nil {
 				return nil, err
 			}
-			w.looked = true
+			w.looked, w.order.Inventory.At = true, time.Now()
 			continue
 		}
 		// A request that came together with others waits until those have
