@@ -79,6 +79,9 @@ func envRule(name, value string) string {
 			return "is refused: variables " + prefix + "* change what is loaded before the program runs"
 		}
 	}
+	if strings.ToUpper(name) == "CUDA_VISIBLE_DEVICES" {
+		return "is refused: it is made of the GPUs that the run has"
+	}
 	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
 		return "is refused: it changes which Python code runs"
 	}

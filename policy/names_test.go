@@ -90,7 +90,7 @@ func TestCheckEnvRefuses(t *testing.T) {
 	for _, name := range []string{
 		"", "1A", "A B", "A=B", "A-B", "A.B", "Ä", "A\n", "A\x00", strings.Repeat("A", 257),
 		"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "ld_preload", "Ld_Preload", "DYLD_INSERT_LIBRARIES",
-		"DOCKER_HOST", "docker_host", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "nvidia_x",
+		"DOCKER_HOST", "docker_host", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "nvidia_x", "CUDA_VISIBLE_DEVICES",
 		"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONUSERBASE",
 		"PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHON", "PYTHON_ANYTHING_NEW",
 	} {

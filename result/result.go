@@ -150,6 +150,10 @@ type Enforced struct {
 	Mounts  []Mount  `json:"mounts"`
 	// GPUs are the device IDs that were requested from the engine.
 	GPUs []string `json:"gpus"`
+	// GPUDriver is how they were requested: nvidia or cdi; empty without GPUs.
+	GPUDriver string `json:"gpu_driver"`
+	// GPUsShared says that other runs could have the same GPUs.
+	GPUsShared bool `json:"gpus_shared"`
 }
 
 // Mount is one mount of the container. Host paths are not part of the result.

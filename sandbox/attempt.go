@@ -54,6 +54,7 @@ type attempt struct {
 	live      *stream.Live
 	written   atomic.Int64
 
+	gpus      gpuPart
 	score     result.ScoreScanner
 	traceback result.TracebackScanner
 

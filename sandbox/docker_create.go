@@ -45,6 +45,10 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 	if err != nil {
 		return nil, nil, err
 	}
+	devices, err := deviceRequests(class.GPUs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating container %s: %w", job.ContainerName(), err)
+	}
 	grace := int(job.GraceSeconds)
 	config := &container.Config{
 		Image: class.Image.ID,
@@ -88,7 +92,7 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 			NanoCPUs:       class.Cgroup.NanoCPUs,
 			PidsLimit:      &class.Cgroup.PIDs,
 			Ulimits:        engineUlimits(class.Ulimits),
-			DeviceRequests: deviceRequests(class.GPUs),
+			DeviceRequests: devices,
 		},
 	}
 	if class.Cgroup.Version == 1 {
@@ -146,20 +150,6 @@ func engineUlimits(ulimits []Ulimit) []*units.Ulimit {
 		out = append(out, &units.Ulimit{Name: u.Name, Soft: u.Soft, Hard: u.Hard})
 	}
 	return out
-}
-
-func deviceRequests(gpus GPURequest) []container.DeviceRequest {
-	if !gpus.Any() {
-		return nil
-	}
-	request := container.DeviceRequest{
-		Driver: "nvidia", DeviceIDs: gpus.IDs, Count: gpus.Count,
-		Capabilities: [][]string{{"gpu"}},
-	}
-	if gpus.All {
-		request.Count = -1
-	}
-	return []container.DeviceRequest{request}
 }
 
 // mergeEnv joins environments as sorted pairs; a later one wins.

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
@@ -77,21 +76,6 @@ func TestCreateRequestRefusesWhatIsNotResolved(t *testing.T) {
 	spec.Class.Image.ID = "sha256:0123"
 	_, _, err = createRequest(spec, HostPaths{RoleInput: "/i"}, nil)
 	require.ErrorContains(t, err, "no host path for mount /work/final")
-}
-
-func TestGPURequests(t *testing.T) {
-	for text, want := range map[string]container.DeviceRequest{
-		"all":        {Driver: "nvidia", Count: -1, Capabilities: [][]string{{"gpu"}}},
-		"2":          {Driver: "nvidia", Count: 2, Capabilities: [][]string{{"gpu"}}},
-		"device=3":   {Driver: "nvidia", DeviceIDs: []string{"3"}, Capabilities: [][]string{{"gpu"}}},
-		"0,GPU-1a-b": {Driver: "nvidia", DeviceIDs: []string{"0", "GPU-1a-b"}, Capabilities: [][]string{{"gpu"}}},
-	} {
-		req := scriptRequest()
-		req.GPUs, req.Host.GPUs = text, true
-		body := createBodyOf(t, req)
-		require.Equal(t, []container.DeviceRequest{want}, body.HostConfig.DeviceRequests, text)
-		require.NotContains(t, strings.Join(body.Env, " "), "NVIDIA_VISIBLE_DEVICES", "the runtime sets it")
-	}
 }
 
 func TestJobEnvironmentWins(t *testing.T) {

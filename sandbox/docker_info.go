@@ -26,6 +26,7 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	if !e.at.loopback {
 		facts.Exposed = e.at.Warning()
 	}
+	facts.Host.GPUs = hostGPUs(info, facts.APIVersion)
 	facts.Swap = !local || hasSwap()
 	if local {
 		facts.Host.NoFile = engineNoFile(ctx, e.api.DaemonHost())
@@ -70,7 +71,6 @@ func engineInfo(info system.Info, local bool) EngineInfo {
 		facts.Seccomp = facts.Seccomp || strings.HasPrefix(option, "name=seccomp")
 		facts.Rootless = facts.Rootless || strings.HasPrefix(option, "name=rootless")
 	}
-	_, facts.Host.GPUs = info.Runtimes["nvidia"]
 	return facts
 }
 

@@ -51,11 +51,6 @@ func TestEngineInfoOfOtherEngines(t *testing.T) {
 			func(t *testing.T, got EngineInfo) { require.False(t, got.Seccomp) }},
 		"rootless": {func(i *system.Info) { i.SecurityOptions = append(i.SecurityOptions, "name=rootless") },
 			func(t *testing.T, got EngineInfo) { require.True(t, got.Rootless && got.Seccomp) }},
-		"GPUs": {func(i *system.Info) { i.Runtimes["nvidia"] = system.RuntimeWithStatus{} },
-			func(t *testing.T, got EngineInfo) {
-				require.True(t, got.Host.GPUs)
-				require.Contains(t, got.Host.Runtimes, "nvidia")
-			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			info := goodInfo()

@@ -51,12 +51,7 @@ func baseEnv(cpus float64, gpus GPURequest) []string {
 		"LOKY_MAX_CPU_COUNT":   threads,
 		"PYTHON_CPU_COUNT":     threads,
 	}
-	if !gpus.Any() {
-		// With the NVIDIA runtime as the engine's default, a variable of the
-		// image alone would grant GPUs.
-		env["NVIDIA_VISIBLE_DEVICES"] = "void"
-		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
-	}
+	maps.Copy(env, gpuEnv(gpus))
 	return sortedEnv(env)
 }
 

@@ -253,7 +253,7 @@ func (e *fakeEngine) Inspect(_ context.Context, id string) (State, error) {
 		return State{}, e.inspectErr
 	}
 	if c == nil {
-		return State{}, errors.New("no such container")
+		return State{}, ErrNoContainer
 	}
 	state := State{ExitCode: c.code, OOMKilled: e.oomKilled, StartedAt: c.startedAt, FinishedAt: c.finishedAt}
 	select {

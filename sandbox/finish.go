@@ -43,7 +43,7 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	}
 
 	a.facts.initFailed = a.facts.initFailed && len(outputs)+len(skipped) == 0
-	verdict := decide(a.facts)
+	verdict := blameGPUs(decide(a.facts), a.gpuLoss(ctx))
 	res := a.result(verdict, state, complete && !a.facts.interrupted)
 	res.Outputs, res.OutputsSkipped = outputs, skipped
 	if !a.ended.IsZero() {
@@ -266,6 +266,7 @@ func (a *attempt) result(v verdict, state State, complete bool) *result.Result {
 	if a.info.Exposed != "" {
 		a.warnings = append(a.warnings, a.info.Exposed)
 	}
+	a.warnings = append(a.warnings, a.gpus.warnings...)
 	a.warnings = append(a.warnings, a.score.Warnings()...)
 	slices.Sort(a.warnings)
 	res.Warnings = a.warnings
@@ -300,14 +301,7 @@ func enforced(spec Spec, info EngineInfo) result.Enforced {
 	for _, b := range class.Binds {
 		e.Mounts = append(e.Mounts, result.Mount{Target: b.Target, Type: "bind", ReadOnly: b.ReadOnly})
 	}
-	switch {
-	case class.GPUs.All:
-		e.GPUs = []string{"all"}
-	case class.GPUs.Count > 0:
-		e.GPUs = []string{fmt.Sprintf("count=%d", class.GPUs.Count)}
-	default:
-		e.GPUs = class.GPUs.IDs
-	}
+	e.GPUs, e.GPUDriver, e.GPUsShared = class.GPUs.ids(), class.GPUs.Driver, class.GPUs.Share
 	return e
 }
 

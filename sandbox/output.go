@@ -47,9 +47,9 @@ func (a *attempt) openOutput() error {
 		a.live = stream.NewLive(a.req.Stdout, a.req.Stderr, outAgain, errAgain)
 	}
 	a.stdout = &output{text: result.NewHeadTail(int(job.CaptureStdoutBytes)), again: outAgain}
-	a.stdout.Recorder = stream.NewRecorder(outFile, job.StreamFileBytes, a.live, 0, a.countOutput, a.stdout.text, &a.score)
+	a.stdout.Recorder = stream.NewRecorder(outFile, job.StreamFileBytes, a.live, 0, a.countOutput, a.gpus.watching(0, a.stdout.text, &a.score)...)
 	a.stderr = &output{text: result.NewHeadTail(int(job.CaptureStderrBytes)), again: errAgain}
-	a.stderr.Recorder = stream.NewRecorder(errFile, job.StreamFileBytes, a.live, 1, a.countOutput, a.stderr.text, &a.traceback)
+	a.stderr.Recorder = stream.NewRecorder(errFile, job.StreamFileBytes, a.live, 1, a.countOutput, a.gpus.watching(1, a.stderr.text, &a.traceback)...)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 const (
 	ownerState = "EVALBOX_TEST_OWNER_STATE"
 	ownerFinal = "EVALBOX_TEST_OWNER_FINAL"
+	ownerGPUs  = "EVALBOX_TEST_OWNER_GPUS"
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +48,7 @@ func beOwner(state, final string) error {
 		return err
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
-		ID: "orphan", Final: final, Stdout: os.Stdout,
+		ID: "orphan", Final: final, Stdout: os.Stdout, GPUs: os.Getenv(ownerGPUs),
 		Command: []string{"python3", "-c", "import time; print('started'); time.sleep(120)"},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
 	})

@@ -27,7 +27,7 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 
 	user, err := planUser(req.User, pol)
 	errs = append(errs, err)
-	gpus, err := planGPUs(req.GPUs, req.Host)
+	gpus, err := planGPUs(req)
 	errs = append(errs, err)
 	command, binds, err := planProgram(req)
 	errs = append(errs, err)
@@ -222,48 +222,6 @@ func planUser(user string, pol policy.Policy) (string, error) {
 			Rule: "root inside the container is refused by the policy"}
 	}
 	return fmt.Sprintf("%d:%d", uid, gid), nil
-}
-
-func planGPUs(text string, host Host) (GPURequest, error) {
-	var gpus GPURequest
-	refused := &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
-		Rule: `must be "all", a number from 1 to 64, or different device IDs: "0,1", or "device=0" for one`}
-	devices, named := strings.CutPrefix(text, "device=")
-	switch count, err := strconv.Atoi(text); {
-	case text == "":
-		return gpus, nil
-	case text == "all":
-		gpus.All = true
-	case err == nil && (count < 1 || count > 64):
-		return GPURequest{}, refused
-	case err == nil:
-		gpus.Count = count
-	case !named && !strings.ContainsAny(text, ",-:"):
-		return GPURequest{}, refused
-	default:
-		for id := range strings.SplitSeq(devices, ",") {
-			if !isGPU(id) || slices.Contains(gpus.IDs, id) {
-				return GPURequest{}, refused
-			}
-			gpus.IDs = append(gpus.IDs, id)
-		}
-	}
-	if host.CPUs > 0 && !host.GPUs {
-		return GPURequest{}, &policy.FieldError{Field: "gpus", Value: text,
-			Rule: "the engine has no GPU runtime (install the NVIDIA container toolkit)"}
-	}
-	return gpus, nil
-}
-
-// isGPU accepts what the NVIDIA runtime accepts as a device: an index, a
-// UUID ("GPU-…"), a MIG device ("MIG-…", "0:1").
-func isGPU(id string) bool {
-	if id == "" || len(id) > 64 || id[0] == '-' || id[0] == ':' {
-		return false
-	}
-	return strings.IndexFunc(id, func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == ':')
-	}) < 0
 }
 
 func orDefault(value, fallback string) string {

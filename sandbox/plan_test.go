@@ -16,6 +16,9 @@ import (
 var smallHost = Host{CPUs: 2, MemoryBytes: 24 << 30, CgroupVersion: 1, NoFile: 20000,
 	DefaultRuntime: "runc", Runtimes: []string{"runc", "runsc"}}
 
+// nvidiaHost is an engine with the NVIDIA runtime.
+var nvidiaHost = HostGPUs{NVIDIA: true}
+
 func scriptRequest() Request {
 	return Request{
 		ID: "golden", Image: "debian", Script: "/home/ada/train.py", Args: []string{"--epochs", "3"},
@@ -96,10 +99,10 @@ func TestPlanRefuses(t *testing.T) {
 		"user by name":            {func(r *Request) { r.User = "ada" }, "user"},
 		"negative user":           {func(r *Request) { r.User = "-1" }, "user"},
 		"GPUs, but none here":     {func(r *Request) { r.GPUs = "1" }, "gpus"},
-		"no GPUs":                 {func(r *Request) { r.GPUs, r.Host.GPUs = "0", true }, "gpus"},
-		"fewer GPUs than none":    {func(r *Request) { r.GPUs, r.Host.GPUs = "-1", true }, "gpus"},
-		"a GPU twice":             {func(r *Request) { r.GPUs, r.Host.GPUs = "2,2", true }, "gpus"},
-		"a word for a GPU":        {func(r *Request) { r.GPUs, r.Host.GPUs = "x", true }, "gpus"},
+		"no GPUs":                 {func(r *Request) { r.GPUs, r.Host.GPUs = "0", nvidiaHost }, "gpus"},
+		"fewer GPUs than none":    {func(r *Request) { r.GPUs, r.Host.GPUs = "-1", nvidiaHost }, "gpus"},
+		"a GPU twice":             {func(r *Request) { r.GPUs, r.Host.GPUs = "2,2", nvidiaHost }, "gpus"},
+		"a word for a GPU":        {func(r *Request) { r.GPUs, r.Host.GPUs = "x", nvidiaHost }, "gpus"},
 		"GPU by nonsense":         {func(r *Request) { r.GPUs = "0,;" }, "gpus"},
 		"more CPUs than there":    {func(r *Request) { r.Limits.CPUs = 3 }, "cpus"},
 		"more memory than there":  {func(r *Request) { r.Limits.Memory = 48 * policy.GiB }, "memory"},

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"io"
+	"time"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -60,6 +61,19 @@ type Request struct {
 	// GPUs is "", "all", a number of GPUs, device IDs separated by commas
 	// ("0,1"), or one device ID after "device=".
 	GPUs string
+	// GPUDriver is how the engine is asked for GPUs: "nvidia" (the runtime of
+	// NVIDIA's container toolkit), "cdi" (Container Device Interface), or
+	// "auto" and "": CDI where the engine lists such devices.
+	GPUDriver string
+	// GPUShare lets other runs that share have the same GPUs. Without it a GPU
+	// is one run's at a time.
+	GPUShare bool
+	// GPUWait is how long to wait for GPUs that are not free, in the order of
+	// arrival; 0 refuses the run at once. It is no part of the time limit.
+	GPUWait time.Duration
+	// Waiting, if not nil, hears what the run waits for, before it begins to,
+	// and whenever that changes.
+	Waiting func(why string)
 	// Ulimits are further resource limits of every process.
 	Ulimits []Ulimit
 
@@ -92,8 +106,8 @@ type Host struct {
 	// DefaultRuntime and Runtimes are the engine's OCI runtimes.
 	DefaultRuntime string
 	Runtimes       []string
-	// GPUs says that the engine can hand out GPUs.
-	GPUs bool
+	// GPUs says how the engine can hand out GPUs.
+	GPUs HostGPUs
 }
 
 // Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….

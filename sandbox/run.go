@@ -39,6 +39,10 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 		warnings: prepared.warnings,
 		log:      r.log.With(logRun, prepared.spec.Job.RunID),
 	}
+	if err := a.leaseGPUs(ctx, prepared.gpus); err != nil {
+		return nil, err
+	}
+	defer a.releaseGPUs(ctx)
 	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
 		return nil, err
 	}

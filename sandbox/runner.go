@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // Keys of the runner's log records.
@@ -20,6 +21,7 @@ const (
 	logRun       = "run_id"
 	logContainer = "container_id"
 	logError     = "error"
+	logGPUs      = "gpus"
 )
 
 // Runner runs programs on one engine. Its methods may be called concurrently.
@@ -31,6 +33,8 @@ type Runner struct {
 	policy policy.Policy
 	store  *Store
 	log    *slog.Logger
+	// gpuDir is where GPUs are leased; empty for a folder of the store.
+	gpuDir string
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
@@ -162,6 +166,7 @@ type planned struct {
 	info    EngineInfo
 	// warnings are for the result.
 	warnings []string
+	gpus     gpu.Inventory
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
@@ -180,6 +185,10 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, &policy.FieldError{Field: "image", Rule: "none is named, and there is no catalog with a default"}
 	}
 	info, image, err := r.ask(ctx, req.Image)
+	if err == nil && req.GPUs != "" {
+		// What is remembered may be older than a list of devices.
+		info, err = r.engine.Info(ctx)
+	}
 	if err != nil {
 		return planned{}, err
 	}
@@ -209,7 +218,11 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: locked}
 	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
-	return planned{request: req, spec: spec, info: info, warnings: warnings}, nil
+	gpus, err := r.gpusFor(ctx, spec.Class.GPUs, info)
+	if err != nil {
+		return planned{}, err
+	}
+	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: warnings}, nil
 }
 
 // checkLock says whether the image is the locked one. One that is not is an

@@ -118,17 +118,6 @@ type Log struct {
 	Options map[string]string `json:"options"`
 }
 
-// GPURequest is which GPUs the engine is asked for: none, all, a number, or
-// named ones.
-type GPURequest struct {
-	All   bool     `json:"all"`
-	Count int      `json:"count"`
-	IDs   []string `json:"ids"`
-}
-
-// Any says that at least one GPU was asked for.
-func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
-
 // Job is the one program of a run.
 type Job struct {
 	RunID   string            `json:"run_id"`

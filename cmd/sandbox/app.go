@@ -145,6 +145,9 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	if locked {
 		options = append(options, sandbox.WithLock(lock))
 	}
+	if s.GPUDir != "" {
+		options = append(options, sandbox.WithGPUDir(s.GPUDir))
+	}
 	if a.verbose {
 		handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
 		options = append(options, sandbox.WithLogger(slog.New(handler)))

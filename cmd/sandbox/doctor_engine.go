@@ -95,9 +95,14 @@ func checkCgroup(info sandbox.EngineInfo) finding {
 
 // checkRuntimes tells what could be asked for.
 func checkRuntimes(host sandbox.Host) finding {
-	gpus := "no GPU runtime"
-	if host.GPUs {
+	gpus := "no way to hand out GPUs"
+	switch {
+	case host.GPUs.NVIDIA && host.GPUs.CDI:
+		gpus = "GPUs with the NVIDIA runtime and CDI"
+	case host.GPUs.NVIDIA:
 		gpus = "GPUs with the NVIDIA runtime"
+	case host.GPUs.Any():
+		gpus = "GPUs with CDI"
 	}
 	return finding{Check: "runtimes", Verdict: verdictInfo,
 		Seen: fmt.Sprintf("%s (default %s); %s", strings.Join(host.Runtimes, ", "), host.DefaultRuntime, gpus)}

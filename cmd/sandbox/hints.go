@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // hints say what to try about an error that may join several, without repetition.
@@ -46,6 +47,7 @@ func hint(err error) string {
 	var knows interface{ Hint() string }
 	var field *policy.FieldError
 	var path *sandbox.PathError
+	var busy *gpu.BusyError
 	switch {
 	case errors.As(err, &knows):
 		return knows.Hint()
@@ -59,6 +61,8 @@ func hint(err error) string {
 		return "delete old records with: sandbox rm; or choose another disk with --state-dir"
 	case errors.Is(err, sandbox.ErrNoRecord):
 		return "see all runs with: sandbox ls"
+	case errors.As(err, &busy):
+		return "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h; or share them with --gpu-share"
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
@@ -90,7 +94,9 @@ var fieldHints = map[string]string{
 	"network":      "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
 	"user":         "give numbers other than 0, such as --user 1000:1000, or leave --user out",
 	"runtime":      "see what the engine has with: sandbox doctor",
-	"gpus":         "see what the engine has with: sandbox doctor",
+	"gpus":         "see which GPUs there are with: sandbox gpus",
+	"gpu_driver":   "leave --gpu-driver out, or see what the engine has with: sandbox doctor",
+	"gpu_wait":     "give a duration, such as --gpu-wait 10m",
 	"env":          "leave it out, or let the program set it",
 	"label":        "give --label NAME=VALUE",
 	"name":         "choose another --name",

@@ -52,7 +52,7 @@ in ./input and leaves what it wants to keep in ./final.`,
 	)
 	grouped(root, "run", newRunCommand(a), newParseCommand(a))
 	grouped(root, "records", newLsCommand(a), newShowCommand(a), newLogsCommand(a), newRmCommand(a))
-	grouped(root, "machine", newDoctorCommand(a), newImageCommand(a), newPsCommand(a), newGCCommand(a),
+	grouped(root, "machine", newDoctorCommand(a), newImageCommand(a), newPsCommand(a), newGPUsCommand(a), newGCCommand(a),
 		newConfigCommand(a), newVersionCommand(a))
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultCompletionCmd()

@@ -17,7 +17,7 @@ func TestFlagsToRequest(t *testing.T) {
 	dir := t.TempDir()
 	envFile := write(t, filepath.Join(dir, "vars"), "A=file\nB=file\n")
 	got := requestOf(t, []string{"HOME_MADE=yes"},
-		"--image", "python", "-m", "512m", "--cpus", "1.5", "--gpus", "device=0,1", "--env-file", envFile,
+		"--image", "python", "-m", "512m", "--cpus", "1.5", "--gpus", "device=0,1", "--gpu-driver", "cdi", "--gpu-share", "--gpu-wait", "2m", "--env-file", envFile,
 		"-e", "A=flag", "--env", "HOME_MADE", "-e", "ABSENT", "-e", "EMPTY=", "--network", "none", "--runtime", "runsc",
 		"--shm-size", "64m", "--pids-limit", "100", "-u", "1000:1000", "--ulimit", "nofile=64:128", "--ulimit", "nproc=9",
 		"-l", "team=ml", "--label", "bare", "--name", "first", "--timeout", "90", "--grace", "2s", "--input", "data",
@@ -28,7 +28,8 @@ func TestFlagsToRequest(t *testing.T) {
 		Image: "python", Script: "train.py", Args: []string{"--epochs", "3", "--", "-q"},
 		Input: "data", Final: "out",
 		Env:  map[string]string{"A": "flag", "B": "file", "HOME_MADE": "yes", "EMPTY": ""},
-		User: "1000:1000", Network: "none", Runtime: "runsc", GPUs: "0,1",
+		User: "1000:1000", Network: "none", Runtime: "runsc", GPUs: "device=0,1",
+		GPUDriver: "cdi", GPUShare: true, GPUWait: 2 * time.Minute,
 		Limits: policy.Limits{
 			Timeout: 90 * time.Second, Grace: 2 * time.Second, Memory: 512 * policy.MiB, CPUs: 1.5, PIDs: 100,
 			Shm: 64 * policy.MiB, Tmp: policy.MiB, Scratch: 2 * policy.MiB, Disk: 3 * policy.MiB, Output: 4 * policy.MiB,

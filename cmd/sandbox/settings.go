@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -11,6 +12,10 @@ import (
 // settings are the effective values of all keys of configs/sandbox.yaml.
 type settings struct {
 	Image, Runtime, User, Network, GPUs string
+	// GPUDriver, GPUShare and GPUWait say how GPUs are got.
+	GPUDriver string
+	GPUShare  bool
+	GPUWait   time.Duration
 	// Defaults are the shipped limits, Limits those that somebody asked for.
 	// They are kept apart because a default yields to a small machine and a
 	// limit that was asked for does not.
@@ -24,6 +29,7 @@ type settings struct {
 	// command.
 	Engine                  sandbox.Address
 	StateDir, Catalog, Lock string
+	GPUDir                  string
 	JSON, Quiet, Raw        bool
 
 	origins []origin

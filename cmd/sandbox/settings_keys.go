@@ -63,6 +63,12 @@ func allKeys() []key {
 			target: func(s *settings) setter { return textTo(&s.Network) }},
 		{name: "gpus", flag: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs separated by commas",
 			target: func(s *settings) setter { return gpusTo(&s.GPUs) }},
+		{name: "gpu_driver", flag: "gpu-driver", kind: "name", help: "how the engine is asked for GPUs: auto, nvidia or cdi",
+			target: func(s *settings) setter { return textTo(&s.GPUDriver) }},
+		{name: "gpu_share", flag: "gpu-share", kind: "bool", help: "let other runs that share have the same GPUs", trusted: true,
+			target: func(s *settings) setter { return boolTo(&s.GPUShare) }},
+		{name: "gpu_wait", flag: "gpu-wait", kind: "duration", help: "wait so long for GPUs that are not free",
+			target: func(s *settings) setter { return waitTo(&s.GPUWait) }},
 	}
 	for _, l := range limitKeys {
 		all = append(all, key{
@@ -90,6 +96,8 @@ func allKeys() []key {
 			target: func(s *settings) setter { return textTo(&s.Engine.Host) }},
 		key{name: "state_dir", flag: "state-dir", kind: "folder", help: "folder of the records of all runs", trusted: true,
 			target: func(s *settings) setter { return textTo(&s.StateDir) }},
+		key{name: "gpu_dir", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.GPUDir) }},
 		key{name: "catalog", flag: "catalog", kind: "file", help: "image catalog instead of the shipped one", trusted: true,
 			target: func(s *settings) setter { return textTo(&s.Catalog) }},
 		key{name: "lock", flag: "lock", kind: "file", help: "image lock that runs hold to", trusted: true,

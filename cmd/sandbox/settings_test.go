@@ -157,7 +157,7 @@ func TestValues(t *testing.T) {
 	for _, text := range []string{"", "1 h", "1e300", "NaN", "10 minutes"} {
 		require.Error(t, durationTo(new(time.Duration))(text), text)
 	}
-	for text, want := range map[string]string{"all": "all", "2": "2", "device=0,1": "0,1", `"device=0,1"`: "0,1", "": ""} {
+	for text, want := range map[string]string{"all": "all", "2": "2", "device=3": "device=3", `"device=0,1"`: "device=0,1", "": ""} {
 		var gpus string
 		require.NoError(t, gpusTo(&gpus)(text))
 		require.Equal(t, want, gpus)

@@ -44,11 +44,10 @@ func textTo(target *string) setter {
 	}
 }
 
-// gpusTo takes what the planner takes, and docker's "device=0,1" for IDs.
+// gpusTo takes what the planner takes, also with the quotes that docker needs
+// around a list.
 func gpusTo(target *string) setter {
-	return func(text string) error {
-		return textTo(target)(strings.TrimPrefix(strings.Trim(text, `"`), "device="))
-	}
+	return func(text string) error { return textTo(target)(strings.Trim(text, `"`)) }
 }
 
 func boolTo(target *bool) setter {
@@ -84,6 +83,21 @@ func durationTo(target *time.Duration) setter {
 			return err
 		case d <= 0:
 			return errOutOfRange
+		}
+		*target = d
+		return nil
+	}
+}
+
+// waitTo takes a duration that may be 0: not to wait.
+func waitTo(target *time.Duration) setter {
+	return func(text string) error {
+		d, err := parseDuration(text)
+		switch {
+		case err != nil:
+			return err
+		case d < 0:
+			return errors.New("must not be negative")
 		}
 		*target = d
 		return nil

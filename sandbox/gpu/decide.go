@@ -1,0 +1,133 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// view is what the queue holds when a request is looked at.
+type view struct {
+	// holding are the live holders.
+	holding []Ticket
+	// ahead are the live requests that came before, those apart that stepped
+	// aside.
+	ahead []Ticket
+	// left are dead holders whose programs nobody has ended for certain.
+	left []Ticket
+	// foreign are GPUs that were found locked by processes without a ticket.
+	foreign []string
+}
+
+// decision is what becomes of a request now.
+type decision struct {
+	// take are the GPUs to hand out; empty to wait for the reason why.
+	take []string
+	why  string
+	// aside says that it does not wait for a lease, so that those behind it
+	// need not wait for it.
+	aside bool
+	// used says that memory in use stood in the way.
+	used bool
+	// arriving says that it only waits for others to be looked at.
+	arriving bool
+}
+
+// decide chooses the GPUs of a request, or says what it waits for. It is strict
+// about the order: who comes later waits for all who came before, also for those
+// who want more. Otherwise a stream of small requests would starve a big one.
+//
+// busy are the reasons why dead holders' GPUs are not free.
+func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, error) {
+	ids, err := w.candidates(inv)
+	if err != nil {
+		return decision{}, err
+	}
+	need := w.Count
+	if need == 0 {
+		need = len(ids)
+	}
+	// able are those that only a lease could keep from us, free those that
+	// nothing does.
+	var able, free, reasons []string
+	used := false
+	for _, id := range ids {
+		holders := holdersOf(id, v.holding)
+		if why := unfit(id, w, inv, v, busy, len(holders) > 0); why != "" {
+			reasons = append(reasons, fmt.Sprintf("GPU %s: %s", id, why))
+			used = used || why == usedText(id, inv)
+			continue
+		}
+		able = append(able, id)
+		if len(holders) == 0 || w.Share && !slices.ContainsFunc(holders, func(t Ticket) bool { return !t.Share }) {
+			free = append(free, id)
+			continue
+		}
+		var names []string
+		for _, t := range holders {
+			names = append(names, t.describe())
+		}
+		reasons = append(reasons, fmt.Sprintf("GPU %s is held by %s", id, strings.Join(names, " and ")))
+	}
+	d := decision{aside: len(able) < need, used: used, why: strings.Join(reasons, "; ")}
+	switch {
+	case len(v.ahead) > 0 && !d.aside:
+		d.why = aheadText(v.ahead, d.why)
+		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != StateArriving })
+	case len(free) >= need:
+		// Of shared ones, those with the fewest holders.
+		slices.SortStableFunc(free, func(a, b string) int { return len(holdersOf(a, v.holding)) - len(holdersOf(b, v.holding)) })
+		d.take = free[:need]
+		slices.SortFunc(d.take, compareIDs)
+	}
+	return d, nil
+}
+
+// unfit says why a GPU may not be handed out although nobody alive holds it.
+func unfit(id string, w Want, inv Inventory, v view, busy map[string]string, held bool) string {
+	if slices.Contains(v.foreign, id) || slices.Contains(v.foreign, everything) {
+		return (&lockedError{id}).Error()
+	}
+	for _, t := range holdersOf(id, v.left) {
+		if why := busy[t.RunID]; why != "" {
+			return why
+		}
+	}
+	if w.Share || held {
+		return ""
+	}
+	return usedText(id, inv)
+}
+
+// usedText is why the memory of a GPU keeps it from an exclusive lease.
+func usedText(id string, inv Inventory) string {
+	for _, d := range inv.Devices {
+		if d.ID == id {
+			return d.usedByOthers()
+		}
+	}
+	return ""
+}
+
+// holdersOf are the tickets that hold a GPU.
+func holdersOf(id string, tickets []Ticket) []Ticket {
+	var all []Ticket
+	for _, t := range tickets {
+		if slices.Contains(t.GPUs, id) || slices.Contains(t.GPUs, everything) || id == everything && len(t.GPUs) > 0 {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func aheadText(ahead []Ticket, why string) string {
+	text := "1 request came before"
+	if len(ahead) > 1 {
+		text = fmt.Sprintf("%d requests came before", len(ahead))
+	}
+	text += fmt.Sprintf(" (first: %s wants %s)", ahead[0].describe(), ahead[0].Want)
+	if why != "" {
+		text += "; " + why
+	}
+	return text
+}

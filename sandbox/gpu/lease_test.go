@@ -1,0 +1,300 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/stretchr/testify/require"
+)
+
+// order is a request for GPUs of a machine with four.
+func order(run string, want Want) Order {
+	return Order{Want: want, Holder: Holder{RunID: run}, Inventory: madeUpGPUs(4)}
+}
+
+func acquire(t *testing.T, m *Manager, o Order) *Lease {
+	t.Helper()
+	lease, err := m.Acquire(t.Context(), o)
+	require.NoError(t, err)
+	return lease
+}
+
+func release(t *testing.T, leases ...*Lease) {
+	t.Helper()
+	for _, lease := range leases {
+		require.NoError(t, lease.Release(t.Context()))
+	}
+}
+
+func requireBusy(t *testing.T, m *Manager, o Order, why string) {
+	t.Helper()
+	_, err := m.Acquire(t.Context(), o)
+	var busy *BusyError
+	require.ErrorAs(t, err, &busy)
+	require.Contains(t, err.Error(), why)
+}
+
+func states(t *testing.T, m *Manager) []string {
+	t.Helper()
+	l, err := m.List(t.Context(), madeUpGPUs(4))
+	require.NoError(t, err)
+	var all []string
+	for _, g := range l.GPUs {
+		all = append(all, g.State)
+	}
+	return all
+}
+
+func TestLease(t *testing.T) {
+	m := Open(filepath.Join(t.TempDir(), "gpus"))
+	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m), "a folder that is not there yet")
+	require.NoDirExists(t, m.Dir())
+	one := acquire(t, m, order("one", Want{Count: 1}))
+	require.Equal(t, []string{"0"}, one.IDs())
+	two := acquire(t, m, order("two", Want{Count: 2}))
+	require.Equal(t, []string{"1", "2"}, two.IDs())
+	requireBusy(t, m, order("three", Want{Count: 2}), "gpus: 2 GPUs: not free: GPU 0 is held by run one (process ")
+	requireBusy(t, m, order("three", Want{IDs: []string{"3", "1"}}), "GPU 1 is held by run two")
+	requireBusy(t, m, order("three", Want{All: true}), "GPU 0 is held by run one")
+	require.Equal(t, []string{"held", "held", "held", "free"}, states(t, m))
+	release(t, one)
+	three := acquire(t, m, order("three", Want{IDs: []string{"0", "3"}}))
+	require.Equal(t, []string{"held", "held", "held", "held"}, states(t, m))
+	release(t, two, three)
+	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m))
+	left, err := filepath.Glob(filepath.Join(m.Dir(), "queue", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	locks, err := filepath.Glob(filepath.Join(m.Dir(), "gpu-*.lock"))
+	require.NoError(t, err)
+	require.Len(t, locks, 5, "the lock files of GPUs are never removed")
+}
+
+func TestSharedLease(t *testing.T) {
+	m := Open(t.TempDir())
+	first := acquire(t, m, order("first", Want{IDs: []string{"0"}, Share: true}))
+	second := acquire(t, m, order("second", Want{IDs: []string{"0"}, Share: true}))
+	require.Equal(t, "shared", states(t, m)[0])
+	requireBusy(t, m, order("alone", Want{IDs: []string{"0"}}), "run first")
+	release(t, first)
+	requireBusy(t, m, order("alone", Want{IDs: []string{"0"}}), "run second")
+	release(t, second)
+	alone := acquire(t, m, order("alone", Want{IDs: []string{"0"}}))
+	requireBusy(t, m, order("third", Want{IDs: []string{"0"}, Share: true}), "run alone")
+	release(t, alone)
+}
+
+func TestLeaseOfAnUnknownNumber(t *testing.T) {
+	m := Open(t.TempDir())
+	unknown := func(run string, want Want) Order { return Order{Want: want, Holder: Holder{RunID: run}} }
+	one := acquire(t, m, unknown("one", Want{IDs: []string{"3"}}))
+	requireBusy(t, m, unknown("all", Want{All: true}), "run one")
+	release(t, one)
+	all := acquire(t, m, unknown("all", Want{All: true}))
+	require.Nil(t, all.IDs())
+	requireBusy(t, m, unknown("one", Want{IDs: []string{"3"}}), "run all")
+	release(t, all)
+}
+
+// TestWaitingInOrder lets the second of two waiters want what is free: it waits
+// all the same.
+func TestWaitingInOrder(t *testing.T) {
+	m := Open(t.TempDir())
+	held := acquire(t, m, order("held", Want{IDs: []string{"0"}}))
+	got := make(chan *Lease, 2)
+	queue := func(run string, want Want) {
+		waits := make(chan string, 100)
+		o := order(run, want)
+		o.Wait, o.Waiting = time.Minute, func(why string) { waits <- why }
+		go func() {
+			lease, err := m.Acquire(context.Background(), o)
+			if err != nil {
+				lease = nil
+			}
+			got <- lease
+		}()
+		<-waits
+	}
+	queue("big", Want{All: true})
+	queue("small", Want{IDs: []string{"3"}})
+	listing, err := m.List(t.Context(), madeUpGPUs(4))
+	require.NoError(t, err)
+	require.Len(t, listing.Queue, 2)
+	require.Equal(t, "big", listing.Queue[0].RunID)
+	require.Equal(t, "all GPUs", listing.Queue[0].Want)
+	require.Equal(t, "small", listing.Queue[1].RunID)
+	require.Equal(t, StateFree, listing.GPUs[3].State)
+	requireBusy(t, m, order("late", Want{IDs: []string{"3"}}), "2 requests came before (first: run big")
+	release(t, held)
+	big := <-got
+	require.NotNil(t, big)
+	require.Len(t, big.IDs(), 4)
+	release(t, big)
+	small := <-got
+	require.NotNil(t, small)
+	require.Equal(t, []string{"3"}, small.IDs())
+	release(t, small)
+}
+
+func TestWaitingEnds(t *testing.T) {
+	m := Open(t.TempDir())
+	held := acquire(t, m, order("held", Want{IDs: []string{"0"}}))
+	o := order("impatient", Want{IDs: []string{"0"}})
+	o.Wait = 150 * time.Millisecond
+	requireBusy(t, m, o, "not free within 150ms: GPU 0 is held by run held")
+
+	stopped := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o.Wait, o.Waiting = time.Hour, func(string) { cancel(stopped) }
+	_, err := m.Acquire(ctx, o)
+	require.ErrorIs(t, err, stopped)
+	listing, err := m.List(t.Context(), madeUpGPUs(4))
+	require.NoError(t, err)
+	require.Empty(t, listing.Queue, "who gives up leaves the queue")
+	release(t, held)
+}
+
+// TestLeftByTheDead is a holder that ended without a word: its program is asked
+// after before the GPU is handed out.
+func TestLeftByTheDead(t *testing.T) {
+	m := Open(t.TempDir())
+	dead := acquire(t, m, order("dead", Want{IDs: []string{"1"}}))
+	require.NoError(t, dead.Leave())
+	listing, err := m.List(t.Context(), madeUpGPUs(4))
+	require.NoError(t, err)
+	require.Equal(t, StateQuarantined, listing.GPUs[1].State)
+	require.Contains(t, listing.GPUs[1].Reason, "held by run dead")
+
+	asked := []string{}
+	o := order("next", Want{IDs: []string{"1"}})
+	o.StillUsed = func(_ context.Context, dead Holder, _ time.Time) string {
+		asked = append(asked, dead.RunID)
+		return "container x still runs"
+	}
+	requireBusy(t, m, o, "GPU 1: container x still runs")
+	require.Equal(t, []string{"dead"}, asked)
+	o.Want = Want{Count: 3}
+	around := acquire(t, m, o)
+	require.Equal(t, []string{"0", "2", "3"}, around.IDs())
+	release(t, around)
+	o.Want = Want{Count: 1}
+	o.StillUsed = func(context.Context, Holder, time.Time) string { return "" }
+	release(t, acquire(t, m, o))
+	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m))
+}
+
+func TestAStrangersLock(t *testing.T) {
+	m := Open(t.TempDir())
+	release(t, acquire(t, m, order("first", Want{All: true})))
+	stranger := flock.New(filepath.Join(m.Dir(), "gpu-0.lock"))
+	got, err := stranger.TryLock()
+	require.NoError(t, err)
+	require.True(t, got)
+	around := acquire(t, m, order("around", Want{Count: 1}))
+	require.Equal(t, []string{"1"}, around.IDs())
+	requireBusy(t, m, order("named", Want{IDs: []string{"0"}}), "locked by a process without a ticket")
+	release(t, around)
+	require.NoError(t, stranger.Close())
+	release(t, acquire(t, m, order("named", Want{IDs: []string{"0"}})))
+}
+
+// TestFreshLook takes a look that finds the memory free again, and one that finds
+// a GPU broken.
+func TestFreshLook(t *testing.T) {
+	full := madeUpGPUs(2)
+	for i := range full.Devices {
+		full.Devices[i].TotalBytes, full.Devices[i].UsedBytes = 80<<30, 40<<30
+	}
+	m := Open(t.TempDir())
+	looks := 0
+	fresh := func(inv Inventory) func(context.Context) (Inventory, error) {
+		return func(context.Context) (Inventory, error) {
+			looks++
+			inv.At = time.Now()
+			return inv, nil
+		}
+	}
+	stale := Order{Want: Want{Count: 2}, Inventory: full, Look: fresh(madeUpGPUs(2))}
+	release(t, acquire(t, m, stale))
+	require.Equal(t, 1, looks)
+
+	stale.Look = fresh(full)
+	requireBusy(t, m, stale, "40960 MiB of its 81920 MiB are used by somebody else")
+
+	broken := madeUpGPUs(2)
+	broken.Devices[1].Problem = "is lost"
+	stale.Inventory, stale.Look = madeUpGPUs(2), fresh(broken)
+	_, err := m.Acquire(t.Context(), stale)
+	var want *WantError
+	require.ErrorAs(t, err, &want, "waiting does not mend it")
+	failed := errors.New("nvidia-smi hangs")
+	stale.Look = func(context.Context) (Inventory, error) { return Inventory{}, failed }
+	_, err = m.Acquire(t.Context(), stale)
+	require.ErrorIs(t, err, failed)
+	listing, err := m.List(t.Context(), madeUpGPUs(2))
+	require.NoError(t, err)
+	require.Empty(t, listing.Queue)
+}
+
+// TestAsideLetsOthersPass: who waits for something else than a lease keeps nobody
+// waiting.
+func TestAsideLetsOthersPass(t *testing.T) {
+	m := Open(t.TempDir())
+	require.NoError(t, acquire(t, m, order("dead", Want{IDs: []string{"0"}})).Leave())
+	waits := make(chan string, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := order("aside", Want{IDs: []string{"0"}})
+	o.Wait, o.Waiting = time.Hour, func(why string) { waits <- why }
+	o.StillUsed = func(context.Context, Holder, time.Time) string { return "container x still runs" }
+	done := make(chan error)
+	go func() {
+		_, err := m.Acquire(ctx, o)
+		done <- err
+	}()
+	require.Contains(t, <-waits, "container x still runs")
+	passes := order("passes", Want{IDs: []string{"1"}})
+	passes.StillUsed = o.StillUsed
+	release(t, acquire(t, m, passes))
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+func TestFolderTrouble(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := Open(filepath.Join(file, "gpus")).Acquire(t.Context(), order("x", Want{Count: 1}))
+	require.ErrorContains(t, err, "leases of GPUs in")
+
+	m := Open(filepath.Join(dir, "gpus"))
+	release(t, acquire(t, m, order("x", Want{Count: 1})))
+	// Damage of what a dead process left is put right.
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir(), "counter"), []byte("nonsense"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir(), "queue", "000000000007.lock"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir(), "queue", "000000000007.json"), []byte("{"), 0o600))
+	lease := acquire(t, m, order("x", Want{Count: 1}))
+	require.Greater(t, lease.ticket.Number, int64(7))
+	release(t, lease)
+	left, err := filepath.Glob(filepath.Join(m.Dir(), "queue", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestCommonFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gpus")
+	require.NoError(t, os.Mkdir(dir, 0o770))
+	require.NoError(t, os.Chmod(dir, 0o770))
+	m := Open(dir)
+	lease := acquire(t, m, order("x", Want{IDs: []string{"0"}}))
+	for name, mode := range map[string]os.FileMode{"folder.lock": 0o660, "gpu-0.lock": 0o660, "queue": 0o770 | os.ModeDir, "queue/000000000001.json": 0o660} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode(), name)
+	}
+	release(t, lease)
+}

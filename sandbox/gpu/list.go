@@ -1,0 +1,105 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// States of a GPU in a listing.
+const (
+	// StateFree can be lent.
+	StateFree = "free"
+	// StateHeld is lent to one run alone.
+	StateHeld = "held"
+	// StateShared is lent to runs that share it.
+	StateShared = "shared"
+	// StateQuarantined is not lent, for a reason.
+	StateQuarantined = "quarantined"
+)
+
+// Listed is a GPU and who holds it.
+type Listed struct {
+	Device
+	State string `json:"state"`
+	// Reason says why a GPU is not lent; empty when it is.
+	Reason string `json:"reason"`
+	// Holders are live, in the order of arrival.
+	Holders []Ticket `json:"holders"`
+}
+
+// Listing is all GPUs and the queue.
+type Listing struct {
+	GPUs []Listed `json:"gpus"`
+	// Queue are the requests that wait, in the order of arrival.
+	Queue []Ticket `json:"queue"`
+}
+
+// List tells the state of every GPU, and of those that are held but in no
+// inventory. It changes nothing.
+func (m *Manager) List(ctx context.Context, inv Inventory) (Listing, error) {
+	live, dead, err := m.read(ctx)
+	if err != nil {
+		return Listing{}, fmt.Errorf("leases of GPUs in %q: %w", m.dir, err)
+	}
+	return list(inv, live, dead), nil
+}
+
+// read looks at the queue. A folder that is not there has nothing in it.
+func (m *Manager) read(ctx context.Context) (live, dead []Ticket, err error) {
+	if _, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	f, err := openFolder(ctx, m.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	live, dead, err = f.tickets(false)
+	return live, dead, errors.Join(err, f.close())
+}
+
+// list joins what is known of GPUs with the queue.
+func list(inv Inventory, live, dead []Ticket) Listing {
+	l := Listing{GPUs: []Listed{}, Queue: []Ticket{}}
+	devices := slices.Clone(inv.Devices)
+	var holding []Ticket
+	for _, t := range live {
+		if t.State != StateHolding {
+			l.Queue = append(l.Queue, t)
+			continue
+		}
+		holding = append(holding, t)
+		for _, id := range t.GPUs {
+			if !slices.ContainsFunc(devices, func(d Device) bool { return d.ID == id }) {
+				devices = append(devices, Device{ID: id, TotalBytes: Unknown, UsedBytes: Unknown})
+			}
+		}
+	}
+	slices.SortStableFunc(devices, func(a, b Device) int { return compareIDs(a.ID, b.ID) })
+	for _, d := range devices {
+		g := Listed{Device: d, State: StateFree, Holders: append([]Ticket{}, holdersOf(d.ID, holding)...)}
+		switch {
+		case len(g.Holders) > 0 && g.Holders[0].Share:
+			g.State = StateShared
+		case len(g.Holders) > 0:
+			g.State = StateHeld
+		default:
+			g.Reason = d.usedByOthers()
+			for _, t := range holdersOf(d.ID, dead) {
+				g.Reason = fmt.Sprintf("held by %s, which is gone: its program may still run, and is asked after before anybody gets the GPU", t.describe())
+			}
+		}
+		if d.Problem != "" {
+			g.Reason = strings.TrimSuffix(d.Problem+"; "+g.Reason, "; ")
+		}
+		if g.Reason != "" && len(g.Holders) == 0 {
+			g.State = StateQuarantined
+		}
+		l.GPUs = append(l.GPUs, g)
+	}
+	return l
+}

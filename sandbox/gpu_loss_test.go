@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+)
+
+func TestBlameGPUs(t *testing.T) {
+	crashed := facts{exited: true, code: 1}
+	aborted := facts{exited: true, code: 134}
+	hung := facts{exited: true, code: 143, stop: stopTimeout, signals: []string{"SIGTERM"}}
+	printed := gpuFacts{evidence: `"GPU is lost"`}
+	wellAfter := gpuFacts{evidence: `"GPU is lost"`, probed: true}
+	sick := gpuFacts{probed: true, lost: "GPU 0: nvidia-smi does not list it any more"}
+	both := gpuFacts{evidence: `"GPU is lost"`, probed: true, lost: "GPU 0: is lost"}
+	for name, test := range map[string]struct {
+		facts   facts
+		gpus    gpuFacts
+		status  result.Status
+		fault   result.Fault
+		warning string
+	}{
+		"a crash, and nothing else":      {crashed, gpuFacts{}, result.StatusExited, result.FaultProgram, ""},
+		"a crash with healthy GPUs":      {crashed, gpuFacts{probed: true}, result.StatusExited, result.FaultProgram, ""},
+		"its own words":                  {crashed, printed, result.StatusExited, result.FaultEnvironment, `the program printed "GPU is lost", which is its own text; nvidia-smi was not asked`},
+		"its own words, and healthy":     {crashed, wellAfter, result.StatusExited, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
+		"a look at the end":              {crashed, sick, result.StatusExited, result.FaultEnvironment, "a GPU was lost during the run: nvidia-smi after the end: GPU 0: nvidia-smi does not list"},
+		"both":                           {crashed, both, result.StatusExited, result.FaultEnvironment, "nvidia-smi after the end: GPU 0: is lost"},
+		"an abort":                       {aborted, printed, result.StatusSignaled, result.FaultEnvironment, "its own text"},
+		"an end that is well":            {facts{exited: true}, both, result.StatusExited, result.FaultNone, ""},
+		"a hang, and its own words":      {hung, wellAfter, result.StatusTimedOut, result.FaultProgram, ""},
+		"a hang, and a GPU that is gone": {hung, sick, result.StatusTimedOut, result.FaultEnvironment, "was lost"},
+		"out of memory":                  {facts{exited: true, code: 137, oomKilled: true}, both, result.StatusOutOfMemory, result.FaultProgram, ""},
+		"stopped by others":              {facts{exited: true, code: 137, foreign: []string{"SIGKILL"}}, both, result.StatusSignaled, result.FaultOperator, ""},
+		"canceled":                       {facts{exited: true, code: 143, stop: stopCanceled}, both, result.StatusCanceled, result.FaultOperator, ""},
+		"lost engine":                    {facts{}, both, result.StatusEngineLost, result.FaultEnvironment, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := blameGPUs(decide(test.facts), test.gpus)
+			require.Equal(t, test.status, v.status)
+			require.Equal(t, test.fault, v.fault)
+			if test.warning == "" {
+				require.Empty(t, v.warnings)
+			} else {
+				require.Contains(t, strings.Join(v.warnings, "\n"), test.warning)
+			}
+		})
+	}
+}
+
+func TestLostGPU(t *testing.T) {
+	devices := []gpu.Device{{ID: "0"}, {ID: "1", Problem: "is broken"}}
+	require.Empty(t, lostGPU([]string{"0"}, devices, nil))
+	require.Equal(t, "GPU 1: is broken", lostGPU([]string{"0", "1"}, devices, nil))
+	require.Equal(t, "GPU 2: nvidia-smi does not list it any more", lostGPU([]string{"0", "2"}, devices, nil))
+	require.Equal(t, "it hangs", lostGPU([]string{"0"}, nil, errors.New("it hangs")))
+}

@@ -1,0 +1,193 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+)
+
+// WithGPUDir sets the folder in which GPUs are leased. The default is a folder of
+// the state folder. Whoever shares a machine's GPUs with users of other state
+// folders shares this one with them.
+func WithGPUDir(dir string) Option {
+	return func(r *Runner) error {
+		if dir == "" {
+			return errors.New("sandbox: empty folder of GPU leases")
+		}
+		abs, err := filepath.Abs(dir)
+		r.gpuDir = abs
+		return err
+	}
+}
+
+// gpuPart is what a run carries along for its GPUs.
+type gpuPart struct {
+	lease     *gpu.Lease
+	inventory gpu.Inventory
+	warnings  []string
+	// faults look for signs of a lost GPU in stdout and stderr.
+	faults [2]result.GPUFaultScanner
+}
+
+// watching adds the look for lost GPUs to the observers of a stream, for runs
+// that have any.
+func (g *gpuPart) watching(stream int, observers ...io.Writer) []io.Writer {
+	if g.lease == nil {
+		return observers
+	}
+	return append(observers, &g.faults[stream])
+}
+
+// gpuManager lends the GPUs of an engine's machine. The GPUs of this machine are
+// the same whichever of its engines hands them out.
+func (r *Runner) gpuManager(info EngineInfo) *gpu.Manager {
+	dir := r.gpuDir
+	if dir == "" {
+		dir = filepath.Join(r.store.dir, "gpus")
+	}
+	if info.Local {
+		return gpu.Open(filepath.Join(dir, "local"))
+	}
+	sum := sha256.Sum256([]byte(info.ID))
+	return gpu.Open(filepath.Join(dir, "engine-"+hex.EncodeToString(sum[:8])))
+}
+
+// gpuInventory looks at the GPUs that the engine can hand out.
+func gpuInventory(ctx context.Context, driver string, info EngineInfo) (gpu.Inventory, error) {
+	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
+	if info.Local {
+		sources.Probed, sources.ProbeErr = gpu.Probe(ctx)
+	}
+	// After the look: a slow one is not an old one.
+	sources.At = time.Now()
+	return sources.Inventory()
+}
+
+// gpusFor checks that the engine's machine has the GPUs of a plan. Whether they
+// are free is not asked yet.
+func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info EngineInfo) (gpu.Inventory, error) {
+	if !asked.Any() {
+		return gpu.Inventory{}, nil
+	}
+	inv, err := gpuInventory(ctx, asked.Driver, info)
+	if err == nil {
+		err = asked.want().Check(inv)
+	}
+	return inv, gpuError(asked, err)
+}
+
+// gpuError gives what is wrong with a request for GPUs its field.
+func gpuError(asked GPURequest, err error) error {
+	var want *gpu.WantError
+	var said *gpu.SMIError
+	switch {
+	case errors.As(err, &want):
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", want.Want), Rule: want.Rule}
+	case errors.As(err, &said), errors.Is(err, gpu.ErrNoTool):
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked.want().String()), Rule: err.Error()}
+	}
+	return err
+}
+
+// leaseGPUs waits for the GPUs of the plan and puts their names into it. That
+// happens before anything of the run is made.
+func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
+	asked := &a.spec.Class.GPUs
+	if !asked.Any() {
+		return nil
+	}
+	order := gpu.Order{
+		Want: asked.want(), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
+		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID,
+			LimitSeconds: a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds + deadlineSlack.Seconds()},
+		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
+			return a.runner.stillUses(ctx, a.info, dead, since)
+		},
+	}
+	if inv.Probed {
+		order.Look = func(ctx context.Context) (gpu.Inventory, error) { return gpuInventory(ctx, asked.Driver, a.info) }
+	}
+	lease, err := a.runner.gpuManager(a.info).Acquire(ctx, order)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", errCanceledBefore, err)
+		}
+		return gpuError(*asked, err)
+	}
+	a.gpus.lease, a.gpus.inventory = lease, inv
+	if !inv.Probed {
+		a.gpus.warnings = append(a.gpus.warnings, "health and memory of the GPUs are not known: nvidia-smi does not tell here")
+	}
+	if ids := lease.IDs(); ids != nil {
+		names := make([]string, len(ids))
+		for i, id := range ids {
+			names[i] = inv.EngineName(id)
+		}
+		asked.grant(names)
+	}
+	a.spec.Class.Env = mergeEnv(a.spec.Class.Env, sortedEnv(gpuEnv(*asked)))
+	a.log.Debug("GPUs leased", logGPUs, asked.ids())
+	return nil
+}
+
+// releaseGPUs gives the GPUs back once the container cannot use them any more.
+// Otherwise, as when the engine was lost, they stay marked: whoever wants them
+// asks after the container first.
+func (a *attempt) releaseGPUs(ctx context.Context) {
+	if a.gpus.lease == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	state, err := a.runner.engine.Inspect(ctx, a.spec.Job.ContainerName())
+	gone := errors.Is(err, ErrNoContainer) || err == nil && !state.Running || a.nameTaken
+	if gone {
+		err = a.gpus.lease.Release(ctx)
+	} else {
+		err = errors.Join(err, a.gpus.lease.Leave())
+	}
+	if err != nil {
+		a.log.Warn("GPUs were not given back in order", logGPUs, a.spec.Class.GPUs.ids(), logError, err)
+	}
+}
+
+// stillUses says why the program of a dead holder may still use its GPUs. What
+// its dead controller left running is removed, as a sweep would.
+func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder, since time.Time) string {
+	if dead.Engine != info.ID {
+		if time.Since(since) > seconds(dead.LimitSeconds) {
+			return ""
+		}
+		return fmt.Sprintf("run %s of another engine, whose controller is gone, may still use it", dead.RunID)
+	}
+	containers, err := r.engine.List(ctx)
+	if err != nil {
+		return fmt.Sprintf("whether run %s, whose controller is gone, still uses it cannot be told: %v", dead.RunID, err)
+	}
+	var reasons []string
+	for _, c := range containers {
+		if c.Labels[LabelRun] != dead.RunID || !c.Running {
+			continue
+		}
+		remove, reason := sweepable(c, SweepOptions{}, time.Now())
+		if remove {
+			err := r.sweepOne(ctx, c)
+			if err == nil {
+				continue
+			}
+			reason = err.Error()
+		}
+		reasons = append(reasons, fmt.Sprintf("container %s still runs: %s", c.Name, reason))
+	}
+	return strings.Join(reasons, "; ")
+}

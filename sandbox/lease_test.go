@@ -1,0 +1,289 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+)
+
+// standInSMI puts a script in the place of nvidia-smi that names n healthy GPUs,
+// or what the returned function writes instead.
+func standInSMI(t *testing.T, rows string) (change func(script string)) {
+	t.Helper()
+	dir := t.TempDir()
+	change = func(script string) {
+		// By name, so that nobody ever finds half a script.
+		next := filepath.Join(dir, "next")
+		require.NoError(t, os.WriteFile(next, []byte("#!/bin/sh\n"+script), 0o755))
+		require.NoError(t, os.Rename(next, filepath.Join(dir, "nvidia-smi")))
+	}
+	change("echo '" + rows + "'")
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	return change
+}
+
+const twoT4 = "0, GPU-0, Tesla T4, 15360, 3, 0, [N/A]\n1, GPU-1, Tesla T4, 15360, 3, 0, [N/A]"
+
+func gpuEngine(program func(c *fakeContainer) int) *fakeEngine {
+	engine := newFakeEngine(program)
+	engine.info.ID = "engine-1"
+	engine.info.Host.GPUs = nvidiaHost
+	return engine
+}
+
+func gpuCommand(gpus string) Request {
+	req := command("nvidia-smi")
+	req.GPUs = gpus
+	return req
+}
+
+func gpuStates(t *testing.T, r *Runner) []string {
+	t.Helper()
+	report, err := r.GPUs(t.Context())
+	require.NoError(t, err)
+	var states []string
+	for _, g := range report.GPUs {
+		states = append(states, g.State)
+	}
+	return states
+}
+
+func TestRunLeasesGPUs(t *testing.T) {
+	standInSMI(t, twoT4)
+	var r *Runner
+	engine := gpuEngine(nil)
+	engine.program = func(*fakeContainer) int {
+		report, err := r.GPUs(context.Background())
+		if err != nil || len(report.GPUs) != 2 || report.GPUs[0].State != gpu.StateHeld || report.GPUs[0].Holders[0].RunID != "r1" {
+			return 3
+		}
+		return 0
+	}
+	r = newFakeRunner(t, engine)
+	res, err := r.Run(t.Context(), gpuCommand("1"))
+	require.NoError(t, err)
+	require.Zero(t, res.ExitCode)
+	require.Equal(t, []string{"0"}, res.Enforced.GPUs)
+	require.Equal(t, "nvidia", res.Enforced.GPUDriver)
+	require.False(t, res.Enforced.GPUsShared)
+	require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
+	spec := engine.created[0]
+	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"0"}}, spec.Class.GPUs)
+	require.Contains(t, spec.Class.Env, "CUDA_VISIBLE_DEVICES=0")
+	record, err := r.Store().Get("r1")
+	require.NoError(t, err)
+	require.Equal(t, spec.Class.GPUs, record.Spec.Class.GPUs)
+	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
+}
+
+// TestGPUsAreRefusedBeforeCreate: what is missing is told before anything is made.
+func TestGPUsAreRefusedBeforeCreate(t *testing.T) {
+	for name, test := range map[string]struct {
+		smi    string
+		change func(r *Request, e *fakeEngine)
+		field  string
+		rule   string
+	}{
+		"no engine for it":   {twoT4, func(_ *Request, e *fakeEngine) { e.info.Host.GPUs = HostGPUs{} }, "gpus", "neither a runtime nvidia nor CDI"},
+		"no CDI":             {twoT4, func(r *Request, _ *fakeEngine) { r.GPUDriver = "cdi" }, "gpu_driver", "API 1.44"},
+		"more than there":    {twoT4, func(r *Request, _ *fakeEngine) { r.GPUs = "3" }, "gpus", "3 asked for, 2 there"},
+		"not there":          {twoT4, func(r *Request, _ *fakeEngine) { r.GPUs = "device=7" }, "gpus", "GPU 7 does not exist; there are 0-1"},
+		"no GPU":             {"No devices were found", func(*Request, *fakeEngine) {}, "gpus", "No devices were found"},
+		"driver trouble":     {"Failed to initialize NVML: Unknown Error", func(*Request, *fakeEngine) {}, "gpus", "Failed to initialize NVML"},
+		"a sick one":         {"0, GPU-0, Tesla T4, 15360, 3, 7, [N/A]", func(*Request, *fakeEngine) {}, "gpus", "7 uncorrectable memory errors"},
+		"the engine is away": {twoT4, func(r *Request, e *fakeEngine) { e.info.Host.GPUs.NVIDIA = false }, "gpus", "neither"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			standInSMI(t, test.smi)
+			engine := gpuEngine(nil)
+			r := newFakeRunner(t, engine)
+			req := gpuCommand("1")
+			test.change(&req, engine)
+			_, err := r.Run(t.Context(), req)
+			var field *policy.FieldError
+			require.ErrorAs(t, err, &field)
+			require.Equal(t, test.field, field.Field)
+			require.Contains(t, field.Rule, test.rule)
+			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, engine.created)
+			_, planErr := r.Plan(t.Context(), req)
+			require.EqualError(t, planErr, err.Error(), "a dry run says the same")
+		})
+	}
+	t.Run("no nvidia-smi", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		_, err := newFakeRunner(t, gpuEngine(nil)).Run(t.Context(), gpuCommand("1"))
+		require.ErrorContains(t, err, "nvidia-smi not found")
+	})
+}
+
+// TestGPUsAreGivenBack on every way out.
+func TestGPUsAreGivenBack(t *testing.T) {
+	standInSMI(t, twoT4)
+	trouble := errors.New("trouble")
+	for name, change := range map[string]func(e *fakeEngine, r *Request){
+		"ends":           func(*fakeEngine, *Request) {},
+		"create fails":   func(e *fakeEngine, _ *Request) { e.createErr = trouble },
+		"attach fails":   func(e *fakeEngine, _ *Request) { e.attachErr = trouble },
+		"start fails":    func(e *fakeEngine, _ *Request) { e.startErr = trouble },
+		"name is taken":  func(e *fakeEngine, _ *Request) { e.createErr = ErrNameTaken },
+		"ID is recorded": func(_ *fakeEngine, r *Request) { r.ID = "taken" },
+		"final is kept":  func(_ *fakeEngine, r *Request) { r.Keep = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := gpuEngine(func(*fakeContainer) int { return 0 })
+			r := newFakeRunner(t, engine)
+			_, err := r.Run(t.Context(), Request{ID: "taken", Image: "debian", Command: []string{"true"}})
+			require.NoError(t, err)
+			req := gpuCommand("2")
+			change(engine, &req)
+			_, err = r.Run(t.Context(), req)
+			if name != "ends" && name != "final is kept" {
+				require.Error(t, err)
+			}
+			require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
+		})
+	}
+}
+
+// TestGPUsOfAContainerThatStays are not handed out before its program is gone.
+func TestGPUsOfAContainerThatStays(t *testing.T) {
+	standInSMI(t, twoT4)
+	engine := gpuEngine(func(c *fakeContainer) int { return 0 })
+	r := newFakeRunner(t, engine)
+	engine.removeErr = ErrEngineUnavailable
+	engine.inspectErr = ErrEngineUnavailable
+	_, err := r.Run(t.Context(), gpuCommand("2"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"quarantined", "quarantined"}, gpuStates(t, r))
+
+	// Its owner, this process, lives; so nothing is done about it.
+	engine.list = []Container{{ID: "c1", Name: "evalbox-r1", Running: true, Labels: map[string]string{
+		LabelManaged: "true", LabelRun: "r1", LabelOwner: thisOwner().String()}}}
+	next := gpuCommand("1")
+	next.ID = "r2"
+	_, err = r.Run(t.Context(), next)
+	var busy *gpu.BusyError
+	require.ErrorAs(t, err, &busy)
+	require.Contains(t, err.Error(), "container evalbox-r1 still runs: its owner, process ")
+
+	// A dead owner's container is removed, as a sweep does.
+	dead := thisOwner()
+	dead.start = "1"
+	engine.list[0].Labels[LabelOwner] = dead.String()
+	engine.removeErr, engine.inspectErr = nil, nil
+	_, err = r.Run(t.Context(), next)
+	require.NoError(t, err)
+	require.Contains(t, engine.removed, "c1")
+	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
+}
+
+func TestAnotherEnginesGPUs(t *testing.T) {
+	r := newFakeRunner(t, gpuEngine(nil))
+	info := EngineInfo{ID: "engine-2"}
+	dead := gpu.Holder{RunID: "r0", Engine: "engine-1", LimitSeconds: 3600}
+	require.Contains(t, r.stillUses(t.Context(), info, dead, time.Now()), "run r0 of another engine")
+	require.Empty(t, r.stillUses(t.Context(), info, dead, time.Now().Add(-2*time.Hour)))
+	require.NotEqual(t, r.gpuManager(EngineInfo{Local: true}).Dir(), r.gpuManager(info).Dir())
+	require.NotEqual(t, r.gpuManager(EngineInfo{ID: "engine-3"}).Dir(), r.gpuManager(info).Dir())
+}
+
+func TestRunWaitsForGPUs(t *testing.T) {
+	standInSMI(t, twoT4)
+	engine := gpuEngine(func(*fakeContainer) int { return 0 })
+	r := newFakeRunner(t, engine)
+	info, err := engine.Info(t.Context())
+	require.NoError(t, err)
+	info.Local = true
+	held, err := r.gpuManager(info).Acquire(t.Context(), gpu.Order{Want: gpu.Want{All: true}, Holder: gpu.Holder{RunID: "other"},
+		Inventory: gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}, {ID: "1"}}}})
+	require.NoError(t, err)
+
+	req := gpuCommand("1")
+	_, err = r.Run(t.Context(), req)
+	require.ErrorContains(t, err, "GPU 0 is held by run other")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	req.GPUWait, req.Waiting = time.Hour, func(string) { cancel() }
+	_, err = r.Run(ctx, req)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, errCanceledBefore)
+	require.Empty(t, leftBehind(t, r, engine))
+
+	req.GPUWait = time.Minute
+	req.Waiting = func(why string) {
+		require.Contains(t, why, "GPU 0 is held by run other")
+		require.NoError(t, held.Release(context.Background()))
+	}
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0"}, res.Enforced.GPUs)
+}
+
+// TestGPULostDuringARun takes the GPU away while the program runs.
+func TestGPULostDuringARun(t *testing.T) {
+	for name, test := range map[string]struct {
+		print, smi string
+		code       int
+		fault      result.Fault
+		warning    string
+	}{
+		"told by the program":     {"RuntimeError: CUDA error: unknown error\n", "echo '" + twoT4 + "'", 1, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
+		"told by nvidia-smi":      {"oops\n", "echo 'Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error'; exit 255", 1, result.FaultEnvironment, "a GPU was lost during the run: nvidia-smi after the end: nvidia-smi says"},
+		"no loss":                 {"oops\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
+		"its program is to blame": {"RuntimeError: CUDA error: device-side assert triggered\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
+		"well all the same":       {"Failed to initialize NVML: Unknown Error\n", "exit 1", 0, result.FaultNone, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := standInSMI(t, twoT4)
+			engine := gpuEngine(func(c *fakeContainer) int {
+				c.print(test.print)
+				change(test.smi)
+				return test.code
+			})
+			r := newFakeRunner(t, engine)
+			res, err := r.Run(t.Context(), gpuCommand("device=0"))
+			require.NoError(t, err)
+			require.Equal(t, result.StatusExited, res.Status)
+			require.Equal(t, test.code, res.ExitCode)
+			require.Equal(t, test.fault, res.Fault)
+			if test.warning == "" {
+				require.Len(t, res.Warnings, 1, "that of the engine")
+			} else {
+				require.Contains(t, res.Warnings[0]+res.Warnings[1], test.warning)
+			}
+		})
+	}
+}
+
+// TestNoGPUsNoLook: a run without GPUs asks for none, and its words about them
+// are only words.
+func TestNoGPUsNoLook(t *testing.T) {
+	change := standInSMI(t, twoT4)
+	change("touch \"$0.asked\"; echo '" + twoT4 + "'")
+	engine := gpuEngine(func(c *fakeContainer) int {
+		c.printErr("GPU is lost\n")
+		return 1
+	})
+	r := newFakeRunner(t, engine)
+	res, err := r.Run(t.Context(), command("true"))
+	require.NoError(t, err)
+	require.Equal(t, result.FaultProgram, res.Fault)
+	require.Empty(t, res.Enforced.GPUs)
+	require.Empty(t, res.Enforced.GPUDriver)
+	require.NoDirExists(t, filepath.Join(r.Store().Dir(), "gpus"))
+	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
+	require.NoFileExists(t, filepath.Join(dir, "nvidia-smi.asked"))
+}

@@ -1,0 +1,194 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+)
+
+// GPURequest is which GPUs a run gets: none, all, a number, or named ones. A plan
+// says what was asked for; once GPUs are leased, IDs say which they are.
+type GPURequest struct {
+	// Driver is how the engine is asked: "nvidia" or "cdi"; empty without GPUs.
+	Driver string `json:"driver"`
+	All    bool   `json:"all"`
+	Count  int    `json:"count"`
+	// IDs are indexes or UUIDs in a plan, and the engine's names of devices
+	// once they are leased.
+	IDs []string `json:"ids"`
+	// Share says that other runs may have the same GPUs.
+	Share bool `json:"share"`
+}
+
+// Any says that at least one GPU was asked for.
+func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
+
+// visible is how many GPUs the program will see; 0 when that is not known yet.
+func (g GPURequest) visible() int { return max(g.Count, len(g.IDs)) }
+
+// grant replaces what was asked for by what was leased.
+func (g *GPURequest) grant(names []string) { g.All, g.Count, g.IDs = false, 0, names }
+
+// ids is the request in the form of a result.
+func (g GPURequest) ids() []string {
+	switch {
+	case g.All:
+		return []string{"all"}
+	case g.Count > 0:
+		return []string{fmt.Sprintf("count=%d", g.Count)}
+	}
+	return g.IDs
+}
+
+// want is the request in the form of a lease.
+func (g GPURequest) want() gpu.Want {
+	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
+}
+
+// HostGPUs is how an engine can hand out GPUs. The zero value is "not at all".
+type HostGPUs struct {
+	// NVIDIA says that the engine has the NVIDIA runtime.
+	NVIDIA bool
+	// CDI says that the engine can hand out CDI devices (API 1.44).
+	CDI bool
+	// CDIDevices are NVIDIA's that the engine has found; nil when it does not
+	// tell (before API 1.50).
+	CDIDevices []string
+}
+
+// Any says that there is a way to get a GPU.
+func (h HostGPUs) Any() bool {
+	return h.NVIDIA || h.CDI && (h.CDIDevices == nil || len(h.CDIDevices) > 0)
+}
+
+// planGPUs reads the request for GPUs and chooses how the engine is asked.
+func planGPUs(req Request) (GPURequest, error) {
+	gpus, err := parseGPUs(req.GPUs)
+	if err != nil {
+		return GPURequest{}, err
+	}
+	if !gpus.Any() {
+		return GPURequest{}, checkGPUDriver(req.GPUDriver)
+	}
+	if req.GPUWait < 0 {
+		return GPURequest{}, &policy.FieldError{Field: "gpu_wait", Value: req.GPUWait.String(), Rule: "must not be negative"}
+	}
+	gpus.Share = req.GPUShare
+	gpus.Driver, err = planGPUDriver(req.GPUDriver, req.Host)
+	if errors.Is(err, errNoGPUs) {
+		err = &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", req.GPUs), Rule: errNoGPUs.Error()}
+	}
+	if err != nil {
+		return GPURequest{}, err
+	}
+	return gpus, nil
+}
+
+func parseGPUs(text string) (GPURequest, error) {
+	var gpus GPURequest
+	refused := &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
+		Rule: `must be "all", a number from 1 to 64, or different device IDs: "0,1", or "device=0" for one`}
+	devices, named := strings.CutPrefix(text, "device=")
+	switch count, err := strconv.Atoi(text); {
+	case text == "":
+		return gpus, nil
+	case text == "all":
+		gpus.All = true
+	case err == nil && (count < 1 || count > 64):
+		return GPURequest{}, refused
+	case err == nil:
+		gpus.Count = count
+	case !named && !strings.ContainsAny(text, ",-:"):
+		return GPURequest{}, refused
+	default:
+		for id := range strings.SplitSeq(devices, ",") {
+			if !isGPU(id) || slices.Contains(gpus.IDs, id) {
+				return GPURequest{}, refused
+			}
+			gpus.IDs = append(gpus.IDs, id)
+		}
+	}
+	return gpus, nil
+}
+
+// isGPU accepts what may name a device: an index, a UUID ("GPU-…"), a part of a
+// GPU ("MIG-…", "0:1"), which is refused later with a reason.
+func isGPU(id string) bool {
+	if id == "" || len(id) > 64 || id[0] == '-' || id[0] == ':' {
+		return false
+	}
+	return strings.IndexFunc(id, func(r rune) bool {
+		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == ':')
+	}) < 0
+}
+
+func checkGPUDriver(driver string) error {
+	if !slices.Contains([]string{"", "auto", gpu.DriverNVIDIA, gpu.DriverCDI}, driver) {
+		return &policy.FieldError{Field: "gpu_driver", Value: fmt.Sprintf("%q", driver), Rule: "must be auto, nvidia or cdi"}
+	}
+	return nil
+}
+
+// planGPUDriver chooses how the engine is asked. What was asked for and is not
+// there is refused, never replaced.
+func planGPUDriver(driver string, host Host) (string, error) {
+	if err := checkGPUDriver(driver); err != nil {
+		return "", err
+	}
+	known, has := host.CPUs > 0, host.GPUs
+	refuse := func(rule string) (string, error) {
+		return "", &policy.FieldError{Field: "gpu_driver", Value: orDefault(driver, "auto"), Rule: rule}
+	}
+	switch driver {
+	case gpu.DriverNVIDIA:
+		if known && !has.NVIDIA {
+			return refuse("the engine has no runtime nvidia (install the NVIDIA container toolkit)")
+		}
+		return driver, nil
+	case gpu.DriverCDI:
+		if known && !has.CDI {
+			return refuse("the engine cannot hand out CDI devices: that takes API 1.44 (Docker 25), with CDI switched on")
+		}
+		if known && has.CDIDevices != nil && len(has.CDIDevices) == 0 {
+			return refuse("the engine has found no CDI device of NVIDIA (make their list with: nvidia-ctk cdi generate)")
+		}
+		return driver, nil
+	}
+	switch {
+	case len(has.CDIDevices) > 0:
+		return gpu.DriverCDI, nil
+	case has.NVIDIA || !known:
+		return gpu.DriverNVIDIA, nil
+	case has.CDI && has.CDIDevices == nil:
+		return gpu.DriverCDI, nil
+	}
+	return "", errNoGPUs
+}
+
+// errNoGPUs means that the engine has no way to hand out GPUs.
+var errNoGPUs = errors.New("the engine has neither a runtime nvidia nor CDI devices of NVIDIA (install the NVIDIA container toolkit)")
+
+// gpuEnv is the part of the environment that says which GPUs a program sees.
+func gpuEnv(gpus GPURequest) map[string]string {
+	env := map[string]string{}
+	if gpus.Driver != gpu.DriverNVIDIA {
+		// With the NVIDIA runtime as the engine's default, a variable of the
+		// image alone would grant GPUs, also beside CDI devices.
+		env["NVIDIA_VISIBLE_DEVICES"] = "void"
+		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
+	}
+	if n := gpus.visible(); n > 0 {
+		// The container sees its own devices only, and numbers them from 0.
+		var visible []string
+		for i := range n {
+			visible = append(visible, strconv.Itoa(i))
+		}
+		env["CUDA_VISIBLE_DEVICES"] = strings.Join(visible, ",")
+	}
+	return env
+}
