@@ -12,11 +12,18 @@ TEST_FLAGS    ?=
 LINT_VERSION  := v2.15.0
 LINT          := .cache/golangci-lint-$(LINT_VERSION)/golangci-lint
 PACKAGES      ?= ./...
+# The engines that the tests run on, one after the other; see hack/engine.
+ENGINES       ?= floor current
+# What is tested on every engine; the rest needs none and is tested once.
+ON_EVERY      := ./sandbox/... ./images/... ./cmd/sandbox/...
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
+
+# What says which engine is meant.
+ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION
 
 # The tests start engines of their own and mount file systems, which root may do.
 # A build cache of its own keeps root's files out of the user's.
-AS_ROOT = $$([ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=DOCKER_HOST env PATH=$$PATH \
+AS_ROOT = $$([ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=$(ENGINE_ENV) env PATH=$$PATH \
   GOCACHE=$(CURDIR)/.cache/go-build-root GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY))
 
 .PHONY: help
@@ -41,14 +48,22 @@ setup: ## make sure that a Docker engine answers and an image can be made
 .PHONY: image
 image: setup build ## make the image (IMAGE=debian) if it is not there
 	@$$(hack/setup.sh prefix) $(SANDBOX) image ensure $(IMAGE) || { [ "$$(id -u)" -ne 0 ] && \
-	  echo 'once more, as root' >&2 && sudo --preserve-env=DOCKER_HOST $(SANDBOX) image ensure $(IMAGE); }
+	  echo 'once more, as root' >&2 && sudo --preserve-env=$(ENGINE_ENV) $(SANDBOX) image ensure $(IMAGE); }
 
 .PHONY: test
-test: image ## every test: unit, fake engine, CLI scripts, real engine; with -race
-	@hack/setup.sh test-tools
+test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new; with -race
 	@go mod download
-	@echo 'go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)'
-	@$(AS_ROOT) env CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $(PACKAGES)
+	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
+	  echo "engine $$engine: go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages"; \
+	  $(AS_ROOT) hack/engine run $$engine env CGO_ENABLED=1 \
+	    go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages; \
+	  [ '$(PACKAGES)' != ./... ] || packages='$(ON_EVERY)'; \
+	done
+
+.PHONY: engines
+engines: ## compile the engines that the tests run on, once
+	@hack/setup.sh test-tools
+	@hack/engine build
 
 .PHONY: test-unit
 test-unit: ## the packages that never need an engine, in seconds

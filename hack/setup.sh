@@ -4,7 +4,8 @@
 #
 #   hack/setup.sh engine        a Docker engine that answers
 #   hack/setup.sh image-tools   mmdebstrap and Debian's keys, for the debian image
-#   hack/setup.sh test-tools    a C compiler, for go test -race
+#   hack/setup.sh test-tools    what the tests start or are compiled with: a C
+#                               compiler, a registry, an ssh server
 #   hack/setup.sh prefix        prints what a command that needs the engine is
 #                               to be prefixed with: nothing, or sudo
 #
@@ -49,22 +50,32 @@ update_packages() {
 # install_packages PACKAGE...: installs Debian packages, after update_packages.
 install_packages() {
 	say "installing $*"
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >&2 ||
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+		install -q -y --no-install-recommends "$@" >&2 ||
 		die "cannot install $*" "see the messages of apt-get above"
+}
+
+# engine_address prints the address of the engine that the docker command, and so
+# ours, would use here.
+engine_address() {
+	if [ -n "${DOCKER_HOST:-}" ]; then
+		echo "$DOCKER_HOST"
+	elif ! docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null; then
+		echo unix:///var/run/docker.sock
+	fi
 }
 
 # socket_path prints the engine's socket, or nothing when it is elsewhere.
 socket_path() {
-	case "${DOCKER_HOST:-unix:///var/run/docker.sock}" in
-	unix://*) echo "${DOCKER_HOST:-unix:///var/run/docker.sock}" | sed 's|^unix://||' ;;
+	case "$(engine_address)" in
+	unix://*) engine_address | sed 's|^unix://||' ;;
 	esac
 }
 
 # engine_answers: succeeds when the engine answers to this user.
 engine_answers() {
 	if command -v docker >/dev/null 2>&1; then
-		# The programs of this repository know DOCKER_HOST, and no contexts.
-		DOCKER_CONTEXT=default docker version --format '{{.Server.Version}}' >/dev/null 2>&1
+		docker version --format '{{.Server.Version}}' >/dev/null 2>&1
 	else
 		socket=$(socket_path)
 		[ -n "$socket" ] && command -v curl >/dev/null 2>&1 &&
@@ -74,7 +85,7 @@ engine_answers() {
 
 # engine_runs: succeeds when the engine answers to root.
 engine_runs() {
-	engine_answers || { [ "$(id -u)" -ne 0 ] && as_root env DOCKER_CONTEXT=default docker version >/dev/null 2>&1; }
+	engine_answers || { [ "$(id -u)" -ne 0 ] && as_root docker version >/dev/null 2>&1; }
 }
 
 # await_engine: waits until the engine answers, at most ENGINE_WAIT seconds.
@@ -122,10 +133,8 @@ need_engine() {
 	if engine_answers; then
 		return
 	fi
-	case "${DOCKER_HOST:-}" in
-	"" | unix://*) ;;
-	*) die "no Docker engine answers at DOCKER_HOST=$DOCKER_HOST" "start it there, or unset DOCKER_HOST" ;;
-	esac
+	[ -n "$(socket_path)" ] ||
+		die "no Docker engine answers at $(engine_address)" "start it there, or unset DOCKER_HOST and DOCKER_CONTEXT"
 	[ -n "$(root_path dockerd)" ] || install_engine
 	engine_runs || start_engine
 	engine_answers || {
@@ -136,7 +145,7 @@ need_engine() {
 
 # print_prefix: prints what to put before a command that needs the engine.
 print_prefix() {
-	engine_answers || [ "$(id -u)" -eq 0 ] || echo "sudo --preserve-env=DOCKER_HOST"
+	engine_answers || [ "$(id -u)" -eq 0 ] || echo "sudo --preserve-env=DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION"
 }
 
 need_image_tools() {
@@ -150,9 +159,39 @@ need_image_tools() {
 }
 
 need_test_tools() {
-	command -v gcc >/dev/null 2>&1 && return
-	update_packages gcc
-	install_packages gcc libc6-dev
+	missing=
+	command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+	command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
+	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
+	command -v docker >/dev/null 2>&1 || missing="$missing docker.io"
+	command -v ssh >/dev/null 2>&1 || missing="$missing openssh-client"
+	ldconfig -p | grep -q libwrap.so || missing="$missing libwrap0" # sshd's
+	if [ -n "$missing" ]; then
+		update_packages "${missing# }"
+		# shellcheck disable=SC2086 # a list of words
+		install_packages $missing
+	fi
+	unpack docker-registry usr/bin/docker-registry
+	unpack openssh-server usr/sbin/sshd
+	# The user that sshd becomes before a login.
+	getent passwd sshd >/dev/null || as_root useradd --system --home-dir /run/sshd --shell /usr/sbin/nologin sshd
+}
+
+# unpack PACKAGE FILE: puts one program of a package beside the build. Installed,
+# the package would be a service of this machine.
+unpack() {
+	tools=$(dirname "$0")/../.cache/test-tools
+	[ ! -x "$tools/${2##*/}" ] || return 0
+	update_packages "$1"
+	say "unpacking $1"
+	rm -rf "$tools/partial"
+	mkdir -p "$tools/partial"
+	(
+		cd "$tools/partial"
+		apt-get download -q "$1" >&2 && dpkg-deb -x "$1"_*.deb .
+	) || die "$1 cannot be fetched" "see the messages of apt-get above"
+	mv "$tools/partial/$2" "$tools/"
+	rm -r "$tools/partial"
 }
 
 [ $# -gt 0 ] || set -- engine image-tools

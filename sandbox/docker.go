@@ -19,6 +19,10 @@ import (
 // newer. Docker's types do not leave the files named docker*.go.
 type dockerEngine struct {
 	api *client.Client
+	// at is the way to the engine, if it was found by us; dialer is set when
+	// that is ssh.
+	at     Endpoint
+	dialer *sshDialer
 }
 
 var _ Engine = (*dockerEngine)(nil)
@@ -34,21 +38,17 @@ func callContext(ctx context.Context, limit time.Duration) (context.Context, con
 	return context.WithTimeoutCause(ctx, limit, errSilent)
 }
 
-// DockerClient connects to the engine that the environment names (DOCKER_HOST,
-// DOCKER_TLS_VERIFY, DOCKER_CERT_PATH, DOCKER_API_VERSION), as the docker command
-// does. It does not talk to the engine yet.
-func DockerClient() (*client.Client, error) {
-	api, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	if err != nil {
-		return nil, fmt.Errorf("configuring the engine's client: %w", err)
-	}
-	return api, nil
-}
-
 // DockerEngine is the engine behind a client. It takes the client over.
 func DockerEngine(api *client.Client) Engine { return &dockerEngine{api: api} }
 
-func (e *dockerEngine) Close() error { return e.api.Close() }
+// Close implements [Engine]. The client itself closes only what is not in use.
+func (e *dockerEngine) Close() error {
+	err := e.api.Close()
+	if e.dialer != nil {
+		err = errors.Join(err, e.dialer.Close())
+	}
+	return err
+}
 
 // ResolveImage implements [Engine].
 func (e *dockerEngine) ResolveImage(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error) {
@@ -71,6 +71,11 @@ func engineError(ctx context.Context, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
+	}
+	if problem := connectProblem(err); problem != nil {
+		return problem
+	}
+	switch {
 	case errors.Is(err, fs.ErrPermission), strings.HasPrefix(err.Error(), "permission denied while trying to connect"):
 		return &connectionError{ErrEnginePermission, err}
 	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err):

@@ -22,6 +22,10 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	local := isLocal(e.api.DaemonHost())
 	facts := engineInfo(info, local)
 	facts.APIVersion = e.api.ClientVersion()
+	facts.Address = orDefault(e.at.Host, e.api.DaemonHost())
+	if !e.at.loopback {
+		facts.Exposed = e.at.Warning()
+	}
 	facts.Swap = !local || hasSwap()
 	if local {
 		facts.Host.NoFile = engineNoFile(ctx, e.api.DaemonHost())

@@ -18,13 +18,9 @@ import (
 
 // Attach implements [Engine].
 func (e *dockerEngine) Attach(ctx context.Context, id string, stdin bool) (Streams, error) {
-	// The context of a hijacked connection must outlive the call: the client
-	// closes nothing itself when it ends, so a deadline is enough here.
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
-	hijacked, err := e.api.ContainerAttach(ctx, id, container.AttachOptions{
-		Stream: true, Stdin: stdin, Stdout: true, Stderr: true,
-	})
+	hijacked, err := e.attach(ctx, id, container.AttachOptions{Stream: true, Stdin: stdin, Stdout: true, Stderr: true})
 	if err != nil {
 		return nil, fmt.Errorf("attaching to container %.12s: %w", id, engineError(ctx, err))
 	}
@@ -34,6 +30,30 @@ func (e *dockerEngine) Attach(ctx context.Context, id string, stdin bool) (Strea
 		s.stdin = &dockerStdin{hijacked: hijacked}
 	}
 	return s, nil
+}
+
+// attach ends with its context. The client's own call does not: it writes and
+// reads by itself on a connection that it has taken over.
+func (e *dockerEngine) attach(ctx context.Context, id string, options container.AttachOptions) (types.HijackedResponse, error) {
+	var hijacked types.HijackedResponse
+	var err error
+	attached := make(chan struct{})
+	go func() {
+		hijacked, err = e.api.ContainerAttach(ctx, id, options)
+		close(attached)
+	}()
+	select {
+	case <-attached:
+		return hijacked, err
+	case <-ctx.Done():
+	}
+	go func() {
+		// Too late: nobody waits for it any more.
+		if <-attached; err == nil {
+			hijacked.Close()
+		}
+	}()
+	return types.HijackedResponse{}, ctx.Err()
 }
 
 type dockerStreams struct {

@@ -106,6 +106,11 @@ type EngineInfo struct {
 	StorageDriver, RootDir   string
 	CgroupDriver             string
 	Rootless                 bool
+	// Address is how the engine is reached: unix://…, tcp://… or ssh://….
+	Address string
+	// Exposed says what is missing on the way to an engine of another machine,
+	// as [Endpoint.Warning] does. It is a warning of every result.
+	Exposed string
 	// Local says that the engine shares our file system, so that host paths
 	// mean the same to both.
 	Local bool

@@ -32,7 +32,7 @@ type rememberedFacts struct {
 
 // factsVersion changes with the fields of [EngineInfo], so that a file of another
 // version of ours is not read.
-const factsVersion = "2"
+const factsVersion = "3"
 
 // engineFacts is the engine's description, asked for again now and then.
 func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {

@@ -168,8 +168,9 @@ var waiterBinary = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "waiter"))
 })
 
-// runner is a runner on the private engine, which has one image: the waiter.
-func (e *privateEngine) runner() *sandbox.Runner {
+// runner is a runner on the private engine, or on another way to it, which has one
+// image: the waiter.
+func (e *privateEngine) runner(engine sandbox.Engine) *sandbox.Runner {
 	e.t.Helper()
 	program, err := waiterBinary()
 	require.NoError(e.t, err, string(program))
@@ -186,7 +187,10 @@ func (e *privateEngine) runner() *sandbox.Runner {
 	_, err = io.Copy(io.Discard, answer)
 	require.NoError(e.t, err)
 	require.NoError(e.t, answer.Close())
-	r, err := sandbox.New(sandbox.WithEngine(sandbox.DockerEngine(api)), sandbox.WithStateDir(filepath.Join(e.dir, "state")))
+	if engine == nil {
+		engine = sandbox.DockerEngine(api)
+	}
+	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithStateDir(filepath.Join(e.dir, "state")))
 	require.NoError(e.t, err)
 	e.t.Cleanup(func() { require.NoError(e.t, r.Close()) })
 	return r
@@ -195,6 +199,12 @@ func (e *privateEngine) runner() *sandbox.Runner {
 // runWaiter runs the waiter and calls trouble once it is ready. trouble gets the
 // function that lets it go on.
 func (e *privateEngine) runWaiter(trouble func(goOn func())) (*result.Result, error) {
+	e.t.Helper()
+	return e.runWaiterOn(nil, trouble)
+}
+
+// runWaiterOn is runWaiter by another way to the engine, which is closed.
+func (e *privateEngine) runWaiterOn(engine sandbox.Engine, trouble func(goOn func())) (*result.Result, error) {
 	e.t.Helper()
 	final := filepath.Join(e.dir, "final")
 	ready := make(chan struct{})
@@ -221,7 +231,7 @@ func (e *privateEngine) runWaiter(trouble func(goOn func())) (*result.Result, er
 			}
 		})
 	}()
-	r := e.runner()
+	r := e.runner(engine)
 	res, err := r.Run(e.t.Context(), req)
 	<-finished
 	return res, err

@@ -263,6 +263,9 @@ func (a *attempt) result(v verdict, state State, complete bool) *result.Result {
 		}
 	}
 	a.warnings = append(a.warnings, v.warnings...)
+	if a.info.Exposed != "" {
+		a.warnings = append(a.warnings, a.info.Exposed)
+	}
 	a.warnings = append(a.warnings, a.score.Warnings()...)
 	slices.Sort(a.warnings)
 	res.Warnings = a.warnings

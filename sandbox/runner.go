@@ -41,8 +41,9 @@ type Runner struct {
 // Option configures a [Runner]; a value that makes no sense is refused.
 type Option func(*Runner) error
 
-// WithEngine sets the engine. The default is the Docker engine that the
-// environment names; see [DockerClient]. The runner closes it.
+// WithEngine sets the engine, such as that of an [Endpoint]. The default is the
+// Docker engine that the docker command would use here; see [Address]. The runner
+// closes it.
 func WithEngine(engine Engine) Option {
 	return func(r *Runner) error {
 		if engine == nil {
@@ -123,11 +124,13 @@ func New(opts ...Option) (*Runner, error) {
 		}
 	}
 	if r.engine == nil {
-		api, err := DockerClient()
+		endpoint, err := FindEngine(Address{})
 		if err != nil {
 			return nil, err
 		}
-		r.engine = DockerEngine(api)
+		if r.engine, err = endpoint.Engine(); err != nil {
+			return nil, err
+		}
 	}
 	return r, nil
 }
@@ -198,6 +201,11 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
+	if finder, ok := r.engine.(networkFinder); ok && spec.Class.Network != "none" {
+		if err := finder.FindNetwork(ctx, spec.Class.Network); err != nil {
+			return planned{}, err
+		}
+	}
 	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: locked}
 	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
@@ -218,6 +226,12 @@ func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warn
 	default:
 		return false, nil, err
 	}
+}
+
+// networkFinder is what an engine may offer besides [Engine]: refusing a network
+// that it does not have, which otherwise only the start of a container tells.
+type networkFinder interface {
+	FindNetwork(ctx context.Context, name string) error
 }
 
 // ask puts the two questions of a plan to the engine, both at once. What is

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"text/tabwriter"
-
-	"github.com/docker/docker/client"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
@@ -137,13 +134,13 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := engineClient()
+	engine, err := s.engine()
 	if err != nil {
 		return nil, err
 	}
 	options := []sandbox.Option{
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.policy()), sandbox.WithStateDir(dir),
-		sandbox.WithEngine(sandbox.DockerEngine(api)),
+		sandbox.WithEngine(engine),
 	}
 	if locked {
 		options = append(options, sandbox.WithLock(lock))
@@ -154,23 +151,9 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	}
 	runner, err := sandbox.New(options...)
 	if err != nil {
-		return nil, errors.Join(err, api.Close())
+		return nil, errors.Join(err, engine.Close())
 	}
 	return runner, nil
-}
-
-// engineClient is the client of the engine that the environment names. What is
-// wrong with it before the engine is asked is wrong with the environment.
-func engineClient() (*client.Client, error) {
-	// An engine answers "not found" to everything that is asked in such a version.
-	if v := os.Getenv(client.EnvOverrideAPIVersion); v != "" && strings.Trim(v, "0123456789.") != "" {
-		return nil, &hintedError{fmt.Errorf("DOCKER_API_VERSION %q: must be a version, such as 1.41", v), versionHint}
-	}
-	api, err := sandbox.DockerClient()
-	if err != nil {
-		return nil, &hintedError{err, addressHint}
-	}
-	return api, nil
 }
 
 // printJSON prints a value for programs.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // A verdict is how a check ended.
@@ -65,12 +66,20 @@ func (a *app) doctor(ctx context.Context) error {
 // examine does all checks. The later ones need what the earlier ones found: where
 // one is missing, they are left out.
 func (a *app) examine(ctx context.Context, s settings) ([]finding, error) {
+	endpoint, err := sandbox.FindEngine(s.Engine)
+	findings := []finding{checkAddress(endpoint, err)}
+	if err != nil {
+		store, err := s.store()
+		if err != nil {
+			return nil, err
+		}
+		return append(findings, checkState(store.Dir())), nil
+	}
 	runner, err := a.runner(s)
 	if err != nil {
 		return nil, err
 	}
 	defer runner.Close()
-	findings := []finding{checkDockerHost(a.environ)}
 	state := checkState(runner.Store().Dir())
 	info, err := runner.Info(ctx)
 	if err != nil {

@@ -16,21 +16,6 @@ import (
 // floorAPI is the oldest engine API that is promised: Docker 20.10.
 const floorAPI = "1.41"
 
-// checkDockerHost looks at where the engine's client is told to go.
-func checkDockerHost(environ []string) finding {
-	host := lookup(environ, "DOCKER_HOST")
-	f := finding{Check: "engine address", Verdict: verdictOK, Seen: host}
-	switch {
-	case host == "":
-		f.Seen = "the default socket"
-	case strings.HasPrefix(host, "tcp://") && lookup(environ, "DOCKER_TLS_VERIFY") == "":
-		f.Verdict = verdictWarn
-		f.Seen += ": without TLS, whoever reaches that port is root there"
-		f.Mend = "use a socket, or set DOCKER_TLS_VERIFY and DOCKER_CERT_PATH"
-	}
-	return f
-}
-
 // checkEngine judges what the engine says of itself.
 func checkEngine(info sandbox.EngineInfo) []finding {
 	engine := finding{Check: "engine", Verdict: verdictOK,

@@ -19,18 +19,33 @@ func TestCheckRunc(t *testing.T) {
 	}
 }
 
-func TestCheckDockerHost(t *testing.T) {
+func TestCheckAddress(t *testing.T) {
 	tests := map[string]struct {
-		environ []string
+		environ map[string]string
+		at      sandbox.Address
 		want    verdict
+		seen    string
 	}{
-		"default": {nil, verdictOK},
-		"socket":  {[]string{"DOCKER_HOST=unix:///run/docker.sock"}, verdictOK},
-		"naked":   {[]string{"DOCKER_HOST=tcp://10.0.0.1:2375"}, verdictWarn},
-		"TLS":     {[]string{"DOCKER_HOST=tcp://10.0.0.1:2376", "DOCKER_TLS_VERIFY=1"}, verdictOK},
+		"default":  {nil, sandbox.Address{}, verdictOK, "unix:///var/run/docker.sock"},
+		"socket":   {map[string]string{"DOCKER_HOST": "unix:///run/x.sock"}, sandbox.Address{}, verdictOK, "unix:///run/x.sock (from DOCKER_HOST)"},
+		"ssh":      {nil, sandbox.Address{Host: "ssh://me@lab"}, verdictOK, "ssh://me@lab"},
+		"loopback": {map[string]string{"DOCKER_HOST": "tcp://127.0.0.1:2375"}, sandbox.Address{}, verdictWarn, "every user of this machine"},
+		"naked":    {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, sandbox.Address{}, verdictFail, "without TLS"},
+		"permitted": {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, sandbox.Address{AllowInsecure: true},
+			verdictWarn, "whoever is on the way controls its machine"},
+		"no such context": {map[string]string{"DOCKER_CONTEXT": "nosuch"}, sandbox.Address{}, verdictFail, `context "nosuch"`},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, checkDockerHost(test.environ).Verdict) })
+		t.Run(name, func(t *testing.T) {
+			for _, variable := range []string{"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
+				t.Setenv(variable, test.environ[variable])
+			}
+			t.Setenv("DOCKER_CONFIG", t.TempDir())
+			got := checkAddress(sandbox.FindEngine(test.at))
+			require.Equal(t, test.want, got.Verdict, got.Seen)
+			require.Contains(t, got.Seen, test.seen)
+			require.Equal(t, test.want != verdictOK, got.Mend != "")
+		})
 	}
 }
 

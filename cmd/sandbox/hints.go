@@ -50,9 +50,9 @@ func hint(err error) string {
 	case errors.As(err, &knows):
 		return knows.Hint()
 	case errors.Is(err, sandbox.ErrEnginePermission):
-		return "add your user to the docker group (which makes it root on this machine), use sudo, or set DOCKER_HOST"
+		return "add your user to the docker group (which makes it root on this machine), use sudo, or name another engine with --host or --context"
 	case errors.Is(err, sandbox.ErrEngineUnavailable):
-		return "is the engine running? try: sudo systemctl start docker; or name another with DOCKER_HOST"
+		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
 	case errors.Is(err, sandbox.ErrUnenforceable):
 		return "see what is missing with: sandbox doctor"
 	case errors.Is(err, sandbox.ErrNoSpace):
@@ -74,22 +74,6 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrNameTaken):
 		return "choose another --id, or see whose it is with: sandbox ps"
 	}
-	return engineHint(err.Error())
-}
-
-const addressHint = "set DOCKER_HOST to the engine's socket, such as unix:///var/run/docker.sock, or unset it; " +
-	"DOCKER_CERT_PATH and DOCKER_TLS_VERIFY are only for engines behind TLS"
-
-const versionHint = "unset DOCKER_API_VERSION: the version is then agreed on with the engine"
-
-// engineHint is about refusals that the engine, or its client, has only words for.
-func engineHint(text string) string {
-	switch {
-	case strings.Contains(text, "client version"), strings.Contains(text, "requires API version"):
-		return versionHint
-	case strings.Contains(text, "Error response from daemon: network ") && strings.Contains(text, "not found"):
-		return "see the networks of the engine with: docker network ls"
-	}
 	return ""
 }
 
@@ -102,7 +86,7 @@ var fieldHints = map[string]string{
 	"input":        "name a folder with --input; without it ./input is empty",
 	"final":        "name a folder of its own with --final; without it the outputs stay in the run's record",
 	"state folder": "choose another with --state-dir",
-	"engine":       "use the socket of an engine of this machine: unset DOCKER_HOST, or DOCKER_HOST=unix:///var/run/docker.sock",
+	"engine":       "use the socket of an engine of this machine: --host unix:///var/run/docker.sock; see which one is used with: sandbox doctor",
 	"network":      "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
 	"user":         "give numbers other than 0, such as --user 1000:1000, or leave --user out",
 	"runtime":      "see what the engine has with: sandbox doctor",

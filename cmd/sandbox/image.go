@@ -39,7 +39,7 @@ func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client
 	if err != nil {
 		return settings{}, images.Catalog{}, nil, err
 	}
-	api, err := engineClient()
+	api, err := s.engineClient()
 	if err != nil {
 		return settings{}, images.Catalog{}, nil, err
 	}

@@ -41,10 +41,15 @@ func setupScript(env *testscript.Env) error {
 	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))
 	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
-	for _, name := range []string{"DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
+	for _, name := range []string{
+		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
+	} {
 		if text, ok := os.LookupEnv(name); ok {
 			env.Setenv(name, text)
 		}
+	}
+	if home, err := os.UserHomeDir(); err == nil && os.Getenv("DOCKER_CONFIG") == "" {
+		env.Setenv("DOCKER_CONFIG", filepath.Join(home, ".docker")) // scripts have another home
 	}
 	return nil
 }
@@ -105,7 +110,8 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(args[2], args[3:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "DOCKER_HOST"} {
+	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
+		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
 		if text := ts.Getenv(name); text != "" {
 			cmd.Env = append(cmd.Env, name+"="+text)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // settings are the effective values of all keys of configs/sandbox.yaml.
@@ -18,11 +19,12 @@ type settings struct {
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
 
-	StateDir, Catalog, Lock string
-
 	AllowUnlocked bool
-
-	JSON, Quiet, Raw bool
+	// Engine is the engine that is meant; the zero value is that of the docker
+	// command.
+	Engine                  sandbox.Address
+	StateDir, Catalog, Lock string
+	JSON, Quiet, Raw        bool
 
 	origins []origin
 }
@@ -101,6 +103,7 @@ func resolve(layers []layer) (settings, error) {
 		}
 		s.origins = append(s.origins, origin{Key: k.name, Value: v.text, Source: v.source})
 	}
+	errs = append(errs, s.oneEngine(layers))
 	s.Defaults = shipped.Limits
 	return s, errors.Join(errs...)
 }

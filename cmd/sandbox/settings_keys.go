@@ -27,6 +27,12 @@ type key struct {
 
 const envPrefix = "SANDBOX_"
 
+// The two keys that name the engine, of which there can be one.
+const (
+	keyContext = "context"
+	keyHost    = "host"
+)
+
 // variable is the name of the environment variable of the key.
 func (k key) variable() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
@@ -69,6 +75,7 @@ func allKeys() []key {
 		key{name: "allow_root", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowRoot) }},
 		key{name: "allow_unlocked", flag: "allow-unlocked", kind: "bool", help: "run an image that is not the locked one, with a warning", trusted: true,
 			target: func(s *settings) setter { return boolTo(&s.AllowUnlocked) }},
+		key{name: "allow_insecure_engine", trusted: true, target: func(s *settings) setter { return boolTo(&s.Engine.AllowInsecure) }},
 	)
 	for _, l := range limitKeys {
 		all = append(all, key{
@@ -77,6 +84,10 @@ func allKeys() []key {
 		})
 	}
 	return append(all,
+		key{name: keyContext, flag: "context", kind: "name", help: "Docker context of the engine, see docker context ls", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.Engine.Context) }},
+		key{name: keyHost, flag: "host", short: "H", kind: "address", help: "engine: unix://path, ssh://user@host or tcp://host:port", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.Engine.Host) }},
 		key{name: "state_dir", flag: "state-dir", kind: "folder", help: "folder of the records of all runs", trusted: true,
 			target: func(s *settings) setter { return textTo(&s.StateDir) }},
 		key{name: "catalog", flag: "catalog", kind: "file", help: "image catalog instead of the shipped one", trusted: true,

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // version is set when a release is built (-X main.version=…).
@@ -52,7 +50,7 @@ func newVersionCommand(a *app) *cobra.Command {
 
 func (a *app) version(ctx context.Context, asJSON bool) error {
 	v := ownVersion()
-	v.Engine = askEngine(ctx)
+	v.Engine = a.askEngine(ctx)
 	if asJSON {
 		return a.printJSON(v)
 	}
@@ -82,14 +80,17 @@ func ownVersion() versionReport {
 }
 
 // askEngine asks the engine, which need not be there.
-func askEngine(ctx context.Context) *engineVersion {
+func (a *app) askEngine(ctx context.Context) *engineVersion {
 	ctx, cancel := context.WithTimeout(ctx, engineQuestion)
 	defer cancel()
-	api, err := engineClient()
+	s, err := a.settings()
 	if err != nil {
 		return nil
 	}
-	engine := sandbox.DockerEngine(api)
+	engine, err := s.engine()
+	if err != nil {
+		return nil
+	}
 	defer engine.Close()
 	info, err := engine.Info(ctx)
 	if err != nil {
