@@ -44,11 +44,15 @@ setup: ## make sure that a Docker engine answers and an image can be made
 	@hack/setup.sh engine image-tools
 
 # Only making an image needs root, so sudo comes second, unless the engine needs
-# it already.
+# it already. An exit code of 1 is a difference to the lock, which root does not
+# mend; what root has made is locked for the user as well.
 .PHONY: image
-image: setup build ## make the image (IMAGE=debian) if it is not there
-	@$$(hack/setup.sh prefix) $(SANDBOX) image ensure $(IMAGE) || { [ "$$(id -u)" -ne 0 ] && \
-	  echo 'once more, as root' >&2 && sudo --preserve-env=$(ENGINE_ENV) $(SANDBOX) image ensure $(IMAGE); }
+image: setup build ## make and lock the image (IMAGE=debian) if it is not there
+	@ensure="$$(hack/setup.sh prefix) $(SANDBOX) image ensure $(IMAGE)"; code=0; $$ensure || code=$$?; \
+	  if [ $$code -gt 1 ] && [ "$$(id -u)" -ne 0 ]; then \
+	    echo 'once more, as root' >&2; \
+	    sudo --preserve-env=$(ENGINE_ENV) $(SANDBOX) image ensure $(IMAGE) && $$ensure; \
+	  else exit $$code; fi
 
 .PHONY: test
 test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new; with -race

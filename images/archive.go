@@ -139,7 +139,7 @@ func passImage(w io.Writer, in *tar.Reader) error {
 		}
 	}
 	if manifests != 1 {
-		return fmt.Errorf("has %d members manifest.json, want 1", manifests)
+		return fmt.Errorf("has %d members manifest.json, want 1: it was cut off, or is not one of ours", manifests)
 	}
 	return out.Close()
 }

@@ -86,6 +86,16 @@ func repacked(t *testing.T, archive []byte, change func([]member) []member) []by
 	}
 }
 
+// renamed is an archive that says that it holds an image of another name.
+func renamed(t *testing.T, archive []byte, name string) []byte {
+	t.Helper()
+	small, _ := testCatalog(t).Lookup("small")
+	return repacked(t, archive, func(all []member) []member {
+		all[0].body = strings.Replace(strings.Replace(all[0].body, "  small:", "  "+name+":", 1), small.Tag(), name, 1)
+		return all
+	})
+}
+
 // What is wrong with an archive is found before or after it is loaded; nothing of
 // it stays, and no name changes.
 func TestImportRefusesArchives(t *testing.T) {
@@ -141,6 +151,10 @@ func TestImportRefusesArchives(t *testing.T) {
 		}), "has more than"},
 		"another recipe":       {repacked(t, good, edit(lockMember, "reference: evalbox/small:", "reference: evalbox/small:f")), "of the catalog full.yaml is"},
 		"an unknown name":      {repacked(t, good, edit(lockMember, "  small:", "  strange:")), `image "strange" is not in the catalog`},
+		"no name":              {repacked(t, good, edit(lockMember, "  small:", `  "":`)), "its image has no name"},
+		"a name of ours":       {renamed(t, good, "evalbox/debian:0123456789ab"), "is not in the catalog"},
+		"spelled differently":  {renamed(t, good, "docker.io/evalbox/debian:0123456789ab"), "is not in its short form"},
+		"no reference":         {renamed(t, good, "Not A Reference"), "is not a reference"},
 		"another image inside": {repacked(t, other, edit(lockMember, content(other), content(good))), "its image has the content"},
 		"another list": {repacked(t, good, func(all []member) []member {
 			all = edit(lockMember, "deb a 1 all", "deb a 3 all")(all)

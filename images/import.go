@@ -59,16 +59,8 @@ type importer struct {
 // check compares what the archive says of itself with what is known here, so that
 // most of what will be refused is not loaded. It is no proof: see accept.
 func (i importer) check(ctx context.Context) error {
-	name, ref := i.entry.Name, i.entry.Reference
-	known, named := i.cat.Lookup(name)
-	switch {
-	case named && name != "" && ref != known.Tag():
-		return i.bad("it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
-	case !named && (ref != name || strings.HasPrefix(ref, repository)):
-		return i.bad("image %q is not in the catalog %s", name, i.cat.Source)
-	}
-	if _, err := reference.ParseAnyReference(ref); err != nil {
-		return i.bad("%q is not a reference: %v", ref, err)
+	if err := i.checkName(); err != nil {
+		return err
 	}
 	lock, err := ReadLock(i.lockPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,6 +68,32 @@ func (i importer) check(ctx context.Context) error {
 	}
 	offered := Resolved{ID: i.entry.ID, Content: i.entry.Content, Platform: i.entry.Platform}
 	return i.allowed(ctx, lock, offered)
+}
+
+// checkName refuses an archive whose name could become that of another image. One
+// name of the engine has several spellings; only the shortest is taken.
+func (i importer) checkName() error {
+	name, ref := i.entry.Name, i.entry.Reference
+	if name == "" {
+		return i.bad("its image has no name")
+	}
+	if known, named := i.cat.Lookup(name); named {
+		if ref != known.Tag() {
+			return i.bad("it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
+		}
+		return nil
+	}
+	if ref != name || strings.HasPrefix(ref, repository) {
+		return i.bad("image %q is not in the catalog %s", name, i.cat.Source)
+	}
+	parsed, err := reference.ParseAnyReference(ref)
+	if err != nil {
+		return i.bad("%q is not a reference: %w", ref, err)
+	}
+	if named, ok := parsed.(reference.Named); ok && reference.FamiliarString(named) != ref {
+		return i.bad("the name %q is not in its short form, %q", ref, reference.FamiliarString(named))
+	}
+	return nil
 }
 
 // allowed says whether an image may get the name: when the lock has an entry of

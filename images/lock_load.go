@@ -48,7 +48,22 @@ func ReadLock(path string) (Lock, error) {
 	if err != nil {
 		return Lock{}, &LockFileError{path, err}
 	}
-	return LoadLock(data, path)
+	l, err := LoadLock(data, path)
+	if err != nil {
+		return Lock{}, &badLockError{err}
+	}
+	return l, nil
+}
+
+// A badLockError is a lock file that was read and is wrong. Its text names the
+// file and the place.
+type badLockError struct{ error }
+
+func (e *badLockError) Unwrap() error { return e.error }
+
+// Hint says what to do about it.
+func (e *badLockError) Hint() string {
+	return "take the file from where it was right, or move it away and lock anew: sandbox image lock NAME"
 }
 
 // LoadLock reads a lock. Source is the name of the file in messages. The format

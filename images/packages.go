@@ -109,7 +109,7 @@ func parsePackage(line string) (Package, error) {
 		return Package{}, fmt.Errorf("kind must be deb, python or conda")
 	}
 	for _, word := range fields[1:] {
-		if word == "" || word != plainWord(word) {
+		if word == "" || !isPlain(word) {
 			return Package{}, fmt.Errorf("%.50q is no plain word", word)
 		}
 	}
@@ -121,13 +121,30 @@ const maxWord = 200
 // plainWord makes text of an image fit to be a word of a list: bounded, and of
 // letters, digits and the signs that names and versions have.
 func plainWord(text string) string {
+	if isPlain(text) {
+		return text
+	}
 	text = strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._+-~:!", r) {
+		if r < 128 && isPlain(string(r)) {
 			return r
 		}
 		return '_'
 	}, text)
 	return text[:min(len(text), maxWord)]
+}
+
+// isPlain says that nothing of a word has to be changed. Every run asks it of
+// every word of its lock.
+func isPlain(word string) bool {
+	for i := range len(word) {
+		switch c := word[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case c == '.', c == '_', c == '+', c == '-', c == '~', c == ':', c == '!':
+		default:
+			return false
+		}
+	}
+	return len(word) <= maxWord
 }
 
 var pythonSeparators = regexp.MustCompile(`[-_.]+`)

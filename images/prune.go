@@ -205,7 +205,15 @@ func removeImage(ctx context.Context, eng Pruner, img PrunedImage) error {
 	}
 	var errs []error
 	for _, ref := range refs {
-		_, err := eng.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
+		found, err := eng.ImageInspect(ctx, ref)
+		if ignoreNotFound(err) == nil && found.ID != img.ID {
+			continue // gone, or the name is another image's by now
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_, err = eng.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
 		errs = append(errs, ignoreNotFound(err))
 	}
 	return errors.Join(errs...)

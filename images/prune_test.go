@@ -102,6 +102,14 @@ func TestPrune(t *testing.T) {
 	assert.NotContains(t, h.images, idOf("free"))
 }
 
+// A name that is another image's by the time of the removal stays.
+func TestPruneLooksAgain(t *testing.T) {
+	h, _, _ := pruneHost(t)
+	require.NoError(t, removeImage(t.Context(), h, PrunedImage{ID: idOf("was"), Tags: []string{"evalbox/free:1", "evalbox/gone:1"}}))
+	assert.Contains(t, h.tags, "evalbox/free:1")
+	assert.NotContains(t, h.calls, "remove image")
+}
+
 func TestPruneReportsWhatFailed(t *testing.T) {
 	h, l, opts := pruneHost(t)
 	h.removeErr = errors.New("conflict")

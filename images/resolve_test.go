@@ -82,6 +82,9 @@ func TestList(t *testing.T) {
 	assert.Equal(t, Status{
 		Name: "small", Description: "the smallest", Tag: small.Tag(), Base: "debian bookworm, 2 packages",
 		Default: true, Makeable: true, Present: true, ID: "sha256:" + small.Tag(), SizeBytes: 1000,
-		Created: "2026-01-01T00:00:00Z",
+		Created: "2026-01-01T00:00:00Z", Content: all[1].Content, Platform: "linux/arm64/v8",
 	}, all[1])
+	found, err := Resolve(t.Context(), newFake(small.Tag()), cat, "small")
+	require.NoError(t, err)
+	assert.Equal(t, found, all[1].Resolved())
 }
