@@ -131,7 +131,11 @@ func startCompetitor(t *testing.T, dir string, count int) *process {
 func TestProcessesCompete(t *testing.T) {
 	dir := t.TempDir()
 	random := rand.New(rand.NewPCG(1, 2))
-	const processes = 50
+	const processes, killedWaiting = 50, 5
+	// Until some have been killed while they wait, nobody gets any.
+	m := Open(filepath.Join(dir, "leases"))
+	all, err := m.Acquire(t.Context(), Order{Want: Want{All: true}, Holder: Holder{RunID: "r" + strconv.Itoa(os.Getpid())}, Inventory: madeUpGPUs(8)})
+	require.NoError(t, err)
 	type heard struct {
 		p    *process
 		line string
@@ -146,7 +150,6 @@ func TestProcessesCompete(t *testing.T) {
 			news <- heard{p, "gone"}
 		}()
 	}
-	m := Open(filepath.Join(dir, "leases"))
 	killed := map[*process]string{}
 	holds := map[string]*process{}
 	var done, listed int
@@ -155,7 +158,7 @@ func TestProcessesCompete(t *testing.T) {
 		word, rest, _ := strings.Cut(h.line, " ")
 		switch word {
 		case "waiting":
-			if len(killed) < 5 {
+			if len(killed) < killedWaiting {
 				killed[h.p] = "waiting"
 				require.NoError(t, h.p.cmd.Process.Kill())
 			}
@@ -185,14 +188,28 @@ func TestProcessesCompete(t *testing.T) {
 			done++
 		case "gone":
 			gone++
+			if gone != killedWaiting || all == nil {
+				continue
+			}
+			listing, err := m.List(t.Context(), madeUpGPUs(8))
+			require.NoError(t, err)
+			requireSane(t, listing)
+			for _, waiting := range listing.Queue {
+				for p := range killed {
+					require.NotEqual(t, p.cmd.Process.Pid, waiting.PID, "the dead do not wait")
+				}
+			}
+			require.NoError(t, all.Release(t.Context()))
+			all = nil
 		default:
 			require.Fail(t, h.line)
 		}
 	}
 	t.Logf("%d done, %d killed, %d listings", done, len(killed), listed)
-	require.GreaterOrEqual(t, len(killed), 10)
+	require.Greater(t, len(killed), killedWaiting, "some were killed while they held GPUs")
 	require.GreaterOrEqual(t, done, processes-len(killed))
 
+	require.Nil(t, all)
 	text, err := os.ReadFile(filepath.Join(dir, "order"))
 	require.NoError(t, err)
 	var order []int

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -222,6 +224,10 @@ func TestFreshLook(t *testing.T) {
 	stale := Order{Want: Want{Count: 2}, Inventory: full, Look: fresh(madeUpGPUs(2))}
 	release(t, acquire(t, m, stale))
 	require.Equal(t, 1, looks)
+	// The holder of then may have gone since: one look more before a refusal.
+	stale.Inventory.At = time.Now()
+	release(t, acquire(t, m, stale))
+	require.Equal(t, 2, looks)
 
 	stale.Look = fresh(full)
 	requireBusy(t, m, stale, "40960 MiB of its 81920 MiB are used by somebody else")
@@ -239,6 +245,32 @@ func TestFreshLook(t *testing.T) {
 	listing, err := m.List(t.Context(), madeUpGPUs(2))
 	require.NoError(t, err)
 	require.Empty(t, listing.Queue)
+}
+
+// TestTogether: requests that come at the same moment do not refuse each other for
+// being looked at, as long as there are GPUs for all.
+func TestTogether(t *testing.T) {
+	m := Open(t.TempDir())
+	leases, errs := make([]*Lease, 4), make([]error, 4)
+	var all sync.WaitGroup
+	for i := range leases {
+		o := order(strconv.Itoa(i), Want{Count: 1})
+		o.Look = func(ctx context.Context) (Inventory, error) {
+			// Until the others are there, too.
+			for {
+				live, _, err := m.read(ctx)
+				if err != nil || len(live) == len(leases) {
+					return madeUpGPUs(4), err
+				}
+			}
+		}
+		all.Go(func() { leases[i], errs[i] = m.Acquire(t.Context(), o) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		require.NoError(t, err)
+		release(t, leases[i])
+	}
 }
 
 // TestAsideLetsOthersPass: who waits for something else than a lease keeps nobody

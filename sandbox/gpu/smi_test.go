@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,12 +46,26 @@ func TestDetectGPUInfo(t *testing.T) {
 	}
 }
 
+// TestDetectGPUInfoDoesNotHang ends an nvidia-smi that never answers, though a
+// child of it keeps its stdout open.
 func TestDetectGPUInfoDoesNotHang(t *testing.T) {
-	// A child that keeps the pipe open, too.
-	standIn(t, "sleep 600 & sleep 600")
+	started := filepath.Join(t.TempDir(), "started")
+	require.NoError(t, syscall.Mkfifo(started, 0o600))
+	standIn(t, "sleep 600 & echo $! > '"+started+"'; wait")
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	child := make(chan string, 1)
+	go func() {
+		pid, err := os.ReadFile(started) // blocks until it is written
+		if err != nil {
+			pid = nil
+		}
+		cancel()
+		child <- strings.TrimSpace(string(pid))
+	}()
 	require.Equal(t, Info{GPUNames: []string{}}, DetectGPUInfo(ctx))
+	pid, err := strconv.Atoi(<-child)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
 func TestProbe(t *testing.T) {
