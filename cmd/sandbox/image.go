@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -17,34 +14,35 @@ import (
 func newImageCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Make and list the images that programs run in",
+		Short: "Make, pull and list the images that programs run in",
 		Example: `  sandbox image list
   sandbox image ensure debian`,
 		Args: cobra.ArbitraryArgs,
 		RunE: unknownOrHelp,
 	}
 	cmd.AddCommand(newImageEnsureCommand(a), newImageListCommand(a))
+	cmd.AddCommand(newImageBuildCommand(a), newImagePullCommand(a))
 	return cmd
 }
 
 func newImageEnsureCommand(a *app) *cobra.Command {
-	var force bool
+	var flags buildFlags
 	cmd := &cobra.Command{
 		Use:   "ensure [NAME]",
 		Short: "Make an image of the catalog unless the engine has it",
 		Long: `Make an image of the catalog unless the engine has it; without a name, the default.
-The ID of the image goes to stdout, the progress to stderr.`,
+The ID of the image goes to stdout, the progress to stderr.
+
+A base in a registry is pulled by its digest; then the image is built on it. The
+credentials are those of docker login.`,
 		Example: "  sandbox image ensure debian",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
-			return a.ensureImage(cmd.Context(), name, force)
+			return a.ensureImage(cmd.Context(), args, flags)
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "make it again although it is there")
+	cmd.Flags().BoolVar(&flags.force, "force", false, "make it again although it is there")
+	flags.register(cmd)
 	return cmd
 }
 
@@ -68,26 +66,6 @@ func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client
 		return settings{}, images.Catalog{}, nil, errors.Join(err, api.Close())
 	}
 	return s, catalog, api, nil
-}
-
-func (a *app) ensureImage(ctx context.Context, name string, force bool) error {
-	_, catalog, api, err := a.imageTools(ctx)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	opts := images.EnsureOptions{Dockerfile: evalbox.DockerfileRunner, Force: force, Progress: a.streams.Err}
-	if file, ok := a.streams.Err.(*os.File); ok && a.errTerminal {
-		opts.Terminal, opts.TerminalFD = true, file.Fd()
-	}
-	image, made, err := images.Ensure(ctx, api, catalog, name, opts)
-	if err != nil {
-		return err
-	}
-	if !made {
-		fmt.Fprintf(a.streams.Err, "image %s is there (%s)\n", image.Name, image.Reference)
-	}
-	return a.print("%s\n", image.ID)
 }
 
 func newImageListCommand(a *app) *cobra.Command {
