@@ -31,6 +31,8 @@ func testCatalog(t *testing.T) Catalog {
 type fakeEngine struct {
 	// Errors that the calls return, or in the stream of their answer.
 	inspectErr, importErr, importStreamErr, buildErr, buildStreamErr, removeErr error
+	// registry is what the engine pulls from.
+	registry fakeRegistry
 	// onBuild is called in the middle of a build.
 	onBuild func(ctx context.Context)
 
