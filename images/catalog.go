@@ -42,14 +42,18 @@ type Entry struct {
 	// RequirementsSHA256 is the SHA-256 of that file.
 	RequirementsSHA256 string `yaml:"requirements_sha256,omitempty"`
 	// Epoch is the time stamp of what is built on a base of a registry
-	// (SOURCE_DATE_EPOCH); a bootstrap has its own.
+	// (SOURCE_DATE_EPOCH); a bootstrap has its own. Defaults to the beginning of
+	// 1980, the earliest that every archive format can hold.
 	Epoch time.Time `yaml:"epoch,omitempty"`
 }
 
 // epoch is the time stamp of what is built.
 func (e Entry) epoch() time.Time {
-	if e.Base.Bootstrap != nil {
+	switch {
+	case e.Base.Bootstrap != nil:
 		return e.Base.Bootstrap.Epoch
+	case e.Epoch.IsZero():
+		return time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 	}
 	return e.Epoch
 }

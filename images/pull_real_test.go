@@ -2,11 +2,16 @@ package images_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/docker/docker/client"
@@ -130,27 +135,129 @@ func TestPullRegistryDown(t *testing.T) {
 func TestPullInterrupted(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
-	ref := reg.host + "/team/tools:1.0@" + digest
-	byDigest := reg.host + "/team/tools@" + digest
+	ref, byDigest := reg.host+"/team/tools:1.0@"+digest, reg.host+"/team/tools@"+digest
 	removeAfter(t, eng, byDigest)
-	// The first blob is the configuration: a layer would be tried again.
-	reg.spoilWith(func(w http.ResponseWriter, r *http.Request) bool {
-		if !strings.Contains(r.URL.Path, "/blobs/") || r.Method != http.MethodGet {
-			return false
-		}
-		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte(`{"architecture":`))
-		panic(http.ErrAbortHandler) // breaks the connection
-	})
+	blobs := reg.blobs(t, "team/tools", digest)
+	// cut breaks the connection in the middle of a blob, at most so often.
+	cut := func(blob string, times int32) {
+		var left atomic.Int32
+		left.Store(times)
+		reg.spoilWith(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/blobs/"+blob) || left.Add(-1) < 0 {
+				return false
+			}
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("{"))
+			panic(http.ErrAbortHandler)
+		})
+	}
+
+	cut(blobs[0], math.MaxInt32)
 	_, _, _, err := pull(t, eng, ref)
-	t.Log(err)
 	require.ErrorIs(t, err, images.ErrPullInterrupted)
 	absent(t, eng, byDigest)
 
-	reg.spoilWith(nil)
+	// The next try works, and the engine itself tries a layer again.
+	cut(blobs[1], 1)
 	_, pulled, _, err := pull(t, eng, ref)
 	require.NoError(t, err)
 	assert.True(t, pulled)
+	found, err := eng.ImageInspect(t.Context(), byDigest)
+	require.NoError(t, err)
+	assert.Len(t, found.RootFS.Layers, 1)
+}
+
+// A registry that serves other bytes than the digest says is found out.
+func TestPullTampered(t *testing.T) {
+	eng, reg := engine(t), newRegistry(t, false)
+	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
+	other := reg.push(t, "team/tools:2.0", t.Name()+" other", here)
+	ref := reg.host + "/team/tools@" + digest
+	removeAfter(t, eng, ref)
+	reg.spoilWith(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/manifests/"+digest) {
+			return false
+		}
+		http.Redirect(w, r, strings.Replace(r.URL.Path, digest, other, 1), http.StatusTemporaryRedirect)
+		return true
+	})
+	_, _, _, err := pull(t, eng, ref)
+	require.ErrorIs(t, err, images.ErrPullInterrupted)
+	t.Log(err)
+	absent(t, eng, ref)
+}
+
+// A pull that was canceled ends at once, and does not stand in the way of the next.
+func TestPullCanceledInTheMiddle(t *testing.T) {
+	eng, reg := engine(t), newRegistry(t, false)
+	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
+	ref := reg.host + "/team/tools@" + digest
+	removeAfter(t, eng, ref)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release := make(chan struct{})
+	reg.spoilWith(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			cancel()
+			<-release
+		}
+		return false
+	})
+	_, _, err := images.Pull(ctx, eng, ref, images.PullOptions{LockDir: t.TempDir(), Credentials: images.DockerCredentials(t.TempDir())})
+	close(release)
+	require.ErrorIs(t, err, context.Canceled)
+
+	_, _, _, err = pull(t, eng, ref)
+	require.NoError(t, err)
+}
+
+// TestPullShared: whoever needs the same digest at the same time waits for one
+// pull, in this process and in others.
+func TestPullShared(t *testing.T) {
+	if ref := os.Getenv("EVALBOX_TEST_PULL"); ref != "" { // one of the others
+		_, _, err := images.Pull(t.Context(), engine(t), ref, images.PullOptions{
+			LockDir: os.Getenv("EVALBOX_TEST_LOCKS"), Credentials: images.DockerCredentials(t.TempDir()),
+		})
+		require.NoError(t, err)
+		return
+	}
+	eng, reg := engine(t), newRegistry(t, false)
+	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
+	ref := reg.host + "/team/tools:1.0@" + digest
+	removeAfter(t, eng, reg.host+"/team/tools@"+digest)
+	locks := t.TempDir()
+
+	// What one pull asks for.
+	alone := reg.push(t, "team/alone:1.0", t.Name()+" alone", here)
+	removeAfter(t, eng, reg.host+"/team/alone@"+alone)
+	reg.count("")
+	_, _, _, err := pull(t, eng, reg.host+"/team/alone:1.0@"+alone)
+	require.NoError(t, err)
+	once := reg.count("GET /v2/team/alone/manifests/sha256:")
+
+	const others, ours = 2, 3
+	var group sync.WaitGroup
+	var pulls atomic.Int32
+	for range ours {
+		group.Go(func() {
+			_, pulled, _, err := pull(t, eng, ref, func(o *images.PullOptions) { o.LockDir = locks })
+			assert.NoError(t, err)
+			if pulled {
+				pulls.Add(1)
+			}
+		})
+	}
+	for range others {
+		group.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPullShared$")
+			cmd.Env = append(os.Environ(), "EVALBOX_TEST_PULL="+ref, "EVALBOX_TEST_LOCKS="+locks)
+			out, err := cmd.CombinedOutput()
+			assert.NoError(t, err, "%s", out)
+		})
+	}
+	group.Wait()
+	assert.LessOrEqual(t, pulls.Load(), int32(1))
+	assert.Equal(t, once, reg.count("GET /v2/team/tools/manifests/sha256:"), "each pull asks for the manifest")
 }
 
 func TestPullCredentials(t *testing.T) {

@@ -186,7 +186,7 @@ func pullReason(err error) error {
 			return c.reason
 		}
 		for _, w := range c.words {
-			if strings.Contains(text, w) {
+			if strings.Contains(": "+text, w) { // "eof" may be all that is said
 				return c.reason
 			}
 		}

@@ -170,6 +170,24 @@ func (r *testRegistry) putManifest(t *testing.T, repo, tag string, manifest ocis
 	return resp.Header.Get("Docker-Content-Digest")
 }
 
+// blobs are the digests of what a manifest names: configuration, then layers.
+func (r *testRegistry) blobs(t *testing.T, repo, digest string) (digests []string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.host+"/v2/"+repo+"/manifests/"+digest, nil)
+	require.NoError(t, err)
+	req.Header.Set("Accept", "application/vnd.docker.distribution.manifest.v2+json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var manifest ocispec.Manifest
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&manifest))
+	digests = []string{manifest.Config.Digest.String()}
+	for _, layer := range manifest.Layers {
+		digests = append(digests, layer.Digest.String())
+	}
+	return digests
+}
+
 // request sends one request with the credentials, and wants success.
 func (r *testRegistry) request(t *testing.T, method, address, mediaType string, body []byte) *http.Response {
 	t.Helper()

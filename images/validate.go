@@ -61,7 +61,7 @@ func checkEntry(at string, e Entry, problem func(path, format string, args ...an
 	}
 	if e.Base.Reference != "" {
 		checkPinned(at+".base.reference", e.Base.Reference, problem)
-		if e.Epoch.Unix() <= 0 {
+		if !e.Epoch.IsZero() && e.Epoch.Unix() <= 0 {
 			problem(at+".epoch", "must be a time such as 2026-01-01T00:00:00Z")
 		}
 	} else if !e.Epoch.IsZero() {
