@@ -95,7 +95,7 @@ func PullName(ctx context.Context, eng PullEngine, cat Catalog, name string, opt
 func pinned(ref string) (canonical reference.Canonical, tag reference.NamedTagged, err error) {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
-		return nil, nil, fmt.Errorf("image %q is not a reference: %w", ref, err)
+		return nil, nil, &PinError{Ref: ref, Err: err}
 	}
 	digested, ok := named.(reference.Digested)
 	if !ok || !strings.HasPrefix(string(digested.Digest()), "sha256:") {
@@ -104,7 +104,7 @@ func pinned(ref string) (canonical reference.Canonical, tag reference.NamedTagge
 	repo := reference.TrimNamed(named)
 	canonical, err = reference.WithDigest(repo, digested.Digest())
 	if err != nil {
-		return nil, nil, fmt.Errorf("image %q is not a reference: %w", ref, err)
+		return nil, nil, &PinError{Ref: ref, Err: err}
 	}
 	if tagged, ok := named.(reference.Tagged); ok {
 		tag, err = reference.WithTag(repo, tagged.Tag())

@@ -123,18 +123,30 @@ func (e *PlatformError) Hint() string {
 	return (&PullError{Reason: ErrWrongPlatform}).Hint()
 }
 
-// A PinError is a reference without a digest.
-type PinError struct{ Ref string }
+// A PinError is a reference without a digest, or no reference at all.
+type PinError struct {
+	Ref string
+	// Err says why it is not a reference; nil if it is one.
+	Err error
+}
 
 func (e *PinError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("image %q is not a reference: %v", e.Ref, e.Err)
+	}
 	return fmt.Sprintf("image %q is not pinned: a pull wants a digest, as in NAME:TAG@sha256:…", e.Ref)
 }
+
+func (e *PinError) Unwrap() error { return e.Err }
 
 // Is makes errors.Is(err, ErrNotPinned) true.
 func (e *PinError) Is(target error) bool { return target == ErrNotPinned }
 
 // Hint says what to do about it.
 func (e *PinError) Hint() string {
+	if e.Err != nil {
+		return "give a name of the catalog (sandbox image list), or [HOST/]NAME[:TAG]@sha256:…"
+	}
 	return "the registry tells the digest of a tag: docker buildx imagetools inspect " + e.Ref + "; see the pinned names with: sandbox image list"
 }
 

@@ -166,6 +166,7 @@ func TestRequirements(t *testing.T) {
 	removeAfter(t, eng, entry.Tag())
 	made, err := ensure(cat, pinned, false)
 	require.NoError(t, err, "%s", &progress)
+	removeAfter(t, eng, made.ID) // its containers outlive its name
 	out, code := run(t, eng, made.ID, "python", "-c", "import os, tinything as t; print(t.__version__, os.path.exists(t.__cached__), os.getuid())")
 	assert.Zero(t, code, "%s", out)
 	assert.Equal(t, "1.0 True 64646\n", out)

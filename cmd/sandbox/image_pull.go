@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,9 @@ goes to stdout, the progress to stderr.`,
   sandbox image pull registry.example/team/tools:1.2@sha256:0123...`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.Platform != "" && !strings.Contains(opts.Platform, "/") {
+				return usagef("sandbox image pull", "image pull: --platform %q: must be os/architecture, such as linux/arm64", opts.Platform)
+			}
 			return a.pullImage(cmd.Context(), args[0], opts)
 		},
 	}
