@@ -1,21 +1,20 @@
 package images
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/pkg/jsonmessage"
 )
 
-// build turns the imported base into the image, without a network.
-func (m *maker) build(ctx context.Context) error {
+// build turns the base into the image. Only an entry with requirements has a
+// network while it is being built.
+func (m *maker) build(ctx context.Context, base string) error {
 	m.steps.line("build", m.entry.Tag()+" through "+m.entry.Dockerfile)
-	buildContext, err := tarOf(m.entry.Dockerfile, m.opts.Dockerfile)
+	buildContext, err := m.buildContext()
 	if err != nil {
 		return m.failed(ctx, "build", err)
 	}
@@ -25,48 +24,55 @@ func (m *maker) build(ctx context.Context) error {
 		Version:     build.BuilderV1,
 		Tags:        []string{m.entry.Tag()},
 		Dockerfile:  m.entry.Dockerfile,
-		NetworkMode: "none",
+		NetworkMode: m.buildNetwork(),
+		NoCache:     true, // its key knows neither the network nor the time
 		Remove:      true,
 		ForceRemove: true,
-		BuildArgs:   m.buildArgs(time.Now()),
+		BuildArgs:   m.buildArgs(base),
 	})
 	if err != nil {
 		return m.failed(ctx, "build", err)
 	}
 	defer resp.Body.Close()
-	err = jsonmessage.DisplayJSONMessagesStream(resp.Body, m.steps, m.opts.TerminalFD, m.opts.Terminal, nil)
-	if err != nil {
-		return m.failed(ctx, "build", err)
+	tail := &logTail{progress: func(string) {}}
+	out := io.MultiWriter(plain{m.steps}, tail)
+	if err := jsonmessage.DisplayJSONMessagesStream(resp.Body, out, 0, false, nil); err != nil {
+		return m.failed(ctx, "build", buildFailed(m.entry, err, tail.String()))
 	}
 	return nil
 }
 
-// buildArgs are what Dockerfile.runner is told. Labels go through it as well: each
-// one in the options of the build would be an instruction of its own.
-func (m *maker) buildArgs(now time.Time) map[string]*string {
-	recipe := m.entry.Recipe()
-	return map[string]*string{
-		"BASE_IMAGE": new(m.entry.baseTag()),
-		"BASE_NAME":  new("scratch"),
-		"NAME":       new(m.entry.Name),
-		"RECIPE":     new(recipe),
-		"VERSION":    new(recipe[:12]),
-		"CREATED":    new(now.UTC().Format(time.RFC3339)),
+// buildNetwork is the network of the build.
+func (m *maker) buildNetwork() string {
+	switch {
+	case m.entry.Requirements == "":
+		return "none"
+	case m.opts.BuildNetwork == "":
+		return "default"
 	}
+	return m.opts.BuildNetwork
 }
 
-// tarOf returns a tar archive that holds one file.
-func tarOf(name, text string) (io.Reader, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
-		return nil, fmt.Errorf("build context: %w", err)
+// buildArgs are what Dockerfile.runner is told. Labels go through it as well: each
+// one in the options of the build would be an instruction of its own. Nothing here
+// depends on when or where the image is built, except the package index.
+func (m *maker) buildArgs(base string) map[string]*string {
+	recipe, epoch := m.entry.Recipe(), m.entry.epoch()
+	baseName := m.entry.Base.Reference
+	if baseName == "" {
+		baseName = "scratch"
 	}
-	if _, err := io.WriteString(w, text); err != nil {
-		return nil, fmt.Errorf("build context: %w", err)
+	args := map[string]*string{
+		"BASE_IMAGE":        new(base),
+		"BASE_NAME":         new(baseName),
+		"NAME":              new(m.entry.Name),
+		"RECIPE":            new(recipe),
+		"VERSION":           new(recipe[:12]),
+		"CREATED":           new(epoch.UTC().Format(time.RFC3339)),
+		"SOURCE_DATE_EPOCH": new(strconv.FormatInt(epoch.Unix(), 10)),
 	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("build context: %w", err)
+	if m.entry.Requirements != "" && m.opts.PipIndex != "" {
+		args["PIP_INDEX"] = new(m.opts.PipIndex)
 	}
-	return &buf, nil
+	return args
 }

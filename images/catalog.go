@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -37,6 +36,26 @@ type Entry struct {
 	// DockerfileSHA256 is the SHA-256 of that file, 64 lower-case hexadecimal
 	// digits.
 	DockerfileSHA256 string `yaml:"dockerfile_sha256"`
+	// Requirements is the name of the file of Python packages, in pip's format
+	// with hashes, that are installed on the base; empty for none.
+	Requirements string `yaml:"requirements,omitempty"`
+	// RequirementsSHA256 is the SHA-256 of that file.
+	RequirementsSHA256 string `yaml:"requirements_sha256,omitempty"`
+	// Epoch is the time stamp of what is built on a base of a registry
+	// (SOURCE_DATE_EPOCH); a bootstrap has its own. Defaults to the beginning of
+	// 1980, the earliest that every archive format can hold.
+	Epoch time.Time `yaml:"epoch,omitempty"`
+}
+
+// epoch is the time stamp of what is built.
+func (e Entry) epoch() time.Time {
+	switch {
+	case e.Base.Bootstrap != nil:
+		return e.Base.Bootstrap.Epoch
+	case e.Epoch.IsZero():
+		return time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return e.Epoch
 }
 
 // Base is what an image stands on: exactly one field is set.
@@ -85,15 +104,4 @@ func (c Catalog) Lookup(name string) (Entry, bool) {
 	}
 	e, ok := c.entries[name]
 	return e, ok
-}
-
-// makeable returns the names of the images that [Ensure] can make.
-func (c Catalog) makeable() string {
-	var names []string
-	for _, n := range c.Names() {
-		if c.entries[n].Base.Bootstrap != nil {
-			names = append(names, n)
-		}
-	}
-	return strings.Join(names, ", ")
 }

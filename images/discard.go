@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
 )
 
@@ -18,6 +19,45 @@ func (m *maker) untagBase(ctx context.Context) error {
 	defer cancel()
 	_, err := m.eng.ImageRemove(ctx, m.entry.baseTag(), image.RemoveOptions{Force: true})
 	if err = ignoreNotFound(err); err != nil {
+		return m.failed(ctx, "clean up", err)
+	}
+	return nil
+}
+
+// discard removes what an unfinished build has left.
+func (m *maker) discard(ctx context.Context) error {
+	if m.entry.Base.Bootstrap != nil {
+		return m.discardBase(ctx)
+	}
+	return m.discardSteps(ctx)
+}
+
+// discardSteps removes what an unfinished build left on a base of a registry, on
+// which images of others may stand: only what has the label of this recipe. It
+// takes parents without a name with it, but not the base, which has a digest.
+func (m *maker) discardSteps(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+	defer cancel()
+	all, err := m.eng.ImageList(ctx, image.ListOptions{All: true})
+	if err != nil {
+		return m.failed(ctx, "clean up", err)
+	}
+	var errs []error
+	for _, img := range all {
+		if img.Labels[LabelRecipe] != m.entry.Recipe() || tagged(img) {
+			continue
+		}
+		// The last of a chain of steps takes its parents with it.
+		if ids, used := loose(all, img.ID); used || len(ids) > 0 {
+			continue
+		}
+		_, err := m.eng.ImageRemove(ctx, img.ID, image.RemoveOptions{PruneChildren: true})
+		if errdefs.IsConflict(err) { // a container of somebody stands on it
+			err = nil
+		}
+		errs = append(errs, ignoreNotFound(err))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return m.failed(ctx, "clean up", err)
 	}
 	return nil
@@ -76,22 +116,28 @@ func loose(all []image.Summary, base string) (ids []string, used bool) {
 	return ids, used
 }
 
-// tagged says that an image has a name. Old engines write <none>:<none> for
-// none.
+// tagged says that an image has a name. Old engines write <none>:<none> and
+// <none>@<none> for none.
 func tagged(img image.Summary) bool {
-	return len(img.RepoTags) > 0 && img.RepoTags[0] != "<none>:<none>"
+	return len(img.RepoTags) > 0 && img.RepoTags[0] != "<none>:<none>" ||
+		len(img.RepoDigests) > 0 && img.RepoDigests[0] != "<none>@<none>"
 }
 
-// discardOld removes an image that a newly made one has replaced, unless
-// something uses it. It stays visible in the engine then, as an image without a
-// name.
-func (m *maker) discardOld(ctx context.Context, id string) {
-	if id == "" {
-		return
+// discardOld removes an image that a newly made one has replaced, unless it is the
+// same or something uses it. It stays visible in the engine then, as an image
+// without a name.
+func (m *maker) discardOld(ctx context.Context, id string) error {
+	now, err := m.eng.ImageInspect(ctx, m.entry.Tag())
+	if err != nil {
+		return m.failed(ctx, "clean up", err)
+	}
+	if id == "" || id == now.ID {
+		return nil
 	}
 	if _, err := m.eng.ImageRemove(ctx, id, image.RemoveOptions{PruneChildren: true}); ignoreNotFound(err) != nil {
 		m.steps.line("clean up", "the image before this one stays: "+err.Error())
 	}
+	return nil
 }
 
 // withoutCancel is a context for cleaning up, which the caller's does not end.

@@ -2,20 +2,35 @@ package images
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/containerd/errdefs"
 )
 
-// EnsureOptions say how [Ensure] works. Dockerfile is needed, the rest has
-// defaults.
+// EnsureOptions say how [Ensure] works. Dockerfile is needed, and Requirements for
+// an entry that has them; the rest has defaults.
 type EnsureOptions struct {
 	// Dockerfile is the text of the entry's Dockerfile. Its SHA-256 must be
 	// the one in the catalog.
 	Dockerfile string
+	// Requirements is the text of the entry's requirements. Its SHA-256 must be
+	// the one in the catalog.
+	Requirements string
+	// BuildNetwork is the engine's network for the build of an entry with
+	// requirements: default, host, or the name of one. Defaults to default. All
+	// others are built without a network.
+	BuildNetwork string
+	// PipIndex is the URL of the package index for the requirements. Their
+	// hashes are checked whatever it serves. It must not hold a password,
+	// because the classic builder writes it into the history of the image.
+	// Defaults to PyPI.
+	PipIndex string
+	// IgnoreMovedTag and Credentials are for the pull of the base, see
+	// [PullOptions].
+	IgnoreMovedTag bool
+	Credentials    Credentials
 	// Force makes the image again although it is there.
 	Force bool
 	// LockDir is the folder of the lock files that keep two processes from
@@ -39,23 +54,24 @@ type EnsureOptions struct {
 type RootFunc func(ctx context.Context, b Bootstrap, w io.Writer, progress func(line string)) error
 
 // Ensure makes an image of the catalog unless the engine has it; the empty name
-// means the default. It returns the image and whether it was made just now.
+// means the default. It returns the image and whether it was made just now. A base
+// of a registry is pulled, see [Pull], and stays in the engine.
 //
 // At most one process per LockDir makes a given image at a time; the others
 // wait and then find it. A failure or the end of ctx leaves nothing half-made in
-// the engine. The errors are [*CannotMakeError], [*StepError], or those of
-// [Resolve].
+// the engine. The errors are [*CannotMakeError], [*StepError] with those of [Pull]
+// or a [*BuildError] in it, or those of [Resolve].
 func Ensure(ctx context.Context, eng Engine, cat Catalog, name string, opts EnsureOptions) (r Resolved, changed bool, err error) {
 	entry, ok := cat.Lookup(name)
 	if !ok {
 		return Resolved{}, false, &CannotMakeError{
-			Name: name, Reason: "is not in the catalog " + cat.Source, hint: "this version makes: " + cat.makeable(),
+			Name: name, Reason: "is not in the catalog " + cat.Source, hint: "it names: " + strings.Join(cat.Names(), ", "),
 		}
 	}
 	if r, err := present(ctx, eng, cat, entry, opts.Force); err != nil || r.ID != "" {
 		return r, false, err
 	}
-	if err := checkMakeable(cat, entry, opts.Dockerfile); err != nil {
+	if err := checkRecipe(cat, entry, opts); err != nil {
 		return Resolved{}, false, err
 	}
 	m := newMaker(eng, entry, opts)
@@ -85,26 +101,6 @@ func present(ctx context.Context, eng Inspector, cat Catalog, entry Entry, force
 		return Resolved{}, nil
 	}
 	return r, err
-}
-
-// checkMakeable refuses what this version cannot make.
-func checkMakeable(cat Catalog, entry Entry, dockerfile string) error {
-	if entry.Base.Bootstrap == nil {
-		return &CannotMakeError{
-			Name:   entry.Name,
-			Reason: "this version makes images without a registry only; this one stands on " + entry.Base.Reference,
-			hint:   "this version makes: " + cat.makeable(),
-		}
-	}
-	sum := sha256.Sum256([]byte(dockerfile))
-	if have := hex.EncodeToString(sum[:]); have != entry.DockerfileSHA256 {
-		return &CannotMakeError{
-			Name:   entry.Name,
-			Reason: entry.Dockerfile + " has SHA-256 " + have + ", the catalog pins " + entry.DockerfileSHA256,
-			hint:   "set dockerfile_sha256 in " + cat.Source + " after a wanted change",
-		}
-	}
-	return nil
 }
 
 // ignoreNotFound forgets that something to be removed was not there.

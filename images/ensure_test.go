@@ -185,9 +185,9 @@ func TestEnsureRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, image, dockerfile, message, hint string
 	}{
-		{"unknown", "tiny", testDockerfile, "image tiny: is not in the catalog full.yaml", "this version makes: small"},
-		{"registry", "big-one", testDockerfile, "stands on registry.example:5000/team/big:1.0@sha256:", "this version makes: small"},
+		{"unknown", "tiny", testDockerfile, "image tiny: is not in the catalog full.yaml", "it names: big-one, pip, small"},
 		{"changed Dockerfile", "small", "y", "Dockerfile.runner has SHA-256", "dockerfile_sha256"},
+		{"changed requirements", "pip", testDockerfile, "requirements.lock has SHA-256", "requirements_sha256"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eng, made := newFake(), atomic.Int32{}

@@ -32,10 +32,10 @@ func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 // Hint says what to do about it.
 func (e *NotFoundError) Hint() string {
 	switch {
-	case e.CatalogName && e.Entry.Base.Bootstrap != nil:
-		return "make it with: sandbox image ensure " + e.Ref
 	case e.CatalogName:
-		return "this version cannot make it; choose another with --image, see: sandbox image list"
+		return "make it with: sandbox image ensure " + e.Ref
+	case isPinned(e.Ref):
+		return "a run never pulls; pull it with: sandbox image pull " + e.Ref
 	default:
 		return "see the names with: sandbox image list; a run never pulls, so for an image of a registry: docker pull " + e.Ref
 	}
@@ -66,7 +66,7 @@ func (e *CannotMakeError) Hint() string { return e.hint }
 type StepError struct {
 	// Name is the name of the image.
 	Name string
-	// Step is lock, bootstrap, import, build or clean up.
+	// Step is lock, pull, bootstrap, import, build or clean up.
 	Step string
 	// Err is the cause.
 	Err error
@@ -75,3 +75,9 @@ type StepError struct {
 func (e *StepError) Error() string { return fmt.Sprintf("image %s: %s: %v", e.Name, e.Step, e.Err) }
 
 func (e *StepError) Unwrap() error { return e.Err }
+
+// isPinned says that a reference has a digest.
+func isPinned(ref string) bool {
+	_, _, err := pinned(ref)
+	return err == nil
+}

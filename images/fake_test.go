@@ -31,6 +31,10 @@ func testCatalog(t *testing.T) Catalog {
 type fakeEngine struct {
 	// Errors that the calls return, or in the stream of their answer.
 	inspectErr, importErr, importStreamErr, buildErr, buildStreamErr, removeErr error
+	// registry is what the engine pulls from.
+	registry fakeRegistry
+	// stepLabels are the labels of the steps of a build.
+	stepLabels map[string]string
 	// onBuild is called in the middle of a build.
 	onBuild func(ctx context.Context)
 
@@ -39,7 +43,9 @@ type fakeEngine struct {
 	calls    []string                 // guarded by mu
 	imported []byte                   // guarded by mu
 	built    build.ImageBuildOptions  // guarded by mu
-	liveCtx  bool                     // the context of the last removal was alive; guarded by mu
+
+	buildContext []byte // guarded by mu
+	liveCtx      bool   // the context of the last removal was alive; guarded by mu
 }
 
 func newFake(tags ...string) *fakeEngine {
@@ -104,12 +110,13 @@ func (f *fakeEngine) ImageBuild(ctx context.Context, buildContext io.Reader, opt
 	if f.onBuild != nil {
 		f.onBuild(ctx)
 	}
-	_, err := io.Copy(io.Discard, buildContext)
+	data, err := io.ReadAll(buildContext)
 	defer f.called("build")()
+	f.buildContext = data
 	if err = errors.Join(ctx.Err(), f.buildErr, err); err != nil {
 		return build.ImageBuildResponse{}, err
 	}
-	f.images["sha256:step"] = image.Summary{ID: "sha256:step", ParentID: "sha256:base", RepoTags: []string{"<none>:<none>"}}
+	f.images["sha256:step"] = image.Summary{ID: "sha256:step", ParentID: "sha256:base", RepoTags: []string{"<none>:<none>"}, Labels: f.stepLabels}
 	if f.buildStreamErr != nil {
 		return build.ImageBuildResponse{Body: streamError(f.buildStreamErr)}, nil
 	}

@@ -14,21 +14,26 @@ const lockRetry = 200 * time.Millisecond
 
 // lock waits until no other process makes this image.
 func (m *maker) lock(ctx context.Context) (unlock func() error, err error) {
-	dir := m.opts.LockDir
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return nil, m.failed(ctx, "lock", err)
-		}
-		dir = filepath.Join(cache, "evalbox")
-	}
-	unlock, err = lockFile(ctx, filepath.Join(dir, "image-"+m.entry.Name+".lock"), func() {
+	unlock, err = lockName(ctx, m.opts.LockDir, "image-"+m.entry.Name, func() {
 		m.steps.line("lock", "another process is making this image, waiting for it")
 	})
 	if err != nil {
 		return nil, m.failed(ctx, "lock", err)
 	}
 	return unlock, nil
+}
+
+// lockName locks the file of this name in dir, or else in evalbox in the user's
+// cache folder; see [lockFile].
+func lockName(ctx context.Context, dir, name string, waiting func()) (unlock func() error, err error) {
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(cache, "evalbox")
+	}
+	return lockFile(ctx, filepath.Join(dir, name+".lock"), waiting)
 }
 
 // lockFile waits until no other process holds this file, whose folder it makes;

@@ -17,7 +17,7 @@ type Status struct {
 	Base string
 	// Default says that a run without an image uses this one.
 	Default bool
-	// Makeable says that [Ensure] can make it.
+	// Makeable says that [Ensure] knows how to make it.
 	Makeable bool
 	// Present says that the engine has it; the fields below are zero if not.
 	Present bool
@@ -42,7 +42,7 @@ func List(ctx context.Context, eng Inspector, cat Catalog) ([]Status, error) {
 		e, _ := cat.Lookup(name)
 		s := Status{
 			Name: name, Description: e.Description, Tag: e.Tag(), Base: e.Base.String(),
-			Default: name == cat.Default, Makeable: e.Base.Bootstrap != nil,
+			Default: name == cat.Default, Makeable: true,
 		}
 		found, err := eng.ImageInspect(ctx, s.Tag)
 		switch {

@@ -36,7 +36,7 @@ func (m *maker) failed(ctx context.Context, step string, err error) error {
 
 // make makes the image and removes everything else that came with it.
 func (m *maker) make(ctx context.Context) (err error) {
-	if err := m.discardBase(ctx); err != nil { // of a process that was killed
+	if err := m.discard(ctx); err != nil { // of a process that was killed
 		return err
 	}
 	old, err := m.eng.ImageInspect(ctx, m.entry.Tag())
@@ -45,19 +45,43 @@ func (m *maker) make(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, m.discardBase(ctx))
+			err = errors.Join(err, m.discard(ctx))
 		}
 	}()
-	if err := m.importRoot(ctx); err != nil {
+	base, err := m.base(ctx)
+	if err != nil {
 		return err
 	}
-	if err := m.build(ctx); err != nil {
+	if err := m.build(ctx, base); err != nil {
 		return err
 	}
-	if err := m.untagBase(ctx); err != nil {
+	if m.entry.Base.Bootstrap != nil {
+		if err := m.untagBase(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.discardOld(ctx, old.ID); err != nil {
 		return err
 	}
-	m.discardOld(ctx, old.ID)
 	m.steps.line("done", m.entry.Tag())
 	return nil
+}
+
+// base makes sure that the engine has what the image stands on, and returns its
+// name there.
+func (m *maker) base(ctx context.Context) (string, error) {
+	if m.entry.Base.Bootstrap != nil {
+		return m.entry.baseTag(), m.importRoot(ctx)
+	}
+	r, pulled, err := Pull(ctx, m.eng, m.entry.Base.Reference, PullOptions{
+		IgnoreMovedTag: m.opts.IgnoreMovedTag, Credentials: m.opts.Credentials, LockDir: m.opts.LockDir,
+		Progress: m.opts.Progress, Terminal: m.opts.Terminal, TerminalFD: m.opts.TerminalFD,
+	})
+	if err != nil {
+		return "", m.failed(ctx, "pull", err)
+	}
+	if !pulled {
+		m.steps.line("pull", "the engine has "+r.Reference)
+	}
+	return r.Reference, nil
 }

@@ -5,11 +5,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // builderVersion is part of every recipe. Raise it when the code that makes
 // images makes something else out of the same catalog.
-const builderVersion = 1
+const builderVersion = 2
 
 // Where the images of catalogs are tagged, and what they stand on while they are
 // being made: apart, so that nobody takes one for the other.
@@ -27,14 +28,16 @@ const (
 )
 
 // Recipe returns the SHA-256 over everything that decides what the image is: its
-// base, its Dockerfile and the version of the code that makes it. The
-// description is not part of it.
+// base, its Dockerfile, its requirements, its time stamp and the version of the
+// code that makes it. The description is not part of it.
 func (e Entry) Recipe() string {
 	data, err := json.Marshal(struct {
-		Builder          int    `json:"builder"`
-		Base             Base   `json:"base"`
-		DockerfileSHA256 string `json:"dockerfile_sha256"`
-	}{builderVersion, e.Base, e.DockerfileSHA256})
+		Builder            int       `json:"builder"`
+		Base               Base      `json:"base"`
+		DockerfileSHA256   string    `json:"dockerfile_sha256"`
+		RequirementsSHA256 string    `json:"requirements_sha256"`
+		Epoch              time.Time `json:"epoch"`
+	}{builderVersion, e.Base, e.DockerfileSHA256, e.RequirementsSHA256, e.epoch().UTC()})
 	if err != nil { // strings, numbers and a valid time always marshal
 		panic(fmt.Sprintf("marshalling the recipe of image %s: %v", e.Name, err))
 	}

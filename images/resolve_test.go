@@ -42,7 +42,8 @@ func TestResolveNotFound(t *testing.T) {
 	cat := testCatalog(t)
 	for _, c := range []struct{ ref, message, hint string }{
 		{"", "image small (evalbox/small:", "sandbox image ensure small"},
-		{"big-one", "image big-one (evalbox/big-one:", "cannot make it"},
+		{"big-one", "image big-one (evalbox/big-one:", "sandbox image ensure big-one"},
+		{"tools@sha256:" + testID, "is neither", "sandbox image pull tools@sha256:"},
 		{"python:3.12", `image "python:3.12" is neither`, "docker pull python:3.12"},
 	} {
 		t.Run(c.ref, func(t *testing.T) {
@@ -76,15 +77,16 @@ func TestList(t *testing.T) {
 	small, _ := cat.Lookup("small")
 	all, err := List(t.Context(), newFake(small.Tag()), cat)
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all, 3)
 	assert.Equal(t, "big-one", all[0].Name)
-	assert.False(t, all[0].Present || all[0].Default || all[0].Makeable)
+	assert.True(t, all[0].Makeable)
+	assert.False(t, all[0].Present || all[0].Default)
 	assert.Equal(t, Status{
 		Name: "small", Description: "the smallest", Tag: small.Tag(), Base: "debian bookworm, 2 packages",
 		Default: true, Makeable: true, Present: true, ID: "sha256:" + small.Tag(), SizeBytes: 1000,
-		Created: "2026-01-01T00:00:00Z", Content: all[1].Content, Platform: "linux/arm64/v8",
-	}, all[1])
+		Created: "2026-01-01T00:00:00Z", Content: all[2].Content, Platform: "linux/arm64/v8",
+	}, all[2])
 	found, err := Resolve(t.Context(), newFake(small.Tag()), cat, "small")
 	require.NoError(t, err)
-	assert.Equal(t, found, all[1].Resolved())
+	assert.Equal(t, found, all[2].Resolved())
 }

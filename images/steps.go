@@ -24,7 +24,7 @@ func newSteps(w io.Writer) *steps { return &steps{start: time.Now(), w: w} }
 func (s *steps) line(step, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = fmt.Fprintf(s.w, "[%6.1fs] %s: %s\n", time.Since(s.start).Seconds(), step, strings.TrimSpace(text))
+	_, _ = fmt.Fprintf(s.w, "[%6.1fs] %s: %s\n", time.Since(s.start).Seconds(), step, visible(strings.TrimSpace(text)))
 }
 
 // Write passes the output of the engine's builder on.

@@ -55,14 +55,36 @@ func checkEntry(at string, e Entry, problem func(path, format string, args ...an
 	if !sha256Pattern.MatchString(e.DockerfileSHA256) {
 		problem(at+".dockerfile_sha256", "must be 64 lower-case hexadecimal digits, have %q", e.DockerfileSHA256)
 	}
+	checkRequirements(at, e, problem)
 	if (e.Base.Bootstrap == nil) == (e.Base.Reference == "") {
 		problem(at+".base", "must have exactly one of bootstrap and reference")
 	}
 	if e.Base.Reference != "" {
 		checkPinned(at+".base.reference", e.Base.Reference, problem)
+		if !e.Epoch.IsZero() && e.Epoch.Unix() <= 0 {
+			problem(at+".epoch", "must be a time such as 2026-01-01T00:00:00Z")
+		}
+	} else if !e.Epoch.IsZero() {
+		problem(at+".epoch", "is only for a base that is a reference; a bootstrap has its own")
 	}
 	if e.Base.Bootstrap != nil {
 		checkBootstrap(at+".base.bootstrap", *e.Base.Bootstrap, problem)
+	}
+}
+
+// checkRequirements reports requirements without a pin, and a pin of nothing.
+func checkRequirements(at string, e Entry, problem func(path, format string, args ...any)) {
+	if e.Requirements == "" {
+		if e.RequirementsSHA256 != "" {
+			problem(at+".requirements_sha256", "there are no requirements to pin")
+		}
+		return
+	}
+	if !filePattern.MatchString(e.Requirements) || e.Requirements == e.Dockerfile {
+		problem(at+".requirements", "must be a plain file name of its own, have %q", e.Requirements)
+	}
+	if !sha256Pattern.MatchString(e.RequirementsSHA256) {
+		problem(at+".requirements_sha256", "must be 64 lower-case hexadecimal digits, have %q", e.RequirementsSHA256)
 	}
 }
 
@@ -73,7 +95,7 @@ func checkPinned(at, ref string, problem func(path, format string, args ...any))
 		problem(at, "%q is not an image reference: %v", ref, err)
 		return
 	}
-	if _, ok := named.(reference.Digested); !ok {
+	if _, _, err := pinned(named.String()); err != nil {
 		problem(at, "must be pinned by digest (name:tag@sha256:…), have %q", ref)
 	}
 }

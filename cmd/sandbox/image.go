@@ -15,14 +15,15 @@ import (
 func newImageCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Make, lock and look at the images that programs run in",
+		Short: "Make, pull, lock and look at the images that programs run in",
 		Example: `  sandbox image list
   sandbox image ensure debian
   sandbox image verify`,
 		Args: cobra.ArbitraryArgs,
 		RunE: unknownOrHelp,
 	}
-	cmd.AddCommand(newImageEnsureCommand(a), newImageListCommand(a), newImageLockCommand(a), newImageVerifyCommand(a),
+	cmd.AddCommand(newImageEnsureCommand(a), newImageBuildCommand(a), newImagePullCommand(a),
+		newImageListCommand(a), newImageLockCommand(a), newImageVerifyCommand(a),
 		newImageInspectCommand(a), newImageExportCommand(a), newImageImportCommand(a), newImagePruneCommand(a))
 	return cmd
 }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox"
+	"github.com/evalbox/evalbox/images"
+)
+
+// buildFlags are what `image ensure` and `image build` take.
+type buildFlags struct {
+	force          bool
+	ignoreMovedTag bool
+	network, index string
+}
+
+func (f *buildFlags) register(cmd *cobra.Command) {
+	ignoreMovedTagFlag(cmd, &f.ignoreMovedTag)
+	cmd.Flags().StringVar(&f.network, "build-network", "", "`network` for the build of an image with Python requirements, such as host (default: the engine's default)")
+	cmd.Flags().StringVar(&f.index, "pip-index", "", "`URL` of the package index for these requirements (default: PyPI); it stays in the image's history")
+}
+
+func ignoreMovedTagFlag(cmd *cobra.Command, into *bool) {
+	cmd.Flags().BoolVar(into, "ignore-moved-tag", false, "pull the pinned digest although the tag beside it names another one")
+}
+
+func newImageBuildCommand(a *app) *cobra.Command {
+	flags := buildFlags{force: true}
+	cmd := &cobra.Command{
+		Use:   "build [NAME]",
+		Short: "Make an image of the catalog, also if the engine has it",
+		Long: `Make an image of the catalog, also if the engine has it; without a name, the default.
+The image that it replaces is removed unless something uses it. The ID of the new
+one goes to stdout, the progress to stderr. As with 'sandbox image ensure --force', the
+new one has to be accepted with 'sandbox image lock' if its recipe was locked before.`,
+		Example: `  sandbox image build debian
+  sandbox image build python --pip-index https://pypi.example/simple`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.ensureImage(cmd.Context(), nameArgument(args), flags)
+		},
+	}
+	flags.register(cmd)
+	return cmd
+}
+
+// ensureImage makes the image of this name, or the default, and locks it.
+func (a *app) ensureImage(ctx context.Context, name string, flags buildFlags) error {
+	s, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	opts := images.EnsureOptions{
+		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
+		BuildNetwork: flags.network, PipIndex: flags.index, IgnoreMovedTag: flags.ignoreMovedTag,
+		Progress: a.streams.Err,
+	}
+	opts.TerminalFD, opts.Terminal = a.progressTerminal()
+	image, made, err := images.Ensure(ctx, api, catalog, name, opts)
+	if err != nil {
+		return err
+	}
+	if !made {
+		fmt.Fprintf(a.streams.Err, "image %s is there (%s)\n", image.Name, image.Reference)
+	}
+	if err := a.settleLock(ctx, s, catalog, api, image.Name); err != nil {
+		return err
+	}
+	return a.print("%s\n", image.ID)
+}

@@ -1,0 +1,173 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/registry"
+	"github.com/docker/docker/pkg/jsonmessage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testRequirements is what the catalogs in testdata pin.
+const testRequirements = "r"
+
+const pipBase = "registry.example:5000/team/python@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+
+// pipOptions are options for an image on a base of a registry.
+func pipOptions(t *testing.T) EnsureOptions {
+	t.Helper()
+	opts := options(t, new(atomic.Int32))
+	opts.Requirements = testRequirements
+	opts.Credentials = func(string) (registry.AuthConfig, error) { return registry.AuthConfig{}, nil }
+	return opts
+}
+
+func TestEnsureOnABaseOfARegistry(t *testing.T) {
+	cat, eng, opts := testCatalog(t), newFake(), pipOptions(t)
+	pip, _ := cat.Lookup("pip")
+	opts.PipIndex = "https://pypi.example/simple"
+	var progress bytes.Buffer
+	opts.Progress = &progress
+	r, changed, err := Ensure(t.Context(), eng, cat, "pip", opts)
+	require.NoError(t, err)
+	assert.True(t, changed)
+	assert.Equal(t, "sha256:new", r.ID)
+	assert.Equal(t, pipBase, eng.registry.pulledRef)
+	for _, want := range []string{"pull: registry.example:5000/team/python@", "Pulling from tools", "build: " + pip.Tag(), "done: "} {
+		assert.Contains(t, progress.String(), want)
+	}
+
+	assert.Equal(t, "default", eng.built.NetworkMode)
+	assert.True(t, eng.built.NoCache)
+	args := map[string]string{}
+	for name, value := range eng.built.BuildArgs {
+		args[name] = *value
+	}
+	assert.Equal(t, map[string]string{
+		"BASE_IMAGE": pipBase, "BASE_NAME": pipBase, "NAME": "pip", "RECIPE": pip.Recipe(), "VERSION": pip.Recipe()[:12],
+		"CREATED": "2026-01-02T00:00:00Z", "SOURCE_DATE_EPOCH": "1767312000", "PIP_INDEX": "https://pypi.example/simple",
+	}, args)
+	assert.Equal(t, map[string]string{"Dockerfile.runner": testDockerfile, "requirements.lock": testRequirements}, eng.context(t))
+	names, calls := eng.state()
+	assert.Contains(t, names, pipBase, "the base stays")
+	assert.Zero(t, calls["import"])
+
+	// The base is there now.
+	progress.Reset()
+	opts.Force, opts.BuildNetwork = true, "host"
+	_, _, err = Ensure(t.Context(), eng, cat, "pip", opts)
+	require.NoError(t, err)
+	assert.Contains(t, progress.String(), "pull: the engine has "+pipBase)
+	assert.Equal(t, "host", eng.built.NetworkMode)
+	names, _ = eng.state()
+	assert.Contains(t, names, pip.Tag(), "the image that is the same as before is not removed")
+}
+
+func TestEnsureWithoutRequirementsHasNoNetwork(t *testing.T) {
+	eng, opts := newFake(), pipOptions(t)
+	opts.BuildNetwork, opts.PipIndex = "host", "https://pypi.example/simple"
+	_, _, err := Ensure(t.Context(), eng, testCatalog(t), "big-one", opts)
+	require.NoError(t, err)
+	assert.Equal(t, "none", eng.built.NetworkMode)
+	assert.NotContains(t, eng.built.BuildArgs, "PIP_INDEX")
+	assert.Equal(t, map[string]string{"Dockerfile.runner": testDockerfile, "requirements.lock": ""}, eng.context(t))
+}
+
+func TestEnsureOnABaseOfARegistryFailureLeavesTheBase(t *testing.T) {
+	cat := testCatalog(t)
+	pip, _ := cat.Lookup("pip")
+	eng, opts := newFake(), pipOptions(t)
+	eng.buildStreamErr = errors.New("boom")
+	// What another image of the base, and a killed build of this one, have left.
+	ours := map[string]string{LabelRecipe: pip.Recipe()}
+	eng.images["sha256:theirs"] = image.Summary{ID: "sha256:theirs", ParentID: "sha256:pulled"}
+	eng.images["sha256:killed"] = image.Summary{ID: "sha256:killed", ParentID: "sha256:pulled", Labels: ours}
+	eng.images["sha256:below"] = image.Summary{ID: "sha256:below", Labels: ours}
+	eng.images["named"] = image.Summary{ID: "sha256:named", ParentID: "sha256:below", Labels: ours, RepoTags: []string{"mine:1"}}
+	eng.images["by digest"] = image.Summary{ID: "sha256:digest", Labels: ours, RepoDigests: []string{"mine@" + toolsDigest}}
+	eng.stepLabels = ours
+	_, _, err := Ensure(t.Context(), eng, cat, "pip", opts)
+	var step *StepError
+	require.ErrorAs(t, err, &step)
+	assert.Equal(t, "build", step.Step)
+	names, _ := eng.state()
+	assert.Equal(t, []string{"by digest", "named", pipBase, "sha256:below", "sha256:theirs"}, names)
+}
+
+func TestEnsurePullFails(t *testing.T) {
+	eng, opts := newFake(), pipOptions(t)
+	eng.registry.pullErr = errors.New("dial tcp: connection refused")
+	_, _, err := Ensure(t.Context(), eng, testCatalog(t), "pip", opts)
+	require.ErrorIs(t, err, ErrRegistryUnavailable)
+	var step *StepError
+	require.ErrorAs(t, err, &step)
+	assert.Equal(t, "pull", step.Step)
+	var hinter interface{ Hint() string }
+	require.ErrorAs(t, err, &hinter)
+	names, _ := eng.state()
+	assert.Empty(t, names)
+}
+
+func TestEnsureRefusesAPipIndex(t *testing.T) {
+	for _, index := range []string{"https://user:hunter2@pypi.example/simple", "https://hunter2@pypi.example", "pypi.example", "file:///hunter2", "http://%hunter2"} {
+		eng, opts := newFake(), pipOptions(t)
+		opts.PipIndex = index
+		_, _, err := Ensure(t.Context(), eng, testCatalog(t), "pip", opts)
+		require.ErrorIs(t, err, ErrCannotMake, index)
+		assert.NotContains(t, err.Error(), "hunter2")
+		_, calls := eng.state()
+		assert.Zero(t, calls["pull"])
+	}
+}
+
+func TestBuildFailed(t *testing.T) {
+	entry := Entry{Dockerfile: "Dockerfile.runner", Requirements: "requirements.lock"}
+	plainErr := errors.New("connection lost")
+	assert.Equal(t, plainErr, buildFailed(entry, plainErr, "log"))
+	said := &jsonmessage.JSONError{Code: 1, Message: "The command '/bin/sh -c " + strings.Repeat("x", 1000) + "' returned a non-zero code: 1"}
+	for log, hint := range map[string]string{
+		"  ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.":        "serves another file",
+		"  ERROR: No matching distribution found for numpy==2.2.6":                           "--build-network",
+		"  WARNING: Retrying after NewConnectionError: Failed to establish a new connection": "--pip-index",
+		"  sh: python3: not found": "",
+	} {
+		var failed *BuildError
+		require.ErrorAs(t, buildFailed(entry, said, log), &failed)
+		assert.Equal(t, "a command of Dockerfile.runner ended with code 1\n"+log, failed.Error())
+		assert.Contains(t, failed.Hint(), hint)
+		assert.Equal(t, hint == "", failed.Hint() == "")
+	}
+}
+
+func TestPlain(t *testing.T) {
+	var out bytes.Buffer
+	n, err := plain{&out}.Write([]byte("a\x1b[2J\r\tb\u009b\nc"))
+	require.NoError(t, err)
+	assert.Equal(t, len("a\x1b[2J\r\tb\u009b\nc"), n)
+	assert.Equal(t, "a[2J\tb\nc", out.String())
+}
+
+// context unpacks the last build context: names and texts.
+func (f *fakeEngine) context(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for r := tar.NewReader(bytes.NewReader(f.buildContext)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return files
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		files[h.Name] = string(text)
+		assert.False(t, h.ModTime.IsZero())
+	}
+}

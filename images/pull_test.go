@@ -1,0 +1,194 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/registry"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	toolsDigest = "sha256:" + testID
+	toolsRef    = "registry.example:5000/team/tools:1.0@" + toolsDigest
+	toolsPinned = "registry.example:5000/team/tools@" + toolsDigest
+)
+
+// pullTools pulls tools with credentials that hold a secret.
+func pullTools(t *testing.T, eng *fakeEngine, change func(*PullOptions)) (r Resolved, pulled bool, progress string, err error) {
+	t.Helper()
+	var out bytes.Buffer
+	opts := PullOptions{LockDir: t.TempDir(), Progress: &out, Credentials: func(host string) (registry.AuthConfig, error) {
+		return registry.AuthConfig{Username: host, Password: "secret"}, nil
+	}}
+	if change != nil {
+		change(&opts)
+	}
+	r, pulled, err = Pull(t.Context(), eng, toolsRef, opts)
+	return r, pulled, out.String(), err
+}
+
+func TestPull(t *testing.T) {
+	eng := newFake()
+	eng.registry.tags = map[string]string{"registry.example:5000/team/tools:1.0": toolsDigest}
+	r, pulled, progress, err := pullTools(t, eng, nil)
+	require.NoError(t, err)
+	assert.True(t, pulled)
+	assert.Equal(t, Resolved{
+		Name: toolsRef, Reference: toolsPinned, ID: "sha256:pulled", Digest: toolsPinned, Platform: "linux/arm64/v8",
+	}, r)
+	assert.Equal(t, toolsPinned, eng.registry.pulledRef, "never by the tag")
+	assert.Equal(t, "linux/arm64", eng.registry.platform)
+	auth, err := registry.DecodeAuthConfig(eng.registry.auth)
+	require.NoError(t, err)
+	assert.Equal(t, registry.AuthConfig{Username: "registry.example:5000", Password: "secret"}, *auth)
+	assert.Contains(t, progress, "Pulling from tools")
+	assert.NotContains(t, progress, eng.registry.auth)
+
+	eng.calls = nil
+	_, pulled, _, err = pullTools(t, eng, nil)
+	require.NoError(t, err)
+	assert.False(t, pulled)
+	_, calls := eng.state()
+	assert.Equal(t, map[string]int{"inspect": 1, "version": 1}, calls)
+}
+
+func TestPullTag(t *testing.T) {
+	const tag = "registry.example:5000/team/tools:1.0"
+	for _, c := range []struct {
+		name     string
+		registry fakeRegistry
+		ignore   bool
+		want     error
+		says     string
+	}{
+		{"same", fakeRegistry{tags: map[string]string{tag: toolsDigest}}, false, nil, ""},
+		{"moved", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, false, ErrTagMoved, ""},
+		{"moved, ignored", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, true, nil, ""},
+		{"gone", fakeRegistry{}, false, nil, "the registry has no tag 1.0 any more"},
+		{"unknown", fakeRegistry{inspectErr: errors.New("dial tcp: connection refused\x1b[2J")}, false, nil, "cannot be compared: dial tcp: connection refused[2J\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eng := newFake()
+			eng.registry = c.registry
+			_, pulled, progress, err := pullTools(t, eng, func(o *PullOptions) { o.IgnoreMovedTag = c.ignore })
+			require.ErrorIs(t, err, c.want)
+			assert.Equal(t, c.want == nil, pulled)
+			assert.Contains(t, progress, c.says)
+			_, calls := eng.state()
+			assert.Equal(t, pulled, calls["pull"] == 1)
+			assert.Equal(t, c.ignore, calls["distribution"] == 0)
+		})
+	}
+}
+
+func TestPullRefuses(t *testing.T) {
+	for _, c := range []struct{ ref, platform, message string }{
+		{"python:3.12", "", "is not pinned"},
+		{"python", "", "is not pinned"},
+		{"", "", "is not a reference"},
+		{"Not A Reference", "", "is not a reference"},
+		{testID, "", "is not a reference"},
+		{"python@sha512:" + testID + testID, "", "is not pinned"},
+		{toolsRef, "amd64", `platform "amd64": must be os/architecture`},
+	} {
+		t.Run(c.ref, func(t *testing.T) {
+			eng := newFake()
+			_, _, err := Pull(t.Context(), eng, c.ref, PullOptions{Platform: c.platform})
+			require.ErrorContains(t, err, c.message)
+			_, calls := eng.state()
+			assert.Empty(t, calls)
+		})
+	}
+}
+
+func TestPullName(t *testing.T) {
+	cat := testCatalog(t)
+	opts := PullOptions{LockDir: t.TempDir(), Credentials: DockerCredentials(t.TempDir())}
+	eng := newFake()
+	_, _, err := PullName(t.Context(), eng, cat, "big-one", opts)
+	require.NoError(t, err)
+	assert.Contains(t, eng.registry.pulledRef, "registry.example:5000/team/big@sha256:")
+	assert.Empty(t, eng.registry.auth)
+
+	_, _, err = PullName(t.Context(), newFake(), cat, "small", opts)
+	require.ErrorIs(t, err, ErrCannotMake)
+	assert.ErrorContains(t, err, "nothing to pull")
+	_, _, err = PullName(t.Context(), newFake(), cat, "", opts)
+	assert.Error(t, err, "the default is not meant by nothing")
+}
+
+func TestPullFailureLeavesNothing(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		breakIt func(*fakeEngine)
+		want    error
+	}{
+		{"refused", func(f *fakeEngine) { f.registry.pullErr = errdefs.ErrUnauthenticated }, ErrCredentialsRefused},
+		{"broken off", func(f *fakeEngine) { f.registry.pullStreamErr = errors.New("unexpected EOF") }, ErrPullInterrupted},
+		{"other platform", func(f *fakeEngine) { f.registry.arch = "s390x" }, ErrWrongPlatform},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eng := newFake("python:3.12")
+			c.breakIt(eng)
+			r, pulled, _, err := pullTools(t, eng, nil)
+			require.ErrorIs(t, err, c.want)
+			assert.Empty(t, r)
+			assert.False(t, pulled)
+			names, _ := eng.state()
+			assert.Equal(t, []string{"python:3.12"}, names)
+		})
+	}
+}
+
+func TestPullKeepsWhatWasThere(t *testing.T) {
+	eng := newFake()
+	eng.images[toolsPinned] = image.Summary{ID: "sha256:there", RepoDigests: []string{toolsPinned}}
+	eng.registry.arch = "s390x"
+	_, _, _, err := pullTools(t, eng, nil)
+	require.ErrorIs(t, err, ErrWrongPlatform)
+	names, _ := eng.state()
+	assert.Equal(t, []string{toolsPinned}, names)
+}
+
+func TestPullCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := Pull(ctx, newFake(), toolsRef, PullOptions{LockDir: t.TempDir(), Platform: "linux/arm64"})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestPullWithoutReadableCredentials(t *testing.T) {
+	eng := newFake()
+	_, pulled, progress, err := pullTools(t, eng, func(o *PullOptions) {
+		o.Credentials = func(string) (registry.AuthConfig, error) { return registry.AuthConfig{}, errors.New("no helper") }
+	})
+	require.NoError(t, err)
+	assert.True(t, pulled)
+	assert.Empty(t, eng.registry.auth)
+	assert.Contains(t, progress, "no helper; going on without credentials")
+}
+
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		os, arch, variant, want string
+		fits                    bool
+	}{
+		{"linux", "amd64", "", "linux/amd64", true},
+		{"linux", "arm64", "v8", "linux/arm64", true},
+		{"linux", "arm", "v7", "linux/arm/v7", true},
+		{"linux", "arm", "v6", "linux/arm/v7", false},
+		{"linux", "arm64", "", "linux/arm64/v8", true},
+		{"linux", "arm64", "", "linux/amd64", false},
+		{"windows", "amd64", "", "linux/amd64", false},
+		{"", "", "", "linux/amd64", false},
+	} {
+		found := image.InspectResponse{Os: c.os, Architecture: c.arch, Variant: c.variant}
+		assert.Equal(t, c.fits, fits(found, c.want), "%+v", c)
+	}
+}

@@ -1,0 +1,238 @@
+//go:build linux
+
+package images_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/client"
+	godigest "github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox"
+	"github.com/evalbox/evalbox/images"
+)
+
+// wheel is a Python package without dependencies, as pip wants it.
+func wheel(t *testing.T, name, version string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	info := name + "-" + version + ".dist-info/"
+	for _, file := range []struct{ name, text string }{
+		{name + "/__init__.py", fmt.Sprintf("__version__ = %q\n", version)},
+		{info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n"},
+		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{info + "RECORD", name + "/__init__.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n"},
+	} {
+		f, err := w.CreateHeader(&zip.FileHeader{Name: file.name, Modified: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)})
+		require.NoError(t, err)
+		_, err = io.WriteString(f, file.text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return buf.Bytes()
+}
+
+// wheelIndex serves wheels as a package index, and returns its URL.
+func wheelIndex(t *testing.T, wheels map[string][]byte) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		file := filepath.Base(r.URL.Path)
+		if data, ok := wheels[file]; ok {
+			_, _ = w.Write(data)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		for name := range wheels {
+			if strings.HasPrefix(name, file+"-") {
+				_, _ = fmt.Fprintf(w, "<a href=\"/files/%s\">%s</a>\n", name, name)
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/simple"
+}
+
+// pythonBase makes a base of Debian packages with pip in it, and puts it into the
+// registry.
+func pythonBase(t *testing.T, reg *testRegistry, name string) (digest string) {
+	t.Helper()
+	require.Zero(t, os.Geteuid(), "making a root file system needs root")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var root bytes.Buffer
+	err := images.Mmdebstrap(ctx, images.Bootstrap{
+		Suite: "bookworm", Variant: "essential", Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Packages: []string{"python3", "python3-pip"},
+		Exclude:  []string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/include/*"},
+	}, &root, func(string) {})
+	require.NoError(t, err)
+	layer := root.Bytes()
+	config := asJSON(t, ocispec.Image{
+		Platform: ocispec.Platform{OS: "linux", Architecture: strings.TrimPrefix(here, "linux/")},
+		Author:   t.Name() + t.TempDir(), // an image of this run alone
+		Config:   ocispec.ImageConfig{Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []godigest.Digest{godigest.FromBytes(layer)}},
+	})
+	repo, tag, _ := strings.Cut(name, ":")
+	return reg.putManifest(t, repo, tag, ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: "application/vnd.docker.distribution.manifest.v2+json",
+		Config: reg.putBlob(t, repo, "application/vnd.docker.container.image.v1+json", config),
+		Layers: []ocispec.Descriptor{reg.putBlob(t, repo, "application/vnd.docker.image.rootfs.diff.tar", layer)},
+	})
+}
+
+// catalogOn is a catalog with one image, on a base of a registry.
+func catalogOn(t *testing.T, name, base, requirements string) images.Catalog {
+	t.Helper()
+	cat, err := images.LoadCatalog([]byte(fmt.Sprintf(`
+schema: evalbox/images/v1
+default: %[1]s
+images:
+  %[1]s:
+    description: made by a test
+    base: {reference: %[2]q}
+    epoch: 2026-01-01T00:00:00Z
+    dockerfile: Dockerfile.runner
+    dockerfile_sha256: %[3]s
+    requirements: requirements.lock
+    requirements_sha256: %[4]s
+`, name, base, sum(evalbox.DockerfileRunner), sum(requirements))), "test.yaml")
+	require.NoError(t, err)
+	return cat
+}
+
+// TestRequirements builds an image of a base in a registry and a package of an
+// index, twice, and with an index that serves something else.
+func TestRequirements(t *testing.T) {
+	eng, reg := engine(t), newRegistry(t, false)
+	digest := pythonBase(t, reg, "team/python:3")
+	base := reg.host + "/team/python:3@" + digest
+	tiny, other := wheel(t, "tinything", "1.0"), wheel(t, "otherthing", "2.0")
+	index := wheelIndex(t, map[string][]byte{
+		"tinything-1.0-py3-none-any.whl": tiny, "otherthing-2.0-py3-none-any.whl": other,
+	})
+	hash := func(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
+	pinned := "tinything==1.0 --hash=sha256:" + hash(tiny) + "\n"
+	forged := pinned + "otherthing==2.0 --hash=sha256:" + hash(tiny) + "\n"
+	var progress bytes.Buffer
+	ensure := func(cat images.Catalog, requirements string, force bool) (images.Resolved, error) {
+		progress.Reset()
+		r, _, err := images.Ensure(t.Context(), eng, cat, "", images.EnsureOptions{
+			Dockerfile: evalbox.DockerfileRunner, Requirements: requirements, Force: force,
+			LockDir: t.TempDir(), BuildNetwork: "host", PipIndex: index,
+			Credentials: images.DockerCredentials(t.TempDir()), Progress: &progress,
+		})
+		return r, err
+	}
+	byDigest := reg.host + "/team/python@" + digest
+	removeAfter(t, eng, byDigest) // last, see below
+
+	// What the index serves is not what is pinned.
+	wrong := catalogOn(t, "test-forged", base, forged)
+	_, err := ensure(wrong, forged, false)
+	var failed *images.BuildError
+	require.ErrorAs(t, err, &failed, "%s", &progress)
+	assert.Contains(t, failed.Hint(), "serves another file")
+	assert.ErrorContains(t, err, hash(other))
+	stays, err := eng.ImageInspect(t.Context(), byDigest)
+	require.NoError(t, err, "the base stays")
+	assert.Empty(t, standingOn(t, eng, stays.ID), "a failed build leaves nothing")
+
+	// What is pinned.
+	cat := catalogOn(t, "test-tiny", base, pinned)
+	entry, _ := cat.Lookup("")
+	removeAfter(t, eng, entry.Tag())
+	made, err := ensure(cat, pinned, false)
+	require.NoError(t, err, "%s", &progress)
+	removeAfter(t, eng, made.ID) // its containers outlive its name
+	out, code := run(t, eng, made.ID, "python", "-c", "import os, tinything as t; print(t.__version__, os.path.exists(t.__cached__), os.getuid())")
+	assert.Zero(t, code, "%s", out)
+	assert.Equal(t, "1.0 True 64646\n", out)
+	found, err := eng.ImageInspect(t.Context(), made.ID)
+	require.NoError(t, err)
+	assert.Equal(t, base, found.Config.Labels["org.opencontainers.image.base.name"])
+	assert.Equal(t, "2026-01-01T00:00:00Z", found.Config.Labels["org.opencontainers.image.created"])
+	for _, env := range found.Config.Env {
+		assert.NotContains(t, env, index)
+	}
+
+	// Once more: the same files, with the same contents and times.
+	files := listFiles(t, eng, made.ID)
+	packages, _ := run(t, eng, made.ID, "python", "-m", "pip", "list")
+	again, err := ensure(cat, pinned, true)
+	require.NoError(t, err, "%s", &progress)
+	againPackages, _ := run(t, eng, again.ID, "python", "-m", "pip", "list")
+	assert.Equal(t, packages, againPackages)
+	assert.Equal(t, files, listFiles(t, eng, again.ID))
+	inspected, err := eng.ImageInspect(t.Context(), again.ID)
+	require.NoError(t, err)
+	assert.Equal(t, found.RootFS.Layers, inspected.RootFS.Layers, "the layers are the same, bit for bit")
+}
+
+// standingOn are the images right on another one, steps of builds too.
+func standingOn(t *testing.T, eng *client.Client, base string) (ids []string) {
+	t.Helper()
+	all, err := eng.ImageList(t.Context(), image.ListOptions{All: true})
+	require.NoError(t, err)
+	for _, img := range all {
+		if img.ParentID == base {
+			ids = append(ids, img.ID)
+		}
+	}
+	return ids
+}
+
+// listFiles lists everything in an image with mode, owner, time and contents. What
+// the engine puts over it in a container, and the folders that this touches, are
+// left out.
+func listFiles(t *testing.T, eng *client.Client, imageID string) string {
+	t.Helper()
+	c, err := eng.ContainerCreate(t.Context(), &container.Config{Image: imageID}, nil, nil, nil, "")
+	require.NoError(t, err)
+	defer func() {
+		assert.NoError(t, eng.ContainerRemove(context.WithoutCancel(t.Context()), c.ID, container.RemoveOptions{Force: true}))
+	}()
+	body, err := eng.ContainerExport(t.Context(), c.ID)
+	require.NoError(t, err)
+	defer body.Close()
+	var lines []string
+	for r := tar.NewReader(body); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		switch name := strings.Trim(h.Name, "/"); name {
+		case "", ".dockerenv", "etc", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", "dev", "dev/console", "dev/pts", "dev/shm", "proc", "sys":
+			continue
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, r)
+		require.NoError(t, err)
+		lines = append(lines, fmt.Sprintf("%s %o %d:%d %d %s %s", h.Name, h.Mode, h.Uid, h.Gid, h.ModTime.Unix(), h.Linkname, hex.EncodeToString(sum.Sum(nil))))
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}
