@@ -58,6 +58,7 @@ func (a *attempt) create(ctx context.Context) error {
 	note := journal{
 		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
+		Transfer: a.spec.Class.Transfer,
 	}
 	if err := errors.Join(
 		writeJSON(filepath.Join(a.work.record, journalFile), note),
@@ -65,12 +66,19 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
+	mounts, err := a.work.paths, error(nil)
+	if a.copies() {
+		if mounts, err = a.openDepot(ctx, a.labels(deadline)); err != nil {
+			return err
+		}
+	}
 	// A call that is cut short goes on in the engine: a container would appear
 	// after its removal. So the calls that change something are not canceled;
 	// they are short, and bounded.
 	ctx = context.WithoutCancel(ctx)
-	var err error
-	a.container, a.warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
+	var warnings []string
+	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, mounts, a.labels(deadline))
+	a.warnings = append(a.warnings, warnings...)
 	if err != nil {
 		a.nameTaken = errors.Is(err, ErrNameTaken)
 		return err
@@ -163,6 +171,7 @@ func (a *attempt) abandon(ctx context.Context) error {
 	if !a.nameTaken {
 		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
 	}
+	errs = append(errs, a.closeDepot(ctx))
 	a.closeOutput()
 	return errors.Join(append(errs, a.work.discard())...)
 }

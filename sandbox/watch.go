@@ -51,6 +51,11 @@ func (a *attempt) watch(ctx context.Context) {
 			}
 		}
 	}()
+	if a.copies() {
+		ctx, a.depot.stopLooking = context.WithCancel(ctx)
+		a.depot.looking.Go(func() { a.watchDepot(ctx) })
+		return
+	}
 	go a.watchDisk(ctx)
 	go a.watchFreeSpace(ctx)
 }

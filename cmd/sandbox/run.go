@@ -60,7 +60,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
-	a.settingFlags(cmd, false, "image", "timeout", "grace", "memory", "cpus", "gpus", "network", "user", "runtime",
+	a.settingFlags(cmd, false, "image", "timeout", "grace", "memory", "cpus", "gpus", "network", "user", "runtime", "transfer",
 		"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit")
 	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
 	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")

@@ -24,7 +24,7 @@ type runFlags struct {
 func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox.Request, error) {
 	req := sandbox.Request{
 		ID: f.id, Name: f.name, Input: f.input, Final: f.final, Keep: f.keep,
-		Image: s.Image, Runtime: s.Runtime, User: s.User, Network: s.Network, GPUs: s.GPUs,
+		Image: s.Image, Runtime: s.Runtime, User: s.User, Network: s.Network, GPUs: s.GPUs, Transfer: s.Transfer,
 		Limits: s.Limits, Labels: map[string]string{}, Env: map[string]string{},
 	}
 	if err := program(&req, args, dash); err != nil {

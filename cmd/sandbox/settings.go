@@ -9,7 +9,7 @@ import (
 
 // settings are the effective values of all keys of configs/sandbox.yaml.
 type settings struct {
-	Image, Runtime, User, Network, GPUs string
+	Image, Runtime, User, Network, GPUs, Transfer string
 	// Defaults are the shipped limits, Limits those that somebody asked for.
 	// They are kept apart because a default yields to a small machine and a
 	// limit that was asked for does not.

@@ -58,6 +58,9 @@ func allKeys() []key {
 		{name: "gpus", flag: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs separated by commas",
 			target: func(s *settings) setter { return gpusTo(&s.GPUs) }},
 	}
+	all = append(all, key{name: "transfer", flag: "transfer", kind: "way",
+		help:   "how files reach the engine: bind, copy, or auto, which finds out",
+		target: func(s *settings) setter { return textTo(&s.Transfer) }})
 	for _, l := range limitKeys {
 		all = append(all, key{
 			name: l.name, flag: l.flag, short: l.short, kind: l.kind, help: l.help, limit: true,

@@ -85,7 +85,7 @@ func (w *walker) walk(ctx context.Context) error {
 }
 
 func (w *walker) readFolder(ctx context.Context, at folder) ([]folder, error) {
-	dir, err := w.root.OpenFile(at.path, os.O_RDONLY|openFlags, 0)
+	dir, err := w.root.OpenFile(at.path, os.O_RDONLY|OpenFlags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ var errChanged = errors.New("changed while it was read")
 // checks that the open file is the one that was listed, and reads no more than
 // its size.
 func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
-	opened, err := root.OpenFile(f.path, os.O_RDONLY|openFlags, 0)
+	opened, err := root.OpenFile(f.path, os.O_RDONLY|OpenFlags, 0)
 	if err != nil {
 		return "", err
 	}
