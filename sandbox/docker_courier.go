@@ -245,7 +245,10 @@ func (e *dockerEngine) WatchDepot(ctx context.Context, spec Spec, labels map[str
 // RemoveDepot implements [Engine]. The volume goes last: the engine keeps one
 // that is in use.
 func (e *dockerEngine) RemoveDepot(ctx context.Context, runID string) error {
-	err := errors.Join(e.Remove(ctx, watcherName(runID)), e.Remove(ctx, courierName(runID)))
+	watcher := make(chan error, 1)
+	go func() { watcher <- e.Remove(ctx, watcherName(runID)) }()
+	err := e.Remove(ctx, courierName(runID))
+	err = errors.Join(err, <-watcher)
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	if gone := e.api.VolumeRemove(ctx, depotName(runID), false); gone != nil && !errdefs.IsNotFound(gone) {

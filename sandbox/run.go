@@ -66,18 +66,31 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	mounts, err := a.work.paths, error(nil)
-	if a.copies() {
-		if mounts, err = a.openDepot(ctx, a.labels(deadline)); err != nil {
-			return err
-		}
+	labels := a.labels(deadline)
+	if !a.copies() {
+		return a.createContainer(ctx, a.work.paths, labels)
 	}
+	mounts, err := a.openDepot(ctx, labels)
+	if err != nil {
+		return err
+	}
+	watched := make(chan error, 1)
+	go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
+	err = a.createContainer(ctx, mounts, labels)
+	return errors.Join(err, <-watched)
+}
+
+// createContainer makes the container and connects to it.
+func (a *attempt) createContainer(ctx context.Context, mounts HostPaths, labels map[string]string) error {
 	// A call that is cut short goes on in the engine: a container would appear
 	// after its removal. So the calls that change something are not canceled;
 	// they are short, and bounded.
 	ctx = context.WithoutCancel(ctx)
-	var warnings []string
-	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, mounts, a.labels(deadline))
+	var (
+		err      error
+		warnings []string
+	)
+	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, mounts, labels)
 	a.warnings = append(a.warnings, warnings...)
 	if err != nil {
 		a.nameTaken = errors.Is(err, ErrNameTaken)

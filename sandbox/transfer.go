@@ -31,8 +31,7 @@ type depot struct {
 // copies says that the files of this run are copied.
 func (a *attempt) copies() bool { return a.spec.Class.Transfer == TransferCopy }
 
-// openDepot makes the depot, fills it and has it watched, before the run's
-// container exists. The host paths are those of the engine's machine.
+// openDepot makes the depot and fills it, before the run's container exists. The host paths are those of the engine's machine.
 func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (HostPaths, error) {
 	a.depot = &depot{labels: labels}
 	// A container of the run's name that is there now is another's.
@@ -49,9 +48,6 @@ func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (Host
 		return nil, err
 	}
 	a.log.Debug("files copied to the engine")
-	if err := a.startWatcher(context.WithoutCancel(ctx)); err != nil {
-		return nil, err
-	}
 	a.nameTaken = false
 	return depotPaths(root, a.spec), nil
 }
