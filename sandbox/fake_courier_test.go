@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 )
 
 // fakeDepots is the part of the fake engine that keeps depots: folders here, as
@@ -27,8 +28,10 @@ type fakeDepots struct {
 	cutAfter, cuts int
 	// space is what the watcher answers; nil stands for plenty.
 	space func() (free, entries, used int64)
-	// deaf is how many watchers end at the first question.
-	deaf int
+	// deaf is how many watchers end at the first question, deafToList how many
+	// end when they shall list; after deafAfter all do.
+	deaf, deafToList int
+	deafAfter        time.Time
 
 	mu       sync.Mutex
 	dirs     map[string]string
@@ -180,7 +183,7 @@ func (w *fakeWatcher) Copy(stdout, stderr io.Writer) error {
 		if _, err := fmt.Fscanln(w.questions, &question); err != nil {
 			return nil
 		}
-		if w.deaf {
+		if w.deaf || w.depots.ends(question) {
 			_, _ = io.WriteString(stderr, "sh: du: not found\n")
 			_ = w.questions.Close()
 			return nil
@@ -195,6 +198,17 @@ func (w *fakeWatcher) Copy(stdout, stderr io.Writer) error {
 		}
 		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %d\t.\n", free/1024, entries, used/1024)
 	}
+}
+
+// ends reports whether a watcher that hears a question ends.
+func (d *fakeDepots) ends(question string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if question == "list" && d.deafToList > 0 {
+		d.deafToList--
+		return true
+	}
+	return !d.deafAfter.IsZero() && time.Now().After(d.deafAfter)
 }
 
 func (w *fakeWatcher) list(to io.Writer) {

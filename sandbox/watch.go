@@ -52,8 +52,9 @@ func (a *attempt) watch(ctx context.Context) {
 		}
 	}()
 	if a.copies() {
-		ctx, a.depot.stopLooking = context.WithCancel(ctx)
-		a.depot.looking.Go(func() { a.watchDepot(ctx) })
+		looking, stop := context.WithCancel(ctx)
+		a.depot.stopLooking = stop
+		a.depot.looking.Go(func() { a.watchDepot(looking) })
 		return
 	}
 	go a.watchDisk(ctx)
