@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"strings"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/internal/transfer"
@@ -95,7 +96,9 @@ func helperSpec(run Spec, user string, command ...string) Spec {
 	spec.Class.WorkDir = "/"
 	spec.Class.Network = "none"
 	spec.Class.Cgroup.MemoryBytes = helperMemory
-	spec.Class.Cgroup.PIDs = helperPIDs
+	if spec.Class.Cgroup.PIDs = helperPIDs; strings.HasPrefix(run.Class.Runtime, "runsc") {
+		spec.Class.Cgroup.PIDs = gvisorPIDs
+	}
 	spec.Class.Cgroup.NanoCPUs = min(run.Class.Cgroup.NanoCPUs, helperCPUs)
 	spec.Class.Cgroup.ShmBytes = 1 << 20
 	spec.Class.Ulimits = []Ulimit{{Name: "core"}}

@@ -82,6 +82,9 @@ func (a *attempt) listDepot(ctx context.Context) *transfer.Inventory {
 		a.warnings = append(a.warnings, "not all of what was left out of the outputs can be told: "+cause(err).Error())
 		return nil
 	}
+	if list.Truncated {
+		a.warnings = append(a.warnings, "final held more than could be listed: not all that was left out is told")
+	}
 	if a.facts.stop != stopDiskLimit && a.tooMuch(space) {
 		a.warnings = append(a.warnings, fmt.Sprintf("final holds more than its disk limit of %v: the program ended before that was noticed",
 			policy.Size(a.spec.Job.DiskBytes)))
@@ -97,7 +100,7 @@ func (a *attempt) takeStock(ctx context.Context) (space transfer.Space, list *tr
 		return space, nil, err
 	}
 	err = a.depot.watcher.ask(ctx, "list", func(from *bufio.Reader) error {
-		list, err = transfer.ReadInventory(from, a.spec.Job.OutputFiles+1)
+		list, err = transfer.ReadInventory(from, a.spec.Job.OutputFiles+1, a.spec.Job.OutputDepth)
 		return err
 	})
 	return space, list, err

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -27,18 +28,23 @@ var kindLetters = []struct{ letter, kind string }{
 	{"f", "file"}, {"d", "directory"}, {"l", "symlink"}, {"p", "fifo"}, {"s", "socket"}, {"b", "device"}, {"c", "device"},
 }
 
-// maxInventory bounds the bytes of all names that are kept.
-const maxInventory = 64 << 20
+const (
+	// maxInventory bounds the bytes of all names that are kept.
+	maxInventory = 64 << 20
+	// maxListed bounds one name: find(1) goes deeper than a path can name.
+	maxListed = 8 * maxPath
+)
 
 // ReadInventory reads the answer of the watcher to "list": for each type the
 // names of find -print0, and an empty name. Names are untrusted bytes. At most
-// max of them are kept, and the answer is read to its end all the same.
-func ReadInventory(from *bufio.Reader, limit int) (*Inventory, error) {
+// limit of them are kept, none that lies in a folder that is too deep to be
+// listed, and the answer is read to its end all the same.
+func ReadInventory(from *bufio.Reader, limit, depth int) (*Inventory, error) {
 	list := &Inventory{kinds: map[string]string{}}
 	size := 0
 	for _, k := range kindLetters {
 		for {
-			name, long, err := readName(from)
+			name, levels, long, err := readName(from)
 			if err != nil {
 				return nil, fmt.Errorf("reading the list of outputs: %w", err)
 			}
@@ -47,7 +53,7 @@ func ReadInventory(from *bufio.Reader, limit int) (*Inventory, error) {
 			}
 			full := path.Clean(name)
 			switch {
-			case full == ".":
+			case full == ".", levels > depth+1:
 			case long, path.IsAbs(full), full == "..", strings.HasPrefix(full, "../"):
 				list.Truncated = true
 			case len(list.paths) >= limit || size+len(full) > maxInventory:
@@ -63,16 +69,17 @@ func ReadInventory(from *bufio.Reader, limit int) (*Inventory, error) {
 	return list, nil
 }
 
-// readName reads one name and its NUL. Of a name that is too long nothing is
-// kept.
-func readName(from *bufio.Reader) (name string, long bool, err error) {
+// readName reads one name and its NUL, and counts the levels of its path. Of a
+// name that is too long nothing is kept.
+func readName(from *bufio.Reader) (name string, levels int, long bool, err error) {
 	var text []byte
 	for {
 		part, err := from.ReadSlice(0)
+		levels += bytes.Count(part, []byte("/"))
 		if !long {
 			text = append(text, part...)
 		}
-		if len(text) > maxPath+1 {
+		if len(text) > maxListed+1 {
 			long, text = true, nil
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -82,12 +89,12 @@ func readName(from *bufio.Reader) (name string, long bool, err error) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return "", false, err
+			return "", 0, false, err
 		}
 		if long {
-			return "", true, nil
+			return "", levels, true, nil
 		}
-		return string(text[:len(text)-1]), false, nil
+		return string(text[:len(text)-1]), levels, false, nil
 	}
 }
 

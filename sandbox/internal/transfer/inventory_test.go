@@ -29,7 +29,7 @@ func answer(names map[string][]string) string {
 func TestInventory(t *testing.T) {
 	text := answer(map[string][]string{"f": {"a", "a\nb", "\xff"}, "d": {"sub"}, "s": {"sub/sock"}, "c": {"null"}})
 	reader := bufio.NewReader(strings.NewReader(text + "next"))
-	list, err := ReadInventory(reader, 10)
+	list, err := ReadInventory(reader, 10, 32)
 	require.NoError(t, err)
 	require.False(t, list.Truncated)
 	require.Equal(t, map[string]string{"a": "file", "a\nb": "file", "\xff": "file", "sub": "directory", "sub/sock": "socket", "null": "device"}, list.kinds)
@@ -37,19 +37,25 @@ func TestInventory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "next", string(rest), "not a byte too many is read")
 
-	list, err = ReadInventory(bufio.NewReader(strings.NewReader(text)), 2)
+	list, err = ReadInventory(bufio.NewReader(strings.NewReader(text)), 2, 32)
 	require.NoError(t, err)
 	require.True(t, list.Truncated)
 	require.Len(t, list.paths, 2)
 
 	odd := "./" + strings.Repeat("x", 100_000) + "\x00/etc/passwd\x00./../up\x00..\x00./good\x00" + strings.Repeat("\x00", len(kindLetters))
-	list, err = ReadInventory(bufio.NewReader(strings.NewReader(odd)), 10)
+	list, err = ReadInventory(bufio.NewReader(strings.NewReader(odd)), 10, 32)
 	require.NoError(t, err)
 	require.True(t, list.Truncated)
 	require.Equal(t, []string{"good"}, list.paths)
 
+	deep := strings.Repeat("d/", 20_000) + "f"
+	list, err = ReadInventory(bufio.NewReader(strings.NewReader(answer(map[string][]string{"f": {"a/b", "a/b/c", "a/b/c/d", deep}}))), 10, 2)
+	require.NoError(t, err)
+	require.False(t, list.Truncated, "what is deeper is told by the folder above it")
+	require.Equal(t, []string{"a/b", "a/b/c"}, list.paths)
+
 	for cut := range len(text) {
-		_, err := ReadInventory(bufio.NewReader(strings.NewReader(text[:cut])), 10)
+		_, err := ReadInventory(bufio.NewReader(strings.NewReader(text[:cut])), 10, 32)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "cut at %d", cut)
 	}
 }
@@ -85,7 +91,7 @@ func TestSpace(t *testing.T) {
 func FuzzInventory(f *testing.F) {
 	f.Add(answer(map[string][]string{"f": {"a"}, "d": {"b"}}))
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := ReadInventory(bufio.NewReader(strings.NewReader(text)), 3)
+		list, err := ReadInventory(bufio.NewReader(strings.NewReader(text)), 3, 3)
 		if err == nil {
 			require.LessOrEqual(t, len(list.paths), 3)
 			for _, full := range list.paths {

@@ -309,7 +309,7 @@ func TestUnpackGoesOn(t *testing.T) {
 
 	list, err := ReadInventory(bufio.NewReader(strings.NewReader(answer(map[string][]string{
 		"f": {"a", "d/huge", "d/z", "e/x", "f"}, "d": {"d", "e"}, "l": {"link"}, "s": {"e/sock", "sock"},
-	}))), 100)
+	}))), 100, 5)
 	require.NoError(t, err)
 	require.Equal(t, []string{"d/z", "e", "f"}, u.Left(list))
 	require.NoError(t, u.Unpack(t.Context(), bytes.NewReader(archive(t, item{name: "z", text: "Z"}, item{name: "y", text: "Y"})), "d/z"))
