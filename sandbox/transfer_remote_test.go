@@ -339,7 +339,7 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 	require.NoError(t, err)
 
 	created, err := api.ContainerCreate(t.Context(), &container.Config{
-		Image: spec.Class.Image.ID, WorkingDir: "/job", Env: []string{"HOME=/root"},
+		Image: spec.Class.Image.ID, User: "0:0", WorkingDir: "/job", Env: []string{"HOME=/root"},
 		Entrypoint: []string{"sh", "-c", "/job/sandbox run --state-dir /job/state --input in --final out --json s.py && cat out/copy >&2 && /job/sandbox gc --state-dir /job/state >&2"},
 	}, &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{
 		{Type: mount.TypeBind, Source: socket, Target: "/var/run/docker.sock"},
