@@ -125,6 +125,9 @@ type Enforced struct {
 	User string `json:"user"`
 	// Network is the network that the container was attached to.
 	Network string `json:"network"`
+	// Transfer is how files reached the engine: "bind" mounts the folders
+	// themselves, "copy" copies them there and back.
+	Transfer string `json:"transfer"`
 
 	TimeoutSeconds   float64 `json:"timeout_seconds"`
 	GraceSeconds     float64 `json:"grace_seconds"`

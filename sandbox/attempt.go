@@ -21,6 +21,7 @@ type attempt struct {
 	info   EngineInfo
 	log    *slog.Logger
 	work   *workspace
+	depot  *depot // of a run whose files are copied
 
 	container string
 	// nameTaken says that the container of this run's name is another's.
@@ -75,6 +76,8 @@ const (
 	stopOutputLimit
 	stopDiskLimit
 	stopDiskFull
+	// stopUnwatched is for a disk that nobody could look at any more.
+	stopUnwatched
 )
 
 // askStop asks for the end of the run; only the first reason counts.

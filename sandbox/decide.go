@@ -104,6 +104,9 @@ func decideStopped(f facts) verdict {
 	case stopDiskFull:
 		v.status, v.fault = result.StatusDiskLimit, result.FaultEnvironment
 		v.explanation = "The program was stopped because the disk of ./final was nearly full."
+	case stopUnwatched:
+		v.status, v.fault = result.StatusDiskLimit, result.FaultEnvironment
+		v.explanation = "The program was stopped because the disk of ./final could not be watched any more."
 	case stopCanceled, stopNone:
 		v.status, v.fault = result.StatusCanceled, result.FaultOperator
 		v.explanation = "The caller canceled the run."

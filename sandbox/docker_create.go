@@ -41,7 +41,7 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 	if !strings.HasPrefix(class.Image.ID, "sha256:") {
 		return nil, nil, fmt.Errorf("creating container %s: image %q is not resolved to an ID", job.ContainerName(), class.Image.Reference)
 	}
-	mounts, err := bindMounts(class.Binds, sources)
+	mounts, err := bindMounts(class.Binds, sources, propagation(class.Transfer))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,7 +115,7 @@ func securityOptions(class Class) []string {
 // bindMounts uses the API's Mounts, never Binds: Binds creates a missing source
 // on the host as root, Mounts refuses it. The binds are not recursive, so that a
 // file system mounted below a read-only source is not there writable.
-func bindMounts(shapes []Bind, sources HostPaths) ([]mount.Mount, error) {
+func bindMounts(shapes []Bind, sources HostPaths, propagation mount.Propagation) ([]mount.Mount, error) {
 	mounts := make([]mount.Mount, 0, len(shapes))
 	for _, shape := range shapes {
 		source := sources[shape.Role]
@@ -124,10 +124,20 @@ func bindMounts(shapes []Bind, sources HostPaths) ([]mount.Mount, error) {
 		}
 		mounts = append(mounts, mount.Mount{
 			Type: mount.TypeBind, Source: source, Target: shape.Target, ReadOnly: shape.ReadOnly,
-			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: true},
+			BindOptions: &mount.BindOptions{Propagation: propagation, NonRecursive: true},
 		})
 	}
 	return mounts, nil
+}
+
+// propagation keeps what is mounted on the host later out of the container. For
+// its own data folder the engine insists on the other direction only: nothing
+// that a container mounts gets out.
+func propagation(transfer string) mount.Propagation {
+	if transfer == TransferCopy {
+		return mount.PropagationRSlave
+	}
+	return mount.PropagationRPrivate
 }
 
 func tmpfsOptions(class Class) map[string]string {

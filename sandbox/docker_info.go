@@ -19,7 +19,7 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	if err != nil {
 		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(ctx, err))
 	}
-	local := isLocal(e.api.DaemonHost())
+	local := isLocal(e.api.DaemonHost()) && sameMachine(ctx, e.api.DaemonHost(), info.KernelVersion)
 	facts := engineInfo(info, local)
 	facts.APIVersion = e.api.ClientVersion()
 	facts.Address = orDefault(e.at.Host, e.api.DaemonHost())

@@ -23,6 +23,18 @@ func engineNoFile(ctx context.Context, host string) int64 {
 	return processNoFile(pid)
 }
 
+// sameMachine reports whether the engine at a unix socket can be seen from here: a
+// socket that was mounted into our container, or is forwarded from afar, is not
+// the engine's whereabouts.
+func sameMachine(ctx context.Context, host, kernel string) bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil || unix.ByteSliceToString(name.Release[:]) != kernel {
+		return false
+	}
+	_, seen := socketOwner(ctx, host)
+	return seen
+}
+
 // engineIdentity names the process behind a unix socket, or is empty.
 func engineIdentity(ctx context.Context, host string) string {
 	pid, ok := socketOwner(ctx, host)

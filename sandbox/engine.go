@@ -51,8 +51,11 @@ type Engine interface {
 	// safe to call twice and after a failed Start; an unknown container is
 	// not an error.
 	Remove(ctx context.Context, id string) error
-	// List returns all containers that carry our label, also ended ones.
+	// List returns all containers that carry our label, also ended ones, and the
+	// helpers of runs whose files are copied; those have [LabelPart].
 	List(ctx context.Context) ([]Container, error)
+	// Courier is what a run needs whose files are copied.
+	Courier
 	// Close releases connections. Runs in flight fail.
 	Close() error
 }
@@ -111,8 +114,9 @@ type EngineInfo struct {
 	// Exposed says what is missing on the way to an engine of another machine,
 	// as [Endpoint.Warning] does. It is a warning of every result.
 	Exposed string
-	// Local says that the engine shares our file system, so that host paths
-	// mean the same to both.
+	// Local says that the engine's process can be seen from here: it is on this
+	// machine, and its containers' processes and cgroups are there to be looked
+	// at. It says nothing of files: see [Courier].
 	Local bool
 	// Seccomp says that the engine can apply seccomp profiles.
 	Seccomp bool

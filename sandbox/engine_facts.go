@@ -28,11 +28,14 @@ type rememberedFacts struct {
 	Version  string     `json:"version"`
 	At       time.Time  `json:"at"`
 	Facts    EngineInfo `json:"facts"`
+	// Shares says whether the engine sees the files of a state folder, from a
+	// mount namespace.
+	Shares map[string]bool `json:"shares"`
 }
 
 // factsVersion changes with the fields of [EngineInfo], so that a file of another
 // version of ours is not read.
-const factsVersion = "3"
+const factsVersion = "4"
 
 // engineFacts is the engine's description, asked for again now and then.
 func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
@@ -41,15 +44,13 @@ func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
 	if !r.asked.IsZero() && time.Since(r.asked) < factsInMemory {
 		return r.facts, nil
 	}
-	identity := ""
-	if engine, ok := r.engine.(identifier); ok {
-		identity = engine.Identity(ctx)
-	}
+	identity := r.identity(ctx)
 	path := factsPath(identity)
 	var known rememberedFacts
 	if path != "" && readJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
-			r.facts, r.asked = known.Facts, time.Now()
+			r.facts, r.asked, r.shares = known.Facts, time.Now(), known.Shares
+			r.told = known.At
 			return r.facts, nil
 		}
 	}
@@ -57,18 +58,34 @@ func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
 	if err != nil {
 		return EngineInfo{}, err
 	}
-	r.facts, r.asked = info, time.Now()
-	if path != "" {
-		// Only a saving: without it the next run asks again.
-		err := os.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
-			err = writeJSON(path, rememberedFacts{identity, factsVersion, time.Now(), info})
-		}
-		if err != nil {
-			r.log.Debug("the engine's facts were not remembered", logError, err)
-		}
-	}
+	r.facts, r.asked, r.shares = info, time.Now(), nil
+	r.told = r.asked
+	r.rememberFacts(identity)
 	return info, nil
+}
+
+// rememberFacts writes down what the engine of this identity said. It is only a
+// saving: without it the next run asks again. r.factsMu is held.
+func (r *Runner) rememberFacts(identity string) {
+	path := factsPath(identity)
+	if path == "" {
+		return
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = writeJSON(path, rememberedFacts{identity, factsVersion, r.told, r.facts, r.shares})
+	}
+	if err != nil {
+		r.log.Debug("the engine's facts were not remembered", logError, err)
+	}
+}
+
+// identity is the engine's, if it tells one.
+func (r *Runner) identity(ctx context.Context) string {
+	if engine, ok := r.engine.(identifier); ok {
+		return engine.Identity(ctx)
+	}
+	return ""
 }
 
 // factsPath is where the facts of an engine are remembered; empty when they

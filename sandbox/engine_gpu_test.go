@@ -182,7 +182,7 @@ func TestEngineGPUsOfADeadController(t *testing.T) {
 		return
 	}
 	t.Setenv(ownerGPUs, "2")
-	owner := startOwner(t, state, filepath.Join(t.TempDir(), "final"))
+	owner := startOwner(t, state, filepath.Join(t.TempDir(), "final"), sandbox.TransferAuto)
 	report, err := r.GPUs(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, gpu.StateHeld, report.GPUs[1].State)

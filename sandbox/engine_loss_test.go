@@ -31,8 +31,10 @@ import (
 // privateEngine is a daemon of the test's own: the tests of this file stop, kill
 // and freeze it.
 type privateEngine struct {
-	t    *testing.T
-	dir  string
+	t   *testing.T
+	dir string
+	// hide is a folder of ours that the daemon does not see.
+	hide string
 	args []string
 	cmd  *exec.Cmd
 	log  bytes.Buffer
@@ -41,12 +43,19 @@ type privateEngine struct {
 
 func newPrivateEngine(t *testing.T, args ...string) *privateEngine {
 	t.Helper()
+	return newHidingEngine(t, "", args...)
+}
+
+// newHidingEngine is a private engine that sees another folder, which is empty, in
+// place of one of ours.
+func newHidingEngine(t *testing.T, hide string, args ...string) *privateEngine {
+	t.Helper()
 	require.Zero(t, os.Geteuid(), "a private engine needs root")
 	// The path of a socket is short.
 	dir, err := os.MkdirTemp("/tmp", "evalbox-engine-")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(dir+"/daemon.json", []byte("{}"), 0o600))
-	e := &privateEngine{t: t, dir: dir, args: append(args,
+	e := &privateEngine{t: t, dir: dir, hide: hide, args: append(args,
 		"--config-file", dir+"/daemon.json", // not that of the machine's engine
 		"--data-root", dir+"/data", "--exec-root", dir+"/exec", "--pidfile", dir+"/pid", "-H", "unix://"+dir+"/sock",
 		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs",
@@ -72,6 +81,10 @@ func (e *privateEngine) start() error {
 	// that the next daemon takes for alive.
 	_ = os.Remove(e.dir + "/exec/containerd/containerd.pid")
 	e.cmd = exec.Command("dockerd", e.args...)
+	if e.hide != "" {
+		e.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c",
+			`mount -t tmpfs none "$0" && exec dockerd "$@"`, e.hide}, e.args...)...)
+	}
 	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log
 	if err := e.cmd.Start(); err != nil {
 		return err

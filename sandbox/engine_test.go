@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
@@ -53,14 +55,30 @@ func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		containers, err := r.Containers(context.Background())
+		api, err := sandbox.DockerClient()
 		require.NoError(t, err)
-		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
-		}
+		require.Empty(t, leftOn(t, api, sandbox.LabelState+"="+state))
+		require.NoError(t, api.Close())
 		require.NoError(t, r.Close())
 	})
 	return r
+}
+
+// leftOn lists the containers and volumes of an engine that have a label.
+func leftOn(t *testing.T, api *client.Client, label string) (left []string) {
+	t.Helper()
+	with := filters.NewArgs(filters.Arg("label", label))
+	containers, err := api.ContainerList(context.Background(), container.ListOptions{All: true, Filters: with})
+	require.NoError(t, err)
+	for _, c := range containers {
+		left = append(left, "container "+strings.Join(c.Names, " "))
+	}
+	volumes, err := api.VolumeList(context.Background(), volume.ListOptions{Filters: with})
+	require.NoError(t, err)
+	for _, v := range volumes.Volumes {
+		left = append(left, "volume "+v.Name)
+	}
+	return left
 }
 
 // python is a request that runs a program given as text.
@@ -474,36 +492,48 @@ func TestEngineResourcesAreMeasured(t *testing.T) {
 }
 
 // TestEngineOwnerThatDiesIsCleanedUpAfter kills a controller with SIGKILL while
-// its program runs; another finds the container by its labels.
+// its program runs; another finds what is left on the engine by its labels.
 func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 	t.Parallel()
-	state := filepath.Join(t.TempDir(), "state")
-	final := filepath.Join(t.TempDir(), "final")
-	owner := startOwner(t, state, final)
+	for way, parts := range map[string]int{sandbox.TransferBind: 1, sandbox.TransferCopy: 4} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			state := filepath.Join(t.TempDir(), "state")
+			final := filepath.Join(t.TempDir(), "final")
+			id := orphan(way)
+			owner := startOwner(t, state, final, way)
 
-	r, err := sandbox.New(sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
-	require.NoError(t, err)
-	defer r.Close()
-	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
-	require.NoError(t, err)
-	require.Empty(t, ofRun(report.Removed, "orphan"), "a living owner's container was taken")
-	require.Len(t, ofRun(report.Left, "orphan"), 1)
-	record, err := r.Store().Get("orphan")
-	require.NoError(t, err)
-	require.Equal(t, sandbox.RecordRunning, record.State)
+			r, err := sandbox.New(sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
+			require.NoError(t, err)
+			defer r.Close()
+			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
+			require.NoError(t, err)
+			require.Empty(t, ofRun(report.Removed, id), "a living owner's container was taken")
+			require.Len(t, ofRun(report.Left, id), parts)
+			record, err := r.Store().Get(id)
+			require.NoError(t, err)
+			require.Equal(t, sandbox.RecordRunning, record.State)
+			containers, err := r.Containers(t.Context())
+			require.NoError(t, err)
+			for _, c := range containers {
+				require.Empty(t, c.Labels[sandbox.LabelPart], "a helper is no run")
+			}
 
-	require.NoError(t, owner.Process.Kill())
-	_, _ = owner.Process.Wait()
-	record, err = r.Store().Get("orphan")
-	require.NoError(t, err)
-	require.Equal(t, sandbox.RecordLost, record.State)
-	report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
-	require.NoError(t, err)
-	require.Len(t, ofRun(report.Removed, "orphan"), 1)
-	info, err := os.Stat(final)
-	require.NoError(t, err)
-	require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")
-	require.NoError(t, r.Store().Remove("orphan"))
+			require.NoError(t, owner.Process.Kill())
+			_, _ = owner.Process.Wait()
+			record, err = r.Store().Get(id)
+			require.NoError(t, err)
+			require.Equal(t, sandbox.RecordLost, record.State)
+			report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
+			require.NoError(t, err)
+			require.Len(t, ofRun(report.Removed, id), parts)
+			require.Empty(t, leftOn(t, testAPI(t), sandbox.LabelRun+"="+id))
+			info, err := os.Stat(final)
+			require.NoError(t, err)
+			require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")
+			require.NoError(t, r.Store().Remove(id))
+		})
+	}
 }
 
 func ofRun(swept []sandbox.Swept, id string) []sandbox.Swept {

@@ -14,6 +14,7 @@ import (
 // fakeEngine is a scripted engine. It checks that it is used as [Engine] demands
 // and remembers what is left behind.
 type fakeEngine struct {
+	fakeDepots
 	mu sync.Mutex
 
 	info EngineInfo

@@ -50,6 +50,9 @@ func (w *workspace) planLending(spec Spec) error {
 		return &PathError{"final", w.paths[RoleFinal], "cannot be read", cause(err)}
 	}
 	w.mode = info.Mode().Perm()
+	if spec.Class.Transfer == TransferCopy {
+		return nil // the program writes elsewhere
+	}
 	uid, gid, ok := ownerOf(info)
 	toUID, toGID, err := numericUser(spec.Class.User)
 	if !ok || err != nil {

@@ -27,7 +27,18 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	state := a.inspect(ctx)
 	removed := a.remove(ctx)
 	a.warnings = append(a.warnings, a.closeOutput()...)
-	outputs, skipped := a.collect(ctx)
+	var outputs []result.Output
+	var skipped []result.SkippedOutput
+	if a.copies() {
+		// Nothing may change the depot any more.
+		removed = answered(<-removed)
+		outputs, skipped = a.fetch(ctx)
+		if err := a.dropDepot(ctx); err != nil {
+			a.warnings = append(a.warnings, fmt.Sprintf("volume %s is left behind: %v", depotName(a.spec.Job.RunID), err))
+		}
+	} else {
+		outputs, skipped = a.collect(ctx)
+	}
 	if err := a.work.handBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
@@ -155,11 +166,10 @@ func isInitFailure(command string, stdoutBytes int64, stderr string) bool {
 
 // remove ends the container, while the outputs are collected.
 func (a *attempt) remove(ctx context.Context) <-chan error {
-	removed := make(chan error, 1)
 	if a.spec.Job.Keep {
-		removed <- nil
-		return removed
+		return answered(nil)
 	}
+	removed := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
 		defer cancel()
@@ -169,29 +179,24 @@ func (a *attempt) remove(ctx context.Context) <-chan error {
 	return removed
 }
 
+// answered is the answer of a call that is over.
+func answered(err error) <-chan error {
+	answer := make(chan error, 1)
+	answer <- err
+	return answer
+}
+
 // collect lists ./final once nothing of the program can change it any more.
 func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.SkippedOutput) {
 	if a.facts.startError != nil {
 		return nil, nil
 	}
 	if a.facts.lost != nil {
-		a.warnings = append(a.warnings, "the program may still run: its outputs were not collected")
+		a.warnings = append(a.warnings, mayStillRun)
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, collectBudget)
+	ctx, cancel := a.collecting(ctx)
 	defer cancel()
-	if a.req.Kill != nil {
-		// Whoever asks for the end at once does not want to wait for hashes.
-		stopWaiting := make(chan struct{})
-		defer close(stopWaiting)
-		go func() {
-			select {
-			case <-a.req.Kill:
-				cancel()
-			case <-stopWaiting:
-			}
-		}()
-	}
 	if err := a.work.reopenFinal(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
@@ -205,6 +210,25 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
 	}
 	return outputs, skipped
+}
+
+// mayStillRun is why the outputs of a lost run are left alone.
+const mayStillRun = "the program may still run: its outputs were not collected"
+
+// collecting bounds the collection. Whoever asks for the end at once does not want
+// to wait for hashes.
+func (a *attempt) collecting(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, collectBudget)
+	if a.req.Kill != nil {
+		go func() {
+			select {
+			case <-a.req.Kill:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
 }
 
 // outputLimits are the limits of a job's collection.
@@ -279,6 +303,7 @@ func enforced(spec Spec, info EngineInfo) result.Enforced {
 	e := result.Enforced{
 		Engine: info.Name + " " + info.Version, APIVersion: info.APIVersion,
 		Runtime: class.Runtime, CgroupVersion: class.Cgroup.Version, User: class.User, Network: class.Network,
+		Transfer:       class.Transfer,
 		TimeoutSeconds: job.TimeoutSeconds, GraceSeconds: job.GraceSeconds,
 		MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
 		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,

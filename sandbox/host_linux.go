@@ -57,3 +57,12 @@ func hasSwap() bool {
 	text, err := os.ReadFile("/proc/swaps")
 	return err != nil || strings.Count(string(text), "\n") > 1
 }
+
+// mountNamespace names what this process sees as its file system.
+func mountNamespace() string {
+	name, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return "" // without /proc; there is only one then, as far as we can tell
+	}
+	return name
+}

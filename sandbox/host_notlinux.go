@@ -11,3 +11,6 @@ func reserve(*os.File, int64) error { return nil }
 func mountsBelow(string) ([]string, error) { return nil, nil }
 
 func hasSwap() bool { return true }
+
+// mountNamespace is the only one.
+func mountNamespace() string { return "" }

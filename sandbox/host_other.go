@@ -15,3 +15,6 @@ func isNoSpace(error) bool { return false }
 func ownerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
 func lockFolder(string) (*os.File, error) { return nil, nil }
+
+// sameDisk cannot be told here.
+func sameDisk(string, string) bool { return false }

@@ -43,3 +43,19 @@ func lockFolder(dir string) (*os.File, error) {
 	}
 	return folder, nil
 }
+
+// sameDisk reports whether two paths lie on one file system; what cannot be told is
+// not the same.
+func sameDisk(one, other string) bool {
+	first, err := os.Stat(one)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(other)
+	if err != nil {
+		return false
+	}
+	a, ok := first.Sys().(*syscall.Stat_t)
+	b, also := second.Sys().(*syscall.Stat_t)
+	return ok && also && a.Dev == b.Dev
+}

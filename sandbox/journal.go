@@ -19,6 +19,8 @@ type journal struct {
 	Created   time.Time    `json:"created"`
 	Deadline  time.Time    `json:"deadline"`
 	Final     finalJournal `json:"final"`
+	// Transfer is [TransferCopy] when the run has a depot.
+	Transfer string `json:"transfer"`
 }
 
 // finalJournal says whose ./final was before the run.

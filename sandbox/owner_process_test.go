@@ -24,6 +24,7 @@ const (
 	ownerState = "EVALBOX_TEST_OWNER_STATE"
 	ownerFinal = "EVALBOX_TEST_OWNER_FINAL"
 	ownerGPUs  = "EVALBOX_TEST_OWNER_GPUS"
+	ownerWay   = "EVALBOX_TEST_OWNER_TRANSFER"
 )
 
 func TestMain(m *testing.M) {
@@ -48,18 +49,22 @@ func beOwner(state, final string) error {
 		return err
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
-		ID: "orphan", Final: final, Stdout: os.Stdout, GPUs: os.Getenv(ownerGPUs),
+		ID: orphan(os.Getenv(ownerWay)), Final: final, Transfer: os.Getenv(ownerWay), Stdout: os.Stdout,
+		GPUs:    os.Getenv(ownerGPUs),
 		Command: []string{"python3", "-c", "import time; print('started'); time.sleep(120)"},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
 	})
 	return err
 }
 
+// orphan is the ID of the run of a controller that is killed.
+func orphan(way string) string { return "orphan-" + way }
+
 // startOwner starts the controller and returns once its program runs.
-func startOwner(t *testing.T, state, final string) *exec.Cmd {
+func startOwner(t *testing.T, state, final, way string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), ownerState+"="+state, ownerFinal+"="+final)
+	cmd.Env = append(os.Environ(), ownerState+"="+state, ownerFinal+"="+final, ownerWay+"="+way)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

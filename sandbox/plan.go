@@ -33,6 +33,8 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 	errs = append(errs, err)
 	ulimits, err := planUlimits(req.Ulimits, limits, pol, req.Host)
 	errs = append(errs, err)
+	transfer, err := planTransfer(req.Transfer)
+	errs = append(errs, err)
 	if limitsErr == nil {
 		errs = append(errs, checkHost(req, limits))
 	}
@@ -70,6 +72,8 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 			Env:   baseEnv(limits.CPUs, gpus),
 			Log:   boundedLog(),
 			GPUs:  gpus,
+
+			Transfer: transfer,
 		},
 		Job: Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),

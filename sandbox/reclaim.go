@@ -92,5 +92,11 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	if err := r.engine.Remove(ctx, Job{RunID: id}.ContainerName()); err != nil {
 		return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
 	}
+	if note, err := r.store.journal(id); err == nil && note.Transfer == TransferCopy {
+		// Nothing of it is in the way; a sweep tries again.
+		if err := r.engine.RemoveDepot(ctx, id); err != nil {
+			r.log.Warn("the volume of a lost run is left behind", logRun, id, logError, err)
+		}
+	}
 	return r.store.reclaim(id)
 }

@@ -84,6 +84,9 @@ type Request struct {
 	// Kill, when closed after the context was canceled, skips the rest of the
 	// grace period.
 	Kill <-chan struct{}
+	// Transfer is how files reach the engine: [TransferBind], [TransferCopy], or
+	// [TransferAuto], which is the default and finds out which it must be.
+	Transfer string
 	// Keep leaves the container behind for inspection.
 	Keep bool
 

@@ -76,6 +76,7 @@ func (a *attempt) create(ctx context.Context) error {
 	note := journal{
 		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
+		Transfer: a.spec.Class.Transfer,
 	}
 	if err := errors.Join(
 		writeJSON(filepath.Join(a.work.record, journalFile), note),
@@ -83,13 +84,31 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
+	labels := a.labels(deadline)
+	if !a.copies() {
+		return a.createContainer(ctx, a.work.paths, labels)
+	}
+	mounts, err := a.openDepot(ctx, labels)
+	if err != nil {
+		return err
+	}
+	watched := make(chan error, 1)
+	go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
+	err = a.createContainer(ctx, mounts, labels)
+	return errors.Join(err, <-watched)
+}
+
+// createContainer makes the container and connects to it.
+func (a *attempt) createContainer(ctx context.Context, mounts HostPaths, labels map[string]string) error {
 	// A call that is cut short goes on in the engine: a container would appear
 	// after its removal. So the calls that change something are not canceled;
 	// they are short, and bounded.
 	ctx = context.WithoutCancel(ctx)
-	var warnings []string
-	var err error
-	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, a.work.paths, a.labels(deadline))
+	var (
+		err      error
+		warnings []string
+	)
+	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, mounts, labels)
 	a.warnings = append(a.warnings, warnings...)
 	if err != nil {
 		a.nameTaken = errors.Is(err, ErrNameTaken)
@@ -183,6 +202,7 @@ func (a *attempt) abandon(ctx context.Context) error {
 	if !a.nameTaken {
 		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
 	}
+	errs = append(errs, a.closeDepot(ctx))
 	a.closeOutput()
 	return errors.Join(append(errs, a.work.discard())...)
 }

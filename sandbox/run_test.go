@@ -40,6 +40,7 @@ func leftBehind(t *testing.T, r *Runner, engine *fakeEngine) []string {
 	for name := range engine.containers {
 		left = append(left, "container "+name)
 	}
+	left = append(left, engine.left()...)
 	records, err := r.Store().List()
 	require.NoError(t, err)
 	for _, record := range records {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,10 @@ type Runner struct {
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
 	facts   EngineInfo
-	asked   time.Time
+	asked   time.Time // when they were last looked up
+	told    time.Time // when the engine told them
+	// shares says whether the engine sees the files of a state folder.
+	shares map[string]bool
 }
 
 // Option configures a [Runner]; a value that makes no sense is refused.
@@ -150,7 +154,10 @@ func (r *Runner) Info(ctx context.Context) (EngineInfo, error) { return r.engine
 
 // Containers lists the containers of all runs on the engine, also of other
 // controllers.
-func (r *Runner) Containers(ctx context.Context) ([]Container, error) { return r.engine.List(ctx) }
+func (r *Runner) Containers(ctx context.Context) ([]Container, error) {
+	all, err := r.engine.List(ctx)
+	return slices.DeleteFunc(all, func(c Container) bool { return c.Labels[LabelPart] != "" }), err
+}
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the engine's
 // facts and the image resolved. It changes nothing.
@@ -192,14 +199,16 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	if !info.Local {
-		return planned{}, &policy.FieldError{Field: "engine", Rule: "is on another machine, which cannot mount folders of this one"}
-	}
 	if err := unenforceable(info); err != nil {
 		return planned{}, err
 	}
-	if err := checkEngineFolder(req, info.RootDir); err != nil {
+	if req.Transfer, err = r.chooseTransfer(ctx, req, image.ID); err != nil {
 		return planned{}, err
+	}
+	if req.Transfer == TransferBind {
+		if err := checkEngineFolder(req, info.RootDir); err != nil {
+			return planned{}, err
+		}
 	}
 	req.Host = info.Host
 	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)

@@ -62,6 +62,9 @@ type Class struct {
 	Env             []string   `json:"env"`
 	Log             Log        `json:"log"`
 	GPUs            GPURequest `json:"gpus"`
+	// Transfer is [TransferBind] or [TransferCopy]: whether the host paths of the
+	// binds are the caller's own or those of a depot.
+	Transfer string `json:"transfer"`
 }
 
 // Image is the image of a class. ID is empty in a plan and filled in once the

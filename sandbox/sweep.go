@@ -21,14 +21,15 @@ type SweepReport struct {
 	Left    []Swept `json:"left"`
 }
 
-// Swept is one container of a sweep, and why it was removed or left.
+// Swept is one container or volume of a sweep, and why it was removed or left.
 type Swept struct {
 	Container string `json:"container"`
 	RunID     string `json:"run_id"`
 	Reason    string `json:"reason"`
 }
 
-// Sweep removes the containers that dead controllers left behind, and gives back
+// Sweep removes the containers, and the volumes of runs whose files are copied,
+// that dead controllers left behind, and gives back
 // the ./final folders that they had lent to their programs. A container whose
 // owner lives is never touched, nor one without our labels. An owner that cannot
 // be seen from here (another machine, another PID namespace) counts as dead once
@@ -42,12 +43,12 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	}
 	var report SweepReport
 	var errs []error
-	for _, c := range containers {
-		swept := Swept{Container: c.Name, RunID: c.Labels[LabelRun]}
+	sweep := func(c Container, name string, removeIt func(context.Context, Container) error) {
+		swept := Swept{Container: name, RunID: c.Labels[LabelRun]}
 		var remove bool
 		remove, swept.Reason = sweepable(c, opts, time.Now())
 		if remove && !opts.DryRun {
-			if err := r.sweepOne(ctx, c); err != nil {
+			if err := removeIt(ctx, c); err != nil {
 				errs = append(errs, err)
 				remove, swept.Reason = false, err.Error()
 			}
@@ -57,6 +58,17 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 		} else {
 			report.Left = append(report.Left, swept)
 		}
+	}
+	for _, c := range containers {
+		sweep(c, c.Name, r.sweepOne)
+	}
+	// A volume can be removed once no container has it mounted.
+	depots, err := r.engine.Depots(ctx)
+	errs = append(errs, err)
+	for _, d := range depots {
+		sweep(Container{Labels: d.Labels}, "volume "+d.Name, func(ctx context.Context, c Container) error {
+			return r.engine.RemoveDepot(ctx, c.Labels[LabelRun])
+		})
 	}
 	if !opts.DryRun {
 		left, err := r.engine.List(ctx)
@@ -104,6 +116,9 @@ func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reas
 func (r *Runner) sweepOne(ctx context.Context, c Container) error {
 	if err := r.engine.Remove(ctx, c.ID); err != nil {
 		return err
+	}
+	if c.Labels[LabelPart] != "" {
+		return nil // has nothing on our disk
 	}
 	store, id := r.store, c.Labels[LabelRun]
 	if dir := c.Labels[LabelState]; dir != "" && dir != store.dir {

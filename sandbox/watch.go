@@ -51,6 +51,12 @@ func (a *attempt) watch(ctx context.Context) {
 			}
 		}
 	}()
+	if a.copies() {
+		looking, stop := context.WithCancel(ctx)
+		a.depot.stopLooking = stop
+		a.depot.looking.Go(func() { a.watchDepot(looking) })
+		return
+	}
 	go a.watchDisk(ctx)
 	go a.watchFreeSpace(ctx)
 }

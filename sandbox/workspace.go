@@ -71,11 +71,14 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 		}
 	}
 	w.paths[RoleInput] = spec.Job.Input
-	if spec.Job.Input != "" {
+	switch {
+	case spec.Class.Transfer == TransferCopy:
+		// The program gets a copy, which it may read.
+	case spec.Job.Input != "":
 		if err := checkReadable(spec.Job.Input, spec.Class.User); err != nil {
 			return err
 		}
-	} else {
+	default:
 		w.paths[RoleInput] = filepath.Join(w.record, emptyInput)
 		if err := mkdirReadable(w.paths[RoleInput]); err != nil {
 			return stateError(w.record, "cannot be written", err)

@@ -39,7 +39,7 @@ in the sandbox that try to break each limit. The exit code is 1 if a check faile
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
 	}
-	a.settingFlags(cmd, false, "image", "runtime", "json")
+	a.settingFlags(cmd, false, "image", "runtime", "transfer", "json")
 	return cmd
 }
 
@@ -91,8 +91,11 @@ func (a *app) examine(ctx context.Context, s settings) ([]finding, error) {
 	findings = append(findings, checkEngine(info)...)
 	findings = append(findings, state, checkDisk(runner.Store().Dir(), info))
 	findings = append(findings, checkLeftovers(ctx, runner))
-	image := checkImage(ctx, runner, s)
+	image, spec := checkImage(ctx, runner, s)
 	findings = append(findings, image)
+	if image.Verdict != verdictFail {
+		findings = append(findings, checkTransfer(spec))
+	}
 	if image.Verdict == verdictFail || state.Verdict == verdictFail {
 		return findings, nil
 	}

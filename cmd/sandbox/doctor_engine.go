@@ -20,9 +20,6 @@ const floorAPI = "1.41"
 func checkEngine(info sandbox.EngineInfo) []finding {
 	engine := finding{Check: "engine", Verdict: verdictOK,
 		Seen: fmt.Sprintf("%s %s on %s, %s", info.Name, info.Version, info.OS, info.Kernel)}
-	if !info.Local {
-		engine.Verdict, engine.Mend = verdictFail, "use an engine of this machine: it must mount folders of this machine"
-	}
 	api := finding{Check: "engine API", Verdict: verdictOK, Seen: info.APIVersion}
 	if versions.LessThan(info.APIVersion, floorAPI) {
 		api.Verdict, api.Mend = verdictFail, "install Docker 20.10 (API "+floorAPI+") or newer"
@@ -123,15 +120,15 @@ func checkLeftovers(ctx context.Context, runner *sandbox.Runner) finding {
 }
 
 // checkImage looks for the image of a run that names none.
-func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) finding {
+func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) (finding, sandbox.Spec) {
 	const check = "image"
 	catalog, err := s.catalog()
 	if err != nil {
-		return failed(check, err)
+		return failed(check, err), sandbox.Spec{}
 	}
 	spec, err := runner.Plan(ctx, probeRequest(s, "pass"))
 	if err != nil {
-		return failed(check, err)
+		return failed(check, err), sandbox.Spec{}
 	}
 	image := spec.Class.Image
 	f := finding{Check: check, Verdict: verdictOK}
@@ -141,6 +138,15 @@ func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) finding
 		f.Mend = "to have runs refuse any other: sandbox image lock " + image.Reference
 	}
 	f.Seen = fmt.Sprintf("%s %s (%s), %s; the catalog names %s", image.Reference, image.ID, image.Platform, locked, names(catalog))
+	return f, spec
+}
+
+// checkTransfer tells how the files of a run reach the engine.
+func checkTransfer(spec sandbox.Spec) finding {
+	f := finding{Check: "files", Verdict: verdictOK, Seen: "the engine sees the folders of this machine: they are mounted (bind)"}
+	if spec.Class.Transfer == sandbox.TransferCopy {
+		f.Verdict, f.Seen = verdictInfo, "are copied to the engine and back (copy), which takes longer"
+	}
 	return f
 }
 

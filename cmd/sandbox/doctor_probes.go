@@ -100,7 +100,8 @@ func (t trial) run(ctx context.Context, runner *sandbox.Runner, s settings) []fi
 // probeRequest runs Python code under the settings' image and runtime, and under
 // no wider settings.
 func probeRequest(s settings, code string) sandbox.Request {
-	return sandbox.Request{Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, Network: "none", Command: []string{"python3", "-c", code}}
+	return sandbox.Request{Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, Network: "none", Transfer: s.Transfer,
+		Command: []string{"python3", "-c", code}}
 }
 
 // expectStatus judges a trial by how it ended.

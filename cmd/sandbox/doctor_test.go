@@ -60,7 +60,6 @@ func TestCheckEngine(t *testing.T) {
 		want   map[string]verdict
 	}{
 		"old":          {func(i *sandbox.EngineInfo) { i.APIVersion = "1.40" }, map[string]verdict{"engine API": verdictFail}},
-		"far away":     {func(i *sandbox.EngineInfo) { i.Local = false }, map[string]verdict{"engine": verdictFail}},
 		"no seccomp":   {func(i *sandbox.EngineInfo) { i.Seccomp = false }, map[string]verdict{"seccomp": verdictFail}},
 		"no memory":    {func(i *sandbox.EngineInfo) { i.MemoryLimit = false }, map[string]verdict{"cgroup": verdictFail}},
 		"no swap":      {func(i *sandbox.EngineInfo) { i.SwapLimit = false }, map[string]verdict{"cgroup": verdictWarn}},

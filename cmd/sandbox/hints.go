@@ -69,6 +69,10 @@ func hint(err error) string {
 		switch {
 		case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
 			return "leave --network out, or name a network that the engine made: docker network ls"
+		case field.Field == "transfer" && strings.Contains(field.Rule, "image"):
+			return "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"
+		case field.Field == "transfer" && strings.Contains(field.Rule, "must be"):
+			return "leave --transfer out: auto finds out which it must be"
 		case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
 			return "give more of the ID; see all runs with: sandbox ls"
 		}
@@ -90,7 +94,7 @@ var fieldHints = map[string]string{
 	"input":        "name a folder with --input; without it ./input is empty",
 	"final":        "name a folder of its own with --final; without it the outputs stay in the run's record",
 	"state folder": "choose another with --state-dir",
-	"engine":       "use the socket of an engine of this machine: --host unix:///var/run/docker.sock; see which one is used with: sandbox doctor",
+	"transfer":     "leave --transfer out: the files are then copied to an engine that does not see them",
 	"network":      "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
 	"user":         "give numbers other than 0, such as --user 1000:1000, or leave --user out",
 	"runtime":      "see what the engine has with: sandbox doctor",

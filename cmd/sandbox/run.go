@@ -61,7 +61,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.settingFlags(cmd, false, "image", "allow_unlocked", "timeout", "grace", "memory", "cpus",
-		"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime",
+		"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime", "transfer",
 		"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit")
 	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
 	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")

@@ -25,7 +25,7 @@ func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox
 	req := sandbox.Request{
 		ID: f.id, Name: f.name, Input: f.input, Final: f.final, Keep: f.keep,
 		Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, User: s.User, Network: s.Network, GPUs: s.GPUs,
-		GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait,
+		GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait, Transfer: s.Transfer,
 		Limits: s.Limits, Labels: map[string]string{}, Env: map[string]string{},
 	}
 	if err := program(&req, args, dash); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // settings are the effective values of all keys of configs/sandbox.yaml.
 type settings struct {
-	Image, Runtime, User, Network, GPUs string
+	Image, Runtime, User, Network, GPUs, Transfer string
 	// GPUDriver, GPUShare and GPUWait say how GPUs are got.
 	GPUDriver string
 	GPUShare  bool

@@ -70,6 +70,9 @@ func allKeys() []key {
 		{name: "gpu_wait", flag: "gpu-wait", kind: "duration", help: "wait so long for GPUs that are not free",
 			target: func(s *settings) setter { return waitTo(&s.GPUWait) }},
 	}
+	all = append(all, key{name: "transfer", flag: "transfer", kind: "way",
+		help:   "how files reach the engine: bind, copy, or auto, which finds out",
+		target: func(s *settings) setter { return textTo(&s.Transfer) }})
 	for _, l := range limitKeys {
 		all = append(all, key{
 			name: l.name, flag: l.flag, short: l.short, kind: l.kind, help: l.help, limit: true,

@@ -23,6 +23,11 @@ func (a *app) printSummary(store *sandbox.Store, req sandbox.Request, res *resul
 			return readerGone(err)
 		}
 	}
+	if res.Enforced.Transfer == sandbox.TransferCopy && req.Transfer != sandbox.TransferCopy {
+		if _, err := fmt.Fprintln(a.streams.Err, "sandbox: the engine does not see the folders of this machine: files were copied there and back"); err != nil {
+			return readerGone(err)
+		}
+	}
 	_, err := fmt.Fprintf(a.streams.Err, "sandbox: %s\n", summary(res, finalOf(store, req.Final, res.ID), a.palette()))
 	return readerGone(err)
 }

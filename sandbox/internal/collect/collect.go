@@ -31,10 +31,6 @@ type Limits struct {
 	FileBytes, TotalBytes int64
 }
 
-// maxSkipped bounds the list of what was left out; the last entry then counts
-// the rest.
-const maxSkipped = 1000
-
 // Outputs lists the regular files below root, sorted by path, with their hashes,
 // and what was left out. It must only be called once no process of the program
 // is left. The error means that the folder itself could not be read or that ctx
@@ -44,13 +40,7 @@ func Outputs(ctx context.Context, root *os.Root, limits Limits) ([]result.Output
 	walkErr := w.walk(ctx)
 	slices.SortFunc(w.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	outputs, hashErr := w.hashAll(ctx)
-	slices.SortStableFunc(w.skipped, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
-	if w.skippedMore > 0 {
-		w.skipped = append(w.skipped, result.SkippedOutput{
-			Kind: "other", Reason: fmt.Sprintf("%d further entries were left out", w.skippedMore),
-		})
-	}
-	return outputs, w.skipped, errors.Join(walkErr, hashErr)
+	return outputs, w.skipped.Sorted(), errors.Join(walkErr, hashErr)
 }
 
 type file struct {
@@ -64,13 +54,12 @@ type folder struct {
 }
 
 type walker struct {
-	root        *os.Root
-	limits      Limits
-	entries     int
-	total       int64
-	files       []file
-	skipped     []result.SkippedOutput
-	skippedMore int
+	root    *os.Root
+	limits  Limits
+	entries int
+	total   int64
+	files   []file
+	skipped SkipList
 }
 
 // walk visits folder after folder, never deeper than the limit, and reads each
@@ -85,20 +74,18 @@ func (w *walker) walk(ctx context.Context) error {
 			if next.path == "." || ctx.Err() != nil {
 				return fmt.Errorf("reading the output folder: %w", err)
 			}
-			w.skip(next.path, "directory", 0, "cannot be read: "+cause(err))
+			w.skipped.Add(next.path, "directory", 0, "cannot be read: "+Cause(err))
 		}
 		queue = append(queue, below...)
 	}
 	for _, rest := range queue {
-		w.skip(rest.path, "directory", 0, w.tooMany())
+		w.skipped.Add(rest.path, "directory", 0, w.limits.TooMany())
 	}
 	return nil
 }
 
-func (w *walker) tooMany() string { return fmt.Sprintf("more than %d entries", w.limits.Files) }
-
 func (w *walker) readFolder(ctx context.Context, at folder) ([]folder, error) {
-	dir, err := w.root.OpenFile(at.path, os.O_RDONLY|openFlags, 0)
+	dir, err := w.root.OpenFile(at.path, os.O_RDONLY|OpenFlags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +98,7 @@ func (w *walker) readFolder(ctx context.Context, at folder) ([]folder, error) {
 		entries, err := dir.ReadDir(256)
 		for _, entry := range entries {
 			if w.entries++; w.entries > w.limits.Files {
-				w.skip(path.Join(at.path, entry.Name()), "other", 0, w.tooMany())
+				w.skipped.Add(path.Join(at.path, entry.Name()), "other", 0, w.limits.TooMany())
 				return below, nil
 			}
 			if sub, ok := w.visit(at, entry.Name()); ok {
@@ -132,25 +119,25 @@ func (w *walker) readFolder(ctx context.Context, at folder) ([]folder, error) {
 func (w *walker) visit(at folder, name string) (folder, bool) {
 	full := path.Join(at.path, name)
 	if strings.ContainsRune(name, '/') {
-		w.skip(full, "other", 0, "the name holds a slash")
+		w.skipped.Add(full, "other", 0, "the name holds a slash")
 		return folder{}, false
 	}
 	info, err := w.root.Lstat(full)
 	if err != nil {
-		w.skip(full, "other", 0, "cannot be read: "+cause(err))
+		w.skipped.Add(full, "other", 0, "cannot be read: "+Cause(err))
 		return folder{}, false
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir() && at.depth >= w.limits.Depth:
-		w.skip(full, "directory", 0, fmt.Sprintf("more than %d levels deep", w.limits.Depth))
+		w.skipped.Add(full, "directory", 0, w.limits.TooDeep())
 	case mode.IsDir():
 		return folder{full, at.depth + 1}, true
 	case !mode.IsRegular():
-		w.skip(full, kindOf(mode), 0, "not a regular file")
+		w.skipped.Add(full, kindOf(mode), 0, NotRegular)
 	case info.Size() > w.limits.FileBytes:
-		w.skip(full, "file", info.Size(), fmt.Sprintf("larger than %d bytes", w.limits.FileBytes))
+		w.skipped.Add(full, "file", info.Size(), w.limits.TooLarge())
 	case info.Size() > w.limits.TotalBytes-w.total:
-		w.skip(full, "file", info.Size(), fmt.Sprintf("all outputs together larger than %d bytes", w.limits.TotalBytes))
+		w.skipped.Add(full, "file", info.Size(), w.limits.TooMuch())
 	default:
 		w.total += info.Size()
 		w.files = append(w.files, file{full, info})
@@ -172,15 +159,6 @@ func kindOf(mode fs.FileMode) string {
 	return "other"
 }
 
-func (w *walker) skip(full, kind string, size int64, reason string) {
-	if len(w.skipped) >= maxSkipped {
-		w.skippedMore++
-		return
-	}
-	name, raw := EncodePath(full)
-	w.skipped = append(w.skipped, result.SkippedOutput{Path: name, PathBase64: raw, Kind: kind, SizeBytes: size, Reason: reason})
-}
-
 // hashAll hashes the files in parallel and moves those that fail to the skipped.
 func (w *walker) hashAll(ctx context.Context) ([]result.Output, error) {
 	sums := make([]string, len(w.files))
@@ -197,7 +175,7 @@ func (w *walker) hashAll(ctx context.Context) ([]result.Output, error) {
 	outputs := make([]result.Output, 0, len(w.files))
 	for i, f := range w.files {
 		if failures[i] != nil {
-			w.skip(f.path, "file", f.info.Size(), "cannot be read: "+cause(failures[i]))
+			w.skipped.Add(f.path, "file", f.info.Size(), "cannot be read: "+Cause(failures[i]))
 			continue
 		}
 		name, raw := EncodePath(f.path)
@@ -226,7 +204,7 @@ var errChanged = errors.New("changed while it was read")
 // checks that the open file is the one that was listed, and reads no more than
 // its size.
 func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
-	opened, err := root.OpenFile(f.path, os.O_RDONLY|openFlags, 0)
+	opened, err := root.OpenFile(f.path, os.O_RDONLY|OpenFlags, 0)
 	if err != nil {
 		return "", err
 	}
@@ -272,9 +250,9 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.reader.Read(p)
 }
 
-// cause is the reason of a path error without the path: the path is untrusted
+// Cause is the reason of a path error without the path: the path is untrusted
 // and stands beside it already.
-func cause(err error) string {
+func Cause(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
 		return pathErr.Err.Error()

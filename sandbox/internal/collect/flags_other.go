@@ -2,4 +2,5 @@
 
 package collect
 
-const openFlags = 0
+// OpenFlags are none here.
+const OpenFlags = 0

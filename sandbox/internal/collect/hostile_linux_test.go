@@ -132,7 +132,7 @@ func TestUnreadableFoldersAndFiles(t *testing.T) {
 			t.Error(err)
 		}
 		var got []string
-		for _, s := range w.skipped {
+		for _, s := range w.skipped.Sorted() {
 			got = append(got, strings.TrimSuffix(s.Path, "/file")+": "+s.Reason)
 		}
 		slices.Sort(got)

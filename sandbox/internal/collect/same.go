@@ -26,7 +26,7 @@ func Same(ctx context.Context, root *os.Root, limits Limits, outputs []result.Ou
 	for _, s := range skipped {
 		known[s.Path] = s.Kind
 	}
-	if len(known) != len(w.files)+len(w.skipped) || w.skippedMore > 0 {
+	if len(known) != len(w.files)+len(w.skipped.list) || w.skipped.more > 0 {
 		return false, nil
 	}
 	for _, f := range w.files {
@@ -35,7 +35,7 @@ func Same(ctx context.Context, root *os.Root, limits Limits, outputs []result.Ou
 			return false, nil
 		}
 	}
-	for _, s := range w.skipped {
+	for _, s := range w.skipped.list {
 		if known[s.Path] != s.Kind {
 			return false, nil
 		}

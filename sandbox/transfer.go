@@ -1,0 +1,165 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/evalbox/evalbox/sandbox/internal/transfer"
+)
+
+// depot is the folder on the engine's machine of a run whose files are copied, as
+// its controller sees it.
+type depot struct {
+	labels map[string]string
+	// taken says that the name is another run's: nothing of it is ours.
+	taken   bool
+	watcher *watcher
+	// empty is what ./final takes when nothing is in it.
+	empty int64
+	// looking is the watch of a running program; stopLooking ends it.
+	looking     sync.WaitGroup
+	stopLooking context.CancelFunc
+}
+
+// copies says that the files of this run are copied.
+func (a *attempt) copies() bool { return a.spec.Class.Transfer == TransferCopy }
+
+// openDepot makes the depot and fills it, before the run's container exists. The host paths are those of the engine's machine.
+func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (HostPaths, error) {
+	a.depot = &depot{labels: labels}
+	// A container of the run's name that is there now is another's.
+	a.nameTaken = true
+	root, err := a.runner.engine.MakeDepot(context.WithoutCancel(ctx), a.spec, labels)
+	if err != nil {
+		a.depot.taken = errors.Is(err, ErrNameTaken)
+		return nil, err
+	}
+	if err := a.fillDepot(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+		}
+		return nil, err
+	}
+	a.log.Debug("files copied to the engine")
+	a.nameTaken = false
+	return depotPaths(root, a.spec), nil
+}
+
+// fillDepot sends program, input and an empty ./final to the engine, as they are
+// read.
+func (a *attempt) fillDepot(ctx context.Context) error {
+	reader, writer := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := a.pack(ctx, writer)
+		packed <- err
+		_ = writer.CloseWithError(err) // never fails
+	}()
+	sendErr := a.runner.engine.FillDepot(ctx, a.spec.Job.RunID, reader)
+	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
+	packErr := <-packed
+	var cannot *PathError
+	switch {
+	case errors.As(packErr, &cannot):
+		return cannot
+	case sendErr != nil:
+		return sendErr
+	}
+	return packErr
+}
+
+// pack writes the archive that fills the depot.
+func (a *attempt) pack(ctx context.Context, to io.Writer) error {
+	packer := transfer.NewPacker(to)
+	uid, gid, err := numericUser(a.spec.Class.User)
+	if err != nil {
+		return err
+	}
+	if program := a.work.paths[RoleProgram]; program != "" {
+		err = errors.Join(packer.Folder(transfer.ProgramDir, 0, 0, 0o555),
+			withFolder("script", filepath.Dir(program), func(root *os.Root) error {
+				name := filepath.Base(program)
+				return packer.File(path.Join(transfer.ProgramDir, name), root, name)
+			}))
+	}
+	if err == nil && a.spec.Job.Input == "" {
+		err = packer.Folder(transfer.InputDir, 0, 0, 0o555)
+	} else if err == nil {
+		err = withFolder("input", a.spec.Job.Input, func(root *os.Root) error { return packer.Tree(ctx, transfer.InputDir, root) })
+	}
+	if err == nil {
+		err = packer.Folder(transfer.FinalDir, uid, gid, 0o755)
+	}
+	if err == nil {
+		err = packer.Close()
+	}
+	for _, omitted := range packer.Omitted {
+		a.warnings = append(a.warnings, "left out of input: "+omitted)
+	}
+	return err
+}
+
+// withFolder opens a folder for do. What do cannot read becomes a [PathError] of
+// the field.
+func withFolder(field, dir string, do func(*os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return &PathError{field, dir, "cannot be read", cause(err)}
+	}
+	err = errors.Join(do(root), root.Close())
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return &PathError{field, filepath.Join(dir, file.Path), "cannot be copied to the engine", file.Err}
+	}
+	return err
+}
+
+// closeDepot removes the depot of a run whose program never started.
+func (a *attempt) closeDepot(ctx context.Context) error {
+	if a.depot == nil {
+		return nil
+	}
+	a.stopWatching()
+	if a.depot.taken {
+		return nil
+	}
+	return a.runner.engine.RemoveDepot(ctx, a.spec.Job.RunID)
+}
+
+// dropDepot removes the depot of a run that is over. One that was told to stay
+// keeps what its container has mounted.
+func (a *attempt) dropDepot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
+	defer cancel()
+	if !a.spec.Job.Keep {
+		return a.closeDepot(ctx)
+	}
+	a.stopWatching()
+	id := a.spec.Job.RunID
+	a.warnings = append(a.warnings, fmt.Sprintf("volume %s and container %s stay with the container that was told to stay",
+		depotName(id), courierName(id)))
+	return a.runner.engine.Remove(ctx, watcherName(id))
+}
+
+// stopWatching ends the watch of the depot.
+func (a *attempt) stopWatching() {
+	a.stopLooking()
+	if a.depot.watcher != nil {
+		a.depot.watcher.close(nil)
+	}
+}
+
+// stopLooking ends the look-out for a full disk; the watcher can still be asked.
+func (a *attempt) stopLooking() {
+	if a.depot.stopLooking != nil {
+		a.depot.stopLooking()
+		a.depot.looking.Wait()
+	}
+}

@@ -1,0 +1,247 @@
+//go:build linux
+
+package sandbox_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// inBothWays runs a request with its files mounted and with its files copied.
+func inBothWays(t *testing.T, req sandbox.Request) (bind, copied *result.Result, finals map[string]string) {
+	t.Helper()
+	r := newRunner(t)
+	finals = map[string]string{}
+	results := map[string]*result.Result{}
+	for _, way := range []string{sandbox.TransferBind, sandbox.TransferCopy} {
+		req.Transfer = way
+		req.Final = filepath.Join(t.TempDir(), "final")
+		finals[way] = req.Final
+		results[way] = run(t, r, req)
+		require.Equal(t, way, results[way].Enforced.Transfer)
+	}
+	return results[sandbox.TransferBind], results[sandbox.TransferCopy], finals
+}
+
+// TestEngineCopyGivesTheSameResult: how files reach the engine shows nowhere but in
+// the field that says it.
+func TestEngineCopyGivesTheSameResult(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program string
+		change  func(r *sandbox.Request)
+		// outputs and skipped are how many there must be.
+		outputs, skipped int
+	}{
+		"score and outputs": {program: `
+import os
+print(sorted(os.listdir("input")), open("input/sub/data.txt").read(), open("input/link").read(), os.access("input/run", os.X_OK))
+print(os.getuid(), os.getgid(), sorted(os.listdir(".")), os.access("final", os.W_OK))
+for name in "input/new", "input/sub/data.txt", __file__:
+    try: open(name, "w")
+    except OSError as e: print(type(e).__name__)
+for name in "final", "input":
+    try: os.rename(name, "elsewhere")
+    except OSError as e: print(e.errno)
+os.makedirs("final/models/best")
+open("final/models/best/weights.bin", "wb").write(bytes(range(256)) * 4000)
+open("final/submission.csv", "w").write("id,label\n1,3\n")
+os.makedirs("final/empty/folder")
+print("Final Validation Performance: 0.5")`, outputs: 2},
+		"hostile outputs": {program: `
+import os, socket
+os.symlink("/etc/passwd", "final/link"); os.symlink("..", "final/up"); os.symlink("models", "final/folder")
+os.mkfifo("final/fifo"); socket.socket(socket.AF_UNIX).bind("final/socket")
+os.mkdir("final/models"); open("final/models/w", "w").write("w"); os.chmod("final/models/w", 0); os.chmod("final/models", 0)
+for name in "suid", "sgid", "run", "private":
+    open("final/" + name, "w").write(name)
+os.chmod("final/suid", 0o4755); os.chmod("final/sgid", 0o2755); os.chmod("final/run", 0o711); os.chmod("final/private", 0o600)
+for name in b"odd\xff\n", b"-rf", b"\x1b[31m", b"n" * 255, "\u202e\u00e9".encode(), b" ", b"a\\b", b"..."[:3]:
+    open(b"final/" + name, "w").write("odd")
+os.link("final/run", "final/run-again")
+os.chmod("final", 0o700)
+`, outputs: 14, skipped: 5},
+		"deep": {program: `
+import os
+os.chdir("final")
+for i in range(60):
+    open("f", "w").write(str(i)); os.mkdir("d"); os.chdir("d")
+`, outputs: 33, skipped: 1},
+		"larger than the limits": {program: `
+open("final/huge", "w").truncate(1 << 40)
+open("final/large", "w").truncate(3 << 20)
+open("final/a", "w").write("a"); open("final/z", "w").write("z")
+`, change: func(r *sandbox.Request) { r.Limits.OutputFile = 2 * policy.MiB }, outputs: 2, skipped: 2},
+		"nothing":     {program: "pass"},
+		"crash":       {program: "open('final/partial', 'w').write('p'); 1 / 0", outputs: 1},
+		"no stdin":    {program: "import sys; print(repr(sys.stdin.read()))"},
+		"many":        {program: "for i in range(300): open(f'final/{i}', 'w').write(str(i))", outputs: 300},
+		"sparse maps": {program: "f = open('final/s', 'w'); f.seek(5 << 20); f.write('x'); f.seek(9 << 20); f.write('y')", outputs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := python(t, test.program)
+			req.Input = t.TempDir()
+			require.NoError(t, os.Chmod(req.Input, 0o755))
+			require.NoError(t, os.Mkdir(filepath.Join(req.Input, "sub"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(req.Input, "sub", "data.txt"), []byte("data"), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(req.Input, "run"), []byte("#!"), 0o755))
+			require.NoError(t, os.Symlink("sub/data.txt", filepath.Join(req.Input, "link")))
+			if test.change != nil {
+				test.change(&req)
+			}
+			bind, copied, finals := inBothWays(t, req)
+			require.Equal(t, bind.ExitCode, copied.ExitCode, copied.Stderr)
+			require.Equal(t, bind.Status, copied.Status)
+			require.Equal(t, bind.Stdout, copied.Stdout)
+			require.Equal(t, bind.Stderr, copied.Stderr)
+			require.Equal(t, bind.Score, copied.Score)
+			require.Equal(t, bind.Outputs, copied.Outputs)
+			require.Equal(t, bind.OutputsSkipped, copied.OutputsSkipped)
+			require.Len(t, copied.Outputs, test.outputs)
+			require.Len(t, copied.OutputsSkipped, test.skipped)
+			require.Empty(t, copied.Warnings)
+			copied.Enforced.Transfer = bind.Enforced.Transfer
+			require.Equal(t, bind.Enforced, copied.Enforced)
+			requireHarmless(t, finals[sandbox.TransferCopy])
+		})
+	}
+}
+
+// TestEngineCopyTellsOfWhatHasNoPath: the engine cannot name what lies deeper than
+// a path can be long.
+func TestEngineCopyTellsOfWhatHasNoPath(t *testing.T) {
+	t.Parallel()
+	req := python(t, `
+import os
+open("final/a", "w").write("a")
+os.chdir("final")
+for i in range(300):
+    os.mkdir("d" * 200); os.chdir("d" * 200)
+open("f", "w").write("x")
+`)
+	req.Transfer = sandbox.TransferCopy
+	req.Final = filepath.Join(t.TempDir(), "final")
+	res := run(t, newRunner(t), req)
+	require.Len(t, res.Outputs, 1)
+	require.Len(t, res.OutputsSkipped, 1)
+	require.Equal(t, "directory", res.OutputsSkipped[0].Kind)
+	require.Contains(t, res.OutputsSkipped[0].Reason, "could not be copied")
+	requireHarmless(t, req.Final)
+}
+
+// requireHarmless: only files and folders of ours come back.
+func requireHarmless(t *testing.T, final string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(final, func(full string, _ fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := os.Lstat(full)
+		require.NoError(t, err)
+		require.True(t, info.IsDir() || info.Mode().IsRegular(), full)
+		require.Zero(t, info.Mode()&^(fs.ModeDir|0o755), full)
+		return nil
+	}))
+}
+
+func TestEngineCopyKeepsTheDiskLimit(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]string{
+		"one file":  "import time; open('final/big', 'wb').write(bytes(24 << 20)); time.sleep(600)",
+		"hidden":    "import os, time; os.mkdir('final/d'); open('final/d/big', 'wb').write(bytes(24 << 20)); os.chmod('final/d', 0); time.sleep(600)",
+		"in a race": "import os\ni = 0\nwhile True:\n    open('final/%d' % i, 'wb').write(bytes(1 << 20)); i += 1\n    if i > 5000: break\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := python(t, program)
+			req.Transfer, req.Limits.Disk = sandbox.TransferCopy, 8*policy.MiB
+			req.Limits.OutputTotal = 64 * policy.MiB
+			res := run(t, newRunner(t), req)
+			require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
+			require.Equal(t, result.FaultProgram, res.Fault)
+			require.NotEmpty(t, res.Outputs, "what was written so far is kept")
+		})
+	}
+}
+
+// TestEngineCopyGoesOnAfterItsHelpersAreKilled: somebody removes the watcher. A new
+// one takes its place, and the limit still holds.
+func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import time; print('ready'); time.sleep(3); open('final/big', 'wb').write(bytes(24 << 20)); time.sleep(600)")
+	req.ID = fmt.Sprintf("watched-%d", os.Getpid())
+	req.Transfer, req.Limits.Disk = sandbox.TransferCopy, 8*policy.MiB
+	api := testAPI(t)
+	req.Stdout = writerFunc(func(p []byte) (int, error) {
+		go func() { _ = api.ContainerKill(t.Context(), "evalbox_watcher-"+req.ID, "SIGKILL") }()
+		return len(p), nil
+	})
+	res := run(t, newRunner(t), req)
+	require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
+	require.Equal(t, result.FaultProgram, res.Fault)
+}
+
+func TestEngineCopyIsKept(t *testing.T) {
+	t.Parallel()
+	req := python(t, "open('final/a', 'w').write('a')")
+	req.Transfer, req.Keep = sandbox.TransferCopy, true
+	r := newRunner(t)
+	res := run(t, r, req)
+	require.Len(t, res.Outputs, 1)
+	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true})
+	require.NoError(t, err)
+	require.Len(t, ofRun(report.Removed, res.ID), 3)
+}
+
+func TestEngineCopyOfAnUnreadableInputLeavesNothing(t *testing.T) {
+	t.Parallel()
+	req := python(t, "pass")
+	req.Transfer = sandbox.TransferCopy
+	req.Input = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(req.Input, "data"), []byte("x"), 0))
+	if os.Geteuid() == 0 {
+		res := run(t, newRunner(t), req)
+		require.Equal(t, 0, res.ExitCode, "root reads everything, and so does the program")
+		return
+	}
+	r := newRunner(t)
+	_, err := r.Run(t.Context(), req)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	records, err := r.Store().List()
+	require.NoError(t, err)
+	require.Empty(t, records)
+}
+
+// TestEngineSharesFiles asks the real engine what it sees.
+func TestEngineSharesFiles(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	for way, want := range map[string]string{"": sandbox.TransferBind, sandbox.TransferAuto: sandbox.TransferBind} {
+		req := python(t, "pass")
+		req.Transfer = way
+		spec, err := r.Plan(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, want, spec.Class.Transfer)
+	}
+	req := python(t, "pass")
+	image, err := r.Plan(t.Context(), req)
+	require.NoError(t, err)
+	engine := sandbox.DockerEngine(testAPI(t))
+	for path, want := range map[string]bool{t.TempDir(): true, filepath.Join(t.TempDir(), "nowhere"): false} {
+		sees, err := engine.Sees(t.Context(), image.Class.Image.ID, path)
+		require.NoError(t, err)
+		require.Equal(t, want, sees, path)
+	}
+	left := leftOn(t, testAPI(t), sandbox.LabelPart+"="+sandbox.PartCourier)
+	for _, name := range left {
+		require.Contains(t, name, "evalbox_courier-", "asking leaves nothing")
+	}
+}

@@ -1,0 +1,335 @@
+//go:build linux
+
+package sandbox_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// shellImage is the root file system of a small image: a shell and what the watcher
+// needs, taken from this machine.
+func shellImage(t *testing.T) io.Reader {
+	t.Helper()
+	files := map[string]string{}
+	for _, name := range []string{"sh", "cat", "df", "du", "find", "head", "tail", "wc", "ln", "id"} {
+		found, err := exec.LookPath(name)
+		require.NoError(t, err)
+		real, err := filepath.EvalSymlinks(found)
+		require.NoError(t, err)
+		files["bin/"+name] = real
+		libraries, err := exec.Command("ldd", real).CombinedOutput()
+		require.NoError(t, err, string(libraries))
+		for _, library := range regexp.MustCompile(`/\S+\.so\S*`).FindAllString(string(libraries), -1) {
+			files[strings.TrimPrefix(library, "/")] = library
+		}
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	made := map[string]bool{".": true}
+	for name, from := range files {
+		var parents []string
+		for dir := filepath.Dir(name); !made[dir]; dir = filepath.Dir(dir) {
+			made[dir] = true
+			parents = append(parents, dir)
+		}
+		slices.Reverse(parents)
+		for _, dir := range parents {
+			require.NoError(t, w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755}))
+		}
+		text, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
+		_, err = w.Write(text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return &archive
+}
+
+// remoteEngine is a private engine behind TLS, which has the image "shell", and a
+// client of it.
+func remoteEngine(t *testing.T, hide string) (*privateEngine, func() *client.Client) {
+	t.Helper()
+	certs := newAuthority(t).folder(time.Hour)
+	address := "tcp://127.0.0.1:" + freePort(t)
+	e := newHidingEngine(t, hide, "-H", address, "--tlsverify", "--tlscacert", certs+"/ca.pem",
+		"--tlscert", certs+"/cert.pem", "--tlskey", certs+"/key.pem")
+	connect := func() *client.Client {
+		api, err := client.NewClientWithOpts(client.WithHost(address), client.WithAPIVersionNegotiation(),
+			client.WithTLSClientConfig(certs+"/ca.pem", certs+"/cert.pem", certs+"/key.pem"))
+		require.NoError(t, err)
+		return api
+	}
+	api := connect()
+	defer api.Close()
+	answer, err := api.ImageImport(t.Context(), image.ImportSource{Source: shellImage(t), SourceName: "-"}, "shell", image.ImportOptions{})
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, answer)
+	require.NoError(t, err)
+	require.NoError(t, answer.Close())
+	return e, connect
+}
+
+// shellRequest is a program of the image "shell".
+func shellRequest(t *testing.T, program string) sandbox.Request {
+	t.Helper()
+	input := t.TempDir()
+	require.NoError(t, os.Chmod(input, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(input, "data"), []byte("data from here"), 0o644))
+	return sandbox.Request{Image: "shell", Command: []string{"sh", "-c", program}, Input: input,
+		Final:  filepath.Join(t.TempDir(), "final"),
+		Limits: policy.Limits{Timeout: time.Minute, Memory: 64 * policy.MiB, CPUs: 1}}
+}
+
+func remoteRunner(t *testing.T, api *client.Client, state string) *sandbox.Runner {
+	t.Helper()
+	r, err := sandbox.New(sandbox.WithEngine(sandbox.DockerEngine(api)), sandbox.WithStateDir(state))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+const shellProgram = "cat input/data; cat input/data >final/copy; ln -s /etc/passwd final/link; echo; echo Final Validation Performance: 0.5"
+
+// TestFilesOfAnEngineBehindTLS: an engine at the end of a connection may still be on this
+// machine and see our folders; then they are mounted.
+func TestFilesOfAnEngineBehindTLS(t *testing.T) {
+	t.Parallel()
+	_, connect := remoteEngine(t, "")
+	r := remoteRunner(t, connect(), filepath.Join(t.TempDir(), "state"))
+	info, err := r.Info(t.Context())
+	require.NoError(t, err)
+	require.False(t, info.Local, "an address says nothing about the machine")
+	for way, want := range map[string]string{sandbox.TransferAuto: sandbox.TransferBind, sandbox.TransferCopy: sandbox.TransferCopy} {
+		t.Run(way, func(t *testing.T) {
+			req := shellRequest(t, shellProgram)
+			req.Transfer = way
+			res := run(t, r, req)
+			requireShellResult(t, res, req.Final, want)
+		})
+	}
+	api := connect()
+	defer api.Close()
+	require.Empty(t, leftOn(t, api, sandbox.LabelManaged+"=true"))
+}
+
+func requireShellResult(t *testing.T, res *result.Result, final, way string) {
+	t.Helper()
+	require.Equal(t, 0, res.ExitCode, res.Stderr)
+	require.Equal(t, 0.5, *res.Score)
+	require.True(t, strings.HasPrefix(res.Stdout, "data from here\n"))
+	require.Equal(t, way, res.Enforced.Transfer)
+	require.Len(t, res.Outputs, 1)
+	require.Equal(t, "copy", res.Outputs[0].Path)
+	require.Equal(t, []result.SkippedOutput{{Path: "link", Kind: "symlink", Reason: "not a regular file"}}, res.OutputsSkipped)
+	text, err := os.ReadFile(filepath.Join(final, "copy"))
+	require.NoError(t, err)
+	require.Equal(t, "data from here", string(text))
+}
+
+// TestEngineThatDoesNotSeeOurFolders gives the daemon a file system of its own: its
+// socket and its process are here, and our folders are not.
+func TestEngineThatDoesNotSeeOurFolders(t *testing.T) {
+	t.Parallel()
+	hidden := t.TempDir()
+	e, connect := remoteEngine(t, hidden)
+	local, err := e.api()
+	require.NoError(t, err)
+	for name, api := range map[string]*client.Client{"at its socket": local, "behind TLS": connect()} {
+		t.Run(name, func(t *testing.T) {
+			r := remoteRunner(t, api, filepath.Join(hidden, name))
+			req := shellRequest(t, shellProgram)
+			res := run(t, r, req)
+			requireShellResult(t, res, req.Final, sandbox.TransferCopy)
+
+			req = shellRequest(t, shellProgram)
+			req.Transfer = sandbox.TransferBind
+			_, err := r.Run(t.Context(), req)
+			var field *policy.FieldError
+			require.ErrorAs(t, err, &field)
+			require.Equal(t, "transfer", field.Field)
+			records, err := r.Store().List()
+			require.NoError(t, err)
+			require.Len(t, records, 1, "what is refused leaves no record")
+		})
+	}
+	t.Run("only the input", func(t *testing.T) {
+		// The state folder is seen; the folder of the input is another file system
+		// here, and the daemon has an empty one in its place.
+		disk := filepath.Join(hidden, "disk")
+		require.NoError(t, os.Mkdir(disk, 0o755))
+		require.NoError(t, syscall.Mount("none", disk, "tmpfs", 0, ""))
+		defer func() { require.NoError(t, syscall.Unmount(disk, 0)) }()
+		require.NoError(t, os.Mkdir(filepath.Join(disk, "input"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(disk, "input", "data"), []byte("data from here"), 0o644))
+		r := remoteRunner(t, connect(), filepath.Join(t.TempDir(), "state"))
+		req := shellRequest(t, shellProgram)
+		req.Input = filepath.Join(disk, "input")
+		requireShellResult(t, run(t, r, req), req.Final, sandbox.TransferCopy)
+	})
+	api := connect()
+	defer api.Close()
+	require.Empty(t, leftOn(t, api, sandbox.LabelManaged+"=true"))
+}
+
+// TestEngineLostWhileFilesAreAway kills the daemon under a run whose files are
+// copied, and has it come back: the outputs are fetched all the same.
+func TestEngineLostWhileFilesAreAway(t *testing.T) {
+	t.Parallel()
+	e := newPrivateEngine(t, "--live-restore")
+	api, err := e.api()
+	require.NoError(t, err)
+	answer, err := api.ImageImport(t.Context(), image.ImportSource{Source: shellImage(t), SourceName: "-"}, "shell", image.ImportOptions{})
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, answer)
+	require.NoError(t, err)
+	require.NoError(t, answer.Close())
+	r := remoteRunner(t, api, filepath.Join(e.dir, "state"))
+	req := shellRequest(t, "echo before >final/before; echo ready; until test -e final/go; do find final >/dev/null; done; exit 7")
+	req.ID, req.Transfer = "away", sandbox.TransferCopy
+	ready, over := make(chan struct{}), make(chan struct{})
+	req.Stdout = writerFunc(func(p []byte) (int, error) { close(ready); return len(p), nil })
+	finished := make(chan error, 1)
+	go func() {
+		finished <- func() error {
+			select {
+			case <-ready:
+			case <-over:
+				return errors.New("the program was never ready")
+			}
+			if err := e.started(req.ID); err != nil {
+				return err
+			}
+			e.signal(syscall.SIGKILL)
+			<-e.done
+			if err := e.start(); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(e.dir, "data", "volumes", "evalbox-away", "_data", "final", "go"), nil, 0o644)
+		}()
+	}()
+	res, err := r.Run(t.Context(), req)
+	close(over)
+	require.NoError(t, <-finished)
+	require.NoError(t, err)
+	require.Equal(t, 7, res.ExitCode, res.Explanation)
+	var names []string
+	for _, out := range res.Outputs {
+		names = append(names, out.Path)
+	}
+	require.Equal(t, []string{"before", "go"}, names)
+	require.NotContains(t, strings.Join(res.Warnings, "\n"), "outputs are incomplete")
+	require.Empty(t, leftOn(t, api, sandbox.LabelManaged+"=true"))
+}
+
+// TestEngineCopyRefusesAnImageWithoutAShell: nobody could watch the disk.
+func TestEngineCopyRefusesAnImageWithoutAShell(t *testing.T) {
+	t.Parallel()
+	e := newPrivateEngine(t)
+	r := e.runner(nil)
+	_, err := r.Run(t.Context(), sandbox.Request{Image: "waiter", Command: []string{"/waiter"}, Transfer: sandbox.TransferCopy,
+		Limits: policy.Limits{Memory: 64 * policy.MiB, CPUs: 1}})
+	require.ErrorContains(t, err, "its image cannot watch the disk")
+	var field *policy.FieldError
+	require.ErrorAs(t, err, &field)
+	records, err := r.Store().List()
+	require.NoError(t, err)
+	require.Empty(t, records)
+	api, err := e.api()
+	require.NoError(t, err)
+	defer api.Close()
+	require.Empty(t, leftOn(t, api, sandbox.LabelManaged+"=true"))
+}
+
+// TestEngineThroughAMountedSocket runs the command inside of a container that has
+// the engine's socket, as a CI job does: the socket is here, and the engine sees
+// none of our folders.
+func TestEngineThroughAMountedSocket(t *testing.T) {
+	t.Parallel()
+	api := testAPI(t)
+	socket, ok := strings.CutPrefix(api.DaemonHost(), "unix://")
+	require.True(t, ok, "the engine under test has no socket")
+	binary := filepath.Join(t.TempDir(), "sandbox")
+	build := exec.Command("go", "build", "-o", binary, "../cmd/sandbox")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	spec, err := newRunner(t).Plan(t.Context(), python(t, "pass"))
+	require.NoError(t, err)
+
+	created, err := api.ContainerCreate(t.Context(), &container.Config{
+		Image: spec.Class.Image.ID, User: "0:0", WorkingDir: "/job", Env: []string{"HOME=/root"},
+		Entrypoint: []string{"sh", "-c", "/job/sandbox run --state-dir /job/state --input in --final out --json s.py && cat out/copy >&2 && /job/sandbox gc --state-dir /job/state >&2"},
+	}, &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{
+		{Type: mount.TypeBind, Source: socket, Target: "/var/run/docker.sock"},
+	}}, nil, nil, "")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, api.ContainerRemove(context.Background(), created.ID, container.RemoveOptions{Force: true}))
+	})
+	var job bytes.Buffer
+	w := tar.NewWriter(&job)
+	program, err := os.ReadFile(binary)
+	require.NoError(t, err)
+	for name, text := range map[string][]byte{
+		"job/sandbox": program, "job/in/data": []byte("data from the job"),
+		"job/s.py": []byte("text = open('input/data').read()\nopen('final/copy', 'w').write(text)\nprint('Final Validation Performance: 0.5')\n"),
+	} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
+		_, err := w.Write(text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, api.CopyToContainer(t.Context(), created.ID, "/", &job, container.CopyToContainerOptions{}))
+	exits, errs := api.ContainerWait(t.Context(), created.ID, container.WaitConditionNextExit)
+	require.NoError(t, api.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
+	var code int64
+	select {
+	case exit := <-exits:
+		code = exit.StatusCode
+	case err := <-errs:
+		require.NoError(t, err)
+	}
+	logs, err := api.ContainerLogs(t.Context(), created.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true})
+	require.NoError(t, err)
+	defer logs.Close()
+	var stdout, stderr bytes.Buffer
+	_, err = stdcopy.StdCopy(&stdout, &stderr, logs)
+	require.NoError(t, err)
+	require.Zero(t, code, stderr.String())
+	require.Contains(t, stderr.String(), "data from the job")
+	res, err := result.Decode(stdout.Bytes())
+	require.NoError(t, err)
+	require.Equal(t, sandbox.TransferCopy, res.Enforced.Transfer)
+	require.Equal(t, 0.5, *res.Score)
+	require.Len(t, res.Outputs, 1)
+	require.Empty(t, leftOn(t, api, sandbox.LabelRun+"="+res.ID))
+	text, err := json.Marshal(res.Resources)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "cgroup", "nothing of the host is looked at from inside of a container")
+}

@@ -1,0 +1,215 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/internal/transfer"
+)
+
+const (
+	// lookLimit bounds one look at the depot, and one list of what is in it.
+	lookLimit = time.Minute
+	// unwatchedLimit is how long a program may run without anybody looking at
+	// its disk: a little longer than an engine may be away.
+	unwatchedLimit = reconnectBudget + 15*time.Second
+	// rewatchPause is the time between attempts to have the depot watched again.
+	rewatchPause = time.Second
+	// watcherNote bounds what is kept of the watcher's complaints.
+	watcherNote = 1 << 10
+)
+
+// watchedEntries is the number of entries that is too many to look at.
+var watchedEntries = strconv.Itoa(maxEntries + 2)
+
+// errWatcherEnded means that the watcher is not there any more.
+var errWatcherEnded = errors.New("the watcher of the outputs' disk has ended")
+
+// watcher is a conversation with the container that looks at the depot: one
+// question at a time.
+type watcher struct {
+	streams Streams
+	answers *bufio.Reader
+	pipe    *io.PipeReader
+	once    sync.Once
+	noteMu  sync.Mutex
+	note    *result.HeadTail
+}
+
+// newWatcher begins to read what the watcher says.
+func newWatcher(streams Streams) *watcher {
+	reader, writer := io.Pipe()
+	w := &watcher{streams: streams, pipe: reader, answers: bufio.NewReader(reader), note: result.NewHeadTail(watcherNote)}
+	go func() {
+		err := streams.Copy(writer, writerTo(w.complain))
+		if err == nil {
+			err = errWatcherEnded
+		}
+		_ = writer.CloseWithError(err) // never fails
+	}()
+	return w
+}
+
+type writerTo func(p []byte) (int, error)
+
+func (f writerTo) Write(p []byte) (int, error) { return f(p) }
+
+func (w *watcher) complain(p []byte) (int, error) {
+	w.noteMu.Lock()
+	defer w.noteMu.Unlock()
+	return w.note.Write(p)
+}
+
+// complaint is what the watcher printed to its stderr.
+func (w *watcher) complaint() string {
+	w.noteMu.Lock()
+	defer w.noteMu.Unlock()
+	return w.note.Text()
+}
+
+// close ends the conversation; who waits for an answer gets the reason.
+func (w *watcher) close(reason error) {
+	w.once.Do(func() {
+		_ = w.pipe.CloseWithError(orErr(reason, errWatcherEnded)) // never fails
+		_ = w.streams.Close()                                     // ends the watcher, too
+	})
+}
+
+func orErr(err, fallback error) error {
+	if err != nil {
+		return err
+	}
+	return fallback
+}
+
+// ask puts one question and reads its answer. An answer that does not come within
+// the limit ends the watcher.
+func (w *watcher) ask(ctx context.Context, question string, read func(*bufio.Reader) error) error {
+	ctx, cancel := callContext(ctx, lookLimit)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { w.close(context.Cause(ctx)) })
+	defer stop()
+	if _, err := io.WriteString(w.streams.Stdin(), question+"\n"); err != nil {
+		return fmt.Errorf("%w: %w", errWatcherEnded, err)
+	}
+	return read(w.answers)
+}
+
+// look asks how much the depot holds.
+func (w *watcher) look(ctx context.Context) (space transfer.Space, err error) {
+	err = w.ask(ctx, "space", func(from *bufio.Reader) error {
+		space, err = transfer.ReadSpace(func() (string, error) {
+			line, err := from.ReadSlice('\n')
+			return string(line), err
+		})
+		return err
+	})
+	return space, err
+}
+
+// startWatcher has the depot watched. An image that cannot do that is refused:
+// without a watcher nothing would keep the program from filling the disk.
+func (a *attempt) startWatcher(ctx context.Context) error {
+	space, err := a.watchAnew(ctx)
+	switch {
+	case err == nil:
+	case isLoss(err), a.depot.watcher == nil:
+		return err
+	default:
+		rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
+		if note := a.depot.watcher.complaint(); note != "" {
+			rule += fmt.Sprintf(" (it said %.200q)", note)
+		}
+		return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule}, err)
+	}
+	if space.Free < minFree {
+		return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", ErrNoSpace, policy.Size(space.Free), policy.Size(minFree))
+	}
+	a.depot.empty = max(space.Used, 0)
+	return nil
+}
+
+// watchAnew starts a watcher and looks once.
+func (a *attempt) watchAnew(ctx context.Context) (transfer.Space, error) {
+	if a.depot.watcher != nil {
+		a.depot.watcher.close(nil)
+		a.depot.watcher = nil
+	}
+	streams, err := a.runner.engine.WatchDepot(ctx, a.spec, a.depot.labels)
+	if err != nil {
+		return transfer.Space{}, err
+	}
+	a.depot.watcher = newWatcher(streams)
+	return a.depot.watcher.look(ctx)
+}
+
+// watchDepot ends a run that fills the engine's disk through ./final, as watchDisk
+// and watchFreeSpace do for a disk of ours.
+func (a *attempt) watchDepot(ctx context.Context) {
+	period, lastLook := diskPeriod, time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(period):
+		}
+		began := time.Now()
+		space, err := a.depot.watcher.look(ctx)
+		for err != nil && ctx.Err() == nil {
+			a.log.Debug("the watcher failed", logError, err)
+			if time.Since(lastLook) > unwatchedLimit {
+				a.askStop(stopUnwatched)
+				return
+			}
+			if space, err = a.watchAnew(ctx); err == nil {
+				break
+			}
+			if a.depot.watcher == nil {
+				a.depot.watcher = newWatcher(noStreams{})
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(rewatchPause):
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		lastLook = time.Now()
+		switch {
+		case space.Free < minFree/2:
+			a.askStop(stopDiskFull)
+			return
+		case a.tooMuch(space):
+			a.askStop(stopDiskLimit)
+			return
+		}
+		period = min(max(diskPeriod, 10*time.Since(began)), 5*time.Second)
+	}
+}
+
+// tooMuch compares one look with the disk limit.
+func (a *attempt) tooMuch(space transfer.Space) bool {
+	return space.Used-a.depot.empty > a.spec.Job.DiskBytes || space.Entries > maxEntries+1
+}
+
+// noStreams are those of a watcher that could not be started.
+type noStreams struct{}
+
+func (noStreams) Copy(io.Writer, io.Writer) error { return errWatcherEnded }
+func (noStreams) Stdin() io.WriteCloser           { return noStdin{} }
+func (noStreams) Close() error                    { return nil }
+
+type noStdin struct{}
+
+func (noStdin) Write([]byte) (int, error) { return 0, errWatcherEnded }
+func (noStdin) Close() error              { return nil }
