@@ -213,7 +213,7 @@ func TestRunWaitsForGPUs(t *testing.T) {
 
 	req := gpuCommand("1")
 	_, err = r.Run(t.Context(), req)
-	require.ErrorContains(t, err, "GPU 0 is held by run other")
+	require.ErrorContains(t, err, "GPUs 0-1 are held by run other")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	req.GPUWait, req.Waiting = time.Hour, func(string) { cancel() }
@@ -224,7 +224,7 @@ func TestRunWaitsForGPUs(t *testing.T) {
 
 	req.GPUWait = time.Minute
 	req.Waiting = func(why string) {
-		require.Contains(t, why, "GPU 0 is held by run other")
+		require.Contains(t, why, "GPUs 0-1 are held by run other")
 		require.NoError(t, held.Release(context.Background()))
 	}
 	res, err := r.Run(t.Context(), req)

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )

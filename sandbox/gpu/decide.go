@@ -50,6 +50,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	// able are those that only a lease could keep from us, free those that
 	// nothing does.
 	var able, free, reasons []string
+	var held heldBy
 	used := false
 	for _, id := range ids {
 		holders := holdersOf(id, v.holding)
@@ -67,9 +68,9 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		for _, t := range holders {
 			names = append(names, t.describe())
 		}
-		reasons = append(reasons, fmt.Sprintf("GPU %s is held by %s", id, strings.Join(names, " and ")))
+		held.add(id, strings.Join(names, " and "))
 	}
-	d := decision{aside: len(able) < need, used: used, why: strings.Join(reasons, "; ")}
+	d := decision{aside: len(able) < need, used: used, why: strings.Join(append(held.texts(), reasons...), "; ")}
 	switch {
 	case len(v.ahead) > 0 && !d.aside:
 		d.why = aheadText(v.ahead, d.why)
@@ -118,6 +119,34 @@ func holdersOf(id string, tickets []Ticket) []Ticket {
 		}
 	}
 	return all
+}
+
+// heldBy groups GPUs by who holds them, for people.
+type heldBy struct {
+	names []string
+	ids   map[string][]string
+}
+
+func (h *heldBy) add(id, name string) {
+	if h.ids == nil {
+		h.ids = map[string][]string{}
+	}
+	if h.ids[name] == nil {
+		h.names = append(h.names, name)
+	}
+	h.ids[name] = append(h.ids[name], id)
+}
+
+func (h *heldBy) texts() []string {
+	var texts []string
+	for _, name := range h.names {
+		if ids := h.ids[name]; len(ids) == 1 {
+			texts = append(texts, fmt.Sprintf("GPU %s is held by %s", ids[0], name))
+		} else {
+			texts = append(texts, fmt.Sprintf("GPUs %s are held by %s", ranges(ids), name))
+		}
+	}
+	return texts
 }
 
 func aheadText(ahead []Ticket, why string) string {

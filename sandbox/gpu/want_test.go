@@ -147,8 +147,8 @@ func TestDecide(t *testing.T) {
 	}{
 		"free": {want: Want{Count: 2}, take: []string{"0", "1"}},
 		"around those that are held": {want: Want{Count: 2}, view: view{holding: []Ticket{holding(1, false, "0", "2")}}, take: []string{"1", "3"},
-			why: "GPU 0 is held by run h"},
-		"all or nothing": {want: Want{Count: 3}, view: view{holding: []Ticket{holding(1, false, "0", "2")}}, why: "GPU 2 is held by run h"},
+			why: "GPUs 0, 2 are held by run h"},
+		"all or nothing": {want: Want{Count: 3}, view: view{holding: []Ticket{holding(1, false, "0", "2")}}, why: "GPUs 0, 2 are held by run h"},
 		"named":          {want: Want{IDs: []string{"3", "1"}}, take: []string{"1", "3"}},
 		"named and held": {want: Want{IDs: []string{"3", "1"}}, view: view{holding: []Ticket{holding(1, false, "1")}}, why: "GPU 1 is held by run h"},
 		"all":            {want: Want{All: true}, take: []string{"0", "1", "2", "3"}},

@@ -1,0 +1,172 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// step is what one look at the queue said.
+type step struct {
+	lease *Lease
+	decision
+	ahead int
+	// ask are dead holders that stand in the way and have to be asked after.
+	ask []Ticket
+	// refresh says that the GPUs have to be looked at again first.
+	refresh bool
+}
+
+// look takes the GPUs, or says what to do next. Nothing in it takes long: the
+// folder is locked.
+func (w *wait) look(ctx context.Context) (s step, err error) {
+	if ctx.Err() != nil {
+		return step{}, context.Cause(ctx)
+	}
+	f, err := openFolder(ctx, w.manager.dir)
+	if err != nil {
+		return step{}, err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	if w.ticket == nil {
+		holder := thisProcess()
+		holder.RunID, holder.Engine, holder.LimitSeconds = w.order.RunID, w.order.Engine, w.order.LimitSeconds
+		w.ticket, err = f.arrive(Ticket{Want: w.order.Want.String(), Share: w.order.Share, Holder: holder})
+		if err != nil {
+			return step{}, err
+		}
+	}
+	live, dead, err := f.tickets(true)
+	if err != nil {
+		return step{}, err
+	}
+	v := view{}
+	v.left, err = w.settle(f, dead)
+	if err != nil {
+		return step{}, err
+	}
+	for _, t := range live {
+		switch {
+		case t.State == StateHolding:
+			v.holding = append(v.holding, t)
+		case t.Number < w.ticket.Number && !t.Aside:
+			if time.Since(t.Since) > arrivalLimit {
+				t.State = StateWaiting // stopped, or stuck
+			}
+			v.ahead = append(v.ahead, t)
+		}
+	}
+	s.ahead, s.ask = len(v.ahead), w.unasked(v.left)
+	for {
+		if s.decision, err = decide(w.order.Want, w.order.Inventory, v, w.busy); err != nil {
+			return step{}, err
+		}
+		age := time.Since(w.order.Inventory.At)
+		s.refresh = w.order.Look != nil && (len(s.take) > 0 && age > freshFor || s.used && (age > staleAfter || !w.looked))
+		if len(s.take) == 0 || s.ask != nil || s.refresh {
+			return s, w.note(f, s)
+		}
+		var locked *lockedError
+		if s.lease, err = w.take(f, s.take); !errors.As(err, &locked) {
+			return s, err
+		}
+		v.foreign = append(v.foreign, locked.id)
+	}
+}
+
+// note tells the others how far this request is.
+func (w *wait) note(f *folder, s step) error {
+	state := w.ticket.State
+	if s.ask == nil && !s.refresh && !s.arriving {
+		state = StateWaiting
+	}
+	if w.ticket.State == state && w.ticket.Aside == s.aside {
+		return nil
+	}
+	w.ticket.State, w.ticket.Aside = state, s.aside
+	return f.write(w.ticket)
+}
+
+// settle forgets the dead holders whose programs are gone for certain, and
+// returns the others.
+func (w *wait) settle(f *folder, dead []Ticket) (left []Ticket, err error) {
+	for _, t := range dead {
+		if _, known := w.asked[t.key()]; known && w.busy[t.RunID] == "" || w.order.StillUsed == nil {
+			if err := f.forget(t); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		left = append(left, t)
+	}
+	return left, nil
+}
+
+// key tells tickets apart, also those of a number that is used again.
+func (t Ticket) key() string { return fmt.Sprintf("%d %s %v", t.Number, t.RunID, t.Since) }
+
+// unasked are the dead holders that were not asked after lately.
+func (w *wait) unasked(left []Ticket) []Ticket {
+	var ask []Ticket
+	for _, t := range left {
+		if at, known := w.asked[t.key()]; !known || time.Since(at) > askAgain {
+			ask = append(ask, t)
+		}
+	}
+	return ask
+}
+
+// askAfter asks whether the programs of dead holders go on. It may take as long
+// as it takes to end them.
+func (w *wait) askAfter(ctx context.Context, dead []Ticket) {
+	for _, t := range dead {
+		why := w.order.StillUsed(ctx, t.Holder, t.Since)
+		delete(w.busy, t.RunID)
+		if why != "" {
+			w.busy[t.RunID] = strings.TrimSpace(why)
+		}
+		w.asked[t.key()] = time.Now()
+	}
+}
+
+// take locks the GPUs and writes that down. The folder is locked.
+func (w *wait) take(f *folder, ids []string) (*Lease, error) {
+	lease := &Lease{manager: w.manager, ticket: w.ticket, ids: ids}
+	for _, id := range append([]string{everything}, ids...) {
+		// The lock of all is shared by those who know which GPUs they take.
+		shared := w.order.Share || id == everything && ids[0] != everything
+		if id == everything && len(lease.locks) > 0 {
+			continue
+		}
+		lock, err := f.lockGPU(id, shared)
+		if err != nil {
+			return nil, errors.Join(err, lease.unlock())
+		}
+		lease.locks = append(lease.locks, lock)
+	}
+	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.Since = StateHolding, false, ids, time.Now().UTC()
+	if err := f.write(w.ticket); err != nil {
+		w.ticket.GPUs = nil
+		return nil, errors.Join(err, lease.unlock())
+	}
+	if w.manager.taken != nil {
+		w.manager.taken(w.ticket.Ticket)
+	}
+	return lease, nil
+}
+
+// giveUp takes the request out of the queue.
+func (w *wait) giveUp(ctx context.Context) error {
+	if w.ticket == nil {
+		return nil
+	}
+	f, err := openFolder(context.WithoutCancel(ctx), w.manager.dir)
+	if err != nil {
+		// The lock of the ticket is what counts: whoever looks next removes
+		// the file.
+		return errors.Join(err, w.ticket.lock.Close())
+	}
+	return errors.Join(f.drop(w.ticket), f.close())
+}
