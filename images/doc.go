@@ -2,9 +2,10 @@
 //
 // A [Catalog] names images. [Resolve] turns a name, or any reference the engine
 // knows, into one immutable image ID; it never pulls. [Ensure] makes an image of
-// the catalog when it is not there: a root file system from Debian packages,
-// imported into the engine and built through Dockerfile.runner, without any
-// registry. [List] says which images of a catalog are there.
+// the catalog when it is not there: its base is a root file system from Debian
+// packages, which needs no registry, or an image that [Pull] pulls by its digest;
+// Dockerfile.runner is built on it, with Python packages whose hashes are pinned.
+// [List] says which images of a catalog are there.
 //
 // The tag of an image holds a hash of its recipe, see [Entry.Tag]: a changed
 // recipe is another image, and an existing tag needs no work.

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox"
+)
+
+// An image whose base cannot be pulled: the step, the reason, and what to try.
+func TestImageEnsureWithoutItsRegistry(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	t.Setenv("XDG_CACHE_HOME", dir)
+	pin := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+	const digest = "sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
+	catalog := filepath.Join(dir, "catalog.yaml")
+	require.NoError(t, os.WriteFile(catalog, []byte(`
+schema: evalbox/images/v1
+default: far
+images:
+  far:
+    description: on a registry that is not there
+    base: {reference: "127.0.0.1:1/team/far:1@`+digest+`"}
+    dockerfile: Dockerfile.runner
+    dockerfile_sha256: `+pin(evalbox.DockerfileRunner)+`
+    requirements: requirements.lock
+    requirements_sha256: `+pin(evalbox.Requirements)+`
+`), 0o600))
+	for _, command := range []string{"ensure", "build"} {
+		out, errs := runHere(t, exitSandbox, "image", command, "--catalog", catalog)
+		assert.Empty(t, out)
+		assert.Contains(t, errs, "sandbox: image far: pull: image 127.0.0.1:1/team/far:1@"+digest+" cannot be pulled: the registry cannot be reached: ")
+		assert.Contains(t, errs, "sandbox: hint: the engine, not this command, connects to 127.0.0.1:1")
+	}
+}
