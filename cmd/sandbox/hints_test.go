@@ -34,6 +34,7 @@ func TestHints(t *testing.T) {
 		"no network":      {errors.New("starting: Error response from daemon: network x not found"), []string{"docker network ls"}},
 		"API version":     {errors.New("Error response from daemon: client version 9.99 is too new"), []string{"DOCKER_API_VERSION"}},
 		"other machine":   {&policy.FieldError{Field: "transfer", Rule: "the engine does not see"}, []string{"leave --transfer out: the files"}},
+		"engine's disk":   {fmt.Errorf("the engine's disk: %w", sandbox.ErrNoSpace), []string{"docker system df"}},
 		"odd transfer":    {&policy.FieldError{Field: "transfer", Rule: "must be auto"}, []string{"auto finds out"}},
 		"no shell":        {&policy.FieldError{Field: "transfer", Rule: "its image cannot watch"}, []string{"an image with a shell"}},
 		"name taken":      {fmt.Errorf("creating: %w", sandbox.ErrNameTaken), []string{"another --id"}},
