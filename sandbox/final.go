@@ -51,7 +51,11 @@ func (w *workspace) planLending(spec Spec) error {
 	}
 	w.mode = info.Mode().Perm()
 	if spec.Class.Transfer == TransferCopy {
-		return nil // the program writes elsewhere
+		// The program writes elsewhere; what it leaves is written here by us.
+		if err := mayWriteIn(w.paths[RoleFinal]); err != nil {
+			return &PathError{"final", w.paths[RoleFinal], "is not writable", cause(err)}
+		}
+		return nil
 	}
 	uid, gid, ok := ownerOf(info)
 	toUID, toGID, err := numericUser(spec.Class.User)

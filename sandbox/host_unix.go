@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // syncDir makes a rename in a folder survive a power cut.
@@ -58,4 +60,9 @@ func sameDisk(one, other string) bool {
 	a, ok := first.Sys().(*syscall.Stat_t)
 	b, also := second.Sys().(*syscall.Stat_t)
 	return ok && also && a.Dev == b.Dev
+}
+
+// mayWriteIn reports whether this process may make files in a folder.
+func mayWriteIn(dir string) error {
+	return unix.Access(dir, unix.W_OK|unix.X_OK)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -187,6 +188,13 @@ func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
 	res := run(t, newRunner(t), req)
 	require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
 	require.Equal(t, result.FaultProgram, res.Fault)
+}
+
+func TestEngineCopyPassesStdinOn(t *testing.T) {
+	t.Parallel()
+	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
+	req.Stdin, req.Transfer = strings.NewReader("from the caller"), sandbox.TransferCopy
+	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req).Stdout)
 }
 
 func TestEngineCopyIsKept(t *testing.T) {

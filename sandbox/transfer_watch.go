@@ -21,6 +21,8 @@ const (
 	// unwatchedLimit is how long a program may run without anybody looking at
 	// its disk: a little longer than an engine may be away.
 	unwatchedLimit = reconnectBudget + 15*time.Second
+	// rewatchTries is how often a new watcher may fail while the engine is there.
+	rewatchTries = 3
 	// rewatchPause is the time between attempts to have the depot watched again.
 	rewatchPause = time.Second
 	// watcherNote bounds what is kept of the watcher's complaints.
@@ -162,26 +164,13 @@ func (a *attempt) watchDepot(ctx context.Context) {
 		case <-time.After(period):
 		}
 		began := time.Now()
-		space, err := a.depot.watcher.look(ctx)
-		for err != nil && ctx.Err() == nil {
-			a.log.Debug("the watcher failed", logError, err)
-			if time.Since(lastLook) > unwatchedLimit {
-				a.askStop(stopUnwatched)
-				return
-			}
-			if space, err = a.watchAnew(ctx); err == nil {
-				break
-			}
-			if a.depot.watcher == nil {
-				a.depot.watcher = newWatcher(noStreams{})
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(rewatchPause):
-			}
-		}
-		if ctx.Err() != nil {
+		space, err := a.lookAgain(ctx, lastLook)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			a.log.Debug("nobody watches the depot any more", logError, err)
+			a.askStop(stopUnwatched)
 			return
 		}
 		lastLook = time.Now()
@@ -197,19 +186,34 @@ func (a *attempt) watchDepot(ctx context.Context) {
 	}
 }
 
+// lookAgain looks once, with a new watcher where the old one has ended. It gives up
+// when new ones fail although the engine is there, or when nobody has looked for
+// too long.
+func (a *attempt) lookAgain(ctx context.Context, lastLook time.Time) (transfer.Space, error) {
+	space, err := transfer.Space{}, errWatcherEnded
+	if a.depot.watcher != nil {
+		space, err = a.depot.watcher.look(ctx)
+	}
+	for failed := 0; err != nil && ctx.Err() == nil; {
+		a.log.Debug("the watcher failed", logError, err)
+		if failed >= rewatchTries || time.Since(lastLook) > unwatchedLimit {
+			return space, err
+		}
+		if space, err = a.watchAnew(ctx); err == nil {
+			break
+		}
+		if !isLoss(err) {
+			failed++
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rewatchPause):
+		}
+	}
+	return space, err
+}
+
 // tooMuch compares one look with the disk limit.
 func (a *attempt) tooMuch(space transfer.Space) bool {
 	return space.Used-a.depot.empty > a.spec.Job.DiskBytes || space.Entries > maxEntries+1
 }
-
-// noStreams are those of a watcher that could not be started.
-type noStreams struct{}
-
-func (noStreams) Copy(io.Writer, io.Writer) error { return errWatcherEnded }
-func (noStreams) Stdin() io.WriteCloser           { return noStdin{} }
-func (noStreams) Close() error                    { return nil }
-
-type noStdin struct{}
-
-func (noStdin) Write([]byte) (int, error) { return 0, errWatcherEnded }
-func (noStdin) Close() error              { return nil }

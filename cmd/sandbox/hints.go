@@ -57,6 +57,8 @@ func hint(err error) string {
 		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
 	case errors.Is(err, sandbox.ErrUnenforceable):
 		return "see what is missing with: sandbox doctor"
+	case errors.Is(err, sandbox.ErrNoSpace) && strings.HasPrefix(err.Error(), "the engine's disk"):
+		return "see what takes the space of the engine with: docker system df"
 	case errors.Is(err, sandbox.ErrNoSpace):
 		return "delete old records with: sandbox rm; or choose another disk with --state-dir"
 	case errors.Is(err, sandbox.ErrNoRecord):

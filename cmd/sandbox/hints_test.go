@@ -36,6 +36,7 @@ func TestHints(t *testing.T) {
 		"context":         {&sandbox.ConnectError{Problem: sandbox.ProblemContext, Detail: "does not exist"}, []string{"docker context ls"}},
 		"far permission":  {&sandbox.ConnectError{Problem: sandbox.ProblemRemotePermission, Detail: "refused"}, []string{"on the engine's machine"}},
 		"other machine":   {&policy.FieldError{Field: "transfer", Rule: "the engine does not see"}, []string{"leave --transfer out: the files"}},
+		"engine's disk":   {fmt.Errorf("the engine's disk: %w", sandbox.ErrNoSpace), []string{"docker system df"}},
 		"odd transfer":    {&policy.FieldError{Field: "transfer", Rule: "must be auto"}, []string{"auto finds out"}},
 		"no shell":        {&policy.FieldError{Field: "transfer", Rule: "its image cannot watch"}, []string{"an image with a shell"}},
 		"name taken":      {fmt.Errorf("creating: %w", sandbox.ErrNameTaken), []string{"another --id"}},
