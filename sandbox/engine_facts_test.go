@@ -65,3 +65,38 @@ func TestFactsAreOnlyASaving(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, engine.info, info)
 }
+
+// TestWhatTheEngineSeesIsRemembered: a local run is not to pay for a question
+// whose answer is known.
+func TestWhatTheEngineSeesIsRemembered(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		engine := &identifiedEngine{fakeEngine: newFakeEngine(nil), identity: "process 1"}
+		state := t.TempDir()
+		plan := func(state string) string {
+			r, err := New(WithEngine(engine), WithStateDir(state))
+			require.NoError(t, err)
+			spec, err := r.Plan(t.Context(), command("true"))
+			require.NoError(t, err)
+			return spec.Class.Transfer
+		}
+		questions := func() int { return engine.fakeDepots.asked }
+		require.Equal(t, TransferBind, plan(state))
+		require.Equal(t, TransferBind, plan(state))
+		require.Equal(t, 1, questions(), "from disk")
+		plan(t.TempDir())
+		require.Equal(t, 2, questions(), "another state folder may be on another disk")
+		time.Sleep(factsOnDisk)
+		engine.unseen = true
+		require.Equal(t, TransferCopy, plan(state))
+		require.Equal(t, 3, questions(), "an old answer is asked for again")
+		engine.identity, engine.unseen = "process 2", false
+		require.Equal(t, TransferBind, plan(state))
+		require.Equal(t, 4, questions(), "another process is asked again")
+		left, err := os.ReadDir(state)
+		require.NoError(t, err)
+		for _, entry := range left {
+			require.NotContains(t, entry.Name(), "probe")
+		}
+	})
+}

@@ -21,6 +21,8 @@ type depot struct {
 	// taken says that the name is another run's: nothing of it is ours.
 	taken   bool
 	watcher *watcher
+	// connected answers once the first watcher is there, or is not.
+	connected chan error
 	// empty is what ./final takes when nothing is in it.
 	empty int64
 	// looking is the watch of a running program; stopLooking ends it.
@@ -41,7 +43,12 @@ func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (Host
 		a.depot.taken = errors.Is(err, ErrNameTaken)
 		return nil, err
 	}
+	// It takes as long to start as the files take to be sent, and is asked
+	// nothing before they are there.
+	a.depot.connected = make(chan error, 1)
+	go func() { a.depot.connected <- a.connectWatcher(context.WithoutCancel(ctx)) }()
 	if err := a.fillDepot(ctx); err != nil {
+		<-a.depot.connected
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 		}

@@ -284,7 +284,7 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 
 	created, err := api.ContainerCreate(t.Context(), &container.Config{
 		Image: spec.Class.Image.ID, User: "0:0", WorkingDir: "/job", Env: []string{"HOME=/root"},
-		Entrypoint: []string{"sh", "-c", "/job/sandbox run --state-dir /job/state --input in --final out --json s.py && cat out/copy >&2 && /job/sandbox gc --state-dir /job/state >&2"},
+		Entrypoint: []string{"sh", "-c", "/job/sandbox run --state-dir /job/state --input in --final out --json s.py && /job/sandbox run --state-dir /job/state -- true && cat out/copy >&2 && /job/sandbox gc --state-dir /job/state >&2"},
 	}, &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{
 		{Type: mount.TypeBind, Source: socket, Target: "/var/run/docker.sock"},
 	}}, nil, nil, "")
@@ -323,6 +323,7 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, code, stderr.String())
 	require.Contains(t, stderr.String(), "data from the job")
+	require.Contains(t, stderr.String(), "sandbox: the engine does not see the folders of this machine: files were copied there and back")
 	res, err := result.Decode(stdout.Bytes())
 	require.NoError(t, err)
 	require.Equal(t, sandbox.TransferCopy, res.Enforced.Transfer)

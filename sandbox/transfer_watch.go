@@ -117,10 +117,14 @@ func (w *watcher) look(ctx context.Context) (space transfer.Space, err error) {
 	return space, err
 }
 
-// startWatcher has the depot watched. An image that cannot do that is refused:
+// startWatcher has the depot watched, once it is filled. An image that cannot do that is refused:
 // without a watcher nothing would keep the program from filling the disk.
 func (a *attempt) startWatcher(ctx context.Context) error {
-	space, err := a.watchAnew(ctx)
+	var space transfer.Space
+	err := <-a.depot.connected
+	if err == nil {
+		space, err = a.depot.watcher.look(ctx)
+	}
 	switch {
 	case err == nil:
 	case isLoss(err), a.depot.watcher == nil:
@@ -139,17 +143,25 @@ func (a *attempt) startWatcher(ctx context.Context) error {
 	return nil
 }
 
-// watchAnew starts a watcher and looks once.
-func (a *attempt) watchAnew(ctx context.Context) (transfer.Space, error) {
+// connectWatcher starts a watcher.
+func (a *attempt) connectWatcher(ctx context.Context) error {
 	if a.depot.watcher != nil {
 		a.depot.watcher.close(nil)
 		a.depot.watcher = nil
 	}
 	streams, err := a.runner.engine.WatchDepot(ctx, a.spec, a.depot.labels)
 	if err != nil {
-		return transfer.Space{}, err
+		return err
 	}
 	a.depot.watcher = newWatcher(streams)
+	return nil
+}
+
+// watchAnew starts a watcher and looks once.
+func (a *attempt) watchAnew(ctx context.Context) (transfer.Space, error) {
+	if err := a.connectWatcher(ctx); err != nil {
+		return transfer.Space{}, err
+	}
 	return a.depot.watcher.look(ctx)
 }
 

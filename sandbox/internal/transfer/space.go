@@ -21,8 +21,8 @@ type Space struct {
 // so that the controller decides how often it looks, and ends with its stdin. It
 // takes nothing but what every Linux image with a shell has (POSIX, BusyBox), and
 // the names that it meets never become words of the shell.
-const Script = `cd "$1" || exit 1
-while read -r what; do
+const Script = `while read -r what; do
+	cd "$1" || exit 1
 	case $what in
 	space)
 		echo "free $(df -Pk . | tail -n 1)"
