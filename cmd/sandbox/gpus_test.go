@@ -77,6 +77,7 @@ func TestRunWithGPUs(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("SANDBOX_GPU_DIR", filepath.Join(state, "leases"))
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
 	api, err := sandbox.DockerClient()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())
