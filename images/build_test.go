@@ -161,7 +161,7 @@ func (f *fakeEngine) context(t *testing.T) map[string]string {
 	files := map[string]string{}
 	for r := tar.NewReader(bytes.NewReader(f.buildContext)); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files
 		}
 		require.NoError(t, err)

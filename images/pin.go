@@ -67,7 +67,7 @@ func imageTime(found image.InspectResponse) time.Time {
 }
 
 func builderOf(ctx context.Context, eng Reader, cat Catalog, r Resolved, found image.InspectResponse) (Builder, error) {
-	b := Builder{Engine: found.DockerVersion}
+	b := Builder{Engine: found.DockerVersion} //nolint:staticcheck // engines that still tell are right
 	if _, named := cat.Lookup(r.Name); named && r.CatalogName {
 		b.Evalbox = builderVersion
 	}

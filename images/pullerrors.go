@@ -66,17 +66,17 @@ func (e *PullError) Is(target error) bool { return target == e.Reason }
 // Hint says what to do about it.
 func (e *PullError) Hint() string {
 	host := registryHost(e.Ref)
-	switch e.Reason {
-	case ErrDigestMissing:
+	switch {
+	case errors.Is(e.Reason, ErrDigestMissing):
 		return "the image was deleted there, or the digest is mistyped; pin what the registry has now, after a look at it"
-	case ErrRegistryUnavailable:
+	case errors.Is(e.Reason, ErrRegistryUnavailable):
 		return "the engine, not this command, connects to " + host + ": check its network, proxy and mirrors (docker info), then try again; " +
 			"without a registry: sandbox image ensure debian"
-	case ErrCredentialsRefused:
+	case errors.Is(e.Reason, ErrCredentialsRefused):
 		return "log in with: docker login " + host + "; if you are: check the name, and that your account may pull it"
-	case ErrPullInterrupted:
+	case errors.Is(e.Reason, ErrPullInterrupted):
 		return "nothing was kept; try again"
-	case ErrWrongPlatform:
+	case errors.Is(e.Reason, ErrWrongPlatform):
 		return "pin the digest of the image for this platform, or name one with --platform"
 	}
 	return "try: docker pull " + e.Ref

@@ -24,7 +24,6 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/registry"
 	"github.com/docker/docker/client"
-	"github.com/docker/docker/pkg/jsonmessage"
 	godigest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -153,7 +152,7 @@ func (r *testRegistry) push(t *testing.T, name, text, platform string) (digest s
 func (r *testRegistry) putBlob(t *testing.T, repo, mediaType string, data []byte) ocispec.Descriptor {
 	t.Helper()
 	begun := r.request(t, http.MethodPost, "http://"+r.host+"/v2/"+repo+"/blobs/uploads/", "", nil)
-	place, err := url.Parse(begun.Header.Get("Location"))
+	place, err := url.Parse(begun.Get("Location"))
 	require.NoError(t, err)
 	digest := godigest.FromBytes(data)
 	query := place.Query()
@@ -166,8 +165,8 @@ func (r *testRegistry) putBlob(t *testing.T, repo, mediaType string, data []byte
 // putManifest uploads a manifest under a tag.
 func (r *testRegistry) putManifest(t *testing.T, repo, tag string, manifest ocispec.Manifest) (digest string) {
 	t.Helper()
-	resp := r.request(t, http.MethodPut, "http://"+r.host+"/v2/"+repo+"/manifests/"+tag, manifest.MediaType, asJSON(t, manifest))
-	return resp.Header.Get("Docker-Content-Digest")
+	header := r.request(t, http.MethodPut, "http://"+r.host+"/v2/"+repo+"/manifests/"+tag, manifest.MediaType, asJSON(t, manifest))
+	return header.Get("Docker-Content-Digest")
 }
 
 // blobs are the digests of what a manifest names: configuration, then layers.
@@ -189,7 +188,7 @@ func (r *testRegistry) blobs(t *testing.T, repo, digest string) (digests []strin
 }
 
 // request sends one request with the credentials, and wants success.
-func (r *testRegistry) request(t *testing.T, method, address, mediaType string, body []byte) *http.Response {
+func (r *testRegistry) request(t *testing.T, method, address, mediaType string, body []byte) http.Header {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, bytes.NewReader(body))
 	require.NoError(t, err)
@@ -200,7 +199,7 @@ func (r *testRegistry) request(t *testing.T, method, address, mediaType string, 
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	require.Less(t, resp.StatusCode, 300, "%s %s: %s", method, address, text)
-	return resp
+	return resp.Header
 }
 
 func asJSON(t *testing.T, v any) []byte {
@@ -209,28 +208,6 @@ func asJSON(t *testing.T, v any) []byte {
 	require.NoError(t, err)
 	return data
 }
-
-// pushAndRemove pushes an image that the engine has, and removes it there.
-func (r *testRegistry) pushAndRemove(t *testing.T, eng *client.Client, ref string) (digest string) {
-	t.Helper()
-	body, err := eng.ImagePush(t.Context(), ref, image.PushOptions{RegistryAuth: r.auth})
-	require.NoError(t, err)
-	var pushed struct{ Digest string }
-	err = jsonmessage.DisplayJSONMessagesStream(body, io.Discard, 0, false, func(m jsonmessage.JSONMessage) {
-		_ = json.Unmarshal(*m.Aux, &pushed)
-	})
-	require.NoError(t, err)
-	require.NoError(t, body.Close())
-	require.NotEmpty(t, pushed.Digest)
-	_, err = eng.ImageRemove(t.Context(), ref, image.RemoveOptions{PruneChildren: true})
-	require.NoError(t, err)
-	// Pushing recorded the digest as a name of the image.
-	_, _ = eng.ImageRemove(t.Context(), repository(ref)+"@"+pushed.Digest, image.RemoveOptions{PruneChildren: true})
-	return pushed.Digest
-}
-
-// repository is a reference host:port/name:tag without its tag.
-func repository(ref string) string { return ref[:strings.LastIndex(ref, ":")] }
 
 // removeAfter removes an image at the end of the test, if it is there.
 func removeAfter(t *testing.T, eng *client.Client, refs ...string) {

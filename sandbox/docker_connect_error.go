@@ -18,7 +18,7 @@ import (
 func connectProblem(err error) *ConnectError {
 	var (
 		known      *ConnectError
-		ssh        *sshFailure
+		ssh        *sshError
 		dns        *net.DNSError
 		authority  x509.UnknownAuthorityError
 		invalid    x509.CertificateInvalidError

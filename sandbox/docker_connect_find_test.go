@@ -224,7 +224,7 @@ func TestSSHFailure(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			failure := parseSSHFailure(test.text, "ssh://lab")
+			failure := parseSSHError(test.text, "ssh://lab")
 			require.NotNil(t, failure)
 			got := failure.problem()
 			assert.Equal(t, test.problem, got.Problem)
@@ -233,7 +233,7 @@ func TestSSHFailure(t *testing.T) {
 			assert.Contains(t, got.Error(), "container engine unavailable: ssh://lab: ")
 		})
 	}
-	require.Nil(t, parseSSHFailure("read |0: file already closed", ""))
+	require.Nil(t, parseSSHError("read |0: file already closed", ""))
 }
 
 // BenchmarkFindEngine is the cost for every command: far below a millisecond

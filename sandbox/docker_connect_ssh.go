@@ -80,7 +80,7 @@ func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 	inner, err := d.helper.Dialer(ctx, network, addr)
 	if err != nil {
 		loggedIn()
-		return nil, &sshFailure{address: d.address, err: err}
+		return nil, &sshError{address: d.address, err: err}
 	}
 	time.AfterFunc(sshLoginTime, loggedIn)
 	conn := &sshConn{Conn: inner, dialer: d, loggedIn: loggedIn, failed: make(chan struct{})}
@@ -133,7 +133,7 @@ func (c *sshConn) Read(p []byte) (int, error) {
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	if failure := parseSSHFailure(err.Error(), c.dialer.address); failure != nil {
+	if failure := parseSSHError(err.Error(), c.dialer.address); failure != nil {
 		c.once.Do(func() {
 			c.failure = failure
 			close(c.failed)
@@ -187,10 +187,10 @@ func (c *sshConn) Close() error {
 	return err
 }
 
-// An sshFailure is the end of an ssh process with what it said. Its text says
+// An sshError is the end of an ssh process with what it said. Its text says
 // little on purpose: the client takes errors with certain words, which remote
 // messages contain, for others of its own making.
-type sshFailure struct {
+type sshError struct {
 	address string
 	// status is how the process ended, such as "exit status 255".
 	status string
@@ -200,30 +200,30 @@ type sshFailure struct {
 	err error
 }
 
-func (e *sshFailure) Error() string { return "the connection by ssh failed" }
+func (e *sshError) Error() string { return "the connection by ssh failed" }
 
-func (e *sshFailure) Unwrap() error { return e.err }
+func (e *sshError) Unwrap() error { return e.err }
 
 var (
 	commandEnded = regexp.MustCompile(`(?s)^command \[.*\] has exited with (.*?), make sure the URL is valid.*?: stderr=(.*)$`)
 	commandStuck = regexp.MustCompile(`(?s)^command \[.*\] did not exit after .*?: stderr=(.*)$`)
 )
 
-// parseSSHFailure reads the text of the connection's own errors, which have no
+// parseSSHError reads the text of the connection's own errors, which have no
 // type; nil for any other.
-func parseSSHFailure(text, address string) *sshFailure {
+func parseSSHError(text, address string) *sshError {
 	if found := commandEnded.FindStringSubmatch(text); found != nil {
-		return &sshFailure{address: address, status: found[1], said: found[2]}
+		return &sshError{address: address, status: found[1], said: found[2]}
 	}
 	if found := commandStuck.FindStringSubmatch(text); found != nil {
-		return &sshFailure{address: address, status: "no end", said: found[1]}
+		return &sshError{address: address, status: "no end", said: found[1]}
 	}
 	return nil
 }
 
 // problem classifies what ssh, the shell at the other end, or docker there said.
 // The messages of OpenSSH and docker are not translated.
-func (e *sshFailure) problem() *ConnectError {
+func (e *sshError) problem() *ConnectError {
 	has := func(texts ...string) bool {
 		for _, text := range texts {
 			if strings.Contains(e.said, text) {

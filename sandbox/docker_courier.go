@@ -64,7 +64,7 @@ func watcherRequest(run Spec, labels map[string]string) (*container.Config, *con
 	if err != nil {
 		return nil, nil, err
 	}
-	profile, err := withoutCapability(seccompJSON, readEverything)
+	profile, err := withoutReadEverything(seccompJSON)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,9 +76,9 @@ func watcherRequest(run Spec, labels map[string]string) (*container.Config, *con
 
 const readEverything = "CAP_DAC_READ_SEARCH"
 
-// withoutCapability is a seccomp profile without the calls that a capability
-// would permit.
-func withoutCapability(profile, capability string) (string, error) {
+// withoutReadEverything is a seccomp profile without the calls that the
+// capability would permit.
+func withoutReadEverything(profile string) (string, error) {
 	var all map[string]json.RawMessage
 	var rules []json.RawMessage
 	err := json.Unmarshal([]byte(profile), &all)
@@ -94,7 +94,7 @@ func withoutCapability(profile, capability string) (string, error) {
 				Caps []string `json:"caps"`
 			} `json:"includes"`
 		}
-		return json.Unmarshal(text, &rule) == nil && slices.Contains(rule.Includes.Caps, capability)
+		return json.Unmarshal(text, &rule) == nil && slices.Contains(rule.Includes.Caps, readEverything)
 	})
 	if all["syscalls"], err = json.Marshal(rules); err != nil {
 		return "", fmt.Errorf("writing the seccomp profile: %w", err)

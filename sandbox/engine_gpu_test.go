@@ -77,6 +77,7 @@ func TestEngineGPUs(t *testing.T) {
 		"": {seen{[]string{}, true, "unset", "void", "unset"}, ""},
 	} {
 		t.Run("gpus "+gpus, func(t *testing.T) {
+			t.Parallel()
 			req := python(t, lookForGPUs)
 			req.GPUs, req.GPUWait = gpus, 5*time.Minute
 			if !has && gpus != "" {

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -166,7 +165,7 @@ func TestNoGPUsAreHiddenFromTheRuntime(t *testing.T) {
 	req.Env = map[string]string{"CUDA_VISIBLE_DEVICES": "7"}
 	_, err := Plan(req, policy.Policy{})
 	var field *policy.FieldError
-	require.True(t, errors.As(err, &field))
+	require.ErrorAs(t, err, &field)
 	require.Equal(t, "env", field.Field)
 }
 

@@ -48,7 +48,7 @@ func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (Host
 	a.depot.connected = make(chan error, 1)
 	go func() { a.depot.connected <- a.connectWatcher(context.WithoutCancel(ctx)) }()
 	if err := a.fillDepot(ctx); err != nil {
-		<-a.depot.connected
+		err = errors.Join(err, <-a.depot.connected)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 		}

@@ -126,12 +126,9 @@ func TestFilesOfAnEngineBehindTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, info.Local, "an address says nothing about the machine")
 	for way, want := range map[string]string{sandbox.TransferAuto: sandbox.TransferBind, sandbox.TransferCopy: sandbox.TransferCopy} {
-		t.Run(way, func(t *testing.T) {
-			req := shellRequest(t, shellProgram)
-			req.Transfer = way
-			res := run(t, r, req)
-			requireShellResult(t, res, req.Final, want)
-		})
+		req := shellRequest(t, shellProgram)
+		req.Transfer = way
+		requireShellResult(t, run(t, r, req), req.Final, want)
 	}
 	api := connect()
 	defer api.Close()
@@ -161,37 +158,32 @@ func TestEngineThatDoesNotSeeOurFolders(t *testing.T) {
 	local, err := e.api()
 	require.NoError(t, err)
 	for name, api := range map[string]*client.Client{"at its socket": local, "behind TLS": connect()} {
-		t.Run(name, func(t *testing.T) {
-			r := remoteRunner(t, api, filepath.Join(hidden, name))
-			req := shellRequest(t, shellProgram)
-			res := run(t, r, req)
-			requireShellResult(t, res, req.Final, sandbox.TransferCopy)
-
-			req = shellRequest(t, shellProgram)
-			req.Transfer = sandbox.TransferBind
-			_, err := r.Run(t.Context(), req)
-			var field *policy.FieldError
-			require.ErrorAs(t, err, &field)
-			require.Equal(t, "transfer", field.Field)
-			records, err := r.Store().List()
-			require.NoError(t, err)
-			require.Len(t, records, 1, "what is refused leaves no record")
-		})
-	}
-	t.Run("only the input", func(t *testing.T) {
-		// The state folder is seen; the folder of the input is another file system
-		// here, and the daemon has an empty one in its place.
-		disk := filepath.Join(hidden, "disk")
-		require.NoError(t, os.Mkdir(disk, 0o755))
-		require.NoError(t, syscall.Mount("none", disk, "tmpfs", 0, ""))
-		defer func() { require.NoError(t, syscall.Unmount(disk, 0)) }()
-		require.NoError(t, os.Mkdir(filepath.Join(disk, "input"), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(disk, "input", "data"), []byte("data from here"), 0o644))
-		r := remoteRunner(t, connect(), filepath.Join(t.TempDir(), "state"))
+		r := remoteRunner(t, api, filepath.Join(hidden, name))
 		req := shellRequest(t, shellProgram)
-		req.Input = filepath.Join(disk, "input")
 		requireShellResult(t, run(t, r, req), req.Final, sandbox.TransferCopy)
-	})
+
+		req = shellRequest(t, shellProgram)
+		req.Transfer = sandbox.TransferBind
+		_, err := r.Run(t.Context(), req)
+		var field *policy.FieldError
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, "transfer", field.Field)
+		records, err := r.Store().List()
+		require.NoError(t, err)
+		require.Len(t, records, 1, "what is refused leaves no record")
+	}
+	// Only the input is not seen: the state folder is, while the folder of the input
+	// is another file system here, and the daemon has an empty one in its place.
+	disk := filepath.Join(hidden, "disk")
+	require.NoError(t, os.Mkdir(disk, 0o755))
+	require.NoError(t, syscall.Mount("none", disk, "tmpfs", 0, ""))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, 0)) })
+	require.NoError(t, os.Mkdir(filepath.Join(disk, "input"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(disk, "input", "data"), []byte("data from here"), 0o644))
+	r := remoteRunner(t, connect(), filepath.Join(t.TempDir(), "state"))
+	req := shellRequest(t, shellProgram)
+	req.Input = filepath.Join(disk, "input")
+	requireShellResult(t, run(t, r, req), req.Final, sandbox.TransferCopy)
 	api := connect()
 	defer api.Close()
 	require.Empty(t, leftOn(t, api, sandbox.LabelManaged+"=true"))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -27,7 +26,7 @@ it before.`,
 }
 
 func (a *app) importImage(ctx context.Context, file string) error {
-	var archive io.Reader = a.streams.In
+	archive := a.streams.In
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {

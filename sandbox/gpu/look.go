@@ -47,17 +47,7 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 	if err != nil {
 		return step{}, err
 	}
-	for _, t := range live {
-		switch {
-		case t.State == StateHolding:
-			v.holding = append(v.holding, t)
-		case t.Number < w.ticket.Number && !t.Aside:
-			if time.Since(t.Since) > arrivalLimit {
-				t.State = StateWaiting // stopped, or stuck
-			}
-			v.ahead = append(v.ahead, t)
-		}
-	}
+	w.sort(live, &v)
 	s.ahead, s.ask = len(v.ahead), w.unasked(v.left)
 	for {
 		if s.decision, err = decide(w.order.Want, w.order.Inventory, v, w.busy); err != nil {
@@ -73,6 +63,22 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 			return s, err
 		}
 		v.foreign = append(v.foreign, locked.id)
+	}
+}
+
+// sort puts the living into a view: those that hold GPUs, and those that were
+// here before this request.
+func (w *wait) sort(live []Ticket, v *view) {
+	for _, t := range live {
+		switch {
+		case t.State == StateHolding:
+			v.holding = append(v.holding, t)
+		case t.Number < w.ticket.Number && !t.Aside:
+			if time.Since(t.Since) > arrivalLimit {
+				t.State = StateWaiting // stopped, or stuck
+			}
+			v.ahead = append(v.ahead, t)
+		}
 	}
 }
 

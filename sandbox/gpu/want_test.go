@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"errors"
 	"strconv"
 	"testing"
 
@@ -112,7 +111,7 @@ func TestWant(t *testing.T) {
 				return
 			}
 			var refused *WantError
-			require.True(t, errors.As(err, &refused))
+			require.ErrorAs(t, err, &refused)
 			require.Contains(t, refused.Rule, test.rule)
 		})
 	}
