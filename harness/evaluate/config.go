@@ -87,7 +87,7 @@ func (c *PipelineConfig) UnmarshalJSON(data []byte) error {
 		n, err := wholeNumber(m.value)
 		switch {
 		case err != nil:
-			errs = append(errs, &policy.FieldError{Field: m.name, Value: shown(string(m.value)), Rule: err.Error()})
+			errs = append(errs, &policy.FieldError{Field: m.name, Value: clipped(string(m.value)), Rule: err.Error()})
 		case n < 1:
 			errs = append(errs, &policy.FieldError{Field: m.name, Value: strconv.Itoa(n), Rule: "must be at least 1"})
 		default:

@@ -37,9 +37,20 @@ const maxShown = 80
 
 // shown quotes the beginning of a stranger's text for a message.
 func shown(text string) string {
-	runes := []rune(text[:min(len(text), 4*maxShown)])
-	if len(runes) <= maxShown && len(text) <= 4*maxShown {
-		return fmt.Sprintf("%q", text)
+	if short := clipped(text); len(short) < len(text) {
+		return fmt.Sprintf("%q…", short)
 	}
-	return fmt.Sprintf("%q…", string(runes[:min(len(runes), maxShown)]))
+	return fmt.Sprintf("%q", text)
+}
+
+// clipped is the beginning of a text.
+func clipped(text string) string {
+	count := 0
+	for at := range text {
+		if count == maxShown {
+			return text[:at]
+		}
+		count++
+	}
+	return text
 }
