@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -117,6 +118,7 @@ func (e *Evaluator) evaluate(ctx context.Context, job Job, evaluation *Evaluatio
 	if err != nil {
 		return err
 	}
+	maps.Copy(env, e.opts.Request.Env) // a caller's PYTHONHASHSEED wins, but not over a seed
 	seeded(env, job.Seed)
 	x := execution{script: script, dir: dir, input: input, timeout: job.Timeout, env: env, name: job.Name}
 	key, hit, err := e.lookUp(ctx, x, job.Seed, evaluation)

@@ -150,7 +150,7 @@ func TestCanceledRunIsNotConclusive(t *testing.T) {
 
 func TestEvaluateInAWorkspace(t *testing.T) {
 	runner := echo()
-	e := newEvaluator(t, runner, Options{})
+	e := newEvaluator(t, runner, Options{Request: sandbox.Request{Env: map[string]string{"PYTHONHASHSEED": "random", "A": "b"}}})
 	task, workspace := newTask(t), filepath.Join(t.TempDir(), "deep", "work")
 	seed := uint32(7)
 	_, err := e.Evaluate(t.Context(), Job{
@@ -162,9 +162,13 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	require.Equal(t, filepath.Join(workspace, "final"), req.Final)
 	require.Equal(t, task.DataDir, req.Input)
 	require.Equal(t, "first", req.Name)
+	require.NoDirExists(t, filepath.Join(filepath.Dir(task.DataDir), "final"), "the task's own folder is left alone")
 	require.Equal(t, "7", req.Env["SEED"])
 	require.Equal(t, "7", req.Env["PYTHONHASHSEED"])
-	require.NoDirExists(t, filepath.Join(filepath.Dir(task.DataDir), "final"), "the task's own folder is left alone")
+	require.Equal(t, "b", req.Env["A"])
+	_, err = e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second})
+	require.NoError(t, err)
+	require.Equal(t, "random", runner.requests[1].Env["PYTHONHASHSEED"], "the caller's wins over ours")
 }
 
 func TestExecuteScript(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // ./final, and returns what it printed. A script that fails or times out is no
 // error (EX-008, EX-009): after timeout it gets SIGTERM, 5 seconds later SIGKILL, and
 // so does everything that it started (EX-037). env is added to the environment of
-// every run; nothing of the caller's own environment is.
+// every run and to that of the options; nothing of the caller's own environment is.
 func (e *Evaluator) ExecuteScript(ctx context.Context, scriptPath, workingDir string, timeout time.Duration,
 	env map[string]string,
 ) (result.ExecutionRawResult, error) {
@@ -54,11 +54,9 @@ func (e *Evaluator) request(x execution) (sandbox.Request, error) {
 	req := e.opts.Request
 	req.Script, req.Input, req.Final = x.script, x.input, filepath.Join(x.dir, finalName)
 	req.Limits.Timeout = x.timeout
-	req.Env = maps.Clone(x.env)
-	if req.Env == nil {
-		req.Env = map[string]string{}
-	}
+	req.Env = map[string]string{}
 	maps.Copy(req.Env, e.opts.Request.Env)
+	maps.Copy(req.Env, x.env)
 	if x.name != "" {
 		req.Name = x.name
 	}
