@@ -94,6 +94,7 @@ const (
 	fileCatalog  = "catalog"
 	fileStream   = "file"
 	fileOutput   = "output"
+	fileScript   = "script"
 )
 
 var fileHints = map[string]string{
@@ -101,5 +102,6 @@ var fileHints = map[string]string{
 	fileEnv:      "give a text file with lines NAME=VALUE",
 	fileCatalog:  "leave --catalog out for the shipped one",
 	fileOutput:   "a run's result is in the record: sandbox ls, and sandbox show ID",
+	fileScript:   "give the path of a Python script",
 	fileStream:   "give the path of a file, or - for stdin",
 }
