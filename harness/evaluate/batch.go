@@ -28,6 +28,9 @@ type BatchOptions struct {
 	Names []string
 	// Timeout, unless 0, is the time limit of each run instead of the config's.
 	Timeout time.Duration
+	// Brief keeps of long streams only head and tail in the items, 8 KiB of each, so
+	// that thousands of talkative scripts fit into memory. Done gets all of them.
+	Brief bool
 	// Done, if set, is called as each evaluation ends, in the order of their ends
 	// and one call at a time. An error ends the batch: what runs is canceled, and
 	// nothing more is started.
@@ -68,12 +71,13 @@ func (e *Evaluator) EvaluateBatch(ctx context.Context, solutions []SolutionScrip
 	go func() {
 		defer close(reporting)
 		for i := range ended {
-			if opts.Done == nil || reported != nil {
-				continue
+			if opts.Done != nil && reported == nil {
+				if reported = opts.Done(i, items[i]); reported != nil {
+					stop(reported)
+				}
 			}
-			if err := opts.Done(i, items[i]); err != nil {
-				reported = err
-				stop(err)
+			if opts.Brief {
+				items[i].Evaluation = items[i].Evaluation.bounded()
 			}
 		}
 	}()

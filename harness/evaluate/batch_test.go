@@ -73,6 +73,21 @@ func TestEvaluateBatchInParallel(t *testing.T) {
 	require.Equal(t, time.Second, runner.requests[0].Limits.Timeout)
 }
 
+func TestEvaluateBatchBrief(t *testing.T) {
+	runner := &fakeRunner{program: func(fakeRun) fakeEnd { return fakeEnd{stdout: strings.Repeat("x", 1<<20)} }}
+	seen := 0
+	items, err := newEvaluator(t, runner, Options{}).EvaluateBatch(t.Context(), scripts("a", "b"), newTask(t), DefaultPipelineConfig(),
+		BatchOptions{Brief: true, Done: func(_ int, item BatchItem) error {
+			seen += len(item.Evaluation.Stdout)
+			return nil
+		}})
+	require.NoError(t, err)
+	require.Equal(t, 2<<20, seen, "Done gets all of it")
+	for _, item := range items {
+		require.Less(t, len(item.Evaluation.Stdout), 2*textLimit)
+	}
+}
+
 func TestEvaluateBatchEndsEarly(t *testing.T) {
 	runner := echo()
 	items, err := newEvaluator(t, runner, Options{}).EvaluateBatch(t.Context(), scripts("score 1", "crash A: 1", "score 3", "score 4"),

@@ -110,6 +110,11 @@ func (e *Evaluator) evaluate(ctx context.Context, job Job, evaluation *Evaluatio
 	if err != nil {
 		return err
 	}
+	if e.opts.Grader != nil {
+		if err := e.opts.Grader.checkApart(input); err != nil {
+			return err
+		}
+	}
 	script, err := e.writeScript(ctx, job.Solution, dir)
 	if err != nil {
 		return err

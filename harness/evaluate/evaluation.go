@@ -122,7 +122,7 @@ func factsOf(res *result.Result) *RunFacts {
 // the record of the run has more.
 const textLimit = 8 << 10
 
-// bounded returns a copy for a results file: of long streams head and tail are kept,
+// bounded returns a copy for a results file or a long list: of long streams head and tail are kept,
 // with a line between them that says how much is missing.
 func (e Evaluation) bounded() Evaluation {
 	e.Schema = EvaluationSchemaV1

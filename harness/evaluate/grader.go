@@ -59,6 +59,27 @@ const (
 	answersName = "answers"
 )
 
+// checkApart refuses answers that every script would see, and data that would be
+// answers.
+func (g Grader) checkApart(input string) error {
+	answers, err := filepath.EvalSymlinks(g.Answers)
+	if err != nil {
+		return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "cannot be read", Err: cause(err)}
+	}
+	if input, err = filepath.EvalSymlinks(input); err != nil {
+		return &sandbox.PathError{Field: "input", Path: input, Rule: "cannot be read", Err: cause(err)}
+	}
+	if answers, err = filepath.Abs(answers); err != nil {
+		return err
+	}
+	for _, pair := range [][2]string{{input, answers}, {answers, input}} {
+		if rel, err := filepath.Rel(pair[0], pair[1]); err == nil && filepath.IsLocal(rel) {
+			return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "shares a folder with the input, in which every script would see them"}
+		}
+	}
+	return nil
+}
+
 // grade grades what a run left in final. Every failure stands in the answer.
 func (e *Evaluator) grade(ctx context.Context, job Job, final string, res *result.Result) *Grading {
 	g := &Grading{}

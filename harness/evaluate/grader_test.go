@@ -85,7 +85,6 @@ func TestGraderFailures(t *testing.T) {
 		"not finite":      {grade: prints("1e999"), want: "the grader printed no score"},
 		"cannot be run":   {grade: fakeEnd{err: errFake}, want: "running the grader: the engine is gone"},
 		"out of memory":   {grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
-		"no answers":      {prepare: func(g *Grader) { g.Answers += "x" }, want: "answers"},
 		"answers a file":  {prepare: func(g *Grader) { g.Answers = g.Script }, want: "is not a folder"},
 		"too much":        {prepare: func(g *Grader) { g.MaxBytes = 20 }, want: "more to copy for the grader than is permitted"},
 		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "making a folder for the grading"},
@@ -109,6 +108,24 @@ func TestGraderFailures(t *testing.T) {
 				require.Empty(t, tree(t, grader.TempDir))
 			}
 		})
+	}
+}
+
+// TestAnswersInTheInputAreRefused: no script may run that could read them.
+func TestAnswersInTheInputAreRefused(t *testing.T) {
+	task := newTask(t)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(task.DataDir, link))
+	require.NoError(t, os.Mkdir(filepath.Join(task.DataDir, "answers"), 0o755))
+	for _, answers := range []string{task.DataDir, filepath.Join(task.DataDir, "answers"), filepath.Dir(task.DataDir), link, filepath.Join(link, "answers"),
+		filepath.Join(task.DataDir, "nowhere")} {
+		grader, runner := newGrader(t, nil)
+		grader.Answers = answers
+		_, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), task, DefaultPipelineConfig(), 0)
+		var path *sandbox.PathError
+		require.ErrorAs(t, err, &path, answers)
+		require.Equal(t, "answers", path.Field)
+		require.Empty(t, runner.requests)
 	}
 }
 

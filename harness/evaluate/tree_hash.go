@@ -111,7 +111,7 @@ func (h *treeHash) file(ctx context.Context, rel string) error {
 	sum, ok := h.memory.recall(rel, info)
 	if !ok {
 		hash := sha256.New()
-		n, err := io.Copy(hash, &contextReader{ctx, file})
+		n, err := io.CopyBuffer(hash, &contextReader{ctx, file}, make([]byte, 256<<10))
 		if err != nil {
 			return err
 		}
