@@ -66,21 +66,20 @@ func runDebugger(ctx context.Context, command string, input []byte, limit time.D
 	case stdout.more:
 		return "", fmt.Errorf("it printed more than %s", formatSize(maxRepair))
 	}
-	return stdout.String(), nil
+	return stdout.kept.String(), nil
 }
 
-// boundedBuffer keeps the first bytes and counts on.
+// boundedBuffer keeps the first bytes and notes that there were more. The buffer is
+// not embedded: its ReadFrom would go past the limit.
 type boundedBuffer struct {
-	bytes.Buffer
+	kept  bytes.Buffer
 	limit int
 	more  bool
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if room := b.limit - b.Len(); len(p) > room {
-		b.more = true
-		b.Buffer.Write(p[:room]) // never fails
-		return len(p), nil
-	}
-	return b.Buffer.Write(p)
+	room := min(len(p), b.limit-b.kept.Len())
+	b.more = b.more || room < len(p)
+	b.kept.Write(p[:room]) // never fails
+	return len(p), nil
 }

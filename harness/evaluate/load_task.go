@@ -89,11 +89,13 @@ func parseTask(text []byte, source string) (TaskDescription, error) {
 	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
 		return task, &TaskError{Source: source, Rule: "must be a mapping of keys to values"}
 	}
-	err := errors.Join(setKeys(&task, document.Content[0], source)...)
-	if problems := task.Validate(); problems != nil && err == nil {
-		err = &TaskError{Source: source, Rule: problems.Error(), Err: problems}
+	errs := setKeys(&task, document.Content[0], source)
+	if len(errs) == 0 {
+		for _, problem := range task.problems() {
+			errs = append(errs, &TaskError{Source: source, Rule: problem.Error(), Err: problem})
+		}
 	}
-	return task, err
+	return task, errors.Join(errs...)
 }
 
 // setKeys sets the fields of a task from a mapping and names the line of every key

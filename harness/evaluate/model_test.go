@@ -205,7 +205,7 @@ func TestLoadTaskRefuses(t *testing.T) {
 		"a key twice":       {goodTask + "task_type: regression\n", []string{"task_type is given twice, first in line 2"}},
 		"wrong values":      {strings.ReplaceAll(goodTask, "maximize", "up"), []string{`:5: metric_direction: "up" must be one of maximize, minimize`}},
 		"wrong types":       {goodTask + "baseline_value: [1]\n", []string{":7: baseline_value: cannot unmarshal"}},
-		"what is missing":   {"competition_id: x\n", []string{"evaluation_metric: is missing", "description: is missing", "task_type", "data_modality", "metric_direction"}},
+		"what is missing":   {"competition_id: x\n", []string{"task.yaml: evaluation_metric: is missing", "task.yaml: description: is missing", "task_type", "data_modality", "metric_direction"}},
 		"another output":    {goodTask + "output_dir: out\n", []string{`output_dir "out": must be ./final`}},
 		"no mapping":        {"- x\n", []string{"must be a mapping"}},
 		"nothing":           {"", []string{"must be a mapping"}},

@@ -68,7 +68,9 @@ type TaskDescription struct {
 
 // Validate reports every required field that is missing and every field that
 // breaks a rule, joined. It does not look at the disk.
-func (t TaskDescription) Validate() error {
+func (t TaskDescription) Validate() error { return errors.Join(t.problems()...) }
+
+func (t TaskDescription) problems() []error {
 	var errs []error
 	for _, f := range []struct{ name, value string }{
 		{"competition_id", t.CompetitionID}, {"evaluation_metric", t.EvaluationMetric}, {"description", t.Description},
@@ -77,15 +79,20 @@ func (t TaskDescription) Validate() error {
 			errs = append(errs, &policy.FieldError{Field: f.name, Rule: "is missing"})
 		}
 	}
-	errs = append(errs,
+	for _, err := range []error{
 		new(TaskType).UnmarshalText([]byte(t.TaskType)),
 		new(DataModality).UnmarshalText([]byte(t.DataModality)),
-		t.MetricDirection.Check())
+		t.MetricDirection.Check(),
+	} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if t.OutputDir != "" && filepath.Clean(t.OutputDir) != finalName {
 		errs = append(errs, &policy.FieldError{Field: "output_dir", Value: shown(t.OutputDir),
 			Rule: "must be ./final: that is where a script finds it"})
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // Folders returns the working folder of the task and the folder of its data. A
