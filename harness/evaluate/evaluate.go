@@ -75,7 +75,7 @@ type Job struct {
 	// Seed, if not nil, reaches the script as SEED and as PYTHONHASHSEED.
 	Seed *uint32
 	// Workspace is the folder for the script and its final/, which is made if it
-	// is missing. Empty is the working folder of the task, which only one job can
+	// is missing; one with a solution.py and no final/ is refused. Empty is the working folder of the task, which only one job can
 	// use at a time. The data are those of the task either way.
 	Workspace string
 }

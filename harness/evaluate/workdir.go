@@ -54,10 +54,17 @@ func makeFinal(final string) error {
 	return nil
 }
 
-// makeWorkspace makes the working folder of one job, whose data are elsewhere.
+// makeWorkspace makes the working folder of one job, whose data are elsewhere. One
+// that holds a solution.py and no final/ is somebody else's: the script in it would be
+// lost.
 func makeWorkspace(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be made", Err: cause(err)}
+	}
+	_, script := os.Lstat(filepath.Join(dir, ScriptName))
+	_, final := os.Lstat(filepath.Join(dir, finalName))
+	if script == nil && errors.Is(final, fs.ErrNotExist) {
+		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "holds a " + ScriptName + " that no evaluation left there"}
 	}
 	return makeFinal(filepath.Join(dir, finalName))
 }

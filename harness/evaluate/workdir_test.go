@@ -83,6 +83,21 @@ func TestSetupWorkingDirectoryRefuses(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestMakeWorkspace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	for range 2 {
+		require.NoError(t, makeWorkspace(dir))
+		require.Equal(t, []string{"final/"}, tree(t, dir))
+	}
+	writeFile(t, filepath.Join(dir, "solution.py"), "of an evaluation")
+	require.NoError(t, makeWorkspace(dir))
+
+	other := t.TempDir()
+	writeFile(t, filepath.Join(other, "solution.py"), "precious")
+	require.ErrorContains(t, makeWorkspace(other), "no evaluation left there")
+	require.Equal(t, []string{"solution.py"}, tree(t, other))
+}
+
 func TestCleanOutputDirectory(t *testing.T) {
 	base, outside := t.TempDir(), t.TempDir()
 	writeFile(t, filepath.Join(outside, "data.csv"), "kept")
