@@ -21,6 +21,7 @@ import (
 // evaluateFlags are the flags of `evaluate` that are no settings.
 type evaluateFlags struct {
 	task, workspace, name string
+	env, envFiles         []string
 	submission            submissionFlags
 	grader, answers       string
 	cache                 string
@@ -65,6 +66,8 @@ script was refused, left a traceback, its submission is wrong or its grading fai
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.workspace, "workspace", "", "working `folder` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
+	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	f.submission.register(cmd)
 	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
 	flags.StringVar(&f.answers, "answers", "", "`folder` that only the grader sees")
@@ -123,7 +126,11 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		return err
 	}
 	defer runner.Close()
-	evaluator, err := evaluate.New(runner, a.evaluateOptions(s, f))
+	opts := a.evaluateOptions(s, f)
+	if opts.Request.Env, err = environment(f.env, f.envFiles, a.environ, "sandbox evaluate"); err != nil {
+		return err
+	}
+	evaluator, err := evaluate.New(runner, opts)
 	if err != nil {
 		return err
 	}
