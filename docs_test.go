@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -27,6 +28,18 @@ import (
 func TestResultFieldsAreDocumented(t *testing.T) {
 	documented := documentedNames(t, "docs/result.md", "| field | type | meaning |")
 	assert.ElementsMatch(t, wireFields(reflect.TypeFor[result.Result](), ""), documented)
+}
+
+// TestEvaluationFieldsAreDocumented is the same for evaluations.
+func TestEvaluationFieldsAreDocumented(t *testing.T) {
+	documented := documentedNames(t, "docs/evaluate.md", "| field | type | meaning |")
+	assert.ElementsMatch(t, wireFields(reflect.TypeFor[evaluate.Evaluation](), ""), documented)
+}
+
+// TestTaskKeysAreDocumented: every key of a task file has its row.
+func TestTaskKeysAreDocumented(t *testing.T) {
+	documented := documentedNames(t, "docs/evaluate.md", "| key | meaning |")
+	assert.ElementsMatch(t, wireFields(reflect.TypeFor[evaluate.TaskDescription](), ""), documented)
 }
 
 // TestEnumsAreDocumented: a value that a reader may meet has its row.
@@ -121,8 +134,15 @@ func wireFields(typ reflect.Type, prefix string) []string {
 	var names []string
 	for field := range typ.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		name = prefix + name
 		inner := field.Type
+		if field.Anonymous && name == "" {
+			names = append(names, wireFields(inner, prefix)...)
+			continue
+		}
+		name = prefix + name
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
 		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
 			inner, name = inner.Elem(), name+"[]"
 		}
@@ -134,23 +154,26 @@ func wireFields(typ reflect.Type, prefix string) []string {
 	return names
 }
 
-// TestReadmeExampleCompiles takes the program out of the README as its readers
-// do.
-func TestReadmeExampleCompiles(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(text), "\n```go\n")
-	require.True(t, ok, "the README has no Go program")
-	program, _, ok := strings.Cut(rest, "```\n")
-	require.True(t, ok)
-	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-	// Named as a file, it is part of this module.
-	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	formatted, err := format.Source([]byte(program))
-	require.NoError(t, err)
-	assert.Equal(t, string(formatted), program)
+// TestExamplesCompile takes the programs out of the documents as their readers do.
+func TestExamplesCompile(t *testing.T) {
+	for _, page := range []string{"README.md", "docs/evaluate.md"} {
+		t.Run(page, func(t *testing.T) {
+			text, err := os.ReadFile(page)
+			require.NoError(t, err)
+			_, rest, ok := strings.Cut(string(text), "\n```go\n")
+			require.True(t, ok, "%s has no Go program", page)
+			program, _, ok := strings.Cut(rest, "```\n")
+			require.True(t, ok)
+			file := filepath.Join(t.TempDir(), "main.go")
+			require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+			// Named as a file, it is part of this module.
+			out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			formatted, err := format.Source([]byte(program))
+			require.NoError(t, err)
+			assert.Equal(t, string(formatted), program)
+		})
+	}
 }
 
 // TestReadmeNamesTheDefaults keeps the table of the README true.

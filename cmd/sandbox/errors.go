@@ -95,6 +95,7 @@ const (
 	fileStream   = "file"
 	fileOutput   = "output"
 	fileArchive  = "archive"
+	fileScript   = "script"
 )
 
 var fileHints = map[string]string{
@@ -103,5 +104,6 @@ var fileHints = map[string]string{
 	fileCatalog:  "leave --catalog out for the shipped one",
 	fileOutput:   "a run's result is in the record: sandbox ls, and sandbox show ID",
 	fileArchive:  "give the path of a file, or -",
+	fileScript:   "give the path of a Python script",
 	fileStream:   "give the path of a file, or - for stdin",
 }

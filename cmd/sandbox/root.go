@@ -47,10 +47,12 @@ in ./input and leaves what it wants to keep in ./final.`,
 	})
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
+		&cobra.Group{ID: "evaluate", Title: "Evaluate solutions:"},
 		&cobra.Group{ID: "records", Title: "Look at runs:"},
 		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
 	)
 	grouped(root, "run", newRunCommand(a), newParseCommand(a))
+	grouped(root, "evaluate", newEvaluateCommand(a), newCheckCommand(a), newRankCommand(a), newSubmissionCommand(a))
 	grouped(root, "records", newLsCommand(a), newShowCommand(a), newLogsCommand(a), newRmCommand(a))
 	grouped(root, "machine", newDoctorCommand(a), newImageCommand(a), newPsCommand(a), newGPUsCommand(a), newGCCommand(a),
 		newConfigCommand(a), newVersionCommand(a))

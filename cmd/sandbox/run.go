@@ -60,9 +60,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
-	a.settingFlags(cmd, false, "image", "allow_unlocked", "timeout", "grace", "memory", "cpus",
-		"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime", "transfer",
-		"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit")
+	a.settingFlags(cmd, false, requestKeys...)
 	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
 	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
@@ -105,10 +103,7 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	live := a.connect(&req, s)
 	req.Kill = a.streams.Kill
 	quiet := s.Quiet || s.JSON && !a.errTerminal
-	req.Waiting = func(why string) {
-		// Whoever waits wants to know what for, also who reads only the result.
-		fmt.Fprintf(a.streams.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
-	}
+	req.Waiting = a.tellWaiting(s)
 	announced := func() {}
 	if !quiet && ctx.Err() == nil {
 		announced = live.announceEnd(ctx)
@@ -168,4 +163,12 @@ func (a *app) printResult(res *result.Result) error {
 	}
 	_, err = a.streams.Out.Write(text)
 	return readerGone(err)
+}
+
+// tellWaiting says on stderr what a run waits for. Who reads only the result wants
+// to know as well.
+func (a *app) tellWaiting(s settings) func(why string) {
+	return func(why string) {
+		fmt.Fprintf(a.streams.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
+	}
 }

@@ -22,24 +22,15 @@ type runFlags struct {
 // request turns a command line into a Request. dash is the number of arguments
 // before "--", -1 without one.
 func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox.Request, error) {
-	req := sandbox.Request{
-		ID: f.id, Name: f.name, Input: f.input, Final: f.final, Keep: f.keep,
-		Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, User: s.User, Network: s.Network, GPUs: s.GPUs,
-		GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait, Transfer: s.Transfer,
-		Limits: s.Limits, Labels: map[string]string{}, Env: map[string]string{},
-	}
-	if err := program(&req, args, dash); err != nil {
+	req := s.request()
+	req.ID, req.Name, req.Input, req.Final, req.Keep = f.id, f.name, f.input, f.final, f.keep
+	req.Labels = map[string]string{}
+	err := program(&req, args, dash)
+	if err != nil {
 		return sandbox.Request{}, err
 	}
-	for _, file := range f.envFiles {
-		if err := readEnvFile(file, environ, req.Env); err != nil {
-			return sandbox.Request{}, err
-		}
-	}
-	for _, pair := range f.env {
-		if err := addEnv(pair, environ, req.Env); err != nil {
-			return sandbox.Request{}, usagef("sandbox run", "--env: %s", err)
-		}
+	if req.Env, err = environment(f.env, f.envFiles, environ, "sandbox run"); err != nil {
+		return sandbox.Request{}, err
 	}
 	for _, label := range f.labels {
 		name, text, _ := strings.Cut(label, "=")
@@ -53,6 +44,22 @@ func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox
 		req.Ulimits = append(req.Ulimits, sandbox.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
 	}
 	return req, nil
+}
+
+// environment is that of the flags --env-file and --env of a command; the latter win.
+func environment(pairs, files, environ []string, command string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, file := range files {
+		if err := readEnvFile(file, environ, env); err != nil {
+			return nil, err
+		}
+	}
+	for _, pair := range pairs {
+		if err := addEnv(pair, environ, env); err != nil {
+			return nil, usagef(command, "--env: %s", err)
+		}
+	}
+	return env, nil
 }
 
 // program decides what to run: a script with its arguments, or, after "--", a

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/evaluate"
+)
+
+// maxChecked bounds a script that is read, as a run does.
+const maxChecked = 64 << 20
+
+// checkedScript is one script as `check --json` prints it.
+type checkedScript struct {
+	Script string `json:"script"`
+	OK     bool   `json:"ok"`
+	// Errors are why an evaluation refuses the script, Warnings where it hides
+	// errors.
+	Errors   []evaluate.Violation `json:"errors"`
+	Warnings []evaluate.Masking   `json:"warnings"`
+}
+
+func newCheckCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check SCRIPT.py...",
+		Short: "Check scripts without running them",
+		Long: `Check scripts as an evaluation does before it runs them. Refused are: an empty
+script, one that is not UTF-8, and a call of exit, sys.exit, os._exit or quit
+anywhere in the text, comments and strings included. Pointed out are clauses that
+hide errors: "except:", and "except Exception:" with only pass in it.
+
+No container is involved. The exit code is 1 when a script is refused.`,
+		Example: "  sandbox check train.py\n  sandbox check --json solutions/*.py",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.check(args) },
+	}
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+// check shows what is wrong with the scripts that can be read, and then reports
+// those that cannot.
+func (a *app) check(paths []string) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	checked := []checkedScript{}
+	var unreadable []error
+	for _, path := range paths {
+		text, err := readScript(path)
+		if err != nil {
+			unreadable = append(unreadable, err)
+			continue
+		}
+		c := checkedScript{Script: path, Errors: []evaluate.Violation{}, Warnings: []evaluate.Masking{}}
+		c.Errors = append(c.Errors, evaluate.ValidateScript(text)...)
+		c.Warnings = append(c.Warnings, evaluate.DetectErrorMasking(text)...)
+		c.OK = len(c.Errors) == 0
+		if !c.OK {
+			a.code = exitProblem
+		}
+		checked = append(checked, c)
+	}
+	if s.JSON {
+		return errors.Join(append(unreadable, a.printJSON(checked))...)
+	}
+	for _, c := range checked {
+		if err := a.printChecked(c); err != nil {
+			return err
+		}
+	}
+	return errors.Join(unreadable...)
+}
+
+// printChecked prints a line for each thing, in the form that editors know.
+func (a *app) printChecked(c checkedScript) error {
+	text := ""
+	for _, e := range c.Errors {
+		text += fmt.Sprintf("%s:%d: error: %s\n", c.Script, max(e.Line, 1), e.Rule)
+	}
+	for _, w := range c.Warnings {
+		_, rule, _ := strings.Cut(w.String(), ": ") // the line is named already
+		text += fmt.Sprintf("%s:%d: warning: %s\n", c.Script, w.Line, rule)
+	}
+	if text == "" {
+		text = c.Script + ": ok\n"
+	}
+	return a.print("%s", text)
+}
+
+// readScript reads a script of the caller.
+func readScript(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", &fileError{fileScript, path, err}
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxChecked+1))
+	if err == nil && len(text) > maxChecked {
+		err = errors.New("has more than 64 MiB")
+	}
+	if err != nil {
+		return "", &fileError{fileScript, path, err}
+	}
+	return string(text), nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/result"
+)
+
+const (
+	// debugTimeout bounds one repair: a model may think for minutes.
+	debugTimeout = 15 * time.Minute
+	// maxRepair bounds a repaired script.
+	maxRepair = 4 << 20
+)
+
+// debugInput is what a debugger gets on stdin.
+type debugInput struct {
+	Script string `json:"script"`
+	// Error is what went wrong, and never empty; Traceback is null without one.
+	Error     string  `json:"error"`
+	Traceback *string `json:"traceback"`
+}
+
+// debugCommand is a debugger that is a command of the caller's shell, run on this
+// machine as the caller. It gets the script and what went wrong as JSON on stdin, and
+// prints the repaired script. A command that fails, prints nothing or too much, or
+// takes too long is an attempt used up.
+func debugCommand(command string) evaluate.DebugFunc {
+	return func(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
+		input, err := json.Marshal(debugInput{Script: solution.Content, Error: failure.Text(), Traceback: failure.Traceback})
+		if err != nil {
+			return solution, err
+		}
+		text, err := runDebugger(ctx, command, input, debugTimeout)
+		if err != nil {
+			return solution, err
+		}
+		repaired := evaluate.NewSolution(text, evaluate.PhaseRefined)
+		repaired.SourceModel = solution.SourceModel
+		return repaired, nil
+	}
+}
+
+func runDebugger(ctx context.Context, command string, input []byte, limit time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Stdin = bytes.NewReader(input)
+	stdout, stderr := &boundedBuffer{limit: maxRepair}, result.NewHeadTail(4<<10)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	// What the command started may hold the pipes open.
+	cmd.WaitDelay = time.Second
+	ownGroup(cmd)
+	switch err := cmd.Run(); {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", fmt.Errorf("it took more than %v", limit)
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		return "", fmt.Errorf("%w: %s", err, result.ErrorSummary(stderr.Text()))
+	case stdout.more:
+		return "", fmt.Errorf("it printed more than %s", formatSize(maxRepair))
+	}
+	return stdout.kept.String(), nil
+}
+
+// boundedBuffer keeps the first bytes and notes that there were more. The buffer is
+// not embedded: its ReadFrom would go past the limit.
+type boundedBuffer struct {
+	kept  bytes.Buffer
+	limit int
+	more  bool
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	room := min(len(p), b.limit-b.kept.Len())
+	b.more = b.more || room < len(p)
+	b.kept.Write(p[:room]) // never fails
+	return len(p), nil
+}

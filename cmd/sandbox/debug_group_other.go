@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "os/exec"
+
+// ownGroup does nothing: there are no process groups here.
+func ownGroup(*exec.Cmd) {}

@@ -1,0 +1,140 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// BatchOptions steer [Evaluator.EvaluateBatch]. The zero value is the sequential
+// batch of EX-026.
+type BatchOptions struct {
+	// Parallel is how many scripts run at once; 0 and 1 are one after the other.
+	// More than one needs a Workspace.
+	Parallel int
+	// Workspace is a folder in which every script gets a working folder of its
+	// own, named like the script. Empty is the working folder of the task, where
+	// each script's outputs take the place of the one's before.
+	Workspace string
+	// Names are the names of the scripts, all different; see [policy.CheckName].
+	// Nil is solution-1 and so on.
+	Names []string
+	// Timeout, unless 0, is the time limit of each run instead of the config's.
+	Timeout time.Duration
+	// Brief keeps of long streams only head and tail in the items, 8 KiB of each, so
+	// that thousands of talkative scripts fit into memory. Done gets all of them.
+	Brief bool
+	// Done, if set, is called as each evaluation ends, in the order of their ends
+	// and one call at a time. An error ends the batch: what runs is canceled, and
+	// nothing more is started.
+	Done func(index int, item BatchItem) error
+}
+
+// BatchItem is what became of one script of a batch.
+type BatchItem struct {
+	Name       string
+	Evaluation Evaluation
+	// Err is that of [Evaluator.Evaluate]; for a script that was never begun, the
+	// reason why the batch ended.
+	Err error
+}
+
+// EvaluateBatch evaluates solutions and returns what became of each, in the order of
+// its argument (EX-026). A script that is refused, or that we fail to run, does not
+// end the batch: the item says so. The error is for a batch that makes no sense and
+// for one that ended early, because of ctx or of Done; the items are complete then,
+// too.
+func (e *Evaluator) EvaluateBatch(ctx context.Context, solutions []SolutionScript, task TaskDescription, config PipelineConfig,
+	opts BatchOptions,
+) ([]BatchItem, error) {
+	timeout, err := effectiveTimeout(config, opts.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	names, err := opts.names(len(solutions))
+	if err != nil {
+		return nil, err
+	}
+	items := make([]BatchItem, len(solutions))
+	ended := make(chan int)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var reported error
+	reporting := make(chan struct{})
+	go func() {
+		defer close(reporting)
+		for i := range ended {
+			if opts.Done != nil && reported == nil {
+				if reported = opts.Done(i, items[i]); reported != nil {
+					stop(reported)
+				}
+			}
+			if opts.Brief {
+				items[i].Evaluation = items[i].Evaluation.bounded()
+			}
+		}
+	}()
+	var group errgroup.Group
+	group.SetLimit(max(opts.Parallel, 1))
+	for i, solution := range solutions {
+		items[i].Name = names[i]
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				items[i].Err = context.Cause(ctx)
+				return nil
+			}
+			job := Job{Solution: solution, Task: task, Timeout: timeout, Name: names[i]}
+			if opts.Workspace != "" {
+				job.Workspace = filepath.Join(opts.Workspace, names[i])
+			}
+			items[i].Evaluation, items[i].Err = e.Evaluate(ctx, job)
+			ended <- i
+			return nil
+		})
+	}
+	_ = group.Wait() // each item has its own error
+	close(ended)
+	<-reporting
+	return items, context.Cause(ctx)
+}
+
+// names checks the options and completes the names.
+func (o BatchOptions) names(n int) ([]string, error) {
+	if o.Parallel < 0 {
+		return nil, &policy.FieldError{Field: "parallel", Value: strconv.Itoa(o.Parallel), Rule: "must not be negative"}
+	}
+	if o.Parallel > 1 && o.Workspace == "" {
+		return nil, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
+	}
+	if o.Names == nil {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = "solution-" + strconv.Itoa(i+1)
+		}
+		return names, nil
+	}
+	if len(o.Names) != n {
+		return nil, fmt.Errorf("batch: %d solutions but %d names", n, len(o.Names))
+	}
+	var errs []error
+	first := map[string]int{}
+	for i, name := range o.Names {
+		if err := policy.CheckName("name", name); err != nil {
+			errs = append(errs, err)
+		}
+		if at, twice := first[name]; twice {
+			errs = append(errs, &policy.FieldError{Field: "name", Value: shown(name),
+				Rule: fmt.Sprintf("is that of solutions %d and %d; names must differ", at+1, i+1)})
+			continue
+		}
+		first[name] = i
+	}
+	return o.Names, errors.Join(errs...)
+}

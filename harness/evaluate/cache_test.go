@@ -1,0 +1,182 @@
+package evaluate
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+func TestCache(t *testing.T) {
+	runner := echo()
+	task := newTask(t)
+	cache := &Cache{Dir: filepath.Join(t.TempDir(), "cache")}
+	e := newEvaluator(t, runner, Options{Cache: cache})
+	job := Job{Solution: NewSolution("score 0.5", PhaseInit), Task: task, Timeout: time.Second, Name: "first"}
+	first, err := e.Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.False(t, first.Cached)
+
+	job.Name, job.Workspace = "second", t.TempDir()
+	second, err := e.Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.True(t, second.Cached)
+	require.Len(t, runner.requests, 1, "nothing ran")
+	want := first
+	want.Cached, want.Name = true, "second"
+	require.Equal(t, want, second)
+
+	// Another process finds it as well.
+	third, err := newEvaluator(t, runner, Options{Cache: cache}).Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.True(t, third.Cached)
+
+	// An entry that is damaged is none, and is replaced.
+	found, err := filepath.Glob(filepath.Join(cache.Dir, "??", "*.json"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.NoError(t, os.WriteFile(found[0], []byte("{"), 0o600))
+	fourth, err := e.Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.False(t, fourth.Cached)
+	fifth, err := e.Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.True(t, fifth.Cached)
+}
+
+// Whatever an evaluation depends on makes another entry.
+func TestCacheMisses(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, job *Job, opts *Options){
+		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Solution.Content = "score 0.6" },
+		"timeout": func(_ *testing.T, job *Job, _ *Options) { job.Timeout = time.Minute },
+		"seed":    func(_ *testing.T, job *Job, _ *Options) { job.Seed = new(uint32(0)) },
+		"GPU":     func(_ *testing.T, _ *Job, opts *Options) { opts.Cache.GPUKind = "H200" },
+		"args":    func(_ *testing.T, _ *Job, opts *Options) { opts.Request.Args = []string{"x"} },
+		"data": func(t *testing.T, job *Job, _ *Options) {
+			writeFile(t, filepath.Join(job.Task.DataDir, "more.csv"), "x")
+		},
+		"sample": func(t *testing.T, _ *Job, opts *Options) {
+			opts.Submission = &SubmissionRule{Sample: filepath.Join(t.TempDir(), "s.csv")}
+			writeFile(t, opts.Submission.Sample, "x")
+		},
+		"grader": func(t *testing.T, _ *Job, opts *Options) {
+			opts.Grader, _ = newGrader(t, nil)
+			writeFile(t, opts.Grader.Script, "score 0.5")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner := echo()
+			opts := Options{Cache: &Cache{Dir: t.TempDir()}}
+			job := Job{Solution: NewSolution("score 0.5", PhaseInit), Task: newTask(t), Timeout: time.Second}
+			_, err := newEvaluator(t, runner, opts).Evaluate(t.Context(), job)
+			require.NoError(t, err)
+			change(t, &job, &opts)
+			for _, want := range []bool{false, true} {
+				got, err := newEvaluator(t, runner, opts).Evaluate(t.Context(), job)
+				require.NoError(t, err)
+				require.Equal(t, want, got.Cached)
+			}
+		})
+	}
+}
+
+// TestCacheKeepsOnlyWhatWouldEndTheSameWay: bad luck is not remembered.
+func TestCacheKeepsOnlyWhatWouldEndTheSameWay(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  fakeEnd
+		kept bool
+	}{
+		"exit 0":        {prints("1"), true},
+		"exit 1":        {crashes("A: 1"), true},
+		"time":          {fakeEnd{code: -1, timedOut: true}, false},
+		"memory":        {fakeEnd{code: 137, status: result.StatusOutOfMemory}, false},
+		"memory inside": {fakeEnd{change: func(res *result.Result) { res.OOMKilled = true }}, false},
+		"disk":          {fakeEnd{status: result.StatusDiskLimit}, false},
+		"output":        {fakeEnd{status: result.StatusOutputLimit}, false},
+		"signal":        {fakeEnd{code: 139, status: result.StatusSignaled}, false},
+		"canceled":      {fakeEnd{status: result.StatusCanceled}, false},
+		"start":         {fakeEnd{code: 127, status: result.StatusStartFailed}, false},
+		"engine":        {fakeEnd{status: result.StatusEngineLost}, false},
+		"output lost":   {fakeEnd{change: func(res *result.Result) { res.OutputComplete = false }}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner := &fakeRunner{program: func(fakeRun) fakeEnd { return test.end }}
+			e := newEvaluator(t, runner, Options{Cache: &Cache{Dir: t.TempDir()}})
+			job := Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second}
+			for _, cached := range []bool{false, test.kept} {
+				got, err := e.Evaluate(t.Context(), job)
+				require.NoError(t, err)
+				require.Equal(t, cached, got.Cached)
+			}
+		})
+	}
+}
+
+func TestCacheKeepsNoFailedGrading(t *testing.T) {
+	grader, runner := newGrader(t, func(fakeRun) fakeEnd { return fakeEnd{} })
+	e := newEvaluator(t, runner, Options{Grader: grader, Cache: &Cache{Dir: t.TempDir()}})
+	for range 2 {
+		got, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+		require.NoError(t, err)
+		require.False(t, got.Cached)
+	}
+}
+
+func TestCacheThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	writeFile(t, file, "x")
+	e := newEvaluator(t, echo(), Options{Cache: &Cache{Dir: file}})
+	got, err := e.EvaluateSolution(t.Context(), NewSolution("score 1", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+	require.NoError(t, err, "the evaluation is good all the same")
+	require.Equal(t, 1.0, *got.Score)
+}
+
+func TestCacheKey(t *testing.T) {
+	base := func() CacheParts {
+		return CacheParts{ProgramSHA256: "p", InputSHA256: "i", GPUKind: "k", Judges: map[string]string{"grader": "g"}, Spec: sandbox.Spec{
+			Class: sandbox.Class{Image: sandbox.Image{ID: "id"}, GPUs: sandbox.GPURequest{IDs: []string{"0"}}, Env: []string{"A=b"}},
+			Job:   sandbox.Job{Command: []string{"python3"}, TimeoutSeconds: 1},
+		}}
+	}
+	want := CacheKey(base())
+	require.Len(t, want, 64)
+	for name, change := range map[string]func(p *CacheParts){
+		"run":       func(p *CacheParts) { p.Spec.Job.RunID, p.Spec.Job.Name = "r", "n" },
+		"label":     func(p *CacheParts) { p.Spec.Job.Labels = map[string]string{"a": "b"} },
+		"places":    func(p *CacheParts) { p.Spec.Job.Script, p.Spec.Job.Input, p.Spec.Job.Final = "s", "i", "f" },
+		"reference": func(p *CacheParts) { p.Spec.Class.Image.Reference = "python" },
+		"which GPU": func(p *CacheParts) { p.Spec.Class.GPUs.IDs = []string{"1"} },
+	} {
+		p := base()
+		change(&p)
+		require.Equal(t, want, CacheKey(p), name)
+	}
+	seen := map[string]string{want: "nothing"}
+	for name, change := range map[string]func(p *CacheParts){
+		"image":    func(p *CacheParts) { p.Spec.Class.Image.ID = "other" },
+		"memory":   func(p *CacheParts) { p.Spec.Class.Cgroup.MemoryBytes = 1 },
+		"network":  func(p *CacheParts) { p.Spec.Class.Network = "bridge" },
+		"user":     func(p *CacheParts) { p.Spec.Class.User = "1:1" },
+		"class":    func(p *CacheParts) { p.Spec.Class.Env = nil },
+		"GPUs":     func(p *CacheParts) { p.Spec.Class.GPUs.IDs = []string{"0", "1"} },
+		"env":      func(p *CacheParts) { p.Spec.Job.Env = []string{"A=b"} },
+		"args":     func(p *CacheParts) { p.Spec.Job.Command = []string{"python3", "x"} },
+		"time":     func(p *CacheParts) { p.Spec.Job.TimeoutSeconds = 2 },
+		"program":  func(p *CacheParts) { p.ProgramSHA256 = "x" },
+		"input":    func(p *CacheParts) { p.InputSHA256 = "x" },
+		"GPU kind": func(p *CacheParts) { p.GPUKind = "x" },
+		"seed":     func(p *CacheParts) { p.Seed = new(uint32(1)) },
+		"judges":   func(p *CacheParts) { p.Judges["answers"] = "x" },
+	} {
+		p := base()
+		change(&p)
+		key := CacheKey(p)
+		require.Empty(t, seen[key], "%s gives the key of %s", name, seen[key])
+		seen[key] = name
+	}
+}

@@ -1,0 +1,70 @@
+package evaluate
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// CleanOutputDirectory deletes everything in final/ below base and keeps the folder
+// itself (EX-002), making it if it is missing. Links are deleted, never followed:
+// nothing outside final/ changes. It refuses a final that is a link or no folder,
+// and one that a run is using ([sandbox.ErrBusy]).
+//
+// It is for a working folder that belongs to the harness. The runs of an
+// [Evaluator] do not need it: the runner empties final/ itself, at the last moment
+// and under its lock, and moves aside what no run left there.
+func CleanOutputDirectory(base string) (err error) {
+	final := filepath.Join(base, finalName)
+	if err := makeFinal(final); err != nil {
+		return err
+	}
+	parent, err := os.OpenRoot(base)
+	if err != nil {
+		return &sandbox.PathError{Field: "working folder", Path: base, Rule: "cannot be opened", Err: cause(err)}
+	}
+	defer func() { err = errors.Join(err, parent.Close()) }()
+	folder, err := parent.OpenRoot(finalName)
+	if err != nil {
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: cause(err)}
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	// What was opened is what was looked at: no link took its place in between.
+	opened, openErr := folder.Stat(".")
+	named, nameErr := parent.Lstat(finalName)
+	if err := errors.Join(openErr, nameErr); err != nil || !os.SameFile(opened, named) {
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "was replaced meanwhile", Err: cause(err)}
+	}
+	lock, err := lockFolder(folder)
+	if err != nil {
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := empty(folder); err != nil {
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
+	}
+	return nil
+}
+
+// empty deletes the entries of a folder. It goes on after an error.
+func empty(folder *os.Root) error {
+	dir, err := folder.Open(".")
+	if err != nil {
+		return err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err = errors.Join(err, dir.Close()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var first error
+	for _, name := range names {
+		if err := folder.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package evaluate_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// These tests run on the real engine with the debian image. Without either they
+// fail and say what to do: `make test` makes both.
+
+// newRunner is a runner on the real engine with its own state folder. At the end of
+// the test nothing of its runs may be left on the engine.
+func newRunner(t *testing.T) *sandbox.Runner {
+	t.Helper()
+	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
+	require.NoError(t, err)
+	state := filepath.Join(t.TempDir(), "state")
+	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		containers, err := r.Containers(context.Background())
+		require.NoError(t, err)
+		for _, c := range containers {
+			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
+		}
+		require.NoError(t, r.Close())
+	})
+	return r
+}
+
+var small = policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}
+
+// TestExampleLeaderboard evaluates the solutions of examples/leaderboard as its
+// README says.
+func TestExampleLeaderboard(t *testing.T) {
+	t.Parallel()
+	const example = "../../examples/leaderboard"
+	task, err := evaluate.LoadTask(filepath.Join(example, "task.yaml"))
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(example, "solutions", "*.py"))
+	require.NoError(t, err)
+	require.Len(t, files, 9)
+	var solutions []evaluate.SolutionScript
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		solutions = append(solutions, evaluate.NewSolution(string(text), evaluate.PhaseInit))
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".py"))
+	}
+	grader := &evaluate.Grader{
+		Script: filepath.Join(example, "grader.py"), Answers: filepath.Join(example, "answers"), Limits: small, TempDir: t.TempDir(),
+	}
+	e, err := evaluate.New(newRunner(t), evaluate.Options{
+		Request:    sandbox.Request{Limits: small},
+		Submission: &evaluate.SubmissionRule{Sample: filepath.Join(example, "input", "sample_submission.csv")},
+		Grader:     grader,
+	})
+	require.NoError(t, err)
+	items, err := e.EvaluateBatch(t.Context(), solutions, task, evaluate.DefaultPipelineConfig(), evaluate.BatchOptions{
+		Parallel: 2, Workspace: t.TempDir(), Names: names, Timeout: 25 * time.Second,
+	})
+	require.NoError(t, err)
+
+	byName := map[string]evaluate.Evaluation{}
+	var all []evaluate.Evaluation
+	for _, item := range items {
+		require.NoError(t, item.Err, item.Name)
+		byName[item.Name] = item.Evaluation
+		all = append(all, item.Evaluation)
+	}
+	models := []string{"svm", "logistic", "neighbors", "forest", "tree", "bayes"}
+	for _, name := range append([]string{"masked"}, models...) {
+		e := byName[name]
+		require.True(t, e.Valid(), "%s: %s", name, e.Stderr)
+		require.True(t, e.Submission.OK, "%s: %q", name, e.Submission.Problems)
+		require.Empty(t, e.Grading.Failure, name)
+		t.Logf("%-10s printed %v, graded %v", name, *e.Score, *e.GradedScore)
+	}
+	for _, name := range models {
+		require.True(t, evaluate.BeatsBaseline(*byName[name].GradedScore, task.BaselineValue, task.MetricDirection), name)
+	}
+	require.InDelta(t, 0.9999, *byName["masked"].Score, 1e-9)
+	require.InDelta(t, 0.3662, *byName["masked"].GradedScore, 1e-9)
+	require.NotEmpty(t, evaluate.DetectErrorMasking(solutions[indexOf(names, "masked")].Content))
+	require.Contains(t, *byName["crash"].ErrorTraceback, "KeyError: 'malignant'")
+	require.Equal(t, result.ErrorReasonTimedOut, byName["hang"].ErrorReason)
+	require.InDelta(t, 0.6253, *byName["hang"].Score, 1e-9)
+
+	ranked, err := evaluate.RankEvaluations(all, task.MetricDirection)
+	require.NoError(t, err)
+	var order []string
+	for _, e := range ranked {
+		order = append(order, e.Name)
+	}
+	require.ElementsMatch(t, models, order[:6])
+	require.Equal(t, []string{"masked", "crash", "hang"}, order[6:])
+}
+
+func indexOf(names []string, name string) int {
+	for i, n := range names {
+		if n == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// newTask is a task with a folder of its own.
+func newTask(t *testing.T) evaluate.TaskDescription {
+	t.Helper()
+	base := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(base, "input"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(base, "input", "data.txt"), []byte("secret\n"), 0o644))
+	return evaluate.TaskDescription{CompetitionID: "test", MetricDirection: evaluate.Maximize, DataDir: base}
+}
+
+// TestEngineRetry repairs a script that does not parse, in the task's own folder.
+func TestEngineRetry(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	e, err := evaluate.New(newRunner(t), evaluate.Options{
+		Request: sandbox.Request{Limits: small}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	task := newTask(t)
+	require.NoError(t, os.Mkdir(filepath.Join(task.DataDir, "final"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(task.DataDir, "final", "submission.csv"), []byte("stale\n"), 0o644))
+	var told string
+	repair := func(_ context.Context, _ evaluate.SolutionScript, f evaluate.Failure) (evaluate.SolutionScript, error) {
+		told = f.Text()
+		return evaluate.NewSolution("import os\nprint(open('input/data.txt').read(), os.environ['SEED'], os.environ['PYTHONHASHSEED'])\n"+
+			"print(os.listdir('final'))\nprint('Final Validation Performance: 0.5')\n", evaluate.PhaseRefined), nil
+	}
+	seed := uint32(7)
+	config := evaluate.DefaultPipelineConfig()
+	config.TimeLimitSeconds = 60
+	solution, evaluation, err := e.EvaluateWithRetry(t.Context(), evaluate.NewSolution("def f(:\n", evaluate.PhaseInit), task, config,
+		repair, evaluate.RetryOptions{Seed: &seed})
+	require.NoError(t, err)
+	require.Contains(t, told, "SyntaxError")
+	require.True(t, evaluation.Valid(), evaluation.Stderr)
+	require.Equal(t, 0.5, *evaluation.Score)
+	require.Equal(t, "secret\n 7 7\n[]\nFinal Validation Performance: 0.5\n", evaluation.Stdout, "nothing stale is in final")
+	require.Equal(t, evaluate.PhaseRefined, solution.Phase)
+	ok, err := evaluate.VerifySubmission(task.DataDir, "")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Contains(t, log.String(), "script is repaired and tried again")
+	kept, err := filepath.Glob(filepath.Join(task.DataDir, "final.before-*", "submission.csv"))
+	require.NoError(t, err)
+	require.Len(t, kept, 1, "what no run left in final is not lost")
+}
+
+// TestEngineExecuteScript keeps what a script printed before its time was over, and
+// nothing of what it had started.
+func TestEngineExecuteScript(t *testing.T) {
+	t.Parallel()
+	e, err := evaluate.New(newRunner(t), evaluate.Options{Request: sandbox.Request{Limits: small}})
+	require.NoError(t, err)
+	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
+	require.NoError(t, err)
+	script, err := evaluate.WriteScript(evaluate.NewSolution(
+		"import subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\nprint('begun')\nprint('to stderr', file=sys.stderr)\ntime.sleep(600)\n",
+		evaluate.PhaseInit), base, "main.py")
+	require.NoError(t, err)
+	raw, err := e.ExecuteScript(t.Context(), script, base, 2*time.Second, nil)
+	require.NoError(t, err)
+	require.True(t, raw.TimedOut)
+	require.Equal(t, -1, raw.ExitCode)
+	require.Equal(t, "begun\n", raw.Stdout)
+	require.Equal(t, "to stderr\n", raw.Stderr)
+	require.Positive(t, raw.DurationSeconds)
+}
+
+// TestEngineCache runs a script once, and finds its evaluation the second time.
+func TestEngineCache(t *testing.T) {
+	t.Parallel()
+	runner := newRunner(t)
+	e, err := evaluate.New(runner, evaluate.Options{
+		Request: sandbox.Request{Limits: small}, Cache: &evaluate.Cache{Dir: filepath.Join(t.TempDir(), "cache")},
+	})
+	require.NoError(t, err)
+	job := evaluate.Job{
+		Solution: evaluate.NewSolution("print('Final Validation Performance: 0.5')", evaluate.PhaseInit),
+		Task:     newTask(t), Timeout: time.Minute,
+	}
+	first, err := e.Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	job.Name = "again"
+	second, err := e.Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.False(t, first.Cached)
+	require.True(t, second.Cached)
+	require.Equal(t, first.Run, second.Run)
+	records, err := runner.Store().List()
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+}

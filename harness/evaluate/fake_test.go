@@ -1,0 +1,200 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// fakeRunner stands in for a sandbox: program says what a script does, and the
+// result is made of it as a run makes it.
+type fakeRunner struct {
+	program func(run fakeRun) fakeEnd
+
+	mu       sync.Mutex
+	requests []sandbox.Request
+	plans    int
+	// running and most count the runs at the same time.
+	running, most int
+}
+
+// fakeRun is what a program gets to know.
+type fakeRun struct {
+	ctx     context.Context
+	request sandbox.Request
+	script  string
+	// n counts the runs from 1.
+	n int
+}
+
+// leave writes a file into ./final.
+func (r fakeRun) leave(name, text string) {
+	if err := os.WriteFile(filepath.Join(r.request.Final, name), []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+}
+
+// fakeEnd is how a program ends; the zero value is exit code 0 without a word.
+type fakeEnd struct {
+	stdout, stderr string
+	code           int
+	timedOut       bool
+	status         result.Status // 0: exited, or timed out
+	err            error         // the sandbox failed
+	change         func(res *result.Result)
+}
+
+// prints is a program that prints a score.
+func prints(score string) fakeEnd {
+	return fakeEnd{stdout: "Final Validation Performance: " + score + "\n"}
+}
+
+// crashes is a program that ends with a traceback.
+func crashes(exception string) fakeEnd {
+	return fakeEnd{code: 1, stderr: "Traceback (most recent call last):\n  File \"solution.py\", line 1, in <module>\n" + exception + "\n"}
+}
+
+func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+	script, err := os.ReadFile(req.Script)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	f.requests = append(f.requests, req)
+	n := len(f.requests)
+	f.running++
+	f.most = max(f.most, f.running)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.running--
+		f.mu.Unlock()
+	}()
+	end := f.program(fakeRun{ctx, req, string(script), n})
+	if end.err != nil {
+		return nil, end.err
+	}
+	e := result.BuildEvaluation(result.ExecutionRawResult{
+		Stdout: end.stdout, Stderr: end.stderr, ExitCode: end.code, DurationSeconds: 1.5, TimedOut: end.timedOut,
+	})
+	res := &result.Result{
+		ID: fmt.Sprintf("run-%d", n), Name: req.Name, Status: result.StatusExited, Fault: result.FaultNone,
+		Stdout: e.Stdout, Stderr: e.Stderr, ExitCode: e.ExitCode, TimedOut: end.timedOut, DurationSeconds: e.DurationSeconds,
+		Score: e.Score, IsError: e.IsError, ErrorReason: e.ErrorReason, ErrorTraceback: e.ErrorTraceback, ErrorSummary: e.ErrorSummary,
+		Image: result.Image{ID: "sha256:0123"}, OutputComplete: true, Warnings: e.Warnings, Explanation: "The program ended.",
+	}
+	if end.timedOut {
+		res.Status = result.StatusTimedOut
+	}
+	if end.status != 0 {
+		res.Status = end.status
+	}
+	if res.Outputs, err = outputsOf(req.Final); err != nil {
+		return nil, err
+	}
+	if end.change != nil {
+		end.change(res)
+	}
+	return res, nil
+}
+
+// outputsOf lists the files of a folder with their hashes, as a run does.
+func outputsOf(final string) ([]result.Output, error) {
+	if final == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(final)
+	if err != nil {
+		return nil, err
+	}
+	var outputs []result.Output
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(final, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		outputs = append(outputs, result.Output{Path: entry.Name(), SizeBytes: int64(len(text)), SHA256: hashText(string(text))})
+	}
+	return outputs, nil
+}
+
+// Plan is as much of a plan as a cache looks at.
+func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans++
+	spec := sandbox.Spec{Class: sandbox.Class{Image: sandbox.Image{ID: "sha256:0123"}}, Job: sandbox.Job{
+		RunID: fmt.Sprint(f.plans), Command: append([]string{"python3"}, req.Args...), TimeoutSeconds: req.Limits.Timeout.Seconds(),
+		Script: req.Script, Input: req.Input, Final: req.Final,
+	}}
+	for _, name := range []string{"SEED", "PYTHONHASHSEED"} {
+		spec.Job.Env = append(spec.Job.Env, name+"="+req.Env[name])
+	}
+	return spec, nil
+}
+
+var errFake = errors.New("the engine is gone")
+
+// echo is a sandbox in which a script's text is its program: "score X", "crash X",
+// "hang", "lost", anything else does nothing.
+func echo() *fakeRunner {
+	return &fakeRunner{program: func(run fakeRun) fakeEnd {
+		word, rest, _ := strings.Cut(strings.TrimSpace(run.script), " ")
+		switch word {
+		case "score":
+			return prints(rest)
+		case "crash":
+			return crashes(rest)
+		case "hang":
+			return fakeEnd{code: -1, timedOut: true}
+		case "lost":
+			return fakeEnd{err: errFake}
+		}
+		return fakeEnd{}
+	}}
+}
+
+func newEvaluator(t *testing.T, runner Runner, opts Options) *Evaluator {
+	t.Helper()
+	e, err := New(runner, opts)
+	require.NoError(t, err)
+	return e
+}
+
+// newTask is a task with a folder of its own and one file of data.
+func newTask(t *testing.T) TaskDescription {
+	t.Helper()
+	base := t.TempDir()
+	writeFile(t, filepath.Join(base, "input", "train.csv"), "id,x\n1,2\n")
+	return TaskDescription{
+		CompetitionID: "test", TaskType: "tabular", DataModality: "tabular", EvaluationMetric: "accuracy",
+		MetricDirection: Maximize, Description: "a test", DataDir: filepath.Join(base, "input"),
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func scripts(texts ...string) []SolutionScript {
+	solutions := make([]SolutionScript, len(texts))
+	for i, text := range texts {
+		solutions[i] = NewSolution(text, PhaseInit)
+	}
+	return solutions
+}

@@ -1,0 +1,305 @@
+package evaluate
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// newGrader is a grader with answers, and a runner in which grade is what it does.
+func newGrader(t *testing.T, grade func(run fakeRun) fakeEnd) (*Grader, *fakeRunner) {
+	t.Helper()
+	dir := t.TempDir()
+	g := &Grader{Script: filepath.Join(dir, "grader.py"), Answers: filepath.Join(dir, "answers"), TempDir: t.TempDir()}
+	writeFile(t, g.Script, "grade")
+	writeFile(t, filepath.Join(g.Answers, "deep", "answers.csv"), "id,x\n1,2\n")
+	require.NoError(t, os.Chmod(filepath.Join(g.Answers, "deep", "answers.csv"), 0o600))
+	require.NoError(t, os.Symlink("deep/answers.csv", filepath.Join(g.Answers, "link.csv")))
+	return g, &fakeRunner{program: func(run fakeRun) fakeEnd {
+		if run.script == "grade" {
+			return grade(run)
+		}
+		run.leave("submission.csv", "id,x\n1,3\n")
+		return prints("0.99")
+	}}
+}
+
+func TestGrader(t *testing.T) {
+	grader, runner := newGrader(t, func(run fakeRun) fakeEnd {
+		// What a grader finds, and that anybody may read it.
+		for path, want := range map[string]string{
+			"submission/submission.csv": "id,x\n1,3\n", "answers/deep/answers.csv": "id,x\n1,2\n", "answers/link.csv": "id,x\n1,2\n",
+		} {
+			file := filepath.Join(run.request.Input, path)
+			text, err := os.ReadFile(file)
+			if err != nil || string(text) != want {
+				return crashes("AssertionError: " + path)
+			}
+			for at := file; at != filepath.Dir(run.request.Input); at = filepath.Dir(at) {
+				if info, err := os.Lstat(at); err != nil || info.Mode().Perm()&0o044 != 0o044 || info.Mode()&os.ModeSymlink != 0 {
+					return crashes("AssertionError: mode of " + at)
+				}
+			}
+		}
+		return prints("0.5")
+	})
+	e := newEvaluator(t, runner, Options{Grader: grader, Request: sandbox.Request{
+		Image: "python", User: "1:1", Network: "bridge", GPUs: "all", Env: map[string]string{"A": "b"}, Runtime: "runsc",
+	}})
+	got, err := e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second, Name: "first"})
+	require.NoError(t, err)
+	require.Empty(t, got.Grading.Failure)
+	require.Equal(t, 0.5, *got.GradedScore)
+	require.Equal(t, 0.99, *got.Score, "what the script printed is kept")
+	require.True(t, got.SelfReported)
+	require.Equal(t, 0.5, *got.BestScore())
+	require.Equal(t, "run-2", got.Grading.Run.ID)
+
+	req := runner.requests[1]
+	require.Equal(t, sandbox.Request{
+		Name: "grader", Script: grader.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
+		Limits: policy.Limits{Timeout: DefaultGraderTimeout}, Labels: map[string]string{"graded": "first"},
+	}, req, "nothing that was opened for scripts is open for a grader")
+	require.NotContains(t, runner.requests[0].Input, filepath.Dir(grader.Answers), "no script sees the answers")
+	require.Empty(t, tree(t, grader.TempDir), "the copies are gone")
+}
+
+func TestGraderFailures(t *testing.T) {
+	for name, test := range map[string]struct {
+		grade   fakeEnd
+		prepare func(g *Grader)
+		want    string
+	}{
+		"crashes":         {grade: crashes("ValueError: x"), want: "the grader failed (exited, exit code 1): ValueError: x"},
+		"hangs":           {grade: fakeEnd{code: -1, timedOut: true, stdout: "Final Validation Performance: 1"}, want: "the grader failed (timed_out, exit code -1)"},
+		"prints nothing":  {want: "the grader printed no score"},
+		"not finite":      {grade: prints("1e999"), want: "the grader printed no score"},
+		"cannot be run":   {grade: fakeEnd{err: errFake}, want: "running the grader: the engine is gone"},
+		"out of memory":   {grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
+		"answers a file":  {prepare: func(g *Grader) { g.Answers = g.Script }, want: "is not a folder"},
+		"too much":        {prepare: func(g *Grader) { g.MaxBytes = 20 }, want: "more to copy for the grader than is permitted"},
+		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "making a folder for the grading"},
+		"a broken answer": {prepare: func(g *Grader) { _ = os.Symlink("nowhere", filepath.Join(g.Answers, "broken")) }, want: "broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			grader, runner := newGrader(t, func(fakeRun) fakeEnd { return test.grade })
+			if test.prepare != nil {
+				test.prepare(grader)
+			}
+			e := newEvaluator(t, runner, Options{Grader: grader})
+			got, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+			require.NoError(t, err, "the solution's own result is kept")
+			require.Equal(t, 0.99, *got.Score)
+			require.True(t, got.Valid())
+			require.Nil(t, got.GradedScore)
+			require.Nil(t, got.BestScore())
+			require.Contains(t, got.Grading.Failure, test.want)
+			require.False(t, got.Conclusive())
+			if grader.MaxBytes == 0 && name != "no temporary" {
+				require.Empty(t, tree(t, grader.TempDir))
+			}
+		})
+	}
+}
+
+// TestAnswersInTheInputAreRefused: no script may run that could read them.
+func TestAnswersInTheInputAreRefused(t *testing.T) {
+	task := newTask(t)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(task.DataDir, link))
+	require.NoError(t, os.Mkdir(filepath.Join(task.DataDir, "answers"), 0o755))
+	for _, answers := range []string{task.DataDir, filepath.Join(task.DataDir, "answers"), filepath.Dir(task.DataDir), link, filepath.Join(link, "answers"),
+		filepath.Join(task.DataDir, "nowhere")} {
+		grader, runner := newGrader(t, nil)
+		grader.Answers = answers
+		_, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), task, DefaultPipelineConfig(), 0)
+		var path *sandbox.PathError
+		require.ErrorAs(t, err, &path, answers)
+		require.Equal(t, "answers", path.Field)
+		require.Empty(t, runner.requests)
+	}
+}
+
+// What is graded is what the run left, not what lies there later.
+func TestGraderRefusesWhatChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(final string) error
+		want   string
+	}{
+		"other text": {func(f string) error {
+			return os.WriteFile(filepath.Join(f, "submission.csv"), []byte("id,x\n1,2\n"), 0o600)
+		}, "changed after the run"},
+		"gone": {func(f string) error { return os.Remove(filepath.Join(f, "submission.csv")) }, "no such file"},
+		"a link": {func(f string) error {
+			if err := os.Rename(filepath.Join(f, "submission.csv"), filepath.Join(f, "real")); err != nil {
+				return err
+			}
+			return os.Symlink("real", filepath.Join(f, "submission.csv"))
+		}, "is not a regular file"},
+		"a name that leads out": {nil, "is not below ./final"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			grader, runner := newGrader(t, func(fakeRun) fakeEnd { return prints("1") })
+			inner := runner.program
+			runner.program = func(run fakeRun) fakeEnd {
+				end := inner(run)
+				end.change = func(res *result.Result) {
+					if test.change == nil {
+						res.Outputs[0].Path = "../solution.py"
+						return
+					}
+					require.NoError(t, test.change(run.request.Final))
+				}
+				return end
+			}
+			got, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+			require.NoError(t, err)
+			require.Contains(t, got.Grading.Failure, test.want)
+			require.Len(t, runner.requests, 1, "no grader ran")
+		})
+	}
+}
+
+func TestGraderSeesOutputsWithOddNames(t *testing.T) {
+	name := "a\xffb"
+	seen := ""
+	grader, runner := newGrader(t, func(run fakeRun) fakeEnd {
+		text, _ := os.ReadFile(filepath.Join(run.request.Input, "submission", name))
+		seen = string(text)
+		return prints("1")
+	})
+	runner.program = func(inner func(fakeRun) fakeEnd) func(fakeRun) fakeEnd {
+		return func(run fakeRun) fakeEnd {
+			if run.script == "grade" {
+				return inner(run)
+			}
+			run.leave(name, "odd")
+			return fakeEnd{stdout: "Final Validation Performance: 1", change: func(res *result.Result) {
+				res.Outputs = []result.Output{{Path: `a\xffb`, PathBase64: "Yf9i", SHA256: hashText("odd")}}
+			}}
+		}
+	}(runner.program)
+	got, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+	require.NoError(t, err)
+	require.Empty(t, got.Grading.Failure)
+	require.Equal(t, "odd", seen)
+}
+
+func TestNothingToGrade(t *testing.T) {
+	grader, _ := newGrader(t, nil)
+	got, err := newEvaluator(t, echo(), Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("crash A: 1", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+	require.NoError(t, err)
+	require.Contains(t, got.Grading.Failure, "nothing to grade")
+	require.True(t, got.Conclusive(), "running it again would not help")
+}
+
+func TestHashTree(t *testing.T) {
+	build := func(change func(dir string)) string {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "a.csv"), "x")
+		writeFile(t, filepath.Join(dir, "sub", "b.csv"), "y")
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+		require.NoError(t, os.Symlink("a.csv", filepath.Join(dir, "link")))
+		if change != nil {
+			change(dir)
+		}
+		sum, err := HashTree(t.Context(), dir, TreeOptions{Workers: 3})
+		require.NoError(t, err)
+		require.Len(t, sum, 64)
+		return sum
+	}
+	same := build(nil)
+	require.Equal(t, same, build(func(dir string) {
+		require.NoError(t, os.Chmod(filepath.Join(dir, "a.csv"), 0o600))
+		require.NoError(t, os.Chtimes(filepath.Join(dir, "a.csv"), time.Unix(1, 0), time.Unix(1, 0)))
+	}), "neither permissions nor times count")
+	sums := map[string]string{same: "nothing"}
+	for name, change := range map[string]func(dir string){
+		"text": func(dir string) { writeFile(t, filepath.Join(dir, "a.csv"), "z") },
+		"name": func(dir string) {
+			require.NoError(t, os.Rename(filepath.Join(dir, "a.csv"), filepath.Join(dir, "c.csv")))
+		},
+		"more":      func(dir string) { writeFile(t, filepath.Join(dir, "c"), "") },
+		"folder":    func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "empty"))) },
+		"odd bytes": func(dir string) { writeFile(t, filepath.Join(dir, "\xff"), "") },
+		"link": func(dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "link")))
+			require.NoError(t, os.Symlink("sub", filepath.Join(dir, "link")))
+		},
+		"link or file": func(dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "link")))
+			writeFile(t, filepath.Join(dir, "link"), "a.csv")
+		},
+	} {
+		sum := build(change)
+		require.Empty(t, sums[sum], "%s hashes like %s", name, sums[sum])
+		sums[sum] = name
+	}
+	_, err := HashTree(t.Context(), filepath.Join(t.TempDir(), "nowhere"), TreeOptions{})
+	require.ErrorContains(t, err, "input")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = HashTree(ctx, t.TempDir(), TreeOptions{})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestHashTreeRemembers(t *testing.T) {
+	dir, memory := t.TempDir(), filepath.Join(t.TempDir(), "memory.json")
+	file := filepath.Join(dir, "a.csv")
+	writeFile(t, file, "one")
+	// The time of the last change of the inode is the kernel's, and now: a file that
+	// was just written is not remembered.
+	first, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
+	require.NoError(t, err)
+	require.Empty(t, loadTreeMemory(memory).known)
+
+	// As if two seconds had passed.
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	m := loadTreeMemory(memory)
+	m.began = m.began.Add(time.Minute)
+	m.remember("a.csv", info, hashText("remembered"))
+	m.save(memory)
+	second, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
+	require.NoError(t, err)
+	require.NotEqual(t, first, second, "the file was not read")
+
+	writeFile(t, file, "two")
+	require.NoError(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
+	third, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
+	require.NoError(t, err)
+	require.NotEqual(t, second, third)
+	fresh, err := HashTree(t.Context(), dir, TreeOptions{})
+	require.NoError(t, err)
+	require.Equal(t, fresh, third, "a change is seen although size and time of change are the same")
+
+	writeFile(t, memory, "{nonsense")
+	again, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
+	require.NoError(t, err)
+	require.Equal(t, fresh, again, "a memory that cannot be read is none")
+}
+
+func BenchmarkHashTree(b *testing.B) {
+	dir := b.TempDir()
+	block := []byte(strings.Repeat("0123456789abcdef", 1<<20))
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if err := os.WriteFile(filepath.Join(dir, name), block, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(int64(4 * len(block)))
+	for b.Loop() {
+		if _, err := HashTree(b.Context(), dir, TreeOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package evaluate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// maxRepeats bounds the runs of one script.
+const maxRepeats = 10_000
+
+// Repetition is one script, run several times.
+type Repetition struct {
+	// Evaluations are in the order of the runs.
+	Evaluations []Evaluation `json:"evaluations"`
+	// Statistics are those of [Evaluation.BestScore] of the valid ones.
+	Statistics Statistics `json:"statistics"`
+}
+
+// Repeat evaluates one job runs times, one after the other. seeds is nil, and then
+// every run is alike, or has one seed for each run, which reaches the script as SEED
+// and as PYTHONHASHSEED. After an error no further run is made; what was done until
+// then comes with it.
+func (e *Evaluator) Repeat(ctx context.Context, job Job, runs int, seeds []uint32) (Repetition, error) {
+	if runs < 1 || runs > maxRepeats {
+		return Repetition{}, &policy.FieldError{Field: "repeat", Value: fmt.Sprint(runs), Rule: fmt.Sprintf("must be between 1 and %d", maxRepeats)}
+	}
+	if seeds != nil && len(seeds) != runs {
+		return Repetition{}, &policy.FieldError{Field: "seeds", Rule: fmt.Sprintf("there are %d for %d runs", len(seeds), runs)}
+	}
+	var r Repetition
+	var scores []float64
+	var err error
+	for i := range runs {
+		if seeds != nil {
+			job.Seed = &seeds[i]
+		}
+		var evaluation Evaluation
+		evaluation, err = e.Evaluate(ctx, job)
+		r.Evaluations = append(r.Evaluations, evaluation)
+		if score := evaluation.BestScore(); score != nil && evaluation.Valid() {
+			scores = append(scores, *score)
+		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			break
+		}
+	}
+	r.Statistics = Summarize(scores)
+	return r, err
+}

@@ -1,0 +1,176 @@
+package evaluate
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// written is a results file with the given evaluations.
+func written(t *testing.T, evaluations ...Evaluation) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "results.jsonl")
+	file, report, err := OpenResults(path)
+	require.NoError(t, err)
+	require.Empty(t, report.Evaluations)
+	for _, e := range evaluations {
+		require.NoError(t, file.Append(e))
+	}
+	require.NoError(t, file.Close())
+	return path
+}
+
+func TestResultsRoundTrip(t *testing.T) {
+	want := scored("a", new(0.5)).bounded()
+	want.Seed, want.Stdout = new(uint32(3)), "über\n\x00\u2028"
+	path := written(t, want, scored("b", nil))
+	report, err := ReadResults(path)
+	require.NoError(t, err)
+	require.Len(t, report.Evaluations, 2)
+	require.Equal(t, want, report.Evaluations[0])
+	require.Zero(t, report.Torn)
+
+	file, report, err := OpenResults(path)
+	require.NoError(t, err)
+	require.Len(t, report.Evaluations, 2)
+	_, _, err = OpenResults(path)
+	require.ErrorIs(t, err, sandbox.ErrBusy, "one writer at a time")
+	require.NoError(t, file.Append(scored("c", nil)))
+	require.NoError(t, file.Close())
+	report, err = ReadResults(path)
+	require.NoError(t, err)
+	require.Equal(t, "a b c", names(report.Evaluations))
+}
+
+func TestResultsBoundText(t *testing.T) {
+	e := scored("a", nil)
+	e.Stdout, e.Stderr, e.Run = strings.Repeat("x", 1<<20)+"end", "short", &RunFacts{Status: 1, Fault: 1}
+	report, err := ReadResults(written(t, e))
+	require.NoError(t, err)
+	got := report.Evaluations[0]
+	require.Less(t, len(got.Stdout), textLimit+100)
+	require.Contains(t, got.Stdout, "bytes dropped")
+	require.True(t, strings.HasSuffix(got.Stdout, "end"))
+	require.Equal(t, "short", got.Stderr)
+	require.True(t, got.Run.OutputTruncated)
+	require.False(t, e.Run.OutputTruncated, "the argument does not change")
+}
+
+func TestResultsCutByACrash(t *testing.T) {
+	path := written(t, scored("a", nil), scored("b", nil))
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	first := strings.IndexByte(string(whole), '\n') + 1
+	for name, text := range map[string]string{
+		"in the middle":       string(whole[:first+40]),
+		"in the schema":       string(whole[:first+5]),
+		"one byte":            string(whole[:first+1]),
+		"but for its end":     string(whole[:len(whole)-1]),
+		"zeros":               string(whole[:first]) + "\x00\x00\x00",
+		"zeros and an end":    string(whole[:first]) + "\x00\x00\n",
+		"cut, and then ended": string(whole[:first+40]) + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			report, err := ReadResults(path)
+			require.NoError(t, err)
+			require.Equal(t, "a", names(report.Evaluations))
+			require.Equal(t, 2, report.Torn)
+
+			file, report, err := OpenResults(path)
+			require.NoError(t, err)
+			require.Equal(t, 2, report.Torn)
+			require.NoError(t, file.Append(scored("c", nil)))
+			require.NoError(t, file.Close())
+			report, err = ReadResults(path)
+			require.NoError(t, err)
+			require.Equal(t, "a c", names(report.Evaluations))
+			require.Zero(t, report.Torn)
+		})
+	}
+}
+
+func TestResultsOfAnotherKind(t *testing.T) {
+	whole, err := os.ReadFile(written(t, scored("a", nil)))
+	require.NoError(t, err)
+	for name, test := range map[string]struct{ text, want string }{
+		"a letter":         {"Dear John,\nhow are you", ":1: is no evaluation"},
+		"the last line":    {string(whole) + "hello", ":2: is no evaluation"},
+		"in the middle":    {string(whole) + `{"schema":"evalbox/eva` + "\n" + string(whole), ":2: is no evaluation"},
+		"another schema":   {`{"schema":"evalbox/result/v1"}` + "\n", `:1: schema is "evalbox/result/v1"`},
+		"JSON without end": {`{"a":1}`, ":1: schema is"},
+		"an endless line":  {strings.Repeat("x", maxLine+1), ":1: is longer than"},
+		"two on one line":  {strings.TrimSpace(string(whole)) + string(whole) + string(whole), ":1: is no evaluation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "results.jsonl")
+			require.NoError(t, os.WriteFile(path, []byte(test.text), 0o600))
+			_, err := ReadResults(path)
+			var problem *ResultsError
+			require.ErrorAs(t, err, &problem)
+			require.ErrorContains(t, err, test.want)
+			require.NotEmpty(t, problem.Hint())
+			_, _, err = OpenResults(path)
+			require.ErrorContains(t, err, test.want)
+			after, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, test.text, string(after), "it stays as it is")
+		})
+	}
+	_, err = ReadResults(filepath.Join(t.TempDir(), "nowhere"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, _, err = OpenResults(filepath.Join(t.TempDir(), "no", "where"))
+	require.Error(t, err)
+	_, _, err = OpenResults(t.TempDir())
+	require.Error(t, err)
+}
+
+func TestResultsEmptyAndBlank(t *testing.T) {
+	whole, err := os.ReadFile(written(t, scored("a", nil)))
+	require.NoError(t, err)
+	for _, text := range []string{"", "\n\n", "\n" + string(whole) + "\r\n\n"} {
+		report, err := readResults(strings.NewReader(text), "x")
+		require.NoError(t, err)
+		require.Zero(t, report.Torn)
+		require.EqualValues(t, len(text), report.size)
+	}
+}
+
+func TestResultsRefuseWhatJSONCannotCarry(t *testing.T) {
+	file, _, err := OpenResults(filepath.Join(t.TempDir(), "results.jsonl"))
+	require.NoError(t, err)
+	defer file.Close()
+	require.ErrorContains(t, file.Append(scored("a", new(math.Inf(1)))), "not finite")
+	e := scored("a", nil)
+	e.GradedScore = new(math.NaN())
+	require.ErrorContains(t, file.Append(e), "not finite")
+	require.NoError(t, file.Append(scored("b", nil)))
+}
+
+func TestLatest(t *testing.T) {
+	a, b, c := scored("a", new(1.0)), scored("b", nil), scored("a", new(2.0))
+	seeded := scored("a", nil)
+	seeded.Seed = new(uint32(0))
+	changed := scored("a", nil)
+	changed.ScriptSHA256 = "other"
+	latest, replaced := Latest([]Evaluation{a, b, c, seeded, changed})
+	require.Equal(t, []Evaluation{c, b, seeded, changed}, latest)
+	require.Equal(t, 1, replaced)
+}
+
+func FuzzReadResults(f *testing.F) {
+	f.Add(`{"schema":"evalbox/evaluation/v1","name":"a"}` + "\n" + `{"schema":"evalb`)
+	f.Add("\x00\x00\n\n{}")
+	f.Fuzz(func(t *testing.T, text string) {
+		report, err := readResults(strings.NewReader(text), "x")
+		if err == nil && (report.size > int64(len(text)) || report.Torn == 0 && report.size != int64(len(text))) {
+			t.Fatalf("size %d of %d", report.size, len(text))
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// DebugFunc repairs a script that failed, and returns the repaired one.
+type DebugFunc func(ctx context.Context, solution SolutionScript, failure Failure) (SolutionScript, error)
+
+// Failure is what a debugger gets to know.
+type Failure struct {
+	// Traceback is the traceback of the run; nil when it printed none.
+	Traceback *string
+	// Evaluation is all that is known of the run.
+	Evaluation Evaluation
+}
+
+// Text is what went wrong, and never empty (AI-07): the traceback, or else the last
+// lines of stderr, or else a sentence on how the run ended. A syntax error of the
+// script itself and a run that was killed print no traceback.
+func (f Failure) Text() string {
+	switch e := f.Evaluation; {
+	case f.Traceback != nil && *f.Traceback != "":
+		return *f.Traceback
+	case e.ErrorSummary != "":
+		return e.ErrorSummary
+	case e.Run != nil && e.Run.Explanation != "":
+		return e.Run.Explanation
+	default:
+		return "The script ended with exit code " + strconv.Itoa(e.ExitCode) + " and printed no error."
+	}
+}
+
+// RetryOptions steer [Evaluator.EvaluateWithRetry]. The zero value is useful.
+type RetryOptions struct {
+	// MaxRetries bounds the repairs; nil is the config's MaxDebugAttempts, 0 is
+	// one evaluation and no repair.
+	MaxRetries *int
+	// Timeout, unless 0, is the time limit of each run instead of the config's.
+	Timeout time.Duration
+	// Name, Seed and Workspace are those of [Job].
+	Name      string
+	Seed      *uint32
+	Workspace string
+}
+
+// EvaluateWithRetry evaluates a solution and, as long as the run is not valid and
+// repairs are left, lets debug repair it and evaluates again (EX-021). It returns
+// the last pair of a solution and its evaluation.
+//
+// A repaired script that is refused is a failed attempt, whose evaluation has the
+// error reason [ErrorReasonRejected] and says why in its ErrorSummary. A debug that
+// fails is an attempt used up, too; the pair stays as it was. The error is for what
+// we failed to do, and for a ctx that ended; the pair is then the last one seen.
+func (e *Evaluator) EvaluateWithRetry(ctx context.Context, solution SolutionScript, task TaskDescription, config PipelineConfig,
+	debug DebugFunc, opts RetryOptions,
+) (SolutionScript, Evaluation, error) {
+	most := config.MaxDebugAttempts
+	if opts.MaxRetries != nil {
+		most = *opts.MaxRetries
+	}
+	timeout, err := effectiveTimeout(config, opts.Timeout)
+	if err != nil {
+		return solution, Evaluation{}, err
+	}
+	if most < 0 {
+		return solution, Evaluation{}, &policy.FieldError{Field: "max_retries", Value: strconv.Itoa(most), Rule: "must not be negative"}
+	}
+	job := Job{Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Workspace: opts.Workspace}
+	evaluation, err := e.attempt(ctx, job, solution)
+	for n := 1; err == nil && ctx.Err() == nil && n <= most && !evaluation.Valid(); n++ {
+		e.log.LogAttrs(ctx, slog.LevelInfo, "script is repaired and tried again", slog.Int("retry", n), slog.Int("max_retries", most))
+		repaired, debugErr := debug(ctx, solution, Failure{Traceback: evaluation.ErrorTraceback, Evaluation: evaluation})
+		switch {
+		case ctx.Err() != nil:
+		case debugErr != nil:
+			e.log.LogAttrs(ctx, slog.LevelWarn, "the debugger failed", slog.Int("retry", n), slog.String("error", debugErr.Error()))
+			evaluation.Warnings = append(evaluation.Warnings, fmt.Sprintf("retry %d: the debugger failed: %v", n, debugErr))
+		default:
+			solution = repaired
+			evaluation, err = e.attempt(ctx, job, solution)
+		}
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return solution, evaluation, err
+}
+
+// attempt evaluates a script; one that is refused is an evaluation as well.
+func (e *Evaluator) attempt(ctx context.Context, job Job, solution SolutionScript) (Evaluation, error) {
+	job.Solution = solution
+	evaluation, err := e.Evaluate(ctx, job)
+	if refused := new(ScriptError); errors.As(err, &refused) {
+		err = nil
+	}
+	return evaluation, err
+}
