@@ -16,9 +16,10 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
-// evaluateFlags are the flags of `evaluate` that are no settings.
+// evaluateFlags are the flags of `evaluate` and `batch` that are no settings.
 type evaluateFlags struct {
 	task, workspace, name string
 	env, envFiles         []string
@@ -29,6 +30,21 @@ type evaluateFlags struct {
 	seeds                 []uint
 	debugCommand          string
 	maxRetries            int
+}
+
+// register gives a command the flags that say how scripts are evaluated.
+func (f *evaluateFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
+	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
+	f.submission.register(cmd)
+	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
+	flags.StringVar(&f.answers, "answers", "", "`folder` that only the grader sees")
+	flags.StringVar(&f.cache, "cache", "", "`folder` of known results: what ran before is not run again")
+	flags.IntVar(&f.repeat, "repeat", 1, "run `N` times, and tell mean, deviation and 95 % interval")
+	flags.UintSliceVar(&f.seeds, "seeds", nil, "one `seed` for each run, as SEED and PYTHONHASHSEED")
+	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
+	flags.IntVar(&f.maxRetries, "max-retries", evaluate.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
 }
 
 func newEvaluateCommand(a *app) *cobra.Command {
@@ -66,43 +82,34 @@ script was refused, left a traceback, its submission is wrong or its grading fai
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.workspace, "workspace", "", "working `folder` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
-	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
-	f.submission.register(cmd)
-	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
-	flags.StringVar(&f.answers, "answers", "", "`folder` that only the grader sees")
-	flags.StringVar(&f.cache, "cache", "", "`folder` of known results: what ran before is not run again")
-	flags.IntVar(&f.repeat, "repeat", 1, "run `N` times, and tell mean, deviation and 95 % interval")
-	flags.UintSliceVar(&f.seeds, "seeds", nil, "one `seed` for each run, as SEED and PYTHONHASHSEED")
-	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
-	flags.IntVar(&f.maxRetries, "max-retries", evaluate.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
+	f.register(cmd)
 	a.settingFlags(cmd, false, append(slices.Clone(requestKeys), "json", "quiet")...)
 	return cmd
 }
 
 // check refuses flags that make no sense together.
 func (f evaluateFlags) check(cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
+	given, command := cmd.Flags().Changed, subject(cmd)
 	for _, seed := range f.seeds {
 		if seed > 1<<32-1 {
-			return usagef(cmd.CommandPath(), "evaluate: --seeds %d: Python takes seeds up to 4294967295", seed)
+			return usagef(cmd.CommandPath(), "%s: --seeds %d: Python takes seeds up to 4294967295", command, seed)
 		}
 	}
 	switch {
 	case f.task == "":
-		return usagef(cmd.CommandPath(), "evaluate: --task is missing")
+		return usagef(cmd.CommandPath(), "%s: --task is missing", command)
 	case (f.grader == "") != (f.answers == ""):
-		return usagef(cmd.CommandPath(), "evaluate: --grader and --answers go together")
+		return usagef(cmd.CommandPath(), "%s: --grader and --answers go together", command)
 	case f.repeat < 1:
-		return usagef(cmd.CommandPath(), "evaluate: --repeat %d: must be at least 1", f.repeat)
+		return usagef(cmd.CommandPath(), "%s: --repeat %d: must be at least 1", command, f.repeat)
 	case given("seeds") && len(f.seeds) != f.repeat:
-		return usagef(cmd.CommandPath(), "evaluate: --seeds has %d for --repeat %d", len(f.seeds), f.repeat)
+		return usagef(cmd.CommandPath(), "%s: --seeds has %d for --repeat %d", command, len(f.seeds), f.repeat)
 	case f.maxRetries < 0:
-		return usagef(cmd.CommandPath(), "evaluate: --max-retries %d: must not be negative", f.maxRetries)
+		return usagef(cmd.CommandPath(), "%s: --max-retries %d: must not be negative", command, f.maxRetries)
 	case given("max-retries") && f.debugCommand == "":
-		return usagef(cmd.CommandPath(), "evaluate: --max-retries needs --debug-cmd")
+		return usagef(cmd.CommandPath(), "%s: --max-retries needs --debug-cmd", command)
 	case f.debugCommand != "" && f.repeat > 1:
-		return usagef(cmd.CommandPath(), "evaluate: --debug-cmd and --repeat do not go together")
+		return usagef(cmd.CommandPath(), "%s: --debug-cmd and --repeat do not go together", command)
 	}
 	return nil
 }
@@ -125,8 +132,8 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		return err
 	}
 	defer runner.Close()
-	opts := a.evaluateOptions(s, f)
-	if opts.Request.Env, err = environment(f.env, f.envFiles, a.environ, "sandbox evaluate"); err != nil {
+	opts, err := a.evaluateOptions(ctx, runner, s, f, "sandbox evaluate")
+	if err != nil {
 		return err
 	}
 	evaluator, err := evaluate.New(runner, opts)
@@ -154,8 +161,12 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 }
 
 // evaluateOptions are the settings and flags as the harness takes them.
-func (a *app) evaluateOptions(s settings, f evaluateFlags) evaluate.Options {
-	opts := evaluate.Options{Request: s.request(), Submission: f.submission.rule()}
+func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s settings, f evaluateFlags, command string,
+) (opts evaluate.Options, err error) {
+	opts = evaluate.Options{Request: s.request(), Submission: f.submission.rule()}
+	if opts.Request.Env, err = environment(f.env, f.envFiles, a.environ, command); err != nil {
+		return opts, err
+	}
 	opts.Request.Kill, opts.Request.Waiting = a.streams.Kill, a.tellWaiting(s)
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
@@ -163,8 +174,9 @@ func (a *app) evaluateOptions(s settings, f evaluateFlags) evaluate.Options {
 	}
 	if f.cache != "" {
 		opts.Cache = &evaluate.Cache{Dir: f.cache}
+		opts.Cache.GPUKind, err = gpuKindOf(ctx, runner, s.GPUs)
 	}
-	return opts
+	return opts, err
 }
 
 // evaluationTimeout is the time limit that somebody asked for, or else the shipped

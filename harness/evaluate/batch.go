@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -28,8 +26,8 @@ type BatchOptions struct {
 	Names []string
 	// Timeout, unless 0, is the time limit of each run instead of the config's.
 	Timeout time.Duration
-	// Brief keeps of long streams only head and tail in the items, 8 KiB of each, so
-	// that thousands of talkative scripts fit into memory. Done gets all of them.
+	// Brief keeps in the items what [Evaluation.Bounded] does, so that thousands of
+	// talkative scripts fit into memory. Done gets all of it.
 	Brief bool
 	// Done, if set, is called as each evaluation ends, in the order of their ends
 	// and one call at a time. An error ends the batch: what runs is canceled, and
@@ -63,46 +61,35 @@ func (e *Evaluator) EvaluateBatch(ctx context.Context, solutions []SolutionScrip
 		return nil, err
 	}
 	items := make([]BatchItem, len(solutions))
-	ended := make(chan int)
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var reported error
-	reporting := make(chan struct{})
-	go func() {
-		defer close(reporting)
-		for i := range ended {
-			if opts.Done != nil && reported == nil {
-				if reported = opts.Done(i, items[i]); reported != nil {
-					stop(reported)
-				}
-			}
-			if opts.Brief {
-				items[i].Evaluation = items[i].Evaluation.bounded()
-			}
-		}
-	}()
-	var group errgroup.Group
-	group.SetLimit(max(opts.Parallel, 1))
-	for i, solution := range solutions {
+	for i := range items {
 		items[i].Name = names[i]
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				items[i].Err = context.Cause(ctx)
-				return nil
-			}
-			job := Job{Solution: solution, Task: task, Timeout: timeout, Name: names[i]}
-			if opts.Workspace != "" {
-				job.Workspace = filepath.Join(opts.Workspace, names[i])
-			}
-			items[i].Evaluation, items[i].Err = e.Evaluate(ctx, job)
-			ended <- i
-			return nil
-		})
 	}
-	_ = group.Wait() // each item has its own error
-	close(ended)
-	<-reporting
-	return items, context.Cause(ctx)
+	begun := make([]bool, len(solutions))
+	schedule := Schedule{Parallel: opts.Parallel, Done: func(i int, item BatchItem) error {
+		items[i], begun[i] = item, true
+		if opts.Brief {
+			items[i].Evaluation = item.Evaluation.Bounded()
+		}
+		if opts.Done == nil {
+			return nil
+		}
+		return opts.Done(i, item)
+	}}
+	err = schedule.Run(ctx, len(solutions), func(ctx context.Context, i int) BatchItem {
+		job := Job{Solution: solutions[i], Task: task, Timeout: timeout, Name: names[i]}
+		if opts.Workspace != "" {
+			job.Workspace = filepath.Join(opts.Workspace, names[i])
+		}
+		item := BatchItem{Name: names[i]}
+		item.Evaluation, item.Err = e.Evaluate(ctx, job)
+		return item
+	})
+	for i := range items {
+		if !begun[i] {
+			items[i].Err = err
+		}
+	}
+	return items, err
 }
 
 // names checks the options and completes the names.

@@ -106,6 +106,7 @@ func (e *Evaluator) lookUp(ctx context.Context, x execution, seed *uint32, evalu
 		return key, false, nil
 	}
 	cached.Name, cached.CompetitionID, cached.Cached = evaluation.Name, evaluation.CompetitionID, true
+	cached.OriginalSHA256, cached.SetupSHA256 = evaluation.OriginalSHA256, evaluation.SetupSHA256
 	*evaluation = cached
 	e.log.LogAttrs(ctx, slog.LevelInfo, "script not run: its result is known", slog.String("script", x.script), slog.String("key", key))
 	return key, true, nil

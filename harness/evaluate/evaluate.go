@@ -74,9 +74,13 @@ type Job struct {
 	Name string
 	// Seed, if not nil, reaches the script as SEED and as PYTHONHASHSEED.
 	Seed *uint32
+	// Setup is the caller's mark of how the script is evaluated, such as that of
+	// [Evaluator.Setup]. It only goes into the evaluation, and may be empty.
+	Setup string
 	// Workspace is the folder for the script and its final/, which is made if it
-	// is missing; one with a solution.py and no final/ is refused. Empty is the working folder of the task, which only one job can
-	// use at a time. The data are those of the task either way.
+	// is missing; one with a solution.py and no final/ is refused. Empty is the working
+	// folder of the task, which only one job can use at a time. The data are those of
+	// the task either way.
 	Workspace string
 }
 
@@ -86,7 +90,7 @@ type Job struct {
 func (e *Evaluator) Evaluate(ctx context.Context, job Job) (Evaluation, error) {
 	evaluation := Evaluation{
 		Schema: EvaluationSchemaV1, Name: job.Name, CompetitionID: job.Task.CompetitionID,
-		ScriptSHA256: hashText(job.Solution.Content), Seed: job.Seed,
+		ScriptSHA256: job.Solution.SHA256(), OriginalSHA256: job.Solution.SHA256(), SetupSHA256: job.Setup, Seed: job.Seed,
 		EvaluationResult: EvaluationResult{ExitCode: -1, Warnings: []string{}},
 	}
 	err := e.evaluate(ctx, job, &evaluation)

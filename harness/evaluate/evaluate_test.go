@@ -282,7 +282,7 @@ func TestLogEvents(t *testing.T) {
 }
 
 func TestEvaluationWireNames(t *testing.T) {
-	text, err := json.Marshal(Evaluation{}.bounded())
+	text, err := json.Marshal(Evaluation{}.Bounded())
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))

@@ -26,6 +26,12 @@ type Evaluation struct {
 	CompetitionID string `json:"competition_id"`
 	// ScriptSHA256 is the hash of the script's content.
 	ScriptSHA256 string `json:"script_sha256"`
+	// OriginalSHA256 is the hash of the script as it was handed in; another than
+	// ScriptSHA256 after a repair.
+	OriginalSHA256 string `json:"original_sha256"`
+	// SetupSHA256 is [Job.Setup]: how the script was evaluated. Empty when the
+	// caller did not say.
+	SetupSHA256 string `json:"setup_sha256"`
 	// Seed is the seed that the script was given; nil for none.
 	Seed *uint32 `json:"seed"`
 	// Run says which run it was; nil when none took place.
@@ -122,9 +128,9 @@ func factsOf(res *result.Result) *RunFacts {
 // the record of the run has more.
 const textLimit = 8 << 10
 
-// bounded returns a copy for a results file or a long list: of long streams head and tail are kept,
-// with a line between them that says how much is missing.
-func (e Evaluation) bounded() Evaluation {
+// Bounded returns a copy for a results file or a long list: of streams longer than
+// 8 KiB head and tail are kept, with a line between them that says how much is missing.
+func (e Evaluation) Bounded() Evaluation {
 	e.Schema = EvaluationSchemaV1
 	for _, text := range []*string{&e.Stdout, &e.Stderr} {
 		if len(*text) > textLimit {

@@ -3,6 +3,7 @@ package evaluate
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,6 +42,9 @@ func (e *ResultsError) Unwrap() error { return e.Err }
 
 // Hint says what such a file is.
 func (e *ResultsError) Hint() string {
+	if errors.Is(e.Err, sandbox.ErrBusy) {
+		return "another batch writes it: wait for its end, or name another file"
+	}
 	return "a results file has one evaluation per line, as a batch writes them; name another file, or mend the line"
 }
 
@@ -56,13 +60,13 @@ type ReadReport struct {
 }
 
 // Key tells evaluations of different scripts apart: two with the same name, script
-// and seed are of the same.
+// (as it was handed in, before any repair) and seed are of the same.
 func (e Evaluation) Key() string {
 	seed := ""
 	if e.Seed != nil {
 		seed = fmt.Sprint(*e.Seed)
 	}
-	return e.Name + "\x00" + e.ScriptSHA256 + "\x00" + seed
+	return e.Name + "\x00" + cmp.Or(e.OriginalSHA256, e.ScriptSHA256) + "\x00" + seed
 }
 
 // Latest returns the last evaluation of each [Evaluation.Key], in the order in which
@@ -228,7 +232,7 @@ func (r *ResultsFile) Append(e Evaluation) error {
 			return r.failed(fmt.Errorf("the score %v is not finite", *score))
 		}
 	}
-	text, err := json.Marshal(e.bounded())
+	text, err := json.Marshal(e.Bounded())
 	if err != nil {
 		return r.failed(err)
 	}

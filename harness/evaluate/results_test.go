@@ -27,7 +27,7 @@ func written(t *testing.T, evaluations ...Evaluation) string {
 }
 
 func TestResultsRoundTrip(t *testing.T) {
-	want := scored("a", new(0.5)).bounded()
+	want := scored("a", new(0.5)).Bounded()
 	want.Seed, want.Stdout = new(uint32(3)), "über\n\x00\u2028"
 	path := written(t, want, scored("b", nil))
 	report, err := ReadResults(path)

@@ -45,9 +45,10 @@ type RetryOptions struct {
 	MaxRetries *int
 	// Timeout, unless 0, is the time limit of each run instead of the config's.
 	Timeout time.Duration
-	// Name, Seed and Workspace are those of [Job].
+	// Name, Seed, Setup and Workspace are those of [Job].
 	Name      string
 	Seed      *uint32
+	Setup     string
 	Workspace string
 }
 
@@ -73,7 +74,8 @@ func (e *Evaluator) EvaluateWithRetry(ctx context.Context, solution SolutionScri
 	if most < 0 {
 		return solution, Evaluation{}, &policy.FieldError{Field: "max_retries", Value: strconv.Itoa(most), Rule: "must not be negative"}
 	}
-	job := Job{Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Workspace: opts.Workspace}
+	job := Job{Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Setup: opts.Setup, Workspace: opts.Workspace}
+	original := solution.SHA256()
 	evaluation, err := e.attempt(ctx, job, solution)
 	for n := 1; err == nil && ctx.Err() == nil && n <= most && !evaluation.Valid(); n++ {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "script is repaired and tried again", slog.Int("retry", n), slog.Int("max_retries", most))
@@ -91,6 +93,7 @@ func (e *Evaluator) EvaluateWithRetry(ctx context.Context, solution SolutionScri
 	if err == nil {
 		err = context.Cause(ctx)
 	}
+	evaluation.OriginalSHA256 = original
 	return solution, evaluation, err
 }
 

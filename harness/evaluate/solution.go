@@ -51,6 +51,9 @@ func NewSolution(content string, phase SolutionPhase) SolutionScript {
 	return SolutionScript{Content: content, Phase: phase, IsExecutable: true, CreatedAt: time.Now().UTC()}
 }
 
+// SHA256 is the hash of the content, in hexadecimal.
+func (s SolutionScript) SHA256() string { return hashText(s.Content) }
+
 // ErrBlockNotFound means that a block to be replaced is not in the script.
 var ErrBlockNotFound = errors.New("the block is not in the script")
 

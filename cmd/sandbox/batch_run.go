@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// Why a batch ended before all was done.
+var (
+	errBudget = errors.New("the time budget is used up")
+	errEngine = errors.New("the engine cannot be reached: nothing more is started")
+)
+
+// failuresError means that too many scripts failed.
+type failuresError struct{ count int }
+
+func (e *failuresError) Error() string {
+	if e.count == 1 {
+		return "a script failed: nothing more was started"
+	}
+	return strconv.Itoa(e.count) + " scripts failed: nothing more was started"
+}
+
+// batchRun is a batch on its way.
+type batchRun struct {
+	app       *app
+	flags     batchFlags
+	settings  settings
+	task      evaluate.TaskDescription
+	evaluator *evaluate.Evaluator
+	setup     string
+	entries   []batchEntry
+	results   *evaluate.ResultsFile
+	// all has what is known of each entry, in their order; nil for nothing.
+	all []*evaluate.Evaluation
+	// todo are the indices of those that are to run.
+	todo     []int
+	resumed  int
+	failures int
+	progress progress
+	// failed are the first things that we failed to do.
+	failed []error
+}
+
+func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	task, taskErr := evaluate.LoadTask(f.task)
+	listed, err := f.listScripts(args)
+	if err := errors.Join(taskErr, err); err != nil {
+		return err
+	}
+	entries, err := f.entries(listed)
+	if err != nil {
+		return err
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	opts, err := a.evaluateOptions(ctx, runner, s, f.evaluateFlags, "sandbox batch")
+	if err != nil {
+		return err
+	}
+	opts.Request.GPUWait = f.gpuWait(s)
+	b := &batchRun{app: a, flags: f, settings: s, task: task, entries: entries}
+	opts.Request.Waiting = b.tellWaiting
+	if b.evaluator, err = evaluate.New(runner, opts); err != nil {
+		return err
+	}
+	// What every run would be refused for is told once, before anything runs.
+	more := map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)}
+	if b.setup, err = b.evaluator.Setup(ctx, task, s.evaluationTimeout(), more); err != nil {
+		return err
+	}
+	results, report, err := evaluate.OpenResults(f.results)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = results.Close() }() // each line is on the disk already
+	b.results = results
+	b.resume(report)
+	ended := b.run(ctx)
+	if a.streams.Ended != nil {
+		a.streams.Ended()
+	}
+	return b.report(ended)
+}
+
+// gpuWait is how long a run waits for GPUs. Runs of one batch wait for each other: at
+// most until all that can be ahead have had their time.
+func (f batchFlags) gpuWait(s settings) time.Duration {
+	if s.GPUs == "" || f.parallel == 1 {
+		return s.GPUWait
+	}
+	const slack = 10 * time.Minute // of each run, for its image, outputs and grading
+	each := s.evaluationTimeout() + slack
+	if each > time.Duration(1<<62)/time.Duration(f.parallel) {
+		return max(s.GPUWait, 1<<62)
+	}
+	return max(s.GPUWait, time.Duration(f.parallel)*each)
+}
+
+// tellWaiting is said by every run that waits for another one of the batch.
+func (b *batchRun) tellWaiting(why string) {
+	if b.flags.parallel == 1 {
+		b.app.tellWaiting(b.settings)(why)
+		return
+	}
+	b.progress.once("runs wait for each other's GPUs: " + why)
+}
+
+// resume takes over what an earlier batch has found out, and says so.
+func (b *batchRun) resume(report evaluate.ReadReport) {
+	wanted := make([]evaluate.Evaluation, len(b.entries))
+	for i, e := range b.entries {
+		wanted[i] = e.asked(b.task.CompetitionID, b.setup)
+	}
+	known := evaluate.Resume(wanted, report.Evaluations)
+	b.all, b.resumed = known.Known, known.Done
+	for i, e := range b.all {
+		if e == nil {
+			b.todo = append(b.todo, i)
+			continue
+		}
+		b.all[i] = b.kept(*e)
+	}
+	if report.Torn > 0 {
+		b.app.warn(fmt.Sprintf("%s:%d: the line was cut and is dropped; its script runs again", b.flags.results, report.Torn))
+	}
+	if text := resumedText(known, len(b.entries), b.flags.results); text != "" && !b.settings.Quiet {
+		b.app.say(text)
+	}
+}
+
+// kept is as much of an evaluation as the end of the batch needs.
+func (b *batchRun) kept(e evaluate.Evaluation) *evaluate.Evaluation {
+	e = e.Bounded()
+	if !b.settings.JSON {
+		e.Stdout, e.Stderr, e.ErrorTraceback, e.ErrorSummary = "", "", nil, ""
+	}
+	return &e
+}
+
+// run evaluates what is left and says why it ended early, if it did.
+func (b *batchRun) run(ctx context.Context) error {
+	if b.flags.budget > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, b.flags.budget, errBudget)
+		defer cancel()
+	}
+	b.progress.start(b.app, b.settings.Quiet, b.task.MetricDirection, len(b.entries), len(b.todo))
+	defer b.progress.stop()
+	for _, e := range b.all {
+		if e != nil {
+			b.progress.known(*e)
+		}
+	}
+	defer context.AfterFunc(ctx, func() {
+		b.progress.say(fmt.Sprintf("%v: ending what runs; Ctrl-C ends it at once", context.Cause(ctx)))
+	})()
+	schedule := evaluate.Schedule{
+		Parallel: b.flags.parallel,
+		Begin:    func(int) { b.progress.begin() },
+		Enough:   func(_ int, item evaluate.BatchItem) error { return b.enough(item) },
+		Done:     func(i int, item evaluate.BatchItem) error { return b.done(ctx, b.todo[i], item) },
+	}
+	return schedule.Run(ctx, len(b.todo), func(ctx context.Context, i int) evaluate.BatchItem { return b.one(ctx, b.entries[b.todo[i]]) })
+}
+
+// one evaluates one script.
+func (b *batchRun) one(ctx context.Context, entry batchEntry) evaluate.BatchItem {
+	item := evaluate.BatchItem{Name: entry.name}
+	solution, err := entry.solution()
+	if err != nil {
+		item.Evaluation = entry.asked(b.task.CompetitionID, b.setup)
+		item.Evaluation.Failure, item.Err = err.Error(), err
+		return item
+	}
+	timeout := b.settings.evaluationTimeout()
+	if b.flags.debugCommand != "" {
+		_, item.Evaluation, item.Err = b.evaluator.EvaluateWithRetry(ctx, solution, b.task, evaluate.DefaultPipelineConfig(),
+			debugCommand(b.flags.debugCommand), evaluate.RetryOptions{
+				MaxRetries: &b.flags.maxRetries, Timeout: timeout, Name: entry.name, Seed: entry.seed, Setup: b.setup, Workspace: entry.folder,
+			})
+		return item
+	}
+	item.Evaluation, item.Err = b.evaluator.Evaluate(ctx, evaluate.Job{
+		Solution: solution, Task: b.task, Timeout: timeout, Name: entry.name, Seed: entry.seed, Setup: b.setup, Workspace: entry.folder,
+	})
+	if refused := new(evaluate.ScriptError); errors.As(item.Err, &refused) {
+		item.Err = nil
+	}
+	return item
+}
+
+// enough says why nothing more is to be started after this one.
+func (b *batchRun) enough(item evaluate.BatchItem) error {
+	if errors.Is(item.Err, sandbox.ErrEngineUnavailable) {
+		return errEngine
+	}
+	if e := item.Evaluation; !e.Valid() && !canceled(e) {
+		b.failures++
+	}
+	if b.flags.maxFailures > 0 && b.failures >= b.flags.maxFailures {
+		return &failuresError{b.failures}
+	}
+	return nil
+}
+
+// canceled says that the caller ended a run, which is no failure of the script.
+func canceled(e evaluate.Evaluation) bool {
+	return e.Run != nil && e.Run.Status.String() == "canceled"
+}
+
+// done writes a result down. What had not begun when the batch was ended has none.
+func (b *batchRun) done(ctx context.Context, i int, item evaluate.BatchItem) error {
+	e := item.Evaluation
+	if e.Run == nil && ctx.Err() != nil && !e.Conclusive() {
+		b.progress.dropped()
+		return nil
+	}
+	if item.Err != nil && len(b.failed) < maxToldFailures && !errors.Is(item.Err, context.Cause(ctx)) {
+		b.failed = append(b.failed, fmt.Errorf("%s: %w", item.Name, item.Err))
+	}
+	b.all[i] = b.kept(e)
+	b.progress.end(e)
+	return b.results.Append(e)
+}
+
+// maxToldFailures bounds the list of what we failed to do.
+const maxToldFailures = 5
+
