@@ -28,6 +28,9 @@ type attempt struct {
 	nameTaken bool
 	warnings  []string
 
+	// release says that the program has ended; see [Request].
+	release func()
+
 	// Times of our own monotonic clock.
 	began, started, ended time.Time
 

@@ -109,7 +109,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 	order := gpu.Order{
 		Want: asked.want(), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
 		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID,
-			LimitSeconds: a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds + deadlineSlack.Seconds()},
+			LimitSeconds: a.lifetime().Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
 			return a.runner.stillUses(ctx, a.info, dead, since)
 		},

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -81,6 +82,13 @@ type Request struct {
 	// is recorded. A writer that blocks or fails never holds the program up.
 	// Both are called from one goroutine.
 	Stdout, Stderr io.Writer
+	// Admit, if not nil, is asked when the container is ready, and the program does not
+	// start before its answer. release, if not nil, is called once the program has
+	// ended, before its outputs are collected. So runs can be prepared and cleaned up
+	// while others run; see [Slots]. An error ends the run as ctx would before the
+	// start. It may wait for as long as the time limit and the grace period: a
+	// controller that cannot see this one takes a longer wait for its death.
+	Admit func(ctx context.Context) (release func(), err error)
 	// Kill, when closed after the context was canceled, skips the rest of the
 	// grace period.
 	Kill <-chan struct{}

@@ -52,10 +52,15 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	if err := a.create(ctx); err != nil {
 		return nil, errors.Join(err, a.abandon(ctx))
 	}
+	if err := a.admit(ctx); err != nil {
+		return a.startFailed(ctx, err)
+	}
+	defer a.release()
 	if err := a.start(ctx); err != nil {
 		return a.startFailed(ctx, err)
 	}
 	a.supervise(ctx)
+	a.release()
 	return a.finish(ctx)
 }
 
@@ -72,7 +77,7 @@ func (r *Runner) markUsed(image string) {
 
 // create writes the journal, makes the container and connects to it.
 func (a *attempt) create(ctx context.Context) error {
-	deadline := time.Now().Add(seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)).Add(deadlineSlack)
+	deadline := time.Now().Add(a.lifetime())
 	note := journal{
 		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,

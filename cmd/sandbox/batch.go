@@ -14,6 +14,8 @@ type batchFlags struct {
 	parallel, maxFailures int
 	failFast              bool
 	budget                time.Duration
+	// gpus says that the settings ask for GPUs.
+	gpus bool
 }
 
 // maxParallel bounds how many scripts run at once; each takes a container.

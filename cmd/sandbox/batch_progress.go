@@ -91,10 +91,22 @@ func (p *progress) describe() string {
 	return text
 }
 
-func (p *progress) begin() {
+// admitted counts a program that may start, until it has ended.
+func (p *progress) admitted(release func(), err error) (func(), error) {
+	if err != nil {
+		return nil, err
+	}
+	p.count(1)
+	return func() {
+		p.count(-1)
+		release()
+	}, nil
+}
+
+func (p *progress) count(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running++
+	p.running += n
 	p.draw()
 }
 
@@ -123,7 +135,6 @@ func (p *progress) note(e evaluate.Evaluation) {
 func (p *progress) end(e evaluate.Evaluation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running--
 	p.ended++
 	p.note(e)
 	switch {
@@ -148,14 +159,6 @@ func endText(e evaluate.Evaluation) string {
 		parts = append(parts, "seed "+strconv.FormatUint(uint64(*e.Seed), 10))
 	}
 	return strings.Join(append(parts, formatSeconds(e.DurationSeconds)), " · ")
-}
-
-// dropped is a script that was given up before it ran.
-func (p *progress) dropped() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running--
-	p.draw()
 }
 
 // say prints a line, above the bar if there is one.

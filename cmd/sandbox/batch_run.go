@@ -71,9 +71,11 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts.Request.GPUWait = f.gpuWait(s)
+	opts.Request.GPUWait, f.gpus = f.gpuWait(s), s.GPUs != ""
 	b := &batchRun{app: a, flags: f, settings: s, task: task, entries: entries}
 	opts.Request.Waiting = b.tellWaiting
+	admit := sandbox.Slots(f.parallel)
+	opts.Request.Admit = func(ctx context.Context) (func(), error) { return b.progress.admitted(admit(ctx)) }
 	if b.evaluator, err = evaluate.New(runner, opts); err != nil {
 		return err
 	}
@@ -95,6 +97,20 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	}
 	return b.report(ended)
 }
+
+// inFlight is how many scripts are on their way at once: N programs run, and meanwhile
+// the containers of the next ones are made and those of the last ones are taken away.
+// But whoever counts failures wants nothing begun, a container that is made has its GPUs
+// already, and a repair is not to overlap with another script unless N says so.
+func (f batchFlags) inFlight() int {
+	if f.maxFailures > 0 || f.gpus || f.debugCommand != "" {
+		return f.parallel
+	}
+	return f.parallel + min(f.parallel, maxPrepared)
+}
+
+// maxPrepared bounds the containers that are made before their programs may start.
+const maxPrepared = 4
 
 // gpuWait is how long a run waits for GPUs. Runs of one batch wait for each other: at
 // most until all that can be ahead have had their time.
@@ -169,8 +185,7 @@ func (b *batchRun) run(ctx context.Context) error {
 		b.progress.say(fmt.Sprintf("%v: ending what runs; Ctrl-C ends it at once", context.Cause(ctx)))
 	})()
 	schedule := evaluate.Schedule{
-		Parallel: b.flags.parallel,
-		Begin:    func(int) { b.progress.begin() },
+		Parallel: b.flags.inFlight(),
 		Enough:   func(_ int, item evaluate.BatchItem) error { return b.enough(item) },
 		Done:     func(i int, item evaluate.BatchItem) error { return b.done(ctx, b.todo[i], item) },
 	}
@@ -226,17 +241,18 @@ func canceled(e evaluate.Evaluation) bool {
 func (b *batchRun) done(ctx context.Context, i int, item evaluate.BatchItem) error {
 	e := item.Evaluation
 	if e.Run == nil && ctx.Err() != nil && !e.Conclusive() {
-		b.progress.dropped()
 		return nil
 	}
 	if item.Err != nil && len(b.failed) < maxToldFailures && !errors.Is(item.Err, context.Cause(ctx)) {
 		b.failed = append(b.failed, fmt.Errorf("%s: %w", item.Name, item.Err))
 	}
 	b.all[i] = b.kept(e)
-	b.progress.end(e)
-	return b.results.Append(e)
+	if err := b.results.Append(e); err != nil {
+		return err
+	}
+	b.progress.end(e) // what is told is on the disk
+	return nil
 }
 
 // maxToldFailures bounds the list of what we failed to do.
 const maxToldFailures = 5
-

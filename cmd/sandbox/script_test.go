@@ -28,6 +28,7 @@ func TestScript(t *testing.T) {
 				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
+					"atline": atlineCommand,
 				},
 			})
 		})
@@ -108,14 +109,7 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	cmd := exec.Command(args[2], args[3:]...)
-	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
-		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
-		if text := ts.Getenv(name); text != "" {
-			cmd.Env = append(cmd.Env, name+"="+text)
-		}
-	}
+	cmd := scriptCommand(ts, args[2:])
 	cmd.Stderr = ts.Stderr()
 	// Whoever started the tests may ignore it, and the command would inherit that.
 	heard := make(chan os.Signal, 1)
@@ -137,6 +131,51 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 	for lines.Scan() { //nolint:revive // the rest goes to the script's stdout
 	}
 	wantCode(ts, cmd.Wait(), want)
+}
+
+// scriptCommand is a command with the environment of its script.
+func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
+		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
+		if text := ts.Getenv(name); text != "" {
+			cmd.Env = append(cmd.Env, name+"="+text)
+		}
+	}
+	return cmd
+}
+
+// atlineCommand is "atline kill|interrupt N TEXT COMMAND...": when the command prints a
+// line with the text on stderr, it gets a SIGKILL or a SIGINT; then it ends with code N.
+func atlineCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: atline kill|interrupt N TEXT COMMAND...")
+	}
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	signals := map[string]os.Signal{"kill": os.Kill, "interrupt": os.Interrupt}
+	cmd := scriptCommand(ts, args[3:])
+	cmd.Stdout = ts.Stdout()
+	// Whoever started the tests may ignore it, and the command would inherit that.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, os.Interrupt)
+	defer signal.Stop(heard)
+	stderr, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	seen := false
+	lines := bufio.NewScanner(io.TeeReader(stderr, ts.Stderr()))
+	for lines.Scan() {
+		if !seen && strings.Contains(lines.Text(), args[2]) {
+			seen = true
+			ts.Check(cmd.Process.Signal(signals[args[0]]))
+		}
+	}
+	wantCode(ts, cmd.Wait(), want)
+	if !seen {
+		ts.Fatalf("no line with %q came", args[2])
+	}
 }
 
 // emptyCommand is "empty FOLDER...": each folder is missing or holds no file, at

@@ -290,7 +290,7 @@ func TestEvaluationWireNames(t *testing.T) {
 	for typ := range reflect.TypeFor[result.EvaluationResult]().Fields() {
 		want = append(want, typ.Tag.Get("json"))
 	}
-	want = append(want, "schema", "name", "competition_id", "script_sha256", "seed", "run", "self_reported", "graded_score",
+	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "run", "self_reported", "graded_score",
 		"grading", "submission", "cached", "failure")
 	var got []string
 	for name := range fields {

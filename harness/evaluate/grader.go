@@ -122,7 +122,7 @@ func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *r
 func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Request {
 	req := sandbox.Request{
 		Name: "grader", Script: g.Script, Input: input, Image: pattern.Image, User: pattern.User,
-		Runtime: pattern.Runtime, Limits: g.Limits, Labels: map[string]string{},
+		Runtime: pattern.Runtime, Limits: g.Limits, Labels: map[string]string{}, Admit: pattern.Admit,
 	}
 	if name != "" {
 		req.Labels["graded"] = name

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+)
+
+func TestBatchCode(t *testing.T) {
+	require.Equal(t, 0, batchCode(nil, 0))
+	require.Equal(t, exitSandbox, batchCode(nil, 1))
+	require.Equal(t, exitProblem, batchCode(&failuresError{1}, 3))
+	require.Equal(t, exitTimeLimit, batchCode(errBudget, 3))
+	require.Equal(t, exitInterrupted, batchCode(interruption{os.Interrupt}, 3))
+	require.Equal(t, exitInterrupted, batchCode(errors.Join(nil, interruption{os.Interrupt}), 3))
+	require.Equal(t, exitSandbox, batchCode(errEngine, 3))
+}
+
+func TestResumedText(t *testing.T) {
+	require.Empty(t, resumedText(evaluate.Resumption{}, 5, "r"))
+	require.Equal(t, "r has 3 of 5 results already", resumedText(evaluate.Resumption{Done: 3}, 5, "r"))
+	require.Equal(t, "r has 0 of 6 results already; run again: 1 of changed scripts, 2 evaluated in another way before, 3 without a conclusive result",
+		resumedText(evaluate.Resumption{Changed: 1, Setup: 2, Inconclusive: 3}, 6, "r"))
+}
+
+// Runs of a batch wait for each other's GPUs, and never without end.
+func TestBatchGPUWait(t *testing.T) {
+	s := settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
+	f := batchFlags{parallel: 4}
+	require.Equal(t, time.Minute, f.gpuWait(s), "no GPUs")
+	s.GPUs = "1"
+	require.Equal(t, 4*(time.Hour+10*time.Minute), f.gpuWait(s))
+	s.GPUWait = 24 * time.Hour
+	require.Equal(t, 24*time.Hour, f.gpuWait(s))
+	s.Limits.Timeout = 1<<62 - 1
+	require.EqualValues(t, 1<<62, f.gpuWait(s), "no overflow")
+	f.parallel = 1
+	require.Equal(t, 24*time.Hour, f.gpuWait(s), "nothing to wait for but others")
+}
+
+// Next to N programs that run some containers are made, unless that would cost.
+func TestBatchInFlight(t *testing.T) {
+	for want, f := range map[int]batchFlags{
+		2: {parallel: 1}, 4: {parallel: 2}, 12: {parallel: 8}, 3: {parallel: 3, maxFailures: 1}, 5: {parallel: 5, gpus: true},
+		6: {parallel: 6, evaluateFlags: evaluateFlags{debugCommand: "x"}},
+	} {
+		require.Equal(t, want, f.inFlight())
+	}
+}
+
+func TestGPUKind(t *testing.T) {
+	device := func(name string, mib int64) gpu.Listed {
+		return gpu.Listed{Device: gpu.Device{Name: name, TotalBytes: mib << 20}, State: gpu.StateFree}
+	}
+	sick := device("T4", 1)
+	sick.State = gpu.StateQuarantined
+	for name, test := range map[string]struct {
+		listed     []gpu.Listed
+		gpus, want string
+		err        string
+	}{
+		"one kind":      {[]gpu.Listed{device("H200", 2), device("H200", 2)}, "1", "H200, 2 MiB", ""},
+		"all":           {[]gpu.Listed{device("H200", 2), device("H200", 2)}, "all", "2 × H200, 2 MiB", ""},
+		"sick ones":     {[]gpu.Listed{device("H200", 2), sick}, "all", "1 × H200, 2 MiB", ""},
+		"two kinds":     {[]gpu.Listed{device("H200", 2), device("T4", 1)}, "1", "", "several kinds (H200, 2 MiB; T4, 1 MiB)"},
+		"other memory":  {[]gpu.Listed{device("A100", 40), device("A100", 80)}, "1", "", "several kinds"},
+		"nobody knows":  {[]gpu.Listed{device("", -1)}, "1", "", "is not known"},
+		"there is none": {nil, "1", "", "is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := gpuKind(test.listed, test.gpus)
+			require.Equal(t, test.want, got)
+			if test.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.err)
+			}
+		})
+	}
+}
+
+// TestProgressKeepsTheBest: of graded scores, as soon as there is one; of valid runs.
+func TestProgressKeepsTheBest(t *testing.T) {
+	scored := func(name string, score float64, change func(e *evaluate.Evaluation)) evaluate.Evaluation {
+		e := evaluate.Evaluation{Name: name, Run: &evaluate.RunFacts{Status: result.StatusExited},
+			EvaluationResult: evaluate.EvaluationResult{Score: &score, DurationSeconds: 1}}
+		if change != nil {
+			change(&e)
+		}
+		return e
+	}
+	graded := func(score float64) func(e *evaluate.Evaluation) {
+		return func(e *evaluate.Evaluation) { e.Grading, e.GradedScore = &evaluate.Grading{}, &score }
+	}
+	var stderr bytes.Buffer
+	var p progress
+	p.start(&app{streams: Streams{Err: &stderr}}, false, evaluate.Minimize, 10, 5)
+	require.Equal(t, "0 running", p.describe())
+	p.end(scored("a", 3, nil))
+	p.end(scored("b\x1b[2J", 5, nil))
+	p.end(scored("c", 1, func(e *evaluate.Evaluation) { e.IsError = true }))
+	require.Equal(t, "0 running · best 3", p.describe())
+	p.end(scored("d", 1, graded(8)))
+	p.end(scored("e", 1, nil))
+	_, _ = p.admitted(func() {}, nil)
+	require.Equal(t, "1 running · best 8", p.describe())
+	p.once("waiting: a")
+	p.once("waiting: b")
+	p.stop()
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	require.Len(t, lines, 6)
+	require.Equal(t, "sandbox: 6/10 a · exited 0 · score 3 · 1.00s", lines[0])
+	require.NotContains(t, stderr.String(), "\x1b")
+	require.Equal(t, "sandbox: waiting: a", lines[5])
+}

@@ -1,0 +1,99 @@
+package evaluate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+func TestResume(t *testing.T) {
+	ended := func(name, script, setup string, status result.Status) Evaluation {
+		return Evaluation{Name: name, OriginalSHA256: script, ScriptSHA256: script, SetupSHA256: setup, Run: &RunFacts{ID: name + script, Status: status}}
+	}
+	good := func(name, script, setup string) Evaluation { return ended(name, script, setup, result.StatusExited) }
+	wanted := []Evaluation{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s"}}
+	seeded := good("a", "1", "s")
+	seeded.Seed = new(uint32(7))
+	repaired := good("a", "1", "s")
+	repaired.ScriptSHA256 = "2"
+	for name, test := range map[string]struct {
+		old  []Evaluation
+		want Resumption
+	}{
+		"nothing":       {nil, Resumption{}},
+		"others":        {[]Evaluation{good("b", "1", "s"), seeded}, Resumption{}},
+		"done":          {[]Evaluation{good("a", "1", "s")}, Resumption{Done: 1}},
+		"a failure":     {[]Evaluation{ended("a", "1", "s", result.StatusTimedOut)}, Resumption{Done: 1}},
+		"repaired":      {[]Evaluation{repaired}, Resumption{Done: 1}},
+		"changed":       {[]Evaluation{good("a", "0", "s")}, Resumption{Changed: 1}},
+		"changed back":  {[]Evaluation{good("a", "1", "s"), good("a", "0", "s")}, Resumption{Done: 1}},
+		"another way":   {[]Evaluation{good("a", "1", "t")}, Resumption{Setup: 1}},
+		"and once more": {[]Evaluation{good("a", "1", "t"), good("a", "1", "s")}, Resumption{Done: 1}},
+		"canceled":      {[]Evaluation{ended("a", "1", "s", result.StatusCanceled)}, Resumption{Inconclusive: 1}},
+		"tried again":   {[]Evaluation{ended("a", "1", "s", result.StatusCanceled), good("a", "1", "s")}, Resumption{Done: 1}},
+		"known is kept": {[]Evaluation{good("a", "1", "s"), ended("a", "1", "s", result.StatusCanceled)}, Resumption{Done: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Resume(wanted, test.old)
+			require.Len(t, got.Known, 1)
+			require.Equal(t, test.want.Done == 1, got.Known[0] != nil)
+			if got.Known[0] != nil {
+				require.Equal(t, "a1", got.Known[0].Run.ID)
+			}
+			got.Known = nil
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// TestSetup: whatever changes what an evaluation says changes its mark.
+func TestSetup(t *testing.T) {
+	task := newTask(t)
+	setup := func(opts Options, task TaskDescription, timeout time.Duration, more map[string]string) string {
+		sum, err := newEvaluator(t, echo(), opts).Setup(t.Context(), task, timeout, more)
+		require.NoError(t, err)
+		return sum
+	}
+	base := setup(Options{}, task, time.Second, nil)
+	require.Equal(t, base, setup(Options{}, task, time.Second, nil))
+	other := task
+	other.Description = "another"
+	for name, sum := range map[string]string{
+		"task":  setup(Options{}, other, time.Second, nil),
+		"time":  setup(Options{}, task, time.Minute, nil),
+		"env":   setup(Options{Request: sandbox.Request{Env: map[string]string{"SEED": "1"}}}, task, time.Second, nil),
+		"debug": setup(Options{}, task, time.Second, map[string]string{"debug command": "x"}),
+		"GPUs":  setup(Options{Cache: &Cache{Dir: t.TempDir(), GPUKind: "H200"}}, task, time.Second, nil),
+	} {
+		require.NotEqual(t, base, sum, name)
+	}
+	_, err := newEvaluator(t, onlyRuns{echo()}, Options{}).Setup(t.Context(), task, time.Second, nil)
+	require.ErrorContains(t, err, "a runner that can plan")
+}
+
+// onlyRuns is a runner that cannot plan.
+type onlyRuns struct{ runner *fakeRunner }
+
+func (r onlyRuns) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+	return r.runner.Run(ctx, req)
+}
+
+// TestOriginalIsThatOfTheCaller: a repair changes the script, and not what it is known by.
+func TestOriginalIsThatOfTheCaller(t *testing.T) {
+	e := newEvaluator(t, echo(), Options{})
+	_, evaluation, err := e.EvaluateWithRetry(t.Context(), scripts("crash A: 1")[0], newTask(t), DefaultPipelineConfig(),
+		func(context.Context, SolutionScript, Failure) (SolutionScript, error) {
+			return NewSolution("score 1", PhaseRefined), nil
+		},
+		RetryOptions{Timeout: time.Second, Name: "a", Setup: "s"})
+	require.NoError(t, err)
+	require.Equal(t, hashText("crash A: 1"), evaluation.OriginalSHA256)
+	require.Equal(t, hashText("score 1"), evaluation.ScriptSHA256)
+	require.Equal(t, "s", evaluation.SetupSHA256)
+	require.Equal(t, Evaluation{Name: "a", OriginalSHA256: hashText("crash A: 1")}.Key(), evaluation.Key())
+}
