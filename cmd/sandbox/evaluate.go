@@ -136,6 +136,7 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	if err != nil {
 		return err
 	}
+	endLive := a.showLive(&opts.Request, s)
 	evaluator, err := evaluate.New(runner, opts)
 	if err != nil {
 		return err
@@ -150,14 +151,26 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	}
 	switch {
 	case f.repeat > 1:
-		return a.evaluateRepeatedly(ctx, evaluator, job, f, s)
+		return a.evaluateRepeatedly(ctx, evaluator, job, f, s, endLive)
 	case f.debugCommand != "":
 		_, evaluation, err := evaluator.EvaluateWithRetry(ctx, job.Solution, task, evaluate.DefaultPipelineConfig(), debugCommand(f.debugCommand),
 			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
+		endLive()
 		return a.showEvaluation(evaluation, err, job.Workspace, s)
 	}
 	evaluation, err := evaluator.Evaluate(ctx, job)
+	endLive()
 	return a.showEvaluation(evaluation, err, job.Workspace, s)
+}
+
+// showLive shows a terminal what the script prints, as a run does. Whatever else reads
+// our output gets the evaluation only. The answer ends it.
+func (a *app) showLive(req *sandbox.Request, s settings) (end func()) {
+	if !a.outTerminal || !a.errTerminal {
+		return func() {}
+	}
+	live := a.connect(req, s)
+	return func() { _ = live.finish() } // what could not be shown is in the evaluation
 }
 
 // evaluateOptions are the settings and flags as the harness takes them.
@@ -191,12 +204,15 @@ func (s settings) evaluationTimeout() time.Duration {
 	return s.Defaults.Timeout
 }
 
-func (a *app) evaluateRepeatedly(ctx context.Context, evaluator *evaluate.Evaluator, job evaluate.Job, f evaluateFlags, s settings) error {
+func (a *app) evaluateRepeatedly(ctx context.Context, evaluator *evaluate.Evaluator, job evaluate.Job, f evaluateFlags, s settings,
+	endLive func(),
+) error {
 	var seeds []uint32
 	for _, seed := range f.seeds {
 		seeds = append(seeds, uint32(seed)) //nolint:gosec // checked with the flags
 	}
 	repetition, err := evaluator.Repeat(ctx, job, f.repeat, seeds)
+	endLive()
 	for _, e := range repetition.Evaluations {
 		a.code = max(a.code, evaluationCode(e, nil))
 	}

@@ -38,6 +38,11 @@ func TestScript(t *testing.T) {
 // setupScript gives each script its own state, and the engine of the caller.
 func setupScript(env *testscript.Env) error {
 	env.Setenv("SANDBOX_STATE_DIR", filepath.Join(env.WorkDir, "state"))
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		return err
+	}
+	env.Setenv("EXAMPLES", examples)
 	// The race detector otherwise waits a second at the end of each process.
 	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))

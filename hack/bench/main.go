@@ -1,7 +1,7 @@
 // Command bench measures what a run costs, side by side with docker run under
 // the same restrictions, and prints each figure with its target:
 //
-//	go run ./hack/bench [-n 20] [-megabytes 100]
+//	go run ./hack/bench [-n 20] [-megabytes 100] [-batch-n 5] [-scripts 40]
 //
 // The docker command line is built from the plan that `sandbox run --dry-run`
 // prints, so the two sides cannot drift apart. Pairs are measured in turn, so
@@ -25,13 +25,15 @@ import (
 )
 
 // budget bounds the whole program; a run that hangs ends it.
-const budget = 2 * time.Minute
+const budget = 10 * time.Minute
 
 func main() {
 	options := options{}
 	flag.IntVar(&options.pairs, "n", 20, "`number` of cold runs of each kind")
 	flag.IntVar(&options.outputPairs, "output-n", 3, "`number` of runs of each kind that print a lot")
 	flag.IntVar(&options.megabytes, "megabytes", 100, "how much those print, in `MB`")
+	flag.IntVar(&options.batchPairs, "batch-n", 5, "`number` of batches of each kind")
+	flag.IntVar(&options.scripts, "scripts", 40, "`number` of scripts in a batch")
 	flag.StringVar(&options.sandbox, "sandbox", "bin/sandbox", "the `program` to measure")
 	flag.Parse()
 
@@ -47,11 +49,12 @@ func main() {
 
 type options struct {
 	pairs, outputPairs, megabytes int
+	batchPairs, scripts           int
 	sandbox                       string
 }
 
 func (o options) check() error {
-	if o.pairs < 1 || o.outputPairs < 1 || o.megabytes < 1 {
+	if o.pairs < 1 || o.outputPairs < 1 || o.megabytes < 1 || o.batchPairs < 1 || o.scripts < 1 {
 		return errors.New("all numbers must be at least 1")
 	}
 	if _, err := os.Stat(o.sandbox); err != nil {
@@ -111,7 +114,7 @@ type bench struct {
 
 func (b bench) all(ctx context.Context) ([]row, error) {
 	var rows []row
-	for _, measure := range []func(context.Context) ([]row, error){b.cold, b.output, b.parsing} {
+	for _, measure := range []func(context.Context) ([]row, error){b.cold, b.batch, b.output, b.parsing} {
 		more, err := measure(ctx)
 		if err != nil {
 			return nil, err
