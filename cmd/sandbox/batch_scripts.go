@@ -89,7 +89,7 @@ func (f batchFlags) seedsOf(l evaluate.ListedScript) []*uint32 {
 	}
 	var seeds []*uint32
 	for _, seed := range f.seeds {
-		seeds = append(seeds, new(uint32(seed))) //nolint:gosec // checked with the flags
+		seeds = append(seeds, new(uint32(seed)))
 	}
 	return seeds
 }

@@ -56,7 +56,7 @@ func writeBatch(dir string, n int) (scripts []string, err error) {
 		scripts, files[name] = append(scripts, filepath.Join(dir, name)), "pass\n"
 	}
 	for name, text := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) //nolint:gosec // the container's user reads it
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return scripts, err
 }
