@@ -176,7 +176,9 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 	}
 	var reasons []string
 	for _, c := range containers {
-		if c.Labels[LabelRun] != dead.RunID || !c.Running {
+		// One that was only created may start yet: the engine goes on with a
+		// start whose caller is dead. Parts have no GPUs.
+		if c.Labels[LabelRun] != dead.RunID || c.Ended || c.Labels[LabelPart] != "" {
 			continue
 		}
 		remove, reason := sweepable(c, SweepOptions{}, time.Now())
@@ -187,7 +189,11 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 			}
 			reason = err.Error()
 		}
-		reasons = append(reasons, fmt.Sprintf("container %s still runs: %s", c.Name, reason))
+		does := "may still start"
+		if c.Running {
+			does = "still runs"
+		}
+		reasons = append(reasons, fmt.Sprintf("container %s %s: %s", c.Name, does, reason))
 	}
 	return strings.Join(reasons, "; ")
 }

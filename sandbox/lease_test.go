@@ -5,8 +5,10 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +190,44 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, engine.removed, "c1")
 	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
+}
+
+// TestStillUses tells the containers of a dead run apart: only those that ended
+// are left alone.
+func TestStillUses(t *testing.T) {
+	dead, alive := thisOwner(), thisOwner()
+	dead.start = "1"
+	for name, test := range map[string]struct {
+		container Container
+		owner     owner
+		why       string
+		removed   bool
+	}{
+		"runs":                       {Container{Running: true}, dead, "", true},
+		"its start may be under way": {Container{}, dead, "", true},
+		"the same, and its owner lives": {Container{}, alive,
+			"container evalbox-r1 may still start: its owner, process ", false},
+		"has ended":         {Container{Ended: true}, dead, "", false},
+		"a part, with none": {Container{Running: true, Labels: map[string]string{LabelPart: "watcher"}}, dead, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := gpuEngine(nil)
+			c := test.container
+			c.ID, c.Name = "c1", "evalbox-r1"
+			labels := map[string]string{LabelManaged: "true", LabelRun: "r1", LabelOwner: test.owner.String()}
+			maps.Copy(labels, c.Labels)
+			c.Labels = labels
+			engine.list = []Container{c}
+			why := newFakeRunner(t, engine).stillUses(t.Context(), EngineInfo{ID: "engine-1"},
+				gpu.Holder{RunID: "r1", Engine: "engine-1"}, time.Now())
+			if test.why == "" {
+				require.Empty(t, why)
+			} else {
+				require.Contains(t, why, test.why)
+			}
+			require.Equal(t, test.removed, slices.Contains(engine.removed, "c1"))
+		})
+	}
 }
 
 func TestAnotherEnginesGPUs(t *testing.T) {
