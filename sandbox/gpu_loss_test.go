@@ -15,10 +15,12 @@ func TestBlameGPUs(t *testing.T) {
 	crashed := facts{exited: true, code: 1}
 	aborted := facts{exited: true, code: 134}
 	hung := facts{exited: true, code: 143, stop: stopTimeout, signals: []string{"SIGTERM"}}
-	printed := gpuFacts{evidence: `"GPU is lost"`}
-	wellAfter := gpuFacts{evidence: `"GPU is lost"`, probed: true}
+	isLost := result.GPUFault{Line: `"GPU is lost"`}
+	noDevice := result.GPUFault{Line: `"no CUDA-capable device is detected"`, Doubtful: true}
+	printed := gpuFacts{evidence: isLost}
+	wellAfter := gpuFacts{evidence: isLost, probed: true}
 	sick := gpuFacts{probed: true, lost: "GPU 0: nvidia-smi does not list it any more"}
-	both := gpuFacts{evidence: `"GPU is lost"`, probed: true, lost: "GPU 0: is lost"}
+	both := gpuFacts{evidence: isLost, probed: true, lost: "GPU 0: is lost"}
 	for name, test := range map[string]struct {
 		facts   facts
 		gpus    gpuFacts
@@ -26,12 +28,16 @@ func TestBlameGPUs(t *testing.T) {
 		fault   result.Fault
 		warning string
 	}{
-		"a crash, and nothing else":      {crashed, gpuFacts{}, result.StatusExited, result.FaultProgram, ""},
-		"a crash with healthy GPUs":      {crashed, gpuFacts{probed: true}, result.StatusExited, result.FaultProgram, ""},
-		"its own words":                  {crashed, printed, result.StatusExited, result.FaultEnvironment, `the program printed "GPU is lost", which is its own text; nvidia-smi was not asked`},
-		"its own words, and healthy":     {crashed, wellAfter, result.StatusExited, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
-		"a look at the end":              {crashed, sick, result.StatusExited, result.FaultEnvironment, "a GPU was lost during the run: nvidia-smi after the end: GPU 0: nvidia-smi does not list"},
-		"both":                           {crashed, both, result.StatusExited, result.FaultEnvironment, "nvidia-smi after the end: GPU 0: is lost"},
+		"a crash, and nothing else":   {crashed, gpuFacts{}, result.StatusExited, result.FaultProgram, ""},
+		"a crash with healthy GPUs":   {crashed, gpuFacts{probed: true}, result.StatusExited, result.FaultProgram, ""},
+		"its own words":               {crashed, printed, result.StatusExited, result.FaultEnvironment, `the program printed "GPU is lost", which is its own text; nvidia-smi was not asked`},
+		"its own words, and healthy":  {crashed, wellAfter, result.StatusExited, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
+		"a look at the end":           {crashed, sick, result.StatusExited, result.FaultEnvironment, "a GPU was lost during the run: nvidia-smi after the end: GPU 0: nvidia-smi does not list"},
+		"both":                        {crashed, both, result.StatusExited, result.FaultEnvironment, "nvidia-smi after the end: GPU 0: is lost"},
+		"doubtful words, and healthy": {crashed, gpuFacts{evidence: noDevice, probed: true}, result.StatusExited, result.FaultProgram, ""},
+		"doubtful words, and no look": {crashed, gpuFacts{evidence: noDevice}, result.StatusExited, result.FaultEnvironment, "which is its own text; nvidia-smi was not asked"},
+		"doubtful words, and a look": {crashed, gpuFacts{evidence: noDevice, probed: true, lost: "GPU 0: is lost"}, result.StatusExited,
+			result.FaultEnvironment, `printed "no CUDA-capable device is detected", which is its own text; nvidia-smi after the end: GPU 0: is lost`},
 		"an abort":                       {aborted, printed, result.StatusSignaled, result.FaultEnvironment, "its own text"},
 		"an end that is well":            {facts{exited: true}, both, result.StatusExited, result.FaultNone, ""},
 		"a hang, and its own words":      {hung, wellAfter, result.StatusTimedOut, result.FaultProgram, ""},

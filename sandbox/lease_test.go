@@ -280,8 +280,10 @@ func TestGPULostDuringARun(t *testing.T) {
 		fault      result.Fault
 		warning    string
 	}{
-		"told by the program":     {"RuntimeError: CUDA error: unknown error\n", "echo '" + twoT4 + "'", 1, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
+		"told by the program":     {"RuntimeError: CUDA error: uncorrectable ECC error encountered\n", "echo '" + twoT4 + "'", 1, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
 		"told by nvidia-smi":      {"oops\n", "echo 'Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error'; exit 255", 1, result.FaultEnvironment, "a GPU was lost during the run: nvidia-smi after the end: nvidia-smi says"},
+		"hidden by itself":        {"RuntimeError: CUDA error: no CUDA-capable device is detected\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
+		"perhaps by itself":       {"RuntimeError: CUDA error: no CUDA-capable device is detected\n", "exit 1", 1, result.FaultEnvironment, "which is its own text; nvidia-smi after the end: nvidia-smi failed"},
 		"no loss":                 {"oops\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
 		"its program is to blame": {"RuntimeError: CUDA error: device-side assert triggered\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
 		"well all the same":       {"Failed to initialize NVML: Unknown Error\n", "exit 1", 0, result.FaultNone, ""},
