@@ -34,27 +34,32 @@ func (a *attempt) gpuLoss(ctx context.Context) gpuFacts {
 			f.evidence = fault
 		}
 	}
-	if a.gpus.inventory.Probed {
+	if a.gpus.lease.Inventory().Probed {
 		devices, err := gpu.Probe(ctx)
-		f.probed, f.lost = true, lostGPU(a.gpus.lease.IDs(), devices, err)
+		f.probed, f.lost = true, lostGPU(a.gpus.lease.Devices(), devices, err)
 	}
 	return f
 }
 
 // lostGPU says what a look at the end finds wrong with GPUs that were well at the
-// start; empty when they still are.
-func lostGPU(ids []string, devices []gpu.Device, err error) string {
+// start; empty when they still are. A GPU that is lost may change the indexes of
+// the others.
+func lostGPU(had, devices []gpu.Device, err error) string {
 	if err != nil {
 		return err.Error()
 	}
 	var lost []string
-	for _, id := range ids {
-		i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.ID == id })
+	for _, h := range had {
+		i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.UUID != "" && d.UUID == h.UUID })
+		if i < 0 {
+			// One that cannot be read any more does not tell its UUID.
+			i = slices.IndexFunc(devices, func(d gpu.Device) bool { return d.ID == h.ID && (d.UUID == "" || h.UUID == "") })
+		}
 		switch {
 		case i < 0:
-			lost = append(lost, fmt.Sprintf("GPU %s: nvidia-smi does not list it any more", id))
+			lost = append(lost, fmt.Sprintf("GPU %s: nvidia-smi does not list it any more", h.ID))
 		case devices[i].Problem != "":
-			lost = append(lost, fmt.Sprintf("GPU %s: %s", id, devices[i].Problem))
+			lost = append(lost, fmt.Sprintf("GPU %s: %s", h.ID, devices[i].Problem))
 		}
 	}
 	return strings.Join(lost, "; ")

@@ -62,8 +62,17 @@ func TestBlameGPUs(t *testing.T) {
 
 func TestLostGPU(t *testing.T) {
 	devices := []gpu.Device{{ID: "0"}, {ID: "1", Problem: "is broken"}}
-	require.Empty(t, lostGPU([]string{"0"}, devices, nil))
-	require.Equal(t, "GPU 1: is broken", lostGPU([]string{"0", "1"}, devices, nil))
-	require.Equal(t, "GPU 2: nvidia-smi does not list it any more", lostGPU([]string{"0", "2"}, devices, nil))
-	require.Equal(t, "it hangs", lostGPU([]string{"0"}, nil, errors.New("it hangs")))
+	zero, one, two := gpu.Device{ID: "0"}, gpu.Device{ID: "1"}, gpu.Device{ID: "2"}
+	require.Empty(t, lostGPU([]gpu.Device{zero}, devices, nil))
+	require.Equal(t, "GPU 1: is broken", lostGPU([]gpu.Device{zero, one}, devices, nil))
+	require.Equal(t, "GPU 2: nvidia-smi does not list it any more", lostGPU([]gpu.Device{zero, two}, devices, nil))
+	require.Equal(t, "it hangs", lostGPU([]gpu.Device{zero}, nil, errors.New("it hangs")))
+	// A GPU that fell off the bus takes its index with it: those that stay are
+	// looked for by their lasting names.
+	a, b := gpu.Device{ID: "0", UUID: "GPU-a"}, gpu.Device{ID: "1", UUID: "GPU-b"}
+	require.Equal(t, "GPU 0: nvidia-smi does not list it any more", lostGPU([]gpu.Device{a}, []gpu.Device{{ID: "0", UUID: "GPU-b"}}, nil))
+	require.Empty(t, lostGPU([]gpu.Device{b}, []gpu.Device{{ID: "0", UUID: "GPU-b"}}, nil))
+	// One that cannot be read has no name.
+	require.Equal(t, "GPU 0: is lost", lostGPU([]gpu.Device{a}, []gpu.Device{{ID: "0", Problem: "is lost"}, b}, nil))
+	require.Empty(t, lostGPU([]gpu.Device{b}, []gpu.Device{{ID: "1", Problem: "is lost"}, {ID: "2", UUID: "GPU-b"}}, nil))
 }

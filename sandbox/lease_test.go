@@ -77,12 +77,12 @@ func TestRunLeasesGPUs(t *testing.T) {
 	res, err := r.Run(t.Context(), gpuCommand("1"))
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
-	require.Equal(t, []string{"0"}, res.Enforced.GPUs)
+	require.Equal(t, []string{"GPU-0"}, res.Enforced.GPUs, "by the name that lasts")
 	require.Equal(t, "nvidia", res.Enforced.GPUDriver)
 	require.False(t, res.Enforced.GPUsShared)
 	require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
 	spec := engine.created[0]
-	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"0"}}, spec.Class.GPUs)
+	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"GPU-0"}}, spec.Class.GPUs)
 	require.Contains(t, spec.Class.Env, "CUDA_VISIBLE_DEVICES=0")
 	record, err := r.Store().Get("r1")
 	require.NoError(t, err)
@@ -236,8 +236,81 @@ func TestAnotherEnginesGPUs(t *testing.T) {
 	dead := gpu.Holder{RunID: "r0", Engine: "engine-1", LimitSeconds: 3600}
 	require.Contains(t, r.stillUses(t.Context(), info, dead, time.Now()), "run r0 of another engine")
 	require.Empty(t, r.stillUses(t.Context(), info, dead, time.Now().Add(-2*time.Hour)))
-	require.NotEqual(t, r.gpuManager(EngineInfo{Local: true}).Dir(), r.gpuManager(info).Dir())
-	require.NotEqual(t, r.gpuManager(EngineInfo{ID: "engine-3"}).Dir(), r.gpuManager(info).Dir())
+}
+
+// TestGPUsOfOneEngineReachedTwice has one engine at its socket and over the
+// network, and other engines of this machine and of another.
+func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
+	standInSMI(t, twoT4)
+	dir := t.TempDir()
+	runner := func(id string, local bool) (*Runner, *fakeEngine) {
+		engine := gpuEngine(func(*fakeContainer) int { return 0 })
+		engine.info.ID, engine.info.Local = id, local
+		engine.info.Host.GPUs = cdiHost
+		r := newFakeRunner(t, engine)
+		require.NoError(t, WithGPUDir(dir)(r))
+		return r, engine
+	}
+	req := gpuCommand("device=0")
+	run := func(t *testing.T, r *Runner, id string) error {
+		next := req
+		next.ID = id
+		_, err := r.Run(t.Context(), next)
+		return err
+	}
+	for name, test := range map[string]struct {
+		id    string
+		local bool
+		// next are a second way, and what it is told.
+		nextID    string
+		nextLocal bool
+		why       string
+	}{
+		"by its socket, then over the network":    {"engine-1", true, "engine-1", false, "GPU 0 is held by run r1"},
+		"over the network, then by its socket":    {"engine-1", false, "engine-1", true, "GPU 0 is held by run r1"},
+		"two engines of this machine":             {"engine-1", true, "engine-2", true, "GPU 0 is held by run r1"},
+		"this machine, and another":               {"engine-1", true, "engine-2", false, ""},
+		"two engines of which nobody knows where": {"engine-1", false, "engine-2", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next, _ := runner(test.nextID, test.nextLocal)
+			first, engine := runner(test.id, test.local)
+			var meanwhile error
+			engine.program = func(*fakeContainer) int {
+				meanwhile = run(t, next, "r2")
+				return 0
+			}
+			require.NoError(t, run(t, first, "r1"))
+			if test.why == "" {
+				require.NoError(t, meanwhile)
+			} else {
+				var busy *gpu.BusyError
+				require.ErrorAs(t, meanwhile, &busy)
+				require.Contains(t, busy.Why, test.why)
+			}
+			require.NoError(t, run(t, next, "r3"))
+		})
+	}
+}
+
+// TestGPUsRenumberedWhileWaiting: a run gets the GPU that the last look found, not
+// the one that had its index when the run was planned.
+func TestGPUsRenumberedWhileWaiting(t *testing.T) {
+	change := standInSMI(t, twoT4)
+	// The first look finds memory in use, so that there is a second, which finds
+	// the GPUs renumbered.
+	change(`[ -e "$0.asked" ] || { touch "$0.asked"; echo '0, GPU-0, Tesla T4, 15360, 9000, 0, [N/A]'; exit; }
+echo '0, GPU-1, Tesla T4, 15360, 3, 0, [N/A]'; echo '1, GPU-0, Tesla T4, 15360, 3, 0, [N/A]'`)
+	engine := gpuEngine(func(*fakeContainer) int {
+		// GPU-0 falls off the bus; ours is well.
+		change("echo '0, GPU-1, Tesla T4, 15360, 3, 0, [N/A]'")
+		return 1
+	})
+	res, err := newFakeRunner(t, engine).Run(t.Context(), gpuCommand("device=0"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"GPU-1"}, res.Enforced.GPUs)
+	require.Equal(t, []string{"GPU-1"}, engine.created[0].Class.GPUs.IDs)
+	require.Equal(t, result.FaultProgram, res.Fault)
 }
 
 func TestRunWaitsForGPUs(t *testing.T) {
@@ -269,7 +342,7 @@ func TestRunWaitsForGPUs(t *testing.T) {
 	}
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, []string{"0"}, res.Enforced.GPUs)
+	require.Equal(t, []string{"GPU-0"}, res.Enforced.GPUs, "by the name that lasts")
 }
 
 // TestGPULostDuringARun takes the GPU away while the program runs.

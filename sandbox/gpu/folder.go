@@ -17,7 +17,9 @@ import (
 //
 //	folder.lock            held for milliseconds by whoever looks or changes
 //	counter                the number of the last arrival
-//	gpu-ID.lock            locked, shared or alone, by the holders of a GPU
+//	gpu-POOL-INDEX.lock    locked, shared or alone, by the holders of a GPU
+//	gpu-UUID.lock          the same, where its lasting name is known
+//	gpu-POOL-all.lock      locked alone by a holder of all of an unknown number
 //	queue/NUMBER.lock      locked as long as the process of a ticket lives
 //	queue/NUMBER.json      the ticket
 //
@@ -151,11 +153,17 @@ func (e *lockedError) Error() string {
 	return "GPU " + e.id + " is locked by a process without a ticket"
 }
 
-// lockGPU locks a GPU for a lease.
-func (f *folder) lockGPU(id string, shared bool) (*flock.Flock, error) {
-	lock, err := f.lockFile(filepath.Join(f.dir, "gpu-"+id+".lock"), shared)
+// gpuLock is one of the locks of a GPU.
+type gpuLock struct {
+	id, name string
+	shared   bool
+}
+
+// lockGPU takes a lock of a GPU for a lease.
+func (f *folder) lockGPU(l gpuLock) (*flock.Flock, error) {
+	lock, err := f.lockFile(filepath.Join(f.dir, "gpu-"+l.name+".lock"), l.shared)
 	if errors.Is(err, errLocked) {
-		err = &lockedError{id}
+		err = &lockedError{l.id}
 	}
 	return lock, err
 }
