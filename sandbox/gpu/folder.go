@@ -79,6 +79,8 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 
 // makeQueue makes the folder of tickets with the mode of the folder itself.
 func (f *folder) makeQueue(mode fs.FileMode) error {
+	// What belongs to the folder's group goes on to do so.
+	mode &= fs.ModePerm | fs.ModeSetgid
 	err := os.Mkdir(f.queueDir(), mode.Perm())
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -87,7 +89,7 @@ func (f *folder) makeQueue(mode fs.FileMode) error {
 		return err
 	}
 	// The process's mask may have taken rights that others need.
-	return os.Chmod(f.queueDir(), mode.Perm())
+	return os.Chmod(f.queueDir(), mode)
 }
 
 // close unlocks the folder.

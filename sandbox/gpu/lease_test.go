@@ -404,10 +404,10 @@ func TestFolderTrouble(t *testing.T) {
 func TestCommonFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gpus")
 	require.NoError(t, os.Mkdir(dir, 0o770))
-	require.NoError(t, os.Chmod(dir, 0o770))
+	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
 	m := Open(dir)
 	lease := acquire(t, m, order("x", Want{IDs: []string{"0"}}))
-	for name, mode := range map[string]os.FileMode{"folder.lock": 0o660, "gpu-local-0.lock": 0o660, "queue": 0o770 | os.ModeDir, "queue/000000000001.json": 0o660} {
+	for name, mode := range map[string]os.FileMode{"folder.lock": 0o660, "gpu-local-0.lock": 0o660, "queue": 0o770 | os.ModeSetgid | os.ModeDir, "queue/000000000001.json": 0o660} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode(), name)
