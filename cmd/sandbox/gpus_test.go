@@ -22,7 +22,7 @@ func TestGPUsUnderCompetition(t *testing.T) {
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(state, "no.sock"))
 	t.Setenv("PATH", state) // no nvidia-smi
-	m := gpu.Open(filepath.Join(state, "gpus", "local"))
+	m := gpu.Open(filepath.Join(state, "gpus"))
 	order := func(run string, want gpu.Want) gpu.Order {
 		return gpu.Order{Want: want, Holder: gpu.Holder{RunID: run}, Wait: time.Minute,
 			Inventory: gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}, {ID: "1"}, {ID: "2"}}}}
@@ -94,7 +94,7 @@ func TestRunWithGPUs(t *testing.T) {
 	out, _ := runHere(t, 0, args...)
 	require.Equal(t, "sees 0\n/dev/nvidia2\n", out)
 
-	m := gpu.Open(filepath.Join(state, "leases", "local"))
+	m := gpu.Open(filepath.Join(state, "leases"))
 	held, err := m.Acquire(t.Context(), gpu.Order{Want: gpu.Want{IDs: []string{"2"}}, Holder: gpu.Holder{RunID: "other"},
 		Inventory: gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "2"}}}})
 	require.NoError(t, err)

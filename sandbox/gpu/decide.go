@@ -53,10 +53,11 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	var held heldBy
 	used := false
 	for _, id := range ids {
-		holders := holdersOf(id, v.holding)
-		if why := unfit(id, w, inv, v, busy, len(holders) > 0); why != "" {
+		d := inv.device(id)
+		holders := holdersOf(d, v.holding)
+		if why := unfit(d, w, v, busy, len(holders) > 0); why != "" {
 			reasons = append(reasons, fmt.Sprintf("GPU %s: %s", id, why))
-			used = used || why == usedText(id, inv)
+			used = used || why == d.usedByOthers()
 			continue
 		}
 		able = append(able, id)
@@ -77,7 +78,9 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != StateArriving })
 	case len(free) >= need:
 		// Of shared ones, those with the fewest holders.
-		slices.SortStableFunc(free, func(a, b string) int { return len(holdersOf(a, v.holding)) - len(holdersOf(b, v.holding)) })
+		slices.SortStableFunc(free, func(a, b string) int {
+			return len(holdersOf(inv.device(a), v.holding)) - len(holdersOf(inv.device(b), v.holding))
+		})
 		d.take = free[:need]
 		slices.SortFunc(d.take, compareIDs)
 	}
@@ -85,11 +88,11 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 }
 
 // unfit says why a GPU may not be handed out although nobody alive holds it.
-func unfit(id string, w Want, inv Inventory, v view, busy map[string]string, held bool) string {
-	if slices.Contains(v.foreign, id) || slices.Contains(v.foreign, everything) {
-		return (&lockedError{id}).Error()
+func unfit(d Device, w Want, v view, busy map[string]string, held bool) string {
+	if slices.Contains(v.foreign, d.ID) || slices.Contains(v.foreign, everything) {
+		return (&lockedError{d.ID}).Error()
 	}
-	for _, t := range holdersOf(id, v.left) {
+	for _, t := range holdersOf(d, v.left) {
 		if why := busy[t.RunID]; why != "" {
 			return why
 		}
@@ -97,24 +100,17 @@ func unfit(id string, w Want, inv Inventory, v view, busy map[string]string, hel
 	if w.Share || held {
 		return ""
 	}
-	return usedText(id, inv)
+	return d.usedByOthers()
 }
 
-// usedText is why the memory of a GPU keeps it from an exclusive lease.
-func usedText(id string, inv Inventory) string {
-	for _, d := range inv.Devices {
-		if d.ID == id {
-			return d.usedByOthers()
-		}
-	}
-	return ""
-}
-
-// holdersOf are the tickets that hold a GPU.
-func holdersOf(id string, tickets []Ticket) []Ticket {
+// holdersOf are the tickets that hold a GPU, by its lasting name or its index. Both
+// count: the way to the engine that a holder took may only have told the index.
+// After indexes have changed this keeps too much, never too little.
+func holdersOf(d Device, tickets []Ticket) []Ticket {
 	var all []Ticket
 	for _, t := range tickets {
-		if slices.Contains(t.GPUs, id) || slices.Contains(t.GPUs, everything) || id == everything && len(t.GPUs) > 0 {
+		if slices.Contains(t.GPUs, d.ID) || d.UUID != "" && slices.Contains(t.UUIDs, d.UUID) ||
+			slices.Contains(t.GPUs, everything) || d.ID == everything && len(t.GPUs) > 0 {
 			all = append(all, t)
 		}
 	}
