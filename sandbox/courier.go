@@ -44,6 +44,10 @@ type Courier interface {
 	// Sees reports whether the engine finds something at each of these absolute
 	// paths. It makes nothing that stays.
 	Sees(ctx context.Context, imageID string, paths ...string) (bool, error)
+	// SeesSame reports whether the engine finds at each of these absolute paths
+	// what is there: of the same kind, rights, size and time of change, to the
+	// nanosecond. It makes nothing that stays.
+	SeesSame(ctx context.Context, imageID string, paths ...string) (bool, error)
 	// MakeDepot makes the depot of a Spec whose image is resolved, with these
 	// labels on all its parts, and returns its host path on the engine's
 	// machine. A name that is taken is an error that satisfies errors.Is with

@@ -48,6 +48,10 @@ func (d *fakeDepots) Sees(context.Context, string, ...string) (bool, error) {
 	return !d.unseen, d.seesErr
 }
 
+func (d *fakeDepots) SeesSame(ctx context.Context, imageID string, paths ...string) (bool, error) {
+	return d.Sees(ctx, imageID, paths...)
+}
+
 func (d *fakeDepots) MakeDepot(_ context.Context, spec Spec, labels map[string]string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
