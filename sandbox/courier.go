@@ -53,11 +53,16 @@ type Courier interface {
 	// machine. A name that is taken is an error that satisfies errors.Is with
 	// [ErrNameTaken]; it is then another run's, and not to be removed.
 	MakeDepot(ctx context.Context, spec Spec, labels map[string]string) (string, error)
+	// MendDepot makes the courier of a depot again, which somebody removed. The
+	// files are where they were; when they are not, it is an error.
+	MendDepot(ctx context.Context, spec Spec, labels map[string]string) error
 	// FillDepot unpacks an archive in the depot. It takes as long as it takes,
-	// as long as it gets on.
+	// as long as it gets on. Without a courier it is an error that satisfies
+	// errors.Is with [ErrNoContainer].
 	FillDepot(ctx context.Context, runID string, archive io.Reader) error
 	// FetchDepot is the archive of one path below the depot. The names in it
-	// begin with the path's last element. The path must not hold a link.
+	// begin with the path's last element. The path must not hold a link. Without
+	// a courier it is an error as of FillDepot.
 	FetchDepot(ctx context.Context, runID, path string) (io.ReadCloser, error)
 	// WatchDepot starts the watcher of a depot, instead of one that is there.
 	// Its streams speak as [transfer.Script] does; closing them ends it.

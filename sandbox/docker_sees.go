@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -60,7 +61,8 @@ func (e *dockerEngine) createLooker(ctx context.Context, imageID string, paths [
 		})
 	}
 	config := &container.Config{Image: imageID, Entrypoint: strslice.StrSlice{"/never-started"},
-		Labels: map[string]string{LabelManaged: "true", LabelPart: PartCourier, LabelOwner: thisOwner().String()}}
+		Labels: map[string]string{LabelManaged: "true", LabelPart: PartCourier, LabelOwner: thisOwner().String(),
+			LabelDeadline: time.Now().Add(deadlineSlack).UTC().Format(time.RFC3339)}}
 	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, "")
 	return created.ID, err
 }

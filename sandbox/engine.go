@@ -158,6 +158,9 @@ type Container struct {
 	ID, Name, Image string
 	Labels          map[string]string
 	Running         bool
+	// Ended says that it ran and does not any more; one that was never started
+	// has not.
+	Ended bool
 	// Status is the engine's text, such as "Up 3 minutes".
 	Status    string
 	CreatedAt time.Time

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,6 +25,10 @@ type fakeDepots struct {
 	asked  int // how often Sees was called
 
 	seesErr, makeErr, fillErr, fetchErr, watchErr, removeErr error
+	// gone is how often the courier is found to be removed; until somebody mends
+	// that, it stays so.
+	gone   int
+	broken bool
 	// cutAfter breaks the first archive off after so many bytes, and cuts says
 	// how many archives; 0 is none.
 	cutAfter, cuts int
@@ -75,7 +80,33 @@ func (d *fakeDepots) dir(id string) string {
 	return d.dirs[id]
 }
 
+// missing says whether the courier is not there.
+func (d *fakeDepots) missing() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone > 0 && !d.broken {
+		d.gone, d.broken = d.gone-1, true
+	}
+	if d.broken {
+		return fmt.Errorf("copying: %w", ErrNoContainer)
+	}
+	return nil
+}
+
+func (d *fakeDepots) MendDepot(_ context.Context, spec Spec, labels map[string]string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dirs[spec.Job.RunID] == "" || !maps.Equal(d.labels[spec.Job.RunID], labels) {
+		return errors.New("no such volume")
+	}
+	d.broken = false
+	return nil
+}
+
 func (d *fakeDepots) FillDepot(_ context.Context, id string, archive io.Reader) error {
+	if err := d.missing(); err != nil {
+		return err
+	}
 	if d.fillErr != nil {
 		return d.fillErr
 	}
@@ -110,6 +141,9 @@ func (d *fakeDepots) FillDepot(_ context.Context, id string, archive io.Reader) 
 func (d *fakeDepots) FetchDepot(_ context.Context, id, name string) (io.ReadCloser, error) {
 	if d.fetchErr != nil {
 		return nil, d.fetchErr
+	}
+	if err := d.missing(); err != nil {
+		return nil, err
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -254,7 +288,7 @@ func (d *fakeDepots) Depots(context.Context) ([]Depot, error) {
 	var all []Depot
 	for id, labels := range d.labels {
 		if d.dirs[id] != "" {
-			all = append(all, Depot{Name: depotName(id), Labels: labels})
+			all = append(all, Depot{Name: depotName(id), Labels: depotLabels(labels, PartDepot)})
 		}
 	}
 	return all, nil

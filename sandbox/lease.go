@@ -176,10 +176,11 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 	}
 	var reasons []string
 	for _, c := range containers {
-		if c.Labels[LabelRun] != dead.RunID || !c.Running {
+		// The start of one that was only created may be under way.
+		if c.Labels[LabelRun] != dead.RunID || c.Labels[LabelPart] != "" || c.Ended {
 			continue
 		}
-		remove, reason := sweepable(c, SweepOptions{}, time.Now())
+		remove, reason := r.sweepable(c, SweepOptions{}, deadlineOf(c.Labels))
 		if remove {
 			err := r.sweepOne(ctx, c)
 			if err == nil {
@@ -187,7 +188,7 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 			}
 			reason = err.Error()
 		}
-		reasons = append(reasons, fmt.Sprintf("container %s still runs: %s", c.Name, reason))
+		reasons = append(reasons, fmt.Sprintf("container %s may still run: %s", c.Name, reason))
 	}
 	return strings.Join(reasons, "; ")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path"
 	"slices"
@@ -143,7 +144,11 @@ func (a *attempt) fetchAll(ctx context.Context, unpacker *transfer.Unpacker, lis
 
 // fetchOne fetches one path below ./final.
 func (a *attempt) fetchOne(ctx context.Context, unpacker *transfer.Unpacker, at string) error {
-	archive, err := a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(transfer.FinalDir, at))
+	var archive io.ReadCloser
+	err := a.withCourier(ctx, func() (err error) {
+		archive, err = a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(transfer.FinalDir, at))
+		return err
+	})
 	if err != nil {
 		return err
 	}
