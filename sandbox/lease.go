@@ -176,11 +176,10 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 	}
 	var reasons []string
 	for _, c := range containers {
-		// The start of one that was only created may be under way.
-		if c.Labels[LabelRun] != dead.RunID || c.Labels[LabelPart] != "" || c.Ended {
+		if c.Labels[LabelRun] != dead.RunID || !c.Running {
 			continue
 		}
-		remove, reason := r.sweepable(c, SweepOptions{}, deadlineOf(c.Labels))
+		remove, reason := sweepable(c, SweepOptions{}, time.Now())
 		if remove {
 			err := r.sweepOne(ctx, c)
 			if err == nil {
@@ -188,7 +187,7 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 			}
 			reason = err.Error()
 		}
-		reasons = append(reasons, fmt.Sprintf("container %s may still run: %s", c.Name, reason))
+		reasons = append(reasons, fmt.Sprintf("container %s still runs: %s", c.Name, reason))
 	}
 	return strings.Join(reasons, "; ")
 }

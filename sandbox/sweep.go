@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -48,11 +49,13 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	sweep := func(c Container, name string, removeIt func(context.Context, Container) error) {
 		swept := Swept{Container: name, RunID: c.Labels[LabelRun]}
 		var remove bool
-		deadline := deadlineOf(c.Labels)
-		if c.Labels[LabelPart] != "" {
-			deadline = lasts[c.Labels[LabelRun]]
+		seen := c
+		seen.Ended = r.hasEnded(c)
+		if last, known := lasts[c.Labels[LabelRun]]; known && c.Labels[LabelPart] != "" {
+			seen.Labels = maps.Clone(c.Labels)
+			seen.Labels[LabelDeadline] = last.Format(time.RFC3339)
 		}
-		remove, swept.Reason = r.sweepable(c, opts, deadline)
+		remove, swept.Reason = sweepable(seen, opts, time.Now())
 		if remove && !opts.DryRun {
 			if err := removeIt(ctx, c); err != nil {
 				errs = append(errs, err)
@@ -84,22 +87,13 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	return report, errors.Join(errs...)
 }
 
-// deadlineOf is when something of ours may be taken for left behind by an owner that
-// cannot be seen; zero when it does not say.
-func deadlineOf(labels map[string]string) time.Time {
-	deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
-	if err != nil {
-		return time.Time{}
-	}
-	return deadline
-}
-
 // lastDeadlines are the latest of each run: its parts are needed as long as any
 // other of its parts, or its container, may be.
 func lastDeadlines(containers []Container, depots []Depot) map[string]time.Time {
 	lasts := map[string]time.Time{}
 	add := func(labels map[string]string) {
-		if id, deadline := labels[LabelRun], deadlineOf(labels); deadline.After(lasts[id]) {
+		deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
+		if id := labels[LabelRun]; err == nil && deadline.After(lasts[id]) {
 			lasts[id] = deadline
 		}
 	}
@@ -113,7 +107,7 @@ func lastDeadlines(containers []Container, depots []Depot) map[string]time.Time 
 }
 
 // sweepable decides about one container, or a volume, which has nothing but labels.
-func (r *Runner) sweepable(c Container, opts SweepOptions, deadline time.Time) (remove bool, reason string) {
+func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reason string) {
 	if c.Labels[LabelManaged] != "true" {
 		return false, "is not ours"
 	}
@@ -126,7 +120,7 @@ func (r *Runner) sweepable(c Container, opts SweepOptions, deadline time.Time) (
 	}
 	switch by.fate() {
 	case fateAlive:
-		if c.Labels[LabelKeep] == "true" && r.hasEnded(c) {
+		if c.Labels[LabelKeep] == "true" && c.Ended {
 			return true, "was told to stay, and has ended"
 		}
 		return false, fmt.Sprintf("its owner, process %d, lives", by.pid)
@@ -134,10 +128,11 @@ func (r *Runner) sweepable(c Container, opts SweepOptions, deadline time.Time) (
 		return true, fmt.Sprintf("its owner, process %d, is gone", by.pid)
 	case fateUnknown:
 	}
-	if deadline.IsZero() {
+	deadline, err := time.Parse(time.RFC3339, c.Labels[LabelDeadline])
+	if err != nil {
 		return false, "its owner cannot be seen from here, and it has no deadline"
 	}
-	if time.Now().After(deadline) {
+	if now.After(deadline) {
 		return true, "its owner cannot be seen from here, and its deadline is over"
 	}
 	return false, "its owner cannot be seen from here, and its deadline is " + deadline.Format(time.RFC3339)

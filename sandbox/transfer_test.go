@@ -416,6 +416,11 @@ func TestDeadlinesOfACopiedRun(t *testing.T) {
 		_, err := r.Run(t.Context(), req)
 		require.NoError(t, err)
 		need := time.Now().Add(req.Limits.Timeout)
+		deadlineOf := func(labels map[string]string) time.Time {
+			deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
+			require.NoError(t, err)
+			return deadline
+		}
 		require.True(t, deadlineOf(engine.labels).After(need), "the container's")
 		require.True(t, deadlineOf(engine.fakeDepots.labels["r1"]).After(need), "its parts'")
 		note, err := r.store.journal("r1")
