@@ -207,6 +207,9 @@ func (d *fakeDepots) WatchDepot(_ context.Context, spec Spec, _ map[string]strin
 	return w, nil
 }
 
+// tooDeep stands for a size that cannot be told.
+const tooDeep = -1
+
 // fakeWatcher answers as the script of the watcher does.
 type fakeWatcher struct {
 	depots    *fakeDepots
@@ -235,7 +238,11 @@ func (w *fakeWatcher) Copy(stdout, stderr io.Writer) error {
 		if w.depots.space != nil {
 			free, entries, used = w.depots.space()
 		}
-		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %d\t.\n", free/1024, entries, used/1024)
+		bytes := fmt.Sprintf("%d\t.", used/1024)
+		if used == tooDeep {
+			bytes = "deep"
+		}
+		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %s\n", free/1024, entries, bytes)
 	}
 }
 
