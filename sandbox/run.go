@@ -72,7 +72,10 @@ func (r *Runner) markUsed(image string) {
 
 // create writes the journal, makes the container and connects to it.
 func (a *attempt) create(ctx context.Context) error {
-	deadline := time.Now().Add(seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)).Add(deadlineSlack)
+	deadline := a.deadline(deadlineSlack)
+	if a.copies() {
+		deadline = a.deadline(partSlack)
+	}
 	note := journal{
 		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
@@ -84,14 +87,15 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	labels := a.labels(deadline)
 	if !a.copies() {
-		return a.createContainer(ctx, a.work.paths, labels)
+		return a.createContainer(ctx, a.work.paths, a.labels(deadline))
 	}
-	mounts, err := a.openDepot(ctx, labels)
+	mounts, err := a.openDepot(ctx, a.labels(deadline))
 	if err != nil {
 		return err
 	}
+	// The files may have taken long.
+	labels := a.labels(a.deadline(deadlineSlack))
 	watched := make(chan error, 1)
 	go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
 	err = a.createContainer(ctx, mounts, labels)
@@ -125,6 +129,19 @@ func (a *attempt) createContainer(ctx context.Context, mounts HostPaths, labels 
 // deadlineSlack is how long after its time limit a container may still be there
 // before a sweep takes its owner, which it cannot see, for dead.
 const deadlineSlack = time.Hour
+
+// partSlack is the same for the parts of a run whose files are copied. They are
+// there before its container, from the first file that is sent, and after it.
+const (
+	partSlack = 24 * time.Hour
+	// fillBudget bounds how long files may be sent.
+	fillBudget = partSlack / 2
+)
+
+// deadline is when the run is over for certain.
+func (a *attempt) deadline(slack time.Duration) time.Time {
+	return time.Now().Add(seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)).Add(slack)
+}
 
 // labels are the caller's and ours.
 func (a *attempt) labels(deadline time.Time) map[string]string {

@@ -59,9 +59,42 @@ func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (Host
 	return depotPaths(root, a.spec), nil
 }
 
-// fillDepot sends program, input and an empty ./final to the engine, as they are
-// read.
+// fillDepot sends program, input and an empty ./final to the engine.
 func (a *attempt) fillDepot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fillBudget, errFillBudget)
+	defer cancel()
+	warnings := len(a.warnings)
+	return a.withCourier(ctx, func() error {
+		a.warnings = a.warnings[:warnings]
+		return a.sendFiles(ctx)
+	})
+}
+
+// errFillBudget means that the files took too long, however well they got on.
+var errFillBudget = fmt.Errorf("sending the files to the engine took longer than %v", fillBudget)
+
+// withCourier does something again for which the courier was not there: it never
+// runs, and so it is the first to go when somebody tidies up the engine.
+func (a *attempt) withCourier(ctx context.Context, do func() error) error {
+	err := do()
+	for range courierTries {
+		if !errors.Is(err, ErrNoContainer) || ctx.Err() != nil {
+			return err
+		}
+		a.log.Debug("the courier is gone", logError, err)
+		if mendErr := a.runner.engine.MendDepot(context.WithoutCancel(ctx), a.spec, a.depot.labels); mendErr != nil {
+			return errors.Join(err, mendErr)
+		}
+		err = do()
+	}
+	return err
+}
+
+// courierTries is how often a courier is made again for one transfer.
+const courierTries = 3
+
+// sendFiles sends the files as they are read.
+func (a *attempt) sendFiles(ctx context.Context) error {
 	reader, writer := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {

@@ -182,6 +182,21 @@ func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 		"the engine is gone":     {func(e *fakeEngine) { e.fetchErr = lost }, nil, "outputs are incomplete: "},
 		"the engine refuses":     {func(e *fakeEngine) { e.fetchErr = errors.New("no such container") }, nil, "outputs are incomplete: no such container"},
 		"the volume stays":       {func(e *fakeEngine) { e.fakeDepots.removeErr = errors.New("in use") }, []string{"a", "b", "c/d"}, "volume evalbox-r1 is left behind: in use"},
+		"the courier is removed": {func(e *fakeEngine) { e.gone = 2 }, []string{"a", "b", "c/d"}, ""},
+		"while files are fetched": {func(e *fakeEngine) {
+			program := e.program
+			e.program = func(c *fakeContainer) int {
+				e.gone = 1
+				return program(c)
+			}
+		}, []string{"a", "b", "c/d"}, ""},
+		"it is removed for ever": {func(e *fakeEngine) {
+			program := e.program
+			e.program = func(c *fakeContainer) int {
+				e.gone = 1000
+				return program(c)
+			}
+		}, nil, "outputs are incomplete: "},
 		"the watcher ended once": {func(e *fakeEngine) { e.deafToList = 1 }, []string{"a", "b", "c/d"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,6 +237,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
 		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + 2, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
+		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, tooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -341,4 +357,75 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"depot live"}, engine.left())
 	require.NoError(t, engine.RemoveDepot(t.Context(), "live"))
+}
+
+// TestSweepLeavesTheCourierOfALiveRun: it never runs, which says nothing about its
+// run, also of one whose container was told to stay.
+func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
+	engine := newFakeEngine(nil)
+	r := newFakeRunner(t, engine)
+	addRecord(t, r.store, "runs", thisOwner(), time.Now(), false)
+	addRecord(t, r.store, "ended", thisOwner(), time.Now(), true)
+	for _, id := range []string{"runs", "ended"} {
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: thisOwner().String(), LabelKeep: "true", LabelState: r.store.dir}
+		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
+		require.NoError(t, err)
+		engine.list = append(engine.list, Container{ID: id, Labels: labels, Ended: true},
+			Container{ID: courierName(id), Labels: depotLabels(labels, PartCourier)})
+	}
+	_, err := r.Sweep(t.Context(), SweepOptions{Kept: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"ended", courierName("ended")}, engine.removed)
+	require.Equal(t, []string{"depot runs"}, engine.left())
+	require.NoError(t, engine.RemoveDepot(t.Context(), "runs"))
+}
+
+// TestPartsOfARunElsewhereStayAsLongAsItMay: the files may take longer to be sent than
+// the program may run, and are fetched after it.
+func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
+	elsewhere := owner{boot: "another", namespace: "1", pid: 1, start: "1"}.String()
+	engine := newFakeEngine(nil)
+	r := newFakeRunner(t, engine)
+	at := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) }
+	for id, deadline := range map[string]string{"runs": at(time.Hour), "over": at(-time.Minute)} {
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: elsewhere, LabelDeadline: deadline}
+		parts := depotLabels(labels, PartCourier)
+		parts[LabelDeadline] = at(-time.Hour)
+		engine.list = append(engine.list, Container{ID: id, Labels: labels, Running: true}, Container{ID: courierName(id), Labels: parts})
+		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
+		require.NoError(t, err)
+	}
+	_, err := r.Sweep(t.Context(), SweepOptions{})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"over", courierName("over")}, engine.removed)
+	require.Equal(t, []string{"depot runs"}, engine.left())
+	require.NoError(t, engine.RemoveDepot(t.Context(), "runs"))
+}
+
+// TestDeadlinesOfACopiedRun: the program's begins when its files are there.
+func TestDeadlinesOfACopiedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+		r := newFakeRunner(t, engine)
+		r.engine = &slowEngine{engine, func(archive io.Reader) error {
+			time.Sleep(5 * time.Hour)
+			_, err := io.Copy(io.Discard, archive)
+			return err
+		}}
+		req := copied(t)
+		req.Limits.Timeout = 2 * time.Hour
+		_, err := r.Run(t.Context(), req)
+		require.NoError(t, err)
+		need := time.Now().Add(req.Limits.Timeout)
+		deadlineOf := func(labels map[string]string) time.Time {
+			deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
+			require.NoError(t, err)
+			return deadline
+		}
+		require.True(t, deadlineOf(engine.labels).After(need), "the container's")
+		require.True(t, deadlineOf(engine.fakeDepots.labels["r1"]).After(need), "its parts'")
+		note, err := r.store.journal("r1")
+		require.NoError(t, err)
+		require.True(t, note.Deadline.After(need), "its record's")
+	})
 }

@@ -190,6 +190,9 @@ func (a *attempt) watchDepot(ctx context.Context) {
 		case space.Free < minFree/2:
 			a.askStop(stopDiskFull)
 			return
+		case space.TooDeep:
+			a.askStop(stopTooDeep)
+			return
 		case a.tooMuch(space):
 			a.askStop(stopDiskLimit)
 			return
