@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,8 @@ type fakeImage struct {
 	Created string
 	// Root is the tar archive of the file system.
 	Root []byte
+	// Parent is the ID of the image that it was built on.
+	Parent string
 }
 
 var (
@@ -182,7 +185,8 @@ func (h *fakeHost) ImageSave(ctx context.Context, refs []string, _ ...client.Ima
 	if !ok {
 		return nil, errdefs.ErrNotFound
 	}
-	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": refs, "Layers": []string{"layer.tar"}}})
+	folder := sha256Hex(id) + "/"
+	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": refs, "Layers": []string{folder + "layer.tar"}}})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +196,7 @@ func (h *fakeHost) ImageSave(ctx context.Context, refs []string, _ ...client.Ima
 	}
 	var saved bytes.Buffer
 	err = writeMembers(&saved, []member{
-		{name: "layer", kind: tar.TypeDir}, {name: "layer/layer.tar", body: string(layer)},
+		{name: folder, kind: tar.TypeDir}, {name: folder + "layer.tar", body: string(layer)},
 		{name: "repositories", body: "{}"}, {name: "manifest.json", body: string(manifest)},
 	})
 	return io.NopCloser(&saved), errors.Join(err, ctx.Err())
@@ -213,7 +217,7 @@ func (h *fakeHost) ImageLoad(ctx context.Context, input io.Reader, _ ...client.I
 		}
 		if err == nil && header.Name == "manifest.json" {
 			err = json.NewDecoder(in).Decode(&manifest)
-		} else if err == nil && header.Name == "layer/layer.tar" {
+		} else if err == nil && path.Base(header.Name) == "layer.tar" && header.Typeflag == tar.TypeReg {
 			err = json.NewDecoder(in).Decode(&img)
 		}
 		if err != nil {
@@ -244,13 +248,13 @@ func (h *fakeHost) ImageTag(ctx context.Context, source, target string) error {
 func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.Summary, error) {
 	defer h.called("list")()
 	var all []image.Summary
-	for id := range h.images {
-		all = append(all, image.Summary{ID: id, RepoTags: h.tagsOf(id), Size: 1000})
+	for id, img := range h.images {
+		all = append(all, image.Summary{ID: id, ParentID: img.Parent, RepoTags: h.tagsOf(id), Size: 1000})
 	}
 	return all, ctx.Err()
 }
 
-func (h *fakeHost) ImageRemove(ctx context.Context, ref string, _ image.RemoveOptions) ([]image.DeleteResponse, error) {
+func (h *fakeHost) ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error) {
 	defer h.called("remove image")()
 	h.liveCtx = ctx.Err() == nil
 	if err := errors.Join(ctx.Err(), h.removeErr); err != nil {
@@ -259,6 +263,11 @@ func (h *fakeHost) ImageRemove(ctx context.Context, ref string, _ image.RemoveOp
 	id, _, ok := h.find(ref)
 	if !ok {
 		return nil, errdefs.ErrNotFound
+	}
+	for _, c := range h.containers {
+		if c.ImageID == id && !opts.Force {
+			return nil, errdefs.ErrConflict
+		}
 	}
 	delete(h.tags, ref)
 	if len(h.tagsOf(id)) == 0 {
