@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/docker/client"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -54,7 +56,7 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrEnginePermission):
 		return "add your user to the docker group (which makes it root on this machine), use sudo, or name another engine with --host or --context"
 	case errors.Is(err, sandbox.ErrEngineUnavailable):
-		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
+		return unreachableHint(err.Error())
 	case errors.Is(err, sandbox.ErrUnenforceable):
 		return "see what is missing with: sandbox doctor"
 	case errors.Is(err, sandbox.ErrNoSpace) && strings.HasPrefix(err.Error(), "the engine's disk"):
@@ -85,6 +87,21 @@ func hint(err error) string {
 		return "choose another --id, or see whose it is with: sandbox ps"
 	}
 	return ""
+}
+
+// unreachableHint is what to try about an engine that does not answer. Only that
+// of the default socket is known to be a service of this machine.
+func unreachableHint(text string) string {
+	const address = "check the address, of --host, SANDBOX_HOST, DOCKER_HOST or the context (sandbox doctor says which)"
+	switch {
+	case strings.Contains(text, "daemon at "+client.DefaultDockerHost+". "):
+		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
+	case strings.Contains(text, "daemon at unix://"), strings.Contains(text, "daemon at npipe://"):
+		return "nothing answers at that socket: " + address + ", and start its engine"
+	case strings.Contains(text, "daemon at "):
+		return "nothing answers at that host and port: " + address + ", and that its engine runs and may be reached"
+	}
+	return "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"
 }
 
 // fieldHints tell what to try about a field of a request that breaks a rule. The

@@ -23,6 +23,9 @@ func TestHints(t *testing.T) {
 	}{
 		"nothing known":   {errors.New("odd"), nil},
 		"engine down":     {fmt.Errorf("asking the engine: %w", fmt.Errorf("%w: %w", sandbox.ErrEngineUnavailable, daemon)), []string{"is the engine running?"}},
+		"default socket":  {fmt.Errorf("%w: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it", sandbox.ErrEngineUnavailable), []string{"systemctl start docker"}},
+		"other socket":    {fmt.Errorf("%w: Cannot connect to the Docker daemon at unix:///x. Is it", sandbox.ErrEngineUnavailable), []string{"nothing answers at that socket"}},
+		"other port":      {fmt.Errorf("%w: Cannot connect to the Docker daemon at tcp://lab:9. Is it", sandbox.ErrEngineUnavailable), []string{"host and port"}},
 		"permission":      {fmt.Errorf("%w: %w", sandbox.ErrEnginePermission, daemon), []string{"docker group"}},
 		"no image":        {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
 		"no space":        {fmt.Errorf("state folder: %w", sandbox.ErrNoSpace), []string{"sandbox rm"}},
