@@ -92,9 +92,9 @@ func gpuError(asked GPURequest, err error) error {
 	var said *gpu.SMIError
 	switch {
 	case errors.As(err, &want):
-		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", want.Want), Rule: want.Rule}
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: want.Rule}
 	case errors.As(err, &said), errors.Is(err, gpu.ErrNoTool):
-		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked.want().String()), Rule: err.Error()}
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: err.Error()}
 	}
 	return err
 }
