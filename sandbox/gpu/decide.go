@@ -68,6 +68,9 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		for _, t := range holders {
 			names = append(names, t.describe())
 		}
+		if more := len(names) - maxNamed; more > 0 {
+			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
+		}
 		held.add(id, strings.Join(names, " and "))
 	}
 	d := decision{aside: len(able) < need, used: used, why: strings.Join(append(held.texts(), reasons...), "; ")}
@@ -137,9 +140,15 @@ func (h *heldBy) add(id, name string) {
 	h.ids[name] = append(h.ids[name], id)
 }
 
+// maxNamed is how many holders are named; `sandbox gpus` names all.
+const maxNamed = 2
+
 func (h *heldBy) texts() []string {
 	var texts []string
-	for _, name := range h.names {
+	for i, name := range h.names {
+		if i == maxNamed {
+			return append(texts, fmt.Sprintf("%d others hold more", len(h.names)-maxNamed))
+		}
 		if ids := h.ids[name]; len(ids) == 1 {
 			texts = append(texts, fmt.Sprintf("GPU %s is held by %s", ids[0], name))
 		} else {

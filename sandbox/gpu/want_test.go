@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -196,4 +197,22 @@ func TestDecide(t *testing.T) {
 	}
 	_, err := decide(Want{Count: 5}, madeUpGPUs(4), view{}, nil)
 	require.Error(t, err)
+}
+
+// A crowd of holders is counted, and not told one by one.
+func TestManyHolders(t *testing.T) {
+	var v view
+	for i := range 8 {
+		v.holding = append(v.holding, Ticket{State: StateHolding, GPUs: []string{strconv.Itoa(i)}, Holder: Holder{RunID: "r" + strconv.Itoa(i)}})
+	}
+	d, err := decide(Want{All: true}, madeUpGPUs(8), v, nil)
+	require.NoError(t, err)
+	require.Contains(t, d.why, "GPU 1 is held by run r1")
+	require.True(t, strings.HasSuffix(d.why, "; 6 others hold more"), d.why)
+	for i := range v.holding {
+		v.holding[i].GPUs, v.holding[i].Share = []string{"0"}, true
+	}
+	d, err = decide(Want{IDs: []string{"0"}}, madeUpGPUs(8), v, nil)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(d.why, " and 6 more"), d.why)
 }
