@@ -67,6 +67,8 @@ func hint(err error) string {
 		return "see all runs with: sandbox ls"
 	case errors.As(err, &busy):
 		return "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h; or share them with --gpu-share"
+	case strings.HasPrefix(err.Error(), "leases of GPUs in "):
+		return "make that folder one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
@@ -119,6 +121,7 @@ var fieldHints = map[string]string{
 	"runtime":        "see what the engine has with: sandbox doctor",
 	"gpus":           "see which GPUs there are with: sandbox gpus",
 	"gpu_driver":     "leave --gpu-driver out, or see what the engine has with: sandbox doctor",
+	"gpu_dir":        "make the folder, or correct SANDBOX_GPU_DIR or gpu_dir in the settings",
 	"gpu_wait":       "give a duration, such as --gpu-wait 10m",
 	"env":            "leave it out, or let the program set it",
 	"label":          "give --label NAME=VALUE",
