@@ -66,7 +66,7 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrNoRecord):
 		return "see all runs with: sandbox ls"
 	case errors.As(err, &busy):
-		return "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h; or share them with --gpu-share"
+		return busyHint(busy)
 	case strings.HasPrefix(err.Error(), "leases of GPUs in "):
 		return "make that folder one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
 	case errors.Is(err, sandbox.ErrBusy):
@@ -89,6 +89,19 @@ func hint(err error) string {
 		return "choose another --id, or see whose it is with: sandbox ps"
 	}
 	return ""
+}
+
+// busyHint is what to try about GPUs that are not free. Sharing helps only with
+// those who share.
+func busyHint(busy *gpu.BusyError) string {
+	text := "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h"
+	if busy.Waited > 0 {
+		text = "see who has them with: sandbox gpus; wait longer for them with --gpu-wait"
+	}
+	if busy.Sharing {
+		text += "; or share them with --gpu-share"
+	}
+	return text
 }
 
 // unreachableHint is what to try about an engine that does not answer. Only that

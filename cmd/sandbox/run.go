@@ -167,5 +167,5 @@ func (a *app) printResult(res *result.Result) error {
 		return err
 	}
 	_, err = a.streams.Out.Write(text)
-	return readerGone(err)
+	return resultLost(readerGone(err))
 }

@@ -29,6 +29,8 @@ type decision struct {
 	aside bool
 	// used says that memory in use stood in the way.
 	used bool
+	// sharing says that only runs that share, unlike this one, stand in the way.
+	sharing bool
 	// arriving says that it only waits for others to be looked at.
 	arriving bool
 }
@@ -51,7 +53,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	// nothing does.
 	var able, free, reasons []string
 	var held heldBy
-	used := false
+	used, sharing := false, !w.Share && len(v.ahead) == 0
 	for _, id := range ids {
 		holders := holdersOf(id, v.holding)
 		if why := unfit(id, w, inv, v, busy, len(holders) > 0); why != "" {
@@ -66,6 +68,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		}
 		var names []string
 		for _, t := range holders {
+			sharing = sharing && t.Share
 			names = append(names, t.describe())
 		}
 		if more := len(names) - maxNamed; more > 0 {
@@ -73,7 +76,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		}
 		held.add(id, strings.Join(names, " and "))
 	}
-	d := decision{aside: len(able) < need, used: used, why: strings.Join(append(held.texts(), reasons...), "; ")}
+	d := decision{aside: len(able) < need, used: used, sharing: sharing && len(held.names) > 0 && len(reasons) == 0, why: strings.Join(append(held.texts(), reasons...), "; ")}
 	switch {
 	case len(v.ahead) > 0 && !d.aside:
 		d.why = aheadText(v.ahead, d.why)

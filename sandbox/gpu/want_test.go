@@ -209,10 +209,16 @@ func TestManyHolders(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, d.why, "GPU 1 is held by run r1")
 	require.True(t, strings.HasSuffix(d.why, "; 6 others hold more"), d.why)
+	require.False(t, d.sharing)
 	for i := range v.holding {
 		v.holding[i].GPUs, v.holding[i].Share = []string{"0"}, true
 	}
 	d, err = decide(Want{IDs: []string{"0"}}, madeUpGPUs(8), v, nil)
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(d.why, " and 6 more"), d.why)
+	require.True(t, d.sharing, "all of them share")
+	v.holding = append(v.holding, holding(9, false, "0"))
+	d, err = decide(Want{IDs: []string{"0"}, Share: true}, madeUpGPUs(8), v, nil)
+	require.NoError(t, err)
+	require.False(t, d.sharing, "this one shares already, and another does not")
 }
