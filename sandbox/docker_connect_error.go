@@ -60,6 +60,18 @@ func connectProblem(err error) *ConnectError {
 	return nil
 }
 
+// notDocker recognises the answer of another server to a question that every
+// engine answers.
+func notDocker(err error) bool {
+	if err == nil {
+		return false
+	}
+	// The client does not wrap what its JSON reader says.
+	text := err.Error()
+	return errdefs.IsNotFound(err) || errdefs.IsNotImplemented(err) ||
+		strings.Contains(text, "remote info: invalid character") || strings.Contains(text, "remote info: json: cannot unmarshal")
+}
+
 // calledHost is the host of a call that failed, if the error knows.
 func calledHost(err error) string {
 	var call *url.Error

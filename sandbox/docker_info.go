@@ -16,6 +16,10 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	info, err := e.api.Info(ctx)
+	if notDocker(err) {
+		err = &ConnectError{Problem: ProblemNotDocker, Address: withoutPassword(e.api.DaemonHost()),
+			Detail: "something answers there, and it is no container engine", Err: err}
+	}
 	if err != nil {
 		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(ctx, err))
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // WithGPUDir sets the folder in which GPUs are leased. The default is a folder of
-// the state folder. Whoever shares GPUs with users of other state folders, or with
-// jobs in containers, shares this one with them.
+// the state folder; one that is named must be there. Whoever shares GPUs with users
+// of other state folders, or with jobs in containers, shares this one with them.
 func WithGPUDir(dir string) Option {
 	return func(r *Runner) error {
 		if dir == "" {
@@ -79,6 +79,9 @@ func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info EngineInfo)
 	if !asked.Any() {
 		return gpu.Inventory{}, nil
 	}
+	if err := r.checkGPUDir(); err != nil {
+		return gpu.Inventory{}, err
+	}
 	inv, err := gpuInventory(ctx, asked.Driver, info)
 	if err == nil {
 		err = asked.want().Check(inv)
@@ -92,9 +95,9 @@ func gpuError(asked GPURequest, err error) error {
 	var said *gpu.SMIError
 	switch {
 	case errors.As(err, &want):
-		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", want.Want), Rule: want.Rule}
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: want.Rule}
 	case errors.As(err, &said), errors.Is(err, gpu.ErrNoTool):
-		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked.want().String()), Rule: err.Error()}
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: err.Error()}
 	}
 	return err
 }
@@ -108,7 +111,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 	}
 	order := gpu.Order{
 		Want: asked.want(), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
-		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID,
+		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
 			LimitSeconds: a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds + deadlineSlack.Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
 			return a.runner.stillUses(ctx, a.info, dead, since)

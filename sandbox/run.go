@@ -176,6 +176,9 @@ func (a *attempt) start(ctx context.Context) error {
 	a.exits = a.runner.engine.Wait(waitCtx, a.container)
 	a.usage = a.newUsageWatch(waitCtx)
 	a.readStreams()
+	if a.req.Started != nil {
+		a.req.Started()
+	}
 	switch err := a.runner.engine.Start(context.WithoutCancel(ctx), a.container); {
 	case err == nil:
 	case isLoss(err):

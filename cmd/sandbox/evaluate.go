@@ -156,7 +156,8 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 // evaluateOptions are the settings and flags as the harness takes them.
 func (a *app) evaluateOptions(s settings, f evaluateFlags) evaluate.Options {
 	opts := evaluate.Options{Request: s.request(), Submission: f.submission.rule()}
-	opts.Request.Kill, opts.Request.Waiting = a.streams.Kill, a.tellWaiting(s)
+	waiting := a.tellWaiting(s)
+	opts.Request.Kill, opts.Request.Waiting, opts.Request.Started = a.streams.Kill, waiting.say, waiting.end
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers}

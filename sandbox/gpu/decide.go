@@ -29,6 +29,8 @@ type decision struct {
 	aside bool
 	// used says that memory in use stood in the way.
 	used bool
+	// sharing says that only runs that share, unlike this one, stand in the way.
+	sharing bool
 	// arriving says that it only waits for others to be looked at.
 	arriving bool
 }
@@ -51,7 +53,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	// nothing does.
 	var able, free, reasons []string
 	var held heldBy
-	used := false
+	used, sharing := false, !w.Share && len(v.ahead) == 0
 	for _, id := range ids {
 		d := inv.device(id)
 		holders := holdersOf(d, v.holding)
@@ -67,11 +69,15 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		}
 		var names []string
 		for _, t := range holders {
+			sharing = sharing && t.Share
 			names = append(names, t.describe())
+		}
+		if more := len(names) - maxNamed; more > 0 {
+			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
 		}
 		held.add(id, strings.Join(names, " and "))
 	}
-	d := decision{aside: len(able) < need, used: used, why: strings.Join(append(held.texts(), reasons...), "; ")}
+	d := decision{aside: len(able) < need, used: used, sharing: sharing && len(held.names) > 0 && len(reasons) == 0, why: strings.Join(append(held.texts(), reasons...), "; ")}
 	switch {
 	case len(v.ahead) > 0 && !d.aside:
 		d.why = aheadText(v.ahead, d.why)
@@ -133,9 +139,15 @@ func (h *heldBy) add(id, name string) {
 	h.ids[name] = append(h.ids[name], id)
 }
 
+// maxNamed is how many holders are named; `sandbox gpus` names all.
+const maxNamed = 2
+
 func (h *heldBy) texts() []string {
 	var texts []string
-	for _, name := range h.names {
+	for i, name := range h.names {
+		if i == maxNamed {
+			return append(texts, fmt.Sprintf("%d others hold more", len(h.names)-maxNamed))
+		}
 		if ids := h.ids[name]; len(ids) == 1 {
 			texts = append(texts, fmt.Sprintf("GPU %s is held by %s", ids[0], name))
 		} else {

@@ -32,7 +32,7 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	if w.ticket == nil {
 		holder := thisProcess()
-		holder.RunID, holder.Engine, holder.LimitSeconds = w.order.RunID, w.order.Engine, w.order.LimitSeconds
+		holder.RunID, holder.Name, holder.Engine, holder.LimitSeconds = w.order.RunID, w.order.Name, w.order.Engine, w.order.LimitSeconds
 		w.ticket, err = f.arrive(Ticket{Pools: w.manager.pools, Want: w.order.Want.String(), Share: w.order.Share, Holder: holder})
 		if err != nil {
 			return step{}, err

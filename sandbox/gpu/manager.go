@@ -62,6 +62,8 @@ type BusyError struct {
 	Why string
 	// Waited is how long was waited for.
 	Waited time.Duration
+	// Sharing says that only runs that share, unlike this one, hold them.
+	Sharing bool
 }
 
 func (e *BusyError) Error() string {
@@ -144,7 +146,7 @@ func (w *wait) run(ctx context.Context) (*Lease, error) {
 		// A request that came together with others waits until those have
 		// been looked at.
 		if left := time.Until(w.until); left <= 0 && !step.arriving {
-			return nil, &BusyError{w.order.String(), step.why, w.order.Wait}
+			return nil, &BusyError{w.order.String(), step.why, w.order.Wait, step.sharing}
 		}
 		if !step.arriving && w.order.Waiting != nil && step.why != w.told {
 			w.order.Waiting(step.why)

@@ -54,6 +54,8 @@ type Ticket struct {
 // Holder says for whom GPUs are held.
 type Holder struct {
 	RunID string `json:"run_id"`
+	// Name is the run's, for people; it may be empty.
+	Name string `json:"name"`
 	// Engine is the ID of the engine that runs it.
 	Engine string `json:"engine"`
 	// PID, User and Host are those of the process.
