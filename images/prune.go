@@ -140,7 +140,7 @@ func candidates(ctx context.Context, eng Pruner, lock Lock, opts PruneOptions) (
 	}
 	used := map[string]bool{}
 	for _, c := range containers {
-		used[c.ImageID] = true
+		used[c.ImageID] = used[c.ImageID] || !leftBehind(c, opts.Now)
 	}
 	var all []PrunedImage
 	for _, img := range ours {
@@ -219,11 +219,8 @@ func removeImage(ctx context.Context, eng Pruner, img PrunedImage) error {
 	return errors.Join(errs...)
 }
 
-// readerAge is how long reading an image can take; older containers for that were
-// left by a process that was killed.
-const readerAge = time.Hour
-
-// sweepReaders removes the containers of [Pin] that were left behind.
+// sweepReaders removes the containers through which images were read, and that were
+// left behind.
 func sweepReaders(ctx context.Context, eng Pruner, opts PruneOptions) error {
 	left, err := eng.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", LabelReader))})
 	if err != nil || opts.DryRun {
@@ -231,7 +228,7 @@ func sweepReaders(ctx context.Context, eng Pruner, opts PruneOptions) error {
 	}
 	var errs []error
 	for _, c := range left {
-		if c.State == container.StateCreated && opts.Now.Sub(time.Unix(c.Created, 0)) > readerAge {
+		if leftBehind(c, opts.Now) {
 			errs = append(errs, ignoreNotFound(eng.ContainerRemove(ctx, c.ID, container.RemoveOptions{RemoveVolumes: true})))
 		}
 	}

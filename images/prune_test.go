@@ -11,6 +11,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 func TestPlanPrune(t *testing.T) {
@@ -122,23 +124,38 @@ func TestPruneReportsWhatFailed(t *testing.T) {
 	h.removeErr = nil
 }
 
-// Containers that a killed process read images through are removed, those of a
-// living one are not.
+// Containers that a killed process read images through are removed, and protect no
+// image; those of a living one are not.
 func TestPruneSweepsReaders(t *testing.T) {
 	h, l, opts := pruneHost(t)
-	reader := func(id string, age time.Duration, state container.ContainerState) {
-		h.containers[id] = container.Summary{ID: id, State: state, Created: opts.Now.Add(-age).Unix(), Labels: map[string]string{LabelReader: "x"}}
+	dead := owner.This()
+	dead.PID = 1 << 30 // above any kernel's maximum
+	reader := func(id string, age time.Duration, state container.ContainerState, by string) {
+		h.containers[id] = container.Summary{
+			ID: id, State: state, ImageID: idOf("free"), Created: opts.Now.Add(-age).Unix(),
+			Labels: map[string]string{LabelReader: "x", owner.LabelOwner: by},
+		}
 	}
-	reader("old", 2*readerAge, container.StateCreated)
-	reader("new", time.Minute, container.StateCreated)
-	reader("running", 2*readerAge, container.StateRunning)
-	opts.KeepBytes = 1 << 40
-	_, err := Prune(t.Context(), h, l, opts)
+	reader("old", 2*readerAge, container.StateCreated, "")
+	reader("dead", time.Minute, container.StateCreated, dead.String())
+	opts.KeepBytes, opts.DryRun, opts.UnusedFor = 0, true, 0
+	r, err := Prune(t.Context(), h, l, opts)
 	require.NoError(t, err)
+	assert.Len(t, r.Removed, 2, "free and nameless")
+	assert.Contains(t, h.containers, "dead")
+
+	reader("new", time.Minute, container.StateCreated, "")
+	reader("living", 2*readerAge, container.StateCreated, owner.This().String())
+	reader("running", 2*readerAge, container.StateRunning, dead.String())
+	opts.DryRun = false
+	r, err = Prune(t.Context(), h, l, opts)
+	require.NoError(t, err)
+	assert.Len(t, r.Removed, 1, "nameless; free is read by others")
 	assert.NotContains(t, h.containers, "old")
-	assert.Contains(t, h.containers, "new")
-	assert.Contains(t, h.containers, "running")
-	assert.Contains(t, h.containers, "c")
+	assert.NotContains(t, h.containers, "dead")
+	for _, id := range []string{"new", "living", "running", "c"} {
+		assert.Contains(t, h.containers, id)
+	}
 }
 
 func TestIsOurs(t *testing.T) {

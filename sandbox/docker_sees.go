@@ -11,6 +11,8 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/strslice"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // unknownImage is an image that no engine has.
@@ -44,7 +46,7 @@ func (e *dockerEngine) finds(ctx context.Context, imageID string, paths []string
 		})
 	}
 	config := &container.Config{Image: imageID, Entrypoint: strslice.StrSlice{"/never-started"},
-		Labels: map[string]string{LabelManaged: "true", LabelPart: PartCourier, LabelOwner: thisOwner().String()}}
+		Labels: map[string]string{LabelManaged: "true", LabelPart: PartCourier, LabelOwner: owner.This().String()}}
 	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, "")
 	switch {
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -171,7 +172,7 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 
 	// Its owner, this process, lives; so nothing is done about it.
 	engine.list = []Container{{ID: "c1", Name: "evalbox-r1", Running: true, Labels: map[string]string{
-		LabelManaged: "true", LabelRun: "r1", LabelOwner: thisOwner().String()}}}
+		LabelManaged: "true", LabelRun: "r1", LabelOwner: owner.This().String()}}}
 	next := gpuCommand("1")
 	next.ID = "r2"
 	_, err = r.Run(t.Context(), next)
@@ -180,8 +181,8 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	require.Contains(t, err.Error(), "container evalbox-r1 still runs: its owner, process ")
 
 	// A dead owner's container is removed, as a sweep does.
-	dead := thisOwner()
-	dead.start = "1"
+	dead := owner.This()
+	dead.Start = "1"
 	engine.list[0].Labels[LabelOwner] = dead.String()
 	engine.removeErr, engine.inspectErr = nil, nil
 	_, err = r.Run(t.Context(), next)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -326,7 +327,7 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	engine := newFakeEngine(nil)
 	r := newFakeRunner(t, engine)
 	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
-	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: thisOwner().String()}
+	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
 	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
 		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
