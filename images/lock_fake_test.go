@@ -47,6 +47,7 @@ type fakeHost struct {
 type fakeImage struct {
 	Env     []string
 	Created string
+	Parent  string
 	// Root is the tar archive of the file system.
 	Root []byte
 }
@@ -251,7 +252,7 @@ func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.
 	defer h.called("list")()
 	var all []image.Summary
 	for id := range h.images {
-		all = append(all, image.Summary{ID: id, RepoTags: h.tagsOf(id), Size: 1000})
+		all = append(all, image.Summary{ID: id, ParentID: h.images[id].Parent, RepoTags: h.tagsOf(id), Size: 1000})
 	}
 	return all, ctx.Err()
 }
