@@ -28,7 +28,12 @@ func (e *ArchiveError) Error() string { return fmt.Sprintf("archive %s: %v", e.S
 func (e *ArchiveError) Unwrap() error { return e.Err }
 
 // Hint says what to do about it.
-func (e *ArchiveError) Hint() string { return "make one with: sandbox image export NAME FILE" }
+func (e *ArchiveError) Hint() string {
+	if other, ok := errors.AsType[*otherImageError](e.Err); ok {
+		return other.hint
+	}
+	return "make one with: sandbox image export NAME FILE"
+}
 
 // writeArchive copies what the engine saves behind the text of a lock.
 func writeArchive(w io.Writer, lockText []byte, saved io.Reader) error {

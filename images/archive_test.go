@@ -241,6 +241,23 @@ func TestImportTakesNoNames(t *testing.T) {
 	assert.Contains(t, passed.String(), `"RepoTags":null`)
 }
 
+// hintOf is what an error says to do about it.
+func hintOf(t *testing.T, err error) string {
+	t.Helper()
+	var knows interface{ Hint() string }
+	require.ErrorAs(t, err, &knows)
+	return knows.Hint()
+}
+
+// An archive of another catalog is well made: what is missing is that catalog.
+func TestImportHintsAtTheCatalog(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	h, _, path := emptyHost(t)
+	_, err := importBytes(t, h, Catalog{Source: "mine.yaml"}, path, good)
+	require.ErrorContains(t, err, `image "small" is not in the catalog mine.yaml`)
+	assert.Equal(t, "name the catalog that it was exported with: --catalog FILE", hintOf(t, err))
+}
+
 // An image that the lock, or the engine, knows otherwise is refused.
 func TestImportKeepsWhatIsKnown(t *testing.T) {
 	good, _ := exported(t, "a 1")
@@ -257,6 +274,7 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		was := read(t, path)
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "holds "+idOf("newer"))
+		assert.Contains(t, hintOf(t, err), "--lock FILE")
 		assert.NotContains(t, h.calls, "load", "it is refused before it is loaded")
 		assert.Equal(t, was, read(t, path))
 	})
@@ -287,6 +305,7 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		h.put(small.Tag(), idOf("mine"), imageOf(t, "a 3"))
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "the engine has another image small ("+idOf("mine")+"), which is not locked")
+		assert.Equal(t, "keep the engine's with: sandbox image lock small; or take the name off it with: docker rmi "+small.Tag(), hintOf(t, err))
 		assert.Equal(t, idOf("mine"), h.tags[small.Tag()])
 	})
 	t.Run("the name is taken, and the archive is the locked one", func(t *testing.T) {

@@ -35,7 +35,9 @@ func Export(ctx context.Context, eng Archiver, cat Catalog, lock Lock, name stri
 		return &NotLockedError{Name: r.Name, Source: lock.Source}
 	}
 	if !e.Is(r) {
-		return &UnlockedError{Name: r.Name, ID: r.ID, LockedID: e.ID, Source: lock.Source, CatalogName: r.CatalogName}
+		return &notExportedError{&UnlockedError{
+			Name: r.Name, ID: r.ID, LockedID: e.ID, Source: lock.Source, CatalogName: r.CatalogName,
+		}}
 	}
 	text, err := Lock{}.With(e).Encode()
 	if err != nil {
@@ -50,4 +52,16 @@ func Export(ctx context.Context, eng Archiver, cat Catalog, lock Lock, name stri
 		return fmt.Errorf("image %s: saving it: %w", r.Name, err)
 	}
 	return nil
+}
+
+// A notExportedError is an UnlockedError where no run is asked for.
+type notExportedError struct{ refused *UnlockedError }
+
+func (e *notExportedError) Error() string { return e.refused.Error() }
+
+func (e *notExportedError) Unwrap() error { return e.refused }
+
+// Hint says what to do about it.
+func (e *notExportedError) Hint() string {
+	return "see what differs with: sandbox image verify " + e.refused.Name + "; accept it with: sandbox image lock " + e.refused.Name
 }

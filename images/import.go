@@ -76,12 +76,14 @@ func (i importer) checkName() error {
 	}
 	if known, named := i.cat.Lookup(name); named {
 		if ref != known.Tag() {
-			return i.bad("it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
+			return i.other("name the catalog that it was exported with: --catalog FILE",
+				"it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
 		}
 		return nil
 	}
 	if ref != name || strings.HasPrefix(ref, repository) {
-		return i.bad("image %q is not in the catalog %s", name, i.cat.Source)
+		return i.other("name the catalog that it was exported with: --catalog FILE",
+			"image %q is not in the catalog %s", name, i.cat.Source)
 	}
 	parsed, err := reference.ParseAnyReference(ref)
 	if err != nil {
@@ -99,7 +101,8 @@ func (i importer) allowed(ctx context.Context, lock Lock, offered Resolved) erro
 	name := i.entry.Name
 	if locked, ok := lock.Lookup(name); ok {
 		if !locked.Is(offered) {
-			return i.bad("it holds %s %s, the lock %s holds %s", name, offered.ID, i.lockPath, locked.ID)
+			return i.other("the lock decides; to take this one all the same, import it with a lock of its own: --lock FILE",
+				"it holds %s %s, the lock %s holds %s", name, offered.ID, i.lockPath, locked.ID)
 		}
 		return nil
 	}
@@ -110,7 +113,8 @@ func (i importer) allowed(ctx context.Context, lock Lock, offered Resolved) erro
 	case err != nil:
 		return err
 	case have.Content != offered.Content:
-		return i.bad("the engine has another image %s (%s), which is not locked", name, have.ID)
+		return i.other(fmt.Sprintf("keep the engine's with: sandbox image lock %s; or take the name off it with: docker rmi %s", name, have.Reference),
+			"the engine has another image %s (%s), which is not locked", name, have.ID)
 	}
 	return nil
 }
@@ -118,6 +122,18 @@ func (i importer) allowed(ctx context.Context, lock Lock, offered Resolved) erro
 // bad is what is wrong with the archive.
 func (i importer) bad(format string, args ...any) error {
 	return &ArchiveError{i.source, fmt.Errorf(format, args...)}
+}
+
+// An otherImageError is an archive that is well made, but of another image than is
+// known here.
+type otherImageError struct {
+	error
+
+	hint string
+}
+
+func (i importer) other(hint, format string, args ...any) error {
+	return &ArchiveError{i.source, &otherImageError{fmt.Errorf(format, args...), hint}}
 }
 
 // accept checks what was loaded, names it and locks it. From here on only what

@@ -23,6 +23,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // A fakeHost is an engine that holds whole images: their configuration and their
@@ -133,11 +135,15 @@ func (h *fakeHost) ImageInspect(ctx context.Context, ref string, _ ...client.Ima
 }
 
 func (h *fakeHost) ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig,
-	_ *network.NetworkingConfig, _ *ocispec.Platform, _ string,
+	_ *network.NetworkingConfig, _ *ocispec.Platform, name string,
 ) (container.CreateResponse, error) {
 	defer h.called("create")()
 	if host.NetworkMode != "none" || config.Labels[LabelReader] != config.Image {
 		return container.CreateResponse{}, errors.New("the container has a network or no label")
+	}
+	if !strings.HasPrefix(name, readerName) || config.Labels[owner.LabelOwner] != owner.This().String() ||
+		config.Labels[owner.LabelManaged] != "true" || config.Labels[owner.LabelDeadline] == "" {
+		return container.CreateResponse{}, errors.New("nobody would find the container if its maker died")
 	}
 	id := fmt.Sprintf("made-%d", len(h.calls))
 	h.containers[id] = container.Summary{ID: id, ImageID: config.Image}

@@ -297,7 +297,7 @@ func TestPruneReal(t *testing.T) {
 		assert.NoError(t, eng.ContainerRemove(context.WithoutCancel(t.Context()), c.ID, container.RemoveOptions{Force: true}))
 	}()
 
-	report, err := images.Prune(t.Context(), onlyMine{eng, prefix}, lock, images.PruneOptions{
+	report, err := images.Prune(t.Context(), onlyMine{eng, prefix}, []images.Lock{lock}, images.PruneOptions{
 		UsageDir: t.TempDir(), Now: time.Now(), KeepBytes: 0,
 	})
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
@@ -23,7 +24,7 @@ const (
 
 // LabelPart says which part of a run whose files are copied a container or volume
 // is. The run's own container does not have it.
-const LabelPart = "org.evalbox.part"
+const LabelPart = owner.LabelPart
 
 // Parts of a run whose files are copied.
 const (

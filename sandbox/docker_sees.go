@@ -14,6 +14,8 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/strslice"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // unknownImage is an image that no engine has.
@@ -61,7 +63,7 @@ func (e *dockerEngine) createLooker(ctx context.Context, imageID string, paths [
 		})
 	}
 	config := &container.Config{Image: imageID, Entrypoint: strslice.StrSlice{"/never-started"},
-		Labels: map[string]string{LabelManaged: "true", LabelPart: PartCourier, LabelOwner: thisOwner().String(),
+		Labels: map[string]string{LabelManaged: "true", LabelPart: PartCourier, LabelOwner: owner.This().String(),
 			LabelDeadline: time.Now().Add(deadlineSlack).UTC().Format(time.RFC3339)}}
 	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, "")
 	return created.ID, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -173,7 +174,7 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 
 	// Its owner, this process, lives; so nothing is done about it.
 	engine.list = []Container{{ID: "c1", Name: "evalbox-r1", Running: true, Labels: map[string]string{
-		LabelManaged: "true", LabelRun: "r1", LabelOwner: thisOwner().String()}}}
+		LabelManaged: "true", LabelRun: "r1", LabelOwner: owner.This().String()}}}
 	next := gpuCommand("1")
 	next.ID = "r2"
 	_, err = r.Run(t.Context(), next)
@@ -182,8 +183,8 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	require.Contains(t, err.Error(), "container evalbox-r1 still runs: its owner, process ")
 
 	// A dead owner's container is removed, as a sweep does.
-	dead := thisOwner()
-	dead.start = "1"
+	dead := owner.This()
+	dead.Start = "1"
 	engine.list[0].Labels[LabelOwner] = dead.String()
 	engine.removeErr, engine.inspectErr = nil, nil
 	_, err = r.Run(t.Context(), next)
@@ -195,11 +196,11 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 // TestStillUses tells the containers of a dead run apart: only those that ended
 // are left alone.
 func TestStillUses(t *testing.T) {
-	dead, alive := thisOwner(), thisOwner()
-	dead.start = "1"
+	dead, alive := owner.This(), owner.This()
+	dead.Start = "1"
 	for name, test := range map[string]struct {
 		container Container
-		owner     owner
+		owner     owner.Owner
 		why       string
 		removed   bool
 	}{

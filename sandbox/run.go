@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -77,7 +78,7 @@ func (a *attempt) create(ctx context.Context) error {
 		deadline = a.deadline(partSlack)
 	}
 	note := journal{
-		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
+		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
 		Transfer: a.spec.Class.Transfer,
 	}
@@ -151,7 +152,7 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 		LabelManaged:  "true",
 		LabelRun:      a.spec.Job.RunID,
 		LabelName:     a.spec.Job.Name,
-		LabelOwner:    thisOwner().String(),
+		LabelOwner:    owner.This().String(),
 		LabelDeadline: deadline.UTC().Format(time.RFC3339),
 		LabelSpec:     a.spec.Class.Hash(),
 		LabelState:    a.runner.store.dir,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // SweepOptions say what a sweep takes.
@@ -114,19 +116,19 @@ func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reas
 	if c.Labels[LabelKeep] == "true" && !opts.Kept {
 		return false, "was told to stay (--keep)"
 	}
-	by, err := parseOwner(c.Labels[LabelOwner])
+	by, err := owner.Parse(c.Labels[LabelOwner])
 	if err != nil {
 		return false, err.Error()
 	}
-	switch by.fate() {
-	case fateAlive:
+	switch by.Fate() {
+	case owner.Alive:
 		if c.Labels[LabelKeep] == "true" && c.Ended {
 			return true, "was told to stay, and has ended"
 		}
-		return false, fmt.Sprintf("its owner, process %d, lives", by.pid)
-	case fateDead:
-		return true, fmt.Sprintf("its owner, process %d, is gone", by.pid)
-	case fateUnknown:
+		return false, fmt.Sprintf("its owner, process %d, lives", by.PID)
+	case owner.Dead:
+		return true, fmt.Sprintf("its owner, process %d, is gone", by.PID)
+	case owner.Unknown:
 	}
 	deadline, err := time.Parse(time.RFC3339, c.Labels[LabelDeadline])
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -342,7 +343,7 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	engine := newFakeEngine(nil)
 	r := newFakeRunner(t, engine)
 	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
-	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: thisOwner().String()}
+	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
 	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
 		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
@@ -364,10 +365,10 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 	engine := newFakeEngine(nil)
 	r := newFakeRunner(t, engine)
-	addRecord(t, r.store, "runs", thisOwner(), time.Now(), false)
-	addRecord(t, r.store, "ended", thisOwner(), time.Now(), true)
+	addRecord(t, r.store, "runs", owner.This(), time.Now(), false)
+	addRecord(t, r.store, "ended", owner.This(), time.Now(), true)
 	for _, id := range []string{"runs", "ended"} {
-		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: thisOwner().String(), LabelKeep: "true", LabelState: r.store.dir}
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.dir}
 		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
 		require.NoError(t, err)
 		engine.list = append(engine.list, Container{ID: id, Labels: labels, Ended: true},
@@ -383,7 +384,7 @@ func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 // TestPartsOfARunElsewhereStayAsLongAsItMay: the files may take longer to be sent than
 // the program may run, and are fetched after it.
 func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
-	elsewhere := owner{boot: "another", namespace: "1", pid: 1, start: "1"}.String()
+	elsewhere := owner.Owner{Boot: "another", Namespace: "1", PID: 1, Start: "1"}.String()
 	engine := newFakeEngine(nil)
 	r := newFakeRunner(t, engine)
 	at := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) }

@@ -41,7 +41,7 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 	}
 	lock, there, err := a.lock(s)
 	if err == nil && !there {
-		err = &images.LockFileError{Path: path, Err: fs.ErrNotExist}
+		err = &hintedError{&images.LockFileError{Path: path, Err: fs.ErrNotExist}, "lock an image with: sandbox image lock NAME"}
 	}
 	if err != nil {
 		return err

@@ -25,6 +25,12 @@ func (a *app) lockPath(s settings) string {
 			return beside
 		}
 	}
+	return a.userLock()
+}
+
+// userLock is the user's own lock, which need not be there. It is empty for an
+// account without a folder for configuration.
+func (a *app) userLock() string {
 	dir := a.sources().userDir
 	if dir == "" {
 		return ""
@@ -55,4 +61,22 @@ func (a *app) lock(s settings) (lock images.Lock, there bool, err error) {
 		return images.Lock{}, false, nil
 	}
 	return lock, err == nil, err
+}
+
+// allLocks are the image lock and the user's own, as far as they are there: what
+// either holds is needed.
+func (a *app) allLocks(s settings) ([]images.Lock, error) {
+	lock, _, err := a.lock(s)
+	if err != nil {
+		return nil, err
+	}
+	own := a.userLock()
+	if own == "" || own == a.lockPath(s) {
+		return []images.Lock{lock}, nil
+	}
+	more, err := images.ReadLock(own)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return []images.Lock{lock, more}, nil
 }
