@@ -13,7 +13,7 @@ import (
 
 // TestListedStates reads every state that an engine gives a container.
 func TestListedStates(t *testing.T) {
-	want := map[string][2]bool{ // running, ended
+	want := map[string]struct{ running, ended bool }{
 		"created": {false, false}, "running": {true, false}, "paused": {true, false}, "restarting": {true, false},
 		"removing": {false, false}, "exited": {false, true}, "dead": {false, true},
 	}
@@ -34,6 +34,7 @@ func TestListedStates(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, containers, len(want))
 	for _, c := range containers {
-		require.Equal(t, want[c.ID], [2]bool{c.Running, c.Ended}, c.ID)
+		require.Equal(t, want[c.ID].running, c.Running, c.ID)
+		require.Equal(t, want[c.ID].ended, c.Ended, c.ID)
 	}
 }
