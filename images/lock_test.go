@@ -158,6 +158,7 @@ func TestCheck(t *testing.T) {
 // Many processes may lock at once; no entry is lost, and a reader never sees half
 // a file.
 func TestUpdateLockConcurrently(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "images.lock")
 	var all sync.WaitGroup
 	for _, name := range strings.Fields("a b c d e f g h") {

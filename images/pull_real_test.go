@@ -133,6 +133,7 @@ func TestPullRegistryDown(t *testing.T) {
 }
 
 func TestPullInterrupted(t *testing.T) {
+	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	ref, byDigest := reg.host+"/team/tools:1.0@"+digest, reg.host+"/team/tools@"+digest
