@@ -79,7 +79,7 @@ func (a *attempt) fillDepot(ctx context.Context) error {
 		a.warnings = a.warnings[:warnings]
 		return a.sendFiles(ctx)
 	})
-	if err != nil && context.Cause(ctx) == errFillBudget {
+	if err != nil && errors.Is(context.Cause(ctx), errFillBudget) {
 		return errFillBudget
 	}
 	return err
