@@ -88,7 +88,7 @@ func (e *dockerEngine) SeesSame(ctx context.Context, imageID string, paths ...st
 	for i, ours := range paths {
 		info, err := os.Lstat(ours)
 		if err != nil {
-			return false, nil //nolint:nilerr // told when it is opened to be used
+			return false, nil // told when it is opened to be used
 		}
 		theirs, err := e.api.ContainerStatPath(ctx, id, lookedAt(i))
 		if err != nil {

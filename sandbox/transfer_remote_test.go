@@ -349,31 +349,29 @@ cat out/copy >&2
 // mount the host's, and write to it.
 func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{"state", "jobs/work/in", "jobs/work/out", "work/in", "work/out"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "jobs/work/in/data"), []byte("the job's data"), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "work/in/data"), []byte("the host's data"), 0o644))
-	same := func(name string) mount.Mount {
-		return mount.Mount{Type: mount.TypeBind, Source: filepath.Join(dir, name), Target: filepath.Join(dir, name)}
-	}
-	other := mount.Mount{Type: mount.TypeBind, Source: filepath.Join(dir, "jobs/work"), Target: filepath.Join(dir, "work")}
-	files := map[string]string{"job/s.py": jobProgram}
 	api := testAPI(t)
 	for name, test := range map[string]struct {
-		flags  string
-		mounts []mount.Mount
-		want   string
+		flags string
+		// work is the folder of the host that the job has as "work".
+		work, want string
 	}{
-		"input and final are others": {"--input work/in --final work/out", []mount.Mount{same("state"), other}, sandbox.TransferCopy},
-		"only the input is another":  {"--input work/in", []mount.Mount{same("state"), other}, sandbox.TransferCopy},
-		"all are shared":             {"--input work/in --final work/out", []mount.Mount{same("state"), same("work")}, sandbox.TransferBind},
-		"input on a mount of its own": {"--input work/in",
-			[]mount.Mount{same("state"), same("work")}, sandbox.TransferBind},
+		"input and final are others":  {"--input work/in --final work/out", "jobs/work", sandbox.TransferCopy},
+		"only the input is another":   {"--input work/in", "jobs/work", sandbox.TransferCopy},
+		"all are shared":              {"--input work/in --final work/out", "work", sandbox.TransferBind},
+		"input on a mount of its own": {"--input work/in", "work", sandbox.TransferBind},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, _ := runInJob(t, api, "cd "+dir+"; /job/sandbox run --state-dir state --json "+test.flags+" /job/s.py", files, test.mounts...)
+			t.Parallel()
+			dir := t.TempDir()
+			for _, name := range []string{"state", "jobs/work/in", "jobs/work/out", "work/in", "work/out"} {
+				require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "jobs/work/in/data"), []byte("the job's data"), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "work/in/data"), []byte("the host's data"), 0o644))
+			stdout, _ := runInJob(t, api, "cd "+dir+"; /job/sandbox run --state-dir state --json "+test.flags+" /job/s.py",
+				map[string]string{"job/s.py": jobProgram},
+				mount.Mount{Type: mount.TypeBind, Source: filepath.Join(dir, "state"), Target: filepath.Join(dir, "state")},
+				mount.Mount{Type: mount.TypeBind, Source: filepath.Join(dir, test.work), Target: filepath.Join(dir, "work")})
 			res, err := result.Decode([]byte(stdout))
 			require.NoError(t, err)
 			require.Equal(t, test.want, res.Enforced.Transfer)
@@ -388,8 +386,6 @@ func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
 				require.NoError(t, err)
 				require.Empty(t, left, "the host's folder is left alone")
 			}
-			require.NoError(t, os.RemoveAll(filepath.Join(dir, "work/out")))
-			require.NoError(t, os.Mkdir(filepath.Join(dir, "work/out"), 0o755))
 		})
 	}
 }

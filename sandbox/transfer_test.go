@@ -159,6 +159,70 @@ func TestCopyCanceledWhileFilesAreSent(t *testing.T) {
 	require.Empty(t, leftBehind(t, r, engine))
 }
 
+// TestCopyStopsBeforeTheEnginesDiskIsFull: the input may be larger than the disk, and
+// another run may fill it meanwhile.
+func TestCopyStopsBeforeTheEnginesDiskIsFull(t *testing.T) {
+	for name, test := range map[string]struct{ free, later int64 }{
+		"no room for the input": {minFree + 64<<10, minFree + 64<<10},
+		"others fill the disk":  {1 << 40, minFree / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+				engine.space = func() (int64, int64, int64) {
+					if time.Since(began) < 5*time.Second {
+						return test.free, 1, 4096
+					}
+					return test.later, 1, 4096
+				}
+				r := newFakeRunner(t, engine)
+				req := copied(t)
+				require.NoError(t, os.WriteFile(filepath.Join(req.Input, "big"), make([]byte, 1<<20), 0o600))
+				r.engine = &stuckEngine{engine}
+				_, err := r.Run(t.Context(), req)
+				require.ErrorIs(t, err, ErrNoSpace)
+				require.ErrorContains(t, err, "the engine's disk")
+				require.Empty(t, leftBehind(t, r, engine))
+			})
+		})
+	}
+}
+
+// stuckEngine takes the files for ever.
+type stuckEngine struct{ *fakeEngine }
+
+func (e *stuckEngine) FillDepot(ctx context.Context, _ string, archive io.Reader) error {
+	_, err := io.ReadFull(archive, make([]byte, 512))
+	<-ctx.Done()
+	return errors.Join(err, ctx.Err())
+}
+
+// TestCopyKeepsItsWatcherAtTheEnd: a look that is under way when the program ends is
+// waited for, since who breaks it off loses the watcher.
+func TestCopyKeepsItsWatcherAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, slow := time.Now(), false
+		engine := newFakeEngine(func(*fakeContainer) int {
+			time.Sleep(diskPeriod + time.Second)
+			return 0
+		})
+		engine.space = func() (int64, int64, int64) {
+			if !slow && time.Since(began) >= diskPeriod {
+				slow = true
+				time.Sleep(10 * time.Second)
+			}
+			return 1 << 40, 1, 4096
+		}
+		r := newFakeRunner(t, engine)
+		res, err := r.Run(t.Context(), copied(t))
+		require.NoError(t, err)
+		require.True(t, slow)
+		require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
+		require.Equal(t, 1, engine.watches)
+	})
+}
+
 // slowEngine fills depots in its own way.
 type slowEngine struct {
 	*fakeEngine

@@ -50,8 +50,11 @@ whole() {
 	[ $? -lt 128 ] || echo "$1 was killed" >&2
 }
 while read -r what; do
-	cd "$1" || exit 1
+	[ "$what" = free ] || cd "$1" || exit 1
 	case $what in
+	free)
+		echo "free $(df -Pk "${1%/*}" | tail -n 1)"
+		;;
 	space)
 		echo "free $(df -Pk . | tail -n 1)"
 		got=$({ { whole find . -xdev | head -n "$2" | echo $(wc -l) >&3; } 2>&1 | worst >&3; } 3>&1)
@@ -77,6 +80,21 @@ done
 
 // spaceLines are the lines of one answer.
 const spaceLines = 3
+
+// ReadFree reads the watcher's answer to "free", which may be asked before the folder
+// is there: what may still be written to the disk, in bytes.
+func ReadFree(line func() (string, error)) (int64, error) {
+	text, err := line()
+	if err != nil {
+		return 0, err
+	}
+	if !strings.HasPrefix(text, "free ") {
+		return 0, fmt.Errorf("%q is no answer", text)
+	}
+	var s Space
+	err = s.parse(text)
+	return s.Free, err
+}
 
 // ReadSpace reads the watcher's answer to "space" from its lines.
 func ReadSpace(line func() (string, error)) (Space, error) {

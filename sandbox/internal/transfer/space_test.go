@@ -13,9 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask puts one question to the script, which runs here, with programs of our own in
+// ask asks the script for the space, which runs here, with programs of our own in
 // place of some of the system's.
 func ask(t *testing.T, dir string, programs map[string]string) (Space, error) {
+	t.Helper()
+	return ReadSpace(answers(t, "space", dir, programs))
+}
+
+// answers are the lines of the script's answer.
+func answers(t *testing.T, question, dir string, programs map[string]string) func() (string, error) {
 	t.Helper()
 	bin := t.TempDir()
 	for name, text := range programs {
@@ -23,11 +29,24 @@ func ask(t *testing.T, dir string, programs map[string]string) (Space, error) {
 	}
 	cmd := exec.Command("/bin/sh", "-c", Script, "watcher", dir, "100")
 	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
-	cmd.Stdin = strings.NewReader("space\n")
+	cmd.Stdin = strings.NewReader(question + "\n")
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	lines := bufio.NewReader(strings.NewReader(string(out)))
-	return ReadSpace(func() (string, error) { return lines.ReadString('\n') })
+	return func() (string, error) { return lines.ReadString('\n') }
+}
+
+func TestScriptTellsFreeSpaceOfAFolderThatIsNotThereYet(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "final")
+	free, err := ReadFree(answers(t, "free", dir, nil))
+	require.NoError(t, err)
+	require.Positive(t, free)
+	_, err = ReadFree(answers(t, "free", dir, map[string]string{"df": "exit 1"}))
+	require.Error(t, err)
+	_, err = ReadFree(answers(t, "free", dir, map[string]string{"df": "echo / 1 1 5 1% /"}))
+	require.NoError(t, err)
+	_, err = ReadFree(func() (string, error) { return "entries 1\n", nil })
+	require.Error(t, err)
 }
 
 func TestScriptTellsWhatItSees(t *testing.T) {
