@@ -240,6 +240,10 @@ func TestNotDocker(t *testing.T) {
 			engine, err := endpoint.Engine()
 			require.NoError(t, err)
 			defer engine.Close()
+			if answer.text != "[]" { // no containers
+				_, err = engine.List(t.Context())
+				require.Equal(t, answer.problem == ProblemNotDocker, strings.Contains(err.Error(), "something answers there"), "%v", err)
+			}
 			_, err = engine.Info(t.Context())
 			var refused *ConnectError
 			if answer.problem == "" {

@@ -16,12 +16,8 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	info, err := e.api.Info(ctx)
-	if notDocker(err) {
-		err = &ConnectError{Problem: ProblemNotDocker, Address: withoutPassword(e.api.DaemonHost()),
-			Detail: "something answers there, and it is no container engine", Err: err}
-	}
 	if err != nil {
-		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(ctx, err))
+		return EngineInfo{}, fmt.Errorf("asking the engine: %w", e.questionError(ctx, err))
 	}
 	local := isLocal(e.api.DaemonHost()) && sameMachine(ctx, e.api.DaemonHost(), info.KernelVersion)
 	facts := engineInfo(info, local)

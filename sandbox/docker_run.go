@@ -214,7 +214,7 @@ func (e *dockerEngine) List(ctx context.Context) ([]Container, error) {
 		All: true, Filters: filters.NewArgs(filters.Arg("label", LabelManaged+"=true")),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing containers: %w", engineError(ctx, err))
+		return nil, fmt.Errorf("listing containers: %w", e.questionError(ctx, err))
 	}
 	containers := make([]Container, 0, len(found))
 	for _, c := range found {

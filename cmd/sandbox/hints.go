@@ -107,7 +107,7 @@ func busyHint(busy *gpu.BusyError) string {
 // unreachableHint is what to try about an engine that does not answer. Only that
 // of the default socket is known to be a service of this machine.
 func unreachableHint(text string) string {
-	const address = "check the address, of --host, SANDBOX_HOST, DOCKER_HOST or the context (sandbox doctor says which)"
+	const address = "check the address, of --host, SANDBOX_HOST, DOCKER_HOST or the context"
 	switch {
 	case strings.Contains(text, "daemon at "+client.DefaultDockerHost+". "):
 		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
