@@ -31,6 +31,7 @@ func exported(t *testing.T, packages ...string) (archive []byte, lock Lock) {
 // emptyHost has no image.
 func emptyHost(t *testing.T) (h *fakeHost, cat Catalog, lockPath string) {
 	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	return newHost(t), testCatalog(t), filepath.Join(t.TempDir(), "images.lock")
 }
 

@@ -18,7 +18,12 @@ func (m *maker) build(ctx context.Context, base string) error {
 	if err != nil {
 		return m.failed(ctx, "build", err)
 	}
-	resp, err := m.eng.ImageBuild(ctx, buildContext, build.ImageBuildOptions{
+	buildCtx, ended, err := m.stopWith(ctx)
+	if err != nil {
+		return m.failed(ctx, "build", err)
+	}
+	defer ended()
+	resp, err := m.eng.ImageBuild(buildCtx, buildContext, build.ImageBuildOptions{
 		// The classic builder: every engine that we promise has it, and it
 		// needs no session.
 		Version:     build.BuilderV1,

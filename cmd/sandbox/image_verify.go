@@ -58,6 +58,7 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 		}
 		if err != nil {
 			errs = append(errs, err)
+			list = append(list, images.Verification{Name: name, Diff: images.DiffPackages(nil, nil), Error: err.Error()})
 			continue
 		}
 		list = append(list, v)
