@@ -199,6 +199,19 @@ func TestImportTakesNoNames(t *testing.T) {
 	assert.Contains(t, passed.String(), `"RepoTags":null`)
 }
 
+// What is known by a digest only could not be named again.
+func TestExportRefusesADigest(t *testing.T) {
+	h, _, _ := emptyHost(t)
+	ref := "tools@sha256:" + testID
+	h.put(ref, idOf("x"), imageOf(t, "a 1"))
+	e, err := Pin(t.Context(), h, Catalog{}, ref)
+	require.NoError(t, err)
+	err = Export(t.Context(), h, Catalog{}, Lock{}.With(e), ref, io.Discard)
+	require.ErrorContains(t, err, "cannot name it by a digest")
+	assert.Contains(t, hintOf(t, err), "docker tag "+ref+" NAME:TAG")
+	assert.NotContains(t, h.calls, "save")
+}
+
 // hintOf is what an error says to do about it.
 func hintOf(t *testing.T, err error) string {
 	t.Helper()

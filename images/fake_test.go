@@ -15,6 +15,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,6 +36,8 @@ type fakeEngine struct {
 	inspectErr, importErr, importStreamErr, buildErr, buildStreamErr, removeErr error
 	// registry is what the engine pulls from.
 	registry fakeRegistry
+	// user is the user of every image.
+	user string
 	// stepLabels are the labels of the steps of a build.
 	stepLabels map[string]string
 	// command is the container of a command that ends only when it is killed.
@@ -91,6 +95,7 @@ func (f *fakeEngine) ImageInspect(ctx context.Context, ref string, _ ...client.I
 	return image.InspectResponse{
 		ID: s.ID, RepoDigests: s.RepoDigests, Size: 1000,
 		Os: "linux", Architecture: "arm64", Variant: "v8", Created: "2026-01-01T00:00:00Z",
+		Config: &dockerspec.DockerOCIImageConfig{ImageConfig: ocispec.ImageConfig{User: f.user}},
 	}, nil
 }
 

@@ -60,6 +60,17 @@ func TestImageImportOfASilentStdinIsInterrupted(t *testing.T) {
 	assert.Equal(t, "sandbox: interrupted: interrupt\n", errs.String())
 }
 
+// Nobody types an archive.
+func TestImageImportRefusesATerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer terminal.Close()
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), []string{"image", "import", "-"}, Streams{In: terminal, Out: &out, Err: &errs})
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs.String(), "sandbox: image import: stdin is a terminal")
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

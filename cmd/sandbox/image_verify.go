@@ -89,5 +89,8 @@ func (a *app) printVerification(v images.Verification) error {
 		return a.print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
 	}
 	err := a.print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
+	if v.Diff.Empty() {
+		return errors.Join(err, a.print("  the packages are the same; files or configuration differ\n"))
+	}
 	return errors.Join(err, a.printDiff(v.Diff))
 }
