@@ -29,7 +29,7 @@ func (e *ArchiveError) Unwrap() error { return e.Err }
 
 // Hint says what to do about it.
 func (e *ArchiveError) Hint() string {
-	if other, ok := errors.AsType[*otherImageError](e.Err); ok {
+	if other, ok := errors.AsType[*hintedError](e.Err); ok {
 		return other.hint
 	}
 	return "make one with: sandbox image export NAME FILE"

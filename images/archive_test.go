@@ -32,6 +32,7 @@ func exported(t *testing.T, packages ...string) (archive []byte, lock Lock) {
 // emptyHost has no image.
 func emptyHost(t *testing.T) (h *fakeHost, cat Catalog, lockPath string) {
 	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	return newHost(t), testCatalog(t), filepath.Join(t.TempDir(), "images.lock")
 }
 
@@ -239,6 +240,19 @@ func TestImportTakesNoNames(t *testing.T) {
 	assert.NotContains(t, passed.String(), "index.json")
 	assert.NotContains(t, passed.String(), "repositories")
 	assert.Contains(t, passed.String(), `"RepoTags":null`)
+}
+
+// What is known by a digest only could not be named again.
+func TestExportRefusesADigest(t *testing.T) {
+	h, _, _ := emptyHost(t)
+	ref := "tools@sha256:" + testID
+	h.put(ref, idOf("x"), imageOf(t, "a 1"))
+	e, err := Pin(t.Context(), h, Catalog{}, ref)
+	require.NoError(t, err)
+	err = Export(t.Context(), h, Catalog{}, Lock{}.With(e), ref, io.Discard)
+	require.ErrorContains(t, err, "cannot name it by a digest")
+	assert.Contains(t, hintOf(t, err), "docker tag "+ref+" NAME:TAG")
+	assert.NotContains(t, h.calls, "save")
 }
 
 // hintOf is what an error says to do about it.

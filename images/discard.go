@@ -123,6 +123,8 @@ func tagged(img image.Summary) bool { return len(tagsOf(img))+len(digestsOf(img)
 // same or something uses it. It stays visible in the engine then, as an image
 // without a name.
 func (m *maker) discardOld(ctx context.Context, id string) error {
+	ctx, cancel := withoutCancel(ctx)
+	defer cancel()
 	now, err := m.eng.ImageInspect(ctx, m.entry.Tag())
 	if err != nil {
 		return m.failed(ctx, "clean up", err)

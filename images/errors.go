@@ -90,3 +90,15 @@ func isPinned(ref string) bool {
 	_, _, err := pinned(ref)
 	return err == nil
 }
+
+// A hintedError is an error with what to try about it.
+type hintedError struct {
+	error
+
+	hint string
+}
+
+func (e *hintedError) Unwrap() error { return e.error }
+
+// Hint says what to do about it.
+func (e *hintedError) Hint() string { return e.hint }

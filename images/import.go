@@ -124,16 +124,9 @@ func (i importer) bad(format string, args ...any) error {
 	return &ArchiveError{i.source, fmt.Errorf(format, args...)}
 }
 
-// An otherImageError is an archive that is well made, but of another image than is
-// known here.
-type otherImageError struct {
-	error
-
-	hint string
-}
-
+// other is an archive that is well made, but of another image than is known here.
 func (i importer) other(hint, format string, args ...any) error {
-	return &ArchiveError{i.source, &otherImageError{fmt.Errorf(format, args...), hint}}
+	return &ArchiveError{i.source, &hintedError{fmt.Errorf(format, args...), hint}}
 }
 
 // accept checks what was loaded, names it and locks it. From here on only what

@@ -221,10 +221,16 @@ func isOurs(img image.Summary) bool {
 }
 
 // tagsOf are the names of an image.
-func tagsOf(img image.Summary) []string { return realNames(img.RepoTags, "<none>:<none>") }
+func tagsOf(img image.Summary) []string { return realNames(img.RepoTags, noTag) }
 
 // digestsOf are its names with digests.
-func digestsOf(img image.Summary) []string { return realNames(img.RepoDigests, "<none>@<none>") }
+func digestsOf(img image.Summary) []string { return realNames(img.RepoDigests, noDigestName) }
+
+// What engines write for no name.
+const (
+	noTag        = "<none>:<none>"
+	noDigestName = "<none>@<none>"
+)
 
 // realNames are names without what engines write for none.
 func realNames(names []string, none string) []string {

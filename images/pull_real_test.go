@@ -90,7 +90,7 @@ func TestPullTagThatIsGone(t *testing.T) {
 	_, pulled, progress, err := pull(t, eng, reg.host+"/team/tools:0.9@"+digest)
 	require.NoError(t, err)
 	assert.True(t, pulled)
-	assert.Contains(t, progress, "the registry has no tag 0.9 any more")
+	assert.Contains(t, progress, "the registry has no such repository or tag 0.9")
 }
 
 func TestPullMissingDigest(t *testing.T) {

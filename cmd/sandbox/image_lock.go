@@ -34,7 +34,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.lockToWrite(s)
+	path, err := a.placeOfLock(s)
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,9 @@ func (a *app) settleLock(ctx context.Context, s settings, catalog images.Catalog
 	if path == "" {
 		fmt.Fprintln(a.streams.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
 		return nil
+	}
+	if _, err := a.placeOfLock(s); err != nil {
+		return err
 	}
 	change, err := images.SettleLock(ctx, api, catalog, path, name)
 	var differs *images.DiffersError

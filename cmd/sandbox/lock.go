@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,6 +48,27 @@ func (a *app) lockToWrite(s settings) (string, error) {
 		errors.New("image lock: this account has no folder for configuration"),
 		"set HOME, or name a file with --lock",
 	}
+}
+
+// placeOfLock is the file of an image lock that is about to be written. Its folder
+// must be there, except the user's own: a typing mistake would make one.
+func (a *app) placeOfLock(s settings) (string, error) {
+	path, err := a.lockToWrite(s)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(path)
+	if path == a.userLock() {
+		err = os.MkdirAll(dir, 0o700)
+	} else {
+		_, err = os.Stat(dir)
+	}
+	if err != nil {
+		return "", &hintedError{
+			fmt.Errorf("image lock %s: its folder cannot be used: %w", path, err), "make the folder, or name another file with --lock",
+		}
+	}
+	return path, nil
 }
 
 // lock reads the image lock, if there is one. One that was named must be there: a
