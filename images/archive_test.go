@@ -390,6 +390,13 @@ func TestImportFails(t *testing.T) {
 		assert.Len(t, h.images, 4)
 		assert.NotContains(t, h.images, idOf("small"))
 	})
+	t.Run("nothing is removed after an archive that was cut off", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		h.onList = func() { h.images[idOf("theirs")] = fakeImage{} }
+		_, err := importBytes(t, h, cat, path, good[:len(good)-3000])
+		require.ErrorContains(t, err, "ends in the middle")
+		assert.NotContains(t, h.calls, "remove image", "what is new is of somebody else")
+	})
 	t.Run("what cannot be removed is told", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
 		h.loads = `{"errorDetail":{"message":"bad layer"}}`

@@ -41,8 +41,11 @@ func (i importer) discard(ctx context.Context, id string) error {
 // discardNew undoes a load that went wrong, of which the engine may have told
 // nothing: names that it took get back to where they were, and images that are new
 // are removed, unless they are somebody else's: those that have a name, were built,
-// or are used by a container.
+// or are used by a container. Of an archive that it did not get it has nothing.
 func (i importer) discardNew(ctx context.Context, before inventory, report loadReport) error {
+	if report.cut && len(report.ids)+len(report.names) == 0 {
+		return nil
+	}
 	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	var errs []error

@@ -16,6 +16,8 @@ var errLoadOver = errors.New("the engine stopped reading")
 // A loadReport is what the engine says that it loaded.
 type loadReport struct {
 	ids, names map[string]bool
+	// cut says that the engine did not get the whole archive.
+	cut bool
 }
 
 // id is that of the only image.
@@ -42,10 +44,11 @@ func (i importer) load(ctx context.Context, write func(io.Writer) error) (loadRe
 	}
 	_ = pr.CloseWithError(errLoadOver) // never fails
 	writeErr := <-written
+	report.cut = writeErr != nil && !errors.Is(writeErr, errLoadOver)
 	switch {
 	case ctx.Err() != nil:
 		return report, ctx.Err()
-	case writeErr != nil && !errors.Is(writeErr, errLoadOver):
+	case report.cut:
 		return report, &ArchiveError{i.source, writeErr}
 	case loadErr != nil:
 		return report, i.bad("the engine does not take it: %w", loadErr)

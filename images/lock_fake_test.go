@@ -35,6 +35,8 @@ type fakeHost struct {
 	loads string
 	// onLoad is called after an image was loaded.
 	onLoad func(id string)
+	// onList is called after the images were listed.
+	onList func()
 
 	mu         sync.Mutex
 	images     map[string]fakeImage // by ID, guarded by mu
@@ -256,6 +258,9 @@ func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.
 	var all []image.Summary
 	for id, img := range h.images {
 		all = append(all, image.Summary{ID: id, ParentID: img.Parent, RepoTags: h.tagsOf(id), Size: 1000})
+	}
+	if h.onList != nil {
+		h.onList()
 	}
 	return all, ctx.Err()
 }
