@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -248,7 +247,7 @@ func TestNotDocker(t *testing.T) {
 			var refused *ConnectError
 			if answer.problem == "" {
 				require.Error(t, err)
-				require.False(t, errors.As(err, &refused), "%v", err)
+				require.NotErrorAs(t, err, &refused)
 				return
 			}
 			require.ErrorAs(t, err, &refused)

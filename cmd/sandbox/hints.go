@@ -72,23 +72,28 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
-		switch {
-		case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
-			return "leave --network out, or name a network that the engine made: docker network ls"
-		case field.Field == "transfer" && strings.Contains(field.Rule, "image"):
-			return "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"
-		case field.Field == "transfer" && strings.Contains(field.Rule, "must be"):
-			return "leave --transfer out: auto finds out which it must be"
-		case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
-			return "give more of the ID; see all runs with: sandbox ls"
-		}
-		return fieldHint(field.Field)
+		return fieldErrorHint(field)
 	case errors.As(err, &path):
 		return fieldHint(path.Field)
 	case errors.Is(err, sandbox.ErrNameTaken):
 		return "choose another --id, or see whose it is with: sandbox ps"
 	}
 	return ""
+}
+
+// fieldErrorHint is what to try about a field: for some it depends on the rule.
+func fieldErrorHint(field *policy.FieldError) string {
+	switch {
+	case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
+		return "leave --network out, or name a network that the engine made: docker network ls"
+	case field.Field == "transfer" && strings.Contains(field.Rule, "image"):
+		return "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"
+	case field.Field == "transfer" && strings.Contains(field.Rule, "must be"):
+		return "leave --transfer out: auto finds out which it must be"
+	case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
+		return "give more of the ID; see all runs with: sandbox ls"
+	}
+	return fieldHint(field.Field)
 }
 
 // busyHint is what to try about GPUs that are not free. Sharing helps only with

@@ -30,11 +30,12 @@ func interrupted(ctx context.Context, err error) error {
 
 // joined takes apart what errors.Join joined, and nothing else.
 func joined(err error) []error {
-	if !isJoin(err) {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok || !isJoin(err) {
 		return []error{err}
 	}
 	var all []error
-	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() { //nolint:errorlint // isJoin looked at this one
+	for _, e := range several.Unwrap() {
 		all = append(all, joined(e)...)
 	}
 	return all
