@@ -58,6 +58,9 @@ func (a *app) showLock(s settings) {
 		if o := &s.origins[i]; o.Key == "lock" && o.Value == "" {
 			// Where there is no place for one, commands that need one say so.
 			o.Value = a.lockPath(s)
+			if o.Value != a.userLock() {
+				o.Source = "beside the catalog"
+			}
 		}
 	}
 }
