@@ -62,6 +62,8 @@ type PrunedImage struct {
 	Reason string `json:"reason,omitempty"`
 
 	content string
+	// above are what a killed build has left on it, the last built first.
+	above []string
 }
 
 // Why an image is kept.
@@ -138,13 +140,21 @@ func candidates(ctx context.Context, eng Pruner, locks []Lock, opts PruneOptions
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
 	}
-	inUse, err := imagesInUse(ctx, eng, opts.Now)
+	steps, err := eng.ImageList(ctx, image.ListOptions{All: true})
+	if err != nil {
+		return nil, fmt.Errorf("listing the images: %w", err)
+	}
+	inUse, err := imagesInUse(ctx, eng, steps, opts.Now)
 	if err != nil {
 		return nil, err
 	}
-	var all []PrunedImage
+	all := unfinished(steps, inUse)
+	var ofBuilds []string
+	for _, base := range all {
+		ofBuilds = append(ofBuilds, base.above...)
+	}
 	for _, img := range ours {
-		if !isOurs(img) {
+		if !isOurs(img) || slices.Contains(ofBuilds, img.ID) {
 			continue // made by somebody on an image of ours, whose labels it has
 		}
 		found, err := eng.ImageInspect(ctx, img.ID)
@@ -171,12 +181,8 @@ func candidates(ctx context.Context, eng Pruner, locks []Lock, opts PruneOptions
 }
 
 // imagesInUse says by ID which images cannot be removed, and why.
-func imagesInUse(ctx context.Context, eng Pruner, now time.Time) (map[string]string, error) {
+func imagesInUse(ctx context.Context, eng Pruner, steps []image.Summary, now time.Time) (map[string]string, error) {
 	reasons := map[string]string{}
-	steps, err := eng.ImageList(ctx, image.ListOptions{All: true})
-	if err != nil {
-		return nil, fmt.Errorf("listing the images: %w", err)
-	}
 	for _, img := range steps {
 		reasons[img.ParentID] = keptBase
 	}
@@ -190,6 +196,36 @@ func imagesInUse(ctx context.Context, eng Pruner, now time.Time) (map[string]str
 		}
 	}
 	return reasons, nil
+}
+
+// unfinished are the temporary bases of builds that are under way or were killed,
+// with the steps on them. When they were made tells the two apart.
+func unfinished(all []image.Summary, inUse map[string]string) []PrunedImage {
+	var bases []PrunedImage
+	for _, img := range all {
+		tags := tagsOf(img)
+		if len(tags) == 0 || slices.ContainsFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, baseRepository) }) {
+			continue
+		}
+		above, used := loose(all, img.ID)
+		if used {
+			continue // it is whole; the next build of it takes the name off its base
+		}
+		p := PrunedImage{ID: img.ID, Tags: tags, SizeBytes: img.Size, LastUse: time.Unix(img.Created, 0), above: above}
+		for _, step := range all {
+			if made := time.Unix(step.Created, 0); slices.Contains(above, step.ID) && made.After(p.LastUse) {
+				p.LastUse = made
+			}
+			if slices.Contains(above, step.ID) && inUse[step.ID] == keptInUse {
+				p.Reason = keptInUse
+			}
+		}
+		if inUse[img.ID] == keptInUse {
+			p.Reason = keptInUse
+		}
+		bases = append(bases, p)
+	}
+	return bases
 }
 
 // freeDoubles lets go of locked images without a name where one with a name is the
@@ -252,6 +288,10 @@ func removeImage(ctx context.Context, eng Pruner, img PrunedImage) error {
 		refs = []string{img.ID}
 	}
 	var errs []error
+	for _, id := range img.above {
+		_, err := eng.ImageRemove(ctx, id, image.RemoveOptions{})
+		errs = append(errs, ignoreNotFound(err))
+	}
 	for _, ref := range refs {
 		found, err := eng.ImageInspect(ctx, ref)
 		if ignoreNotFound(err) == nil && found.ID != img.ID {

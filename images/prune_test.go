@@ -199,6 +199,30 @@ func TestPruneRemovesDoublesOfTheLocked(t *testing.T) {
 	assert.Contains(t, h.images, idOf("double"))
 }
 
+// What a killed build has left goes with its temporary base, but not at once: the
+// build may be under way.
+func TestPruneRemovesWhatAKilledBuildLeft(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	h.put("evalbox-base/small:1", idOf("base"), imageOf(t, "base 1"))
+	step, last := imageOf(t, "step 1"), imageOf(t, "last 1")
+	step.Parent, last.Parent = idOf("base"), idOf("step")
+	h.put("", idOf("step"), step)
+	h.put("", idOf("last"), last)
+
+	opts.Now = time.Unix(0, 0).Add(time.Minute)
+	_, err := Prune(t.Context(), h, []Lock{l}, opts)
+	require.NoError(t, err)
+	assert.Contains(t, h.images, idOf("last"), "made a minute ago")
+
+	opts.UnusedFor = 0
+	r, err := Prune(t.Context(), h, []Lock{l}, opts)
+	require.NoError(t, err)
+	assert.Len(t, r.Removed, 3, "the build, free and nameless")
+	for _, id := range []string{"base", "step", "last"} {
+		assert.NotContains(t, h.images, idOf(id))
+	}
+}
+
 func TestIsOurs(t *testing.T) {
 	for _, c := range []struct {
 		tags, digests []string

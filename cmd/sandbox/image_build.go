@@ -55,6 +55,11 @@ func (a *app) ensureImage(ctx context.Context, name string, flags buildFlags) er
 		return err
 	}
 	defer api.Close()
+	if a.lockPath(s) != "" { // before minutes of work
+		if _, err := a.placeOfLock(s); err != nil {
+			return err
+		}
+	}
 	opts := images.EnsureOptions{
 		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
 		BuildNetwork: flags.network, PipIndex: flags.index, IgnoreMovedTag: flags.ignoreMovedTag,

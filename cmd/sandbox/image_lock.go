@@ -89,9 +89,6 @@ func (a *app) settleLock(ctx context.Context, s settings, catalog images.Catalog
 		fmt.Fprintln(a.streams.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
 		return nil
 	}
-	if _, err := a.placeOfLock(s); err != nil {
-		return err
-	}
 	change, err := images.SettleLock(ctx, api, catalog, path, name)
 	var differs *images.DiffersError
 	switch {
