@@ -183,7 +183,7 @@ func (s settings) evaluationTimeout() time.Duration {
 func (a *app) evaluateRepeatedly(ctx context.Context, evaluator *evaluate.Evaluator, job evaluate.Job, f evaluateFlags, s settings) error {
 	var seeds []uint32
 	for _, seed := range f.seeds {
-		seeds = append(seeds, uint32(seed)) //nolint:gosec // checked with the flags
+		seeds = append(seeds, uint32(seed))
 	}
 	repetition, err := evaluator.Repeat(ctx, job, f.repeat, seeds)
 	for _, e := range repetition.Evaluations {

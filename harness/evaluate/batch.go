@@ -88,7 +88,7 @@ func (e *Evaluator) EvaluateBatch(ctx context.Context, solutions []SolutionScrip
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				items[i].Err = context.Cause(ctx)
-				return nil
+				return nil //nolint:nilerr // each has its own
 			}
 			job := Job{Solution: solution, Task: task, Timeout: timeout, Name: names[i]}
 			if opts.Workspace != "" {
