@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox"
 	"github.com/evalbox/evalbox/images"
 )
 
@@ -60,7 +59,16 @@ func rootOf(eng *client.Client, id string) images.RootFunc {
 	}
 }
 
-// A build that is interrupted leaves no steps, whatever the engine was doing.
+// endlessDockerfile has a step that ends only when it is killed, and that says when
+// it has begun, in words that no line of the file has.
+const endlessDockerfile = `ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+ARG NAME RECIPE
+LABEL org.evalbox.image="${NAME}" org.evalbox.recipe="${RECIPE}"
+RUN printf 'it %s\n' runs; exec sleep 600
+`
+
+// A build that is interrupted leaves no steps.
 func TestEnsureInterruptedReal(t *testing.T) {
 	eng := engine(t)
 	debian, err := images.Resolve(t.Context(), eng, shipped(t), "debian")
@@ -75,13 +83,13 @@ images:
     base: {bootstrap: {suite: bookworm, variant: essential, packages: [python3], epoch: 2026-01-01T00:00:00Z}}
     dockerfile: Dockerfile.runner
     dockerfile_sha256: %[2]s
-`, name, sum(evalbox.DockerfileRunner))), "test.yaml")
+`, name, sum(endlessDockerfile))), "test.yaml")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	progress := &interruptAt{text: "Running in", cancel: cancel}
+	progress := &interruptAt{text: "it runs", cancel: cancel}
 	_, _, err = images.Ensure(ctx, eng, cat, "", images.EnsureOptions{
-		Dockerfile: evalbox.DockerfileRunner, LockDir: t.TempDir(), Root: rootOf(eng, debian.ID), Progress: progress,
+		Dockerfile: endlessDockerfile, LockDir: t.TempDir(), Root: rootOf(eng, debian.ID), Progress: progress,
 	})
 	require.ErrorIs(t, err, context.Canceled, "%s", &progress.seen)
 	// Its command is killed, so that it does not become an image.

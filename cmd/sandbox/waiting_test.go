@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,23 +22,33 @@ import (
 // told all the same.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
-		w := &waiting{tell: func(why string) { told = append(told, why) }}
+		var mu sync.Mutex
+		var lines []string
+		w := &waiting{tell: func(why string) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, why)
+		}}
+		told := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(lines)
+		}
 		w.say("first")
 		for range 40 {
 			time.Sleep(100 * time.Millisecond)
 			w.say("changing")
 		}
 		w.say("last")
-		require.Equal(t, []string{"first"}, told)
+		require.Equal(t, []string{"first"}, told())
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, []string{"first", "last"}, told)
+		require.Equal(t, []string{"first", "last"}, told())
 		w.say("at once, after a pause")
 		w.say("never")
 		w.end()
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"first", "last", "at once, after a pause"}, told)
+		require.Equal(t, []string{"first", "last", "at once, after a pause"}, told())
 	})
 }
 
