@@ -27,8 +27,9 @@ var importTable = []struct {
 }{
 	{"result", nil},
 	{"policy", []string{"result"}},
-	{"images", nil},
-	{"sandbox", []string{"policy", "result", "images"}},
+	{"internal/owner", nil},
+	{"images", []string{"internal/owner"}},
+	{"sandbox", []string{"policy", "result", "images", "internal/owner"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
 	{"harness/invoke", belowHarness},

@@ -7,20 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
-	"path/filepath"
 )
 
 // An archive of ours is what `docker save` writes, with the lock entry of the
 // image as its first member. Engines ignore that when they load it.
 const lockMember = "evalbox.lock.yaml"
 
-// Bounds of an archive, which is not trusted. An image has at most 127 layers.
-const (
-	maxMembers  = 2000
-	maxName     = 512
-	maxManifest = 1 << 20
-)
+// maxManifest bounds the manifest in an archive, which is not trusted.
+const maxManifest = 1 << 20
 
 // An ArchiveError says what is wrong with an archive.
 type ArchiveError struct {
@@ -34,7 +28,12 @@ func (e *ArchiveError) Error() string { return fmt.Sprintf("archive %s: %v", e.S
 func (e *ArchiveError) Unwrap() error { return e.Err }
 
 // Hint says what to do about it.
-func (e *ArchiveError) Hint() string { return "make one with: sandbox image export NAME FILE" }
+func (e *ArchiveError) Hint() string {
+	if other, ok := errors.AsType[*hintedError](e.Err); ok {
+		return other.hint
+	}
+	return "make one with: sandbox image export NAME FILE"
+}
 
 // writeArchive copies what the engine saves behind the text of a lock.
 func writeArchive(w io.Writer, lockText []byte, saved io.Reader) error {
@@ -109,8 +108,8 @@ func truncated(err error) error {
 // would become names in the engine before anything was checked.
 func passImage(w io.Writer, in *tar.Reader) error {
 	out := tar.NewWriter(w)
-	manifests := 0
-	for n := 0; ; n++ {
+	seen := memberNames{lockMember: true}
+	for {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -118,54 +117,30 @@ func passImage(w io.Writer, in *tar.Reader) error {
 		if err != nil {
 			return truncated(err)
 		}
-		if err := checkMember(header, n); err != nil {
+		if err := seen.add(header); err != nil {
 			return err
 		}
+		// Of the header only what was checked gets through.
+		header = &tar.Header{Typeflag: header.Typeflag, Name: header.Name, Linkname: header.Linkname, Mode: 0o755, Size: header.Size}
 		var body io.Reader = in
-		switch path.Clean(header.Name) {
-		case "repositories", "index.json", "oci-layout", lockMember:
+		switch header.Name {
+		case "repositories", "index.json", "oci-layout":
 			continue // they only give names, or are another form of the manifest
 		case "manifest.json":
-			manifests++
 			text, err := nameless(in, header.Size)
 			if err != nil {
 				return err
 			}
-			header = &tar.Header{Name: "manifest.json", Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}
-			body = bytes.NewReader(text)
+			header.Size, body = int64(len(text)), bytes.NewReader(text)
 		}
 		if err := writeMember(out, header, body); err != nil {
 			return truncated(err)
 		}
 	}
-	if manifests != 1 {
-		return fmt.Errorf("has %d members manifest.json, want 1: it was cut off, or is not one of ours", manifests)
+	if !seen["manifest.json"] {
+		return errors.New("has no member manifest.json: it was cut off, or is not one of ours")
 	}
 	return out.Close()
-}
-
-// checkMember refuses what no saved image has.
-func checkMember(header *tar.Header, n int) error {
-	name := header.Name
-	switch {
-	case n >= maxMembers:
-		return fmt.Errorf("has more than %d members", maxMembers)
-	case len(name) > maxName || len(header.Linkname) > maxName:
-		return fmt.Errorf("a name is longer than %d bytes: %.60q…", maxName, name)
-	case !filepath.IsLocal(path.Clean(name)):
-		return fmt.Errorf("the name %q leads out of it", name)
-	}
-	switch header.Typeflag {
-	case tar.TypeReg, tar.TypeDir:
-		return nil
-	case tar.TypeSymlink: // of a layer that is there already
-		//nolint:gosec // this is the check of the link; nothing is unpacked
-		if filepath.IsLocal(path.Join(path.Dir(name), header.Linkname)) && !path.IsAbs(header.Linkname) {
-			return nil
-		}
-		return fmt.Errorf("the link %q leads out of it", name)
-	}
-	return fmt.Errorf("%q is of type %q: neither file, folder nor link", name, header.Typeflag)
 }
 
 // nameless takes the names out of a manifest of one image.

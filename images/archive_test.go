@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -31,6 +32,7 @@ func exported(t *testing.T, packages ...string) (archive []byte, lock Lock) {
 // emptyHost has no image.
 func emptyHost(t *testing.T) (h *fakeHost, cat Catalog, lockPath string) {
 	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	return newHost(t), testCatalog(t), filepath.Join(t.TempDir(), "images.lock")
 }
 
@@ -111,9 +113,6 @@ func TestImportRefusesArchives(t *testing.T) {
 			return all
 		}
 	}
-	add := func(m member) func([]member) []member {
-		return func(all []member) []member { return append(all, m) }
-	}
 	content := func(archive []byte) string {
 		_, e, err := openArchive(bytes.NewReader(archive), "x")
 		require.NoError(t, err)
@@ -130,22 +129,15 @@ func TestImportRefusesArchives(t *testing.T) {
 		"cut in the lock":        {good[:700], "ends in the middle"},
 		"cut in the image":       {good[:len(good)-3000], "ends in the middle"},
 		"of docker save":         {repacked(t, good, func(all []member) []member { return all[1:] }), "is not one of ours"},
-		"no manifest":            {repacked(t, good, func(all []member) []member { return all[:len(all)-1] }), "has 0 members manifest.json"},
-		"two manifests":          {repacked(t, good, func(all []member) []member { return append(all, all[len(all)-1]) }), "has 2 members manifest.json"},
+		"no manifest":            {repacked(t, good, func(all []member) []member { return all[:len(all)-1] }), "has no member manifest.json"},
+		"two manifests":          {repacked(t, good, func(all []member) []member { return append(all, all[len(all)-1]) }), `has two members "manifest.json"`},
 		"two images":             {repacked(t, good, edit("manifest.json", "[{", `[{},{`)), "manifest.json has 2 images"},
 		"a broken manifest":      {repacked(t, good, edit("manifest.json", "[{", "{")), "manifest.json: "},
 		"a lock of two images":   {repacked(t, good, edit(lockMember, "images:\n", "images:\n  other: {}\n")), "evalbox.lock.yaml: images.other.id"},
 		"a broken lock":          {repacked(t, good, edit(lockMember, "images:", "imagse:")), `unknown key "imagse"`},
-		"a way out":              {repacked(t, good, add(member{name: "../../etc/passwd"})), "leads out of it"},
-		"an absolute name":       {repacked(t, good, add(member{name: "/etc/passwd"})), "leads out of it"},
-		"a link out":             {repacked(t, good, add(member{name: "x/l", kind: tar.TypeSymlink, link: "../../y"})), "leads out of it"},
-		"an absolute link":       {repacked(t, good, add(member{name: "l", kind: tar.TypeSymlink, link: "/y"})), "leads out of it"},
-		"a hard link":            {repacked(t, good, add(member{name: "l", kind: tar.TypeLink, link: "layer"})), "neither file, folder nor link"},
-		"a device":               {repacked(t, good, add(member{name: "d", kind: tar.TypeChar})), "neither file, folder nor link"},
-		"a long name":            {repacked(t, good, add(member{name: strings.Repeat("x", maxName+1)})), "a name is longer than"},
 		"many members": {repacked(t, good, func(all []member) []member {
 			for n := range maxMembers {
-				all = append(all, member{name: fmt.Sprint(n)})
+				all = append(all, member{name: "blobs/sha256/" + sha256Hex(fmt.Sprint(n))})
 			}
 			return all
 		}), "has more than"},
@@ -177,6 +169,58 @@ func TestImportRefusesArchives(t *testing.T) {
 	}
 }
 
+// Only what engines write gets to an engine.
+func TestImportRefusesMembers(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	x, y := sha256Hex("x"), sha256Hex("y")
+	for name, added := range map[string][]member{
+		"a way out":                  {{name: "../../etc/passwd"}},
+		"an absolute name":           {{name: "/etc/passwd"}},
+		"a detour":                   {{name: "./manifest.json"}},
+		"a name with a newline":      {{name: "blobs/sha256/" + x + "\n"}},
+		"a long name":                {{name: strings.Repeat("x", 5000)}},
+		"upper case":                 {{name: strings.ToUpper(x) + ".json"}},
+		"another file":               {{name: x + "/manifest.json"}},
+		"a folder as a file":         {{name: x}},
+		"a file as a folder":         {{name: "manifest.json/", kind: tar.TypeDir}},
+		"a second lock":              {{name: lockMember}},
+		"a member twice":             {{name: x + ".json"}, {name: x + ".json"}},
+		"a folder by a link":         {{name: "zz", kind: tar.TypeSymlink, link: "."}, {name: "zz/manifest.json"}},
+		"a layer's folder by a link": {{name: x, kind: tar.TypeSymlink, link: "."}, {name: x + "/json"}},
+		"blobs by a link":            {{name: "blobs", kind: tar.TypeSymlink, link: "."}},
+		"a link as a blob":           {{name: "blobs/sha256/" + x, kind: tar.TypeSymlink, link: "../../" + y}},
+		"a layer to elsewhere":       {{name: x + "/layer.tar", kind: tar.TypeSymlink, link: "../manifest.json"}},
+		"a layer to outside":         {{name: x + "/layer.tar", kind: tar.TypeSymlink, link: "../../" + y + "/layer.tar"}},
+		"a layer over a link": {
+			{name: x + "/layer.tar", kind: tar.TypeSymlink, link: "../" + y + "/layer.tar"}, {name: x + "/layer.tar"},
+		},
+		"a hard link": {{name: x + "/layer.tar", kind: tar.TypeLink, link: "../" + y + "/layer.tar"}},
+		"a device":    {{name: x + "/layer.tar", kind: tar.TypeChar}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, cat, path := emptyHost(t)
+			_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member { return append(all, added...) }))
+			var refused *ArchiveError
+			require.ErrorAs(t, err, &refused)
+			assert.Regexp(t, "has two members|is no part of a saved image", err.Error())
+			assert.Less(t, len(err.Error()), 500)
+			assert.Empty(t, h.images)
+			assert.NoFileExists(t, path)
+		})
+	}
+}
+
+// A layer that an image has twice is a link in the second place.
+func TestImportTakesRepeatedLayers(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	link := member{name: sha256Hex("x") + "/layer.tar", kind: tar.TypeSymlink, link: "../" + sha256Hex("y") + "/layer.tar"}
+	h, cat, path := emptyHost(t)
+	_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member {
+		return append(all, member{name: sha256Hex("x") + "/", kind: tar.TypeDir}, link)
+	}))
+	require.NoError(t, err)
+}
+
 // The names in an archive never become names in the engine.
 func TestImportTakesNoNames(t *testing.T) {
 	good, _ := exported(t, "a 1")
@@ -198,6 +242,36 @@ func TestImportTakesNoNames(t *testing.T) {
 	assert.Contains(t, passed.String(), `"RepoTags":null`)
 }
 
+// What is known by a digest only could not be named again.
+func TestExportRefusesADigest(t *testing.T) {
+	h, _, _ := emptyHost(t)
+	ref := "tools@sha256:" + testID
+	h.put(ref, idOf("x"), imageOf(t, "a 1"))
+	e, err := Pin(t.Context(), h, Catalog{}, ref)
+	require.NoError(t, err)
+	err = Export(t.Context(), h, Catalog{}, Lock{}.With(e), ref, io.Discard)
+	require.ErrorContains(t, err, "cannot name it by a digest")
+	assert.Contains(t, hintOf(t, err), "docker tag "+ref+" NAME:TAG")
+	assert.NotContains(t, h.calls, "save")
+}
+
+// hintOf is what an error says to do about it.
+func hintOf(t *testing.T, err error) string {
+	t.Helper()
+	var knows interface{ Hint() string }
+	require.ErrorAs(t, err, &knows)
+	return knows.Hint()
+}
+
+// An archive of another catalog is well made: what is missing is that catalog.
+func TestImportHintsAtTheCatalog(t *testing.T) {
+	good, _ := exported(t, "a 1")
+	h, _, path := emptyHost(t)
+	_, err := importBytes(t, h, Catalog{Source: "mine.yaml"}, path, good)
+	require.ErrorContains(t, err, `image "small" is not in the catalog mine.yaml`)
+	assert.Equal(t, "name the catalog that it was exported with: --catalog FILE", hintOf(t, err))
+}
+
 // An image that the lock, or the engine, knows otherwise is refused.
 func TestImportKeepsWhatIsKnown(t *testing.T) {
 	good, _ := exported(t, "a 1")
@@ -214,6 +288,7 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		was := read(t, path)
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "holds "+idOf("newer"))
+		assert.Contains(t, hintOf(t, err), "--lock FILE")
 		assert.NotContains(t, h.calls, "load", "it is refused before it is loaded")
 		assert.Equal(t, was, read(t, path))
 	})
@@ -244,6 +319,7 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		h.put(small.Tag(), idOf("mine"), imageOf(t, "a 3"))
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "the engine has another image small ("+idOf("mine")+"), which is not locked")
+		assert.Equal(t, "keep the engine's with: sandbox image lock small; or take the name off it with: docker rmi "+small.Tag(), hintOf(t, err))
 		assert.Equal(t, idOf("mine"), h.tags[small.Tag()])
 	})
 	t.Run("the name is taken, and the archive is the locked one", func(t *testing.T) {
@@ -271,20 +347,64 @@ func TestImportFails(t *testing.T) {
 		fail func(*fakeHost)
 		want string
 	}{
-		"load":       {func(h *fakeHost) { h.loadErr = errors.New("disk full") }, "the engine does not take it: disk full"},
-		"in answer":  {func(h *fakeHost) { h.loads = `{"errorDetail":{"message":"bad layer"}}` }, "bad layer"},
-		"two images": {func(h *fakeHost) { h.loads = `{"stream":"Loaded image ID: ` + idOf("x") + `"}` }, "it reports 2 images"},
-		"reading":    {func(h *fakeHost) { h.exportErr = errors.New("no export") }, "listing its packages: no export"},
+		"load":      {func(h *fakeHost) { h.loadErr = errors.New("disk full") }, "the engine does not take it: disk full"},
+		"in answer": {func(h *fakeHost) { h.loads = `{"errorDetail":{"message":"bad layer"}}` }, "bad layer"},
+		"two images": {func(h *fakeHost) {
+			h.loads = `{"stream":"Loaded image ID: ` + idOf("x") + `"}`
+			h.onLoad = func(string) { h.images[idOf("x")] = fakeImage{} }
+		}, "reports 2 images"},
+		"a name that moves": {func(h *fakeHost) {
+			h.loads = `{"stream":"Loaded image: mine:1\n"}`
+			h.onLoad = func(id string) { h.tags["mine:1"] = id }
+		}, "the engine took names from it"},
+		"a new name": {func(h *fakeHost) {
+			h.loads = `{"stream":"Loaded image: new:1\nLoaded image: newer:1\n"}`
+			h.onLoad = func(id string) { h.tags["new:1"], h.tags["newer:1"] = id, id }
+		}, "the engine took names from it"},
+		"reading": {func(h *fakeHost) { h.exportErr = errors.New("no export") }, "listing its packages: no export"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
+			h.put("mine:1", idOf("mine"), imageOf(t))
 			c.fail(h)
 			_, err := importBytes(t, h, cat, path, good)
 			require.ErrorContains(t, err, c.want)
-			assert.Empty(t, h.tags)
+			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.tags)
+			assert.Len(t, h.images, 1, "what was loaded is removed")
 			assert.NoFileExists(t, path)
 		})
 	}
+	t.Run("what others did meanwhile stays", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		h.put("", idOf("nameless"), imageOf(t))
+		h.loads = `{"errorDetail":{"message":"bad layer"}}`
+		h.onLoad = func(string) {
+			h.images[idOf("pulled")], h.tags["other:1"] = fakeImage{}, idOf("pulled")
+			h.images[idOf("built")] = fakeImage{Parent: idOf("pulled")}
+			h.images[idOf("used")] = fakeImage{}
+			h.containers["theirs"] = container.Summary{ID: "theirs", ImageID: idOf("used")}
+		}
+		_, err := importBytes(t, h, cat, path, good)
+		require.ErrorContains(t, err, "bad layer")
+		assert.NotContains(t, err.Error(), "removing")
+		assert.Len(t, h.images, 4)
+		assert.NotContains(t, h.images, idOf("small"))
+	})
+	t.Run("nothing is removed after an archive that was cut off", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		h.onList = func() { h.images[idOf("theirs")] = fakeImage{} }
+		_, err := importBytes(t, h, cat, path, good[:len(good)-3000])
+		require.ErrorContains(t, err, "ends in the middle")
+		assert.NotContains(t, h.calls, "remove image", "what is new is of somebody else")
+	})
+	t.Run("what cannot be removed is told", func(t *testing.T) {
+		h, cat, path := emptyHost(t)
+		h.loads = `{"errorDetail":{"message":"bad layer"}}`
+		h.removeErr = errors.New("no removal")
+		_, err := importBytes(t, h, cat, path, good)
+		require.ErrorContains(t, err, "bad layer")
+		require.ErrorContains(t, err, "removing what was loaded: no removal")
+	})
 	t.Run("canceled", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -2,8 +2,10 @@ package images
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/build"
@@ -13,12 +15,20 @@ import (
 // build turns the base into the image. Only an entry with requirements has a
 // network while it is being built.
 func (m *maker) build(ctx context.Context, base string) error {
+	if err := m.checkUser(ctx, base); err != nil {
+		return err
+	}
 	m.steps.line("build", m.entry.Tag()+" through "+m.entry.Dockerfile)
 	buildContext, err := m.buildContext()
 	if err != nil {
 		return m.failed(ctx, "build", err)
 	}
-	resp, err := m.eng.ImageBuild(ctx, buildContext, build.ImageBuildOptions{
+	buildCtx, ended, err := m.stopWith(ctx)
+	if err != nil {
+		return m.failed(ctx, "build", err)
+	}
+	defer ended()
+	resp, err := m.eng.ImageBuild(buildCtx, buildContext, build.ImageBuildOptions{
 		// The classic builder: every engine that we promise has it, and it
 		// needs no session.
 		Version:     build.BuilderV1,
@@ -35,11 +45,31 @@ func (m *maker) build(ctx context.Context, base string) error {
 	}
 	defer resp.Body.Close()
 	tail := &logTail{progress: func(string) {}}
-	out := io.MultiWriter(plain{m.steps}, tail)
+	out := plain{io.MultiWriter(m.steps, tail)}
 	if err := jsonmessage.DisplayJSONMessagesStream(resp.Body, out, 0, false, nil); err != nil {
 		return m.failed(ctx, "build", buildFailed(m.entry, err, tail.String()))
 	}
 	return nil
+}
+
+// checkUser refuses a base that runs as another user than root, who could not write
+// what the Dockerfile writes.
+func (m *maker) checkUser(ctx context.Context, base string) error {
+	found, err := m.eng.ImageInspect(ctx, base)
+	if err != nil {
+		return m.failed(ctx, "build", err)
+	}
+	if found.Config == nil {
+		return nil
+	}
+	switch user, _, _ := strings.Cut(found.Config.User, ":"); user {
+	case "", "0", "root":
+		return nil
+	}
+	return m.failed(ctx, "build", &hintedError{
+		fmt.Errorf("the base %s runs as user %q, must be root", base, found.Config.User),
+		"choose a base whose user is root: programs do not run as it all the same",
+	})
 }
 
 // buildNetwork is the network of the build.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -102,6 +103,27 @@ func TestEnsureOnABaseOfARegistryFailureLeavesTheBase(t *testing.T) {
 	assert.Equal(t, []string{"by digest", "named", pipBase, "sha256:below", "sha256:theirs"}, names)
 }
 
+// A base that does not run as root is refused before anything is built on it.
+func TestEnsureRefusesABaseWithAUser(t *testing.T) {
+	for user, refused := range map[string]bool{"": false, "0:0": false, "root": false, "1000": true, "nobody:0": true} {
+		eng, opts := newFake(), pipOptions(t)
+		eng.user = user
+		_, _, err := Ensure(t.Context(), eng, testCatalog(t), "pip", opts)
+		if !refused {
+			assert.NoError(t, err, user)
+			continue
+		}
+		require.ErrorContains(t, err, fmt.Sprintf("runs as user %q, must be root", user))
+		assert.Contains(t, hintOf(t, err), "choose a base whose user is root")
+		_, calls := eng.state()
+		assert.Zero(t, calls["build"])
+	}
+}
+
+func TestVisible(t *testing.T) {
+	assert.Equal(t, "ERROR: no\n", visible("\x1b[1;31mERROR\x1b[0m: no\x1b[K\r\n"))
+}
+
 func TestEnsurePullFails(t *testing.T) {
 	eng, opts := newFake(), pipOptions(t)
 	eng.registry.pullErr = errors.New("dial tcp: connection refused")
@@ -152,7 +174,7 @@ func TestPlain(t *testing.T) {
 	n, err := plain{&out}.Write([]byte("a\x1b[2J\r\tb\u009b\nc"))
 	require.NoError(t, err)
 	assert.Equal(t, len("a\x1b[2J\r\tb\u009b\nc"), n)
-	assert.Equal(t, "a[2J\tb\nc", out.String())
+	assert.Equal(t, "a\tb\nc", out.String())
 }
 
 // context unpacks the last build context: names and texts.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -60,8 +61,13 @@ func (p plain) Write(data []byte) (int, error) {
 	return len(data), err
 }
 
-// visible drops the control characters that could drive a terminal.
+// escapeSequence is what colours text or moves the cursor.
+var escapeSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+
+// visible drops the control characters that could drive a terminal, and what would
+// be left of their sequences.
 func visible(text string) string {
+	text = escapeSequence.ReplaceAllString(text, "")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1

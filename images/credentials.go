@@ -2,6 +2,7 @@ package images
 
 import (
 	"fmt"
+	"os/exec"
 
 	"github.com/docker/cli/cli/config"
 	"github.com/docker/docker/api/types/registry"
@@ -33,6 +34,13 @@ func DockerCredentials(dir string) Credentials {
 		}
 		found, err := file.GetAuthConfig(key)
 		if err != nil {
+			helper := file.CredentialsStore
+			if own, ok := file.CredentialHelpers[key]; ok {
+				helper = own
+			}
+			if _, missing := exec.LookPath("docker-credential-" + helper); helper != "" && missing != nil {
+				return registry.AuthConfig{}, fmt.Errorf("the credential helper of the Docker configuration for %s, docker-credential-%s, is not there", host, helper)
+			}
 			// Without the text of the error: a helper may have said anything.
 			return registry.AuthConfig{}, fmt.Errorf("the credential store of the Docker configuration failed for %s", host)
 		}

@@ -52,4 +52,8 @@ func TestDockerCredentialsFailures(t *testing.T) {
 	_, err = DockerCredentials(dir)("registry.example")
 	require.ErrorContains(t, err, "credential store of the Docker configuration failed for registry.example")
 	assert.NotContains(t, err.Error(), "hunter2")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"credHelpers": {"registry.example": "nowhere"}}`), 0o600))
+	_, err = DockerCredentials(dir)("registry.example")
+	require.ErrorContains(t, err, "for registry.example, docker-credential-nowhere, is not there")
 }

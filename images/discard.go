@@ -116,17 +116,15 @@ func loose(all []image.Summary, base string) (ids []string, used bool) {
 	return ids, used
 }
 
-// tagged says that an image has a name. Old engines write <none>:<none> and
-// <none>@<none> for none.
-func tagged(img image.Summary) bool {
-	return len(img.RepoTags) > 0 && img.RepoTags[0] != "<none>:<none>" ||
-		len(img.RepoDigests) > 0 && img.RepoDigests[0] != "<none>@<none>"
-}
+// tagged says that an image has a name.
+func tagged(img image.Summary) bool { return len(tagsOf(img))+len(digestsOf(img)) > 0 }
 
 // discardOld removes an image that a newly made one has replaced, unless it is the
 // same or something uses it. It stays visible in the engine then, as an image
 // without a name.
 func (m *maker) discardOld(ctx context.Context, id string) error {
+	ctx, cancel := withoutCancel(ctx)
+	defer cancel()
 	now, err := m.eng.ImageInspect(ctx, m.entry.Tag())
 	if err != nil {
 		return m.failed(ctx, "clean up", err)

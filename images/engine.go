@@ -6,6 +6,7 @@ import (
 
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/registry"
 	"github.com/docker/docker/client"
@@ -36,6 +37,8 @@ type Engine interface {
 	ImageImport(ctx context.Context, source image.ImportSource, ref string, opts image.ImportOptions) (io.ReadCloser, error)
 	ImageBuild(ctx context.Context, buildContext io.Reader, opts build.ImageBuildOptions) (build.ImageBuildResponse, error)
 	ImageList(ctx context.Context, opts image.ListOptions) ([]image.Summary, error)
+	ContainerList(ctx context.Context, opts container.ListOptions) ([]container.Summary, error)
+	ContainerKill(ctx context.Context, id, signal string) error
 }
 
 var _ Engine = (*client.Client)(nil)

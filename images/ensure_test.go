@@ -9,9 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // options returns options with a root file system of a few bytes, and counts
@@ -137,13 +140,28 @@ func TestEnsureCanceledLeavesNothing(t *testing.T) {
 				}
 			} else {
 				eng.onBuild = func(context.Context) { cancel() }
+				eng.command = &container.Summary{ID: "command", ImageID: "sha256:running"}
+				// Runs of the same recipe are nobody's to kill here.
+				eng.images["evalbox/small:1"] = image.Summary{ID: "sha256:named", RepoTags: []string{"evalbox/small:1"}}
+				eng.images["sha256:named"] = eng.images["evalbox/small:1"]
+				eng.images["sha256:old"] = image.Summary{ID: "sha256:old"}
+				eng.runs = []container.Summary{
+					{ID: "before", ImageID: "sha256:old"}, {ID: "named", ImageID: "sha256:named"},
+					{ID: "run", ImageID: "sha256:old", Labels: map[string]string{owner.LabelManaged: "true"}},
+				}
 			}
 			_, _, err := Ensure(ctx, eng, cat, "small", opts)
 			require.ErrorIs(t, err, context.Canceled)
 			assert.ErrorContains(t, err, step)
-			names, _ := eng.state()
-			assert.Empty(t, names)
-			if step == "build" {
+			names, calls := eng.state()
+			if step == "bootstrap" {
+				assert.Empty(t, names)
+			} else {
+				assert.Equal(t, []string{"evalbox/small:1", "sha256:named", "sha256:old"}, names)
+				assert.NotZero(t, calls["kill command"])
+				for _, id := range []string{"before", "named", "run"} {
+					assert.Zero(t, calls["kill "+id], id)
+				}
 				assert.True(t, eng.liveCtx, "cleaning up must outlive the caller's context")
 			}
 		})

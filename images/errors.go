@@ -3,6 +3,7 @@ package images
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrNotFound means that the engine does not have an image. The error is a
@@ -34,10 +35,18 @@ func (e *NotFoundError) Hint() string {
 	switch {
 	case e.CatalogName:
 		return "make it with: sandbox image ensure " + e.Ref
+	case strings.HasPrefix(e.Ref, repository):
+		return "images of ours are in no registry: make it with sandbox image ensure, or import it with sandbox image import"
+	case strings.HasPrefix(e.Ref, "sha256:"):
+		return "see what the engine has with: docker image ls --no-trunc"
 	case isPinned(e.Ref):
-		return "a run never pulls; pull it with: sandbox image pull " + e.Ref
+		return "nothing is pulled unasked; pull it with: sandbox image pull " + e.Ref
+	case strings.ContainsAny(e.Ref, "/:."):
+		return "see the names with: sandbox image list; nothing is pulled unasked, so for an image of a registry: docker pull " + e.Ref
 	default:
-		return "see the names with: sandbox image list; a run never pulls, so for an image of a registry: docker pull " + e.Ref
+		// A bare word is most likely a name of another catalog. What a registry
+		// calls so is some other image.
+		return "see the names with: sandbox image list; name another catalog with --catalog; for an image of a registry write NAME:TAG"
 	}
 }
 
@@ -81,3 +90,15 @@ func isPinned(ref string) bool {
 	_, _, err := pinned(ref)
 	return err == nil
 }
+
+// A hintedError is an error with what to try about it.
+type hintedError struct {
+	error
+
+	hint string
+}
+
+func (e *hintedError) Unwrap() error { return e.error }
+
+// Hint says what to do about it.
+func (e *hintedError) Hint() string { return e.hint }

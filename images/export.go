@@ -24,7 +24,8 @@ var _ Archiver = (*client.Client)(nil)
 
 // Export writes a locked image with its lock entry as one tar archive, for
 // [Import]; `docker load` understands it too. An image that is not the locked one
-// is an [*UnlockedError] or a [*NotLockedError].
+// is an [*UnlockedError] or a [*NotLockedError]. One that is known by its digest
+// only is refused: an engine cannot give it that name.
 func Export(ctx context.Context, eng Archiver, cat Catalog, lock Lock, name string, w io.Writer) error {
 	r, err := Resolve(ctx, eng, cat, name)
 	if err != nil {
@@ -35,7 +36,15 @@ func Export(ctx context.Context, eng Archiver, cat Catalog, lock Lock, name stri
 		return &NotLockedError{Name: r.Name, Source: lock.Source}
 	}
 	if !e.Is(r) {
-		return &UnlockedError{Name: r.Name, ID: r.ID, LockedID: e.ID, Source: lock.Source, CatalogName: r.CatalogName}
+		return &notExportedError{&UnlockedError{
+			Name: r.Name, ID: r.ID, LockedID: e.ID, Source: lock.Source, CatalogName: r.CatalogName,
+		}}
+	}
+	if isPinned(r.Reference) {
+		return &hintedError{
+			fmt.Errorf("image %s: an engine that imports it cannot name it by a digest", r.Name),
+			fmt.Sprintf("give it a name, and lock and export that: docker tag %s NAME:TAG", r.Reference),
+		}
 	}
 	text, err := Lock{}.With(e).Encode()
 	if err != nil {
@@ -50,4 +59,16 @@ func Export(ctx context.Context, eng Archiver, cat Catalog, lock Lock, name stri
 		return fmt.Errorf("image %s: saving it: %w", r.Name, err)
 	}
 	return nil
+}
+
+// A notExportedError is an UnlockedError where no run is asked for.
+type notExportedError struct{ refused *UnlockedError }
+
+func (e *notExportedError) Error() string { return e.refused.Error() }
+
+func (e *notExportedError) Unwrap() error { return e.refused }
+
+// Hint says what to do about it.
+func (e *notExportedError) Hint() string {
+	return "see what differs with: sandbox image verify " + e.refused.Name + "; accept it with: sandbox image lock " + e.refused.Name
 }

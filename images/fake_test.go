@@ -12,8 +12,11 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,8 +36,12 @@ type fakeEngine struct {
 	inspectErr, importErr, importStreamErr, buildErr, buildStreamErr, removeErr error
 	// registry is what the engine pulls from.
 	registry fakeRegistry
+	// user is the user of every image.
+	user string
 	// stepLabels are the labels of the steps of a build.
 	stepLabels map[string]string
+	// command is the container of a command that ends only when it is killed.
+	command *container.Summary
 	// onBuild is called in the middle of a build.
 	onBuild func(ctx context.Context)
 
@@ -46,10 +53,13 @@ type fakeEngine struct {
 
 	buildContext []byte // guarded by mu
 	liveCtx      bool   // the context of the last removal was alive; guarded by mu
+
+	runs   []container.Summary // of somebody, guarded by mu
+	killed chan string
 }
 
 func newFake(tags ...string) *fakeEngine {
-	f := &fakeEngine{images: map[string]image.Summary{}}
+	f := &fakeEngine{images: map[string]image.Summary{}, killed: make(chan string, 1)}
 	for _, tag := range tags {
 		f.images[tag] = image.Summary{ID: "sha256:" + tag, RepoTags: []string{tag}}
 	}
@@ -85,6 +95,7 @@ func (f *fakeEngine) ImageInspect(ctx context.Context, ref string, _ ...client.I
 	return image.InspectResponse{
 		ID: s.ID, RepoDigests: s.RepoDigests, Size: 1000,
 		Os: "linux", Architecture: "arm64", Variant: "v8", Created: "2026-01-01T00:00:00Z",
+		Config: &dockerspec.DockerOCIImageConfig{ImageConfig: ocispec.ImageConfig{User: f.user}},
 	}, nil
 }
 
@@ -110,6 +121,17 @@ func (f *fakeEngine) ImageBuild(ctx context.Context, buildContext io.Reader, opt
 	if f.onBuild != nil {
 		f.onBuild(ctx)
 	}
+	if f.command != nil {
+		f.mu.Lock()
+		f.runs = append(f.runs, *f.command)
+		f.images[f.command.ImageID] = image.Summary{ID: f.command.ImageID, ParentID: "sha256:base"}
+		f.mu.Unlock()
+		select {
+		case <-f.killed:
+			f.buildStreamErr = errors.New("killed")
+		case <-ctx.Done():
+		}
+	}
 	data, err := io.ReadAll(buildContext)
 	defer f.called("build")()
 	f.buildContext = data
@@ -128,6 +150,22 @@ func (f *fakeEngine) ImageBuild(ctx context.Context, buildContext io.Reader, opt
 func (f *fakeEngine) ImageList(ctx context.Context, _ image.ListOptions) ([]image.Summary, error) {
 	defer f.called("list")()
 	return slices.Collect(maps.Values(f.images)), ctx.Err()
+}
+
+func (f *fakeEngine) ContainerList(ctx context.Context, _ container.ListOptions) ([]container.Summary, error) {
+	defer f.called("list containers")()
+	return slices.Clone(f.runs), ctx.Err()
+}
+
+func (f *fakeEngine) ContainerKill(_ context.Context, id, _ string) error {
+	defer f.called("kill " + id)()
+	if f.command != nil && id == f.command.ID {
+		select {
+		case f.killed <- id:
+		default:
+		}
+	}
+	return nil
 }
 
 func (f *fakeEngine) ImageRemove(ctx context.Context, ref string, _ image.RemoveOptions) ([]image.DeleteResponse, error) {

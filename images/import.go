@@ -2,17 +2,13 @@ package images
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"regexp"
 	"strings"
 
 	"github.com/distribution/reference"
-	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/pkg/jsonmessage"
 )
 
 // Import loads an archive that [Export] wrote and locks the image; source is the
@@ -36,12 +32,13 @@ func Import(ctx context.Context, eng Archiver, cat Catalog, lockPath string, r i
 	if err != nil {
 		return LockChange{}, err
 	}
-	var change LockChange
-	id, err := i.load(ctx, func(w io.Writer) error { return passImage(w, in) })
-	if err == nil {
-		change, err = i.accept(ctx, id)
+	report, err := i.load(ctx, func(w io.Writer) error { return passImage(w, in) })
+	if err != nil {
+		return LockChange{}, errors.Join(err, i.discardNew(ctx, before, report))
 	}
-	if err != nil && id != "" && !before[id] {
+	id := report.id()
+	change, err := i.accept(ctx, id)
+	if err != nil && !before.ids[id] {
 		err = errors.Join(err, i.discard(ctx, id))
 	}
 	return change, err
@@ -79,12 +76,14 @@ func (i importer) checkName() error {
 	}
 	if known, named := i.cat.Lookup(name); named {
 		if ref != known.Tag() {
-			return i.bad("it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
+			return i.other("name the catalog that it was exported with: --catalog FILE",
+				"it holds %s; image %s of the catalog %s is %s", ref, name, i.cat.Source, known.Tag())
 		}
 		return nil
 	}
 	if ref != name || strings.HasPrefix(ref, repository) {
-		return i.bad("image %q is not in the catalog %s", name, i.cat.Source)
+		return i.other("name the catalog that it was exported with: --catalog FILE",
+			"image %q is not in the catalog %s", name, i.cat.Source)
 	}
 	parsed, err := reference.ParseAnyReference(ref)
 	if err != nil {
@@ -102,7 +101,8 @@ func (i importer) allowed(ctx context.Context, lock Lock, offered Resolved) erro
 	name := i.entry.Name
 	if locked, ok := lock.Lookup(name); ok {
 		if !locked.Is(offered) {
-			return i.bad("it holds %s %s, the lock %s holds %s", name, offered.ID, i.lockPath, locked.ID)
+			return i.other("the lock decides; to take this one all the same, import it with a lock of its own: --lock FILE",
+				"it holds %s %s, the lock %s holds %s", name, offered.ID, i.lockPath, locked.ID)
 		}
 		return nil
 	}
@@ -113,7 +113,8 @@ func (i importer) allowed(ctx context.Context, lock Lock, offered Resolved) erro
 	case err != nil:
 		return err
 	case have.Content != offered.Content:
-		return i.bad("the engine has another image %s (%s), which is not locked", name, have.ID)
+		return i.other(fmt.Sprintf("keep the engine's with: sandbox image lock %s; or take the name off it with: docker rmi %s", name, have.Reference),
+			"the engine has another image %s (%s), which is not locked", name, have.ID)
 	}
 	return nil
 }
@@ -123,83 +124,9 @@ func (i importer) bad(format string, args ...any) error {
 	return &ArchiveError{i.source, fmt.Errorf(format, args...)}
 }
 
-// present are the IDs of all images that the engine has.
-func (i importer) present(ctx context.Context) (map[string]bool, error) {
-	all, err := i.eng.ImageList(ctx, image.ListOptions{All: true})
-	if err != nil {
-		return nil, fmt.Errorf("listing the images: %w", err)
-	}
-	ids := map[string]bool{}
-	for _, one := range all {
-		ids[one.ID] = true
-	}
-	return ids, nil
-}
-
-var errLoadOver = errors.New("the engine stopped reading")
-
-// load gives the engine what write writes, and returns the ID of the image: also
-// with an error, if the engine has told it by then.
-func (i importer) load(ctx context.Context, write func(io.Writer) error) (string, error) {
-	pr, pw := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		err := write(pw)
-		_ = pw.CloseWithError(err) // nil gives EOF; never fails
-		written <- err
-	}()
-	id, loadErr := i.loadTar(ctx, pr)
-	if loadErr == nil {
-		_, loadErr = io.Copy(io.Discard, pr) // the engine may not read the padding
-	}
-	_ = pr.CloseWithError(errLoadOver) // never fails
-	writeErr := <-written
-	switch {
-	case ctx.Err() != nil:
-		return id, ctx.Err()
-	case writeErr != nil && !errors.Is(writeErr, errLoadOver):
-		return id, &ArchiveError{i.source, writeErr}
-	case loadErr != nil:
-		return id, i.bad("the engine does not take it: %w", loadErr)
-	}
-	return id, nil
-}
-
-// maxLoadReport bounds what an engine says of a load.
-const maxLoadReport = 16 << 20
-
-// loadedID is what engines say of an image without a name.
-var loadedID = regexp.MustCompile(`Loaded image(?: ID)?: (sha256:[0-9a-f]{64})`)
-
-func (i importer) loadTar(ctx context.Context, in io.Reader) (string, error) {
-	// Without the Close method: the HTTP client would close it on an early
-	// answer.
-	resp, err := i.eng.ImageLoad(ctx, struct{ io.Reader }{in})
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	ids := map[string]bool{}
-	id := ""
-	messages := json.NewDecoder(io.LimitReader(resp.Body, maxLoadReport))
-	for {
-		var m jsonmessage.JSONMessage
-		err := messages.Decode(&m)
-		switch {
-		case errors.Is(err, io.EOF) && len(ids) == 1:
-			return id, nil
-		case errors.Is(err, io.EOF):
-			return id, fmt.Errorf("it reports %d images, want 1", len(ids))
-		case err != nil:
-			return id, err
-		case m.Error != nil:
-			return id, m.Error
-		}
-		if found := loadedID.FindStringSubmatch(m.Stream); found != nil {
-			id = found[1]
-			ids[id] = true
-		}
-	}
+// other is an archive that is well made, but of another image than is known here.
+func (i importer) other(hint, format string, args ...any) error {
+	return &ArchiveError{i.source, &hintedError{fmt.Errorf(format, args...), hint}}
 }
 
 // accept checks what was loaded, names it and locks it. From here on only what
@@ -249,12 +176,4 @@ func (i importer) name(ctx context.Context, id string) error {
 		return fmt.Errorf("image %s: naming it: %w", i.entry.Name, err)
 	}
 	return nil
-}
-
-// discard removes what was loaded.
-func (i importer) discard(ctx context.Context, id string) error {
-	ctx, cancel := withoutCancel(ctx)
-	defer cancel()
-	_, err := i.eng.ImageRemove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
-	return ignoreNotFound(err)
 }

@@ -17,6 +17,9 @@ type Details struct {
 	// Locked says that the image is the locked one. The packages are then
 	// those of the lock, else they were read from the image.
 	Locked bool
+	// LockedID is the ID in the lock if that holds another image of this name,
+	// else empty.
+	LockedID string
 	// Python is the version of Python 3 that the image tells, empty if none.
 	Python string
 }
@@ -28,7 +31,8 @@ func Inspect(ctx context.Context, eng Reader, cat Catalog, lock Lock, name strin
 	if err != nil {
 		return Details{}, err
 	}
-	d := Details{Digest: r.Digest, SizeBytes: found.Size, Locked: lock.Check(r) == nil}
+	d := Details{Digest: r.Digest, SizeBytes: found.Size, LockedID: lock.otherID(r)}
+	d.Locked = lock.Check(r) == nil
 	if e, ok := lock.Lookup(r.Name); ok && e.Is(r) {
 		d.Entry, d.Entry.ID = e, r.ID
 	} else if d.Entry, err = Pin(ctx, eng, cat, name); err != nil {

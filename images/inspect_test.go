@@ -78,6 +78,7 @@ func TestInspect(t *testing.T) {
 	d, err := Inspect(t.Context(), h, cat, Lock{}, "small")
 	require.NoError(t, err)
 	assert.False(t, d.Locked)
+	assert.Empty(t, d.LockedID, "the lock knows nothing of it")
 	assert.Equal(t, "3.11.2", d.Python)
 	assert.EqualValues(t, 1000, d.SizeBytes)
 	assert.Contains(t, h.calls, "export")
@@ -88,6 +89,7 @@ func TestInspect(t *testing.T) {
 	again, err := Inspect(t.Context(), h, cat, l, "")
 	require.NoError(t, err)
 	assert.True(t, again.Locked)
+	assert.Empty(t, again.LockedID)
 	assert.Equal(t, idOf("elsewhere"), again.Entry.ID, "the ID is that of this engine")
 	assert.NotContains(t, h.calls, "export")
 
@@ -95,6 +97,14 @@ func TestInspect(t *testing.T) {
 	other, err := Inspect(t.Context(), h, cat, l, "small")
 	require.NoError(t, err)
 	assert.False(t, other.Locked)
+	assert.Equal(t, idOf("small"), other.LockedID)
+	list, err := List(t.Context(), h, cat)
+	require.NoError(t, err)
+	for _, s := range list {
+		want := map[string]string{"small": idOf("small")}[s.Name]
+		assert.Equal(t, want, l.OtherID(s), s.Name)
+		assert.Empty(t, Lock{}.OtherID(s))
+	}
 	assert.Equal(t, "deb a 1 all\n", other.Entry.Packages.Text())
 	_, err = Inspect(t.Context(), h, cat, l, "big-one")
 	require.ErrorIs(t, err, ErrNotFound)

@@ -69,6 +69,24 @@ func (l Lock) Check(r Resolved) error {
 	return refused
 }
 
+// otherID is the ID in the lock of an image that is not the locked one of its name;
+// empty when it is, or when the lock has no entry of the name.
+func (l Lock) otherID(r Resolved) string {
+	if refused, ok := errors.AsType[*UnlockedError](l.Check(r)); ok {
+		return refused.LockedID
+	}
+	return ""
+}
+
+// OtherID is the ID in the lock if the engine's image of a catalog is there and
+// another one than the lock holds, else empty.
+func (l Lock) OtherID(s Status) string {
+	if !s.Present {
+		return ""
+	}
+	return l.otherID(s.Resolved())
+}
+
 // Is says that an image is the one of the entry: it has the same content, or else
 // the same ID. An ID that stands for several platforms counts for the locked one
 // only.

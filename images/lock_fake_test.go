@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // A fakeHost is an engine that holds whole images: their configuration and their
@@ -32,6 +35,8 @@ type fakeHost struct {
 	loads string
 	// onLoad is called after an image was loaded.
 	onLoad func(id string)
+	// onList is called after the images were listed.
+	onList func()
 
 	mu         sync.Mutex
 	images     map[string]fakeImage // by ID, guarded by mu
@@ -47,6 +52,8 @@ type fakeImage struct {
 	Created string
 	// Root is the tar archive of the file system.
 	Root []byte
+	// Parent is the ID of the image that it was built on.
+	Parent string
 }
 
 var (
@@ -130,11 +137,15 @@ func (h *fakeHost) ImageInspect(ctx context.Context, ref string, _ ...client.Ima
 }
 
 func (h *fakeHost) ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig,
-	_ *network.NetworkingConfig, _ *ocispec.Platform, _ string,
+	_ *network.NetworkingConfig, _ *ocispec.Platform, name string,
 ) (container.CreateResponse, error) {
 	defer h.called("create")()
 	if host.NetworkMode != "none" || config.Labels[LabelReader] != config.Image {
 		return container.CreateResponse{}, errors.New("the container has a network or no label")
+	}
+	if !strings.HasPrefix(name, readerName) || config.Labels[owner.LabelOwner] != owner.This().String() ||
+		config.Labels[owner.LabelManaged] != "true" || config.Labels[owner.LabelDeadline] == "" {
+		return container.CreateResponse{}, errors.New("nobody would find the container if its maker died")
 	}
 	id := fmt.Sprintf("made-%d", len(h.calls))
 	h.containers[id] = container.Summary{ID: id, ImageID: config.Image}
@@ -182,7 +193,8 @@ func (h *fakeHost) ImageSave(ctx context.Context, refs []string, _ ...client.Ima
 	if !ok {
 		return nil, errdefs.ErrNotFound
 	}
-	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": refs, "Layers": []string{"layer.tar"}}})
+	folder := sha256Hex(id) + "/"
+	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": refs, "Layers": []string{folder + "layer.tar"}}})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +204,7 @@ func (h *fakeHost) ImageSave(ctx context.Context, refs []string, _ ...client.Ima
 	}
 	var saved bytes.Buffer
 	err = writeMembers(&saved, []member{
-		{name: "layer", kind: tar.TypeDir}, {name: "layer/layer.tar", body: string(layer)},
+		{name: folder, kind: tar.TypeDir}, {name: folder + "layer.tar", body: string(layer)},
 		{name: "repositories", body: "{}"}, {name: "manifest.json", body: string(manifest)},
 	})
 	return io.NopCloser(&saved), errors.Join(err, ctx.Err())
@@ -213,7 +225,7 @@ func (h *fakeHost) ImageLoad(ctx context.Context, input io.Reader, _ ...client.I
 		}
 		if err == nil && header.Name == "manifest.json" {
 			err = json.NewDecoder(in).Decode(&manifest)
-		} else if err == nil && header.Name == "layer/layer.tar" {
+		} else if err == nil && path.Base(header.Name) == "layer.tar" && header.Typeflag == tar.TypeReg {
 			err = json.NewDecoder(in).Decode(&img)
 		}
 		if err != nil {
@@ -244,13 +256,16 @@ func (h *fakeHost) ImageTag(ctx context.Context, source, target string) error {
 func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.Summary, error) {
 	defer h.called("list")()
 	var all []image.Summary
-	for id := range h.images {
-		all = append(all, image.Summary{ID: id, RepoTags: h.tagsOf(id), Size: 1000})
+	for id, img := range h.images {
+		all = append(all, image.Summary{ID: id, ParentID: img.Parent, RepoTags: h.tagsOf(id), Size: 1000})
+	}
+	if h.onList != nil {
+		h.onList()
 	}
 	return all, ctx.Err()
 }
 
-func (h *fakeHost) ImageRemove(ctx context.Context, ref string, _ image.RemoveOptions) ([]image.DeleteResponse, error) {
+func (h *fakeHost) ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error) {
 	defer h.called("remove image")()
 	h.liveCtx = ctx.Err() == nil
 	if err := errors.Join(ctx.Err(), h.removeErr); err != nil {
@@ -259,6 +274,11 @@ func (h *fakeHost) ImageRemove(ctx context.Context, ref string, _ image.RemoveOp
 	id, _, ok := h.find(ref)
 	if !ok {
 		return nil, errdefs.ErrNotFound
+	}
+	for _, c := range h.containers {
+		if c.ImageID == id && !opts.Force {
+			return nil, errdefs.ErrConflict
+		}
 	}
 	delete(h.tags, ref)
 	if len(h.tagsOf(id)) == 0 {

@@ -4,11 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +171,99 @@ func TestExportImportReal(t *testing.T) {
 	assert.Equal(t, id, found.ID, "docker load finds the very image")
 }
 
+// An archive whose members an engine would follow to another manifest, or whose
+// layer is not the one it says, changes nothing in the engine.
+func TestImportDoctoredReal(t *testing.T) {
+	eng, tag := engine(t), testTag(t)
+	tinyImage(t, eng, tag, "1")
+	path := filepath.Join(t.TempDir(), "images.lock")
+	_, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, tag)
+	require.NoError(t, err)
+	lock, err := images.ReadLock(path)
+	require.NoError(t, err)
+	var archive bytes.Buffer
+	require.NoError(t, images.Export(t.Context(), eng, images.Catalog{}, lock, tag, &archive))
+	made, err := eng.ImageInspect(t.Context(), tag)
+	require.NoError(t, err)
+	layer, otherLayer := made.RootFS.Layers[0], "sha256:"+strings.Repeat("0", 64)
+	require.Len(t, withLayer(t, eng, layer), 1)
+	forget(t, eng, tag)
+	victim := tag + "-victim"
+	id := tinyImage(t, eng, victim, "2")
+
+	for name, c := range map[string]struct {
+		doctor func(w *tar.Writer, header *tar.Header, body []byte)
+		want   string
+	}{
+		"a manifest behind a link": {func(w *tar.Writer, header *tar.Header, body []byte) {
+			writeTar(t, w, header, body)
+			if header.Name != "manifest.json" {
+				return
+			}
+			writeTar(t, w, &tar.Header{Name: "zz", Typeflag: tar.TypeSymlink, Linkname: "."}, nil)
+			body = bytes.Replace(body, []byte(strconv.Quote(tag)), []byte(strconv.Quote(victim)), 1)
+			writeTar(t, w, &tar.Header{Name: "zz/manifest.json", Mode: 0o644}, body)
+		}, "no part of a saved image"},
+		"a layer that is another": {func(w *tar.Writer, header *tar.Header, body []byte) {
+			diff := regexp.MustCompile(`"diff_ids":\["sha256:[0-9a-f]{64}`)
+			writeTar(t, w, header, diff.ReplaceAll(body, []byte(`"diff_ids":["`+otherLayer)))
+		}, "the engine does not take it|its image has the content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var doctored bytes.Buffer
+			w := tar.NewWriter(&doctored)
+			for r := tar.NewReader(bytes.NewReader(archive.Bytes())); ; {
+				header, err := r.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err)
+				body, err := io.ReadAll(r)
+				require.NoError(t, err)
+				if header.Name == "evalbox.lock.yaml" {
+					writeTar(t, w, header, body)
+				} else {
+					c.doctor(w, header, body)
+				}
+			}
+			require.NoError(t, w.Close())
+			elsewhere := filepath.Join(t.TempDir(), "images.lock")
+			_, err := images.Import(t.Context(), eng, images.Catalog{}, elsewhere, &doctored, "a.tar")
+			require.Error(t, err)
+			assert.Regexp(t, c.want, err.Error())
+			found, err := eng.ImageInspect(t.Context(), victim)
+			require.NoError(t, err)
+			assert.Equal(t, id, found.ID, "the name of another image stays where it was")
+			assert.Empty(t, withLayer(t, eng, layer))
+			assert.Empty(t, withLayer(t, eng, otherLayer))
+			assert.NoFileExists(t, elsewhere)
+		})
+	}
+}
+
+func writeTar(t *testing.T, w *tar.Writer, header *tar.Header, body []byte) {
+	t.Helper()
+	header.Size = int64(len(body))
+	require.NoError(t, w.WriteHeader(header))
+	_, err := w.Write(body)
+	require.NoError(t, err)
+}
+
+// withLayer are the images that have a layer, with their names.
+func withLayer(t *testing.T, eng *client.Client, layer string) map[string][]string {
+	t.Helper()
+	all, err := eng.ImageList(t.Context(), image.ListOptions{All: true})
+	require.NoError(t, err)
+	names := map[string][]string{}
+	for _, img := range all {
+		found, err := eng.ImageInspect(t.Context(), img.ID)
+		if err == nil && slices.Contains(found.RootFS.Layers, layer) {
+			names[img.ID] = img.RepoTags
+		}
+	}
+	return names
+}
+
 // lieSum is the hash of a list with another version of its first package.
 func lieSum(t *testing.T, list images.Packages) string {
 	t.Helper()
@@ -208,7 +304,7 @@ func TestPruneReal(t *testing.T) {
 		assert.NoError(t, eng.ContainerRemove(context.WithoutCancel(t.Context()), c.ID, container.RemoveOptions{Force: true}))
 	}()
 
-	report, err := images.Prune(t.Context(), onlyMine{eng, prefix}, lock, images.PruneOptions{
+	report, err := images.Prune(t.Context(), onlyMine{eng, prefix}, []images.Lock{lock}, images.PruneOptions{
 		UsageDir: t.TempDir(), Now: time.Now(), KeepBytes: 0,
 	})
 	require.NoError(t, err)

@@ -158,7 +158,8 @@ func TestCheck(t *testing.T) {
 // Many processes may lock at once; no entry is lost, and a reader never sees half
 // a file.
 func TestUpdateLockConcurrently(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", "images.lock")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path := filepath.Join(t.TempDir(), "images.lock")
 	var all sync.WaitGroup
 	for _, name := range strings.Fields("a b c d e f g h") {
 		all.Go(func() {
@@ -171,12 +172,13 @@ func TestUpdateLockConcurrently(t *testing.T) {
 	l, err := ReadLock(path)
 	require.NoError(t, err)
 	assert.Equal(t, strings.Fields("a b c d e f g h"), l.Names())
-	left, err := filepath.Glob(filepath.Dir(path) + "/.tmp*")
+	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
-	assert.Empty(t, left)
+	assert.Len(t, left, 1, "nothing but the lock stays in its folder")
 }
 
 func TestUpdateLock(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
 	path := filepath.Join(dir, "images.lock")
 	keep := func(l Lock) (Lock, error) { return l, nil }
@@ -211,6 +213,8 @@ func TestUpdateLock(t *testing.T) {
 	assert.Equal(t, "nonsense", string(read(t, path)))
 	require.Error(t, UpdateLock(t.Context(), dir, add))
 	require.Error(t, UpdateLock(t.Context(), filepath.Join(path, "below"), add))
+	require.ErrorIs(t, UpdateLock(t.Context(), filepath.Join(dir, "typo", "images.lock"), add), fs.ErrNotExist)
+	assert.NoDirExists(t, filepath.Join(dir, "typo"))
 }
 
 func TestPin(t *testing.T) {

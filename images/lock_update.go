@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,9 +20,9 @@ func UpdateLock(ctx context.Context, path string, change func(Lock) (Lock, error
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the file that is meant, not the link to it
 	}
-	unlock, err := lockFile(ctx, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".busy"), func() {})
+	unlock, err := lockUpdates(ctx, path)
 	if err != nil {
-		return &LockFileError{path, err}
+		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	before, err := ReadLock(path)
@@ -50,4 +51,23 @@ func UpdateLock(ctx context.Context, path string, change func(Lock) (Lock, error
 		return &LockFileError{path, err}
 	}
 	return nil
+}
+
+// lockUpdates waits until no other process of this user changes the lock in a file.
+// What it locks for that lies in the user's cache folder: a folder of a project is
+// not to be littered.
+func lockUpdates(ctx context.Context, path string) (unlock func() error, err error) {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, &LockFileError{path, err}
+	}
+	// The folder may be reached by a link while the file is not there yet.
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(full)); err == nil {
+		full = filepath.Join(dir, filepath.Base(full))
+	}
+	unlock, err = lockName(ctx, "", "lock-"+sha256Hex(full)[:16], func() {})
+	if err != nil {
+		return nil, fmt.Errorf("image lock %s: waiting for others that change it: %w", path, err)
+	}
+	return unlock, nil
 }

@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // Reader is the part of the engine's API that reading an image needs. The client
@@ -27,8 +30,35 @@ type Reader interface {
 var _ Reader = (*client.Client)(nil)
 
 // LabelReader marks the containers that images are read through. They are never
-// started, and are gone when the image is read.
+// started, and are gone when the image is read; [Prune] and `sandbox gc` remove
+// those that a killed process left.
 const LabelReader = "org.evalbox.reader"
+
+// readerAge is longer than reading an image takes. A container for that which is
+// older was left behind, if its owner cannot be asked.
+const readerAge = time.Hour
+
+// readerName begins the names of these containers. No run's own can have it.
+const readerName = "evalbox_reader-"
+
+func readerLabels(id string, now time.Time) map[string]string {
+	return map[string]string{
+		LabelReader: id, owner.LabelManaged: "true", owner.LabelPart: "reader", owner.LabelOwner: owner.This().String(),
+		owner.LabelDeadline: now.Add(readerAge).UTC().Format(time.RFC3339),
+	}
+}
+
+// leftBehind says that a container was made to read an image, and that nobody will
+// remove it.
+func leftBehind(c container.Summary, now time.Time) bool {
+	if c.Labels[LabelReader] == "" || c.State != container.StateCreated {
+		return false
+	}
+	if by, err := owner.Parse(c.Labels[owner.LabelOwner]); err == nil && by.Fate() != owner.Unknown {
+		return by.Fate() == owner.Dead
+	}
+	return now.Sub(time.Unix(c.Created, 0)) > readerAge
+}
 
 // createTime bounds making such a container, which the caller's context does not
 // end: a call that is cut short goes on in the engine.
@@ -45,9 +75,9 @@ func readImage(ctx context.Context, eng Reader, id string) (found contents, err 
 	made, err := eng.ContainerCreate(createCtx,
 		&container.Config{
 			Image: id, Cmd: []string{"true"}, NetworkDisabled: true,
-			Labels: map[string]string{LabelReader: id},
+			Labels: readerLabels(id, time.Now()),
 		},
-		&container.HostConfig{NetworkMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"}}, nil, nil, "")
+		&container.HostConfig{NetworkMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"}}, nil, nil, readerName+rand.Text())
 	if err != nil {
 		return contents{}, err
 	}

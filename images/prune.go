@@ -58,25 +58,31 @@ type PrunedImage struct {
 	Tags      []string  `json:"tags"`
 	SizeBytes int64     `json:"size_bytes"`
 	LastUse   time.Time `json:"last_use"`
-	// Reason says why it is kept: locked, in use, recently used, fits.
+	// Reason says why it is kept: locked, in use, stood on, recently used, fits.
 	Reason string `json:"reason,omitempty"`
+
+	content string
+	// above are what a killed build has left on it, the last built first.
+	above []string
 }
 
 // Why an image is kept.
 const (
 	keptLocked = "locked"
 	keptInUse  = "a container uses it"
+	keptBase   = "another image stands on it"
 	keptRecent = "recently used"
 	keptFits   = "fits"
 )
 
 // Prune removes images of ours, the longest unused first, until the rest holds no
-// more than the bytes to keep. It never removes an image that the lock holds, one
-// that a container uses, or one that has a name that is not of ours. The report
-// is true also when there is an error.
-func Prune(ctx context.Context, eng Pruner, lock Lock, opts PruneOptions) (PruneReport, error) {
+// more than the bytes to keep. It never removes an image that one of the locks
+// holds, that a container uses or another image stands on, or that has a name or a
+// registry's digest that is not of ours. The report is true also when there is an
+// error.
+func Prune(ctx context.Context, eng Pruner, locks []Lock, opts PruneOptions) (PruneReport, error) {
 	swept := sweepReaders(ctx, eng, opts)
-	all, err := candidates(ctx, eng, lock, opts)
+	all, err := candidates(ctx, eng, locks, opts)
 	if err != nil {
 		return PruneReport{}, errors.Join(swept, err)
 	}
@@ -129,22 +135,26 @@ func planPrune(all []PrunedImage, opts PruneOptions) PruneReport {
 
 // candidates lists the images of ours, with the reasons to keep them whatever
 // the budget.
-func candidates(ctx context.Context, eng Pruner, lock Lock, opts PruneOptions) ([]PrunedImage, error) {
+func candidates(ctx context.Context, eng Pruner, locks []Lock, opts PruneOptions) ([]PrunedImage, error) {
 	ours, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", LabelImage))})
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
 	}
-	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
+	steps, err := eng.ImageList(ctx, image.ListOptions{All: true})
 	if err != nil {
-		return nil, fmt.Errorf("listing the containers: %w", err)
+		return nil, fmt.Errorf("listing the images: %w", err)
 	}
-	used := map[string]bool{}
-	for _, c := range containers {
-		used[c.ImageID] = true
+	inUse, err := imagesInUse(ctx, eng, steps, opts.Now)
+	if err != nil {
+		return nil, err
 	}
-	var all []PrunedImage
+	all := unfinished(steps, inUse)
+	var ofBuilds []string
+	for _, base := range all {
+		ofBuilds = append(ofBuilds, base.above...)
+	}
 	for _, img := range ours {
-		if !isOurs(img) {
+		if !isOurs(img) || slices.Contains(ofBuilds, img.ID) {
 			continue // made by somebody on an image of ours, whose labels it has
 		}
 		found, err := eng.ImageInspect(ctx, img.ID)
@@ -154,39 +164,113 @@ func candidates(ctx context.Context, eng Pruner, lock Lock, opts PruneOptions) (
 		if err != nil {
 			continue // gone since
 		}
-		p := PrunedImage{ID: img.ID, Tags: tagsOf(img), SizeBytes: img.Size, LastUse: lastUse(opts.UsageDir, img.ID)}
+		r := Resolved{Name: img.ID, ID: img.ID, Content: contentOf(found), Platform: platform(found)}
+		p := PrunedImage{
+			ID: img.ID, Tags: tagsOf(img), SizeBytes: img.Size, LastUse: lastUse(opts.UsageDir, img.ID),
+			Reason: inUse[img.ID], content: r.Content,
+		}
 		if made := time.Unix(img.Created, 0); made.After(p.LastUse) {
 			p.LastUse = made
 		}
-		r := Resolved{Name: img.ID, ID: img.ID, Content: contentOf(found), Platform: platform(found)}
-		switch {
-		case lock.Check(r) == nil:
+		if slices.ContainsFunc(locks, func(l Lock) bool { return l.Check(r) == nil }) {
 			p.Reason = keptLocked
-		case used[img.ID]:
-			p.Reason = keptInUse
 		}
 		all = append(all, p)
 	}
-	return all, nil
+	return freeDoubles(all, inUse), nil
 }
 
-// isOurs says that an image with our label has no name but ours.
+// imagesInUse says by ID which images cannot be removed, and why.
+func imagesInUse(ctx context.Context, eng Pruner, steps []image.Summary, now time.Time) (map[string]string, error) {
+	reasons := map[string]string{}
+	for _, img := range steps {
+		reasons[img.ParentID] = keptBase
+	}
+	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
+	if err != nil {
+		return nil, fmt.Errorf("listing the containers: %w", err)
+	}
+	for _, c := range containers {
+		if !leftBehind(c, now) {
+			reasons[c.ImageID] = keptInUse
+		}
+	}
+	return reasons, nil
+}
+
+// unfinished are the temporary bases of builds that are under way or were killed,
+// with the steps on them. When they were made tells the two apart.
+func unfinished(all []image.Summary, inUse map[string]string) []PrunedImage {
+	var bases []PrunedImage
+	for _, img := range all {
+		tags := tagsOf(img)
+		if len(tags) == 0 || slices.ContainsFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, baseRepository) }) {
+			continue
+		}
+		above, used := loose(all, img.ID)
+		if used {
+			continue // it is whole; the next build of it takes the name off its base
+		}
+		p := PrunedImage{ID: img.ID, Tags: tags, SizeBytes: img.Size, LastUse: time.Unix(img.Created, 0), above: above}
+		for _, step := range all {
+			if made := time.Unix(step.Created, 0); slices.Contains(above, step.ID) && made.After(p.LastUse) {
+				p.LastUse = made
+			}
+			if slices.Contains(above, step.ID) && inUse[step.ID] == keptInUse {
+				p.Reason = keptInUse
+			}
+		}
+		if inUse[img.ID] == keptInUse {
+			p.Reason = keptInUse
+		}
+		bases = append(bases, p)
+	}
+	return bases
+}
+
+// freeDoubles lets go of locked images without a name where one with a name is the
+// same: the lock loses nothing with them.
+func freeDoubles(all []PrunedImage, inUse map[string]string) []PrunedImage {
+	named := map[string]bool{}
+	for _, img := range all {
+		if img.Reason == keptLocked && len(img.Tags) > 0 {
+			named[img.content] = true
+		}
+	}
+	for i, img := range all {
+		if img.Reason == keptLocked && len(img.Tags) == 0 && named[img.content] {
+			all[i].Reason = inUse[img.ID]
+		}
+	}
+	return all
+}
+
+// isOurs says that an image with our label has no name but ours, nor a digest of a
+// registry: somebody who pulled an image of his by its digest knows it by that only.
 func isOurs(img image.Summary) bool {
-	for _, tag := range tagsOf(img) {
-		if !strings.HasPrefix(tag, repository) {
+	for _, name := range slices.Concat(tagsOf(img), digestsOf(img)) {
+		if !strings.HasPrefix(name, repository) {
 			return false
 		}
 	}
 	return true
 }
 
-// tagsOf are the names of an image. Old engines write <none>:<none> for none.
-func tagsOf(img image.Summary) []string {
-	tags := []string{}
-	if tagged(img) {
-		tags = append(tags, img.RepoTags...)
-	}
-	return tags
+// tagsOf are the names of an image.
+func tagsOf(img image.Summary) []string { return realNames(img.RepoTags, noTag) }
+
+// digestsOf are its names with digests.
+func digestsOf(img image.Summary) []string { return realNames(img.RepoDigests, noDigestName) }
+
+// What engines write for no name.
+const (
+	noTag        = "<none>:<none>"
+	noDigestName = "<none>@<none>"
+)
+
+// realNames are names without what engines write for none.
+func realNames(names []string, none string) []string {
+	return slices.DeleteFunc(append([]string{}, names...), func(name string) bool { return name == none })
 }
 
 func (p PrunedImage) name() string {
@@ -204,6 +288,10 @@ func removeImage(ctx context.Context, eng Pruner, img PrunedImage) error {
 		refs = []string{img.ID}
 	}
 	var errs []error
+	for _, id := range img.above {
+		_, err := eng.ImageRemove(ctx, id, image.RemoveOptions{})
+		errs = append(errs, ignoreNotFound(err))
+	}
 	for _, ref := range refs {
 		found, err := eng.ImageInspect(ctx, ref)
 		if ignoreNotFound(err) == nil && found.ID != img.ID {
@@ -219,11 +307,8 @@ func removeImage(ctx context.Context, eng Pruner, img PrunedImage) error {
 	return errors.Join(errs...)
 }
 
-// readerAge is how long reading an image can take; older containers for that were
-// left by a process that was killed.
-const readerAge = time.Hour
-
-// sweepReaders removes the containers of [Pin] that were left behind.
+// sweepReaders removes the containers through which images were read, and that were
+// left behind.
 func sweepReaders(ctx context.Context, eng Pruner, opts PruneOptions) error {
 	left, err := eng.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", LabelReader))})
 	if err != nil || opts.DryRun {
@@ -231,7 +316,7 @@ func sweepReaders(ctx context.Context, eng Pruner, opts PruneOptions) error {
 	}
 	var errs []error
 	for _, c := range left {
-		if c.State == container.StateCreated && opts.Now.Sub(time.Unix(c.Created, 0)) > readerAge {
+		if leftBehind(c, opts.Now) {
 			errs = append(errs, ignoreNotFound(eng.ContainerRemove(ctx, c.ID, container.RemoveOptions{RemoveVolumes: true})))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 func TestPlanPrune(t *testing.T) {
@@ -74,13 +77,13 @@ func TestPrune(t *testing.T) {
 	require.NoError(t, MarkUsed(opts.UsageDir, idOf("free"), opts.Now))
 
 	opts.DryRun = true
-	r, err := Prune(t.Context(), h, l, opts)
+	r, err := Prune(t.Context(), h, []Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 1)
 	assert.NotContains(t, h.calls, "remove image")
 
 	opts.DryRun = false
-	r, err = Prune(t.Context(), h, l, opts)
+	r, err = Prune(t.Context(), h, []Lock{{}, l}, opts)
 	require.NoError(t, err)
 	require.Len(t, r.Removed, 1)
 	assert.Equal(t, idOf("nameless"), r.Removed[0].ID)
@@ -95,7 +98,7 @@ func TestPrune(t *testing.T) {
 	assert.Contains(t, h.images, idOf("mine"))
 
 	opts.UnusedFor = 0
-	r, err = Prune(t.Context(), h, l, opts)
+	r, err = Prune(t.Context(), h, []Lock{{}, l}, opts)
 	require.NoError(t, err)
 	require.Len(t, r.Removed, 1)
 	assert.Equal(t, []string{"evalbox/free:1"}, r.Removed[0].Tags)
@@ -114,7 +117,7 @@ func TestPruneReportsWhatFailed(t *testing.T) {
 	h, l, opts := pruneHost(t)
 	h.removeErr = errors.New("conflict")
 	opts.UnusedFor = 0
-	r, err := Prune(t.Context(), h, l, opts)
+	r, err := Prune(t.Context(), h, []Lock{{}, l}, opts)
 	require.ErrorContains(t, err, "image evalbox/free:1: conflict")
 	assert.Empty(t, r.Removed)
 	assert.Len(t, r.Kept, 4)
@@ -122,37 +125,119 @@ func TestPruneReportsWhatFailed(t *testing.T) {
 	h.removeErr = nil
 }
 
-// Containers that a killed process read images through are removed, those of a
-// living one are not.
+// Containers that a killed process read images through are removed, and protect no
+// image; those of a living one are not.
 func TestPruneSweepsReaders(t *testing.T) {
 	h, l, opts := pruneHost(t)
-	reader := func(id string, age time.Duration, state container.ContainerState) {
-		h.containers[id] = container.Summary{ID: id, State: state, Created: opts.Now.Add(-age).Unix(), Labels: map[string]string{LabelReader: "x"}}
+	dead := owner.This()
+	dead.PID = 1 << 30 // above any kernel's maximum
+	reader := func(id string, age time.Duration, state container.ContainerState, by string) {
+		h.containers[id] = container.Summary{
+			ID: id, State: state, ImageID: idOf("free"), Created: opts.Now.Add(-age).Unix(),
+			Labels: map[string]string{LabelReader: "x", owner.LabelOwner: by},
+		}
 	}
-	reader("old", 2*readerAge, container.StateCreated)
-	reader("new", time.Minute, container.StateCreated)
-	reader("running", 2*readerAge, container.StateRunning)
-	opts.KeepBytes = 1 << 40
-	_, err := Prune(t.Context(), h, l, opts)
+	reader("old", 2*readerAge, container.StateCreated, "")
+	reader("dead", time.Minute, container.StateCreated, dead.String())
+	opts.KeepBytes, opts.DryRun, opts.UnusedFor = 0, true, 0
+	r, err := Prune(t.Context(), h, []Lock{{}, l}, opts)
 	require.NoError(t, err)
+	assert.Len(t, r.Removed, 2, "free and nameless")
+	assert.Contains(t, h.containers, "dead")
+
+	reader("new", time.Minute, container.StateCreated, "")
+	reader("living", 2*readerAge, container.StateCreated, owner.This().String())
+	reader("running", 2*readerAge, container.StateRunning, dead.String())
+	opts.DryRun = false
+	r, err = Prune(t.Context(), h, []Lock{{}, l}, opts)
+	require.NoError(t, err)
+	assert.Len(t, r.Removed, 1, "nameless; free is read by others")
 	assert.NotContains(t, h.containers, "old")
-	assert.Contains(t, h.containers, "new")
-	assert.Contains(t, h.containers, "running")
-	assert.Contains(t, h.containers, "c")
+	assert.NotContains(t, h.containers, "dead")
+	for _, id := range []string{"new", "living", "running", "c"} {
+		assert.Contains(t, h.containers, id)
+	}
+}
+
+// An image that others stand on cannot be removed, and a dry run says so.
+func TestPruneKeepsWhatOthersStandOn(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	child := imageOf(t, "child 1")
+	child.Parent = idOf("free")
+	h.put("theirs:1", idOf("child"), child)
+	opts.UnusedFor = 0
+	for _, opts.DryRun = range []bool{true, false} {
+		r, err := Prune(t.Context(), h, []Lock{l}, opts)
+		require.NoError(t, err)
+		require.Len(t, r.Removed, 1)
+		assert.Equal(t, idOf("nameless"), r.Removed[0].ID)
+		assert.Contains(t, r.Kept, PrunedImage{
+			ID: idOf("free"), Tags: []string{"evalbox/free:1"}, SizeBytes: 1000, LastUse: time.Unix(0, 0),
+			Reason: keptBase, content: r.Kept[slices.IndexFunc(r.Kept, func(p PrunedImage) bool { return p.ID == idOf("free") })].content,
+		})
+	}
+}
+
+// An image without a name that is the same as the locked one goes, but the only one
+// that the lock holds stays.
+func TestPruneRemovesDoublesOfTheLocked(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	opts.UnusedFor = 0
+	h.put("", idOf("double"), imageOf(t, "a 1"))
+	r, err := Prune(t.Context(), h, []Lock{l}, opts)
+	require.NoError(t, err)
+	assert.Contains(t, h.images, idOf("small"))
+	assert.NotContains(t, h.images, idOf("double"))
+	assert.Len(t, r.Removed, 3)
+
+	h.put("", idOf("double"), imageOf(t, "a 1"))
+	small, _ := testCatalog(t).Lookup("small")
+	delete(h.tags, small.Tag())
+	delete(h.images, idOf("small"))
+	_, err = Prune(t.Context(), h, []Lock{l}, opts)
+	require.NoError(t, err)
+	assert.Contains(t, h.images, idOf("double"))
+}
+
+// What a killed build has left goes with its temporary base, but not at once: the
+// build may be under way.
+func TestPruneRemovesWhatAKilledBuildLeft(t *testing.T) {
+	h, l, opts := pruneHost(t)
+	h.put("evalbox-base/small:1", idOf("base"), imageOf(t, "base 1"))
+	step, last := imageOf(t, "step 1"), imageOf(t, "last 1")
+	step.Parent, last.Parent = idOf("base"), idOf("step")
+	h.put("", idOf("step"), step)
+	h.put("", idOf("last"), last)
+
+	opts.Now = time.Unix(0, 0).Add(time.Minute)
+	_, err := Prune(t.Context(), h, []Lock{l}, opts)
+	require.NoError(t, err)
+	assert.Contains(t, h.images, idOf("last"), "made a minute ago")
+
+	opts.UnusedFor = 0
+	r, err := Prune(t.Context(), h, []Lock{l}, opts)
+	require.NoError(t, err)
+	assert.Len(t, r.Removed, 3, "the build, free and nameless")
+	for _, id := range []string{"base", "step", "last"} {
+		assert.NotContains(t, h.images, idOf(id))
+	}
 }
 
 func TestIsOurs(t *testing.T) {
 	for _, c := range []struct {
-		tags []string
-		want bool
+		tags, digests []string
+		want          bool
 	}{
-		{nil, true},
-		{[]string{"<none>:<none>"}, true},
-		{[]string{"evalbox/debian:1"}, true},
-		{[]string{"evalbox/debian:1", "mine:1"}, false},
-		{[]string{"evalboxer/x:1"}, false},
+		{nil, nil, true},
+		{[]string{"<none>:<none>"}, []string{"<none>@<none>"}, true},
+		{[]string{"evalbox/debian:1"}, nil, true},
+		{[]string{"evalbox/debian:1"}, []string{"evalbox/debian@sha256:0"}, true},
+		{[]string{"evalbox/debian:1", "mine:1"}, nil, false},
+		{[]string{"evalboxer/x:1"}, nil, false},
+		{nil, []string{"registry.example/mine@sha256:0"}, false},
+		{[]string{"<none>:<none>"}, []string{"registry.example/mine@sha256:0"}, false},
 	} {
-		assert.Equal(t, c.want, isOurs(image.Summary{RepoTags: c.tags}), c.tags)
+		assert.Equal(t, c.want, isOurs(image.Summary{RepoTags: c.tags, RepoDigests: c.digests}), c)
 	}
 }
 

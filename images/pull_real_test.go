@@ -90,7 +90,7 @@ func TestPullTagThatIsGone(t *testing.T) {
 	_, pulled, progress, err := pull(t, eng, reg.host+"/team/tools:0.9@"+digest)
 	require.NoError(t, err)
 	assert.True(t, pulled)
-	assert.Contains(t, progress, "the registry has no tag 0.9 any more")
+	assert.Contains(t, progress, "the registry has no such repository or tag 0.9")
 }
 
 func TestPullMissingDigest(t *testing.T) {
@@ -133,6 +133,7 @@ func TestPullRegistryDown(t *testing.T) {
 }
 
 func TestPullInterrupted(t *testing.T) {
+	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	ref, byDigest := reg.host+"/team/tools:1.0@"+digest, reg.host+"/team/tools@"+digest

@@ -70,8 +70,8 @@ func TestPullTag(t *testing.T) {
 		{"same", fakeRegistry{tags: map[string]string{tag: toolsDigest}}, false, nil, ""},
 		{"moved", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, false, ErrTagMoved, ""},
 		{"moved, ignored", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, true, nil, ""},
-		{"gone", fakeRegistry{}, false, nil, "the registry has no tag 1.0 any more"},
-		{"unknown", fakeRegistry{inspectErr: errors.New("dial tcp: connection refused\x1b[2J")}, false, nil, "cannot be compared: dial tcp: connection refused[2J\n"},
+		{"gone", fakeRegistry{}, false, nil, "the registry has no such repository or tag 1.0"},
+		{"unknown", fakeRegistry{inspectErr: errors.New("dial tcp: connection refused\x1b[2J")}, false, nil, "cannot be compared: dial tcp: connection refused\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eng := newFake()

@@ -135,7 +135,7 @@ func (p *puller) compareTag(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return pullFailed(ctx, p.given, ctx.Err())
 	case err != nil && errors.Is(pullFailed(ctx, p.given, err), ErrDigestMissing):
-		p.steps.line("pull", "the registry has no tag "+p.tag.Tag()+" any more; pulling by the digest")
+		p.steps.line("pull", "the registry has no such repository or tag "+p.tag.Tag()+"; pulling by the digest")
 	case err != nil:
 		p.steps.line("pull", "the tag "+p.tag.Tag()+" cannot be compared: "+err.Error())
 	case now.Descriptor.Digest != p.ref.Digest():

@@ -70,8 +70,7 @@ func (e *PullError) Hint() string {
 	case errors.Is(e.Reason, ErrDigestMissing):
 		return "the image was deleted there, or the digest is mistyped; pin what the registry has now, after a look at it"
 	case errors.Is(e.Reason, ErrRegistryUnavailable):
-		return "the engine, not this command, connects to " + host + ": check its network, proxy and mirrors (docker info), then try again; " +
-			"without a registry: sandbox image ensure debian"
+		return "the engine, not this command, connects to " + host + ": check its network, proxy and mirrors (docker info), then try again"
 	case errors.Is(e.Reason, ErrCredentialsRefused):
 		return "log in with: docker login " + host + "; if you are: check the name, and that your account may pull it"
 	case errors.Is(e.Reason, ErrPullInterrupted):

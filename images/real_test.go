@@ -82,6 +82,7 @@ print("fine")
 `
 
 func TestDebianImageRunsPython(t *testing.T) {
+	t.Parallel()
 	eng, cat := engine(t), shipped(t)
 	var progress bytes.Buffer
 	made, _, err := images.Ensure(t.Context(), eng, cat, "debian", images.EnsureOptions{

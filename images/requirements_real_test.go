@@ -14,8 +14,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"testing"
@@ -75,20 +76,15 @@ func wheelIndex(t *testing.T, wheels map[string][]byte) string {
 	return server.URL + "/simple"
 }
 
-// pythonBase makes a base of Debian packages with pip in it, and puts it into the
-// registry.
-func pythonBase(t *testing.T, reg *testRegistry, name string) (digest string) {
+// pythonBase makes a base of the Python of the image debian and of pip, without
+// what the Dockerfile adds, and puts it into the registry.
+func pythonBase(t *testing.T, eng *client.Client, reg *testRegistry, name string) (digest string) {
 	t.Helper()
-	require.Zero(t, os.Geteuid(), "making a root file system needs root")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
 	var root bytes.Buffer
-	err := images.Mmdebstrap(ctx, images.Bootstrap{
-		Suite: "bookworm", Variant: "essential", Epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Packages: []string{"python3", "python3-pip"},
-		Exclude:  []string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/include/*"},
-	}, &root, func(string) {})
-	require.NoError(t, err)
+	w := tar.NewWriter(&root)
+	bareSystem(t, eng, w)
+	addPip(t, w)
+	require.NoError(t, w.Close())
 	layer := root.Bytes()
 	config := asJSON(t, ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: strings.TrimPrefix(here, "linux/")},
@@ -127,8 +123,9 @@ images:
 // TestRequirements builds an image of a base in a registry and a package of an
 // index, twice, and with an index that serves something else.
 func TestRequirements(t *testing.T) {
+	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
-	digest := pythonBase(t, reg, "team/python:3")
+	digest := pythonBase(t, eng, reg, "team/python:3")
 	base := reg.host + "/team/python:3@" + digest
 	tiny, other := wheel(t, "tinything", "1.0"), wheel(t, "otherthing", "2.0")
 	index := wheelIndex(t, map[string][]byte{
@@ -181,15 +178,62 @@ func TestRequirements(t *testing.T) {
 
 	// Once more: the same files, with the same contents and times.
 	files := listFiles(t, eng, made.ID)
-	packages, _ := run(t, eng, made.ID, "python", "-m", "pip", "list")
+	const list = "import importlib.metadata as m; print(sorted((d.name, d.version) for d in m.distributions()))"
+	packages, _ := run(t, eng, made.ID, "python", "-c", list)
+	assert.Contains(t, packages, "('tinything', '1.0')")
 	again, err := ensure(cat, pinned, true)
 	require.NoError(t, err, "%s", &progress)
-	againPackages, _ := run(t, eng, again.ID, "python", "-m", "pip", "list")
+	againPackages, _ := run(t, eng, again.ID, "python", "-c", list)
 	assert.Equal(t, packages, againPackages)
 	assert.Equal(t, files, listFiles(t, eng, again.ID))
 	inspected, err := eng.ImageInspect(t.Context(), again.ID)
 	require.NoError(t, err)
 	assert.Equal(t, found.RootFS.Layers, inspected.RootFS.Layers, "the layers are the same, bit for bit")
+}
+
+// bareSystem copies what a Python needs out of the image debian.
+func bareSystem(t *testing.T, eng *client.Client, w *tar.Writer) {
+	t.Helper()
+	debian, err := images.Resolve(t.Context(), eng, shipped(t), "debian")
+	require.NoError(t, err)
+	unneeded := regexp.MustCompile(`^(work|usr/local|usr/share|var|usr/lib/[^/]+/(perl.*|gconv|openblas-pthread))/.|^usr/lib/python3[^/]*/dist-packages/.`)
+	exported(t, eng, debian.ID, func(header *tar.Header, body io.Reader) {
+		if unneeded.MatchString(header.Name) {
+			return
+		}
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		if header.Name == "etc/passwd" || header.Name == "etc/group" {
+			text = regexp.MustCompile(`(?m)^sandbox:.*\n`).ReplaceAll(text, nil)
+		}
+		writeTar(t, w, header, text)
+	})
+}
+
+// addPip adds the pip of this machine's distribution.
+func addPip(t *testing.T, w *tar.Writer) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", `
+		apt-get download -q python3-pip-whl || { apt-get update -q && apt-get download -q python3-pip-whl; }
+		dpkg-deb -x python3-pip-whl_*.deb .`)
+	cmd.Dir = t.TempDir()
+	said, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	wheels, err := filepath.Glob(filepath.Join(cmd.Dir, "usr/share/python-wheels/pip-*.whl"))
+	require.NoError(t, err)
+	require.Len(t, wheels, 1)
+	pip, err := zip.OpenReader(wheels[0])
+	require.NoError(t, err)
+	defer pip.Close()
+	for _, file := range pip.File {
+		body, err := file.Open()
+		require.NoError(t, err)
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		writeTar(t, w, &tar.Header{
+			Name: "usr/lib/python3/dist-packages/" + file.Name, Mode: 0o644, ModTime: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+		}, text)
+	}
 }
 
 // standingOn are the images right on another one, steps of builds too.
@@ -210,6 +254,25 @@ func standingOn(t *testing.T, eng *client.Client, base string) (ids []string) {
 // left out.
 func listFiles(t *testing.T, eng *client.Client, imageID string) string {
 	t.Helper()
+	var lines []string
+	exported(t, eng, imageID, func(header *tar.Header, body io.Reader) {
+		switch name := strings.Trim(header.Name, "/"); name {
+		case "", ".dockerenv", "etc", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", "dev", "dev/console", "dev/pts", "dev/shm", "proc", "sys":
+			return
+		}
+		sum := sha256.New()
+		_, err := io.Copy(sum, body)
+		require.NoError(t, err)
+		lines = append(lines, fmt.Sprintf("%s %o %d:%d %d %s %s", header.Name, header.Mode, header.Uid, header.Gid,
+			header.ModTime.Unix(), header.Linkname, hex.EncodeToString(sum.Sum(nil))))
+	})
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}
+
+// exported calls visit with everything in an image.
+func exported(t *testing.T, eng *client.Client, imageID string, visit func(header *tar.Header, body io.Reader)) {
+	t.Helper()
 	c, err := eng.ContainerCreate(t.Context(), &container.Config{Image: imageID}, nil, nil, nil, "")
 	require.NoError(t, err)
 	defer func() {
@@ -218,22 +281,12 @@ func listFiles(t *testing.T, eng *client.Client, imageID string) string {
 	body, err := eng.ContainerExport(t.Context(), c.ID)
 	require.NoError(t, err)
 	defer body.Close()
-	var lines []string
 	for r := tar.NewReader(body); ; {
-		h, err := r.Next()
+		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return
 		}
 		require.NoError(t, err)
-		switch name := strings.Trim(h.Name, "/"); name {
-		case "", ".dockerenv", "etc", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", "dev", "dev/console", "dev/pts", "dev/shm", "proc", "sys":
-			continue
-		}
-		sum := sha256.New()
-		_, err = io.Copy(sum, r)
-		require.NoError(t, err)
-		lines = append(lines, fmt.Sprintf("%s %o %d:%d %d %s %s", h.Name, h.Mode, h.Uid, h.Gid, h.ModTime.Unix(), h.Linkname, hex.EncodeToString(sum.Sum(nil))))
+		visit(header, r)
 	}
-	sort.Strings(lines)
-	return strings.Join(lines, "\n")
 }

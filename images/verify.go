@@ -20,6 +20,8 @@ type Verification struct {
 	// from the locked ones.
 	Packages int         `json:"packages"`
 	Diff     PackageDiff `json:"diff"`
+	// Error says why it could not be compared; the other fields then say nothing.
+	Error string `json:"error,omitempty"`
 }
 
 // Verify compares the image that a locked name means now with its entry: ID,

@@ -7,10 +7,20 @@ import (
 	"strconv"
 )
 
+// GPUFault is a line in which a program speaks of a GPU that failed.
+type GPUFault struct {
+	// Line is the line, quoted.
+	Line string
+	// Doubtful says that a program can bring this about by itself, with GPUs
+	// that are well: one that hides them from itself prints "no CUDA-capable
+	// device is detected", too.
+	Doubtful bool
+}
+
 // GPUFaultScanner finds the first line of a stream in which a program speaks of a
 // GPU that failed, or of a driver that does not work: what the environment did,
-// not the program. Write the stream to it in pieces of any size; they do not
-// change the answer.
+// not the program. A line that is in no doubt comes before those that are. Write
+// the stream to it in pieces of any size; they do not change the answer.
 //
 // Errors that programs make themselves (a device-side assert, an illegal memory
 // access, out of memory) are not among them. Of each line the first 4 KiB are
@@ -21,8 +31,8 @@ import (
 type GPUFaultScanner struct {
 	// line is the beginning of the unfinished line.
 	line []byte
-	// fault is the line that was found.
-	fault string
+	// fault is the best line so far.
+	fault GPUFault
 }
 
 const (
@@ -32,7 +42,8 @@ const (
 	maxFaultQuote = 200
 )
 
-// gpuFaults are texts of NVIDIA's driver, of CUDA, and of PyTorch.
+// gpuFaults are texts of NVIDIA's driver, of CUDA, and of PyTorch, which programs
+// do not bring about by themselves.
 var gpuFaults = [][]byte{
 	[]byte("GPU is lost"),
 	[]byte("has fallen off the bus"),
@@ -48,18 +59,23 @@ var gpuFaults = [][]byte{
 	[]byte("cudaErrorNvlinkUncorrectable"),
 	[]byte("CUDA_ERROR_ECC_UNCORRECTABLE"),
 	[]byte("CUDA_ERROR_NVLINK_UNCORRECTABLE"),
-	[]byte("CUDA_ERROR_NO_DEVICE"),
-	[]byte("CUDA_ERROR_UNKNOWN"),
 	[]byte("CUDA_ERROR_SYSTEM_NOT_READY"),
-	[]byte("cudaErrorNoDevice"),
 	[]byte("cudaErrorSystemNotReady"),
 	[]byte("cudaErrorSystemDriverMismatch"),
+	[]byte("CUDA driver version is insufficient for CUDA runtime version"),
+	xidMarker,
+}
+
+// doubtfulGPUFaults are those that they can bring about as well: by choosing
+// devices that are not there, by forking, by holding a device in another process.
+var doubtfulGPUFaults = [][]byte{
+	[]byte("CUDA_ERROR_NO_DEVICE"),
+	[]byte("CUDA_ERROR_UNKNOWN"),
+	[]byte("cudaErrorNoDevice"),
 	[]byte("CUDA error: unknown error"),
 	[]byte("no CUDA-capable device is detected"),
 	[]byte("all CUDA-capable devices are busy or unavailable"),
 	[]byte("CUDA driver initialization failed"),
-	[]byte("CUDA driver version is insufficient for CUDA runtime version"),
-	xidMarker,
 }
 
 // faultWords are in each of the faults at least once.
@@ -80,7 +96,7 @@ func (s *GPUFaultScanner) Write(p []byte) (int, error) {
 	// Nearly all output holds none of them: then only the line that it goes on
 	// with, and the one that it does not finish, may matter.
 	plain := !slices.ContainsFunc(faultWords, func(word []byte) bool { return bytes.Contains(p, word) })
-	for s.fault == "" {
+	for !s.certain() {
 		if plain && len(s.line) == 0 {
 			p = p[bytes.LastIndexAny(p, "\r\n")+1:]
 		}
@@ -90,7 +106,7 @@ func (s *GPUFaultScanner) Write(p []byte) (int, error) {
 			return n, nil
 		}
 		s.keep(p[:i])
-		s.fault = faultLine(s.line)
+		s.fault = better(s.fault, faultLine(s.line))
 		s.line = s.line[:0]
 		p = p[i+1:]
 	}
@@ -102,19 +118,38 @@ func (s *GPUFaultScanner) keep(p []byte) {
 	s.line = append(s.line, p[:min(len(p), maxFaultLine-len(s.line))]...)
 }
 
-// Fault returns the first line that speaks of a failed GPU, quoted, as if the
-// stream ended here. More may be written after it.
-func (s *GPUFaultScanner) Fault() (line string, ok bool) {
-	if s.fault == "" {
-		line = faultLine(s.line)
-		return line, line != ""
+// certain says that no further line can matter.
+func (s *GPUFaultScanner) certain() bool { return s.fault.Line != "" && !s.fault.Doubtful }
+
+// Fault returns the first line that speaks of a failed GPU, as if the stream
+// ended here. More may be written after it.
+func (s *GPUFaultScanner) Fault() (fault GPUFault, ok bool) {
+	if fault = s.fault; !s.certain() {
+		fault = better(fault, faultLine(s.line))
 	}
-	return s.fault, true
+	return fault, fault.Line != ""
 }
 
-// faultLine quotes a line that speaks of a failed GPU; empty for another.
-func faultLine(line []byte) string {
-	for _, fault := range gpuFaults {
+// better is the one that counts of two faults in the order of their lines.
+func better(first, next GPUFault) GPUFault {
+	if first.Line == "" || first.Doubtful && next.Line != "" && !next.Doubtful {
+		return next
+	}
+	return first
+}
+
+// faultLine is the fault that a line speaks of; zero for another line.
+func faultLine(line []byte) GPUFault {
+	if quoted := quoteFault(line, gpuFaults); quoted != "" {
+		return GPUFault{Line: quoted}
+	}
+	quoted := quoteFault(line, doubtfulGPUFaults)
+	return GPUFault{Line: quoted, Doubtful: quoted != ""}
+}
+
+// quoteFault quotes a line that has one of the texts; empty for another.
+func quoteFault(line []byte, faults [][]byte) string {
+	for _, fault := range faults {
 		at := bytes.Index(line, fault)
 		if at < 0 || bytes.Equal(fault, xidMarker) && !isHardwareXid(line[at:]) {
 			continue

@@ -2,6 +2,7 @@ package result
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,11 +10,13 @@ import (
 )
 
 // gpuFaultOf scans a text whole.
-func gpuFaultOf(text string) string {
+func gpuFaultOf(text string) string { return scanGPUFault(text).Line }
+
+func scanGPUFault(text string) GPUFault {
 	var s GPUFaultScanner
 	feed(&s, text)
-	line, _ := s.Fault()
-	return line
+	fault, _ := s.Fault()
+	return fault
 }
 
 func TestGPUFaults(t *testing.T) {
@@ -59,12 +62,34 @@ func TestGPUFaults(t *testing.T) {
 	}
 	// Every one of the texts is found by one of the words that are looked for
 	// first.
-	for _, fault := range gpuFaults {
+	for _, fault := range slices.Concat(gpuFaults, doubtfulGPUFaults) {
 		found := false
 		for _, word := range faultWords {
 			found = found || bytes.Contains(fault, word)
 		}
 		require.True(t, found, "%s", fault)
+	}
+}
+
+// TestDoubtfulGPUFaults are those that a program can bring about by itself; one
+// that it cannot comes first wherever it stands.
+func TestDoubtfulGPUFaults(t *testing.T) {
+	const sure = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+	for _, line := range []string{
+		"torch.AcceleratorError: CUDA error: no CUDA-capable device is detected",
+		"cudaErrorNoDevice", "INTERNAL: CUDA_ERROR_NO_DEVICE",
+		"RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
+		"RuntimeError: CUDA error: unknown error", "failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error",
+		"UserWarning: CUDA initialization: CUDA driver initialization failed, you might not have a CUDA gpu.",
+	} {
+		require.Equal(t, GPUFault{`"` + line + `"`, true}, scanGPUFault(line+"\ncudaErrorNoDevice\n"), "the first of them")
+		for _, text := range []string{line + "\n" + sure, sure + "\n" + line, line + "\n" + sure + "\n" + line + "\n"} {
+			require.Equal(t, GPUFault{`"` + sure + `"`, false}, scanGPUFault(text), text)
+		}
+		require.False(t, scanGPUFault(line+": GPU is lost").Doubtful)
+	}
+	for _, line := range []string{"GPU is lost", "Failed to initialize NVML: Unknown Error", "NVRM: Xid (PCI:0000:3b:00): 79"} {
+		require.Equal(t, GPUFault{`"` + line + `"`, false}, scanGPUFault(line))
 	}
 }
 
@@ -81,7 +106,7 @@ func TestGPUFaultIsQuoted(t *testing.T) {
 	feed(&s, " lost")
 	line, ok := s.Fault()
 	require.True(t, ok)
-	require.Equal(t, `"two: GPU is lost"`, line)
+	require.Equal(t, `"two: GPU is lost"`, line.Line)
 	feed(&s, "\nthree: GPU is lost\n")
 	again, _ := s.Fault()
 	require.Equal(t, line, again, "more does not change it")
@@ -92,6 +117,7 @@ func FuzzGPUFault(f *testing.F) {
 	f.Add("epoch 1\nGPU is lost\n", 3)
 	f.Add("NVRM: Xid (PCI:0000:3b:00): 13, x\r\nNVRM: Xid (PCI:0000:3b:00): 79, y\n", 7)
 	f.Add(strings.Repeat("CUDA\n", 50)+"CUDA error: unknown error", 1)
+	f.Add("cudaErrorNoDevice\nx\ncudaErrorNoDevice: GPU is lost\nGPU is lost", 2)
 	f.Add(strings.Repeat("x", 5000)+"\nFailed to initialize NVML\n", 4096)
 	f.Fuzz(func(t *testing.T, text string, piece int) {
 		piece = max(1, piece%9000)
@@ -105,22 +131,21 @@ func FuzzGPUFault(f *testing.F) {
 			rest = rest[n:]
 		}
 		got, ok := s.Fault()
-		want := ""
+		var want GPUFault
 		for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
-			if want == "" {
-				want = faultLine([]byte(line[:min(len(line), maxFaultLine)]))
-			}
+			want = better(want, faultLine([]byte(line[:min(len(line), maxFaultLine)])))
 		}
 		require.Equal(t, want, got)
-		require.Equal(t, want != "", ok)
+		require.Equal(t, want.Line != "", ok)
 	})
 }
 
 func BenchmarkGPUFault(b *testing.B) {
 	for name, text := range map[string]string{
-		"usual":   strings.Repeat("step 1234 loss 0.1234 acc 0.99 lr 0.0001 time 0.12s\n", 2000),
-		"hostile": strings.Repeat("NVRM: Xid (PCI:0000:3b:00): 13, pid=1234\n", 2000),
-		"endless": strings.Repeat("CUDA ", 20000),
+		"usual":    strings.Repeat("step 1234 loss 0.1234 acc 0.99 lr 0.0001 time 0.12s\n", 2000),
+		"hostile":  strings.Repeat("NVRM: Xid (PCI:0000:3b:00): 13, pid=1234\n", 2000),
+		"doubtful": strings.Repeat("CUDA error: unknown error\n", 4000),
+		"endless":  strings.Repeat("CUDA ", 20000),
 	} {
 		b.Run(name, func(b *testing.B) {
 			piece := []byte(text)

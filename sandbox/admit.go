@@ -42,11 +42,11 @@ func (a *attempt) admit(ctx context.Context) error {
 	return nil
 }
 
-// lifetime is how long the container may be there in good order.
-func (a *attempt) lifetime() time.Duration {
+// limit is how long the program may take, and wait for others to end before.
+func (a *attempt) limit() time.Duration {
 	limit := seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)
 	if a.req.Admit != nil {
-		limit *= 2 // it may wait for the end of another one
+		limit *= 2
 	}
-	return limit + deadlineSlack
+	return limit
 }

@@ -78,6 +78,8 @@ const (
 	stopCanceled
 	stopOutputLimit
 	stopDiskLimit
+	// stopTooDeep is for folders so deep that nobody can tell what they hold.
+	stopTooDeep
 	stopDiskFull
 	// stopUnwatched is for a disk that nobody could look at any more.
 	stopUnwatched

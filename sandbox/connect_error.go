@@ -1,6 +1,9 @@
 package sandbox
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 // A Problem says what stands between us and an engine.
 type Problem string
@@ -18,6 +21,8 @@ const (
 	// ProblemVersion is a version of the API that was asked for and that the
 	// engine does not speak.
 	ProblemVersion Problem = "version"
+	// ProblemNotDocker is something at the address that answers, and is no engine.
+	ProblemNotDocker Problem = "not_docker"
 	// ProblemHostUnknown is a host name without an address.
 	ProblemHostUnknown Problem = "host_unknown"
 	// ProblemCertificate is a file with a certificate or a key of ours that
@@ -85,7 +90,25 @@ func (e *ConnectError) Unwrap() []error {
 }
 
 // Hint says what to do about it.
-func (e *ConnectError) Hint() string { return connectHints[e.Problem] }
+func (e *ConnectError) Hint() string {
+	return strings.ReplaceAll(connectHints[e.Problem], "ssh HOST", sshCommand(e.Address))
+}
+
+// sshCommand is the command that logs in where an address says.
+func sshCommand(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "ssh" || u.Hostname() == "" {
+		return "ssh HOST"
+	}
+	command := "ssh "
+	if u.Port() != "" {
+		command += "-p " + u.Port() + " "
+	}
+	if u.User.Username() != "" {
+		command += u.User.Username() + "@"
+	}
+	return command + u.Hostname()
+}
 
 var connectHints = map[Problem]string{
 	ProblemContext: "see the contexts with: docker context ls; choose one with --context, DOCKER_CONTEXT or docker context use",
@@ -95,6 +118,7 @@ var connectHints = map[Problem]string{
 	ProblemInsecure: "use ssh://user@host, or TLS: DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or a context that has both; " +
 		"whoever knows the way to be safe permits it with SANDBOX_ALLOW_INSECURE_ENGINE=true",
 	ProblemVersion:     "unset DOCKER_API_VERSION: the version is then agreed on with the engine",
+	ProblemNotDocker:   "check host and port in the address: --host, DOCKER_HOST, or the context",
 	ProblemHostUnknown: "check the host's name in the address: --host, DOCKER_HOST, or the context",
 	ProblemCertificate: "put ca.pem, cert.pem and key.pem into the folder of DOCKER_CERT_PATH (~/.docker without it), " +
 		"or into the context: docker context update",

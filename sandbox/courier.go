@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
@@ -23,7 +24,7 @@ const (
 
 // LabelPart says which part of a run whose files are copied a container or volume
 // is. The run's own container does not have it.
-const LabelPart = "org.evalbox.part"
+const LabelPart = owner.LabelPart
 
 // Parts of a run whose files are copied.
 const (
@@ -44,16 +45,25 @@ type Courier interface {
 	// Sees reports whether the engine finds something at each of these absolute
 	// paths. It makes nothing that stays.
 	Sees(ctx context.Context, imageID string, paths ...string) (bool, error)
+	// SeesSame reports whether the engine finds at each of these absolute paths
+	// what is there: of the same kind, rights, size and time of change, to the
+	// nanosecond. It makes nothing that stays.
+	SeesSame(ctx context.Context, imageID string, paths ...string) (bool, error)
 	// MakeDepot makes the depot of a Spec whose image is resolved, with these
 	// labels on all its parts, and returns its host path on the engine's
 	// machine. A name that is taken is an error that satisfies errors.Is with
 	// [ErrNameTaken]; it is then another run's, and not to be removed.
 	MakeDepot(ctx context.Context, spec Spec, labels map[string]string) (string, error)
+	// MendDepot makes the courier of a depot again, which somebody removed. The
+	// files are where they were; when they are not, it is an error.
+	MendDepot(ctx context.Context, spec Spec, labels map[string]string) error
 	// FillDepot unpacks an archive in the depot. It takes as long as it takes,
-	// as long as it gets on.
+	// as long as it gets on. Without a courier it is an error that satisfies
+	// errors.Is with [ErrNoContainer].
 	FillDepot(ctx context.Context, runID string, archive io.Reader) error
 	// FetchDepot is the archive of one path below the depot. The names in it
-	// begin with the path's last element. The path must not hold a link.
+	// begin with the path's last element. The path must not hold a link. Without
+	// a courier it is an error as of FillDepot.
 	FetchDepot(ctx context.Context, runID, path string) (io.ReadCloser, error)
 	// WatchDepot starts the watcher of a depot, instead of one that is there.
 	// Its streams speak as [transfer.Script] does; closing them ends it.

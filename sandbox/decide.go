@@ -101,6 +101,9 @@ func decideStopped(f facts) verdict {
 	case stopDiskLimit:
 		v.status = result.StatusDiskLimit
 		v.explanation = "The program was stopped for writing more to ./final than its disk limit."
+	case stopTooDeep:
+		v.status = result.StatusDiskLimit
+		v.explanation = "The program was stopped because ./final held folders so deep that their size could not be told."
 	case stopDiskFull:
 		v.status, v.fault = result.StatusDiskLimit, result.FaultEnvironment
 		v.explanation = "The program was stopped because the disk of ./final was nearly full."

@@ -101,7 +101,9 @@ func (e Endpoint) connect() (*client.Client, *sshDialer, error) {
 		}
 		options = dialer.options()
 	} else if options, err = e.docker.ClientOpts(); err != nil {
-		return nil, nil, &ConnectError{Problem: ProblemCertificate, Address: e.Host, Detail: err.Error(), Err: err}
+		// The library speaks of a context whether there is one or not.
+		detail := strings.TrimPrefix(err.Error(), "failed to retrieve context tls info: ")
+		return nil, nil, &ConnectError{Problem: ProblemCertificate, Address: e.Host, Detail: detail, Err: err}
 	}
 	options = append(options, client.WithVersionFromEnv(), client.WithAPIVersionNegotiation())
 	if len(e.headers) > 0 {

@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net"
@@ -58,6 +60,21 @@ func connectProblem(err error) *ConnectError {
 		return problem(ProblemOnlyTLS, errors.New("it expects TLS"))
 	}
 	return nil
+}
+
+// questionError is [engineError] for questions that every engine answers: another
+// server does not know them, or answers something else.
+func (e *dockerEngine) questionError(ctx context.Context, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	text := err.Error()
+	if errdefs.IsNotFound(err) || errdefs.IsNotImplemented(err) || errors.As(err, &syntax) || errors.As(err, &kind) ||
+		// One call of the client does not wrap what its JSON reader says.
+		strings.Contains(text, "remote info: invalid character") || strings.Contains(text, "remote info: json: cannot unmarshal") {
+		return &ConnectError{Problem: ProblemNotDocker, Address: withoutPassword(e.api.DaemonHost()),
+			Detail: "something answers there, and it is no container engine", Err: err}
+	}
+	return engineError(ctx, err)
 }
 
 // calledHost is the host of a call that failed, if the error knows.

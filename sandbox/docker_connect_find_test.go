@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	dcontext "github.com/docker/cli/cli/context"
+	"github.com/docker/cli/cli/context/docker"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -198,6 +202,68 @@ func TestEveryProblemHasAHint(t *testing.T) {
 		assert.NotEmpty(t, hint, problem)
 	}
 	require.Empty(t, (&ConnectError{}).Hint())
+}
+
+// The hint is a command that can be copied.
+func TestSSHHint(t *testing.T) {
+	for address, want := range map[string]string{
+		"ssh://lab":                             "ssh lab docker version",
+		"ssh://me:xxxxx@lab:2222/run/some.sock": "ssh -p 2222 me@lab docker version",
+		"":                                      "ssh HOST docker version",
+	} {
+		assert.Contains(t, (&ConnectError{Problem: ProblemSSH, Address: address}).Hint(), want)
+	}
+}
+
+// A server that is no engine is told apart from an engine that refuses something.
+func TestNotDocker(t *testing.T) {
+	answers := map[string]struct {
+		code    int
+		text    string
+		problem Problem
+	}{
+		"not found":    {http.StatusNotFound, "404 page not found", ProblemNotDocker},
+		"a page":       {http.StatusOK, "<html>", ProblemNotDocker},
+		"other JSON":   {http.StatusOK, "[]", ProblemNotDocker},
+		"engine fails": {http.StatusInternalServerError, "{\"message\": \"no\"}", ""},
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(answer.code)
+				_, _ = w.Write([]byte(answer.text))
+			}))
+			defer server.Close()
+			endpoint, err := findEngine(Address{Host: "tcp://" + server.Listener.Addr().String()}, func(string) string { return "" }, "")
+			require.NoError(t, err)
+			engine, err := endpoint.Engine()
+			require.NoError(t, err)
+			defer engine.Close()
+			if answer.text != "[]" { // no containers
+				_, err = engine.List(t.Context())
+				require.Equal(t, answer.problem == ProblemNotDocker, strings.Contains(err.Error(), "something answers there"), "%v", err)
+			}
+			_, err = engine.Info(t.Context())
+			var refused *ConnectError
+			if answer.problem == "" {
+				require.Error(t, err)
+				require.NotErrorAs(t, err, &refused)
+				return
+			}
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, answer.problem, refused.Problem)
+			require.ErrorContains(t, err, "tcp://"+server.Listener.Addr().String()+": something answers there")
+		})
+	}
+}
+
+// Keys that do not fit are told of in the words of TLS alone.
+func TestMismatchedKey(t *testing.T) {
+	endpoint := Endpoint{Host: "tcp://lab:2376", docker: docker.Endpoint{EndpointMeta: docker.EndpointMeta{Host: "tcp://lab:2376"},
+		TLSData: &dcontext.TLSData{CA: []byte("x"), Cert: []byte("x"), Key: []byte("x")}}}
+	_, err := endpoint.Client()
+	require.ErrorContains(t, err, "container engine unavailable: tcp://lab:2376: ")
+	require.NotContains(t, err.Error(), "context")
 }
 
 // What the connections of ssh say has no type until it is read.

@@ -127,9 +127,40 @@ func (e *dockerEngine) MakeDepot(ctx context.Context, spec Spec, labels map[stri
 		return "", fmt.Errorf("making volume %s: %w", name, engineError(ctx, err))
 	}
 	if !maps.Equal(made.Labels, depotLabels(labels, PartDepot)) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
-		return "", fmt.Errorf("making volume %s: it is somebody else's: %w", name, ErrNameTaken)
+		err := fmt.Errorf("making volume %s: it is somebody else's: %w", name, ErrNameTaken)
+		return "", errors.Join(err, e.Remove(ctx, courierName(spec.Job.RunID))) // that one is ours
 	}
 	return made.Mountpoint, nil
+}
+
+// MendDepot implements [Engine]. A courier that is there is as good as a new one.
+func (e *dockerEngine) MendDepot(ctx context.Context, spec Spec, labels map[string]string) error {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	// Otherwise the courier would make another volume, an empty one.
+	if _, err := e.api.VolumeInspect(ctx, depotName(spec.Job.RunID)); err != nil {
+		return fmt.Errorf("looking for volume %s: %w", depotName(spec.Job.RunID), engineError(ctx, err))
+	}
+	config, host, err := courierRequest(spec, labels)
+	if err != nil {
+		return err
+	}
+	if err := e.createHelper(ctx, config, host, courierName(spec.Job.RunID)); err != nil && !errors.Is(err, ErrNameTaken) {
+		return err
+	}
+	return nil
+}
+
+// transferError is why files could not be copied. What the engine says when the
+// courier is not there is what it says of a file that is not there.
+func (e *dockerEngine) transferError(ctx context.Context, runID, doing string, err error) error {
+	err = engineError(ctx, err)
+	if ctx.Err() == nil && !isLoss(err) {
+		if _, inspectErr := e.Inspect(ctx, courierName(runID)); errors.Is(inspectErr, ErrNoContainer) {
+			err = inspectErr
+		}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 func (e *dockerEngine) createHelper(ctx context.Context, config *container.Config, host *container.HostConfig, name string) error {
@@ -149,7 +180,7 @@ func (e *dockerEngine) FillDepot(ctx context.Context, runID string, archive io.R
 	defer moving.stop()
 	err := e.api.CopyToContainer(ctx, courierName(runID), depotDir, moving.reader(archive), container.CopyToContainerOptions{})
 	if err != nil {
-		return fmt.Errorf("copying files to the engine: %w", engineError(ctx, err))
+		return e.transferError(ctx, runID, "copying files to the engine", err)
 	}
 	return nil
 }
@@ -159,8 +190,9 @@ func (e *dockerEngine) FetchDepot(ctx context.Context, runID, name string) (io.R
 	ctx, moving := moving(ctx)
 	archive, _, err := e.api.CopyFromContainer(ctx, courierName(runID), path.Join(depotDir, name))
 	if err != nil {
-		moving.stop()
-		return nil, fmt.Errorf("copying files from the engine: %w", engineError(ctx, err))
+		err = e.transferError(ctx, runID, "copying files from the engine", err)
+		moving.stop() // which ends ctx, and so comes last
+		return nil, err
 	}
 	return &depotArchive{body: archive, from: moving.reader(archive), ctx: ctx, stop: moving.stop}, nil
 }

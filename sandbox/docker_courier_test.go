@@ -2,12 +2,18 @@ package sandbox
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
@@ -81,4 +87,46 @@ func TestDepotPaths(t *testing.T) {
 	names := []string{depotName("x"), courierName("x"), watcherName("x")}
 	require.False(t, slices.ContainsFunc(names[1:], func(name string) bool { return strings.HasPrefix(name, Job{}.ContainerName()) }),
 		"no run can have the name of a helper")
+}
+
+// TestFetchTellsALostEngine: whoever fetches waits for an engine that comes back.
+func TestFetchTellsALostEngine(t *testing.T) {
+	api, err := client.NewClientWithOpts(client.WithHost("unix://"+filepath.Join(t.TempDir(), "nobody")), client.WithVersion("1.41"))
+	require.NoError(t, err)
+	_, err = DockerEngine(api).FetchDepot(t.Context(), "r1", "final")
+	require.True(t, isLoss(err), "%v", err)
+}
+
+// TestMakeDepotLeavesNoCourierInAnothersVolume: the volume may appear between the
+// look for it and its making.
+func TestMakeDepotLeavesNoCourierInAnothersVolume(t *testing.T) {
+	looks, removed := 0, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodDelete:
+			removed = path.Base(r.URL.Path)
+			w.WriteHeader(http.StatusNoContent)
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"Id": "0123"}`)
+		case looks == 0:
+			looks++
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"message": "no such volume"}`)
+		default:
+			_, _ = io.WriteString(w, `{"Name": "evalbox-r1", "Driver": "local", "Mountpoint": "/v", "Labels": {}}`)
+		}
+	}))
+	defer server.Close()
+	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+server.Listener.Addr().String()), client.WithVersion("1.41"))
+	require.NoError(t, err)
+	req := scriptRequest()
+	req.ID, req.Transfer = "r1", TransferCopy
+	spec, err := Plan(req, policy.Policy{})
+	require.NoError(t, err)
+	spec.Class.Image.ID = "sha256:0123"
+	_, err = DockerEngine(api).MakeDepot(t.Context(), spec, map[string]string{LabelManaged: "true"})
+	require.ErrorIs(t, err, ErrNameTaken)
+	require.Equal(t, "evalbox_courier-r1", removed)
 }

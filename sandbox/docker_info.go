@@ -17,7 +17,7 @@ func (e *dockerEngine) Info(ctx context.Context) (EngineInfo, error) {
 	defer cancel()
 	info, err := e.api.Info(ctx)
 	if err != nil {
-		return EngineInfo{}, fmt.Errorf("asking the engine: %w", engineError(ctx, err))
+		return EngineInfo{}, fmt.Errorf("asking the engine: %w", e.questionError(ctx, err))
 	}
 	local := isLocal(e.api.DaemonHost()) && sameMachine(ctx, e.api.DaemonHost(), info.KernelVersion)
 	facts := engineInfo(info, local)

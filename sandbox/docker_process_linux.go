@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // engineNoFile is the number of files that the engine at a unix socket may open,
@@ -42,11 +44,11 @@ func engineIdentity(ctx context.Context, host string) string {
 		// An init that listens for the daemon outlives it.
 		return ""
 	}
-	start, ok := processStart(pid)
+	start, ok := owner.ProcessStart(pid)
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s %s/%s/%d/%s", host, bootID(), pidNamespace(), pid, start)
+	return fmt.Sprintf("%s %s/%s/%d/%s", host, owner.BootID(), owner.PIDNamespace(), pid, start)
 }
 
 // socketOwner is the process that listens on a unix socket.

@@ -214,7 +214,7 @@ func (e *dockerEngine) List(ctx context.Context) ([]Container, error) {
 		All: true, Filters: filters.NewArgs(filters.Arg("label", LabelManaged+"=true")),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing containers: %w", engineError(ctx, err))
+		return nil, fmt.Errorf("listing containers: %w", e.questionError(ctx, err))
 	}
 	containers := make([]Container, 0, len(found))
 	for _, c := range found {
@@ -225,6 +225,7 @@ func (e *dockerEngine) List(ctx context.Context) ([]Container, error) {
 		containers = append(containers, Container{
 			ID: c.ID, Name: name, Image: c.Image, Labels: c.Labels,
 			Running: c.State == "running" || c.State == "paused" || c.State == "restarting",
+			Ended:   c.State == "exited" || c.State == "dead",
 			Status:  c.Status, CreatedAt: time.Unix(c.Created, 0).UTC(),
 		})
 	}

@@ -158,6 +158,9 @@ type Container struct {
 	ID, Name, Image string
 	Labels          map[string]string
 	Running         bool
+	// Ended says that it has run and does not any more. One that neither runs nor
+	// has ended may be about to start.
+	Ended bool
 	// Status is the engine's text, such as "Up 3 minutes".
 	Status    string
 	CreatedAt time.Time

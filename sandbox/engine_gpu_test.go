@@ -3,8 +3,11 @@
 package sandbox_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
@@ -168,6 +172,83 @@ func at(t *testing.T, text string) time.Time {
 	when, err := time.Parse(time.RFC3339Nano, text)
 	require.NoError(t, err)
 	return when
+}
+
+// overNetwork is a client that reaches the engine of the tests by a port of this
+// machine.
+func overNetwork(t *testing.T) *client.Client {
+	t.Helper()
+	socket := strings.TrimPrefix(testAPI(t).DaemonHost(), "unix://")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			here, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			there, err := net.Dial("unix", socket)
+			if err != nil {
+				_ = here.Close()
+				continue
+			}
+			for _, way := range [][2]net.Conn{{here, there}, {there, here}} {
+				go func() {
+					_, _ = io.Copy(way[0], way[1]) // ends with either side
+					_ = way[0].Close()
+				}()
+			}
+		}
+	}()
+	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+listener.Addr().String()), client.WithAPIVersionNegotiation())
+	require.NoError(t, err)
+	return api
+}
+
+// TestEngineGPUsReachedTwice holds a GPU of an engine that is reached at its
+// socket: who comes over the network does not get it.
+func TestEngineGPUsReachedTwice(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	near := newRunner(t, sandbox.WithStateDir(state))
+	far := newRunner(t, sandbox.WithStateDir(state), sandbox.WithEngine(sandbox.DockerEngine(overNetwork(t))))
+	has := standIns(t, far)
+	info, err := far.Info(t.Context())
+	require.NoError(t, err)
+	require.False(t, info.Local)
+	last := python(t, "pass")
+	last.GPUs = "device=4"
+	if !has {
+		_, err := far.Run(t.Context(), last)
+		requireNoGPUs(t, err)
+		return
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	first := python(t, "import time; print('started'); time.sleep(120)")
+	first.ID, first.GPUs = "first", "device=4"
+	said, done := io.Pipe()
+	first.Stdout = done
+	ended := make(chan error, 1)
+	go func() {
+		_, err := near.Run(ctx, first)
+		_ = done.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	_, err = bufio.NewReader(said).ReadString('\n')
+	require.NoError(t, err)
+
+	_, err = far.Run(t.Context(), last)
+	var busy *gpu.BusyError
+	require.ErrorAs(t, err, &busy)
+	require.Contains(t, busy.Why, "GPU 4 is held by run first")
+	report, err := far.GPUs(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, gpu.StateHeld, report.GPUs[4].State)
+	stop()
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"nvidia.com/gpu=4"}, run(t, far, last).Enforced.GPUs)
 }
 
 // TestEngineGPUsOfADeadController are not handed out while its program runs: that

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,6 +25,10 @@ type fakeDepots struct {
 	asked  int // how often Sees was called
 
 	seesErr, makeErr, fillErr, fetchErr, watchErr, removeErr error
+	// gone is how often the courier is found to be removed; until somebody mends
+	// that, it stays so.
+	gone   int
+	broken bool
 	// cutAfter breaks the first archive off after so many bytes, and cuts says
 	// how many archives; 0 is none.
 	cutAfter, cuts int
@@ -39,6 +44,7 @@ type fakeDepots struct {
 	labels   map[string]map[string]string
 	watchers map[string]bool
 	fetched  []string
+	watches  int // how many watchers were started
 }
 
 func (d *fakeDepots) Sees(context.Context, string, ...string) (bool, error) {
@@ -46,6 +52,10 @@ func (d *fakeDepots) Sees(context.Context, string, ...string) (bool, error) {
 	defer d.mu.Unlock()
 	d.asked++
 	return !d.unseen, d.seesErr
+}
+
+func (d *fakeDepots) SeesSame(ctx context.Context, imageID string, paths ...string) (bool, error) {
+	return d.Sees(ctx, imageID, paths...)
 }
 
 func (d *fakeDepots) MakeDepot(_ context.Context, spec Spec, labels map[string]string) (string, error) {
@@ -71,7 +81,33 @@ func (d *fakeDepots) dir(id string) string {
 	return d.dirs[id]
 }
 
+// missing says whether the courier is not there.
+func (d *fakeDepots) missing() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone > 0 && !d.broken {
+		d.gone, d.broken = d.gone-1, true
+	}
+	if d.broken {
+		return fmt.Errorf("copying: %w", ErrNoContainer)
+	}
+	return nil
+}
+
+func (d *fakeDepots) MendDepot(_ context.Context, spec Spec, labels map[string]string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dirs[spec.Job.RunID] == "" || !maps.Equal(d.labels[spec.Job.RunID], labels) {
+		return errors.New("no such volume")
+	}
+	d.broken = false
+	return nil
+}
+
 func (d *fakeDepots) FillDepot(_ context.Context, id string, archive io.Reader) error {
+	if err := d.missing(); err != nil {
+		return err
+	}
 	if d.fillErr != nil {
 		return d.fillErr
 	}
@@ -106,6 +142,9 @@ func (d *fakeDepots) FillDepot(_ context.Context, id string, archive io.Reader) 
 func (d *fakeDepots) FetchDepot(_ context.Context, id, name string) (io.ReadCloser, error) {
 	if d.fetchErr != nil {
 		return nil, d.fetchErr
+	}
+	if err := d.missing(); err != nil {
+		return nil, err
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -160,6 +199,7 @@ func (d *fakeDepots) WatchDepot(_ context.Context, spec Spec, _ map[string]strin
 		return nil, d.watchErr
 	}
 	d.watchers[spec.Job.RunID] = true
+	d.watches++
 	questions, stdin := io.Pipe()
 	w := &fakeWatcher{depots: d, dir: filepath.Join(d.dirs[spec.Job.RunID], "final"), questions: questions, stdin: stdin}
 	if d.deaf > 0 {
@@ -168,6 +208,9 @@ func (d *fakeDepots) WatchDepot(_ context.Context, spec Spec, _ map[string]strin
 	}
 	return w, nil
 }
+
+// tooDeep stands for a size that cannot be told.
+const tooDeep = -1
 
 // fakeWatcher answers as the script of the watcher does.
 type fakeWatcher struct {
@@ -197,7 +240,15 @@ func (w *fakeWatcher) Copy(stdout, stderr io.Writer) error {
 		if w.depots.space != nil {
 			free, entries, used = w.depots.space()
 		}
-		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %d\t.\n", free/1024, entries, used/1024)
+		if question == "free" {
+			fmt.Fprintf(stdout, "free /dev/fake 9 9 %d 1%% /evalbox\n", free/1024)
+			continue
+		}
+		bytes := fmt.Sprintf("%d\t.", used/1024)
+		if used == tooDeep {
+			bytes = "deep"
+		}
+		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %s\n", free/1024, entries, bytes)
 	}
 }
 
@@ -250,7 +301,7 @@ func (d *fakeDepots) Depots(context.Context) ([]Depot, error) {
 	var all []Depot
 	for id, labels := range d.labels {
 		if d.dirs[id] != "" {
-			all = append(all, Depot{Name: depotName(id), Labels: labels})
+			all = append(all, Depot{Name: depotName(id), Labels: depotLabels(labels, PartDepot)})
 		}
 	}
 	return all, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // finalRequest runs with a ./final of the caller's.
@@ -140,7 +142,7 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 }
 
 func TestOwnerThatCannotBeSeenCountsAsAliveUntilTheDeadline(t *testing.T) {
-	elsewhere := owner{boot: bootID(), namespace: "another", pid: 1, start: "1"}.String()
+	elsewhere := owner.Owner{Boot: owner.BootID(), Namespace: "another", PID: 1, Start: "1"}.String()
 	now := time.Now()
 	require.Equal(t, RecordRunning, journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.state(now))
 	require.Equal(t, RecordLost, journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.state(now))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
@@ -15,23 +17,24 @@ type GPUReport struct {
 	LookedAt []string `json:"looked_at"`
 }
 
-// GPUs looks at the GPUs, their leases and the queue. It changes nothing. An
-// engine that cannot be reached is told in the report: nvidia-smi may still
-// answer.
+// GPUs looks at the GPUs, their leases and the queue. It changes nothing.
 func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	var report GPUReport
 	look := func(format string, args ...any) {
 		report.LookedAt = append(report.LookedAt, fmt.Sprintf(format, args...))
 	}
-	info, engineErr := r.engine.Info(ctx)
-	driver, driverErr := "", engineErr
-	if engineErr == nil {
-		driver, driverErr = planGPUDriver("", info.Host)
-	} else {
-		info.Local = true
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return GPUReport{}, err
 	}
+	if err := r.checkGPUDir(); err != nil {
+		return GPUReport{}, err
+	}
+	driver, driverErr := planGPUDriver("", info.Host)
 	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
 	switch {
+	case !info.Local && isLocal(info.Address):
+		look("nvidia-smi: not asked, whether the engine is on this machine cannot be told")
 	case !info.Local:
 		look("nvidia-smi: not asked, the engine is on another machine")
 	default:
@@ -41,19 +44,54 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 			look("nvidia-smi: %d GPUs", len(sources.Probed))
 		}
 	}
-	switch {
-	case engineErr != nil:
-		look("engine: %v", engineErr)
-	case driverErr != nil:
+	if driverErr != nil {
 		look("engine: %v", driverErr)
-	default:
+	} else {
 		look("engine: hands out GPUs with %s", driver)
 	}
-	inv, err := sources.Inventory()
+	inv, err := reportInventory(sources)
 	var said *gpu.SMIError
 	if err != nil && !errors.As(err, &said) && !errors.Is(err, gpu.ErrNoTool) {
 		look("%v", err)
 	}
 	report.Listing, err = r.gpuManager(info).List(ctx, inv)
 	return report, err
+}
+
+// reportInventory shows the GPUs that the engine lists also when nvidia-smi fails:
+// none of them is lent then.
+func reportInventory(sources gpu.Sources) (gpu.Inventory, error) {
+	inv, err := sources.Inventory()
+	var said *gpu.SMIError
+	if !errors.As(err, &said) {
+		return inv, err
+	}
+	sources.ProbeErr = gpu.ErrNoTool
+	if inv, listErr := sources.Inventory(); listErr == nil {
+		for i := range inv.Devices {
+			inv.Devices[i].Problem = err.Error()
+		}
+		return inv, nil
+	}
+	return inv, err
+}
+
+// checkGPUDir looks at the folder of leases that somebody named. It must be there:
+// a typing mistake would make a second one, and lend GPUs twice.
+func (r *Runner) checkGPUDir() error {
+	if r.gpuDir == "" {
+		return nil
+	}
+	refused := &PathError{Field: "gpu_dir", Path: r.gpuDir}
+	switch info, err := os.Stat(r.gpuDir); {
+	case errors.Is(err, fs.ErrNotExist):
+		refused.Rule = ruleMissing
+	case err != nil:
+		refused.Rule, refused.Err = "cannot be used", cause(err)
+	case !info.IsDir():
+		refused.Rule = "is not a folder"
+	default:
+		return nil
+	}
+	return refused
 }

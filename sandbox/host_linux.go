@@ -58,6 +58,22 @@ func hasSwap() bool {
 	return err != nil || strings.Count(string(text), "\n") > 1
 }
 
+// sameMount reports whether two paths lie on one mount; what cannot be told is not
+// the same. One disk may be mounted in several places, so its number says nothing.
+func sameMount(one, other string) bool {
+	first, known := mountID(one)
+	second, also := mountID(other)
+	return known && also && first == second
+}
+
+// mountID is the kernel's number of the mount that a path lies on (statx(2), Linux
+// 5.8).
+func mountID(path string) (uint64, bool) {
+	var stat unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &stat)
+	return stat.Mnt_id, err == nil && stat.Mask&unix.STATX_MNT_ID != 0
+}
+
 // mountNamespace names what this process sees as its file system.
 func mountNamespace() string {
 	name, err := os.Readlink("/proc/self/ns/mnt")

@@ -12,5 +12,8 @@ func mountsBelow(string) ([]string, error) { return nil, nil }
 
 func hasSwap() bool { return true }
 
+// sameMount cannot be told here.
+func sameMount(string, string) bool { return false }
+
 // mountNamespace is the only one.
 func mountNamespace() string { return "" }

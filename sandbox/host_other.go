@@ -16,8 +16,5 @@ func ownerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
 func lockFolder(string) (*os.File, error) { return nil, nil }
 
-// sameDisk cannot be told here.
-func sameDisk(string, string) bool { return false }
-
 // mayWriteIn is found out by writing.
 func mayWriteIn(string) error { return nil }

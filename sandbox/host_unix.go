@@ -46,22 +46,6 @@ func lockFolder(dir string) (*os.File, error) {
 	return folder, nil
 }
 
-// sameDisk reports whether two paths lie on one file system; what cannot be told is
-// not the same.
-func sameDisk(one, other string) bool {
-	first, err := os.Stat(one)
-	if err != nil {
-		return false
-	}
-	second, err := os.Stat(other)
-	if err != nil {
-		return false
-	}
-	a, ok := first.Sys().(*syscall.Stat_t)
-	b, also := second.Sys().(*syscall.Stat_t)
-	return ok && also && a.Dev == b.Dev
-}
-
 // mayWriteIn reports whether this process may make files in a folder.
 func mayWriteIn(dir string) error {
 	return unix.Access(dir, unix.W_OK|unix.X_OK)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // journal is what a controller writes down before the container exists, so that
@@ -58,18 +60,18 @@ func (s *Store) journal(id string) (journal, error) {
 // from here (another PID namespace, another system) counts as alive until the
 // run's deadline is over.
 func (j journal) state(now time.Time) RecordState {
-	by, err := parseOwner(j.Owner)
+	by, err := owner.Parse(j.Owner)
 	if err != nil {
 		return RecordLost
 	}
-	switch by.fate() {
-	case fateAlive:
+	switch by.Fate() {
+	case owner.Alive:
 		return RecordRunning
-	case fateUnknown:
+	case owner.Unknown:
 		if now.Before(j.Deadline) {
 			return RecordRunning
 		}
-	case fateDead:
+	case owner.Dead:
 	}
 	return RecordLost
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // WithGPUDir sets the folder in which GPUs are leased. The default is a folder of
-// the state folder. Whoever shares a machine's GPUs with users of other state
-// folders shares this one with them.
+// the state folder; one that is named must be there. Whoever shares GPUs with users
+// of other state folders, or with jobs in containers, shares this one with them.
 func WithGPUDir(dir string) Option {
 	return func(r *Runner) error {
 		if dir == "" {
@@ -32,9 +32,8 @@ func WithGPUDir(dir string) Option {
 
 // gpuPart is what a run carries along for its GPUs.
 type gpuPart struct {
-	lease     *gpu.Lease
-	inventory gpu.Inventory
-	warnings  []string
+	lease    *gpu.Lease
+	warnings []string
 	// faults look for signs of a lost GPU in stdout and stderr.
 	faults [2]result.GPUFaultScanner
 }
@@ -48,18 +47,19 @@ func (g *gpuPart) watching(stream int, observers ...io.Writer) []io.Writer {
 	return append(observers, &g.faults[stream])
 }
 
-// gpuManager lends the GPUs of an engine's machine. The GPUs of this machine are
-// the same whichever of its engines hands them out.
+// gpuManager lends the GPUs of an engine. They are the same in whatever way it is
+// reached, and the GPUs of this machine whichever of its engines hands them out.
 func (r *Runner) gpuManager(info EngineInfo) *gpu.Manager {
 	dir := r.gpuDir
 	if dir == "" {
 		dir = filepath.Join(r.store.dir, "gpus")
 	}
-	if info.Local {
-		return gpu.Open(filepath.Join(dir, "local"))
-	}
 	sum := sha256.Sum256([]byte(info.ID))
-	return gpu.Open(filepath.Join(dir, "engine-"+hex.EncodeToString(sum[:8])))
+	pools := []string{"engine-" + hex.EncodeToString(sum[:8])}
+	if info.Local {
+		pools = append(pools, gpu.LocalPool)
+	}
+	return gpu.Open(dir, pools...)
 }
 
 // gpuInventory looks at the GPUs that the engine can hand out.
@@ -79,6 +79,9 @@ func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info EngineInfo)
 	if !asked.Any() {
 		return gpu.Inventory{}, nil
 	}
+	if err := r.checkGPUDir(); err != nil {
+		return gpu.Inventory{}, err
+	}
 	inv, err := gpuInventory(ctx, asked.Driver, info)
 	if err == nil {
 		err = asked.want().Check(inv)
@@ -92,9 +95,9 @@ func gpuError(asked GPURequest, err error) error {
 	var said *gpu.SMIError
 	switch {
 	case errors.As(err, &want):
-		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", want.Want), Rule: want.Rule}
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: want.Rule}
 	case errors.As(err, &said), errors.Is(err, gpu.ErrNoTool):
-		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked.want().String()), Rule: err.Error()}
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: err.Error()}
 	}
 	return err
 }
@@ -108,8 +111,8 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 	}
 	order := gpu.Order{
 		Want: asked.want(), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
-		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID,
-			LimitSeconds: a.lifetime().Seconds()},
+		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
+			LimitSeconds: (a.limit() + deadlineSlack).Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
 			return a.runner.stillUses(ctx, a.info, dead, since)
 		},
@@ -124,7 +127,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 		}
 		return gpuError(*asked, err)
 	}
-	a.gpus.lease, a.gpus.inventory = lease, inv
+	a.gpus.lease, inv = lease, lease.Inventory()
 	if !inv.Probed {
 		a.gpus.warnings = append(a.gpus.warnings, "health and memory of the GPUs are not known: nvidia-smi does not tell here")
 	}
@@ -176,7 +179,9 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 	}
 	var reasons []string
 	for _, c := range containers {
-		if c.Labels[LabelRun] != dead.RunID || !c.Running {
+		// One that was only created may start yet: the engine goes on with a
+		// start whose caller is dead. Parts have no GPUs.
+		if c.Labels[LabelRun] != dead.RunID || c.Ended || c.Labels[LabelPart] != "" {
 			continue
 		}
 		remove, reason := sweepable(c, SweepOptions{}, time.Now())
@@ -187,7 +192,11 @@ func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder
 			}
 			reason = err.Error()
 		}
-		reasons = append(reasons, fmt.Sprintf("container %s still runs: %s", c.Name, reason))
+		does := "may still start"
+		if c.Running {
+			does = "still runs"
+		}
+		reasons = append(reasons, fmt.Sprintf("container %s %s: %s", c.Name, does, reason))
 	}
 	return strings.Join(reasons, "; ")
 }

@@ -5,14 +5,17 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -75,12 +78,12 @@ func TestRunLeasesGPUs(t *testing.T) {
 	res, err := r.Run(t.Context(), gpuCommand("1"))
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
-	require.Equal(t, []string{"0"}, res.Enforced.GPUs)
+	require.Equal(t, []string{"GPU-0"}, res.Enforced.GPUs, "by the name that lasts")
 	require.Equal(t, "nvidia", res.Enforced.GPUDriver)
 	require.False(t, res.Enforced.GPUsShared)
 	require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
 	spec := engine.created[0]
-	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"0"}}, spec.Class.GPUs)
+	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"GPU-0"}}, spec.Class.GPUs)
 	require.Contains(t, spec.Class.Env, "CUDA_VISIBLE_DEVICES=0")
 	record, err := r.Store().Get("r1")
 	require.NoError(t, err)
@@ -171,7 +174,7 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 
 	// Its owner, this process, lives; so nothing is done about it.
 	engine.list = []Container{{ID: "c1", Name: "evalbox-r1", Running: true, Labels: map[string]string{
-		LabelManaged: "true", LabelRun: "r1", LabelOwner: thisOwner().String()}}}
+		LabelManaged: "true", LabelRun: "r1", LabelOwner: owner.This().String()}}}
 	next := gpuCommand("1")
 	next.ID = "r2"
 	_, err = r.Run(t.Context(), next)
@@ -180,8 +183,8 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	require.Contains(t, err.Error(), "container evalbox-r1 still runs: its owner, process ")
 
 	// A dead owner's container is removed, as a sweep does.
-	dead := thisOwner()
-	dead.start = "1"
+	dead := owner.This()
+	dead.Start = "1"
 	engine.list[0].Labels[LabelOwner] = dead.String()
 	engine.removeErr, engine.inspectErr = nil, nil
 	_, err = r.Run(t.Context(), next)
@@ -190,14 +193,125 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
 }
 
+// TestStillUses tells the containers of a dead run apart: only those that ended
+// are left alone.
+func TestStillUses(t *testing.T) {
+	dead, alive := owner.This(), owner.This()
+	dead.Start = "1"
+	for name, test := range map[string]struct {
+		container Container
+		owner     owner.Owner
+		why       string
+		removed   bool
+	}{
+		"runs":                       {Container{Running: true}, dead, "", true},
+		"its start may be under way": {Container{}, dead, "", true},
+		"the same, and its owner lives": {Container{}, alive,
+			"container evalbox-r1 may still start: its owner, process ", false},
+		"has ended":         {Container{Ended: true}, dead, "", false},
+		"a part, with none": {Container{Running: true, Labels: map[string]string{LabelPart: "watcher"}}, dead, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := gpuEngine(nil)
+			c := test.container
+			c.ID, c.Name = "c1", "evalbox-r1"
+			labels := map[string]string{LabelManaged: "true", LabelRun: "r1", LabelOwner: test.owner.String()}
+			maps.Copy(labels, c.Labels)
+			c.Labels = labels
+			engine.list = []Container{c}
+			why := newFakeRunner(t, engine).stillUses(t.Context(), EngineInfo{ID: "engine-1"},
+				gpu.Holder{RunID: "r1", Engine: "engine-1"}, time.Now())
+			if test.why == "" {
+				require.Empty(t, why)
+			} else {
+				require.Contains(t, why, test.why)
+			}
+			require.Equal(t, test.removed, slices.Contains(engine.removed, "c1"))
+		})
+	}
+}
+
 func TestAnotherEnginesGPUs(t *testing.T) {
 	r := newFakeRunner(t, gpuEngine(nil))
 	info := EngineInfo{ID: "engine-2"}
 	dead := gpu.Holder{RunID: "r0", Engine: "engine-1", LimitSeconds: 3600}
 	require.Contains(t, r.stillUses(t.Context(), info, dead, time.Now()), "run r0 of another engine")
 	require.Empty(t, r.stillUses(t.Context(), info, dead, time.Now().Add(-2*time.Hour)))
-	require.NotEqual(t, r.gpuManager(EngineInfo{Local: true}).Dir(), r.gpuManager(info).Dir())
-	require.NotEqual(t, r.gpuManager(EngineInfo{ID: "engine-3"}).Dir(), r.gpuManager(info).Dir())
+}
+
+// TestGPUsOfOneEngineReachedTwice has one engine at its socket and over the
+// network, and other engines of this machine and of another.
+func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
+	standInSMI(t, twoT4)
+	dir := t.TempDir()
+	runner := func(id string, local bool) (*Runner, *fakeEngine) {
+		engine := gpuEngine(func(*fakeContainer) int { return 0 })
+		engine.info.ID, engine.info.Local = id, local
+		engine.info.Host.GPUs = cdiHost
+		r := newFakeRunner(t, engine)
+		require.NoError(t, WithGPUDir(dir)(r))
+		return r, engine
+	}
+	req := gpuCommand("device=0")
+	run := func(t *testing.T, r *Runner, id string) error {
+		next := req
+		next.ID = id
+		_, err := r.Run(t.Context(), next)
+		return err
+	}
+	for name, test := range map[string]struct {
+		id    string
+		local bool
+		// next are a second way, and what it is told.
+		nextID    string
+		nextLocal bool
+		why       string
+	}{
+		"by its socket, then over the network":    {"engine-1", true, "engine-1", false, "GPU 0 is held by run r1"},
+		"over the network, then by its socket":    {"engine-1", false, "engine-1", true, "GPU 0 is held by run r1"},
+		"two engines of this machine":             {"engine-1", true, "engine-2", true, "GPU 0 is held by run r1"},
+		"this machine, and another":               {"engine-1", true, "engine-2", false, ""},
+		"two engines of which nobody knows where": {"engine-1", false, "engine-2", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next, _ := runner(test.nextID, test.nextLocal)
+			first, engine := runner(test.id, test.local)
+			var meanwhile error
+			engine.program = func(*fakeContainer) int {
+				meanwhile = run(t, next, "r2")
+				return 0
+			}
+			require.NoError(t, run(t, first, "r1"))
+			if test.why == "" {
+				require.NoError(t, meanwhile)
+			} else {
+				var busy *gpu.BusyError
+				require.ErrorAs(t, meanwhile, &busy)
+				require.Contains(t, busy.Why, test.why)
+			}
+			require.NoError(t, run(t, next, "r3"))
+		})
+	}
+}
+
+// TestGPUsRenumberedWhileWaiting: a run gets the GPU that the last look found, not
+// the one that had its index when the run was planned.
+func TestGPUsRenumberedWhileWaiting(t *testing.T) {
+	change := standInSMI(t, twoT4)
+	// The first look finds memory in use, so that there is a second, which finds
+	// the GPUs renumbered.
+	change(`[ -e "$0.asked" ] || { touch "$0.asked"; echo '0, GPU-0, Tesla T4, 15360, 9000, 0, [N/A]'; exit; }
+echo '0, GPU-1, Tesla T4, 15360, 3, 0, [N/A]'; echo '1, GPU-0, Tesla T4, 15360, 3, 0, [N/A]'`)
+	engine := gpuEngine(func(*fakeContainer) int {
+		// GPU-0 falls off the bus; ours is well.
+		change("echo '0, GPU-1, Tesla T4, 15360, 3, 0, [N/A]'")
+		return 1
+	})
+	res, err := newFakeRunner(t, engine).Run(t.Context(), gpuCommand("device=0"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"GPU-1"}, res.Enforced.GPUs)
+	require.Equal(t, []string{"GPU-1"}, engine.created[0].Class.GPUs.IDs)
+	require.Equal(t, result.FaultProgram, res.Fault)
 }
 
 func TestRunWaitsForGPUs(t *testing.T) {
@@ -229,7 +343,7 @@ func TestRunWaitsForGPUs(t *testing.T) {
 	}
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, []string{"0"}, res.Enforced.GPUs)
+	require.Equal(t, []string{"GPU-0"}, res.Enforced.GPUs, "by the name that lasts")
 }
 
 // TestGPULostDuringARun takes the GPU away while the program runs.
@@ -240,8 +354,10 @@ func TestGPULostDuringARun(t *testing.T) {
 		fault      result.Fault
 		warning    string
 	}{
-		"told by the program":     {"RuntimeError: CUDA error: unknown error\n", "echo '" + twoT4 + "'", 1, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
+		"told by the program":     {"RuntimeError: CUDA error: uncorrectable ECC error encountered\n", "echo '" + twoT4 + "'", 1, result.FaultEnvironment, "found the GPUs of the run well afterwards"},
 		"told by nvidia-smi":      {"oops\n", "echo 'Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error'; exit 255", 1, result.FaultEnvironment, "a GPU was lost during the run: nvidia-smi after the end: nvidia-smi says"},
+		"hidden by itself":        {"RuntimeError: CUDA error: no CUDA-capable device is detected\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
+		"perhaps by itself":       {"RuntimeError: CUDA error: no CUDA-capable device is detected\n", "exit 1", 1, result.FaultEnvironment, "which is its own text; nvidia-smi after the end: nvidia-smi failed"},
 		"no loss":                 {"oops\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
 		"its program is to blame": {"RuntimeError: CUDA error: device-side assert triggered\n", "echo '" + twoT4 + "'", 1, result.FaultProgram, ""},
 		"well all the same":       {"Failed to initialize NVML: Unknown Error\n", "exit 1", 0, result.FaultNone, ""},

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,19 @@ func (g GPURequest) ids() []string {
 	return g.IDs
 }
 
+// String is the request as it is written in [Request.GPUs].
+func (g GPURequest) String() string {
+	switch {
+	case g.All:
+		return "all"
+	case g.Count > 0:
+		return strconv.Itoa(g.Count)
+	case len(g.IDs) == 1:
+		return "device=" + g.IDs[0]
+	}
+	return strings.Join(g.IDs, ",")
+}
+
 // want is the request in the form of a lease.
 func (g GPURequest) want() gpu.Want {
 	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
@@ -68,7 +82,7 @@ func (h HostGPUs) Any() bool {
 
 // planGPUs reads the request for GPUs and chooses how the engine is asked.
 func planGPUs(req Request) (GPURequest, error) {
-	gpus, err := parseGPUs(req.GPUs)
+	gpus, err := ParseGPUs(req.GPUs)
 	if err != nil {
 		return GPURequest{}, err
 	}
@@ -89,7 +103,9 @@ func planGPUs(req Request) (GPURequest, error) {
 	return gpus, nil
 }
 
-func parseGPUs(text string) (GPURequest, error) {
+// ParseGPUs reads [Request.GPUs]. Whether such GPUs are there is not asked. The
+// error is a [*policy.FieldError].
+func ParseGPUs(text string) (GPURequest, error) {
 	var gpus GPURequest
 	refused := &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
 		Rule: `must be "all", a number from 1 to 64, or different device IDs: "0,1", or "device=0" for one`}
@@ -118,14 +134,9 @@ func parseGPUs(text string) (GPURequest, error) {
 
 // isGPU accepts what may name a device: an index, a UUID ("GPU-…"), a part of a
 // GPU ("MIG-…", "0:1"), which is refused later with a reason.
-func isGPU(id string) bool {
-	if id == "" || len(id) > 64 || id[0] == '-' || id[0] == ':' {
-		return false
-	}
-	return strings.IndexFunc(id, func(r rune) bool {
-		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == ':')
-	}) < 0
-}
+func isGPU(id string) bool { return len(id) <= 64 && gpuID.MatchString(id) }
+
+var gpuID = regexp.MustCompile(`^([0-9]+(:[0-9]+)*|(?i:GPU|MIG)-[0-9A-Za-z:-]+)$`)
 
 func checkGPUDriver(driver string) error {
 	if !slices.Contains([]string{"", "auto", gpu.DriverNVIDIA, gpu.DriverCDI}, driver) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // cdiHost is a current engine with two of NVIDIA's CDI devices.
@@ -182,4 +183,20 @@ func TestCreateRequestGoldenGPUs(t *testing.T) {
 		host.SecurityOpt[0] = "seccomp=(" + seccompName + ")"
 		requireGolden(t, name, createBody{config, host})
 	}
+}
+
+// A refusal quotes what was written, not what was made of it.
+func TestGPUsAsWritten(t *testing.T) {
+	for _, text := range []string{"all", "9", "device=0", "0,2", "device=GPU-8f6a-1", "device=MIG-1", "device=0:1"} {
+		gpus, err := ParseGPUs(text)
+		require.NoError(t, err)
+		require.Equal(t, text, gpus.String())
+	}
+	for _, text := range []string{"all,0", "0,all", "device=all", "abc,def", "GPU-", "0,", "-1,2", "65", "abc"} {
+		_, err := ParseGPUs(text)
+		require.Error(t, err, text)
+	}
+	asked := GPURequest{Count: 9}
+	err := gpuError(asked, asked.want().Check(gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}}}))
+	require.EqualError(t, err, `gpus "9": 9 asked for, 1 there`)
 }

@@ -75,6 +75,9 @@ type Request struct {
 	// Waiting, if not nil, hears what the run waits for, before it begins to,
 	// and whenever that changes.
 	Waiting func(why string)
+	// Started, if not nil, is called when all is ready, right before the program
+	// begins. A run that is canceled earlier never calls it.
+	Started func()
 	// Ulimits are further resource limits of every process.
 	Ulimits []Ulimit
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -77,9 +78,12 @@ func (r *Runner) markUsed(image string) {
 
 // create writes the journal, makes the container and connects to it.
 func (a *attempt) create(ctx context.Context) error {
-	deadline := time.Now().Add(a.lifetime())
+	deadline := a.deadline(deadlineSlack)
+	if a.copies() {
+		deadline = a.deadline(partSlack)
+	}
 	note := journal{
-		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: thisOwner().String(),
+		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
 		Transfer: a.spec.Class.Transfer,
 	}
@@ -89,14 +93,15 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	labels := a.labels(deadline)
 	if !a.copies() {
-		return a.createContainer(ctx, a.work.paths, labels)
+		return a.createContainer(ctx, a.work.paths, a.labels(deadline))
 	}
-	mounts, err := a.openDepot(ctx, labels)
+	mounts, err := a.openDepot(ctx, a.labels(deadline))
 	if err != nil {
 		return err
 	}
+	// The files may have taken long.
+	labels := a.labels(a.deadline(deadlineSlack))
 	watched := make(chan error, 1)
 	go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
 	err = a.createContainer(ctx, mounts, labels)
@@ -131,6 +136,19 @@ func (a *attempt) createContainer(ctx context.Context, mounts HostPaths, labels 
 // before a sweep takes its owner, which it cannot see, for dead.
 const deadlineSlack = time.Hour
 
+// partSlack is the same for the parts of a run whose files are copied. They are
+// there before its container, from the first file that is sent, and after it.
+const (
+	partSlack = 24 * time.Hour
+	// fillBudget bounds how long files may be sent.
+	fillBudget = partSlack / 2
+)
+
+// deadline is when the run is over for certain.
+func (a *attempt) deadline(slack time.Duration) time.Time {
+	return time.Now().Add(a.limit() + slack)
+}
+
 // labels are the caller's and ours.
 func (a *attempt) labels(deadline time.Time) map[string]string {
 	labels := map[string]string{}
@@ -139,7 +157,7 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 		LabelManaged:  "true",
 		LabelRun:      a.spec.Job.RunID,
 		LabelName:     a.spec.Job.Name,
-		LabelOwner:    thisOwner().String(),
+		LabelOwner:    owner.This().String(),
 		LabelDeadline: deadline.UTC().Format(time.RFC3339),
 		LabelSpec:     a.spec.Class.Hash(),
 		LabelState:    a.runner.store.dir,
@@ -164,6 +182,9 @@ func (a *attempt) start(ctx context.Context) error {
 	a.exits = a.runner.engine.Wait(waitCtx, a.container)
 	a.usage = a.newUsageWatch(waitCtx)
 	a.readStreams()
+	if a.req.Started != nil {
+		a.req.Started()
+	}
 	switch err := a.runner.engine.Start(context.WithoutCancel(ctx), a.container); {
 	case err == nil:
 	case isLoss(err):

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -83,7 +84,7 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		require.NoError(t, engine.removeCtxErr)
 		require.Equal(t, "blue", engine.labels["team"])
 		require.Equal(t, "true", engine.labels[LabelManaged])
-		require.Equal(t, thisOwner().String(), engine.labels[LabelOwner])
+		require.Equal(t, owner.This().String(), engine.labels[LabelOwner])
 
 		record, err := r.Store().Get("r1")
 		require.NoError(t, err)
@@ -464,8 +465,8 @@ func TestUnenforceableLimitIsRefused(t *testing.T) {
 }
 
 func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
-	dead := owner{boot: bootID(), namespace: pidNamespace(), pid: 1 << 30, start: "1"}.String()
-	elsewhere := owner{boot: "another", namespace: "1", pid: 1, start: "1"}.String()
+	dead := owner.Owner{Boot: owner.BootID(), Namespace: owner.PIDNamespace(), PID: 1 << 30, Start: "1"}.String()
+	elsewhere := owner.Owner{Boot: "another", Namespace: "1", PID: 1, Start: "1"}.String()
 	container := func(name, by string, more ...string) Container {
 		labels := map[string]string{LabelManaged: "true", LabelRun: name, LabelOwner: by}
 		for i := 0; i < len(more); i += 2 {
@@ -478,8 +479,10 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	engine := newFakeEngine(nil)
 	engine.list = []Container{
 		container("dead", dead),
-		container("alive", thisOwner().String(), LabelDeadline, past),
+		container("alive", owner.This().String(), LabelDeadline, past),
 		container("dead-kept", dead, LabelKeep, "true"),
+		{ID: "reader", Name: "reader", Labels: map[string]string{ // of package images, and of no run
+			LabelManaged: "true", LabelOwner: dead, LabelPart: "reader"}},
 		container("elsewhere-late", elsewhere, LabelDeadline, past),
 		container("elsewhere-in-time", elsewhere, LabelDeadline, future),
 		container("elsewhere-no-deadline", elsewhere),
@@ -490,12 +493,12 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 
 	report, err := r.Sweep(t.Context(), SweepOptions{DryRun: true})
 	require.NoError(t, err)
-	require.Len(t, report.Removed, 2)
+	require.Len(t, report.Removed, 3)
 	require.Empty(t, engine.removed)
 
 	_, err = r.Sweep(t.Context(), SweepOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"dead", "elsewhere-late"}, engine.removed)
+	require.Equal(t, []string{"dead", "reader", "elsewhere-late"}, engine.removed)
 
 	engine.removed = nil
 	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})

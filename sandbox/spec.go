@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // SpecSchemaV1 names the wire form of [Spec].
@@ -22,11 +24,11 @@ const (
 // Labels that every container of ours carries. They are the only database that
 // survives a controller.
 const (
-	LabelManaged  = "org.evalbox.managed"
+	LabelManaged  = owner.LabelManaged
 	LabelRun      = "org.evalbox.run"
 	LabelName     = "org.evalbox.name"
-	LabelOwner    = "org.evalbox.owner"
-	LabelDeadline = "org.evalbox.deadline"
+	LabelOwner    = owner.LabelOwner
+	LabelDeadline = owner.LabelDeadline
 	LabelKeep     = "org.evalbox.keep"
 	LabelSpec     = "org.evalbox.spec"
 	LabelState    = "org.evalbox.state-dir"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 
@@ -21,15 +22,15 @@ import (
 
 // deadOwner is a process of this boot that is gone: its start time is not that
 // of any process.
-func deadOwner() owner {
-	o := thisOwner()
-	o.start = "1"
+func deadOwner() owner.Owner {
+	o := owner.This()
+	o.Start = "1"
 	return o
 }
 
 // addRecord makes a record as a run does: its journal, and its result if it has
 // one.
-func addRecord(t *testing.T, s *Store, id string, by owner, created time.Time, finished bool) string {
+func addRecord(t *testing.T, s *Store, id string, by owner.Owner, created time.Time, finished bool) string {
 	t.Helper()
 	dir, err := s.create(id)
 	require.NoError(t, err)
@@ -105,15 +106,15 @@ func TestListIsOldestFirst(t *testing.T) {
 
 func TestStatesOfARecord(t *testing.T) {
 	s := openTestStore(t)
-	elsewhere := thisOwner()
-	elsewhere.boot = "another machine"
+	elsewhere := owner.This()
+	elsewhere.Boot = "another machine"
 	for id, c := range map[string]struct {
-		by       owner
+		by       owner.Owner
 		finished bool
 		want     RecordState
 	}{
-		"alive":             {thisOwner(), false, RecordRunning},
-		"alive-finished":    {thisOwner(), true, RecordFinished},
+		"alive":             {owner.This(), false, RecordRunning},
+		"alive-finished":    {owner.This(), true, RecordFinished},
 		"dead":              {deadOwner(), false, RecordLost},
 		"dead-finished":     {deadOwner(), true, RecordFinished},
 		"elsewhere":         {elsewhere, false, RecordLost},
@@ -191,7 +192,7 @@ func TestRemove(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"final/a/b": "x"})
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "final/link")))
 	addRecord(t, s, "lost", deadOwner(), noon, false)
-	running := addRecord(t, s, "running", thisOwner(), noon, false)
+	running := addRecord(t, s, "running", owner.This(), noon, false)
 
 	require.NoError(t, s.Remove("r1"))
 	require.NoError(t, s.Remove("los"), "by its beginning too")

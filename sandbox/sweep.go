@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // SweepOptions say what a sweep takes.
@@ -41,12 +44,20 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	if err != nil {
 		return SweepReport{}, err
 	}
+	depots, err := r.engine.Depots(ctx)
 	var report SweepReport
-	var errs []error
+	errs := []error{err}
+	lasts := lastDeadlines(containers, depots)
 	sweep := func(c Container, name string, removeIt func(context.Context, Container) error) {
 		swept := Swept{Container: name, RunID: c.Labels[LabelRun]}
 		var remove bool
-		remove, swept.Reason = sweepable(c, opts, time.Now())
+		seen := c
+		seen.Ended = r.hasEnded(c)
+		if last, known := lasts[c.Labels[LabelRun]]; known && c.Labels[LabelPart] != "" {
+			seen.Labels = maps.Clone(c.Labels)
+			seen.Labels[LabelDeadline] = last.Format(time.RFC3339)
+		}
+		remove, swept.Reason = sweepable(seen, opts, time.Now())
 		if remove && !opts.DryRun {
 			if err := removeIt(ctx, c); err != nil {
 				errs = append(errs, err)
@@ -63,8 +74,6 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 		sweep(c, c.Name, r.sweepOne)
 	}
 	// A volume can be removed once no container has it mounted.
-	depots, err := r.engine.Depots(ctx)
-	errs = append(errs, err)
 	for _, d := range depots {
 		sweep(Container{Labels: d.Labels}, "volume "+d.Name, func(ctx context.Context, c Container) error {
 			return r.engine.RemoveDepot(ctx, c.Labels[LabelRun])
@@ -80,7 +89,26 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	return report, errors.Join(errs...)
 }
 
-// sweepable decides about one container.
+// lastDeadlines are the latest of each run: its parts are needed as long as any
+// other of its parts, or its container, may be.
+func lastDeadlines(containers []Container, depots []Depot) map[string]time.Time {
+	lasts := map[string]time.Time{}
+	add := func(labels map[string]string) {
+		deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
+		if id := labels[LabelRun]; err == nil && deadline.After(lasts[id]) {
+			lasts[id] = deadline
+		}
+	}
+	for _, c := range containers {
+		add(c.Labels)
+	}
+	for _, d := range depots {
+		add(d.Labels)
+	}
+	return lasts
+}
+
+// sweepable decides about one container, or a volume, which has nothing but labels.
 func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reason string) {
 	if c.Labels[LabelManaged] != "true" {
 		return false, "is not ours"
@@ -88,19 +116,19 @@ func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reas
 	if c.Labels[LabelKeep] == "true" && !opts.Kept {
 		return false, "was told to stay (--keep)"
 	}
-	by, err := parseOwner(c.Labels[LabelOwner])
+	by, err := owner.Parse(c.Labels[LabelOwner])
 	if err != nil {
 		return false, err.Error()
 	}
-	switch by.fate() {
-	case fateAlive:
-		if c.Labels[LabelKeep] == "true" && !c.Running {
+	switch by.Fate() {
+	case owner.Alive:
+		if c.Labels[LabelKeep] == "true" && c.Ended {
 			return true, "was told to stay, and has ended"
 		}
-		return false, fmt.Sprintf("its owner, process %d, lives", by.pid)
-	case fateDead:
-		return true, fmt.Sprintf("its owner, process %d, is gone", by.pid)
-	case fateUnknown:
+		return false, fmt.Sprintf("its owner, process %d, lives", by.PID)
+	case owner.Dead:
+		return true, fmt.Sprintf("its owner, process %d, is gone", by.PID)
+	case owner.Unknown:
 	}
 	deadline, err := time.Parse(time.RFC3339, c.Labels[LabelDeadline])
 	if err != nil {
@@ -112,6 +140,26 @@ func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reas
 	return false, "its owner cannot be seen from here, and its deadline is " + deadline.Format(time.RFC3339)
 }
 
+// hasEnded reports whether the run of a container has its result: a controller needs
+// a container that has ended for a while, and a courier, which never runs, to the
+// last. Of a run whose record was removed nothing but its own container tells.
+func (r *Runner) hasEnded(c Container) bool {
+	state, err := r.storeOf(c).state(c.Labels[LabelRun])
+	if errors.Is(err, ErrNoRecord) {
+		return c.Labels[LabelPart] == "" && c.Ended
+	}
+	return err == nil && state == RecordFinished
+}
+
+// storeOf is the state folder of a container's controller, which may be another one
+// and out of reach.
+func (r *Runner) storeOf(c Container) *Store {
+	if dir := c.Labels[LabelState]; dir != "" && dir != r.store.dir {
+		return &Store{dir: dir}
+	}
+	return r.store
+}
+
 // sweepOne removes a container and puts right what its owner left on disk.
 func (r *Runner) sweepOne(ctx context.Context, c Container) error {
 	if err := r.engine.Remove(ctx, c.ID); err != nil {
@@ -120,11 +168,6 @@ func (r *Runner) sweepOne(ctx context.Context, c Container) error {
 	if c.Labels[LabelPart] != "" {
 		return nil // has nothing on our disk
 	}
-	store, id := r.store, c.Labels[LabelRun]
-	if dir := c.Labels[LabelState]; dir != "" && dir != store.dir {
-		// A controller with another state folder left it. Its record, if it can
-		// be reached from here, says whose ./final was.
-		store = &Store{dir: dir}
-	}
-	return store.reclaim(id)
+	// Its record says whose ./final was.
+	return r.storeOf(c).reclaim(c.Labels[LabelRun])
 }

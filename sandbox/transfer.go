@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
@@ -21,8 +22,11 @@ type depot struct {
 	// taken says that the name is another run's: nothing of it is ours.
 	taken   bool
 	watcher *watcher
-	// connected answers once the first watcher is there, or is not.
+	// connected answers once the first watcher is there, and nobody asks it any
+	// more while files are sent; or why there is none.
 	connected chan error
+	// sent is how much of the files was sent.
+	sent atomic.Int64
 	// empty is what ./final takes when nothing is in it.
 	empty int64
 	// looking is the watch of a running program; stopLooking ends it.
@@ -43,25 +47,69 @@ func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (Host
 		a.depot.taken = errors.Is(err, ErrNameTaken)
 		return nil, err
 	}
-	// It takes as long to start as the files take to be sent, and is asked
-	// nothing before they are there.
+	// It takes as long to start as a few files take to be sent.
+	sending, abort := context.WithCancelCause(ctx)
+	sent := make(chan struct{})
 	a.depot.connected = make(chan error, 1)
-	go func() { a.depot.connected <- a.connectWatcher(context.WithoutCancel(ctx)) }()
-	if err := a.fillDepot(ctx); err != nil {
-		err = errors.Join(err, <-a.depot.connected)
-		if ctx.Err() != nil {
+	go func() { a.depot.connected <- a.watchFill(context.WithoutCancel(ctx), sent, abort) }()
+	err = a.fillDepot(sending)
+	close(sent)
+	if err != nil {
+		watchErr := <-a.depot.connected
+		switch {
+		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+		case sending.Err() != nil:
+			return nil, a.watchError(watchErr)
 		}
-		return nil, err
+		return nil, errors.Join(err, watchErr)
 	}
+	abort(nil)
 	a.log.Debug("files copied to the engine")
 	a.nameTaken = false
 	return depotPaths(root, a.spec), nil
 }
 
-// fillDepot sends program, input and an empty ./final to the engine, as they are
-// read.
+// fillDepot sends program, input and an empty ./final to the engine.
 func (a *attempt) fillDepot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fillBudget, errFillBudget)
+	defer cancel()
+	warnings := len(a.warnings)
+	err := a.withCourier(ctx, func() error {
+		a.warnings = a.warnings[:warnings]
+		return a.sendFiles(ctx)
+	})
+	if err != nil && errors.Is(context.Cause(ctx), errFillBudget) {
+		return errFillBudget
+	}
+	return err
+}
+
+// errFillBudget means that the files took too long, however well they got on.
+var errFillBudget = fmt.Errorf("sending the files to the engine took longer than %v", fillBudget)
+
+// withCourier does something again for which the courier was not there: it never
+// runs, and so it is the first to go when somebody tidies up the engine.
+func (a *attempt) withCourier(ctx context.Context, do func() error) error {
+	err := do()
+	for range courierTries {
+		if !errors.Is(err, ErrNoContainer) || ctx.Err() != nil {
+			return err
+		}
+		a.log.Debug("the courier is gone", logError, err)
+		if mendErr := a.runner.engine.MendDepot(context.WithoutCancel(ctx), a.spec, a.depot.labels); mendErr != nil {
+			return errors.Join(err, mendErr)
+		}
+		err = do()
+	}
+	return err
+}
+
+// courierTries is how often a courier is made again for one transfer.
+const courierTries = 3
+
+// sendFiles sends the files as they are read.
+func (a *attempt) sendFiles(ctx context.Context) error {
 	reader, writer := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
@@ -69,7 +117,8 @@ func (a *attempt) fillDepot(ctx context.Context) error {
 		packed <- err
 		_ = writer.CloseWithError(err) // never fails
 	}()
-	sendErr := a.runner.engine.FillDepot(ctx, a.spec.Job.RunID, reader)
+	a.depot.sent.Store(0)
+	sendErr := a.runner.engine.FillDepot(ctx, a.spec.Job.RunID, counted(reader, &a.depot.sent))
 	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
 	packErr := <-packed
 	var cannot *PathError

@@ -3,10 +3,10 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -24,8 +24,8 @@ func (r *Runner) chooseTransfer(ctx context.Context, req Request, imageID string
 	if err != nil {
 		return "", err
 	}
-	if others := r.otherDisks(req); shared && len(others) > 0 {
-		if shared, err = r.engine.Sees(ctx, imageID, others...); err != nil {
+	if shared {
+		if shared, err = r.sharesFolders(ctx, req, imageID); err != nil {
 			return "", err
 		}
 	}
@@ -66,11 +66,14 @@ func (r *Runner) sharesState(ctx context.Context, imageID string) (bool, error) 
 	return shared, nil
 }
 
+// probeName is what a file is called by which an engine is tested.
+const probeName = ".evalbox-probe-*"
+
 // makeProbe makes a file that is nowhere else, in a folder that may not be made
 // yet.
 func makeProbe(dir string) (*os.File, error) {
 	for {
-		probe, err := os.CreateTemp(dir, ".evalbox-probe-*")
+		probe, err := os.CreateTemp(dir, probeName)
 		if parent := filepath.Dir(dir); errors.Is(err, fs.ErrNotExist) && parent != dir {
 			dir = parent
 			continue
@@ -79,38 +82,75 @@ func makeProbe(dir string) (*os.File, error) {
 	}
 }
 
-// otherDisks are the folders of a request that lie on another file system than the
-// state folder does, which the engine may not see although it sees that. Of the
-// input one name goes with it: another folder of the same path hardly has it.
-func (r *Runner) otherDisks(req Request) []string {
-	var others []string
-	if req.Input != "" && !sameDisk(r.store.dir, req.Input) {
-		others = append(others, req.Input)
-		if name := firstName(req.Input); name != "" {
-			others = append(others, filepath.Join(req.Input, name))
-		}
-	}
+// sharesFolders asks for the folders of a request, of an engine that sees the state
+// folder. Nothing follows from that but for what lies on the very same mount: a
+// container may have been given one folder of a disk as it is and another folder of
+// that disk under a name that means something else to the engine. What the program
+// writes to is tested with a file that is nowhere else. The input, which others may
+// be reading, gets none: it is compared, unless it lies on a mount that was tested.
+func (r *Runner) sharesFolders(ctx context.Context, req Request, imageID string) (bool, error) {
+	tested, seen, same := []string{r.store.dir}, []string(nil), []string(nil)
 	if req.Final != "" {
-		final := req.Final
-		if _, err := os.Lstat(final); err != nil {
-			final = filepath.Dir(final) // it is made later
-		}
-		if !sameDisk(r.store.dir, final) {
-			others = append(others, final)
+		probe, err := probeFinal(req.Final)
+		if err == nil {
+			defer func() { _ = errors.Join(probe.Close(), os.Remove(probe.Name())) }() // empty, and told by its name
+			seen = append(seen, probe.Name())
+			tested = append(tested, filepath.Dir(probe.Name()))
+		} else if dir := req.Final; isFolder(dir) {
+			same = append(same, dir)
+		} else {
+			same = append(same, filepath.Dir(dir))
 		}
 	}
-	return others
+	if req.Input != "" {
+		input := []string{req.Input}
+		if name := firstName(req.Input); name != "" {
+			input = append(input, filepath.Join(req.Input, name))
+		}
+		if slices.ContainsFunc(tested, func(dir string) bool { return sameMount(dir, req.Input) }) {
+			seen = append(seen, input...)
+		} else {
+			same = append(same, input...)
+		}
+	}
+	shared, err := true, error(nil)
+	if len(seen) > 0 {
+		shared, err = r.engine.Sees(ctx, imageID, seen...)
+	}
+	if shared && err == nil && len(same) > 0 {
+		shared, err = r.engine.SeesSame(ctx, imageID, same...)
+	}
+	return shared, err
 }
 
+// probeFinal makes a file beside ./final, which a run that uses that folder now does
+// not notice, or in it when only that is the same mount or may be written to.
+func probeFinal(final string) (*os.File, error) {
+	if parent := filepath.Dir(final); !isFolder(final) || sameMount(parent, final) {
+		if probe, err := makeProbe(parent); err == nil {
+			return probe, nil
+		}
+	}
+	return os.CreateTemp(final, probeName)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// firstName is one of the first names in a folder, of a file or folder.
 func firstName(dir string) string {
 	folder, err := os.Open(dir)
 	if err != nil {
 		return "" // told when it is opened to be used
 	}
 	defer folder.Close()
-	names, err := folder.Readdirnames(1)
-	if err != nil && !errors.Is(err, io.EOF) || len(names) == 0 {
-		return ""
+	entries, _ := folder.ReadDir(16) // likewise
+	for _, entry := range entries {
+		if entry.IsDir() || entry.Type().IsRegular() {
+			return entry.Name()
+		}
 	}
-	return names[0]
+	return ""
 }

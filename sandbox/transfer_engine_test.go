@@ -3,13 +3,16 @@
 package sandbox_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
@@ -188,6 +191,50 @@ func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
 	res := run(t, newRunner(t), req)
 	require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
 	require.Equal(t, result.FaultProgram, res.Fault)
+}
+
+// TestEngineCopyOutlivesItsCourier: a container that never runs is the first to go
+// when somebody tidies up the engine.
+func TestEngineCopyOutlivesItsCourier(t *testing.T) {
+	t.Parallel()
+	api := testAPI(t)
+	for name, test := range map[string]struct {
+		keep bool
+		tidy func(r *sandbox.Runner, id string) error
+	}{
+		"container prune": {false, func(_ *sandbox.Runner, id string) error {
+			return api.ContainerRemove(t.Context(), "evalbox_courier-"+id, container.RemoveOptions{})
+		}},
+		"gc --kept": {true, func(r *sandbox.Runner, id string) error {
+			// Other tests keep containers, too.
+			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true, DryRun: true})
+			if taken := ofRun(report.Removed, id); len(taken) > 0 {
+				err = fmt.Errorf("would remove %v", taken)
+			}
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRunner(t)
+			req := python(t, "print('ready', flush=True); open('final/a', 'w').write(input())")
+			req.ID = fmt.Sprintf("untidy-%d-%t", os.Getpid(), test.keep)
+			req.Transfer, req.Keep = sandbox.TransferCopy, test.keep
+			stdin, answer := io.Pipe()
+			req.Stdin = stdin
+			tidied := make(chan error, 1)
+			req.Stdout = writerFunc(func(p []byte) (int, error) {
+				tidied <- test.tidy(r, req.ID)
+				_, err := io.WriteString(answer, "A\n")
+				return len(p), errors.Join(err, answer.Close())
+			})
+			res := run(t, r, req)
+			require.NoError(t, <-tidied)
+			require.Len(t, res.Outputs, 1, res.Warnings)
+			engine := sandbox.DockerEngine(api)
+			require.NoError(t, errors.Join(engine.Remove(t.Context(), "evalbox-"+res.ID), engine.RemoveDepot(t.Context(), res.ID)))
+		})
+	}
 }
 
 func TestEngineCopyPassesStdinOn(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path"
 	"slices"
@@ -85,6 +86,9 @@ func (a *attempt) listDepot(ctx context.Context) *transfer.Inventory {
 	if list.Truncated {
 		a.warnings = append(a.warnings, "final held more than could be listed: not all that was left out is told")
 	}
+	if space.TooDeep {
+		a.warnings = append(a.warnings, "final holds folders so deep that their size could not be told, nor all that was left out")
+	}
 	if a.facts.stop != stopDiskLimit && a.tooMuch(space) {
 		a.warnings = append(a.warnings, fmt.Sprintf("final holds more than its disk limit of %v: the program ended before that was noticed",
 			policy.Size(a.spec.Job.DiskBytes)))
@@ -143,7 +147,11 @@ func (a *attempt) fetchAll(ctx context.Context, unpacker *transfer.Unpacker, lis
 
 // fetchOne fetches one path below ./final.
 func (a *attempt) fetchOne(ctx context.Context, unpacker *transfer.Unpacker, at string) error {
-	archive, err := a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(transfer.FinalDir, at))
+	var archive io.ReadCloser
+	err := a.withCourier(ctx, func() (err error) {
+		archive, err = a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(transfer.FinalDir, at))
+		return err
+	})
 	if err != nil {
 		return err
 	}

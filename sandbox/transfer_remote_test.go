@@ -6,9 +6,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,12 +261,10 @@ func TestEngineCopyRefusesAnImageWithoutAShell(t *testing.T) {
 	require.Empty(t, leftOn(t, api, sandbox.LabelManaged+"=true"))
 }
 
-// TestEngineThroughAMountedSocket runs the command inside of a container that has
-// the engine's socket, as a CI job does: the socket is here, and the engine sees
-// none of our folders.
-func TestEngineThroughAMountedSocket(t *testing.T) {
-	t.Parallel()
-	api := testAPI(t)
+// runInJob runs a shell script in a container that has the engine's socket, as a CI
+// job does: the command is /job/sandbox, and so are files and what is mounted.
+func runInJob(t *testing.T, api *client.Client, script string, files map[string]string, mounts ...mount.Mount) (stdout, stderr string) {
+	t.Helper()
 	socket, ok := strings.CutPrefix(api.DaemonHost(), "unix://")
 	require.True(t, ok, "the engine under test has no socket")
 	binary := filepath.Join(t.TempDir(), "sandbox")
@@ -276,10 +277,10 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 
 	created, err := api.ContainerCreate(t.Context(), &container.Config{
 		Image: spec.Class.Image.ID, User: "0:0", WorkingDir: "/job", Env: []string{"HOME=/root"},
-		Entrypoint: []string{"sh", "-c", "/job/sandbox run --state-dir /job/state --input in --final out --json s.py && /job/sandbox run --state-dir /job/state -- true && cat out/copy >&2 && /job/sandbox gc --state-dir /job/state >&2"},
-	}, &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{
-		{Type: mount.TypeBind, Source: socket, Target: "/var/run/docker.sock"},
-	}}, nil, nil, "")
+		Entrypoint: []string{"sh", "-ec", script},
+	}, &container.HostConfig{NetworkMode: "none", Mounts: append(mounts,
+		mount.Mount{Type: mount.TypeBind, Source: socket, Target: "/var/run/docker.sock"},
+	)}, nil, nil, "")
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, api.ContainerRemove(context.Background(), created.ID, container.RemoveOptions{Force: true}))
@@ -288,12 +289,11 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 	w := tar.NewWriter(&job)
 	program, err := os.ReadFile(binary)
 	require.NoError(t, err)
-	for name, text := range map[string][]byte{
-		"job/sandbox": program, "job/in/data": []byte("data from the job"),
-		"job/s.py": []byte("text = open('input/data').read()\nopen('final/copy', 'w').write(text)\nprint('Final Validation Performance: 0.5')\n"),
-	} {
+	with := maps.Clone(files)
+	with["job/sandbox"] = string(program)
+	for name, text := range with {
 		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
-		_, err := w.Write(text)
+		_, err := io.WriteString(w, text)
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.Close())
@@ -310,13 +310,29 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 	logs, err := api.ContainerLogs(t.Context(), created.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true})
 	require.NoError(t, err)
 	defer logs.Close()
-	var stdout, stderr bytes.Buffer
-	_, err = stdcopy.StdCopy(&stdout, &stderr, logs)
+	var printed, complained bytes.Buffer
+	_, err = stdcopy.StdCopy(&printed, &complained, logs)
 	require.NoError(t, err)
-	require.Zero(t, code, stderr.String())
-	require.Contains(t, stderr.String(), "data from the job")
-	require.Contains(t, stderr.String(), "sandbox: the engine does not see the folders of this machine: files were copied there and back")
-	res, err := result.Decode(stdout.Bytes())
+	require.Zero(t, code, complained.String())
+	return printed.String(), complained.String()
+}
+
+const jobProgram = "text = open('input/data').read()\nopen('final/copy', 'w').write(text)\nprint('Final Validation Performance: 0.5')\n"
+
+// TestEngineThroughAMountedSocket runs the command inside of a container that has
+// the engine's socket: the socket is here, and the engine sees none of our folders.
+func TestEngineThroughAMountedSocket(t *testing.T) {
+	t.Parallel()
+	api := testAPI(t)
+	stdout, stderr := runInJob(t, api, `
+/job/sandbox run --state-dir /job/state --input in --final out --json s.py
+/job/sandbox run --state-dir /job/state -- true
+cat out/copy >&2
+/job/sandbox gc --state-dir /job/state >&2`,
+		map[string]string{"job/in/data": "data from the job", "job/s.py": jobProgram})
+	require.Contains(t, stderr, "data from the job")
+	require.Contains(t, stderr, "sandbox: the engine does not see the folders of this machine: files were copied there and back")
+	res, err := result.Decode([]byte(stdout))
 	require.NoError(t, err)
 	require.Equal(t, sandbox.TransferCopy, res.Enforced.Transfer)
 	require.Equal(t, 0.5, *res.Score)
@@ -325,4 +341,51 @@ func TestEngineThroughAMountedSocket(t *testing.T) {
 	text, err := json.Marshal(res.Resources)
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "cgroup", "nothing of the host is looked at from inside of a container")
+}
+
+// TestFoldersThatMeanSomethingElseToTheEngine: a job has two folders of one disk of
+// the host mounted, one under its own name and one under a name that the host gives
+// to another folder. The engine sees the first; in place of the second it would
+// mount the host's, and write to it.
+func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
+	t.Parallel()
+	api := testAPI(t)
+	for name, test := range map[string]struct {
+		flags string
+		// work is the folder of the host that the job has as "work".
+		work, want string
+	}{
+		"input and final are others":  {"--input work/in --final work/out", "jobs/work", sandbox.TransferCopy},
+		"only the input is another":   {"--input work/in", "jobs/work", sandbox.TransferCopy},
+		"all are shared":              {"--input work/in --final work/out", "work", sandbox.TransferBind},
+		"input on a mount of its own": {"--input work/in", "work", sandbox.TransferBind},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for _, name := range []string{"state", "jobs/work/in", "jobs/work/out", "work/in", "work/out"} {
+				require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "jobs/work/in/data"), []byte("the job's data"), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "work/in/data"), []byte("the host's data"), 0o644))
+			stdout, _ := runInJob(t, api, "cd "+dir+"; /job/sandbox run --state-dir state --json "+test.flags+" /job/s.py",
+				map[string]string{"job/s.py": jobProgram},
+				mount.Mount{Type: mount.TypeBind, Source: filepath.Join(dir, "state"), Target: filepath.Join(dir, "state")},
+				mount.Mount{Type: mount.TypeBind, Source: filepath.Join(dir, test.work), Target: filepath.Join(dir, "work")})
+			res, err := result.Decode([]byte(stdout))
+			require.NoError(t, err)
+			require.Equal(t, test.want, res.Enforced.Transfer)
+			require.Len(t, res.Outputs, 1)
+			want := "the job's data"
+			if test.want == sandbox.TransferBind {
+				want = "the host's data"
+			}
+			require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte(want))), res.Outputs[0].SHA256)
+			if test.want == sandbox.TransferCopy {
+				left, err := os.ReadDir(filepath.Join(dir, "work/out"))
+				require.NoError(t, err)
+				require.Empty(t, left, "the host's folder is left alone")
+			}
+		})
+	}
 }

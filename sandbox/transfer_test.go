@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -158,6 +159,70 @@ func TestCopyCanceledWhileFilesAreSent(t *testing.T) {
 	require.Empty(t, leftBehind(t, r, engine))
 }
 
+// TestCopyStopsBeforeTheEnginesDiskIsFull: the input may be larger than the disk, and
+// another run may fill it meanwhile.
+func TestCopyStopsBeforeTheEnginesDiskIsFull(t *testing.T) {
+	for name, test := range map[string]struct{ free, later int64 }{
+		"no room for the input": {minFree + 64<<10, minFree + 64<<10},
+		"others fill the disk":  {1 << 40, minFree / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+				engine.space = func() (int64, int64, int64) {
+					if time.Since(began) < 5*time.Second {
+						return test.free, 1, 4096
+					}
+					return test.later, 1, 4096
+				}
+				r := newFakeRunner(t, engine)
+				req := copied(t)
+				require.NoError(t, os.WriteFile(filepath.Join(req.Input, "big"), make([]byte, 1<<20), 0o600))
+				r.engine = &stuckEngine{engine}
+				_, err := r.Run(t.Context(), req)
+				require.ErrorIs(t, err, ErrNoSpace)
+				require.ErrorContains(t, err, "the engine's disk")
+				require.Empty(t, leftBehind(t, r, engine))
+			})
+		})
+	}
+}
+
+// stuckEngine takes the files for ever.
+type stuckEngine struct{ *fakeEngine }
+
+func (e *stuckEngine) FillDepot(ctx context.Context, _ string, archive io.Reader) error {
+	_, err := io.ReadFull(archive, make([]byte, 512))
+	<-ctx.Done()
+	return errors.Join(err, ctx.Err())
+}
+
+// TestCopyKeepsItsWatcherAtTheEnd: a look that is under way when the program ends is
+// waited for, since who breaks it off loses the watcher.
+func TestCopyKeepsItsWatcherAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, slow := time.Now(), false
+		engine := newFakeEngine(func(*fakeContainer) int {
+			time.Sleep(diskPeriod + time.Second)
+			return 0
+		})
+		engine.space = func() (int64, int64, int64) {
+			if !slow && time.Since(began) >= diskPeriod {
+				slow = true
+				time.Sleep(10 * time.Second)
+			}
+			return 1 << 40, 1, 4096
+		}
+		r := newFakeRunner(t, engine)
+		res, err := r.Run(t.Context(), copied(t))
+		require.NoError(t, err)
+		require.True(t, slow)
+		require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
+		require.Equal(t, 1, engine.watches)
+	})
+}
+
 // slowEngine fills depots in its own way.
 type slowEngine struct {
 	*fakeEngine
@@ -182,6 +247,21 @@ func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 		"the engine is gone":     {func(e *fakeEngine) { e.fetchErr = lost }, nil, "outputs are incomplete: "},
 		"the engine refuses":     {func(e *fakeEngine) { e.fetchErr = errors.New("no such container") }, nil, "outputs are incomplete: no such container"},
 		"the volume stays":       {func(e *fakeEngine) { e.fakeDepots.removeErr = errors.New("in use") }, []string{"a", "b", "c/d"}, "volume evalbox-r1 is left behind: in use"},
+		"the courier is removed": {func(e *fakeEngine) { e.gone = 2 }, []string{"a", "b", "c/d"}, ""},
+		"while files are fetched": {func(e *fakeEngine) {
+			program := e.program
+			e.program = func(c *fakeContainer) int {
+				e.gone = 1
+				return program(c)
+			}
+		}, []string{"a", "b", "c/d"}, ""},
+		"it is removed for ever": {func(e *fakeEngine) {
+			program := e.program
+			e.program = func(c *fakeContainer) int {
+				e.gone = 1000
+				return program(c)
+			}
+		}, nil, "outputs are incomplete: "},
 		"the watcher ended once": {func(e *fakeEngine) { e.deafToList = 1 }, []string{"a", "b", "c/d"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,6 +302,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
 		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + 2, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
+		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, tooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,7 +407,7 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	engine := newFakeEngine(nil)
 	r := newFakeRunner(t, engine)
 	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
-	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: thisOwner().String()}
+	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
 	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
 		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
@@ -341,4 +422,75 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"depot live"}, engine.left())
 	require.NoError(t, engine.RemoveDepot(t.Context(), "live"))
+}
+
+// TestSweepLeavesTheCourierOfALiveRun: it never runs, which says nothing about its
+// run, also of one whose container was told to stay.
+func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
+	engine := newFakeEngine(nil)
+	r := newFakeRunner(t, engine)
+	addRecord(t, r.store, "runs", owner.This(), time.Now(), false)
+	addRecord(t, r.store, "ended", owner.This(), time.Now(), true)
+	for _, id := range []string{"runs", "ended"} {
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.dir}
+		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
+		require.NoError(t, err)
+		engine.list = append(engine.list, Container{ID: id, Labels: labels, Ended: true},
+			Container{ID: courierName(id), Labels: depotLabels(labels, PartCourier)})
+	}
+	_, err := r.Sweep(t.Context(), SweepOptions{Kept: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"ended", courierName("ended")}, engine.removed)
+	require.Equal(t, []string{"depot runs"}, engine.left())
+	require.NoError(t, engine.RemoveDepot(t.Context(), "runs"))
+}
+
+// TestPartsOfARunElsewhereStayAsLongAsItMay: the files may take longer to be sent than
+// the program may run, and are fetched after it.
+func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
+	elsewhere := owner.Owner{Boot: "another", Namespace: "1", PID: 1, Start: "1"}.String()
+	engine := newFakeEngine(nil)
+	r := newFakeRunner(t, engine)
+	at := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) }
+	for id, deadline := range map[string]string{"runs": at(time.Hour), "over": at(-time.Minute)} {
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: elsewhere, LabelDeadline: deadline}
+		parts := depotLabels(labels, PartCourier)
+		parts[LabelDeadline] = at(-time.Hour)
+		engine.list = append(engine.list, Container{ID: id, Labels: labels, Running: true}, Container{ID: courierName(id), Labels: parts})
+		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
+		require.NoError(t, err)
+	}
+	_, err := r.Sweep(t.Context(), SweepOptions{})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"over", courierName("over")}, engine.removed)
+	require.Equal(t, []string{"depot runs"}, engine.left())
+	require.NoError(t, engine.RemoveDepot(t.Context(), "runs"))
+}
+
+// TestDeadlinesOfACopiedRun: the program's begins when its files are there.
+func TestDeadlinesOfACopiedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+		r := newFakeRunner(t, engine)
+		r.engine = &slowEngine{engine, func(archive io.Reader) error {
+			time.Sleep(5 * time.Hour)
+			_, err := io.Copy(io.Discard, archive)
+			return err
+		}}
+		req := copied(t)
+		req.Limits.Timeout = 2 * time.Hour
+		_, err := r.Run(t.Context(), req)
+		require.NoError(t, err)
+		need := time.Now().Add(req.Limits.Timeout)
+		deadlineOf := func(labels map[string]string) time.Time {
+			deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
+			require.NoError(t, err)
+			return deadline
+		}
+		require.True(t, deadlineOf(engine.labels).After(need), "the container's")
+		require.True(t, deadlineOf(engine.fakeDepots.labels["r1"]).After(need), "its parts'")
+		note, err := r.store.journal("r1")
+		require.NoError(t, err)
+		require.True(t, note.Deadline.After(need), "its record's")
+	})
 }

@@ -108,13 +108,27 @@ func (w *watcher) ask(ctx context.Context, question string, read func(*bufio.Rea
 // look asks how much the depot holds.
 func (w *watcher) look(ctx context.Context) (space transfer.Space, err error) {
 	err = w.ask(ctx, "space", func(from *bufio.Reader) error {
-		space, err = transfer.ReadSpace(func() (string, error) {
-			line, err := from.ReadSlice('\n')
-			return string(line), err
-		})
+		space, err = transfer.ReadSpace(lineOf(from))
 		return err
 	})
 	return space, err
+}
+
+// free asks how much may still be written to the disk.
+func (w *watcher) free(ctx context.Context) (free int64, err error) {
+	err = w.ask(ctx, "free", func(from *bufio.Reader) error {
+		free, err = transfer.ReadFree(lineOf(from))
+		return err
+	})
+	return free, err
+}
+
+// lineOf reads bounded lines.
+func lineOf(from *bufio.Reader) func() (string, error) {
+	return func() (string, error) {
+		line, err := from.ReadSlice('\n')
+		return string(line), err
+	}
 }
 
 // startWatcher has the depot watched, once it is filled. An image that cannot do that is refused:
@@ -125,22 +139,26 @@ func (a *attempt) startWatcher(ctx context.Context) error {
 	if err == nil {
 		space, err = a.depot.watcher.look(ctx)
 	}
-	switch {
-	case err == nil:
-	case isLoss(err), a.depot.watcher == nil:
-		return err
-	default:
-		rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
-		if note := a.depot.watcher.complaint(); note != "" {
-			rule += fmt.Sprintf(" (it said %.200q)", note)
-		}
-		return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule}, err)
+	if err == nil {
+		err = engineSpace(space.Free, minFree)
 	}
-	if space.Free < minFree {
-		return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", ErrNoSpace, policy.Size(space.Free), policy.Size(minFree))
+	if err != nil {
+		return a.watchError(err)
 	}
 	a.depot.empty = max(space.Used, 0)
 	return nil
+}
+
+// watchError is why nobody can watch the depot, or why it is not to be filled.
+func (a *attempt) watchError(err error) error {
+	if isLoss(err) || errors.Is(err, ErrNoSpace) || a.depot.watcher == nil {
+		return err
+	}
+	rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
+	if note := a.depot.watcher.complaint(); note != "" {
+		rule += fmt.Sprintf(" (it said %.200q)", note)
+	}
+	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule}, err)
 }
 
 // connectWatcher starts a watcher.
@@ -165,20 +183,23 @@ func (a *attempt) watchAnew(ctx context.Context) (transfer.Space, error) {
 	return a.depot.watcher.look(ctx)
 }
 
-// watchDepot ends a run that fills the engine's disk through ./final, as watchDisk
+// watchDepot, until looking ends, ends a run that fills the engine's disk through ./final, as watchDisk
 // and watchFreeSpace do for a disk of ours.
-func (a *attempt) watchDepot(ctx context.Context) {
+//
+// A look that has begun is not broken off: that would cost the watcher, which is
+// still needed.
+func (a *attempt) watchDepot(ctx, looking context.Context) {
 	period, lastLook := diskPeriod, time.Now()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-looking.Done():
 			return
 		case <-time.After(period):
 		}
 		began := time.Now()
-		space, err := a.lookAgain(ctx, lastLook)
+		space, err := a.lookAgain(ctx, looking, lastLook)
 		switch {
-		case ctx.Err() != nil:
+		case looking.Err() != nil:
 			return
 		case err != nil:
 			a.log.Debug("nobody watches the depot any more", logError, err)
@@ -189,6 +210,9 @@ func (a *attempt) watchDepot(ctx context.Context) {
 		switch {
 		case space.Free < minFree/2:
 			a.askStop(stopDiskFull)
+			return
+		case space.TooDeep:
+			a.askStop(stopTooDeep)
 			return
 		case a.tooMuch(space):
 			a.askStop(stopDiskLimit)
@@ -201,12 +225,12 @@ func (a *attempt) watchDepot(ctx context.Context) {
 // lookAgain looks once, with a new watcher where the old one has ended. It gives up
 // when new ones fail although the engine is there, or when nobody has looked for
 // too long.
-func (a *attempt) lookAgain(ctx context.Context, lastLook time.Time) (transfer.Space, error) {
+func (a *attempt) lookAgain(ctx, looking context.Context, lastLook time.Time) (transfer.Space, error) {
 	space, err := transfer.Space{}, errWatcherEnded
 	if a.depot.watcher != nil {
 		space, err = a.depot.watcher.look(ctx)
 	}
-	for failed := 0; err != nil && ctx.Err() == nil; {
+	for failed := 0; err != nil && looking.Err() == nil; {
 		a.log.Debug("the watcher failed", logError, err)
 		if failed >= rewatchTries || time.Since(lastLook) > unwatchedLimit {
 			return space, err
@@ -218,7 +242,7 @@ func (a *attempt) lookAgain(ctx context.Context, lastLook time.Time) (transfer.S
 			failed++
 		}
 		select {
-		case <-ctx.Done():
+		case <-looking.Done():
 		case <-time.After(rewatchPause):
 		}
 	}

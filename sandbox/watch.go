@@ -54,7 +54,7 @@ func (a *attempt) watch(ctx context.Context) {
 	if a.copies() {
 		looking, stop := context.WithCancel(ctx)
 		a.depot.stopLooking = stop
-		a.depot.looking.Go(func() { a.watchDepot(looking) })
+		a.depot.looking.Go(func() { a.watchDepot(ctx, looking) })
 		return
 	}
 	go a.watchDisk(ctx)

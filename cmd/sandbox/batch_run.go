@@ -73,7 +73,9 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	}
 	opts.Request.GPUWait, f.gpus = f.gpuWait(s), s.GPUs != ""
 	b := &batchRun{app: a, flags: f, settings: s, task: task, entries: entries}
-	opts.Request.Waiting = b.tellWaiting
+	if f.parallel > 1 { // one at a time waits as a single run does
+		opts.Request.Waiting = func(why string) { b.progress.once("runs wait for each other's GPUs: " + why) }
+	}
 	admit := sandbox.Slots(f.parallel)
 	opts.Request.Admit = func(ctx context.Context) (func(), error) { return b.progress.admitted(admit(ctx)) }
 	if b.evaluator, err = evaluate.New(runner, opts); err != nil {
@@ -124,15 +126,6 @@ func (f batchFlags) gpuWait(s settings) time.Duration {
 		return max(s.GPUWait, 1<<62)
 	}
 	return max(s.GPUWait, time.Duration(f.parallel)*each)
-}
-
-// tellWaiting is said by every run that waits for another one of the batch.
-func (b *batchRun) tellWaiting(why string) {
-	if b.flags.parallel == 1 {
-		b.app.tellWaiting(b.settings)(why)
-		return
-	}
-	b.progress.once("runs wait for each other's GPUs: " + why)
 }
 
 // resume takes over what an earlier batch has found out, and says so.

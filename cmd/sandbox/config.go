@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
@@ -58,6 +59,9 @@ func (a *app) showLock(s settings) {
 		if o := &s.origins[i]; o.Key == "lock" && o.Value == "" {
 			// Where there is no place for one, commands that need one say so.
 			o.Value = a.lockPath(s)
+			if s.Catalog != "" && o.Value == filepath.Join(filepath.Dir(s.Catalog), lockName) {
+				o.Source = "beside the catalog"
+			}
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (a *app) printFindings(findings []finding) error {
 		label := paint[f.Verdict](fmt.Sprintf("%-4s", f.Verdict))
 		text := fmt.Sprintf("%s  %-17s %s\n", label, f.Check, terminal.Line(f.Seen))
 		if f.Mend != "" {
-			text += fmt.Sprintf("      %-17s -> %s\n", "", terminal.Line(f.Mend))
+			text += fmt.Sprintf("      %-17s -> %s\n", "", terminal.Line(a.repeatFlags(f.Mend)))
 		}
 		if _, err := fmt.Fprint(a.streams.Out, text); err != nil {
 			return readerGone(err)

@@ -54,6 +54,14 @@ func readerGone(err error) error {
 	return err
 }
 
+// resultLost gives the loss of a run's result its hint.
+func resultLost(err error) error {
+	if err == nil || errors.Is(err, errReaderGone) {
+		return err
+	}
+	return &hintedError{err, "the result is in the record: sandbox ls, and sandbox show ID"}
+}
+
 // report prints an error, one line for each thing that is wrong, and what to try.
 func (a *app) report(err error) {
 	for line := range strings.Lines(err.Error()) {
@@ -63,7 +71,7 @@ func (a *app) report(err error) {
 		}
 	}
 	for _, hint := range hints(err) {
-		fmt.Fprintf(a.streams.Err, "sandbox: hint: %s\n", terminal.Text(hint))
+		fmt.Fprintf(a.streams.Err, "sandbox: hint: %s\n", terminal.Text(a.repeatFlags(hint)))
 	}
 }
 
@@ -102,7 +110,7 @@ var fileHints = map[string]string{
 	fileSettings: "see where settings come from with: sandbox help config",
 	fileEnv:      "give a text file with lines NAME=VALUE",
 	fileCatalog:  "leave --catalog out for the shipped one",
-	fileOutput:   "a run's result is in the record: sandbox ls, and sandbox show ID",
+	fileOutput:   "make room there, or choose another place for the output",
 	fileArchive:  "give the path of a file, or -",
 	fileScript:   "give the path of a Python script",
 	fileStream:   "give the path of a file, or - for stdin",

@@ -180,7 +180,8 @@ func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s set
 	if opts.Request.Env, err = environment(f.env, f.envFiles, a.environ, command); err != nil {
 		return opts, err
 	}
-	opts.Request.Kill, opts.Request.Waiting = a.streams.Kill, a.tellWaiting(s)
+	waiting := a.tellWaiting(s)
+	opts.Request.Kill, opts.Request.Waiting, opts.Request.Started = a.streams.Kill, waiting.say, waiting.end
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers}
@@ -209,7 +210,7 @@ func (a *app) evaluateRepeatedly(ctx context.Context, evaluator *evaluate.Evalua
 ) error {
 	var seeds []uint32
 	for _, seed := range f.seeds {
-		seeds = append(seeds, uint32(seed)) //nolint:gosec // checked with the flags
+		seeds = append(seeds, uint32(seed))
 	}
 	repetition, err := evaluator.Repeat(ctx, job, f.repeat, seeds)
 	endLive()

@@ -13,7 +13,8 @@ func newGCCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove containers whose owner is gone",
-		Long: `Remove the containers that runs left behind because the process that owned them died.
+		Long: `Remove the containers that runs, or the reading of images, left behind because the
+process that owned them died.
 The container of a live owner is never touched, nor anything that is not ours.`,
 		Example: "  sandbox gc --dry-run\n  sandbox gc --kept",
 		Args:    cobra.NoArgs,

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -19,7 +20,8 @@ func newGPUsCommand(a *app) *cobra.Command {
 		Long: `List the GPUs that runs can have, the runs that have them, and those that wait.
 
 A GPU is free, held by one run, shared by runs with --gpu-share, or quarantined: not
-lent, for the reason shown, until a later look finds it well. Nothing is changed.`,
+lent, for the reason shown, until a later look finds it well. Nothing is changed.
+UUIDs, processes and exact times are in the output of --json.`,
 		Example: "  sandbox gpus\n  sandbox gpus --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.gpus(cmd.Context()) },
@@ -41,15 +43,8 @@ func (a *app) gpus(ctx context.Context) error {
 	if s.JSON {
 		return a.printJSON(report)
 	}
-	if len(report.GPUs) == 0 {
-		if err := a.print("no GPU; looked at:\n  %s\n", strings.Join(report.LookedAt, "\n  ")); err != nil {
-			return err
-		}
-	} else if err := a.printTable([]string{"GPU", "NAME", "UUID", "MEMORY", "STATE", "HOLDER"}, gpuRows(report.GPUs)); err != nil {
+	if err := a.printGPUs(report); err != nil || len(report.Queue) == 0 {
 		return err
-	}
-	if len(report.Queue) == 0 {
-		return nil
 	}
 	var rows [][]string
 	for _, t := range report.Queue {
@@ -57,45 +52,73 @@ func (a *app) gpus(ctx context.Context) error {
 		if t.Aside {
 			state = "aside"
 		}
-		rows = append(rows, []string{fmt.Sprint(t.Number), t.RunID, t.Want, state, t.Since.UTC().Format(time.RFC3339), processOf(t)})
+		rows = append(rows, append([]string{t.Want, state}, holderCells(t)...))
 	}
 	if err := a.print("\n"); err != nil {
 		return err
 	}
-	return a.printTable([]string{"ARRIVAL", "RUN", "WANTS", "STATE", "SINCE", "PROCESS"}, rows)
+	return a.printTable(append([]string{"WANTS", "STATE"}, holderHeader...), rows)
 }
 
-// gpuRows is one line for each GPU, and one more for each further holder.
-func gpuRows(gpus []gpu.Listed) [][]string {
-	var rows [][]string
-	for _, g := range gpus {
-		memory := "-"
-		if g.TotalBytes != gpu.Unknown {
-			memory = units.BytesSize(float64(g.TotalBytes))
-			if g.UsedBytes != gpu.Unknown {
-				memory = units.BytesSize(float64(g.UsedBytes)) + " / " + memory
-			}
-		}
-		row := []string{g.ID, orDash(g.Name), orDash(g.UUID), memory, g.State, orDash(g.Reason)}
-		for i, t := range g.Holders {
-			held := fmt.Sprintf("%s since %s, %s", t.RunID, t.Since.UTC().Format(time.RFC3339), processOf(t))
-			switch {
-			case i > 0:
-				rows = append(rows, row)
-				row = []string{"", "", "", "", "", held}
-			case g.Reason != "":
-				row[5] = held + "; " + g.Reason
-			default:
-				row[5] = held
-			}
-		}
-		rows = append(rows, row)
+// printGPUs prints one line for each GPU, and one more for each further holder;
+// then why some are not lent.
+func (a *app) printGPUs(report sandbox.GPUReport) error {
+	if len(report.GPUs) == 0 {
+		return a.print("no GPU known; looked at:\n  %s\n", strings.Join(report.LookedAt, "\n  "))
 	}
-	return rows
+	var rows [][]string
+	reasons := ""
+	for _, g := range report.GPUs {
+		row := []string{g.ID, orDash(strings.TrimPrefix(g.Name, "NVIDIA ")), gpuMemory(g.Device), g.State}
+		for _, t := range g.Holders {
+			rows = append(rows, append(row, holderCells(t)...))
+			row = []string{"", "", "", ""}
+		}
+		if len(g.Holders) == 0 {
+			rows = append(rows, append(row, "-", "-", "-", "-"))
+		}
+		if g.Reason != "" {
+			reasons += fmt.Sprintf("GPU %s: %s\n", g.ID, g.Reason)
+		}
+	}
+	err := a.printTable(append([]string{"GPU", "MODEL", "MEMORY", "STATE"}, holderHeader...), rows)
+	if err != nil || reasons == "" {
+		return err
+	}
+	return a.print("\n%s", reasons)
 }
 
-func processOf(t gpu.Ticket) string {
-	return fmt.Sprintf("process %d of %s on %s", t.PID, t.User, t.Host)
+// gpuMemory is how much of a GPU's memory is used.
+func gpuMemory(d gpu.Device) string {
+	if d.TotalBytes == gpu.Unknown {
+		return "-"
+	}
+	used := "?"
+	if d.UsedBytes != gpu.Unknown {
+		used = strconv.FormatInt(d.UsedBytes>>30, 10)
+	}
+	return fmt.Sprintf("%s/%d GiB", used, d.TotalBytes>>30)
+}
+
+// holderHeader names the columns of who holds a GPU or waits. The process and the
+// exact time are in the JSON.
+var holderHeader = []string{"AGE", "USER", "RUN", "NAME"}
+
+func holderCells(t gpu.Ticket) []string {
+	return []string{age(time.Since(t.Since)), orDash(short(t.User, 12)), t.RunID, orDash(t.Name)}
+}
+
+// age is a duration in its greatest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
 
 func orDash(text string) string {

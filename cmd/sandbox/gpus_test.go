@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,11 +21,11 @@ import (
 func TestGPUsUnderCompetition(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
-	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(state, "no.sock"))
+	standInHere(t, `{"NCPU": 4, "KernelVersion": "KERNEL"}`)
 	t.Setenv("PATH", state) // no nvidia-smi
-	m := gpu.Open(filepath.Join(state, "gpus", "local"))
+	m := gpu.Open(filepath.Join(state, "gpus"))
 	order := func(run string, want gpu.Want) gpu.Order {
-		return gpu.Order{Want: want, Holder: gpu.Holder{RunID: run}, Wait: time.Minute,
+		return gpu.Order{Want: want, Holder: gpu.Holder{RunID: run, Name: "my " + run}, Wait: time.Minute,
 			Inventory: gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}, {ID: "1"}, {ID: "2"}}}}
 	}
 	lease := func(run string, want gpu.Want) *gpu.Lease {
@@ -49,11 +50,15 @@ func TestGPUsUnderCompetition(t *testing.T) {
 
 	out, errs := runHere(t, 0, "gpus")
 	require.Empty(t, errs)
-	require.Regexp(t, `(?m)^0 +- +- +- +held +alone since 20\S+, process \d+ of \S+ on \S+$`, out)
-	require.Regexp(t, `(?m)^2 +- +- +- +shared +first since `, out)
-	require.Regexp(t, `(?m)^ +second since `, out)
-	require.Regexp(t, `(?m)^ARRIVAL +RUN +WANTS +STATE +SINCE +PROCESS$`, out)
-	require.Regexp(t, `(?m)^4 +patient +all GPUs +waiting +20`, out)
+	require.Regexp(t, `(?m)^GPU +MODEL +MEMORY +STATE +AGE +USER +RUN +NAME$`, out)
+	require.Regexp(t, `(?m)^0 +- +- +held +\d+s +\S+ +alone +my alone$`, out)
+	require.Regexp(t, `(?m)^2 +- +- +shared +\d+s +\S+ +first +my first$`, out)
+	require.Regexp(t, `(?m)^ +\d+s +\S+ +second +my second$`, out)
+	require.Regexp(t, `(?m)^WANTS +STATE +AGE +USER +RUN +NAME$`, out)
+	require.Regexp(t, `(?m)^all GPUs +waiting +\d+s +\S+ +patient +my patient$`, out)
+	for line := range strings.Lines(out) {
+		require.LessOrEqual(t, len(line), 80)
+	}
 	out, _ = runHere(t, 0, "gpus", "--json")
 	var report sandbox.GPUReport
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
@@ -68,7 +73,7 @@ func TestGPUsUnderCompetition(t *testing.T) {
 	require.NotNil(t, l)
 	require.NoError(t, l.Release(t.Context()))
 	out, _ = runHere(t, 0, "gpus")
-	require.Contains(t, out, "no GPU; looked at:")
+	require.Contains(t, out, "no GPU known; looked at:")
 }
 
 // TestRunWithGPUs is on the engine of the tests, which has stand-ins for GPUs or
@@ -77,6 +82,7 @@ func TestRunWithGPUs(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("SANDBOX_GPU_DIR", filepath.Join(state, "leases"))
+	require.NoError(t, os.Mkdir(filepath.Join(state, "leases"), 0o700))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
 	api, err := sandbox.DockerClient()
 	require.NoError(t, err)
@@ -94,7 +100,7 @@ func TestRunWithGPUs(t *testing.T) {
 	out, _ := runHere(t, 0, args...)
 	require.Equal(t, "sees 0\n/dev/nvidia2\n", out)
 
-	m := gpu.Open(filepath.Join(state, "leases", "local"))
+	m := gpu.Open(filepath.Join(state, "leases"))
 	held, err := m.Acquire(t.Context(), gpu.Order{Want: gpu.Want{IDs: []string{"2"}}, Holder: gpu.Holder{RunID: "other"},
 		Inventory: gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "2"}}}})
 	require.NoError(t, err)
@@ -116,4 +122,12 @@ func TestRunWithGPUs(t *testing.T) {
 	require.NoError(t, errsW.Close())
 	require.Zero(t, code)
 	require.Equal(t, "sees 0\n/dev/nvidia2\n", waited.String())
+}
+
+func TestAge(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 59 * time.Second: "59s", 3*time.Minute + 50*time.Second: "3m", 47 * time.Hour: "47h", 49 * time.Hour: "2d",
+	} {
+		require.Equal(t, want, age(d))
+	}
 }

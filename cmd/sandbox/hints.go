@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/docker/client"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -54,7 +56,7 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrEnginePermission):
 		return "add your user to the docker group (which makes it root on this machine), use sudo, or name another engine with --host or --context"
 	case errors.Is(err, sandbox.ErrEngineUnavailable):
-		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
+		return unreachableHint(err.Error())
 	case errors.Is(err, sandbox.ErrUnenforceable):
 		return "see what is missing with: sandbox doctor"
 	case errors.Is(err, sandbox.ErrNoSpace) && strings.HasPrefix(err.Error(), "the engine's disk"):
@@ -64,27 +66,62 @@ func hint(err error) string {
 	case errors.Is(err, sandbox.ErrNoRecord):
 		return "see all runs with: sandbox ls"
 	case errors.As(err, &busy):
-		return "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h; or share them with --gpu-share"
+		return busyHint(busy)
+	case strings.HasPrefix(err.Error(), "leases of GPUs in "):
+		return "make that folder one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
 	case errors.Is(err, sandbox.ErrBusy):
 		return "see what runs with: sandbox ps"
 	case errors.As(err, &field):
-		switch {
-		case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
-			return "leave --network out, or name a network that the engine made: docker network ls"
-		case field.Field == "transfer" && strings.Contains(field.Rule, "image"):
-			return "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"
-		case field.Field == "transfer" && strings.Contains(field.Rule, "must be"):
-			return "leave --transfer out: auto finds out which it must be"
-		case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
-			return "give more of the ID; see all runs with: sandbox ls"
-		}
-		return fieldHint(field.Field)
+		return fieldErrorHint(field)
 	case errors.As(err, &path):
 		return fieldHint(path.Field)
 	case errors.Is(err, sandbox.ErrNameTaken):
 		return "choose another --id, or see whose it is with: sandbox ps"
 	}
 	return ""
+}
+
+// fieldErrorHint is what to try about a field: for some it depends on the rule.
+func fieldErrorHint(field *policy.FieldError) string {
+	switch {
+	case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
+		return "leave --network out, or name a network that the engine made: docker network ls"
+	case field.Field == "transfer" && strings.Contains(field.Rule, "image"):
+		return "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"
+	case field.Field == "transfer" && strings.Contains(field.Rule, "must be"):
+		return "leave --transfer out: auto finds out which it must be"
+	case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
+		return "give more of the ID; see all runs with: sandbox ls"
+	}
+	return fieldHint(field.Field)
+}
+
+// busyHint is what to try about GPUs that are not free. Sharing helps only with
+// those who share.
+func busyHint(busy *gpu.BusyError) string {
+	text := "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h"
+	if busy.Waited > 0 {
+		text = "see who has them with: sandbox gpus; wait longer for them with --gpu-wait"
+	}
+	if busy.Sharing {
+		text += "; or share them with --gpu-share"
+	}
+	return text
+}
+
+// unreachableHint is what to try about an engine that does not answer. Only that
+// of the default socket is known to be a service of this machine.
+func unreachableHint(text string) string {
+	const address = "check the address, of --host, SANDBOX_HOST, DOCKER_HOST or the context"
+	switch {
+	case strings.Contains(text, "daemon at "+client.DefaultDockerHost+". "):
+		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
+	case strings.Contains(text, "daemon at unix://"), strings.Contains(text, "daemon at npipe://"):
+		return "nothing answers at that socket: " + address + ", and start its engine"
+	case strings.Contains(text, "daemon at "):
+		return "nothing answers at that host and port: " + address + ", and that its engine runs and may be reached"
+	}
+	return "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"
 }
 
 // fieldHints tell what to try about a field of a request that breaks a rule. The
@@ -102,6 +139,7 @@ var fieldHints = map[string]string{
 	"runtime":        "see what the engine has with: sandbox doctor",
 	"gpus":           "see which GPUs there are with: sandbox gpus",
 	"gpu_driver":     "leave --gpu-driver out, or see what the engine has with: sandbox doctor",
+	"gpu_dir":        "make the folder, or correct SANDBOX_GPU_DIR or gpu_dir in the settings",
 	"gpu_wait":       "give a duration, such as --gpu-wait 10m",
 	"env":            "leave it out, or let the program set it",
 	"label":          "give --label NAME=VALUE",

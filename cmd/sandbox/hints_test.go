@@ -7,15 +7,18 @@ import (
 	"io/fs"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 func TestHints(t *testing.T) {
+	full := &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
 	daemon := errors.New("dial unix: no such file")
 	tests := map[string]struct {
 		err  error
@@ -23,6 +26,9 @@ func TestHints(t *testing.T) {
 	}{
 		"nothing known":   {errors.New("odd"), nil},
 		"engine down":     {fmt.Errorf("asking the engine: %w", fmt.Errorf("%w: %w", sandbox.ErrEngineUnavailable, daemon)), []string{"is the engine running?"}},
+		"default socket":  {fmt.Errorf("%w: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it", sandbox.ErrEngineUnavailable), []string{"systemctl start docker"}},
+		"other socket":    {fmt.Errorf("%w: Cannot connect to the Docker daemon at unix:///x. Is it", sandbox.ErrEngineUnavailable), []string{"nothing answers at that socket"}},
+		"other port":      {fmt.Errorf("%w: Cannot connect to the Docker daemon at tcp://lab:9. Is it", sandbox.ErrEngineUnavailable), []string{"host and port"}},
 		"permission":      {fmt.Errorf("%w: %w", sandbox.ErrEnginePermission, daemon), []string{"docker group"}},
 		"no image":        {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
 		"no space":        {fmt.Errorf("state folder: %w", sandbox.ErrNoSpace), []string{"sandbox rm"}},
@@ -31,6 +37,9 @@ func TestHints(t *testing.T) {
 		"network":         {&policy.FieldError{Field: "network", Rule: "the policy allows none"}, []string{"SANDBOX_ALLOW_NETWORK"}},
 		"network of all":  {&policy.FieldError{Field: "network", Rule: "shares a network namespace"}, []string{"leave --network out"}},
 		"two runs":        {&policy.FieldError{Field: "id", Rule: "2 runs begin so"}, []string{"give more of the ID"}},
+		"GPUs":            {&gpu.BusyError{Sharing: true}, []string{"--gpu-wait 1h; or share them with --gpu-share"}},
+		"GPUs, longer":    {&gpu.BusyError{Waited: time.Hour}, []string{"wait longer for them with --gpu-wait"}},
+		"lease folder":    {errors.New("leases of GPUs in \"/x\": open /x: permission denied"), []string{"you may write to"}},
 		"no network":      {&policy.FieldError{Field: "network", Rule: "the engine does not have it; it has lab"}, []string{"docker network ls"}},
 		"API version":     {fmt.Errorf("asking: %w", &sandbox.ConnectError{Problem: sandbox.ProblemVersion}), []string{"unset DOCKER_API_VERSION"}},
 		"context":         {&sandbox.ConnectError{Problem: sandbox.ProblemContext, Detail: "does not exist"}, []string{"docker context ls"}},
@@ -40,7 +49,8 @@ func TestHints(t *testing.T) {
 		"odd transfer":    {&policy.FieldError{Field: "transfer", Rule: "must be auto"}, []string{"auto finds out"}},
 		"no shell":        {&policy.FieldError{Field: "transfer", Rule: "its image cannot watch"}, []string{"an image with a shell"}},
 		"name taken":      {fmt.Errorf("creating: %w", sandbox.ErrNameTaken), []string{"another --id"}},
-		"output full":     {readerGone(&fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}), []string{"in the record"}},
+		"output full":     {readerGone(full), []string{"make room there"}},
+		"result lost":     {resultLost(readerGone(full)), []string{"in the record"}},
 		"limit":           {&policy.FieldError{Field: "memory"}, []string{"sandbox config"}},
 		"two limits":      {errors.Join(&policy.FieldError{Field: "memory"}, &policy.FieldError{Field: "cpus"}), []string{"sandbox config"}},
 		"two problems":    {fmt.Errorf("a: %w", errors.Join(&policy.FieldError{Field: "memory"})), []string{"sandbox config"}},
@@ -55,6 +65,26 @@ func TestHints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Commands of hints are about the engine, the lock and the catalog of this command.
+func TestRepeatFlags(t *testing.T) {
+	a := &app{given: map[string]value{
+		"lock": {text: "other $1.lock", source: "--lock"}, "host": {text: "ssh://me:secret@lab", source: "--host"},
+		"memory": {text: "1g", source: "--memory"},
+	}}
+	const host = "--host ssh://me:xxxxx@lab"
+	for hint, want := range map[string]string{
+		"compare with: sandbox image verify debian": "compare with: sandbox " + host + " --lock 'other $1.lock' image verify debian",
+		"or docker pull python; docker context ls":  "or docker " + host + " pull python; docker context ls",
+		"run 'sandbox run --help'":                  "run 'sandbox run --help'",
+		"add yourself to the docker group":          "add yourself to the docker group",
+	} {
+		require.Equal(t, want, a.repeatFlags(hint))
+		require.Equal(t, hint, (&app{}).repeatFlags(hint))
+	}
+	a = &app{configFile: "x.yaml"}
+	require.Equal(t, "sandbox --config x.yaml ls", a.repeatFlags("sandbox ls"))
 }
 
 // An error is one line for each thing that is wrong, and cannot drive a terminal.

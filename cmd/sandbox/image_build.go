@@ -34,8 +34,9 @@ func newImageBuildCommand(a *app) *cobra.Command {
 		Short: "Make an image of the catalog, also if the engine has it",
 		Long: `Make an image of the catalog, also if the engine has it; without a name, the default.
 The image that it replaces is removed unless something uses it. The ID of the new
-one goes to stdout, the progress to stderr. As with 'sandbox image ensure --force', the
-new one has to be accepted with 'sandbox image lock' if its recipe was locked before.`,
+one goes to stdout, the progress to stderr. As with 'sandbox image ensure --force', a new
+one that differs from the locked one of its recipe has to be accepted with
+'sandbox image lock'.`,
 		Example: `  sandbox image build debian
   sandbox image build python --pip-index https://pypi.example/simple`,
 		Args: cobra.MaximumNArgs(1),
@@ -54,6 +55,11 @@ func (a *app) ensureImage(ctx context.Context, name string, flags buildFlags) er
 		return err
 	}
 	defer api.Close()
+	if a.lockPath(s) != "" { // before minutes of work
+		if _, err := a.placeOfLock(s); err != nil {
+			return err
+		}
+	}
 	opts := images.EnsureOptions{
 		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
 		BuildNetwork: flags.network, PipIndex: flags.index, IgnoreMovedTag: flags.ignoreMovedTag,

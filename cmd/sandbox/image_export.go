@@ -64,7 +64,7 @@ func writeWhole(file string, write func(io.Writer) error) (err error) {
 	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
 		return &fileError{fileArchive, file, errors.New("is there and is not a regular file")}
 	}
-	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".partial-*")
 	if err != nil {
 		return &fileError{fileArchive, file, err}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,12 +22,17 @@ the image is locked as it is. What is refused is removed again, unless the engin
 it before.`,
 		Example: "  sandbox image import debian.tar",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.importImage(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" && isTerminal(a.streams.In) {
+				return usagef(cmd.CommandPath(), "image import: stdin is a terminal: name a file, or pipe an archive in")
+			}
+			return a.importImage(cmd.Context(), args[0])
+		},
 	}
 }
 
 func (a *app) importImage(ctx context.Context, file string) error {
-	archive := a.streams.In
+	archive := endsWith(ctx, a.streams.In)
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
@@ -40,7 +46,7 @@ func (a *app) importImage(ctx context.Context, file string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.lockToWrite(s)
+	path, err := a.placeOfLock(s)
 	if err != nil {
 		return err
 	}
@@ -56,4 +62,15 @@ func (a *app) importImage(ctx context.Context, file string) error {
 		return a.print("image %s is there: %s, as locked in %s\n", change.After.Name, change.After.ID, path)
 	}
 	return a.printLockChange(change, path)
+}
+
+// endsWith reads from r until ctx ends: a read of a pipe that is silent does not.
+func endsWith(ctx context.Context, r io.Reader) io.Reader {
+	reads, writes := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = writes.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		_, err := io.Copy(writes, r)
+		_ = writes.CloseWithError(err) // nil gives EOF; never fails
+	}()
+	return reads
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -45,9 +46,11 @@ gives the same bytes.`,
 type inspectedImage struct {
 	images.LockEntry
 
-	Digest         string `json:"digest"`
-	SizeBytes      int64  `json:"size_bytes"`
-	Locked         bool   `json:"locked"`
+	Digest    string `json:"digest"`
+	SizeBytes int64  `json:"size_bytes"`
+	Locked    bool   `json:"locked"`
+	// LockedID is the ID in the lock if that holds another image, else empty.
+	LockedID       string `json:"locked_id"`
 	Python         string `json:"python"`
 	PackageCount   int    `json:"package_count"`
 	PackagesSHA256 string `json:"packages_sha256"`
@@ -73,7 +76,7 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 	case f.sbom:
 		return readerGone(images.WriteSBOM(a.streams.Out, d.Entry))
 	case s.JSON:
-		v := inspectedImage{LockEntry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, Python: d.Python,
+		v := inspectedImage{LockEntry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
 			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
 		if f.packages {
 			v.Packages = d.Entry.Packages
@@ -96,8 +99,11 @@ func (a *app) printPackages(packages images.Packages) error {
 func (a *app) printDetails(d images.Details, lockPath string) error {
 	e := d.Entry
 	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
-	if d.Locked {
+	switch {
+	case d.Locked:
 		locked = "yes, in " + lockPath
+	case d.LockedID != "":
+		locked = fmt.Sprintf("differs: %s holds %s (see how with: sandbox image verify %s)", lockPath, d.LockedID, e.Name)
 	}
 	for _, row := range [][2]string{
 		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},

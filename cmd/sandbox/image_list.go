@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -29,11 +30,13 @@ type listedImage struct {
 	Present     bool   `json:"present"`
 	Makeable    bool   `json:"makeable"`
 	Locked      bool   `json:"locked"`
-	Tag         string `json:"tag"`
-	Base        string `json:"base"`
-	ID          string `json:"id"`
-	SizeBytes   int64  `json:"size_bytes"`
-	Created     string `json:"created"`
+	// LockedID is the ID in the lock if that holds another image, else empty.
+	LockedID  string `json:"locked_id"`
+	Tag       string `json:"tag"`
+	Base      string `json:"base"`
+	ID        string `json:"id"`
+	SizeBytes int64  `json:"size_bytes"`
+	Created   string `json:"created"`
 }
 
 func (a *app) listImages(ctx context.Context) error {
@@ -52,10 +55,11 @@ func (a *app) listImages(ctx context.Context) error {
 	}
 	list := []listedImage{}
 	var rows [][]string
+	differ := false
 	for _, i := range all {
 		locked := i.Present && lock.Check(i.Resolved()) == nil
 		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
-			Makeable: i.Makeable, Locked: locked, Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
+			Makeable: i.Makeable, Locked: locked, LockedID: lock.OtherID(i), Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
 		name, there, held, size := i.Name, "no", "no", "-"
 		if i.Default {
 			name += " (default)"
@@ -63,13 +67,20 @@ func (a *app) listImages(ctx context.Context) error {
 		if i.Present {
 			there, size = "yes", formatSize(i.SizeBytes)
 		}
-		if locked {
+		switch {
+		case locked:
 			held = "yes"
+		case lock.OtherID(i) != "":
+			held, differ = "differs", true
 		}
 		rows = append(rows, []string{name, there, held, size, i.Description})
 	}
 	if s.JSON {
 		return a.printJSON(list)
 	}
-	return a.printTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows)
+	if err := a.printTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
+		return err
+	}
+	fmt.Fprintln(a.streams.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")
+	return nil
 }

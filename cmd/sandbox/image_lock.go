@@ -34,7 +34,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.lockToWrite(s)
+	path, err := a.placeOfLock(s)
 	if err != nil {
 		return err
 	}

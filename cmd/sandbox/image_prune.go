@@ -24,8 +24,9 @@ func newImagePruneCommand(a *app) *cobra.Command {
 		Use:   "prune",
 		Short: "Remove images of ours that nobody needs",
 		Long: `Remove images of ours, the longest unused first, until the rest fits into --keep-bytes.
-Never removed are images that the lock holds, that a container uses, that were used or
-made a short while ago, and those that have a name which is not of ours.
+Never removed are images that the lock or the user's own lock holds, that a container
+uses, that another image stands on, that were used or made a short while ago, and those
+that have a name, or a digest of a registry, which is not of ours.
 
 Sizes are the engine's: layers that images share are counted for each. When an image
 was used is known for the runs of this user.`,
@@ -68,7 +69,7 @@ func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 		return err
 	}
 	defer api.Close()
-	lock, _, err := a.lock(s)
+	locks, err := a.allLocks(s)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 	if err != nil {
 		return &hintedError{err, "set HOME: when images were used is remembered in the user's cache folder"}
 	}
-	report, err := images.Prune(ctx, api, lock, images.PruneOptions{
+	report, err := images.Prune(ctx, api, locks, images.PruneOptions{
 		KeepBytes: int64(f.keep), UnusedFor: f.unusedFor, DryRun: f.dryRun, UsageDir: usage, Now: time.Now(),
 	})
 	if s.JSON {

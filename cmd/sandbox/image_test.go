@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,3 +43,34 @@ images:
 		assert.Contains(t, errs, "sandbox: hint: the engine, not this command, connects to 127.0.0.1:1")
 	}
 }
+
+// A silent stdin does not keep an import from being interrupted.
+func TestImageImportOfASilentStdinIsInterrupted(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	silent, end := io.Pipe()
+	defer end.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var out, errs bytes.Buffer
+	in := readerFunc(func(p []byte) (int, error) {
+		cancel(interruption{os.Interrupt})
+		return silent.Read(p)
+	})
+	code := Run(ctx, []string{"image", "import", "-"}, Streams{In: in, Out: &out, Err: &errs})
+	assert.Equal(t, exitInterrupted, code)
+	assert.Equal(t, "sandbox: interrupted: interrupt\n", errs.String())
+}
+
+// Nobody types an archive.
+func TestImageImportRefusesATerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer terminal.Close()
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), []string{"image", "import", "-"}, Streams{In: terminal, Out: &out, Err: &errs})
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs.String(), "sandbox: image import: stdin is a terminal")
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -41,7 +41,7 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 	}
 	lock, there, err := a.lock(s)
 	if err == nil && !there {
-		err = &images.LockFileError{Path: path, Err: fs.ErrNotExist}
+		err = &hintedError{&images.LockFileError{Path: path, Err: fs.ErrNotExist}, "lock an image with: sandbox image lock NAME"}
 	}
 	if err != nil {
 		return err
@@ -58,6 +58,7 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 		}
 		if err != nil {
 			errs = append(errs, err)
+			list = append(list, images.Verification{Name: name, Diff: images.DiffPackages(nil, nil), Error: err.Error()})
 			continue
 		}
 		list = append(list, v)
@@ -88,5 +89,8 @@ func (a *app) printVerification(v images.Verification) error {
 		return a.print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
 	}
 	err := a.print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
+	if v.Diff.Empty() {
+		return errors.Join(err, a.print("  the packages are the same; files or configuration differ\n"))
+	}
 	return errors.Join(err, a.printDiff(v.Diff))
 }

@@ -20,12 +20,25 @@ func interrupted(ctx context.Context, err error) error {
 		return err
 	}
 	told := []error{context.Cause(ctx)}
-	for _, e := range parts(err) {
+	for _, e := range joined(err) {
 		if !errors.Is(e, context.Canceled) && !errors.Is(e, context.Cause(ctx)) {
 			told = append(told, e)
 		}
 	}
 	return errors.Join(told...)
+}
+
+// joined takes apart what errors.Join joined, and nothing else.
+func joined(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok || !isJoin(err) {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range several.Unwrap() {
+		all = append(all, joined(e)...)
+	}
+	return all
 }
 
 // heeded are the signals to listen for. One that was ignored when this process

@@ -19,6 +19,7 @@ func TestInterrupted(t *testing.T) {
 	cancel(cause)
 	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", cause)), "interrupted: interrupt")
 	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", context.Canceled)), "interrupted: interrupt")
+	require.EqualError(t, interrupted(ctx, fmt.Errorf("%w: %w", errors.New("canceled before"), cause)), "interrupted: interrupt")
 	require.EqualError(t, interrupted(ctx, errors.Join(cause, other)), "interrupted: interrupt\ncontainer cannot be removed")
 }
 

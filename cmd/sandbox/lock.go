@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +26,12 @@ func (a *app) lockPath(s settings) string {
 			return beside
 		}
 	}
+	return a.userLock()
+}
+
+// userLock is the user's own lock, which need not be there. It is empty for an
+// account without a folder for configuration.
+func (a *app) userLock() string {
 	dir := a.sources().userDir
 	if dir == "" {
 		return ""
@@ -43,6 +50,27 @@ func (a *app) lockToWrite(s settings) (string, error) {
 	}
 }
 
+// placeOfLock is the file of an image lock that is about to be written. Its folder
+// must be there, except the user's own: a typing mistake would make one.
+func (a *app) placeOfLock(s settings) (string, error) {
+	path, err := a.lockToWrite(s)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(path)
+	if path == a.userLock() {
+		err = os.MkdirAll(dir, 0o700)
+	} else {
+		_, err = os.Stat(dir)
+	}
+	if err != nil {
+		return "", &hintedError{
+			fmt.Errorf("image lock %s: its folder cannot be used: %w", path, err), "make the folder, or name another file with --lock",
+		}
+	}
+	return path, nil
+}
+
 // lock reads the image lock, if there is one. One that was named must be there: a
 // typing mistake would silently lift the rule.
 func (a *app) lock(s settings) (lock images.Lock, there bool, err error) {
@@ -55,4 +83,22 @@ func (a *app) lock(s settings) (lock images.Lock, there bool, err error) {
 		return images.Lock{}, false, nil
 	}
 	return lock, err == nil, err
+}
+
+// allLocks are the image lock and the user's own, as far as they are there: what
+// either holds is needed.
+func (a *app) allLocks(s settings) ([]images.Lock, error) {
+	lock, _, err := a.lock(s)
+	if err != nil {
+		return nil, err
+	}
+	own := a.userLock()
+	if own == "" || own == a.lockPath(s) {
+		return []images.Lock{lock}, nil
+	}
+	more, err := images.ReadLock(own)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return []images.Lock{lock, more}, nil
 }

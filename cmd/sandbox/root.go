@@ -125,6 +125,10 @@ func usageArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
+				if len(args) > 0 && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
+					// cobra takes every argument where there can be none for a command.
+					err = fmt.Errorf("takes no argument, and %q is one", args[0])
+				}
 				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), oneLine(err.Error()))
 			}
 			return nil

@@ -103,12 +103,17 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	live := a.connect(&req, s)
 	req.Kill = a.streams.Kill
 	quiet := s.Quiet || s.JSON && !a.errTerminal
-	req.Waiting = a.tellWaiting(s)
+	waiting := a.tellWaiting(s)
+	req.Waiting = waiting.say
 	announced := func() {}
-	if !quiet && ctx.Err() == nil {
-		announced = live.announceEnd(ctx)
+	req.Started = func() {
+		waiting.end()
+		if !quiet {
+			announced = live.announceEnd(ctx)
+		}
 	}
 	res, runErr := runner.Run(ctx, req)
+	waiting.end()
 	announced()
 	if a.streams.Ended != nil {
 		a.streams.Ended()
@@ -162,13 +167,5 @@ func (a *app) printResult(res *result.Result) error {
 		return err
 	}
 	_, err = a.streams.Out.Write(text)
-	return readerGone(err)
-}
-
-// tellWaiting says on stderr what a run waits for. Who reads only the result wants
-// to know as well.
-func (a *app) tellWaiting(s settings) func(why string) {
-	return func(why string) {
-		fmt.Fprintf(a.streams.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
-	}
+	return resultLost(readerGone(err))
 }

@@ -28,7 +28,8 @@ func TestScript(t *testing.T) {
 				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
-					"atline": atlineCommand,
+					"atline":  atlineCommand,
+					"standin": standinCommand,
 				},
 			})
 		})

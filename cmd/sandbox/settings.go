@@ -79,6 +79,18 @@ func (e *settingError) Unwrap() error { return e.Err }
 
 func (e *settingError) Hint() string { return e.Advice }
 
+// valueAdvice is what to try about a value that is refused. `sandbox config` shows
+// nothing as long as it stands anywhere but on the command line.
+func valueAdvice(l layer, v value) string {
+	switch {
+	case l.flags:
+		return limitsHint
+	case v.key == "":
+		return "correct " + v.source + ", or unset it"
+	}
+	return "correct " + v.key + " in the file, or leave it out"
+}
+
 // resolve decides every key: the last layer that has it wins. All problems are
 // reported, joined.
 func resolve(layers []layer) (settings, error) {
@@ -103,7 +115,7 @@ func resolve(layers []layer) (settings, error) {
 		v := l.values[k.name]
 		if err := k.target(into)(v.text); err != nil {
 			errs = append(errs, &settingError{
-				Source: v.source, Key: v.key, Value: v.text, Flag: l.flags, Err: err, Advice: limitsHint,
+				Source: v.source, Key: v.key, Value: v.text, Flag: l.flags, Err: err, Advice: valueAdvice(l, v),
 			})
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // A key is one setting: its name in files, its flag, its type and its target.
@@ -61,18 +63,20 @@ func allKeys() []key {
 			target: func(s *settings) setter { return textTo(&s.User) }},
 		{name: "network", flag: "network", kind: "name", help: "network of the engine (needs allow_network unless none)",
 			target: func(s *settings) setter { return textTo(&s.Network) }},
-		{name: "gpus", flag: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs separated by commas",
+		{name: "gpus", flag: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs: 0,1, or device=0 for one",
 			target: func(s *settings) setter { return gpusTo(&s.GPUs) }},
 		{name: "gpu_driver", flag: "gpu-driver", kind: "name", help: "how the engine is asked for GPUs: auto, nvidia or cdi",
-			target: func(s *settings) setter { return textTo(&s.GPUDriver) }},
+			target: func(s *settings) setter { return wordTo(&s.GPUDriver, "auto", gpu.DriverNVIDIA, gpu.DriverCDI) }},
 		{name: "gpu_share", flag: "gpu-share", kind: "bool", help: "let other runs that share have the same GPUs", trusted: true,
 			target: func(s *settings) setter { return boolTo(&s.GPUShare) }},
 		{name: "gpu_wait", flag: "gpu-wait", kind: "duration", help: "wait so long for GPUs that are not free",
 			target: func(s *settings) setter { return waitTo(&s.GPUWait) }},
 	}
 	all = append(all, key{name: "transfer", flag: "transfer", kind: "way",
-		help:   "how files reach the engine: bind, copy, or auto, which finds out",
-		target: func(s *settings) setter { return textTo(&s.Transfer) }})
+		help: "how files reach the engine: bind, copy, or auto, which finds out",
+		target: func(s *settings) setter {
+			return wordTo(&s.Transfer, sandbox.TransferAuto, sandbox.TransferBind, sandbox.TransferCopy)
+		}})
 	for _, l := range limitKeys {
 		all = append(all, key{
 			name: l.name, flag: l.flag, short: l.short, kind: l.kind, help: l.help, limit: true,

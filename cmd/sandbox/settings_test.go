@@ -100,8 +100,9 @@ func TestEnvironment(t *testing.T) {
 	tests := map[string]struct{ pair, want, hint string }{
 		"unknown":        {"SANDBOX_MEMROY=1g", "SANDBOX_MEMROY: unknown setting in the environment", "did you mean SANDBOX_MEMORY?"},
 		"far from all":   {"SANDBOX_QWERTYUIOP=1", "unknown setting", "see all with: sandbox config"},
-		"bad value":      {"SANDBOX_MEMORY=lots", `SANDBOX_MEMORY "lots": must be a number with a unit`, ""},
+		"bad value":      {"SANDBOX_MEMORY=lots", `SANDBOX_MEMORY "lots": must be a number with a unit`, "correct SANDBOX_MEMORY, or unset it"},
 		"out of range":   {"SANDBOX_CPUS=-1", `SANDBOX_CPUS "-1": must be more than 0`, ""},
+		"GPUs":           {"SANDBOX_GPUS=0", `SANDBOX_GPUS "0": must be "all", a number from 1 to 64`, "correct SANDBOX_GPUS, or unset it"},
 		"empty number":   {"SANDBOX_CPUS=", "SANDBOX_CPUS: must be a number", ""},
 		"not a boolean":  {"SANDBOX_JSON=perhaps", "must be true or false", ""},
 		"missing config": {"SANDBOX_CONFIG=/no/such/file", "settings /no/such/file: no such file or directory", ""},
@@ -135,6 +136,11 @@ func TestFlagProblems(t *testing.T) {
 		"infinite":            {"cpus", "inf", exitSandbox},
 		"negative count":      {"pids_limit", "-1", exitSandbox},
 		"fraction of one":     {"pids_limit", "0.5", exitUsage},
+		"GPUs":                {"gpus", "abc", exitUsage},
+		"no GPUs":             {"gpus", "0", exitUsage},
+		"all and another":     {"gpus", "all,0", exitUsage},
+		"unknown driver":      {"gpu_driver", "bogus", exitUsage},
+		"unknown transfer":    {"transfer", "bogus", exitUsage},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

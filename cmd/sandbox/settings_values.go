@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // A setter reads one value from its text and stores it. It says which rule a bad
@@ -47,7 +49,27 @@ func textTo(target *string) setter {
 // gpusTo takes what the planner takes, also with the quotes that docker needs
 // around a list.
 func gpusTo(target *string) setter {
-	return func(text string) error { return textTo(target)(strings.Trim(text, `"`)) }
+	return func(text string) error {
+		text = strings.Trim(text, `"`)
+		var field *policy.FieldError
+		if _, err := sandbox.ParseGPUs(text); errors.As(err, &field) {
+			return errors.New(field.Rule)
+		}
+		*target = text
+		return nil
+	}
+}
+
+// wordTo takes one of some words, or nothing, which is the first of them.
+func wordTo(target *string, words ...string) setter {
+	return func(text string) error {
+		if text != "" && !slices.Contains(words, text) {
+			last := len(words) - 1
+			return fmt.Errorf("must be %s or %s", strings.Join(words[:last], ", "), words[last])
+		}
+		*target = text
+		return nil
+	}
 }
 
 func boolTo(target *bool) setter {

@@ -63,7 +63,7 @@ func CacheKey(parts CacheParts) string {
 	job.RunID, job.Name, job.Labels = "", "", nil
 	job.Script, job.Input, job.Final, job.Keep = "", "", "", false
 	parts.Spec = spec
-	text, err := json.Marshal(parts)
+	text, err := json.Marshal(parts) //nolint:musttag // hashed, never read again
 	if err != nil {
 		// Strings, numbers and booleans only.
 		panic(fmt.Sprintf("evaluate: cache key cannot be encoded: %v", err))
@@ -88,7 +88,11 @@ func (e *Evaluator) lookUp(ctx context.Context, x execution, seed *uint32, evalu
 		return "", false, err
 	}
 	parts := CacheParts{ProgramSHA256: evaluation.ScriptSHA256, GPUKind: e.opts.Cache.GPUKind, Seed: seed, Judges: map[string]string{}}
-	if parts.Spec, err = e.runner.(Planner).Plan(ctx, req); err != nil { // New has checked it
+	planner, ok := e.runner.(Planner)
+	if !ok { // New has checked it
+		return "", false, errors.New("evaluate: this runner cannot plan, which a cache needs")
+	}
+	if parts.Spec, err = planner.Plan(ctx, req); err != nil {
 		return "", false, err
 	}
 	if parts.InputSHA256, err = e.trees.of(ctx, x.input, TreeOptions{Memory: e.opts.Cache.memoryOf(x.input)}); err != nil {

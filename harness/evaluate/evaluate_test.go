@@ -191,7 +191,7 @@ func TestExecuteScript(t *testing.T) {
 }
 
 func TestScoreFunc(t *testing.T) {
-	var score ScoreFunc = newEvaluator(t, echo(), Options{}).ScoreFunc(DefaultPipelineConfig())
+	score := newEvaluator(t, echo(), Options{}).ScoreFunc(DefaultPipelineConfig())
 	got, err := score(t.Context(), NewSolution("score 0.5", PhaseInit), newTask(t))
 	require.NoError(t, err)
 	require.Equal(t, 0.5, *got.Score)

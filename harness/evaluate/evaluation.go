@@ -92,6 +92,8 @@ func (e Evaluation) Conclusive() bool {
 	switch e.Run.Status {
 	case result.StatusCanceled, result.StatusStartFailed, result.StatusEngineLost:
 		return false
+	case result.StatusExited, result.StatusSignaled, result.StatusTimedOut, result.StatusOutOfMemory,
+		result.StatusDiskLimit, result.StatusOutputLimit:
 	}
 	return e.Grading == nil || e.Grading.Failure == "" || !e.Valid()
 }

@@ -34,7 +34,7 @@ func (e *Evaluator) Repeat(ctx context.Context, job Job, runs int, seeds []uint3
 	var err error
 	for i := range runs {
 		if seeds != nil {
-			job.Seed = &seeds[i]
+			job.Seed = &seeds[i] //nolint:gosec // one for each run: checked above
 		}
 		var evaluation Evaluation
 		evaluation, err = e.Evaluate(ctx, job)

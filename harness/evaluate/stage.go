@@ -22,7 +22,7 @@ const maxAnswers = 100_000
 
 // staging makes the input folder of a grader.
 type staging struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // lives as long as the one copy that it interrupts
 	to   *os.Root
 	left policy.Size
 }
@@ -179,8 +179,8 @@ func (s *staging) open(dir string) error {
 			return err
 		}
 		if entry.IsDir() {
-			return os.Chmod(path, 0o755)
+			return os.Chmod(path, 0o755) //nolint:gosec // a new folder of our own, which nobody else can write
 		}
-		return os.Chmod(path, 0o644)
+		return os.Chmod(path, 0o644) //nolint:gosec // likewise
 	})
 }

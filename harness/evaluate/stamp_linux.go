@@ -18,5 +18,5 @@ func stampOf(info fs.FileInfo) (stamp [4]int64, changed time.Time, ok bool) {
 	if inode.After(changed) {
 		changed = inode
 	}
-	return [4]int64{int64(stat.Dev), int64(stat.Ino), modified.UnixNano(), inode.UnixNano()}, changed, true //nolint:unconvert // differs between platforms
+	return [4]int64{int64(stat.Dev), int64(stat.Ino), modified.UnixNano(), inode.UnixNano()}, changed, true
 }

@@ -138,7 +138,7 @@ func (h *treeHash) sum() string {
 
 // contextReader ends with its context.
 type contextReader struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // lives as long as the one read that it interrupts
 	r   io.Reader
 }
 

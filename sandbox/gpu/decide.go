@@ -29,6 +29,8 @@ type decision struct {
 	aside bool
 	// used says that memory in use stood in the way.
 	used bool
+	// sharing says that only runs that share, unlike this one, stand in the way.
+	sharing bool
 	// arriving says that it only waits for others to be looked at.
 	arriving bool
 }
@@ -51,12 +53,13 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	// nothing does.
 	var able, free, reasons []string
 	var held heldBy
-	used := false
+	used, sharing := false, !w.Share && len(v.ahead) == 0
 	for _, id := range ids {
-		holders := holdersOf(id, v.holding)
-		if why := unfit(id, w, inv, v, busy, len(holders) > 0); why != "" {
+		d := inv.device(id)
+		holders := holdersOf(d, v.holding)
+		if why := unfit(d, w, v, busy, len(holders) > 0); why != "" {
 			reasons = append(reasons, fmt.Sprintf("GPU %s: %s", id, why))
-			used = used || why == usedText(id, inv)
+			used = used || why == d.usedByOthers()
 			continue
 		}
 		able = append(able, id)
@@ -66,18 +69,24 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 		}
 		var names []string
 		for _, t := range holders {
+			sharing = sharing && t.Share
 			names = append(names, t.describe())
+		}
+		if more := len(names) - maxNamed; more > 0 {
+			names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
 		}
 		held.add(id, strings.Join(names, " and "))
 	}
-	d := decision{aside: len(able) < need, used: used, why: strings.Join(append(held.texts(), reasons...), "; ")}
+	d := decision{aside: len(able) < need, used: used, sharing: sharing && len(held.names) > 0 && len(reasons) == 0, why: strings.Join(append(held.texts(), reasons...), "; ")}
 	switch {
 	case len(v.ahead) > 0 && !d.aside:
 		d.why = aheadText(v.ahead, d.why)
 		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != StateArriving })
 	case len(free) >= need:
 		// Of shared ones, those with the fewest holders.
-		slices.SortStableFunc(free, func(a, b string) int { return len(holdersOf(a, v.holding)) - len(holdersOf(b, v.holding)) })
+		slices.SortStableFunc(free, func(a, b string) int {
+			return len(holdersOf(inv.device(a), v.holding)) - len(holdersOf(inv.device(b), v.holding))
+		})
 		d.take = free[:need]
 		slices.SortFunc(d.take, compareIDs)
 	}
@@ -85,11 +94,11 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 }
 
 // unfit says why a GPU may not be handed out although nobody alive holds it.
-func unfit(id string, w Want, inv Inventory, v view, busy map[string]string, held bool) string {
-	if slices.Contains(v.foreign, id) || slices.Contains(v.foreign, everything) {
-		return (&lockedError{id}).Error()
+func unfit(d Device, w Want, v view, busy map[string]string, held bool) string {
+	if slices.Contains(v.foreign, d.ID) || slices.Contains(v.foreign, everything) {
+		return (&lockedError{d.ID}).Error()
 	}
-	for _, t := range holdersOf(id, v.left) {
+	for _, t := range holdersOf(d, v.left) {
 		if why := busy[t.RunID]; why != "" {
 			return why
 		}
@@ -97,24 +106,17 @@ func unfit(id string, w Want, inv Inventory, v view, busy map[string]string, hel
 	if w.Share || held {
 		return ""
 	}
-	return usedText(id, inv)
+	return d.usedByOthers()
 }
 
-// usedText is why the memory of a GPU keeps it from an exclusive lease.
-func usedText(id string, inv Inventory) string {
-	for _, d := range inv.Devices {
-		if d.ID == id {
-			return d.usedByOthers()
-		}
-	}
-	return ""
-}
-
-// holdersOf are the tickets that hold a GPU.
-func holdersOf(id string, tickets []Ticket) []Ticket {
+// holdersOf are the tickets that hold a GPU, by its lasting name or its index. Both
+// count: the way to the engine that a holder took may only have told the index.
+// After indexes have changed this keeps too much, never too little.
+func holdersOf(d Device, tickets []Ticket) []Ticket {
 	var all []Ticket
 	for _, t := range tickets {
-		if slices.Contains(t.GPUs, id) || slices.Contains(t.GPUs, everything) || id == everything && len(t.GPUs) > 0 {
+		if slices.Contains(t.GPUs, d.ID) || d.UUID != "" && slices.Contains(t.UUIDs, d.UUID) ||
+			slices.Contains(t.GPUs, everything) || d.ID == everything && len(t.GPUs) > 0 {
 			all = append(all, t)
 		}
 	}
@@ -137,9 +139,15 @@ func (h *heldBy) add(id, name string) {
 	h.ids[name] = append(h.ids[name], id)
 }
 
+// maxNamed is how many holders are named; `sandbox gpus` names all.
+const maxNamed = 2
+
 func (h *heldBy) texts() []string {
 	var texts []string
-	for _, name := range h.names {
+	for i, name := range h.names {
+		if i == maxNamed {
+			return append(texts, fmt.Sprintf("%d others hold more", len(h.names)-maxNamed))
+		}
 		if ids := h.ids[name]; len(ids) == 1 {
 			texts = append(texts, fmt.Sprintf("GPU %s is held by %s", ids[0], name))
 		} else {

@@ -17,7 +17,9 @@ import (
 //
 //	folder.lock            held for milliseconds by whoever looks or changes
 //	counter                the number of the last arrival
-//	gpu-ID.lock            locked, shared or alone, by the holders of a GPU
+//	gpu-POOL-INDEX.lock    locked, shared or alone, by the holders of a GPU
+//	gpu-UUID.lock          the same, where its lasting name is known
+//	gpu-POOL-all.lock      locked alone by a holder of all of an unknown number
 //	queue/NUMBER.lock      locked as long as the process of a ticket lives
 //	queue/NUMBER.json      the ticket
 //
@@ -77,6 +79,8 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 
 // makeQueue makes the folder of tickets with the mode of the folder itself.
 func (f *folder) makeQueue(mode fs.FileMode) error {
+	// What belongs to the folder's group goes on to do so.
+	mode &= fs.ModePerm | fs.ModeSetgid
 	err := os.Mkdir(f.queueDir(), mode.Perm())
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -85,7 +89,7 @@ func (f *folder) makeQueue(mode fs.FileMode) error {
 		return err
 	}
 	// The process's mask may have taken rights that others need.
-	return os.Chmod(f.queueDir(), mode.Perm())
+	return os.Chmod(f.queueDir(), mode)
 }
 
 // close unlocks the folder.
@@ -151,11 +155,17 @@ func (e *lockedError) Error() string {
 	return "GPU " + e.id + " is locked by a process without a ticket"
 }
 
-// lockGPU locks a GPU for a lease.
-func (f *folder) lockGPU(id string, shared bool) (*flock.Flock, error) {
-	lock, err := f.lockFile(filepath.Join(f.dir, "gpu-"+id+".lock"), shared)
+// gpuLock is one of the locks of a GPU.
+type gpuLock struct {
+	id, name string
+	shared   bool
+}
+
+// lockGPU takes a lock of a GPU for a lease.
+func (f *folder) lockGPU(l gpuLock) (*flock.Flock, error) {
+	lock, err := f.lockFile(filepath.Join(f.dir, "gpu-"+l.name+".lock"), l.shared)
 	if errors.Is(err, errLocked) {
-		err = &lockedError{id}
+		err = &lockedError{l.id}
 	}
 	return lock, err
 }

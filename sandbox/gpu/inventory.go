@@ -51,15 +51,27 @@ type Inventory struct {
 	driver string
 }
 
-// EngineName is what the engine calls a GPU of this inventory.
-func (inv Inventory) EngineName(id string) string {
+// device is the GPU of an index, which need not be known.
+func (inv Inventory) device(id string) Device {
 	for _, d := range inv.Devices {
-		if d.ID == id && d.engine != "" {
-			return d.engine
+		if d.ID == id {
+			return d
 		}
 	}
-	if inv.driver == DriverCDI {
+	return Device{ID: id, TotalBytes: Unknown, UsedBytes: Unknown}
+}
+
+// EngineName is what the engine calls a GPU of this inventory: by its lasting name
+// if it takes that, since the indexes may change until it is asked.
+func (inv Inventory) EngineName(id string) string {
+	d := inv.device(id)
+	switch {
+	case d.engine != "":
+		return d.engine
+	case inv.driver == DriverCDI:
 		return cdiKind + id
+	case d.UUID != "":
+		return d.UUID
 	}
 	return id
 }
@@ -92,7 +104,7 @@ func (s Sources) Inventory() (Inventory, error) {
 func fromCDI(names []string, probed []Device, isProbed bool) []Device {
 	var devices []Device
 	for _, d := range probed {
-		for _, name := range []string{cdiKind + d.ID, cdiKind + d.UUID} {
+		for _, name := range []string{cdiKind + d.UUID, cdiKind + d.ID} {
 			if isProbed && d.engine == "" && slices.Contains(names, name) {
 				d.engine = name
 			}

@@ -15,7 +15,23 @@ type Lease struct {
 	manager *Manager
 	ticket  *queued
 	ids     []string
-	locks   []*flock.Flock
+	// inventory is the look at the GPUs on which the lease was decided.
+	inventory Inventory
+	locks     []*flock.Flock
+}
+
+// Inventory is the look at the GPUs that the lease goes by: while it was waited
+// for, indexes may have changed.
+func (l *Lease) Inventory() Inventory { return l.inventory }
+
+// Devices are the GPUs as they were then, in the order of [Lease.IDs]; nil when all
+// of an unknown number are held.
+func (l *Lease) Devices() []Device {
+	var devices []Device
+	for _, id := range l.IDs() {
+		devices = append(devices, l.inventory.device(id))
+	}
+	return devices
 }
 
 // IDs are the indexes of the GPUs, sorted; nil when all of an unknown number are

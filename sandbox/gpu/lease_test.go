@@ -103,6 +103,90 @@ func TestLeaseOfAnUnknownNumber(t *testing.T) {
 	release(t, all)
 }
 
+// named is an inventory that tells the lasting names of its GPUs, by their indexes.
+func named(uuids ...string) Inventory {
+	inv := madeUpGPUs(len(uuids))
+	for i, uuid := range uuids {
+		inv.Devices[i].UUID = uuid
+	}
+	return inv
+}
+
+// TestPools reaches GPUs in several ways, which do not all tell the same of them.
+func TestPools(t *testing.T) {
+	dir := t.TempDir()
+	socket, network := Open(dir, "engine-a", LocalPool), Open(dir, "engine-a")
+	neighbor, stranger := Open(dir, "engine-b", LocalPool), Open(dir, "engine-c")
+	first := Order{Want: Want{IDs: []string{"0"}}, Holder: Holder{RunID: "first"}, Inventory: named("GPU-a", "GPU-b")}
+	held := acquire(t, socket, first)
+	for name, m := range map[string]*Manager{"by its network": network, "by another engine": neighbor} {
+		requireBusy(t, m, order(name, Want{IDs: []string{"0"}}), "GPU 0 is held by run first")
+		require.Equal(t, []string{"held", "free", "free", "free"}, states(t, m), name)
+		requireBusy(t, m, Order{Want: Want{All: true}, Holder: Holder{RunID: name}}, "held by run first")
+		one := acquire(t, m, order(name, Want{Count: 1}))
+		require.Equal(t, []string{"1"}, one.IDs(), name)
+		requireBusy(t, socket, Order{Want: Want{IDs: []string{"GPU-b"}}, Inventory: first.Inventory}, "GPU 1 is held by run "+name)
+		release(t, one)
+	}
+	// Another machine has GPUs and a queue of its own.
+	waits, got := make(chan string, 100), make(chan error)
+	waiter := order("waiter", Want{All: true})
+	waiter.Wait, waiter.Waiting = time.Minute, func(why string) { waits <- why }
+	go func() {
+		lease, err := network.Acquire(context.Background(), waiter)
+		if err == nil {
+			err = lease.Release(context.Background())
+		}
+		got <- err
+	}()
+	<-waits
+	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, stranger))
+	release(t, acquire(t, stranger, order("elsewhere", Want{All: true})))
+	requireBusy(t, socket, order("late", Want{IDs: []string{"3"}}), "1 request came before (first: run waiter")
+	// It has no part in the queue of that engine.
+	release(t, acquire(t, neighbor, order("neighbor", Want{IDs: []string{"3"}})))
+	release(t, held)
+	require.NoError(t, <-got)
+
+	// What the dead left is asked after by those who could get it.
+	require.NoError(t, acquire(t, network, order("dead", Want{IDs: []string{"2"}})).Leave())
+	asking := order("asking", Want{IDs: []string{"2"}})
+	asking.StillUsed = func(_ context.Context, dead Holder, _ time.Time) string { return dead.RunID + " still runs" }
+	release(t, acquire(t, stranger, asking))
+	requireBusy(t, socket, asking, "GPU 2: dead still runs")
+}
+
+// TestRenumbered changes the indexes of GPUs under a lease and under a request.
+func TestRenumbered(t *testing.T) {
+	m := Open(t.TempDir())
+	before, after := named("GPU-a", "GPU-b", "GPU-c"), named("GPU-b", "GPU-c", "GPU-a")
+	held := acquire(t, m, Order{Want: Want{IDs: []string{"GPU-a"}}, Holder: Holder{RunID: "held"}, Inventory: before})
+	require.Equal(t, []string{"0"}, held.IDs())
+	for _, name := range []string{"2", "GPU-a"} {
+		requireBusy(t, m, Order{Want: Want{IDs: []string{name}}, Inventory: after}, "GPU 2 is held by run held")
+	}
+	listing, err := m.List(t.Context(), after)
+	require.NoError(t, err)
+	require.Equal(t, StateHeld, listing.GPUs[2].State)
+	require.Equal(t, []string{"GPU-a"}, listing.GPUs[2].Holders[0].UUIDs)
+
+	// The lease goes by the last look, which is not the one of the request.
+	o := Order{Want: Want{IDs: []string{"GPU-c"}}, Inventory: before, Look: func(context.Context) (Inventory, error) { return after, nil }}
+	lease := acquire(t, m, o)
+	require.Equal(t, []string{"1"}, lease.IDs())
+	require.Equal(t, "GPU-c", lease.Devices()[0].UUID)
+	require.Equal(t, "GPU-c", lease.Inventory().EngineName("1"))
+	release(t, held, lease)
+
+	// The lock of the lasting name holds also without a ticket.
+	stranger := flock.New(filepath.Join(m.Dir(), "gpu-GPU-a.lock"))
+	got, err := stranger.TryLock()
+	require.NoError(t, err)
+	require.True(t, got)
+	requireBusy(t, m, Order{Want: Want{IDs: []string{"2"}}, Inventory: after}, "locked by a process without a ticket")
+	require.NoError(t, stranger.Close())
+}
+
 // TestWaitingInOrder lets the second of two waiters want what is free: it waits
 // all the same.
 func TestWaitingInOrder(t *testing.T) {
@@ -193,7 +277,7 @@ func TestLeftByTheDead(t *testing.T) {
 func TestAStrangersLock(t *testing.T) {
 	m := Open(t.TempDir())
 	release(t, acquire(t, m, order("first", Want{All: true})))
-	stranger := flock.New(filepath.Join(m.Dir(), "gpu-0.lock"))
+	stranger := flock.New(filepath.Join(m.Dir(), "gpu-local-0.lock"))
 	got, err := stranger.TryLock()
 	require.NoError(t, err)
 	require.True(t, got)
@@ -320,10 +404,10 @@ func TestFolderTrouble(t *testing.T) {
 func TestCommonFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gpus")
 	require.NoError(t, os.Mkdir(dir, 0o770))
-	require.NoError(t, os.Chmod(dir, 0o770))
+	require.NoError(t, os.Chmod(dir, 0o770|os.ModeSetgid))
 	m := Open(dir)
 	lease := acquire(t, m, order("x", Want{IDs: []string{"0"}}))
-	for name, mode := range map[string]os.FileMode{"folder.lock": 0o660, "gpu-0.lock": 0o660, "queue": 0o770 | os.ModeDir, "queue/000000000001.json": 0o660} {
+	for name, mode := range map[string]os.FileMode{"folder.lock": 0o660, "gpu-local-0.lock": 0o660, "queue": 0o770 | os.ModeSetgid | os.ModeDir, "queue/000000000001.json": 0o660} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode(), name)

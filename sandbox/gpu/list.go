@@ -58,7 +58,7 @@ func (m *Manager) read(ctx context.Context) (live, dead []Ticket, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	live, dead, err = f.tickets(false)
+	live, dead, err = f.tickets(m.pools, false)
 	return live, dead, errors.Join(err, f.close())
 }
 
@@ -81,7 +81,7 @@ func list(inv Inventory, live, dead []Ticket) Listing {
 	}
 	slices.SortStableFunc(devices, func(a, b Device) int { return compareIDs(a.ID, b.ID) })
 	for _, d := range devices {
-		g := Listed{Device: d, State: StateFree, Holders: append([]Ticket{}, holdersOf(d.ID, holding)...)}
+		g := Listed{Device: d, State: StateFree, Holders: append([]Ticket{}, holdersOf(d, holding)...)}
 		switch {
 		case len(g.Holders) > 0 && g.Holders[0].Share:
 			g.State = StateShared
@@ -89,7 +89,7 @@ func list(inv Inventory, live, dead []Ticket) Listing {
 			g.State = StateHeld
 		default:
 			g.Reason = d.usedByOthers()
-			for _, t := range holdersOf(d.ID, dead) {
+			for _, t := range holdersOf(d, dead) {
 				g.Reason = fmt.Sprintf("held by %s, which is gone: its program may still run, and is asked after before anybody gets the GPU", t.describe())
 			}
 		}

@@ -32,13 +32,13 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	if w.ticket == nil {
 		holder := thisProcess()
-		holder.RunID, holder.Engine, holder.LimitSeconds = w.order.RunID, w.order.Engine, w.order.LimitSeconds
-		w.ticket, err = f.arrive(Ticket{Want: w.order.Want.String(), Share: w.order.Share, Holder: holder})
+		holder.RunID, holder.Name, holder.Engine, holder.LimitSeconds = w.order.RunID, w.order.Name, w.order.Engine, w.order.LimitSeconds
+		w.ticket, err = f.arrive(Ticket{Pools: w.manager.pools, Want: w.order.Want.String(), Share: w.order.Share, Holder: holder})
 		if err != nil {
 			return step{}, err
 		}
 	}
-	live, dead, err := f.tickets(true)
+	live, dead, err := f.tickets(w.manager.pools, true)
 	if err != nil {
 		return step{}, err
 	}
@@ -139,28 +139,51 @@ func (w *wait) askAfter(ctx context.Context, dead []Ticket) {
 
 // take locks the GPUs and writes that down. The folder is locked.
 func (w *wait) take(f *folder, ids []string) (*Lease, error) {
-	lease := &Lease{manager: w.manager, ticket: w.ticket, ids: ids}
-	for _, id := range append([]string{everything}, ids...) {
-		// The lock of all is shared by those who know which GPUs they take.
-		shared := w.order.Share || id == everything && ids[0] != everything
-		if id == everything && len(lease.locks) > 0 {
-			continue
-		}
-		lock, err := f.lockGPU(id, shared)
+	lease := &Lease{manager: w.manager, ticket: w.ticket, ids: ids, inventory: w.order.Inventory}
+	var uuids []string
+	for _, l := range w.locks(ids) {
+		lock, err := f.lockGPU(l)
 		if err != nil {
 			return nil, errors.Join(err, lease.unlock())
 		}
 		lease.locks = append(lease.locks, lock)
 	}
-	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.Since = StateHolding, false, ids, time.Now().UTC()
+	for _, d := range lease.Devices() {
+		if d.UUID != "" {
+			uuids = append(uuids, d.UUID)
+		}
+	}
+	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.UUIDs, w.ticket.Since = StateHolding, false, ids, uuids, time.Now().UTC()
 	if err := f.write(w.ticket); err != nil {
-		w.ticket.GPUs = nil
+		w.ticket.GPUs, w.ticket.UUIDs = nil, nil
 		return nil, errors.Join(err, lease.unlock())
 	}
 	if w.manager.taken != nil {
 		w.manager.taken(w.ticket.Ticket)
 	}
 	return lease, nil
+}
+
+// locks are those of a lease of these GPUs: of each GPU its index in every pool,
+// and its lasting name.
+func (w *wait) locks(ids []string) []gpuLock {
+	var all []gpuLock
+	for _, pool := range w.manager.pools {
+		// The lock of all is shared by those who know which GPUs they take.
+		all = append(all, gpuLock{everything, pool + "-" + everything, w.order.Share || ids[0] != everything})
+	}
+	for _, id := range ids {
+		if id == everything {
+			continue
+		}
+		for _, pool := range w.manager.pools {
+			all = append(all, gpuLock{id, pool + "-" + id, w.order.Share})
+		}
+		if uuid := w.order.Inventory.device(id).UUID; uuid != "" {
+			all = append(all, gpuLock{id, uuid, w.order.Share})
+		}
+	}
+	return all
 }
 
 // giveUp takes the request out of the queue.

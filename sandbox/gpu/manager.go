@@ -7,17 +7,32 @@ import (
 	"time"
 )
 
-// Manager lends the GPUs of one folder. Any number of managers, in any number of
-// processes, may use one folder; its methods may be called concurrently.
+// Manager lends the GPUs of pools in one folder. Any number of managers, in any
+// number of processes, may use one folder; its methods may be called concurrently.
 type Manager struct {
-	dir string
+	dir   string
+	pools []string
 	// taken hears of every ticket that gets its GPUs while the folder is
 	// locked; for tests.
 	taken func(Ticket)
 }
 
-// Open returns the manager of a folder, which need not exist yet.
-func Open(dir string) *Manager { return &Manager{dir: dir} }
+// LocalPool is the pool of this machine's GPUs.
+const LocalPool = "local"
+
+// Open returns the manager of a folder, which need not exist yet, for GPUs that
+// are counted in all of these pools; without any it is [LocalPool].
+//
+// A pool is GPUs that have one set of indexes. The same GPUs may be reached in
+// several ways, and not each way tells all of the pools that they are in: those
+// who have a pool in common stand in one queue and never get the same GPU. The
+// name of a pool is a part of names of files.
+func Open(dir string, pools ...string) *Manager {
+	if len(pools) == 0 {
+		pools = []string{LocalPool}
+	}
+	return &Manager{dir: dir, pools: pools}
+}
 
 // Dir is the folder.
 func (m *Manager) Dir() string { return m.dir }
@@ -47,6 +62,8 @@ type BusyError struct {
 	Why string
 	// Waited is how long was waited for.
 	Waited time.Duration
+	// Sharing says that only runs that share, unlike this one, hold them.
+	Sharing bool
 }
 
 func (e *BusyError) Error() string {
@@ -129,7 +146,7 @@ func (w *wait) run(ctx context.Context) (*Lease, error) {
 		// A request that came together with others waits until those have
 		// been looked at.
 		if left := time.Until(w.until); left <= 0 && !step.arriving {
-			return nil, &BusyError{w.order.String(), step.why, w.order.Wait}
+			return nil, &BusyError{w.order.String(), step.why, w.order.Wait, step.sharing}
 		}
 		if !step.arriving && w.order.Waiting != nil && step.why != w.told {
 			w.order.Waiting(step.why)

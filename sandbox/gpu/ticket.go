@@ -39,9 +39,13 @@ type Ticket struct {
 	State  string `json:"state"`
 	// Aside says that it waits for something else than a lease.
 	Aside bool `json:"aside"`
-	// Want is the request for people, GPUs what it holds.
+	// Pools are those that it counts its GPUs in.
+	Pools []string `json:"pools"`
+	// Want is the request for people, GPUs the indexes of what it holds, and
+	// UUIDs the lasting names, as far as they are known.
 	Want  string    `json:"want"`
 	GPUs  []string  `json:"gpus"`
+	UUIDs []string  `json:"uuids"`
 	Share bool      `json:"share"`
 	Since time.Time `json:"since"`
 	Holder
@@ -50,6 +54,8 @@ type Ticket struct {
 // Holder says for whom GPUs are held.
 type Holder struct {
 	RunID string `json:"run_id"`
+	// Name is the run's, for people; it may be empty.
+	Name string `json:"name"`
 	// Engine is the ID of the engine that runs it.
 	Engine string `json:"engine"`
 	// PID, User and Host are those of the process.
@@ -158,9 +164,9 @@ func (f *folder) numbers() ([]int64, error) {
 // maxTicket bounds the file of a ticket, which another user may have written.
 const maxTicket = 64 << 10
 
-// tickets reads the queue, the live ones and the dead that held GPUs. With clean
-// set it removes the other dead. The folder is locked.
-func (f *folder) tickets(clean bool) (live, dead []Ticket, err error) {
+// tickets reads the queue of the pools, the live ones and the dead that held GPUs.
+// With clean set it removes the other dead. The folder is locked.
+func (f *folder) tickets(pools []string, clean bool) (live, dead []Ticket, err error) {
 	numbers, err := f.numbers()
 	if err != nil {
 		return nil, nil, err
@@ -180,6 +186,8 @@ func (f *folder) tickets(clean bool) (live, dead []Ticket, err error) {
 		switch {
 		case lives && err != nil:
 			return nil, nil, fmt.Errorf("ticket %s: %w", path, err)
+		case err == nil && (lives || len(t.GPUs) > 0) && !t.in(pools):
+			// The business of others.
 		case lives:
 			live = append(live, t)
 		case err == nil && len(t.GPUs) > 0:
@@ -191,6 +199,11 @@ func (f *folder) tickets(clean bool) (live, dead []Ticket, err error) {
 		}
 	}
 	return live, dead, nil
+}
+
+// in reports whether the ticket has one of the pools.
+func (t Ticket) in(pools []string) bool {
+	return slices.ContainsFunc(t.Pools, func(pool string) bool { return slices.Contains(pools, pool) })
 }
 
 // forget removes a dead ticket. The folder is locked.

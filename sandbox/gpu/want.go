@@ -62,7 +62,7 @@ func (w Want) candidates(inv Inventory) ([]string, error) {
 		if d.Problem == "" {
 			healthy = append(healthy, d.ID)
 		} else {
-			sick = append(sick, fmt.Sprintf("GPU %s %s", d.ID, d.Problem))
+			sick = append(sick, fmt.Sprintf("GPU %s: %s", d.ID, d.Problem))
 		}
 	}
 	switch {
@@ -92,7 +92,7 @@ func (w Want) named(inv Inventory, all []string) ([]string, error) {
 		rule := ""
 		switch _, err := strconv.ParseUint(name, 10, 16); {
 		case i >= 0 && inv.Devices[i].Problem != "":
-			rule = fmt.Sprintf("GPU %s %s", name, inv.Devices[i].Problem)
+			rule = fmt.Sprintf("GPU %s: %s", name, inv.Devices[i].Problem)
 		case i >= 0:
 			name = inv.Devices[i].ID
 		case strings.HasPrefix(strings.ToUpper(name), "MIG-") || strings.Contains(name, ":"):

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,13 @@ func TestInventory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "nvidia.com/gpu=GPU-0", inv.EngineName("0"))
 	require.Equal(t, "nvidia.com/gpu=1", inv.EngineName("1"))
+	inv, err = Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "0", cdiKind + "GPU-0"}}.Inventory()
+	require.NoError(t, err)
+	require.Equal(t, "nvidia.com/gpu=GPU-0", inv.EngineName("0"), "the name that lasts")
+	inv, err = Sources{Driver: DriverNVIDIA, Local: true, Probed: []Device{t4("0"), {ID: "1"}}}.Inventory()
+	require.NoError(t, err)
+	require.Equal(t, "GPU-0", inv.EngineName("0"))
+	require.Equal(t, "1", inv.EngineName("1"))
 	inv, err = Sources{Driver: DriverNVIDIA}.Inventory()
 	require.NoError(t, err)
 	require.Equal(t, "3", inv.EngineName("3"))
@@ -78,7 +86,7 @@ func TestInventory(t *testing.T) {
 func TestWant(t *testing.T) {
 	inv := madeUpGPUs(4)
 	inv.Devices[2].UUID = "GPU-abc"
-	inv.Devices[3].Problem = "is broken"
+	inv.Devices[3].Problem = "broken"
 	unknown := Inventory{driver: DriverNVIDIA}
 	for name, test := range map[string]struct {
 		want Want
@@ -89,11 +97,11 @@ func TestWant(t *testing.T) {
 		"two of the healthy":    {Want{Count: 2}, inv, []string{"0", "1", "2"}, ""},
 		"by index and UUID":     {Want{IDs: []string{"1", "gpu-ABC"}}, inv, []string{"1", "2"}, ""},
 		"all":                   {Want{All: true}, madeUpGPUs(2), []string{"0", "1"}, ""},
-		"all, one broken":       {Want{All: true}, inv, nil, "not all of them are fit: GPU 3 is broken"},
+		"all, one broken":       {Want{All: true}, inv, nil, "not all of them are fit: GPU 3: broken"},
 		"more than there":       {Want{Count: 5}, inv, nil, "5 asked for, 4 there"},
-		"more than healthy":     {Want{Count: 4}, inv, nil, "4 asked for, 4 there, but GPU 3 is broken"},
+		"more than healthy":     {Want{Count: 4}, inv, nil, "4 asked for, 4 there, but GPU 3: broken"},
 		"not there":             {Want{IDs: []string{"7"}}, inv, nil, "GPU 7 does not exist; there are 0-3"},
-		"broken":                {Want{IDs: []string{"3"}}, inv, nil, "GPU 3 is broken"},
+		"broken":                {Want{IDs: []string{"3"}}, inv, nil, "GPU 3: broken"},
 		"the same by two names": {Want{IDs: []string{"2", "GPU-abc"}}, inv, nil, "GPU 2 is named twice"},
 		"a part":                {Want{IDs: []string{"0:1"}}, inv, nil, "parts of a GPU (MIG) are not lent"},
 		"a part by UUID":        {Want{IDs: []string{"MIG-1"}}, unknown, nil, "parts of a GPU (MIG) are not lent"},
@@ -196,4 +204,28 @@ func TestDecide(t *testing.T) {
 	}
 	_, err := decide(Want{Count: 5}, madeUpGPUs(4), view{}, nil)
 	require.Error(t, err)
+}
+
+// A crowd of holders is counted, and not told one by one.
+func TestManyHolders(t *testing.T) {
+	var v view
+	for i := range 8 {
+		v.holding = append(v.holding, Ticket{State: StateHolding, GPUs: []string{strconv.Itoa(i)}, Holder: Holder{RunID: "r" + strconv.Itoa(i)}})
+	}
+	d, err := decide(Want{All: true}, madeUpGPUs(8), v, nil)
+	require.NoError(t, err)
+	require.Contains(t, d.why, "GPU 1 is held by run r1")
+	require.True(t, strings.HasSuffix(d.why, "; 6 others hold more"), d.why)
+	require.False(t, d.sharing)
+	for i := range v.holding {
+		v.holding[i].GPUs, v.holding[i].Share = []string{"0"}, true
+	}
+	d, err = decide(Want{IDs: []string{"0"}}, madeUpGPUs(8), v, nil)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(d.why, " and 6 more"), d.why)
+	require.True(t, d.sharing, "all of them share")
+	v.holding = append(v.holding, holding(9, false, "0"))
+	d, err = decide(Want{IDs: []string{"0"}, Share: true}, madeUpGPUs(8), v, nil)
+	require.NoError(t, err)
+	require.False(t, d.sharing, "this one shares already, and another does not")
 }

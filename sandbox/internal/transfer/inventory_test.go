@@ -66,10 +66,12 @@ func TestSpace(t *testing.T) {
 		want  Space
 		ok    bool
 	}{
-		"GNU":            {"free /dev/sda1 264212084 19033936 76467328 20% /evalbox/final\nentries 12\nused 20\t.\n", Space{76467328 << 10, 12, 20 << 10}, true},
-		"BusyBox":        {"free /dev/my disk   1000 500 7 100% /evalbox/final\nentries        3\nused 4       .\n", Space{7 << 10, 3, 4 << 10}, true},
-		"too many":       {"free x 1 1 1 1% /\nentries 1000002\nused -\n", Space{1 << 10, 1000002, -1}, true},
-		"endless":        {"free x 1 1 9223372036854775807 1% /\nentries 1\nused 1 .\n", Space{1 << 62, 1, 1 << 10}, true},
+		"GNU":            {"free /dev/sda1 264212084 19033936 76467328 20% /evalbox/final\nentries 12\nused 20\t.\n", Space{76467328 << 10, 12, 20 << 10, false}, true},
+		"BusyBox":        {"free /dev/my disk   1000 500 7 100% /evalbox/final\nentries        3\nused 4       .\n", Space{7 << 10, 3, 4 << 10, false}, true},
+		"too many":       {"free x 1 1 1 1% /\nentries 1000002\nused -\n", Space{1 << 10, 1000002, -1, false}, true},
+		"endless":        {"free x 1 1 9223372036854775807 1% /\nentries 1\nused 1 .\n", Space{1 << 62, 1, 1 << 10, false}, true},
+		"too deep":       {"free x 1 1 1 1% /\nentries 2\nused deep\n", Space{1 << 10, 2, -1, true}, true},
+		"du failed":      {"free x 1 1 1 1% /\nentries 2\nused failed\n", Space{}, false},
 		"no df":          {"free \nentries 1\nused 1 .\n", Space{}, false},
 		"no du":          {"free x 1 1 1 1% /\nentries 1\nused \n", Space{}, false},
 		"negative":       {"free x 1 1 -1 1% /\nentries 1\nused 1 .\n", Space{}, false},

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,6 +15,9 @@ type Space struct {
 	// the bytes that they take on the disk. Used is not known (-1) when there are
 	// too many entries to look at.
 	Entries, Used int64
+	// TooDeep says that there are paths longer than the image's programs can
+	// follow, as those of BusyBox cannot beyond 4096 bytes. Used is then not known.
+	TooDeep bool
 }
 
 // Script is what the watcher's shell runs, with the folder and the number of
@@ -21,14 +25,51 @@ type Space struct {
 // so that the controller decides how often it looks, and ends with its stdin. It
 // takes nothing but what every Linux image with a shell has (POSIX, BusyBox), and
 // the names that it meets never become words of the shell.
-const Script = `while read -r what; do
-	cd "$1" || exit 1
+//
+// What find and du do not see does not count, so all that they complain of is read:
+// a file that went away meanwhile is no matter, a path that is too long is told as
+// such, and after anything else the look is void.
+const Script = `LC_ALL=C
+export LC_ALL
+worst() {
+	found=
+	while IFS= read -r line; do
+		case $line in
+		*": No such file or directory") ;;
+		*": File name too long" | *": Filename too long") found=deep ;;
+		*)
+			found=${found:-failed}
+			printf '%s\n' "$line" >&2
+			;;
+		esac
+	done
+	printf %s "$found"
+}
+whole() {
+	"$@"
+	[ $? -lt 128 ] || echo "$1 was killed" >&2
+}
+while read -r what; do
+	[ "$what" = free ] || cd "$1" || exit 1
 	case $what in
+	free)
+		echo "free $(df -Pk "${1%/*}" | tail -n 1)"
+		;;
 	space)
 		echo "free $(df -Pk . | tail -n 1)"
-		n=$(find . -xdev | head -n "$2" | wc -l)
+		got=$({ { whole find . -xdev | head -n "$2" | echo $(wc -l) >&3; } 2>&1 | worst >&3; } 3>&1)
+		n=${got%%[!0-9]*}
 		echo "entries $n"
-		if [ "$n" -lt "$2" ]; then echo "used $(du -skx . 2>/dev/null)"; else echo "used -"; fi
+		if [ "$n" -ge "$2" ]; then
+			got=-
+		elif [ "$got" = "$n" ]; then
+			got=$({ whole du -skx . 2>&1 >&3 | worst >&3; } 3>&1)
+		fi
+		case $got in
+		*deep) echo "used deep" ;;
+		*failed) echo "used failed" ;;
+		*) echo "used $got" ;;
+		esac
 		;;
 	list)
 		for t in f d l p s b c; do find . -xdev -type $t -print0; printf '\000'; done
@@ -39,6 +80,21 @@ done
 
 // spaceLines are the lines of one answer.
 const spaceLines = 3
+
+// ReadFree reads the watcher's answer to "free", which may be asked before the folder
+// is there: what may still be written to the disk, in bytes.
+func ReadFree(line func() (string, error)) (int64, error) {
+	text, err := line()
+	if err != nil {
+		return 0, err
+	}
+	if !strings.HasPrefix(text, "free ") {
+		return 0, fmt.Errorf("%q is no answer", text)
+	}
+	var s Space
+	err = s.parse(text)
+	return s.Free, err
+}
 
 // ReadSpace reads the watcher's answer to "space" from its lines.
 func ReadSpace(line func() (string, error)) (Space, error) {
@@ -68,6 +124,11 @@ func (s *Space) parse(text string) error {
 		return number(text, fields[0], 1, &s.Entries)
 	case what == "used" && len(fields) > 0 && fields[0] == "-":
 		return nil
+	case what == "used" && len(fields) == 1 && fields[0] == "deep":
+		s.TooDeep = true
+		return nil
+	case what == "used" && len(fields) == 1 && fields[0] == "failed":
+		return errors.New("find or du failed")
 	case what == "used" && len(fields) > 0:
 		return number(text, fields[0], 1024, &s.Used)
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package owner
 
 import (
 	"errors"
@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func bootID() string {
+// BootID identifies this machine since it was started.
+func BootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "unknown"
@@ -17,7 +18,8 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-func pidNamespace() string {
+// PIDNamespace identifies the PID namespace of this process.
+func PIDNamespace() string {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return "unknown"
@@ -25,10 +27,10 @@ func pidNamespace() string {
 	return strings.Trim(strings.TrimPrefix(link, "pid:"), "[]")
 }
 
-// processStart is field 22 of /proc/PID/stat; the command in field 2 may hold
+// ProcessStart is field 22 of /proc/PID/stat; the command in field 2 may hold
 // spaces and parentheses, so counting starts behind its end. A zombie has
 // ended: nobody will finish its run.
-func processStart(pid int) (string, bool) {
+func ProcessStart(pid int) (string, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", false

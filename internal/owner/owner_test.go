@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package owner
 
 import (
 	"fmt"
@@ -15,12 +15,12 @@ import (
 )
 
 func TestOwnerIsReadAsItIsWritten(t *testing.T) {
-	for _, o := range []owner{
-		thisOwner(),
-		{boot: "b", namespace: "4026531836", pid: 1, start: "0"},
-		{boot: "", namespace: "", pid: 4194304, start: ""},
+	for _, o := range []Owner{
+		This(),
+		{Boot: "b", Namespace: "4026531836", PID: 1, Start: "0"},
+		{Boot: "", Namespace: "", PID: 4194304, Start: ""},
 	} {
-		back, err := parseOwner(o.String())
+		back, err := Parse(o.String())
 		require.NoError(t, err)
 		require.Equal(t, o, back)
 	}
@@ -28,7 +28,7 @@ func TestOwnerIsReadAsItIsWritten(t *testing.T) {
 
 func TestParseOwnerRefuses(t *testing.T) {
 	for _, text := range []string{"", "/", "a/b/1", "a/b/1/2/3", "a/b/x/1", "a/b//1", "a/b/0/1", "a/b/-1/1", "a/b/99999999999999999999/1", "a/b/1.5/1"} {
-		_, err := parseOwner(text)
+		_, err := Parse(text)
 		require.Error(t, err, text)
 	}
 }
@@ -37,25 +37,25 @@ func FuzzParseOwner(f *testing.F) {
 	f.Add("a/b/1/2")
 	f.Add("///")
 	f.Fuzz(func(t *testing.T, text string) {
-		o, err := parseOwner(text)
+		o, err := Parse(text)
 		if err != nil {
 			return
 		}
-		require.Positive(t, o.pid)
-		again, err := parseOwner(o.String())
+		require.Positive(t, o.PID)
+		again, err := Parse(o.String())
 		require.NoError(t, err)
 		require.Equal(t, o, again)
-		o.fate() // must not fail, whatever a stranger's label says
+		o.Fate() // must not fail, whatever a stranger's label says
 	})
 }
 
 func TestThisProcessLives(t *testing.T) {
-	self := thisOwner()
-	require.Equal(t, os.Getpid(), self.pid)
-	require.NotEmpty(t, self.start)
-	require.NotContains(t, []string{"", "unknown"}, self.boot)
-	require.NotContains(t, []string{"", "unknown"}, self.namespace)
-	require.Equal(t, fateAlive, self.fate())
+	self := This()
+	require.Equal(t, os.Getpid(), self.PID)
+	require.NotEmpty(t, self.Start)
+	require.NotContains(t, []string{"", "unknown"}, self.Boot)
+	require.NotContains(t, []string{"", "unknown"}, self.Namespace)
+	require.Equal(t, Alive, self.Fate())
 }
 
 // sleeper is a process that lives until its stdin is closed. Its name tries to
@@ -84,34 +84,34 @@ func TestFateOfAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a) Z 1 (b", strings.TrimSpace(string(comm)))
 
-	other := thisOwner()
-	other.pid = cmd.Process.Pid
-	start, alive := processStart(other.pid)
+	other := This()
+	other.PID = cmd.Process.Pid
+	start, alive := ProcessStart(other.PID)
 	require.True(t, alive)
-	other.start = start
-	require.Equal(t, fateAlive, other.fate())
+	other.Start = start
+	require.Equal(t, Alive, other.Fate())
 
 	later := other
-	later.start += "0"
-	require.Equal(t, fateDead, later.fate(), "the number was given to a newer process")
+	later.Start += "0"
+	require.Equal(t, Dead, later.Fate(), "the number was given to a newer process")
 
 	end()
-	require.Equal(t, fateDead, other.fate(), "a zombie will finish nothing")
+	require.Equal(t, Dead, other.Fate(), "a zombie will finish nothing")
 	require.NoError(t, cmd.Wait())
-	require.Equal(t, fateDead, other.fate())
+	require.Equal(t, Dead, other.Fate())
 }
 
 func TestOwnersThatCannotBeSeen(t *testing.T) {
-	for name, change := range map[string]func(*owner){
-		"another machine or boot":  func(o *owner) { o.boot = "another" },
-		"another PID namespace":    func(o *owner) { o.namespace = "1" },
-		"neither, and no such pid": func(o *owner) { o.boot, o.namespace, o.pid = "x", "y", 4194304 },
+	for name, change := range map[string]func(*Owner){
+		"another machine or boot":  func(o *Owner) { o.Boot = "another" },
+		"another PID namespace":    func(o *Owner) { o.Namespace = "1" },
+		"neither, and no such pid": func(o *Owner) { o.Boot, o.Namespace, o.PID = "x", "y", 4194304 },
 	} {
-		o := thisOwner()
+		o := This()
 		change(&o)
-		require.Equal(t, fateUnknown, o.fate(), name)
+		require.Equal(t, Unknown, o.Fate(), name)
 	}
-	dead := thisOwner()
-	dead.pid = 1 << 30 // above any kernel's maximum
-	require.Equal(t, fateDead, dead.fate())
+	dead := This()
+	dead.PID = 1 << 30 // above any kernel's maximum
+	require.Equal(t, Dead, dead.Fate())
 }

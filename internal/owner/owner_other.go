@@ -1,13 +1,14 @@
 //go:build !linux
 
-package sandbox
+package owner
 
 import "os"
 
 // Without /proc the life of another process cannot be told safely; sweeping then
 // goes by deadlines alone.
 
-func bootID() string {
+// BootID is the name of this machine.
+func BootID() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "unknown"
@@ -15,8 +16,10 @@ func bootID() string {
 	return name
 }
 
-func pidNamespace() string { return "host" }
+// PIDNamespace is the only one there is.
+func PIDNamespace() string { return "host" }
 
-func processStart(int) (string, bool) { return "", false }
+// ProcessStart knows nothing.
+func ProcessStart(int) (string, bool) { return "", false }
 
 func processGone(int) bool { return false }

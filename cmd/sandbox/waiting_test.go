@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// A queue that changes all the time does not flood stderr, and its last state is
+// told all the same.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var lines []string
+		w := &waiting{tell: func(why string) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, why)
+		}}
+		told := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(lines)
+		}
+		w.say("first")
+		for range 40 {
+			time.Sleep(100 * time.Millisecond)
+			w.say("changing")
+		}
+		w.say("last")
+		require.Equal(t, []string{"first"}, told())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"first", "last"}, told())
+		w.say("at once, after a pause")
+		w.say("never")
+		w.end()
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"first", "last", "at once, after a pause"}, told())
+	})
+}
+
+// An interrupted wait is one line: there is no program to end. It needs an engine
+// with stand-ins for GPUs; another refuses at once.
+func TestInterruptedWhileWaiting(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("SANDBOX_STATE_DIR", state)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
+	api, err := sandbox.DockerClient()
+	require.NoError(t, err)
+	said, err := api.Info(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, api.Close())
+	args := []string{"run", "--gpus", "all", "--gpu-wait", "5m", "--gpu-driver", "cdi", "--", "true"}
+	if len(said.DiscoveredDevices) == 0 {
+		_, errs := runHere(t, exitSandbox, args...)
+		require.Contains(t, errs, "CDI")
+		return
+	}
+	// The holder's program goes on until its stdin ends.
+	stdin, more := io.Pipe()
+	stdout, printed := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		args := []string{"run", "-i", "--id", "holder", "--gpus", "device=2", "--", "cat"}
+		code <- Run(context.Background(), args, Streams{In: stdin, Out: printed, Err: io.Discard})
+	}()
+	_, err = io.WriteString(more, "held\n")
+	require.NoError(t, err)
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "held\n", line)
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	errsR, errsW := io.Pipe()
+	lines := make(chan string, 10)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(errsR); scanner.Scan(); {
+			lines <- scanner.Text()
+			cancel(interruption{os.Interrupt})
+		}
+	}()
+	require.Equal(t, exitInterrupted, Run(ctx, args, Streams{Out: io.Discard, Err: errsW}))
+	require.NoError(t, errsW.Close())
+	require.Contains(t, <-lines, "sandbox: waiting for GPUs, up to 5m0s: GPU 2 is held by run holder")
+	require.Equal(t, "sandbox: interrupted: interrupt", <-lines)
+	require.Empty(t, <-lines)
+	require.NoError(t, more.Close())
+	require.Zero(t, <-code)
+}
+
+func TestQuietWaiting(t *testing.T) {
+	var errs bytes.Buffer
+	a := &app{streams: Streams{Err: &errs}}
+	a.tellWaiting(settings{Quiet: true}).say("x")
+	require.Empty(t, errs.String())
+	a.tellWaiting(settings{GPUWait: time.Hour}).say("x")
+	require.Equal(t, "sandbox: waiting for GPUs, up to 1h0m0s: x\n", errs.String())
+}
