@@ -17,33 +17,36 @@ import (
 func TestRunIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
-		engine := newFakeEngine(func(*fakeContainer) int {
-			most.Store(max(most.Load(), running.Add(1)))
-			time.Sleep(10 * time.Second)
-			running.Add(-1)
-			return 0
-		})
-		r := newFakeRunner(t, engine)
 		admit := Slots(2)
+		var engines []*fakeEngine // one for each run: a fake has one run at a time
 		var runs sync.WaitGroup
-		for _, id := range []string{"a", "b", "c", "d"} {
+		for range 4 {
+			engine := newFakeEngine(func(*fakeContainer) int {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(10 * time.Second)
+				running.Add(-1)
+				return 0
+			})
+			engines = append(engines, engine)
+			r := newFakeRunner(t, engine)
 			runs.Go(func() {
 				req := command("x")
-				req.ID, req.Admit = id, admit
+				req.Admit = admit
 				res, err := r.Run(t.Context(), req)
 				require.NoError(t, err)
 				require.Less(t, res.SetupSeconds, 1.0)
 			})
 		}
 		synctest.Wait()
-		engine.mu.Lock()
-		created := len(engine.created)
-		engine.mu.Unlock()
-		require.Equal(t, 4, created, "all are prepared")
+		for _, engine := range engines {
+			require.Len(t, engine.created, 1, "all are prepared")
+		}
 		require.EqualValues(t, 2, running.Load())
 		runs.Wait()
 		require.EqualValues(t, 2, most.Load())
-		require.Empty(t, engine.containers)
+		for _, engine := range engines {
+			require.Empty(t, engine.containers)
+		}
 	})
 }
 
