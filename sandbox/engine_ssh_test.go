@@ -220,7 +220,7 @@ func TestSSHConnectionCut(t *testing.T) {
 	require.NoError(t, err)
 
 	killed := 0
-	res, err := e.runWaiterOn(nearEngine{engine}, func(goOn func()) {
+	res, err := e.runWaiterOn(engine, func(goOn func()) {
 		alive := s.alive()
 		if len(alive) > sshPerRun {
 			t.Errorf("a run has %d processes of ssh", len(alive))
@@ -241,16 +241,22 @@ func TestSSHConnectionCut(t *testing.T) {
 	require.Empty(t, s.alive())
 }
 
-// A whole run over ssh, with stdin, in few connections.
-func TestRunOverSSH(t *testing.T) {
-	socket := engineSocket(t)
+// engineOverSSH is the engine of the tests at the end of an ssh connection.
+func engineOverSSH(t *testing.T) (*sshServer, sandbox.Engine) {
+	t.Helper()
 	s := newSSHServer(t)
 	dockerEnv(t)
-	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address(socket)})
+	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address(engineSocket(t))})
 	require.NoError(t, err)
 	engine, err := endpoint.Engine()
 	require.NoError(t, err)
-	r, err := sandbox.New(sandbox.WithEngine(nearEngine{engine}), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(t.TempDir()))
+	return s, engine
+}
+
+// A whole run over ssh, with stdin, in few connections.
+func TestRunOverSSH(t *testing.T) {
+	s, engine := engineOverSSH(t)
+	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(t.TempDir()))
 	require.NoError(t, err)
 	res, err := r.Run(t.Context(), sandbox.Request{
 		Command: []string{"sh", "-c", "cat; echo kept >final/kept"}, Stdin: strings.NewReader("over ssh\n"),
@@ -267,14 +273,8 @@ func TestRunOverSSH(t *testing.T) {
 
 // Many calls at once do not log in all at once, which a server refuses.
 func TestManyCallsOverSSH(t *testing.T) {
-	socket := engineSocket(t)
-	s := newSSHServer(t)
-	dockerEnv(t)
-	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address(socket)})
-	require.NoError(t, err)
-	engine, err := endpoint.Engine()
-	require.NoError(t, err)
-	_, err = engine.Info(t.Context()) // agrees on the API's version, which is no matter for many at once
+	s, engine := engineOverSSH(t)
+	_, err := engine.Info(t.Context()) // agrees on the API's version, which is no matter for many at once
 	require.NoError(t, err)
 	var calls errgroup.Group
 	for range 25 {

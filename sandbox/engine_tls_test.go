@@ -3,7 +3,6 @@
 package sandbox_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -263,15 +262,6 @@ func plainServer(t *testing.T) string {
 	return "tcp://" + server.Listener.Addr().String()
 }
 
-// nearEngine is an engine of this machine, however it is reached.
-type nearEngine struct{ sandbox.Engine }
-
-func (e nearEngine) Info(ctx context.Context) (sandbox.EngineInfo, error) {
-	info, err := e.Engine.Info(ctx)
-	info.Local = true
-	return info, err
-}
-
 // cable passes connections on until it is cut.
 type cable struct {
 	listener net.Listener
@@ -344,7 +334,7 @@ func TestTLSConnectionCut(t *testing.T) {
 	require.NoError(t, err)
 
 	before := 0
-	res, err := e.runWaiterOn(nearEngine{engine}, func(goOn func()) {
+	res, err := e.runWaiterOn(engine, func(goOn func()) {
 		before = line.count()
 		line.cut()
 		goOn()

@@ -36,6 +36,11 @@ func TestScript(t *testing.T) {
 	}
 }
 
+// engineVariables say which engine is meant.
+var engineVariables = []string{
+	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
+}
+
 // setupScript gives each script its own state, and the engine of the caller.
 func setupScript(env *testscript.Env) error {
 	env.Setenv("SANDBOX_STATE_DIR", filepath.Join(env.WorkDir, "state"))
@@ -48,9 +53,7 @@ func setupScript(env *testscript.Env) error {
 	env.Setenv("GORACE", "atexit_sleep_ms=0")
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))
 	env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
-	for _, name := range []string{
-		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
-	} {
+	for _, name := range engineVariables {
 		if text, ok := os.LookupEnv(name); ok {
 			env.Setenv(name, text)
 		}
@@ -143,8 +146,8 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
-		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"} {
+	names := []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
+	for _, name := range append(names, engineVariables...) {
 		if text := ts.Getenv(name); text != "" {
 			cmd.Env = append(cmd.Env, name+"="+text)
 		}
