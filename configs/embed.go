@@ -13,6 +13,15 @@ var images []byte
 //go:embed sandbox.yaml
 var settings []byte
 
+//go:embed profiles.yaml
+var profiles []byte
+
+//go:embed tools.yaml
+var tools []byte
+
+//go:embed registries.yaml
+var registries []byte
+
 // Images returns the shipped image catalog (images.yaml). The caller owns the
 // slice.
 func Images() []byte { return slices.Clone(images) }
@@ -20,3 +29,14 @@ func Images() []byte { return slices.Clone(images) }
 // Settings returns the shipped settings of the command line (sandbox.yaml). The
 // caller owns the slice.
 func Settings() []byte { return slices.Clone(settings) }
+
+// Profiles returns the shipped limit profiles of contracts (profiles.yaml). The caller
+// owns the slice.
+func Profiles() []byte { return slices.Clone(profiles) }
+
+// Tools returns the shipped tool registry (tools.yaml). The caller owns the slice.
+func Tools() []byte { return slices.Clone(tools) }
+
+// Registries returns the shipped list of package registries (registries.yaml). The
+// caller owns the slice.
+func Registries() []byte { return slices.Clone(registries) }

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"github.com/evalbox/evalbox/internal/strictyaml"
 )
 
 // lockDocument is the wire form of a lock.
@@ -72,24 +71,8 @@ func (e *badLockError) Hint() string {
 // that was found.
 func LoadLock(data []byte, source string) (Lock, error) {
 	var doc lockDocument
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	decodeErr := dec.Decode(&doc)
-	var version struct {
-		Schema string `yaml:"schema"`
-	}
-	// Another version has keys of its own: its name is the better message.
-	if decodeErr != nil && yaml.Unmarshal(data, &version) == nil {
-		doc.Schema = version.Schema
-	}
-	switch {
-	case decodeErr != nil && (doc.Schema == "" || doc.Schema == LockSchema) && !errors.Is(decodeErr, io.EOF):
-		return Lock{}, yamlError(source, decodeErr)
-	case doc.Schema != LockSchema:
-		return Lock{}, fmt.Errorf("%s: schema: want %q, have %q", source, LockSchema, doc.Schema)
-	}
-	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return Lock{}, fmt.Errorf("%s: want one document, have more", source)
+	if problems := strictyaml.Decode(data, &doc, strictyaml.Options{Schema: LockSchema, Lenient: true}); len(problems) > 0 {
+		return Lock{}, strictyaml.Join(source, problems)
 	}
 	l := Lock{Source: source, entries: map[string]LockEntry{}}
 	var errs []error

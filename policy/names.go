@@ -53,6 +53,10 @@ const (
 
 // CheckEnv reports every variable that a run may not be given, sorted by name.
 func CheckEnv(env map[string]string) []error {
+	return checkEnv(env, envRule)
+}
+
+func checkEnv(env map[string]string, check func(name, value string) string) []error {
 	var errs []error
 	if len(env) > maxEnvCount {
 		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("%d variables; at most %d", len(env), maxEnvCount)})
@@ -60,7 +64,7 @@ func CheckEnv(env map[string]string) []error {
 	total := 0
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		total += len(name) + len("=") + len(env[name]) + 1
-		if rule := envRule(name, env[name]); rule != "" {
+		if rule := check(name, env[name]); rule != "" {
 			errs = append(errs, &FieldError{"env", fmt.Sprintf("%q", name), rule})
 		}
 	}
@@ -71,9 +75,21 @@ func CheckEnv(env map[string]string) []error {
 }
 
 func envRule(name, value string) string {
-	if len(name) > maxEnvName || !envNamePattern.MatchString(name) {
-		return "is not the name of an environment variable"
+	if rule := envForm(name, value); rule != "" {
+		return rule
 	}
+	return RefusedEnv(name)
+}
+
+// CheckEnvForm reports every variable that no program can be given, sorted by name: the
+// part of [CheckEnv] that does not depend on what a variable means.
+func CheckEnvForm(env map[string]string) []error {
+	return checkEnv(env, envForm)
+}
+
+// RefusedEnv says why a run may not be given a variable, whatever its value; empty if it
+// may.
+func RefusedEnv(name string) string {
 	for _, prefix := range refusedEnvPrefixes {
 		if strings.HasPrefix(strings.ToUpper(name), prefix) {
 			return "is refused: variables " + prefix + "* change what is loaded before the program runs"
@@ -85,13 +101,18 @@ func envRule(name, value string) string {
 	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
 		return "is refused: it changes which Python code runs"
 	}
-	if !utf8.ValidString(value) {
+	return ""
+}
+
+func envForm(name, value string) string {
+	switch {
+	case len(name) > maxEnvName || !envNamePattern.MatchString(name):
+		return "is not the name of an environment variable"
+	case !utf8.ValidString(value):
 		return "has a value that is not UTF-8"
-	}
-	if strings.ContainsRune(value, 0) {
+	case strings.ContainsRune(value, 0):
 		return "has a value with a NUL byte"
-	}
-	if len(name)+len("=")+len(value)+1 > maxEnvString {
+	case len(name)+len("=")+len(value)+1 > maxEnvString:
 		return fmt.Sprintf("takes more than %d bytes with its value", maxEnvString)
 	}
 	return ""

@@ -20,6 +20,16 @@ type Policy struct {
 	AllowNetwork bool
 	// AllowRoot permits requests that ask for uid 0 inside the container.
 	AllowRoot bool
+	// AllowEgress is the highest level of network access through the proxy of a run
+	// that requests may ask for; empty is [Offline].
+	AllowEgress NetworkLevel
+	// AllowPrivateEgress permits requests to list addresses that are not of the public
+	// internet: those of the machine itself, of its network, of metadata services.
+	AllowPrivateEgress bool
+	// Registries are the host patterns of the level [Registry].
+	Registries []string
+	// EgressDefaults and MaxEgress are for egress what Defaults and Max are.
+	EgressDefaults, MaxEgress EgressLimits
 }
 
 // A FieldError names one field that breaks one rule.
@@ -42,8 +52,8 @@ func (e *FieldError) Error() string {
 // The engine refuses less than 6 MiB; Python alone needs more.
 const minMemory = 6 * MiB
 
-// minPIDs is the container's init, the program and little else.
-const minPIDs = 4
+// minPIDs is the program alone; with an init in its container it takes one more.
+const minPIDs = 1
 
 // minMount is the least size of a file system in memory.
 const minMount = 64 * KiB
