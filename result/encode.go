@@ -99,8 +99,25 @@ func (r *Result) fillEmpty() {
 	notNil(&r.Enforced.Ulimits)
 	notNil(&r.Enforced.Mounts)
 	notNil(&r.Enforced.GPUs)
+	if r.Network != nil {
+		network := *r.Network
+		notNil(&network.Allow)
+		notNil(&network.Deny)
+		r.Network = &network
+	}
 	notNil(&r.Outputs)
 	notNil(&r.OutputsSkipped)
+	notNil(&r.Trees)
+	// The list is the caller's.
+	r.Trees = append([]Tree{}, r.Trees...)
+	for i := range r.Trees {
+		t := &r.Trees[i]
+		notNil(&t.NotCopied)
+		notNil(&t.Created)
+		notNil(&t.Changed)
+		notNil(&t.Deleted)
+		notNil(&t.Skipped)
+	}
 	notNil(&r.Warnings)
 }
 

@@ -13,20 +13,29 @@ const (
 // ExitContext is what is known about the end of a run beside its exit code. The
 // zero value means that nothing is known.
 type ExitContext struct {
+	// Known says that the other fields are the truth, not what is not known: without
+	// TimedOut, the time limit had no part in the end, and 143 is a signal like others;
+	// Signal is the one that ended a run that was stopped.
+	Known bool
 	// TimedOut says that the time limit ended the run. It decides before any
 	// exit code.
 	TimedOut bool
+	// Canceled says that the caller ended the run.
+	Canceled bool
 	// OOM says that the kernel reported a kill for memory in the run.
 	OOM bool
+	// Signal is the signal that it took to end a run that timed out or was canceled; 0
+	// for a program that then ended by itself. It counts only if Known.
+	Signal int
 }
 
 // ExitMeaning is a row of the exit table (CX-06) for one exit code.
 type ExitMeaning struct {
 	// Meaning is one of success, tool_error, permission_denied,
-	// command_not_found, signal, out_of_memory, timeout_sigterm and timeout.
+	// command_not_found, signal, out_of_memory, timeout_sigterm, timeout and canceled.
 	Meaning string `json:"meaning"`
 	// Action is one of continue, log_and_handle, escalate, check_allowlist,
-	// log_signal_number, more_memory_or_fail and extend_timeout_or_fail.
+	// log_signal_number, more_memory_or_fail, extend_timeout_or_fail and none.
 	Action string `json:"action"`
 	// Signal is the number of the signal that the code stands for, 0 if none.
 	Signal int `json:"signal"`
@@ -42,12 +51,24 @@ type ExitMeaning struct {
 //
 // A number alone proves little, so it takes evidence: 137 is a kill for memory
 // only with ctx.OOM, and a run that hit its time limit is a time-out whatever
-// its code. The one exception is the row of the table for 143, SIGTERM.
+// its code. The one exception is the row of the table for 143, SIGTERM, as long as
+// nothing else is known (ctx.Known).
 func ExplainExit(code int, ctx ExitContext) ExitMeaning {
 	m := ExitMeaning{Signal: exitSignal(code)}
+	stopped := ctx.TimedOut || ctx.Canceled
+	if ctx.Known && stopped {
+		m.Signal = 0 // whatever number stands for the end
+		if ctx.Signal > 0 && ctx.Signal <= maxSignal {
+			m.Signal = ctx.Signal
+		}
+	}
 	m.SignalName = SignalName(m.Signal)
 	killed := m.Signal == sigKill || m.Signal == sigTerm
 	switch {
+	case ctx.TimedOut && ctx.Known && m.Signal == 0 && code == 128+sigTerm:
+		// 143 is how a time limit is told; the program ended by itself, once it was asked to.
+		m.Meaning, m.Action = "timeout_sigterm", "extend_timeout_or_fail"
+		m.Text = "The time limit ended the run; the program ended by itself when it was asked to."
 	case ctx.TimedOut && killed:
 		m.Meaning, m.Action = "timeout_sigterm", "extend_timeout_or_fail"
 		m.Text = fmt.Sprintf("The time limit ended the program with %s.", m.signalText())
@@ -59,16 +80,37 @@ func ExplainExit(code int, ctx ExitContext) ExitMeaning {
 		} else {
 			m.Text = fmt.Sprintf("The time limit ended the run; the exit code is %d.", code)
 		}
+	case ctx.Canceled:
+		m.explainCanceled(code, ctx.Known)
 	case ctx.OOM && m.Signal == sigKill:
 		m.Meaning, m.Action = "out_of_memory", "more_memory_or_fail"
 		m.Text = "The kernel killed the program at its memory limit."
 	default:
 		m.explainCode(code)
+		if ctx.Known && code == 128+sigTerm {
+			m.Meaning, m.Action = "signal", "log_signal_number"
+		}
 		if ctx.OOM {
 			m.Text += " The kernel killed a process of the run for memory."
 		}
 	}
 	return m
+}
+
+// explainCanceled fills in the row for a run that the caller ended.
+func (m *ExitMeaning) explainCanceled(code int, known bool) {
+	m.Meaning, m.Action = "canceled", "none"
+	if code == -1 && !known {
+		m.Signal, m.SignalName = 0, "" // it stands for "no exit code" here
+	}
+	switch {
+	case m.Signal != 0:
+		m.Text = fmt.Sprintf("The caller ended the program with %s.", m.signalText())
+	case code == -1 || code == 128+sigTerm:
+		m.Text = "The caller ended the run."
+	default:
+		m.Text = fmt.Sprintf("The caller ended the run; the exit code is %d.", code)
+	}
 }
 
 // explainCode fills in the row for a code without other evidence.

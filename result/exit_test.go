@@ -9,6 +9,8 @@ import (
 )
 
 func TestExplainExit(t *testing.T) {
+	known, lateBy := ExitContext{Known: true}, func(n int) ExitContext { return ExitContext{Known: true, TimedOut: true, Signal: n} }
+	canceledBy := func(n int) ExitContext { return ExitContext{Known: true, Canceled: true, Signal: n} }
 	nothing, late, oom := ExitContext{}, ExitContext{TimedOut: true}, ExitContext{OOM: true}
 	for _, c := range []struct {
 		code            int
@@ -35,6 +37,21 @@ func TestExplainExit(t *testing.T) {
 		{139, oom, "signal", "log_signal_number", 11, "The program was ended by signal 11 (SIGSEGV), or exited with 139 itself. The kernel killed a process of the run for memory."},
 		{143, nothing, "timeout_sigterm", "extend_timeout_or_fail", 15, "The program was ended by signal 15 (SIGTERM), or exited with 143 itself."},
 		{143, late, "timeout_sigterm", "extend_timeout_or_fail", 15, "The time limit ended the program with signal 15 (SIGTERM)."},
+		{143, known, "signal", "log_signal_number", 15, "The program was ended by signal 15 (SIGTERM), or exited with 143 itself."},
+		{143, lateBy(15), "timeout_sigterm", "extend_timeout_or_fail", 15, "The time limit ended the program with signal 15 (SIGTERM)."},
+		{143, lateBy(9), "timeout_sigterm", "extend_timeout_or_fail", 9, "The time limit ended the program with signal 9 (SIGKILL)."},
+		{143, lateBy(0), "timeout_sigterm", "extend_timeout_or_fail", 0, "The time limit ended the run; the program ended by itself when it was asked to."},
+		{-1, lateBy(9), "timeout_sigterm", "extend_timeout_or_fail", 9, "The time limit ended the program with signal 9 (SIGKILL)."},
+		{-1, lateBy(0), "timeout", "extend_timeout_or_fail", 0, "The time limit ended the run."},
+		{0, lateBy(0), "timeout", "extend_timeout_or_fail", 0, "The time limit ended the run; the exit code is 0."},
+		{137, ExitContext{Known: true, OOM: true}, "out_of_memory", "more_memory_or_fail", 9, "The kernel killed the program at its memory limit."},
+		{143, canceledBy(15), "canceled", "none", 15, "The caller ended the program with signal 15 (SIGTERM)."},
+		{143, canceledBy(0), "canceled", "none", 0, "The caller ended the run."},
+		{137, canceledBy(9), "canceled", "none", 9, "The caller ended the program with signal 9 (SIGKILL)."},
+		{0, canceledBy(0), "canceled", "none", 0, "The caller ended the run; the exit code is 0."},
+		{-1, canceledBy(0), "canceled", "none", 0, "The caller ended the run."},
+		{-1, ExitContext{Canceled: true}, "canceled", "none", 0, "The caller ended the run."},
+		{143, ExitContext{Canceled: true}, "canceled", "none", 15, "The caller ended the program with signal 15 (SIGTERM)."},
 		{162, nothing, "signal", "log_signal_number", 34, "The program was ended by signal 34, or exited with 162 itself."},
 		{192, nothing, "signal", "log_signal_number", 64, "The program was ended by signal 64, or exited with 192 itself."},
 		{255, nothing, "signal", "log_signal_number", 0, "The program exited with 255 itself: the code is in the range for signals, but stands for none."},
@@ -62,7 +79,8 @@ func TestExplainExitIsTotal(t *testing.T) {
 		codes = append(codes, code)
 	}
 	for _, code := range codes {
-		for _, ctx := range []ExitContext{{}, {TimedOut: true}, {OOM: true}, {TimedOut: true, OOM: true}} {
+		for _, ctx := range []ExitContext{{}, {TimedOut: true}, {OOM: true}, {TimedOut: true, OOM: true},
+			{Known: true}, {Known: true, TimedOut: true, Signal: -3}, {Canceled: true}, {Known: true, Canceled: true, Signal: 9}} {
 			m := ExplainExit(code, ctx)
 			require.NotEmpty(t, m.Meaning)
 			require.NotEmpty(t, m.Action)

@@ -89,11 +89,16 @@ type Result struct {
 	Image     Image     `json:"image"`
 	Enforced  Enforced  `json:"enforced"`
 	Resources Resources `json:"resources"`
+	// Network is what passed through the proxy of the run; nil for one that had none,
+	// and so reached nothing.
+	Network *Network `json:"network,omitempty"`
 
 	// Outputs are the regular files of ./final, sorted by path.
 	Outputs []Output `json:"outputs"`
 	// OutputsSkipped is what ./final held beside them, and why it was left out.
 	OutputsSkipped []SkippedOutput `json:"outputs_skipped"`
+	// Trees are the folders that the program could change, and what it changed.
+	Trees []Tree `json:"trees"`
 	// Warnings is anything that a careful reader should know.
 	Warnings []string `json:"warnings"`
 }
@@ -129,18 +134,21 @@ type Enforced struct {
 	// themselves, "copy" copies them there and back.
 	Transfer string `json:"transfer"`
 
-	TimeoutSeconds   float64 `json:"timeout_seconds"`
-	GraceSeconds     float64 `json:"grace_seconds"`
-	MemoryBytes      int64   `json:"memory_bytes"`
-	SwapBytes        int64   `json:"swap_bytes"`
-	CPUs             float64 `json:"cpus"`
-	PIDs             int64   `json:"pids"`
-	ShmBytes         int64   `json:"shm_bytes"`
-	TmpBytes         int64   `json:"tmp_bytes"`
-	ScratchBytes     int64   `json:"scratch_bytes"`
-	DiskBytes        int64   `json:"disk_bytes"`
-	OutputLimitBytes int64   `json:"output_limit_bytes"`
-	StreamFileBytes  int64   `json:"stream_file_bytes"`
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	GraceSeconds   float64 `json:"grace_seconds"`
+	MemoryBytes    int64   `json:"memory_bytes"`
+	SwapBytes      int64   `json:"swap_bytes"`
+	CPUs           float64 `json:"cpus"`
+	// PIDs bounds the processes of the container. ProxyPIDs of them are for the way to
+	// the proxy of a network level; the program can use them as well.
+	PIDs             int64 `json:"pids"`
+	ProxyPIDs        int64 `json:"proxy_pids"`
+	ShmBytes         int64 `json:"shm_bytes"`
+	TmpBytes         int64 `json:"tmp_bytes"`
+	ScratchBytes     int64 `json:"scratch_bytes"`
+	DiskBytes        int64 `json:"disk_bytes"`
+	OutputLimitBytes int64 `json:"output_limit_bytes"`
+	StreamFileBytes  int64 `json:"stream_file_bytes"`
 
 	ReadOnlyRoot    bool     `json:"read_only_root"`
 	NoNewPrivileges bool     `json:"no_new_privileges"`
@@ -181,6 +189,26 @@ type Resources struct {
 	Source string `json:"source"`
 }
 
+// Network is what a program did through the proxy of its run (CX-04).
+type Network struct {
+	// Level is registry, api or open.
+	Level string `json:"level"`
+	// Allow and Deny are the host patterns that were enforced.
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+	// Requests are all that the program made, tunnels included, Refused those among
+	// them that no rule permitted.
+	Requests int64 `json:"requests"`
+	Refused  int64 `json:"refused"`
+	// BytesUp went to hosts, BytesDown came from them.
+	BytesUp   int64 `json:"bytes_up"`
+	BytesDown int64 `json:"bytes_down"`
+	// Log is the file of the record with one line for each request, and LogDropped
+	// how many found no room in it.
+	Log        string `json:"log"`
+	LogDropped int64  `json:"log_dropped"`
+}
+
 // Output is one regular file of ./final.
 type Output struct {
 	// Path is relative to ./final, with slashes. A name that is not clean
@@ -205,4 +233,41 @@ type SkippedOutput struct {
 	SizeBytes int64 `json:"size_bytes"`
 	// Reason says which rule left it out.
 	Reason string `json:"reason"`
+}
+
+// Tree is a folder that the program had a copy of, and what it changed in it. The files
+// that it made and changed are kept in the run's record.
+type Tree struct {
+	// Target is the path inside the container.
+	Target string `json:"target"`
+	// Complete says that the lists hold every change: nothing was unreadable as a
+	// whole, and no limit cut the lists.
+	Complete bool `json:"complete"`
+	// Entries and SizeBytes are what the copy began with.
+	Entries   int   `json:"entries"`
+	SizeBytes int64 `json:"size_bytes"`
+	// NotCopied is what the host's folder held beside files, folders and links.
+	NotCopied []SkippedOutput `json:"not_copied"`
+	// Created are new files and folders, Changed files with another content or mode,
+	// and Deleted what is not there any more; each sorted by path.
+	Created []TreeEntry `json:"created"`
+	Changed []TreeEntry `json:"changed"`
+	Deleted []TreeEntry `json:"deleted"`
+	// Skipped is what else the program left in the folder, and why it was left out.
+	Skipped []SkippedOutput `json:"skipped"`
+}
+
+// TreeEntry is one change in a tree.
+type TreeEntry struct {
+	// Path is relative to the tree; see [Output].
+	Path       string `json:"path"`
+	PathBase64 string `json:"path_base64,omitempty"`
+	// Kind is file or directory; something deleted may be a symlink.
+	Kind      string `json:"kind"`
+	SizeBytes int64  `json:"size_bytes"`
+	// SHA256 is the hash of a file's content, of a deleted file as it was; empty for
+	// what is no file.
+	SHA256 string `json:"sha256"`
+	// Mode is the permission bits in octal, without set-user-ID and set-group-ID.
+	Mode string `json:"mode"`
 }

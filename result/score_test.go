@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -180,6 +181,23 @@ func ExampleParseScore() {
 	score, ok := ParseScore(stdout)
 	fmt.Println(score, ok)
 	// Output: 0.84 true
+}
+
+// TestParseScoreIsQuick: less than 10 ms for 1 MB (EX-036). It takes the best of some
+// tries, a hundredth of that, so that a busy machine does not matter.
+func TestParseScoreIsQuick(t *testing.T) {
+	in := strings.Repeat("Epoch 1: loss=0.5 val=0.7\n", 1<<20/26) + label + " 0.5\n"
+	best := time.Hour
+	for range 20 {
+		began := time.Now()
+		if _, ok := ParseScore(in); !ok {
+			t.Fatal("no score")
+		}
+		best = min(best, time.Since(began))
+	}
+	if best >= 10*time.Millisecond {
+		t.Fatalf("it takes %v", best)
+	}
 }
 
 func BenchmarkParseScore(b *testing.B) {

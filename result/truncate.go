@@ -18,5 +18,11 @@ func TruncateOutput(s string, maxBytes int) (string, bool) {
 	for cut > 0 && maxBytes-cut < utf8.UTFMax-1 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
-	return s[:cut] + fmt.Sprintf("\n\n[WARNING: Output truncated. Original size exceeded %d bytes limit.]", maxBytes), true
+	return s[:cut] + TruncationWarning(int64(maxBytes)), true
+}
+
+// TruncationWarning is the text that EX-038 wants after output that was cut at
+// limit bytes.
+func TruncationWarning(limit int64) string {
+	return fmt.Sprintf("\n\n[WARNING: Output truncated. Original size exceeded %d bytes limit.]", limit)
 }
