@@ -22,11 +22,14 @@ type attempt struct {
 	log    *slog.Logger
 	work   *workspace
 	depot  *depot // of a run whose files are copied
+	egress egressPart
 
 	container string
 	// nameTaken says that the container of this run's name is another's.
 	nameTaken bool
 	warnings  []string
+	// pinned are the sources of mounts as they were checked.
+	pinned []pinned
 
 	// release says that the program has ended; see [Request].
 	release func()

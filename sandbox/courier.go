@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/owner"
@@ -112,7 +113,8 @@ func helperSpec(run Spec, user string, command ...string) Spec {
 	spec.Class.Cgroup.NanoCPUs = min(run.Class.Cgroup.NanoCPUs, helperCPUs)
 	spec.Class.Cgroup.ShmBytes = 1 << 20
 	spec.Class.Ulimits = []Ulimit{{Name: "core"}}
-	spec.Class.Tmpfs, spec.Class.Binds, spec.Class.Env = nil, nil, nil
+	spec.Class.Tmpfs, spec.Class.Binds, spec.Class.Masks, spec.Class.Env = nil, nil, nil, nil
+	spec.Class.Init, spec.Class.Seccomp = true, seccompFor(false)
 	spec.Class.GPUs = GPURequest{}
 	spec.Class.Log = Log{Driver: "none"}
 	spec.Job = Job{RunID: run.Job.RunID, Command: command}
@@ -121,12 +123,21 @@ func helperSpec(run Spec, user string, command ...string) Spec {
 
 // watcherCommand is the watcher's program.
 func watcherCommand() []string {
-	return []string{"/bin/sh", "-c", transfer.Script, "watcher", path.Join(depotDir, transfer.FinalDir), watchedEntries}
+	return []string{"/bin/sh", "-c", transfer.Script, "watcher", path.Join(depotDir, transfer.OutDir), watchedEntries}
 }
 
 // depotPaths are the host paths of a run whose files are copied.
 func depotPaths(root string, spec Spec) HostPaths {
 	paths := HostPaths{}
+	if len(spec.Class.Masks) > 0 {
+		paths[roleEmpty] = path.Join(root, transfer.EmptyFile)
+	}
+	for i := range spec.Job.Mounts {
+		paths[mountRole(i)] = path.Join(root, transfer.MountsDir, strconv.Itoa(i))
+	}
+	for i := range spec.Job.Trees {
+		paths[treeRole(i)] = path.Join(root, transfer.TreesDir, strconv.Itoa(i))
+	}
 	for _, bind := range spec.Class.Binds {
 		switch bind.Role {
 		case RoleProgram:

@@ -19,6 +19,9 @@ var (
 type facts struct {
 	// startError is why the engine did not start the container.
 	startError error
+	// noCommand is 126 or 127 when that was because of the command, which the engine
+	// runs itself in a container without an init.
+	noCommand int
 	// lost is why the end could not be learned.
 	lost error
 	// interrupted says that the engine was away for a while, or that its
@@ -42,6 +45,8 @@ type facts struct {
 	// initFailed says that the init inside the container could not run the
 	// command; its line is then all that stderr holds.
 	initFailed bool
+	// launchFailed is why the launcher of a network level did not run the command.
+	launchFailed string
 }
 
 // verdict is the one cause of a run's end.
@@ -60,6 +65,8 @@ type verdict struct {
 // is not "out of memory", 143 is not "timed out".
 func decide(f facts) verdict {
 	switch {
+	case f.noCommand != 0:
+		return decideNoCommand(f.noCommand)
 	case f.startError != nil:
 		return verdict{status: result.StatusStartFailed, fault: result.FaultEnvironment, exitCode: -1,
 			explanation: "The engine could not start the container: " + f.startError.Error() + "."}
@@ -162,8 +169,11 @@ func sameSignal(text string, n int) bool {
 // decideExit is for programs that ended by themselves.
 func decideExit(f facts) verdict {
 	if f.initFailed && (f.code == 126 || f.code == 127) {
-		what := map[int]string{126: "The command is not executable.", 127: "The command is not in the image."}[f.code]
-		return verdict{status: result.StatusStartFailed, fault: result.FaultOperator, exitCode: f.code, explanation: what}
+		return decideNoCommand(f.code)
+	}
+	if f.launchFailed != "" {
+		return verdict{status: result.StatusStartFailed, fault: result.FaultEnvironment, exitCode: -1,
+			explanation: "The program was not started: " + f.launchFailed + "."}
 	}
 	meaning := result.ExplainExit(f.code, result.ExitContext{})
 	v := verdict{status: result.StatusExited, fault: result.FaultProgram, exitCode: f.code, explanation: meaning.Text}
@@ -174,6 +184,12 @@ func decideExit(f facts) verdict {
 		v.fault = result.FaultNone
 	}
 	return v
+}
+
+// decideNoCommand is for commands that cannot be run.
+func decideNoCommand(code int) verdict {
+	what := map[int]string{126: "The command is not executable.", 127: "The command is not in the image."}[code]
+	return verdict{status: result.StatusStartFailed, fault: result.FaultOperator, exitCode: code, explanation: what}
 }
 
 // fatalSignals are those that end a process unless it does something about it;

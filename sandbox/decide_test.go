@@ -74,7 +74,9 @@ func TestDecide(t *testing.T) {
 		"not found":      {exited(127, func(f *facts) { f.initFailed = true }), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"not executable": {exited(126, func(f *facts) { f.initFailed = true }), result.StatusStartFailed, result.FaultOperator, 126, 0},
 		"exit 127":       {exited(127), result.StatusExited, result.FaultProgram, 127, 0},
-		"a forged line":  {exited(1, func(f *facts) { f.initFailed = true }), result.StatusExited, result.FaultProgram, 1, 0},
+		"no way to the proxy": {exited(125, func(f *facts) { f.launchFailed = "the image has no socat" }),
+			result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"a forged line": {exited(1, func(f *facts) { f.initFailed = true }), result.StatusExited, result.FaultProgram, 1, 0},
 
 		"start failed":                {facts{startError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"engine lost":                 {facts{lost: gone}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},

@@ -82,7 +82,7 @@ func TestDepotPaths(t *testing.T) {
 	req := scriptRequest()
 	spec, err := Plan(req, policy.Policy{})
 	require.NoError(t, err)
-	require.Equal(t, HostPaths{RoleInput: "/v/_data/input", RoleFinal: "/v/_data/final", RoleProgram: "/v/_data/program/train.py"},
+	require.Equal(t, HostPaths{RoleInput: "/v/_data/input", RoleFinal: "/v/_data/out/final", RoleProgram: "/v/_data/program/train.py"},
 		depotPaths("/v/_data", spec))
 	names := []string{depotName("x"), courierName("x"), watcherName("x")}
 	require.False(t, slices.ContainsFunc(names[1:], func(name string) bool { return strings.HasPrefix(name, Job{}.ContainerName()) }),

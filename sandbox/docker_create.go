@@ -45,17 +45,23 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 	if err != nil {
 		return nil, nil, err
 	}
+	masks, err := maskMounts(class.Masks, sources, propagation(class.Transfer))
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts = append(mounts, masks...)
 	devices, err := deviceRequests(class.GPUs)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating container %s: %w", job.ContainerName(), err)
 	}
 	grace := int(job.GraceSeconds)
+	command := slices.Concat(class.Launcher, job.Command)
 	config := &container.Config{
 		Image: class.Image.ID,
 		// The whole command stands here, so that an entry point of the image
 		// cannot put itself in front of it.
-		Entrypoint:   strslice.StrSlice(job.Command[:1]),
-		Cmd:          strslice.StrSlice(job.Command[1:]),
+		Entrypoint:   strslice.StrSlice(command[:1]),
+		Cmd:          strslice.StrSlice(command[1:]),
 		Env:          mergeEnv(class.Env, job.Env),
 		User:         class.User,
 		WorkingDir:   class.WorkDir,
@@ -105,7 +111,7 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 // securityOptions sends the seccomp profile itself. It is needed because the engine's
 // own is as old as the engine.
 func securityOptions(class Class) []string {
-	options := []string{"seccomp=" + seccompJSON}
+	options := []string{"seccomp=" + class.Seccomp.profile()}
 	if class.NoNewPrivileges {
 		options = append(options, "no-new-privileges:true")
 	}
@@ -129,6 +135,28 @@ func bindMounts(shapes []Bind, sources HostPaths, propagation mount.Propagation)
 	}
 	return mounts, nil
 }
+
+// maskMounts hide what the binds show. The engine mounts by depth, so that each comes
+// after what it hides.
+func maskMounts(masks []Mask, sources HostPaths, propagation mount.Propagation) ([]mount.Mount, error) {
+	var mounts []mount.Mount
+	for _, mask := range masks {
+		if mask.Folder {
+			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: mask.Target, ReadOnly: true,
+				TmpfsOptions: &mount.TmpfsOptions{SizeBytes: maskBytes, Mode: 0o555}})
+			continue
+		}
+		file, err := bindMounts([]Bind{{Role: roleEmpty, Target: mask.Target, ReadOnly: true}}, sources, propagation)
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, file...)
+	}
+	return mounts, nil
+}
+
+// maskBytes is the size of an empty folder that nobody can write.
+const maskBytes = 4096
 
 // propagation keeps what is mounted on the host later out of the container. For
 // its own data folder the engine insists on the other direction only: nothing

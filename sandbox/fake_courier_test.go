@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -201,7 +202,7 @@ func (d *fakeDepots) WatchDepot(_ context.Context, spec Spec, _ map[string]strin
 	d.watchers[spec.Job.RunID] = true
 	d.watches++
 	questions, stdin := io.Pipe()
-	w := &fakeWatcher{depots: d, dir: filepath.Join(d.dirs[spec.Job.RunID], "final"), questions: questions, stdin: stdin}
+	w := &fakeWatcher{depots: d, dir: filepath.Join(d.dirs[spec.Job.RunID], "out"), questions: questions, stdin: stdin}
 	if d.deaf > 0 {
 		d.deaf--
 		w.deaf = true
@@ -222,18 +223,16 @@ type fakeWatcher struct {
 }
 
 func (w *fakeWatcher) Copy(stdout, stderr io.Writer) error {
-	var question string
-	for {
-		if _, err := fmt.Fscanln(w.questions, &question); err != nil {
-			return nil //nolint:nilerr // nobody asks any more
-		}
+	lines := bufio.NewScanner(w.questions)
+	for lines.Scan() {
+		question, where, _ := strings.Cut(lines.Text(), " ")
 		if w.deaf || w.depots.ends(question) {
 			_, _ = io.WriteString(stderr, "sh: du: not found\n")
 			_ = w.questions.Close()
 			return nil
 		}
 		if question == "list" {
-			w.list(stdout)
+			w.list(stdout, filepath.Join(w.dir, where))
 			continue
 		}
 		free, entries, used := int64(1<<40), int64(1), int64(4096)
@@ -250,6 +249,7 @@ func (w *fakeWatcher) Copy(stdout, stderr io.Writer) error {
 		}
 		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %s\n", free/1024, entries, bytes)
 	}
+	return nil // nobody asks any more
 }
 
 // ends reports whether a watcher that hears a question ends.
@@ -263,12 +263,12 @@ func (d *fakeDepots) ends(question string) bool {
 	return !d.deafAfter.IsZero() && time.Now().After(d.deafAfter)
 }
 
-func (w *fakeWatcher) list(to io.Writer) {
+func (w *fakeWatcher) list(to io.Writer, dir string) {
 	types := map[string]fs.FileMode{"d": fs.ModeDir, "l": fs.ModeSymlink, "p": fs.ModeNamedPipe, "s": fs.ModeSocket, "f": 0}
 	for _, letter := range []string{"f", "d", "l", "p", "s", "b", "c"} {
-		_ = filepath.WalkDir(w.dir, func(full string, entry fs.DirEntry, err error) error {
+		_ = filepath.WalkDir(dir, func(full string, entry fs.DirEntry, err error) error {
 			if want, ok := types[letter]; err == nil && ok && entry.Type() == want {
-				rel, _ := filepath.Rel(w.dir, full)
+				rel, _ := filepath.Rel(dir, full)
 				_, _ = io.WriteString(to, "./"+rel+"\x00")
 			}
 			return err

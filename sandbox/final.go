@@ -78,6 +78,8 @@ func (w *workspace) planLending(spec Spec) error {
 const (
 	mayRead  fs.FileMode = 0o500
 	mayWrite fs.FileMode = 0o300
+	// mayReadFile is that of a file.
+	mayReadFile fs.FileMode = 0o400
 )
 
 // permits reports whether a mode gives a user all of need. As in the kernel, only

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/internal/collect"
+	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
 )
 
 // collectBudget bounds the hashing of outputs.
@@ -23,21 +24,27 @@ const collectBudget = 30 * time.Minute
 func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	complete := a.drain()
+	a.closeEgress()
 	a.usage.sample()
 	state := a.inspect(ctx)
 	removed := a.remove(ctx)
 	a.warnings = append(a.warnings, a.closeOutput()...)
 	var outputs []result.Output
 	var skipped []result.SkippedOutput
+	var trees []result.Tree
 	if a.copies() {
 		// Nothing may change the depot any more.
 		removed = answered(<-removed)
 		outputs, skipped = a.fetch(ctx)
+		trees = a.collectTrees(ctx, a.fetchTree)
 		if err := a.dropDepot(ctx); err != nil {
 			a.warnings = append(a.warnings, fmt.Sprintf("volume %s is left behind: %v", depotName(a.spec.Job.RunID), err))
 		}
 	} else {
 		outputs, skipped = a.collect(ctx)
+		// The container may still have the copies mounted.
+		removed = answered(<-removed)
+		trees = a.collectTrees(ctx, nil)
 	}
 	if err := a.work.handBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
@@ -53,10 +60,14 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 		a.cancelWait()
 	}
 
-	a.facts.initFailed = a.facts.initFailed && len(outputs)+len(skipped) == 0
+	if leftSomething(outputs, skipped, trees) {
+		// Whatever it printed: something ran.
+		a.facts.initFailed, a.facts.launchFailed = false, ""
+	}
 	verdict := blameGPUs(decide(a.facts), a.gpuLoss(ctx))
 	res := a.result(verdict, state, complete && !a.facts.interrupted)
 	res.Outputs, res.OutputsSkipped = outputs, skipped
+	res.Trees = trees
 	if !a.ended.IsZero() {
 		res.TeardownSeconds = time.Since(a.ended).Seconds()
 	}
@@ -69,11 +80,23 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	return res, err
 }
 
+// leftSomething reports whether files show that the program was there.
+func leftSomething(outputs []result.Output, skipped []result.SkippedOutput, trees []result.Tree) bool {
+	return len(outputs)+len(skipped) > 0 || slices.ContainsFunc(trees, func(t result.Tree) bool {
+		// Of what was there before, only what limits leave out is among the skipped.
+		isNew := func(s result.SkippedOutput) bool {
+			return s.Kind != snapshot.KindFile && s.Kind != snapshot.KindFolder && s.Kind != "other"
+		}
+		return len(t.Created)+len(t.Changed)+len(t.Deleted) > 0 || slices.ContainsFunc(t.Skipped, isNew)
+	})
+}
+
 // inspect completes the facts: memory, and signals of others.
 func (a *attempt) inspect(ctx context.Context) State {
 	usage, _ := a.usage.result()
 	a.facts.oomKilled = usage.OOMKills > 0
-	a.facts.initFailed = isInitFailure(a.spec.Job.Command[0], a.stdout.Total(), a.stderr.text.Text())
+	a.facts.initFailed = isInitFailure(slices.Concat(a.spec.Class.Launcher, a.spec.Job.Command)[0], a.stdout.Total(), a.stderr.text.Text())
+	a.inspectLaunch()
 	state, err := a.runner.engine.Inspect(ctx, a.container)
 	switch {
 	case err == nil:
@@ -200,16 +223,24 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 	if err := a.work.reopenFinal(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
-	if bytes, entries := collect.Usage(ctx, a.work.final, a.spec.Job.DiskBytes, maxEntries); a.facts.stop != stopDiskLimit &&
+	if bytes, entries := a.diskUse(ctx); a.facts.stop != stopDiskLimit &&
 		(bytes > a.spec.Job.DiskBytes || entries > maxEntries) {
-		a.warnings = append(a.warnings, fmt.Sprintf("final holds more than its disk limit of %v: the program ended before that was noticed",
-			policy.Size(a.spec.Job.DiskBytes)))
+		a.warnings = append(a.warnings, fmt.Sprintf("%s more than its disk limit of %v: the program ended before that was noticed",
+			a.heldBy(), policy.Size(a.spec.Job.DiskBytes)))
 	}
 	outputs, skipped, err := collect.Outputs(ctx, a.work.final, outputLimits(a.spec.Job))
 	if err != nil {
 		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
 	}
 	return outputs, skipped
+}
+
+// heldBy names what the disk limit is of.
+func (a *attempt) heldBy() string {
+	if len(a.spec.Job.Trees) > 0 {
+		return "final and the trees hold"
+	}
+	return "final holds"
 }
 
 // mayStillRun is why the outputs of a lost run are left alone.
@@ -254,7 +285,7 @@ func (a *attempt) result(v verdict, state State, complete bool) *result.Result {
 		IsError:        reason != "", ErrorReason: reason,
 		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
 			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked},
-		Enforced: enforced(a.spec, a.info),
+		Enforced: enforced(a.spec, a.info), Network: a.network(),
 	}
 	if res.IsError && res.Fault == result.FaultNone {
 		// Exit code 0 with a traceback: the program should be looked at.
@@ -287,6 +318,10 @@ func (a *attempt) result(v verdict, state State, complete bool) *result.Result {
 		}
 	}
 	a.warnings = append(a.warnings, v.warnings...)
+	if n := job.Egress.PIDs(); n > 0 && a.req.Limits.PIDs > 0 {
+		a.warnings = append(a.warnings, fmt.Sprintf("the limit of %d processes holds %d that are for the way to the proxy: the program could use them as well",
+			a.spec.Class.Cgroup.PIDs, n))
+	}
 	if a.info.Exposed != "" {
 		a.warnings = append(a.warnings, a.info.Exposed)
 	}
@@ -306,7 +341,7 @@ func enforced(spec Spec, info EngineInfo) result.Enforced {
 		Transfer:       class.Transfer,
 		TimeoutSeconds: job.TimeoutSeconds, GraceSeconds: job.GraceSeconds,
 		MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
-		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,
+		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ProxyPIDs: job.Egress.PIDs(), ShmBytes: class.Cgroup.ShmBytes,
 		DiskBytes: job.DiskBytes, OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
 		ReadOnlyRoot: class.ReadOnlyRoot, NoNewPrivileges: class.NoNewPrivileges, CapDrop: class.CapDrop,
 		Seccomp: class.Seccomp.Name + " sha256:" + class.Seccomp.SHA256,
@@ -322,6 +357,9 @@ func enforced(spec Spec, info EngineInfo) result.Enforced {
 		case WorkDir:
 			e.ScratchBytes = t.SizeBytes
 		}
+	}
+	for _, m := range class.Masks {
+		e.Mounts = append(e.Mounts, result.Mount{Target: m.Target, Type: "mask", ReadOnly: true})
 	}
 	for _, b := range class.Binds {
 		e.Mounts = append(e.Mounts, result.Mount{Target: b.Target, Type: "bind", ReadOnly: b.ReadOnly})

@@ -25,6 +25,7 @@ const (
 	ownerFinal = "EVALBOX_TEST_OWNER_FINAL"
 	ownerGPUs  = "EVALBOX_TEST_OWNER_GPUS"
 	ownerWay   = "EVALBOX_TEST_OWNER_TRANSFER"
+	ownerNet   = "EVALBOX_TEST_OWNER_EGRESS"
 )
 
 func TestMain(m *testing.M) {
@@ -44,13 +45,19 @@ func beOwner(state, final string) error {
 	if err != nil {
 		return err
 	}
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
+		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}))
 	if err != nil {
 		return err
+	}
+	if address := os.Getenv(ownerNet); address != "" {
+		return beEgressOwner(r, address, final)
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
 		ID: orphan(os.Getenv(ownerWay)), Final: final, Transfer: os.Getenv(ownerWay), Stdout: os.Stdout,
 		GPUs:    os.Getenv(ownerGPUs),
+		Trees:   []sandbox.Tree{{Source: "testdata", Target: "/repo"}},
+		Masks:   []string{"/repo/spec-full.json"},
 		Command: []string{"python3", "-c", "import time; print('started'); time.sleep(120)"},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
 	})

@@ -152,15 +152,7 @@ func checkMountable(field, path, real, stateDir string) error {
 	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
 		return &PathError{Field: field, Path: path, Rule: "holds docker.sock: whoever reaches that is root on this machine"}
 	}
-	below, err := mountsBelow(real)
-	if err != nil {
-		return &PathError{field, path, "its mount points cannot be told", cause(err)}
-	}
-	if len(below) > 0 {
-		return &PathError{Field: field, Path: path,
-			Rule: fmt.Sprintf("has the mount point %s in it, which would not be there inside; give a folder without", below[0])}
-	}
-	return nil
+	return checkAlone(field, path, real)
 }
 
 // checkEngineFolder keeps the engine's own data from programs.

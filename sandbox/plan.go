@@ -31,9 +31,16 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 	errs = append(errs, err)
 	command, binds, err := planProgram(req)
 	errs = append(errs, err)
+	mounts, err := planMounts(req, scriptName(req))
+	errs = append(errs, err)
+	workDir, err := planWorkDir(req, mounts.masks)
+	errs = append(errs, err)
+	errs = append(errs, checkNoFork(req, limits))
 	ulimits, err := planUlimits(req.Ulimits, limits, pol, req.Host)
 	errs = append(errs, err)
 	transfer, err := planTransfer(req.Transfer)
+	errs = append(errs, err)
+	egress, err := planEgress(req, pol)
 	errs = append(errs, err)
 	if limitsErr == nil {
 		errs = append(errs, checkHost(req, limits))
@@ -42,19 +49,19 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 		return Spec{}, err
 	}
 
-	return Spec{
+	spec := Spec{
 		Schema: SpecSchemaV1,
 		Class: Class{
 			Image:           Image{Reference: req.Image},
 			Runtime:         req.Runtime,
 			User:            user,
-			WorkDir:         WorkDir,
+			WorkDir:         workDir,
 			Network:         orDefault(req.Network, "none"),
-			Init:            true,
+			Init:            !req.NoFork,
 			ReadOnlyRoot:    true,
 			NoNewPrivileges: true,
 			CapDrop:         []string{"ALL"},
-			Seccomp:         Seccomp{Name: seccompName, SHA256: seccompSum()},
+			Seccomp:         seccompFor(req.NoFork),
 			IPC:             "private",
 			Cgroup: Cgroup{
 				Version:     req.Host.CgroupVersion,
@@ -68,7 +75,8 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 				{Target: TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
 				{Target: WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
 			},
-			Binds: binds,
+			Binds: append(binds, mounts.binds...),
+			Masks: mounts.masks,
 			Env:   baseEnv(limits.CPUs, gpus),
 			Log:   boundedLog(),
 			GPUs:  gpus,
@@ -77,8 +85,9 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 		},
 		Job: Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
-			Command: command, Env: sortedEnv(req.Env),
+			Command: command, Env: sortedEnv(req.FakeClock.env(req.Env)),
 			Script: req.Script, Input: req.Input, Final: req.Final,
+			Mounts: mounts.hosts, Trees: mounts.trees,
 			Stdin: req.Stdin != nil, Keep: req.Keep,
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
 			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
@@ -87,7 +96,9 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth,
 			OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
 		},
-	}, nil
+	}
+	spec.openTo(egress)
+	return spec, nil
 }
 
 // tmpfsInodes bounds the number of files in each tmpfs: inodes are kernel memory
@@ -115,6 +126,27 @@ func fitRequest(req Request, pol policy.Policy) policy.Limits {
 	}
 	return asked
 }
+
+// checkNoFork refuses what cannot work without starting processes, and limits below
+// what a container has without the program starting any.
+func checkNoFork(req Request, limits policy.Limits) error {
+	var errs []error
+	if req.NoFork && req.Egress != nil {
+		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "cannot be had together with hosts that are opened: the way to them is a process in the container"})
+	}
+	if req.NoFork && strings.HasPrefix(req.Runtime, "runsc") {
+		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + req.Runtime})
+	}
+	if !req.NoFork && limits.PIDs > 0 && limits.PIDs < initPIDs {
+		errs = append(errs, &policy.FieldError{Field: "pids-limit", Value: fmt.Sprint(limits.PIDs),
+			Rule: fmt.Sprintf("must be at least %d: the container's init and the program", initPIDs)})
+	}
+	return errors.Join(errs...)
+}
+
+// initPIDs is the init and the program. Containers start with as few, on every
+// engine that is promised; without an init, with one.
+const initPIDs = 2
 
 // checkHost refuses limits that the engine's machine cannot have.
 func checkHost(req Request, limits policy.Limits) error {

@@ -35,6 +35,14 @@ func planProgram(req Request) ([]string, []Bind, error) {
 	return nil, nil, &policy.FieldError{Field: "command", Rule: "nothing to run: give a script or a command"}
 }
 
+// scriptName is the name of the program in the working directory; empty if none.
+func scriptName(req Request) string {
+	if req.Script == "" {
+		return ""
+	}
+	return filepath.Base(req.Script)
+}
+
 func checkScriptName(name string) error {
 	if name == "input" || name == "final" || len(name) > 200 ||
 		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == ':' || r == ',' }) {

@@ -3,6 +3,9 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,4 +46,9 @@ func waitProcess(ctx context.Context, pid int, isIt func() bool) bool {
 			return false
 		}
 	}
+}
+
+// mountedIn looks at what a process sees at a path.
+func mountedIn(pid int, path string) (fs.FileInfo, error) {
+	return os.Stat("/proc/" + strconv.Itoa(pid) + "/root" + path)
 }

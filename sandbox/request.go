@@ -48,6 +48,8 @@ type Request struct {
 	// Env is added to the fixed environment of every run. See
 	// [policy.CheckEnv] for names that are refused.
 	Env map[string]string
+	// FakeClock, if not nil, is a clock that the program sees instead of the real one.
+	FakeClock *FakeClock
 
 	// User is the numeric "uid:gid" inside the container. The default is the
 	// caller's own, or [DedicatedUser] when the caller is root.
@@ -81,6 +83,29 @@ type Request struct {
 	// Ulimits are further resource limits of every process.
 	Ulimits []Ulimit
 
+	// WorkDir is the folder inside the container that the program starts in: the
+	// default [WorkDir], the input, ./final, or a folder of a mount or tree.
+	WorkDir string
+	// Mounts are further files and folders of the host, read-only.
+	Mounts []Mount
+	// Trees are folders that the program may change: it gets a copy of each, and
+	// the result says what it changed.
+	Trees []Tree
+	// Masks are absolute paths inside the container that look empty, even where a
+	// mount, a tree or the input shows them, by whatever name: links are followed,
+	// and further names of the same file are hidden as well. Of a tree they are not
+	// even copied. [Plan], which looks at no disk, takes one that ends with a slash
+	// for a folder and any other for a file; [Runner.Run] looks.
+	Masks []string
+	// NoFork forbids the program to start processes; threads still work, and it may
+	// still become another program (execve). Its container has no init, so that the
+	// program is its PID 1: SIGTERM does nothing unless the program handles it, and
+	// a signal that it sends to itself does not end it.
+	NoFork bool
+	// Egress opens hosts through a proxy of the run; nil is offline. The container
+	// has no network at any level.
+	Egress *policy.Egress
+
 	// Stdout and Stderr get the program's output live, as raw bytes, while it
 	// is recorded. A writer that blocks or fails never holds the program up.
 	// Both are called from one goroutine.
@@ -100,6 +125,10 @@ type Request struct {
 	Transfer string
 	// Keep leaves the container behind for inspection.
 	Keep bool
+
+	// missing are masks that stand for nothing that is there, by the target of the
+	// tree that they lie in, relative to it.
+	missing map[string][]string
 
 	// Host is what is known of the engine's machine. [Runner.Run] fills it in;
 	// callers of [Plan] may leave it zero, which switches off the checks that
@@ -122,6 +151,24 @@ type Host struct {
 	Runtimes       []string
 	// GPUs says how the engine can hand out GPUs.
 	GPUs HostGPUs
+}
+
+// Mount is a file or folder of the host that a program reads at Target, an absolute
+// path inside the container: [RepoDir], or something in it, in [HostDir], or in
+// [WorkDir] beside ./final and the program. A mount may lie in another, in a tree or
+// in the input, where the host has something of its kind.
+type Mount struct{ Source, Target string }
+
+// Tree is a folder that a program may change, at Target, an absolute path inside the
+// container. It starts as a copy of the host folder Source, or empty if Source is
+// empty. Folders and regular files are copied, with their modes, and links as links;
+// several names of one file become files of their own. All trees
+// together count as much as ./final does: see [policy.Limits].Disk. Exclude are
+// paths below Source that are not copied. The host's folder does not change; see
+// [Store.ApplyTree].
+type Tree struct {
+	Source, Target string
+	Exclude        []string
 }
 
 // Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….

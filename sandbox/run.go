@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/images"
@@ -37,8 +38,8 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	r.markUsed(prepared.spec.Class.Image.ID)
 	a := &attempt{
 		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
-		warnings: prepared.warnings,
-		log:      r.log.With(logRun, prepared.spec.Job.RunID),
+		warnings: prepared.warnings, pinned: prepared.pinned,
+		log: r.log.With(logRun, prepared.spec.Job.RunID),
 	}
 	if err := a.leaseGPUs(ctx, prepared.gpus); err != nil {
 		return nil, err
@@ -49,6 +50,10 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	}
 	if a.work, err = openWorkspace(r.store, a.spec); err != nil {
 		return nil, err
+	}
+	defer a.closeEgress()
+	if err := a.openEgress(); err != nil {
+		return nil, errors.Join(err, a.work.discard())
 	}
 	if err := a.create(ctx); err != nil {
 		return nil, errors.Join(err, a.abandon(ctx))
@@ -93,6 +98,12 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
+	// A container of the run's name that is there now is another's.
+	a.nameTaken = true
+	if err := a.openTrees(ctx); err != nil {
+		return err
+	}
+	a.nameTaken = false
 	if !a.copies() {
 		return a.createContainer(ctx, a.work.paths, a.labels(deadline))
 	}
@@ -174,6 +185,9 @@ func (a *attempt) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 	}
+	if err := a.checkPinned(); err != nil {
+		return err
+	}
 	if err := a.work.handOver(ctx); err != nil {
 		return err
 	}
@@ -196,6 +210,9 @@ func (a *attempt) start(ctx context.Context) error {
 		// The wait for a next exit would never end.
 		cancelWait()
 		return err
+	}
+	if err := a.checkMounted(context.WithoutCancel(ctx)); err != nil {
+		return err // the program is ended, and nothing of it is kept
 	}
 	a.started = time.Now()
 	a.log.Debug("program started")
@@ -242,12 +259,30 @@ func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Resu
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.facts.startError = startErr
+	noCommand := a.findNoCommand(ctx, startErr)
 	if err := a.work.putBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
 	_ = a.streams.Close() // they would never end by themselves
 	res, err := a.finish(ctx)
+	if noCommand {
+		return res, err // a result like that of a container with an init
+	}
 	return res, errors.Join(startErr, err)
+}
+
+// findNoCommand tells a command that the image does not have from an engine that
+// failed. Where there is no init, the engine runs the command itself, and refuses.
+func (a *attempt) findNoCommand(ctx context.Context, startErr error) bool {
+	if a.spec.Class.Init || !strings.Contains(startErr.Error(), fmt.Sprintf("exec: %q", a.spec.Job.Command[0])) {
+		return false
+	}
+	state, err := a.runner.engine.Inspect(context.WithoutCancel(ctx), a.container)
+	if err != nil || state.Running || state.ExitCode != 126 && state.ExitCode != 127 {
+		return false
+	}
+	a.facts.noCommand = state.ExitCode
+	return true
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -174,6 +174,7 @@ type planned struct {
 	// warnings are for the result.
 	warnings []string
 	gpus     gpu.Inventory
+	pinned   []pinned
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
@@ -184,7 +185,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.User == "" {
 		req.User = defaultUser(os.Getuid(), os.Getgid())
 	}
-	req, err := resolvePaths(req, r.store.dir)
+	req, pinned, err := resolveAll(ctx, req, r.store.dir)
 	if err != nil {
 		return planned{}, err
 	}
@@ -205,10 +206,20 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.Transfer, err = r.chooseTransfer(ctx, req, image.ID); err != nil {
 		return planned{}, err
 	}
+	var hidden []string
 	if req.Transfer == TransferBind {
 		if err := checkEngineFolder(req, info.RootDir); err != nil {
 			return planned{}, err
 		}
+		if req, hidden, err = hideSpecial(ctx, req); err != nil {
+			return planned{}, err
+		}
+	}
+	if req.Transfer != TransferBind {
+		info.RootDir = "" // of another machine
+	}
+	if err := checkEngineSource(req, info.RootDir, info.Address); err != nil {
+		return planned{}, err
 	}
 	req.Host = info.Host
 	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
@@ -231,7 +242,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: warnings}, nil
+	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned}, nil
 }
 
 // checkLock says whether the image is the locked one. One that is not is an

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"fmt"
 	"sync"
 )
 
@@ -23,6 +24,35 @@ var seccompSum = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(seccompJSON))
 	return hex.EncodeToString(sum[:])
 })
+
+// noForkName says where the profile of programs comes from that may start none.
+const noForkName = seccompName + ", no processes"
+
+// noForkJSON is that profile.
+var noForkJSON = sync.OnceValue(func() string {
+	text, err := withoutFork(seccompJSON)
+	if err != nil {
+		panic(fmt.Sprintf("sandbox: the embedded seccomp profile: %v", err)) // a test makes it
+	}
+	return text
+})
+
+// seccompFor names the profile of a class.
+func seccompFor(noFork bool) Seccomp {
+	if !noFork {
+		return Seccomp{Name: seccompName, SHA256: seccompSum()}
+	}
+	sum := sha256.Sum256([]byte(noForkJSON()))
+	return Seccomp{Name: noForkName, SHA256: hex.EncodeToString(sum[:])}
+}
+
+// profile is the text of the profile that a class names.
+func (s Seccomp) profile() string {
+	if s.Name == noForkName {
+		return noForkJSON()
+	}
+	return seccompJSON
+}
 
 // boundedLog is the engine's own copy of the output, at most 100 MiB of it.
 func boundedLog() Log {

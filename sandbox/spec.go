@@ -46,27 +46,31 @@ type Spec struct {
 
 // Class is what is fixed when a container is created.
 type Class struct {
-	Image           Image      `json:"image"`
-	Runtime         string     `json:"runtime"`
-	User            string     `json:"user"`
-	WorkDir         string     `json:"work_dir"`
-	Network         string     `json:"network"`
-	Init            bool       `json:"init"`
-	ReadOnlyRoot    bool       `json:"read_only_root"`
-	NoNewPrivileges bool       `json:"no_new_privileges"`
-	CapDrop         []string   `json:"cap_drop"`
-	Seccomp         Seccomp    `json:"seccomp"`
-	IPC             string     `json:"ipc"`
-	Cgroup          Cgroup     `json:"cgroup"`
-	Ulimits         []Ulimit   `json:"ulimits"`
-	Tmpfs           []Tmpfs    `json:"tmpfs"`
-	Binds           []Bind     `json:"binds"`
-	Env             []string   `json:"env"`
-	Log             Log        `json:"log"`
-	GPUs            GPURequest `json:"gpus"`
+	Image           Image    `json:"image"`
+	Runtime         string   `json:"runtime"`
+	User            string   `json:"user"`
+	WorkDir         string   `json:"work_dir"`
+	Network         string   `json:"network"`
+	Init            bool     `json:"init"`
+	ReadOnlyRoot    bool     `json:"read_only_root"`
+	NoNewPrivileges bool     `json:"no_new_privileges"`
+	CapDrop         []string `json:"cap_drop"`
+	Seccomp         Seccomp  `json:"seccomp"`
+	IPC             string   `json:"ipc"`
+	Cgroup          Cgroup   `json:"cgroup"`
+	Ulimits         []Ulimit `json:"ulimits"`
+	Tmpfs           []Tmpfs  `json:"tmpfs"`
+	Binds           []Bind   `json:"binds"`
+	// Masks are hidden: what lies there looks empty.
+	Masks []Mask     `json:"masks"`
+	Env   []string   `json:"env"`
+	Log   Log        `json:"log"`
+	GPUs  GPURequest `json:"gpus"`
 	// Transfer is [TransferBind] or [TransferCopy]: whether the host paths of the
 	// binds are the caller's own or those of a depot.
 	Transfer string `json:"transfer"`
+	// Launcher stands before the command of a run that has a proxy.
+	Launcher []string `json:"launcher,omitempty"`
 }
 
 // Image is the image of a class. ID is empty in a plan and filled in once the
@@ -109,12 +113,24 @@ type Bind struct {
 	ReadOnly bool   `json:"read_only"`
 }
 
-// Roles of bind mounts.
+// Roles of bind mounts. Those of mounts and trees end in a dash and their number in
+// the [Job].
 const (
 	RoleInput   = "input"
 	RoleFinal   = "final"
 	RoleProgram = "program"
+	RoleMount   = "mount"
+	RoleTree    = "tree"
+	// roleEmpty is the empty file that hides files.
+	roleEmpty = "empty"
 )
+
+// Mask hides a file or folder of a mount: an empty file or folder, which nobody can
+// write, lies on top of it.
+type Mask struct {
+	Target string `json:"target"`
+	Folder bool   `json:"folder"`
+}
 
 // Log is the engine's own bounded copy of the output: what is left of it when
 // the controller dies.
@@ -135,8 +151,13 @@ type Job struct {
 	Script string `json:"script"`
 	Input  string `json:"input"`
 	Final  string `json:"final"`
-	Stdin  bool   `json:"stdin"`
-	Keep   bool   `json:"keep"`
+	// Mounts and Trees are the sources of the binds with those roles, in order.
+	Mounts []HostMount `json:"mounts"`
+	Trees  []JobTree   `json:"trees"`
+	Stdin  bool        `json:"stdin"`
+	Keep   bool        `json:"keep"`
+	// Egress is what the program may reach through a proxy; nil is nothing.
+	Egress *Egress `json:"egress,omitempty"`
 
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	GraceSeconds   float64 `json:"grace_seconds"`
@@ -150,6 +171,23 @@ type Job struct {
 	OutputDepth        int   `json:"output_depth"`
 	OutputFileBytes    int64 `json:"output_file_bytes"`
 	OutputTotalBytes   int64 `json:"output_total_bytes"`
+}
+
+// HostMount is a file or folder of the host that is mounted read-only.
+type HostMount struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// JobTree is a folder of the host that the program gets a copy of; an empty source is
+// an empty folder.
+type JobTree struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+	// Exclude and Deny are paths below the source that are not copied. What is
+	// denied is not copied by any other name either, and never written.
+	Exclude []string `json:"exclude"`
+	Deny    []string `json:"deny"`
 }
 
 // Hash identifies the class: two specs with the same hash may use the same

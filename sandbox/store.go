@@ -25,6 +25,11 @@ const (
 	programDir  = "program"
 	emptyInput  = "input"
 	ownFinal    = "final"
+	emptyFile   = "empty"
+	// liveTrees are the copies that programs change, with what they began with;
+	// keptTrees is what is kept of them.
+	liveTrees = "live"
+	keptTrees = "trees"
 )
 
 // Store holds the records of runs: one folder per run below runs/ of the state
@@ -60,6 +65,14 @@ func (r Record) StdoutPath() string { return filepath.Join(r.Dir, stdoutFile) }
 
 // StderrPath is the file of stderr; see [Record.StdoutPath].
 func (r Record) StderrPath() string { return filepath.Join(r.Dir, stderrFile) }
+
+// ProgramPath is the copy of the script that ran; empty for a run of a command.
+func (r Record) ProgramPath() string {
+	if r.Spec.Job.Script == "" {
+		return ""
+	}
+	return filepath.Join(r.Dir, programDir, filepath.Base(r.Spec.Job.Script))
+}
 
 // DefaultStateDir is where records are kept when nobody says otherwise:
 // /var/lib/evalbox for root, $XDG_STATE_HOME/evalbox or ~/.local/state/evalbox

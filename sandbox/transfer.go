@@ -146,12 +146,20 @@ func (a *attempt) pack(ctx context.Context, to io.Writer) error {
 			}))
 	}
 	if err == nil && a.spec.Job.Input == "" {
-		err = packer.Folder(transfer.InputDir, 0, 0, 0o555)
+		err = errors.Join(packer.Folder(transfer.InputDir, 0, 0, 0o555), packPoints(packer, transfer.InputDir, pointsOf(a.spec, InputDir)))
 	} else if err == nil {
-		err = withFolder("input", a.spec.Job.Input, func(root *os.Root) error { return packer.Tree(ctx, transfer.InputDir, root) })
+		err = withFolder("input", a.spec.Job.Input, a.checked(a.spec.Job.Input, ".", func(root *os.Root) error {
+			return packer.Tree(ctx, transfer.InputDir, root, a.hiddenIn(InputDir))
+		}))
 	}
 	if err == nil {
-		err = packer.Folder(transfer.FinalDir, uid, gid, 0o755)
+		err = a.packMounts(ctx, packer)
+	}
+	if err == nil {
+		err = errors.Join(packer.Folder(transfer.OutDir, 0, 0, 0o755), packer.Folder(transfer.FinalDir, uid, gid, 0o755))
+	}
+	if err == nil {
+		err = a.packTrees(ctx, packer, uid, gid)
 	}
 	if err == nil {
 		err = packer.Close()

@@ -86,8 +86,9 @@ func makeProbe(dir string) (*os.File, error) {
 // folder. Nothing follows from that but for what lies on the very same mount: a
 // container may have been given one folder of a disk as it is and another folder of
 // that disk under a name that means something else to the engine. What the program
-// writes to is tested with a file that is nowhere else. The input, which others may
-// be reading, gets none: it is compared, unless it lies on a mount that was tested.
+// writes to is tested with a file that is nowhere else. The input and further mounts,
+// which others may be reading, get none: they are compared, unless they lie on a mount
+// that was tested.
 func (r *Runner) sharesFolders(ctx context.Context, req Request, imageID string) (bool, error) {
 	tested, seen, same := []string{r.store.dir}, []string(nil), []string(nil)
 	if req.Final != "" {
@@ -102,15 +103,15 @@ func (r *Runner) sharesFolders(ctx context.Context, req Request, imageID string)
 			same = append(same, filepath.Dir(dir))
 		}
 	}
-	if req.Input != "" {
-		input := []string{req.Input}
-		if name := firstName(req.Input); name != "" {
-			input = append(input, filepath.Join(req.Input, name))
+	for _, source := range readSources(req) {
+		looked := []string{source}
+		if name := firstName(source); name != "" {
+			looked = append(looked, filepath.Join(source, name))
 		}
-		if slices.ContainsFunc(tested, func(dir string) bool { return sameMount(dir, req.Input) }) {
-			seen = append(seen, input...)
+		if slices.ContainsFunc(tested, func(dir string) bool { return sameMount(dir, source) }) {
+			seen = append(seen, looked...)
 		} else {
-			same = append(same, input...)
+			same = append(same, looked...)
 		}
 	}
 	shared, err := true, error(nil)
@@ -121,6 +122,19 @@ func (r *Runner) sharesFolders(ctx context.Context, req Request, imageID string)
 		shared, err = r.engine.SeesSame(ctx, imageID, same...)
 	}
 	return shared, err
+}
+
+// readSources are the files and folders of the host that a program reads in place.
+// Trees are not among them: their copies lie in the state folder.
+func readSources(req Request) []string {
+	var sources []string
+	if req.Input != "" {
+		sources = append(sources, req.Input)
+	}
+	for _, m := range req.Mounts {
+		sources = append(sources, m.Source)
+	}
+	return sources
 }
 
 // probeFinal makes a file beside ./final, which a run that uses that folder now does

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +34,9 @@ func (a *attempt) fetch(ctx context.Context) ([]result.Output, []result.SkippedO
 	ctx, cancel := a.collecting(ctx)
 	defer cancel()
 	limits := outputLimits(a.spec.Job)
-	unpacker := transfer.NewUnpacker(a.work.final, limits, a.room)
+	unpacker := transfer.NewUnpacker(a.work.final, transfer.FinalDir, limits, a.room)
 	list := a.listDepot(ctx)
-	fetchErr := a.fetchAll(ctx, unpacker, list)
+	fetchErr := a.fetchAll(ctx, transfer.FinalDir, unpacker, list)
 	if fetchErr != nil {
 		if list != nil {
 			for _, full := range unpacker.Left(list) {
@@ -90,8 +89,8 @@ func (a *attempt) listDepot(ctx context.Context) *transfer.Inventory {
 		a.warnings = append(a.warnings, "final holds folders so deep that their size could not be told, nor all that was left out")
 	}
 	if a.facts.stop != stopDiskLimit && a.tooMuch(space) {
-		a.warnings = append(a.warnings, fmt.Sprintf("final holds more than its disk limit of %v: the program ended before that was noticed",
-			policy.Size(a.spec.Job.DiskBytes)))
+		a.warnings = append(a.warnings, fmt.Sprintf("%s more than its disk limit of %v: the program ended before that was noticed",
+			a.heldBy(), policy.Size(a.spec.Job.DiskBytes)))
 	}
 	return list
 }
@@ -103,21 +102,18 @@ func (a *attempt) takeStock(ctx context.Context) (space transfer.Space, list *tr
 	if space, err = a.depot.watcher.look(ctx); err != nil {
 		return space, nil, err
 	}
-	err = a.depot.watcher.ask(ctx, "list", func(from *bufio.Reader) error {
-		list, err = transfer.ReadInventory(from, a.spec.Job.OutputFiles+1, a.spec.Job.OutputDepth)
-		return err
-	})
+	list, err = a.depot.watcher.list(ctx, transfer.FinalDir, a.spec.Job.OutputFiles+1, a.spec.Job.OutputDepth)
 	return space, list, err
 }
 
 // fetchAll fetches the folder, and then piece by piece what did not come with it:
 // after a file that is not worth reading, and after a connection that broke.
-func (a *attempt) fetchAll(ctx context.Context, unpacker *transfer.Unpacker, list *transfer.Inventory) error {
+func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *transfer.Unpacker, list *transfer.Inventory) error {
 	work, retries := []string{"."}, fetchRetries
 	for len(work) > 0 {
 		at := work[0]
 		work = work[1:]
-		err := a.fetchOne(ctx, unpacker, at)
+		err := a.fetchOne(ctx, dir, unpacker, at)
 		switch {
 		case errors.Is(err, transfer.ErrTooMany):
 			return nil // told in the list of what was left out
@@ -145,11 +141,11 @@ func (a *attempt) fetchAll(ctx context.Context, unpacker *transfer.Unpacker, lis
 	return nil
 }
 
-// fetchOne fetches one path below ./final.
-func (a *attempt) fetchOne(ctx context.Context, unpacker *transfer.Unpacker, at string) error {
+// fetchOne fetches one path below a folder of the depot.
+func (a *attempt) fetchOne(ctx context.Context, dir string, unpacker *transfer.Unpacker, at string) error {
 	var archive io.ReadCloser
 	err := a.withCourier(ctx, func() (err error) {
-		archive, err = a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(transfer.FinalDir, at))
+		archive, err = a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(dir, at))
 		return err
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // the sending.
 func (a *attempt) watchFill(ctx context.Context, sent <-chan struct{}, abort context.CancelCauseFunc) error {
 	err := a.connectWatcher(ctx)
-	total := bytesIn(a.spec.Job.Input, sent)
+	total := a.bytesToSend(sent)
 	for err == nil {
 		select {
 		case <-sent:
@@ -51,6 +51,18 @@ func engineSpace(free, need int64) error {
 }
 
 var errEnough = errors.New("enough")
+
+// bytesToSend is how much the files hold that are to be sent.
+func (a *attempt) bytesToSend(sent <-chan struct{}) (total int64) {
+	total = bytesIn(a.spec.Job.Input, sent)
+	for _, m := range a.spec.Job.Mounts {
+		total += bytesIn(m.Source, sent)
+	}
+	for _, t := range a.spec.Job.Trees {
+		total += bytesIn(t.Source, sent)
+	}
+	return total
+}
 
 // bytesIn is how much the files of a folder hold that are to be sent. It stops when
 // they are.

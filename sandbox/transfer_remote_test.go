@@ -225,7 +225,7 @@ func TestEngineLostWhileFilesAreAway(t *testing.T) {
 			if err := e.start(); err != nil {
 				return err
 			}
-			return os.WriteFile(filepath.Join(e.dir, "data", "volumes", "evalbox-away", "_data", "final", "go"), nil, 0o644)
+			return os.WriteFile(filepath.Join(e.dir, "data", "volumes", "evalbox-away", "_data", "out", "final", "go"), nil, 0o644)
 		}()
 	}()
 	res, err := r.Run(t.Context(), req)

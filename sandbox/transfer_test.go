@@ -300,7 +300,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		says   string
 	}{
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
-		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + 2, 4096 }, 0, result.FaultProgram, "disk limit"},
+		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + outFolders + 1, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
 		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, tooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},

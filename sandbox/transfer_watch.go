@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +31,11 @@ const (
 )
 
 // watchedEntries is the number of entries that is too many to look at.
-var watchedEntries = strconv.Itoa(maxEntries + 2)
+var watchedEntries = strconv.Itoa(maxEntries + outFolders + 1)
+
+// outFolders are the folders that are there when nothing is in them: all that a program
+// may write to, and ./final.
+const outFolders = 2
 
 // errWatcherEnded means that the watcher is not there any more.
 var errWatcherEnded = errors.New("the watcher of the outputs' disk has ended")
@@ -123,6 +128,15 @@ func (w *watcher) free(ctx context.Context) (free int64, err error) {
 	return free, err
 }
 
+// list asks what a folder of the depot holds.
+func (w *watcher) list(ctx context.Context, dir string, limit, depth int) (list *transfer.Inventory, err error) {
+	err = w.ask(ctx, "list "+strings.TrimPrefix(dir, transfer.OutDir+"/"), func(from *bufio.Reader) error {
+		list, err = transfer.ReadInventory(from, limit, depth)
+		return err
+	})
+	return list, err
+}
+
 // lineOf reads bounded lines.
 func lineOf(from *bufio.Reader) func() (string, error) {
 	return func() (string, error) {
@@ -145,7 +159,7 @@ func (a *attempt) startWatcher(ctx context.Context) error {
 	if err != nil {
 		return a.watchError(err)
 	}
-	a.depot.empty = max(space.Used, 0)
+	a.depot.empty = max(space.Used-a.work.treeBytes(), 0)
 	return nil
 }
 
@@ -251,5 +265,5 @@ func (a *attempt) lookAgain(ctx, looking context.Context, lastLook time.Time) (t
 
 // tooMuch compares one look with the disk limit.
 func (a *attempt) tooMuch(space transfer.Space) bool {
-	return space.Used-a.depot.empty > a.spec.Job.DiskBytes || space.Entries > maxEntries+1
+	return space.Used-a.depot.empty > a.spec.Job.DiskBytes || space.Entries > maxEntries+outFolders
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
 )
 
 const (
@@ -100,8 +98,8 @@ func (w *usageWatch) result() (Usage, string) {
 	return w.last, w.sampler.Source()
 }
 
-// watchDisk ends a run that fills the host's disk through ./final: a bind mount
-// has no quota of its own. What it cannot see is a file that was deleted and is
+// watchDisk ends a run that fills the host's disk through ./final and its trees: a
+// bind mount has no quota of its own. What it cannot see is a file that was deleted and is
 // still open; the free space of the disk is watched as well, for that.
 func (a *attempt) watchDisk(ctx context.Context) {
 	period := diskPeriod
@@ -112,7 +110,7 @@ func (a *attempt) watchDisk(ctx context.Context) {
 		case <-time.After(period):
 		}
 		began := time.Now()
-		bytes, entries := collect.Usage(ctx, a.work.final, a.spec.Job.DiskBytes, maxEntries)
+		bytes, entries := a.diskUse(ctx)
 		if bytes > a.spec.Job.DiskBytes || entries > maxEntries {
 			a.askStop(stopDiskLimit)
 			return
@@ -123,7 +121,8 @@ func (a *attempt) watchDisk(ctx context.Context) {
 	}
 }
 
-// watchFreeSpace ends a run when the disk of ./final is nearly full.
+// watchFreeSpace ends a run when the disk of ./final, or that of its trees, is nearly
+// full.
 func (a *attempt) watchFreeSpace(ctx context.Context) {
 	for {
 		select {
@@ -131,9 +130,11 @@ func (a *attempt) watchFreeSpace(ctx context.Context) {
 			return
 		case <-time.After(diskPeriod):
 		}
-		if free, known := freeBytes(a.work.paths[RoleFinal]); known && free < minFree/2 {
-			a.askStop(stopDiskFull)
-			return
+		for _, dir := range []string{a.work.paths[RoleFinal], a.work.record} {
+			if free, known := freeBytes(dir); known && free < minFree/2 && (dir != a.work.record || len(a.work.trees) > 0) {
+				a.askStop(stopDiskFull)
+				return
+			}
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/internal/collect"
+	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
 )
 
 const (
@@ -31,6 +33,7 @@ type workspace struct {
 	// lent tells whom to give ./final back to.
 	lent    finalJournal
 	lock    *finalLock
+	trees   []*runTree
 	mode    fs.FileMode
 	made    bool // we made the caller's ./final
 	emptied bool
@@ -84,7 +87,58 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 			return stateError(w.record, "cannot be written", err)
 		}
 	}
+	if err := w.openMounts(spec); err != nil {
+		return err
+	}
 	return w.openFinal(store, spec)
+}
+
+// openMounts makes what hides files, and what is mounted on in an empty input.
+func (w *workspace) openMounts(spec Spec) error {
+	for i, m := range spec.Job.Mounts {
+		w.paths[mountRole(i)] = m.Source
+		if spec.Class.Transfer == TransferCopy {
+			continue
+		}
+		if err := checkMountReadable(m.Source, spec.Class.User); err != nil {
+			return err
+		}
+	}
+	var err error
+	if len(spec.Class.Masks) > 0 {
+		w.paths[roleEmpty] = filepath.Join(w.record, emptyFile)
+		// Readable whatever our umask is.
+		err = errors.Join(os.WriteFile(w.paths[roleEmpty], nil, 0o444), os.Chmod(w.paths[roleEmpty], 0o444))
+	}
+	if err == nil && spec.Job.Input == "" && spec.Class.Transfer != TransferCopy {
+		err = makePoints(w.paths[RoleInput], pointsOf(spec, InputDir))
+	}
+	if err != nil {
+		return stateError(w.record, "cannot be written", err)
+	}
+	return nil
+}
+
+// makePoints makes what something is mounted on in a folder of ours.
+func makePoints(dir string, points map[string]bool) error {
+	for _, name := range snapshot.SortedKeys(points) {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		folder := full
+		if !points[name] {
+			folder = filepath.Dir(full)
+		}
+		for at := folder; at != dir; at = filepath.Dir(at) {
+			if err := errors.Join(os.MkdirAll(at, 0o755), os.Chmod(at, 0o755)); err != nil {
+				return err
+			}
+		}
+		if !points[name] {
+			if err := os.WriteFile(full, nil, 0o444); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (w *workspace) checkSpace() error {
@@ -105,18 +159,27 @@ func (w *workspace) checkSpace() error {
 
 // checkReadable refuses an input folder that the program could not even list. A
 // program of root's runs as another user, and would fail in a puzzling way.
-func checkReadable(dir, user string) error {
+func checkReadable(dir, user string) error { return checkReadableAs("input", dir, user) }
+
+// checkMountReadable does the same for a further mount, which may be a file.
+func checkMountReadable(source, user string) error { return checkReadableAs("mount", source, user) }
+
+func checkReadableAs(field, dir, user string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return &PathError{"input", dir, "cannot be read", cause(err)}
+		return &PathError{field, dir, "cannot be read", cause(err)}
+	}
+	need := mayRead
+	if !info.IsDir() {
+		need = mayReadFile
 	}
 	owner, group, ok := ownerOf(info)
 	uid, gid, err := numericUser(user)
 	if !ok || err != nil {
 		return err
 	}
-	if !permits(info.Mode(), uid == owner, gid == group, mayRead) {
-		return &PathError{Field: "input", Path: dir,
+	if !permits(info.Mode(), uid == owner, gid == group, need) {
+		return &PathError{Field: field, Path: dir,
 			Rule: fmt.Sprintf("cannot be read by user %s of the program (mode %04o); chmod it, or choose another --user", user, info.Mode().Perm())}
 	}
 	return nil
@@ -141,11 +204,22 @@ func mkdirReadable(dir string) error {
 // copyScript copies the program into the record: an editor may save over the
 // original while the run goes on, and the record shall hold what really ran.
 func copyScript(from, toDir string) (string, error) {
-	source, err := os.Open(from)
+	source, err := os.OpenFile(from, os.O_RDONLY|collect.OpenFlags, 0)
 	if err != nil {
 		return "", &PathError{"script", from, "cannot be read", cause(err)}
 	}
 	defer source.Close()
+	// Links were followed when the run was planned; one that is there now is new.
+	opened, err := source.Stat()
+	if err == nil && !opened.Mode().IsRegular() {
+		err = errors.New("is not a regular file")
+	}
+	if err != nil {
+		return "", &PathError{"script", from, "cannot be read", cause(err)}
+	}
+	if err := (pinned{field: "script", path: from, info: opened}).check(); err != nil {
+		return "", err
+	}
 	text, err := io.ReadAll(io.LimitReader(source, maxScript+1))
 	if err != nil {
 		return "", &PathError{"script", from, "cannot be read", cause(err)}
@@ -178,6 +252,7 @@ func (w *workspace) release() error {
 	if w.final != nil {
 		errs = append(errs, w.final.Close())
 	}
+	errs = append(errs, w.closeTrees())
 	if w.lock != nil {
 		errs = append(errs, w.lock.release())
 	}

@@ -133,20 +133,25 @@ func (w *walker) visit(at folder, name string) (folder, bool) {
 	case mode.IsDir():
 		return folder{full, at.depth + 1}, true
 	case !mode.IsRegular():
-		w.skipped.Add(full, kindOf(mode), 0, NotRegular)
-	case info.Size() > w.limits.FileBytes:
-		w.skipped.Add(full, "file", info.Size(), w.limits.TooLarge())
-	case info.Size() > w.limits.TotalBytes-w.total:
-		w.skipped.Add(full, "file", info.Size(), w.limits.TooMuch())
+		w.skipped.Add(full, KindOf(mode), 0, NotRegular)
 	default:
+		if reason := w.limits.Refuse(info.Size(), w.total); reason != "" {
+			w.skipped.Add(full, "file", info.Size(), reason)
+			return folder{}, false
+		}
 		w.total += info.Size()
 		w.files = append(w.files, file{full, info})
 	}
 	return folder{}, false
 }
 
-func kindOf(mode fs.FileMode) string {
+// KindOf names what an entry is.
+func KindOf(mode fs.FileMode) string {
 	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode.IsRegular():
+		return "file"
 	case mode&fs.ModeSymlink != 0:
 		return "symlink"
 	case mode&fs.ModeNamedPipe != 0:
@@ -167,7 +172,7 @@ func (w *walker) hashAll(ctx context.Context) ([]result.Output, error) {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, f := range w.files {
 		group.Go(func() error {
-			sums[i], failures[i] = hashFile(ctx, w.root, f)
+			sums[i], failures[i] = HashFile(ctx, w.root, f.path, f.info)
 			return ctx.Err()
 		})
 	}
@@ -200,11 +205,26 @@ func unixMode(mode fs.FileMode) uint32 {
 
 var errChanged = errors.New("changed while it was read")
 
-// hashFile opens without following a link or waiting for a FIFO's other end,
+// HashFile opens without following a link or waiting for a FIFO's other end,
 // checks that the open file is the one that was listed, and reads no more than
-// its size.
-func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
-	opened, err := root.OpenFile(f.path, os.O_RDONLY|OpenFlags, 0)
+// its size. Set-user-ID and set-group-ID are taken away from it.
+func HashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
+	return hashFile(ctx, root, name, listed, func(opened *os.File, mode fs.FileMode) error {
+		if special := mode & (fs.ModeSetuid | fs.ModeSetgid); special != 0 {
+			// A stranger's program must not run with the caller's rights later.
+			return opened.Chmod(mode &^ special)
+		}
+		return nil
+	})
+}
+
+// HashUntouched is HashFile for a file of the caller's, which it leaves as it is.
+func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
+	return hashFile(ctx, root, name, listed, func(*os.File, fs.FileMode) error { return nil })
+}
+
+func hashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInfo, prepare func(*os.File, fs.FileMode) error) (string, error) {
+	opened, err := root.OpenFile(name, os.O_RDONLY|OpenFlags, 0)
 	if err != nil {
 		return "", err
 	}
@@ -213,14 +233,11 @@ func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !before.Mode().IsRegular() || !os.SameFile(before, f.info) || before.Size() != f.info.Size() {
+	if !before.Mode().IsRegular() || !os.SameFile(before, listed) || before.Size() != listed.Size() {
 		return "", errChanged
 	}
-	if special := before.Mode() & (fs.ModeSetuid | fs.ModeSetgid); special != 0 {
-		// A stranger's program must not run with the caller's rights later.
-		if err := opened.Chmod(before.Mode() &^ special); err != nil {
-			return "", err
-		}
+	if err := prepare(opened, before.Mode()); err != nil {
+		return "", err
 	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, &contextReader{ctx, io.LimitReader(opened, before.Size()+1)})
@@ -235,6 +252,20 @@ func hashFile(ctx context.Context, root *os.Root, f file) (string, error) {
 		return "", errChanged
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// CopyHash copies at most size bytes and one more, and returns the hash of what it
+// copied.
+func CopyHash(to io.Writer, from io.Reader, size int64) (string, error) {
+	sum := sha256.New()
+	_, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(from, size+1))
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// ShortHash stands for a path in a file name.
+func ShortHash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:8])
 }
 
 // contextReader ends a long read when its context ends.

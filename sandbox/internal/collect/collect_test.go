@@ -103,7 +103,7 @@ func TestKinds(t *testing.T) {
 		fs.ModeSymlink: "symlink", fs.ModeNamedPipe: "fifo", fs.ModeSocket: "socket",
 		fs.ModeDevice: "device", fs.ModeDevice | fs.ModeCharDevice: "device", fs.ModeIrregular: "other",
 	} {
-		require.Equal(t, want, kindOf(mode|0o777))
+		require.Equal(t, want, KindOf(mode|0o777))
 	}
 }
 
@@ -331,9 +331,9 @@ func (m *meddler) Err() error {
 func TestCanceledWhileHashing(t *testing.T) {
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 1<<20)})
-	gone := errors.New("gone")
+	gone, big := errors.New("gone"), listed(t, root, "big")
 	ctx := &meddler{Context: t.Context(), do: map[int]func() error{3: func() error { return gone }}}
-	_, err := hashFile(ctx, root, listed(t, root, "big"))
+	_, err := HashFile(ctx, root, big.path, big.info)
 	require.ErrorIs(t, err, gone)
 	require.Equal(t, 3, ctx.calls, "nothing is read after that")
 }
@@ -362,7 +362,7 @@ func TestFileThatChangesWhileItIsHashed(t *testing.T) {
 				f, err := os.OpenFile(full, os.O_WRONLY, 0)
 				return errors.Join(err, change(f), f.Close())
 			}}}
-			got, err := hashFile(ctx, root, listed(t, root, "file"))
+			got, err := hashOf(ctx, t, root, "file")
 			require.ErrorIs(t, err, errChanged)
 			require.Empty(t, got)
 			require.Greater(t, ctx.calls, 1, "the change happened")
@@ -382,7 +382,7 @@ func TestFileThatGrowsForEverEndsTheHash(t *testing.T) {
 		do[i] = grow
 	}
 	ctx := &meddler{Context: t.Context(), do: do}
-	_, err = hashFile(ctx, root, listed(t, root, "log"))
+	_, err = hashOf(ctx, t, root, "log")
 	require.ErrorIs(t, err, errChanged)
 	require.Less(t, ctx.calls, 5)
 }
@@ -445,4 +445,11 @@ func FuzzOutputNames(f *testing.F) {
 			require.True(t, want[decodePath(t, o.Path)])
 		}
 	})
+}
+
+// hashOf hashes a file as the walk saw it.
+func hashOf(ctx context.Context, t *testing.T, root *os.Root, name string) (string, error) {
+	t.Helper()
+	f := listed(t, root, name)
+	return HashFile(ctx, root, f.path, f.info)
 }

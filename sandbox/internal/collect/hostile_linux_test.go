@@ -95,7 +95,7 @@ func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 			// Renamed, not removed: its inode number must not be used again.
 			require.NoError(t, os.Rename(filepath.Join(dir, "file"), filepath.Join(dir, "was")))
 			require.NoError(t, swap(filepath.Join(dir, "file")))
-			got, err := hashFile(t.Context(), root, stale)
+			got, err := HashFile(t.Context(), root, stale.path, stale.info)
 			require.Error(t, err)
 			require.Empty(t, got)
 		})
@@ -141,7 +141,7 @@ func TestUnreadableFoldersAndFiles(t *testing.T) {
 			t.Errorf("left out: %q, want %q", got, want)
 		}
 		for _, f := range w.files {
-			_, err := hashFile(t.Context(), root, f)
+			_, err := HashFile(t.Context(), root, f.path, f.info)
 			if denied := errors.Is(err, os.ErrPermission); denied != (f.path == "locked") {
 				t.Errorf("%s: %v", f.path, err)
 			}

@@ -29,6 +29,18 @@ func (l Limits) TooMuch() string {
 	return fmt.Sprintf("all outputs together larger than %d bytes", l.TotalBytes)
 }
 
+// Refuse says why a file of this size is left out, after files of total bytes were
+// taken; or nothing.
+func (l Limits) Refuse(size, total int64) string {
+	switch {
+	case size > l.FileBytes:
+		return l.TooLarge()
+	case size > l.TotalBytes-total:
+		return l.TooMuch()
+	}
+	return ""
+}
+
 // SkipList is a bounded list of what was left out.
 type SkipList struct {
 	list []result.SkippedOutput

@@ -111,7 +111,7 @@ func (u *Unpacker) Left(list *Inventory) []string {
 			left = append(left, full)
 		default:
 			if u.entries++; u.entries > u.limits.Files {
-				u.Skipped.Add(full, kind, 0, u.limits.TooMany())
+				u.leave(full, kind, 0, u.limits.TooMany())
 				continue
 			}
 			u.skip(full, kind, 0, collect.NotRegular)

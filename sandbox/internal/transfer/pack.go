@@ -22,7 +22,13 @@ import (
 const (
 	ProgramDir = "program"
 	InputDir   = "input"
-	FinalDir   = "final"
+	// OutDir holds all that the program may write.
+	OutDir   = "out"
+	FinalDir = "out/final"
+	TreesDir = "out/trees"
+	// MountsDir holds further files and folders, EmptyFile is what hides files.
+	MountsDir = "mounts"
+	EmptyFile = "empty"
 )
 
 // maxOmitted bounds the list of what an input leaves out.
@@ -39,6 +45,8 @@ type Packer struct {
 	// Omitted says what of the input was left out, and why.
 	Omitted []string
 	more    int
+	// hidden are the paths below the root of a tree that are sent empty.
+	hidden func(name string) bool
 }
 
 // NewPacker writes to w.
@@ -70,10 +78,18 @@ func (p *Packer) File(name string, root *os.Root, from string) error {
 	return p.file(name, root, from, info)
 }
 
+// Empty adds an empty file of root.
+func (p *Packer) Empty(name string) error {
+	return p.w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o444, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
+}
+
 // Tree adds what lies below root: folders, regular files, and links as links. A
 // file that cannot be read is an error; what is no file is omitted, and so is a
 // link that leads out of the folder, which would lead nowhere in the container.
-func (p *Packer) Tree(ctx context.Context, name string, root *os.Root) error {
+//
+// What is hidden is there, and empty; nil hides nothing.
+func (p *Packer) Tree(ctx context.Context, name string, root *os.Root, hidden func(name string) bool) error {
+	p.hidden = hidden
 	if err := p.Folder(name, 0, 0, 0o555); err != nil {
 		return err
 	}
@@ -129,6 +145,11 @@ func (p *Packer) entry(name string, root *os.Root, from string) (isDir bool, err
 		return false, err
 	}
 	switch mode := info.Mode(); {
+	case p.hidden != nil && p.hidden(from) && (mode.IsDir() || mode.IsRegular()):
+		if mode.IsDir() {
+			return false, p.Folder(name, 0, 0, 0o555)
+		}
+		return false, p.Empty(name)
 	case mode.IsDir():
 		return true, p.Folder(name, 0, 0, 0o555)
 	case mode.IsRegular():

@@ -26,7 +26,7 @@ func pack(t *testing.T, dir string) (entries map[string]string, omitted []string
 	defer root.Close()
 	var out bytes.Buffer
 	p := NewPacker(&out)
-	if err := p.Tree(t.Context(), InputDir, root); err != nil {
+	if err := p.Tree(t.Context(), InputDir, root, nil); err != nil {
 		return nil, nil, err
 	}
 	require.NoError(t, p.Close())

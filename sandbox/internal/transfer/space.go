@@ -21,7 +21,8 @@ type Space struct {
 }
 
 // Script is what the watcher's shell runs, with the folder and the number of
-// entries that is too many as arguments. It does what the lines of its stdin say,
+// entries that is too many as arguments. The question "list" names a folder in it.
+// It does what the lines of its stdin say,
 // so that the controller decides how often it looks, and ends with its stdin. It
 // takes nothing but what every Linux image with a shell has (POSIX, BusyBox), and
 // the names that it meets never become words of the shell.
@@ -49,7 +50,7 @@ whole() {
 	"$@"
 	[ $? -lt 128 ] || echo "$1 was killed" >&2
 }
-while read -r what; do
+while read -r what where; do
 	[ "$what" = free ] || cd "$1" || exit 1
 	case $what in
 	free)
@@ -72,6 +73,7 @@ while read -r what; do
 		esac
 		;;
 	list)
+		cd "$1/$where" || exit 1
 		for t in f d l p s b c; do find . -xdev -type $t -print0; printf '\000'; done
 		;;
 	esac

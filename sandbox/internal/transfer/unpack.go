@@ -44,7 +44,15 @@ type Unpacker struct {
 	limits collect.Limits
 	// room is how many bytes may still be written here; nil is no bound.
 	room func() int64
+	// top is what the names in an archive of the whole folder begin with.
+	top string
 
+	// Known says that a file of this size is taken whatever the limits of sizes are;
+	// nil is none.
+	Known func(name string, size int64) bool
+	// Refused, if not nil, hears of what is left out, instead of Skipped. target is
+	// where a link leads.
+	Refused func(name, kind string, size int64, reason, target string)
 	// Skipped is what was left out.
 	Skipped collect.SkipList
 	// modes are the permission bits of the files as the program left them, by
@@ -65,10 +73,13 @@ const (
 	kindSkipped                 // listed as left out
 )
 
-// NewUnpacker unpacks into root.
-func NewUnpacker(root *os.Root, limits collect.Limits, room func() int64) *Unpacker {
-	return &Unpacker{root: root, limits: limits, room: room, seen: map[string]kind{".": kindFolder}, modes: map[string]uint32{}}
+// NewUnpacker unpacks into root what the engine has as name.
+func NewUnpacker(root *os.Root, name string, limits collect.Limits, room func() int64) *Unpacker {
+	return &Unpacker{top: path.Base(name), root: root, limits: limits, room: room, seen: map[string]kind{".": kindFolder}, modes: map[string]uint32{}}
 }
+
+// Full says that the limit of entries was reached.
+func (u *Unpacker) Full() bool { return u.entries > u.limits.Files }
 
 // Mode is the permission bits that an unpacked file had in the archive. The path
 // is given as [collect.EncodePath] renders it.
@@ -82,7 +93,7 @@ func (u *Unpacker) Mode(path string) (uint32, bool) {
 // those of this package means that the archive broke off or is none.
 func (u *Unpacker) Unpack(ctx context.Context, archive io.Reader, at string) error {
 	reader := tar.NewReader(archive)
-	top := FinalDir
+	top := u.top
 	if at != "." {
 		top = path.Base(at)
 	}
@@ -102,7 +113,7 @@ func (u *Unpacker) Unpack(ctx context.Context, archive io.Reader, at string) err
 		}
 		name, ok := inside(header.Name, top, at)
 		if !ok {
-			u.Skipped.Add(short(header.Name), "other", 0, "its name in the archive leads out of the folder")
+			u.leave(short(header.Name), "other", 0, "its name in the archive leads out of the folder")
 			continue
 		}
 		if err := u.entry(ctx, reader, header, name, func(link string) (string, bool) { return inside(link, top, at) }); err != nil {
@@ -145,11 +156,11 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 		return nil // in a folder that is listed as too deep
 	}
 	if _, twice := u.seen[name]; twice {
-		u.Skipped.Add(name, kindOf(h), 0, "is in the archive twice")
+		u.leave(name, kindOf(h), 0, "is in the archive twice")
 		return nil
 	}
 	if u.entries++; u.entries > u.limits.Files {
-		u.Skipped.Add(name, "other", 0, u.limits.TooMany())
+		u.leave(name, "other", 0, u.limits.TooMany())
 		return ErrTooMany
 	}
 	if u.seen[path.Dir(name)] != kindFolder {
@@ -176,6 +187,11 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 		return u.file(ctx, reader, h, name)
 	case tar.TypeLink:
 		return u.link(ctx, h, name, inside)
+	}
+	if u.Refused != nil && h.Typeflag == tar.TypeSymlink {
+		u.seen[name] = kindSkipped
+		u.Refused(name, "symlink", 0, collect.NotRegular, h.Linkname)
+		return nil
 	}
 	u.skip(name, kindOf(h), 0, collect.NotRegular)
 	return nil
@@ -210,17 +226,26 @@ func kindOf(h *tar.Header) string {
 
 func (u *Unpacker) skip(name, kind string, size int64, reason string) {
 	u.seen[name] = kindSkipped
+	u.leave(name, kind, size, reason)
+}
+
+// leave lists what is left out.
+func (u *Unpacker) leave(name, kind string, size int64, reason string) {
+	if u.Refused != nil {
+		u.Refused(name, kind, size, reason, "")
+		return
+	}
 	u.Skipped.Add(name, kind, size, reason)
 }
 
 // admit says why a file of this size is left out, or nothing.
-func (u *Unpacker) admit(size int64) string {
-	switch {
-	case size > u.limits.FileBytes:
-		return u.limits.TooLarge()
-	case size > u.limits.TotalBytes-u.total:
-		return u.limits.TooMuch()
-	case u.room != nil && size > u.room():
+func (u *Unpacker) admit(name string, size int64) string {
+	if u.Known == nil || !u.Known(name, size) {
+		if reason := u.limits.Refuse(size, u.total); reason != "" {
+			return reason
+		}
+	}
+	if u.room != nil && size > u.room() {
 		return "there is no room for it on the disk here"
 	}
 	return ""
@@ -236,7 +261,7 @@ func (u *Unpacker) folder(name string) error {
 
 // file takes one regular file.
 func (u *Unpacker) file(ctx context.Context, reader io.Reader, h *tar.Header, name string) error {
-	if reason := u.admit(h.Size); reason != "" {
+	if reason := u.admit(name, h.Size); reason != "" {
 		u.skip(name, "file", h.Size, reason)
 		if h.Size > readOn {
 			return ErrCut
@@ -261,7 +286,9 @@ func (u *Unpacker) taken(name string, size, mode int64) {
 	u.seen[name] = kindFile
 	text, _ := collect.EncodePath(name)
 	u.modes[text] = uint32(mode & 0o7777)
-	u.total += size
+	if u.Known == nil || !u.Known(name, size) {
+		u.total += size
+	}
 }
 
 // write makes one new file, or none.
@@ -332,7 +359,7 @@ func (u *Unpacker) link(ctx context.Context, h *tar.Header, name string, inside 
 		u.skip(name, "file", 0, collect.NotRegular)
 		return nil
 	}
-	if reason := u.admit(info.Size()); reason != "" {
+	if reason := u.admit(name, info.Size()); reason != "" {
 		u.skip(name, "file", info.Size(), reason)
 		return nil
 	}

@@ -66,7 +66,7 @@ func unpack(t testing.TB, limits collect.Limits, room func() int64, at string, d
 	root, openErr := os.OpenRoot(dir)
 	require.NoError(t, openErr)
 	defer root.Close()
-	u = NewUnpacker(root, limits, room)
+	u = NewUnpacker(root, FinalDir, limits, room)
 	err = u.Unpack(t.Context(), bytes.NewReader(data), at)
 	return tree(t, dir), reasons(u), u, err
 }
@@ -303,7 +303,7 @@ func TestUnpackGoesOn(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
-	u := NewUnpacker(root, testLimits, nil)
+	u := NewUnpacker(root, FinalDir, testLimits, nil)
 	first := archive(t, item{name: "final/a", text: "A"}, item{name: "final/d/", kind: tar.TypeDir}, item{name: "final/d/huge", size: 1 << 30})
 	require.ErrorIs(t, u.Unpack(t.Context(), bytes.NewReader(first), "."), ErrCut)
 
@@ -336,7 +336,7 @@ func FuzzUnpack(f *testing.F) {
 		require.NoError(t, err)
 		defer root.Close()
 		limits := collect.Limits{Files: 5, Depth: 2, FileBytes: 1000, TotalBytes: 2000}
-		u := NewUnpacker(root, limits, nil)
+		u := NewUnpacker(root, FinalDir, limits, nil)
 		_ = u.Unpack(t.Context(), bytes.NewReader(data), ".")
 		around, err := os.ReadDir(outer)
 		require.NoError(t, err)

@@ -1,0 +1,178 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"sync/atomic"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// newForwarder is the proxy of the library, which forwards plain requests, with our
+// rules in front of it.
+func (p *Proxy) newForwarder() *goproxy.ProxyHttpServer {
+	forward := goproxy.NewProxyHttpServer()
+	forward.Logger = silent{}
+	// Nothing but our own round trip is ever asked; these would look into our
+	// environment.
+	forward.Tr, forward.ConnectDial = nil, nil
+	forward.KeepAcceptEncoding = true
+	forward.NonproxyHandler = http.HandlerFunc(p.refuseDirect)
+	forward.OnRequest().HandleConnectFunc(p.handleConnect)
+	forward.OnRequest().DoFunc(p.handleRequest)
+	forward.OnResponse().DoFunc(p.handleResponse)
+	return forward
+}
+
+// silent is a logger of the library that prints nothing.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// refuseDirect answers requests that are for the proxy itself.
+func (p *Proxy) refuseDirect(w http.ResponseWriter, r *http.Request) {
+	status, text := exchangeOf(r).fail(&refusal{"a request must name its whole URL: this is a proxy"})
+	http.Error(w, strings.TrimSpace(text), status)
+}
+
+// handleRequest decides about a plain request, and says how it is passed on.
+func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+	x := exchangeOf(r)
+	if err := p.admitRequest(x, r); err != nil {
+		status, text := x.fail(err)
+		return r, goproxy.NewResponse(r, goproxy.ContentTypeText, status, text)
+	}
+	stripHeader(r.Header)
+	// What is asked for is the URL; another name in the head of the request does not
+	// get through.
+	r.Host = r.URL.Host
+	if _, says := r.Header["User-Agent"]; !says {
+		r.Header["User-Agent"] = []string{""} // none, rather than that of the library
+	}
+	ctx.RoundTripper = goproxy.RoundTripperFunc(func(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
+		return p.roundTrip(x, r)
+	})
+	return r, nil
+}
+
+// admitRequest decides about a plain request.
+func (p *Proxy) admitRequest(x *exchange, r *http.Request) error {
+	if r.URL.Scheme != "http" {
+		return &refusal{"the scheme must be http; others go through CONNECT"}
+	}
+	if r.URL.User != nil {
+		return &refusal{"the URL holds a user name"}
+	}
+	host, port := r.URL.Hostname(), uint16(80)
+	if text := r.URL.Port(); text != "" {
+		var err error
+		if port, err = policy.ParsePort(text); err != nil {
+			return &refusal{"the URL " + err.Error()}
+		}
+	}
+	verdict, err := p.admit(x, host, port)
+	switch {
+	case err != nil:
+		return err
+	case port == 443:
+		return &refusal{"port 443 is for tunnels (CONNECT)"}
+	case r.Method == http.MethodTrace:
+		return &refusal{"TRACE would show what the proxy adds"}
+	case verdict.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return &refusal{"the level registry permits GET and HEAD"}
+	case verdict.ReadOnly && (r.ContentLength != 0 || len(r.TransferEncoding) > 0):
+		return &refusal{"the level registry permits no body in a request"}
+	}
+	return nil
+}
+
+// roundTrip asks the host, on a connection of this request alone: which address is
+// dialled is decided before.
+func (p *Proxy) roundTrip(x *exchange, r *http.Request) (*http.Response, error) {
+	conn, err := p.connect(r.Context(), x, r.URL.Hostname(), x.entry.Port)
+	if err != nil {
+		return nil, err
+	}
+	var used atomic.Bool
+	transport := &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			if used.Swap(true) {
+				return nil, errors.New("the connection is used up")
+			}
+			return conn, nil
+		},
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 4 * maxHeader,
+		Protocols: http1(),
+	}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, errors.Join(err, ignoreClosed(conn.Close()))
+	}
+	x.entry.Status = answer.StatusCode
+	answer.Body = &watchedBody{answer.Body, x}
+	return answer, nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// watchedBody remembers why a body ended too early.
+type watchedBody struct {
+	io.ReadCloser
+	x *exchange
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.x.bodyErr = err
+		b.x.entry.Error = clip(reason(err), 500)
+	}
+	return n, err
+}
+
+// handleResponse answers for hosts that did not.
+func (p *Proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
+	if answer == nil {
+		status, text := exchangeOf(ctx.Req).fail(ctx.Error)
+		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)
+	}
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		_ = answer.Body.Close() // what follows is of a protocol that nobody asked for
+		status, text := exchangeOf(ctx.Req).fail(&refusal{"the host changed the protocol"})
+		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)
+	}
+	stripHeader(answer.Header)
+	return answer
+}
+
+// hopHeaders concern one connection only (RFC 9110, 7.6.1).
+var hopHeaders = []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// stripHeader takes out what concerns one connection, and all that is for a proxy.
+func stripHeader(header http.Header) {
+	for _, list := range header["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			header.Del(textproto.TrimString(name))
+		}
+	}
+	for _, name := range hopHeaders {
+		header.Del(name)
+	}
+	for name := range header {
+		if strings.HasPrefix(strings.ToLower(name), "proxy-") {
+			delete(header, name)
+		}
+	}
+}

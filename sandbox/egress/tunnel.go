@@ -1,0 +1,181 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/elazarl/goproxy"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// handleConnect takes every tunnel over.
+func (p *Proxy) handleConnect(string, *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: p.tunnel}, ""
+}
+
+// tunnel serves one CONNECT.
+func (p *Proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
+	defer client.Close()
+	x := exchangeOf(r)
+	_ = client.SetDeadline(time.Time{}) // that of the server; the connection keeps its own
+	verdict, host, err := p.admitTunnel(x, r)
+	var server net.Conn
+	if err == nil {
+		server, err = p.connect(r.Context(), x, host, x.entry.Port)
+	}
+	if err != nil {
+		status, text := x.fail(err)
+		answer(client, status, text)
+		return
+	}
+	defer server.Close()
+	// Close of the proxy, and the end of the time of the connection, end it.
+	defer context.AfterFunc(r.Context(), func() { _, _ = client.Close(), server.Close() })()
+	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		x.entry.Error = reason(err)
+		return
+	}
+	if err := p.relay(r.Context(), x, client, server, verdict.Raw); err != nil {
+		_, _ = x.fail(err)
+	}
+}
+
+// admitTunnel decides about the host and port of a CONNECT.
+func (p *Proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, string, error) {
+	if r.URL.User != nil {
+		return policy.HostVerdict{}, "", &refusal{"CONNECT holds a user name"}
+	}
+	host, portText, err := net.SplitHostPort(r.URL.Host)
+	if err != nil {
+		return policy.HostVerdict{}, "", &refusal{"CONNECT must name a host and a port"}
+	}
+	port, err := policy.ParsePort(portText)
+	if err != nil {
+		return policy.HostVerdict{}, "", &refusal{"CONNECT " + err.Error()}
+	}
+	verdict, err := p.admit(x, host, port)
+	return verdict, host, err
+}
+
+// relay moves bytes in both directions, once what the program says first is as it
+// must be. Where a tunnel may hold anything, a server that speaks first is heard at
+// once, and TLS is checked all the same.
+func (p *Proxy) relay(ctx context.Context, x *exchange, client, server net.Conn, raw bool) error {
+	both := &halves{client: client, server: server}
+	first := client
+	if raw {
+		both.down()
+		one := make([]byte, 1)
+		if n, err := client.Read(one); n == 0 {
+			both.stop(err)
+			return both.wait()
+		}
+		first = &replayConn{client, one}
+		if one[0] != recordHandshake {
+			both.up(first)
+			return both.wait()
+		}
+	}
+	first, err := checkTLS(ctx, x, first)
+	if err != nil {
+		both.stop(err)
+		return errors.Join(err, both.wait())
+	}
+	if !raw {
+		both.down()
+	}
+	both.up(first)
+	return both.wait()
+}
+
+// recordHandshake is the first byte of TLS.
+const recordHandshake = 22
+
+// alert is what TLS says about a server name that is not known.
+var alert = []byte{21, 3, 1, 0, 2, 2, 112}
+
+// checkTLS reads a hello and returns the connection as if nobody had.
+func checkTLS(ctx context.Context, x *exchange, client net.Conn) (net.Conn, error) {
+	name, addr, err := policy.NormalizeHost(x.entry.Host)
+	if err != nil {
+		return nil, err
+	}
+	_ = client.SetReadDeadline(time.Now().Add(headerTime))
+	hello, seen, err := readHello(ctx, client)
+	switch {
+	case err != nil && len(seen) == 0:
+		return nil, err // it said nothing
+	case err != nil:
+		err = &refusal{fmt.Sprintf("the tunnel holds no TLS (%.100s)", reason(err))}
+	default:
+		err = checkHello(hello, name, addr)
+	}
+	if err != nil {
+		_, _ = client.Write(alert)
+		return nil, err
+	}
+	_ = client.SetReadDeadline(time.Time{})
+	return &replayConn{client, seen}, nil
+}
+
+// halves are the two directions of a tunnel.
+type halves struct {
+	client, server net.Conn
+	moving         sync.WaitGroup
+	mu             sync.Mutex
+	err            error // the first that somebody should know
+}
+
+func (h *halves) down()              { h.moving.Go(func() { h.move(h.client, h.server) }) }
+func (h *halves) up(client net.Conn) { h.moving.Go(func() { h.move(h.server, client) }) }
+
+// stop ends both directions.
+func (h *halves) stop(err error) {
+	h.mu.Lock()
+	// That one side went away is how tunnels end.
+	if h.err == nil && (errors.Is(err, errBytes) || errors.Is(err, os.ErrDeadlineExceeded)) {
+		h.err = err
+	}
+	h.mu.Unlock()
+	_, _ = h.client.Close(), h.server.Close()
+}
+
+func (h *halves) wait() error {
+	h.moving.Wait()
+	return h.err
+}
+
+// move moves bytes in one direction until its end, and passes the end on.
+func (h *halves) move(to, from net.Conn) {
+	_, err := io.Copy(writerOnly{to}, readerOnly{from})
+	if err == nil {
+		err = closeWrite(to)
+	}
+	if err != nil {
+		h.stop(err)
+		return
+	}
+	// Whoever hears no more may still answer, but not for ever.
+	_ = to.SetReadDeadline(time.Now().Add(halfClosedTime))
+}
+
+// writerOnly and readerOnly keep io.Copy from shortcuts that nobody counts.
+type (
+	writerOnly struct{ io.Writer }
+	readerOnly struct{ io.Reader }
+)
+
+// answer is the whole answer to a CONNECT that is not granted.
+func answer(client net.Conn, status int, text string) {
+	_ = client.SetWriteDeadline(time.Now().Add(headerTime))
+	fmt.Fprintf(client, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, http.StatusText(status), len(text), text)
+}

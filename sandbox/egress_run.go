@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	_ "embed" // for the launcher
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/egress"
+)
+
+const (
+	// egressDir is the folder of a record that is mounted while its run goes on.
+	egressDir = "egress"
+	// networkFile is the log of the requests of a run.
+	networkFile = "network.jsonl"
+	// maxNetworkLog bounds it.
+	maxNetworkLog = 16 << 20
+)
+
+//go:embed egress_launch.sh
+var egressLauncher []byte
+
+// egressPart is what a run carries along for its proxy.
+type egressPart struct {
+	proxy *egress.Proxy
+	log   *os.File
+	// stats are known once the proxy is closed.
+	stats egress.Stats
+}
+
+// openEgress starts the proxy of a run that has one. Only who may look into the
+// record reaches its socket, and the container that it is mounted into.
+func (a *attempt) openEgress() (err error) {
+	e := a.spec.Job.Egress
+	if e == nil {
+		return nil
+	}
+	dir := filepath.Join(a.work.record, egressDir)
+	if err := mkdirReadable(dir); err != nil {
+		return stateError(dir, "cannot be made", err)
+	}
+	launcher := filepath.Join(dir, launchFile)
+	if err := errors.Join(os.WriteFile(launcher, egressLauncher, 0o444), os.Chmod(launcher, 0o444)); err != nil {
+		return stateError(launcher, "cannot be written", err)
+	}
+	rules, err := policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}.Rules(nil, ownAddresses())
+	if err != nil {
+		return fmt.Errorf("network of run %s: %w", a.spec.Job.RunID, err)
+	}
+	log, err := os.OpenFile(filepath.Join(a.work.record, networkFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return stateError(a.work.record, "cannot be written", err)
+	}
+	listener, err := listenUnix(dir, socketFile)
+	if err != nil {
+		return errors.Join(stateError(dir, "cannot hold a socket", err), log.Close())
+	}
+	a.egress.log = log
+	a.egress.proxy = egress.Start(listener, egress.Config{
+		Rules: rules, Hosts: e.Resolve, Log: log, LogLimit: maxNetworkLog,
+		Limits: policy.EgressLimits{Connections: e.Connections, Requests: e.Requests, Bytes: policy.Size(e.Bytes),
+			ConnectionTime: seconds(e.ConnectionTimeSeconds)},
+	})
+	a.work.paths[RoleEgress] = dir
+	return nil
+}
+
+// ownAddresses are those of this machine: what listens there may trust whoever is on
+// the machine, also at an address of the public internet.
+func ownAddresses() []netip.Addr {
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil // those that are not public are refused all the same
+	}
+	var own []netip.Addr
+	for _, each := range found {
+		if prefix, err := netip.ParsePrefix(each.String()); err == nil {
+			own = append(own, prefix.Addr())
+		}
+	}
+	return own
+}
+
+// closeEgress ends the proxy and takes away what led to it. It may be called again.
+func (a *attempt) closeEgress() {
+	if a.egress.proxy == nil {
+		return
+	}
+	a.egress.stats = a.egress.proxy.Close()
+	a.egress.proxy = nil
+	err := errors.Join(a.egress.log.Close(), dropEgress(a.work.record))
+	if err != nil {
+		a.warnings = append(a.warnings, fmt.Sprintf("the way to the proxy is left behind in the record: %v", cause(err)))
+	}
+	if n := a.egress.stats.LogDropped; n > 0 {
+		a.warnings = append(a.warnings, fmt.Sprintf("%s misses the last %d requests: it holds at most %v", networkFile, n, policy.Size(maxNetworkLog)))
+	}
+}
+
+// dropEgress removes the folder of a record that led to a proxy. No program could
+// write there.
+func dropEgress(record string) error { return os.RemoveAll(filepath.Join(record, egressDir)) }
+
+// network is what a result says about the proxy of a run; nil without one.
+func (a *attempt) network() *result.Network {
+	e, stats := a.spec.Job.Egress, a.egress.stats
+	if e == nil {
+		return nil
+	}
+	return &result.Network{
+		Level: e.Level, Allow: e.Allow, Deny: e.Deny, Requests: stats.Requests, Refused: stats.Refused,
+		BytesUp: stats.BytesUp, BytesDown: stats.BytesDown, Log: networkFile, LogDropped: stats.LogDropped,
+	}
+}
+
+// launchPrefix begins the line of a launcher that could not run the program.
+const launchPrefix = "[FATAL evalbox launch] "
+
+// launchFailure recognises what the launcher of a network level prints instead of
+// the program: why there is no way to the proxy, or the code (126, 127) for a program
+// that cannot be run. As with the line of the init, a program that prints the same
+// and does nothing else makes only itself look as if it had not been there.
+func launchFailure(stdoutBytes int64, stderr string) (why string, code int) {
+	rest, ended := strings.CutSuffix(stderr, "\n")
+	lines := strings.Split(rest, "\n")
+	why, ours := strings.CutPrefix(lines[len(lines)-1], launchPrefix)
+	if stdoutBytes > 0 || !ended || !ours {
+		return "", 0
+	}
+	codeText, exec := strings.CutPrefix(why, "exec failed: ")
+	if !exec {
+		if len(lines) > 1 {
+			return "", 0
+		}
+		return why, exitLaunchFailed
+	}
+	// Before it, the shell said why.
+	code, err := strconv.Atoi(codeText)
+	if err != nil || code != 126 && code != 127 || len(lines) != 2 || !strings.HasPrefix(lines[0], EgressDir+"/"+launchFile+": ") {
+		return "", 0
+	}
+	return "", code
+}
+
+// exitLaunchFailed is how the launcher ends when there is no way to the proxy.
+const exitLaunchFailed = 125
+
+// noShell is why a launcher did not run.
+const noShell = "the image has no /bin/sh, which a network level needs"
+
+// inspectLaunch completes the facts of a run whose program is started by a launcher.
+func (a *attempt) inspectLaunch() {
+	if a.spec.Job.Egress == nil || a.egress.stats.Requests > 0 {
+		return
+	}
+	if a.facts.initFailed { // the launcher's shell, not the program
+		a.facts.initFailed, a.facts.launchFailed = false, noShell
+		return
+	}
+	why, code := launchFailure(a.stdout.Total(), a.stderr.text.Text())
+	switch {
+	case code == 0 || code != a.facts.code:
+	case why != "":
+		a.facts.launchFailed = why
+	default:
+		a.facts.initFailed = true
+	}
+}

@@ -1,0 +1,138 @@
+//go:build linux
+
+package sandbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+)
+
+const noForkProgram = `
+import ctypes, multiprocessing, os, subprocess, sys, threading
+def tried(name, do):
+    try: print(name, "WORKS", do())
+    except OSError as e: print(name, type(e).__name__, e.errno)
+tried("fork", os.fork)
+tried("subprocess", lambda: subprocess.run(["true"]))
+tried("spawn", lambda: os.posix_spawn("/bin/true", ["true"], {}))
+p = multiprocessing.Process(target=print)
+tried("multiprocessing", p.start)
+libc = ctypes.CDLL(None, use_errno=True)
+def raw(*args):
+    n = libc.syscall(*args)
+    if n < 0: raise OSError(ctypes.get_errno(), "")
+    return n
+CLONE_VM, CLONE_VFORK, CLONE_NEWUSER, CLONE_PARENT = 0x100, 0x4000, 0x10000000, 0x8000
+if os.uname().machine == "x86_64":
+    tried("raw fork", lambda: raw(57))
+    tried("raw vfork", lambda: raw(58))
+    for flags in 17, 17 | CLONE_VM | CLONE_VFORK, 17 | CLONE_PARENT, 17 | CLONE_NEWUSER:
+        tried("raw clone", lambda: raw(56, flags, 0, 0, 0, 0))
+    tried("raw clone3", lambda: raw(435, 0, 0))
+    tried("thread in a namespace", lambda: raw(56, 0x10000 | CLONE_NEWUSER | CLONE_VM | 0x800, 0, 0, 0, 0))
+got = []
+threads = [threading.Thread(target=got.append, args=(i,)) for i in range(20)]
+for t in threads: t.start()
+for t in threads: t.join()
+print("threads", len(got))
+import numpy
+print("numpy", float((numpy.ones((300, 300)) @ numpy.ones((300, 300)))[0][0]))
+from concurrent.futures import ThreadPoolExecutor
+print("pool", sum(ThreadPoolExecutor(8).map(abs, range(100))))
+sys.stdout.flush()
+os.execvp("sh", ["sh", "-c", "echo exec; exit 3"])
+`
+
+func TestEngineNoFork(t *testing.T) {
+	t.Parallel()
+	req := python(t, noForkProgram)
+	req.NoFork = true
+	res := run(t, newRunner(t), req)
+	require.Equal(t, 3, res.ExitCode, res.Stderr)
+	require.NotContains(t, res.Stdout, "WORKS")
+	for _, line := range []string{"fork PermissionError 1", "subprocess PermissionError 1", "spawn PermissionError 1", "multiprocessing PermissionError 1",
+		"threads 20", "numpy 300.0", "pool 4950", "exec"} {
+		require.Contains(t, res.Stdout, line+"\n")
+	}
+	require.Contains(t, res.Enforced.Seccomp, "no processes")
+}
+
+// TestEngineNoForkSignals: the program is PID 1 of its container.
+func TestEngineNoForkSignals(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program string
+		status  result.Status
+		code    int
+		least   float64
+	}{
+		"ignores SIGTERM unless told": {"import time\ntime.sleep(60)", result.StatusTimedOut, -1, 2},
+		"handles SIGTERM":             {"import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(0))\ntime.sleep(60)", result.StatusTimedOut, -1, 1},
+		"a crash is a signal":         {"import ctypes\nctypes.string_at(0)", result.StatusSignaled, 139, 0},
+		"abort":                       {"import os\nos.abort()", result.StatusSignaled, 139, 0},
+		"SIGKILL to itself is lost":   {"import os\nos.kill(os.getpid(), 9)\nraise SystemExit(5)", result.StatusExited, 5, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := python(t, test.program)
+			req.NoFork = true
+			req.Limits.Timeout, req.Limits.Grace = time.Second, time.Second
+			if test.status != result.StatusTimedOut {
+				req.Limits.Timeout = time.Minute
+			}
+			res := run(t, newRunner(t), req)
+			require.Equal(t, test.status.String(), res.Status.String(), res.Explanation+res.Stderr)
+			require.Equal(t, test.code, res.ExitCode)
+			require.GreaterOrEqual(t, res.DurationSeconds, test.least)
+		})
+	}
+	t.Run("not there", func(t *testing.T) {
+		t.Parallel()
+		for command, code := range map[string]int{"/no/such": 127, "nosuch": 127, "/etc/passwd": 126} {
+			req := python(t, "")
+			req.Script, req.Command, req.NoFork = "", []string{command}, true
+			res := run(t, newRunner(t), req)
+			require.Equal(t, result.StatusStartFailed.String(), res.Status.String())
+			require.Equal(t, code, res.ExitCode, command)
+			require.Equal(t, result.FaultOperator, res.Fault)
+		}
+	})
+}
+
+// TestEngineSmallestProcessLimits: the limit counts the init, and nothing else of ours.
+func TestEngineSmallestProcessLimits(t *testing.T) {
+	t.Parallel()
+	const program = `
+import threading, time
+n = 0
+try:
+    while True:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start(); n += 1
+except RuntimeError: print("further", n, flush=True)
+import os; os._exit(0)
+`
+	for _, test := range []struct {
+		pids   int64
+		noFork bool
+		want   string
+	}{{2, false, "further 0\n"}, {3, false, "further 1\n"}, {12, false, "further 10\n"}, {1, true, "further 0\n"}, {2, true, "further 1\n"}} {
+		req := python(t, program)
+		req.Limits.PIDs, req.NoFork = test.pids, test.noFork
+		for range 5 {
+			res := run(t, newRunner(t), req)
+			require.Equal(t, test.want, res.Stdout, "%v: %s", test, res.Stderr)
+			require.Equal(t, test.pids, res.Enforced.PIDs)
+		}
+	}
+	req := python(t, "")
+	req.Limits.PIDs = 1
+	_, err := newRunner(t).Run(t.Context(), req)
+	var field *policy.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "pids-limit", field.Field)
+}

@@ -1,0 +1,93 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestSpecialFilesAreHidden: what leads to a process of the host is hidden wherever a
+// mount or the input shows it.
+func TestSpecialFilesAreHidden(t *testing.T) {
+	dir := readable(t, map[string]string{"f": "", "deep/in/f": "", "hidden/f": "", "nested/f": "", "tree/f": ""})
+	for _, name := range []string{"fifo", "deep/in/fifo", "hidden/fifo", "nested/fifo", "tree/fifo"} {
+		require.NoError(t, unix.Mkfifo(filepath.Join(dir, name), 0o666))
+	}
+	t.Chdir(dir) // the path of a socket is short
+	listener, err := net.Listen("unix", "deep/s.sock")
+	require.NoError(t, err)
+	defer listener.Close()
+	require.NoError(t, os.Symlink("fifo", filepath.Join(dir, "link")))
+	for name, c := range map[string]struct {
+		req  Request
+		want []string
+	}{
+		"mount": {Request{Mounts: []Mount{{dir, "/repo"}}},
+			[]string{"/repo/deep/in/fifo", "/repo/deep/s.sock", "/repo/fifo", "/repo/hidden/fifo", "/repo/nested/fifo", "/repo/tree/fifo"}},
+		"input": {Request{Input: filepath.Join(dir, "deep")}, []string{"/work/input/in/fifo", "/work/input/s.sock"}},
+		"what lies on top": {Request{Mounts: []Mount{{dir, "/repo"}, {filepath.Join(dir, "deep/in"), "/repo/nested"}},
+			Trees: []Tree{{Source: filepath.Join(dir, "tree"), Target: "/repo/tree"}}, Masks: []string{"/repo/deep/", "/repo/hidden/"}},
+			[]string{"/repo/deep/", "/repo/fifo", "/repo/hidden/", "/repo/nested/fifo"}},
+		"none": {Request{Mounts: []Mount{{filepath.Join(dir, "f"), "/repo/f"}}, Masks: nil}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := c.req
+			req.ID, req.Image, req.Command = "r1", "debian", []string{"x"}
+			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+			r := newFakeRunner(t, engine)
+			res, err := r.Run(t.Context(), req)
+			require.NoError(t, err)
+			var got []string
+			for _, mask := range engine.created[0].Class.Masks {
+				name := mask.Target
+				if mask.Folder {
+					name += "/"
+				}
+				got = append(got, name)
+			}
+			require.ElementsMatch(t, c.want, got)
+			if len(c.want) == 0 {
+				require.NotContains(t, fmt.Sprint(res.Warnings), "FIFOs")
+			} else {
+				require.Contains(t, fmt.Sprint(res.Warnings), "sockets, FIFOs and devices of the host are hidden")
+			}
+		})
+	}
+}
+
+func TestTooManySpecialFilesAreRefused(t *testing.T) {
+	dir := readable(t, map[string]string{"f": ""})
+	for i := range maxSpecial + 1 {
+		require.NoError(t, unix.Mkfifo(filepath.Join(dir, fmt.Sprint(i)), 0o666))
+	}
+	engine := newFakeEngine(nil)
+	r := newFakeRunner(t, engine)
+	req := command("x")
+	req.Mounts = []Mount{{dir, "/repo"}}
+	_, err := r.Run(t.Context(), req)
+	require.ErrorContains(t, err, "shows more than 100 sockets, FIFOs and devices")
+	require.Empty(t, leftBehind(t, r, engine))
+}
+
+func BenchmarkHideSpecial(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 100 {
+		sub := filepath.Join(dir, fmt.Sprint(i))
+		require.NoError(b, os.Mkdir(sub, 0o755))
+		for j := range 1000 {
+			require.NoError(b, os.WriteFile(filepath.Join(sub, fmt.Sprint(j)), nil, 0o644))
+		}
+	}
+	req := Request{Mounts: []Mount{{dir, "/repo"}}}
+	for b.Loop() {
+		_, _, err := hideSpecial(b.Context(), req)
+		require.NoError(b, err)
+	}
+}

@@ -1,0 +1,227 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/internal/collect"
+	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
+)
+
+// TreeReport is what became of each change of a tree.
+type TreeReport struct {
+	Target string `json:"target"`
+	// Source is the host folder.
+	Source string `json:"source"`
+	// Complete is that of the result: whether the changes are all that there were.
+	Complete bool        `json:"complete"`
+	Changes  []TreeState `json:"changes"`
+}
+
+// TreeState is what became of one change.
+type TreeState struct {
+	Path       string `json:"path"`
+	PathBase64 string `json:"path_base64,omitempty"`
+	// Change is one of created, changed and deleted.
+	Change string `json:"change"`
+	// State is applied; conflict, when the host's folder does not hold what was
+	// copied any more; or skipped, when it must not be applied. Reason says why.
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+}
+
+// Count is the number of changes of a state.
+func (r TreeReport) Count(state string) (n int) {
+	for _, c := range r.Changes {
+		if c.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// States of a change.
+const (
+	TreeApplied  = snapshot.Applied
+	TreeConflict = snapshot.Conflict
+	TreeSkipped  = snapshot.Skipped
+)
+
+// ApplyTree carries what the program of a finished run changed in a tree over to the
+// host folder that it was copied from: regular files and folders only. deny are further
+// paths below that folder, relative or absolute, that must not be written. What was
+// denied or excluded in the run is not written either.
+//
+// A file is replaced or made in one step; only where the folder still holds what was
+// copied, and never through a link. Everything else is reported and stays in the record.
+// New files belong to the owner of what they replace, or of their folder. Applying twice
+// does no harm, also after an application that was killed. Two applications at a time to
+// one folder are for the caller to prevent. The error means that nothing could be tried,
+// or that ctx ended; the report then holds what had been done.
+//
+// Nothing that Git executes is written: nothing at or below a name .git, and neither the
+// configuration nor the hooks beside a file HEAD; see [ApplyOptions]. Files do not become
+// writable for others than their owner, unless they were.
+func (s *Store) ApplyTree(ctx context.Context, id, target string, deny []string) (TreeReport, error) {
+	return s.ApplyTreeWith(ctx, id, target, ApplyOptions{Deny: deny})
+}
+
+// ApplyOptions say what of a tree is applied.
+type ApplyOptions struct {
+	// Deny are further paths below the folder, relative or absolute, that must not be
+	// written.
+	Deny []string
+	// Git permits to write what Git executes: who may write it, runs commands with the
+	// rights of whoever uses the repository next.
+	Git bool
+}
+
+// ApplyTreeWith is [Store.ApplyTree] with options.
+func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts ApplyOptions) (TreeReport, error) {
+	record, err := s.Get(id)
+	if err != nil {
+		return TreeReport{}, err
+	}
+	index, job := -1, JobTree{}
+	for i, t := range record.Spec.Job.Trees {
+		if t.Target == target {
+			index, job = i, t
+		}
+	}
+	refuse := func(rule string) (TreeReport, error) {
+		return TreeReport{}, &policy.FieldError{Field: "tree", Value: fmt.Sprintf("%.200q", target), Rule: rule}
+	}
+	if index < 0 {
+		return refuse("run " + record.ID + " has no such tree")
+	}
+	if job.Source == "" {
+		return refuse("was no copy of a folder")
+	}
+	if record.Result == nil {
+		return TreeReport{}, fmt.Errorf("run %s: %w: it is %s", record.ID, ErrRunning, record.State)
+	}
+	var changes *result.Tree
+	for i := range record.Result.Trees {
+		if record.Result.Trees[i].Target == target {
+			changes = &record.Result.Trees[i]
+		}
+	}
+	if changes == nil {
+		return refuse("its changes were not collected")
+	}
+	report := TreeReport{Target: target, Source: job.Source, Complete: changes.Complete}
+	denied, err := denyBelow(job, opts.Deny)
+	if err != nil {
+		return TreeReport{}, err
+	}
+	err = applyTree(ctx, record, index, job, *changes, denied, opts.Git, &report)
+	return report, err
+}
+
+// denyBelow is everything that must not be written, relative to the source.
+func denyBelow(job JobTree, deny []string) (snapshot.Paths, error) {
+	all := append(append(snapshot.Paths{}, job.Exclude...), job.Deny...)
+	for _, name := range deny {
+		rel := filepath.Clean(name)
+		if filepath.IsAbs(name) {
+			var err error
+			if rel, err = filepath.Rel(job.Source, realPath(name)); err != nil || !filepath.IsLocal(rel) {
+				continue // elsewhere
+			}
+		}
+		if name == "" || !filepath.IsLocal(rel) {
+			return nil, &policy.FieldError{Field: "deny", Value: fmt.Sprintf("%.200q", name), Rule: "must be a path below " + job.Source}
+		}
+		all = append(all, filepath.ToSlash(rel))
+	}
+	return all, nil
+}
+
+func applyTree(ctx context.Context, record Record, index int, job JobTree, changes result.Tree, deny snapshot.Paths, git bool,
+	report *TreeReport,
+) (err error) {
+	file, err := os.Open(baseFile(record.Dir, index))
+	if err != nil {
+		return stateError(record.Dir, "cannot be read", err)
+	}
+	base, err := snapshot.ReadBase(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return stateError(record.Dir, "cannot be read", err)
+	}
+	// Links were followed when the run was planned; one that is there now is new.
+	if real := realPath(job.Source); real != job.Source {
+		return &PathError{Field: "tree", Path: job.Source, Rule: "was replaced by a link"}
+	}
+	to, err := os.OpenRoot(job.Source)
+	if err != nil {
+		return &PathError{"tree", job.Source, "cannot be opened", cause(err)}
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	from, err := os.OpenRoot(keptTree(record.Dir, index))
+	if err != nil {
+		return stateError(record.Dir, "cannot be read", err)
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	var denied snapshot.Secrets
+	for _, name := range deny {
+		if err := denied.Add(ctx, to, name); err != nil {
+			return &PathError{"tree", filepath.Join(job.Source, name), "its other names cannot be looked for", cause(err)}
+		}
+	}
+	a := snapshot.Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + record.ID + "-"}
+	created, err1 := entriesOf(changes.Created)
+	changed, err2 := entriesOf(changes.Changed)
+	deleted, err3 := entriesOf(changes.Deleted)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return stateError(record.Dir, "cannot be read", err)
+	}
+	if !git {
+		a.Refuse = newGitGuard(job.Source, func(name string) bool {
+			_, err := to.Lstat(name)
+			return err == nil
+		}, created, changed).refuse
+	}
+	verdicts, err := a.Apply(ctx, created, changed, deleted)
+	for i, v := range verdicts {
+		change := "deleted"
+		switch {
+		case i >= len(deleted)+len(created):
+			change = "changed"
+		case i >= len(deleted):
+			change = "created"
+		}
+		name, raw := collect.EncodePath(v.Entry.Path)
+		report.Changes = append(report.Changes, TreeState{Path: name, PathBase64: raw, Change: change, State: v.State, Reason: v.Reason})
+	}
+	return err
+}
+
+// entriesOf reads entries of a result.
+func entriesOf(list []result.TreeEntry) ([]snapshot.Entry, error) {
+	var entries []snapshot.Entry
+	for _, e := range list {
+		name := e.Path
+		if e.PathBase64 != "" {
+			raw, err := base64.StdEncoding.DecodeString(e.PathBase64)
+			if err != nil {
+				return nil, err
+			}
+			name = string(raw)
+		}
+		mode, err := strconv.ParseUint(e.Mode, 8, 12)
+		if err != nil || name != path.Clean(name) || strings.HasPrefix(name, "/") {
+			return nil, errors.Join(fmt.Errorf("%.200q is not a change", e.Path), err)
+		}
+		entries = append(entries, snapshot.Entry{Path: name, Kind: e.Kind, Size: e.SizeBytes, SHA256: e.SHA256, Mode: os.FileMode(mode).Perm()})
+	}
+	return entries, nil
+}

@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
+)
+
+func TestGitGuard(t *testing.T) {
+	entries := func(names ...string) (list []snapshot.Entry) {
+		for _, name := range names {
+			list = append(list, snapshot.Entry{Path: name, Kind: snapshot.KindFile})
+		}
+		return list
+	}
+	onHost := []string{"bare.git/HEAD", "half/config"}
+	there := func(name string) bool { return slices.Contains(onHost, name) }
+	changes := entries("made/HEAD", "made/config", "both/Hooks/x", "both/head")
+	for source, c := range map[string]struct{ refused, fine []string }{
+		"/home/ada/project": {
+			refused: []string{".git", ".git/config", ".git/hooks/post-checkout", "sub/.GIT/config", "sub/.git", ".gi\u200ct/x", ".git./x", ".git ", "GIT~1/config",
+				".git::$INDEX_ALLOCATION/config", "bare.git/config", "bare.git/hooks", "bare.git/hooks/pre-push", "bare.git/commondir",
+				"made/HEAD", "made/config", "half/HEAD", "both/Hooks/x"},
+			fine: []string{".gitignore", ".github/workflows/x.yaml", ".gitmodules", "config", "hooks/x", "HEAD", "bare.git/description", "bare.git/refs/x", "git/config"},
+		},
+		"/home/ada/project/.git":           {refused: []string{"x", "config"}},
+		"/home/ada/project/.Git/modules/x": {refused: []string{"HEAD"}},
+	} {
+		guard := newGitGuard(source, there, changes)
+		for _, name := range c.refused {
+			require.NotEmpty(t, guard.refuse(snapshot.Entry{Path: name}), "%s in %s", name, source)
+		}
+		for _, name := range c.fine {
+			require.Empty(t, guard.refuse(snapshot.Entry{Path: name}), "%s in %s", name, source)
+		}
+	}
+}
+
+// TestGitIsNotApplied: what a program writes for Git to execute stays in the record,
+// and is applied only for a caller who says so.
+func TestGitIsNotApplied(t *testing.T) {
+	dir := readable(t, map[string]string{"a": "A", ".git/config": "[core]", "b.git/HEAD": "ref", "open": "x", "run": "x"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "open"), 0o664))
+	r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
+		treetest.Write(t, copied, map[string]string{
+			"new": "N", ".git/hooks/post-checkout": "evil", ".git/config": "evil", "b.git/config": "evil", "c/.git": "gitdir: x",
+			"d/HEAD": "ref", "d/config": "evil", "open": "y", "run": "y",
+		})
+		return errors.Join(
+			os.Chmod(filepath.Join(copied, "new"), 0o777), os.Chmod(filepath.Join(copied, "open"), 0o666),
+			os.Chmod(filepath.Join(copied, "run"), 0o777), os.Chmod(filepath.Join(copied, "a"), 0))
+	})
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	require.Zero(t, res.ExitCode, res.Stderr)
+	for range 2 { // the second time changes nothing
+		report, err := r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+		require.NoError(t, err)
+		var skipped []string
+		for _, c := range report.Changes {
+			if c.State == TreeSkipped {
+				skipped = append(skipped, c.Path)
+				require.Contains(t, c.Reason, "is of Git")
+			} else {
+				require.Equal(t, TreeApplied, c.State, c)
+			}
+		}
+		require.ElementsMatch(t, []string{".git/config", ".git/hooks", ".git/hooks/post-checkout", "b.git/config", "c/.git", "d/HEAD", "d/config"}, skipped)
+		for name, mode := range map[string]os.FileMode{"new": 0o755, "open": 0o664, "run": 0o755, "a": 0o600} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			require.Equal(t, mode, info.Mode().Perm(), name)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, ".git/config"))
+		require.NoError(t, err)
+		require.Equal(t, "[core]", string(text))
+	}
+	report, err := r.Store().ApplyTreeWith(t.Context(), "r1", "/repo", ApplyOptions{Git: true})
+	require.NoError(t, err)
+	require.Zero(t, report.Count(TreeSkipped))
+	require.FileExists(t, filepath.Join(dir, ".git/hooks/post-checkout"))
+}

@@ -1,0 +1,301 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/internal/treetest"
+)
+
+// readable is a folder with files that every user may read.
+func readable(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "dir")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	treetest.Write(t, dir, files)
+	return dir
+}
+
+// treeRequest is a run with a tree of dir, and do what its program does to the copy.
+func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner, *fakeEngine, Request) {
+	t.Helper()
+	var r *Runner
+	engine := newFakeEngine(nil)
+	engine.program = func(c *fakeContainer) int {
+		copied := engine.mounts["tree-0"]
+		if way == TransferCopy {
+			copied = filepath.Join(engine.dir("r1"), "out/trees/0")
+		}
+		record := filepath.Join(r.store.runsDir(), "r1")
+		for _, name := range []string{journalFile, specFile, "trees/0.jsonl"} {
+			if _, err := os.Stat(filepath.Join(record, name)); err != nil {
+				c.printErr(err.Error())
+				return 2
+			}
+		}
+		if err := do(copied); err != nil {
+			c.printErr(err.Error())
+			return 1
+		}
+		return 0
+	}
+	r = newFakeRunner(t, engine)
+	req := command("make")
+	req.Transfer = way
+	req.Trees = []Tree{{Source: dir, Target: "/repo"}}
+	return r, engine, req
+}
+
+func TestTreesInBothWays(t *testing.T) {
+	for _, way := range []string{TransferBind, TransferCopy} {
+		t.Run(way, func(t *testing.T) {
+			dir := readable(t, map[string]string{"a": "A", "b": "B", "sub/c": "C", "sub/d": "D"})
+			require.NoError(t, os.Symlink("a", filepath.Join(dir, "link")))
+			r, engine, req := treeRun(t, way, dir, func(copied string) error {
+				return errors.Join(
+					os.WriteFile(filepath.Join(copied, "a"), []byte("changed"), 0o644),
+					os.WriteFile(filepath.Join(copied, "sub/new"), []byte("new"), 0o600),
+					os.Mkdir(filepath.Join(copied, "empty"), 0o755),
+					os.Symlink("/etc/passwd", filepath.Join(copied, "evil")),
+					os.Remove(filepath.Join(copied, "b")))
+			})
+			res, err := r.Run(t.Context(), req)
+			require.NoError(t, err)
+			require.Zero(t, res.ExitCode, res.Stderr)
+			require.Len(t, res.Trees, 1)
+			tree := res.Trees[0]
+			require.Equal(t, "/repo", tree.Target)
+			require.True(t, tree.Complete, res.Warnings)
+			require.Equal(t, 6, tree.Entries)
+			require.EqualValues(t, 4, tree.SizeBytes)
+			require.Equal(t, []string{"empty", "sub/new"}, []string{tree.Created[0].Path, tree.Created[1].Path})
+			require.Equal(t, "0600", tree.Created[1].Mode)
+			require.Len(t, tree.Changed, 1)
+			require.Equal(t, "a", tree.Changed[0].Path)
+			require.Len(t, tree.Deleted, 1)
+			require.Equal(t, "b", tree.Deleted[0].Path)
+			require.Len(t, tree.Skipped, 1)
+			require.Equal(t, "evil", tree.Skipped[0].Path)
+
+			record, err := r.Store().Get("r1")
+			require.NoError(t, err)
+			require.FileExists(t, filepath.Join(record.Dir, "trees/0/a"))
+			require.NoFileExists(t, filepath.Join(record.Dir, "trees/0/sub/c"), "what did not change is not kept")
+			left, err := os.ReadDir(filepath.Join(record.Dir, "live"))
+			require.NoError(t, err)
+			require.Empty(t, left)
+			require.Empty(t, engine.left())
+
+			report, err := r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"sub"})
+			require.NoError(t, err)
+			require.Equal(t, 3, report.Count(TreeApplied))
+			require.Equal(t, 1, report.Count(TreeSkipped))
+			require.Equal(t, dir, report.Source)
+			text, err := os.ReadFile(filepath.Join(dir, "a"))
+			require.NoError(t, err)
+			require.Equal(t, "changed", string(text))
+			require.NoFileExists(t, filepath.Join(dir, "sub/new"))
+			report, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+			require.NoError(t, err)
+			require.Equal(t, 4, report.Count(TreeApplied))
+			require.FileExists(t, filepath.Join(dir, "sub/new"))
+		})
+	}
+}
+
+func TestApplyTreeRefuses(t *testing.T) {
+	dir := readable(t, map[string]string{"a": "A"})
+	r, _, req := treeRun(t, TransferBind, dir, func(string) error { return nil })
+	req.Trees = append(req.Trees, Tree{Target: "/work/out"})
+	_, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	for target, want := range map[string]string{"/repo/x": "has no such tree", "/work/out": "was no copy of a folder"} {
+		_, err := r.Store().ApplyTree(t.Context(), "r1", target, nil)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = r.Store().ApplyTree(t.Context(), "r2", "/repo", nil)
+	require.ErrorIs(t, err, ErrNoRecord)
+	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"../x"})
+	require.ErrorContains(t, err, "must be a path below")
+	require.NoError(t, os.Rename(dir, dir+"-moved"))
+	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+	require.Error(t, err)
+	require.NoError(t, os.Symlink(dir+"-moved", dir))
+	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+	require.ErrorContains(t, err, "was replaced by a link")
+}
+
+func TestTreesOfRunsThatNeverStarted(t *testing.T) {
+	for _, way := range []string{TransferBind, TransferCopy} {
+		t.Run(way, func(t *testing.T) {
+			dir := readable(t, map[string]string{"a": "12345678"})
+			r, engine, req := treeRun(t, way, dir, func(string) error { return nil })
+			req.Limits.Disk = 4096
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), make([]byte, 5000), 0o644))
+			_, err := r.Run(t.Context(), req)
+			require.ErrorContains(t, err, "at most 4096 bytes may be copied (all trees together: disk limit 4KiB)")
+			require.Empty(t, leftBehind(t, r, engine))
+
+			require.NoError(t, os.Remove(filepath.Join(dir, "big")))
+			engine.createErr = errors.New("no")
+			_, err = r.Run(t.Context(), req)
+			require.Error(t, err)
+			require.Empty(t, leftBehind(t, r, engine))
+
+			engine.createErr = nil
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err = r.Run(ctx, req)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Empty(t, leftBehind(t, r, engine))
+
+			engine.startErr = errors.New("refused")
+			res, err := r.Run(t.Context(), req)
+			require.Error(t, err)
+			require.Equal(t, result.StatusStartFailed, res.Status)
+			require.Empty(t, res.Trees)
+			record, err := r.Store().Get("r1")
+			require.NoError(t, err)
+			left, err := os.ReadDir(filepath.Join(record.Dir, "live"))
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+func TestRequestsWithMountsThatCannotBe(t *testing.T) {
+	dir := readable(t, map[string]string{"a": "A", "sub/b": "B"})
+	require.NoError(t, os.Symlink("sub", filepath.Join(dir, "link")))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "out")))
+	sock := readable(t, map[string]string{"docker.sock": ""})
+	closed := readable(t, map[string]string{"f": ""})
+	require.NoError(t, os.Chmod(filepath.Join(closed, "f"), 0o000))
+	for name, test := range map[string]struct {
+		change func(req *Request, r *Runner)
+		want   string
+	}{
+		"missing":             {func(q *Request, _ *Runner) { q.Mounts[0].Source += "/none" }, "does not exist"},
+		"kernel":              {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/proc" }, "of the kernel or of running services"},
+		"run":                 {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: "/run", Target: "/repo/sub"}} }, "of the kernel or of running services"},
+		"a device":            {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/dev/zero" }, "neither a folder nor a regular file"},
+		"root":                {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/" }, "root of a file system"},
+		"state":               {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Dir(r.Store().Dir()) }, "is or holds the state folder"},
+		"another's record":    {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Join(r.Store().Dir(), "runs/x") }, "lies in the state folder"},
+		"the engine's socket": {func(q *Request, _ *Runner) { q.Mounts[0].Source = sock }, "docker.sock"},
+		"a tree of a file":    {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: filepath.Join(dir, "a"), Target: "/work/t"}} }, "is not a folder"},
+		"no such mount point": {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/none"}) }, "must be there for /repo/none"},
+		"point over a link":   {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/link"}) }, "leads over a link"},
+		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/a"}) }, "a folder can be mounted on a folder only"},
+		"in a file": {func(q *Request, _ *Runner) {
+			q.Mounts = []Mount{{filepath.Join(dir, "a"), "/repo"}, {dir, "/repo/x"}}
+		}, "which is a file"},
+		"mask out of the mounts": {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/out"} }, "leads out of the mounts"},
+		"mask by a parent":       {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/../etc"} }, "clean absolute path"},
+		"start in nothing":       {func(q *Request, _ *Runner) { q.WorkDir = "/repo/none" }, "is not a folder of"},
+		"start in a file":        {func(q *Request, _ *Runner) { q.WorkDir = "/repo/a" }, "is not a folder of"},
+		"start out of the mount": {func(q *Request, _ *Runner) { q.WorkDir = "/repo/out" }, "is not a folder of"},
+		"unreadable for the program": {func(q *Request, _ *Runner) { q.Mounts[0].Source = filepath.Join(closed, "f") },
+			"cannot be read by user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+			r := newFakeRunner(t, engine)
+			require.NoError(t, os.MkdirAll(filepath.Join(r.Store().Dir(), "runs/x/program"), 0o755))
+			req := command("true")
+			req.Mounts = []Mount{{dir, "/repo"}}
+			test.change(&req, r)
+			_, err := r.Run(t.Context(), req)
+			require.ErrorContains(t, err, test.want)
+			require.Empty(t, engine.containers)
+		})
+	}
+}
+
+func TestMasksAreFollowed(t *testing.T) {
+	dir := readable(t, map[string]string{"secret": "s", "private/key": "k", "sub/x": "x", "other": "o"})
+	for name, target := range map[string]string{"l1": "l2", "l2": "sub/../secret", "abs": "/repo/private", "sub/up": "../private/key", "circle": "circle", "host": "/host/p/key"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
+	}
+	require.NoError(t, os.Link(filepath.Join(dir, "private/key"), filepath.Join(dir, "sub/second")))
+	v := viewOf(Request{Mounts: []Mount{{dir, "/repo"}, {filepath.Join(dir, "private"), "/host/p"}}, Trees: []Tree{{Source: filepath.Join(dir, "sub"), Target: "/repo/sub"}}})
+	for mask, want := range map[string][]string{
+		"/repo/secret":     {"/repo/secret"},
+		"/repo/l1":         {"/repo/secret"},
+		"/repo/private":    {"/repo/private/", "/repo/private/key", "/repo/sub/second", "/host/p/", "/host/p/key"},
+		"/repo/abs/key":    {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
+		"/repo/sub/up":     {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
+		"/repo/host":       {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
+		"/repo/sub/second": {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
+		"/repo/none/x":     nil,
+	} {
+		req, err := v.resolveMasks(t.Context(), Request{Masks: []string{mask}})
+		require.NoError(t, err, mask)
+		require.ElementsMatch(t, want, req.Masks, mask)
+	}
+	req, err := v.resolveMasks(t.Context(), Request{Masks: []string{"/repo/sub/none/x"}})
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"/repo/sub": {"none/x"}}, req.missing)
+	_, err = v.resolveMasks(t.Context(), Request{Masks: []string{"/repo/circle"}})
+	require.ErrorContains(t, err, "too many links")
+}
+
+func TestTreesNeedTheProgramsUser(t *testing.T) {
+	if os.Geteuid() == 0 {
+		dir := readable(t, map[string]string{"a": "A"})
+		r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
+			info, err := os.Stat(filepath.Join(copied, "a"))
+			if uid, _, _ := ownerOf(info); err == nil && uid != 1234 {
+				err = errors.New("not given to the program")
+			}
+			return err
+		})
+		req.User = "1234:1234"
+		res, err := r.Run(t.Context(), req)
+		require.NoError(t, err)
+		require.Zero(t, res.ExitCode, res.Stderr)
+		return
+	}
+	r, _, req := treeRun(t, TransferBind, readable(t, nil), func(string) error { return nil })
+	req.User = "1234:1234"
+	_, err := r.Run(t.Context(), req)
+	var field *policy.FieldError
+	require.ErrorAs(t, err, &field)
+}
+
+// TestWhoeverChangedATreeWasThere: no line that a program prints makes it look as if it
+// had not been started, when its changes say otherwise.
+func TestWhoeverChangedATreeWasThere(t *testing.T) {
+	for name, do := range map[string]func(copied string) error{
+		"nothing": func(string) error { return nil },
+		"file":    func(copied string) error { return os.WriteFile(filepath.Join(copied, "evidence"), nil, 0o600) },
+		"link":    func(copied string) error { return os.Symlink("/etc/passwd", filepath.Join(copied, "evidence")) },
+		"deleted": func(copied string) error { return os.Remove(filepath.Join(copied, "a")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, engine, req := treeRun(t, TransferBind, readable(t, map[string]string{"a": "A"}), do)
+			program := engine.program
+			engine.program = func(c *fakeContainer) int {
+				if code := program(c); code != 0 {
+					return code
+				}
+				c.printErr("[FATAL tini (7)] exec make failed: No such file or directory\n")
+				return 127
+			}
+			res, err := r.Run(t.Context(), req)
+			require.NoError(t, err)
+			want := result.StatusExited
+			if name == "nothing" {
+				want = result.StatusStartFailed
+			}
+			require.Equal(t, want, res.Status, res.Explanation)
+			require.Equal(t, 127, res.ExitCode)
+		})
+	}
+}
