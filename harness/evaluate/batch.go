@@ -65,15 +65,11 @@ func (e *Evaluator) EvaluateBatch(ctx context.Context, solutions []SolutionScrip
 		items[i].Name = names[i]
 	}
 	begun := make([]bool, len(solutions))
-	schedule := Schedule{Parallel: opts.Parallel, Done: func(i int, item BatchItem) error {
+	schedule := Schedule{Parallel: opts.Parallel, Done: opts.Done, Ended: func(i int, item BatchItem) {
 		items[i], begun[i] = item, true
 		if opts.Brief {
 			items[i].Evaluation = item.Evaluation.Bounded()
 		}
-		if opts.Done == nil {
-			return nil
-		}
-		return opts.Done(i, item)
 	}}
 	err = schedule.Run(ctx, len(solutions), func(ctx context.Context, i int) BatchItem {
 		job := Job{Solution: solutions[i], Task: task, Timeout: timeout, Name: names[i]}

@@ -2,8 +2,11 @@ package evaluate
 
 import (
 	"context"
+	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,9 +233,44 @@ func TestSummarize(t *testing.T) {
 	require.Nil(t, s.Low)
 	require.Equal(t, Statistics{}, Summarize(nil))
 
-	s = Summarize([]float64{1e308, 1.5e308, 1.2e308})
-	require.False(t, math.IsInf(*s.Mean, 0), "no overflow on the way")
-	require.False(t, math.IsInf(*s.Deviation, 0))
+	s = Summarize([]float64{6e307, 6.1e307, 6.2e307, 5.9e307})
+	require.InEpsilon(t, 6.05e307, *s.Mean, 1e-12, "no overflow on the way")
+	require.InEpsilon(t, 1.290994e306, *s.Deviation, 1e-5)
+	s = Summarize([]float64{1.7e308, -1.7e308, -1.7e308})
+	require.InEpsilon(t, -5.666667e307, *s.Mean, 1e-6)
+	require.Nil(t, s.Deviation, "it is no finite number")
+	require.Nil(t, s.Low)
+	require.Nil(t, s.High)
+}
+
+// TestStatisticsAreFinite: whatever scripts print, statistics can be written as JSON, and
+// the mean lies among the scores.
+func TestStatisticsAreFinite(t *testing.T) {
+	extremes := []float64{0, 1, -1, 0.1, 1e-300, math.SmallestNonzeroFloat64, -math.SmallestNonzeroFloat64, 1e300, -1e300, math.MaxFloat64, -math.MaxFloat64}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		scores := make([]float64, 1+random.IntN(6))
+		for i := range scores {
+			if scores[i] = math.Float64frombits(random.Uint64()); random.IntN(2) == 0 {
+				scores[i] = extremes[random.IntN(len(extremes))]
+			}
+		}
+		s := Summarize(scores)
+		_, err := json.Marshal(s)
+		require.NoError(t, err, "%v", scores)
+		require.Equal(t, s.Deviation == nil, s.Low == nil)
+		require.Equal(t, s.Deviation == nil, s.High == nil)
+		if s.Deviation != nil {
+			require.GreaterOrEqual(t, *s.Deviation, 0.0, "%v", scores)
+			require.LessOrEqual(t, *s.Low, *s.Mean, "%v", scores)
+			require.GreaterOrEqual(t, *s.High, *s.Mean, "%v", scores)
+		}
+		scores = slices.DeleteFunc(scores, func(score float64) bool { return !isFinite(score) })
+		if len(scores) > 0 {
+			require.GreaterOrEqual(t, *s.Mean, slices.Min(scores), "%v", scores)
+			require.LessOrEqual(t, *s.Mean, slices.Max(scores), "%v", scores)
+		}
+	}
 }
 
 func TestRepeat(t *testing.T) {

@@ -1,8 +1,10 @@
 package evaluate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +57,7 @@ func TestCacheMisses(t *testing.T) {
 		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Solution.Content = "score 0.6" },
 		"timeout": func(_ *testing.T, job *Job, _ *Options) { job.Timeout = time.Minute },
 		"seed":    func(_ *testing.T, job *Job, _ *Options) { job.Seed = new(uint32(0)) },
-		"GPU":     func(_ *testing.T, _ *Job, opts *Options) { opts.Cache.GPUKind = "H200" },
+		"GPU":     func(_ *testing.T, _ *Job, opts *Options) { opts.GPUKind = "H200" },
 		"args":    func(_ *testing.T, _ *Job, opts *Options) { opts.Request.Args = []string{"x"} },
 		"data": func(t *testing.T, job *Job, _ *Options) {
 			writeFile(t, filepath.Join(job.Task.DataDir, "more.csv"), "x")
@@ -127,13 +129,22 @@ func TestCacheKeepsNoFailedGrading(t *testing.T) {
 	}
 }
 
-func TestCacheThatCannotBeWritten(t *testing.T) {
+func TestCacheThatCannotBeUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, "x")
-	e := newEvaluator(t, echo(), Options{Cache: &Cache{Dir: file}})
+	_, err := New(echo(), Options{Cache: &Cache{Dir: file}})
+	require.EqualError(t, err, fmt.Sprintf("cache %q: is not a folder", file))
+
+	dir := t.TempDir()
+	e := newEvaluator(t, echo(), Options{Cache: &Cache{Dir: dir}})
+	for i := range 256 { // where the folders of entries go
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("%02x", i)), "in the way")
+	}
 	got, err := e.EvaluateSolution(t.Context(), NewSolution("score 1", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
 	require.NoError(t, err, "the evaluation is good all the same")
 	require.Equal(t, 1.0, *got.Score)
+	require.Contains(t, strings.Join(got.Warnings, "\n"), "cannot be used: not a directory")
+	require.Contains(t, strings.Join(got.Warnings, "\n"), "is not written: not a directory")
 }
 
 func TestCacheKey(t *testing.T) {
@@ -171,6 +182,7 @@ func TestCacheKey(t *testing.T) {
 		"input":    func(p *CacheParts) { p.InputSHA256 = "x" },
 		"GPU kind": func(p *CacheParts) { p.GPUKind = "x" },
 		"seed":     func(p *CacheParts) { p.Seed = new(uint32(1)) },
+		"repeated": func(p *CacheParts) { p.Repetition = 1 },
 		"judges":   func(p *CacheParts) { p.Judges["answers"] = "x" },
 	} {
 		p := base()

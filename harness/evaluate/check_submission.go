@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"bufio"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -28,8 +30,11 @@ type SubmissionRule struct {
 
 // SubmissionCheck is what the comparison with a sample found.
 type SubmissionCheck struct {
-	// OK says that there is nothing wrong.
+	// OK says that there is nothing wrong, and that the check came to its end.
 	OK bool `json:"ok"`
+	// Failure is why the check says nothing about the submission: it was canceled, or
+	// the sample cannot be used. Empty when it does.
+	Failure string `json:"failure"`
 	// Problems say what is wrong, with line numbers; at most 20 and none much
 	// longer than a line. Never nil.
 	Problems []string `json:"problems"`
@@ -64,15 +69,11 @@ func (r SubmissionRule) check() error {
 // records in memory. That a file cannot be read is a problem as well.
 func (r SubmissionRule) Check(ctx context.Context, workingDir string) SubmissionCheck {
 	c := comparison{rule: r, check: SubmissionCheck{Problems: []string{}, Notes: []string{}}}
-	if err := r.check(); err != nil {
-		c.problem("%v", err)
-	} else {
-		c.compare(ctx, workingDir)
-	}
+	c.compare(ctx, workingDir)
 	if c.more > 0 {
 		c.check.Problems = append(c.check.Problems, fmt.Sprintf("and %d further problems", c.more))
 	}
-	c.check.OK = len(c.check.Problems) == 0
+	c.check.OK = len(c.check.Problems) == 0 && c.check.Failure == ""
 	return c.check
 }
 
@@ -98,26 +99,76 @@ func (c *comparison) problem(format string, args ...any) {
 	c.check.Problems = append(c.check.Problems, fmt.Sprintf(format, args...))
 }
 
+// fail notes why there is no answer.
+func (c *comparison) fail(err error) {
+	if c.check.Failure == "" {
+		c.check.Failure = err.Error()
+	}
+}
+
+// openSample opens the sample and reads its header. column is that of the IDs.
+func (r SubmissionRule) openSample() (sample *os.File, t *table, header []string, column int, err error) {
+	if err := r.check(); err != nil {
+		return nil, nil, nil, 0, err
+	}
+	if sample, err = hostfile.Open(r.Sample); err != nil {
+		return nil, nil, nil, 0, unusable("sample", r.Sample, err)
+	}
+	t = newTable("sample", sample)
+	header, err = t.next()
+	header = slices.Clone(header)
+	switch {
+	case errors.Is(err, io.EOF):
+		err = unusable("sample", r.Sample, errors.New("is empty"))
+	case err != nil:
+		err = unusable("sample", r.Sample, t.describe(err))
+	case t.oneLine(header):
+		err = unusable("sample", r.Sample, errOnlyCR)
+	case r.IDColumn != "":
+		if column = slices.Index(header, r.IDColumn); column < 0 {
+			err = unusable("sample", r.Sample, fmt.Errorf("has no column %s", shown(r.IDColumn)))
+		}
+	}
+	if err != nil {
+		return nil, nil, nil, 0, errors.Join(err, sample.Close())
+	}
+	t.width = len(header)
+	return sample, t, header, column, nil
+}
+
+// CheckSample refuses a rule whose sample cannot be used: it does not exist, is no regular
+// file or no CSV, or has no column of the name.
+func (r SubmissionRule) CheckSample() error {
+	sample, _, _, _, err := r.openSample()
+	if err != nil {
+		return err
+	}
+	return sample.Close()
+}
+
 func (c *comparison) compare(ctx context.Context, workingDir string) {
+	sample, theirs, want, column, err := c.rule.openSample()
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	defer sample.Close()
 	file, info, err := openSubmission(workingDir, c.rule.Name)
 	switch {
 	case err != nil:
 		c.problem("%v", err)
+		return
+	case info.Problem != "":
+		c.problem("%s: %s", submissionName(c.rule.Name), info.Problem)
 		return
 	case !info.Exists:
 		c.problem("%s: there is no such file", submissionName(c.rule.Name))
 		return
 	}
 	defer file.Close()
-	sample, err := os.Open(c.rule.Sample)
-	if err != nil {
-		c.problem("sample %s: %v", c.rule.Sample, cause(err))
-		return
-	}
-	defer sample.Close()
-	c.ours, c.theirs = newTable(submissionName(c.rule.Name), file), newTable("sample", sample)
+	c.ours, c.theirs, c.idSeen = newTable(submissionName(c.rule.Name), file), theirs, column
 	c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-	if c.header() {
+	if c.header(want) {
 		c.records(ctx)
 	}
 }
@@ -130,13 +181,7 @@ func submissionName(name string) string {
 }
 
 // header compares the first records. Without the ID column nothing more can be told.
-func (c *comparison) header() bool {
-	want, err := c.theirs.next()
-	if err != nil {
-		c.problem("%v", c.theirs.describe(err))
-		return false
-	}
-	want = slices.Clone(want)
+func (c *comparison) header(want []string) bool {
 	got, err := c.ours.next()
 	if err != nil {
 		c.problem("%v", c.ours.describe(err))
@@ -145,22 +190,19 @@ func (c *comparison) header() bool {
 	if c.ours.mark {
 		c.check.Notes = append(c.check.Notes, "the submission begins with a byte order mark")
 	}
+	if c.ours.oneLine(got) {
+		c.problem("%s: %v", c.ours.name, errOnlyCR)
+		return false
+	}
 	if !slices.Equal(got, want) {
 		c.problem("line 1: the header is %s, the sample's is %s", shown(strings.Join(got, ",")), shown(strings.Join(want, ",")))
 	}
-	id := c.rule.IDColumn
-	if id == "" {
-		id = want[0]
+	c.idOurs = slices.Index(got, want[c.idSeen])
+	if c.idOurs < 0 {
+		c.problem("line 1: there is no column %s", shown(want[c.idSeen]))
 	}
-	c.idSeen, c.idOurs = slices.Index(want, id), slices.Index(got, id)
-	switch {
-	case c.idSeen < 0:
-		c.problem("the sample has no column %s", shown(id))
-	case c.idOurs < 0:
-		c.problem("line 1: there is no column %s", shown(id))
-	}
-	c.ours.width, c.theirs.width = len(got), len(want)
-	return c.idSeen >= 0 && c.idOurs >= 0
+	c.ours.width = len(got)
+	return c.idOurs >= 0
 }
 
 // records compares the records side by side.
@@ -168,7 +210,7 @@ func (c *comparison) records(ctx context.Context) {
 	oursEnded, theirsEnded := false, false
 	for n := 0; !oursEnded || !theirsEnded; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
-			c.problem("the check was canceled after line %d", c.ours.line)
+			c.fail(fmt.Errorf("the check was canceled after line %d", c.ours.line))
 			return
 		}
 		var got, want string
@@ -198,12 +240,19 @@ func (c *comparison) id(t *table, column int, rows *int64, sum *[2]uint64) (id s
 	switch {
 	case errors.Is(err, io.EOF):
 		return "", true, true
+	case err != nil && t == c.theirs:
+		c.fail(t.describe(err))
+		return "", false, false
 	case err != nil:
 		c.problem("%v", t.describe(err))
 		return "", false, false
 	}
 	*rows++
-	if len(record) != t.width {
+	switch {
+	case len(record) == t.width:
+	case t == c.theirs:
+		c.fail(fmt.Errorf("%s line %d: %d fields, the header has %d", t.name, t.line, len(record), t.width))
+	default:
 		c.problem("%s line %d: %d fields, the header has %d", t.name, t.line, len(record), t.width)
 	}
 	if column < len(record) {
@@ -240,11 +289,19 @@ type table struct {
 	line  int64
 	width int
 	mark  bool // the file begins with a byte order mark
+	in    *bufio.Reader
 }
 
 func newTable(name string, r io.Reader) *table {
 	left := &budget{r: r}
-	t := &table{name: name, csv: csv.NewReader(left), left: left}
+	// The mark goes before CSV is looked at: a quote may follow it.
+	buffered := bufio.NewReader(left)
+	left.left = maxRecord
+	start, _ := buffered.Peek(len(byteOrderMark)) // its error comes again
+	t := &table{name: name, in: buffered, csv: csv.NewReader(buffered), left: left, mark: string(start) == byteOrderMark}
+	if t.mark {
+		_, _ = buffered.Discard(len(byteOrderMark)) // they are there
+	}
 	t.csv.ReuseRecord = true
 	t.csv.FieldsPerRecord = -1 // said with its line, and without ending the check
 	return t
@@ -252,7 +309,6 @@ func newTable(name string, r io.Reader) *table {
 
 // next returns the next record, which is good until the next call.
 func (t *table) next() ([]string, error) {
-	first := t.line == 0
 	t.left.left = maxRecord
 	record, err := t.csv.Read()
 	if err != nil {
@@ -260,10 +316,20 @@ func (t *table) next() ([]string, error) {
 	}
 	line, _ := t.csv.FieldPos(0)
 	t.line = int64(line)
-	if first {
-		record[0], t.mark = strings.CutPrefix(record[0], "\ufeff")
-	}
 	return record, nil
+}
+
+const byteOrderMark = "\ufeff"
+
+var errOnlyCR = errors.New("its lines end with CR alone; they must end with LF")
+
+// oneLine says that the header is the whole of a file whose lines end with CR.
+func (t *table) oneLine(header []string) bool {
+	if !strings.Contains(strings.TrimRight(strings.Join(header, ","), "\r"), "\r") {
+		return false
+	}
+	_, err := t.in.Peek(1) // the reader of CSV takes this one as it is
+	return errors.Is(err, io.EOF)
 }
 
 // describe words an error of next.

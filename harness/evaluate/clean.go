@@ -2,11 +2,10 @@ package evaluate
 
 import (
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/hosttree"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -44,27 +43,8 @@ func CleanOutputDirectory(base string) (err error) {
 		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := empty(folder); err != nil {
+	if err := hosttree.Empty(folder); err != nil {
 		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
 	}
 	return nil
-}
-
-// empty deletes the entries of a folder. It goes on after an error.
-func empty(folder *os.Root) error {
-	dir, err := folder.Open(".")
-	if err != nil {
-		return err
-	}
-	names, err := dir.Readdirnames(-1)
-	if err = errors.Join(err, dir.Close()); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	var first error
-	for _, name := range names {
-		if err := folder.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) && first == nil {
-			first = err
-		}
-	}
-	return first
 }

@@ -1,6 +1,10 @@
 package evaluate
 
-import "github.com/evalbox/evalbox/result"
+import (
+	"math"
+
+	"github.com/evalbox/evalbox/result"
+)
 
 // MetricDirection says which scores are better (DM-006).
 type MetricDirection string
@@ -49,10 +53,14 @@ func IsImprovementOrEqual(newScore, oldScore float64, direction MetricDirection)
 }
 
 // IsBetterSolution reports whether a result is worth keeping (EX-023): it is no
-// error, it has a score, and that is strictly better than the old one.
+// error, it has a score, and that is strictly better than the old one. A score that is NaN
+// or infinite is never better. The score is the one that the script printed: for a graded
+// one use [IsImprovement] with [Evaluation.BestScore].
 func IsBetterSolution(r result.EvaluationResult, oldScore float64, direction MetricDirection) bool {
-	return !r.IsError && r.Score != nil && IsImprovement(*r.Score, oldScore, direction)
+	return !r.IsError && r.Score != nil && isFinite(*r.Score) && IsImprovement(*r.Score, oldScore, direction)
 }
+
+func isFinite(score float64) bool { return !math.IsNaN(score) && !math.IsInf(score, 0) }
 
 // BeatsBaseline reports whether a score is strictly better than the baseline of a
 // task. Without a baseline every score is.

@@ -75,7 +75,7 @@ func TestExampleLeaderboard(t *testing.T) {
 	})
 	require.NoError(t, err)
 	items, err := e.EvaluateBatch(t.Context(), solutions, task, evaluate.DefaultPipelineConfig(), evaluate.BatchOptions{
-		Parallel: 2, Workspace: t.TempDir(), Names: names, Timeout: 25 * time.Second,
+		Parallel: 2, Workspace: t.TempDir(), Names: names, Timeout: time.Minute,
 	})
 	require.NoError(t, err)
 
@@ -173,7 +173,8 @@ func TestEngineRetry(t *testing.T) {
 // nothing of what it had started.
 func TestEngineExecuteScript(t *testing.T) {
 	t.Parallel()
-	e, err := evaluate.New(newRunner(t), evaluate.Options{Request: sandbox.Request{Limits: small}})
+	runner := newRunner(t)
+	e, err := evaluate.New(runner, evaluate.Options{Request: sandbox.Request{Limits: small}})
 	require.NoError(t, err)
 	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
 	require.NoError(t, err)
@@ -187,7 +188,105 @@ func TestEngineExecuteScript(t *testing.T) {
 	require.Equal(t, -1, raw.ExitCode)
 	require.Equal(t, "begun\n", raw.Stdout)
 	require.Equal(t, "to stderr\n", raw.Stderr)
-	require.Positive(t, raw.DurationSeconds)
+	require.GreaterOrEqual(t, raw.DurationSeconds, 2.0, "it had its time")
+	// With the container all of its processes are gone, the one in the background too.
+	containers, err := runner.Containers(t.Context())
+	require.NoError(t, err)
+	for _, c := range containers {
+		require.NotEqual(t, runner.Store().Dir(), c.Labels[sandbox.LabelState], "container %s outlives the run", c.Name)
+	}
+}
+
+// TestEngineExecuteScriptKeepsAllOutput: a score between megabytes of other lines is
+// in what ExecuteScript returns (EX-011, EX-038).
+func TestEngineExecuteScriptKeepsAllOutput(t *testing.T) {
+	t.Parallel()
+	e, err := evaluate.New(newRunner(t), evaluate.Options{Request: sandbox.Request{Limits: small}})
+	require.NoError(t, err)
+	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
+	require.NoError(t, err)
+	script, err := evaluate.WriteScript(evaluate.NewSolution(
+		"noise = ('x' * 79 + '\\n') * 30000\nprint(noise)\nprint('Final Validation Performance: 0.625')\nprint(noise)\n",
+		evaluate.PhaseInit), base, "")
+	require.NoError(t, err)
+	raw, err := e.ExecuteScript(t.Context(), script, base, time.Minute, nil)
+	require.NoError(t, err)
+	require.Len(t, raw.Stdout, 2*(30000*80+1)+len("Final Validation Performance: 0.625\n"))
+	got := result.BuildEvaluation(raw)
+	require.NotNil(t, got.Score)
+	require.Equal(t, 0.625, *got.Score)
+}
+
+// TestEngineRunsShareNothing: whatever a script leaves behind, the next one in the same
+// working folder sees nothing of it (EX-010, EX-042). And none of the runs takes two
+// seconds of our own, the best of them at least (EX-035).
+func TestEngineRunsShareNothing(t *testing.T) {
+	t.Parallel()
+	runner := newRunner(t)
+	e, err := evaluate.New(runner, evaluate.Options{Request: sandbox.Request{Limits: small}})
+	require.NoError(t, err)
+	task := newTask(t)
+	const script = `import os, sys, tempfile
+places = [os.getcwd(), os.path.expanduser("~"), tempfile.gettempdir(), "/tmp", "/dev/shm", "final"]
+print([p for p in places if os.path.exists(os.path.join(p, "left-behind"))], os.environ.get("LEFT"), "left" in dir(sys))
+os.environ["LEFT"], sys.left = "1", 1
+written = 0
+for p in places:
+    try:
+        open(os.path.join(p, "left-behind"), "w").write("x")
+        written += 1
+    except OSError:
+        pass
+if os.fork() == 0:
+    os.setsid()
+    __import__("time").sleep(600)
+print(written >= 4)
+`
+	for range 2 {
+		got, err := e.EvaluateSolution(t.Context(), evaluate.NewSolution(script, evaluate.PhaseInit), task, evaluate.DefaultPipelineConfig(), time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, "[] None False\nTrue\n", got.Stdout, got.Stderr)
+	}
+	records, err := runner.Store().List()
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	best := min(records[0].Result.SetupSeconds+records[0].Result.TeardownSeconds, records[1].Result.SetupSeconds+records[1].Result.TeardownSeconds)
+	require.Less(t, best, 2.0)
+}
+
+// TestEngineGradingIsMadeUpFor from the record of a real run.
+func TestEngineGradingIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	runner, dir := newRunner(t), t.TempDir()
+	grader := evaluate.Grader{Script: filepath.Join(dir, "grader.py"), Answers: t.TempDir(), Limits: small, TempDir: t.TempDir()}
+	require.NoError(t, os.WriteFile(grader.Script, []byte("print('Final Validation Performance:', open('input/submission/out').read())\n"), 0o600))
+	impossible := grader
+	impossible.MaxBytes = 1 // nothing fits: a failure of ours
+	job := evaluate.Job{
+		Solution: evaluate.NewSolution("open('final/out', 'w').write('0.25')\n", evaluate.PhaseInit),
+		Task:     newTask(t), Timeout: time.Minute, Name: "made-up-for", Workspace: filepath.Join(t.TempDir(), "w"),
+	}
+	evaluator := func(g evaluate.Grader) *evaluate.Evaluator {
+		e, err := evaluate.New(runner, evaluate.Options{Request: sandbox.Request{Limits: small}, Grader: &g})
+		require.NoError(t, err)
+		return e
+	}
+	first, err := evaluator(impossible).Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.False(t, first.Conclusive())
+	job.Earlier = &first
+	second, err := evaluator(grader).Evaluate(t.Context(), job)
+	require.NoError(t, err)
+	require.Equal(t, first.Run, second.Run, "the script did not run again")
+	require.Equal(t, 0.25, *second.GradedScore)
+	require.True(t, second.Conclusive())
+
+	// A script that is refused leaves nothing of that run in final.
+	job.Solution.Content, job.Earlier = "exit(1)", nil
+	refused, err := evaluator(grader).Evaluate(t.Context(), job)
+	require.Error(t, err)
+	require.Empty(t, refused.Warnings)
+	require.NoFileExists(t, filepath.Join(job.Workspace, "final", "out"))
 }
 
 // TestEngineCache runs a script once, and finds its evaluation the second time.

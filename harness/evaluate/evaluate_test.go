@@ -45,7 +45,9 @@ func TestEvaluateSolution(t *testing.T) {
 	require.Equal(t, before, solution, "the input does not change (EX-016)")
 
 	req := runner.requests[0]
-	require.Equal(t, filepath.Join(base, "solution.py"), req.Script)
+	require.Equal(t, "solution.py", filepath.Base(req.Script), "a copy of its own runs")
+	require.NoFileExists(t, req.Script, "and is gone")
+	require.Equal(t, solution.Content, read(t, filepath.Join(base, "solution.py")))
 	require.Equal(t, task.DataDir, req.Input)
 	require.Equal(t, filepath.Join(base, "final"), req.Final)
 	require.Equal(t, 24*time.Hour, req.Limits.Timeout)
@@ -145,7 +147,24 @@ func TestCanceledRunIsNotConclusive(t *testing.T) {
 	for _, status := range []result.Status{result.StatusExited, result.StatusTimedOut, result.StatusOutOfMemory, result.StatusSignaled} {
 		require.True(t, Evaluation{Run: &RunFacts{Status: status}}.Conclusive(), status)
 	}
-	require.False(t, Evaluation{Run: &RunFacts{Status: result.StatusExited}, Grading: &Grading{Failure: "x"}}.Conclusive())
+	ended := Evaluation{Run: &RunFacts{Status: result.StatusExited}}
+	for name, test := range map[string]struct {
+		change func(e *Evaluation)
+		want   bool
+	}{
+		"graded":            {func(e *Evaluation) { e.Grading = &Grading{Score: new(1.0), Ended: true} }, true},
+		"grader raised":     {func(e *Evaluation) { e.Grading = &Grading{Failure: "x", Ended: true} }, true},
+		"grading failed":    {func(e *Evaluation) { e.Grading = &Grading{Failure: "x"} }, false},
+		"grading canceled":  {func(e *Evaluation) { e.Grading = &Grading{Failure: "x", Ended: true, Canceled: true} }, false},
+		"nothing to grade":  {func(e *Evaluation) { e.Grading, e.IsError = &Grading{Failure: "x"}, true }, true},
+		"wrong submission":  {func(e *Evaluation) { e.Submission = &SubmissionCheck{Problems: []string{"x"}} }, true},
+		"check was broken":  {func(e *Evaluation) { e.Submission = &SubmissionCheck{Failure: "canceled"} }, false},
+		"what is our fault": {func(e *Evaluation) { e.Failure = "x" }, false},
+	} {
+		e := ended
+		test.change(&e)
+		require.Equal(t, test.want, e.Conclusive(), name)
+	}
 }
 
 func TestEvaluateInAWorkspace(t *testing.T) {
@@ -158,7 +177,7 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	})
 	require.NoError(t, err)
 	req := runner.requests[0]
-	require.Equal(t, filepath.Join(workspace, "solution.py"), req.Script)
+	require.Equal(t, "x", read(t, filepath.Join(workspace, "solution.py")))
 	require.Equal(t, filepath.Join(workspace, "final"), req.Final)
 	require.Equal(t, task.DataDir, req.Input)
 	require.Equal(t, "first", req.Name)
@@ -182,12 +201,31 @@ func TestExecuteScript(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, result.ExecutionRawResult{Stdout: "out", Stderr: "err", ExitCode: 3, DurationSeconds: 1.5}, raw)
 	require.Equal(t, map[string]string{"A": "b"}, runner.requests[0].Env)
+	require.Equal(t, MaxRawOutput, runner.requests[0].Limits.CaptureStdout)
+	require.Equal(t, MaxRawOutput, runner.requests[0].Limits.CaptureStderr)
 
 	_, err = e.ExecuteScript(t.Context(), script, base, 0, nil)
 	require.ErrorContains(t, err, "timeout")
 	runner.program = func(fakeRun) fakeEnd { return fakeEnd{err: errFake} }
 	_, err = e.ExecuteScript(t.Context(), script, base, time.Second, nil)
 	require.ErrorIs(t, err, errFake)
+}
+
+// TestExecuteScriptTellsWhatWasCut is EX-038: whatever is longer than the limit is
+// cut, with a warning after it.
+func TestExecuteScriptTellsWhatWasCut(t *testing.T) {
+	runner := &fakeRunner{program: func(fakeRun) fakeEnd {
+		return fakeEnd{stdout: "head…tail", stderr: "whole", change: func(res *result.Result) { res.StdoutTruncated = true }}
+	}}
+	e := newEvaluator(t, runner, Options{Request: sandbox.Request{Limits: policy.Limits{CaptureStdout: 9}}})
+	base, err := SetupWorkingDirectory(t.TempDir())
+	require.NoError(t, err)
+	script, err := WriteScript(NewSolution("x", PhaseInit), base, "")
+	require.NoError(t, err)
+	raw, err := e.ExecuteScript(t.Context(), script, base, time.Second, nil)
+	require.NoError(t, err)
+	require.Equal(t, "head…tail"+result.TruncationWarning(9), raw.Stdout)
+	require.Equal(t, "whole", raw.Stderr)
 }
 
 func TestScoreFunc(t *testing.T) {
@@ -290,7 +328,7 @@ func TestEvaluationWireNames(t *testing.T) {
 	for typ := range reflect.TypeFor[result.EvaluationResult]().Fields() {
 		want = append(want, typ.Tag.Get("json"))
 	}
-	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "run", "self_reported", "graded_score",
+	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "repetition", "repairs", "run", "self_reported", "graded_score",
 		"grading", "submission", "cached", "failure")
 	var got []string
 	for name := range fields {

@@ -1,6 +1,9 @@
 package evaluate
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -34,6 +37,11 @@ type Evaluation struct {
 	SetupSHA256 string `json:"setup_sha256"`
 	// Seed is the seed that the script was given; nil for none.
 	Seed *uint32 `json:"seed"`
+	// Repetition is [Job.Repetition].
+	Repetition int `json:"repetition"`
+	// Repairs counts the repaired scripts that were evaluated before this one, itself
+	// included; 0 for the script as it was handed in.
+	Repairs int `json:"repairs"`
 	// Run says which run it was; nil when none took place.
 	Run *RunFacts `json:"run"`
 
@@ -95,7 +103,19 @@ func (e Evaluation) Conclusive() bool {
 	case result.StatusExited, result.StatusSignaled, result.StatusTimedOut, result.StatusOutOfMemory,
 		result.StatusDiskLimit, result.StatusOutputLimit:
 	}
-	return e.Grading == nil || e.Grading.Failure == "" || !e.Valid()
+	return e.inspected()
+}
+
+// inspected says that nothing is left to be found out about what a run left behind.
+func (e Evaluation) inspected() bool {
+	return !e.Valid() || (e.Submission == nil || e.Submission.Failure == "") && (e.Grading == nil || e.Grading.Conclusive())
+}
+
+// GradingFailed says that a script ended well, and has no graded score although a grader
+// was used: it left nothing that can be graded, or the grader is at fault. It is false for
+// a grading that the caller canceled.
+func (e Evaluation) GradingFailed() bool {
+	return e.Grading != nil && e.Grading.Failure != "" && !e.Grading.Canceled && e.Valid()
 }
 
 // BestScore is the score to compare evaluations by: the graded one where a grader
@@ -126,28 +146,74 @@ func factsOf(res *result.Result) *RunFacts {
 	}
 }
 
-// textLimit bounds a stream in a results file, where thousands of evaluations stand;
-// the record of the run has more.
-const textLimit = 8 << 10
+// textLimit bounds a text in a results file, where thousands of evaluations stand; the
+// record of the run has more. maxWarnings bounds the warnings there.
+const (
+	textLimit   = 8 << 10
+	maxWarnings = 100
+)
 
-// Bounded returns a copy for a results file or a long list: of streams longer than
-// 8 KiB head and tail are kept, with a line between them that says how much is missing.
+// Bounded returns a copy for a results file or a long list: of streams, tracebacks and
+// other texts longer than 8 KiB head and tail are kept, with a line between them that says
+// how much is missing, and of more than 100 warnings the first.
 func (e Evaluation) Bounded() Evaluation {
 	e.Schema = EvaluationSchemaV1
-	for _, text := range []*string{&e.Stdout, &e.Stderr} {
-		if len(*text) > textLimit {
-			keep := result.NewHeadTail(textLimit)
-			_, _ = keep.Write([]byte(*text)) // never fails
-			*text = keep.Text()
-			if e.Run != nil {
-				run := *e.Run
-				run.OutputTruncated = true
-				e.Run = &run
-			}
+	if len(e.Stdout) > textLimit || len(e.Stderr) > textLimit {
+		e.Run = e.Run.bounded()
+		if e.Run != nil {
+			e.Run.OutputTruncated = true
+		}
+	}
+	e.Stdout, e.Stderr = boundedText(e.Stdout), boundedText(e.Stderr)
+	e.ErrorSummary, e.Failure = boundedText(e.ErrorSummary), boundedText(e.Failure)
+	e.ErrorTraceback = boundedTraceback(e.ErrorTraceback)
+	if e.Run != nil && len(e.Run.Explanation) > textLimit {
+		e.Run = e.Run.bounded()
+	}
+	if e.Grading != nil {
+		grading := *e.Grading
+		grading.Run, grading.Failure = grading.Run.bounded(), boundedText(grading.Failure)
+		grading.Traceback = boundedTraceback(grading.Traceback)
+		e.Grading = &grading
+	}
+	if len(e.Warnings) > maxWarnings {
+		more := len(e.Warnings) - maxWarnings
+		e.Warnings = append(slices.Clone(e.Warnings[:maxWarnings]), fmt.Sprintf("and %d further warnings", more))
+	}
+	for i, warning := range e.Warnings {
+		if len(warning) > textLimit {
+			e.Warnings = slices.Clone(e.Warnings)
+			e.Warnings[i] = boundedText(warning)
 		}
 	}
 	if e.Warnings == nil {
 		e.Warnings = []string{}
 	}
 	return e
+}
+
+// bounded is a copy whose texts are; nil for nil.
+func (f *RunFacts) bounded() *RunFacts {
+	if f == nil {
+		return nil
+	}
+	facts := *f
+	facts.Explanation = boundedText(facts.Explanation)
+	return &facts
+}
+
+func boundedText(text string) string {
+	if len(text) <= textLimit {
+		return text
+	}
+	keep := result.NewHeadTail(textLimit)
+	_, _ = keep.Write([]byte(text)) // never fails
+	return keep.Text()
+}
+
+func boundedTraceback(text *string) *string {
+	if text == nil || len(*text) <= textLimit {
+		return text
+	}
+	return new(boundedText(*text))
 }

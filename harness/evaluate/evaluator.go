@@ -31,6 +31,13 @@ type Options struct {
 	// Cache, if set, is asked before every run. The Runner must then be a
 	// [Planner] as well.
 	Cache *Cache
+	// GPUKind says what kind of GPUs runs have, and how many when Prepare chooses
+	// them; a result of other GPUs is another result. It counts in [Evaluator.Setup]
+	// and in the keys of the cache.
+	GPUKind string
+	// Grading, if set, hears of every grading before it begins, with [Job.Name].
+	// Several calls may be made at the same time.
+	Grading func(name string)
 	// Prepare, if set, is called right before every run of a script, and may
 	// change its request, for example to lease GPUs for it. release, if not nil,
 	// is called when the run is over, and before a grader starts.
@@ -44,9 +51,11 @@ type Evaluator struct {
 	opts   Options
 	log    *slog.Logger
 	trees  treeCache
+	grader []byte // the grader's program
 }
 
-// New makes an evaluator. It refuses, joined, everything in opts that makes no sense.
+// New makes an evaluator, and the folder of its cache. It refuses, joined, everything in
+// opts that makes no sense, and a grader, answers or a sample that cannot be used.
 func New(runner Runner, opts Options) (*Evaluator, error) {
 	if runner == nil {
 		return nil, errors.New("evaluate: nil runner")
@@ -68,11 +77,19 @@ func New(runner Runner, opts Options) (*Evaluator, error) {
 		errs = append(errs, errors.New("evaluate: a cache needs a runner that can plan"))
 	}
 	if opts.Submission != nil {
-		errs = append(errs, opts.Submission.check())
+		errs = append(errs, opts.Submission.CheckSample())
+	}
+	var grader []byte
+	if opts.Grader != nil {
+		text, err := opts.Grader.read()
+		grader, errs = text, append(errs, err)
+	}
+	if opts.Cache != nil {
+		errs = append(errs, opts.Cache.makeDir())
 	}
 	log := opts.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Evaluator{runner: runner, opts: opts, log: log}, errors.Join(errs...)
+	return &Evaluator{runner: runner, opts: opts, log: log, grader: grader}, errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,10 @@ import (
 // error (EX-008, EX-009): after timeout it gets SIGTERM, 5 seconds later SIGKILL, and
 // so does everything that it started (EX-037). env is added to the environment of
 // every run and to that of the options; nothing of the caller's own environment is.
+//
+// Each stream is kept up to [MaxRawOutput], or up to the limits of the options where
+// they name some. Of a longer one there are its head and its tail, with
+// [result.TruncationWarning] after them (EX-038).
 func (e *Evaluator) ExecuteScript(ctx context.Context, scriptPath, workingDir string, timeout time.Duration,
 	env map[string]string,
 ) (result.ExecutionRawResult, error) {
@@ -27,23 +32,41 @@ func (e *Evaluator) ExecuteScript(ctx context.Context, scriptPath, workingDir st
 	if err != nil {
 		return result.ExecutionRawResult{}, &sandbox.PathError{Field: "working folder", Path: workingDir, Rule: "cannot be used", Err: err}
 	}
-	res, err := e.execute(ctx, execution{
+	limits := e.opts.Request.Limits
+	x := execution{
 		script: scriptPath, dir: dir, input: filepath.Join(dir, inputName), timeout: timeout, env: env,
-	})
+		captureStdout: cmp.Or(limits.CaptureStdout, MaxRawOutput), captureStderr: cmp.Or(limits.CaptureStderr, MaxRawOutput),
+	}
+	res, err := e.execute(ctx, x)
 	if res == nil {
 		return result.ExecutionRawResult{}, err
 	}
 	return result.ExecutionRawResult{
-		Stdout: res.Stdout, Stderr: res.Stderr, ExitCode: res.ExitCode, DurationSeconds: res.DurationSeconds, TimedOut: res.TimedOut,
+		Stdout: warned(res.Stdout, res.StdoutTruncated, x.captureStdout), Stderr: warned(res.Stderr, res.StderrTruncated, x.captureStderr),
+		ExitCode: res.ExitCode, DurationSeconds: res.DurationSeconds, TimedOut: res.TimedOut,
 	}, err
+}
+
+// MaxRawOutput is how much of each stream [Evaluator.ExecuteScript] returns (EX-038).
+const MaxRawOutput = 100 * policy.MiB
+
+// warned is the text of a stream, with a warning if it was cut.
+func warned(text string, truncated bool, limit policy.Size) string {
+	if !truncated {
+		return text
+	}
+	return text + result.TruncationWarning(int64(limit))
 }
 
 // execution is one run to be made.
 type execution struct {
-	script, dir, input string
-	timeout            time.Duration
-	env                map[string]string
-	name               string
+	// program is what runs, if it is another file than the script that is told.
+	script, program, dir, input string
+	timeout                     time.Duration
+	env                         map[string]string
+	name                        string
+	// How much of the streams is kept; 0 is what the options say.
+	captureStdout, captureStderr policy.Size
 }
 
 // request completes the pattern of the options. It is pure.
@@ -52,8 +75,10 @@ func (e *Evaluator) request(x execution) (sandbox.Request, error) {
 		return sandbox.Request{}, &policy.FieldError{Field: "timeout", Value: x.timeout.String(), Rule: "must be more than 0"}
 	}
 	req := e.opts.Request
-	req.Script, req.Input, req.Final = x.script, x.input, filepath.Join(x.dir, finalName)
+	req.Script, req.Input, req.Final = cmp.Or(x.program, x.script), x.input, filepath.Join(x.dir, finalName)
 	req.Limits.Timeout = x.timeout
+	req.Limits.CaptureStdout = cmp.Or(x.captureStdout, req.Limits.CaptureStdout)
+	req.Limits.CaptureStderr = cmp.Or(x.captureStderr, req.Limits.CaptureStderr)
 	req.Env = map[string]string{}
 	maps.Copy(req.Env, e.opts.Request.Env)
 	maps.Copy(req.Env, x.env)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,9 @@ type fakeRun struct {
 
 // leave writes a file into ./final.
 func (r fakeRun) leave(name, text string) {
+	if r.request.Final == "" {
+		panic("this run keeps its outputs in its record, and leaves nothing in a folder of ours")
+	}
 	if err := os.WriteFile(filepath.Join(r.request.Final, name), []byte(text), 0o600); err != nil {
 		panic(err)
 	}
@@ -197,4 +201,76 @@ func scripts(texts ...string) []SolutionScript {
 		solutions[i] = NewSolution(text, PhaseInit)
 	}
 	return solutions
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// recorder is a fake sandbox that remembers its runs, as the real one does.
+type recorder struct {
+	*fakeRunner
+	dir     string
+	results map[string]*result.Result
+	// filled is the run that filled each final last.
+	filled map[string]string
+	// forge, if set, is what the records say ran.
+	forge string
+}
+
+func recording(t *testing.T, program func(run fakeRun) fakeEnd) *recorder {
+	t.Helper()
+	return &recorder{fakeRunner: &fakeRunner{program: program}, dir: t.TempDir(), results: map[string]*result.Result{}, filled: map[string]string{}}
+}
+
+func (r *recorder) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+	program, err := os.ReadFile(req.Script)
+	if err != nil {
+		return nil, err
+	}
+	if req.Final != "" {
+		if err := errors.Join(os.RemoveAll(req.Final), os.Mkdir(req.Final, 0o755)); err != nil {
+			return nil, err
+		}
+	}
+	res, err := r.fakeRunner.Run(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if r.forge != "" {
+		program = []byte(r.forge)
+	}
+	dir := filepath.Join(r.dir, res.ID, "program")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, filepath.Base(req.Script)), program, 0o600)); err != nil {
+		return nil, err
+	}
+	r.results[res.ID], r.filled[req.Final] = res, res.ID
+	return res, nil
+}
+
+func (r *recorder) Record(id string) (sandbox.Record, error) {
+	res := r.results[id]
+	if res == nil {
+		return sandbox.Record{}, sandbox.ErrNoRecord
+	}
+	return sandbox.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
+}
+
+func (r *recorder) LeftBy(_ context.Context, final string) string {
+	id := r.filled[final]
+	outputs, err := outputsOf(final)
+	if err != nil || id == "" || !slices.Equal(outputs, r.results[id].Outputs) {
+		return ""
+	}
+	return id
+}
+
+func (r *recorder) ClearFinal(_ context.Context, final, keep string) (string, error) {
+	if keep != "" && r.filled[final] == keep {
+		return "", nil
+	}
+	return "", errors.Join(os.RemoveAll(final), os.Mkdir(final, 0o755))
 }

@@ -1,14 +1,18 @@
 package evaluate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/hosttree"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -24,7 +28,8 @@ import (
 // A grader reads a stranger's files. It should parse them as data (CSV, JSON), not
 // load them as code (pickle), and print nothing that it read.
 type Grader struct {
-	// Script is the host path of a Python program, Answers that of a folder.
+	// Script is the host path of a Python program, which is read when the evaluator is
+	// made, and Answers that of a folder.
 	Script, Answers string
 	// Limits bound the grader's run; zero fields are the policy's defaults, and a
 	// zero time limit is [DefaultGraderTimeout].
@@ -49,9 +54,19 @@ type Grading struct {
 	Score *float64 `json:"score"`
 	// Failure is why there is no score; empty when there is one.
 	Failure string `json:"failure"`
+	// Ended says that the grader ended by itself, so that its failure is about what the
+	// script left: grading that again would give the same.
+	Ended bool `json:"ended"`
+	// Canceled says that the caller ended the grading.
+	Canceled bool `json:"canceled"`
 	// Traceback is the grader's, if it printed one.
 	Traceback *string `json:"traceback"`
 }
+
+// Conclusive says that grading again has no point: there is a score, or the grader ended
+// by itself without one. A grading that was canceled, that took too much time or memory,
+// or in which something of ours failed, is not conclusive.
+func (g Grading) Conclusive() bool { return g.Failure == "" || g.Ended && !g.Canceled }
 
 // Names in the input folder of a grader.
 const (
@@ -80,17 +95,53 @@ func (g Grader) checkApart(input string) error {
 	return nil
 }
 
+// maxGrader bounds a grader, as a run does.
+const maxGrader = 64 << 20
+
+// read returns the grader's program, and refuses a grader that could never run.
+func (g Grader) read() ([]byte, error) {
+	text, err := hostfile.Read(g.Script, maxGrader)
+	if err == nil && len(bytes.TrimSpace(text)) == 0 {
+		err = errors.New("is empty")
+	}
+	var errs []error
+	if err != nil {
+		errs = append(errs, unusable("grader", g.Script, err))
+	}
+	switch info, err := os.Stat(g.Answers); {
+	case err != nil:
+		errs = append(errs, unusable("answers", g.Answers, err))
+	case !info.IsDir():
+		errs = append(errs, unusable("answers", g.Answers, errors.New("is not a folder")))
+	}
+	return text, errors.Join(errs...)
+}
+
+// unusable names a file of the options that cannot be used.
+func unusable(field, path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sandbox.PathError{Field: field, Path: path, Rule: "does not exist"}
+	}
+	return &sandbox.PathError{Field: field, Path: path, Rule: cause(err).Error()}
+}
+
 // grade grades what a run left in final. Every failure stands in the answer.
 func (e *Evaluator) grade(ctx context.Context, job Job, final string, res *result.Result) *Grading {
+	if e.opts.Grading != nil {
+		e.opts.Grading(job.Name)
+	}
 	g := &Grading{}
 	if err := e.gradeInto(ctx, job, final, res, g); err != nil {
 		g.Score, g.Failure = nil, err.Error()
-		e.log.LogAttrs(ctx, slog.LevelWarn, "grading failed", slog.String("run_id", res.ID), slog.String("error", g.Failure))
+		if ctx.Err() != nil || g.Run != nil && g.Run.Status == result.StatusCanceled {
+			g.Canceled, g.Failure = true, "the grading was canceled"
+		}
+		e.log.LogAttrs(ctx, slog.LevelWarn, "grading failed", slog.String("run_id", res.ID), slog.String("error", err.Error()))
 	}
 	return g
 }
 
-func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *result.Result, g *Grading) (err error) {
+func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *result.Result, g *Grading) error {
 	grader := *e.opts.Grader
 	// The folder above keeps other users of the host out; the one that is mounted
 	// must be readable for whatever user the grader runs as.
@@ -98,10 +149,23 @@ func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *r
 	if err != nil {
 		return fmt.Errorf("making a folder for the grading: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(private)) }()
+	defer func() {
+		if err := hosttree.Remove(private); err != nil { // the score is what it is
+			e.log.LogAttrs(ctx, slog.LevelWarn, "the folder of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
+		}
+	}()
 	input := filepath.Join(private, inputName)
 	if err := stage(ctx, grader, input, final, res.Outputs); err != nil {
 		return err
+	}
+	// What was hashed runs, and not what the file holds by now.
+	program := filepath.Join(private, "program")
+	grader.Script = filepath.Join(program, filepath.Base(grader.Script))
+	if err = os.Mkdir(program, 0o700); err == nil {
+		err = os.WriteFile(grader.Script, e.grader, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("copying the grader: %w", err)
 	}
 	graded, err := e.runner.Run(ctx, grader.request(e.opts.Request, input, job.Name))
 	if graded != nil {
@@ -110,6 +174,7 @@ func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *r
 	if err != nil {
 		return fmt.Errorf("running the grader: %w", err)
 	}
+	g.Ended = graded.Status == result.StatusExited || graded.Status == result.StatusSignaled
 	if err := graderFailure(graded); err != nil {
 		return err
 	}
@@ -123,6 +188,8 @@ func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Req
 	req := sandbox.Request{
 		Name: "grader", Script: g.Script, Input: input, Image: pattern.Image, User: pattern.User,
 		Runtime: pattern.Runtime, Limits: g.Limits, Labels: map[string]string{}, Admit: pattern.Admit,
+		AllowUnlocked: pattern.AllowUnlocked, Transfer: pattern.Transfer, Kill: pattern.Kill, Waiting: pattern.Waiting,
+		Host: pattern.Host,
 	}
 	if name != "" {
 		req.Labels["graded"] = name

@@ -65,8 +65,9 @@ func TestGrader(t *testing.T) {
 	require.Equal(t, "run-2", got.Grading.Run.ID)
 
 	req := runner.requests[1]
+	require.Equal(t, "grader.py", filepath.Base(req.Script))
 	require.Equal(t, sandbox.Request{
-		Name: "grader", Script: grader.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
+		Name: "grader", Script: req.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
 		Limits: policy.Limits{Timeout: DefaultGraderTimeout}, Labels: map[string]string{"graded": "first"},
 	}, req, "nothing that was opened for scripts is open for a grader")
 	require.NotContains(t, runner.requests[0].Input, filepath.Dir(grader.Answers), "no script sees the answers")
@@ -78,14 +79,15 @@ func TestGraderFailures(t *testing.T) {
 		grade   fakeEnd
 		prepare func(g *Grader)
 		want    string
+		about   bool // the failure is about what the script left
 	}{
-		"crashes":         {grade: crashes("ValueError: x"), want: "the grader failed (exited, exit code 1): ValueError: x"},
+		"crashes":         {about: true, grade: crashes("ValueError: x"), want: "the grader failed (exited, exit code 1): ValueError: x"},
+		"dies":            {about: true, grade: fakeEnd{code: 139, status: result.StatusSignaled}, want: "the grader failed (signaled, exit code 139)"},
 		"hangs":           {grade: fakeEnd{code: -1, timedOut: true, stdout: "Final Validation Performance: 1"}, want: "the grader failed (timed_out, exit code -1)"},
-		"prints nothing":  {want: "the grader printed no score"},
-		"not finite":      {grade: prints("1e999"), want: "the grader printed no score"},
+		"prints nothing":  {about: true, want: "the grader printed no score"},
+		"not finite":      {about: true, grade: prints("1e999"), want: "the grader printed no score"},
 		"cannot be run":   {grade: fakeEnd{err: errFake}, want: "running the grader: the engine is gone"},
 		"out of memory":   {grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
-		"answers a file":  {prepare: func(g *Grader) { g.Answers = g.Script }, want: "is not a folder"},
 		"too much":        {prepare: func(g *Grader) { g.MaxBytes = 20 }, want: "more to copy for the grader than is permitted"},
 		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "making a folder for the grading"},
 		"a broken answer": {prepare: func(g *Grader) { _ = os.Symlink("nowhere", filepath.Join(g.Answers, "broken")) }, want: "broken"},
@@ -103,7 +105,8 @@ func TestGraderFailures(t *testing.T) {
 			require.Nil(t, got.GradedScore)
 			require.Nil(t, got.BestScore())
 			require.Contains(t, got.Grading.Failure, test.want)
-			require.False(t, got.Conclusive())
+			require.Equal(t, test.about, got.Conclusive())
+			require.True(t, got.GradingFailed())
 			if grader.MaxBytes == 0 && name != "no temporary" {
 				require.Empty(t, tree(t, grader.TempDir))
 			}
@@ -117,8 +120,7 @@ func TestAnswersInTheInputAreRefused(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(task.DataDir, link))
 	require.NoError(t, os.Mkdir(filepath.Join(task.DataDir, "answers"), 0o755))
-	for _, answers := range []string{task.DataDir, filepath.Join(task.DataDir, "answers"), filepath.Dir(task.DataDir), link, filepath.Join(link, "answers"),
-		filepath.Join(task.DataDir, "nowhere")} {
+	for _, answers := range []string{task.DataDir, filepath.Join(task.DataDir, "answers"), filepath.Dir(task.DataDir), link, filepath.Join(link, "answers")} {
 		grader, runner := newGrader(t, nil)
 		grader.Answers = answers
 		_, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), task, DefaultPipelineConfig(), 0)
@@ -267,7 +269,7 @@ func TestHashTreeRemembers(t *testing.T) {
 	require.NoError(t, err)
 	m := loadTreeMemory(memory)
 	m.began = m.began.Add(time.Minute)
-	m.remember("a.csv", info, hashText("remembered"))
+	m.remember("a.csv", info, hashText("remembered"), true)
 	m.save(memory)
 	second, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
 	require.NoError(t, err)

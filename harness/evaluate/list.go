@@ -71,7 +71,8 @@ func (e *ListError) Hint() string {
 
 // LoadList reads a list of scripts: a file with one JSON object per line, with the
 // members script, name and seed. Empty lines are left out. Everything that is wrong is
-// reported, joined, with its line.
+// reported, joined, with its line. The list may be a pipe; opening one waits for its
+// writer.
 func LoadList(path string) ([]ListedScript, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -81,12 +82,16 @@ func LoadList(path string) ([]ListedScript, error) {
 	return parseList(file, path)
 }
 
+// ReadList is [LoadList] for a list that is open already. source is its name in messages,
+// and the file that relative scripts are relative to.
+func ReadList(r io.Reader, source string) ([]ListedScript, error) { return parseList(r, source) }
+
 func parseList(r io.Reader, source string) ([]ListedScript, error) {
 	var rows []ListedScript
 	var errs []error
 	lines := bufio.NewReader(r)
 	for number := 1; ; number++ {
-		line, err := readLine(lines)
+		line, err := readLine(lines, nil)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, errors.Join(append(errs, &ListError{Source: source, Line: number, Rule: cause(err).Error(), Err: err})...)
 		}

@@ -1,18 +1,16 @@
 package evaluate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/strictyaml"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -39,8 +37,11 @@ func (e *TaskError) Error() string {
 
 func (e *TaskError) Unwrap() error { return e.Err }
 
-// Hint says what a task file holds.
+// Hint says what a task file holds, unless the rule has named all keys already.
 func (e *TaskError) Hint() string {
+	if strings.HasPrefix(e.Rule, "unknown key ") {
+		return "correct the key, or remove it"
+	}
 	return "a task file has the keys " + strings.Join(taskKeys(), ", ")
 }
 
@@ -49,7 +50,7 @@ func (e *TaskError) Hint() string {
 // keys that are not known, with their lines; values that break a rule; required
 // keys that are missing; and a data folder that is missing or empty (AI-11).
 func LoadTask(path string) (TaskDescription, error) {
-	file, err := os.Open(path)
+	file, err := hostfile.Open(path)
 	if err != nil {
 		return TaskDescription{}, &TaskError{Source: path, Rule: cause(err).Error(), Err: err}
 	}
@@ -78,18 +79,10 @@ func LoadTask(path string) (TaskDescription, error) {
 // parseTask reads the text of a task file.
 func parseTask(text []byte, source string) (TaskDescription, error) {
 	task := TaskDescription{DataDir: "./" + inputName, OutputDir: "./" + finalName}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var document yaml.Node
-	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return task, &TaskError{Source: source, Rule: strings.TrimPrefix(err.Error(), "yaml: ")}
+	var errs []error
+	for _, problem := range strictyaml.Decode(text, &task, strictyaml.Options{Lenient: true}) {
+		errs = append(errs, taskError(problem, source))
 	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return task, &TaskError{Source: source, Rule: "must be one YAML document"}
-	}
-	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
-		return task, &TaskError{Source: source, Rule: "must be a mapping of keys to values"}
-	}
-	errs := setKeys(&task, document.Content[0], source)
 	if len(errs) == 0 {
 		for _, problem := range task.problems() {
 			errs = append(errs, &TaskError{Source: source, Rule: problem.Error(), Err: problem})
@@ -98,62 +91,18 @@ func parseTask(text []byte, source string) (TaskDescription, error) {
 	return task, errors.Join(errs...)
 }
 
-// setKeys sets the fields of a task from a mapping and names the line of every key
-// that cannot be used.
-func setKeys(task *TaskDescription, mapping *yaml.Node, source string) []error {
-	var errs []error
-	fields := taskFields(task)
-	lines := map[string]int{}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		key, node := mapping.Content[i], mapping.Content[i+1]
-		target, known := fields[key.Value]
-		switch first, twice := lines[key.Value]; {
-		case !known:
-			errs = append(errs, &TaskError{Source: source, Line: key.Line, Rule: "unknown key " + shown(key.Value)})
-		case twice:
-			errs = append(errs, &TaskError{Source: source, Line: key.Line,
-				Rule: fmt.Sprintf("%s is given twice, first in line %d", key.Value, first)})
-		default:
-			if err := node.Decode(target); err != nil {
-				errs = append(errs, &TaskError{Source: source, Line: key.Line, Rule: key.Value + ": " + yamlRule(err), Err: err})
-			}
-		}
-		lines[key.Value] = key.Line
+func taskError(p strictyaml.Problem, source string) error {
+	if field, ok := errors.AsType[*policy.FieldError](p.Err); ok {
+		p.Value, p.Rule = field.Value, field.Rule
 	}
-	return errs
+	return &TaskError{Source: source, Line: p.Line, Rule: p.String(), Err: p.Err}
 }
 
-// yamlRule is the message of the YAML library without its lines, which are named
-// already.
-func yamlRule(err error) string {
-	var types *yaml.TypeError
-	if errors.As(err, &types) && len(types.Errors) > 0 {
-		_, text, ok := strings.Cut(types.Errors[0], ": ")
-		if ok {
-			return text
-		}
-	}
-	var field *policy.FieldError
-	if errors.As(err, &field) {
-		return strings.TrimSpace(field.Value + " " + field.Rule)
-	}
-	return err.Error()
-}
-
-// taskFields are pointers to the fields of a task by their names in a file.
-func taskFields(task *TaskDescription) map[string]any {
-	fields := map[string]any{}
-	value := reflect.ValueOf(task).Elem()
-	for i := range value.NumField() {
-		fields[value.Type().Field(i).Tag.Get("yaml")] = value.Field(i).Addr().Interface()
-	}
-	return fields
-}
-
+// taskKeys are the keys that a task file may have, sorted.
 func taskKeys() []string {
 	var names []string
-	for name := range taskFields(new(TaskDescription)) {
-		names = append(names, name)
+	for field := range reflect.TypeFor[TaskDescription]().Fields() {
+		names = append(names, field.Tag.Get("yaml"))
 	}
 	slices.Sort(names)
 	return names

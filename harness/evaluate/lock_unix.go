@@ -12,7 +12,7 @@ import (
 )
 
 // lockFolder takes the lock that a run holds on its ./final, as long as the answer
-// is open. It does not wait.
+// is open. It does not wait. A file system without locks gives none.
 func lockFolder(folder *os.Root) (io.Closer, error) {
 	dir, err := folder.Open(".")
 	if err != nil {
@@ -22,7 +22,7 @@ func lockFolder(folder *os.Root) (io.Closer, error) {
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = sandbox.ErrBusy
 	}
-	if err != nil {
+	if errors.Is(err, sandbox.ErrBusy) {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil

@@ -101,7 +101,8 @@ func TestComparisons(t *testing.T) {
 		require.Equal(t, c.betterOrEqual, IsImprovementOrEqual(c.newScore, c.oldScore, c.direction), "%+v", c)
 		require.Equal(t, c.better, BeatsBaseline(c.newScore, &c.oldScore, c.direction), "%+v", c)
 		score := c.newScore
-		require.Equal(t, c.better, IsBetterSolution(EvaluationResult{Score: &score}, c.oldScore, c.direction), "%+v", c)
+		require.Equal(t, c.better && !math.IsInf(score, 0), IsBetterSolution(EvaluationResult{Score: &score}, c.oldScore, c.direction),
+			"no score that is not finite outranks another: %+v", c)
 		require.False(t, IsBetterSolution(EvaluationResult{Score: &score, IsError: true}, c.oldScore, c.direction))
 		require.False(t, IsBetterSolution(EvaluationResult{}, c.oldScore, c.direction))
 		require.True(t, BeatsBaseline(c.newScore, nil, c.direction))
@@ -202,14 +203,14 @@ func TestLoadTaskRefuses(t *testing.T) {
 		wants []string
 	}{
 		"unknown keys":      {goodTask + "metric: x\ntarget: y\n", []string{`:7: unknown key "metric"`, `:8: unknown key "target"`}},
-		"a key twice":       {goodTask + "task_type: regression\n", []string{"task_type is given twice, first in line 2"}},
+		"a key twice":       {goodTask + "task_type: regression\n", []string{"task_type: is given twice, first in line 2"}},
 		"wrong values":      {strings.ReplaceAll(goodTask, "maximize", "up"), []string{`:5: metric_direction: "up" must be one of maximize, minimize`}},
-		"wrong types":       {goodTask + "baseline_value: [1]\n", []string{":7: baseline_value: cannot unmarshal"}},
+		"wrong types":       {goodTask + "baseline_value: [1]\n", []string{":7: baseline_value: must be a number, is a list"}},
 		"what is missing":   {"competition_id: x\n", []string{"task.yaml: evaluation_metric: is missing", "task.yaml: description: is missing", "task_type", "data_modality", "metric_direction"}},
 		"another output":    {goodTask + "output_dir: out\n", []string{`output_dir "out": must be ./final`}},
 		"no mapping":        {"- x\n", []string{"must be a mapping"}},
 		"nothing":           {"", []string{"must be a mapping"}},
-		"two documents":     {goodTask + "---\nx: 1\n", []string{"must be one YAML document"}},
+		"two documents":     {goodTask + "---\nx: 1\n", []string{"must be one document, has more"}},
 		"no YAML":           {"a: b: c\n", []string{"mapping values are not allowed"}},
 		"too large":         {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1MiB"}},
 		"data missing":      {goodTask + "data_dir: nowhere\n", []string{"data_dir", "does not exist"}},

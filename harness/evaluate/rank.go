@@ -2,7 +2,6 @@ package evaluate
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -76,7 +75,7 @@ func rank(evaluations []Evaluation, direction MetricDirection) ([]int, error) {
 		switch {
 		case !e.Valid():
 			p.tier = tierError
-		case score != nil && !math.IsNaN(*score) && !math.IsInf(*score, 0):
+		case score != nil && isFinite(*score):
 			p.tier, p.score = tierScored, *score
 		}
 		places[i] = p

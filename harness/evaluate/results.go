@@ -3,17 +3,16 @@ package evaluate
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 
 	"github.com/gofrs/flock"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -59,48 +58,32 @@ type ReadReport struct {
 	size int64
 }
 
-// Key tells evaluations of different scripts apart: two with the same name, script
-// (as it was handed in, before any repair) and seed are of the same.
-func (e Evaluation) Key() string {
-	seed := ""
-	if e.Seed != nil {
-		seed = fmt.Sprint(*e.Seed)
-	}
-	return e.Name + "\x00" + cmp.Or(e.OriginalSHA256, e.ScriptSHA256) + "\x00" + seed
+// ReadOptions steer how a results file is read. The zero value reads all of it.
+type ReadOptions struct {
+	// Brief leaves out what scripts and graders printed: stdout, stderr, tracebacks and
+	// error summaries are empty. Memory then does not grow with what they print, and
+	// reading is some times faster.
+	Brief bool
 }
 
-// Latest returns the last evaluation of each [Evaluation.Key], in the order in which
-// the keys came first, and how many others there were.
-func Latest(evaluations []Evaluation) (latest []Evaluation, replaced int) {
-	at := map[string]int{}
-	for _, e := range evaluations {
-		if i, ok := at[e.Key()]; ok {
-			latest[i] = e
-			replaced++
-			continue
-		}
-		at[e.Key()] = len(latest)
-		latest = append(latest, e)
-	}
-	return latest, replaced
-}
-
-// ReadResults reads a results file. A last line that was cut is left out and told; any
-// other line that is no evaluation is an error that names it.
-func ReadResults(path string) (ReadReport, error) {
-	file, err := os.Open(path)
+// ReadResults reads a results file, which must be a regular one. A last line that was cut
+// is left out and told; any other line that is no evaluation is an error that names it.
+func ReadResults(path string, opts ReadOptions) (ReadReport, error) {
+	file, err := hostfile.Open(path)
 	if err != nil {
 		return ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
 	}
 	defer file.Close()
-	return readResults(file, path)
+	return readResults(file, path, opts)
 }
 
-func readResults(r io.Reader, path string) (ReadReport, error) {
+func readResults(r io.Reader, path string, opts ReadOptions) (ReadReport, error) {
 	var report ReadReport
 	lines := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
 	for number := 1; ; number++ {
-		line, err := readLine(lines)
+		var err error
+		line, err = readLine(lines, line[:0])
 		whole := err == nil
 		if err != nil && !errors.Is(err, io.EOF) {
 			return report, &ResultsError{Path: path, Line: number, Rule: cause(err).Error(), Err: err}
@@ -113,7 +96,7 @@ func readResults(r io.Reader, path string) (ReadReport, error) {
 			report.size += int64(len(line))
 			continue
 		}
-		evaluation, err := decodeEvaluation(text)
+		evaluation, err := decodeLine(text, opts)
 		last := !whole
 		if whole {
 			_, peekErr := lines.Peek(1)
@@ -147,19 +130,34 @@ func ours(text []byte) bool {
 	return bytes.Equal(text[:n], lineStart[:n]) || len(bytes.Trim(text, "\x00")) == 0
 }
 
-// readLine reads up to and with the next newline.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
+// readLine reads up to and with the next newline, behind what is in line.
+func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line) > maxLine {
-			return nil, fmt.Errorf("is longer than %v", policy.Size(maxLine))
+			return line, fmt.Errorf("is longer than %v", policy.Size(maxLine))
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
 	}
+}
+
+// decodeLine reads a line of a results file.
+func decodeLine(text []byte, opts ReadOptions) (Evaluation, error) {
+	if opts.Brief {
+		short, err := withoutTexts(text)
+		if err != nil {
+			return Evaluation{}, fmt.Errorf("is no evaluation: %w", err)
+		}
+		text = short
+	}
+	e, err := decodeEvaluation(text)
+	if opts.Brief && e.Grading != nil {
+		e.Grading.Traceback = nil
+	}
+	return e, err
 }
 
 // decodeEvaluation reads the wire form. Fields that it does not know are left out.
@@ -186,7 +184,16 @@ type ResultsFile struct {
 // what it holds. A last line that was cut is told in the report, and taken away, but
 // only if it is one of ours: a file of another kind is refused and stays as it is. A
 // file that another process is writing is [sandbox.ErrBusy].
-func OpenResults(path string) (*ResultsFile, ReadReport, error) {
+func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error) {
+	// The lock opens the file in its own way, which may wait for ever.
+	if file, err := hostfile.Open(path); err == nil {
+		err = file.Close()
+		if err != nil {
+			return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
+	}
 	r := &ResultsFile{path: path, lock: flock.New(path, flock.SetPermissions(0o644))}
 	got, err := r.lock.TryLock()
 	if err == nil && !got {
@@ -195,25 +202,19 @@ func OpenResults(path string) (*ResultsFile, ReadReport, error) {
 	if err != nil {
 		return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
 	}
-	report, err := r.open()
+	report, err := r.open(opts)
 	if err != nil {
 		return nil, ReadReport{}, errors.Join(err, r.Close())
 	}
 	return r, report, nil
 }
 
-func (r *ResultsFile) open() (ReadReport, error) {
-	info, err := os.Stat(r.path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: r.path, Err: errNotRegular}
-	}
-	if err == nil {
-		r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_APPEND, 0)
-	}
-	if err != nil {
+func (r *ResultsFile) open(opts ReadOptions) (ReadReport, error) {
+	var err error
+	if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_APPEND, 0); err != nil {
 		return ReadReport{}, r.failed(err)
 	}
-	report, err := readResults(r.file, r.path)
+	report, err := readResults(r.file, r.path, opts)
 	if err != nil || report.Torn == 0 {
 		return report, err
 	}
@@ -228,7 +229,7 @@ func (r *ResultsFile) open() (ReadReport, error) {
 // not finite, which JSON cannot carry, is refused.
 func (r *ResultsFile) Append(e Evaluation) error {
 	for _, score := range []*float64{e.Score, e.GradedScore} {
-		if score != nil && (math.IsNaN(*score) || math.IsInf(*score, 0)) {
+		if score != nil && (!isFinite(*score)) {
 			return r.failed(fmt.Errorf("the score %v is not finite", *score))
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/result"
+
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -16,7 +18,7 @@ import (
 func written(t *testing.T, evaluations ...Evaluation) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "results.jsonl")
-	file, report, err := OpenResults(path)
+	file, report, err := OpenResults(path, ReadOptions{})
 	require.NoError(t, err)
 	require.Empty(t, report.Evaluations)
 	for _, e := range evaluations {
@@ -30,20 +32,20 @@ func TestResultsRoundTrip(t *testing.T) {
 	want := scored("a", new(0.5)).Bounded()
 	want.Seed, want.Stdout = new(uint32(3)), "über\n\x00\u2028"
 	path := written(t, want, scored("b", nil))
-	report, err := ReadResults(path)
+	report, err := ReadResults(path, ReadOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Evaluations, 2)
 	require.Equal(t, want, report.Evaluations[0])
 	require.Zero(t, report.Torn)
 
-	file, report, err := OpenResults(path)
+	file, report, err := OpenResults(path, ReadOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Evaluations, 2)
-	_, _, err = OpenResults(path)
+	_, _, err = OpenResults(path, ReadOptions{})
 	require.ErrorIs(t, err, sandbox.ErrBusy, "one writer at a time")
 	require.NoError(t, file.Append(scored("c", nil)))
 	require.NoError(t, file.Close())
-	report, err = ReadResults(path)
+	report, err = ReadResults(path, ReadOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "a b c", names(report.Evaluations))
 }
@@ -51,7 +53,7 @@ func TestResultsRoundTrip(t *testing.T) {
 func TestResultsBoundText(t *testing.T) {
 	e := scored("a", nil)
 	e.Stdout, e.Stderr, e.Run = strings.Repeat("x", 1<<20)+"end", "short", &RunFacts{Status: 1, Fault: 1}
-	report, err := ReadResults(written(t, e))
+	report, err := ReadResults(written(t, e), ReadOptions{})
 	require.NoError(t, err)
 	got := report.Evaluations[0]
 	require.Less(t, len(got.Stdout), textLimit+100)
@@ -78,17 +80,17 @@ func TestResultsCutByACrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-			report, err := ReadResults(path)
+			report, err := ReadResults(path, ReadOptions{})
 			require.NoError(t, err)
 			require.Equal(t, "a", names(report.Evaluations))
 			require.Equal(t, 2, report.Torn)
 
-			file, report, err := OpenResults(path)
+			file, report, err := OpenResults(path, ReadOptions{})
 			require.NoError(t, err)
 			require.Equal(t, 2, report.Torn)
 			require.NoError(t, file.Append(scored("c", nil)))
 			require.NoError(t, file.Close())
-			report, err = ReadResults(path)
+			report, err = ReadResults(path, ReadOptions{})
 			require.NoError(t, err)
 			require.Equal(t, "a c", names(report.Evaluations))
 			require.Zero(t, report.Torn)
@@ -111,23 +113,23 @@ func TestResultsOfAnotherKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "results.jsonl")
 			require.NoError(t, os.WriteFile(path, []byte(test.text), 0o600))
-			_, err := ReadResults(path)
+			_, err := ReadResults(path, ReadOptions{})
 			var problem *ResultsError
 			require.ErrorAs(t, err, &problem)
 			require.ErrorContains(t, err, test.want)
 			require.NotEmpty(t, problem.Hint())
-			_, _, err = OpenResults(path)
+			_, _, err = OpenResults(path, ReadOptions{})
 			require.ErrorContains(t, err, test.want)
 			after, err := os.ReadFile(path)
 			require.NoError(t, err)
 			require.Equal(t, test.text, string(after), "it stays as it is")
 		})
 	}
-	_, err = ReadResults(filepath.Join(t.TempDir(), "nowhere"))
+	_, err = ReadResults(filepath.Join(t.TempDir(), "nowhere"), ReadOptions{})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	_, _, err = OpenResults(filepath.Join(t.TempDir(), "no", "where"))
+	_, _, err = OpenResults(filepath.Join(t.TempDir(), "no", "where"), ReadOptions{})
 	require.Error(t, err)
-	_, _, err = OpenResults(t.TempDir())
+	_, _, err = OpenResults(t.TempDir(), ReadOptions{})
 	require.Error(t, err)
 }
 
@@ -135,7 +137,7 @@ func TestResultsEmptyAndBlank(t *testing.T) {
 	whole, err := os.ReadFile(written(t, scored("a", nil)))
 	require.NoError(t, err)
 	for _, text := range []string{"", "\n\n", "\n" + string(whole) + "\r\n\n"} {
-		report, err := readResults(strings.NewReader(text), "x")
+		report, err := readResults(strings.NewReader(text), "x", ReadOptions{})
 		require.NoError(t, err)
 		require.Zero(t, report.Torn)
 		require.EqualValues(t, len(text), report.size)
@@ -143,7 +145,7 @@ func TestResultsEmptyAndBlank(t *testing.T) {
 }
 
 func TestResultsRefuseWhatJSONCannotCarry(t *testing.T) {
-	file, _, err := OpenResults(filepath.Join(t.TempDir(), "results.jsonl"))
+	file, _, err := OpenResults(filepath.Join(t.TempDir(), "results.jsonl"), ReadOptions{})
 	require.NoError(t, err)
 	defer file.Close()
 	require.ErrorContains(t, file.Append(scored("a", new(math.Inf(1)))), "not finite")
@@ -160,15 +162,38 @@ func TestLatest(t *testing.T) {
 	changed := scored("a", nil)
 	changed.ScriptSHA256 = "other"
 	latest, replaced := Latest([]Evaluation{a, b, c, seeded, changed})
-	require.Equal(t, []Evaluation{c, b, seeded, changed}, latest)
-	require.Equal(t, 1, replaced)
+	require.Equal(t, []Evaluation{changed, b, seeded}, latest, "an old version does not count any more")
+	require.Equal(t, Replaced{Repeated: 1, Edited: 1}, replaced)
+	require.Equal(t, 2, replaced.All())
+
+	// What a later try could not find out does not undo what is known, whatever the setup.
+	ended := func(script, setup, competition string, status result.Status) Evaluation {
+		return Evaluation{Name: "a", OriginalSHA256: script, SetupSHA256: setup, CompetitionID: competition, Run: &RunFacts{Status: status}}
+	}
+	known, canceled := ended("1", "s", "c", result.StatusExited), ended("1", "t", "c", result.StatusCanceled)
+	latest, replaced = Latest([]Evaluation{known, canceled})
+	require.Equal(t, []Evaluation{known}, latest)
+	require.Equal(t, Replaced{Setup: 1}, replaced)
+	latest, _ = Latest([]Evaluation{canceled, known})
+	require.Equal(t, []Evaluation{known}, latest)
+	edited := ended("2", "s", "c", result.StatusCanceled)
+	latest, _ = Latest([]Evaluation{known, edited})
+	require.Equal(t, []Evaluation{edited}, latest, "the score is that of another script")
+
+	other := ended("1", "s", "d", result.StatusExited)
+	repeated := known
+	repeated.Repetition = 1
+	latest, replaced = Latest([]Evaluation{known, other, repeated})
+	require.Len(t, latest, 3)
+	require.Zero(t, replaced)
+	require.Equal(t, []string{"c", "d"}, Competitions(latest))
 }
 
 func FuzzReadResults(f *testing.F) {
 	f.Add(`{"schema":"evalbox/evaluation/v1","name":"a"}` + "\n" + `{"schema":"evalb`)
 	f.Add("\x00\x00\n\n{}")
 	f.Fuzz(func(t *testing.T, text string) {
-		report, err := readResults(strings.NewReader(text), "x")
+		report, err := readResults(strings.NewReader(text), "x", ReadOptions{})
 		if err == nil && (report.size > int64(len(text)) || report.Torn == 0 && report.size != int64(len(text))) {
 			t.Fatalf("size %d of %d", report.size, len(text))
 		}

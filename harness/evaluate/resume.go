@@ -1,12 +1,13 @@
 package evaluate
 
-import "fmt"
-
 // A Resumption says what an interrupted batch has left to do.
 type Resumption struct {
 	// Known has the conclusive evaluation of each script that was asked for, in their
 	// order; nil for one that has none.
 	Known []*Evaluation
+	// Earlier has, for those that have none, the last evaluation of the same script and
+	// setup, if there is any; see [Job.Earlier].
+	Earlier []*Evaluation
 	// Done counts the others of Known.
 	Done int
 	// Changed, Setup and Inconclusive count the scripts that are to run again
@@ -18,37 +19,32 @@ type Resumption struct {
 
 // Resume looks for the scripts of a batch among the evaluations of a results file, in
 // the order of its lines. Of each script that is asked for, wanted has name, original
-// hash, seed and setup.
+// hash, seed, repetition, competition and setup. What was evaluated in another way
+// meanwhile makes nothing forgotten.
 func Resume(wanted, old []Evaluation) Resumption {
-	type script struct{ name, seed string }
-	of := func(e Evaluation) script {
-		if e.Seed == nil {
-			return script{name: e.Name}
-		}
-		return script{e.Name, fmt.Sprint(*e.Seed)}
-	}
-	latest, seen := map[string]*Evaluation{}, map[script]bool{}
+	exact := func(e Evaluation) string { return e.Key() + "\x00" + e.CompetitionID + "\x00" + e.SetupSHA256 }
+	latest, versions, slots := map[string]*Evaluation{}, map[string]bool{}, map[string]bool{}
 	for i := range old {
 		e := &old[i]
-		seen[of(*e)] = true
+		slots[e.slot()], versions[e.Key()] = true, true
 		// What a later try could not find out does not undo what is known.
-		if before := latest[e.Key()]; before == nil || e.Conclusive() || e.SetupSHA256 != before.SetupSHA256 {
-			latest[e.Key()] = e
+		if before := latest[exact(*e)]; before == nil || e.Conclusive() || !before.Conclusive() {
+			latest[exact(*e)] = e
 		}
 	}
-	r := Resumption{Known: make([]*Evaluation, len(wanted))}
+	r := Resumption{Known: make([]*Evaluation, len(wanted)), Earlier: make([]*Evaluation, len(wanted))}
 	for i, w := range wanted {
-		switch e := latest[w.Key()]; {
-		case e == nil && seen[of(w)]:
-			r.Changed++
-		case e == nil:
-		case e.SetupSHA256 != w.SetupSHA256:
-			r.Setup++
-		case !e.Conclusive():
-			r.Inconclusive++
-		default:
+		switch e := latest[exact(w)]; {
+		case e != nil && e.Conclusive():
 			r.Known[i] = e
 			r.Done++
+		case e != nil:
+			r.Earlier[i] = e
+			r.Inconclusive++
+		case versions[w.Key()]:
+			r.Setup++
+		case slots[w.slot()]:
+			r.Changed++
 		}
 	}
 	return r

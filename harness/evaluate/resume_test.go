@@ -25,18 +25,21 @@ func TestResume(t *testing.T) {
 		old  []Evaluation
 		want Resumption
 	}{
-		"nothing":       {nil, Resumption{}},
-		"others":        {[]Evaluation{good("b", "1", "s"), seeded}, Resumption{}},
-		"done":          {[]Evaluation{good("a", "1", "s")}, Resumption{Done: 1}},
-		"a failure":     {[]Evaluation{ended("a", "1", "s", result.StatusTimedOut)}, Resumption{Done: 1}},
-		"repaired":      {[]Evaluation{repaired}, Resumption{Done: 1}},
-		"changed":       {[]Evaluation{good("a", "0", "s")}, Resumption{Changed: 1}},
-		"changed back":  {[]Evaluation{good("a", "1", "s"), good("a", "0", "s")}, Resumption{Done: 1}},
-		"another way":   {[]Evaluation{good("a", "1", "t")}, Resumption{Setup: 1}},
-		"and once more": {[]Evaluation{good("a", "1", "t"), good("a", "1", "s")}, Resumption{Done: 1}},
-		"canceled":      {[]Evaluation{ended("a", "1", "s", result.StatusCanceled)}, Resumption{Inconclusive: 1}},
-		"tried again":   {[]Evaluation{ended("a", "1", "s", result.StatusCanceled), good("a", "1", "s")}, Resumption{Done: 1}},
-		"known is kept": {[]Evaluation{good("a", "1", "s"), ended("a", "1", "s", result.StatusCanceled)}, Resumption{Done: 1}},
+		"nothing":        {nil, Resumption{}},
+		"others":         {[]Evaluation{good("b", "1", "s"), seeded}, Resumption{}},
+		"done":           {[]Evaluation{good("a", "1", "s")}, Resumption{Done: 1}},
+		"a failure":      {[]Evaluation{ended("a", "1", "s", result.StatusTimedOut)}, Resumption{Done: 1}},
+		"repaired":       {[]Evaluation{repaired}, Resumption{Done: 1}},
+		"changed":        {[]Evaluation{good("a", "0", "s")}, Resumption{Changed: 1}},
+		"changed back":   {[]Evaluation{good("a", "1", "s"), good("a", "0", "s")}, Resumption{Done: 1}},
+		"another way":    {[]Evaluation{good("a", "1", "t")}, Resumption{Setup: 1}},
+		"and once more":  {[]Evaluation{good("a", "1", "t"), good("a", "1", "s")}, Resumption{Done: 1}},
+		"canceled":       {[]Evaluation{ended("a", "1", "s", result.StatusCanceled)}, Resumption{Inconclusive: 1}},
+		"tried again":    {[]Evaluation{ended("a", "1", "s", result.StatusCanceled), good("a", "1", "s")}, Resumption{Done: 1}},
+		"there and back": {[]Evaluation{good("a", "1", "s"), good("a", "1", "t")}, Resumption{Done: 1}},
+		"only elsewhere": {[]Evaluation{good("a", "1", "s"), ended("a", "1", "t", result.StatusCanceled)}, Resumption{Done: 1}},
+		"another task":   {[]Evaluation{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s", CompetitionID: "c"}}, Resumption{Setup: 1}},
+		"known is kept":  {[]Evaluation{good("a", "1", "s"), ended("a", "1", "s", result.StatusCanceled)}, Resumption{Done: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Resume(wanted, test.old)
@@ -45,7 +48,8 @@ func TestResume(t *testing.T) {
 			if got.Known[0] != nil {
 				require.Equal(t, "a1", got.Known[0].Run.ID)
 			}
-			got.Known = nil
+			require.Equal(t, test.want.Inconclusive == 1, got.Earlier[0] != nil)
+			got.Known, got.Earlier = nil, nil
 			require.Equal(t, test.want, got)
 		})
 	}
@@ -68,7 +72,7 @@ func TestSetup(t *testing.T) {
 		"time":  setup(Options{}, task, time.Minute, nil),
 		"env":   setup(Options{Request: sandbox.Request{Env: map[string]string{"SEED": "1"}}}, task, time.Second, nil),
 		"debug": setup(Options{}, task, time.Second, map[string]string{"debug command": "x"}),
-		"GPUs":  setup(Options{Cache: &Cache{Dir: t.TempDir(), GPUKind: "H200"}}, task, time.Second, nil),
+		"GPUs":  setup(Options{GPUKind: "H200"}, task, time.Second, nil),
 	} {
 		require.NotEqual(t, base, sum, name)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -45,11 +46,12 @@ type RetryOptions struct {
 	MaxRetries *int
 	// Timeout, unless 0, is the time limit of each run instead of the config's.
 	Timeout time.Duration
-	// Name, Seed, Setup and Workspace are those of [Job].
+	// Name, Seed, Setup, Workspace and Earlier are those of [Job].
 	Name      string
 	Seed      *uint32
 	Setup     string
 	Workspace string
+	Earlier   *Evaluation
 }
 
 // EvaluateWithRetry evaluates a solution and, as long as the run is not valid and
@@ -59,7 +61,8 @@ type RetryOptions struct {
 // A repaired script that is refused is a failed attempt, whose evaluation has the
 // error reason [ErrorReasonRejected] and says why in its ErrorSummary. A debug that
 // fails is an attempt used up, too; the pair stays as it was. The error is for what
-// we failed to do, and for a ctx that ended; the pair is then the last one seen.
+// we failed to do, and for a ctx that ended; the pair is then the last one seen. An
+// evaluation after which ctx ended, although repairs were left, is not conclusive.
 func (e *Evaluator) EvaluateWithRetry(ctx context.Context, solution SolutionScript, task TaskDescription, config PipelineConfig,
 	debug DebugFunc, opts RetryOptions,
 ) (SolutionScript, Evaluation, error) {
@@ -74,28 +77,63 @@ func (e *Evaluator) EvaluateWithRetry(ctx context.Context, solution SolutionScri
 	if most < 0 {
 		return solution, Evaluation{}, &policy.FieldError{Field: "max_retries", Value: strconv.Itoa(most), Rule: "must not be negative"}
 	}
-	job := Job{Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Setup: opts.Setup, Workspace: opts.Workspace}
+	job := Job{
+		Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Setup: opts.Setup, Workspace: opts.Workspace, Earlier: opts.Earlier,
+	}
 	original := solution.SHA256()
 	evaluation, err := e.attempt(ctx, job, solution)
-	for n := 1; err == nil && ctx.Err() == nil && n <= most && !evaluation.Valid(); n++ {
+	solution, repairs := e.earlierRepair(solution, evaluation), evaluation.Repairs
+	job.Earlier = nil
+	n := 1
+retries:
+	for ; err == nil && ctx.Err() == nil && n <= most && !evaluation.Valid(); n++ {
 		e.log.LogAttrs(ctx, slog.LevelInfo, "script is repaired and tried again", slog.Int("retry", n), slog.Int("max_retries", most))
 		repaired, debugErr := debug(ctx, solution, Failure{Traceback: evaluation.ErrorTraceback, Evaluation: evaluation})
 		switch {
 		case ctx.Err() != nil:
+			break retries
 		case debugErr != nil:
 			e.log.LogAttrs(ctx, slog.LevelWarn, "the debugger failed", slog.Int("retry", n), slog.String("error", debugErr.Error()))
 			evaluation.Warnings = append(evaluation.Warnings, fmt.Sprintf("retry %d: the debugger failed: %v", n, debugErr))
 		default:
 			solution = repaired
 			evaluation, err = e.attempt(ctx, job, solution)
+			repairs++
 		}
 	}
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	evaluation.OriginalSHA256 = original
+	if ctx.Err() != nil && n <= most && evaluation.Failure == "" && !evaluation.Valid() {
+		// A repair might have saved it.
+		evaluation.Failure = fmt.Sprintf("canceled before the end of retry %d of %d", n, most)
+	}
+	evaluation.OriginalSHA256, evaluation.Repairs = original, repairs
 	return solution, evaluation, err
 }
+
+// earlierRepair is the script that an evaluation is of: another than the one that was
+// given when that was repaired before, and only its grading was made up for.
+func (e *Evaluator) earlierRepair(given SolutionScript, evaluation Evaluation) SolutionScript {
+	recorder, ok := e.runner.(Recorder)
+	if !ok || evaluation.Run == nil || evaluation.ScriptSHA256 == given.SHA256() {
+		return given
+	}
+	record, err := recorder.Record(evaluation.Run.ID)
+	if err != nil {
+		return given
+	}
+	text, err := hostfile.Read(record.ProgramPath(), maxProgram)
+	if err != nil || hashText(string(text)) != evaluation.ScriptSHA256 {
+		return given
+	}
+	repaired := NewSolution(string(text), PhaseRefined)
+	repaired.SourceModel = given.SourceModel
+	return repaired
+}
+
+// maxProgram bounds a script, as a run does.
+const maxProgram = 64 << 20
 
 // attempt evaluates a script; one that is refused is an evaluation as well.
 func (e *Evaluator) attempt(ctx context.Context, job Job, solution SolutionScript) (Evaluation, error) {

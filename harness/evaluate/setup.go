@@ -27,16 +27,15 @@ func (e *Evaluator) Setup(ctx context.Context, task TaskDescription, timeout tim
 	}
 	// Any program has the same image and limits.
 	req.Script, req.Final, req.Command = "", "", []string{"python3"}
-	parts := CacheParts{Judges: map[string]string{}}
-	if e.opts.Cache != nil {
-		parts.GPUKind = e.opts.Cache.GPUKind
-	}
+	parts := CacheParts{GPUKind: e.opts.GPUKind}
 	if parts.Spec, err = planner.Plan(ctx, req); err != nil {
 		return "", err
 	}
-	if err := e.judges(ctx, parts.Judges); err != nil {
+	seen, err := e.look(ctx, "")
+	if err != nil {
 		return "", err
 	}
+	parts.Judges = e.judges(seen)
 	text, err := json.Marshal(task)
 	if err != nil {
 		return "", fmt.Errorf("evaluate: the task cannot be encoded: %w", err)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -148,7 +149,7 @@ func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
 	if err := context.Cause(s.ctx); err != nil {
 		return "", err
 	}
-	source, _, err := openIn(from, name)
+	source, _, err := hostfile.OpenIn(from, name)
 	if err != nil {
 		return "", err
 	}

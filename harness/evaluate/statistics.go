@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"math"
+	"slices"
 )
 
 // Statistics sum up the scores of repeated runs.
@@ -11,10 +12,11 @@ type Statistics struct {
 	// Mean is their arithmetic mean; nil without a score.
 	Mean *float64 `json:"mean"`
 	// Deviation is their sample standard deviation, with Count-1 in the
-	// denominator; nil below two scores.
+	// denominator; nil below two scores, and when it or a bound of the interval is too
+	// large for a finite number.
 	Deviation *float64 `json:"deviation"`
 	// Low and High are the 95 % confidence interval of the mean after Student's t
-	// distribution; nil below two scores.
+	// distribution; nil when Deviation is.
 	Low  *float64 `json:"low"`
 	High *float64 `json:"high"`
 }
@@ -24,7 +26,7 @@ type Statistics struct {
 func Summarize(scores []float64) Statistics {
 	var finite []float64
 	for _, score := range scores {
-		if !math.IsNaN(score) && !math.IsInf(score, 0) {
+		if isFinite(score) {
 			finite = append(finite, score)
 		}
 	}
@@ -32,33 +34,43 @@ func Summarize(scores []float64) Statistics {
 	if s.Count == 0 {
 		return s
 	}
-	// Each step divides first: the sum of finite numbers need not be finite.
+	// Scaled to at most 1, no step leaves the range of finite numbers.
 	n := float64(s.Count)
+	scale := 0.0
+	for _, score := range finite {
+		scale = max(scale, math.Abs(score))
+	}
+	if scale == 0 {
+		scale = 1
+	}
 	mean := 0.0
 	for i, score := range finite {
-		mean += score/float64(i+1) - mean/float64(i+1)
+		mean += (score/scale - mean) / float64(i+1)
 	}
-	s.Mean = &mean
+	s.Mean = new(within(mean*scale, finite))
 	if s.Count == 1 {
 		return s
 	}
-	largest := 0.0
+	sum := 0.0
 	for _, score := range finite {
-		largest = max(largest, math.Abs(score-mean))
+		part := score/scale - mean
+		sum += part * part
 	}
-	deviation := 0.0
-	if largest > 0 {
-		sum := 0.0
-		for _, score := range finite {
-			part := (score - mean) / largest
-			sum += part * part
-		}
-		deviation = largest * math.Sqrt(sum/(n-1))
-	}
+	deviation := scale * math.Sqrt(sum/(n-1))
 	half := studentT975(s.Count-1) * deviation / math.Sqrt(n)
-	low, high := mean-half, mean+half
+	low, high := *s.Mean-half, *s.Mean+half
+	for _, value := range []float64{deviation, low, high} {
+		if !isFinite(value) {
+			return s
+		}
+	}
 	s.Deviation, s.Low, s.High = &deviation, &low, &high
 	return s
+}
+
+// within keeps a rounded mean between the smallest and the largest score.
+func within(mean float64, scores []float64) float64 {
+	return min(max(mean, slices.Min(scores)), slices.Max(scores))
 }
 
 // studentT975 is the t below which 97.5 % of Student's t distribution with df

@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -23,6 +23,9 @@ type Submission struct {
 	// Exists says that final/ holds a regular file of the name. A link counts as
 	// missing, as it does for the outputs of a run: it may lead anywhere.
 	Exists bool `json:"exists"`
+	// Problem is why it does not exist although there is something of its name, such as
+	// "is a folder, not a file"; empty when there is nothing.
+	Problem string `json:"problem"`
 	// Path is where the file is or should be, absolute.
 	Path string `json:"path"`
 	// SizeBytes is 0 when it does not exist.
@@ -73,8 +76,15 @@ func openSubmission(workingDir, name string) (*os.File, Submission, error) {
 	}
 	info := Submission{Path: filepath.Join(dir, filepath.FromSlash(name))}
 	file, stat, err := openRegular(dir, name)
+	var special *hostfile.NotRegularError
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotRegular):
+	case errors.As(err, &special):
+		info.Problem = "is " + hostfile.Kind(special.Mode) + ", not a file"
+		if special.Mode&fs.ModeSymlink != 0 {
+			info.Problem = "is a symbolic link, which is not followed"
+		}
+		return nil, info, nil
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, info, nil
 	case err != nil:
 		return nil, info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: cause(err)}
@@ -90,8 +100,6 @@ func checkSubmissionName(name string) error {
 	return nil
 }
 
-var errNotRegular = errors.New("is not a regular file")
-
 // openRegular opens a regular file below dir. No link leads out of dir, and none is
 // the file itself.
 func openRegular(dir, name string) (*os.File, fs.FileInfo, error) {
@@ -100,29 +108,7 @@ func openRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer root.Close()
-	return openIn(root, name)
-}
-
-func openIn(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	named, err := root.Lstat(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !named.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s %w", name, errNotRegular)
-	}
-	file, err := root.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	stat, err := file.Stat()
-	if err == nil && !os.SameFile(named, stat) {
-		err = errors.New("was replaced meanwhile")
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
-	}
-	return file, stat, nil
+	return hostfile.OpenIn(root, name)
 }
 
 // countRows counts the lines of a file as [Submission.RowCount] says.

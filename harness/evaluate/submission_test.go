@@ -1,3 +1,5 @@
+//go:build unix
+
 package evaluate
 
 import (
@@ -6,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,10 +63,19 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "final", "folder.csv"), 0o755))
 	require.NoError(t, os.Symlink("other.csv", filepath.Join(dir, "final", "link.csv")))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "final", "out.csv")))
-	for _, name := range []string{"submission.csv", "folder.csv", "link.csv", "out.csv", "no/such.csv"} {
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "final", "pipe.csv"), 0o600))
+	const link = "is a symbolic link, which is not followed"
+	for name, problem := range map[string]string{
+		"submission.csv": "", "no/such.csv": "", "folder.csv": "is a folder, not a file", "link.csv": link, "out.csv": link,
+		"pipe.csv": "is a named pipe, not a file",
+	} {
 		info, err := SubmissionInfo(dir, name)
 		require.NoError(t, err, name)
-		require.Equal(t, Submission{Path: filepath.Join(dir, "final", name)}, info)
+		require.Equal(t, Submission{Path: filepath.Join(dir, "final", name), Problem: problem}, info)
+		if problem != "" {
+			sample := filepath.Join(dir, "final", "other.csv")
+			require.Equal(t, []string{name + ": " + problem}, SubmissionRule{Name: name, Sample: sample}.Check(t.Context(), dir).Problems)
+		}
 		ok, err := VerifySubmission(dir, name)
 		require.NoError(t, err)
 		require.False(t, ok)
@@ -107,7 +119,9 @@ func TestCheckSubmission(t *testing.T) {
 		"the order demanded":    {text: "id,label\n3,5\n2,6\n1,7\n", rule: SubmissionRule{SameOrder: true}, problems: []string{"in another order: line 2"}, rows: 3},
 		"fields missing":        {text: "id,label\n1\n2,6\n3,7,8\n", problems: []string{"line 2: 1 fields, the header has 2", "line 4: 3 fields"}, rows: 3},
 		"another ID column":     {text: "id,label\n9,0\n8,0\n7,0\n", rule: SubmissionRule{IDColumn: "label"}, rows: 3},
-		"no such ID column":     {text: sample, rule: SubmissionRule{IDColumn: "key"}, problems: []string{`the sample has no column "key"`}},
+		"a mark and quotes":     {text: "\ufeff\"id\",\"label\"\n\"1\",5\n2,6\n3,7\n", note: "byte order mark", rows: 3},
+		"lines with CR":         {text: "id,label\r1,5\r2,6\r3,7\r", problems: []string{"submission.csv: its lines end with CR alone; they must end with LF"}},
+		"CR in a quoted name":   {text: "\"id\rx\",label\n1,5\n", problems: []string{`line 1: the header is "id\rx,label"`, "no column"}},
 		"a byte order mark":     {text: "\ufeffid,label\n1,5\n2,6\n3,7\n", note: "byte order mark", rows: 3},
 		"empty":                 {text: "", problems: []string{"submission.csv: is empty"}},
 		"a quote in the middle": {text: "id,label\n1,5\n2,a\"b\n3,7\n", problems: []string{"submission.csv line 3:"}, rows: 1},
@@ -156,9 +170,16 @@ func TestCheckSubmissionBounds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	writeFile(t, filepath.Join(dir, "final", "submission.csv"), sample.String())
-	require.Contains(t, rule.Check(ctx, dir).Problems[0], "canceled")
-	require.Contains(t, SubmissionRule{Sample: filepath.Join(dir, "nowhere.csv")}.Check(t.Context(), dir).Problems[0], "sample")
-	require.Contains(t, SubmissionRule{}.Check(t.Context(), dir).Problems[0], "sample: is missing")
+	for want, check := range map[string]SubmissionCheck{
+		"canceled":           rule.Check(ctx, dir),
+		"does not exist":     SubmissionRule{Sample: filepath.Join(dir, "nowhere.csv")}.Check(t.Context(), dir),
+		"sample: is missing": SubmissionRule{}.Check(t.Context(), dir),
+		`has no column "k"`:  SubmissionRule{Sample: rule.Sample, IDColumn: "k"}.Check(t.Context(), dir),
+	} {
+		require.Contains(t, check.Failure, want)
+		require.False(t, check.OK)
+		require.Empty(t, check.Problems, "it is no fault of the submission")
+	}
 }
 
 func TestEvaluateChecksTheSubmission(t *testing.T) {

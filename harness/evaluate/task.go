@@ -88,6 +88,9 @@ func (t TaskDescription) problems() []error {
 			errs = append(errs, err)
 		}
 	}
+	if t.BaselineValue != nil && !isFinite(*t.BaselineValue) {
+		errs = append(errs, &policy.FieldError{Field: "baseline_value", Value: fmt.Sprint(*t.BaselineValue), Rule: "must be a finite number"})
+	}
 	if t.OutputDir != "" && filepath.Clean(t.OutputDir) != finalName {
 		errs = append(errs, &policy.FieldError{Field: "output_dir", Value: shown(t.OutputDir),
 			Rule: "must be ./final: that is where a script finds it"})

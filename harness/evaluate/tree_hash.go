@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -15,8 +16,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/zeebo/blake3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -31,28 +34,45 @@ type TreeOptions struct {
 }
 
 // HashTree returns a SHA-256 over all that a program could read in a folder: names,
-// kinds, contents of files, and where links lead to. Nothing is followed. Permissions
+// kinds, contents of files (their BLAKE3 hashes), and where links lead to. Nothing is followed. Permissions
 // and times do not count. Files are read in parallel and streamed; memory grows with
 // the number of entries only.
 func HashTree(ctx context.Context, dir string, opts TreeOptions) (string, error) {
+	memory := loadTreeMemory(opts.Memory)
+	seen, err := hashTree(ctx, dir, opts.Workers, memory)
+	if err != nil {
+		return "", err
+	}
+	memory.save(opts.Memory)
+	return seen.sum, nil
+}
+
+// snapshot is what was seen of a folder or a file.
+type snapshot struct {
+	// sum is its hash, and state one over what changes when anything in it does, even if
+	// it is changed back.
+	sum, state string
+}
+
+// hashTree is HashTree with a memory.
+func hashTree(ctx context.Context, dir string, workers int, memory *treeMemory) (snapshot, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: cause(err)}
+		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: cause(err)}
 	}
 	root, err := os.OpenRoot(real)
 	if err != nil {
-		return "", &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: cause(err)}
+		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: cause(err)}
 	}
 	defer root.Close()
-	h := &treeHash{root: root, memory: loadTreeMemory(opts.Memory)}
+	h := &treeHash{root: root, memory: memory}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(cmp.Or(opts.Workers, runtime.GOMAXPROCS(0)) + 1) // one of them walks
+	group.SetLimit(cmp.Or(workers, runtime.GOMAXPROCS(0)) + 1) // one of them walks
 	group.Go(func() error { return h.walk(ctx, group, real) })
 	if err := group.Wait(); err != nil {
-		return "", &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be hashed", Err: err}
+		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be hashed", Err: err}
 	}
-	h.memory.save(opts.Memory)
-	return h.sum(), nil
+	return h.snapshot(), nil
 }
 
 // treeHash collects the entries of a tree.
@@ -64,7 +84,7 @@ type treeHash struct {
 }
 
 type treeEntry struct {
-	path, kind, content string
+	path, kind, content, state string
 }
 
 func (h *treeHash) add(e treeEntry) {
@@ -83,9 +103,14 @@ func (h *treeHash) walk(ctx context.Context, group *errgroup.Group, dir string) 
 		if err != nil {
 			return err
 		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		state := stateOf(info)
 		switch kind := entry.Type(); {
 		case entry.IsDir():
-			h.add(treeEntry{path: rel, kind: "dir"})
+			h.add(treeEntry{path: rel, kind: "dir", state: state})
 		case kind.IsRegular():
 			group.Go(func() error { return h.file(ctx, rel) })
 		case kind&fs.ModeSymlink != 0:
@@ -93,9 +118,9 @@ func (h *treeHash) walk(ctx context.Context, group *errgroup.Group, dir string) 
 			if err != nil {
 				return err
 			}
-			h.add(treeEntry{path: rel, kind: "link", content: target})
+			h.add(treeEntry{path: rel, kind: "link", content: target, state: state})
 		default:
-			h.add(treeEntry{path: rel, kind: "special", content: kind.String()})
+			h.add(treeEntry{path: rel, kind: "special", content: kind.String(), state: state})
 		}
 		return nil
 	})
@@ -103,37 +128,90 @@ func (h *treeHash) walk(ctx context.Context, group *errgroup.Group, dir string) 
 
 // file hashes one file, or remembers its hash.
 func (h *treeHash) file(ctx context.Context, rel string) error {
-	file, info, err := openIn(h.root, rel)
+	info, err := h.root.Lstat(rel)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	sum, ok := h.memory.recall(rel, info)
 	if !ok {
-		hash := sha256.New()
-		n, err := io.CopyBuffer(hash, &contextReader{ctx, file}, make([]byte, 256<<10))
+		file, opened, err := hostfile.OpenIn(h.root, rel)
 		if err != nil {
 			return err
 		}
-		if n != info.Size() {
-			return fmt.Errorf("%s changed while it was read", rel)
+		defer file.Close()
+		info = opened
+		if sum, err = hashOpen(ctx, file, info, newTreeHash()); err != nil {
+			return fmt.Errorf("%s: %w", rel, err)
 		}
-		sum = hex.EncodeToString(hash.Sum(nil))
 	}
-	h.memory.remember(rel, info, sum)
-	h.add(treeEntry{path: rel, kind: "file", content: sum})
+	h.memory.remember(rel, info, sum, !ok)
+	h.add(treeEntry{path: rel, kind: "file", content: sum, state: stateOf(info)})
 	return nil
 }
 
-// sum is independent of the order in which the entries were found.
-func (h *treeHash) sum() string {
+// newTreeHash is what the contents of a tree are hashed with: SHA-256 is slower than
+// disks on processors that have no instructions for it.
+func newTreeHash() hash.Hash { return blake3.New() }
+
+// hashBuffers are used again: a tree may have many small files.
+var hashBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
+// hashOpen hashes an open file that looked like info, and refuses one that changes
+// meanwhile.
+func hashOpen(ctx context.Context, file *os.File, info fs.FileInfo, sum hash.Hash) (string, error) {
+	buffer, ok := hashBuffers.Get().(*[256 << 10]byte)
+	if !ok { // nothing else is in the pool
+		return "", errors.New("evaluate: no buffer")
+	}
+	defer hashBuffers.Put(buffer)
+	n, err := io.CopyBuffer(sum, &contextReader{ctx, file}, buffer[:])
+	if err != nil {
+		return "", err
+	}
+	after, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if n != info.Size() || stateOf(after) != stateOf(info) {
+		return "", errors.New("changed while it was read")
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// hashFile is the SHA-256 of a regular file.
+func hashFile(path string) (string, error) {
+	file, err := hostfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	return hashOpen(context.Background(), file, info, sha256.New())
+}
+
+// stateOf is what changes with an entry. Where the kernel's own times are not known, a
+// change of the same size within the resolution of the clock, or with its time put back,
+// is not seen.
+func stateOf(info fs.FileInfo) string {
+	if stamp, _, ok := stampOf(info); ok {
+		return fmt.Sprint(info.Size(), stamp)
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
+}
+
+// snapshot is independent of the order in which the entries were found.
+func (h *treeHash) snapshot() snapshot {
 	slices.SortFunc(h.entries, func(a, b treeEntry) int { return cmp.Compare(a.path, b.path) })
-	hash := sha256.New()
+	sum, state := sha256.New(), sha256.New()
 	for _, e := range h.entries {
 		// No name and no link holds a NUL byte.
-		fmt.Fprintf(hash, "%s\x00%s\x00%s\x00", filepath.ToSlash(e.path), e.kind, e.content)
+		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", filepath.ToSlash(e.path), e.kind, e.content)
+		fmt.Fprintf(state, "%s\x00%s\x00", filepath.ToSlash(e.path), e.state)
 	}
-	return hex.EncodeToString(hash.Sum(nil))
+	return snapshot{sum: hex.EncodeToString(sum.Sum(nil)), state: hex.EncodeToString(state.Sum(nil))}
 }
 
 // contextReader ends with its context.
@@ -149,49 +227,79 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// treeCache holds the hashes of folders that do not change while an evaluator lives.
+// treeCache remembers what it has hashed. It looks at every entry each time that it is
+// asked, and reads again what may have changed.
 type treeCache struct {
-	mu   sync.Mutex
-	sums map[string]string
+	mu    sync.Mutex
+	known map[string]*knownTree
 }
 
-// of hashes a folder once. Who asks meanwhile waits.
-func (c *treeCache) of(ctx context.Context, dir string, opts TreeOptions) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if sum, ok := c.sums[dir]; ok {
-		return sum, nil
-	}
-	sum, err := HashTree(ctx, dir, opts)
-	if err != nil {
-		return "", err
-	}
-	if c.sums == nil {
-		c.sums = map[string]string{}
-	}
-	c.sums[dir] = sum
-	return sum, nil
+// knownTree is what is remembered of one folder or file.
+type knownTree struct {
+	mu     sync.Mutex // who asks for the same one meanwhile waits
+	memory *treeMemory
 }
 
-// ofFile is of for one file, with its name left out.
-func (c *treeCache) ofFile(ctx context.Context, path string) (string, error) {
+func (c *treeCache) at(path string) *knownTree {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if sum, ok := c.sums[path]; ok {
-		return sum, nil
+	if c.known == nil {
+		c.known = map[string]*knownTree{}
 	}
-	file, err := os.Open(path)
+	if c.known[path] == nil {
+		c.known[path] = &knownTree{}
+	}
+	return c.known[path]
+}
+
+// of takes stock of a folder.
+func (c *treeCache) of(ctx context.Context, dir string, opts TreeOptions) (snapshot, error) {
+	known := c.at(dir)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	memory := known.next(opts.Memory)
+	seen, err := hashTree(ctx, dir, opts.Workers, memory)
 	if err != nil {
-		return "", err
+		return snapshot{}, err
+	}
+	known.memory = memory
+	memory.save(opts.Memory)
+	return seen, nil
+}
+
+// ofFile takes stock of one file, with its name left out.
+func (c *treeCache) ofFile(ctx context.Context, path string) (snapshot, error) {
+	known := c.at(path)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	memory := known.next("")
+	file, err := hostfile.Open(path)
+	if err != nil {
+		return snapshot{}, err
 	}
 	defer file.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, &contextReader{ctx, file}); err != nil {
-		return "", err
+	info, err := file.Stat()
+	if err != nil {
+		return snapshot{}, err
 	}
-	if c.sums == nil {
-		c.sums = map[string]string{}
+	sum, ok := memory.recall("", info)
+	if !ok {
+		if sum, err = hashOpen(ctx, file, info, newTreeHash()); err != nil {
+			return snapshot{}, fmt.Errorf("%s: %w", path, err)
+		}
 	}
-	c.sums[path] = hex.EncodeToString(hash.Sum(nil))
-	return c.sums[path], nil
+	memory.remember("", info, sum, !ok)
+	known.memory = memory
+	return snapshot{sum: sum, state: stateOf(info)}, nil
+}
+
+// next is a memory for the next look, which knows what the last one saw, or else what the
+// file does.
+func (k *knownTree) next(file string) *treeMemory {
+	if k.memory == nil {
+		return loadTreeMemory(file)
+	}
+	memory := loadTreeMemory("")
+	memory.known = k.memory.seen
+	return memory
 }

@@ -3,10 +3,11 @@ package evaluate
 import (
 	"encoding/json"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // treeMemory remembers the hashes of files by what changes when they do.
@@ -15,17 +16,21 @@ type treeMemory struct {
 	known map[string]rememberedFile
 	mu    sync.Mutex
 	seen  map[string]rememberedFile
+	fresh bool // something was read
 }
 
 // rememberedFile is a file as it was when it was hashed.
 type rememberedFile struct {
-	Size   int64    `json:"size"`
-	Stamp  [4]int64 `json:"stamp"`
-	SHA256 string   `json:"sha256"`
+	Size  int64    `json:"size"`
+	Stamp [4]int64 `json:"stamp"`
+	Hash  string   `json:"hash"`
 }
 
+// maxTreeMemory bounds a memory that is read: some million files.
+const maxTreeMemory = 1 << 30
+
 // treeMemorySchema names the wire form of the memory.
-const treeMemorySchema = "evalbox/tree-memory/v1"
+const treeMemorySchema = "evalbox/tree-memory/v2"
 
 type treeMemoryFile struct {
 	Schema string                    `json:"schema"`
@@ -40,7 +45,7 @@ func loadTreeMemory(path string) *treeMemory {
 		return m
 	}
 	var file treeMemoryFile
-	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &file) == nil && file.Schema == treeMemorySchema {
+	if text, err := hostfile.Read(path, maxTreeMemory); err == nil && json.Unmarshal(text, &file) == nil && file.Schema == treeMemorySchema {
 		m.known = file.Files
 	}
 	return m
@@ -50,30 +55,32 @@ func loadTreeMemory(path string) *treeMemory {
 func (m *treeMemory) recall(rel string, info fs.FileInfo) (string, bool) {
 	stamp, _, ok := stampOf(info)
 	known, there := m.known[rel]
-	if !ok || !there || known.Size != info.Size() || known.Stamp != stamp || known.SHA256 == "" {
+	if !ok || !there || known.Size != info.Size() || known.Stamp != stamp || known.Hash == "" {
 		return "", false
 	}
-	return known.SHA256, true
+	return known.Hash, true
 }
 
 // settled is how long a file must have been left alone to be remembered: a change
 // within the resolution of its times would not be seen.
 const settled = 2 * time.Second
 
-// remember notes the hash of a file.
-func (m *treeMemory) remember(rel string, info fs.FileInfo, sum string) {
+// remember notes the hash of a file, and whether it was read for it.
+func (m *treeMemory) remember(rel string, info fs.FileInfo, sum string, read bool) {
 	stamp, changed, ok := stampOf(info)
 	if !ok || m.began.Sub(changed) < settled {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen[rel] = rememberedFile{Size: info.Size(), Stamp: stamp, SHA256: sum}
+	m.fresh = m.fresh || read
+	m.seen[rel] = rememberedFile{Size: info.Size(), Stamp: stamp, Hash: sum}
 }
 
-// save writes the memory of this walk. That it cannot be written costs time only.
+// save writes the memory of this walk, if it is another than before. That it cannot be
+// written costs time only.
 func (m *treeMemory) save(path string) {
-	if path == "" {
+	if path == "" || !m.fresh && len(m.seen) == len(m.known) {
 		return
 	}
 	text, err := json.Marshal(treeMemoryFile{Schema: treeMemorySchema, Files: m.seen})

@@ -2,10 +2,12 @@ package evaluate
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -54,17 +56,73 @@ func makeFinal(final string) error {
 	return nil
 }
 
+// scriptMark is the file that holds the hash of the solution.py that an evaluation wrote
+// last, as sha256sum prints it.
+const scriptMark = "." + ScriptName + ".sha256"
+
+// markScript notes in a working folder of its own that the script there is ours.
+func markScript(job Job, dir, sha256 string) error {
+	if job.Workspace == "" {
+		return nil
+	}
+	if err := replaceFile(dir, scriptMark, []byte(sha256+"  "+ScriptName+"\n")); err != nil {
+		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be written", Err: cause(err)}
+	}
+	return nil
+}
+
+// isOurs says that an evaluation wrote the solution.py of a folder.
+func isOurs(dir string) bool {
+	const most = 1 << 10
+	mark, err := hostfile.Read(filepath.Join(dir, scriptMark), most)
+	if err != nil {
+		return false
+	}
+	sum, err := hashFile(filepath.Join(dir, ScriptName))
+	return err == nil && string(mark) == sum+"  "+ScriptName+"\n"
+}
+
+// lockWorkingFolder keeps a working folder for one evaluation.
+func lockWorkingFolder(dir string) (io.Closer, error) {
+	lock, err := lockPath(dir)
+	switch {
+	case errors.Is(err, sandbox.ErrBusy):
+		return nil, &WorkspaceError{Path: dir, Rule: "is in use by another evaluation", Err: err}
+	case err != nil:
+		return nil, &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be locked", Err: cause(err)}
+	}
+	return lock, nil
+}
+
+// CheckWorkingFolder refuses a folder that does not exist, or that cannot be a working
+// folder: in which to look for what a script left.
+func CheckWorkingFolder(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &WorkspaceError{Path: dir, Rule: "does not exist", Err: err, hint: "give the folder that holds final/"}
+	case err != nil:
+		return &WorkspaceError{Path: dir, Rule: "cannot be read: " + cause(err).Error(), Err: err}
+	case !info.IsDir():
+		return &WorkspaceError{Path: dir, Rule: "is not a folder", hint: "give the folder that holds final/"}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, finalName)); errors.Is(err, fs.ErrNotExist) {
+		return &WorkspaceError{Path: dir, Rule: "has no final/", Err: err, hint: "give the folder that holds final/"}
+	}
+	return nil
+}
+
 // makeWorkspace makes the working folder of one job, whose data are elsewhere. One
-// that holds a solution.py and no final/ is somebody else's: the script in it would be
-// lost.
+// that holds no final/ and a solution.py that no evaluation has written is somebody
+// else's: the script in it would be lost.
 func makeWorkspace(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be made", Err: cause(err)}
 	}
 	_, script := os.Lstat(filepath.Join(dir, ScriptName))
 	_, final := os.Lstat(filepath.Join(dir, finalName))
-	if script == nil && errors.Is(final, fs.ErrNotExist) {
-		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "holds a " + ScriptName + " that no evaluation left there"}
+	if script == nil && errors.Is(final, fs.ErrNotExist) && !isOurs(dir) {
+		return &WorkspaceError{Path: dir, Rule: ScriptName + " is there without the final/ of an evaluation, so it may be yours"}
 	}
 	return makeFinal(filepath.Join(dir, finalName))
 }

@@ -94,7 +94,7 @@ func TestMakeWorkspace(t *testing.T) {
 
 	other := t.TempDir()
 	writeFile(t, filepath.Join(other, "solution.py"), "precious")
-	require.ErrorContains(t, makeWorkspace(other), "no evaluation left there")
+	require.ErrorContains(t, makeWorkspace(other), "is there without the final/ of an evaluation, so it may be yours")
 	require.Equal(t, []string{"solution.py"}, tree(t, other))
 }
 
