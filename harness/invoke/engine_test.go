@@ -1,0 +1,201 @@
+//go:build linux
+
+package invoke_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// These tests run the test tool on the real engine with the debian image. Without either
+// they fail and say what to do: `make test` makes both.
+
+// newSandbox is a sandbox with its own state folder. At the end of the test nothing of
+// its runs may be left on the engine.
+func newSandbox(t *testing.T) invoke.Sandbox {
+	t.Helper()
+	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
+	require.NoError(t, err)
+	state := filepath.Join(t.TempDir(), "state")
+	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		containers, err := r.Containers(context.Background())
+		require.NoError(t, err)
+		for _, c := range containers {
+			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
+		}
+		require.NoError(t, r.Close())
+	})
+	return invoke.Sandbox{Runner: r, Store: r.Store(), Request: sandbox.Request{Limits: policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}}}
+}
+
+// invocation has a configuration with these flags and an empty output directory.
+func invocation(t *testing.T, flags ...string) invoke.Invocation {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	config := map[string]bool{}
+	for _, flag := range flags {
+		config[flag] = true
+	}
+	text, err := json.Marshal(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "out"), 0o755))
+	return invoke.Invocation{Config: filepath.Join(dir, "config.json"), OutputDir: filepath.Join(dir, "out")}
+}
+
+func newTool(t *testing.T, s invoke.Sandbox, opts ...invoke.Option) *invoke.Runner {
+	t.Helper()
+	r, err := invoke.New("python3 fake_tool.py", append([]invoke.Option{invoke.WithSandbox(s), invoke.WithRoot("testdata")}, opts...)...)
+	require.NoError(t, err)
+	return r
+}
+
+// TestEngineSuccess: what the tool is told, what it may do, what it leaves.
+func TestEngineSuccess(t *testing.T) {
+	t.Parallel()
+	inv := invocation(t, "metadata", "plot", "escape", "stdin")
+	seed, adapter := int64(7), "x"
+	inv.Seed, inv.Adapter = &seed, &adapter
+	config, err := os.ReadFile(inv.Config)
+	require.NoError(t, err)
+	res, err := newTool(t, newSandbox(t)).Run(t.Context(), inv)
+	require.NoError(t, err)
+	require.Equal(t, "stdin ''\nrefused OSError\nrefused OSError\nfake tool: completed\n"+
+		"config /work/config/config.json\noutput /work/output\nadapter x\nseed 7\n", res.Stdout)
+	require.Empty(t, res.Stderr)
+	require.Empty(t, res.Unenforced)
+	require.NoFileExists(t, "testdata/escaped")
+	after, err := os.ReadFile(inv.Config)
+	require.NoError(t, err)
+	require.Equal(t, string(config), string(after))
+	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, report.OK, report.Problems)
+	require.Len(t, report.Artifacts, 4)
+	require.Equal(t, `"fake-run-seed-7"`, string(report.Manifest["run_id"]))
+
+	// The same again, elsewhere: the same artifacts and the same result.
+	again := invocation(t, "metadata", "plot", "escape", "stdin")
+	again.Seed, again.Adapter = &seed, &adapter
+	second, err := newTool(t, newSandbox(t)).Run(t.Context(), again)
+	require.NoError(t, err)
+	secondReport, err := second.Verify(t.Context(), invoke.VerifyOptions{})
+	require.NoError(t, err)
+	require.Equal(t, report, secondReport)
+	require.Equal(t, res.Stdout, second.Stdout)
+}
+
+// TestEngineFailures: every way in which the tool can misbehave.
+func TestEngineFailures(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	for flag, want := range map[string]struct {
+		reason invoke.Reason
+		text   string
+	}{
+		"fail":               {invoke.ReasonNonzeroExit, "exited with code 1"},
+		"signal":             {invoke.ReasonNonzeroExit, "ended by signal 9"},
+		"no_manifest":        {invoke.ReasonMissingArtifact, "manifest.json"},
+		"no_trace":           {invoke.ReasonMissingArtifact, "trace_pack.jsonl"},
+		"fifo_manifest":      {invoke.ReasonMissingArtifact, "manifest.json (is a fifo"},
+		"socket_manifest":    {invoke.ReasonMissingArtifact, "manifest.json (is a socket"},
+		"link_manifest":      {invoke.ReasonMissingArtifact, "manifest.json (is a symlink"},
+		"directory_manifest": {invoke.ReasonMissingArtifact, "manifest.json (is a folder)"},
+	} {
+		_, err := newTool(t, s).Run(t.Context(), invocation(t, flag))
+		var failed *invoke.InvocationError
+		require.ErrorAs(t, err, &failed, flag)
+		require.Equal(t, want.reason, failed.Reason, flag)
+		require.ErrorContains(t, err, want.text, flag)
+		if flag == "fail" {
+			require.Equal(t, "fake tool: simulated failure\n", failed.Stderr)
+			require.Equal(t, 1, *failed.ExitCode)
+		}
+	}
+	for flag, want := range map[string]invoke.Kind{
+		"bad_json": invoke.KindInvalidJSON, "manifest_not_utf8": invoke.KindInvalidJSON, "missing_field": invoke.KindMissingFields,
+		"bad_trace": invoke.KindInvalidJSON, "trace_not_utf8": invoke.KindInvalidJSON, "bad_step": invoke.KindMissingStep,
+		"bad_metadata": invoke.KindNotObject, "wrong_hash": invoke.KindHashMismatch, "list_missing": invoke.KindMissing,
+		"list_outside": invoke.KindOutside,
+	} {
+		res, err := newTool(t, s).Run(t.Context(), invocation(t, flag))
+		require.NoError(t, err, flag)
+		report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
+		require.NoError(t, err, flag)
+		require.NotEmpty(t, report.Problems, flag)
+		require.Equal(t, want, report.Problems[0].Kind, flag)
+	}
+}
+
+// TestEngineTimeLimit: a tool that is too slow, with a child that shrugs SIGTERM off.
+func TestEngineTimeLimit(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	_, err := newTool(t, newSandbox(t), invoke.WithTimeout(2*time.Second)).Run(t.Context(), invocation(t, "survivor", "timeout"))
+	require.Less(t, time.Since(began), 60*time.Second)
+	var late *invoke.TimeoutError
+	require.ErrorAs(t, err, &late)
+	require.EqualError(t, err, "the tool timed out after 2 seconds")
+	require.Nil(t, late.ExitCode)
+	require.True(t, strings.HasPrefix(late.Stdout, "partial\n") || strings.HasSuffix(late.Stdout, "partial\n"), late.Stdout)
+	require.Equal(t, "warning\n", late.Stderr)
+}
+
+// TestEngineOutput: 300 MB are cut, and bytes that are no text are replaced.
+func TestEngineOutput(t *testing.T) {
+	t.Parallel()
+	res, err := newTool(t, newSandbox(t)).Run(t.Context(), invocation(t, "flood", "not_utf8"))
+	require.NoError(t, err)
+	require.True(t, res.StdoutTruncated)
+	require.Greater(t, res.StdoutBytes, int64(300<<20))
+	require.Less(t, len(res.Stdout), 2<<20)
+	require.Contains(t, res.Stdout, "a\ufffd\r\n")
+}
+
+// TestEngineRefuses: what is there before is no artifact of the run, and a tool that is
+// not there is not started.
+func TestEngineRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	inv := invocation(t, "list_kept")
+	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "kept.txt"), []byte("kept"), 0o644))
+	res, err := newTool(t, s).Run(t.Context(), inv)
+	require.NoError(t, err)
+	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.Equal(t, invoke.KindStale, report.Problems[0].Kind)
+	_, err = newTool(t, s).Run(t.Context(), inv)
+	require.ErrorContains(t, err, "holds manifest.json from before")
+
+	missing, err := invoke.New("/no/such/tool", invoke.WithSandbox(s))
+	require.NoError(t, err)
+	_, err = missing.Run(t.Context(), invocation(t))
+	var failed *invoke.InvocationError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, invoke.ReasonCannotExecute, failed.Reason)
+	require.Nil(t, failed.ExitCode)
+	require.NotEmpty(t, failed.Stderr)
+
+	// The configuration is for the tool to look for.
+	inv = invocation(t)
+	inv.Config += ".none"
+	_, err = newTool(t, s).Run(t.Context(), inv)
+	require.NoError(t, err)
+}

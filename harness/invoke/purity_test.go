@@ -1,0 +1,129 @@
+package invoke
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// impureImports are packages whose only use is what must be injected (M3-09).
+var impureImports = []string{"math/rand", "math/rand/v2", "crypto/rand", "github.com/google/uuid", "plugin"}
+
+// impureNames are functions that read what must be injected: the clock, random names,
+// the environment.
+var impureNames = map[string][]string{
+	"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},
+	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+	"os":      {"Getenv", "LookupEnv", "Environ", "ExpandEnv", "Hostname", "Getpid", "CreateTemp", "MkdirTemp"},
+	"uuid":    nil, "rand": nil,
+}
+
+// impurities are the places of a Go file that break the rule.
+func impurities(t *testing.T, name string, text any) (found []string) {
+	t.Helper()
+	files := token.NewFileSet()
+	tree, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	packages := map[string]string{} // by the names that the file gives them
+	for _, spec := range tree.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		if slices.Contains(impureImports, path) {
+			found = append(found, "import "+path)
+		}
+		local := path[strings.LastIndexByte(path, '/')+1:]
+		if spec.Name != nil {
+			local = spec.Name.Name
+		}
+		packages[local] = path
+		if local == "." && impureNames[path] != nil {
+			found = append(found, "import . "+path)
+		}
+	}
+	ast.Inspect(tree, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok {
+			if of, ok := selector.X.(*ast.Ident); ok && slices.Contains(impureNames[packages[of.Name]], selector.Sel.Name) {
+				found = append(found, packages[of.Name]+"."+selector.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// sources are the files of this package and those below it, less tests.
+func sources(t *testing.T) (files []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files = append(files, path)
+		}
+		return err
+	}))
+	require.NotEmpty(t, files)
+	return files
+}
+
+// TestNoClockNoChance: the package reads neither a clock nor random numbers nor the
+// environment, but what it is given.
+func TestNoClockNoChance(t *testing.T) {
+	for _, file := range sources(t) {
+		assert.Empty(t, impurities(t, file, nil), file)
+	}
+	// The search finds what it looks for, under whatever name.
+	for text, want := range map[string]string{
+		`import "time"; var x = time.Now()`:                    "time.Now",
+		`import "time"; var f = time.Since`:                    "time.Since",
+		`import clock "time"; var x = clock.After(1)`:          "time.After",
+		`import "context"; var f = context.WithTimeout`:        "context.WithTimeout",
+		`import "os"; var x = os.Getenv("HOME")`:               "os.Getenv",
+		`import . "time"`:                                      "import . time",
+		`import "math/rand/v2"`:                                "import math/rand/v2",
+		`import _ "crypto/rand"`:                               "import crypto/rand",
+		`import id "github.com/google/uuid"; var x = id.New()`: "import github.com/google/uuid",
+	} {
+		require.Equal(t, []string{want}, impurities(t, "x.go", "package x; "+text))
+	}
+	require.Empty(t, impurities(t, "x.go", `package x; import "time"; type c struct{ time.Time }; var d = time.Second; func (c) Now() {}`))
+}
+
+// TestToolsAreProcesses: nothing runs a tool but the two engines, and only one of those
+// starts a process here (M3-01).
+func TestToolsAreProcesses(t *testing.T) {
+	for _, file := range sources(t) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if file != "host_unix.go" {
+			assert.NotContains(t, string(text), `"os/exec"`, file)
+		}
+		// What reads artifacts has no means of changing them.
+		if !strings.Contains(file, "/") {
+			assert.NotRegexp(t, `os\.(WriteFile|Create|OpenFile|Remove|RemoveAll|Rename|Truncate|Chmod|Chtimes|Mkdir|MkdirAll|Link|Symlink)\(|root\.(WriteFile|Create|OpenFile|Remove|Rename)\(`, string(text), file)
+		}
+	}
+}
+
+// TestTheDoubleIsDeterministic: the test tool has nothing that differs from run to run,
+// and no import of ours or of a shell.
+func TestTheDoubleIsDeterministic(t *testing.T) {
+	text, err := os.ReadFile("testdata/fake_tool.py")
+	require.NoError(t, err)
+	imports := regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(\w+)`).FindAllStringSubmatch(string(text), -1)
+	for _, found := range imports {
+		assert.Contains(t, []string{"argparse", "hashlib", "json", "os", "signal", "socket", "subprocess", "sys", "time"}, found[1])
+	}
+	for _, forbidden := range []string{"random", "datetime", "uuid", "time.time", "urandom", "shell=True", "os.system"} {
+		assert.NotContains(t, string(text), forbidden)
+	}
+}

@@ -1,0 +1,388 @@
+package invoke
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// fakeSandbox stands in for a runner and its store: program says what a tool does, and
+// what it leaves in left is carried over as the real store would.
+type fakeSandbox struct {
+	program  func(req sandbox.Request) result.Result
+	left     map[string]string
+	report   sandbox.TreeReport
+	err      error
+	applyErr error
+	requests []sandbox.Request
+	applied  int
+}
+
+func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+	f.requests = append(f.requests, req)
+	if f.program == nil {
+		return nil, f.err
+	}
+	res := f.program(req)
+	res.ID, res.OutputComplete, res.Image.ID = "run-1", true, "sha256:0123"
+	if res.Status == 0 {
+		res.Status = result.StatusExited
+	}
+	return &res, f.err
+}
+
+func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec, error) {
+	f.requests = append(f.requests, req)
+	return sandbox.Spec{Job: sandbox.Job{Command: req.Command}}, f.err
+}
+
+func (f *fakeSandbox) ApplyTree(_ context.Context, id, target string, deny []string) (sandbox.TreeReport, error) {
+	f.applied++
+	if id != "run-1" || target != OutputDir || deny != nil {
+		panic("applied " + id + " " + target)
+	}
+	for name, text := range f.left {
+		if err := os.WriteFile(filepath.Join(f.requests[len(f.requests)-1].Trees[0].Source, name), []byte(text), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	f.report.Complete = f.report.Changes == nil
+	return f.report, f.applyErr
+}
+
+// exits is a tool that prints and ends.
+func exits(code int) func(sandbox.Request) result.Result {
+	return func(sandbox.Request) result.Result {
+		return result.Result{ExitCode: code, Stdout: "out\n", Stderr: "err\n", StdoutBytes: 4, StderrBytes: 4, DurationSeconds: 1.5,
+			Explanation: "The program ended."}
+	}
+}
+
+func ends(status result.Status, code int) func(sandbox.Request) result.Result {
+	return func(req sandbox.Request) result.Result {
+		res := exits(code)(req)
+		res.Status, res.TimedOut = status, status == result.StatusTimedOut
+		return res
+	}
+}
+
+var good = map[string]string{ManifestName: goodManifest, TracePackName: goodTrace}
+
+func newFake(t *testing.T, fake *fakeSandbox, opts ...Option) *Runner {
+	t.Helper()
+	r, err := New("python -m tool.cli", append([]Option{WithSandbox(Sandbox{Runner: fake, Store: fake})}, opts...)...)
+	require.NoError(t, err)
+	return r
+}
+
+// newInvocation has a configuration and an empty output directory.
+func newInvocation(t *testing.T) Invocation {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "c.json"), []byte("{}"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "out"), 0o755))
+	return Invocation{Config: filepath.Join(dir, "c.json"), OutputDir: filepath.Join(dir, "out")}
+}
+
+func TestNewRefuses(t *testing.T) {
+	fake := Sandbox{Runner: &fakeSandbox{}, Store: &fakeSandbox{}}
+	for want, opts := range map[string][]Option{
+		"no engine is named":    nil,
+		"two engines are named": {WithSandbox(fake), WithSandbox(fake)},
+		"needs a runner":        {WithSandbox(Sandbox{})},
+		"needs a clock":         {WithHost(Host{})},
+		"grace":                 {WithHost(Host{Clock: realClock{}, Grace: -1})},
+		"must be positive":      {WithTimeout(0)},
+		"timeout -1s":           {WithTimeout(-time.Second)},
+		"LD_PRELOAD":            {WithEnv(map[string]string{"LD_PRELOAD": "x"})},
+		"root":                  {WithRoot("/no/such/folder")},
+		"is not a directory":    {WithRoot("doc.go")},
+		"must be a path below":  {WithProfile(Profile{Artifacts: []Declared{{Path: ".."}}})},
+	} {
+		_, err := New("tool", opts...)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := New(" ", WithSandbox(fake))
+	require.ErrorContains(t, err, "must not be empty")
+	r, err := New("tool", WithSandbox(fake))
+	require.NoError(t, err)
+	require.Equal(t, 300*time.Second, r.timeout)
+}
+
+// TestArguments: the order is always the same, and paths are absolute (M3-05, M3-10).
+func TestArguments(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	empty, dash, minus := "", "--help", int64(-7)
+	for _, test := range []struct {
+		inv  Invocation
+		want []string
+	}{
+		{Invocation{Config: "c.json", OutputDir: "./out/."}, []string{"--config", dir + "/c.json", "--output", dir + "/out"}},
+		{Invocation{Config: "-c.json", OutputDir: "/o", Seed: &minus}, []string{"--config", dir + "/-c.json", "--output", "/o", "--seed", "-7"}},
+		{Invocation{Config: "/c", OutputDir: "/o", Adapter: &empty}, []string{"--config", "/c", "--output", "/o", "--adapter", ""}},
+		{Invocation{Config: "/c", OutputDir: "/o", Adapter: &dash, Seed: &minus}, []string{"--config", "/c", "--output", "/o", "--adapter", "--help", "--seed", "-7"}},
+	} {
+		inv, err := test.inv.absolute()
+		require.NoError(t, err)
+		require.Equal(t, test.want, inv.arguments(inv.Config, inv.OutputDir))
+	}
+	nul := "a\x00"
+	for _, inv := range []Invocation{{OutputDir: "o"}, {Config: "c"}, {Config: nul, OutputDir: "o"}, {Config: "c", OutputDir: nul}, {Config: "c", OutputDir: "o", Adapter: &nul}} {
+		_, err := inv.absolute()
+		var field *policy.FieldError
+		require.ErrorAs(t, err, &field)
+	}
+}
+
+func TestRun(t *testing.T) {
+	fake := &fakeSandbox{program: exits(0), left: good}
+	root := t.TempDir()
+	r := newFake(t, fake, WithTimeout(7*time.Second), WithRoot(root), WithEnv(map[string]string{"A": "1"}))
+	inv := newInvocation(t)
+	seed, adapter := int64(3), "x"
+	inv.Seed, inv.Adapter = &seed, &adapter
+	res, err := r.Run(t.Context(), inv)
+	require.NoError(t, err)
+	zero := 0
+	res.unchanged = nil
+	require.Equal(t, RunResult{
+		Schema: RunResultSchemaV1, Engine: EngineSandbox, RunID: "run-1", Image: "sha256:0123",
+		Command: []string{"python", "-m", "tool.cli", "--config", "/work/config/c.json", "--output", "/work/output", "--adapter", "x", "--seed", "3"},
+		WorkDir: "/repo", ManifestPath: filepath.Join(inv.OutputDir, ManifestName), TracePackPath: filepath.Join(inv.OutputDir, TracePackName),
+		Stdout: "out\n", Stderr: "err\n", StdoutBytes: 4, StderrBytes: 4, OutputComplete: true, ExitCode: &zero, DurationSeconds: 1.5,
+		NotWritten: []string{}, Unenforced: []string{}, Warnings: []string{},
+	}, res)
+	req := fake.requests[0]
+	require.Equal(t, []sandbox.Mount{{Source: inv.Config, Target: "/work/config/c.json"}, {Source: root, Target: "/repo"}}, req.Mounts)
+	require.Equal(t, []sandbox.Tree{{Source: inv.OutputDir, Target: "/work/output"}}, req.Trees)
+	require.Equal(t, 7*time.Second, req.Limits.Timeout)
+	require.Equal(t, map[string]string{"A": "1"}, req.Env)
+	require.Equal(t, "/repo", req.WorkDir)
+	require.Nil(t, req.Stdin)
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, report.OK, report.Problems)
+	// The tool's files are as the tool wrote them.
+	for name, text := range good {
+		written, err := os.ReadFile(filepath.Join(inv.OutputDir, name))
+		require.NoError(t, err)
+		require.Equal(t, text, string(written))
+	}
+}
+
+// TestRunIsRepeatable: two runs with the same input differ in the volatile fields only.
+func TestRunIsRepeatable(t *testing.T) {
+	inv := newInvocation(t)
+	var texts []string
+	for i := range 2 {
+		fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+			res := exits(0)(req)
+			res.DurationSeconds = float64(i)
+			return res
+		}}
+		res, err := newFake(t, fake).Run(t.Context(), inv)
+		require.NoError(t, err)
+		report, err := res.Verify(t.Context(), VerifyOptions{})
+		require.NoError(t, err)
+		text, err := json.Marshal(res)
+		require.NoError(t, err)
+		var fields map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(text, &fields))
+		for _, name := range VolatileFields() {
+			require.Contains(t, fields, name)
+			delete(fields, name)
+		}
+		fields["report"], err = json.Marshal(report)
+		require.NoError(t, err)
+		text, err = json.Marshal(fields)
+		require.NoError(t, err)
+		texts = append(texts, string(text))
+		for name := range good {
+			require.NoError(t, os.Remove(filepath.Join(inv.OutputDir, name)))
+		}
+	}
+	require.Equal(t, texts[0], texts[1])
+}
+
+// TestInvocationErrors: how a tool ends, and what that is called.
+func TestInvocationErrors(t *testing.T) {
+	code := func(n int) *int { return &n }
+	errLost := errors.New("the engine is gone")
+	for name, test := range map[string]struct {
+		fake   fakeSandbox
+		reason Reason
+		code   *int
+		text   string
+	}{
+		"non-zero": {fakeSandbox{program: exits(3)}, ReasonNonzeroExit, code(3), "the tool exited with code 3"},
+		"signal": {fakeSandbox{program: func(sandbox.Request) result.Result {
+			return result.Result{Status: result.StatusSignaled, ExitCode: 137, Signal: 9}
+		}}, ReasonNonzeroExit, code(137), "signal 9"},
+		"143":         {fakeSandbox{program: exits(143)}, ReasonNonzeroExit, code(143), "exited with code 143"},
+		"time":        {fakeSandbox{program: ends(result.StatusTimedOut, -1)}, ReasonTimeout, nil, "timed out after 300 seconds"},
+		"memory":      {fakeSandbox{program: ends(result.StatusOutOfMemory, 137)}, ReasonLimit, code(137), "The program ended."},
+		"disk":        {fakeSandbox{program: ends(result.StatusDiskLimit, 0)}, ReasonLimit, code(0), "did not end by itself"},
+		"start":       {fakeSandbox{program: ends(result.StatusStartFailed, 127)}, ReasonCannotExecute, nil, "could not be executed"},
+		"no right":    {fakeSandbox{program: ends(result.StatusStartFailed, 126)}, ReasonCannotExecute, nil, "could not be executed"},
+		"no start":    {fakeSandbox{program: ends(result.StatusStartFailed, -1)}, ReasonEngine, nil, "did not end by itself"},
+		"canceled":    {fakeSandbox{program: ends(result.StatusCanceled, 0), err: context.Canceled}, ReasonCanceled, nil, "did not end by itself"},
+		"lost":        {fakeSandbox{program: ends(result.StatusEngineLost, -1), err: errLost}, ReasonEngine, nil, "did not end by itself"},
+		"nothing":     {fakeSandbox{program: exits(0)}, ReasonMissingArtifact, code(0), "required artifact missing: "},
+		"no trace":    {fakeSandbox{program: exits(0), left: map[string]string{ManifestName: "{}"}}, ReasonMissingArtifact, code(0), TracePackName},
+		"not written": {fakeSandbox{program: exits(0), left: good, applyErr: errLost}, ReasonNotWritten, code(0), "could not be written to"},
+	} {
+		inv := newInvocation(t)
+		res, err := newFake(t, &test.fake).Run(t.Context(), inv)
+		var failed *InvocationError
+		require.ErrorAs(t, err, &failed, name)
+		require.Equal(t, test.reason, failed.Reason, name)
+		require.Equal(t, test.code, failed.ExitCode, name)
+		require.ErrorContains(t, err, test.text, name)
+		require.Equal(t, res, failed.Result, name)
+		require.Equal(t, res.Stdout, failed.Stdout, name)
+		if name != "signal" {
+			require.Equal(t, "out\n", failed.Stdout, "%s: what was printed is kept", name)
+		}
+		var late *TimeoutError
+		require.Equal(t, test.reason == ReasonTimeout, errors.As(err, &late), name)
+		if late != nil {
+			require.Equal(t, DefaultTimeout, late.Timeout)
+			require.True(t, res.TimedOut)
+		}
+		require.Equal(t, name == "no right", errors.Is(err, ErrNotExecutable), name)
+		if test.fake.err != nil {
+			require.ErrorIs(t, err, test.fake.err, name)
+			require.Zero(t, test.fake.applied, "%s: what was not seen to its end stays in the record", name)
+		}
+	}
+	// The sandbox refuses, or cannot be reached: nothing was run.
+	_, err := newFake(t, &fakeSandbox{err: errLost}).Run(t.Context(), newInvocation(t))
+	require.Equal(t, errLost, err)
+}
+
+// TestOddArtifacts: what is there in place of an artifact is told.
+func TestOddArtifacts(t *testing.T) {
+	inv := newInvocation(t)
+	fake := &fakeSandbox{left: map[string]string{TracePackName: ""}, program: func(req sandbox.Request) result.Result {
+		res := exits(0)(req)
+		res.Trees = []result.Tree{{Target: "/other"}, {Target: OutputDir, Skipped: []result.SkippedOutput{{Path: ManifestName, Kind: "fifo", Reason: "not a regular file"}}}}
+		return res
+	}, report: sandbox.TreeReport{Changes: []sandbox.TreeState{
+		{Path: "x", Change: "created", State: sandbox.TreeConflict, Reason: "is there already"}, {Path: TracePackName, State: sandbox.TreeApplied},
+	}}}
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.ErrorContains(t, err, "manifest.json (is a fifo: not a regular file)")
+	require.Equal(t, []string{"x: created, but is there already", "manifest.json: is a fifo: not a regular file", "and maybe more: the list of changes is cut"}, res.NotWritten)
+	require.Empty(t, res.ManifestPath)
+	require.NotEmpty(t, res.TracePackPath)
+	_, err = res.Verify(t.Context(), VerifyOptions{})
+	require.ErrorContains(t, err, "no manifest")
+
+	var changes []sandbox.TreeState
+	for range 150 {
+		changes = append(changes, sandbox.TreeState{Path: "y", State: sandbox.TreeSkipped})
+	}
+	list, _ := notWritten(result.Result{}, sandbox.TreeReport{Complete: true, Changes: changes})
+	require.Len(t, list, 101)
+	require.Equal(t, "and 50 more", list[100])
+}
+
+// TestOutputDirectory: what is refused before anything is started (MI-02, M3-12).
+func TestOutputDirectory(t *testing.T) {
+	profile := Profile{Artifacts: []Declared{{Path: "more/m.json", Optional: true}}}
+	for rule, change := range map[string]func(dir string) string{
+		"does not exist":                        func(dir string) string { return filepath.Join(dir, "none") },
+		"is not a directory":                    func(dir string) string { return filepath.Join(filepath.Dir(dir), "c.json") },
+		"holds manifest.json from before":       leave(ManifestName),
+		"holds trace_pack.jsonl from before":    leave(TracePackName),
+		"holds adapter_metadata.json from befo": leave(AdapterMetadataName),
+		"holds more/m.json from before":         leave("more/m.json"),
+		"manifest.json from before: give":       func(dir string) string { _ = os.Symlink("nowhere", filepath.Join(dir, ManifestName)); return dir },
+	} {
+		fake := &fakeSandbox{program: exits(0), left: good}
+		inv := newInvocation(t)
+		inv.OutputDir = change(inv.OutputDir)
+		before := contents(t, filepath.Dir(inv.Config))
+		_, err := newFake(t, fake, WithProfile(profile)).Run(t.Context(), inv)
+		require.ErrorContains(t, err, rule)
+		var field *policy.FieldError
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, "output", field.Field)
+		_, err = newFake(t, fake, WithProfile(profile)).Plan(t.Context(), inv)
+		require.ErrorContains(t, err, rule)
+		require.Empty(t, fake.requests)
+		require.Equal(t, before, contents(t, filepath.Dir(inv.Config)))
+	}
+	// A file in place of a folder of the profile is no artifact of it.
+	inv := newInvocation(t)
+	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "more"), nil, 0o600))
+	_, err := newFake(t, &fakeSandbox{program: exits(0), left: good}, WithProfile(profile)).Run(t.Context(), inv)
+	require.NoError(t, err)
+}
+
+func leave(name string) func(dir string) string {
+	return func(dir string) string {
+		_ = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+		_ = os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600)
+		return dir
+	}
+}
+
+// TestStale: what a manifest lists must be of the run.
+func TestStale(t *testing.T) {
+	inv := newInvocation(t)
+	link := filepath.Join(filepath.Dir(inv.Config), "link")
+	require.NoError(t, os.Symlink("out", link))
+	inv.OutputDir = link // the same, by another name
+	for _, name := range []string{"old", "new"} {
+		require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, name), []byte("before"), 0o600))
+	}
+	fake := &fakeSandbox{program: exits(0), left: map[string]string{ManifestName: manifestListing(`["old", "new", "newer"]`), TracePackName: "", "new": "changed", "newer": "x"}}
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.NoError(t, err)
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.Equal(t, KindStale, report.Problems[0].Kind)
+	require.Equal(t, "old", report.Problems[0].Path)
+}
+
+func TestPlan(t *testing.T) {
+	fake := &fakeSandbox{}
+	inv := newInvocation(t)
+	plan, err := newFake(t, fake).Plan(t.Context(), inv)
+	require.NoError(t, err)
+	require.Equal(t, []string{"python", "-m", "tool.cli", "--config", "/work/config/c.json", "--output", "/work/output"}, plan.Command)
+	require.Equal(t, plan.Command, plan.Spec.Job.Command)
+	require.Equal(t, "/work", plan.WorkDir)
+	require.InDelta(t, 300, plan.TimeoutSeconds, 0)
+
+	// That the configuration is missing is for the tool to find out.
+	inv.Config += ".none"
+	_, err = newFake(t, fake).Plan(t.Context(), inv)
+	require.NoError(t, err)
+	require.Empty(t, fake.requests[1].Mounts)
+	inv.Config = "/" + strings.Repeat("x", 5000)
+	_, err = newFake(t, fake).Plan(t.Context(), inv)
+	require.ErrorContains(t, err, "config")
+	_, err = newFake(t, fake).Run(t.Context(), inv)
+	require.ErrorContains(t, err, "config")
+}
+
+// realClock is the machine's.
+type realClock struct{}
+
+func (realClock) Now() time.Time                         { return time.Now() }
+func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }

@@ -1,0 +1,213 @@
+package invoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// What a tool in the sandbox is told.
+const (
+	// ConfigDir holds the configuration, by its own name.
+	ConfigDir = sandbox.WorkDir + "/config"
+	// OutputDir is the output directory.
+	OutputDir = sandbox.WorkDir + "/output"
+)
+
+// EngineSandbox and EngineHost are the names of the places where tools run.
+const (
+	EngineSandbox = "sandbox"
+	EngineHost    = "host"
+)
+
+// ProgramRunner runs single programs; *sandbox.Runner is one.
+type ProgramRunner interface {
+	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
+	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
+}
+
+// TreeStore carries over what programs changed; *sandbox.Store is one.
+type TreeStore interface {
+	ApplyTree(ctx context.Context, id, target string, deny []string) (sandbox.TreeReport, error)
+}
+
+// Sandbox runs tools in fresh containers: the configuration and the root are read-only,
+// and the output directory is a copy, the only place that the tool can write to and that
+// outlives it. When the tool has ended, what it wrote is carried over to the host.
+type Sandbox struct {
+	Runner ProgramRunner
+	Store  TreeStore
+	// Request is what all calls have in common: image, limits, user, live output. What
+	// the call says takes its place.
+	Request sandbox.Request
+}
+
+func (s Sandbox) check() error {
+	if s.Runner == nil || s.Store == nil {
+		return errors.New("invoke: the sandbox needs a runner and its store")
+	}
+	return nil
+}
+
+func (s Sandbox) place(c call) (Plan, error) {
+	config := path.Join(ConfigDir, filepath.Base(c.Config))
+	work := sandbox.WorkDir
+	if c.root != "" {
+		work = sandbox.RepoDir
+	}
+	return Plan{
+		Engine: EngineSandbox, Command: append(append([]string{}, c.words...), c.arguments(config, OutputDir)...), WorkDir: work,
+		Config: c.Config, OutputDir: c.Invocation.OutputDir, TimeoutSeconds: c.timeout.Seconds(), Unenforced: []string{},
+	}, nil
+}
+
+func (s Sandbox) plan(ctx context.Context, c call, p Plan) (Plan, error) {
+	req, err := s.request(c, p)
+	if err != nil {
+		return Plan{}, err
+	}
+	spec, err := s.Runner.Plan(ctx, req)
+	p.Spec = &spec
+	return p, err
+}
+
+// request says to the sandbox what the call says. It looks only whether there is a
+// configuration: the tool is to find out that there is none (MI-02).
+func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
+	req := s.Request
+	req.Script, req.Args, req.Input, req.Final, req.Stdin = "", nil, "", "", nil
+	req.Command, req.WorkDir = p.Command, p.WorkDir
+	req.Mounts, req.Trees, req.Masks = nil, nil, nil
+	switch _, err := os.Stat(c.Config); {
+	case err == nil:
+		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.Config, Target: path.Join(ConfigDir, filepath.Base(c.Config))})
+	case !errors.Is(err, fs.ErrNotExist) && !isNotDir(err):
+		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + cause(err)}
+	}
+	if c.root != "" {
+		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.root, Target: sandbox.RepoDir})
+	}
+	req.Trees = []sandbox.Tree{{Source: c.Invocation.OutputDir, Target: OutputDir}}
+	req.Limits.Timeout = c.timeout
+	req.Env = map[string]string{}
+	maps.Copy(req.Env, s.Request.Env)
+	maps.Copy(req.Env, c.env)
+	return req, nil
+}
+
+func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
+	req, err := s.request(c, p)
+	if err != nil {
+		return ran{}, err
+	}
+	res, err := s.Runner.Run(ctx, req)
+	if res == nil {
+		return ran{}, err
+	}
+	out := seen(*res)
+	out.err = errors.Join(out.err, err)
+	switch out.ended {
+	case ReasonCannotExecute, ReasonCanceled, ReasonEngine:
+		// What was seen of the output directory may not be all; it stays in the record.
+		if n := changes(*res); n > 0 {
+			out.result.NotWritten = append(out.result.NotWritten, fmt.Sprintf("%d changes: %s; they are in the record", n, out.detail))
+		}
+	default:
+		// That the tool failed is no reason not to: what it wrote tells why.
+		report, err := s.Store.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, nil)
+		out.err = errors.Join(out.err, err)
+		out.result.NotWritten, out.odd = notWritten(*res, report)
+	}
+	return out, nil
+}
+
+// seen is the result of the sandbox in the words of this package. It is pure.
+func seen(res result.Result) ran {
+	out := ran{ended: ReasonNonzeroExit, detail: res.Explanation, result: RunResult{
+		RunID: res.ID, Image: res.Image.ID,
+		Stdout: res.Stdout, Stderr: res.Stderr, StdoutBytes: res.StdoutBytes, StderrBytes: res.StderrBytes,
+		StdoutTruncated: res.StdoutTruncated, StderrTruncated: res.StderrTruncated, OutputComplete: res.OutputComplete,
+		Signal: res.Signal, TimedOut: res.TimedOut, DurationSeconds: res.DurationSeconds, Warnings: append([]string{}, res.Warnings...),
+	}}
+	code := &res.ExitCode
+	switch res.Status {
+	case result.StatusExited, result.StatusSignaled:
+	case result.StatusTimedOut:
+		out.ended, code = ReasonTimeout, nil
+	case result.StatusOutOfMemory, result.StatusDiskLimit, result.StatusOutputLimit:
+		out.ended = ReasonLimit
+	case result.StatusCanceled:
+		out.ended, code = ReasonCanceled, nil
+	case result.StatusStartFailed:
+		code = nil
+		switch out.ended = ReasonCannotExecute; res.ExitCode {
+		case 126:
+			out.err = ErrNotExecutable
+		case 127:
+		default:
+			out.ended = ReasonEngine // it is not the program's fault
+		}
+	default:
+		out.ended, code = ReasonEngine, nil
+	}
+	out.result.ExitCode = code
+	return out
+}
+
+// maxNotWritten bounds how many names a result says were not carried over.
+const maxNotWritten = 100
+
+// notWritten is what the output directory did not get, also by name.
+func notWritten(res result.Result, report sandbox.TreeReport) (list []string, odd map[string]string) {
+	odd = map[string]string{}
+	total := 0
+	add := func(name, why string) {
+		odd[name] = why
+		if total++; total <= maxNotWritten {
+			list = append(list, name+": "+why)
+		}
+	}
+	for _, change := range report.Changes {
+		if change.State != sandbox.TreeApplied {
+			add(change.Path, change.Change+", but "+change.Reason)
+		}
+	}
+	complete := report.Complete
+	for _, tree := range res.Trees {
+		if tree.Target != OutputDir {
+			continue
+		}
+		complete = complete && tree.Complete
+		for _, skipped := range tree.Skipped {
+			if _, told := odd[skipped.Path]; !told {
+				add(skipped.Path, "is a "+skipped.Kind+": "+skipped.Reason)
+			}
+		}
+	}
+	if total > maxNotWritten {
+		list = append(list, fmt.Sprintf("and %d more", total-maxNotWritten))
+	}
+	if !complete {
+		list = append(list, "and maybe more: the list of changes is cut")
+	}
+	return list, odd
+}
+
+// changes counts what the tool changed in the output directory.
+func changes(res result.Result) int {
+	for _, tree := range res.Trees {
+		if tree.Target == OutputDir {
+			return len(tree.Created) + len(tree.Changed) + len(tree.Deleted)
+		}
+	}
+	return 0
+}
