@@ -73,6 +73,13 @@ engines: ## compile the engines that the tests run on, once
 test-unit: ## the packages that never need an engine, in seconds
 	go test $(TEST_FLAGS) . ./result/... ./policy/... ./configs/...
 
+.PHONY: cover
+cover: image ## how much of harness/invoke its tests reach; fails below 90 %
+	@mkdir -p .cache
+	@go test -coverprofile=.cache/invoke.cover ./harness/invoke/...
+	@go tool cover -func=.cache/invoke.cover | awk '/^total:/ { print "harness/invoke: " $$3 " of statements"; \
+	  sub("%", "", $$3); if ($$3 + 0 < 90) { print "less than 90 %" > "/dev/stderr"; exit 1 } }'
+
 .PHONY: lint
 lint: $(LINT) ## golangci-lint; see also format-check and vet
 	$(LINT) run

@@ -26,10 +26,15 @@ var importTable = []struct {
 	may    []string
 }{
 	{"result", nil},
-	{"policy", []string{"result"}},
+	{"policy", []string{"result", "internal/strictyaml"}},
 	{"internal/owner", nil},
-	{"images", []string{"internal/owner"}},
-	{"sandbox", []string{"policy", "result", "images", "internal/owner"}},
+	{"internal/hostfile", nil},
+	{"internal/hosttree", nil},
+	{"internal/strictyaml", nil},
+	{"internal/schedule", nil},
+	{"internal/schematest", nil},
+	{"images", []string{"internal/owner", "internal/strictyaml"}},
+	{"sandbox", []string{"policy", "result", "images", "internal/owner", "internal/hostfile", "internal/hosttree"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
 	{"harness/invoke", belowHarness},
@@ -40,7 +45,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 }
 
-var belowHarness = []string{"sandbox", "policy", "result", "images"}
+var belowHarness = []string{"sandbox", "policy", "result", "images", "internal/hostfile", "internal/hosttree", "internal/schedule", "internal/strictyaml"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {
@@ -135,6 +140,18 @@ func TestResultImportsOnlyTheStandardLibrary(t *testing.T) {
 		assert.True(t, isStandard || path == module+"/result", "result depends on %s", path)
 	}
 	assert.Contains(t, standard, "encoding/json")
+}
+
+// TestEvaluationsRunNothingThemselves: a script is run by the sandbox only, as a program
+// of its own (EX-041). Nothing of the harness can start a process or load code.
+func TestEvaluationsRunNothingThemselves(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin"} {
+		for _, p := range goList(t, goos, "./harness/evaluate/...", "./internal/hostfile", "./internal/hosttree") {
+			for _, means := range []string{"os/exec", "plugin", "unsafe", "C"} {
+				assert.NotContains(t, p.Imports, means, "%s of %s", goos, p.ImportPath)
+			}
+		}
+	}
 }
 
 // TestConfigsAndRootEmbedOnly keeps the shipped files free of behaviour.

@@ -15,10 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requiredIDs are the requirements of the script harness.
-var requiredIDs = []string{
-	"EX-001..EX-032", "EX-035..EX-039", "EX-041..EX-046",
-	"DM-001..DM-003", "DM-006..DM-010", "DM-021", "DM-026..DM-029", "AI-07", "AI-11",
+// requiredIDs are the requirements of each part, by the folder whose names its table
+// has; the heading of the table is above it.
+var requiredIDs = []struct {
+	heading, folder string
+	ids             []string
+}{
+	{"# Requirements of the script harness", "harness/evaluate", []string{
+		"EX-SCOPE", "EX-001..EX-032", "EX-035..EX-039", "EX-041..EX-046",
+		"DM-001..DM-003", "DM-006..DM-010", "DM-021", "DM-026..DM-029", "AI-07", "AI-11",
+	}},
+	{"# Requirements of the code execution contract", "harness/contract", []string{
+		"CX-01..CX-06", "IV-01..IV-05", "DT-01", "CK-01..CK-03", "CI-01..CI-03", "CI-07", "TG", "CC",
+	}},
+	{"# Requirements of the artifact runner", "harness/invoke", []string{"M3-01..M3-13", "MI-01..MI-06"}},
+	{"# Requirements of sweeps", "harness/invoke/sweep", []string{"MI-08..MI-11"}},
 }
 
 // expandIDs writes out "EX-004..EX-006" as EX-004, EX-005, EX-006.
@@ -38,7 +49,7 @@ func expandIDs(t *testing.T, ranges []string) []string {
 		require.NoError(t, err)
 		require.Less(t, low, high)
 		for n := low; n <= high; n++ {
-			all = append(all, fmt.Sprintf("%s-%03d", prefix, n))
+			all = append(all, fmt.Sprintf("%s-%0*d", prefix, len(from), n))
 		}
 	}
 	return all
@@ -51,32 +62,36 @@ func TestRequirementsAreMapped(t *testing.T) {
 	require.NoError(t, err)
 	names := map[string]packageNames{}
 	code := regexp.MustCompile("`([^`]+)`")
-	var mapped []string
-	for _, cells := range markdownTable(string(text), "| ID | what is required | where | shown by |") {
-		require.Len(t, cells, 4, cells)
-		id := cells[0]
-		mapped = append(mapped, id)
-		for column, tests := range map[string]bool{cells[2]: false, cells[3]: true} {
-			found := code.FindAllStringSubmatch(column, -1)
-			assert.NotEmpty(t, found, "%s names nothing: %q", id, column)
-			for _, name := range found {
-				folder, symbol := "harness/evaluate", name[1]
-				// "result.ParseScore" is of a package, "Evaluator.Repeat" of a type.
-				if before, after, ok := strings.Cut(symbol, "."); ok && strings.ToLower(before) == before {
-					folder, symbol = before, after
-				}
-				if _, read := names[folder]; !read {
-					names[folder] = namesOf(t, folder)
-				}
-				if tests {
-					assert.Contains(t, names[folder].tests, symbol, "%s: there is no such test in %s", id, folder)
-				} else {
-					assert.Contains(t, names[folder].exported, symbol, "%s: there is no such name in %s", id, folder)
+	for _, part := range requiredIDs {
+		_, section, found := strings.Cut(string(text), part.heading+"\n")
+		require.True(t, found, part.heading)
+		var mapped []string
+		for _, cells := range markdownTable(section, "| ID | what is required | where | shown by |") {
+			require.Len(t, cells, 4, cells)
+			id := cells[0]
+			mapped = append(mapped, id)
+			for column, tests := range map[string]bool{cells[2]: false, cells[3]: true} {
+				found := code.FindAllStringSubmatch(column, -1)
+				assert.NotEmpty(t, found, "%s names nothing: %q", id, column)
+				for _, name := range found {
+					folder, symbol := part.folder, name[1]
+					// "result.ParseScore" is of a package, "Evaluator.Repeat" of a type.
+					if before, after, ok := strings.Cut(symbol, "."); ok && strings.ToLower(before) == before {
+						folder, symbol = before, after
+					}
+					if _, read := names[folder]; !read {
+						names[folder] = namesOf(t, folder)
+					}
+					if tests {
+						assert.Contains(t, names[folder].tests, symbol, "%s: there is no such test in %s", id, folder)
+					} else {
+						assert.Contains(t, names[folder].exported, symbol, "%s: there is no such name in %s", id, folder)
+					}
 				}
 			}
 		}
+		assert.ElementsMatch(t, expandIDs(t, part.ids), mapped)
 	}
-	assert.ElementsMatch(t, expandIDs(t, requiredIDs), mapped)
 }
 
 // packageNames are the names that a package declares: exported ones, methods as

@@ -11,6 +11,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -18,12 +19,16 @@ import (
 type app struct {
 	streams                  Streams
 	outTerminal, errTerminal bool
+	inTerminal               bool
 	environ                  []string
 
 	// configFile is the flag --config, given the flags that are settings.
 	configFile string
 	given      map[string]value
 	verbose    bool
+
+	// command is the path of the command that runs, such as "sandbox run".
+	command string
 
 	// code is the exit code of a command that did its work.
 	code int
@@ -42,27 +47,30 @@ func (a *app) sources() sources {
 // settings reads and decides all settings.
 func (a *app) settings() (settings, error) {
 	s, err := a.sources().load()
-	return s, flagProblems(err)
+	return s, flagProblems(a.command, err)
 }
 
-// flagProblems makes a usageError of a flag that cannot be read. A value that
-// could be read but is refused is refused the same way from everywhere.
-func flagProblems(err error) error {
+// flagProblems makes a usageError of a flag of a command that cannot be read. A value
+// that could be read but is refused is refused the same way from everywhere.
+func flagProblems(command string, err error) error {
 	for _, e := range parts(err) {
 		var bad *settingError
 		if errors.As(e, &bad) && bad.Flag && !errors.Is(e, errOutOfRange) {
-			return usagef("sandbox run", "%s", e.Error())
+			return usagef(command, "%s", e.Error())
 		}
 	}
 	return err
 }
+
+// maxCatalog bounds an image catalog.
+const maxCatalog = 16 << 20
 
 // catalog reads the image catalog that the settings name.
 func (s settings) catalog() (images.Catalog, error) {
 	if s.Catalog == "" {
 		return images.LoadCatalog(configs.Images(), "images.yaml")
 	}
-	data, err := os.ReadFile(s.Catalog)
+	data, err := hostfile.Read(s.Catalog, maxCatalog)
 	if err != nil {
 		return images.Catalog{}, &fileError{fileCatalog, s.Catalog, err}
 	}

@@ -24,7 +24,7 @@ const maxParallel = 1024
 func newBatchCommand(a *app) *cobra.Command {
 	var f batchFlags
 	cmd := &cobra.Command{
-		Use:   "batch SCRIPT.py... --task TASK.yaml\n  sandbox batch --from LIST.jsonl --task TASK.yaml",
+		Use:   "batch [flags] SCRIPT.py... --task TASK.yaml\n  sandbox batch [flags] --from LIST.jsonl --task TASK.yaml",
 		Short: "Evaluate many solution scripts, and go on after an interruption",
 		Long: `Evaluate solution scripts of a task, one after the other or N at once, each in a
 fresh container with a working folder of its own, and end with a leaderboard.
@@ -35,6 +35,10 @@ conclusive result there yet. A script or a task that has changed is run again, a
 so is everything when it is to be evaluated in another way. What counts is script,
 seed, task, image, limits, environment, GPUs, grader, answers and sample; the data
 are not looked at.
+
+A script that is refused, also one that is not UTF-8, is a result like others. With
+--fail-fast and --max-failures a script whose grading fails has failed, too; they count
+the failures of this call only.
 
 A list has one object per line: {"script": "svm.py", "name": "svm", "seed": 1}.
 Only script is required; a relative one is relative to the list.
@@ -51,7 +55,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		Example: `  sandbox batch solutions/*.py --task task.yaml
   sandbox batch --from list.jsonl --task task.yaml -j 4 --budget 8h
   sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
-  sandbox batch solutions/*.py --task task.yaml --repeat 3 --seeds 1,2,3
+  sandbox batch solutions/*.py --task task.yaml --seeds 1,2,3
   sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,17 +75,15 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
 	flags.Var(&durationFlag{&f.budget}, "budget", "wall time for all of it, such as 8h; what runs then is ended")
-	f.register(cmd)
+	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
 	a.settingFlags(cmd, false, append(slices.Clone(requestKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 
 // check refuses flags that make no sense together.
 func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
-	if given("seeds") && !given("repeat") {
-		f.repeat = len(f.seeds)
-	}
 	if f.failFast {
 		f.maxFailures = 1
 	}

@@ -74,7 +74,7 @@ func batchCode(ended error, missing int) int {
 func (b *batchRun) sum(notStarted, inconclusive int) string {
 	valid := 0
 	for _, e := range b.all {
-		if e != nil && e.Valid() && e.Conclusive() {
+		if e != nil && endedWell(*e) && e.Conclusive() {
 			valid++
 		}
 	}
@@ -86,7 +86,14 @@ func (b *batchRun) sum(notStarted, inconclusive int) string {
 	if notStarted > 0 {
 		parts = append(parts, fmt.Sprintf("%d not started", notStarted))
 	}
-	text := fmt.Sprintf("batch of %d: %s · results in %s", len(b.all), strings.Join(parts, ", "), b.flags.results)
+	text := fmt.Sprintf("batch of %d: %s", len(b.all), strings.Join(parts, ", "))
+	switch n := b.debugged.Load(); {
+	case n == 1:
+		text += " · 1 debug command failed"
+	case n > 1:
+		text += fmt.Sprintf(" · %d debug commands failed", n)
+	}
+	text += " · results in " + b.flags.results
 	if inconclusive+notStarted > 0 {
 		text += "; the same command goes on from there"
 	}
@@ -111,7 +118,7 @@ func (b *batchRun) show(ended error) error {
 	if err != nil || len(ranked) == 0 {
 		return err
 	}
-	if err := b.app.printLeaderboard(ranked); err != nil {
+	if err := b.app.printLeaderboard(taskTitle(b.task), ranked); err != nil {
 		return err
 	}
 	return b.printStatistics(found)
@@ -123,18 +130,19 @@ func (b *batchRun) printStatistics(found []evaluate.Evaluation) error {
 		return nil
 	}
 	var names []string
-	scores := map[string][]float64{}
+	scores, runs := map[string][]float64{}, map[string]int{}
 	for _, e := range found {
 		if _, there := scores[e.Name]; !there {
 			names = append(names, e.Name)
 			scores[e.Name] = []float64{}
 		}
+		runs[e.Name]++
 		if score := e.BestScore(); score != nil && e.Valid() {
 			scores[e.Name] = append(scores[e.Name], *score)
 		}
 	}
 	for _, name := range names {
-		if err := b.app.print("%s", name+": "+statisticsText(evaluate.Summarize(scores[name]))); err != nil {
+		if err := b.app.print("%s", name+": "+statisticsText(evaluate.Summarize(scores[name]), runs[name])); err != nil {
 			return err
 		}
 	}

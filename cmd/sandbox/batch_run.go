@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -40,10 +42,13 @@ type batchRun struct {
 	// all has what is known of each entry, in their order; nil for nothing.
 	all []*evaluate.Evaluation
 	// todo are the indices of those that are to run.
-	todo     []int
-	resumed  int
+	todo []int
+	// earlier has what is known of those that have no conclusive result; nil for nothing.
+	earlier  []*evaluate.Evaluation
 	failures int
 	progress progress
+	// debugged counts the debug commands that failed.
+	debugged atomic.Int64
 	// failed are the first things that we failed to do.
 	failed []error
 }
@@ -54,12 +59,9 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 		return err
 	}
 	task, taskErr := evaluate.LoadTask(f.task)
-	listed, err := f.listScripts(args)
-	if err := errors.Join(taskErr, err); err != nil {
-		return err
-	}
+	listed, listErr := f.listScripts(ctx, args)
 	entries, err := f.entries(listed)
-	if err != nil {
+	if err := errors.Join(taskErr, listErr, err); err != nil {
 		return err
 	}
 	runner, err := a.runner(s)
@@ -77,8 +79,11 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 		opts.Request.Waiting = func(why string) { b.progress.once("runs wait for each other's GPUs: " + why) }
 	}
 	admit := sandbox.Slots(f.parallel)
+	if f.parallel == 1 {
+		admit = evaluate.InOrder(admit) // also when the next container is ready first
+	}
 	opts.Request.Admit = func(ctx context.Context) (func(), error) { return b.progress.admitted(admit(ctx)) }
-	if b.evaluator, err = evaluate.New(runner, opts); err != nil {
+	if b.evaluator, err = evaluate.New(a.watched(runner), opts); err != nil {
 		return err
 	}
 	// What every run would be refused for is told once, before anything runs.
@@ -86,7 +91,12 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	if b.setup, err = b.evaluator.Setup(ctx, task, s.evaluationTimeout(), more); err != nil {
 		return err
 	}
-	results, report, err := evaluate.OpenResults(f.results)
+	unlock, err := evaluate.LockWorkspace(f.workspace)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock() }() // it ends with this process at the latest
+	results, report, err := evaluate.OpenResults(f.results, evaluate.ReadOptions{Brief: !s.JSON})
 	if err != nil {
 		return err
 	}
@@ -117,15 +127,20 @@ const maxPrepared = 4
 // gpuWait is how long a run waits for GPUs. Runs of one batch wait for each other: at
 // most until all that can be ahead have had their time.
 func (f batchFlags) gpuWait(s settings) time.Duration {
-	if s.GPUs == "" || f.parallel == 1 {
+	return gpuWait(s, f.parallel, s.evaluationTimeout())
+}
+
+// gpuWait is the same for so many runs at once, of that time limit each.
+func gpuWait(s settings, parallel int, timeout time.Duration) time.Duration {
+	if s.GPUs == "" || parallel == 1 {
 		return s.GPUWait
 	}
 	const slack = 10 * time.Minute // of each run, for its image, outputs and grading
-	each := s.evaluationTimeout() + slack
-	if each > time.Duration(1<<62)/time.Duration(f.parallel) {
+	each := timeout + slack
+	if each > time.Duration(1<<62)/time.Duration(parallel) {
 		return max(s.GPUWait, 1<<62)
 	}
-	return max(s.GPUWait, time.Duration(f.parallel)*each)
+	return max(s.GPUWait, time.Duration(parallel)*each)
 }
 
 // resume takes over what an earlier batch has found out, and says so.
@@ -135,7 +150,7 @@ func (b *batchRun) resume(report evaluate.ReadReport) {
 		wanted[i] = e.asked(b.task.CompetitionID, b.setup)
 	}
 	known := evaluate.Resume(wanted, report.Evaluations)
-	b.all, b.resumed = known.Known, known.Done
+	b.all, b.earlier = known.Known, known.Earlier
 	for i, e := range b.all {
 		if e == nil {
 			b.todo = append(b.todo, i)
@@ -179,14 +194,17 @@ func (b *batchRun) run(ctx context.Context) error {
 	})()
 	schedule := evaluate.Schedule{
 		Parallel: b.flags.inFlight(),
+		Ended:    func(i int, item evaluate.BatchItem) { b.ended(ctx, b.todo[i], item) },
 		Enough:   func(_ int, item evaluate.BatchItem) error { return b.enough(item) },
-		Done:     func(i int, item evaluate.BatchItem) error { return b.done(ctx, b.todo[i], item) },
+		Done:     func(_ int, item evaluate.BatchItem) error { return b.done(ctx, item) },
 	}
-	return schedule.Run(ctx, len(b.todo), func(ctx context.Context, i int) evaluate.BatchItem { return b.one(ctx, b.entries[b.todo[i]]) })
+	return schedule.Run(ctx, len(b.todo), func(ctx context.Context, i int) evaluate.BatchItem {
+		return b.one(ctx, b.entries[b.todo[i]], b.earlier[b.todo[i]])
+	})
 }
 
-// one evaluates one script.
-func (b *batchRun) one(ctx context.Context, entry batchEntry) evaluate.BatchItem {
+// one evaluates one script, of which an earlier evaluation may be known.
+func (b *batchRun) one(ctx context.Context, entry batchEntry, earlier *evaluate.Evaluation) evaluate.BatchItem {
 	item := evaluate.BatchItem{Name: entry.name}
 	solution, err := entry.solution()
 	if err != nil {
@@ -197,13 +215,13 @@ func (b *batchRun) one(ctx context.Context, entry batchEntry) evaluate.BatchItem
 	timeout := b.settings.evaluationTimeout()
 	if b.flags.debugCommand != "" {
 		_, item.Evaluation, item.Err = b.evaluator.EvaluateWithRetry(ctx, solution, b.task, evaluate.DefaultPipelineConfig(),
-			debugCommand(b.flags.debugCommand), evaluate.RetryOptions{
-				MaxRetries: &b.flags.maxRetries, Timeout: timeout, Name: entry.name, Seed: entry.seed, Setup: b.setup, Workspace: entry.folder,
+			b.debug, evaluate.RetryOptions{
+				MaxRetries: &b.flags.maxRetries, Timeout: timeout, Name: entry.name, Seed: entry.seed, Setup: b.setup, Workspace: entry.folder, Earlier: earlier,
 			})
 		return item
 	}
 	item.Evaluation, item.Err = b.evaluator.Evaluate(ctx, evaluate.Job{
-		Solution: solution, Task: b.task, Timeout: timeout, Name: entry.name, Seed: entry.seed, Setup: b.setup, Workspace: entry.folder,
+		Solution: solution, Task: b.task, Timeout: timeout, Name: entry.name, Seed: entry.seed, Setup: b.setup, Workspace: entry.folder, Earlier: earlier,
 	})
 	if refused := new(evaluate.ScriptError); errors.As(item.Err, &refused) {
 		item.Err = nil
@@ -211,12 +229,23 @@ func (b *batchRun) one(ctx context.Context, entry batchEntry) evaluate.BatchItem
 	return item
 }
 
+// debug repairs a script, and counts what goes wrong with that.
+func (b *batchRun) debug(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
+	b.progress.repair(1)
+	defer b.progress.repair(-1)
+	repaired, err := debugCommand(b.flags.debugCommand)(ctx, solution, failure)
+	if err != nil && ctx.Err() == nil {
+		b.debugged.Add(1)
+	}
+	return repaired, err
+}
+
 // enough says why nothing more is to be started after this one.
 func (b *batchRun) enough(item evaluate.BatchItem) error {
 	if errors.Is(item.Err, sandbox.ErrEngineUnavailable) {
 		return errEngine
 	}
-	if e := item.Evaluation; !e.Valid() && !canceled(e) {
+	if e := item.Evaluation; !endedWell(e) && !canceled(e) {
 		b.failures++
 	}
 	if b.flags.maxFailures > 0 && b.failures >= b.flags.maxFailures {
@@ -225,21 +254,37 @@ func (b *batchRun) enough(item evaluate.BatchItem) error {
 	return nil
 }
 
+// endedWell says that a script ran to its end without an error, and that its grading, if
+// there was one, gave a score.
+func endedWell(e evaluate.Evaluation) bool { return e.Valid() && !e.GradingFailed() }
+
 // canceled says that the caller ended a run, which is no failure of the script.
 func canceled(e evaluate.Evaluation) bool {
-	return e.Run != nil && e.Run.Status.String() == "canceled"
+	return e.Run != nil && e.Run.Status == result.StatusCanceled
 }
 
-// done writes a result down. What had not begun when the batch was ended has none.
-func (b *batchRun) done(ctx context.Context, i int, item evaluate.BatchItem) error {
+// began says that there is something to tell of an item: what had not begun when the
+// batch was ended has no result.
+func began(ctx context.Context, e evaluate.Evaluation) bool {
+	return e.Run != nil || ctx.Err() == nil || e.Conclusive()
+}
+
+// ended keeps a result for the end, also when it cannot be written down.
+func (b *batchRun) ended(ctx context.Context, i int, item evaluate.BatchItem) {
+	if began(ctx, item.Evaluation) {
+		b.all[i] = b.kept(item.Evaluation)
+	}
+}
+
+// done writes a result down.
+func (b *batchRun) done(ctx context.Context, item evaluate.BatchItem) error {
 	e := item.Evaluation
-	if e.Run == nil && ctx.Err() != nil && !e.Conclusive() {
+	if !began(ctx, e) {
 		return nil
 	}
 	if item.Err != nil && len(b.failed) < maxToldFailures && !errors.Is(item.Err, context.Cause(ctx)) {
 		b.failed = append(b.failed, fmt.Errorf("%s: %w", item.Name, item.Err))
 	}
-	b.all[i] = b.kept(e)
 	if err := b.results.Append(e); err != nil {
 		return err
 	}

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/policy"
@@ -18,10 +19,19 @@ type batchEntry struct {
 	seed                       *uint32
 }
 
-// listScripts are the scripts of a command line, or of the list that it names.
-func (f batchFlags) listScripts(args []string) ([]evaluate.ListedScript, error) {
+// listScripts are the scripts of a command line, or of the list that it names. Those
+// with something wrong are left out; the error says what.
+func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.ListedScript, error) {
 	if f.from != "" {
-		return evaluate.LoadList(f.from)
+		// It may be a pipe that nobody writes to.
+		listed, err := interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
+		wrong := map[string]bool{}
+		for _, e := range joined(err) {
+			if list := new(evaluate.ListError); errors.As(e, &list) {
+				wrong[list.Source+":"+strconv.Itoa(list.Line)] = true
+			}
+		}
+		return slices.DeleteFunc(listed, func(l evaluate.ListedScript) bool { return wrong[l.Source] }), err
 	}
 	var listed []evaluate.ListedScript
 	var errs []error
@@ -29,6 +39,7 @@ func (f batchFlags) listScripts(args []string) ([]evaluate.ListedScript, error) 
 		script := evaluate.ScriptNamed(path)
 		if err := policy.CheckName("name", script.Name); err != nil {
 			errs = append(errs, &evaluate.ListError{Source: path, Rule: err.Error(), Err: err})
+			continue
 		}
 		listed = append(listed, script)
 	}
@@ -37,7 +48,7 @@ func (f batchFlags) listScripts(args []string) ([]evaluate.ListedScript, error) 
 
 // entries reads every script once and returns what is to be evaluated: each script
 // with each seed. Everything that is wrong is reported at once: a script that is
-// missing or not UTF-8, and two of the same name.
+// missing, and two of the same name.
 func (f batchFlags) entries(listed []evaluate.ListedScript) ([]batchEntry, error) {
 	var entries []batchEntry
 	var errs []error
@@ -52,12 +63,12 @@ func (f batchFlags) entries(listed []evaluate.ListedScript) ([]batchEntry, error
 		}
 		named[l.Name] = l.Source
 		text, err := readScript(l.Script)
-		if err != nil {
-			refuse(l, err.Error(), err)
+		switch {
+		case err != nil && l.Source == l.Script:
+			errs = append(errs, err) // it names the script
 			continue
-		}
-		if !utf8.ValidString(text) {
-			refuse(l, fmt.Sprintf("script %s is not UTF-8", l.Script), nil)
+		case err != nil:
+			refuse(l, err.Error(), err)
 			continue
 		}
 		seeds := f.seedsOf(l)
@@ -89,7 +100,7 @@ func (f batchFlags) seedsOf(l evaluate.ListedScript) []*uint32 {
 	}
 	var seeds []*uint32
 	for _, seed := range f.seeds {
-		seeds = append(seeds, new(uint32(seed)))
+		seeds = append(seeds, new(seed))
 	}
 	return seeds
 }

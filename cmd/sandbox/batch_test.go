@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -122,4 +123,69 @@ func TestProgressKeepsTheBest(t *testing.T) {
 	require.Equal(t, "sandbox: 6/10 a · exited 0 · score 3 · 1.00s", lines[0])
 	require.NotContains(t, stderr.String(), "\x1b")
 	require.Equal(t, "sandbox: waiting: a", lines[5])
+}
+
+// A grader that fails counts as a failure, and the line says why; nobody is blamed for
+// what the caller ended.
+func TestBatchCountsFailures(t *testing.T) {
+	failed := evaluated("f", func(e *evaluate.Evaluation) {
+		e.Grading = &evaluate.Grading{Failure: "no module\nnamed x", Ended: true}
+	})
+	ended := evaluated("e", func(e *evaluate.Evaluation) { e.Run.Status = result.StatusCanceled })
+	stopped := evaluated("s", func(e *evaluate.Evaluation) { e.Grading = &evaluate.Grading{Failure: "canceled", Canceled: true} })
+	b := &batchRun{flags: batchFlags{maxFailures: 1}}
+	for _, e := range []evaluate.Evaluation{ended, stopped, evaluated("w", nil)} {
+		require.NoError(t, b.enough(evaluate.BatchItem{Evaluation: e}), e.Name)
+	}
+	require.Equal(t, &failuresError{1}, b.enough(evaluate.BatchItem{Evaluation: failed}))
+	require.Equal(t, "f · exited 0 · no score · not graded: no module named x · 1.00s", endText(failed))
+
+	wrong := evaluated("w", func(e *evaluate.Evaluation) {
+		e.Submission = &evaluate.SubmissionCheck{Problems: []string{"1 rows, the sample has 2", "more"}}
+	})
+	require.Equal(t, "w · exited 0 · no score · submission: 1 rows, the sample has 2 · 1.00s", endText(wrong))
+	wrong.Submission.Failure = "canceled"
+	require.Equal(t, "w · exited 0 · no score · submission not checked: canceled · 1.00s", endText(wrong))
+
+	b.all = []*evaluate.Evaluation{&failed, &ended, new(evaluated("w", nil))}
+	b.flags.results = "r"
+	require.Equal(t, "batch of 3: 1 ended well, 1 failed, 1 without a conclusive result · results in r; the same command goes on from there", b.sum(0, 1))
+	b.debugged.Add(2)
+	require.Contains(t, b.sum(0, 1), " · 2 debug commands failed · results in r")
+}
+
+// Each script's first warning is told, however many there are.
+func TestBatchWarnings(t *testing.T) {
+	var stderr bytes.Buffer
+	var p progress
+	p.start(&app{streams: Streams{Err: &stderr}}, false, evaluate.Maximize, 2, 2)
+	warned := evaluated("w", func(e *evaluate.Evaluation) {
+		e.Warnings = []string{"retry 1: the debugger failed:\nno " + strings.Repeat("x", 300), "b", "c"}
+	})
+	p.end(warned)
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	require.Len(t, lines, 2)
+	require.True(t, strings.HasPrefix(lines[1], "sandbox: warning: w: retry 1: the debugger failed: no xxx"), lines[1])
+	require.True(t, strings.HasSuffix(lines[1], "x… (and 2 more)"), lines[1])
+	require.Less(t, len(lines[1]), 300)
+	require.Equal(t, "w: one", warningText(evaluated("w", func(e *evaluate.Evaluation) { e.Warnings = []string{"one"} })))
+	require.Empty(t, warningText(evaluated("w", nil)))
+
+	require.Equal(t, "10s, 10s left", p.times(10*time.Second))
+	p.repair(1)
+	require.Equal(t, "0 running, 1 in repair", p.describe())
+	p.repair(-1)
+	require.Equal(t, "0 running", p.describe())
+}
+
+// A result that cannot be written down is kept for the end all the same.
+func TestBatchKeepsWhatItCannotWrite(t *testing.T) {
+	b := &batchRun{all: make([]*evaluate.Evaluation, 1)}
+	b.ended(t.Context(), 0, evaluate.BatchItem{Evaluation: evaluated("a", nil)})
+	require.Equal(t, "a", b.all[0].Name)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.all[0] = nil
+	b.ended(ctx, 0, evaluate.BatchItem{Evaluation: evaluate.Evaluation{Name: "never begun"}})
+	require.Nil(t, b.all[0])
 }

@@ -3,13 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // maxChecked bounds a script that is read, as a run does.
@@ -23,6 +22,9 @@ type checkedScript struct {
 	// errors.
 	Errors   []evaluate.Violation `json:"errors"`
 	Warnings []evaluate.Masking   `json:"warnings"`
+	// Failure is why the script cannot be read, and nothing else is known of it;
+	// empty when it was read.
+	Failure string `json:"failure"`
 }
 
 func newCheckCommand(a *app) *cobra.Command {
@@ -32,9 +34,11 @@ func newCheckCommand(a *app) *cobra.Command {
 		Long: `Check scripts as an evaluation does before it runs them. Refused are: an empty
 script, one that is not UTF-8, and a call of exit, sys.exit, os._exit or quit
 anywhere in the text, comments and strings included. Pointed out are clauses that
-hide errors: "except:", and "except Exception:" with only pass in it.
+hide errors: "except:", and "except Exception:" with only pass in it. Syntax is not
+checked.
 
-No container is involved. The exit code is 1 when a script is refused.`,
+No container is involved. The exit code is 1 when a script is refused, and 125 when
+one cannot be read.`,
 		Example: "  sandbox check train.py\n  sandbox check --json solutions/*.py",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.check(args) },
@@ -53,12 +57,14 @@ func (a *app) check(paths []string) error {
 	checked := []checkedScript{}
 	var unreadable []error
 	for _, path := range paths {
+		c := checkedScript{Script: path, Errors: []evaluate.Violation{}, Warnings: []evaluate.Masking{}}
 		text, err := readScript(path)
 		if err != nil {
 			unreadable = append(unreadable, err)
+			c.Failure = err.Error()
+			checked = append(checked, c)
 			continue
 		}
-		c := checkedScript{Script: path, Errors: []evaluate.Violation{}, Warnings: []evaluate.Masking{}}
 		c.Errors = append(c.Errors, evaluate.ValidateScript(text)...)
 		c.Warnings = append(c.Warnings, evaluate.DetectErrorMasking(text)...)
 		c.OK = len(c.Errors) == 0
@@ -67,10 +73,16 @@ func (a *app) check(paths []string) error {
 		}
 		checked = append(checked, c)
 	}
+	if len(unreadable) > 0 {
+		a.code = exitSandbox
+	}
 	if s.JSON {
 		return errors.Join(append(unreadable, a.printJSON(checked))...)
 	}
 	for _, c := range checked {
+		if c.Failure != "" {
+			continue
+		}
 		if err := a.printChecked(c); err != nil {
 			return err
 		}
@@ -94,17 +106,10 @@ func (a *app) printChecked(c checkedScript) error {
 	return a.print("%s", text)
 }
 
-// readScript reads a script of the caller.
+// readScript reads a script of the caller, or of a stranger: what is no regular file is
+// refused, not waited for.
 func readScript(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", &fileError{fileScript, path, err}
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxChecked+1))
-	if err == nil && len(text) > maxChecked {
-		err = errors.New("has more than 64 MiB")
-	}
+	text, err := hostfile.Read(path, maxChecked)
 	if err != nil {
 		return "", &fileError{fileScript, path, err}
 	}

@@ -53,33 +53,42 @@ func runDebugger(ctx context.Context, command string, input []byte, limit time.D
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Stdin = bytes.NewReader(input)
-	stdout, stderr := &boundedBuffer{limit: maxRepair}, result.NewHeadTail(4<<10)
+	stdout, stderr := &boundedBuffer{limit: maxRepair, full: cancel}, result.NewHeadTail(4<<10)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	// What the command started may hold the pipes open.
 	cmd.WaitDelay = time.Second
 	ownGroup(cmd)
-	switch err := cmd.Run(); {
+	err := cmd.Run()
+	endGroup(cmd) // also what it left behind when it ended well
+	switch {
+	case stdout.more:
+		return "", fmt.Errorf("it printed more than %s", formatSize(maxRepair))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "", fmt.Errorf("it took more than %v", limit)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
-		return "", fmt.Errorf("%w: %s", err, result.ErrorSummary(stderr.Text()))
-	case stdout.more:
-		return "", fmt.Errorf("it printed more than %s", formatSize(maxRepair))
+		if why := result.ErrorSummary(stderr.Text()); why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
+		return "", err
 	}
 	return stdout.kept.String(), nil
 }
 
-// boundedBuffer keeps the first bytes and notes that there were more. The buffer is
-// not embedded: its ReadFrom would go past the limit.
+// boundedBuffer keeps the first bytes. When there are more it says so, and calls full.
+// The buffer is not embedded: its ReadFrom would go past the limit.
 type boundedBuffer struct {
 	kept  bytes.Buffer
 	limit int
 	more  bool
+	full  func()
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	room := min(len(p), b.limit-b.kept.Len())
-	b.more = b.more || room < len(p)
 	b.kept.Write(p[:room]) // never fails
+	if room < len(p) && !b.more {
+		b.more = true
+		b.full()
+	}
 	return len(p), nil
 }

@@ -87,7 +87,7 @@ func TestCanceledBefore(t *testing.T) {
 	cancel(interruption{os.Interrupt})
 	var errs strings.Builder
 	require.Equal(t, exitInterrupted, Run(ctx, []string{"run", "--", "true"}, Streams{Out: io.Discard, Err: &errs}))
-	require.Equal(t, "sandbox: interrupted: interrupt\n", errs.String())
+	require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())
 	out, _ := runHere(t, 0, "ls", "--json")
 	require.Equal(t, "[]\n", out)
 }

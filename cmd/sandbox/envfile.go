@@ -4,16 +4,20 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/evalbox/evalbox/internal/hostfile"
 )
+
+// maxEnvFile bounds a file of variables, far above what a program can be given.
+const maxEnvFile = 16 << 20
 
 // readEnvFile reads variables as docker run --env-file does: NAME=VALUE, or NAME
 // alone for the caller's own value, if there is one; lines that begin with # and
 // blank lines say nothing. Nothing is unquoted or expanded.
 func readEnvFile(file string, environ []string, into map[string]string) error {
-	data, err := os.ReadFile(file)
+	data, err := hostfile.Read(file, maxEnvFile)
 	if err != nil {
 		return &fileError{fileEnv, file, err}
 	}

@@ -71,6 +71,9 @@ func (a *app) report(err error) {
 		}
 	}
 	for _, hint := range hints(err) {
+		if hint == fieldHints["final"] && a.command != "sandbox run" {
+			hint = fieldHints["working folder"] // only a run has a --final
+		}
 		fmt.Fprintf(a.streams.Err, "sandbox: hint: %s\n", terminal.Text(a.repeatFlags(hint)))
 	}
 }
@@ -104,6 +107,12 @@ const (
 	fileOutput   = "output"
 	fileArchive  = "archive"
 	fileScript   = "script"
+	fileContract = "contract"
+	fileApproval = "approval"
+	fileRegistry = "registry"
+	fileProfiles = "profiles"
+
+	fileArtifacts = "profile of artifacts"
 )
 
 var fileHints = map[string]string{
@@ -114,4 +123,10 @@ var fileHints = map[string]string{
 	fileArchive:  "give the path of a file, or -",
 	fileScript:   "give the path of a Python script",
 	fileStream:   "give the path of a file, or - for stdin",
+	fileContract: "give the path of a contract, or - for stdin; make one with: sandbox contract new",
+	fileApproval: "make one with: sandbox contract approve",
+	fileRegistry: "leave --registry out for the shipped one, which is a pattern for your own",
+	fileProfiles: "leave --profiles out for the shipped ones, which are a pattern for your own",
+
+	fileArtifacts: "give a YAML file that begins with schema: evalbox/artifacts/v1",
 }

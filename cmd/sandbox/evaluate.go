@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -25,24 +23,27 @@ type evaluateFlags struct {
 	env, envFiles         []string
 	submission            submissionFlags
 	grader, answers       string
+	graderTimeout         time.Duration
 	cache                 string
 	repeat                int
-	seeds                 []uint
+	seeds                 []uint32
 	debugCommand          string
 	maxRetries            int
 }
 
 // register gives a command the flags that say how scripts are evaluated.
-func (f *evaluateFlags) register(cmd *cobra.Command) {
+// What --repeat does is told by its help text.
+func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	f.submission.register(cmd)
 	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
 	flags.StringVar(&f.answers, "answers", "", "`folder` that only the grader sees")
+	flags.Var(&durationFlag{&f.graderTimeout}, "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
 	flags.StringVar(&f.cache, "cache", "", "`folder` of known results: what ran before is not run again")
-	flags.IntVar(&f.repeat, "repeat", 1, "run `N` times, and tell mean, deviation and 95 % interval")
-	flags.UintSliceVar(&f.seeds, "seeds", nil, "one `seed` for each run, as SEED and PYTHONHASHSEED")
+	flags.IntVar(&f.repeat, "repeat", 1, repeat)
+	flags.Var(&seedsFlag{&f.seeds}, "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
 	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
 	flags.IntVar(&f.maxRetries, "max-retries", evaluate.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
 }
@@ -62,12 +63,15 @@ answers. With --debug-cmd a script that fails is repaired by a command of yours,
 which gets {"script": ..., "error": ..., "traceback": ...} as JSON on stdin and
 prints the repaired script.
 
+Ctrl-C asks what runs to end; twice ends it at once.
+
 The exit code is the script's, with the exceptions of 'sandbox run', and 1 when the
-script was refused, left a traceback, its submission is wrong or its grading failed.`,
+script was refused, left a traceback, its submission is wrong or its grading failed.
+With several runs it is the highest of theirs.`,
 		Example: `  sandbox evaluate svm.py --task task.yaml
   sandbox evaluate svm.py --task task.yaml --sample data/sample_submission.csv --json
   sandbox evaluate svm.py --task task.yaml --grader grader.py --answers answers
-  sandbox evaluate svm.py --task task.yaml --repeat 3 --seeds 1,2,3
+  sandbox evaluate svm.py --task task.yaml --seeds 1,2,3
   sandbox evaluate svm.py --task task.yaml --debug-cmd ./fix.sh --max-retries 2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,24 +86,27 @@ script was refused, left a traceback, its submission is wrong or its grading fai
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.workspace, "workspace", "", "working `folder` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
-	f.register(cmd)
+	f.register(cmd, "run `N` times, and tell mean, deviation and 95 % interval")
 	a.settingFlags(cmd, false, append(slices.Clone(requestKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 
 // check refuses flags that make no sense together.
-func (f evaluateFlags) check(cmd *cobra.Command) error {
+func (f *evaluateFlags) check(cmd *cobra.Command) error {
 	given, command := cmd.Flags().Changed, subject(cmd)
-	for _, seed := range f.seeds {
-		if seed > 1<<32-1 {
-			return usagef(cmd.CommandPath(), "%s: --seeds %d: Python takes seeds up to 4294967295", command, seed)
-		}
+	if given("seeds") && !given("repeat") {
+		f.repeat = len(f.seeds)
 	}
 	switch {
 	case f.task == "":
 		return usagef(cmd.CommandPath(), "%s: --task is missing", command)
 	case (f.grader == "") != (f.answers == ""):
 		return usagef(cmd.CommandPath(), "%s: --grader and --answers go together", command)
+	case given("grader-timeout") && f.grader == "":
+		return usagef(cmd.CommandPath(), "%s: --grader-timeout needs --grader", command)
+	case given("grader-timeout") && f.graderTimeout <= 0:
+		return usagef(cmd.CommandPath(), "%s: --grader-timeout must be more than 0", command)
 	case f.repeat < 1:
 		return usagef(cmd.CommandPath(), "%s: --repeat %d: must be at least 1", command, f.repeat)
 	case given("seeds") && len(f.seeds) != f.repeat:
@@ -109,9 +116,9 @@ func (f evaluateFlags) check(cmd *cobra.Command) error {
 	case given("max-retries") && f.debugCommand == "":
 		return usagef(cmd.CommandPath(), "%s: --max-retries needs --debug-cmd", command)
 	case f.debugCommand != "" && f.repeat > 1:
-		return usagef(cmd.CommandPath(), "%s: --debug-cmd and --repeat do not go together", command)
+		return usagef(cmd.CommandPath(), "%s: --debug-cmd and several runs do not go together", command)
 	}
-	return nil
+	return f.submission.check(cmd, "file", "id-column", "same-order")
 }
 
 func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) error {
@@ -119,12 +126,9 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	if err != nil {
 		return err
 	}
-	task, err := evaluate.LoadTask(f.task)
-	if err != nil {
-		return err
-	}
+	task, taskErr := evaluate.LoadTask(f.task)
 	text, err := readScript(script)
-	if err != nil {
+	if err := errors.Join(taskErr, err); err != nil {
 		return err
 	}
 	runner, err := a.runner(s)
@@ -137,7 +141,9 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		return err
 	}
 	endLive := a.showLive(&opts.Request, s)
-	evaluator, err := evaluate.New(runner, opts)
+	notes := a.tellSteps(s)
+	opts.Grading = notes.grading
+	evaluator, err := evaluate.New(a.watched(runner), opts)
 	if err != nil {
 		return err
 	}
@@ -147,26 +153,42 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		Name: name, Workspace: cmp.Or(f.workspace, filepath.Join("work", name)),
 	}
 	if len(f.seeds) == 1 {
-		job.Seed = new(uint32(f.seeds[0]))
+		job.Seed = &f.seeds[0]
 	}
+	var repetition evaluate.Repetition
 	switch {
 	case f.repeat > 1:
-		return a.evaluateRepeatedly(ctx, evaluator, job, f, s, endLive)
+		repetition, err = evaluator.Repeat(ctx, job, f.repeat, f.seeds)
 	case f.debugCommand != "":
-		_, evaluation, err := evaluator.EvaluateWithRetry(ctx, job.Solution, task, evaluate.DefaultPipelineConfig(), debugCommand(f.debugCommand),
+		var e evaluate.Evaluation
+		_, e, err = evaluator.EvaluateWithRetry(ctx, job.Solution, task, evaluate.DefaultPipelineConfig(),
+			notes.debugging(debugCommand(f.debugCommand), f.maxRetries),
 			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
-		endLive()
-		return a.showEvaluation(evaluation, err, job.Workspace, s)
+		repetition.Evaluations = []evaluate.Evaluation{e}
+	default:
+		var e evaluate.Evaluation
+		e, err = evaluator.Evaluate(ctx, job)
+		repetition.Evaluations = []evaluate.Evaluation{e}
 	}
-	evaluation, err := evaluator.Evaluate(ctx, job)
+	if a.streams.Ended != nil {
+		a.streams.Ended()
+	}
 	endLive()
-	return a.showEvaluation(evaluation, err, job.Workspace, s)
+	if f.repeat == 1 {
+		repetition.Workspaces = []string{job.Workspace}
+	}
+	return a.showEvaluations(ctx, repetition, err, evaluationView{f.repeat, a.livesHere(s)}, s)
 }
 
-// showLive shows a terminal what the script prints, as a run does. Whatever else reads
-// our output gets the evaluation only. The answer ends it.
+// livesHere says that a terminal sees what the script prints, as it does with a run.
+// Whatever else reads our output gets the evaluation only.
+func (a *app) livesHere(s settings) bool {
+	return a.outTerminal && a.errTerminal && !s.Quiet && !s.JSON
+}
+
+// showLive shows a terminal what the script prints. The answer ends it.
 func (a *app) showLive(req *sandbox.Request, s settings) (end func()) {
-	if !a.outTerminal || !a.errTerminal {
+	if !a.livesHere(s) {
 		return func() {}
 	}
 	live := a.connect(req, s)
@@ -184,13 +206,17 @@ func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s set
 	opts.Request.Kill, opts.Request.Waiting, opts.Request.Started = a.streams.Kill, waiting.say, waiting.end
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
-		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers}
+		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}
 	}
+	opts.GPUKind, err = gpuKindOf(ctx, runner, s.GPUs)
 	if f.cache != "" {
 		opts.Cache = &evaluate.Cache{Dir: f.cache}
-		opts.Cache.GPUKind, err = gpuKindOf(ctx, runner, s.GPUs)
+		return opts, err
 	}
-	return opts, err
+	if err != nil { // only a cache must know
+		opts.GPUKind = "not known"
+	}
+	return opts, nil
 }
 
 // evaluationTimeout is the time limit that somebody asked for, or else the shipped
@@ -203,111 +229,4 @@ func (s settings) evaluationTimeout() time.Duration {
 		return min(s.Defaults.Timeout, s.Max.Timeout)
 	}
 	return s.Defaults.Timeout
-}
-
-func (a *app) evaluateRepeatedly(ctx context.Context, evaluator *evaluate.Evaluator, job evaluate.Job, f evaluateFlags, s settings,
-	endLive func(),
-) error {
-	var seeds []uint32
-	for _, seed := range f.seeds {
-		seeds = append(seeds, uint32(seed))
-	}
-	repetition, err := evaluator.Repeat(ctx, job, f.repeat, seeds)
-	endLive()
-	for _, e := range repetition.Evaluations {
-		a.code = max(a.code, evaluationCode(e, nil))
-	}
-	if s.JSON {
-		return errors.Join(a.printJSON(repetition), err)
-	}
-	for _, e := range repetition.Evaluations {
-		if err := a.printEvaluation(e, job.Workspace); err != nil {
-			return err
-		}
-	}
-	return errors.Join(a.print("%s", statisticsText(repetition.Statistics)), err)
-}
-
-// statisticsText is a line on repeated runs.
-func statisticsText(s evaluate.Statistics) string {
-	text := strconv.Itoa(s.Count) + " scores"
-	if s.Mean != nil {
-		text += fmt.Sprintf(" · mean %.6g", *s.Mean)
-	}
-	if s.Deviation != nil {
-		text += fmt.Sprintf(" · deviation %.3g · 95 %% interval %.6g to %.6g", *s.Deviation, *s.Low, *s.High)
-	}
-	return text + "\n"
-}
-
-// showEvaluation shows an evaluation and sets the exit code. A script that was
-// refused is an evaluation and no failure.
-func (a *app) showEvaluation(e evaluate.Evaluation, err error, workspace string, s settings) error {
-	if refused := new(evaluate.ScriptError); errors.As(err, &refused) {
-		err = nil
-	}
-	a.code = evaluationCode(e, err)
-	switch {
-	case e.Run == nil && err != nil:
-		return err
-	case s.JSON:
-		return errors.Join(a.printJSON(e), err)
-	case s.Quiet:
-		return err
-	}
-	return errors.Join(a.printEvaluation(e, workspace), err)
-}
-
-// printEvaluation prints what is wrong with an evaluation, and then one line.
-func (a *app) printEvaluation(e evaluate.Evaluation, workspace string) error {
-	for _, warning := range e.Warnings {
-		a.warn(warning)
-	}
-	text := ""
-	if e.IsError {
-		text += evaluate.Failure{Traceback: e.ErrorTraceback, Evaluation: e}.Text() + "\n"
-	}
-	text += checkText(e.Submission)
-	if e.Grading != nil && e.Grading.Failure != "" && e.Valid() {
-		text += "not graded: " + e.Grading.Failure + "\n"
-	}
-	parts := []string{e.Name, evaluationStatus(e)}
-	if e.GradedScore != nil {
-		parts = append(parts, "graded "+formatScore(*e.GradedScore))
-	}
-	if e.Score != nil {
-		parts = append(parts, "score "+formatScore(*e.Score)+" (its own word)")
-	}
-	if e.Seed != nil {
-		parts = append(parts, "seed "+strconv.FormatUint(uint64(*e.Seed), 10))
-	}
-	if e.Run != nil {
-		parts = append(parts, formatSeconds(e.DurationSeconds))
-		if !e.Cached {
-			parts = append(parts, "outputs in "+filepath.Join(workspace, "final"))
-		}
-		parts = append(parts, "id "+e.Run.ID)
-	}
-	return a.print("%s%s\n", text, strings.Join(parts, " · "))
-}
-
-// evaluationCode is the exit code of an evaluation: the script's with the
-// exceptions of a run, and 1 for whatever else is wrong with it.
-func evaluationCode(e evaluate.Evaluation, err error) int {
-	if err != nil {
-		return exitCode(nil, err)
-	}
-	if e.Run == nil {
-		return exitProblem
-	}
-	code := resultCode(&result.Result{Status: e.Run.Status, ExitCode: e.ExitCode})
-	if code == 0 && (!e.Valid() || e.Submission != nil && !e.Submission.OK || e.Grading != nil && e.Grading.Failure != "") {
-		return exitProblem
-	}
-	return code
-}
-
-// warn prints a warning. A stderr that cannot be written to takes none.
-func (a *app) warn(text string) {
-	fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(text))
 }

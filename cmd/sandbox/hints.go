@@ -134,6 +134,8 @@ var fieldHints = map[string]string{
 	"final":          "name a folder of its own with --final; without it the outputs stay in the run's record",
 	"state folder":   "choose another with --state-dir",
 	"transfer":       "leave --transfer out: the files are then copied to an engine that does not see them",
+	"network level":  "permit levels with allow_egress in the user's configuration or SANDBOX_ALLOW_EGRESS; see docs/network.md",
+	"allow-host":     "name hosts as example.org, *.example.org, example.org:8443 or 192.0.2.7; see docs/network.md",
 	"network":        "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
 	"user":           "give numbers other than 0, such as --user 1000:1000, or leave --user out",
 	"runtime":        "see what the engine has with: sandbox doctor",
@@ -147,11 +149,27 @@ var fieldHints = map[string]string{
 	"id":             "see the IDs of all runs with: sandbox ls; a new run needs no --id, one is made of the time",
 	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
 	"data_dir":       "name in the task file the folder of the data, called input, or the folder that holds it",
-	"answers":        "keep the answers in a folder apart from the data of the task",
-	"sample":         "give a CSV file with --sample",
+	"answers":        "give a folder with --answers, apart from the data of the task",
+	"sample":         "give the CSV file with the right header, rows and IDs",
 	"submission":     "give the name of a file that the script leaves in ./final",
+	"workspace":      "choose another with --workspace",
+	"cache":          "give a folder with --cache, which is made if it is missing",
+	"grader":         "give a Python script with --grader",
 	"working folder": "choose another with --workspace",
+	"output":         "give an existing folder for the artifacts of this call alone",
+	"config":         "give a file that the tool can read",
+	"mount":          "give other files and folders, which a program may be shown",
+	"tree":           "give another folder, which a program may have a copy of",
+	"axes":           axisHint,
+	"axis":           axisHint,
+	"seeds":          "give seeds, such as --seeds 1,2,3",
+	"sweep":          "see how a sweep is described with: sandbox sweep --help",
+	"folder":         "each run has a folder of its own, named after its values and seed",
+	"root":           "give the folder of the tool's own files, or leave --root out",
+	"executable":     "give a command such as 'python -m tool.cli', quoted as for a shell",
 }
+
+const axisHint = "give axes such as --axis brightness=0.8,1.0"
 
 func fieldHint(field string) string {
 	if text, ok := fieldHints[field]; ok {

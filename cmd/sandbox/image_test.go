@@ -57,7 +57,7 @@ func TestImageImportOfASilentStdinIsInterrupted(t *testing.T) {
 	})
 	code := Run(ctx, []string{"image", "import", "-"}, Streams{In: in, Out: &out, Err: &errs})
 	assert.Equal(t, exitInterrupted, code)
-	assert.Equal(t, "sandbox: interrupted: interrupt\n", errs.String())
+	assert.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())
 }
 
 // Nobody types an archive.

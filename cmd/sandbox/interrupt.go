@@ -5,13 +5,24 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
 // An interruption is the cause of a context that a signal ended.
 type interruption struct{ signal os.Signal }
 
-func (i interruption) Error() string { return "interrupted: " + i.signal.String() }
+func (i interruption) Error() string {
+	switch i.signal {
+	case os.Interrupt:
+		return "interrupted (Ctrl-C)"
+	case syscall.SIGTERM:
+		return "interrupted (SIGTERM)"
+	case syscall.SIGHUP:
+		return "interrupted (SIGHUP)"
+	}
+	return "interrupted (" + i.signal.String() + ")"
+}
 
 // interrupted tells an interruption in plain words, instead of the call that it
 // happened to end. What else went wrong stays.
@@ -59,9 +70,12 @@ func heeded(ignored func(os.Signal) bool) []os.Signal {
 // once. The third does what it does to any process; a later `sandbox gc` then
 // cleans up.
 //
+// While no program runs there is nothing that kill would end: the second signal then
+// ends this process by way of exit, whatever it does and waits for.
+//
 // release gives the signals back: from then on each ends this process. stop does
 // so too, and ends the context.
-func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct{}, release, stop func()) {
+func interrupts(parent context.Context, runs *runsInFlight, exit func(code int)) (ctx context.Context, kill <-chan struct{}, release, stop func()) {
 	// A reader of our output that went away must not take the container's
 	// owner with it.
 	signal.Ignore(syscall.SIGPIPE)
@@ -70,22 +84,64 @@ func interrupts(parent context.Context) (ctx context.Context, kill <-chan struct
 	hard := make(chan struct{})
 	asked := make(chan os.Signal, 2)
 	signal.Notify(asked, heeded(signal.Ignored)...)
-	go func() {
-		first, ok := <-asked
-		if !ok {
-			return
-		}
-		cancel(interruption{first})
-		if _, ok := <-asked; !ok {
-			return
-		}
+	go heed(asked, func(first os.Signal) { cancel(interruption{first}) }, func() {
 		close(hard)
 		signal.Stop(asked)
-	}()
+		if runs.none() {
+			exit(exitInterrupted)
+		}
+	})
 	release = func() { signal.Stop(asked) }
 	return ctx, hard, release, func() {
 		release()
 		close(asked)
 		cancel(context.Canceled)
+	}
+}
+
+// heed does what the first and what the second signal ask for.
+func heed(asked <-chan os.Signal, first func(os.Signal), second func()) {
+	signal, ok := <-asked
+	if !ok {
+		return
+	}
+	first(signal)
+	if _, ok := <-asked; ok {
+		second()
+	}
+}
+
+// runsInFlight counts the runs that heed Kill.
+type runsInFlight struct{ count atomic.Int64 }
+
+// begin counts a run until its end is called. A nil receiver counts nothing.
+func (r *runsInFlight) begin() (end func()) {
+	if r == nil {
+		return func() {}
+	}
+	r.count.Add(1)
+	return func() { r.count.Add(-1) }
+}
+
+func (r *runsInFlight) none() bool { return r.count.Load() == 0 }
+
+// interruptibly reads something and gives up when ctx ends. Opening a pipe that nobody
+// writes to does not notice that; whatever read still does is then forgotten.
+func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		value, err := read()
+		done <- answer{value, err}
+	}()
+	select {
+	case got := <-done:
+		return got.value, got.err
+	case <-ctx.Done():
+		var nothing T
+		return nothing, context.Cause(ctx)
 	}
 }

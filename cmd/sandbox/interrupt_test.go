@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 	"testing"
@@ -17,10 +18,54 @@ func TestInterrupted(t *testing.T) {
 	require.Equal(t, other, interrupted(ctx, other), "nobody interrupted")
 	cause := interruption{os.Interrupt}
 	cancel(cause)
-	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", cause)), "interrupted: interrupt")
-	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", context.Canceled)), "interrupted: interrupt")
-	require.EqualError(t, interrupted(ctx, fmt.Errorf("%w: %w", errors.New("canceled before"), cause)), "interrupted: interrupt")
-	require.EqualError(t, interrupted(ctx, errors.Join(cause, other)), "interrupted: interrupt\ncontainer cannot be removed")
+	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", cause)), "interrupted (Ctrl-C)")
+	require.EqualError(t, interrupted(ctx, fmt.Errorf("asking: %w", context.Canceled)), "interrupted (Ctrl-C)")
+	require.EqualError(t, interrupted(ctx, fmt.Errorf("%w: %w", errors.New("canceled before"), cause)), "interrupted (Ctrl-C)")
+	require.EqualError(t, interrupted(ctx, errors.Join(cause, other)), "interrupted (Ctrl-C)\ncontainer cannot be removed")
+}
+
+// The first signal asks, the second ends; a signal that comes no more ends the watch.
+func TestHeed(t *testing.T) {
+	for n, want := range []string{"", "interrupt", "interrupt twice"} {
+		asked, got := make(chan os.Signal, 3), ""
+		for range n {
+			asked <- os.Interrupt
+		}
+		close(asked)
+		heed(asked, func(s os.Signal) { got = s.String() }, func() { got += " twice" })
+		require.Equal(t, want, got)
+	}
+}
+
+func TestInterruption(t *testing.T) {
+	for signal, want := range map[os.Signal]string{
+		os.Interrupt: "interrupted (Ctrl-C)", syscall.SIGTERM: "interrupted (SIGTERM)", syscall.SIGHUP: "interrupted (SIGHUP)",
+	} {
+		require.EqualError(t, interruption{signal}, want)
+	}
+}
+
+func TestRunsInFlight(t *testing.T) {
+	var r runsInFlight
+	require.True(t, r.none())
+	end := r.begin()
+	require.False(t, r.none())
+	end()
+	require.True(t, r.none())
+	(*runsInFlight)(nil).begin()()
+}
+
+// A read that nobody answers does not keep a command from being interrupted.
+func TestInterruptibly(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	got, err := interruptibly(ctx, func() (int, error) { return 3, io.EOF })
+	require.Equal(t, 3, got)
+	require.Equal(t, io.EOF, err)
+	forever := make(chan int)
+	defer close(forever)
+	cancel(interruption{os.Interrupt})
+	_, err = interruptibly(ctx, func() (int, error) { return <-forever, nil })
+	require.Equal(t, interruption{os.Interrupt}, err)
 }
 
 // What nohup, or a shell that starts us in the background, ignores stays ignored.

@@ -22,6 +22,8 @@ type listedRun struct {
 	DurationSeconds float64   `json:"duration_seconds"`
 	Command         []string  `json:"command"`
 	Dir             string    `json:"dir"`
+	// Contract is null for a run that was no contract.
+	Contract *listedContract `json:"contract"`
 }
 
 func newLsCommand(a *app) *cobra.Command {
@@ -44,24 +46,27 @@ func (a *app) list() error {
 	}
 	records, unreadable := store.List()
 	runs := []listedRun{}
+	var statuses []string
 	for _, record := range records {
-		runs = append(runs, listed(record))
+		c := contractOf(record)
+		runs = append(runs, listed(record, c))
+		statuses = append(statuses, c.status(record))
 	}
 	if s.JSON {
 		return errors.Join(a.printJSON(runs), unreadable)
 	}
 	var rows [][]string
 	for i, run := range runs {
-		rows = append(rows, []string{run.ID, run.Name, short(recordStatus(records[i]), 40), scoreText(run.Score),
+		rows = append(rows, []string{run.ID, run.Name, short(statuses[i], 40), scoreText(run.Score),
 			durationText(records[i]), run.Created.Local().Format(time.DateTime), short(strings.Join(run.Command, " "), 60)})
 	}
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
 }
 
-func listed(record sandbox.Record) listedRun {
+func listed(record sandbox.Record, c *recordedContract) listedRun {
 	run := listedRun{
 		ID: record.ID, Name: record.Spec.Job.Name, State: string(record.State), Created: record.Created,
-		Command: record.Spec.Job.Command, Dir: record.Dir,
+		Command: c.command(record), Dir: record.Dir, Contract: c.listed(),
 	}
 	if res := record.Result; res != nil {
 		run.Status, run.ExitCode = res.Status.String(), &res.ExitCode

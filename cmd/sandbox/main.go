@@ -10,9 +10,10 @@ import (
 func main() { os.Exit(start()) }
 
 func start() int {
-	ctx, kill, release, stop := interrupts(context.Background())
+	runs := &runsInFlight{}
+	ctx, kill, release, stop := interrupts(context.Background(), runs, os.Exit)
 	defer stop()
-	return Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Kill: kill, Ended: release})
+	return Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Kill: kill, Ended: release, runs: runs})
 }
 
 // Streams connect a command to its caller.
@@ -25,6 +26,9 @@ type Streams struct {
 	// Ended is called when a run has ended and only its output is left: an
 	// interruption may then end the process. It may be nil.
 	Ended func()
+
+	// runs counts what heeds Kill; nil when nobody asks.
+	runs *runsInFlight
 }
 
 // Run runs one command line, without the program's name, and returns the exit
@@ -32,6 +36,7 @@ type Streams struct {
 func Run(ctx context.Context, args []string, streams Streams) int {
 	a := &app{streams: streams, environ: os.Environ()}
 	a.errTerminal, a.outTerminal = isTerminal(streams.Err), isTerminal(streams.Out)
+	a.inTerminal = isTerminal(streams.In)
 	root := newRootCommand(a)
 	root.SetArgs(args)
 	root.SetIn(streams.In)

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,8 @@ func newRankCommand(a *app) *cobra.Command {
 		Short: "Order the evaluations of a results file, best first",
 		Long: `Order the evaluations of a results file: valid scores first, best first; then
 scripts without a score; then those that ended in an error. Where a grader was
-used, only its scores count. Of several evaluations of one script and seed the last
-one counts.
+used, only its scores count. Of several evaluations of one name and seed one counts:
+of the last version of the script the last conclusive one.
 
 A last line that was cut, as a crash does, is left out with a warning.`,
 		Example: "  sandbox rank results.jsonl --direction maximize\n  sandbox rank results.jsonl --direction minimize --json",
@@ -27,7 +28,7 @@ A last line that was cut, as a crash does, is left out with a warning.`,
 			if d.Check() != nil {
 				return usagef(cmd.CommandPath(), "rank: --direction must be maximize or minimize")
 			}
-			return a.rank(args[0], d)
+			return a.rank(cmd.Context(), args[0], d)
 		},
 	}
 	cmd.Flags().StringVar(&direction, "direction", "", "which scores are better: `maximize` or minimize")
@@ -35,12 +36,14 @@ A last line that was cut, as a crash does, is left out with a warning.`,
 	return cmd
 }
 
-func (a *app) rank(path string, direction evaluate.MetricDirection) error {
+func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDirection) error {
 	s, err := a.settings()
 	if err != nil {
 		return err
 	}
-	report, err := evaluate.ReadResults(path)
+	report, err := interruptibly(ctx, func() (evaluate.ReadReport, error) {
+		return evaluate.ReadResults(path, evaluate.ReadOptions{Brief: !s.JSON})
+	})
 	if err != nil {
 		return err
 	}
@@ -48,8 +51,11 @@ func (a *app) rank(path string, direction evaluate.MetricDirection) error {
 		a.warn(fmt.Sprintf("%s:%d: the line was cut and is left out", path, report.Torn))
 	}
 	latest, replaced := evaluate.Latest(report.Evaluations)
-	if replaced > 0 {
-		a.warn(fmt.Sprintf("%s: %d evaluations were replaced by later ones of the same script", path, replaced))
+	if text := replacedText(replaced); text != "" {
+		a.warn(path + ": " + text)
+	}
+	if ids := evaluate.Competitions(latest); len(ids) > 1 {
+		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), short(strings.Join(ids, ", "), maxReason)))
 	}
 	ranked, err := evaluate.RankEvaluations(latest, direction)
 	if err != nil {
@@ -58,48 +64,9 @@ func (a *app) rank(path string, direction evaluate.MetricDirection) error {
 	if s.JSON {
 		return a.printJSON(append([]evaluate.Evaluation{}, ranked...))
 	}
-	return a.printLeaderboard(ranked)
-}
-
-// printLeaderboard prints ranked evaluations as a table.
-func (a *app) printLeaderboard(ranked []evaluate.Evaluation) error {
-	var rows [][]string
-	for i, e := range ranked {
-		graded := ""
-		if e.Grading != nil {
-			graded = "failed"
-		}
-		if e.GradedScore != nil {
-			graded = formatScore(*e.GradedScore)
-		}
-		run := ""
-		if e.Run != nil {
-			run = e.Run.ID
-		}
-		rows = append(rows, []string{strconv.Itoa(i + 1), e.Name, graded, scoreText(e.Score), short(evaluationStatus(e), 60),
-			formatSeconds(e.DurationSeconds), run})
+	if len(ranked) == 0 {
+		a.say(path + " has no evaluations")
+		return nil
 	}
-	return a.printTable([]string{"RANK", "NAME", "GRADED", "SCORE", "STATUS", "DURATION", "RUN"}, rows)
-}
-
-// evaluationStatus says in a few words how an evaluation ended.
-func evaluationStatus(e evaluate.Evaluation) string {
-	status := ""
-	switch {
-	case e.Failure != "":
-		status = "failed: " + e.Failure
-	case e.ErrorReason == evaluate.ErrorReasonRejected:
-		status = "refused"
-	case e.Run != nil && e.Run.Status.String() == "exited":
-		status = "exited " + strconv.Itoa(e.ExitCode)
-		if e.ExitCode == 0 && e.IsError {
-			status += " with a traceback"
-		}
-	case e.Run != nil:
-		status = e.Run.Status.String()
-	}
-	if e.Cached {
-		status += " (cached)"
-	}
-	return status
+	return a.printLeaderboard(resultsTitle(ranked, direction), ranked)
 }

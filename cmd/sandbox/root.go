@@ -26,9 +26,10 @@ in ./input and leaves what it wants to keep in ./final.`,
   sandbox run -- python3 -c 'print(1)'          run any command of the image
   sandbox ls                                    what ran before
   sandbox doctor                                what works on this machine`,
-		Args:          cobra.ArbitraryArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args:             cobra.ArbitraryArgs,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showVersion && len(args) == 0 {
 				return a.version(cmd.Context(), false)
@@ -51,7 +52,8 @@ in ./input and leaves what it wants to keep in ./final.`,
 		&cobra.Group{ID: "records", Title: "Look at runs:"},
 		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
 	)
-	grouped(root, "run", newRunCommand(a), newParseCommand(a))
+	grouped(root, "run", newRunCommand(a), newExecCommand(a), newContractCommand(a),
+		newInvokeCommand(a), newSweepCommand(a), newArtifactsCommand(a), newParseCommand(a))
 	grouped(root, "evaluate", newEvaluateCommand(a), newBatchCommand(a), newCheckCommand(a), newRankCommand(a), newSubmissionCommand(a))
 	grouped(root, "records", newLsCommand(a), newShowCommand(a), newLogsCommand(a), newRmCommand(a))
 	grouped(root, "machine", newDoctorCommand(a), newImageCommand(a), newPsCommand(a), newGPUsCommand(a), newGCCommand(a),

@@ -61,6 +61,9 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.settingFlags(cmd, false, requestKeys...)
+	flags.StringArrayVar(&f.allowHosts, "allow-host", nil, "`HOST[:PORT]` that the program may reach through a proxy (needs allow_egress): a name, *.name, an address or a range")
+	flags.StringArrayVar(&f.addHosts, "add-host", nil, "`NAME:ADDRESS` that the proxy takes a name for instead of looking it up")
+	flags.StringVar(&f.egress, "egress", "", "network `level` of the proxy: registry, api or open (default: api with --allow-host, else offline)")
 	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
 	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
@@ -112,7 +115,9 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 			announced = live.announceEnd(ctx)
 		}
 	}
+	ended := a.streams.runs.begin()
 	res, runErr := runner.Run(ctx, req)
+	ended()
 	waiting.end()
 	announced()
 	if a.streams.Ended != nil {

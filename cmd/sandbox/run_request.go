@@ -15,8 +15,11 @@ import (
 // runFlags are the flags of `run` that are no settings: they concern one run.
 type runFlags struct {
 	env, envFiles, labels, ulimits []string
-	id, name, input, final         string
-	interactive, keep, dryRun      bool
+	// egress, allowHosts and addHosts are what the program reaches.
+	egress                    string
+	allowHosts, addHosts      []string
+	id, name, input, final    string
+	interactive, keep, dryRun bool
 }
 
 // request turns a command line into a Request. dash is the number of arguments
@@ -30,6 +33,9 @@ func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox
 		return sandbox.Request{}, err
 	}
 	if req.Env, err = environment(f.env, f.envFiles, environ, "sandbox run"); err != nil {
+		return sandbox.Request{}, err
+	}
+	if req.Egress, err = egressOf(f.egress, f.allowHosts, f.addHosts); err != nil {
 		return sandbox.Request{}, err
 	}
 	for _, label := range f.labels {

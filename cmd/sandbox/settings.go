@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -24,13 +25,23 @@ type settings struct {
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
 
+	// AllowEgress and the rest say what the proxies of runs may do.
+	AllowEgress               policy.NetworkLevel
+	AllowPrivateEgress        bool
+	EgressDefaults, MaxEgress policy.EgressLimits
+
 	AllowUnlocked bool
 	// Engine is the engine that is meant; the zero value is that of the docker
 	// command.
 	Engine                  sandbox.Address
 	StateDir, Catalog, Lock string
 	GPUDir                  string
-	JSON, Quiet, Raw        bool
+	// ToolRegistry and Profiles are files of contracts; empty for the shipped ones.
+	ToolRegistry, Profiles string
+	Strict, OpenAllowlist  bool
+	// Dependencies are folders that contracts of level extended may read.
+	Dependencies     []string
+	JSON, Quiet, Raw bool
 
 	origins []origin
 }
@@ -44,9 +55,15 @@ type origin struct {
 
 // policy is what the settings permit.
 func (s settings) policy() policy.Policy {
+	registries, err := policy.LoadRegistries(configs.Registries(), "configs/registries.yaml")
+	if err != nil {
+		panic(err) // a test reads the file that is embedded
+	}
 	return policy.Policy{
 		Defaults: s.Defaults, Max: s.Max,
 		AllowNetwork: s.AllowNetwork, AllowRoot: s.AllowRoot,
+		AllowEgress: s.AllowEgress, AllowPrivateEgress: s.AllowPrivateEgress, Registries: registries,
+		EgressDefaults: s.EgressDefaults, MaxEgress: s.MaxEgress,
 	}
 }
 

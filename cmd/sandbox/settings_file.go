@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ func parseLayer(data []byte, source string, trusted bool) (layer, error) {
 	var errs []error
 	for _, name := range sortedByLine(lines) {
 		at := fmt.Sprintf("%s:%d", source, lines[name])
-		text, err := scalar(file.Get(name))
+		text, err := valueText(name, file.Get(name))
 		if name == "schema" {
 			if text != settingsSchema {
 				errs = append(errs, &settingError{Source: at, Key: name, Value: text,
@@ -111,6 +112,24 @@ func sortedByLine(lines map[string]int) []string {
 		return strings.Compare(a, b)
 	})
 	return names
+}
+
+// valueText is a value as text; that of a list key may be a list.
+func valueText(name string, v any) (string, error) {
+	k, _ := keyNamed(name)
+	parts, isList := v.([]any)
+	if !k.list || !isList {
+		return scalar(v)
+	}
+	texts := make([]string, len(parts))
+	for i, part := range parts {
+		text, ok := part.(string)
+		if !ok || text == "" || strings.ContainsRune(text, filepath.ListSeparator) {
+			return "", fmt.Errorf("must be a list of texts without %q", filepath.ListSeparator)
+		}
+		texts[i] = text
+	}
+	return strings.Join(texts, string(filepath.ListSeparator)), nil
 }
 
 // scalar renders a YAML value as the text that a setter reads.

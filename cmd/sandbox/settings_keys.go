@@ -23,6 +23,8 @@ type key struct {
 	trusted bool
 	// limit keys fill the limits of a run.
 	limit bool
+	// list keys may be a list in a file; in text their parts are joined as in PATH.
+	list bool
 	// target is where a value of this key goes.
 	target func(*settings) setter
 }
@@ -83,9 +85,14 @@ func allKeys() []key {
 			target: func(s *settings) setter { return orWord(l.zero, l.target(&s.Limits)) },
 		})
 	}
+	for _, l := range egressKeys {
+		all = append(all, key{name: l.name, target: func(s *settings) setter { return l.target(&s.EgressDefaults) }})
+	}
 	all = append(all,
 		key{name: "allow_network", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowNetwork) }},
 		key{name: "allow_root", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowRoot) }},
+		key{name: "allow_egress", trusted: true, target: func(s *settings) setter { return levelTo(&s.AllowEgress) }},
+		key{name: "allow_private_egress", trusted: true, target: func(s *settings) setter { return boolTo(&s.AllowPrivateEgress) }},
 		key{name: "allow_unlocked", flag: "allow-unlocked", kind: "bool", help: "run an image that is not the locked one, with a warning", trusted: true,
 			target: func(s *settings) setter { return boolTo(&s.AllowUnlocked) }},
 		key{name: "allow_insecure_engine", trusted: true, target: func(s *settings) setter { return boolTo(&s.Engine.AllowInsecure) }},
@@ -95,6 +102,10 @@ func allKeys() []key {
 			name: "max." + l.name, trusted: true,
 			target: func(s *settings) setter { return orWord("none", l.target(&s.Max)) },
 		})
+	}
+	for _, l := range egressKeys {
+		all = append(all, key{name: "max." + l.name, trusted: true,
+			target: func(s *settings) setter { return orWord("none", l.target(&s.MaxEgress)) }})
 	}
 	return append(all,
 		key{name: keyContext, flag: "context", kind: "name", help: "Docker context of the engine, see docker context ls", trusted: true,
@@ -109,6 +120,16 @@ func allKeys() []key {
 			target: func(s *settings) setter { return textTo(&s.Catalog) }},
 		key{name: "lock", flag: "lock", kind: "file", help: "image lock that runs hold to", trusted: true,
 			target: func(s *settings) setter { return textTo(&s.Lock) }},
+		key{name: "tool_registry", flag: "registry", kind: "file", help: "tools that contracts may name, instead of the shipped ones", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.ToolRegistry) }},
+		key{name: "profiles", flag: "profiles", kind: "file", help: "limit profiles of contracts beside the shipped ones", trusted: true,
+			target: func(s *settings) setter { return textTo(&s.Profiles) }},
+		key{name: "strict", flag: "strict", kind: "bool", help: "refuse contracts with characters of a shell, or variables to strip", trusted: true,
+			target: func(s *settings) setter { return boolTo(&s.Strict) }},
+		key{name: "open_allowlist", trusted: true,
+			target: func(s *settings) setter { return boolTo(&s.OpenAllowlist) }},
+		key{name: "contract_dependencies", trusted: true, list: true,
+			target: func(s *settings) setter { return foldersTo(&s.Dependencies) }},
 		key{name: "json", flag: "json", kind: "bool", help: "print JSON on stdout, and nothing else there",
 			target: func(s *settings) setter { return boolTo(&s.JSON) }},
 		key{name: "quiet", flag: "quiet", short: "q", kind: "bool", help: "no live output and no summary",
@@ -116,6 +137,17 @@ func allKeys() []key {
 		key{name: "raw", flag: "raw", kind: "bool", help: "let control sequences of the program reach the terminal", trusted: true,
 			target: func(s *settings) setter { return boolTo(&s.Raw) }},
 	)
+}
+
+// egressKeys are what limitKeys are, for what passes through the proxy of a run.
+var egressKeys = []struct {
+	name   string
+	target func(*policy.EgressLimits) setter
+}{
+	{"egress_connections", func(l *policy.EgressLimits) setter { return countTo(&l.Connections) }},
+	{"egress_requests", func(l *policy.EgressLimits) setter { return countTo(&l.Requests) }},
+	{"egress_bytes", func(l *policy.EgressLimits) setter { return sizeTo(&l.Bytes) }},
+	{"egress_time", func(l *policy.EgressLimits) setter { return durationTo(&l.ConnectionTime) }},
 }
 
 // limitKeys are the keys that exist twice: as the limit of a run and, below

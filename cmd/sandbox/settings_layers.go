@@ -2,15 +2,14 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // A layer is one place that settings come from.
@@ -108,19 +107,11 @@ const maxSettingsFile = 1 << 20
 // readLayer reads a settings file. One that does not exist is an empty layer,
 // unless it must exist.
 func readLayer(file string, trusted, must bool) (layer, error) {
-	info, err := os.Stat(file)
+	data, err := hostfile.Read(file, maxSettingsFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !must:
 		return layer{}, nil
 	case err != nil:
-		return layer{}, &fileError{fileSettings, file, err}
-	case !info.Mode().IsRegular():
-		return layer{}, &fileError{fileSettings, file, errors.New("is not a regular file")}
-	case info.Size() > maxSettingsFile:
-		return layer{}, &fileError{fileSettings, file, fmt.Errorf("is larger than %d bytes", maxSettingsFile)}
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
 		return layer{}, &fileError{fileSettings, file, err}
 	}
 	return parseLayer(data, file, trusted)

@@ -114,7 +114,7 @@ func TestEnvironment(t *testing.T) {
 			if test.hint != "" {
 				require.Contains(t, hints(err), test.hint)
 			}
-			require.Equal(t, exitSandbox, exitCode(nil, flagProblems(err)))
+			require.Equal(t, exitSandbox, exitCode(nil, flagProblems("sandbox run", err)))
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestFlagProblems(t *testing.T) {
 			flags := map[string]value{test.key: {text: test.text, source: "--" + test.key}}
 			_, err := sources{configFile: emptyFile(t), flags: flags}.load()
 			require.ErrorContains(t, err, "--"+test.key)
-			require.Equal(t, test.want, exitCode(nil, flagProblems(err)))
+			require.Equal(t, test.want, exitCode(nil, flagProblems("sandbox run", err)))
 		})
 	}
 }
@@ -169,6 +169,14 @@ func TestValues(t *testing.T) {
 		require.Equal(t, want, gpus)
 	}
 	require.Error(t, textTo(new(string))("a\x00b"))
+	for text, want := range map[string][]string{"": {}, "/a": {"/a"}, "/a:/b c": {"/a", "/b c"}} {
+		var folders []string
+		require.NoError(t, foldersTo(&folders)(text))
+		require.Equal(t, want, folders)
+	}
+	for _, text := range []string{"a", "/a:b", "/a::/b", "/a\x00"} {
+		require.Error(t, foldersTo(new([]string))(text), text)
+	}
 	require.ErrorContains(t, orWord("auto", countTo(new(int)))("-1"), "must be more than 0, or auto")
 	require.NoError(t, orWord("auto", countTo(new(int)))("auto"))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,23 @@ func textTo(target *string) setter {
 	}
 }
 
+// foldersTo takes whole paths, joined as in PATH; nothing is no folder.
+func foldersTo(target *[]string) setter {
+	return func(text string) error {
+		if strings.ContainsRune(text, 0) {
+			return errors.New("must not hold a NUL byte")
+		}
+		folders := filepath.SplitList(text)
+		for _, folder := range folders {
+			if !filepath.IsAbs(folder) {
+				return fmt.Errorf("must be folders with their whole path, as a list or joined by %q", filepath.ListSeparator)
+			}
+		}
+		*target = folders
+		return nil
+	}
+}
+
 // gpusTo takes what the planner takes, also with the quotes that docker needs
 // around a list.
 func gpusTo(target *string) setter {
@@ -70,6 +88,16 @@ func wordTo(target *string, words ...string) setter {
 		*target = text
 		return nil
 	}
+}
+
+// levelTo takes a level of network access.
+func levelTo(target *policy.NetworkLevel) setter {
+	levels := policy.NetworkLevels()
+	words := make([]string, len(levels))
+	for i, level := range levels {
+		words[i] = string(level)
+	}
+	return wordTo((*string)(target), words...)
 }
 
 func boolTo(target *bool) setter {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -17,7 +19,7 @@ func newShowCommand(a *app) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show how a run ended",
 		Long: `Show how a run ended: the result, the limits that were enforced, the outputs and the
-traceback. With --json: the result itself. The beginning of an ID is enough.`,
+traceback; of a contract also what came out otherwise, and where its outcome lies. With --json: the result itself. The beginning of an ID is enough.`,
 		Example: "  sandbox show 20260102t150405-1a2b3c4d5e\n  sandbox show 20260102t150405-1a --json | jq .score",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.show(args[0]) },
@@ -49,6 +51,7 @@ func describe(record sandbox.Record, final string) string {
 		}
 	}
 	job, res := record.Spec.Job, record.Result
+	c := contractOf(record)
 	field("id", record.ID)
 	field("name", job.Name)
 	field("status", recordStatus(record))
@@ -57,7 +60,11 @@ func describe(record sandbox.Record, final string) string {
 		field("fault", res.Fault.String())
 	}
 	field("created", record.Created.Local().Format(time.DateTime))
-	field("command", strings.Join(job.Command, " "))
+	for _, line := range lostText(record, c) {
+		field("", line)
+	}
+	c.describe(res != nil, field)
+	field("command", terminal.Line(strings.Join(c.command(record), " ")))
 	field("script", job.Script)
 	field("input", job.Input)
 	field("record", record.Dir)
@@ -72,6 +79,9 @@ func describe(record sandbox.Record, final string) string {
 	field("used", usedText(res.Resources))
 	field("image", res.Image.Name+" "+res.Image.ID)
 	field("enforced", enforcedText(res.Enforced))
+	if res.Network != nil {
+		field("network", networkText(*res.Network, record.Dir))
+	}
 	for _, warning := range res.Warnings {
 		field("warning", warning)
 	}
@@ -81,6 +91,9 @@ func describe(record sandbox.Record, final string) string {
 	}
 	for _, skipped := range res.OutputsSkipped {
 		field("left out", fmt.Sprintf("%s (%s): %s", skipped.Path, skipped.Kind, skipped.Reason))
+	}
+	for _, tree := range res.Trees {
+		field("tree", treeText(tree))
 	}
 	if res.ErrorTraceback != nil {
 		fmt.Fprintf(&b, "\n%s\n", *res.ErrorTraceback)
@@ -98,7 +111,30 @@ func usedText(used result.Resources) string {
 		formatSize(used.PeakMemoryBytes), used.Source)
 }
 
+func networkText(n result.Network, dir string) string {
+	return fmt.Sprintf("level %s: %s, %d refused, %s up, %s down; see %s", n.Level, plural(int(n.Requests), "request"), n.Refused,
+		formatSize(n.BytesUp), formatSize(n.BytesDown), filepath.Join(dir, n.Log))
+}
+
 func enforcedText(e result.Enforced) string {
-	return fmt.Sprintf("timeout %s, memory %s, disk %s, %g processors, %d processes, network %s, user %s, runtime %s",
-		formatSeconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), e.CPUs, e.PIDs, e.Network, e.User, e.Runtime)
+	processors := fmt.Sprintf("%g processors", e.CPUs)
+	if e.CPUs == 1 {
+		processors = "1 processor"
+	}
+	processes := fmt.Sprintf("%d processes", e.PIDs)
+	if e.PIDs == 1 {
+		processes = "1 process"
+	}
+	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
+		formatSeconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
+}
+
+// treeText is what a program did to one tree.
+func treeText(t result.Tree) string {
+	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
+		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, formatSize(t.SizeBytes))
+	if !t.Complete {
+		text += " (not all changes could be told)"
+	}
+	return text
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -31,10 +33,19 @@ func newSubmissionCommand(a *app) *cobra.Command {
 there, its size and its rows. With --sample its header, its number of rows and its
 IDs are compared with those of a sample; files of any size are read piece by piece.
 
-The exit code is 1 when the file is missing or empty, or differs from the sample.`,
+Rows are lines that are not blank, less the header; with --sample records are compared,
+of which one in quotes may have several lines.
+
+The exit code is 1 when the file is missing or empty, or differs from the sample, and
+125 when the working folder or the sample cannot be used.`,
 		Example: "  sandbox submission work/svm\n  sandbox submission work/svm --sample data/sample_submission.csv",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.submission(cmd.Context(), args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd, "id-column", "same-order"); err != nil {
+				return err
+			}
+			return a.submission(cmd.Context(), args[0], f)
+		},
 	}
 	f.register(cmd)
 	a.settingFlags(cmd, false, "json")
@@ -51,6 +62,16 @@ func (f *submissionFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.sameOrder, "same-order", false, "demand the IDs in the order of the sample")
 }
 
+// check refuses flags that only a comparison with a sample looks at.
+func (f *submissionFlags) check(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if f.sample == "" && cmd.Flags().Changed(name) {
+			return usagef(cmd.CommandPath(), "%s: --%s needs --sample", subject(cmd), name)
+		}
+	}
+	return nil
+}
+
 // rule is the comparison that the flags ask for; nil without a sample.
 func (f submissionFlags) rule() *evaluate.SubmissionRule {
 	if f.sample == "" {
@@ -64,26 +85,62 @@ func (a *app) submission(ctx context.Context, dir string, f submissionFlags) err
 	if err != nil {
 		return err
 	}
+	if err := evaluate.CheckWorkingFolder(dir); err != nil {
+		return err
+	}
+	rule := f.rule()
+	if rule != nil {
+		if err := rule.CheckSample(); err != nil {
+			return err
+		}
+	}
 	info, err := evaluate.SubmissionInfo(dir, f.file)
 	if err != nil {
 		return err
 	}
 	seen := inspected{Submission: info}
-	if rule := f.rule(); rule != nil {
+	if rule != nil {
 		check := rule.Check(ctx, dir)
 		seen.Check = &check
+		if check.Failure != "" {
+			err = cmp.Or(context.Cause(ctx), errors.New("the submission was not checked: "+check.Failure))
+			a.code = exitCode(nil, err)
+		}
 	}
-	if !info.Exists || info.SizeBytes == 0 || seen.Check != nil && !seen.Check.OK {
+	if err == nil && (!info.Exists || info.SizeBytes == 0 || seen.Check != nil && !seen.Check.OK) {
 		a.code = exitProblem
 	}
 	if s.JSON {
-		return a.printJSON(seen)
+		return errors.Join(a.printJSON(seen), err)
 	}
-	text := fmt.Sprintf("%s: missing\n", info.Path)
-	if info.Exists {
-		text = fmt.Sprintf("%s: %s, %d rows\n", info.Path, formatSize(info.SizeBytes), *info.RowCount)
+	if err != nil {
+		seen.Check.Failure = "" // the error says it
 	}
-	return a.print("%s", text+checkText(seen.Check))
+	return errors.Join(a.print("%s", submissionText(info)+recordsText(seen)+checkText(seen.Check)), err)
+}
+
+// submissionText is a line on the file.
+func submissionText(info evaluate.Submission) string {
+	switch {
+	case info.Exists && info.RowCount != nil:
+		rows := "rows"
+		if *info.RowCount == 1 {
+			rows = "row"
+		}
+		return fmt.Sprintf("%s: %s, %d %s\n", info.Path, formatSize(info.SizeBytes), *info.RowCount, rows)
+	case info.Problem != "":
+		return fmt.Sprintf("%s: %s\n", info.Path, info.Problem)
+	}
+	return info.Path + ": missing\n"
+}
+
+// recordsText explains why a comparison counts otherwise than the line on the file;
+// empty when it does not.
+func recordsText(seen inspected) string {
+	if seen.Check == nil || seen.RowCount == nil || !seen.Check.OK || seen.Check.Rows == *seen.RowCount {
+		return ""
+	}
+	return fmt.Sprintf("note: these rows are lines; they hold %d records, of which some have several lines or blank ones\n", seen.Check.Rows)
 }
 
 // checkText are the lines on a comparison.
@@ -97,6 +154,9 @@ func checkText(check *evaluate.SubmissionCheck) string {
 	}
 	for _, note := range check.Notes {
 		text += "note: " + note + "\n"
+	}
+	if check.Failure != "" {
+		text += "submission not checked: " + check.Failure + "\n"
 	}
 	if check.OK {
 		text += "as the sample\n"

@@ -54,6 +54,13 @@ func summary(res *result.Result, final string, p palette) string {
 	if peak := res.Resources.PeakMemoryBytes; peak > 0 {
 		parts = append(parts, "peak "+formatSize(peak))
 	}
+	if n := res.Network; n != nil {
+		text := plural(int(n.Requests), "request")
+		if n.Refused > 0 {
+			text += p.bad(fmt.Sprintf(", %d refused", n.Refused))
+		}
+		parts = append(parts, text)
+	}
 	if text := outputsText(res, final); text != "" {
 		parts = append(parts, text)
 	}

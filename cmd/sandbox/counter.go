@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+)
+
+// counter tells on stderr how far many runs are: a bar at a terminal, and else a line
+// for each one that has ended.
+type counter struct {
+	mu      sync.Mutex
+	app     *app
+	quiet   bool
+	more    func() string
+	all     int
+	ended   int
+	running int
+	todo    int
+	began   time.Time
+	said    map[string]bool
+	bar     *progressbar.ProgressBar
+	ticking chan struct{}
+}
+
+// refresh is how often the bar is drawn anew while nothing ends.
+const refresh = time.Second
+
+// start begins to count: todo of all things, which are called unit, are left. more, called
+// with p.mu held, is what the bar tells besides.
+func (p *counter) start(a *app, quiet bool, unit string, all, todo int, more func() string) {
+	p.app, p.quiet, p.more, p.all, p.ended = a, quiet, more, all, all-todo
+	p.todo, p.began, p.said = todo, time.Now(), map[string]bool{}
+	if quiet || todo == 0 || !a.errTerminal || lookup(a.environ, "TERM") == "dumb" {
+		return
+	}
+	p.bar = progressbar.NewOptions(todo,
+		progressbar.OptionSetWriter(a.streams.Err), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString(unit), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionSetWidth(20), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
+	p.ticking = make(chan struct{})
+	go p.tick()
+}
+
+func (p *counter) tick() {
+	ticker := time.NewTicker(refresh)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.ticking:
+			return
+		case <-ticker.C:
+			p.mu.Lock()
+			p.draw()
+			p.mu.Unlock()
+		}
+	}
+}
+
+// stop takes the bar away.
+func (p *counter) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		close(p.ticking)
+		_ = p.bar.Clear() // a terminal that is gone takes no bar
+		p.bar = nil
+	}
+}
+
+// draw shows the bar. p.mu is held.
+func (p *counter) draw() {
+	if p.bar == nil {
+		return
+	}
+	p.bar.Describe(p.describe() + " · " + p.times(time.Since(p.began)))
+	_ = p.bar.RenderBlank() // a terminal that is gone takes no bar
+}
+
+// describe is what stands before the bar.
+func (p *counter) describe() string { return strconv.Itoa(p.running) + " running" + p.more() }
+
+// times are how long it has taken, and how long what is left takes if it goes on so.
+func (p *counter) times(elapsed time.Duration) string {
+	text := elapsed.Round(time.Second).String()
+	left := p.all - p.ended
+	if done := p.todo - left; done > 0 {
+		text += fmt.Sprintf(", %v left", (elapsed / time.Duration(done) * time.Duration(left)).Round(time.Second))
+	}
+	return text
+}
+
+// admitted counts a program that may start, until it has ended.
+func (p *counter) admitted(release func(), err error) (func(), error) {
+	if err != nil {
+		return nil, err
+	}
+	p.count(1)
+	return func() {
+		p.count(-1)
+		release()
+	}, nil
+}
+
+func (p *counter) count(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running += n
+	p.draw()
+}
+
+// skip counts things that need not be done after all.
+func (p *counter) skip(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended += n
+	p.todo -= n
+	if p.bar != nil {
+		p.bar.ChangeMax(p.todo)
+	}
+	p.draw()
+}
+
+// end counts something that has ended, and tells it where there is no bar.
+func (p *counter) end(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(text)
+}
+
+// add is end with p.mu held.
+func (p *counter) add(text string) {
+	p.ended++
+	switch {
+	case p.bar != nil:
+		p.bar.Describe(p.describe() + " · " + p.times(time.Since(p.began)))
+		_ = p.bar.Add(1) // a terminal that is gone takes no bar
+	case !p.quiet:
+		p.app.say(fmt.Sprintf("%d/%d %s", p.ended, p.all, text))
+	}
+}
+
+// say prints a line, above the bar if there is one.
+func (p *counter) say(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line(text)
+}
+
+// line is say with p.mu held.
+func (p *counter) line(text string) {
+	if p.quiet {
+		return
+	}
+	if p.bar != nil {
+		_ = p.bar.Clear() // a terminal that is gone takes no bar
+	}
+	p.app.say(text)
+	p.draw()
+}
+
+// once says something the first time only.
+func (p *counter) once(text string) {
+	topic, _, _ := strings.Cut(text, ":")
+	p.mu.Lock()
+	again := p.said[topic]
+	p.said[topic] = true
+	p.mu.Unlock()
+	if !again {
+		p.say(text)
+	}
+}
+
+// say prints one line of ours on stderr. A stderr that cannot be written to takes none.
+func (a *app) say(text string) {
+	fmt.Fprintf(a.streams.Err, "sandbox: %s\n", terminal.Line(text))
+}

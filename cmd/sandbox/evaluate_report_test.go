@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/result"
+)
+
+func TestStatisticsText(t *testing.T) {
+	two := evaluate.Summarize([]float64{1, 3})
+	require.Equal(t, "2 scores · mean 2 · deviation 1.41 · 95 % interval -10.7062 to 14.7062\n", statisticsText(two, 2))
+	require.Equal(t, "2 of 3 runs have a score · mean 2 · deviation 1.41 · 95 % interval -10.7062 to 14.7062\n", statisticsText(two, 3))
+	require.Equal(t, "1 of 2 runs has a score · 1\n", statisticsText(evaluate.Summarize([]float64{1}), 2))
+	require.Equal(t, "none of 2 runs has a score\n", statisticsText(evaluate.Summarize(nil), 2))
+	require.Equal(t, "2 scores · mean 2\n", statisticsText(evaluate.Statistics{Count: 2, Mean: new(2.0)}, 2), "not finite")
+}
+
+// shown is what an evaluation comes to on the command line.
+func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings) (code int, out string, got error) { //nolint:revive // the test comes first
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := &app{streams: Streams{Out: &stdout, Err: &stderr}}
+	for range r.Evaluations {
+		r.Workspaces = append(r.Workspaces, "w")
+	}
+	got = a.showEvaluations(ctx, r, err, view, s)
+	return a.code, stdout.String(), got
+}
+
+// An interruption ends with 130 and says so, whatever it interrupted.
+func TestInterruptedEvaluations(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := interruption{os.Interrupt}
+	cancel(cause)
+	grading := evaluated("g", func(e *evaluate.Evaluation) {
+		e.Grading = &evaluate.Grading{Failure: "The caller canceled the run.", Canceled: true}
+	})
+	running := evaluated("r", func(e *evaluate.Evaluation) { e.Run.Status = result.StatusCanceled })
+	repairing := evaluated("d", func(e *evaluate.Evaluation) { e.Failure, e.IsError = "canceled before retry 1", true })
+	for name, e := range map[string]evaluate.Evaluation{"grading": grading, "running": running, "repairing": repairing} {
+		for _, err := range []error{nil, cause} {
+			code, out, got := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{e}}, err, evaluationView{runs: 1}, settings{})
+			require.Equal(t, exitInterrupted, code, name)
+			require.ErrorIs(t, got, cause, name)
+			if name == "grading" {
+				require.Contains(t, out, "not graded: interrupted while the grader ran\n")
+			}
+		}
+	}
+	// What ended well before the signal came is what it is.
+	code, _, err := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings{})
+	require.Zero(t, code)
+	require.NoError(t, err)
+}
+
+// What was never run because we failed is told once, by its error.
+func TestEvaluationsThatNeverRan(t *testing.T) {
+	failed := evaluate.Evaluation{Name: "x", Failure: "no"}
+	for _, runs := range []int{1, 2} {
+		code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{failed}}, errors.New("no"), evaluationView{runs: runs}, settings{})
+		require.Equal(t, exitSandbox, code)
+		require.Empty(t, out)
+		require.EqualError(t, err, "no")
+	}
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil), failed}}, errors.New("no"),
+		evaluationView{runs: 2}, settings{})
+	require.Equal(t, exitSandbox, code)
+	require.Contains(t, out, "a · exited 0 · no score · 1.00s")
+	require.NotContains(t, out, "failed: no")
+	require.EqualError(t, err, "no")
+}
+
+// Statistics that have no JSON do not take the evaluations with them.
+func TestRepetitionWithoutStatistics(t *testing.T) {
+	r := evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil)}, Statistics: evaluate.Statistics{Count: 3, Mean: new(math.NaN())}}
+	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings{JSON: true})
+	require.NoError(t, err)
+	require.Contains(t, out, `"name": "a"`)
+	require.Contains(t, out, `"count": 3`)
+	require.Contains(t, out, `"mean": null`)
+}
+
+// A terminal has seen the traceback already; whoever reads a pipe, or a result of the
+// cache, has not.
+func TestTracebackIsShownOnce(t *testing.T) {
+	crash := evaluated("c", func(e *evaluate.Evaluation) { e.IsError, e.ExitCode, e.ErrorTraceback = true, 1, new("Traceback: x") })
+	for _, cached := range []bool{false, true} {
+		for _, live := range []bool{false, true} {
+			crash.Cached = cached
+			_, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{1, live}, settings{})
+			require.NoError(t, err)
+			if live && !cached {
+				require.NotContains(t, out, "Traceback")
+			} else {
+				require.Contains(t, out, "Traceback: x\n")
+			}
+		}
+	}
+}
+
+// The summary says why nothing was graded, also of a script that failed.
+func TestNotGraded(t *testing.T) {
+	crash := evaluated("c", func(e *evaluate.Evaluation) {
+		e.IsError, e.ExitCode, e.Grading = true, 1, &evaluate.Grading{Failure: "there is nothing to grade"}
+	})
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{runs: 1}, settings{})
+	require.NoError(t, err)
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "not graded: there is nothing to grade\n")
+}
+
+// A terminal is told what takes its time.
+func TestSteps(t *testing.T) {
+	var said []string
+	s := steps{func(text string) { said = append(said, text) }}
+	answers := []error{errors.New("no idea"), nil}
+	debug := s.debugging(func(context.Context, evaluate.SolutionScript, evaluate.Failure) (evaluate.SolutionScript, error) {
+		err := answers[0]
+		answers = answers[1:]
+		return evaluate.SolutionScript{}, err
+	}, 3)
+	_, err := debug(t.Context(), evaluate.SolutionScript{}, evaluate.Failure{})
+	require.Error(t, err)
+	_, err = debug(t.Context(), evaluate.SolutionScript{}, evaluate.Failure{})
+	require.NoError(t, err)
+	s.grading("x")
+	require.Equal(t, []string{
+		"retry 1 of 3: asking the debug command", "retry 1 of 3: the debug command failed",
+		"retry 2 of 3: asking the debug command", "retry 2 of 3: running the repaired script", "grading",
+	}, said)
+}
+
+func TestSeedsFlag(t *testing.T) {
+	var seeds []uint32
+	f := &seedsFlag{&seeds}
+	require.Empty(t, f.String())
+	require.NoError(t, f.Set("1, 2"))
+	require.NoError(t, f.Set("4294967295"))
+	require.Equal(t, []uint32{1, 2, math.MaxUint32}, seeds)
+	require.Equal(t, "1,2,4294967295", f.String())
+	for _, text := range []string{"", "x", "1,", "-1", "4294967296", "1.5"} {
+		require.Error(t, f.Set(text), text)
+	}
+}

@@ -1,0 +1,425 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+)
+
+// execFlags are the flags of `exec` that are no settings.
+type execFlags struct {
+	file, root                string
+	approver, reason, approve string
+	addHosts, dependencies    []string
+	dryRun, keep              bool
+}
+
+// contractKeys are the settings that say what contracts are checked against.
+var contractKeys = []string{"tool_registry", "profiles", "strict"}
+
+func newExecCommand(a *app) *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "exec -f CONTRACT.yaml",
+		Short: "Carry out a code execution contract",
+		Long: `Carry out a code execution contract: a document that says what a tool is run with,
+what it may do and what it must give. It is checked, resolved against the files of
+this machine, limited, run in a fresh container, and accounted for: the outcome is
+a document too, and lies in the record of the run with everything else.
+
+Paths of a contract are of this machine, below the root; the program finds the
+root at /repo. What it may change is a copy: its changes are carried over when it
+has ended. Levels that open more than that need somebody who approves.
+
+The exit code is the program's, except: 124 time limit, 125 the contract was
+refused or the sandbox failed, 126 and 127 the command cannot be executed or does
+not exist, 130 interrupted, 137 out of memory, 1 the program exited with 0 but gave
+something else than the contract wants, 2 wrong usage.`,
+		Example: `  sandbox exec -f contract.yaml
+  sandbox exec -f contract.yaml --dry-run             check it, run nothing
+  sandbox exec -f - --root ~/project --json < contract.yaml | jq .checklist
+  sandbox exec -f contract.yaml --approve "Ada" --reason "needs /etc/ssl"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return a.exec(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin (required)")
+	flags.StringVar(&f.root, "root", "", "`folder` that the paths of the contract are relative to (default: the Git work tree or the folder of the file)")
+	a.settingFlags(cmd, false, contractKeys...)
+	flags.StringVar(&f.approver, "approve", "", "approve what the contract needs, as `NAME`")
+	flags.StringVar(&f.reason, "reason", "", "why, as `text`")
+	flags.StringVar(&f.approve, "approval", "", "approval, a `file` made with 'sandbox contract approve'")
+	flags.StringArrayVar(&f.addHosts, "add-host", nil, "`NAME:ADDRESS` that the proxy of the network levels takes a name for")
+	flags.StringArrayVar(&f.dependencies, "dependency", nil, "`folder` outside of the root that level extended may read, beside contract_dependencies")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
+	a.settingFlags(cmd, false, "image", "allow_unlocked", "runtime", "user", "transfer", "grace", "disk", "json", "quiet", "raw")
+	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	return cmd
+}
+
+// check refuses flags that make no sense together.
+func (f execFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case f.file == "":
+		return usagef(cmd.CommandPath(), "exec: there is no contract: name one with -f")
+	case given("approve") && f.approve != "":
+		return usagef(cmd.CommandPath(), "exec: --approve and --approval do not go together")
+	case given("approve") != given("reason"):
+		return usagef(cmd.CommandPath(), "exec: --approve and --reason go together")
+	case given("approve") && (strings.TrimSpace(f.approver) == "" || strings.TrimSpace(f.reason) == ""):
+		return usagef(cmd.CommandPath(), "exec: --approve and --reason must not be empty")
+	case given("root") && f.root == "":
+		return usagef(cmd.CommandPath(), "exec: --root is empty: give a folder, or leave it out")
+	}
+	return nil
+}
+
+func (a *app) exec(ctx context.Context, f execFlags) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	text, err := a.readDocument(ctx, f.file)
+	if err != nil {
+		return err
+	}
+	rules, err := s.rules()
+	if err != nil {
+		return err
+	}
+	stateDir, err := s.stateDir()
+	if err != nil {
+		return err
+	}
+	executor := contract.Executor{
+		Rules: rules, Root: f.root, Request: s.request(), Approver: contract.Approver{Name: f.approver, Reason: f.reason},
+		Ledger:    ledgerIn(stateDir),
+		Forbidden: append([]string{stateDir}, engineSockets...),
+	}
+	executor.Request.Keep = f.keep
+	if executor.Dependencies, err = f.dependenciesWith(s.Dependencies); err != nil {
+		return err
+	}
+	if executor.AddHosts, err = f.hosts(); err != nil {
+		return err
+	}
+	if executor.Root == "" {
+		if executor.Root, err = rootOf(f.file); err != nil {
+			return err
+		}
+	}
+	if f.approve != "" {
+		if executor.Approval, err = readApproval(f.approve); err != nil {
+			return err
+		}
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return a.failedBefore(ctx, &executor, text, f, s, err)
+	}
+	defer runner.Close()
+	executor.Runner, executor.Store = runner, runner.Store()
+	if f.dryRun {
+		o, err := executor.DryRun(ctx, text, sourceName(f.file))
+		if err != nil {
+			return a.failedBefore(ctx, &executor, text, f, s, err)
+		}
+		return a.showPlanned(o, f, s)
+	}
+	return a.carryOutContract(ctx, &executor, text, f, s)
+}
+
+// ledgerIn is the ledger of the approvals of a state folder.
+func ledgerIn(stateDir string) contract.ApprovalLedger {
+	return contract.ApprovalLedger{Dir: filepath.Join(stateDir, "approvals")}
+}
+
+// hosts are the names of --add-host with their addresses.
+func (f execFlags) hosts() (map[string][]netip.Addr, error) {
+	hosts := map[string][]netip.Addr{}
+	for _, text := range f.addHosts {
+		name, address, err := policy.ParseAddHost(text)
+		if err != nil {
+			return nil, usagef("sandbox exec", "exec: --%s", err)
+		}
+		hosts[name] = append(hosts[name], address)
+	}
+	return hosts, nil
+}
+
+// unused are flags that a contract had no use for.
+func (f execFlags) unused(o *contract.Outcome) (unused []string) {
+	if o.Executed == nil {
+		return nil // it did not come to them
+	}
+	if len(f.addHosts) > 0 && o.Executed.NetworkLevel == string(policy.Offline) {
+		unused = append(unused, "--add-host is not used: the contract is offline")
+	}
+	if o.Approval == nil && f.approver != "" {
+		unused = append(unused, "--approve is not used: the contract needs no approval")
+	}
+	if o.Approval == nil && f.approve != "" {
+		unused = append(unused, "--approval is not used: the contract needs none")
+	}
+	return unused
+}
+
+// dependenciesWith are the folders of the settings and those of --dependency.
+func (f execFlags) dependenciesWith(folders []string) ([]string, error) {
+	all := slices.Clone(folders)
+	for _, folder := range f.dependencies {
+		abs, err := filepath.Abs(folder)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(abs); folder == "" || err != nil || !info.IsDir() {
+			return nil, usagef("sandbox exec", "exec: --dependency %q: is no folder", folder)
+		}
+		all = append(all, abs)
+	}
+	return all, nil
+}
+
+// engineSockets are where engines listen: whoever reaches one is root on the machine.
+var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"}
+
+// carryOutContract runs the contract and shows what happened.
+func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings) error {
+	live := a.connect(&x.Request, s)
+	x.Request.Kill = a.streams.Kill
+	quiet := s.Quiet || s.JSON && !a.errTerminal
+	waiting := a.tellWaiting(s)
+	x.Request.Waiting = waiting.say
+	announced := func() {}
+	x.Request.Started = func() {
+		waiting.end()
+		if !quiet {
+			announced = live.announceEnd(ctx)
+		}
+	}
+	ended := a.streams.runs.begin()
+	o, runErr := x.ExecuteText(ctx, text, sourceName(f.file))
+	ended()
+	waiting.end()
+	announced()
+	if a.streams.Ended != nil {
+		a.streams.Ended()
+	}
+	_ = live.finish() // what could not be shown is in the record
+	a.code = outcomeCode(o, runErr)
+	if o == nil {
+		return a.failedBefore(ctx, x, text, f, s, runErr)
+	}
+	if !quiet || o.Status == contract.StatusRefused && !s.JSON {
+		if err := patiently(func() error { return a.printOutcome(o, f, x.Root) }); err != nil {
+			if errors.Is(err, errStuck) {
+				return errReaderGone
+			}
+			return err
+		}
+	}
+	if s.JSON {
+		if err := a.printOutcomeJSON(o); err != nil {
+			if !errors.Is(err, errReaderGone) {
+				a.code = exitSandbox // whoever asked for the outcome did not get it
+			}
+			return err
+		}
+	}
+	return runErr
+}
+
+// failedBefore reports a failure that left nothing to account for. Whoever asked for
+// the outcome gets one all the same, which says so.
+func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings, err error) error {
+	if !s.JSON {
+		return err
+	}
+	o := x.NotBegun(text, sourceName(f.file), interrupted(ctx, err))
+	if ctx.Err() != nil {
+		o.Status = result.StatusCanceled.String()
+	}
+	a.code = exitCode(nil, err)
+	return errors.Join(err, a.printOutcomeJSON(o))
+}
+
+// printOutcomeJSON prints the wire form of an outcome.
+func (a *app) printOutcomeJSON(o *contract.Outcome) error {
+	text, err := o.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = a.streams.Out.Write(text)
+	return resultLost(readerGone(err))
+}
+
+// showPlanned shows what would be run, or why it would not.
+func (a *app) showPlanned(o *contract.Outcome, f execFlags, s settings) error {
+	a.code = outcomeCode(o, nil)
+	if o.Status == contract.StatusRefused && !s.JSON {
+		return a.printOutcome(o, f, f.root)
+	}
+	for _, unused := range f.unused(o) {
+		fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", unused)
+	}
+	return a.printOutcomeJSON(o)
+}
+
+// sourceName is what messages call a contract.
+func sourceName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+// readDocument reads a contract, from stdin if its name is "-". Who types one is told
+// so; the first interruption ends the wait.
+func (a *app) readDocument(ctx context.Context, name string) ([]byte, error) {
+	if name == "-" {
+		if a.inTerminal {
+			fmt.Fprintln(a.streams.Err, "sandbox: reading the contract from the terminal; Ctrl-D ends it")
+		}
+		text, err := interruptibly(ctx, func() ([]byte, error) {
+			return io.ReadAll(io.LimitReader(a.streams.In, contract.MaxDocument+1))
+		})
+		if err != nil {
+			return nil, &fileError{fileContract, "stdin", err}
+		}
+		return text, nil
+	}
+	text, err := interruptibly(ctx, func() ([]byte, error) { return contract.ReadDocument(name) })
+	if err != nil {
+		return nil, &fileError{fileContract, name, err}
+	}
+	return text, nil
+}
+
+// rootOf is the root of a contract that has none named: the Git work tree that its
+// file lies in, else the folder that it lies in; of stdin it is the current folder.
+func rootOf(file string) (string, error) {
+	if file == "-" {
+		return os.Getwd()
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return "", &fileError{fileContract, file, err}
+	}
+	folder := filepath.Dir(abs)
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return folder, nil
+		}
+	}
+}
+
+func readApproval(file string) (*contract.Approval, error) {
+	text, err := contract.ReadDocument(file)
+	if err != nil {
+		return nil, &fileError{fileApproval, file, err}
+	}
+	approval, err := contract.ParseApproval(text, file)
+	if err != nil {
+		return nil, &hintedError{err, "make one with: sandbox contract approve"}
+	}
+	return &approval, nil
+}
+
+// outcomeCode is the exit code of a contract.
+func outcomeCode(o *contract.Outcome, err error) int {
+	switch {
+	case o == nil:
+		return exitCode(nil, err)
+	case o.Status == contract.StatusRefused:
+		return exitSandbox
+	case o.Status == contract.StatusPlanned:
+		return 0
+	case o.TimedOut:
+		return exitTimeLimit
+	case o.Status == "canceled":
+		return exitInterrupted
+	case o.Status == "out_of_memory":
+		return exitKilled
+	case o.ExitCode == nil || o.Status == "engine_lost" || err != nil:
+		return exitSandbox
+	case *o.ExitCode == 0 && !o.Success:
+		return exitProblem
+	}
+	return programCode(*o.ExitCode)
+}
+
+// rules are what the settings check contracts against.
+func (s settings) rules() (contract.Rules, error) {
+	rules := contract.Rules{Strict: s.Strict, OpenAllowlist: s.OpenAllowlist}
+	var err error
+	if rules.Registry, err = s.registry(); err != nil {
+		return rules, err
+	}
+	rules.Profiles, err = s.profiles()
+	return rules, err
+}
+
+// registry are the tools that contracts may name.
+func (s settings) registry() (contract.Registry, error) {
+	text, name, err := shippedOr(s.ToolRegistry, fileRegistry)
+	if err != nil {
+		return contract.Registry{}, err
+	}
+	registry, err := contract.ParseRegistry(text, name)
+	if err != nil {
+		return contract.Registry{}, &hintedError{err, fileHints[fileRegistry]}
+	}
+	return registry, nil
+}
+
+// profiles are the shipped limit profiles, and those of the user's file beside them.
+func (s settings) profiles() (policy.Profiles, error) {
+	text, name, err := shippedOr("", fileProfiles)
+	if err != nil {
+		return nil, err
+	}
+	all, err := policy.ParseProfiles(text, name)
+	if err != nil || s.Profiles == "" {
+		return all, err
+	}
+	if text, name, err = shippedOr(s.Profiles, fileProfiles); err != nil {
+		return nil, err
+	}
+	own, err := policy.ParseProfiles(text, name)
+	if err != nil {
+		return nil, &hintedError{err, fileHints[fileProfiles]}
+	}
+	for profile, limits := range own {
+		all[profile] = limits
+	}
+	return all, nil
+}
+
+// soon is how long an approval lasts if nobody says otherwise.
+const soon = time.Hour
+
+// needsText are the levels that need an approval, for people.
+func needsText(needs []string) string { return strings.Join(slices.Sorted(slices.Values(needs)), ", ") }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// place is where tools run, with what shows their output meanwhile.
+type place struct {
+	option invoke.Option
+	// ended is called when the tool has ended, close at last.
+	ended, close func()
+}
+
+// placeOf is the engine that the flags name.
+func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, error) {
+	if f.engine == invoke.EngineHost {
+		return a.hostPlace(s), nil
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return place{}, err
+	}
+	req := s.request()
+	req.Keep, req.Kill = f.keep, a.streams.Kill
+	live := a.connect(&req, s)
+	waiting := a.tellWaiting(s)
+	req.Waiting = waiting.say
+	announced := func() {}
+	req.Started = func() {
+		waiting.end()
+		if !s.Quiet && (!s.JSON || a.errTerminal) {
+			announced = live.announceEnd(ctx)
+		}
+	}
+	return place{
+		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Store: runner.Store(), Request: req}),
+		ended: func() {
+			waiting.end()
+			announced()
+			if a.streams.Ended != nil {
+				a.streams.Ended()
+			}
+			_ = live.finish() // what could not be shown is in the result
+		},
+		close: func() { _ = runner.Close() },
+	}, nil
+}
+
+// hostPlace is this machine.
+func (a *app) hostPlace(s settings) place {
+	host := invoke.Host{
+		Clock: machineClock{}, Grace: s.Limits.Grace, Kill: a.streams.Kill,
+		CaptureStdout: s.Limits.CaptureStdout, CaptureStderr: s.Limits.CaptureStderr,
+	}
+	var shown sandbox.Request
+	live := a.connect(&shown, s)
+	if shown.Stdout != nil {
+		var turn sync.Mutex
+		host.Stdout, host.Stderr = &inTurn{&turn, shown.Stdout}, &inTurn{&turn, shown.Stderr}
+	}
+	end := a.streams.runs.begin()
+	return place{
+		option: invoke.WithHost(host),
+		ended: func() {
+			end()
+			if a.streams.Ended != nil {
+				a.streams.Ended()
+			}
+			_ = live.finish()
+		},
+		close: func() {},
+	}
+}
+
+// machineClock is the clock of this machine.
+type machineClock struct{}
+
+func (machineClock) Now() time.Time { return time.Now() }
+
+func (machineClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// inTurn lets two streams share what shows them.
+type inTurn struct {
+	turn *sync.Mutex
+	out  io.Writer
+}
+
+func (w *inTurn) Write(p []byte) (int, error) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.out.Write(p)
+}

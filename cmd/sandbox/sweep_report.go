@@ -1,0 +1,65 @@
+package main
+
+import "github.com/evalbox/evalbox/harness/invoke/sweep"
+
+// sweepReportSchema is the schema of what `sweep --json` prints.
+const sweepReportSchema = "evalbox/sweep-report/v1"
+
+// sweepReport is what `sweep --json` and `sweep --dry-run` print.
+type sweepReport struct {
+	Schema    string `json:"schema"`
+	TotalRuns int    `json:"total_runs"`
+	// Dir and Manifest are null in a plan; Manifest is null when none was written.
+	Dir      *string          `json:"dir"`
+	Manifest *string          `json:"manifest"`
+	Runs     []sweepReportRun `json:"runs"`
+}
+
+type sweepReportRun struct {
+	Name       string         `json:"name"`
+	AxisValues map[string]any `json:"axis_values"`
+	Seed       int64          `json:"seed"`
+	// Status is planned, or how the run stands.
+	Status sweep.Status `json:"status"`
+	// Kept says that the run ended in an earlier call.
+	Kept         bool    `json:"kept"`
+	ManifestHash *string `json:"manifest_hash"`
+	ExitCode     *int    `json:"exit_code"`
+	TimedOut     bool    `json:"timed_out"`
+	// Failure says why a run failed or is missing; null if there is nothing to say.
+	Failure *string `json:"failure"`
+}
+
+const statusPlanned sweep.Status = "planned"
+
+func (a *app) printSweepPlan(plan sweep.Plan) error {
+	told := sweepReport{Schema: sweepReportSchema, TotalRuns: plan.Len(), Runs: make([]sweepReportRun, plan.Len())}
+	for i := range told.Runs {
+		point := plan.Point(i)
+		told.Runs[i] = sweepReportRun{Name: plan.Name(i), AxisValues: point.Values, Seed: point.Seed, Status: statusPlanned}
+	}
+	return a.printJSON(told)
+}
+
+func sweepJSON(report sweep.Report) sweepReport {
+	told := sweepReport{Schema: sweepReportSchema, TotalRuns: len(report.Runs), Dir: &report.Dir, Manifest: unlessEmpty(report.Manifest),
+		Runs: make([]sweepReportRun, len(report.Runs))}
+	for i, end := range report.Runs {
+		failure := end.Failure
+		if end.Err != nil {
+			failure = end.Err.Error()
+		}
+		told.Runs[i] = sweepReportRun{
+			Name: end.Name, AxisValues: end.Values, Seed: end.Seed, Status: end.Status, Kept: end.Kept,
+			ManifestHash: unlessEmpty(end.ManifestHash), ExitCode: end.ExitCode, TimedOut: end.TimedOut, Failure: unlessEmpty(failure),
+		}
+	}
+	return told
+}
+
+func unlessEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
