@@ -1,0 +1,110 @@
+package evidence
+
+// VerdictV1 names the wire form of [Verdict].
+const VerdictV1 = "evalbox/verdict/v1"
+
+// Status is the judgement (RT-15).
+type Status string
+
+// Judgements.
+const (
+	Pass     Status = "PASS"
+	Blocked  Status = "BLOCKED"
+	NeedInfo Status = "NEED_INFO"
+)
+
+// StopReason says why. Those of the forbidden states (RT-08) are theirs.
+type StopReason string
+
+// Stop reasons.
+const (
+	ReasonPass              StopReason = "PASS"
+	ReasonModeViolation     StopReason = "ERROR_MODE_VIOLATION"
+	ReasonToolsDisabled     StopReason = "TOOLS_DISABLED"
+	ReasonNotSealed         StopReason = "WISH_NOT_SEALED"
+	ReasonNoCommands        StopReason = "NULL_INPUT"
+	ReasonNoWorkspace       StopReason = "MISSING_WORKSPACE"
+	ReasonDirty             StopReason = "DIRTY_TREE"
+	ReasonToolRefused       StopReason = "SECURITY_BLOCKED"
+	ReasonOutsideBoundary   StopReason = "RUN_OUTSIDE_IO_BOUNDARY"
+	ReasonNetwork           StopReason = "NETWORK_ACCESS_WHEN_OFFLINE"
+	ReasonUnpinned          StopReason = "UNPINNED_TOOLCHAIN"
+	ReasonEnvironment       StopReason = "ENVIRONMENT_MISMATCH"
+	ReasonIncomplete        StopReason = "EVIDENCE_INCOMPLETE"
+	ReasonTampered          StopReason = "EVIDENCE_TAMPERED"
+	ReasonUndeclared        StopReason = "UNDECLARED_COMMAND"
+	ReasonMissingDependency StopReason = "MISSING_DEPENDENCY"
+	ReasonTimeout           StopReason = "GATE_TIMED_OUT"
+	ReasonGateFailed        StopReason = "GATE_FAILED"
+	ReasonRegression        StopReason = "REGRESSION"
+	ReasonNoTests           StopReason = "PASS_WITHOUT_TEST_EXECUTION"
+	ReasonNondeterministic  StopReason = "NONDETERMINISTIC_LOG_FIELDS_UNSCRUBBED"
+	ReasonNonReproducible   StopReason = "NON_REPRODUCIBLE"
+)
+
+// Verdict is ExecutionVerdict.json (RT-15).
+type Verdict struct {
+	Schema string `json:"schema"`
+	Status Status `json:"status"`
+	// StopReason is the gravest of Findings; StopClass is its word of RO-09.
+	StopReason StopReason `json:"stop_reason"`
+	StopClass  string     `json:"stop_class"`
+	// Findings are all that speak against a pass, gravest first; empty for a pass.
+	Findings        []Finding `json:"findings"`
+	EvidenceSummary Summary   `json:"evidence_summary"`
+	// ReplayCommands are what to type to run the same again.
+	ReplayCommands []string `json:"replay_commands"`
+	WishSHA256     string   `json:"wish_sha256"`
+	// ManifestSHA256 is the hash of evidence.manifest, and so of all evidence.
+	ManifestSHA256 string `json:"manifest_sha256"`
+	BehaviorHash   string `json:"behavior_hash"`
+}
+
+// Finding is one thing that speaks against a pass.
+type Finding struct {
+	Reason StopReason `json:"reason"`
+	// Gate is the index of the command, 0 for the whole run.
+	Gate int `json:"gate"`
+	// Subject is what it is about (a file, a path, a test), Detail one sentence.
+	Subject string `json:"subject"`
+	Detail  string `json:"detail"`
+}
+
+// Summary is the evidence in numbers.
+type Summary struct {
+	Commands int    `json:"commands"`
+	Counts   Counts `json:"counts"`
+	// NetworkCounted and Watched say how attempts were looked for, over all gates: the
+	// weaker one if they differ.
+	NetworkCounted string   `json:"network_counted"`
+	Watched        bool     `json:"watched"`
+	Files          int      `json:"files"`
+	Missing        []string `json:"missing"`
+}
+
+// Gates is GATES.json (RT-16): what a replay needs. Keys that it does not know are
+// ignored by a reader.
+type Gates struct {
+	IOBoundary string        `json:"io_boundary"`
+	Offline    bool          `json:"offline"`
+	Commands   []GateCommand `json:"commands"`
+	// What follows is not of the seed; a document without it cannot be compared, only run.
+	Image        string `json:"image,omitempty"`
+	ImageID      string `json:"image_id,omitempty"`
+	Commit       string `json:"commit,omitempty"`
+	Workspace    string `json:"workspace,omitempty"`
+	WishSHA256   string `json:"wish_sha256,omitempty"`
+	BehaviorHash string `json:"behavior_hash,omitempty"`
+	// Artifacts are the declared outputs with their hashes.
+	Artifacts []HashedFile `json:"artifacts,omitempty"`
+}
+
+// GateCommand is one command of [Gates].
+type GateCommand struct {
+	Cmd        string `json:"cmd"`
+	ExpectExit int    `json:"expect_exit"`
+	// Signals are what is expected of the run beside its code.
+	Ending    string `json:"ending,omitempty"`
+	Passed    int    `json:"passed,omitempty"`
+	LogSHA256 string `json:"log_sha256,omitempty"`
+}
