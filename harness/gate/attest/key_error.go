@@ -9,7 +9,7 @@ type KeyError struct {
 	hint string
 }
 
-func (e *KeyError) Error() string { return "key: " + e.Rule }
+func (e *KeyError) Error() string { return e.Rule }
 
 // Hint says how to make a key that can be used.
 func (e *KeyError) Hint() string { return e.hint }

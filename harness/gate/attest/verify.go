@@ -144,11 +144,11 @@ func (f facts) comparePredicate(said *intoto.Statement, invalid *InvalidError) e
 	p := &provenance.Provenance{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, p); err != nil {
 		invalid.add("what was signed has a predicate that is not SLSA provenance")
-		return nil
+		return nil //nolint:nilerr // it is told
 	}
 	if err := p.Validate(); err != nil {
 		invalid.add("what was signed has a predicate that is not valid SLSA provenance: %v", err)
-		return nil
+		return nil //nolint:nilerr // it is told
 	}
 	switch was := p.GetBuildDefinition(); {
 	case was.GetBuildType() != BuildType:
