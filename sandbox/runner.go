@@ -36,6 +36,8 @@ type Runner struct {
 	log    *slog.Logger
 	// gpuDir is where GPUs are leased; empty for a folder of the store.
 	gpuDir string
+	// launchWait bounds the wait for the launcher of an observed run.
+	launchWait time.Duration
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
@@ -116,7 +118,7 @@ func WithLogger(log *slog.Logger) Option {
 
 // New makes a runner. It does not talk to the engine yet.
 func New(opts ...Option) (*Runner, error) {
-	r := &Runner{log: slog.New(slog.DiscardHandler)}
+	r := &Runner{log: slog.New(slog.DiscardHandler), launchWait: defaultLaunchWait}
 	for _, opt := range opts {
 		if err := opt(r); err != nil {
 			return nil, err
@@ -222,6 +224,9 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, err
 	}
 	req.Host = info.Host
+	if req.Observe != nil {
+		req.Host.Unseen, req.Host.NoIPv6 = unseen(info), noIPv6()
+	}
 	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
 	if err != nil {
 		return planned{}, err
