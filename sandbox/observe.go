@@ -20,7 +20,8 @@ type Observe struct {
 	// is told. One that ends with a slash, or whose name is usually that of a folder
 	// (.ssh), is a folder with the names of keys in it; any other is a file. A decoy in
 	// a mount, a tree or the input hides what is there as one of the Masks of the
-	// request does; one that stands for nothing there is left out.
+	// request does, by all its names (further names of a file are watched with Masks);
+	// one that stands for nothing there is left out.
 	Decoys []string
 	// Masks watches the masks of the request as well: the caller's, and those that hide
 	// sockets and FIFOs of the host.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -219,7 +220,7 @@ func TestPathWatchTellsOfLostReports(t *testing.T) {
 	report := make([]byte, unix.SizeofInotifyEvent)
 	binary.NativeEndian.PutUint32(report, ^uint32(0)) // of no watch
 	binary.NativeEndian.PutUint32(report[4:], unix.IN_Q_OVERFLOW)
-	w.take(append(report, report...))
+	w.take(slices.Repeat(report, 2))
 	_, err = w.stop()
 	require.ErrorIs(t, err, errOverflow)
 	require.NoError(t, w.close())

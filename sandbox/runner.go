@@ -223,10 +223,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err := checkEngineSource(req, info.RootDir, info.Address); err != nil {
 		return planned{}, err
 	}
-	req.Host = info.Host
-	if req.Observe != nil {
-		req.Host.Unseen, req.Host.NoIPv6 = unseen(info), noIPv6()
-	}
+	req.Host = hostOf(info)
 	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
 	if err != nil {
 		return planned{}, err
@@ -248,6 +245,13 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, err
 	}
 	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned}, nil
+}
+
+// hostOf is what a plan needs to know of the engine's machine.
+func hostOf(info EngineInfo) Host {
+	host := info.Host
+	host.Unseen, host.NoIPv6 = unseen(info), noIPv6()
+	return host
 }
 
 // checkLock says whether the image is the locked one. One that is not is an
