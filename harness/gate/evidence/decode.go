@@ -15,7 +15,7 @@ import (
 const (
 	// maxDepth bounds how deep a value is nested.
 	maxDepth = 64
-	// maxValues bounds how many keys and values a document has: in memory each takes far
+	// maxValues bounds how many values a document has: in memory each takes far
 	// more than its text.
 	maxValues = 4_000_000
 )
@@ -27,7 +27,9 @@ const (
 // that is missing (pointers and omitempty apart), text after the document and bytes that
 // are not UTF-8 are errors with the path of the value. Keys that v does not have are
 // passed over.
-func Decode(text []byte, v any) error {
+func Decode(text []byte, v any) error { return decode(text, v, maxValues) }
+
+func decode(text []byte, v any, most int) error {
 	if !utf8.Valid(text) {
 		return errors.New("is not UTF-8 text")
 	}
@@ -43,18 +45,38 @@ func Decode(text []byte, v any) error {
 	if into == nil || into.Kind() != reflect.Pointer {
 		return fmt.Errorf("cannot be decoded into %T", v)
 	}
-	c := &checker{decoder: json.NewDecoder(bytes.NewReader(text))}
+	c := &checker{decoder: json.NewDecoder(bytes.NewReader(text)), most: most}
 	c.decoder.UseNumber()
-	if err := c.value(into.Elem(), "", 0); err != nil {
+	if err := c.value(into.Elem(), nil, 0); err != nil {
 		return err
 	}
 	return json.Unmarshal(text, v)
 }
 
+// place is where a value is, told only when something is wrong with it.
+type place struct {
+	in    *place
+	key   *string // nil for an element of a list
+	index int
+}
+
+func (p *place) path() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.key == nil:
+		return fmt.Sprintf("%s[%d]", p.in.path(), p.index)
+	}
+	return join(p.in.path(), *p.key)
+}
+
+func (p *place) String() string { return named(p.path()) }
+
 // checker walks through a valid document beside the type that it is to become.
 type checker struct {
 	decoder *json.Decoder
-	values  int
+	// values counts what was seen, most is how much there may be.
+	values, most int
 }
 
 var (
@@ -64,12 +86,12 @@ var (
 )
 
 // value checks the next value. A type of anything takes whatever there is.
-func (c *checker) value(t reflect.Type, path string, depth int) error {
-	if c.values++; c.values > maxValues {
-		return fmt.Errorf("has more than %d keys and values", maxValues)
+func (c *checker) value(t reflect.Type, at *place, depth int) error {
+	if c.values++; c.values > c.most {
+		return fmt.Errorf("has more than %d values", c.most)
 	}
 	if depth > maxDepth {
-		return fmt.Errorf("%s is nested deeper than %d levels", named(path), maxDepth)
+		return fmt.Errorf("%s is nested deeper than %d levels", at, maxDepth)
 	}
 	token, err := c.decoder.Token()
 	if err != nil {
@@ -84,19 +106,19 @@ func (c *checker) value(t reflect.Type, path string, depth int) error {
 		if nullable || want == "anything" {
 			return nil
 		}
-		return fmt.Errorf("%s must be %s, is null", named(path), want)
+		return fmt.Errorf("%s must be %s, is null", at, want)
 	}
 	if is := kindOf(token); want != "anything" && is != want {
-		return fmt.Errorf("%s must be %s, is %s", named(path), want, is)
+		return fmt.Errorf("%s must be %s, is %s", at, want, is)
 	}
 	switch token := token.(type) {
 	case json.Delim:
 		if token == '{' {
-			return c.object(t, path, depth)
+			return c.object(t, at, depth)
 		}
-		return c.array(t, path, depth)
+		return c.array(t, at, depth)
 	case json.Number:
-		return fits(token, t, path)
+		return fits(token, t, at)
 	}
 	return nil
 }
@@ -140,7 +162,7 @@ func kindOf(token json.Token) string {
 }
 
 // fits says whether a number is one of the type.
-func fits(n json.Number, t reflect.Type, path string) error {
+func fits(n json.Number, t reflect.Type, at *place) error {
 	var err error
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -151,18 +173,18 @@ func fits(n json.Number, t reflect.Type, path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", named(path), t.Bits(), n)
+		return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", at, t.Bits(), n)
 	}
 	return nil
 }
 
-func (c *checker) array(t reflect.Type, path string, depth int) error {
+func (c *checker) array(t reflect.Type, at *place, depth int) error {
 	inner := anything
 	if k := t.Kind(); wanted(t) == "an array" && (k == reflect.Slice || k == reflect.Array) {
 		inner = t.Elem()
 	}
 	for i := 0; c.decoder.More(); i++ {
-		if err := c.value(inner, fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
+		if err := c.value(inner, &place{in: at, index: i}, depth+1); err != nil {
 			return err
 		}
 	}
@@ -170,7 +192,7 @@ func (c *checker) array(t reflect.Type, path string, depth int) error {
 	return err
 }
 
-func (c *checker) object(t reflect.Type, path string, depth int) error {
+func (c *checker) object(t reflect.Type, at *place, depth int) error {
 	var fields map[string]field
 	inner := anything
 	if wanted(t) == "an object" {
@@ -189,28 +211,28 @@ func (c *checker) object(t reflect.Type, path string, depth int) error {
 		}
 		key, ok := token.(string)
 		if !ok {
-			return fmt.Errorf("%s has a key that is no string", named(path))
+			return fmt.Errorf("%s has a key that is no string", at)
 		}
 		if seen[key] {
-			return fmt.Errorf("%s has the key %q twice", named(path), key)
+			return fmt.Errorf("%s has the key %q twice", at, key)
 		}
 		seen[key] = true
 		of := inner
 		if fields != nil {
 			known, has := fields[key]
 			if of = known.of; !has {
-				if of, err = unknown(key, fields, path); err != nil {
+				if of, err = unknown(key, fields, at); err != nil {
 					return err
 				}
 			}
 		}
-		if err := c.value(of, join(path, key), depth+1); err != nil {
+		if err := c.value(of, &place{in: at, key: &key}, depth+1); err != nil {
 			return err
 		}
 	}
 	for name, f := range fields {
 		if !f.optional && !seen[name] {
-			return fmt.Errorf("%s has no key %q", named(path), first(name, fields, seen))
+			return fmt.Errorf("%s has no key %q", at, first(name, fields, seen))
 		}
 	}
 	_, err := c.decoder.Token()
@@ -230,10 +252,10 @@ func first(name string, fields map[string]field, seen map[string]bool) string {
 
 // unknown keys are anything, unless they are a known one in other letters, which
 // encoding/json takes for it.
-func unknown(key string, fields map[string]field, path string) (reflect.Type, error) {
+func unknown(key string, fields map[string]field, at *place) (reflect.Type, error) {
 	for name := range fields {
 		if strings.EqualFold(name, key) {
-			return nil, fmt.Errorf("%s has the key %q, which must be written %q", named(path), key, name)
+			return nil, fmt.Errorf("%s has the key %q, which must be written %q", at, key, name)
 		}
 	}
 	return anything, nil

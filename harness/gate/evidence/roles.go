@@ -22,7 +22,7 @@ func roleOf(name string) Role {
 		return RoleArtifact
 	}
 	switch {
-	case below(name, OutputsDir):
+	case below(name, OutputsDir), below(name, RawDir) && strings.Contains(name, "/outputs/"): // those of a repetition
 		return RoleArtifact
 	case below(name, RawDir) && strings.HasSuffix(name, ".report"):
 		return RoleTest

@@ -11,7 +11,8 @@ import (
 
 // Write writes v in its canonical form ([Canonical]) to a file below root; folders on the
 // way are made. The file appears whole or not at all, and what was there before, a link
-// included, is replaced and never written through.
+// included, is replaced and never written through. It is not forced to the disk: that
+// something was lost with the power shows when it is compared with the manifest.
 func Write(root *os.Root, name string, v any) error {
 	text, err := Canonical(v)
 	if err != nil {
@@ -40,9 +41,6 @@ func WriteText(root *os.Root, name string, text []byte) (err error) {
 		}
 	}()
 	_, err = file.Write(text)
-	if err == nil {
-		err = file.Sync()
-	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}

@@ -32,7 +32,9 @@ func (j *judgement) files() {
 	}
 	hashed := []string{evidence.RunLogFile, evidence.TestsFile}
 	for _, r := range in.Tests.Commands {
-		hashed = append(hashed, rawLogs(evidence.RawDir, r.Index)...)
+		if r.Started {
+			hashed = append(hashed, rawLogs(evidence.RawDir, r.Index)...)
+		}
 	}
 	for _, name := range hashed {
 		if !j.hashed[name] {

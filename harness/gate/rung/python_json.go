@@ -81,7 +81,7 @@ func writePythonString(out *bytes.Buffer, s string) {
 		switch {
 		case short[r] != "":
 			out.WriteString(short[r])
-		case r >= 0x20 && r < 0x80:
+		case r >= 0x20 && r < 0x7f:
 			out.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
