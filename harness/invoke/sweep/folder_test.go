@@ -34,6 +34,11 @@ func TestCutShort(t *testing.T) {
 			assert.Equal(t, string(definition), string(text))
 		})
 	}
+	// What is no beginning of it is another one.
+	other := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(other, DefinitionName), definition[1:], 0o644))
+	_, err = Run(t.Context(), plan, (&tool{}).invoke, Options{Dir: other, Resume: true})
+	require.ErrorContains(t, err, "is of another sweep: sweep.json is not as it was written")
 	// Where there are runs it was not cut short, but changed.
 	dir := t.TempDir()
 	require.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, DefinitionName), nil, 0o644), os.Mkdir(filepath.Join(dir, RunsName), 0o755)))

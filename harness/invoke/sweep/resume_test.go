@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -27,6 +28,12 @@ func artifactTool(ran *[]string, verify invoke.VerifyOptions) Invoke {
 				os.WriteFile(filepath.Join(inv.OutputDir, "d", "model.bin"), []byte("weights"), 0o644))
 		}}, verify)(ctx, job)
 	}
+}
+
+// aside moves a folder and leaves a link to it.
+func aside(path string) error {
+	path = filepath.Clean(path)
+	return errors.Join(os.Rename(path, path+"_"), os.Symlink(filepath.Base(path)+"_", path))
 }
 
 // TestResumeJudgesAgain: a run is kept if all of its artifacts are as they were, and right
@@ -59,9 +66,15 @@ func TestResumeJudgesAgain(t *testing.T) {
 		"a profile from now on":   {nil, Artifacts(invoke.VerifyOptions{Mode: invoke.Compat, Profile: invoke.Profile{Artifacts: []invoke.Declared{{Path: "none.bin"}}}}), all},
 		"a profile that it meets": {nil, Artifacts(invoke.VerifyOptions{Mode: invoke.Compat, Profile: invoke.Profile{Artifacts: []invoke.Declared{{Path: "d/model.bin"}}}}), nil},
 		"a name that leads out": {func(dir string) error {
+			// What is there has the hash that is told, but is no artifact.
 			path := filepath.Join(dir, RunsName, plan.Name(1), RunName)
-			return os.WriteFile(path, []byte(`{"schema": "evalbox/sweep-run/v1", "status": "succeeded", "manifest_hash": "aa", "artifacts": {"../../x": "bb"}}`), 0o644)
+			text, err := os.ReadFile(path)
+			spec, specErr := invoke.HashArtifact(t.Context(), filepath.Join(dir, RunsName, plan.Name(1), SpecName))
+			text = bytes.Replace(text, []byte(`"artifacts": {`), []byte(`"artifacts": {"../spec.json": "`+spec+`", `), 1)
+			return errors.Join(err, specErr, os.WriteFile(path, text, 0o644))
 		}, nil, all[1:2]},
+		"a link for its output": {func(dir string) error { return aside(output(dir, "")) }, nil, all[1:2]},
+		"a link for all of it":  {func(dir string) error { return aside(filepath.Join(dir, RunsName, plan.Name(1))) }, nil, all[1:2]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "s")

@@ -18,21 +18,27 @@ import (
 // same, what it left is as it was, and verify, if there is one, has nothing against it.
 // The error means that this could not be found out, or is that of ctx.
 func (f *folder) known(ctx context.Context, name string, spec []byte, verify Verify) (r runFile, known bool, err error) {
-	dir := runFolder(name)
-	text, err := readIn(f.root, filepath.Join(dir, RunName), maxRunFile)
-	if err != nil || json.Unmarshal(text, &r) != nil || r.Schema != RunSchemaV1 || r.Status != StatusSucceeded ||
-		r.ManifestHash == "" || !f.hasSpec(name, spec) || !f.isFolder(dir) || !f.isFolder(filepath.Join(dir, OutputName)) {
+	r, succeeded := f.succeeded(name)
+	output := filepath.Join(runFolder(name), OutputName)
+	if !succeeded || !f.hasSpec(name, spec) || !f.isFolder(runFolder(name)) || !f.isFolder(output) {
 		return runFile{}, false, nil
 	}
 	var now Verified
 	if verify != nil {
-		now, err = verify(ctx, filepath.Join(f.path, dir, OutputName))
+		now, err = verify(ctx, filepath.Join(f.path, output))
 		if err != nil {
 			return runFile{}, false, fmt.Errorf("run %s: what it left cannot be checked: %w", name, err)
 		}
 	}
 	same, err := f.isLeft(ctx, name, withManifest(r.Artifacts, r.ManifestHash), now.Artifacts)
 	return r, same && now.Failure == "" && err == nil, err
+}
+
+// succeeded is how a run ended, if it is written down that it ended well.
+func (f *folder) succeeded(name string) (r runFile, ok bool) {
+	text, err := readIn(f.root, filepath.Join(runFolder(name), RunName), maxRunFile)
+	ok = err == nil && json.Unmarshal(text, &r) == nil && r.Schema == RunSchemaV1 && r.Status == StatusSucceeded && r.ManifestHash != ""
+	return r, ok
 }
 
 // isLeft says that artifacts have the hashes that they had. seen are those of some that
