@@ -2,6 +2,7 @@ package normalize
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -100,18 +101,29 @@ func kind(b byte) int {
 
 // Detect finds places of a normalized text that still look as if they change from run to
 // run: the first hundred, and the number of all (RT-08, NONDETERMINISTIC_LOG_FIELDS_UNSCRUBBED).
-// Lines count from 1. What contains one of the allowed texts is passed over.
+// Lines count from 1. What one of the allowed patterns (RE2) matches is passed
+// over; a pattern that is none allows nothing.
 func Detect(text []byte, allowed []string) ([]evidence.Suspect, int) {
-	d := detection{allowed: allowed}
+	d := detection{allowed: patternsOf(allowed)}
 	for line := range bytes.Lines(text) {
 		d.look(bytes.TrimSuffix(line, []byte("\n")))
 	}
 	return d.suspects, d.total
 }
 
+// patternsOf leaves out what is no pattern; a wish with such a one is not sealed.
+func patternsOf(allowed []string) (all []*regexp.Regexp) {
+	for _, a := range allowed {
+		if re, err := regexp.Compile(a); a != "" && err == nil {
+			all = append(all, re)
+		}
+	}
+	return all
+}
+
 // detection looks at a log line by line.
 type detection struct {
-	allowed  []string
+	allowed  []*regexp.Regexp
 	line     int
 	suspects []evidence.Suspect
 	total    int
@@ -154,7 +166,7 @@ func overlaps(taken [][]int, m []int) bool {
 func (d *detection) suspect(detector string, found []byte) {
 	text := strings.ToValidUTF8(string(found), string(utf8.RuneError))
 	for _, a := range d.allowed {
-		if a != "" && strings.Contains(text, a) {
+		if a.MatchString(text) {
 			return
 		}
 	}

@@ -30,7 +30,7 @@ const (
 // is in the evidence.
 func Evidence(ctx context.Context, root *os.Root) error {
 	var m evidence.RunManifest
-	if err := readJSON(root, evidence.RunManifestFile, maxManifest, &m); err != nil {
+	if err := evidence.Read(root, evidence.RunManifestFile, maxManifest, &m); err != nil {
 		return err
 	}
 	ran, err := readAll(root, evidence.RawDir, m)
@@ -41,11 +41,11 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	ours, err := writeLog(ctx, root, m, ran, n)
+	written, err := writeLog(ctx, root, m, ran, n)
 	if err != nil {
 		return err
 	}
-	if err := writeNormalization(ctx, root, m, n, ours); err != nil {
+	if err := writeNormalization(ctx, root, m, n, written.ours); err != nil {
 		return err
 	}
 	if err := writeHash(root); err != nil {
@@ -56,18 +56,18 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	tests, err := testsOf(ctx, root, m, ran, n)
+	tests, err := testsOf(ctx, root, m, ran, n, written.sums)
 	if err != nil {
 		return err
 	}
-	if err := writeJSON(root, evidence.TestsFile, tests); err != nil {
+	if err := evidence.Write(root, evidence.TestsFile, tests); err != nil {
 		return err
 	}
 	observations, err := observationsOf(ctx, root, m, ran, n)
 	if err != nil {
 		return err
 	}
-	return writeJSON(root, evidence.ObservationsFile, observations)
+	return evidence.Write(root, evidence.ObservationsFile, observations)
 }
 
 // readAll reads the results of all gates; those that never ran are nil.
@@ -109,14 +109,14 @@ func Log(ctx context.Context, root *os.Root, m evidence.RunManifest, dir string,
 	return err
 }
 
-// writeLog writes run_log.txt and returns the lines of it that are ours.
-func writeLog(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer) (ours map[int]bool, err error) {
+// writeLog writes run_log.txt.
+func writeLog(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer) (written written, err error) {
 	if err := root.Remove(evidence.RunLogFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
+		return written, fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
 	}
 	file, err := root.OpenFile(evidence.RunLogFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
+		return written, fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
 	}
 	defer func() {
 		if closing := file.Close(); err == nil && closing != nil {
@@ -134,7 +134,7 @@ func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManife
 		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
 	}
 	defer file.Close()
-	d := detection{allowed: m.Allowed}
+	d := detection{allowed: patternsOf(m.Allowed)}
 	lines := logline.NewReader(&stream{ctx: ctx, file: file}, 2*maxLine)
 	for {
 		piece, err := lines.Next()
@@ -160,7 +160,7 @@ func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManife
 	if out.Suspects == nil {
 		out.Suspects = []evidence.Suspect{}
 	}
-	return writeJSON(root, evidence.NormalizationFile, out)
+	return evidence.Write(root, evidence.NormalizationFile, out)
 }
 
 // writeHash writes the behaviour hash of the log.

@@ -47,6 +47,9 @@ func (d gateDir) write(name string, content any) {
 	text, ok := content.(string)
 	if !ok {
 		b, err := json.Marshal(content)
+		if m, ok := content.(evidence.RunManifest); ok {
+			b, err = evidence.Canonical(m)
+		}
 		require.NoError(d.t, err)
 		text = string(b)
 	}
@@ -242,7 +245,7 @@ sh: 1: ./x.sh: Permission denied
 		"trees": []result.Tree{{Target: "/repo", Created: []result.TreeEntry{{Path: "evidence/tests.json"}, {Path: "vendor/a"}, {Path: "out"}}, Changed: []result.TreeEntry{{Path: "go.mod"}, {Path: "GATES.json"}}, Deleted: []result.TreeEntry{{Path: "core/x"}}}, {Target: "/other", Changed: []result.TreeEntry{{Path: "go.mod"}}}},
 	})
 	d.ran("02", 0, "Network is unreachable\n", "", map[string]any{
-		"observed": map[string]any{"network_attempts": 0, "opened": []string{"core/secret"}, "watched": true},
+		"observed": map[string]any{"network_attempts": 0, "opened": []string{"/etc/shadow", "/repo/core/secret"}, "watched": []string{"/etc/shadow"}},
 		"network":  result.Network{Level: "registry", Refused: 2},
 	})
 	require.NoError(t, normalize.Evidence(t.Context(), d.root))
@@ -267,7 +270,7 @@ sh: 1: ./x.sh: Permission denied
 	assert.Equal(t, "kernel", second.Counted)
 	assert.Equal(t, "registry", second.Network)
 	assert.Equal(t, int64(2), second.Refused)
-	assert.Equal(t, []evidence.Touch{{Path: "core/secret", How: "opened"}}, second.Touched)
+	assert.Equal(t, []evidence.Touch{{Path: "/etc/shadow", How: "opened"}, {Path: "core/secret", How: "opened"}}, second.Touched)
 	assert.True(t, second.Watched)
 }
 

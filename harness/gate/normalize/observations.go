@@ -47,7 +47,7 @@ func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest, 
 
 // observation is what one gate tried.
 func (r *raw) observation(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer) (evidence.Observation, error) {
-	o := evidence.Observation{Index: r.gate.Index, Network: "none", Counted: countedOutput, Watched: r.observed.Watched}
+	o := evidence.Observation{Index: r.gate.Index, Network: "none", Counted: countedOutput}
 	if level := r.result.Network; level != nil {
 		o.Network, o.Refused = level.Level, level.Refused
 	}
@@ -67,11 +67,14 @@ func (r *raw) observation(ctx context.Context, root *os.Root, m evidence.RunMani
 		}
 	}
 	o.NetworkAttempts = told.network
-	if counted := r.observed.NetworkAttempts; counted != nil {
-		o.NetworkAttempts, o.Counted = *counted, countedKernel
-	}
-	for _, p := range r.observed.Opened {
-		told.touch(evidence.Touch{Path: p, How: howOpened})
+	if seen := r.result.Observed; seen != nil {
+		o.Watched = seen.WatchWhy == "" && len(seen.Watched) > 0
+		if seen.NetworkAttempts != nil {
+			o.NetworkAttempts, o.Counted = *seen.NetworkAttempts, countedKernel
+		}
+		for _, p := range seen.Opened {
+			told.touch(evidence.Touch{Path: strings.TrimPrefix(p, boundary+"/"), How: howOpened})
+		}
 	}
 	o.Touched = told.sorted()
 	o.Changed, o.Evidence = changedOf(r.result.Trees, m)

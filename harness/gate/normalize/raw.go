@@ -22,39 +22,23 @@ const maxResult = 64 << 20
 type raw struct {
 	gate evidence.Gate
 	// base is the path of its files without what follows the number.
-	base     string
-	result   result.Result
-	observed observed
-}
-
-// observed is the part of a result that tells what a program tried.
-type observed struct {
-	NetworkAttempts *int64   `json:"network_attempts"`
-	NetworkWhy      string   `json:"network_why"`
-	Opened          []string `json:"opened"`
-	Watched         bool     `json:"watched"`
-	WatchWhy        string   `json:"watch_why"`
+	base   string
+	result result.Result
 }
 
 // readRaw reads the result of a gate from a folder of raw files. It is nil for a gate
 // that never ran.
 func readRaw(root *os.Root, dir string, g evidence.Gate) (*raw, error) {
 	r := &raw{gate: g, base: path.Join(dir, fmt.Sprintf("%02d", g.Index))}
-	var text json.RawMessage
-	err := readJSON(root, r.base+".result.json", maxResult, &text)
+	text, err := evidence.ReadText(root, r.base+".result.json", maxResult)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &r.result)
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &struct {
-			Observed *observed `json:"observed"`
-		}{&r.observed})
-	}
 	if err != nil {
-		return nil, fmt.Errorf("result of gate %d: %w", g.Index, err)
+		return nil, fmt.Errorf("result of gate %d, %s.result.json: %w", g.Index, r.base, err)
 	}
 	return r, nil
 }

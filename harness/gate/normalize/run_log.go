@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"strings"
@@ -21,6 +24,16 @@ type logWriter struct {
 	open bool
 	// ours are the lines that are not of the gates.
 	ours map[int]bool
+	// sum is the hash of what was written since the present gate began.
+	sum hash.Hash
+}
+
+// written is what is known of a log that was written.
+type written struct {
+	// ours are the lines, from 1, that are not of the gates.
+	ours map[int]bool
+	// sums are the SHA-256 of each gate's part, in order.
+	sums []string
 }
 
 func (l *logWriter) Write(p []byte) (int, error) {
@@ -28,6 +41,7 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	if len(p) > 0 {
 		l.open = p[len(p)-1] != '\n'
 	}
+	l.sum.Write(p)
 	return l.w.Write(p)
 }
 
@@ -44,22 +58,26 @@ func (l *logWriter) say(format string, args ...any) error {
 
 // logOf writes the normalized log of all gates in their order (RT-06: lines keep theirs),
 // each with its command, both streams and how it ended.
-func logOf(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer, w io.Writer) (ours map[int]bool, err error) {
-	l := &logWriter{w: bufio.NewWriterSize(w, 256<<10), ours: map[int]bool{}}
+func logOf(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer, w io.Writer) (written, error) {
+	l := &logWriter{w: bufio.NewWriterSize(w, 256<<10), ours: map[int]bool{}, sum: sha256.New()}
+	done := written{ours: l.ours}
 	for i, r := range ran {
+		l.sum.Reset()
 		if err := l.say("$ %s", m.Gates[i].Cmd); err != nil {
-			return nil, err
+			return done, err
 		}
+		var err error
 		if r == nil {
 			err = l.say("# did not run")
 		} else {
 			err = r.log(ctx, root, n, l)
 		}
 		if err != nil {
-			return nil, err
+			return done, err
 		}
+		done.sums = append(done.sums, hex.EncodeToString(l.sum.Sum(nil)))
 	}
-	return l.ours, l.w.Flush()
+	return done, l.w.Flush()
 }
 
 // log writes the log of one gate.

@@ -18,8 +18,9 @@ const baselineDir = "baseline"
 // maxSaid bounds the message of a case, in bytes.
 const maxSaid = 1000
 
-// testsOf makes tests.json (RO-07, RT-09). Lists are sorted (resolution 47).
-func testsOf(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer) (evidence.Tests, error) {
+// testsOf makes tests.json (RO-07, RT-09). Lists are sorted (resolution 47). sums are the
+// hashes of the gates' logs.
+func testsOf(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer, sums []string) (evidence.Tests, error) {
 	tests := evidence.Tests{Schema: evidence.TestsV1, Command: strings.Join(m.GateCommands, " && "), Commands: []evidence.CommandTests{}}
 	before, failing, passing := set{}, set{}, set{}
 	met := true
@@ -32,6 +33,7 @@ func testsOf(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*
 		if err != nil {
 			return tests, err
 		}
+		c.LogSHA256 = sums[i]
 		if m.Baseline != "" {
 			if err := addBaseline(ctx, root, m.Gates[i], &c); err != nil {
 				return tests, err
