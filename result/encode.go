@@ -105,6 +105,12 @@ func (r *Result) fillEmpty() {
 		notNil(&network.Deny)
 		r.Network = &network
 	}
+	if r.Observed != nil {
+		observed := *r.Observed
+		notNil(&observed.Watched)
+		notNil(&observed.Opened)
+		r.Observed = &observed
+	}
 	notNil(&r.Outputs)
 	notNil(&r.OutputsSkipped)
 	notNil(&r.Trees)

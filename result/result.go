@@ -92,6 +92,8 @@ type Result struct {
 	// Network is what passed through the proxy of the run; nil for one that had none,
 	// and so reached nothing.
 	Network *Network `json:"network,omitempty"`
+	// Observed is what the program tried in vain; nil unless somebody asked.
+	Observed *Observed `json:"observed,omitempty"`
 
 	// Outputs are the regular files of ./final, sorted by path.
 	Outputs []Output `json:"outputs"`

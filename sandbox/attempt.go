@@ -23,6 +23,8 @@ type attempt struct {
 	work   *workspace
 	depot  *depot // of a run whose files are copied
 	egress egressPart
+	// observer is nil unless something is observed.
+	observer *observer
 
 	container string
 	// nameTaken says that the container of this run's name is another's.

@@ -45,7 +45,7 @@ type facts struct {
 	// initFailed says that the init inside the container could not run the
 	// command; its line is then all that stderr holds.
 	initFailed bool
-	// launchFailed is why the launcher of a network level did not run the command.
+	// launchFailed is why a launcher did not run the command.
 	launchFailed string
 }
 

@@ -65,7 +65,7 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 		Env:          mergeEnv(class.Env, job.Env),
 		User:         class.User,
 		WorkingDir:   class.WorkDir,
-		Hostname:     "sandbox",
+		Hostname:     hostName,
 		Labels:       labels,
 		AttachStdout: true,
 		AttachStderr: true,
@@ -90,6 +90,9 @@ func createRequest(spec Spec, sources HostPaths, labels map[string]string) (*con
 		Mounts:         mounts,
 		Tmpfs:          tmpfsOptions(class),
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		DNS:            class.NameServers,
+		ExtraHosts:     class.Hosts,
+		Sysctls:        class.Sysctls,
 		LogConfig:      container.LogConfig{Type: class.Log.Driver, Config: class.Log.Options},
 		Resources: container.Resources{
 			Memory: class.Cgroup.MemoryBytes,
@@ -141,12 +144,12 @@ func bindMounts(shapes []Bind, sources HostPaths, propagation mount.Propagation)
 func maskMounts(masks []Mask, sources HostPaths, propagation mount.Propagation) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	for _, mask := range masks {
-		if mask.Folder {
+		if mask.Folder && mask.Role == "" {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: mask.Target, ReadOnly: true,
 				TmpfsOptions: &mount.TmpfsOptions{SizeBytes: maskBytes, Mode: 0o555}})
 			continue
 		}
-		file, err := bindMounts([]Bind{{Role: roleEmpty, Target: mask.Target, ReadOnly: true}}, sources, propagation)
+		file, err := bindMounts([]Bind{{Role: orDefault(mask.Role, roleEmpty), Target: mask.Target, ReadOnly: true}}, sources, propagation)
 		if err != nil {
 			return nil, err
 		}

@@ -124,11 +124,11 @@ func (a *attempt) network() *result.Network {
 // launchPrefix begins the line of a launcher that could not run the program.
 const launchPrefix = "[FATAL evalbox launch] "
 
-// launchFailure recognises what the launcher of a network level prints instead of
-// the program: why there is no way to the proxy, or the code (126, 127) for a program
-// that cannot be run. As with the line of the init, a program that prints the same
+// launchFailure recognises what a launcher prints instead of the program: why it does
+// not start that, such as that there is no way to the proxy, or the code (126, 127) for
+// a program that cannot be run. The launcher is the file that the program follows. As with the line of the init, a program that prints the same
 // and does nothing else makes only itself look as if it had not been there.
-func launchFailure(stdoutBytes int64, stderr string) (why string, code int) {
+func launchFailure(launcher string, stdoutBytes int64, stderr string) (why string, code int) {
 	rest, ended := strings.CutSuffix(stderr, "\n")
 	lines := strings.Split(rest, "\n")
 	why, ours := strings.CutPrefix(lines[len(lines)-1], launchPrefix)
@@ -144,28 +144,32 @@ func launchFailure(stdoutBytes int64, stderr string) (why string, code int) {
 	}
 	// Before it, the shell said why.
 	code, err := strconv.Atoi(codeText)
-	if err != nil || code != 126 && code != 127 || len(lines) != 2 || !strings.HasPrefix(lines[0], EgressDir+"/"+launchFile+": ") {
+	if err != nil || code != 126 && code != 127 || len(lines) != 2 || !strings.HasPrefix(lines[0], launcher+": ") {
 		return "", 0
 	}
 	return "", code
 }
 
-// exitLaunchFailed is how the launcher ends when there is no way to the proxy.
+// exitLaunchFailed is how a launcher ends that does not start the program.
 const exitLaunchFailed = 125
 
 // noShell is why a launcher did not run.
-const noShell = "the image has no /bin/sh, which a network level needs"
+const noShell = "the image has no /bin/sh, which a network level and the observation of a program need"
 
 // inspectLaunch completes the facts of a run whose program is started by a launcher.
 func (a *attempt) inspectLaunch() {
-	if a.spec.Job.Egress == nil || a.egress.stats.Requests > 0 {
+	if len(a.spec.Class.Launcher) == 0 || a.egress.stats.Requests > 0 {
 		return
+	}
+	launcher := HoldDir + "/" + launchFile
+	if a.spec.Job.Egress != nil { // it comes second
+		launcher = EgressDir + "/" + launchFile
 	}
 	if a.facts.initFailed { // the launcher's shell, not the program
 		a.facts.initFailed, a.facts.launchFailed = false, noShell
 		return
 	}
-	why, code := launchFailure(a.stdout.Total(), a.stderr.text.Text())
+	why, code := launchFailure(launcher, a.stdout.Total(), a.stderr.text.Text())
 	switch {
 	case code == 0 || code != a.facts.code:
 	case why != "":

@@ -28,6 +28,9 @@ var (
 	// ErrNameTaken means that the engine has a container of the run's name: a
 	// run of the same ID, of another state folder.
 	ErrNameTaken = errors.New("a container of this name exists")
+	// ErrUnobserved means that something of a run could not be observed that its
+	// request says is required; the program did not start. See [Observe].
+	ErrUnobserved = errors.New("cannot be observed")
 	// ErrNoRecord means that no run with this ID is recorded.
 	ErrNoRecord = errors.New("no such run")
 )

@@ -24,6 +24,8 @@ const collectBudget = 30 * time.Minute
 func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	complete := a.drain()
+	observed := a.observed()
+	a.closeObserver()
 	a.closeEgress()
 	a.usage.sample()
 	state := a.inspect(ctx)
@@ -60,14 +62,14 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 		a.cancelWait()
 	}
 
-	if leftSomething(outputs, skipped, trees) {
+	if leftSomething(outputs, skipped, trees) || triedSomething(observed) {
 		// Whatever it printed: something ran.
 		a.facts.initFailed, a.facts.launchFailed = false, ""
 	}
 	verdict := blameGPUs(decide(a.facts), a.gpuLoss(ctx))
 	res := a.result(verdict, state, complete && !a.facts.interrupted)
 	res.Outputs, res.OutputsSkipped = outputs, skipped
-	res.Trees = trees
+	res.Trees, res.Observed = trees, observed
 	if !a.ended.IsZero() {
 		res.TeardownSeconds = time.Since(a.ended).Seconds()
 	}
@@ -100,6 +102,7 @@ func (a *attempt) inspect(ctx context.Context) State {
 	state, err := a.runner.engine.Inspect(ctx, a.container)
 	switch {
 	case err == nil:
+		state.StartedAt = a.observer.began(state.StartedAt)
 		a.correct(state)
 		a.facts.oomKilled = a.facts.oomKilled || state.OOMKilled
 		if state.TTY {

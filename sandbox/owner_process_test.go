@@ -26,6 +26,9 @@ const (
 	ownerGPUs  = "EVALBOX_TEST_OWNER_GPUS"
 	ownerWay   = "EVALBOX_TEST_OWNER_TRANSFER"
 	ownerNet   = "EVALBOX_TEST_OWNER_EGRESS"
+	ownerImage = "EVALBOX_TEST_OWNER_IMAGE"
+	// ownerObserves is the way of a controller that holds a program back.
+	ownerObserves = "observe"
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +44,9 @@ func TestMain(m *testing.M) {
 
 // beOwner runs a program that never ends by itself.
 func beOwner(state, final string) error {
+	if os.Getenv(ownerWay) == ownerObserves {
+		return beObservingOwner(state)
+	}
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	if err != nil {
 		return err

@@ -188,3 +188,43 @@ func inFolder(dir string, do func(*os.Root) error) error {
 	}
 	return errors.Join(do(root), root.Close())
 }
+
+// maskDecoys adds the masks that decoys stand for.
+func (v view) maskDecoys(req Request) Request {
+	var texts []string
+	for _, d := range decoysOf(req) {
+		named := func(text string) bool { return strings.TrimSuffix(text, "/") == d.target }
+		if _, _, ok := v.at(d.target); ok && d.inPlace(req) && !slices.ContainsFunc(req.Masks, named) {
+			texts = append(texts, d.text())
+		}
+	}
+	if len(texts) > 0 {
+		req.Masks = append(slices.Clone(req.Masks), texts...)
+	}
+	return req
+}
+
+// resolveDecoys names decoys by what they hide, as the masks that they stand for, and
+// leaves out those that stand for nothing.
+func (v view) resolveDecoys(req Request) Request {
+	if req.Observe == nil || len(req.Observe.Decoys) == 0 {
+		return req
+	}
+	observe := *req.Observe
+	observe.Decoys = nil
+	for _, d := range decoysOf(req) {
+		if _, _, ok := v.at(d.target); ok && d.inPlace(req) {
+			inside, info, err := v.follow(d.target)
+			if err != nil {
+				continue // it is not there; everything else the masks have told
+			}
+			d = decoy{inside, info.IsDir()}
+			if slices.Contains(observe.Decoys, d.text()) {
+				continue // another link to the same
+			}
+		}
+		observe.Decoys = append(observe.Decoys, d.text())
+	}
+	req.Observe = &observe
+	return req
+}

@@ -54,7 +54,10 @@ func resolveMounts(ctx context.Context, req Request, stateDir string) (Request, 
 	if err := v.checkPoints(); err != nil {
 		return req, err
 	}
-	req, err := v.resolveMasks(ctx, req)
+	req, err := v.resolveMasks(ctx, v.maskDecoys(req))
+	if err == nil {
+		req = v.resolveDecoys(req)
+	}
 	return req, errors.Join(err, v.checkWorkDir(orDefault(req.WorkDir, WorkDir)))
 }
 

@@ -42,6 +42,8 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 	errs = append(errs, err)
 	egress, err := planEgress(req, pol)
 	errs = append(errs, err)
+	observed, err := planObserve(req, mounts.masks)
+	errs = append(errs, err)
 	if limitsErr == nil {
 		errs = append(errs, checkHost(req, limits))
 	}
@@ -98,6 +100,7 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 		},
 	}
 	spec.openTo(egress)
+	spec.observe(observed)
 	return spec, nil
 }
 

@@ -99,10 +99,10 @@ func TestLaunchFailure(t *testing.T) {
 		"foo\n[FATAL evalbox launch] exec failed: 127\n":                                                   {},
 		"[FATAL evalbox launch] exec failed: 127\n":                                                        {},
 	} {
-		why, code := launchFailure(0, stderr)
+		why, code := launchFailure(EgressDir+"/"+launchFile, 0, stderr)
 		require.Equal(t, want.why, why, stderr)
 		require.Equal(t, want.code, code, stderr)
-		why, code = launchFailure(1, stderr)
+		why, code = launchFailure(EgressDir+"/"+launchFile, 1, stderr)
 		require.Empty(t, why)
 		require.Zero(t, code, "a program that prints has run")
 	}

@@ -202,7 +202,7 @@ func enclosing(inner string, targets []string) (nearest string) {
 func planMasks(req Request) ([]Mask, error) {
 	var masks []Mask
 	var errs []error
-	for _, text := range req.Masks {
+	for _, text := range maskTexts(req) {
 		mask := Mask{Target: strings.TrimSuffix(text, "/"), Folder: strings.HasSuffix(text, "/")}
 		refuse := func(rule string) {
 			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", text), Rule: rule})

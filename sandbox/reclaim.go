@@ -23,7 +23,7 @@ func (s *Store) reclaim(id string) (err error) {
 	if err := os.Remove(filepath.Join(dir, reserveFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return stateError(dir, "cannot be written", err)
 	}
-	if err := dropEgress(dir); err != nil {
+	if err := errors.Join(dropEgress(dir), dropHold(dir)); err != nil {
 		return stateError(dir, "cannot be written", err)
 	}
 	if !note.Final.Lent {

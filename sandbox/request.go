@@ -105,6 +105,8 @@ type Request struct {
 	// Egress opens hosts through a proxy of the run; nil is offline. The container
 	// has no network at any level.
 	Egress *policy.Egress
+	// Observe asks for what the program tries and does not get; nil is nothing.
+	Observe *Observe
 
 	// Stdout and Stderr get the program's output live, as raw bytes, while it
 	// is recorded. A writer that blocks or fails never holds the program up.
@@ -151,6 +153,11 @@ type Host struct {
 	Runtimes       []string
 	// GPUs says how the engine can hand out GPUs.
 	GPUs HostGPUs
+	// Unseen is why programs of the engine cannot be observed from here; empty if
+	// nothing is known against it.
+	Unseen string
+	// NoIPv6 says that the machine's kernel has no IPv6.
+	NoIPv6 bool
 }
 
 // Mount is a file or folder of the host that a program reads at Target, an absolute

@@ -55,6 +55,10 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	if err := a.openEgress(); err != nil {
 		return nil, errors.Join(err, a.work.discard())
 	}
+	defer a.closeObserver()
+	if err := a.openObserver(); err != nil {
+		return nil, errors.Join(err, a.work.discard())
+	}
 	if err := a.create(ctx); err != nil {
 		return nil, errors.Join(err, a.abandon(ctx))
 	}
@@ -196,7 +200,7 @@ func (a *attempt) start(ctx context.Context) error {
 	a.exits = a.runner.engine.Wait(waitCtx, a.container)
 	a.usage = a.newUsageWatch(waitCtx)
 	a.readStreams()
-	if a.req.Started != nil {
+	if a.req.Started != nil && !a.spec.Job.Observe.active() {
 		a.req.Started()
 	}
 	switch err := a.runner.engine.Start(context.WithoutCancel(ctx), a.container); {
@@ -213,6 +217,9 @@ func (a *attempt) start(ctx context.Context) error {
 	}
 	if err := a.checkMounted(context.WithoutCancel(ctx)); err != nil {
 		return err // the program is ended, and nothing of it is kept
+	}
+	if err := a.letGo(ctx); err != nil {
+		return err // likewise, and it never began
 	}
 	a.started = time.Now()
 	a.log.Debug("program started")
@@ -255,7 +262,7 @@ func (a *attempt) abandon(ctx context.Context) error {
 // container gives a result, for the record.
 func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
 	var path *PathError
-	if errors.As(startErr, &path) || errors.Is(startErr, errCanceledBefore) {
+	if errors.As(startErr, &path) || errors.Is(startErr, errCanceledBefore) || errors.Is(startErr, ErrUnobserved) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.facts.startError = startErr

@@ -36,6 +36,8 @@ type Runner struct {
 	log    *slog.Logger
 	// gpuDir is where GPUs are leased; empty for a folder of the store.
 	gpuDir string
+	// launchWait bounds the wait for the launcher of an observed run.
+	launchWait time.Duration
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
@@ -116,7 +118,7 @@ func WithLogger(log *slog.Logger) Option {
 
 // New makes a runner. It does not talk to the engine yet.
 func New(opts ...Option) (*Runner, error) {
-	r := &Runner{log: slog.New(slog.DiscardHandler)}
+	r := &Runner{log: slog.New(slog.DiscardHandler), launchWait: defaultLaunchWait}
 	for _, opt := range opts {
 		if err := opt(r); err != nil {
 			return nil, err
@@ -221,7 +223,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err := checkEngineSource(req, info.RootDir, info.Address); err != nil {
 		return planned{}, err
 	}
-	req.Host = info.Host
+	req.Host = hostOf(info)
 	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
 	if err != nil {
 		return planned{}, err
@@ -243,6 +245,13 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, err
 	}
 	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned}, nil
+}
+
+// hostOf is what a plan needs to know of the engine's machine.
+func hostOf(info EngineInfo) Host {
+	host := info.Host
+	host.Unseen, host.NoIPv6 = unseen(info), noIPv6()
+	return host
 }
 
 // checkLock says whether the image is the locked one. One that is not is an

@@ -69,8 +69,13 @@ type Class struct {
 	// Transfer is [TransferBind] or [TransferCopy]: whether the host paths of the
 	// binds are the caller's own or those of a depot.
 	Transfer string `json:"transfer"`
-	// Launcher stands before the command of a run that has a proxy.
+	// Launcher stands before the command of a run that has a proxy or is observed.
 	Launcher []string `json:"launcher,omitempty"`
+	// NameServers, Hosts ("name:address") and Sysctls are those of a run whose network
+	// attempts are counted.
+	NameServers []string          `json:"name_servers,omitempty"`
+	Hosts       []string          `json:"hosts,omitempty"`
+	Sysctls     map[string]string `json:"sysctls,omitempty"`
 }
 
 // Image is the image of a class. ID is empty in a plan and filled in once the
@@ -130,6 +135,8 @@ const (
 type Mask struct {
 	Target string `json:"target"`
 	Folder bool   `json:"folder"`
+	// Role is what lies on top instead, if the path is watched.
+	Role string `json:"role,omitempty"`
 }
 
 // Log is the engine's own bounded copy of the output: what is left of it when
@@ -158,6 +165,8 @@ type Job struct {
 	Keep   bool        `json:"keep"`
 	// Egress is what the program may reach through a proxy; nil is nothing.
 	Egress *Egress `json:"egress,omitempty"`
+	// Observe is what is observed; nil is nothing.
+	Observe *Observation `json:"observe,omitempty"`
 
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	GraceSeconds   float64 `json:"grace_seconds"`

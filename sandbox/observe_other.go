@@ -1,0 +1,34 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"errors"
+	"os"
+)
+
+// errNotLinux is why nothing is observed elsewhere.
+var errNotLinux = errors.New("programs can be observed from Linux only")
+
+// unseen says why programs of an engine cannot be observed from here.
+func unseen(EngineInfo) string { return errNotLinux.Error() }
+
+func noIPv6() bool { return false }
+
+func makeFIFO(string) (*os.File, error) { return nil, errNotLinux }
+
+// pathWatch is for Linux.
+type pathWatch struct{ begun chan struct{} }
+
+func newPathWatch(string) (*pathWatch, error) { return nil, errNotLinux }
+func (w *pathWatch) add(string, Watch) error  { return errNotLinux }
+func (w *pathWatch) watched() []string        { return nil }
+func (w *pathWatch) stop() ([]string, error)  { return nil, errNotLinux }
+func (w *pathWatch) close() error             { return nil }
+
+// routeCounters is for Linux.
+type routeCounters struct{}
+
+func openRouteCounters(int) (*routeCounters, error) { return nil, errNotLinux }
+func (c *routeCounters) attempts() (int64, error)   { return 0, errNotLinux }
+func (c *routeCounters) close() error               { return nil }

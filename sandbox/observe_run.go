@@ -1,0 +1,290 @@
+package sandbox
+
+import (
+	"context"
+	_ "embed" // for the launcher
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+)
+
+const (
+	// holdDir and watchDir are folders of a record that are mounted while its run goes
+	// on: what holds the program back, and what lies at the watched paths.
+	holdDir  = "hold"
+	watchDir = "watch"
+	// goFile is the FIFO that the launcher reads the word from.
+	goFile = "go"
+	goWord = "go\n"
+	// defaultLaunchWait is how long the shell of a container that runs may take to open
+	// its script. It takes milliseconds.
+	defaultLaunchWait = 10 * time.Second
+)
+
+//go:embed observe_launch.sh
+var holdLauncher []byte
+
+// observer is what a run carries along that is observed.
+type observer struct {
+	// hold is the end of the FIFO that we write to. It stays open until the program
+	// has ended: closing it tells the launcher that we are gone.
+	hold     *os.File
+	paths    *pathWatch
+	counters *routeCounters
+	// networkWhy and watchWhy are why something is not observed that was asked for.
+	networkWhy, watchWhy string
+	// letGo says that the program was let go, and held how long it had to wait.
+	letGo bool
+	held  time.Duration
+}
+
+// openObserver makes what the container mounts for its observation.
+func (a *attempt) openObserver() error {
+	plan := a.spec.Job.Observe
+	if plan == nil {
+		return nil
+	}
+	a.observer = &observer{networkWhy: plan.NetworkWhy, watchWhy: plan.WatchWhy}
+	if !plan.active() {
+		return nil
+	}
+	hold, watch := filepath.Join(a.work.record, holdDir), filepath.Join(a.work.record, watchDir)
+	if err := errors.Join(mkdirReadable(hold), mkdirReadable(watch)); err != nil {
+		return stateError(a.work.record, "cannot be written", err)
+	}
+	launcher := filepath.Join(hold, launchFile)
+	err := errors.Join(os.WriteFile(launcher, holdLauncher, 0o444), os.Chmod(launcher, 0o444))
+	if err == nil {
+		a.observer.hold, err = makeFIFO(filepath.Join(hold, goFile))
+	}
+	a.work.paths[RoleHold] = hold
+	for i, w := range plan.Watch {
+		source := filepath.Join(watch, watchRole(i))
+		a.work.paths[watchRole(i)] = source
+		err = errors.Join(err, makeWatched(source, w))
+	}
+	if err != nil {
+		return stateError(a.work.record, "cannot be written", err)
+	}
+	if a.observer.paths, err = newPathWatch(launcher); err != nil {
+		return a.unobserved("files cannot be watched here: " + err.Error())
+	}
+	return nil
+}
+
+// decoyText is what decoys hold. It says so to whoever wonders.
+const decoyText = "This is a decoy of the sandbox. What is usually here is not shown; that it was opened is noted.\n"
+
+// decoyNames are what a folder with keys usually holds.
+var decoyNames = []string{"authorized_keys", "config", "id_ed25519", "id_rsa", "known_hosts"}
+
+// makeWatched makes what lies at a watched path: something readable or something empty.
+func makeWatched(source string, w Watch) error {
+	file := func(path string) error {
+		text := ""
+		if w.Decoy {
+			text = decoyText
+		}
+		// Readable whatever our umask is.
+		return errors.Join(os.WriteFile(path, []byte(text), 0o444), os.Chmod(path, 0o444))
+	}
+	if !w.Folder {
+		return file(source)
+	}
+	err := mkdirReadable(source)
+	if w.Decoy {
+		for _, name := range decoyNames {
+			err = errors.Join(err, file(filepath.Join(source, name)))
+		}
+	}
+	return err
+}
+
+// unobserved notes why all that was to be observed is not. It is an error if that is
+// required.
+func (a *attempt) unobserved(why string) error {
+	o, plan := a.observer, a.spec.Job.Observe
+	if plan.Network && o.networkWhy == "" {
+		o.networkWhy = why
+	}
+	if len(plan.Watch) > 0 && o.watchWhy == "" {
+		o.watchWhy = why
+	}
+	return a.checkObserved()
+}
+
+// checkObserved refuses to go on when something required is not observed.
+func (a *attempt) checkObserved() error {
+	if a.spec.Job.Observe.Required {
+		for _, each := range [][2]string{{"network attempts", a.observer.networkWhy}, {"watched paths", a.observer.watchWhy}} {
+			if each[1] != "" {
+				return fmt.Errorf("run %s: %s: %w: %s", a.spec.Job.RunID, each[0], ErrUnobserved, each[1])
+			}
+		}
+	}
+	return nil
+}
+
+// letGo begins the observation of a container that was started, and then lets its
+// program go.
+func (a *attempt) letGo(ctx context.Context) error {
+	if !a.spec.Job.Observe.active() {
+		return nil
+	}
+	from := time.Now()
+	ended, err := a.beginObserving(ctx)
+	if err != nil || ended {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+	}
+	if a.req.Started != nil {
+		a.req.Started()
+	}
+	o := a.observer
+	if _, err := o.hold.WriteString(goWord); err != nil {
+		return stateError(a.work.record, "cannot be written", err)
+	}
+	o.letGo, o.held = true, time.Since(from)
+	return nil
+}
+
+// beginObserving waits for the launcher, and watches from then on: what the engine opened
+// to mount it does not count. ended says that the container is gone already.
+func (a *attempt) beginObserving(ctx context.Context) (ended bool, err error) {
+	o, plan := a.observer, a.spec.Job.Observe
+	if o.paths == nil {
+		return false, nil // why was told
+	}
+	why := ""
+	select {
+	case <-o.paths.begun:
+	case exit := <-a.exits:
+		a.exits = answeredExit(exit)
+		if exit.Err == nil {
+			return true, nil // whoever looks at its end sees why
+		}
+		why = "the engine went away while the program was held back"
+	case <-ctx.Done():
+		return false, fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+	case <-time.After(a.runner.launchWait):
+		why = "that the container opened a file was not seen here"
+	}
+	if why != "" {
+		return false, a.unobserved(why)
+	}
+	if plan.Network {
+		if o.counters, err = a.findCounters(ctx); err != nil {
+			o.networkWhy = err.Error()
+		}
+	}
+	for i, w := range plan.Watch {
+		if err := o.paths.add(a.work.paths[watchRole(i)], w); err != nil {
+			o.watchWhy = fmt.Sprintf("%s cannot be watched: %v", w.Target, err)
+		}
+	}
+	return false, a.checkObserved()
+}
+
+// findCounters opens the counters of the container while its program cannot run away.
+func (a *attempt) findCounters(ctx context.Context) (*routeCounters, error) {
+	state, err := a.runner.engine.Inspect(context.WithoutCancel(ctx), a.container)
+	if err != nil {
+		return nil, fmt.Errorf("the engine did not tell the container's process: %w", err)
+	}
+	return openRouteCounters(state.PID)
+}
+
+// answeredExit is the report of an end that was taken from its channel.
+func answeredExit(exit Exit) <-chan Exit {
+	exits := make(chan Exit, 1)
+	exits <- exit
+	return exits
+}
+
+// began corrects the start of a container to that of a program that was held back.
+func (o *observer) began(started time.Time) time.Time {
+	if o == nil || started.IsZero() {
+		return started
+	}
+	return started.Add(o.held)
+}
+
+// Why observations of a program are not complete.
+const (
+	neverStarted = "the program never started"
+	endUnseen    = "the end of the program was not seen"
+)
+
+// observed reads what was observed of a program that has ended. Nothing of ours may
+// have opened a watched file before.
+func (a *attempt) observed() *result.Observed {
+	o, plan := a.observer, a.spec.Job.Observe
+	if o == nil {
+		return nil
+	}
+	seen := &result.Observed{}
+	why := ""
+	switch {
+	case plan.active() && !o.letGo:
+		why = neverStarted
+	case a.facts.lost != nil || !a.facts.exited:
+		why = endUnseen
+	}
+	if plan.Network && o.networkWhy == "" {
+		o.networkWhy = why
+	}
+	if len(plan.Watch) > 0 && o.watchWhy == "" {
+		o.watchWhy = why
+	}
+	if o.counters != nil && o.networkWhy == "" {
+		if attempts, err := o.counters.attempts(); err != nil {
+			o.networkWhy = err.Error()
+		} else {
+			seen.NetworkAttempts = &attempts
+		}
+	}
+	if o.paths != nil && o.letGo {
+		opened, err := o.paths.stop()
+		if err != nil && o.watchWhy == "" {
+			o.watchWhy = err.Error()
+		}
+		seen.Opened = opened
+		seen.Watched = o.paths.watched()
+	}
+	seen.NetworkWhy, seen.WatchWhy = o.networkWhy, o.watchWhy
+	slices.Sort(seen.Watched)
+	slices.Sort(seen.Opened)
+	return seen
+}
+
+// triedSomething reports whether something was seen that only a program can have done.
+func triedSomething(seen *result.Observed) bool {
+	return seen != nil && (len(seen.Opened) > 0 || seen.NetworkAttempts != nil && *seen.NetworkAttempts > 0)
+}
+
+// closeObserver ends the observation and takes away what was mounted for it. It may be
+// called again.
+func (a *attempt) closeObserver() {
+	o := a.observer
+	if o == nil || o.hold == nil {
+		return
+	}
+	err := errors.Join(o.hold.Close(), o.paths.close(), o.counters.close(), dropHold(a.work.record))
+	o.hold = nil
+	if err != nil {
+		a.warnings = append(a.warnings, fmt.Sprintf("what was there for the observation is left behind in the record: %v", cause(err)))
+	}
+}
+
+// dropHold removes from a record what was mounted for an observation. No program could
+// write there.
+func dropHold(record string) error {
+	return errors.Join(os.RemoveAll(filepath.Join(record, holdDir)), os.RemoveAll(filepath.Join(record, watchDir)))
+}

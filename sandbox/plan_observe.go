@@ -1,0 +1,206 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// decoy is a path of [Observe].
+type decoy struct {
+	target string
+	folder bool
+}
+
+// text is what the decoy would be as a mask.
+func (d decoy) text() string {
+	if d.folder {
+		return d.target + "/"
+	}
+	return d.target
+}
+
+// folderNames are usually those of folders.
+var folderNames = []string{".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"}
+
+// decoysOf reads the decoys of a request. Nothing is checked yet.
+func decoysOf(req Request) []decoy {
+	if req.Observe == nil {
+		return nil
+	}
+	decoys := make([]decoy, 0, len(req.Observe.Decoys))
+	for _, text := range req.Observe.Decoys {
+		if rest, home := strings.CutPrefix(text, "~/"); home {
+			text = strings.TrimSuffix(orDefault(req.Env["HOME"], TmpDir), "/") + "/" + rest
+		}
+		target := strings.TrimSuffix(text, "/")
+		decoys = append(decoys, decoy{target, target != text || slices.Contains(folderNames, path.Base(target))})
+	}
+	return decoys
+}
+
+// inPlace says that a decoy hides something of a mount, a tree or the input, and not all
+// of it, which is refused.
+func (d decoy) inPlace(req Request) bool {
+	places := append(targetsOf(req), InputDir)
+	return !slices.Contains(places, d.target) && enclosing(d.target, places) != ""
+}
+
+// maskTexts are the masks of a request, with those that its decoys stand for.
+func maskTexts(req Request) []string {
+	texts := slices.Clone(req.Masks)
+	for _, d := range decoysOf(req) {
+		if d.inPlace(req) && !slices.ContainsFunc(texts, func(text string) bool { return strings.TrimSuffix(text, "/") == d.target }) {
+			texts = append(texts, d.text())
+		}
+	}
+	return texts
+}
+
+// observePlan is what the Observe of a request comes to.
+type observePlan struct {
+	job   *Observation
+	binds []Bind
+	masks []Mask
+	noV6  bool
+}
+
+// planObserve decides what is observed, and gives each watched path a source of its own.
+func planObserve(req Request, masks []Mask) (observePlan, error) {
+	plan := observePlan{masks: masks, noV6: req.Host.NoIPv6}
+	o := req.Observe
+	if o == nil || !o.Network && !o.Masks && len(o.Decoys) == 0 {
+		return plan, nil
+	}
+	plan.job = &Observation{Required: o.Required, Watch: []Watch{}}
+	why := cannotObserve(req)
+	errs := []error{checkDecoys(req)}
+	if o.Network {
+		plan.job.NetworkWhy = why
+		if why == "" && req.Network != "" && req.Network != "none" {
+			plan.job.NetworkWhy = "the container is attached to the network " + strconv.Quote(req.Network) + ", which routes lead to"
+		}
+		plan.job.Network = plan.job.NetworkWhy == ""
+	}
+	plan.watch(req, decoysOf(req))
+	if len(plan.job.Watch) > maxWatched {
+		errs = append(errs, &policy.FieldError{Field: "observe", Value: fmt.Sprint(len(plan.job.Watch)) + " paths",
+			Rule: fmt.Sprintf("at most %d can be watched: each is a mount", maxWatched)})
+	}
+	if why != "" && len(plan.job.Watch) > 0 {
+		plan.job.WatchWhy, plan.job.Watch, plan.binds, plan.masks = why, []Watch{}, nil, masks
+	}
+	for _, each := range [][2]string{{"network attempts", plan.job.NetworkWhy}, {"watched paths", plan.job.WatchWhy}} {
+		if o.Required && each[1] != "" {
+			errs = append(errs, &policy.FieldError{Field: "observe", Value: each[0], Rule: "are required, and cannot be observed: " + each[1]})
+		}
+	}
+	return plan, errors.Join(errs...)
+}
+
+// watch numbers the watched paths.
+func (p *observePlan) watch(req Request, decoys []decoy) {
+	p.masks = slices.Clone(p.masks)
+	add := func(w Watch) string {
+		p.job.Watch = append(p.job.Watch, w)
+		return watchRole(len(p.job.Watch) - 1)
+	}
+	for i, mask := range p.masks {
+		isDecoy := slices.ContainsFunc(decoys, func(d decoy) bool { return d.target == mask.Target })
+		if req.Observe.Masks || isDecoy {
+			p.masks[i].Role = add(Watch{Target: mask.Target, Folder: mask.Folder, Decoy: isDecoy})
+		}
+	}
+	slices.SortFunc(decoys, func(a, b decoy) int { return byDepth(a.target, b.target) })
+	for _, d := range decoys {
+		if !d.inPlace(req) {
+			role := add(Watch{Target: d.target, Folder: d.folder, Decoy: true})
+			p.binds = append(p.binds, Bind{Role: role, Target: d.target, ReadOnly: true})
+		}
+	}
+}
+
+func watchRole(i int) string { return fmt.Sprintf("%s-%d", RoleWatch, i) }
+
+// cannotObserve is why no program of this request can be observed; empty if it can, as
+// far as a plan can tell.
+func cannotObserve(req Request) string {
+	runtime := orDefault(req.Runtime, req.Host.DefaultRuntime)
+	switch {
+	case req.Transfer == TransferCopy:
+		return "the engine does not share files with this machine: they are copied"
+	case strings.HasPrefix(runtime, "runsc"):
+		return "the runtime " + runtime + " has a kernel of its own, whose counters and files cannot be watched"
+	}
+	return req.Host.Unseen
+}
+
+// fixedPaths are those that the container needs as they are: what the kernel and the
+// engine put there, the programs of the image, and folders that other mounts lie in.
+var (
+	fixedTrees = []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", FinalDir}
+	fixedPaths = []string{"/etc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/ld.so.preload", "/etc/ld.so.cache",
+		"/var", TmpDir, WorkDir, InputDir, HostDir}
+)
+
+func checkDecoys(req Request) error {
+	var errs []error
+	decoys := decoysOf(req)
+	for i, d := range decoys {
+		refuse := func(rule string) {
+			errs = append(errs, &policy.FieldError{Field: "decoy", Value: fmt.Sprintf("%.200q", req.Observe.Decoys[i]), Rule: rule})
+		}
+		if err := checkInside("decoy", d.target); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		others := func(other decoy) bool { return atOrInside(d.target, other.target) }
+		switch outer := slices.IndexFunc(targetsOf(req), func(target string) bool { return atOrInside(target, d.target) }); {
+		case below(d.target, fixedTrees) || slices.Contains(fixedPaths, d.target):
+			refuse("is what the container needs as it is")
+		case req.Script != "" && d.target == path.Join(WorkDir, scriptName(req)):
+			refuse("is where the program is")
+		case outer >= 0:
+			refuse("hides the mount " + targetsOf(req)[outer])
+		case slices.ContainsFunc(slices.Delete(slices.Clone(decoys), i, i+1), others):
+			refuse("is, or lies in, another decoy")
+		case !d.inPlace(req):
+		case slices.ContainsFunc(req.Masks, func(text string) bool { return insideOf(d.target, strings.TrimSuffix(text, "/")) }):
+			refuse("lies in a folder that a mask hides; let that be the decoy")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// observe gives the container what is watched, and what holds its program back. It comes
+// last: the program is held back before anything else of ours starts.
+func (s *Spec) observe(plan observePlan) {
+	if plan.job == nil {
+		return
+	}
+	s.Job.Observe = plan.job
+	c := &s.Class
+	c.Masks = plan.masks
+	c.Binds = append(c.Binds, plan.binds...)
+	if !plan.job.active() {
+		return
+	}
+	c.Binds = append(c.Binds, Bind{Role: RoleHold, Target: HoldDir, ReadOnly: true})
+	c.Launcher = slices.Concat([]string{"/bin/sh", HoldDir + "/" + launchFile}, c.Launcher)
+	if !plan.job.Network {
+		return
+	}
+	c.NameServers, c.Hosts = []string{deadNameServer}, []string{hostName + ":127.0.0.1"}
+	if !plan.noV6 {
+		// Without an address of IPv6 nothing looks for a route, and so nothing counts.
+		c.Sysctls = map[string]string{"net.ipv6.conf.all.disable_ipv6": "0"}
+	}
+}
+
+// active says that there is something to observe.
+func (o *Observation) active() bool { return o != nil && (o.Network || len(o.Watch) > 0) }
