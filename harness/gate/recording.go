@@ -147,15 +147,21 @@ func (rec *recording) places(ctx context.Context, m evidence.RunManifest, o Repl
 		lacks("workspace", "neither a hash nor a commit tells what was in it; name the one that is meant")
 		return missing, nil
 	}
-	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
-		lacks("workspace", "is not there or no folder")
-		return missing, nil
+	why := "is not there or no folder"
+	if isFolder(m.Workspace) {
+		if why, err = rec.otherFiles(ctx, m); err != nil {
+			return nil, err
+		}
 	}
-	why, err := rec.otherFiles(ctx, m)
-	if err == nil && why != "" {
+	if why != "" {
 		lacks("workspace", why)
 	}
-	return missing, err
+	return missing, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // otherFiles says how the workspace differs from the recorded one; empty if it does not.

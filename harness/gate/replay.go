@@ -142,7 +142,8 @@ func (rec *recording) replay(ctx context.Context, o ReplayOptions) (report Repla
 	if len(report.Missing) > 0 {
 		return report, nil
 	}
-	return report, rec.compare(&report, dir.root, made)
+	rec.compare(&report, dir.root, made)
+	return report, nil
 }
 
 // again carries out the manifest of a replay, as [Run] does.
@@ -156,7 +157,7 @@ func (g *run) again(ctx context.Context) (Report, error) {
 }
 
 // compare compares what is expected with what came. It is pure but for the logs.
-func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) error {
+func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) {
 	report.ImageID, report.Workspace, report.BehaviorHash = made.Gates.ImageID, made.Gates.Workspace, made.Gates.BehaviorHash
 	exits := map[int]*int{}
 	for _, c := range made.Tests.Commands {
@@ -166,19 +167,15 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 		report.Commands = append(report.Commands, ReplayedCommand{c.Cmd, c.Ending, exits[i], c.Passed, c.LogSHA256})
 	}
 	report.Differences = append(report.Differences, differences(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
-	if rec.root != nil {
-		line, err := firstDifference(rec.root, root, evidence.RunLogFile)
-		if err == nil {
-			report.FirstLine = line
-		}
-		// A recorded log that is not there or no file has nothing to show: its hash was
-		// compared.
+	// A recorded log that is not there or no file has nothing to show: its hash was
+	// compared.
+	if line, err := firstDifference(rec.root, root, evidence.RunLogFile); err == nil {
+		report.FirstLine = line
 	}
 	report.Outcome = ReplaySame
 	if len(report.Differences) > 0 {
 		report.Outcome = ReplayDifferent
 	}
-	return nil
 }
 
 // differences are the expected signals that did not come. What a document does not say

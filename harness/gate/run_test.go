@@ -19,7 +19,7 @@ import (
 
 const oneTest = `
 name: fake
-python: "3.11"
+python: "3.11.2"
 image: debian
 gate_commands: [pytest -q]
 artifact_paths: ["out/**"]

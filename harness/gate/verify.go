@@ -69,10 +69,16 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		return VerifyReport{}, err
 	}
 	report := VerifyReport{Problems: []Problem{}, Verdict: judge.Judge(in)}
-	for _, name := range in.Check.Missing {
+	// What a run that was stopped never wrote is the judge's business: here counts what
+	// the manifest lists.
+	check, err := evidence.CheckFiles(ctx, root)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	for _, name := range check.Missing {
 		report.add(name, "is missing")
 	}
-	for _, f := range in.Check.Findings {
+	for _, f := range check.Findings {
 		report.add(f.Subject, f.Detail)
 	}
 	for name, want := range map[string]any{evidence.VerdictFile: report.Verdict, evidence.GatesFile: judge.Gates(in)} {

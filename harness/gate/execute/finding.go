@@ -68,7 +68,7 @@ func refusal(err error, gate int) error {
 // ours, nil if there is none.
 func Split(err error) (findings []evidence.Finding, failure error) {
 	var one *FindingError
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the parts, not the chain
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, part := range joined.Unwrap() {
 			found, failed := Split(part)
 			findings, failure = append(findings, found...), errors.Join(failure, failed)

@@ -148,7 +148,7 @@ func (x *run) keepReport(s set, g evidence.Gate, id string, out *Outputs) error 
 	if !path.IsAbs(inside) {
 		inside = path.Join(sandbox.RepoDir, inside)
 	}
-	dir, name := "", ""
+	var dir, name string
 	if rest, ok := strings.CutPrefix(inside, sandbox.FinalDir+"/"); ok {
 		dir, name = filepath.Join(x.o.Store.RecordDir(id), "final"), rest
 	} else if rest, ok := strings.CutPrefix(inside, sandbox.RepoDir+"/"); ok {

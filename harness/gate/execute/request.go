@@ -72,7 +72,7 @@ func (x *run) request(s set, g evidence.Gate) sandbox.Request {
 	if e := x.m.Egress; e != nil && !x.m.Mode.Offline {
 		req.Egress = &policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}
 	}
-	return observed(req, x.m)
+	return observed(req)
 }
 
 // environment is what a gate is given beside the fixed environment of every run (RT-05).
