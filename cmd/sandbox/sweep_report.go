@@ -9,8 +9,8 @@ const sweepReportSchema = "evalbox/sweep-report/v1"
 type sweepReport struct {
 	Schema    string `json:"schema"`
 	TotalRuns int    `json:"total_runs"`
-	// Dir and Manifest are null in a plan; Manifest is null when none was written.
-	Dir      *string          `json:"dir"`
+	Dir       string `json:"dir"`
+	// Manifest is null in a plan, and when none was written.
 	Manifest *string          `json:"manifest"`
 	Runs     []sweepReportRun `json:"runs"`
 }
@@ -32,17 +32,18 @@ type sweepReportRun struct {
 
 const statusPlanned sweep.Status = "planned"
 
-func (a *app) printSweepPlan(plan sweep.Plan) error {
-	told := sweepReport{Schema: sweepReportSchema, TotalRuns: plan.Len(), Runs: make([]sweepReportRun, plan.Len())}
+// sweepPlan is what a sweep in a folder would do.
+func sweepPlan(plan sweep.Plan, dir string) sweepReport {
+	told := sweepReport{Schema: sweepReportSchema, TotalRuns: plan.Len(), Dir: dir, Runs: make([]sweepReportRun, plan.Len())}
 	for i := range told.Runs {
 		point := plan.Point(i)
 		told.Runs[i] = sweepReportRun{Name: plan.Name(i), AxisValues: point.Values, Seed: point.Seed, Status: statusPlanned}
 	}
-	return a.printJSON(told)
+	return told
 }
 
 func sweepJSON(report sweep.Report) sweepReport {
-	told := sweepReport{Schema: sweepReportSchema, TotalRuns: len(report.Runs), Dir: &report.Dir, Manifest: unlessEmpty(report.Manifest),
+	told := sweepReport{Schema: sweepReportSchema, TotalRuns: len(report.Runs), Dir: report.Dir, Manifest: unlessEmpty(report.Manifest),
 		Runs: make([]sweepReportRun, len(report.Runs))}
 	for i, end := range report.Runs {
 		failure := end.Failure

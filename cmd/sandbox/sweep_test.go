@@ -3,12 +3,16 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 func TestParseAxis(t *testing.T) {
@@ -28,6 +32,50 @@ func TestParseAxis(t *testing.T) {
 	for _, text := range []string{"", "a", "=1", "a=", "a=1,", "a=[1", "a=[1] 2"} {
 		_, err := parseAxis(text)
 		assert.Error(t, err, text)
+	}
+}
+
+func TestSweepSeeds(t *testing.T) {
+	var seeds []int64
+	flag := &sweepSeedsFlag{&seeds}
+	require.NoError(t, flag.Set("1, -2"))
+	require.NoError(t, flag.Set("9223372036854775807"))
+	assert.Equal(t, []int64{1, -2, 9223372036854775807}, seeds)
+	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,3`)
+	require.EqualError(t, flag.Set("1-5"), `the seed "1-5" must be a whole number, as in 1,2,3`)
+	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,3`)
+	require.EqualError(t, flag.Set("9223372036854775808"),
+		"the seed 9223372036854775808 must be between -9223372036854775808 and 9223372036854775807")
+}
+
+// TestSweepSetup: whatever decides what runs do is part of what a sweep is, and no value
+// of a variable can be read there.
+func TestSweepSetup(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	class := sandbox.Class{Image: sandbox.Image{ID: "sha256:1"}, Network: "none", User: "1:1", Runtime: "runsc"}
+	f := sweepFlags{invokeFlags: invokeFlags{exec: "python3 t.py", engine: invoke.EngineSandbox}}
+	setup := classSetup(class, "all")
+	require.NoError(t, f.addSetup(setup, map[string]string{"TOKEN": "secret", "EMPTY": ""}))
+	for _, hash := range []string{"env.TOKEN", "env.EMPTY"} {
+		assert.Regexp(t, "^[0-9a-f]{64}$", setup[hash])
+	}
+	other := map[string]string{}
+	require.NoError(t, f.addSetup(other, map[string]string{"TOKEN": "another"}))
+	assert.NotEqual(t, setup["env.TOKEN"], other["env.TOKEN"])
+	delete(setup, "env.TOKEN")
+	delete(setup, "env.EMPTY")
+	assert.Equal(t, map[string]string{
+		"exec": "python3 t.py", "engine": "sandbox", "root": "", "image": "sha256:1", "network": "none", "user": "1:1", "runtime": "runsc", "gpus": "all",
+	}, setup)
+
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	for root, want := range map[string]string{"": here, "tool": filepath.Join(here, "tool")} {
+		setup = map[string]string{}
+		f.engine, f.root = invoke.EngineHost, root
+		require.NoError(t, f.addSetup(setup, nil))
+		assert.Equal(t, map[string]string{"exec": "python3 t.py", "engine": "host", "root": want}, setup, "on the host the tool starts in the current folder")
 	}
 }
 

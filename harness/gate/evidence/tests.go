@@ -44,6 +44,9 @@ type CommandTests struct {
 	ExpectExit int    `json:"expect_exit"`
 	// LogsComplete is false if bytes of the output were dropped.
 	LogsComplete bool `json:"logs_complete"`
+	// LogSHA256 is the hash of what the command printed, normalized: its part of
+	// run_log.txt. It is what a replay compares; empty if nothing is known.
+	LogSHA256 string `json:"log_sha256"`
 	// Source is what the cases were read from; empty without any. Problem says why a
 	// report could not be read.
 	Source  ReportFormat `json:"source"`

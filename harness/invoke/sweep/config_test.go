@@ -39,7 +39,8 @@ func TestConfigValidate(t *testing.T) {
 		"leading digit":     {Config{Axes: []Axis{{"1a", []any{1}}}, Seeds: []int64{1}}, []string{"alphanumeric"}},
 		"not ASCII":         {Config{Axes: []Axis{{"ä", []any{1}}}, Seeds: []int64{1}}, []string{"alphanumeric"}},
 		"a way out":         {Config{Axes: []Axis{{"../a", []any{1}}}, Seeds: []int64{1}}, []string{"alphanumeric"}},
-		"a list as a value": {Config{Axes: []Axis{{"a", []any{1, []any{2}}}}, Seeds: []int64{1}}, []string{`axis "a": value 2 is of type []interface {}`}},
+		"a list as a value": {Config{Axes: []Axis{{"a", []any{1, []any{2}}}}, Seeds: []int64{1}}, []string{`axis "a": value 2 is a list; a value is`}},
+		"odd values":        {Config{Axes: []Axis{{"a", []any{map[string]any{}, struct{}{}}}}, Seeds: []int64{1}}, []string{"value 1 is an object", "value 2 is of type struct {}"}},
 		"not finite":        {Config{Axes: []Axis{{"a", []any{math.NaN(), math.Inf(1)}}}, Seeds: []int64{1}}, []string{"value 1 is not finite", "value 2 is not finite"}},
 		"too large a float": {Config{Axes: []Axis{{"a", []any{json.Number("1e999")}}}, Seeds: []int64{1}}, []string{"does not fit"}},
 		"no number":         {Config{Axes: []Axis{{"a", []any{json.Number("0x1"), json.Number("true"), json.Number(" 1"), json.Number("")}}}, Seeds: []int64{1}}, []string{`"0x1" is no number`, `"true" is`, `" 1" is`, `"" is`}},
@@ -95,7 +96,7 @@ func TestEncodeValue(t *testing.T) {
 		want  string
 	}{
 		{0.5, "0p5"}, {-2.0, "m2p0"}, {3, "3"}, {int64(-3), "m3"}, {"fast", "fast"}, {"very fast", "veryfast"}, {"a/../b", "appb"},
-		{true, "True"}, {false, "False"}, {nil, "None"}, {"", ""}, {"é", ""}, {"-", "m"}, {"a_b", "a_b"}, {"\x00\n", ""},
+		{true, "True"}, {false, "False"}, {nil, "None"}, {"", ""}, {"é", ""}, {"-", "m"}, {"a_b", "a_b"}, {"a=b", "ab"}, {"\x00\n", ""},
 		{1e16, "1e16"}, {1e15, "1000000000000000p0"}, {123456789012345680.0, "1p2345678901234568e17"}, {0.0001, "0p0001"}, {0.00001, "1em05"},
 		{json.Number("1.10"), "1p1"}, {json.Number("1E2"), "100p0"}, {json.Number("-0"), "0"}, {json.Number("-0.0"), "m0p0"},
 		{json.Number("123456789012345678901234567890"), "123456789012345678901234567890"}, {5e-324, "5em324"},
@@ -105,7 +106,7 @@ func TestEncodeValue(t *testing.T) {
 		assert.Equal(t, test.want, got, "%v", test.value)
 	}
 	_, err := EncodeValue([]any{1})
-	require.ErrorContains(t, err, "is of type")
+	require.ErrorContains(t, err, "is a list")
 }
 
 func TestDirName(t *testing.T) {

@@ -72,36 +72,6 @@ func (p Plan) Name(i int) string { return p.names[i] }
 // Spec is the text of the spec of a run.
 func (p Plan) Spec(i int) ([]byte, error) { return p.base.At(p.points[i]) }
 
-// definition is what a sweep is, whatever became of it.
-func (p Plan) definition(setup map[string]string) ([]byte, error) {
-	sum, err := p.base.SHA256()
-	if err != nil {
-		return nil, err
-	}
-	return indentedJSON(map[string]any{
-		"schema": SchemaV1, "axes": p.axes(), "seeds": p.seeds(), "adapter": orNull(p.config.Adapter),
-		"base_spec_sha256": sum, "setup": toAny(setup),
-	})
-}
-
-// SchemaV1 is the schema of the file that says what a sweep is.
-const SchemaV1 = "evalbox/sweep/v1"
-
-func orNull(text *string) any {
-	if text == nil {
-		return nil
-	}
-	return *text
-}
-
-func toAny(texts map[string]string) map[string]any {
-	all := map[string]any{}
-	for key, text := range texts {
-		all[key] = text
-	}
-	return all
-}
-
 func (p Plan) axes() map[string]any {
 	axes := map[string]any{}
 	for _, axis := range p.config.sorted() {

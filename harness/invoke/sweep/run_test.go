@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,6 +87,32 @@ func TestRun(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist, "a sweep never writes into a folder that is there")
 	require.ErrorContains(t, err, "exists already")
 	assert.Len(t, o.ran, 4)
+}
+
+// TestRunFoldersAreNew: what is there is never written into, whoever made it meanwhile.
+func TestRunFoldersAreNew(t *testing.T) {
+	plan, dir := testPlan(t), filepath.Join(t.TempDir(), "s")
+	next := filepath.Join(dir, RunsName, plan.Name(1))
+	report, err := Run(t.Context(), plan, func(ctx context.Context, job Job) (Outcome, error) {
+		out, err := (&tool{}).invoke(ctx, job)
+		return out, errors.Join(err, os.Mkdir(next, 0o755))
+	}, Options{Dir: dir})
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.ErrorContains(t, err, "its folder cannot be made")
+	assert.Equal(t, 1, report.Count(StatusSucceeded))
+	assert.Empty(t, tree(t, next))
+}
+
+// TestLastFailureEnds: there is no manifest either when nothing was left to begin.
+func TestLastFailureEnds(t *testing.T) {
+	plan, dir := testPlan(t), filepath.Join(t.TempDir(), "s")
+	report, err := Run(t.Context(), plan, (&tool{fail: map[string]bool{plan.Name(3): true}}).invoke, Options{Dir: dir})
+	failures := new(FailuresError)
+	require.ErrorAs(t, err, &failures)
+	assert.False(t, failures.Stopped)
+	assert.Contains(t, failures.Hint(), "--resume runs again what failed")
+	assert.Empty(t, report.Manifest)
+	assert.NoFileExists(t, filepath.Join(dir, ManifestName))
 }
 
 // TestManifestIsTheSame: however many runs go on at once, and in whichever order they end.
@@ -234,6 +261,7 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		_, err := Run(t.Context(), test.plan, o.invoke, test.opts)
 		require.ErrorContains(t, err, test.want, name)
+		require.EqualError(t, Check(test.plan, test.opts), err.Error())
 		require.NoFileExists(t, "x")
 	}
 
@@ -244,7 +272,7 @@ func TestRunRefuses(t *testing.T) {
 	other, err := NewPlan(Config{Axes: []Axis{{"x", []any{0.5, "b"}}}, Seeds: []int64{1}, Adapter: new("m")}, plan.base)
 	require.NoError(t, err)
 	_, err = Run(t.Context(), other, o.invoke, Options{Dir: dir, Resume: true})
-	require.ErrorContains(t, err, "is of another sweep: seeds, setup differ")
+	require.ErrorContains(t, err, `is of another sweep: exec is not given any more; seeds was [1,2] and is [1]`)
 	_, err = Run(t.Context(), plan, func(ctx context.Context, _ Job) (Outcome, error) {
 		return Outcome{}, errors.New("ran")
 	}, Options{Dir: dir, Resume: true, Setup: setup})
@@ -252,7 +280,14 @@ func TestRunRefuses(t *testing.T) {
 
 	// Folders that are no sweep's stay as they are.
 	for name, make := range map[string]func(path string) error{
-		"a file": func(path string) error { return os.WriteFile(path, nil, 0o644) }, "empty": func(path string) error { return os.Mkdir(path, 0o755) },
+		"a file": func(path string) error { return os.WriteFile(path, nil, 0o644) },
+		"a pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"of something else": func(path string) error {
+			return errors.Join(os.Mkdir(path, 0o755), os.WriteFile(filepath.Join(path, "thesis.tex"), nil, 0o644))
+		},
+		"a pipe within": func(path string) error {
+			return errors.Join(os.Mkdir(path, 0o755), syscall.Mkfifo(filepath.Join(path, DefinitionName), 0o600))
+		},
 		"a dangling link": func(path string) error { return os.Symlink("nowhere", path) },
 		"leads out": func(path string) error {
 			text, err := plan.definition(nil)
@@ -266,6 +301,9 @@ func TestRunRefuses(t *testing.T) {
 			_, err := Run(t.Context(), plan, o.invoke, Options{Dir: path, Resume: resume})
 			folder := new(FolderError)
 			require.ErrorAs(t, err, &folder, name)
+			if name != "leads out" || !resume { // that is seen when it is taken
+				require.EqualError(t, Check(plan, Options{Dir: path, Resume: resume}), err.Error(), "told before as well")
+			}
 			require.NotEmpty(t, folder.Hint())
 		}
 	}
@@ -333,7 +371,7 @@ func TestToolMisbehaves(t *testing.T) {
 		require.ErrorAs(t, err, &failures, want)
 		require.Contains(t, failures.Failure, want)
 		require.True(t, failures.Stopped)
-		require.NotEmpty(t, failures.Hint())
+		require.Contains(t, failures.Hint(), "runs/x=0p5_seed=1/stderr.log has what it printed; go on with --resume")
 	}
 }
 

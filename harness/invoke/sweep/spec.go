@@ -92,6 +92,9 @@ func ParseSpec(text []byte) (Spec, error) {
 	if at := loneSurrogate(text); at >= 0 {
 		return Spec{}, &SpecError{Rule: fmt.Sprintf("has half of a character at byte %d, which cannot be passed on", at)}
 	}
+	if key, twice := duplicateKey(text); twice {
+		return Spec{}, &SpecError{Rule: "has the key " + shown(key) + " twice in one object"}
+	}
 	fields, ok := value.(map[string]any)
 	if !ok {
 		return Spec{}, &SpecError{Rule: "must be a JSON object"}

@@ -22,7 +22,7 @@ func Tool(runner Runner, verify invoke.VerifyOptions) Invoke {
 		outcome := Outcome{Stdout: res.Stdout, Stderr: res.Stderr, ExitCode: res.ExitCode, TimedOut: res.TimedOut}
 		if err != nil {
 			failed := new(invoke.InvocationError)
-			if !errors.As(err, &failed) || ours(failed.Reason) {
+			if !errors.As(err, &failed) || notTheTools(failed.Reason) {
 				return outcome, err
 			}
 			outcome.Failure = cmp.Or(err.Error(), string(failed.Reason)) // never empty: that is a success
@@ -32,18 +32,37 @@ func Tool(runner Runner, verify invoke.VerifyOptions) Invoke {
 		if err != nil {
 			return outcome, err
 		}
-		if !report.OK {
-			outcome.Failure = report.Problems[0].Error()
-			if more := len(report.Problems) + report.ProblemsDropped - 1; more > 0 {
-				outcome.Failure += fmt.Sprintf(" (and %d more)", more)
-			}
-		}
+		found := verified(report)
+		outcome.Artifacts, outcome.Failure = found.Artifacts, found.Failure
 		return outcome, nil
 	}
 }
 
-// ours says that a call ended for a reason that is not the tool's.
-func ours(reason invoke.Reason) bool {
+// Artifacts is the [Verify] of what verify demands.
+func Artifacts(verify invoke.VerifyOptions) Verify {
+	return func(ctx context.Context, outputDir string) (Verified, error) {
+		report, err := invoke.Verify(ctx, outputDir, verify)
+		return verified(report), err
+	}
+}
+
+func verified(report invoke.Report) Verified {
+	found := Verified{Artifacts: map[string]string{}}
+	for _, artifact := range report.Artifacts {
+		found.Artifacts[artifact.Path] = artifact.SHA256
+	}
+	if len(report.Problems) == 0 {
+		return found
+	}
+	found.Failure = report.Problems[0].Error()
+	if more := len(report.Problems) + report.ProblemsDropped - 1; more > 0 {
+		found.Failure += fmt.Sprintf(" (and %d more)", more)
+	}
+	return found
+}
+
+// notTheTools says that a call ended for a reason that is not the tool's.
+func notTheTools(reason invoke.Reason) bool {
 	switch reason {
 	case invoke.ReasonCanceled, invoke.ReasonEngine, invoke.ReasonNotWritten:
 		return true

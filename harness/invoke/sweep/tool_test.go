@@ -79,3 +79,26 @@ func TestTool(t *testing.T) {
 		})
 	}
 }
+
+// TestToolDemands: what is demanded of artifacts reaches them.
+func TestToolDemands(t *testing.T) {
+	r := &runner{do: func(inv invoke.Invocation) (invoke.RunResult, error) {
+		res := invoke.RunResult{ExitCode: new(0), ManifestPath: filepath.Join(inv.OutputDir, "manifest.json")}
+		return res, errors.Join(
+			os.WriteFile(res.ManifestPath, []byte(`{"run_id": "r", "timestamp": "t", "seed": 1, "artifacts": []}`), 0o644),
+			os.WriteFile(filepath.Join(inv.OutputDir, "trace_pack.jsonl"), []byte("{\"step\": \"1\"}\n"), 0o644))
+	}}
+	profile := invoke.Profile{Artifacts: []invoke.Declared{{Path: "model.bin"}}}
+	for want, verify := range map[string]invoke.VerifyOptions{
+		"trace_pack.jsonl": {}, "": {Mode: invoke.Compat}, "model.bin": {Mode: invoke.Compat, Profile: profile},
+	} {
+		outcome, err := Tool(r, verify)(t.Context(), Job{OutputDir: t.TempDir()})
+		require.NoError(t, err)
+		if want == "" {
+			require.Empty(t, outcome.Failure)
+			require.Len(t, outcome.Artifacts, 2)
+			continue
+		}
+		require.Contains(t, outcome.Failure, want)
+	}
+}

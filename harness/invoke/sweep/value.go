@@ -33,7 +33,18 @@ func normal(value any) (any, error) {
 	case json.Number:
 		return normalNumber(v)
 	}
-	return nil, fmt.Errorf("is of type %T; a value is a text, a number, true, false or null", value)
+	return nil, fmt.Errorf("is %s; a value is a text, a number, true, false or null", kindOf(value))
+}
+
+// kindOf says what a value is that can be none, in the words of JSON if it has them.
+func kindOf(value any) string {
+	switch value.(type) {
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	}
+	return fmt.Sprintf("of type %T", value)
 }
 
 // normalNumber reads a number as Python's json does: with a point or an exponent it is a

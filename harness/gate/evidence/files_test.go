@@ -1,0 +1,301 @@
+//go:build unix
+
+package evidence
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func folder(t *testing.T) (*os.Root, string) {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { root.Close() })
+	return root, dir
+}
+
+func TestWriteAndRead(t *testing.T) {
+	root, dir := folder(t)
+	want := Findings{Pre: []Finding{{Reason: ReasonDirty, Detail: "x"}}, Differences: []Finding{}}
+	require.NoError(t, Write(root, FindingsFile, want))
+	var got Findings
+	require.NoError(t, Read(root, FindingsFile, MaxDocument, &got))
+	assert.Equal(t, want, got)
+
+	// A link is replaced, and what it leads to stays as it is.
+	outside := filepath.Join(dir, "outside")
+	require.NoError(t, os.WriteFile(outside, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink("../outside", filepath.Join(dir, PlanFile)))
+	require.NoError(t, Write(root, PlanFile, Plan{}))
+	text, err := os.ReadFile(outside)
+	require.NoError(t, err)
+	assert.Equal(t, "mine", string(text))
+	require.NoError(t, Read(root, PlanFile, MaxDocument, &Plan{}))
+
+	// Whatever fails leaves nothing.
+	require.ErrorContains(t, Write(root, TestsFile, map[string]any{"a": 1.5}), TestsFile)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, TestsFile), 0o755))
+	require.Error(t, Write(root, TestsFile, Tests{}))
+	for _, name := range []string{"", ".", "../x", "/x", "a/../b"} {
+		require.ErrorAs(t, Write(root, name, Plan{}), new(*FileError), name)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, Dir))
+	require.NoError(t, err)
+	assert.Len(t, left, 3)
+}
+
+func TestReadRefuses(t *testing.T) {
+	root, dir := folder(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.Mkdir(at("folder"), 0o755))
+	require.NoError(t, os.WriteFile(at("folder/file"), []byte(`{"artifacts": []}`), 0o600))
+	require.NoError(t, os.WriteFile(at("cut"), []byte(`{"artifacts": [`), 0o600))
+	require.NoError(t, os.WriteFile(at("twice"), []byte(`{"artifacts": [], "artifacts": []}`), 0o600))
+	require.NoError(t, os.WriteFile(at("more"), []byte(`{"artifacts": []} []`), 0o600))
+	require.NoError(t, os.Symlink("folder/file", at("link")))
+	require.NoError(t, os.Symlink("folder", at("linked")))
+	require.NoError(t, os.Symlink("nowhere", at("dangling")))
+	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
+	var a Artifacts
+	require.NoError(t, Read(root, "folder/file", 17, &a))
+	for name, want := range map[string]string{
+		"folder":      "folder is not a regular file (a folder)",
+		"link":        "link is not a regular file (a symbolic link)",
+		"dangling":    "dangling is not a regular file (a symbolic link)",
+		"pipe":        "pipe is not a regular file (a named pipe)",
+		"linked/file": "linked/file is behind linked, which is a symbolic link",
+		"cut/file":    "cut/file is behind cut, which is a file",
+		"missing":     "missing is missing",
+		"no/missing":  "no/missing is missing",
+		"cut":         "cut is no such document: is not one valid JSON document",
+		"twice":       `twice is no such document: the document has the key "artifacts" twice`,
+		"more":        "more is no such document: is not one valid JSON document",
+		"../x":        "is not a path below the gate directory",
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Read(root, name, MaxDocument, &a)
+			require.ErrorAs(t, err, new(*FileError))
+			require.ErrorContains(t, err, want)
+			assert.Equal(t, strings.HasSuffix(name, "missing"), errors.Is(err, os.ErrNotExist))
+		})
+	}
+	assert.ErrorContains(t, Read(root, "folder/file", 16, &a), "has more than 16 bytes")
+}
+
+// gateDir is a small gate directory with its hashes.
+func gateDir(t *testing.T) (*os.Root, string) {
+	t.Helper()
+	root, dir := folder(t)
+	for name, text := range map[string]string{
+		WishLockFile: "{}\n", RunManifestFile: "{}\n", PlanFile: "{}\n", RunLogFile: "ok\n", TestsFile: "{}\n", EnvSnapshotFile: "{}\n",
+		BehaviorHashFile: "x\n", PatchFile: "diff\n", RawDir + "/01.stdout.log": "out\n", RawDir + "/01.report": "<x/>\n", RawDir + "/repeat-2/outputs/01/b.report": "2", OutputsDir + "/01/a/b.bin": "\x00",
+	} {
+		require.NoError(t, WriteText(root, name, []byte(text)))
+	}
+	require.NoError(t, WriteText(root, VerdictFile, []byte("{}")))
+	rehash(t, root)
+	return root, dir
+}
+
+func rehash(t *testing.T, root *os.Root) {
+	t.Helper()
+	_, err := HashArtifacts(t.Context(), root)
+	require.NoError(t, err)
+	_, err = WriteManifest(t.Context(), root)
+	require.NoError(t, err)
+}
+
+func TestHashes(t *testing.T) {
+	root, dir := gateDir(t)
+	artifacts, err := HashArtifacts(t.Context(), root)
+	require.NoError(t, err)
+	roles := map[string]Role{}
+	last := ""
+	for _, f := range artifacts.Artifacts {
+		roles[f.FilePath] = f.Role
+		assert.Less(t, last, f.FilePath)
+		last = f.FilePath
+	}
+	assert.Equal(t, map[string]Role{
+		PatchFile: RoleArtifact, RunLogFile: RoleLog, TestsFile: RoleTest, RawDir + "/01.stdout.log": RoleLog,
+		RawDir + "/01.report": RoleTest, RawDir + "/repeat-2/outputs/01/b.report": RoleArtifact, OutputsDir + "/01/a/b.bin": RoleArtifact,
+	}, roles)
+	sum, err := WriteManifest(t.Context(), root)
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	require.NoError(t, err)
+	of := sha256.Sum256(text)
+	assert.Equal(t, hex.EncodeToString(of[:]), sum)
+	var m Manifest
+	require.NoError(t, Decode(text, &m))
+	assert.Equal(t, ManifestVersion, m.SchemaVersion)
+	roles = map[string]Role{}
+	for _, f := range m.Files {
+		roles[f.FilePath] = f.Role
+	}
+	assert.Len(t, m.Files, 13)
+	assert.Equal(t, RolePlan, roles[WishLockFile])
+	assert.Equal(t, RoleSnapshot, roles[EnvSnapshotFile])
+	assert.Equal(t, RoleProof, roles[ArtifactsFile])
+	assert.NotContains(t, roles, ManifestFile)
+	assert.NotContains(t, roles, VerdictFile)
+
+	report, err := CheckFiles(t.Context(), root)
+	require.NoError(t, err)
+	assert.Equal(t, CheckReport{ManifestSHA256: sum, Files: 13}, report)
+
+	require.NoError(t, os.Symlink("b.bin", filepath.Join(dir, OutputsDir, "01/a/link")))
+	_, err = HashArtifacts(t.Context(), root)
+	require.ErrorContains(t, err, "a symbolic link, not a regular file")
+	_, err = WriteManifest(t.Context(), root)
+	require.ErrorContains(t, err, "a symbolic link, not a regular file")
+}
+
+func TestCheckFilesFinds(t *testing.T) {
+	sum := func(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
+	listed := func(dir string, change func(m *Manifest)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			t.Helper()
+			var m Manifest
+			require.NoError(t, Read(root, ManifestFile, MaxDocument, &m))
+			change(&m)
+			require.NoError(t, Write(root, ManifestFile, m))
+		}
+	}
+	told := func(change func(a *Artifacts)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			t.Helper()
+			var a Artifacts
+			require.NoError(t, Read(root, ArtifactsFile, MaxDocument, &a))
+			change(&a)
+			require.NoError(t, Write(root, ArtifactsFile, a))
+			_, err := WriteManifest(t.Context(), root)
+			require.NoError(t, err)
+		}
+	}
+	file := func(name, text string) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			t.Helper()
+			require.NoError(t, WriteText(root, name, []byte(text)))
+		}
+	}
+	instead := func(name string, make func(path string) error) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			t.Helper()
+			require.NoError(t, root.RemoveAll(name))
+			require.NoError(t, make(filepath.Join(root.Name(), name)))
+		}
+	}
+	pipe := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	link := func(to string) func(string) error {
+		return func(path string) error { return os.Symlink(to, path) }
+	}
+	log := RawDir + "/01.stdout.log"
+	for name, c := range map[string]struct {
+		change  func(*testing.T, *os.Root)
+		missing string
+		subject string
+		detail  string
+	}{
+		"required file gone":   {func(t *testing.T, r *os.Root) { t.Helper(); require.NoError(t, r.Remove(RunLogFile)) }, RunLogFile, "", ""},
+		"listed file gone":     {func(t *testing.T, r *os.Root) { t.Helper(); require.NoError(t, r.Remove(log)) }, log, "", ""},
+		"run manifest gone":    {func(t *testing.T, r *os.Root) { t.Helper(); require.NoError(t, r.Remove(RunManifestFile)) }, RunManifestFile, "", ""},
+		"folder gone":          {func(t *testing.T, r *os.Root) { t.Helper(); require.NoError(t, r.RemoveAll(RawDir)) }, log, "", ""},
+		"manifest gone":        {func(t *testing.T, r *os.Root) { t.Helper(); require.NoError(t, r.Remove(ManifestFile)) }, ManifestFile, "", ""},
+		"changed":              {file(RunLogFile, "no\n"), "", RunLogFile, "is not what was hashed"},
+		"cut":                  {file(log, "o"), "", log, "is not what was hashed"},
+		"emptied":              {file(log, ""), "", log, "is empty"},
+		"added":                {file(RawDir+"/02.stdout.log", "x"), "", RawDir + "/02.stdout.log", "is not in evidence/evidence.manifest"},
+		"left of a crash":      {file(TestsFile+".new-X", "x"), "", TestsFile + ".new-X", "is not in"},
+		"a pipe instead":       {instead(log, pipe), "", log, "named pipe"},
+		"a link instead":       {instead(log, link("01.report")), "", log, "symbolic link"},
+		"a link to the same":   {instead(log, link("../../copy")), "", log, "symbolic link"},
+		"a folder instead":     {instead(log, func(path string) error { return os.Mkdir(path, 0o755) }), "", log, "a folder"},
+		"a linked folder":      {instead(RawDir, link("../elsewhere")), "", RawDir, "symbolic link"},
+		"a pipe added":         {instead(RawDir+"/pipe", pipe), "", RawDir + "/pipe", "named pipe"},
+		"a name without UTF-8": {instead(RawDir+"/new\xff", func(path string) error { return os.WriteFile(path, nil, 0o600) }), "", RawDir + "/new\xff", "cannot be listed"},
+		"such a folder":        {instead(RawDir+"/dir\xff", func(path string) error { return os.Mkdir(path, 0o755) }), "", RawDir + "/dir\xff", "cannot be listed"},
+		"manifest is a pipe":   {instead(ManifestFile, pipe), "", ManifestFile, "named pipe"},
+		"manifest cut":         {file(ManifestFile, `{"schema_version": "1.0.0", "files": [`), "", ManifestFile, "not one valid JSON"},
+		"manifest of others":   {listed("", func(m *Manifest) { m.SchemaVersion = "2" }), "", ManifestFile, `version "2"`},
+		"leads out":            {listed("", func(m *Manifest) { m.Files[0].FilePath = "../x" }), "", ManifestFile, `lists "../x", which is not a path`},
+		"absolute":             {listed("", func(m *Manifest) { m.Files[0].FilePath = "/etc/passwd" }), "", ManifestFile, `lists "/etc/passwd", which is not a path`},
+		"of another node":      {listed("", func(m *Manifest) { m.Files[0].FilePath = VerdictFile }), "", ManifestFile, "no file of nodes 1 to 4"},
+		"itself":               {listed("", func(m *Manifest) { m.Files[0].FilePath = ManifestFile }), "", ManifestFile, "no file of nodes 1 to 4"},
+		"twice":                {listed("", func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }), "", ManifestFile, "twice"},
+		"another role":         {listed("", func(m *Manifest) { m.Files[0].Role = "other" }), "", ManifestFile, `the role "other"`},
+		"no hash":              {listed("", func(m *Manifest) { m.Files[0].SHA256 = "" }), "", ManifestFile, "no SHA-256"},
+		"a file not listed":    {listed("", func(m *Manifest) { m.Files = m.Files[1:] }), "", RunManifestFile, "is not in"},
+		"artifact of no file":  {told(func(a *Artifacts) { a.Artifacts[0].FilePath = "../x" }), "", ArtifactsFile, `lists "../x", which is no artifact`},
+		"plan as artifact":     {told(func(a *Artifacts) { a.Artifacts[0].FilePath = PlanFile }), "", ArtifactsFile, "no artifact of this gate"},
+		"artifact twice":       {told(func(a *Artifacts) { a.Artifacts[1] = a.Artifacts[0] }), "", ArtifactsFile, "twice"},
+		"artifact left out":    {told(func(a *Artifacts) { a.Artifacts = a.Artifacts[1:] }), "", ArtifactsFile, "does not list"},
+		"artifact's hash":      {told(func(a *Artifacts) { a.Artifacts[0].SHA256 = sum("other") }), "", ArtifactsFile, "another hash"},
+		"artifact's role":      {told(func(a *Artifacts) { a.Artifacts[0].Role = RolePlan }), "", ArtifactsFile, `the role "plan"`},
+		"artifacts.json no JSON": {func(t *testing.T, r *os.Root) {
+			t.Helper()
+			require.NoError(t, WriteText(r, ArtifactsFile, []byte("[]")))
+			_, err := WriteManifest(t.Context(), r)
+			require.NoError(t, err)
+		}, "", ArtifactsFile, "must be an object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, dir := gateDir(t)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "copy"), []byte("out\n"), 0o600))
+			require.NoError(t, os.CopyFS(filepath.Join(dir, "elsewhere"), os.DirFS(filepath.Join(dir, RawDir))))
+			c.change(t, root)
+			report, err := CheckFiles(t.Context(), root)
+			require.NoError(t, err)
+			if c.missing != "" {
+				assert.Contains(t, report.Missing, c.missing)
+				return
+			}
+			found := false
+			for _, f := range report.Findings {
+				found = found || f.Subject == c.subject && strings.Contains(f.Detail, c.detail)
+				assert.Equal(t, ReasonTampered, f.Reason)
+			}
+			assert.True(t, found, "%+v", report)
+		})
+	}
+}
+
+func TestCheckFilesIsCanceled(t *testing.T) {
+	root, _ := gateDir(t)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	_, err := CheckFiles(ctx, root)
+	require.ErrorIs(t, err, enough)
+	_, err = WriteManifest(ctx, root)
+	require.ErrorIs(t, err, enough)
+}
+
+// TestThousandsOfFiles are hashed and checked.
+func TestThousandsOfFiles(t *testing.T) {
+	root, dir := gateDir(t)
+	for i := range 3000 {
+		at := filepath.Join(dir, OutputsDir, fmt.Sprintf("02/%02d", i%50))
+		require.NoError(t, os.MkdirAll(at, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(at, fmt.Sprint(i)), []byte{byte(i)}, 0o600))
+	}
+	rehash(t, root)
+	report, err := CheckFiles(t.Context(), root)
+	require.NoError(t, err)
+	assert.Equal(t, 3013, report.Files)
+	assert.Empty(t, report.Missing)
+	assert.Empty(t, report.Findings)
+}
