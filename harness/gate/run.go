@@ -61,29 +61,38 @@ type run struct {
 // begin is node 1.
 func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspace error) error {
 	g.tell(execute.StageManifest)
-	if err := evidence.Write(g.root, evidence.WishLockFile, o.Lock); err != nil {
+	text, err := o.Lock.JSON()
+	if err == nil {
+		err = evidence.WriteText(g.root, evidence.WishLockFile, text)
+	}
+	if err != nil {
 		return err
 	}
 	in := manifest.Input{
 		Lock: o.Lock, Sealed: o.Sealed, NotSealed: o.NotSealed, Workspace: workspace, WorkspaceExists: noWorkspace == nil,
 		WorkspaceOutside: errors.Is(noWorkspace, wish.ErrOutside), Mode: o.Mode, Tools: o.Tools, Policy: o.Policy,
 	}
+	var failure error
 	if in.WorkspaceExists {
-		var err error
-		if in.Repo, err = repo.Inspect(ctx, workspace, ignore(o, workspace)); err != nil {
-			return fmt.Errorf("the repository of the workspace: %w", err)
-		}
+		failure = g.look(ctx, o, &in)
 		if own, ok := within(o.OutDir, workspace); ok {
 			in.Exclude = append(in.Exclude, own) // no gate sees the evidence of others
 		}
-		if o.Baseline != "" && o.Mode.Execute && o.Mode.Tools && o.Sealed {
-			if in.Baseline, err = g.baseline(ctx, o, workspace, &in.Repo); err != nil {
-				return err
-			}
-		}
 	}
 	g.m, g.findings = manifest.Build(in)
-	return g.writeManifest(ctx)
+	return errors.Join(failure, g.writeManifest(ctx))
+}
+
+// look asks git about the workspace, and checks the baseline out.
+func (g *run) look(ctx context.Context, o Options, in *manifest.Input) (err error) {
+	if in.Repo, err = repo.Inspect(ctx, in.Workspace, ignore(o, in.Workspace)); err != nil {
+		return fmt.Errorf("the repository of the workspace: %w", err)
+	}
+	if o.Baseline == "" || !o.Mode.Execute || !o.Mode.Tools || !o.Sealed {
+		return nil
+	}
+	in.Baseline, err = g.baseline(ctx, o, in.Workspace, &in.Repo)
+	return err
 }
 
 func (g *run) writeManifest(ctx context.Context) error {
@@ -145,11 +154,13 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
 	if failure != nil {
-		g.findings = append(g.findings, evidence.Finding{Reason: evidence.ReasonIncomplete, Subject: "run", Detail: "The run was not finished: " + oneLine(failure) + "."})
+		g.incomplete(failure)
 	}
 	g.tell(execute.StageNormalize)
-	if err := normalize.Evidence(ctx, g.root); err != nil {
-		return Report{}, fmt.Errorf("normalizing the evidence: %w", err)
+	failed := normalize.Evidence(ctx, g.root)
+	if failed != nil {
+		failed = fmt.Errorf("normalizing the evidence: %w", failed)
+		g.incomplete(failed)
 	}
 	g.tell(execute.StageHash)
 	artifacts, err := evidence.HashArtifacts(ctx, g.root)
@@ -157,7 +168,7 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 		return Report{}, fmt.Errorf("hashing the evidence: %w", err)
 	}
 	findings := evidence.Findings{Pre: append([]evidence.Finding{}, g.findings...), Differences: []evidence.Finding{}}
-	if failure == nil && len(g.findings) == 0 {
+	if len(g.findings) == 0 {
 		if findings.Differences, err = g.compareRepeats(ctx, artifacts); err != nil {
 			return Report{}, fmt.Errorf("comparing the repeats: %w", err)
 		}
@@ -174,10 +185,17 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{Manifest: in.Manifest, Tests: in.Tests, Verdict: judge.Judge(in), Gates: judge.Gates(in)}
-	return report, errors.Join(
+	return report, errors.Join(failed,
 		evidence.Write(g.root, evidence.GatesFile, report.Gates),
 		evidence.Write(g.root, evidence.VerdictFile, report.Verdict),
 	)
+}
+
+// incomplete tells the judge of a failure of ours.
+func (g *run) incomplete(failure error) {
+	g.findings = append(g.findings, evidence.Finding{
+		Reason: evidence.ReasonIncomplete, Subject: "run", Detail: "The run was not finished: " + oneLine(failure) + ".",
+	})
 }
 
 // newTemp is a folder that is removed at the end.
