@@ -15,8 +15,7 @@ func (r *Runner) judge(c call, root *os.Root, out ran, res RunResult) error {
 	switch out.ended {
 	case ReasonTimeout:
 		late := timedOut(res, c.timeout)
-		late.also("the sandbox failed", out.err)
-		late.also(lost, out.lost)
+		_ = late.also("the sandbox failed", out.err).also(lost, out.lost) // the same error
 		return late
 	case ReasonCannotExecute:
 		e := cannotExecute(res, out.detail, out.err)

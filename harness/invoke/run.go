@@ -3,6 +3,7 @@ package invoke
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/evalbox/evalbox/internal/hostfile"
@@ -49,6 +50,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 	if err != nil {
 		return RunResult{}, err
 	}
+	_, noConfig := os.Stat(c.Config)
 	out, err := r.engine.run(ctx, c, p)
 	if err != nil {
 		return RunResult{}, err
@@ -57,6 +59,9 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 	res.Schema, res.Engine, res.Command, res.WorkDir, res.Unenforced = RunResultSchemaV1, p.Engine, p.Command, p.WorkDir, p.Unenforced
 	res.origin = &origin{before, out.created}
 	res.NotWritten, res.Unenforced, res.Warnings = orEmpty(out.left.list), orEmpty(res.Unenforced), orEmpty(res.Warnings)
+	if errors.Is(noConfig, fs.ErrNotExist) {
+		res.Warnings = append(res.Warnings, "the configuration does not exist")
+	}
 	// The tool may have put another directory in its place.
 	after, err := openOutput(c.OutputDir)
 	if err == nil {
