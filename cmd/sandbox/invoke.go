@@ -175,7 +175,7 @@ type invoked struct {
 	// Reason and Error say why a call did not end well.
 	Reason invoke.Reason `json:"reason"`
 	Error  string        `json:"error"`
-	// Verification is null unless the call ended well.
+	// Verification is null unless the tool exited with 0 and its artifacts were looked at.
 	Verification *invoke.Report `json:"verification"`
 }
 
@@ -217,8 +217,8 @@ func (a *app) invoke(ctx context.Context, cmd *cobra.Command, f invokeFlags) err
 		return runErr // it was refused, or nothing is known of it
 	}
 	told := tell(res, runErr)
-	if runErr == nil {
-		runErr = told.verify(ctx, verify)
+	if runErr == nil || told.Reason == invoke.ReasonMissingArtifact {
+		runErr = errors.Join(runErr, told.verify(ctx, verify))
 	}
 	a.ended() // signals end us from here on, as only showing is left
 	a.code = invokedCode(told, runErr)
@@ -251,7 +251,7 @@ func tell(res invoke.RunResult, err error) invoked {
 	return told
 }
 
-// verify looks at the artifacts of a call that ended well. That it could not is told
+// verify looks at the artifacts of a tool that exited with 0. That it could not is told
 // beside the result, which is not lost for it.
 func (told *invoked) verify(ctx context.Context, opts invoke.VerifyOptions) error {
 	report, err := told.RunResult.Verify(ctx, opts)
@@ -259,7 +259,7 @@ func (told *invoked) verify(ctx context.Context, opts invoke.VerifyOptions) erro
 		told.Reason, told.Error = invoke.ReasonUnverified, "exited 0, but its artifacts were not verified: "+err.Error()
 		return err
 	}
-	told.Verification, told.OK = &report, report.OK
+	told.Verification, told.OK = &report, report.OK && told.Reason == ""
 	return nil
 }
 

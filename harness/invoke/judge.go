@@ -41,7 +41,7 @@ func (r *Runner) judge(c call, root *os.Root, out ran, res RunResult) error {
 		return failure(res, ReasonLimit, nil, "the tool left what the sandbox does not carry over: %s", out.left.cut)
 	}
 	for _, name := range append([]string{ManifestName, TracePackName}, r.profile.required()...) {
-		if res.origin.path(root, c.OutputDir, name) != "" {
+		if res.origin.path(root, name) != "" {
 			continue
 		}
 		path := filepath.Join(c.OutputDir, filepath.FromSlash(name))

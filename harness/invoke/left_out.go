@@ -84,9 +84,17 @@ func leftOutOf(res result.Result, report sandbox.TreeReport) leftOut {
 	return left
 }
 
-// createdOf are the names that were carried over as new.
-func createdOf(report sandbox.TreeReport) map[string]bool {
-	names := map[string]bool{}
+// createdOf are the names that were carried over as new, with the SHA-256 of files.
+func createdOf(res result.Result, report sandbox.TreeReport) map[string]string {
+	sums := map[string]string{}
+	for _, tree := range res.Trees {
+		if tree.Target == OutputDir {
+			for _, entry := range tree.Created {
+				sums[entry.Path] = entry.SHA256
+			}
+		}
+	}
+	names := map[string]string{}
 	for _, change := range report.Changes {
 		if change.State != sandbox.TreeApplied || change.Change != "created" {
 			continue
@@ -99,7 +107,7 @@ func createdOf(report sandbox.TreeReport) map[string]bool {
 			}
 			name = string(raw)
 		}
-		names[name] = true
+		names[name] = sums[change.Path]
 	}
 	return names
 }

@@ -21,8 +21,9 @@ type ran struct {
 	// lost is why nothing more could be carried over to the output directory.
 	lost error
 	left leftOut
-	// created are the names that were carried over as new; nil where nothing is carried.
-	created map[string]bool
+	// created are the names that were carried over as new, with the SHA-256 of files; nil
+	// where nothing is carried.
+	created map[string]string
 }
 
 // Run calls the tool once and returns what it did. The output directory is locked for
@@ -57,7 +58,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 	}
 	res = out.result
 	res.Schema, res.Engine, res.Command, res.WorkDir, res.Unenforced = RunResultSchemaV1, p.Engine, p.Command, p.WorkDir, p.Unenforced
-	res.origin = &origin{before, out.created}
+	res.origin = &origin{c.OutputDir, before, out.created}
 	res.NotWritten, res.Unenforced, res.Warnings = orEmpty(out.left.list), orEmpty(res.Unenforced), orEmpty(res.Warnings)
 	if errors.Is(noConfig, fs.ErrNotExist) {
 		res.Warnings = append(res.Warnings, "the configuration does not exist")
@@ -66,7 +67,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 	after, err := openOutput(c.OutputDir)
 	if err == nil {
 		defer after.Close()
-		res.ManifestPath, res.TracePackPath = res.origin.path(after, c.OutputDir, ManifestName), res.origin.path(after, c.OutputDir, TracePackName)
+		res.ManifestPath, res.TracePackPath = res.origin.path(after, ManifestName), res.origin.path(after, TracePackName)
 	}
 	return res, r.judge(c, after, out, res)
 }

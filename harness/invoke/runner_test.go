@@ -300,8 +300,35 @@ func TestOddArtifacts(t *testing.T) {
 	require.Equal(t, []string{".git/x: created, but is what Git executes", "manifest.json: is a fifo: not a regular file"}, res.NotWritten)
 	require.Empty(t, res.ManifestPath)
 	require.NotEmpty(t, res.TracePackPath)
+	// What else is wrong is told all the same.
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.EqualError(t, report.Problems[0], "manifest.json: does not exist")
+	res.origin = nil
 	_, err = res.Verify(t.Context(), VerifyOptions{})
-	require.ErrorContains(t, err, "no manifest")
+	require.ErrorContains(t, err, "names no manifest")
+}
+
+// TestChangedSince: what somebody else writes over the run's files is not the run's.
+func TestChangedSince(t *testing.T) {
+	inv := newInvocation(t)
+	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+		res := exits(0)(req)
+		res.Trees = []result.Tree{{Target: OutputDir, Complete: true, Created: []result.TreeEntry{
+			{Path: ManifestName, Kind: "file", SHA256: hashOf(goodManifest)}, {Path: TracePackName, Kind: "file", SHA256: hashOf(goodTrace)},
+		}}}
+		return res
+	}}
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.NoError(t, err)
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, report.OK, report.Problems)
+	require.NoError(t, os.WriteFile(res.TracePackPath, []byte("{\"step\": 7}\n"), 0o600))
+	report, err = res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.EqualError(t, report.Problems[0], "trace_pack.jsonl: was changed by somebody else since the run")
 }
 
 // TestLeftOut: what was not carried over is told, and output that is not whole is no

@@ -133,7 +133,7 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 		// That the tool failed is no reason not to: what it wrote tells why.
 		var report sandbox.TreeReport
 		report, out.lost = s.Store.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, nil)
-		out.left, out.created = leftOutOf(*res, report), createdOf(report)
+		out.left, out.created = leftOutOf(*res, report), createdOf(*res, report)
 		if out.lost != nil {
 			out.left.list = append(out.left.list, fmt.Sprintf("all other changes: %v", out.lost))
 		}

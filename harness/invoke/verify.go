@@ -29,14 +29,17 @@ func Verify(ctx context.Context, dir string, opts VerifyOptions) (Report, error)
 	return verify(ctx, dir, opts, nil, []string{abs, OutputDir})
 }
 
-// Verify is [Verify] of the output directory of a run that ended well. In addition
+// Verify is [Verify] of the output directory of a run that exited with 0. In addition
 // all artifacts must be of this run, not from before; of a result that was read back
-// from JSON that is not known any more.
+// from JSON that is not known any more, and if it names no manifest, nothing is.
 func (r RunResult) Verify(ctx context.Context, opts VerifyOptions) (Report, error) {
-	if r.ManifestPath == "" {
-		return Report{}, errors.New("invoke: the run left no manifest to verify")
-	}
 	dir := filepath.Dir(r.ManifestPath)
+	switch {
+	case r.origin != nil:
+		dir = r.origin.dir
+	case r.ManifestPath == "":
+		return Report{}, errors.New("invoke: the result names no manifest to verify")
+	}
 	told := dir // what the tool was told that the directory is
 	if r.Engine == EngineSandbox {
 		told = OutputDir

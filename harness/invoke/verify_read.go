@@ -36,6 +36,9 @@ func (v *verification) open(name string, optional bool) *os.File {
 
 // took adds an artifact to the report.
 func (v *verification) took(a Artifact) {
+	if v.from.changed(a) {
+		v.report.add(artifactError(shortened(a.Path), 0, KindStale, "was changed by somebody else since the run"))
+	}
 	v.at[a.Path] = len(v.report.Artifacts)
 	v.report.Artifacts = append(v.report.Artifacts, a)
 }
