@@ -1,3 +1,5 @@
+//go:build unix
+
 package repo
 
 import (
@@ -5,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,7 +17,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
-func fill2(t *testing.T, files map[string]string) string {
+func folderOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -36,11 +37,11 @@ func fill2(t *testing.T, files map[string]string) string {
 }
 
 func TestCompare(t *testing.T) {
-	before := fill2(t, map[string]string{
+	before := folderOf(t, map[string]string{
 		"same": "s", "changed": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "gone": "g\n", "mode": "m\n", "link": "-> a", "to link": "x\n",
 		"binary": "a\x00b", "no end": "a\nb", ".git/config": "x", "skip/x": "1", "empty gone": "",
 	})
-	after := fill2(t, map[string]string{
+	after := folderOf(t, map[string]string{
 		"same": "s", "changed": "1\n2\n3\n4\nfive\n6\n7\n8\n9\n", "new": "n\n", "mode": "+x m\n", "link": "-> b", "to link": "-> x",
 		"binary": "a\x00c", "no end": "a\nc", ".git/config": "y", "skip/x": "2", "deep/.git/x": "1", "odd \"\n": "1\n",
 	})
@@ -143,7 +144,7 @@ new file mode 120000
 // would take the library for ever are replaced as a whole.
 func TestCompareBounds(t *testing.T) {
 	big := strings.Repeat("x\n", maxText/2+1)
-	_, diff, err := Compare(t.Context(), fill2(t, nil), fill2(t, map[string]string{"big": big}), nil)
+	_, diff, err := Compare(t.Context(), folderOf(t, nil), folderOf(t, map[string]string{"big": big}), nil)
 	require.NoError(t, err)
 	require.Equal(t, "diff --git a/big b/big\nnew file mode 100644\nBinary files /dev/null and b/big differ\n", string(diff))
 
@@ -151,7 +152,7 @@ func TestCompareBounds(t *testing.T) {
 	for i := range 20 {
 		many[fmt.Sprintf("%02d", i)] = strings.Repeat(strings.Repeat("y", 99)+"\n", maxText/101)
 	}
-	changes, diff, err := Compare(t.Context(), fill2(t, nil), fill2(t, many), nil)
+	changes, diff, err := Compare(t.Context(), folderOf(t, nil), folderOf(t, many), nil)
 	require.NoError(t, err)
 	require.Len(t, changes.Files, 20)
 	require.LessOrEqual(t, len(diff), maxPatch+200)
@@ -163,7 +164,7 @@ func TestCompareBounds(t *testing.T) {
 		fmt.Fprintln(&b, (i*7)%300)
 	}
 	before, after := "head\n"+a.String()+"tail\n", "head\n"+b.String()+"tail\n"
-	_, diff, err = Compare(t.Context(), fill2(t, map[string]string{"x": before}), fill2(t, map[string]string{"x": after}), nil)
+	_, diff, err = Compare(t.Context(), folderOf(t, map[string]string{"x": before}), folderOf(t, map[string]string{"x": after}), nil)
 	require.NoError(t, err)
 	require.Contains(t, string(diff), "@@ -1,50002 +1,50002 @@\n head\n 0\n")
 	require.Equal(t, after, applied(t, before, string(diff)))
@@ -241,24 +242,4 @@ func FuzzHunks(f *testing.F) {
 		writeHunks(&diff, lines([]byte(a)), lines([]byte(b)))
 		require.Equal(t, b, applied(t, a, diff.String()))
 	})
-}
-
-// TestGitApplies: where there is a git, it takes the patch.
-func TestGitApplies(t *testing.T) {
-	git, err := exec.LookPath("git")
-	if err != nil {
-		return
-	}
-	before := fill2(t, map[string]string{"a b": "1\n2\n", "gone": "x", "mode": "m", "link": "-> a", "sub/é": "old\n", "f": "file\n"})
-	after := fill2(t, map[string]string{"a b": "1\nzwei\n", "new": "x", "mode": "+x m", "link": "-> b", "sub/é": "new\n", "f": "-> a b"})
-	_, diff, err := Compare(t.Context(), before, after, nil)
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), git, "apply", "-")
-	cmd.Dir, cmd.Stdin = before, bytes.NewReader(diff)
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(before))
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s\n%s", out, diff)
-	changes, _, err := Compare(t.Context(), before, after, nil)
-	require.NoError(t, err)
-	require.Empty(t, changes.Files)
 }

@@ -73,8 +73,9 @@ func open(p place) (_ *repository, err error) {
 func (r *repository) newStore(files billy.Filesystem, objects *guardFS) *store {
 	storage := filesystem.NewStorageWithOptions(files, cache.NewObjectLRU(cacheSize),
 		filesystem.Options{ExclusiveAccess: true, KeepDescriptors: true, LargeObjectThreshold: largeObject})
-	r.close = append(r.close, storage.Close)
-	return &store{Storage: storage, loose: objects}
+	s := &store{Storage: storage, loose: objects}
+	r.close = append(r.close, storage.Close, s.packs.close)
+	return s
 }
 
 // checkFormat leaves to the library which extensions of the format it can read; it takes

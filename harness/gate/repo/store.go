@@ -23,12 +23,16 @@ import (
 type store struct {
 	*filesystem.Storage
 	loose *guardFS
+	packs packs
 	// borrowed are the objects of other repositories.
 	borrowed []*store
 }
 
 // HashesWithPrefix are the objects whose hashes begin so.
 func (s *store) HashesWithPrefix(prefix []byte) ([]plumbing.Hash, error) {
+	if err := s.packs.load(s); err != nil {
+		return nil, err
+	}
 	all, err := s.Storage.HashesWithPrefix(prefix)
 	for _, other := range s.borrowed {
 		more, otherErr := other.HashesWithPrefix(prefix)
@@ -115,6 +119,12 @@ func (s *store) own(h plumbing.Hash) (io.ReadCloser, plumbing.ObjectType, int64,
 		}
 		return r, kind, size, nil
 	case !errors.Is(err, fs.ErrNotExist):
+		return nil, 0, 0, err
+	}
+	if err := s.packs.load(s); err != nil {
+		return nil, 0, 0, err
+	}
+	if err := s.packs.check(h, s.Storage.EncodedObjectSize); err != nil {
 		return nil, 0, 0, err
 	}
 	size, err := s.Storage.EncodedObjectSize(h)
