@@ -306,3 +306,18 @@ func TestEngineHostileTrees(t *testing.T) {
 		})
 	}
 }
+
+// TestEngineMountInNoInput: without an input, what a mount there needs is made.
+func TestEngineMountInNoInput(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	host := t.TempDir()
+	require.NoError(t, os.Chmod(host, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(host, "f"), []byte("text"), 0o644))
+	for _, way := range []string{sandbox.TransferBind, sandbox.TransferCopy} {
+		req := python(t, "print(open('/work/input/data/f').read(), open('/work/input/deep/file').read())")
+		req.Transfer = way
+		req.Mounts = []sandbox.Mount{{Source: host, Target: "/work/input/data"}, {Source: filepath.Join(host, "f"), Target: "/work/input/deep/file"}}
+		require.Equal(t, "text text\n", run(t, r, req).Stdout, way)
+	}
+}

@@ -166,6 +166,32 @@ for path in '/tmp/.ssh/id_rsa', '/etc/shadow', '/work/input/token', '/work/.netr
 	require.Equal(t, []string{"/etc/shadow", "/tmp/.ssh", "/tmp/.ssh/id_rsa", "/work/.netrc", "/work/input/token"}, res.Observed.Opened)
 }
 
+// TestEngineObserveDecoysInPlaces: in what is mounted a decoy hides what is there, by
+// whatever link it is named; where nothing is, there is nothing to watch.
+func TestEngineObserveDecoysInPlaces(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	host := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(host, "keys", "deep"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(host, "keys", "real"), []byte("secret"), 0o644))
+	require.NoError(t, os.Symlink("keys", filepath.Join(host, "link")))
+	req := python(t, quietly+`
+assert 'id_rsa' in os.listdir('/host/lib/keys') and 'real' not in os.listdir('/host/lib/link')
+assert not os.path.exists('/work/input/token') and not os.path.exists('/host/lib/none')
+`)
+	req.Mounts = []sandbox.Mount{{Source: host, Target: "/host/lib"}}
+	req.Observe = &sandbox.Observe{Decoys: []string{"/host/lib/link", "/host/lib/keys", "/host/lib/none", "/work/input/token"}, Required: true}
+	res := run(t, r, req)
+	require.Zero(t, res.ExitCode, res.Stderr)
+	require.Equal(t, []string{"/host/lib/keys"}, res.Observed.Watched)
+	require.Equal(t, []string{"/host/lib/keys"}, res.Observed.Opened)
+
+	require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(host, "out")))
+	req.Observe.Decoys = []string{"/host/lib/out"}
+	_, err := r.Run(t.Context(), req)
+	require.ErrorContains(t, err, "leads out of the mounts")
+}
+
 // TestEngineObserveHow: programs of any kind are started as those that nobody observes.
 func TestEngineObserveHow(t *testing.T) {
 	t.Parallel()

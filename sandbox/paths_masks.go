@@ -213,10 +213,10 @@ func (v view) resolveDecoys(req Request) Request {
 	observe := *req.Observe
 	observe.Decoys = nil
 	for _, d := range decoysOf(req) {
-		if _, _, ok := v.at(d.target); ok && d.inPlace(req) {
+		if d.inPlace(req) {
 			inside, info, err := v.follow(d.target)
 			if err != nil {
-				continue // it is not there; everything else the masks have told
+				continue // it is not there, or there is no input; everything else the masks have told
 			}
 			d = decoy{inside, info.IsDir()}
 			if slices.Contains(observe.Decoys, d.text()) {

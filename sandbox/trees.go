@@ -130,9 +130,10 @@ func (a *attempt) treeError(ctx context.Context, job JobTree, err error) error {
 	return &PathError{"tree", job.Source, "cannot be copied", err}
 }
 
-// pointsOf are the paths in a tree that other mounts lie on, folder or not.
+// pointsOf are the paths in a tree, or in the input, that other mounts lie on, folder or
+// not.
 func pointsOf(spec Spec, target string) map[string]bool {
-	all := []string{}
+	all := []string{target}
 	folders := map[string]bool{}
 	for _, m := range spec.Job.Mounts {
 		all = append(all, m.Target)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +23,7 @@ func newArtifactsHashCommand(a *app) *cobra.Command {
 		Use:   "hash PATH...",
 		Short: "Print the SHA-256 of files",
 		Long: `Print the SHA-256 of the bytes of files, as sha256sum does: nothing of them is parsed.
-They must be regular files, of any size.
+They must be regular files, or links to such, of any size.
 
 The exit code is 125 when one cannot be read; the others are printed.`,
 		Example: "  sandbox artifacts hash out/manifest.json out/trace_pack.jsonl",
@@ -47,7 +49,7 @@ func (a *app) hashArtifacts(ctx context.Context, paths []string) error {
 		}
 		all = append(all, hashed{path, sum})
 		if !s.JSON {
-			if err := a.print("%s  %s\n", sum, terminal.Line(path)); err != nil {
+			if err := a.printSum(sum, path); err != nil {
 				return err
 			}
 		}
@@ -56,4 +58,19 @@ func (a *app) hashArtifacts(ctx context.Context, paths []string) error {
 		unreadable = append(unreadable, a.printJSON(all))
 	}
 	return errors.Join(unreadable...)
+}
+
+// printSum prints a line of sha256sum. A name with a backslash or the end of a line is
+// written with a backslash before each, and before the line, so that a name cannot pass
+// for two. A program gets the bytes of the name, a terminal nothing that it would obey.
+func (a *app) printSum(sum, path string) error {
+	mark, name := "", strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(path)
+	if name != path {
+		mark = `\`
+	}
+	if a.outTerminal {
+		name = terminal.Line(name)
+	}
+	_, err := fmt.Fprintf(a.streams.Out, "%s%s  %s\n", mark, sum, name)
+	return readerGone(err)
 }

@@ -24,6 +24,9 @@ The exit code is 1 when something is wrong, and 125 when DIR cannot be read.`,
 		Example: "  sandbox artifacts verify out\n  sandbox artifacts verify out --json | jq .problems",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usagef(cmd.CommandPath(), "artifacts verify: DIR is empty")
+			}
 			return a.verifyArtifacts(cmd.Context(), args[0], f)
 		},
 	}

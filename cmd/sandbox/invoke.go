@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/policy"
 )
 
 // invokeFlags are the flags of `invoke` that are no settings.
@@ -174,7 +175,7 @@ type invoked struct {
 	// Reason and Error say why a call did not end well.
 	Reason invoke.Reason `json:"reason"`
 	Error  string        `json:"error"`
-	// Verification is null unless the call ended well.
+	// Verification is null unless the tool exited with 0 and its artifacts were looked at.
 	Verification *invoke.Report `json:"verification"`
 }
 
@@ -204,36 +205,62 @@ func (a *app) invoke(ctx context.Context, cmd *cobra.Command, f invokeFlags) err
 		return err
 	}
 	if f.dryRun {
-		plan, err := runner.Plan(ctx, inv)
-		if err != nil {
-			return err
-		}
-		return a.printJSON(plan)
+		return a.planInvocation(ctx, runner, inv)
 	}
 	if f.engine == invoke.EngineHost {
 		a.warnHost()
 	}
+	place.begin()
 	res, runErr := runner.Run(ctx, inv)
 	place.ended()
 	if runErr != nil && res.Schema == "" {
 		return runErr // it was refused, or nothing is known of it
 	}
-	told := invoked{RunResult: res}
-	if runErr == nil {
-		report, err := res.Verify(ctx, verify)
-		if err != nil {
-			return err
-		}
-		told.Verification, told.OK = &report, report.OK
-	} else {
-		told.Error = runErr.Error()
+	told := tell(res, runErr)
+	if runErr == nil || told.Reason == invoke.ReasonMissingArtifact {
+		runErr = errors.Join(runErr, told.verify(ctx, verify))
+	}
+	a.ended() // signals end us from here on, as only showing is left
+	a.code = invokedCode(told, runErr)
+	return a.showInvoked(told, s)
+}
+
+// planInvocation prints what would be run.
+func (a *app) planInvocation(ctx context.Context, runner *invoke.Runner, inv invoke.Invocation) error {
+	plan, err := runner.Plan(ctx, inv)
+	if err != nil {
 		var failed *invoke.InvocationError
-		if errors.As(runErr, &failed) {
+		if errors.As(err, &failed) {
+			a.code = invokedCode(invoked{Reason: failed.Reason}, err)
+		}
+		return err
+	}
+	return a.printJSON(plan)
+}
+
+// tell is what is known of a call before its artifacts were looked at.
+func tell(res invoke.RunResult, err error) invoked {
+	told := invoked{RunResult: res}
+	if err != nil {
+		told.Error = err.Error()
+		var failed *invoke.InvocationError
+		if errors.As(err, &failed) {
 			told.Reason = failed.Reason
 		}
 	}
-	a.code = invokedCode(told, runErr)
-	return a.showInvoked(told, s)
+	return told
+}
+
+// verify looks at the artifacts of a tool that exited with 0. That it could not is told
+// beside the result, which is not lost for it.
+func (told *invoked) verify(ctx context.Context, opts invoke.VerifyOptions) error {
+	report, err := told.RunResult.Verify(ctx, opts)
+	if err != nil {
+		told.Reason, told.Error = invoke.ReasonUnverified, "exited 0, but its artifacts were not verified: "+err.Error()
+		return err
+	}
+	told.Verification, told.OK = &report, report.OK && told.Reason == ""
+	return nil
 }
 
 // warnHost says what the host is.
@@ -247,11 +274,30 @@ func (f *invokeFlags) tool(a *app, cmd *cobra.Command, where invoke.Option, limi
 	if err != nil {
 		return nil, err
 	}
+	if err := f.checkCeiling(a, limit); err != nil {
+		return nil, err
+	}
 	options := []invoke.Option{where, invoke.WithTimeout(limit), invoke.WithProfile(profile), invoke.WithEnv(env)}
 	if f.root != "" {
 		options = append(options, invoke.WithRoot(f.root))
 	}
 	return invoke.New(f.exec, options...)
+}
+
+// checkCeiling refuses a time limit above that of the settings on the host, where it is
+// the one limit that holds. In the sandbox the plan does so.
+func (f *invokeFlags) checkCeiling(a *app, limit time.Duration) error {
+	if f.engine != invoke.EngineHost {
+		return nil
+	}
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	if most := s.Max.Timeout; most > 0 && limit > most {
+		return &policy.FieldError{Field: "timeout", Value: limit.String(), Rule: fmt.Sprintf("above the policy's maximum of %v", most)}
+	}
+	return nil
 }
 
 // limit is the time limit: the flag's, or the tool's own default below the ceiling of
@@ -293,6 +339,8 @@ func invokedCode(told invoked, err error) int {
 			return exitNotExecutable
 		}
 		return exitNotFound
+	case invoke.ReasonUnverified:
+		return exitCode(nil, err)
 	case invoke.ReasonNotWritten, invoke.ReasonEngine:
 	}
 	return exitSandbox

@@ -13,14 +13,21 @@ import (
 // place is where tools run, with what shows their output meanwhile.
 type place struct {
 	option invoke.Option
-	// ended is called when the tool has ended, close at last.
-	ended, close func()
+	// begin is called before the tool is started, ended when it has ended, close at last.
+	begin, ended, close func()
+}
+
+// ended gives the signals back.
+func (a *app) ended() {
+	if a.streams.Ended != nil {
+		a.streams.Ended()
+	}
 }
 
 // placeOf is the engine that the flags name.
 func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, error) {
 	if f.engine == invoke.EngineHost {
-		return a.hostPlace(s), nil
+		return a.hostPlace(ctx, s), nil
 	}
 	runner, err := a.runner(s)
 	if err != nil {
@@ -40,38 +47,45 @@ func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, er
 	}
 	return place{
 		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Store: runner.Store(), Request: req}),
+		begin:  func() {},
 		ended: func() {
 			waiting.end()
 			announced()
-			if a.streams.Ended != nil {
-				a.streams.Ended()
-			}
 			_ = live.finish() // what could not be shown is in the result
 		},
 		close: func() { _ = runner.Close() },
 	}, nil
 }
 
-// hostPlace is this machine.
-func (a *app) hostPlace(s settings) place {
-	host := invoke.Host{
+// host is this machine, without live output.
+func (a *app) host(s settings) invoke.Host {
+	return invoke.Host{
 		Clock: machineClock{}, Grace: s.Limits.Grace, Kill: a.streams.Kill,
 		CaptureStdout: s.Limits.CaptureStdout, CaptureStderr: s.Limits.CaptureStderr,
 	}
+}
+
+// hostPlace is this machine.
+func (a *app) hostPlace(ctx context.Context, s settings) place {
+	host := a.host(s)
 	var shown sandbox.Request
 	live := a.connect(&shown, s)
 	if shown.Stdout != nil {
 		var turn sync.Mutex
 		host.Stdout, host.Stderr = &inTurn{&turn, shown.Stdout}, &inTurn{&turn, shown.Stderr}
 	}
-	end := a.streams.runs.begin()
+	end, announced := func() {}, func() {}
 	return place{
 		option: invoke.WithHost(host),
+		begin: func() {
+			end = a.streams.runs.begin()
+			if !s.Quiet && (!s.JSON || a.errTerminal) {
+				announced = live.announceEnd(ctx)
+			}
+		},
 		ended: func() {
 			end()
-			if a.streams.Ended != nil {
-				a.streams.Ended()
-			}
+			announced()
 			_ = live.finish()
 		},
 		close: func() {},

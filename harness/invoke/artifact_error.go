@@ -3,6 +3,7 @@ package invoke
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind is what is wrong with an artifact.
@@ -12,6 +13,7 @@ type Kind string
 const (
 	KindMissing       Kind = "missing"
 	KindNotRegular    Kind = "not_regular"
+	KindNotDirectory  Kind = "not_directory"
 	KindUnreadable    Kind = "unreadable"
 	KindStale         Kind = "stale"
 	KindTooLarge      Kind = "too_large"
@@ -20,6 +22,8 @@ const (
 	KindMissingFields Kind = "missing_fields"
 	KindMissingStep   Kind = "missing_step"
 	KindLineTooLong   Kind = "line_too_long"
+	KindDuplicateKey  Kind = "duplicate_key"
+	KindTooMany       Kind = "too_many"
 	KindInvalidList   Kind = "invalid_list"
 	KindOutside       Kind = "outside"
 	KindHashInvalid   Kind = "hash_invalid"
@@ -53,4 +57,17 @@ func missingFields(path string, line int64, names []string) *ArtifactError {
 	e := artifactError(path, line, KindMissingFields, "required fields are missing: %s", strings.Join(names, ", "))
 	e.Missing = names
 	return e
+}
+
+// shortened bounds a name that a tool chose.
+func shortened(name string) string {
+	const most = 200
+	if len(name) <= most {
+		return name
+	}
+	end := most
+	for !utf8.RuneStart(name[end]) && end > most-utf8.UTFMax {
+		end--
+	}
+	return name[:end] + "…"
 }

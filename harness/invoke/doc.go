@@ -12,7 +12,9 @@
 //
 // The package reads no clock, no random numbers and no environment but those that it is
 // given, so that two runs with the same input differ in the fields of [VolatileFields]
-// only, as far as the tool itself does.
+// only, as far as the tool itself does. Of its own process it reads the current folder,
+// in which relative paths are meant, and in which a tool of the host starts if no other
+// folder is named.
 //
 // Identifiers such as M3-05 and MI-02 are those of docs/requirements.md.
 package invoke

@@ -5,6 +5,8 @@ package invoke_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,22 +74,24 @@ func TestEngineSuccess(t *testing.T) {
 	inv := invocation(t, "metadata", "plot", "escape", "stdin")
 	seed, adapter := int64(7), "x"
 	inv.Seed, inv.Adapter = &seed, &adapter
-	config, err := os.ReadFile(inv.Config)
-	require.NoError(t, err)
+	// Only that the mount is read-only keeps the tool from writing there.
+	require.NoError(t, os.Chmod(inv.Config, 0o666))
+	config, tool := hashes(t, filepath.Dir(inv.Config)), hashes(t, "testdata")
 	res, err := newTool(t, newSandbox(t)).Run(t.Context(), inv)
 	require.NoError(t, err)
+	left := hashes(t, inv.OutputDir)
 	require.Equal(t, "stdin ''\nrefused OSError\nrefused OSError\nfake tool: completed\n"+
 		"config /work/config/config.json\noutput /work/output\nadapter x\nseed 7\n", res.Stdout)
 	require.Empty(t, res.Stderr)
 	require.Empty(t, res.Unenforced)
 	require.NoFileExists(t, "testdata/escaped")
-	after, err := os.ReadFile(inv.Config)
-	require.NoError(t, err)
-	require.Equal(t, string(config), string(after))
+	require.Equal(t, tool, hashes(t, "testdata"))
+	require.Equal(t, config["config.json"], hashes(t, filepath.Dir(inv.Config))["config.json"])
 	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
 	require.NoError(t, err)
 	require.True(t, report.OK, report.Problems)
 	require.Len(t, report.Artifacts, 4)
+	require.Equal(t, left, hashes(t, inv.OutputDir), "looking at the files changes none")
 	require.Equal(t, `"fake-run-seed-7"`, string(report.Manifest["run_id"]))
 
 	// The same again, elsewhere: the same artifacts and the same result.
@@ -98,7 +102,65 @@ func TestEngineSuccess(t *testing.T) {
 	secondReport, err := second.Verify(t.Context(), invoke.VerifyOptions{})
 	require.NoError(t, err)
 	require.Equal(t, report, secondReport)
-	require.Equal(t, res.Stdout, second.Stdout)
+	require.Equal(t, lasting(t, res, inv), lasting(t, second, again))
+}
+
+// lasting are the fields of a result that are not volatile, less the paths of the call.
+func lasting(t *testing.T, res invoke.RunResult, inv invoke.Invocation) string {
+	t.Helper()
+	text, err := json.Marshal(res)
+	require.NoError(t, err)
+	var fields map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &fields))
+	for _, name := range invoke.VolatileFields() {
+		require.Contains(t, fields, name)
+		delete(fields, name)
+	}
+	text, err = json.Marshal(fields)
+	require.NoError(t, err)
+	return strings.ReplaceAll(string(text), filepath.Dir(inv.Config), "DIR")
+}
+
+// hashes are the files in a folder, each with its mode, time and hash.
+func hashes(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		hash, err := invoke.HashArtifact(t.Context(), filepath.Join(dir, name))
+		all[name] = fmt.Sprintln(info.Mode(), info.ModTime().UnixNano(), hash)
+		return err
+	}))
+	return all
+}
+
+// TestEngineStale: whose a file is does not depend on the engine.
+func TestEngineStale(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	inv := invocation(t, "list_kept", "rewrite_kept")
+	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "kept.txt"), []byte("kept"), 0o666))
+	res, err := newTool(t, s).Run(t.Context(), inv)
+	require.NoError(t, err)
+	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.EqualError(t, report.Problems[0], "kept.txt: was there before the run")
+
+	// More than is carried over is no success, and told.
+	s.Request.Limits.OutputFiles = 20
+	res, err = newTool(t, s).Run(t.Context(), invocation(t, "many_files"))
+	var failed *invoke.InvocationError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, invoke.ReasonLimit, failed.Reason)
+	require.ErrorContains(t, err, "more than 20 entries")
+	require.NotEmpty(t, res.NotWritten)
 }
 
 // TestEngineFailures: every way in which the tool can misbehave.

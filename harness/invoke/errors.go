@@ -20,7 +20,7 @@ const (
 	ReasonMissingArtifact Reason = "missing_artifact"
 	// ReasonTimeout: the time limit ended the tool, see [TimeoutError].
 	ReasonTimeout Reason = "timeout"
-	// ReasonLimit: another limit of the sandbox ended the tool.
+	// ReasonLimit: another limit of the sandbox ended the tool, or cut what it left.
 	ReasonLimit Reason = "limit"
 	// ReasonCanceled: the caller ended the tool.
 	ReasonCanceled Reason = "canceled"
@@ -28,6 +28,9 @@ const (
 	ReasonNotWritten Reason = "not_written"
 	// ReasonEngine: the engine failed, and the tool's end was not seen.
 	ReasonEngine Reason = "engine"
+	// ReasonUnverified: the call ended well, but its artifacts could not be looked at. It
+	// is for those who verify, and never that of an error of [Runner.Run].
+	ReasonUnverified Reason = "unverified"
 )
 
 // ErrNotExecutable is the cause of a ReasonCannotExecute whose program is there, but may
@@ -70,10 +73,32 @@ func (e *TimeoutError) Unwrap() error { return &e.InvocationError }
 
 // failure makes the error of a result.
 func failure(r RunResult, reason Reason, err error, format string, args ...any) *InvocationError {
+	code := r.ExitCode
+	if code != nil {
+		code = new(*code) // whoever changes one leaves the other
+	}
 	return &InvocationError{
-		Reason: reason, ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr, Result: r, Err: err,
+		Reason: reason, ExitCode: code, Stdout: r.Stdout, Stderr: r.Stderr, Result: r, Err: err,
 		text: fmt.Sprintf(format, args...),
 	}
+}
+
+// also says what else went wrong.
+func (e *InvocationError) also(what string, err error) *InvocationError {
+	if err != nil {
+		e.text += fmt.Sprintf("; %s: %v", what, err)
+		e.Err = errors.Join(e.Err, err)
+	}
+	return e
+}
+
+// cannotExecute is the error of a tool that was not started.
+func cannotExecute(r RunResult, why string, err error) *InvocationError {
+	e := failure(r, ReasonCannotExecute, err, "the tool could not be executed: %s", why)
+	if e.Stderr == "" {
+		e.Stderr = why
+	}
+	return e
 }
 
 func timedOut(r RunResult, limit time.Duration) *TimeoutError {

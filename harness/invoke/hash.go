@@ -32,7 +32,7 @@ func readError(ctx context.Context, path string, err error) error {
 	if canceled := context.Cause(ctx); canceled != nil {
 		return canceled
 	}
-	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", cause(err))
+	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", hostfile.Cause(err))
 }
 
 // patient is a reader that ends with a context.

@@ -3,13 +3,10 @@ package invoke
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
@@ -60,7 +57,7 @@ func hostEnv(extra map[string]string) []string {
 }
 
 // hostUnenforced are the limits of the sandbox that do not hold on the host.
-var hostUnenforced = []string{"filesystem", "network", "memory", "cpus", "processes", "disk", "system calls", "user"}
+var hostUnenforced = []string{"filesystem", "network", "memory", "cpus", "processes", "disk", "output", "system calls", "user"}
 
 func (h Host) check() error {
 	if h.Clock == nil {
@@ -86,35 +83,9 @@ func (h Host) place(c call) (Plan, error) {
 	}, nil
 }
 
-func (h Host) plan(_ context.Context, _ call, p Plan) (Plan, error) { return p, nil }
-
-// findProgram looks a program up as a shell does, but in the PATH that the tool gets
-// and from the folder that it starts in.
-func findProgram(word, dir string, env []string) (string, error) {
-	notFound := fmt.Errorf("%q: no such program", word)
-	if word == "" {
-		return "", errors.New("the name of the program is empty")
+func (h Host) plan(_ context.Context, c call, p Plan) (Plan, error) {
+	if _, err := findProgram(p.Command[0], p.WorkDir, hostEnv(c.env)); err != nil {
+		return Plan{}, cannotExecute(RunResult{}, err.Error(), err)
 	}
-	if strings.ContainsRune(word, filepath.Separator) {
-		if filepath.IsAbs(word) {
-			return word, nil
-		}
-		return filepath.Join(dir, word), nil
-	}
-	for _, pair := range env {
-		list, isPath := strings.CutPrefix(pair, "PATH=")
-		if !isPath {
-			continue
-		}
-		for _, folder := range filepath.SplitList(list) {
-			if !filepath.IsAbs(folder) {
-				continue // what that means depends on the folder that one is in
-			}
-			file := filepath.Join(folder, word)
-			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-				return file, nil
-			}
-		}
-	}
-	return "", notFound
+	return p, nil
 }

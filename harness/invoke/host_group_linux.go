@@ -5,7 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
+
+// toolAttributes put the tool into a process group of its own, and end it when this
+// process is killed: then nobody ends the group.
+func toolAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
 
 // groupLives reports whether a process of the group runs. One that has ended but that
 // nobody waited for does not, although it still has its number: not every machine has an

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +41,15 @@ const leaveGood = `
 printf '{"run_id": "r", "timestamp": "t", "seed": 1, "artifacts": ["trace_pack.jsonl"]}' > "$out/manifest.json"
 printf '{"step": 1}\n' > "$out/trace_pack.jsonl"
 `
+
+// TestVerifyOpensFolders: what is no directory is not opened, and so never waited for.
+func TestVerifyOpensFolders(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err := Verify(t.Context(), pipe, VerifyOptions{})
+	require.Equal(t, KindNotDirectory, kindOf(t, err))
+	require.EqualError(t, err, pipe+": is not a directory (a named pipe)")
+}
 
 func TestHostRun(t *testing.T) {
 	t.Setenv("EVALBOX_TEST_SECRET", "x")
@@ -104,16 +115,31 @@ func TestHostEnds(t *testing.T) {
 func TestHostCannotExecute(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), []byte("x"), 0o600))
-	for command, why := range map[string]string{
-		"/nonexistent/tool":   "no such file",
-		"no-such-program-xyz": "no such program",
-		"./plain":             "permission denied",
-		"''":                  "is empty",
-		".":                   "no such program",
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "garbage"), []byte("\x01\x02garbage"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "orphan"), []byte("#!/no/such/interpreter\n"), 0o700))
+	for command, want := range map[string]struct {
+		why string
+		// there says that the program is there; planned, that only starting it tells.
+		there, planned bool
+	}{
+		"/nonexistent/tool":   {why: "no such file"},
+		"no-such-program-xyz": {why: "no such program"},
+		"./plain":             {why: "permission denied", there: true},
+		"''":                  {why: "is empty"},
+		".":                   {why: "no such program"},
+		"./.":                 {why: "is a folder", there: true},
+		"./plain/x":           {why: "not a directory", there: true},
+		"./garbage":           {why: "exec format error", there: true, planned: true},
+		"./orphan":            {why: "no such file", planned: true},
 	} {
 		r, err := New(command, WithHost(Host{Clock: realClock{}}), WithRoot(dir))
 		require.NoError(t, err)
+		_, err = r.Plan(t.Context(), newInvocation(t))
+		require.Equal(t, want.planned, err == nil, command)
+		require.Equal(t, want.there && !want.planned, errors.Is(err, ErrNotExecutable), command)
 		_, err = r.Run(t.Context(), newInvocation(t))
+		why := want.why
+		require.Equal(t, want.there, errors.Is(err, ErrNotExecutable), command)
 		var failed *InvocationError
 		require.ErrorAs(t, err, &failed, command)
 		require.Equal(t, ReasonCannotExecute, failed.Reason)
@@ -125,12 +151,160 @@ func TestHostCannotExecute(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(dir, "plain"), 0o700))
 	_, err := findProgram("plain", dir, []string{"PATH=.:relative:" + dir})
 	require.NoError(t, err)
-	_, err = findProgram("plain", dir, []string{"PATH=."})
+	t.Chdir(dir)
+	_, err = findProgram("plain", dir, []string{"PATH=.:" + filepath.Base(dir) + "/../."})
 	require.ErrorContains(t, err, "no such program")
 	_, err = findProgram("plain", dir, nil)
 	require.ErrorContains(t, err, "no such program")
 	_, err = Host{Clock: realClock{}}.place(call{words: []string{"x"}})
 	require.NoError(t, err)
+}
+
+// TestStartFailure: whose fault it is that a program was not started.
+func TestStartFailure(t *testing.T) {
+	for err, want := range map[syscall.Errno]struct {
+		reason Reason
+		there  bool
+	}{
+		syscall.ENOENT: {ReasonCannotExecute, false},
+		syscall.EACCES: {ReasonCannotExecute, true}, syscall.ENOEXEC: {ReasonCannotExecute, true}, syscall.E2BIG: {ReasonCannotExecute, true},
+		syscall.ETXTBSY: {ReasonCannotExecute, true}, syscall.ENOTDIR: {ReasonCannotExecute, true},
+		syscall.EAGAIN: {ReasonEngine, false}, syscall.ENOMEM: {ReasonEngine, false}, syscall.EMFILE: {ReasonEngine, false},
+	} {
+		reason, failure := startFailure(&os.PathError{Op: "fork/exec", Path: "x", Err: err})
+		require.Equal(t, want.reason, reason, err)
+		require.ErrorIs(t, failure, err)
+		require.Equal(t, want.there, errors.Is(failure, ErrNotExecutable), err)
+	}
+}
+
+// TestHostStale: a file from before is no artifact of the run, by whatever name or way.
+func TestHostStale(t *testing.T) {
+	for name, test := range map[string]struct {
+		script, listed string
+		kind           Kind
+		text           string
+	}{
+		"again the same": {`cp "$out/old/d.bin" "$out/copy"; cp "$out/copy" "$out/old/d.bin"`, "old/d.bin", KindStale, "was there before the run"},
+		"a link to it":   {`ln -s old "$out/new"`, "new/d.bin", KindNotRegular, "lies behind a symbolic link"},
+		"another name":   {`ln "$out/old/d.bin" "$out/n.bin"`, "n.bin", KindStale, "by another name"},
+		"moved":          {`mv "$out/old/d.bin" "$out/m.bin"`, "m.bin", KindStale, "by another name"},
+		"the folder":     {`mv "$out/old" "$out/moved"`, "moved/d.bin", KindStale, "by another name"},
+		"a copy":         {`cp "$out/old/d.bin" "$out/c.bin"`, "c.bin", "", ""},
+		"inside":         {`echo > "$out/x"`, "/work/output/x", KindOutside, "must be the path of a file"},
+		"by its path":    {`echo > "$out/x"`, "$out/x", "", ""},
+	} {
+		script := test.script + "\n" + `printf '{"run_id": "r", "timestamp": "t", "seed": 1, "artifacts": ["%s"]}' "` + test.listed + `" > "$out/manifest.json"
+echo '{"step": 1}' > "$out/trace_pack.jsonl"`
+		r, inv := newHost(t, script, Host{})
+		require.NoError(t, os.Mkdir(filepath.Join(inv.OutputDir, "old"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "old/d.bin"), []byte("old"), 0o600))
+		res, err := r.Run(t.Context(), inv)
+		require.NoError(t, err, name)
+		report, err := res.Verify(t.Context(), VerifyOptions{})
+		require.NoError(t, err, name)
+		if test.kind == "" {
+			require.True(t, report.OK, "%s: %v", name, report.Problems)
+			continue
+		}
+		require.Len(t, report.Problems, 1, name)
+		require.Equal(t, test.kind, report.Problems[0].Kind, name)
+		require.ErrorContains(t, report.Problems[0], test.text, name)
+	}
+	// Nor is the manifest one.
+	r, inv := newHost(t, leaveGood+`mv "$out/old" "$out/manifest.json"`, Host{})
+	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "old"), []byte(goodManifest), 0o600))
+	res, err := r.Run(t.Context(), inv)
+	require.ErrorContains(t, err, "manifest.json (was there before the run, by another name)")
+	require.Empty(t, res.ManifestPath)
+}
+
+// TestHostReplacedOutput: what counts is what the output directory's name stands for.
+func TestHostReplacedOutput(t *testing.T) {
+	r, inv := newHost(t, leaveGood+`mv "$out" "$out.away"; mkfifo "$out"`, Host{})
+	_, err := r.Run(t.Context(), inv)
+	require.ErrorContains(t, err, "(the output directory is gone)")
+}
+
+// stampOfAll tells everything of the files in a folder that changing them would change.
+const stampOfAll = `find . -type f | sort | while read -r f; do stat -c '%n %a %s %y %i %u %g' "$f"; sha256sum "$f"; done`
+
+// TestHostChangesNothing: the files of a tool are after the run and its verification what
+// they were when the tool ended, and so are those that it started from (M3-01).
+func TestHostChangesNothing(t *testing.T) {
+	r, inv := newHost(t, leaveGood+`mkdir "$out/d"; echo x > "$out/d/x"; chmod 440 "$out/d/x"; cd "$out"; `+stampOfAll, Host{})
+	require.NoError(t, os.WriteFile(filepath.Join(r.root, "tool.py"), []byte("pass"), 0o640))
+	root, config := contents(t, r.root), contents(t, filepath.Dir(inv.Config))
+	res, err := r.Run(t.Context(), inv)
+	require.NoError(t, err)
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, report.OK, report.Problems)
+	after := exec.Command("sh", "-c", stampOfAll)
+	after.Dir = inv.OutputDir
+	text, err := after.Output()
+	require.NoError(t, err)
+	require.Contains(t, res.Stdout, "./d/x 440 2 ")
+	require.Equal(t, res.Stdout, string(text))
+	require.Equal(t, root, contents(t, r.root))
+	require.Equal(t, config[inv.Config], contents(t, filepath.Dir(inv.Config))[inv.Config])
+}
+
+// TestHostProfile: what a profile demands must be there (MI-05).
+func TestHostProfile(t *testing.T) {
+	r, inv := newHost(t, leaveGood, Host{}, WithProfile(Profile{Artifacts: []Declared{{Path: "model.bin"}, {Path: "more", Optional: true}}}))
+	_, err := r.Run(t.Context(), inv)
+	require.ErrorContains(t, err, "required artifact missing: "+inv.OutputDir+"/model.bin")
+}
+
+// stuck is a reader that takes nothing until it is told to.
+type stuck chan struct{}
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s
+	return len(p), nil
+}
+
+// TestHostStuckReader: whoever watches does not hold up the tool, and the tool is not
+// blamed for it.
+func TestHostStuckReader(t *testing.T) {
+	reader := make(stuck)
+	defer close(reader)
+	r, inv := newHost(t, leaveGood+`head -c 20000000 /dev/zero | tr '\0' x`, Host{Stdout: reader}, WithTimeout(time.Minute))
+	res, err := r.Run(t.Context(), inv)
+	require.NoError(t, err)
+	require.True(t, res.OutputComplete)
+	require.EqualValues(t, 20000000, res.StdoutBytes)
+	require.Equal(t, []string{"the reader of the live output is stuck: the rest was not shown"}, res.Warnings)
+}
+
+// slow is a reader that takes its time, but takes everything.
+type slow struct{ taken int }
+
+func (s *slow) Write(p []byte) (int, error) {
+	runtime.Gosched()
+	s.taken += len(p)
+	return len(p), nil
+}
+
+// untiring is a clock of somebody who waits for a reader as long as it takes.
+type untiring struct{ realClock }
+
+func (c untiring) After(d time.Duration) <-chan time.Time {
+	if d == drain {
+		return nil
+	}
+	return c.realClock.After(d)
+}
+
+// TestHostSlowReader: a slow reader gets everything.
+func TestHostSlowReader(t *testing.T) {
+	var reader slow
+	r, inv := newHost(t, leaveGood+`head -c 20000000 /dev/zero | tr '\0' x`, Host{Stdout: &reader, Clock: untiring{}}, WithTimeout(time.Minute))
+	res, err := r.Run(t.Context(), inv)
+	require.NoError(t, err)
+	require.Equal(t, 20000000, reader.taken)
+	require.Empty(t, res.Warnings)
 }
 
 // child is a process that shrugs SIGTERM off, and writes its number to $out/child first.

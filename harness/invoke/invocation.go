@@ -1,10 +1,7 @@
 package invoke
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -62,41 +59,4 @@ func (inv Invocation) absolute() (Invocation, error) {
 		return inv, &policy.FieldError{Field: "adapter", Value: fmt.Sprintf("%.200q", *inv.Adapter), Rule: "holds a NUL byte"}
 	}
 	return inv, nil
-}
-
-// checkOutput looks at the output directory before the tool is started (MI-02). An
-// artifact that is there already could not be told from one that the tool writes, and
-// so is refused.
-func checkOutput(dir string, artifacts []string) error {
-	refuse := func(rule string) error {
-		return &policy.FieldError{Field: "output", Value: fmt.Sprintf("%.200q", dir), Rule: rule}
-	}
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return refuse("does not exist: make the directory first")
-	case err != nil:
-		return refuse("cannot be used: " + cause(err))
-	case !info.IsDir():
-		return refuse("is not a directory")
-	}
-	for _, name := range artifacts {
-		_, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name)))
-		switch {
-		case err == nil:
-			return refuse("holds " + name + " from before: give a directory without it, or remove it")
-		case !errors.Is(err, fs.ErrNotExist) && !isNotDir(err):
-			return refuse(name + " cannot be looked at: " + cause(err))
-		}
-	}
-	return nil
-}
-
-// cause is the reason of a file error without its path, which is named already.
-func cause(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err.Error()
-	}
-	return err.Error()
 }

@@ -62,6 +62,9 @@ func parseDocument(text []byte, path string, required []string) (map[string]json
 	if problem != nil {
 		return nil, problem
 	}
+	if name, found := twice(text, len(fields)); found {
+		return nil, artifactError(path, 0, KindDuplicateKey, "has the field %.200q twice: readers differ in which one they take", name)
+	}
 	if missing := without(fields, required); len(missing) > 0 {
 		return nil, missingFields(path, 0, missing)
 	}

@@ -46,6 +46,7 @@ func TestParseManifest(t *testing.T) {
 		"nothing in it":   {"{}", KindMissingFields, "artifacts, run_id, seed, timestamp"},
 		"another case":    {strings.Replace(goodManifest, "seed", "Seed", 1), KindMissingFields, "missing: seed"},
 		"below":           {`{"meta": ` + goodManifest + `}`, KindMissingFields, "missing: artifacts"},
+		"a field twice":   {strings.Replace(goodManifest, `"more"`, `"artifacts"`, 1), KindDuplicateKey, "has the field \"artifacts\" twice"},
 		"nested too deep": {strings.Replace(goodManifest, "1e400", strings.Repeat("[", 2000)+`"]"`+strings.Repeat("]", 2000), 1), KindInvalidJSON, "deeper than 1000"},
 	} {
 		_, problem := ParseManifest([]byte(test.text), "out/manifest.json")
@@ -97,7 +98,7 @@ func FuzzParseManifest(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		fields, problem := ParseManifest(text, "m")
 		if problem == nil {
-			listedArtifacts(fields["artifacts"])
+			_ = eachListed(fields["artifacts"], func(listed, *ArtifactError) error { return nil })
 		}
 	})
 }

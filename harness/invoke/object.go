@@ -13,6 +13,9 @@ func parseObject(text []byte, path string, line int64) (map[string]json.RawMessa
 	if !utf8.Valid(text) {
 		return nil, artifactError(path, line, KindInvalidJSON, "is not UTF-8 text")
 	}
+	if tooWide(text) {
+		return nil, artifactError(path, line, KindTooMany, "has more than %d fields", maxFields)
+	}
 	var object map[string]json.RawMessage
 	err := json.Unmarshal(text, &object)
 	var syntax *json.SyntaxError
@@ -83,4 +86,78 @@ func without(object map[string]json.RawMessage, names []string) (missing []strin
 		}
 	}
 	return missing
+}
+
+// eachField calls each with every field of a valid object, in their order, and ends with
+// its first error. The value is valid until the next call.
+func eachField(object json.RawMessage, each func(name string, value json.RawMessage) error) error {
+	in := json.NewDecoder(bytes.NewReader(object))
+	if _, err := in.Token(); err != nil {
+		return err
+	}
+	var value json.RawMessage
+	for in.More() {
+		token, err := in.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string) // it is one
+		if err := in.Decode(&value); err != nil {
+			return err
+		}
+		if err := each(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachItem calls each with every item of a valid array, as [eachField] does.
+func eachItem(array json.RawMessage, each func(item json.RawMessage) error) error {
+	in := json.NewDecoder(bytes.NewReader(array))
+	if _, err := in.Token(); err != nil {
+		return err
+	}
+	var item json.RawMessage
+	for in.More() {
+		if err := in.Decode(&item); err != nil {
+			return err
+		}
+		if err := each(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxFields bounds how many fields an object has, and so what reading it takes.
+const maxFields = 100_000
+
+// tooWide says that an object has too many fields.
+func tooWide(text []byte) bool {
+	if bytes.Count(text, []byte(":")) <= maxFields || typeOf(text) != "an object" {
+		return false
+	}
+	fields := 0
+	err := eachField(text, func(string, json.RawMessage) error {
+		if fields++; fields > maxFields {
+			return errEnough
+		}
+		return nil
+	})
+	return errors.Is(err, errEnough)
+}
+
+// twice is the first field that a valid object of so many different fields has twice.
+func twice(text []byte, fields int) (name string, found bool) {
+	seen := make(map[string]bool, fields)
+	_ = eachField(text, func(field string, _ json.RawMessage) error {
+		if found = seen[field]; found {
+			name = field
+			return errEnough
+		}
+		seen[field] = true
+		return nil
+	})
+	return name, found
 }

@@ -3,29 +3,31 @@ package invoke
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"syscall"
 
 	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
-// openIn opens an artifact below a folder for reading: a regular file, and no link.
-func openIn(root *os.Root, name string) (*os.File, *ArtifactError) {
-	file, _, err := hostfile.OpenIn(root, name)
-	if err != nil {
-		return nil, openError(name, err)
-	}
-	return file, nil
-}
-
 // openError gives a file that cannot be opened its class.
 func openError(path string, err error) *ArtifactError {
 	var odd *hostfile.NotRegularError
+	var behind *hostfile.NotFolderError
 	switch {
 	case errors.As(err, &odd):
 		return artifactError(path, 0, KindNotRegular, "%s", odd)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case errors.As(err, &behind) && behind.Mode&fs.ModeSymlink != 0:
+		return artifactError(path, 0, KindNotRegular, "lies behind a symbolic link")
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), behind != nil:
 		return artifactError(path, 0, KindMissing, "does not exist")
 	}
-	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", cause(err))
+	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", hostfile.Cause(err))
+}
+
+// folderError gives a directory that cannot be opened its class.
+func folderError(path string, err error) *ArtifactError {
+	var odd *hostfile.NotFolderError
+	if errors.As(err, &odd) {
+		return artifactError(path, 0, KindNotDirectory, "%s", odd)
+	}
+	return openError(path, err)
 }

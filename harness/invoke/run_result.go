@@ -49,11 +49,11 @@ type RunResult struct {
 	NotWritten []string `json:"not_written"`
 	// Unenforced are the limits that did not hold: none in the sandbox, most on the host.
 	Unenforced []string `json:"unenforced"`
-	Warnings   []string `json:"warnings"`
+	// Warnings are what a careful reader should know. RUN stands for the run's ID in them.
+	Warnings []string `json:"warnings"`
 
-	// unchanged are the files of the output directory that were there before and that
-	// the run did not touch.
-	unchanged map[string]bool
+	// origin tells what of the output directory is of the run.
+	origin *origin
 }
 
 // VolatileFields are the JSON names of the fields of a [RunResult] that differ between

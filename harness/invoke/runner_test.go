@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +23,15 @@ import (
 // fakeSandbox stands in for a runner and its store: program says what a tool does, and
 // what it leaves in left is carried over as the real store would.
 type fakeSandbox struct {
-	program  func(req sandbox.Request) result.Result
-	left     map[string]string
-	report   sandbox.TreeReport
-	err      error
-	applyErr error
-	requests []sandbox.Request
-	applied  int
+	program func(req sandbox.Request) result.Result
+	left    map[string]string
+	report  sandbox.TreeReport
+	// incomplete says that the changes are not all that there were.
+	incomplete bool
+	err        error
+	applyErr   error
+	requests   []sandbox.Request
+	applied    int
 }
 
 func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
@@ -57,8 +62,12 @@ func (f *fakeSandbox) ApplyTree(_ context.Context, id, target string, deny []str
 			panic(err)
 		}
 	}
-	f.report.Complete = f.report.Changes == nil
-	return f.report, f.applyErr
+	report := f.report
+	report.Complete = !f.incomplete
+	for _, name := range slices.Sorted(maps.Keys(f.left)) {
+		report.Changes = append(report.Changes, sandbox.TreeState{Path: name, Change: "created", State: sandbox.TreeApplied})
+	}
+	return report, f.applyErr
 }
 
 // exits is a tool that prints and ends.
@@ -149,14 +158,18 @@ func TestArguments(t *testing.T) {
 func TestRun(t *testing.T) {
 	fake := &fakeSandbox{program: exits(0), left: good}
 	root := t.TempDir()
-	r := newFake(t, fake, WithTimeout(7*time.Second), WithRoot(root), WithEnv(map[string]string{"A": "1"}))
+	// Of what all calls have in common nothing is shown to the tool that the call does not name.
+	common := sandbox.Request{Stdin: strings.NewReader("x"), Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
+	r, err := New("python -m tool.cli", WithSandbox(Sandbox{Runner: fake, Store: fake, Request: common}),
+		WithTimeout(7*time.Second), WithRoot(root), WithEnv(map[string]string{"A": "1"}))
+	require.NoError(t, err)
 	inv := newInvocation(t)
 	seed, adapter := int64(3), "x"
 	inv.Seed, inv.Adapter = &seed, &adapter
 	res, err := r.Run(t.Context(), inv)
 	require.NoError(t, err)
 	zero := 0
-	res.unchanged = nil
+	res.origin = nil
 	require.Equal(t, RunResult{
 		Schema: RunResultSchemaV1, Engine: EngineSandbox, RunID: "run-1", Image: "sha256:0123",
 		Command: []string{"python", "-m", "tool.cli", "--config", "/work/config/c.json", "--output", "/work/output", "--adapter", "x", "--seed", "3"},
@@ -277,26 +290,146 @@ func TestOddArtifacts(t *testing.T) {
 	inv := newInvocation(t)
 	fake := &fakeSandbox{left: map[string]string{TracePackName: ""}, program: func(req sandbox.Request) result.Result {
 		res := exits(0)(req)
-		res.Trees = []result.Tree{{Target: "/other"}, {Target: OutputDir, Skipped: []result.SkippedOutput{{Path: ManifestName, Kind: "fifo", Reason: "not a regular file"}}}}
+		res.Trees = []result.Tree{{Target: "/other"}, {Target: OutputDir, Complete: true, Skipped: []result.SkippedOutput{{Path: ManifestName, Kind: "fifo", Reason: "not a regular file"}}}}
 		return res
 	}, report: sandbox.TreeReport{Changes: []sandbox.TreeState{
-		{Path: "x", Change: "created", State: sandbox.TreeConflict, Reason: "is there already"}, {Path: TracePackName, State: sandbox.TreeApplied},
+		{Path: ".git/x", Change: "created", State: sandbox.TreeSkipped, Reason: "is what Git executes"},
 	}}}
 	res, err := newFake(t, fake).Run(t.Context(), inv)
 	require.ErrorContains(t, err, "manifest.json (is a fifo: not a regular file)")
-	require.Equal(t, []string{"x: created, but is there already", "manifest.json: is a fifo: not a regular file", "and maybe more: the list of changes is cut"}, res.NotWritten)
+	require.Equal(t, []string{".git/x: created, but is what Git executes", "manifest.json: is a fifo: not a regular file"}, res.NotWritten)
 	require.Empty(t, res.ManifestPath)
 	require.NotEmpty(t, res.TracePackPath)
+	// What else is wrong is told all the same.
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.EqualError(t, report.Problems[0], "manifest.json: does not exist")
+	res.origin = nil
 	_, err = res.Verify(t.Context(), VerifyOptions{})
-	require.ErrorContains(t, err, "no manifest")
+	require.ErrorContains(t, err, "names no manifest")
+}
 
-	var changes []sandbox.TreeState
-	for range 150 {
-		changes = append(changes, sandbox.TreeState{Path: "y", State: sandbox.TreeSkipped})
+// TestChangedSince: what somebody else writes over the run's files is not the run's.
+func TestChangedSince(t *testing.T) {
+	inv := newInvocation(t)
+	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+		res := exits(0)(req)
+		res.Trees = []result.Tree{{Target: OutputDir, Complete: true, Created: []result.TreeEntry{
+			{Path: ManifestName, Kind: "file", SHA256: hashOf(goodManifest)}, {Path: TracePackName, Kind: "file", SHA256: hashOf(goodTrace)},
+		}}}
+		return res
+	}}
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.NoError(t, err)
+	report, err := res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, report.OK, report.Problems)
+	require.NoError(t, os.WriteFile(res.TracePackPath, []byte("{\"step\": 7}\n"), 0o600))
+	report, err = res.Verify(t.Context(), VerifyOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.EqualError(t, report.Problems[0], "trace_pack.jsonl: was changed by somebody else since the run")
+}
+
+// TestLeftOut: what was not carried over is told, and output that is not whole is no
+// success.
+func TestLeftOut(t *testing.T) {
+	many := make([]sandbox.TreeState, 150)
+	for i := range many {
+		many[i] = sandbox.TreeState{Path: fmt.Sprint("y", i), State: sandbox.TreeSkipped}
 	}
-	list, _ := notWritten(result.Result{}, sandbox.TreeReport{Complete: true, Changes: changes})
-	require.Len(t, list, 101)
-	require.Equal(t, "and 50 more", list[100])
+	tree := func(complete bool, skipped ...result.SkippedOutput) []result.Tree {
+		return []result.Tree{{Target: "/other"}, {Target: OutputDir, Complete: complete, Skipped: skipped}}
+	}
+	for name, test := range map[string]struct {
+		trees      []result.Tree
+		changes    []sandbox.TreeState
+		incomplete bool
+		reason     Reason
+		text       string
+		told       int
+		last       string
+	}{
+		"nothing": {},
+		"odd":     {trees: tree(true, result.SkippedOutput{Path: "p", Kind: "fifo", Reason: "not a regular file"}), told: 1, last: "p: is a fifo: not a regular file"},
+		"many":    {changes: many, told: 101, last: "and 50 more"},
+		"conflict": {
+			changes: []sandbox.TreeState{{Path: "x", Change: "created", State: sandbox.TreeConflict, Reason: "is there already"}},
+			reason:  ReasonNotWritten, text: "could not be written to ", told: 1, last: "x: created, but is there already",
+		},
+		"too many": {
+			trees:  tree(true, result.SkippedOutput{Path: "d/1", Kind: "other", Reason: "more than 10000 entries"}),
+			reason: ReasonLimit, text: "left what the sandbox does not carry over: d/1: more than 10000 entries", told: 2, last: "and maybe more: what is beyond a limit is not looked at",
+		},
+		"too large": {
+			trees:  tree(true, result.SkippedOutput{Path: "big", Kind: "file", Reason: "larger than 5 bytes"}),
+			reason: ReasonLimit, text: "big: larger than 5 bytes", told: 2, last: "and maybe more: what is beyond a limit is not looked at",
+		},
+		"cut":    {trees: tree(false), reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
+		"report": {incomplete: true, reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
+	} {
+		fake := &fakeSandbox{left: good, report: sandbox.TreeReport{Changes: test.changes}, incomplete: test.incomplete,
+			program: func(req sandbox.Request) result.Result {
+				res := exits(0)(req)
+				res.Trees = test.trees
+				return res
+			}}
+		res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
+		require.Len(t, res.NotWritten, test.told, name)
+		if test.told > 0 {
+			require.Equal(t, test.last, res.NotWritten[test.told-1], name)
+		}
+		if test.reason == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		var failed *InvocationError
+		require.ErrorAs(t, err, &failed, name)
+		require.Equal(t, test.reason, failed.Reason, name)
+		require.ErrorContains(t, err, test.text, name)
+	}
+}
+
+// TestLost: that what the tool left was lost is told, however the tool ended.
+func TestLost(t *testing.T) {
+	errLost, errRecord := errors.New("the folder is gone"), errors.New("the record cannot be written")
+	for name, test := range map[string]struct {
+		program func(sandbox.Request) result.Result
+		reason  Reason
+	}{
+		"non-zero": {exits(3), ReasonNonzeroExit},
+		"time":     {ends(result.StatusTimedOut, -1), ReasonTimeout},
+		"memory":   {ends(result.StatusOutOfMemory, 137), ReasonLimit},
+		"good":     {exits(0), ReasonNotWritten},
+	} {
+		fake := &fakeSandbox{program: test.program, applyErr: errLost, err: errRecord}
+		res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
+		var failed *InvocationError
+		require.ErrorAs(t, err, &failed, name)
+		require.Equal(t, test.reason, failed.Reason, name)
+		require.Equal(t, test.reason == ReasonTimeout, errors.As(err, new(*TimeoutError)), name)
+		for _, why := range []error{errLost, errRecord} {
+			require.ErrorIs(t, err, why, name)
+			require.ErrorContains(t, err, why.Error(), name)
+		}
+		require.Equal(t, []string{"all other changes: the folder is gone"}, res.NotWritten, name)
+	}
+	// An engine that failed after a good end is no good end.
+	fake := &fakeSandbox{program: exits(0), left: good, err: errRecord}
+	_, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
+	var failed *InvocationError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, ReasonEngine, failed.Reason)
+	require.ErrorIs(t, err, errRecord)
+
+	// So is a directory that went away meanwhile.
+	inv := newInvocation(t)
+	fake = &fakeSandbox{program: func(req sandbox.Request) result.Result {
+		_ = os.Remove(inv.OutputDir)
+		return exits(0)(req)
+	}}
+	_, err = newFake(t, fake).Run(t.Context(), inv)
+	require.ErrorContains(t, err, "(the output directory is gone)")
 }
 
 // TestOutputDirectory: what is refused before anything is started (MI-02, M3-12).
@@ -340,23 +473,92 @@ func leave(name string) func(dir string) string {
 	}
 }
 
-// TestStale: what a manifest lists must be of the run.
+// TestStale: what a manifest lists must be of the run. A name that was there before is
+// not, whatever the tool did to it; nor is what somebody else made meanwhile.
 func TestStale(t *testing.T) {
 	inv := newInvocation(t)
 	link := filepath.Join(filepath.Dir(inv.Config), "link")
 	require.NoError(t, os.Symlink("out", link))
 	inv.OutputDir = link // the same, by another name
-	for _, name := range []string{"old", "new"} {
+	for _, name := range []string{"old", "changed"} {
 		require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, name), []byte("before"), 0o600))
 	}
-	fake := &fakeSandbox{program: exits(0), left: map[string]string{ManifestName: manifestListing(`["old", "new", "newer"]`), TracePackName: "", "new": "changed", "newer": "x"}}
+	fake := &fakeSandbox{left: map[string]string{ManifestName: manifestListing(`["old", "changed", "new", "alien"]`), TracePackName: "", "changed": "now", "new": "x"},
+		program: func(req sandbox.Request) result.Result {
+			_ = os.WriteFile(filepath.Join(inv.OutputDir, "alien"), nil, 0o600)
+			return exits(0)(req)
+		}}
 	res, err := newFake(t, fake).Run(t.Context(), inv)
 	require.NoError(t, err)
 	report, err := res.Verify(t.Context(), VerifyOptions{})
 	require.NoError(t, err)
-	require.Len(t, report.Problems, 1)
-	require.Equal(t, KindStale, report.Problems[0].Kind)
-	require.Equal(t, "old", report.Problems[0].Path)
+	var told []string
+	for _, problem := range report.Problems {
+		require.Equal(t, KindStale, problem.Kind)
+		told = append(told, problem.Error())
+	}
+	require.Equal(t, []string{"old: was there before the run", "changed: was there before the run", "alien: was made by somebody else during the run"}, told)
+}
+
+// TestAliens: artifacts that somebody else leaves during the run are not the run's.
+func TestAliens(t *testing.T) {
+	inv := newInvocation(t)
+	fake := &fakeSandbox{program: func(req sandbox.Request) result.Result {
+		for name, text := range good {
+			_ = os.WriteFile(filepath.Join(inv.OutputDir, name), []byte(text), 0o600)
+		}
+		return exits(0)(req)
+	}}
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.ErrorContains(t, err, "manifest.json (was made by somebody else during the run)")
+	require.Empty(t, res.ManifestPath)
+	require.Empty(t, res.TracePackPath)
+}
+
+// TestOneCallAtATime: the output directory is of one call alone.
+func TestOneCallAtATime(t *testing.T) {
+	inv := newInvocation(t)
+	second := newFake(t, &fakeSandbox{program: exits(0), left: good})
+	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+		_, err := second.Run(context.Background(), inv)
+		var field *policy.FieldError
+		if !errors.As(err, &field) || field.Rule != "is in use by another call: give each call a directory of its own" {
+			return exits(9)(req)
+		}
+		return exits(0)(req)
+	}}
+	_, err := newFake(t, fake).Run(t.Context(), inv)
+	require.NoError(t, err, "the second was refused")
+	for name := range good {
+		require.NoError(t, os.Remove(filepath.Join(inv.OutputDir, name)))
+	}
+	_, err = second.Run(t.Context(), inv)
+	require.NoError(t, err, "and the directory is free again")
+}
+
+// TestConfigName: a name that cannot be shown to a container is refused as the
+// configuration's.
+func TestConfigName(t *testing.T) {
+	for _, name := range []string{"a\nb.json", "\xff"} {
+		inv := newInvocation(t)
+		inv.Config = filepath.Join(filepath.Dir(inv.Config), name)
+		_, err := newFake(t, &fakeSandbox{}).Plan(t.Context(), inv)
+		var field *policy.FieldError
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, "config", field.Field)
+	}
+}
+
+// TestWarningsWithoutID: what differs from run to run is in the volatile fields only.
+func TestWarningsWithoutID(t *testing.T) {
+	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+		res := exits(0)(req)
+		res.Warnings = []string{"outputs are incomplete: /state/runs/run-1/live/0"}
+		return res
+	}}
+	res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
+	require.NoError(t, err)
+	require.Equal(t, []string{"outputs are incomplete: /state/runs/RUN/live/0"}, res.Warnings)
 }
 
 func TestPlan(t *testing.T) {

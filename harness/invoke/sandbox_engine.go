@@ -9,7 +9,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -59,7 +63,11 @@ func (s Sandbox) check() error {
 }
 
 func (s Sandbox) place(c call) (Plan, error) {
-	config := path.Join(ConfigDir, filepath.Base(c.Config))
+	name := filepath.Base(c.Config)
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return Plan{}, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "must have a name in UTF-8 without control characters"}
+	}
+	config := path.Join(ConfigDir, name)
 	work := sandbox.WorkDir
 	if c.root != "" {
 		work = sandbox.RepoDir
@@ -91,7 +99,7 @@ func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
 	case err == nil:
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.Config, Target: path.Join(ConfigDir, filepath.Base(c.Config))})
 	case !errors.Is(err, fs.ErrNotExist) && !isNotDir(err):
-		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + cause(err)}
+		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + hostfile.Cause(err).Error()}
 	}
 	if c.root != "" {
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.root, Target: sandbox.RepoDir})
@@ -119,13 +127,16 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 	case ReasonCannotExecute, ReasonCanceled, ReasonEngine:
 		// What was seen of the output directory may not be all; it stays in the record.
 		if n := changes(*res); n > 0 {
-			out.result.NotWritten = append(out.result.NotWritten, fmt.Sprintf("%d changes: %s; they are in the record", n, out.detail))
+			out.left.list = append(out.left.list, fmt.Sprintf("%d changes: %s; they are in the record", n, out.detail))
 		}
 	default:
 		// That the tool failed is no reason not to: what it wrote tells why.
-		report, err := s.Store.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, nil)
-		out.err = errors.Join(out.err, err)
-		out.result.NotWritten, out.odd = notWritten(*res, report)
+		var report sandbox.TreeReport
+		report, out.lost = s.Store.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, nil)
+		out.left, out.created = leftOutOf(*res, report), createdOf(*res, report)
+		if out.lost != nil {
+			out.left.list = append(out.left.list, fmt.Sprintf("all other changes: %v", out.lost))
+		}
 	}
 	return out, nil
 }
@@ -136,8 +147,12 @@ func seen(res result.Result) ran {
 		RunID: res.ID, Image: res.Image.ID,
 		Stdout: res.Stdout, Stderr: res.Stderr, StdoutBytes: res.StdoutBytes, StderrBytes: res.StderrBytes,
 		StdoutTruncated: res.StdoutTruncated, StderrTruncated: res.StderrTruncated, OutputComplete: res.OutputComplete,
-		Signal: res.Signal, TimedOut: res.TimedOut, DurationSeconds: res.DurationSeconds, Warnings: append([]string{}, res.Warnings...),
+		Signal: res.Signal, TimedOut: res.TimedOut, DurationSeconds: res.DurationSeconds,
 	}}
+	for _, warning := range res.Warnings {
+		// The ID is no news, and would make two runs of the same differ.
+		out.result.Warnings = append(out.result.Warnings, strings.ReplaceAll(warning, res.ID, "RUN"))
+	}
 	code := &res.ExitCode
 	switch res.Status {
 	case result.StatusExited, result.StatusSignaled:
@@ -161,53 +176,4 @@ func seen(res result.Result) ran {
 	}
 	out.result.ExitCode = code
 	return out
-}
-
-// maxNotWritten bounds how many names a result says were not carried over.
-const maxNotWritten = 100
-
-// notWritten is what the output directory did not get, also by name.
-func notWritten(res result.Result, report sandbox.TreeReport) (list []string, odd map[string]string) {
-	odd = map[string]string{}
-	total := 0
-	add := func(name, why string) {
-		odd[name] = why
-		if total++; total <= maxNotWritten {
-			list = append(list, name+": "+why)
-		}
-	}
-	for _, change := range report.Changes {
-		if change.State != sandbox.TreeApplied {
-			add(change.Path, change.Change+", but "+change.Reason)
-		}
-	}
-	complete := report.Complete
-	for _, tree := range res.Trees {
-		if tree.Target != OutputDir {
-			continue
-		}
-		complete = complete && tree.Complete
-		for _, skipped := range tree.Skipped {
-			if _, told := odd[skipped.Path]; !told {
-				add(skipped.Path, "is a "+skipped.Kind+": "+skipped.Reason)
-			}
-		}
-	}
-	if total > maxNotWritten {
-		list = append(list, fmt.Sprintf("and %d more", total-maxNotWritten))
-	}
-	if !complete {
-		list = append(list, "and maybe more: the list of changes is cut")
-	}
-	return list, odd
-}
-
-// changes counts what the tool changed in the output directory.
-func changes(res result.Result) int {
-	for _, tree := range res.Trees {
-		if tree.Target == OutputDir {
-			return len(tree.Created) + len(tree.Changed) + len(tree.Deleted)
-		}
-	}
-	return 0
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 
@@ -116,7 +115,9 @@ func checkRecord(text []byte, path string, line int64, mode Mode) *ArtifactError
 	return artifactError(path, line, KindMissingStep, "step must be a whole number, or step_id a string or a whole number")
 }
 
-// isWhole says that a JSON value is a whole number, also one such as 1.0.
+// isWhole says that a JSON value is a whole number, also one such as 1.0 or 1e3. It looks
+// at the digits, so that nothing is rounded. One with a point or an exponent that is
+// beyond what readers can hold is none.
 func isWhole(value json.RawMessage) bool {
 	text := string(value)
 	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') {
@@ -125,6 +126,23 @@ func isWhole(value json.RawMessage) bool {
 	if !strings.ContainsAny(text, ".eE") {
 		return true
 	}
-	number, err := strconv.ParseFloat(text, 64)
-	return err == nil && number == math.Trunc(number)
+	if _, err := strconv.ParseFloat(text, 64); err != nil {
+		return false
+	}
+	mantissa, power, _ := strings.Cut(strings.ToLower(text), "e")
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	if digits == "" {
+		return true // zero
+	}
+	// So many digits are after the point before the power moves it.
+	after := len(digits) - len(whole)
+	by := int64(0)
+	if power != "" {
+		var err error
+		if by, err = strconv.ParseInt(power, 10, 64); err != nil {
+			return false // as small as that nothing is whole
+		}
+	}
+	return int64(after) <= by
 }

@@ -78,6 +78,7 @@ func TestScanTraceRefuses(t *testing.T) {
 	// What only the strict mode refuses.
 	for _, text := range []string{
 		`{"step": "1"}`, `{"step": 1.5}`, `{"step": {}}`, `{"step": true}`, `{"step": null}`, `{"step": 1e999}`,
+		`{"step": 9007199254740992.5}`, `{"step": 0.99999999999999999999}`, `{"step": 1e-400}`, `{"step": 12e-1}`, `{"step": -0.5e0}`, `{"step": 1e-99999999999999999999}`,
 		`{"step_id": 1.5}`, `{"step_id": []}`, `{"step": "1", "step_id": null}`,
 	} {
 		_, err := scanText(t, text, Strict)
@@ -85,6 +86,17 @@ func TestScanTraceRefuses(t *testing.T) {
 		records, err := scanText(t, text, Compat)
 		require.NoError(t, err, text)
 		require.EqualValues(t, 1, records, text)
+	}
+}
+
+// TestWholeNumbers: numbers are judged by their digits.
+func TestWholeNumbers(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0": true, "-0": true, "-0.0": true, "0e-400": true, "12345678901234567890123": true, "1.0": true, "1E3": true, "1.25e2": true, "1.25e+2": true,
+		"1200e-2": true, "-10e-1": true, "0.00e5": true, "9007199254740993.0": true,
+		"1.25e1": false, "1201e-2": false, "0.1": false, "9007199254740993.5": false, "1e-1": false, "0.01e1": false, `"1"`: false, "true": false, "1e309": false,
+	} {
+		require.Equal(t, want, isWhole(json.RawMessage(text)), text)
 	}
 }
 
@@ -99,7 +111,7 @@ func (zeros) Read(p []byte) (int, error) {
 // TestScanTraceIsBounded: neither a line without end nor a long trace takes more memory
 // than a line may have.
 func TestScanTraceIsBounded(t *testing.T) {
-	_, err := ScanTrace(t.Context(), io.MultiReader(strings.NewReader("{\"step\": 1}\n"), zeros{}), "t", Strict, nil)
+	_, err := ScanTrace(t.Context(), io.MultiReader(strings.NewReader("{\"step\": 1}\n"), io.LimitReader(zeros{}, MaxLine+1<<20)), "t", Strict, nil)
 	var problem *ArtifactError
 	require.ErrorAs(t, err, &problem)
 	require.Equal(t, KindLineTooLong, problem.Kind)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -93,13 +94,15 @@ func TestVerifyLists(t *testing.T) {
 	for form, want := range map[string]Kind{
 		`"a"`: KindInvalidList, `null`: KindInvalidList, `[1]`: KindInvalidList, `[{"size": 1}]`: KindInvalidList, `[null]`: KindInvalidList,
 		`["never"]`: KindMissing, `["a/b"]`: KindMissing, `["../x"]`: KindOutside, `["/etc/passwd"]`: KindOutside, `["."]`: KindOutside,
-		`[""]`: KindOutside, `["link"]`: KindNotRegular, `["folder"]`: KindNotRegular, `["linked/a"]`: KindUnreadable,
+		`[""]`: KindOutside, `["link"]`: KindNotRegular, `["folder"]`: KindNotRegular, `["linked/a"]`: KindNotRegular, `["inner/a"]`: KindNotRegular, `["a/"]`: KindOutside, `["folder/."]`: KindOutside,
 		`[{"path": "a", "sha256": "` + hashOf("b") + `"}]`: KindHashMismatch, `[{"path": "a", "sha256": "md5:00"}]`: KindHashInvalid,
-		`{"a": 7}`: KindHashInvalid,
+		`{"a": 7}`: KindHashInvalid, `["adapter_metadata.json"]`: KindMissing, `["adapter_metadata.json", "adapter_metadata.json"]`: KindMissing,
+		`[{"path": "a", "path": "b"}]`: KindDuplicateKey, `[{"path": "a", "sha256": null, "sha256": "` + hashOf("b") + `"}]`: KindDuplicateKey,
 	} {
 		dir := outputDir(t, map[string]string{ManifestName: manifestListing(form), TracePackName: "", "a": "a", "folder/": ""})
 		require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
 		require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "linked")))
+		require.NoError(t, os.Symlink(".", filepath.Join(dir, "inner")))
 		report, err := Verify(t.Context(), dir, VerifyOptions{})
 		require.NoError(t, err)
 		require.False(t, report.OK, form)
@@ -139,6 +142,48 @@ func TestVerifyTellsEverything(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, report.Problems, 100)
 	require.Equal(t, 150, report.ProblemsDropped)
+}
+
+// TestVerifyIsBounded: whatever a manifest holds, a report is short, and a list of any
+// length is read one entry at a time.
+func TestVerifyIsBounded(t *testing.T) {
+	long := strings.Repeat("ä", 150)
+	for form, want := range map[string]struct {
+		kind    Kind
+		dropped int
+	}{
+		`["` + strings.Repeat("a", 9_000_000) + `"]`:                    {KindUnreadable, 0},
+		`["` + long + strings.Repeat("b", 4000) + `"]`:                  {KindUnreadable, 0},
+		`[` + strings.Repeat("1,", 300_000) + `1]`:                      {KindInvalidList, maxListed + 1 - 100},
+		`{` + strings.Repeat(`"a":1,`, 300_000) + `"a":1}`:              {KindHashInvalid, maxListed + 1 - 100},
+		`[` + strings.Repeat(`"manifest.json",`, 200_000) + `"a"]`:      {KindTooMany, 0},
+		`[{` + strings.Repeat(`"path":"a",`, 100_000) + `"path": "a"}]`: {KindDuplicateKey, 0},
+	} {
+		dir := outputDir(t, map[string]string{ManifestName: manifestListing(form), TracePackName: ""})
+		report, err := Verify(t.Context(), dir, VerifyOptions{})
+		require.NoError(t, err)
+		require.NotEmpty(t, report.Problems, "%.40s", form)
+		require.Equal(t, want.kind, report.Problems[0].Kind, "%.40s: %v", form, report.Problems[0])
+		require.Equal(t, want.dropped, report.ProblemsDropped, "%.40s", form)
+		require.Less(t, len(report.Problems[0].Error()), 500)
+		require.True(t, utf8.ValidString(report.Problems[0].Error()))
+	}
+	wide := &strings.Builder{}
+	for i := range maxFields + 1 {
+		fmt.Fprintf(wide, `"%d":1,`, i)
+	}
+	_, problem := ParseManifest([]byte("{"+wide.String()+`"seed":1}`), "m")
+	require.Equal(t, KindTooMany, problem.Kind)
+}
+
+// TestVerifyAbsent: what is optional and listed must be there.
+func TestVerifyAbsent(t *testing.T) {
+	profile := Profile{Artifacts: []Declared{{Path: "ev.jsonl", Format: FormatJSONL, Optional: true}}}
+	dir := outputDir(t, map[string]string{ManifestName: manifestListing(`[{"path": "ev.jsonl", "sha256": "` + hashOf("x") + `"}]`), TracePackName: ""})
+	report, err := Verify(t.Context(), dir, VerifyOptions{Profile: profile})
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.EqualError(t, report.Problems[0], "ev.jsonl: is listed, but does not exist")
 }
 
 const profileText = `schema: evalbox/artifacts/v1

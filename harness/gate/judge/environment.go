@@ -2,6 +2,7 @@ package judge
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
@@ -45,7 +46,7 @@ func (j *judgement) python() {
 	switch {
 	case found == "" && j.in.Manifest.Mode.ClaimGrade:
 		j.against(evidence.ReasonUnpinned, 0, "python", "The wish pins Python %s, and %s does not say which one the gates had.", pinned, evidence.EnvSnapshotFile)
-	case found != pinned:
+	case !strings.HasPrefix(found+".", pinned+"."): // "3.11" pins any 3.11.x, not 3.110
 		j.against(evidence.ReasonEnvironment, 0, "python", "The wish pins Python %s, and the gates had %q.", pinned, found)
 	}
 }

@@ -89,6 +89,7 @@ var aspects = []aspect{
 	{"Python unknown", func(in *Input) { in.Env.LanguageRuntimes = nil }, evidence.ReasonUnpinned, "does not say which"},
 	{"mount not pinned", func(in *Input) { in.Manifest.Toolchain.Mounts[0].Hash = "" }, evidence.ReasonUnpinned, "not pinned by a hash"},
 	{"other image", func(in *Input) { in.Env.ImageID = "sha256:other" }, evidence.ReasonEnvironment, "sha256:other"},
+	{"Python of another part", func(in *Input) { in.Manifest.Toolchain.Python = "3.1" }, evidence.ReasonEnvironment, "pins Python 3.1, and"},
 	{"other Python", func(in *Input) { in.Env.LanguageRuntimes["python"] = "3.12.0" }, evidence.ReasonEnvironment, "3.12.0"},
 	{"other commit", func(in *Input) { in.Env.GitCommit = "other" }, evidence.ReasonEnvironment, "other"},
 	{"other toolchain", func(in *Input) { in.Env.Toolchain[0].Hash = "other" }, evidence.ReasonEnvironment, "other"},
@@ -280,6 +281,7 @@ func TestJudgeAccepts(t *testing.T) {
 			in.Manifest.Mode.ClaimGrade, in.Manifest.Toolchain.Locked, in.Env.ImageLocked = false, false, false
 		},
 		"no pinned Python in a pinned image": func(in *Input) { in.Manifest.Toolchain.Python = "" },
+		"a Python without its last part":     func(in *Input) { in.Manifest.Toolchain.Python = "3.11" },
 		"Python by its other name":           func(in *Input) { in.Env.LanguageRuntimes = map[string]string{"python3": "3.11.2"} },
 		"no toolchain": func(in *Input) {
 			in.Manifest.Toolchain.Mounts, in.Env.Toolchain = nil, nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -27,8 +28,9 @@ const maxTreeEntries = 2_000_000
 // HashTree is a SHA-256 over what a program can find in a folder: names, kinds, contents
 // (by their BLAKE3), whether files may be executed, and where links lead to. Nothing is
 // followed below dir; owners and times do not count. A file that changes while it is
-// read is an error, so that no hash stands for something that never was there.
-func HashTree(ctx context.Context, dir string) (string, error) {
+// read is an error, so that no hash stands for something that never was there. exclude
+// are paths below dir, with forward slashes, that do not count, nor what is in them.
+func HashTree(ctx context.Context, dir string, exclude ...string) (string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", fmt.Errorf("hash %s: %w", dir, err)
@@ -38,7 +40,12 @@ func HashTree(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("hash %s: %w", dir, err)
 	}
 	defer root.Close()
-	t := &treeHash{root: root}
+	t := &treeHash{root: root, exclude: map[string]bool{}}
+	for _, name := range exclude {
+		if clean := path.Clean(name); clean != "." { // nothing is not a tree
+			t.exclude[clean] = true
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0) + 1) // one of them walks
 	group.Go(func() error { return t.walk(ctx, group) })
@@ -50,6 +57,7 @@ func HashTree(ctx context.Context, dir string) (string, error) {
 
 type treeHash struct {
 	root    *os.Root
+	exclude map[string]bool
 	mu      sync.Mutex
 	entries []treeEntry
 }
@@ -72,6 +80,10 @@ func (t *treeHash) walk(ctx context.Context, group *errgroup.Group) error {
 			return err
 		}
 		switch kind := entry.Type(); {
+		case t.exclude[name] && kind.IsDir():
+			return fs.SkipDir
+		case t.exclude[name]:
+			return nil
 		case kind.IsDir():
 			return t.add(treeEntry{name, "dir", ""})
 		case kind.IsRegular():

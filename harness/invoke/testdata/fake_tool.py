@@ -109,6 +109,12 @@ def main():
         listed.append({"path": "never.bin"})
     if config.get("list_outside"):
         listed.append({"path": "../outside"})
+    if config.get("rewrite_kept"):
+        write(at("kept.txt"), b"kept")
+    if config.get("many_files"):
+        os.mkdir(at("many"))
+        for n in range(100):
+            write(at("many/%03d" % n), b"x")
     if config.get("list_kept"):
         listed.append({"path": "kept.txt"})
     manifest = dump({

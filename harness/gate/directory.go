@@ -1,0 +1,182 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/hosttree"
+)
+
+// A DirectoryError is a gate directory that cannot be used.
+type DirectoryError struct {
+	Path, Rule string
+	// Err is the cause, if there is one.
+	Err  error
+	hint string
+}
+
+func (e *DirectoryError) Error() string {
+	text := fmt.Sprintf("gate directory %q: %s", e.Path, e.Rule)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+func (e *DirectoryError) Unwrap() error { return e.Err }
+
+// Hint says how to get out of the way.
+func (e *DirectoryError) Hint() string { return e.hint }
+
+// ErrInUse means that another run has the gate directory.
+var ErrInUse = errors.New("is in use by another run")
+
+// directory is a gate directory that is this run's alone.
+type directory struct {
+	root *os.Root
+	lock io.Closer
+}
+
+// topNames are what lies in a gate directory.
+var topNames = []string{
+	evidence.WishLockFile, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.Dir,
+}
+
+// openDirectory makes a gate directory, or takes an empty or an earlier one.
+func openDirectory(path string, replace bool) (dir directory, err error) {
+	if path == "" {
+		return directory{}, &DirectoryError{Rule: "none is named"}
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return directory{}, &DirectoryError{Path: path, Rule: "cannot be made", Err: cause(err)}
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return directory{}, &DirectoryError{Path: path, Rule: "cannot be opened", Err: cause(err)}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, dir.close())
+		}
+	}()
+	dir.root = root
+	dir.lock, err = hosttree.Lock(root)
+	switch {
+	case errors.Is(err, hosttree.ErrLocked):
+		return dir, &DirectoryError{Path: path, Rule: "cannot be used", Err: ErrInUse, hint: "wait for its end, or choose another directory"}
+	case err != nil:
+		return dir, &DirectoryError{Path: path, Rule: "cannot be locked", Err: cause(err)}
+	}
+	return dir, clearDirectory(root, path, replace)
+}
+
+// clearDirectory empties an earlier gate directory; anything else that holds something
+// is refused.
+func clearDirectory(root *os.Root, path string, replace bool) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return &DirectoryError{Path: path, Rule: "cannot be read", Err: cause(err)}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	earlier := false
+	for _, entry := range entries {
+		// A crash may have left a file that was being written.
+		name, _, _ := strings.Cut(entry.Name(), ".new-")
+		if !slices.Contains(topNames, name) {
+			return &DirectoryError{Path: path, Rule: fmt.Sprintf("holds %q, which is not of a gate", entry.Name()), hint: "choose a new directory"}
+		}
+		earlier = earlier || name == evidence.WishLockFile || name == evidence.RunManifestFile
+	}
+	switch {
+	case !earlier:
+		return &DirectoryError{Path: path, Rule: "is not empty, and no earlier gate directory", hint: "choose a new directory"}
+	case !replace:
+		return &DirectoryError{Path: path, Rule: "holds an earlier run", hint: "replace it with --replace, or choose a new directory"}
+	}
+	// First what says that the rest is worth something.
+	for _, name := range []string{evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.ManifestFile} {
+		if err := root.RemoveAll(name); err != nil {
+			return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: cause(err)}
+		}
+	}
+	if err := hosttree.Empty(root); err != nil {
+		return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: cause(err)}
+	}
+	return nil
+}
+
+// outside makes sure that a gate directory neither is nor holds what it is about: its
+// files would be taken for those of the gate, and be removed with them.
+func outside(path, kept string) error {
+	inner, err := filepath.EvalSymlinks(kept)
+	if err != nil {
+		return nil //nolint:nilerr // what is not there cannot be removed
+	}
+	outer, err := realPath(path)
+	if err != nil {
+		return &DirectoryError{Path: path, Rule: "cannot be used", Err: cause(err)}
+	}
+	if rel, err := filepath.Rel(outer, inner); err == nil && filepath.IsLocal(rel) {
+		return &DirectoryError{Path: path, Rule: fmt.Sprintf("is or holds %q", kept), hint: "choose a directory of its own for the gate"}
+	}
+	return nil
+}
+
+// within is path relative to dir, if it lies in it.
+func within(path, dir string) (rel string, ok bool) {
+	real, err := realPath(path)
+	if err != nil {
+		return "", false
+	}
+	rel, err = filepath.Rel(dir, real)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return "", false
+	}
+	return filepath.ToSlash(rel), true
+}
+
+// realPath resolves the links of a path that need not be there yet.
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for at, rest := abs, ""; ; {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if filepath.Dir(at) == at {
+			return abs, nil
+		}
+		at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+func (d directory) close() error {
+	var errs []error
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+	}
+	if d.root != nil {
+		errs = append(errs, d.root.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// cause is an error without the path that the message names already.
+func cause(err error) error {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return file.Err
+	}
+	return err
+}

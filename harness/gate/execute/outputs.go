@@ -1,0 +1,192 @@
+package execute
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// Limits of what is kept of the files of all gates together; reports are bounded one
+// by one. Sizes are bytes.
+const (
+	MaxOutputs     = 2_000
+	MaxOutputBytes = 1 << 30
+	MaxReportBytes = 64 << 20
+	// maxOutputPath bounds a path, and maxSkipped how many files are named that were
+	// not kept.
+	maxOutputPath = 1024
+	maxSkipped    = 200
+)
+
+// OutputsV1 names the wire form of [Outputs].
+const OutputsV1 = "evalbox/gate-outputs/v1"
+
+// Outputs is what was kept of the files of one gate, and what was not.
+type Outputs struct {
+	Schema string `json:"schema"`
+	// Report is the path of the report file inside the container, if it was kept.
+	Report string `json:"report"`
+	// Kept are paths relative to the boundary, sorted.
+	Kept []string `json:"kept"`
+	// Skipped are the first files that were wanted and not kept, by path; SkippedTotal
+	// counts all.
+	Skipped      []SkippedOutput `json:"skipped"`
+	SkippedTotal int             `json:"skipped_total"`
+}
+
+// SkippedOutput is a file that was not kept, and why.
+type SkippedOutput struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+func (o *Outputs) skip(name, reason string) {
+	if o.SkippedTotal++; o.SkippedTotal <= maxSkipped {
+		o.Skipped = append(o.Skipped, SkippedOutput{name, reason})
+	}
+}
+
+// keepOutputs copies the report and the declared outputs of a gate: regular files that
+// the gate itself made or changed. A report that lay in the workspace before tells
+// nothing about this run.
+func (x *run) keepOutputs(s set, g evidence.Gate, id string, res result.Result) (Outputs, error) {
+	out := Outputs{Schema: OutputsV1, Kept: []string{}, Skipped: []SkippedOutput{}}
+	if err := x.keepReport(s, g, id, &out); err != nil {
+		return out, err
+	}
+	if s.outputs == "" || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
+		return out, nil
+	}
+	tree := res.Trees[0]
+	from, err := os.OpenRoot(x.o.Store.TreeDir(id, 0))
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil // nothing was changed
+	}
+	if err != nil {
+		return out, err
+	}
+	defer from.Close()
+	for _, skipped := range tree.Skipped {
+		if x.wanted(skipped.Path) {
+			out.skip(skipped.Path, "is a "+skipped.Kind+": "+skipped.Reason)
+		}
+	}
+	entries := slices.Concat(tree.Created, tree.Changed)
+	slices.SortFunc(entries, func(a, b result.TreeEntry) int { return cmp.Compare(a.Path, b.Path) })
+	for _, entry := range entries {
+		if entry.Kind != "file" || !x.wanted(entry.Path) {
+			continue
+		}
+		if err := x.keepOutput(from, entry, path.Join(s.outputs, number(g.Index)), &out); err != nil {
+			return out, err
+		}
+	}
+	if !tree.Complete {
+		out.skip("", "the list of changes is not complete")
+	}
+	return out, nil
+}
+
+// wanted reports whether a file below the boundary is a declared output.
+func (x *run) wanted(name string) bool {
+	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return wish.Match(pattern, name) })
+}
+
+// keepOutput copies one file. Only a failure of the gate directory is an error.
+func (x *run) keepOutput(from *os.Root, entry result.TreeEntry, dir string, out *Outputs) error {
+	switch {
+	case entry.PathBase64 != "" || strings.Contains(entry.Path, `\`):
+		out.skip(entry.Path, "has a name that is no clean text")
+		return nil
+	case len(entry.Path) > maxOutputPath:
+		out.skip(entry.Path[:maxOutputPath], "has a path that is too long")
+		return nil
+	case x.kept >= MaxOutputs:
+		out.skip(entry.Path, "too many files")
+		return nil
+	case entry.SizeBytes > MaxOutputBytes-x.keptBytes:
+		out.skip(entry.Path, "too many bytes")
+		return nil
+	}
+	in, _, err := hostfile.OpenIn(from, filepath.FromSlash(entry.Path))
+	if err != nil {
+		out.skip(entry.Path, "cannot be read: "+cause(err))
+		return nil
+	}
+	defer in.Close()
+	to := path.Join(dir, entry.Path)
+	if err := x.root.MkdirAll(path.Dir(to), 0o755); err != nil {
+		return err
+	}
+	n, err := x.copyFile(in, to, MaxOutputBytes-x.keptBytes)
+	if err != nil {
+		return err
+	}
+	x.kept++
+	x.keptBytes += n
+	out.Kept = append(out.Kept, entry.Path)
+	return nil
+}
+
+// keepReport copies the file in which a gate tells its test cases.
+func (x *run) keepReport(s set, g evidence.Gate, id string, out *Outputs) error {
+	if g.ReportPath == "" {
+		return nil
+	}
+	inside := g.ReportPath
+	if !path.IsAbs(inside) {
+		inside = path.Join(sandbox.RepoDir, inside)
+	}
+	var dir, name string
+	if rest, ok := strings.CutPrefix(inside, sandbox.FinalDir+"/"); ok {
+		dir, name = filepath.Join(x.o.Store.RecordDir(id), "final"), rest
+	} else if rest, ok := strings.CutPrefix(inside, sandbox.RepoDir+"/"); ok {
+		dir, name = x.o.Store.TreeDir(id, 0), rest
+	} else {
+		out.skip(inside, "is neither in "+sandbox.RepoDir+" nor in "+sandbox.FinalDir+", and is gone with the container")
+		return nil
+	}
+	from, err := os.OpenRoot(dir)
+	if err != nil {
+		out.skip(inside, "was not made by this run")
+		return nil
+	}
+	defer from.Close()
+	in, info, err := hostfile.OpenIn(from, filepath.FromSlash(name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		out.skip(inside, "was not made by this run")
+		return nil
+	case err != nil:
+		out.skip(inside, "cannot be read: "+cause(err))
+		return nil
+	}
+	defer in.Close()
+	if info.Size() > MaxReportBytes {
+		out.skip(inside, "is too large")
+		return nil
+	}
+	out.Report = inside
+	_, err = x.copyFile(in, path.Join(s.raw, number(g.Index)+".report"), MaxReportBytes)
+	return err
+}
+
+// cause is an error without the path of this host.
+func cause(err error) string {
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return file.Err.Error()
+	}
+	return err.Error()
+}

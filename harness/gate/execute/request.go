@@ -1,0 +1,124 @@
+package execute
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// Labels of the runs of gates.
+const (
+	labelWish = "gate.wish_sha256"
+	labelGate = "gate.index"
+	labelSet  = "gate.set"
+)
+
+// DefaultLogBytes is how much of each stream is kept where the manifest says nothing.
+const DefaultLogBytes = 32 << 20
+
+// leastCapture is what the result keeps of each stream beside the file: only for the
+// explanation of how the run ended.
+const leastCapture = 4 * policy.KiB
+
+// common is what all containers of a manifest share. It is pure but for the ID.
+func (x *run) common(name string) sandbox.Request {
+	req := x.o.Request
+	req.ID = sandbox.NewID(x.now())
+	req.Name = runName(name)
+	req.Labels = map[string]string{}
+	maps.Copy(req.Labels, x.o.Request.Labels)
+	req.Labels[labelWish] = x.m.WishSHA256
+	req.Image = cmp.Or(x.m.Toolchain.ImageID, x.m.Toolchain.Image)
+	req.AllowUnlocked = !x.m.Mode.ClaimGrade
+	req.Script, req.Args, req.Command = "", nil, nil
+	req.Input, req.Final, req.Stdin = "", "", nil
+	req.Network, req.Egress, req.GPUs = "", nil, ""
+	req.Mounts, req.Trees, req.Masks = nil, nil, nil
+	for _, tool := range x.m.Toolchain.Mounts {
+		req.Mounts = append(req.Mounts, sandbox.Mount{Source: tool.Source, Target: tool.Target})
+	}
+	req.Env = environment(x.m.EnvPolicy, nil, x.path)
+	req.Limits = policy.Limits{}
+	return req
+}
+
+// request says to the sandbox what the manifest says about one gate.
+func (x *run) request(s set, g evidence.Gate) sandbox.Request {
+	req := x.common(fmt.Sprintf("%s-%s", x.m.Name, number(g.Index)))
+	req.Labels[labelGate] = strconv.Itoa(g.Index)
+	if s.name != "" {
+		req.Labels[labelSet] = s.name
+	}
+	req.Command = g.Argv
+	req.WorkDir = sandbox.RepoDir
+	req.Trees = []sandbox.Tree{{Source: s.workspace, Target: sandbox.RepoDir, Exclude: x.m.Exclude}}
+	for _, name := range x.m.ProtectedPaths {
+		mask := path.Join(sandbox.RepoDir, name)
+		if strings.HasSuffix(name, "/") {
+			mask += "/"
+		}
+		req.Masks = append(req.Masks, mask)
+	}
+	req.Env = environment(x.m.EnvPolicy, g.Env, x.path)
+	req.Limits = limits(x.m.TimeoutCaps, g)
+	if e := x.m.Egress; e != nil && !x.m.Mode.Offline {
+		req.Egress = &policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}
+	}
+	return observed(req)
+}
+
+// environment is what a gate is given beside the fixed environment of every run (RT-05).
+// What is said more closely wins. path is the search path if tools are mounted.
+func environment(p evidence.EnvPolicy, own map[string]string, path string) map[string]string {
+	env := map[string]string{}
+	for name, value := range map[string]string{
+		"TZ": p.Timezone, "LC_ALL": p.Locale, "LANG": p.Locale, "PYTHONHASHSEED": p.HashSeed, "PATH": path,
+	} {
+		if value != "" {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, p.Vars)
+	maps.Copy(env, own)
+	return env
+}
+
+// limits are those of one gate; zero fields are the sandbox's defaults.
+func limits(c evidence.Caps, g evidence.Gate) policy.Limits {
+	return policy.Limits{
+		Timeout: time.Duration(cmp.Or(g.TimeoutMS, c.TimeoutMS)) * time.Millisecond,
+		Memory:  policy.Size(c.MemoryBytes), CPUs: float64(c.MilliCPUs) / 1000, PIDs: c.PIDs, Disk: policy.Size(c.DiskBytes),
+		StreamFile:    policy.Size(logBytes(c)),
+		CaptureStdout: leastCapture, CaptureStderr: leastCapture,
+	}
+}
+
+// logBytes is how much of each stream is kept.
+func logBytes(c evidence.Caps) int64 { return cmp.Or(c.LogBytes, DefaultLogBytes) }
+
+// number is the index of a gate in names of files.
+func number(index int) string { return fmt.Sprintf("%02d", index) }
+
+// runName is a name of a run that the sandbox takes, whatever the wish is called.
+func runName(name string) string {
+	name = "gate-" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}, name)
+	const longest = 64
+	if len(name) > longest {
+		name = name[:longest]
+	}
+	return name
+}

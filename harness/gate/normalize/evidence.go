@@ -1,0 +1,184 @@
+package normalize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/internal/logline"
+)
+
+const (
+	// boundary is where gates find the workspace.
+	boundary = "/repo"
+	// maxManifest bounds the run manifest, and maxRunLog the normalized log of all
+	// gates whose hash is computed, in bytes.
+	maxManifest = 16 << 20
+	maxRunLog   = 1 << 30
+)
+
+// Evidence is node 3 of a gate (RT-12). It reads the run manifest and the raw files of
+// node 2, and writes the normalized log, the test cases, the observations, what was
+// normalized, and the behaviour hash. Files of an earlier call are replaced.
+//
+// A gate that never ran has no entry in tests.json and observations.json. Errors are
+// those of files that cannot be read or written, and name them; what the gates did wrong
+// is in the evidence.
+func Evidence(ctx context.Context, root *os.Root) error {
+	var m evidence.RunManifest
+	if err := evidence.Read(root, evidence.RunManifestFile, maxManifest, &m); err != nil {
+		return err
+	}
+	ran, err := readAll(root, evidence.RawDir, m)
+	if err != nil {
+		return err
+	}
+	n, err := New(m.Rules, contextOf(ran))
+	if err != nil {
+		return err
+	}
+	written, err := writeLog(ctx, root, m, ran, n)
+	if err != nil {
+		return err
+	}
+	if err := writeNormalization(ctx, root, m, n, written.ours); err != nil {
+		return err
+	}
+	if err := writeHash(root); err != nil {
+		return err
+	}
+	// What follows is normalized too, but is no part of the log: it is not counted there.
+	n, err = New(m.Rules, contextOf(ran))
+	if err != nil {
+		return err
+	}
+	tests, err := testsOf(ctx, root, m, ran, n, written.sums)
+	if err != nil {
+		return err
+	}
+	if err := evidence.Write(root, evidence.TestsFile, tests); err != nil {
+		return err
+	}
+	observations, err := observationsOf(ctx, root, m, ran, n)
+	if err != nil {
+		return err
+	}
+	return evidence.Write(root, evidence.ObservationsFile, observations)
+}
+
+// readAll reads the results of all gates; those that never ran are nil.
+func readAll(root *os.Root, dir string, m evidence.RunManifest) ([]*raw, error) {
+	all := make([]*raw, 0, len(m.Gates))
+	for _, g := range m.Gates {
+		r, err := readRaw(root, dir, g)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// contextOf has the names that only these runs have.
+func contextOf(ran []*raw) Context {
+	c := Context{Roots: []string{boundary}}
+	for _, r := range ran {
+		if r != nil && r.result.ID != "" {
+			c.Names = append(c.Names, r.result.ID)
+		}
+	}
+	return c
+}
+
+// Log writes the normalized log of the raw files of one folder, such as those of a
+// repeat, in the form of run_log.txt.
+func Log(ctx context.Context, root *os.Root, m evidence.RunManifest, dir string, w io.Writer) error {
+	ran, err := readAll(root, dir, m)
+	if err != nil {
+		return err
+	}
+	n, err := New(m.Rules, contextOf(ran))
+	if err != nil {
+		return err
+	}
+	_, err = logOf(ctx, root, m, ran, n, w)
+	return err
+}
+
+// writeLog writes run_log.txt.
+func writeLog(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []*raw, n *Normalizer) (written written, err error) {
+	if err := root.Remove(evidence.RunLogFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return written, fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
+	}
+	file, err := root.OpenFile(evidence.RunLogFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return written, fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
+	}
+	defer func() {
+		if closing := file.Close(); err == nil && closing != nil {
+			err = fmt.Errorf("writing %s: %w", evidence.RunLogFile, closing)
+		}
+	}()
+	return logOf(ctx, root, m, ran, n, file)
+}
+
+// writeNormalization looks for what is left in the log. Our own lines, such as the
+// commands, are as the wish has them.
+func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer, ours map[int]bool) error {
+	file, err := root.Open(evidence.RunLogFile)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+	}
+	defer file.Close()
+	d := detection{allowed: patternsOf(m.Allowed)}
+	lines := logline.NewReader(&stream{ctx: ctx, file: file}, 2*maxLine)
+	for {
+		piece, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+		}
+		if ours[d.line+1] {
+			d.line++
+			continue
+		}
+		d.look(piece.Text)
+	}
+	out := evidence.Normalization{Schema: evidence.NormalizationV1, Rules: n.Counts(), Suspects: d.suspects, SuspectsTotal: d.total}
+	if n.unstable {
+		// Rules that undo or feed each other make a log that depends on how often it
+		// was normalized.
+		out.SuspectsTotal++
+		out.Suspects = append([]evidence.Suspect{{Detector: "unstable-rules", Line: 0, Text: "the rules of the wish change their own replacements again and again"}}, out.Suspects...)
+	}
+	if out.Suspects == nil {
+		out.Suspects = []evidence.Suspect{}
+	}
+	return evidence.Write(root, evidence.NormalizationFile, out)
+}
+
+// writeHash writes the behaviour hash of the log.
+func writeHash(root *os.Root) error {
+	file, err := root.Open(evidence.RunLogFile)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxRunLog+1))
+	if err == nil && len(text) > maxRunLog {
+		err = fmt.Errorf("it has more than %d bytes", maxRunLog)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+	}
+	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(BehaviorHash(text)+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", evidence.BehaviorHashFile, err)
+	}
+	return nil
+}

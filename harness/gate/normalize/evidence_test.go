@@ -1,0 +1,298 @@
+package normalize_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/normalize"
+	"github.com/evalbox/evalbox/result"
+)
+
+// gateDir is a gate directory as node 2 leaves it.
+type gateDir struct {
+	t    *testing.T
+	path string
+	root *os.Root
+}
+
+func newGateDir(t *testing.T, m evidence.RunManifest) gateDir {
+	t.Helper()
+	d := gateDir{t: t, path: t.TempDir()}
+	var err error
+	d.root, err = os.OpenRoot(d.path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.root.Close() })
+	require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.RawDir, "baseline"), 0o755))
+	for i := range m.Gates {
+		m.GateCommands = append(m.GateCommands, m.Gates[i].Cmd)
+		m.Gates[i].Index = i + 1
+		m.Gates[i].Argv = strings.Fields(m.Gates[i].Cmd)
+	}
+	d.write(evidence.RunManifestFile, m)
+	return d
+}
+
+// write writes a file: text as it is, anything else as JSON.
+func (d gateDir) write(name string, content any) {
+	d.t.Helper()
+	text, ok := content.(string)
+	if !ok {
+		b, err := json.Marshal(content)
+		if m, ok := content.(evidence.RunManifest); ok {
+			b, err = evidence.Canonical(m)
+		}
+		require.NoError(d.t, err)
+		text = string(b)
+	}
+	require.NoError(d.t, os.WriteFile(filepath.Join(d.path, name), []byte(text), 0o644))
+}
+
+// ran writes what a gate left, its result with the keys of more.
+func (d gateDir) ran(base string, exit int, stdout, stderr string, more map[string]any) {
+	d.t.Helper()
+	b, err := json.Marshal(result.Result{
+		Schema: result.SchemaV1, ID: "20261122-" + filepath.Base(base), Status: result.StatusExited, Fault: result.FaultNone, ExitCode: exit, OutputComplete: true,
+		StdoutBytes: int64(len(stdout)), StderrBytes: int64(len(stderr)), DurationSeconds: 0.25,
+	})
+	require.NoError(d.t, err)
+	all := map[string]any{}
+	require.NoError(d.t, json.Unmarshal(b, &all))
+	for key, value := range more {
+		all[key] = value
+	}
+	base = filepath.Join(evidence.RawDir, base)
+	d.write(base+".result.json", all)
+	d.write(base+".stdout.log", stdout)
+	d.write(base+".stderr.log", stderr)
+}
+
+func (d gateDir) read(name string) string {
+	d.t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.path, name))
+	require.NoError(d.t, err)
+	return string(text)
+}
+
+func readAs[T any](d gateDir, name string) (v T) {
+	d.t.Helper()
+	require.NoError(d.t, json.Unmarshal([]byte(d.read(name)), &v))
+	return v
+}
+
+const events = `{"Action":"run","Package":"m","Test":"TestB"}
+{"Action":"output","Package":"m","Test":"TestB","Output":"--- FAIL: TestB (0.01s)\n"}
+{"Action":"output","Package":"m","Test":"TestB","Output":"at 0x7f1234567890 after 12ms\n"}
+{"Action":"fail","Package":"m","Test":"TestB"}
+{"Action":"pass","Package":"m","Test":"TestA"}
+{"Time":"2026-01-02T03:04:05Z","Action":"output","Package":"m","Output":"FAIL\tm\t0.012s\n"}
+{"Action":"fail","Package":"m"}
+`
+
+func TestEvidence(t *testing.T) {
+	m := evidence.RunManifest{
+		Schema: evidence.RunManifestV1, Baseline: "/base",
+		Gates: []evidence.Gate{
+			{Cmd: "pytest -q", Kind: evidence.KindTests, Report: evidence.ReportAuto},
+			{Cmd: "go test ./...", Kind: evidence.KindTests, Report: evidence.ReportAuto, ExpectExit: 1},
+			{Cmd: "make lint", Kind: evidence.KindCheck, Report: evidence.ReportNone},
+		},
+		Rules: []evidence.Rule{{Name: "lot", Pattern: `lot \d+`, Replace: "lot <n>"}},
+	}
+	d := newGateDir(t, m)
+	d.ran("01", 0, "/repo/t.py lot 17\r\n2 passed in 0.43s", "warn 20261122-01 10:20:30\n", nil)
+	d.write(evidence.RawDir+"/01.report", `<testsuite name="pytest" tests="2"><testcase classname="t" name="b"/><testcase classname="t" name="a"/></testsuite>`)
+	d.ran("02", 1, events, "", nil)
+	d.ran("baseline/01", 1, "", "", nil)
+	d.write(evidence.RawDir+"/baseline/01.report", `<testsuite name="pytest" tests="1"><testcase classname="t" name="b"><failure/></testcase></testsuite>`)
+
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	assert.Equal(t, `$ pytest -q
+# stdout
+t.py lot <n>
+2 passed in <duration>
+# stderr
+warn <name> <time>
+# exited, exit code 0
+$ go test ./...
+# stdout
+--- FAIL: TestB (<duration>)
+at <address> after <duration>
+FAIL	m	<duration>
+# stderr
+# exited, exit code 1
+$ make lint
+# did not run
+`, d.read(evidence.RunLogFile))
+	assert.Equal(t, normalize.BehaviorHash([]byte(d.read(evidence.RunLogFile)))+"\n", d.read(evidence.BehaviorHashFile))
+
+	tests := readAs[evidence.Tests](d, evidence.TestsFile)
+	assert.Equal(t, "pytest -q && go test ./... && make lint", tests.Command)
+	assert.Nil(t, tests.ExitCode, "a gate did not run")
+	assert.Equal(t, []string{"t.py::b"}, tests.FailingTestsBefore)
+	assert.Equal(t, []string{"m.TestA", "t.py::a", "t.py::b"}, tests.PassingTestsAfter)
+	require.Len(t, tests.Commands, 2)
+	first, second := tests.Commands[0], tests.Commands[1]
+	assert.True(t, first.Started)
+	assert.True(t, first.LogsComplete)
+	assert.Equal(t, "exited", first.Ending)
+	assert.Equal(t, evidence.ReportPytest, first.Source)
+	assert.Empty(t, first.Problem)
+	assert.Equal(t, "t.py::a", first.Cases[0].ID, "sorted")
+	assert.Equal(t, []string{"t.py::b"}, first.Baseline.FailingTests)
+	assert.Equal(t, []string{"t.py::b"}, first.FailingTestsBefore)
+	assert.Nil(t, second.Baseline)
+	assert.Equal(t, evidence.ReportGoTest, second.Source)
+	assert.Equal(t, "at <address> after <duration>", second.Cases[1].Message)
+	assert.Equal(t, []string{"m.TestA"}, second.PassingTestsAfter)
+	assert.NotRegexp(t, `"(cases|argv|commands|failing_tests\w*|passing_tests_after)": null`, d.read(evidence.TestsFile), "lists are never null")
+
+	norm := readAs[evidence.Normalization](d, evidence.NormalizationFile)
+	assert.Zero(t, norm.SuspectsTotal)
+	assert.Contains(t, norm.Rules, evidence.RuleCount{Name: "lot", Count: 1})
+	assert.Contains(t, norm.Rules, evidence.RuleCount{Name: "carriage-return", Count: 1})
+
+	// Again: the same bytes.
+	before := map[string]string{}
+	for _, name := range []string{evidence.RunLogFile, evidence.TestsFile, evidence.ObservationsFile, evidence.NormalizationFile, evidence.BehaviorHashFile} {
+		before[name] = d.read(name)
+	}
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	for name, text := range before {
+		assert.Equal(t, text, d.read(name), name)
+	}
+	var log bytes.Buffer
+	require.NoError(t, normalize.Log(t.Context(), d.root, readAs[evidence.RunManifest](d, evidence.RunManifestFile), evidence.RawDir, &log))
+	assert.Equal(t, before[evidence.RunLogFile], log.String())
+}
+
+func TestEvidenceOfExitCodes(t *testing.T) {
+	gates := func(expect ...int) (m evidence.RunManifest) {
+		for _, e := range expect {
+			m.Gates = append(m.Gates, evidence.Gate{Cmd: "true", ExpectExit: e, Report: evidence.ReportNone})
+		}
+		return m
+	}
+	code := func(n int) *int { return &n }
+	for name, c := range map[string]struct {
+		expect, got []int
+		want        *int
+	}{
+		"all met": {[]int{0, 3}, []int{0, 3}, code(0)}, "the first that did not": {[]int{0, 3, 0}, []int{0, 4, 5}, code(4)},
+		"no code": {[]int{0}, []int{-1}, nil}, "no gate": {nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newGateDir(t, gates(c.expect...))
+			for i, got := range c.got {
+				d.ran("0"+string(rune('1'+i)), got, "", "", nil)
+			}
+			require.NoError(t, normalize.Evidence(t.Context(), d.root))
+			assert.Equal(t, c.want, readAs[evidence.Tests](d, evidence.TestsFile).ExitCode)
+		})
+	}
+}
+
+func TestEvidenceOfCutLogs(t *testing.T) {
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "true"}}})
+	d.ran("01", 0, "abc\n", "", map[string]any{"stdout_bytes": 5, "status": "timed_out", "exit_code": -1})
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	assert.False(t, readAs[evidence.Tests](d, evidence.TestsFile).Commands[0].LogsComplete)
+	assert.Contains(t, d.read(evidence.RunLogFile), "# bytes are missing")
+	assert.Contains(t, d.read(evidence.RunLogFile), "# timed_out, no exit code\n")
+}
+
+func TestSuspectsOfEvidence(t *testing.T) {
+	m := evidence.RunManifest{
+		Gates: []evidence.Gate{{Cmd: "echo x-10:20:30"}}, Allowed: []string{"11:11:11"},
+		Rules: []evidence.Rule{{Name: "there", Pattern: "ping", Replace: "pong"}, {Name: "back", Pattern: "pong", Replace: "ping"}},
+	}
+	d := newGateDir(t, m)
+	d.ran("01", 0, "x-10:20:30\nx-11:11:11\nping\n", "", nil)
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	norm := readAs[evidence.Normalization](d, evidence.NormalizationFile)
+	assert.Equal(t, 2, norm.SuspectsTotal, "the command itself is none")
+	assert.Equal(t, "unstable-rules", norm.Suspects[0].Detector)
+	assert.Equal(t, evidence.Suspect{Detector: "clock", Line: 3, Text: "10:20:30"}, norm.Suspects[1])
+}
+
+func TestObservations(t *testing.T) {
+	m := evidence.RunManifest{
+		Gates:          []evidence.Gate{{Cmd: "a"}, {Cmd: "b"}},
+		ProtectedPaths: []string{"core/"}, ReadOnlyPaths: []string{"vendor", "go.mod"},
+	}
+	d := newGateDir(t, m)
+	d.ran("01", 1, `PermissionError: [Errno 13] Permission denied: '/etc/shadow'
+cat: /etc/gshadow: Permission denied
+cat: can't open '/var/x y': Permission denied
+open /usr/x: read-only file system
+[Error: EACCES: permission denied, open '/opt/y']
+FileNotFoundError: [Errno 2] No such file or directory: '/root/.ssh/id_rsa'
+FileNotFoundError: [Errno 2] No such file or directory: '/repo/core/secret'
+FileNotFoundError: [Errno 2] No such file or directory: '/repo/data.csv'
+FileNotFoundError: [Errno 2] No such file or directory: '/etc/absent'
+PermissionError: [Errno 13] Permission denied: '/tmp/x'
+sh: 1: ./x.sh: Permission denied
+<urlopen error [Errno -3] Temporary failure in name resolution>
+`, "touch: cannot touch '/bin/z': Read-only file system\ncat: /etc/gshadow: Permission denied\nOSError: [Errno 101] Network is unreachable\n", map[string]any{
+		"trees": []result.Tree{{Target: "/repo", Created: []result.TreeEntry{{Path: "evidence/tests.json"}, {Path: "vendor/a"}, {Path: "out"}}, Changed: []result.TreeEntry{{Path: "go.mod"}, {Path: "GATES.json"}}, Deleted: []result.TreeEntry{{Path: "core/x"}}}, {Target: "/other", Changed: []result.TreeEntry{{Path: "go.mod"}}}},
+	})
+	d.ran("02", 0, "Network is unreachable\n", "", map[string]any{
+		"observed": map[string]any{"network_attempts": 0, "opened": []string{"/etc/shadow", "/repo/core/secret"}, "watched": []string{"/etc/shadow"}},
+		"network":  result.Network{Level: "registry", Refused: 2},
+	})
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	all := readAs[evidence.Observations](d, evidence.ObservationsFile)
+	require.Len(t, all.Commands, 2)
+	first, second := all.Commands[0], all.Commands[1]
+	var touched []string
+	for _, touch := range first.Touched {
+		assert.Equal(t, "refused", touch.How)
+		assert.Contains(t, touch.Line, touch.Path)
+		touched = append(touched, touch.Path)
+	}
+	assert.Equal(t, []string{"/bin/z", "/etc/gshadow", "/etc/shadow", "/opt/y", "/root/.ssh/id_rsa", "/usr/x", "/var/x y", "core/secret"}, touched)
+	assert.Equal(t, int64(2), first.NetworkAttempts)
+	assert.Equal(t, "output", first.Counted)
+	assert.Equal(t, "none", first.Network)
+	assert.False(t, first.Watched)
+	assert.Equal(t, []string{"core/x", "go.mod", "vendor/a"}, first.Changed)
+	assert.Equal(t, []string{"GATES.json", "evidence/tests.json"}, first.Evidence)
+
+	assert.Zero(t, second.NetworkAttempts, "the kernel knows better than the output")
+	assert.Equal(t, "kernel", second.Counted)
+	assert.Equal(t, "registry", second.Network)
+	assert.Equal(t, int64(2), second.Refused)
+	assert.Equal(t, []evidence.Touch{{Path: "/etc/shadow", How: "opened"}, {Path: "core/secret", How: "opened"}}, second.Touched)
+	assert.True(t, second.Watched)
+}
+
+func TestEvidenceErrors(t *testing.T) {
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}})
+	d.ran("01", 0, "", "", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, normalize.Evidence(ctx, d.root), context.Canceled)
+
+	d.write(evidence.RawDir+"/01.result.json", "{")
+	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), "01.result.json")
+
+	// A link in place of a log is not followed.
+	d.ran("01", 0, "", "", nil)
+	stdout := filepath.Join(d.path, evidence.RawDir, "01.stdout.log")
+	require.NoError(t, os.Remove(stdout))
+	require.NoError(t, os.Symlink("../../RunManifest.json", stdout))
+	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), "symbolic link")
+
+	d.write(evidence.RunManifestFile, evidence.RunManifest{Rules: []evidence.Rule{{Name: "x", Pattern: "("}}})
+	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), `rule of normalization "x"`)
+	require.NoError(t, os.Remove(filepath.Join(d.path, evidence.RunManifestFile)))
+	assert.ErrorIs(t, normalize.Evidence(t.Context(), d.root), os.ErrNotExist)
+}

@@ -1,0 +1,53 @@
+package normalize_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate/normalize"
+)
+
+// FuzzText normalizes anything: a second time changes nothing, what the rules took is no
+// suspect, and no line is lost.
+func FuzzText(f *testing.F) {
+	for _, c := range sameAfter {
+		f.Add([]byte(c.a + "\n" + c.b))
+	}
+	for _, c := range kept {
+		f.Add([]byte(c))
+	}
+	f.Add([]byte("1s 2s 3s\r\n\x1b\x1b[m[m\x1b]0;x\x07 12:00:00:12:00:00 [10:20:30] /repo//repo/tmp 0x12345678x"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		n := normalizer(t)
+		once := n.Text(in)
+		before := n.Counts()
+		twice := n.Text(once)
+		require.Equal(t, string(once), string(twice))
+		assert.Equal(t, before, n.Counts(), "the second time counts nothing")
+		assert.GreaterOrEqual(t, bytes.Count(once, []byte("\n")), bytes.Count(in, []byte("\n")))
+		normalize.Detect(once, nil) // whatever is left, it does not panic
+	})
+}
+
+// FuzzDetect builds lines of what built-in rules take: nothing of it is a suspect
+// afterwards.
+func FuzzDetect(f *testing.F) {
+	f.Add(uint8(3), uint8(7), " ")
+	f.Add(uint8(0), uint8(1), "\t")
+	f.Fuzz(func(t *testing.T, a, b uint8, between string) {
+		first, second := sameAfter[int(a)%len(sameAfter)], sameAfter[int(b)%len(sameAfter)]
+		switch between {
+		case " ", "\t", "\n", ", ", " (", "; ":
+		default:
+			between = "\n"
+		}
+		n := normalizer(t)
+		text := n.Text([]byte(first.a + between + second.b + "\n"))
+		suspects, total := normalize.Detect(text, nil)
+		assert.Zero(t, total, "%q has %v", text, suspects)
+		assert.Equal(t, string(text), string(n.Text(text)))
+	})
+}

@@ -1,0 +1,280 @@
+package normalize_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/normalize"
+)
+
+// sameAfter are pairs of logs that differ only in what changes from run to run, and what
+// becomes of both.
+var sameAfter = []struct{ rule, a, b, want string }{
+	{"timestamp-iso", "2026-01-02T03:04:05Z start", "2027-11-12T13:14:15Z start", "<time> start"},
+	{"timestamp-iso", "2026-01-02 03:04:05,678 INFO x", "2026-05-06 07:08:09,001 INFO x", "<time> INFO x"},
+	{"timestamp-iso", "at 2026-01-02 03:04:05.678901234 +0000 UTC m=+0.000123 ok", "at 2026-01-02 03:04:06.1 +0000 UTC m=+1.5 ok", "at <time> ok"},
+	{"timestamp-iso", "2026/01/02 15:04:05.000001 main.go:3: x", "2026/01/02 15:04:06.000002 main.go:3: x", "<time> main.go:3: x"},
+	{"timestamp-iso", "[2026-01-02T03:04:05+01:00] x", "[2026-01-02T03:04:06+01:00] x", "[<time>] x"},
+	{"timestamp-compact", "made 20260102T030405Z", "made 20270102T030405Z", "made <time>"},
+	{"timestamp-rfc1123", "Date: Fri, 02 Jan 2026 03:04:05 GMT", "Date: Sat, 03 Jan 2026 13:04:05 GMT", "Date: <time>"},
+	{"timestamp-ctime", "Fri Jan  2 15:04:05 UTC 2026", "Sat Jan 13 15:04:09 UTC 2026", "<time>"},
+	{"timestamp-syslog", "Jan  2 03:04:05 host x", "Feb 12 13:14:15 host x", "<time> host x"},
+	{"syslog-process", "Jan  2 03:04:05 build-1 cron[12]: x", "Feb 12 13:14:15 build-2 cron[991]: x", "<time> <host> cron[<pid>]: x"},
+	{"timestamp-http", "- - [02/Jan/2026:03:04:05 -0700] x", "- - [03/Jan/2026:03:04:06 -0700] x", "- - [<time>] x"},
+	{"timestamp-glog", "I0102 03:04:05.678901   12345 file.go:12] x", "I0103 03:04:05.6   1 file.go:12] x", "I<time> <pid> file.go:12] x"},
+	{"clock-12h", "done at 3:04PM", "done at 11:59 PM", "done at <time>"},
+	{"clock", "[03:04:05] INFO", "[13:14:15.123] INFO", "[<time>] INFO"},
+	{"hours", "took 0:01:01", "took 1:00:59.5", "took <duration>"},
+	{"epoch", `{"timestamp": 1700000000, "n": 3}`, `{"timestamp": 1800000000.123, "n": 3}`, `{"timestamp": <time>, "n": 3}`},
+	{"epoch", "created_at=1700000000123", "created_at=1700000000999", "created_at=<time>"},
+	{"pytest-duration", "2 passed in 0.43s", "2 passed in 1.02s", "2 passed in <duration>"},
+	{"pytest-duration", "2 passed in 59.99s", "2 passed in 61.02s (0:01:01)", "2 passed in <duration>"},
+	{"pytest-rule", "===== 2 passed, 1 warning in 9.99s =====", "==== 2 passed, 1 warning in 75.50s (0:01:15) ===", "=== 2 passed, 1 warning in <duration> ==="},
+	{"pytest-rule", "=========== no tests ran in 0.01s ==========", "========== no tests ran in 10.01s ==========", "=== no tests ran in <duration> ==="},
+	{"slowest-duration", "0.03s call     tests/test_x.py::test_a", "10.09s call     tests/test_x.py::test_a", "<duration> call     tests/test_x.py::test_a"},
+	{"slowest-duration", "0.030s     test_a (m.T.test_a)", "0.031s     test_a (m.T.test_a)", "<duration>     test_a (m.T.test_a)"},
+	{"unittest-duration", "Ran 3 tests in 0.001s", "Ran 3 tests in 0.245s", "Ran 3 tests in <duration>"},
+	{"go-package-duration", "ok  \tpkg/a\t0.012s", "ok  \tpkg/a\t1.500s", "ok  \tpkg/a\t<duration>"},
+	{"go-package-duration", "FAIL\tpkg/a\t0.012s", "FAIL\tpkg/a\t1.500s", "FAIL\tpkg/a\t<duration>"},
+	{"bracketed-duration", "--- PASS: TestWait/10ms (0.01s)", "--- PASS: TestWait/10ms (1.01s)", "--- PASS: TestWait/10ms (<duration>)"},
+	{"bracketed-duration", "✓ waits 10 ms (5 ms)", "✓ waits 10 ms (17 ms)", "✓ waits 10 ms (<duration>)"},
+	{"go-benchmark", "BenchmarkX-8   \t 1000000\t      1234 ns/op\t 16 B/op", "BenchmarkX-8   \t 900\t      12.5 ns/op\t 16 B/op", "BenchmarkX-8   \t <n>\t      <duration>\t 16 B/op"},
+	{"prove-duration", "Files=1, Tests=3,  0 wallclock secs ( 0.02 usr  0.00 sys =  0.02 CPU)", "Files=1, Tests=3, 12 wallclock secs ( 1.02 usr  0.00 sys =  1.02 CPU)", "Files=1, Tests=3, <duration>"},
+	{"tap-duration", "ok 1 - waits 10ms # time=12.5ms", "ok 1 - waits 10ms # time=1ms", "ok 1 - waits 10ms # time=<duration>"},
+	{"minutes", "Time: 00:00.123, Memory: 6.00 MB", "Time: 01:00.5, Memory: 6.00 MB", "Time: <duration>, Memory: 6.00 MB"},
+	{"named-duration", `{"elapsed": 0.123, "n": 3}`, `{"elapsed": 12, "n": 3}`, `{"elapsed": <duration>, "n": 3}`},
+	{"named-duration", "duration_ms 12.3", "duration_ms 12.3", "duration_ms 12.3"},
+	{"duration", "Time:        1.234 s", "Time:        9.876 s", "Time:        <duration>"},
+	{"duration", "took 12ms, then 1m30.5s", "took 9µs, then 3s", "took <duration>, then <duration>"},
+	{"duration", "Done in 1.23s.", "Done in 4s.", "Done in <duration>."},
+	{"duration", "Finished in 0.00123 seconds", "Finished in 1.2e-05 seconds", "Finished in <duration>"},
+	{"pid", "pid=1234 ready", "pid=77 ready", "pid=<pid> ready"},
+	{"pid", "[pid 12] x", "[pid 9] x", "[pid <pid>] x"},
+	{"process", "process 12 exited", "process 4711 exited", "process <pid> exited"},
+	{"goroutine", "goroutine 12 [running]:", "goroutine 7 [running]:", "goroutine <n> [running]:"},
+	{"address-of", "E   assert <Foo object at 0x7f1234567890> is None", "E   assert <Foo object at 0x7fabcdefabcd> is None", "E   assert <Foo object at <address>> is None"},
+	{"address", "panic: 0xc000012345", "panic: 0xc000abcdef", "panic: <address>"},
+	{"tmp-pytest", "/tmp/pytest-of-root/pytest-0/test_a0/x", "/tmp/pytest-of-me/pytest-17/test_a0/x", "<tmp>/test_a0/x"},
+	{"tmp-python", "wrote /tmp/tmpab12cd34/out", "wrote /tmp/tmpzzzz_zzz/out", "wrote <tmp>/out"},
+	{"tmp-mktemp", "wrote /tmp/tmp.AbCdEf1234", "wrote /tmp/tmp.0bCdEf1234", "wrote <tmp>"},
+	{"tmp-go", "/tmp/go-build123456/b001/x.test", "/tmp/go-build99/b001/x.test", "<tmp>/b001/x.test"},
+	{"tmp-go", "open /tmp/TestFoo123456789/001/x", "open /tmp/TestFoo987654321/001/x", "open <tmp>/x"},
+	{"uuid", "run 123e4567-e89b-12d3-a456-426614174000", "run 00000000-0000-4000-8000-000000000000", "run <uuid>"},
+	{"container-id", "container 0123456789ab started", "container ffffffffffff started", "container <id> started"},
+	{"run-id", "run_id=20261122-abcdef", "run_id=abcdef123", "run_id=<id>"},
+	{"hostname", "host=build-1 ok", "host=build-2 ok", "host=<host> ok"},
+	{"ephemeral-port", "listening on 127.0.0.1:43521", "listening on 127.0.0.1:60001", "listening on 127.0.0.1:<port>"},
+	{"xdist-worker", "[gw0] PASSED t::a", "[gw3] PASSED t::a", "[<worker>] PASSED t::a"},
+	{"xdist-worker", "[gw0] [ 50%] PASSED t.py::a", "[gw3] [100%] PASSED t.py::a", "[<worker>] PASSED t.py::a"},
+	{"repo-root", "/repo/tests/test_x.py:3: AssertionError", "tests/test_x.py:3: AssertionError", "tests/test_x.py:3: AssertionError"},
+	{"repo-root-itself", "rootdir: /repo", "rootdir: .", "rootdir: ."},
+	{"given-name", "record run-1234 kept", "record run-1234 kept", "record <name> kept"},
+	{"control-sequence", "\x1b[32mPASSED\x1b[0m t::a", "PASSED\x1b]0;title\x07 t::a", "PASSED t::a"},
+	{"carriage-return", "a\r\nb\r", "a\nb", "a\nb"},
+}
+
+// kept are lines in which nothing changes, and of which nothing is a suspect.
+var kept = []string{
+	"tests/test_x.py::test_10_20_30 PASSED",
+	"tests/test_x.py::test_clock[10:20:30] PASSED",
+	"tests/test_x.py::test_wait[12ms] FAILED",
+	"=== RUN   TestWait/2026-01-02T03:04:05Z",
+	"ok 3 - waits 10ms",
+	"not ok 4 - at 10:20:30",
+	"pytest-8.1.1, python 3.11.2, plugin 1.2.3.4",
+	"Final Validation Performance: 0.8196",
+	"score 12 of 15, 3 passed, 1 skipped",
+	"values[12] wrong", "x[10:20:30] is a slice", "process 12 files", "processed 1500 rows",
+	"wrote out-2026-01-02.csv", "2026-01-02.log",
+	"E   assert 10 == 12", "E       AssertionError: took 12ms, not 13ms",
+	"    x_test.go:12: got 10ms, want 20ms",
+	"expected 2026-01-02T03:04:05Z, got 2026-01-02T03:04:06Z",
+	"a  ", "\ttab ", "",
+	"/root/.cache/x", "/home/ci/.cache/x", "/repository/x", "my/repo/x", "/repo.git",
+	"color 0xff00ff, mask 0x1F", "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+	"HEAD is now at 1234abc message", "12:34 is line and column", "aspect 16:9", "mac 10:20:30:40:50:60",
+	"50% of 3 s-expressions", "report_10s.log 5s.txt", "1.2.3s", "version=1.10.2",
+	"/tmp/output_v2", "/tmp/report.json", "tmpfile", "rapid 12", "id 12", "127.0.0.1:8080",
+	"<time> and <duration> stay",
+}
+
+func normalizer(t testing.TB) *normalize.Normalizer {
+	t.Helper()
+	n, err := normalize.New(nil, normalize.Context{Roots: []string{"/repo"}, Names: []string{"run-1234"}})
+	require.NoError(t, err)
+	return n
+}
+
+func TestTextMakesRunsEqual(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range sameAfter {
+		t.Run(c.rule+" "+c.want, func(t *testing.T) {
+			n := normalizer(t)
+			a := string(n.Text([]byte(c.a)))
+			assert.Equal(t, c.want, a)
+			for _, count := range n.Counts() {
+				seen[count.Name] = seen[count.Name] || count.Count > 0
+				if count.Name == c.rule && c.a != c.want {
+					assert.Positive(t, count.Count, "the rule is counted")
+				}
+			}
+			assert.Equal(t, c.want, string(n.Text([]byte(c.b))))
+			assert.Equal(t, c.want, string(n.Text([]byte(a))), "idempotent")
+			suspects, total := normalize.Detect([]byte(a), nil)
+			assert.Zero(t, total, "%v", suspects)
+		})
+	}
+	for _, count := range normalizer(t).Counts() {
+		assert.True(t, seen[count.Name], "no case for rule %s", count.Name)
+	}
+}
+
+func TestTextKeepsWhatTestsSay(t *testing.T) {
+	for _, line := range kept {
+		n := normalizer(t)
+		assert.Equal(t, line+"\n", string(n.Text([]byte(line+"\n"))))
+		suspects, total := normalize.Detect([]byte(line), nil)
+		assert.Zero(t, total, "%q: %v", line, suspects)
+	}
+	assert.Equal(t, "no line feed", string(normalizer(t).Text([]byte("no line feed"))))
+	assert.Empty(t, normalizer(t).Text(nil))
+}
+
+func TestTextKeepsDifferences(t *testing.T) {
+	n := normalizer(t)
+	for _, c := range [][2]string{
+		{"t.py::a PASSED", "t.py::a FAILED"}, {"a  \n", "a\n"}, {"pytest-8.1.1", "pytest-8.1.2"},
+		{"3 passed in 0.1s", "4 passed in 0.1s"}, {"/root/.cache/x", "/home/ci/.cache/x"}, {"values[12]", "values[13]"},
+	} {
+		assert.NotEqual(t, string(n.Text([]byte(c[0]))), string(n.Text([]byte(c[1]))))
+	}
+}
+
+// TestLongLines: a line that would need too much memory goes on in further ones, visibly,
+// and normalizing these again changes nothing.
+func TestLongLines(t *testing.T) {
+	for name, line := range map[string]string{
+		"stamps":    strings.Repeat("2026-01-02 03:04:05 1s x ", 45_000),
+		"no spaces": strings.Repeat("ab12ß", 200_000),
+		"grows":     strings.Repeat("1s ", 349_000),
+		"returns":   strings.Repeat("50%\r", 270_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := normalizer(t)
+			once := n.Text([]byte(line + "\nend\n"))
+			assert.True(t, bytes.HasSuffix(once, []byte("\nend\n")))
+			assert.Contains(t, string(once), "\n")
+			for part := range bytes.Lines(once) {
+				assert.LessOrEqual(t, len(part), 1<<20)
+			}
+			if name != "returns" {
+				assert.Contains(t, string(once), "<line goes on>\n")
+			}
+			assert.True(t, bytes.Equal(once, n.Text(once)), "idempotent")
+		})
+	}
+}
+
+func TestRulesOfAWish(t *testing.T) {
+	n, err := normalize.New([]evidence.Rule{{Name: "build", Pattern: `build (\w+)-\d+`, Replace: "build $1-<n>"}}, normalize.Context{})
+	require.NoError(t, err)
+	assert.Equal(t, "build x-<n> in <duration>\n", string(n.Text([]byte("build x-17 in 3s\n"))))
+	assert.Contains(t, n.Counts(), evidence.RuleCount{Name: "build", Count: 1})
+
+	for want, rules := range map[string][]evidence.Rule{
+		"no name":          {{Pattern: "a"}},
+		"taken":            {{Name: "clock", Pattern: "a"}},
+		"empty text":       {{Name: "x", Pattern: "a*"}},
+		"matches the patt": {{Name: "x", Pattern: "a+", Replace: "aa"}},
+		"line feed":        {{Name: "x", Pattern: "a", Replace: "\n"}},
+		"pattern: error":   {{Name: "x", Pattern: "(", Replace: ""}},
+		"more than 1000":   {{Name: "x", Pattern: strings.Repeat("a", 1001)}},
+		"more than 200":    slices.Repeat([]evidence.Rule{{Name: "x", Pattern: "a"}}, 201),
+	} {
+		_, err := normalize.New(rules, normalize.Context{})
+		assert.ErrorContains(t, err, want)
+	}
+	_, err = normalize.New([]evidence.Rule{{Name: "x", Pattern: "a"}, {Name: "x", Pattern: "b"}}, normalize.Context{})
+	assert.ErrorContains(t, err, "taken")
+}
+
+func TestBuiltinRulesHaveNamesOfTheirOwn(t *testing.T) {
+	names := map[string]bool{}
+	for _, r := range normalize.Builtin() {
+		assert.NotEmpty(t, r.Pattern, r.Name)
+		assert.False(t, names[r.Name], r.Name)
+		names[r.Name] = true
+	}
+}
+
+func TestRoots(t *testing.T) {
+	n, err := normalize.New(nil, normalize.Context{Roots: []string{"/a", "/a/b/", "/", "rel"}})
+	require.NoError(t, err)
+	assert.Equal(t, "x c/x . / /ab rel ./\n", string(n.Text([]byte("/a/b/x /a/c/x /a/b / /ab rel /a/\n"))))
+}
+
+func TestDetect(t *testing.T) {
+	for detector, lines := range map[string][]string{
+		"clock":   {"x-10:20:30", "at10:20:30", "time: 9:41"},
+		"epoch":   {"the time is 1700000000", "now 1700000000123"},
+		"address": {"ptr 0x123456", "x0x12345678", "id=140234123412341"},
+		"uuid":    {"x_123e4567-e89b-12d3-a456-426614174000_y", "uuid=123e4567e89b12d3a456426614174000"},
+		"pid":     {"pid -> 123", "process_id (4711"},
+		"tmp":     {"/tmp/a1b2c3d4", "mkdtemp gave tmpa1b2c3d4", "/tmp/x/../go-build1234567"},
+	} {
+		for _, line := range lines {
+			suspects, total := normalize.Detect([]byte("fine\n"+line+"\n"), nil)
+			require.Equal(t, 1, total, "%s: %v", line, suspects)
+			assert.Equal(t, detector, suspects[0].Detector, line)
+			assert.Equal(t, 2, suspects[0].Line)
+			_, total = normalize.Detect([]byte(line), []string{"(", regexp.QuoteMeta(suspects[0].Text)})
+			assert.Zero(t, total, "allowed")
+		}
+	}
+	suspects, total := normalize.Detect([]byte(strings.Repeat("x-10:20:30\n", 1000)), nil)
+	assert.Len(t, suspects, 100)
+	assert.Equal(t, 1000, total)
+}
+
+func TestBehaviorHash(t *testing.T) {
+	// printf 'a\nb' | sha256sum
+	const want = "7e18f737311b2dc3b2f269dd78396b0351f14fb66efa879f768cb23181883c78"
+	for _, same := range []string{"a\nb\n", " b \n\na\n", "\tb\r\na", "b\na"} {
+		assert.Equal(t, want, normalize.BehaviorHash([]byte(same)))
+	}
+	assert.NotEqual(t, normalize.BehaviorHash([]byte("a\na")), normalize.BehaviorHash([]byte("a")))
+	assert.Equal(t, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", normalize.BehaviorHash([]byte(" \n\n")))
+}
+
+func BenchmarkText(b *testing.B) {
+	text := benchLog()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		normalizer(b).Text(text)
+	}
+}
+
+func BenchmarkDetect(b *testing.B) {
+	text := benchLog()
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		normalize.Detect(text, nil)
+	}
+}
+
+// benchLog is a log of 30 MB, with more to replace than most have.
+func benchLog() []byte {
+	var text bytes.Buffer
+	for i := 0; text.Len() < 30<<20; i++ {
+		_, _ = fmt.Fprintf(&text, "tests/test_a.py::test_b[%d] PASSED   [ 50%%]\n2026-01-02 03:04:05,123 INFO worker %d did 12 things in 0.34s\nplain words of a log that says nothing\nok  \tpkg%d\t0.012s\n", i, i, i)
+	}
+	return text.Bytes()
+}

@@ -1,0 +1,117 @@
+package normalize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/result"
+)
+
+// maxResult bounds the result of one gate, in bytes.
+const maxResult = 64 << 20
+
+// raw is what node 2 left of one gate.
+type raw struct {
+	gate evidence.Gate
+	// base is the path of its files without what follows the number.
+	base   string
+	result result.Result
+}
+
+// readRaw reads the result of a gate from a folder of raw files. It is nil for a gate
+// that never ran.
+func readRaw(root *os.Root, dir string, g evidence.Gate) (*raw, error) {
+	r := &raw{gate: g, base: path.Join(dir, fmt.Sprintf("%02d", g.Index))}
+	text, err := evidence.ReadText(root, r.base+".result.json", maxResult)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r.result)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("result of gate %d, %s.result.json: %w", g.Index, r.base, err)
+	}
+	return r, nil
+}
+
+// exitCode is the code that the command ended with; nil if it has none.
+func (r *raw) exitCode() *int {
+	if r.result.ExitCode < 0 {
+		return nil
+	}
+	code := r.result.ExitCode
+	return &code
+}
+
+func (r *raw) started() bool { return r.result.Status != result.StatusStartFailed }
+
+// stream is a raw stream or report; nil if it was not left.
+func (r *raw) stream(ctx context.Context, root *os.Root, name string) (*stream, error) {
+	file, info, err := hostfile.OpenIn(root, r.base+"."+name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("raw log of gate %d: %w", r.gate.Index, err)
+	}
+	return &stream{ctx: ctx, file: file, size: info.Size()}, nil
+}
+
+// stream reads a file and ends with a context.
+type stream struct {
+	ctx  context.Context //nolint:containedctx // a Read has no parameter for it
+	file *os.File
+	size int64
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	if err := context.Cause(s.ctx); err != nil {
+		return 0, err
+	}
+	return s.file.Read(p)
+}
+
+// reader is the stream as an interface, nil without one.
+func (s *stream) reader() io.Reader {
+	if s == nil {
+		return nil
+	}
+	return s
+}
+
+// close is safe without a stream.
+func (s *stream) close() {
+	if s != nil {
+		s.file.Close()
+	}
+}
+
+// complete says that the raw logs have every byte that the command wrote.
+func (r *raw) complete(ctx context.Context, root *os.Root) (bool, error) {
+	whole := r.result.OutputComplete
+	for _, s := range []struct {
+		name  string
+		wrote int64
+	}{{"stdout.log", r.result.StdoutBytes}, {"stderr.log", r.result.StderrBytes}} {
+		file, err := r.stream(ctx, root, s.name)
+		if err != nil {
+			return false, err
+		}
+		size := int64(0)
+		if file != nil {
+			size = file.size
+		}
+		whole = whole && size == s.wrote
+		file.close()
+	}
+	return whole, nil
+}

@@ -1,0 +1,324 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+const oneTest = `
+name: fake
+python: "3.11.2"
+image: debian
+gate_commands: [pytest -q]
+artifact_paths: ["out/**"]
+`
+
+func TestRunPasses(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.outputs["out/app"] = "binary"
+		return nil
+	}
+	o := options(t, f, oneTest)
+	var stages []string
+	o.Progress = func(e gate.Event) { stages = append(stages, string(e.Stage)) }
+	report, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	require.Equal(t, []string{"manifest", "snapshot", "start", "end", "normalize", "hash", "judge"}, stages)
+	require.Equal(t, []string{".gate"}, report.Manifest.Exclude, "no gate sees the evidence of others")
+	require.Len(t, report.Gates.Artifacts, 1)
+	for _, name := range append([]string{
+		evidence.WishLockFile, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.ManifestFile, evidence.FindingsFile,
+		"evidence/outputs/01/out/app", "evidence/raw/01.report",
+	}, evidence.Required...) {
+		require.FileExists(t, filepath.Join(o.OutDir, name))
+	}
+	left, err := os.ReadDir(f.records)
+	require.NoError(t, err)
+	require.Empty(t, left, "what runs left is in the evidence")
+
+	// The verdict follows from the files alone.
+	again, err := gate.Judge(t.Context(), o.OutDir)
+	require.NoError(t, err)
+	require.Equal(t, report.Verdict, again)
+	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, verified.OK, verified.Problems)
+	require.False(t, verified.Attested)
+
+	_, err = gate.Run(t.Context(), o)
+	var refused *gate.DirectoryError
+	require.ErrorAs(t, err, &refused, "an earlier run is not overwritten")
+	o.Replace = true
+	report, err = gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+}
+
+// TestNothingRuns: what must not be executed is not, and has a verdict all the same.
+func TestNothingRuns(t *testing.T) {
+	for reason, change := range map[evidence.StopReason]func(*gate.Options){
+		evidence.ReasonModeViolation: func(o *gate.Options) { o.Mode.Execute = false },
+		evidence.ReasonToolsDisabled: func(o *gate.Options) { o.Mode.Tools = false },
+		evidence.ReasonNotSealed:     func(o *gate.Options) { o.Sealed = false },
+		evidence.ReasonNoCommands:    func(o *gate.Options) { o.Lock.Wish.GateCommands = nil },
+		evidence.ReasonNoWorkspace:   func(o *gate.Options) { o.Lock.Wish.IOBoundary = "nowhere" },
+		evidence.ReasonDirty:         func(o *gate.Options) { o.Mode.Strict = true },
+		evidence.ReasonToolRefused:   func(o *gate.Options) { o.Tools = noTools{} },
+	} {
+		t.Run(string(reason), func(t *testing.T) {
+			f := newFake(t)
+			o := options(t, f, oneTest)
+			change(&o)
+			report, err := gate.Run(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, evidence.Blocked, report.Verdict.Status)
+			require.Equal(t, reason, report.Verdict.StopReason, report.Verdict.Findings)
+			require.Zero(t, f.ran)
+			for _, name := range evidence.Required {
+				require.FileExists(t, filepath.Join(o.OutDir, name), "RT-04")
+			}
+			verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+			require.NoError(t, err)
+			require.True(t, verified.OK, verified.Problems)
+		})
+	}
+}
+
+// noTools permits nothing.
+type noTools struct{}
+
+func (noTools) Check(argv []string) error { return fmt.Errorf("tool %q is not registered", argv[0]) }
+
+// TestOurFailure: a failure of ours is an error, what was seen is kept, and the verdict is
+// no pass.
+func TestOurFailure(t *testing.T) {
+	lost := errors.New("the engine went away")
+	for name, program := range map[string]func(*fake) func(sandbox.Request, *fakeGate) error{
+		"engine not there": func(*fake) func(sandbox.Request, *fakeGate) error {
+			return func(sandbox.Request, *fakeGate) error { return errors.Join(sandbox.ErrEngineUnavailable, lost) }
+		},
+		"engine lost": func(*fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error {
+				g.Status, g.Fault, g.OutputComplete = result.StatusEngineLost, result.FaultEnvironment, false
+				return lost
+			}
+		},
+		"second gate": func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(sandbox.Request, *fakeGate) error {
+				if f.ran == 2 {
+					return errors.Join(sandbox.ErrEngineUnavailable, lost)
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.program = program(f)
+			o := options(t, f, strings.Replace(oneTest, "[pytest -q]", "[pytest -q, pytest -q b]", 1))
+			report, err := gate.Run(t.Context(), o)
+			require.ErrorIs(t, err, lost)
+			require.Equal(t, evidence.Blocked, report.Verdict.Status)
+			require.Contains(t, reasons(report.Verdict), evidence.ReasonIncomplete)
+			again, err := gate.Judge(t.Context(), o.OutDir)
+			require.NoError(t, err)
+			require.Equal(t, report.Verdict, again)
+		})
+	}
+}
+
+// TestCanceled: who ends a run gets the error, and the directory a verdict.
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stopped by the test")
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		cancel(stop)
+		g.Status, g.Fault, g.ExitCode = result.StatusCanceled, result.FaultOperator, 143
+		return nil
+	}
+	o := options(t, f, oneTest)
+	report, err := gate.Run(ctx, o)
+	require.ErrorIs(t, err, stop)
+	require.Equal(t, evidence.Blocked, report.Verdict.Status)
+	require.FileExists(t, filepath.Join(o.OutDir, "evidence/raw/01.result.json"))
+}
+
+// TestCrash: a directory that was left half-made is judged as blocked.
+func TestCrash(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	report, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status)
+	// What each step leaves, backwards.
+	for _, name := range []string{
+		evidence.ManifestFile, evidence.FindingsFile, evidence.ArtifactsFile, evidence.TestsFile, evidence.RunLogFile, "evidence/raw/01.result.json",
+		evidence.EnvSnapshotFile, evidence.RunManifestFile, evidence.WishLockFile,
+	} {
+		require.NoError(t, os.Remove(filepath.Join(o.OutDir, name)))
+		verdict, err := gate.Judge(t.Context(), o.OutDir)
+		require.NoError(t, err)
+		require.Equal(t, evidence.Blocked, verdict.Status, "without %s", name)
+	}
+}
+
+// TestProveDeterministic: equal runs pass, and the first difference of unequal ones is
+// told.
+func TestProveDeterministic(t *testing.T) {
+	for name, c := range map[string]struct {
+		program         func(f *fake) func(sandbox.Request, *fakeGate) error
+		subject, detail string // empty: deterministic
+	}{
+		"same": {program: func(*fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error { g.outputs["out/app"] = "same"; return nil }
+		}},
+		"durations only": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error {
+				g.Stdout = fmt.Sprintf(".                                                                        [100%%]\n1 passed in 0.0%ds\n", f.ran)
+				return nil
+			}
+		}},
+		"log": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error {
+				g.Stdout = fmt.Sprintf("seeded with lucky number %d\n", f.ran) + g.Stdout
+				return nil
+			}
+		}, subject: evidence.RunLogFile, detail: `"seeded with lucky number 1", and "seeded with lucky number 2" in run 2`},
+		"output": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error { g.outputs["out/app"] = fmt.Sprint(f.ran); return nil }
+		}, subject: "evidence/outputs/01/out/app", detail: "has other content in run 2"},
+		"result": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error {
+				if f.ran == 3 {
+					g.report = strings.Replace(g.report, "test_one", "test_two", 1)
+				}
+				return nil
+			}
+		}, subject: "test_one", detail: "The test is there in one run only; compared with run 3."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.program = c.program(f)
+			o := options(t, f, oneTest)
+			o.Mode.Repeats = 3
+			report, err := gate.Run(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, 3, f.ran)
+			if c.subject == "" {
+				require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+				return
+			}
+			require.Equal(t, evidence.Blocked, report.Verdict.Status)
+			require.Contains(t, reasons(report.Verdict), evidence.ReasonNonReproducible)
+			var told []string
+			for _, finding := range report.Verdict.Findings {
+				if finding.Reason == evidence.ReasonNonReproducible {
+					told = append(told, finding.Subject+": "+finding.Detail)
+				}
+			}
+			require.Contains(t, strings.Join(told, "\n"), c.detail)
+			require.Contains(t, strings.Join(told, "\n"), c.subject)
+		})
+	}
+}
+
+// TestVerifyFindsTampering: no file can be changed, added or taken away, and no verdict
+// be made up.
+func TestVerifyFindsTampering(t *testing.T) {
+	failing := newFake(t)
+	failing.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.ExitCode, g.Stdout, g.report = 1, "1 failed in 0.01s\n", ""
+		return nil
+	}
+	for name, c := range map[string]struct {
+		change func(t *testing.T, dir string)
+		file   string
+	}{
+		"log": {func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "evidence/raw/01.stdout.log"), []byte("1 passed\n"), 0o644))
+		}, "evidence/raw/01.stdout.log"},
+		"verdict": {func(t *testing.T, dir string) {
+			file := filepath.Join(dir, evidence.VerdictFile)
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), `"BLOCKED"`, `"PASS"`, 1)), 0o644))
+		}, evidence.VerdictFile},
+		"gates": {func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, evidence.GatesFile), []byte("{}"), 0o644))
+		}, evidence.GatesFile},
+		"no verdict": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, evidence.VerdictFile)))
+		}, evidence.VerdictFile},
+		"link": {func(t *testing.T, dir string) {
+			file := filepath.Join(dir, evidence.TestsFile)
+			require.NoError(t, os.Rename(file, file+".away"))
+			require.NoError(t, os.Symlink("tests.json.away", file))
+		}, evidence.TestsFile},
+		"more": {func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "evidence/raw/02.stdout.log"), nil, 0o644))
+		}, "evidence/raw/02.stdout.log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, failing, oneTest)
+			report, err := gate.Run(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, evidence.Blocked, report.Verdict.Status)
+			c.change(t, o.OutDir)
+			verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+			require.NoError(t, err)
+			require.False(t, verified.OK)
+			require.Equal(t, evidence.Blocked, verified.Verdict.Status)
+			var files []string
+			for _, problem := range verified.Problems {
+				files = append(files, problem.File)
+			}
+			require.Contains(t, files, c.file)
+		})
+	}
+}
+
+// TestVerifyAttestation: the signed statement is checked by whoever can.
+func TestVerifyAttestation(t *testing.T) {
+	o := options(t, newFake(t), oneTest)
+	_, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	good := func(_ context.Context, root *os.Root) error { _, err := root.Stat(evidence.ManifestFile); return err }
+	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{Attestation: good})
+	require.NoError(t, err)
+	require.True(t, verified.OK && verified.Attested, verified.Problems)
+	bad := func(context.Context, *os.Root) error { return errors.New("signature is wrong") }
+	verified, err = gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{Attestation: bad})
+	require.NoError(t, err)
+	require.False(t, verified.OK || verified.Attested)
+	require.Equal(t, gate.Problem{File: evidence.AttestationFile, Detail: "signature is wrong"}, verified.Problems[0])
+
+	_, err = gate.Verify(t.Context(), filepath.Join(o.OutDir, "nowhere"), gate.VerifyOptions{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestOutsideTheWish: a gate directory in the way is refused before anything is touched.
+func TestOutsideTheWish(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	o.OutDir, o.Replace = o.WishDir, true
+	_, err := gate.Run(t.Context(), o)
+	var refused *gate.DirectoryError
+	require.ErrorAs(t, err, &refused)
+	require.FileExists(t, filepath.Join(o.WishDir, "test_a.py"))
+	require.Zero(t, f.ran)
+}

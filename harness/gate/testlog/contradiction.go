@@ -1,0 +1,71 @@
+package testlog
+
+import (
+	"fmt"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+)
+
+// testsFailed is the exit code of pytest, unittest and go test that means that tests
+// failed, and noTests what pytest and unittest exit with where there are none.
+const (
+	testsFailed    = 1
+	pytestNoTests  = 5
+	pytestLastCode = 5
+)
+
+// againstExit says how the exit code contradicts the report.
+func againstExit(tool tool, r Report, code *int) string {
+	bad := r.Counts.Failed + r.Counts.Errored
+	switch {
+	case code == nil:
+	case *code == 0 && bad > 0:
+		return fmt.Sprintf("the report has %s that failed, and the exit code is 0", cases(bad))
+	case *code == 0 && r.Source == evidence.ReportPytest && tool == toolPytest && r.Counts.Total == 0:
+		return "the report has no case, and the exit code is 0: pytest would have ended with 5"
+	case *code == testsFailed && bad == 0 && r.Problem == "" && meansFailed(tool, r):
+		return "the exit code says that tests failed, and the report has none that did"
+	case *code == pytestNoTests && tool == toolPytest && r.Counts.Total > 0:
+		return fmt.Sprintf("the exit code says that there were no tests, and the report has %s", cases(r.Counts.Total))
+	}
+	return ""
+}
+
+// meansFailed says that the tool ends with 1 only because of tests. The unexpected
+// success of unittest is such a failure.
+func meansFailed(tool tool, r Report) bool {
+	return (tool == toolPytest || tool == toolGo || tool == toolUnittest) && r.Counts.XPassed == 0
+}
+
+// againstPytest says how the summary that pytest printed contradicts its report.
+//
+// They do not count alike: a test that passed and whose teardown failed is one case of
+// the report, an error, and "1 passed, 1 error" of the summary. A test that passed
+// although a failure was expected is a pass of the report. Subtests stand in the summary
+// alone.
+func againstPytest(c evidence.Counts, p *pytestLines) string {
+	if !p.seen {
+		return ""
+	}
+	s := p.counts
+	passed, said := c.Passed+c.XPassed, s.Passed+s.XPassed
+	failing := c.Failed != s.Failed || c.Errored != s.Errored
+	if p.subtests {
+		failing = (c.Failed+c.Errored > 0) != (s.Failed+s.Errored > 0)
+	}
+	if failing || said < passed || said > passed+c.Errored || c.Skipped != s.Skipped || c.XFailed != s.XFailed {
+		return fmt.Sprintf("the report says %s, and the output says %s", numbers(c), numbers(s))
+	}
+	return ""
+}
+
+func numbers(c evidence.Counts) string {
+	return fmt.Sprintf("%d passed, %d failed, %d errors, %d skipped, %d xfailed", c.Passed+c.XPassed, c.Failed, c.Errored, c.Skipped, c.XFailed)
+}
+
+func cases(n int) string {
+	if n == 1 {
+		return "1 case"
+	}
+	return fmt.Sprintf("%d cases", n)
+}

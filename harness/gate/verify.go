@@ -1,0 +1,132 @@
+package gate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/judge"
+)
+
+// Judge makes the verdict of a gate directory anew from its files, and changes nothing
+// (RT-14). It works wherever the directory came from; what is missing or was changed is
+// part of the verdict. An error means that the directory could not be read.
+func Judge(ctx context.Context, dir string) (evidence.Verdict, error) {
+	root, err := openExisting(dir)
+	if err != nil {
+		return evidence.Verdict{}, err
+	}
+	defer root.Close()
+	in, err := judge.Load(ctx, root)
+	if err != nil {
+		return evidence.Verdict{}, err
+	}
+	return judge.Judge(in), nil
+}
+
+// VerifyOptions are what else a gate directory must stand up to.
+type VerifyOptions struct {
+	// Attestation, if not nil, checks the signed statement of the directory. What it
+	// returns is a problem of the directory.
+	Attestation func(ctx context.Context, root *os.Root) error
+}
+
+// VerifyReport is what a gate directory is worth.
+type VerifyReport struct {
+	// OK says that every file is the one that was hashed, and that the verdict and
+	// GATES.json are what follows from them. It does not say that the gate passed: that
+	// is Verdict.Status.
+	OK bool `json:"ok"`
+	// Problems are the reasons if it is not.
+	Problems []Problem `json:"problems"`
+	// Verdict is the one that follows from the files now.
+	Verdict evidence.Verdict `json:"verdict"`
+	// Attested says that the signed statement was checked and holds.
+	Attested bool `json:"attested"`
+}
+
+// Problem is one thing wrong with a gate directory.
+type Problem struct {
+	File   string `json:"file"`
+	Detail string `json:"detail"`
+}
+
+// Verify checks a gate directory against its own hashes, judges it again, and compares
+// verdict and GATES.json byte for byte. It changes nothing, and runs nothing. An error
+// means that the directory could not be read.
+func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, error) {
+	root, err := openExisting(dir)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	defer root.Close()
+	in, err := judge.Load(ctx, root)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	report := VerifyReport{Problems: []Problem{}, Verdict: judge.Judge(in)}
+	// What a run that was stopped never wrote is the judge's business: here counts what
+	// the manifest lists.
+	check, err := evidence.CheckFiles(ctx, root)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	for _, name := range check.Missing {
+		report.add(name, "is missing")
+	}
+	for _, f := range check.Findings {
+		report.add(f.Subject, f.Detail)
+	}
+	for name, want := range map[string]any{evidence.VerdictFile: report.Verdict, evidence.GatesFile: judge.Gates(in)} {
+		if err := same(root, name, want); err != nil {
+			report.add(name, err.Error())
+		}
+	}
+	if o.Attestation != nil {
+		if err := o.Attestation(ctx, root); err != nil {
+			report.add(evidence.AttestationFile, err.Error())
+		} else {
+			report.Attested = true
+		}
+	}
+	slices.SortFunc(report.Problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Detail, b.Detail))
+	})
+	report.OK = len(report.Problems) == 0
+	return report, context.Cause(ctx)
+}
+
+func (r *VerifyReport) add(file, detail string) {
+	r.Problems = append(r.Problems, Problem{file, detail})
+}
+
+// errDiffers is a document that is not what follows from the evidence.
+var errDiffers = errors.New("is not what follows from the evidence")
+
+// same compares a document with the one that it should be.
+func same(root *os.Root, name string, want any) error {
+	text, err := evidence.ReadText(root, name, evidence.MaxDocument)
+	if err != nil {
+		return cause(err)
+	}
+	canonical, err := evidence.Canonical(want)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(text, canonical) {
+		return errDiffers
+	}
+	return nil
+}
+
+func openExisting(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, &DirectoryError{Path: dir, Rule: "cannot be opened", Err: cause(err)}
+	}
+	return root, nil
+}

@@ -1,0 +1,92 @@
+//go:build unix
+
+package hostfile_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/hostfile"
+)
+
+// TestBelow: no link is followed, neither at the end of a name nor on the way.
+func TestBelow(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.MkdirAll(at("a/b"), 0o755))
+	require.NoError(t, os.WriteFile(at("a/b/file"), []byte("text"), 0o600))
+	require.NoError(t, os.Symlink("a", at("to a")))
+	require.NoError(t, os.Symlink("b", at("a/to b")))
+	require.NoError(t, os.Symlink("file", at("a/b/link")))
+	root, err := hostfile.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+
+	for _, name := range []string{"a/b/file", "a//b/./file", "a/b/../b/file"} {
+		file, info, err := hostfile.OpenBelow(root, name)
+		require.NoError(t, err, name)
+		require.Equal(t, int64(4), info.Size())
+		require.NoError(t, file.Close())
+		info, err = hostfile.LstatBelow(root, name)
+		require.NoError(t, err)
+		require.True(t, info.Mode().IsRegular())
+	}
+	for name, as := range map[string]any{
+		"to a/b/file": new(*hostfile.NotFolderError), "a/to b/file": new(*hostfile.NotFolderError),
+		"a/b/file/x": new(*hostfile.NotFolderError), "a/b/link": new(*hostfile.NotRegularError), "a/b": new(*hostfile.NotRegularError),
+	} {
+		_, _, err := hostfile.OpenBelow(root, name)
+		require.ErrorAs(t, err, as, name)
+	}
+	_, _, err = hostfile.OpenBelow(root, "a/none/file")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	info, err := hostfile.LstatBelow(root, "a/b/link")
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
+	_, err = hostfile.LstatBelow(root, "to a/b")
+	require.EqualError(t, hostfile.Cause(err), "is not a directory (a symbolic link)")
+}
+
+// TestOpenRoot: only folders are opened, and nothing is waited for.
+func TestOpenRoot(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
+	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
+	require.NoError(t, os.Symlink("pipe", at("to pipe")))
+	require.NoError(t, os.Symlink(".", at("to folder")))
+	for name, kind := range map[string]string{"file": "a file", "pipe": "a named pipe", "to pipe": "a named pipe"} {
+		_, err := hostfile.OpenRoot(at(name))
+		require.EqualError(t, err, "open "+at(name)+": is not a directory ("+kind+")")
+	}
+	_, err := hostfile.OpenRoot(at("none"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	root, err := hostfile.OpenRoot(at("to folder"))
+	require.NoError(t, err)
+	defer root.Close()
+
+	lock, err := hostfile.LockFolder(root)
+	require.NoError(t, err)
+	again, err := hostfile.OpenRoot(dir)
+	require.NoError(t, err)
+	defer again.Close()
+	_, err = hostfile.LockFolder(again)
+	require.ErrorIs(t, err, hostfile.ErrLocked)
+	require.NoError(t, lock.Close())
+	lock, err = hostfile.LockFolder(again)
+	require.NoError(t, err)
+	require.NoError(t, lock.Close())
+}
+
+func TestCause(t *testing.T) {
+	why := errors.New("why")
+	for _, err := range []error{why, &fs.PathError{Path: "p", Err: why}, &os.LinkError{Old: "a", New: "b", Err: why}} {
+		require.Equal(t, why, hostfile.Cause(err))
+	}
+}
