@@ -55,7 +55,7 @@ func writeReport(file string, text []byte) (err error) {
 }
 
 func appendTo(file string, text []byte) (err error) {
-	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644) //nolint:gosec // a page that the job shows
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return &fileError{fileOutput, file, err}
 	}

@@ -126,6 +126,9 @@ func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
 			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
 		}
 	}
+	if v, ok := a.given["json"]; ok && v.text != "false" && f.summary == "-" {
+		return usagef(path, "gate run: --json and --summary - do not go together: both are for stdout")
+	}
 	if f.summary == summaryGitHub && lookup(a.environ, githubSummary) == "" {
 		return usagef(path, "gate run: --summary github: %s is not set", githubSummary)
 	}
@@ -137,7 +140,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.options(ctx, a, s)
+	o, err := f.options(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -164,30 +167,23 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if report.Verdict.Schema == "" {
 		return runErr // there is no verdict
 	}
-	signed := false
+	var signErr error
 	if key != nil && runErr == nil {
-		if err := signGate(ctx, report.Dir, key); err != nil {
-			return a.gateFailed(err)
-		}
-		signed = true
+		signErr = signGate(ctx, report.Dir, key)
 	}
+	signed := key != nil && runErr == nil && signErr == nil
 	a.code = gateCode(report.Verdict)
-	err = errors.Join(runErr, f.writeReports(a, report))
+	// A failure of ours is the exit code, whatever the verdict is.
+	err = errors.Join(runErr, signErr, f.writeReports(a, report))
 	if err != nil {
 		a.code = exitCode(nil, err)
 	}
 	return errors.Join(err, a.showGate(report, live, s, signed))
 }
 
-// gateFailed makes the exit code that of a failure, whatever the verdict was.
-func (a *app) gateFailed(err error) error {
-	a.code = exitCode(nil, err)
-	return err
-}
-
 // options are everything but the engine. A wish that is sealed on the spot has neither
 // Sealed nor NotSealed.
-func (f *gateFlags) options(ctx context.Context, a *app, s settings) (gate.Options, error) {
+func (f *gateFlags) options(ctx context.Context, s settings) (gate.Options, error) {
 	o := gate.Options{
 		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.policy(),
 		Mode: evidence.Mode{

@@ -148,7 +148,7 @@ func (f facts) comparePredicate(said *intoto.Statement, invalid *InvalidError) e
 	}
 	if err := p.Validate(); err != nil {
 		invalid.add("what was signed has a predicate that is not valid SLSA provenance: %v", err)
-		return nil //nolint:nilerr // it is told
+		return nil
 	}
 	switch was := p.GetBuildDefinition(); {
 	case was.GetBuildType() != BuildType:
