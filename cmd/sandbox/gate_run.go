@@ -38,7 +38,7 @@ const (
 
 // gateKeys are the settings that are flags of `gate run` and `replay`: the wish says the
 // rest.
-var gateKeys = []string{"runtime", "user", "transfer", "grace", "json", "quiet", "raw"}
+var gateKeys = []string{"runtime", "user", "transfer", "json", "quiet", "raw"}
 
 func newGateRunCommand(a *app) *cobra.Command {
 	var f gateFlags

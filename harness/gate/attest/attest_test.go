@@ -2,6 +2,7 @@ package attest
 
 import (
 	"context"
+	"crypto/ecdh"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -351,6 +352,9 @@ func TestKeys(t *testing.T) {
 	ed := newEd25519(t)
 	_, p384 := newECDSA(t, elliptic.P384())
 	_, weak := newRSA(t, 1024)
+	exchange, err := ecdh.X25519().GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	x25519 := pairOf(t, exchange, exchange.Public())
 	encrypted := block("ENCRYPTED PRIVATE KEY", []byte("x"))
 	old := []byte("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 	for name, c := range map[string]struct {
@@ -366,6 +370,8 @@ func TestKeys(t *testing.T) {
 		"private for checking": {public: ed.private, want: "is a private key", hint: "-pubout"},
 		"encrypted":            {private: encrypted, want: "encrypted with a password", hint: "openssl pkey"},
 		"encrypted, old":       {private: old, want: "encrypted with a password"},
+		"X25519":               {private: x25519.private, want: "cannot sign"},
+		"X25519, public":       {public: x25519.public, want: "not supported"},
 		"P-384":                {private: p384.private, want: "curve P-384"},
 		"P-384, public":        {public: p384.public, want: "curve P-384"},
 		"weak RSA":             {private: weak.private, want: "has 1024 bits"},

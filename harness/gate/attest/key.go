@@ -50,7 +50,7 @@ func signer(text []byte) (dsse.SignerVerifier, error) {
 	}
 	private, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, keyError(hintPrivate, "is of a kind that cannot sign (%T)", key)
+		return nil, keyError(hintPrivate, "is of a kind that cannot sign, such as X25519")
 	}
 	if err := usable(private.Public(), hintPrivate); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func usable(key any, hint string) error {
 		}
 		return nil
 	}
-	return keyError(hint, "is of an unsupported kind (%T); Ed25519, ECDSA P-256 and RSA can be used", key)
+	return keyError(hint, "is of a kind that is not supported; Ed25519, ECDSA P-256 and RSA are")
 }
 
 // provider makes of a key that is known to be usable what signs and verifies.
