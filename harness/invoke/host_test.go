@@ -63,7 +63,7 @@ func TestHostRun(t *testing.T) {
 	was := os.Stdin
 	os.Stdin = stdin
 	t.Cleanup(func() { os.Stdin = was; _ = stdin.Close() })
-	require.Equal(t, policy.Default().Grace, defaultGrace)
+	require.Equal(t, defaultGrace, policy.Default().Grace)
 	var live bytes.Buffer
 	r, inv := newHost(t, leaveGood+`pwd; env | sort; cat; printf 'a\377\r\n' >&2; exit 0`, Host{Stdout: &live, Stderr: io.Discard}, WithEnv(map[string]string{"B": "2"}))
 	seed := int64(5)
