@@ -73,6 +73,11 @@ engines: ## compile the engines that the tests run on, once
 test-unit: ## the packages that never need an engine, in seconds
 	go test $(TEST_FLAGS) . ./result/... ./policy/... ./configs/...
 
+.PHONY: gate
+gate: image ## some of the project's own tests through `sandbox gate`, offline; evidence in .cache/gate
+	@go mod download
+	@$$(hack/setup.sh prefix) env PATH=$$PATH GOMODCACHE=$$(go env GOMODCACHE) hack/gate.sh $(SANDBOX)
+
 .PHONY: cover
 cover: image ## how much of harness/invoke its tests reach; fails below 90 %
 	@mkdir -p .cache

@@ -95,8 +95,14 @@ func (e *fileError) Error() string {
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// Hint says what the file is for.
-func (e *fileError) Hint() string { return fileHints[e.what] }
+// Hint says what the file is for, unless the cause itself knows what helps.
+func (e *fileError) Hint() string {
+	var knows interface{ Hint() string }
+	if errors.As(e.err, &knows) && knows.Hint() != "" {
+		return knows.Hint()
+	}
+	return fileHints[e.what]
+}
 
 // What files are for.
 const (
@@ -113,6 +119,10 @@ const (
 	fileProfiles = "profiles"
 
 	fileArtifacts = "profile of artifacts"
+	fileWish      = "wish"
+	fileTools     = "registry of tools"
+	fileKey       = "key"
+	filePublicKey = "public key"
 )
 
 var fileHints = map[string]string{
@@ -129,4 +139,8 @@ var fileHints = map[string]string{
 	fileProfiles: "leave --profiles out for the shipped ones, which are a pattern for your own",
 
 	fileArtifacts: "give a YAML file that begins with schema: evalbox/artifacts/v1",
+	fileWish:      "give a wish or its lock; or a command: sandbox gate run -- pytest -q",
+	fileTools:     "give a YAML file that begins with schema: evalbox/tools/v1; see docs/contract.md",
+	fileKey:       "make one with: openssl genpkey -algorithm ed25519 -out gate.key",
+	filePublicKey: "get it with: openssl pkey -in gate.key -pubout -out gate.pub",
 }

@@ -9,11 +9,13 @@ import (
 
 // Exit codes of our own. Every other code is the program's.
 const (
-	// exitProblem is `sandbox doctor` with a check that failed, and a program
-	// that was ended for its disk or output limit but exited with 0.
+	// exitProblem is `sandbox doctor` with a check that failed, a program that was
+	// ended for its disk or output limit but exited with 0, and a gate that is blocked.
 	exitProblem = 1
 	// exitUsage is a command line that does not exist.
 	exitUsage = 2
+	// exitNeedInfo is a gate or a replay that lacks something to be run with.
+	exitNeedInfo = 3
 	// exitTimeLimit is the end by the time limit.
 	exitTimeLimit = 124
 	// exitSandbox means that the sandbox itself failed or refused.

@@ -8,7 +8,7 @@ import (
 
 // Commands in a hint, up to where their global flags belong.
 var (
-	ourCommand    = regexp.MustCompile(`\bsandbox (run|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config)\b`)
+	ourCommand    = regexp.MustCompile(`\bsandbox (run|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
 	dockerCommand = regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
 )
 

@@ -53,7 +53,7 @@ in ./input and leaves what it wants to keep in ./final.`,
 		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
 	)
 	grouped(root, "run", newRunCommand(a), newExecCommand(a), newContractCommand(a),
-		newInvokeCommand(a), newSweepCommand(a), newArtifactsCommand(a), newParseCommand(a))
+		newInvokeCommand(a), newSweepCommand(a), newArtifactsCommand(a), newGateCommand(a), newReplayCommand(a), newParseCommand(a))
 	grouped(root, "evaluate", newEvaluateCommand(a), newBatchCommand(a), newCheckCommand(a), newRankCommand(a), newSubmissionCommand(a))
 	grouped(root, "records", newLsCommand(a), newShowCommand(a), newLogsCommand(a), newRmCommand(a))
 	grouped(root, "machine", newDoctorCommand(a), newImageCommand(a), newPsCommand(a), newGPUsCommand(a), newGCCommand(a),

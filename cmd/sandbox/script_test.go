@@ -2,6 +2,10 @@ package main
 
 import (
 	"bufio"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"os"
@@ -29,7 +33,7 @@ func TestScript(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
 					"atline":  atlineCommand,
-					"standin": standinCommand,
+					"standin": standinCommand, "keypair": keypairCommand,
 				},
 			})
 		})
@@ -204,5 +208,25 @@ func emptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 		if (len(found) == 0) == neg {
 			ts.Fatalf("%s holds %v", dir, found)
 		}
+	}
+}
+
+// keypairCommand is "keypair NAME": a new pair of keys, NAME.key and NAME.pub, as openssl
+// writes them.
+func keypairCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: keypair NAME")
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	ts.Check(err)
+	privateDER, err := x509.MarshalPKCS8PrivateKey(private)
+	ts.Check(err)
+	publicDER, err := x509.MarshalPKIXPublicKey(public)
+	ts.Check(err)
+	for name, block := range map[string]*pem.Block{
+		args[0] + ".key": {Type: "PRIVATE KEY", Bytes: privateDER},
+		args[0] + ".pub": {Type: "PUBLIC KEY", Bytes: publicDER},
+	} {
+		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
 	}
 }

@@ -192,7 +192,10 @@ func (rec *recording) otherFiles(ctx context.Context, m evidence.RunManifest) (s
 func (rec *recording) bare(o ReplayOptions) (evidence.RunManifest, []evidence.Finding, error) {
 	g := rec.gates
 	document := map[string]any{
-		"schema": wish.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "image": g.Image, "claim_grade": false,
+		"schema": wish.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
+	}
+	if g.Image != "" {
+		document["image"] = g.Image
 	}
 	if !g.Offline {
 		return evidence.RunManifest{}, []evidence.Finding{{

@@ -46,3 +46,19 @@ func TestDifferences(t *testing.T) {
 	bare := evidence.Gates{Commands: []evidence.GateCommand{{Cmd: "pytest"}}}
 	require.Empty(t, differences(bare, got, []*int{new(0)}, []ReplayedCommand{ran}))
 }
+
+// TestBareGates: a document of the seed's keys names no image, and is run in the default
+// one.
+func TestBareGates(t *testing.T) {
+	for _, image := range []string{"", "debian"} {
+		rec := &recording{gates: evidence.Gates{
+			IOBoundary: "repo/", Offline: true, Image: image, Commands: []evidence.GateCommand{{Cmd: "pytest -q", ExpectExit: 1}},
+		}}
+		m, findings, err := rec.bare(ReplayOptions{Workspace: t.TempDir()})
+		require.NoError(t, err)
+		require.Empty(t, findings)
+		require.Equal(t, []string{"pytest -q"}, m.GateCommands)
+		require.Equal(t, 1, m.Gates[0].ExpectExit)
+		require.Equal(t, image, m.Toolchain.Image)
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+)
+
+// gateFlags are the flags of `gate run` that are no settings.
+type gateFlags struct {
+	mode, baseline, out, tools string
+	seal, offline, strict      bool
+	replace, noTools, keep     bool
+	live                       bool
+	repeats                    int
+	junit, summary, sign       string
+	wishFile                   string
+	command                    []string
+}
+
+const (
+	// defaultOut is the gate directory.
+	defaultOut = "gate.out"
+	// maxRepeats bounds how often everything runs.
+	maxRepeats = 20
+
+	modePlan, modeExecute = "plan", "execute"
+)
+
+// gateKeys are the settings that are flags of `gate run` and `replay`: the wish says the
+// rest.
+var gateKeys = []string{"runtime", "user", "transfer", "grace", "json", "quiet", "raw"}
+
+func newGateRunCommand(a *app) *cobra.Command {
+	var f gateFlags
+	cmd := &cobra.Command{
+		Use:   "run [wish.lock.json | -- COMMAND...]",
+		Short: "Run a sealed wish, and judge it",
+		Long: `Run the commands of a sealed wish, each in a fresh container with a copy of the
+workspace, and judge what happened. Without a wish, ./wish.lock.json is run; after --
+one command with the defaults, sealed on the spot. Nothing is written back to the
+workspace.
+
+The gate directory of --out holds the evidence: logs, test cases, hashes, what the
+commands tried, GATES.json for a replay, and ExecutionVerdict.json.
+
+The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
+not be carried out, 130 interrupted.`,
+		Example: `  sandbox gate run -- pytest -q
+  sandbox gate run wish.lock.json --strict --junit junit.xml
+  sandbox gate run --baseline HEAD~1 --prove-deterministic 2
+  sandbox gate run wish.yaml --seal --sign gate.key --summary github`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(a, cmd, args); err != nil {
+				return err
+			}
+			return a.gate(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.out, "out", defaultOut, "new or empty `folder` for the evidence")
+	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that folder")
+	flags.BoolVar(&f.seal, "seal", false, "seal a wish that is not sealed, on the spot")
+	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
+	flags.BoolVar(&f.offline, "offline", false, "no network, whatever the wish says")
+	flags.BoolVar(&f.strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
+	flags.StringVar(&f.baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
+	flags.IntVar(&f.repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
+	flags.StringVar(&f.tools, "tools", "", "registry of tools, a `file`: no other command may run")
+	flags.BoolVar(&f.noTools, "no-tools", false, "run nothing: tools are switched off")
+	flags.StringVar(&f.junit, "junit", "", "`file` for a report in JUnit XML")
+	flags.StringVar(&f.summary, "summary", "", "`file` for a summary in Markdown, - for stdout, github for the summary of the job")
+	flags.StringVar(&f.sign, "sign", "", "sign the evidence with the private key in this `file` (PEM)")
+	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
+	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
+	a.settingFlags(cmd, false, append([]string{"image", "allow_unlocked"}, gateKeys...)...)
+	cmd.SetUsageFunc(groupedUsage)
+	return cmd
+}
+
+// check refuses flags that make no sense together, and finds out what is to be run.
+func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
+	path, given := cmd.CommandPath(), cmd.Flags().Changed
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash >= 0 && len(args[dash:]) == 0:
+		return usagef(path, "gate run: there is no command after --")
+	case dash > 0:
+		return usagef(path, "gate run: a wish and a command do not go together")
+	case dash == 0:
+		f.command = args
+	case len(args) > 1:
+		return usagef(path, "gate run: %q: give one wish, or a command after --", args[1])
+	case len(args) == 1:
+		f.wishFile = args[0]
+	default:
+		f.wishFile = defaultLock
+	}
+	if f.mode != modePlan && f.mode != modeExecute {
+		return usagef(path, "gate run: --mode %q: must be plan or execute", f.mode)
+	}
+	if f.repeats < 1 || f.repeats > maxRepeats {
+		return usagef(path, "gate run: --prove-deterministic %d: must be between 1 and %d", f.repeats, maxRepeats)
+	}
+	for _, name := range []string{"out", "baseline", "tools", "junit", "summary", "sign", "image"} {
+		if flag := cmd.Flags().Lookup(name); given(name) && flag.Value.String() == "" {
+			return usagef(path, "gate run: --%s is empty", name)
+		}
+	}
+	if f.seal && f.command != nil {
+		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
+	}
+	for _, key := range []string{"image", "allow_unlocked"} {
+		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
+			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
+		}
+	}
+	if f.summary == summaryGitHub && lookup(a.environ, githubSummary) == "" {
+		return usagef(path, "gate run: --summary github: %s is not set", githubSummary)
+	}
+	return nil
+}
+
+func (a *app) gate(ctx context.Context, f gateFlags) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	o, err := f.options(ctx, a, s)
+	if err != nil {
+		return err
+	}
+	// A key that cannot be used is told before anything runs.
+	key, err := f.key(a, o)
+	if err != nil {
+		return err
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	if o.NotSealed == "" && !o.Sealed {
+		if o.Lock, err = seal(ctx, runner, s, o.Lock.Wish); err != nil {
+			return err
+		}
+		o.Sealed = true
+	}
+	o.Runner, o.Store = a.watched(runner), runner.Store()
+	live := a.watchGate(ctx, &o.Engine, s, f.live)
+	report, runErr := gate.Run(ctx, o)
+	live.ended()
+	if report.Verdict.Schema == "" {
+		return runErr // there is no verdict
+	}
+	signed := false
+	if key != nil && runErr == nil {
+		if err := signGate(ctx, report.Dir, key); err != nil {
+			return a.gateFailed(err)
+		}
+		signed = true
+	}
+	a.code = gateCode(report.Verdict)
+	err = errors.Join(runErr, f.writeReports(a, report))
+	if err != nil {
+		a.code = exitCode(nil, err)
+	}
+	return errors.Join(err, a.showGate(report, live, s, signed))
+}
+
+// gateFailed makes the exit code that of a failure, whatever the verdict was.
+func (a *app) gateFailed(err error) error {
+	a.code = exitCode(nil, err)
+	return err
+}
+
+// options are everything but the engine. A wish that is sealed on the spot has neither
+// Sealed nor NotSealed.
+func (f *gateFlags) options(ctx context.Context, a *app, s settings) (gate.Options, error) {
+	o := gate.Options{
+		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.policy(),
+		Mode: evidence.Mode{
+			Execute: f.mode == modeExecute, Tools: !f.noTools, Offline: f.offline, Strict: f.strict, Repeats: f.repeats,
+		},
+	}
+	o.Request, o.Keep = s.request(), f.keep
+	var err error
+	if f.tools != "" {
+		if o.Tools, o.Mode.ToolRegistry, err = gateTools(f.tools); err != nil {
+			return o, err
+		}
+	}
+	if f.command != nil {
+		if o.Lock.Wish, err = wish.FromCommand(f.command); err != nil {
+			return o, err
+		}
+		o.WishDir, err = os.Getwd()
+		return o, err
+	}
+	return o, f.readSealed(ctx, &o)
+}
+
+// readSealed reads the wish or its lock.
+func (f *gateFlags) readSealed(ctx context.Context, o *gate.Options) error {
+	text, err := readWish(ctx, f.wishFile)
+	if err != nil {
+		return err
+	}
+	if o.WishDir, err = filepath.Abs(filepath.Dir(f.wishFile)); err != nil {
+		return &fileError{fileWish, f.wishFile, err}
+	}
+	if isLock(text) {
+		if f.seal {
+			return &hintedError{fmt.Errorf("%s is a lock, which --seal is not for", f.wishFile), "give the wish, or leave --seal out"}
+		}
+		o.Lock, err = wish.ParseLock(text, f.wishFile)
+		o.Ignore = []string{filepath.Base(f.wishFile)}
+		switch {
+		case errors.Is(err, wish.ErrChanged):
+			o.NotSealed = "The lock " + wish.ErrChanged.Error()
+		case err != nil:
+			return &hintedError{err, "seal the wish again with: sandbox gate seal"}
+		default:
+			o.Sealed = true
+		}
+		return nil
+	}
+	if o.Lock.Wish, err = wish.Parse(text, f.wishFile); err != nil {
+		return &hintedError{err, wishHint}
+	}
+	if !f.seal {
+		o.Lock.Schema, o.Lock.Toolchain.Image = wish.LockV1, o.Lock.Wish.Image
+		o.Lock.Toolchain.Mounts = []evidence.ToolMount{}
+		o.NotSealed = strings.TrimSuffix(filepath.Base(f.wishFile), ".") + " is a wish that was not sealed"
+	}
+	return nil
+}
+
+// gateCode is the exit code of a verdict.
+func gateCode(v evidence.Verdict) int {
+	switch v.Status {
+	case evidence.Pass:
+		return 0
+	case evidence.NeedInfo:
+		return exitNeedInfo
+	case evidence.Blocked:
+	}
+	return exitProblem
+}

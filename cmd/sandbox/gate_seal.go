@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// defaultLock is what a sealed wish is called.
+const defaultLock = evidence.WishLockFile
+
+func newGateSealCommand(a *app) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "seal WISH.yaml [-o wish.lock.json]",
+		Short: "Seal a wish, so that it can be run",
+		Long: `Seal a wish: check it, look up what its names stand for now (the ID of the image, the
+hashes of its toolchain), and write all of it with a hash into a lock. A gate runs
+what was sealed and nothing else: whoever changes the lock has to seal again.
+
+The hash finds changes, not forgers. Nothing is run.`,
+		Example: "  sandbox gate seal wish.yaml\n  sandbox gate seal ci/wish.yaml -o ci/wish.lock.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("output") && output == "" {
+				return usagef(cmd.CommandPath(), "gate seal: --output is empty: give a file, or leave it out")
+			}
+			return a.sealWish(cmd.Context(), args[0], output)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` for the lock (default: "+defaultLock+" beside the wish)")
+	a.settingFlags(cmd, false, "image", "allow_unlocked")
+	return cmd
+}
+
+func (a *app) sealWish(ctx context.Context, file, output string) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	text, err := readWish(ctx, file)
+	if err != nil {
+		return err
+	}
+	w, err := wish.Parse(text, file)
+	if err != nil {
+		return &hintedError{err, wishHint}
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	lock, err := seal(ctx, runner, s, w)
+	if err := errors.Join(err, runner.Close()); err != nil {
+		return err
+	}
+	if output == "" {
+		output = filepath.Join(filepath.Dir(file), defaultLock)
+	}
+	if err := writeLock(lock, output); err != nil {
+		return err
+	}
+	if !lock.Toolchain.Locked {
+		a.say("warning: the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
+	}
+	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, countText(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
+}
+
+const wishHint = "see the form of a wish with: sandbox gate schema; an example is in docs/gate.md"
+
+// readWish reads a wish or its lock.
+func readWish(ctx context.Context, file string) ([]byte, error) {
+	text, err := interruptibly(ctx, func() ([]byte, error) { return hostfile.Read(file, wish.MaxDocument) })
+	if err != nil {
+		return nil, &fileError{fileWish, file, err}
+	}
+	return text, nil
+}
+
+// seal looks up what a wish stands for on this machine, and seals it.
+func seal(ctx context.Context, runner *sandbox.Runner, s settings, w wish.Wish) (wish.Lock, error) {
+	req := s.request()
+	if w.Image != "" {
+		req.Image = w.Image
+	}
+	req.Command = []string{"true"}
+	// Only the image counts here, not what this machine could give a run.
+	req.GPUs, req.Network = "", ""
+	spec, err := runner.Plan(ctx, req)
+	if err != nil {
+		return wish.Lock{}, err
+	}
+	image := spec.Class.Image
+	t := evidence.Toolchain{Image: image.Reference, ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
+	if w.Image != "" {
+		t.Image = w.Image
+	}
+	for _, tool := range w.Toolchain {
+		hash, err := wish.HashTree(ctx, tool.Source)
+		if err != nil {
+			return wish.Lock{}, &hintedError{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
+		}
+		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: hash})
+	}
+	return wish.Seal(w, t)
+}
+
+// writeLock writes a lock, whole or not at all.
+func writeLock(lock wish.Lock, file string) (err error) {
+	text, err := lock.JSON()
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		return &fileError{fileOutput, file, err}
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := evidence.WriteText(root, filepath.Base(file), text); err != nil {
+		return &fileError{fileOutput, file, err}
+	}
+	return nil
+}
+
+// isLock tells a lock from a wish: it is JSON that says so itself.
+func isLock(text []byte) bool {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Unmarshal(text, &head) == nil &&
+		strings.HasPrefix(head.Schema, strings.TrimSuffix(wish.LockV1, "1"))
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/gate"
+)
+
+// replayFlags are the flags of `replay` that are no settings.
+type replayFlags struct {
+	workspace, out      string
+	replace, keep, live bool
+}
+
+func newReplayCommand(a *app) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay GATES.json|DIR",
+		Short: "Run a gate again, and compare",
+		Long: `Run what a gate ran once more: the same commands, in the same image, on the same
+files, and compare exit codes, counts, logs and outputs with what was recorded. Image,
+tools and files must be the recorded ones, or nothing is run.
+
+A GATES.json alone, of whatever origin, is run in the default image with the defaults,
+on the folder of --workspace, and compared as far as it says anything.
+
+The exit code is 0 the same, 1 different, 3 it cannot be replayed, 2 wrong usage, 125
+the replay could not be carried out, 130 interrupted.`,
+		Example: `  sandbox replay gate.out
+  sandbox replay GATES.json --workspace ~/project --json | jq .differences`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"workspace", "out"} {
+				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+					return usagef(cmd.CommandPath(), "replay: --%s is empty: give a folder, or leave it out", name)
+				}
+			}
+			if f.replace && f.out == "" {
+				return usagef(cmd.CommandPath(), "replay: --replace is for --out")
+			}
+			return a.replay(cmd.Context(), args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.workspace, "workspace", "", "`folder` to run on (default: where it was)")
+	flags.StringVar(&f.out, "out", "", "new or empty `folder` for the evidence of the replay")
+	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that folder")
+	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
+	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
+	a.settingFlags(cmd, false, gateKeys...)
+	cmd.SetUsageFunc(groupedUsage)
+	return cmd
+}
+
+func (a *app) replay(ctx context.Context, from string, f replayFlags) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	o := gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace, Policy: s.policy()}
+	o.Request, o.Keep = s.request(), f.keep
+	o.Runner, o.Store = a.watched(runner), runner.Store()
+	live := a.watchGate(ctx, &o.Engine, s, f.live)
+	report, err := gate.Replay(ctx, o)
+	live.ended()
+	if err != nil {
+		return noGate(err)
+	}
+	a.code = replayCode(report)
+	return a.showReplay(report, s)
+}
+
+// replayCode is the exit code of a replay.
+func replayCode(r gate.ReplayReport) int {
+	switch r.Outcome {
+	case gate.ReplaySame:
+		return 0
+	case gate.ReplayCannot:
+		return exitNeedInfo
+	case gate.ReplayDifferent:
+	}
+	return exitProblem
+}
+
+// showReplay tells a replay to people, and to programs if they asked.
+func (a *app) showReplay(r gate.ReplayReport, s settings) error {
+	if !s.Quiet && (!s.JSON || a.errTerminal) {
+		err := patiently(func() error { return a.printLines(replayLines(r, a.palette())) })
+		if errors.Is(err, errStuck) {
+			return errReaderGone
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !s.JSON {
+		return nil
+	}
+	err := a.printJSON(r)
+	if err != nil && !errors.Is(err, errReaderGone) {
+		a.code = exitSandbox // whoever asked for the report did not get it
+	}
+	return err
+}
+
+// replayLines are what a replay came to.
+func replayLines(r gate.ReplayReport, p palette) (lines []string) {
+	for _, m := range r.Missing {
+		lines = append(lines, fmt.Sprintf("missing: %s: %s", m.File, m.Detail))
+	}
+	for i, d := range r.Differences {
+		if i == maxShown {
+			lines = append(lines, fmt.Sprintf("and %d more differences", len(r.Differences)-maxShown))
+			break
+		}
+		where := "differs: "
+		if d.Gate > 0 {
+			where += fmt.Sprintf("gate %d: ", d.Gate)
+		}
+		if d.Subject != "" {
+			where += d.Subject + ": "
+		}
+		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, told(d.Got), told(d.Want)))
+	}
+	if line := r.FirstLine; line != nil {
+		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, short(line.Got, maxReason), short(line.Want, maxReason)))
+	}
+	commands := countText(len(r.Commands), "command")
+	switch r.Outcome {
+	case gate.ReplaySame:
+		return append(lines, p.good("the same")+" · "+commands+" · behavior "+r.BehaviorHash)
+	case gate.ReplayDifferent:
+		return append(lines, p.bad("different")+" · "+commands+" · "+countText(len(r.Differences), "difference"))
+	case gate.ReplayCannot:
+	}
+	return append(lines, p.odd("cannot be replayed")+" · nothing was compared")
+}
+
+func told(text string) string {
+	if text == "" {
+		return "not there"
+	}
+	return text
+}

@@ -1,0 +1,414 @@
+package attest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+)
+
+const sum = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// gateDir is a gate directory of a run that passed, which prints what it is told.
+func gateDir(t *testing.T, log string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, root.Close()) })
+	write := func(name string, v any) { require.NoError(t, evidence.Write(root, name, v)) }
+	text := func(name, text string) { require.NoError(t, evidence.WriteText(root, name, []byte(text))) }
+	manifest := evidence.RunManifest{
+		Schema: evidence.RunManifestV1, Name: "unit", WishSHA256: sum, GateCommands: []string{"pytest -q"}, IOBoundary: "./",
+		Gates: []evidence.Gate{{Index: 1, Cmd: "pytest -q", Argv: []string{"pytest", "-q"}, Kind: evidence.KindTests}},
+		Repo:  evidence.Repo{Commit: strings.Repeat("c", 40)},
+		Mode:  evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
+	}
+	write(evidence.RunManifestFile, manifest)
+	write(evidence.WishLockFile, map[string]any{"schema": "x"})
+	write(evidence.PlanFile, evidence.Plan{})
+	text(evidence.RunLogFile, log)
+	write(evidence.TestsFile, evidence.Tests{})
+	write(evidence.EnvSnapshotFile, evidence.EnvSnapshot{
+		Schema: evidence.EnvSnapshotV1, Image: "debian", ImageID: "sha256:" + sum, Workspace: sum,
+		Toolchain: []evidence.ToolMount{{Source: "/opt/go", Target: "/host/go", Hash: sum}},
+	})
+	text(evidence.OutputsDir+"/01/model.bin", "model")
+	reseal(t, root)
+	return root
+}
+
+// reseal makes the hashes and the verdict of a directory fit its files again, as anybody
+// can who can write to it.
+func reseal(t *testing.T, root *os.Root) {
+	t.Helper()
+	_, err := evidence.HashArtifacts(t.Context(), root)
+	require.NoError(t, err)
+	hash, err := evidence.WriteManifest(t.Context(), root)
+	require.NoError(t, err)
+	verdict := evidence.Verdict{
+		Schema: evidence.VerdictV1, Status: evidence.Pass, StopReason: evidence.ReasonPass, ManifestSHA256: hash, WishSHA256: sum,
+		EvidenceSummary: evidence.Summary{Commands: 1, Counts: evidence.Counts{Total: 2, Passed: 2}},
+	}
+	require.NoError(t, evidence.Write(root, evidence.VerdictFile, verdict))
+	require.NoError(t, evidence.Write(root, evidence.GatesFile, evidence.Gates{Offline: true, Commands: []evidence.GateCommand{{Cmd: "pytest -q"}}}))
+}
+
+type pair struct{ private, public []byte }
+
+func pairOf(t *testing.T, private, public any) pair {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	pub, err := x509.MarshalPKIXPublicKey(public)
+	require.NoError(t, err)
+	return pair{block("PRIVATE KEY", der), block("PUBLIC KEY", pub)}
+}
+
+func block(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func newEd25519(t *testing.T) pair {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	return pairOf(t, private, public)
+}
+
+func newECDSA(t *testing.T, curve elliptic.Curve) (*ecdsa.PrivateKey, pair) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	require.NoError(t, err)
+	return key, pairOf(t, key, key.Public())
+}
+
+func newRSA(t *testing.T, bits int) (*rsa.PrivateKey, pair) {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, bits)
+	require.NoError(t, err)
+	return key, pairOf(t, key, key.Public())
+}
+
+func TestSignAndVerify(t *testing.T) {
+	p256, ecPair := newECDSA(t, elliptic.P256())
+	ecDER, err := x509.MarshalECPrivateKey(p256)
+	require.NoError(t, err)
+	rsaKey, rsaPair := newRSA(t, 2048)
+	keys := map[string]pair{
+		"Ed25519":             newEd25519(t),
+		"ECDSA":               ecPair,
+		"RSA":                 rsaPair,
+		"EC with parameters":  {append(block("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}), block("EC PRIVATE KEY", ecDER)...), ecPair.public},
+		"RSA in the old form": {block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey)), block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&rsaKey.PublicKey))},
+	}
+	for name, key := range keys {
+		t.Run(name, func(t *testing.T) {
+			root := gateDir(t, "2 passed\n")
+			require.NoError(t, Sign(t.Context(), root, key.private))
+			require.NoError(t, Verify(t.Context(), root, key.public))
+			var invalid *InvalidError
+			require.ErrorAs(t, Verify(t.Context(), root, newEd25519(t).public), &invalid)
+			assert.Contains(t, invalid.Error(), "no signature of the envelope is one of this key")
+		})
+	}
+}
+
+// payload is what an envelope holds.
+func payload(t *testing.T, root *os.Root) map[string]any {
+	t.Helper()
+	var envelope dsse.Envelope
+	require.NoError(t, evidence.Read(root, evidence.AttestationFile, maxEnvelope, &envelope))
+	text, err := envelope.DecodeB64Payload()
+	require.NoError(t, err)
+	var said map[string]any
+	require.NoError(t, json.Unmarshal(text, &said))
+	return said
+}
+
+func TestStatement(t *testing.T) {
+	root, key := gateDir(t, "2 passed\n"), newEd25519(t)
+	require.NoError(t, Sign(t.Context(), root, key.private))
+	said := payload(t, root)
+	assert.Equal(t, "https://in-toto.io/Statement/v1", said["_type"])
+	assert.Equal(t, PredicateType, said["predicateType"])
+	var names []string
+	for _, s := range said["subject"].([]any) {
+		names = append(names, s.(map[string]any)["name"].(string))
+	}
+	assert.Equal(t, []string{evidence.ManifestFile, evidence.VerdictFile, evidence.GatesFile, "evidence/outputs/01/model.bin"}, names)
+	predicate := said["predicate"].(map[string]any)
+	definition := predicate["buildDefinition"].(map[string]any)
+	assert.Equal(t, BuildType, definition["buildType"])
+	assert.Equal(t, map[string]any{
+		"name": "unit", "wish_sha256": sum, "io_boundary": "./", "offline": true, "baseline": "",
+		"commands": []any{map[string]any{"cmd": "pytest -q", "expect_exit": 0.0, "kind": "tests"}},
+	}, definition["externalParameters"])
+	assert.Equal(t, []any{
+		map[string]any{"name": "image debian", "digest": map[string]any{"sha256": sum}},
+		map[string]any{"name": "workspace", "digest": map[string]any{"gitCommit": strings.Repeat("c", 40)}},
+		map[string]any{"name": "workspace tree", "digest": map[string]any{"evalbox_tree": sum}},
+		map[string]any{"name": "toolchain /host/go", "digest": map[string]any{"evalbox_tree": sum}},
+	}, definition["resolvedDependencies"])
+	verdict := predicate["evalbox_verdict"].(map[string]any)
+	assert.Equal(t, "PASS", verdict["status"])
+	assert.Equal(t, 2.0, verdict["counts"].(map[string]any)["passed"])
+
+	var first, second dsse.Envelope
+	require.NoError(t, evidence.Read(root, evidence.AttestationFile, maxEnvelope, &first))
+	require.NoError(t, Sign(t.Context(), root, key.private))
+	require.NoError(t, evidence.Read(root, evidence.AttestationFile, maxEnvelope, &second))
+	assert.Equal(t, first, second, "signing again says the same")
+}
+
+// TestVerifyTampered: whatever is changed after the signature is found, also by
+// somebody who makes all hashes fit again.
+func TestVerifyTampered(t *testing.T) {
+	key, other := newEd25519(t), newEd25519(t)
+	write := func(name, text string) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) { require.NoError(t, evidence.WriteText(root, name, []byte(text))) }
+	}
+	remove := func(name string) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) { require.NoError(t, root.Remove(name)) }
+	}
+	envelope := func(change func(e *dsse.Envelope)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			var e dsse.Envelope
+			require.NoError(t, evidence.Read(root, evidence.AttestationFile, maxEnvelope, &e))
+			change(&e)
+			require.NoError(t, evidence.Write(root, evidence.AttestationFile, e))
+		}
+	}
+	// said signs another statement with the right key.
+	said := func(change func(s map[string]any)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			s := payload(t, root)
+			change(s)
+			text, err := json.Marshal(s)
+			require.NoError(t, err)
+			signText(t, root, key, PayloadType, text)
+		}
+	}
+	definition := func(s map[string]any) map[string]any {
+		return s["predicate"].(map[string]any)["buildDefinition"].(map[string]any)
+	}
+	for name, c := range map[string]struct {
+		change func(*testing.T, *os.Root)
+		want   string
+	}{
+		"no attestation": {remove(evidence.AttestationFile), "attestation.dsse.json is missing"},
+		"a link": {func(t *testing.T, root *os.Root) {
+			require.NoError(t, root.Rename(evidence.AttestationFile, "aside"))
+			require.NoError(t, root.Symlink("aside", evidence.AttestationFile))
+		}, "is not a regular file"},
+		"no JSON":      {write(evidence.AttestationFile, "{"), "is no such document"},
+		"too large":    {write(evidence.AttestationFile, strings.Repeat(" ", maxEnvelope+1)), "has more than"},
+		"no signature": {envelope(func(e *dsse.Envelope) { e.Signatures = []dsse.Signature{} }), "no signature"},
+		"many signatures": {envelope(func(e *dsse.Envelope) {
+			for range maxSignatures {
+				e.Signatures = append(e.Signatures, e.Signatures[0])
+			}
+		}), "at most 16"},
+		"a changed signature": {envelope(func(e *dsse.Envelope) {
+			e.Signatures[0].Sig = base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))
+		}), "no signature of the envelope"},
+		"a signature that is no base64": {envelope(func(e *dsse.Envelope) { e.Signatures[0].Sig = "!" }), "no signature of the envelope"},
+		"a changed payload": {envelope(func(e *dsse.Envelope) {
+			text, _ := e.DecodeB64Payload()
+			e.Payload = base64.StdEncoding.EncodeToString([]byte(strings.Replace(string(text), `"PASS"`, `"PASZ"`, 1)))
+		}), "no signature of the envelope"},
+		"another payload type": {envelope(func(e *dsse.Envelope) { e.PayloadType = "text/plain" }), "payload of the type"},
+		"another key":          {func(t *testing.T, root *os.Root) { require.NoError(t, Sign(t.Context(), root, other.private)) }, "no signature of the envelope"},
+		"a changed file":       {write(evidence.RunLogFile, "3 passed\n"), `"evidence/run_log.txt" is not what was hashed`},
+		"a removed file":       {remove(evidence.RunLogFile), "evidence/run_log.txt"},
+		"an added file":        {write(evidence.Dir+"/more.txt", "x"), "is not in evidence/evidence.manifest"},
+		"a changed output":     {write(evidence.OutputsDir+"/01/model.bin", "other"), "model.bin"},
+		"all hashes made to fit": {func(t *testing.T, root *os.Root) {
+			write(evidence.RunLogFile, "3 passed\n")(t, root)
+			reseal(t, root)
+		}, `"evidence/evidence.manifest" is not what was signed`},
+		"an output added, hashes made to fit": {func(t *testing.T, root *os.Root) {
+			write(evidence.OutputsDir+"/01/more.bin", "x")(t, root)
+			reseal(t, root)
+		}, `"evidence/outputs/01/more.bin" was not signed`},
+		"an output removed, hashes made to fit": {func(t *testing.T, root *os.Root) {
+			remove(evidence.OutputsDir+"/01/model.bin")(t, root)
+			reseal(t, root)
+		}, `"evidence/outputs/01/model.bin" was signed, and is not there`},
+		"another verdict": {func(t *testing.T, root *os.Root) {
+			var v evidence.Verdict
+			require.NoError(t, evidence.Read(root, evidence.VerdictFile, maxEnvelope, &v))
+			v.Status = evidence.Blocked
+			require.NoError(t, evidence.Write(root, evidence.VerdictFile, v))
+		}, `"ExecutionVerdict.json" is not what was signed`},
+		"other gates": {write(evidence.GatesFile, `{"io_boundary":"","offline":true,"commands":[]}`), `"GATES.json" is not what was signed`},
+		"the envelope of another run": {func(t *testing.T, root *os.Root) {
+			from := gateDir(t, "5 passed\n")
+			require.NoError(t, Sign(t.Context(), from, key.private))
+			text, err := evidence.ReadText(from, evidence.AttestationFile, maxEnvelope)
+			require.NoError(t, err)
+			require.NoError(t, evidence.WriteText(root, evidence.AttestationFile, text))
+		}, `"evidence/evidence.manifest" is not what was signed`},
+		"signed: no statement":       {func(t *testing.T, root *os.Root) { signText(t, root, key, PayloadType, []byte(`[1]`)) }, "is not an in-toto statement"},
+		"signed: another statement":  {said(func(s map[string]any) { s["_type"] = "https://in-toto.io/Statement/v0.1" }), "not a valid in-toto statement v1"},
+		"signed: another predicate":  {said(func(s map[string]any) { s["predicateType"] = "https://slsa.dev/provenance/v0.2" }), "predicate of the type"},
+		"signed: no predicate":       {said(func(s map[string]any) { s["predicate"] = map[string]any{} }), "not valid SLSA provenance"},
+		"signed: odd predicate":      {said(func(s map[string]any) { s["predicate"] = map[string]any{"buildDefinition": 1} }), "is not SLSA provenance"},
+		"signed: another build type": {said(func(s map[string]any) { definition(s)["buildType"] = "x" }), "a build of the type"},
+		"signed: other commands": {said(func(s map[string]any) {
+			definition(s)["externalParameters"].(map[string]any)["commands"] = []any{}
+		}), "other commands or flags"},
+		"signed: other flags":   {said(func(s map[string]any) { definition(s)["internalParameters"].(map[string]any)["dirty"] = true }), "other commands or flags"},
+		"signed: another image": {said(func(s map[string]any) { definition(s)["resolvedDependencies"] = []any{} }), "another image, commit or toolchain"},
+		"signed: another verdict": {said(func(s map[string]any) {
+			s["predicate"].(map[string]any)["evalbox_verdict"].(map[string]any)["status"] = "BLOCKED"
+		}), "another verdict was signed"},
+		"signed: no verdict": {said(func(s map[string]any) { delete(s["predicate"].(map[string]any), "evalbox_verdict") }), "another verdict was signed"},
+		"signed: a subject twice": {said(func(s map[string]any) {
+			all := s["subject"].([]any)
+			s["subject"] = append(all, all[0])
+		}), "was signed twice"},
+		"signed: one subject less": {said(func(s map[string]any) { s["subject"] = s["subject"].([]any)[1:] }), "was not signed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := gateDir(t, "2 passed\n")
+			require.NoError(t, Sign(t.Context(), root, key.private))
+			require.NoError(t, Verify(t.Context(), root, key.public))
+			c.change(t, root)
+			err := Verify(t.Context(), root, key.public)
+			var invalid *InvalidError
+			require.ErrorAs(t, err, &invalid)
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func signText(t *testing.T, root *os.Root, key pair, kind string, text []byte) {
+	t.Helper()
+	signs, err := signer(key.private)
+	require.NoError(t, err)
+	envelopes, err := dsse.NewEnvelopeSigner(signs)
+	require.NoError(t, err)
+	envelope, err := envelopes.SignPayload(t.Context(), kind, text)
+	require.NoError(t, err)
+	require.NoError(t, evidence.Write(root, evidence.AttestationFile, envelope))
+}
+
+// TestSignRefuses: what does not hold together is not vouched for, and nothing is
+// written.
+func TestSignRefuses(t *testing.T) {
+	key := newEd25519(t)
+	for name, c := range map[string]struct {
+		change func(*testing.T, *os.Root)
+		want   string
+	}{
+		"a changed file": {func(t *testing.T, root *os.Root) {
+			require.NoError(t, evidence.WriteText(root, evidence.RunLogFile, []byte("x")))
+		}, "is not what was hashed"},
+		"no verdict":  {func(t *testing.T, root *os.Root) { require.NoError(t, root.Remove(evidence.VerdictFile)) }, "ExecutionVerdict.json is missing"},
+		"no gates":    {func(t *testing.T, root *os.Root) { require.NoError(t, root.Remove(evidence.GatesFile)) }, "GATES.json is missing"},
+		"no manifest": {func(t *testing.T, root *os.Root) { require.NoError(t, root.Remove(evidence.ManifestFile)) }, "evidence.manifest is missing"},
+		"a verdict of another run": {func(t *testing.T, root *os.Root) {
+			text, err := evidence.ReadText(gateDir(t, "other"), evidence.VerdictFile, maxEnvelope)
+			require.NoError(t, err)
+			require.NoError(t, evidence.WriteText(root, evidence.VerdictFile, text))
+		}, "is about another"},
+		"a pass without its files": {func(t *testing.T, root *os.Root) {
+			require.NoError(t, root.Remove(evidence.PlanFile))
+			reseal(t, root)
+		}, "the verdict is PASS, and there is no evidence/plan.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := gateDir(t, "2 passed\n")
+			c.change(t, root)
+			err := Sign(t.Context(), root, key.private)
+			var invalid *InvalidError
+			require.ErrorAs(t, err, &invalid)
+			require.ErrorContains(t, err, c.want)
+			_, err = root.Lstat(evidence.AttestationFile)
+			assert.ErrorIs(t, err, fs.ErrNotExist)
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	ed := newEd25519(t)
+	_, p384 := newECDSA(t, elliptic.P384())
+	_, weak := newRSA(t, 1024)
+	encrypted := block("ENCRYPTED PRIVATE KEY", []byte("x"))
+	old := []byte("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
+	for name, c := range map[string]struct {
+		private, public []byte // one of them
+		want, hint      string
+	}{
+		"empty":                {private: []byte{}, want: "is not PEM", hint: "openssl genpkey"},
+		"text":                 {private: []byte("hello"), want: "is not PEM", hint: "openssl genpkey"},
+		"cut":                  {private: ed.private[:len(ed.private)/2], want: "is damaged PEM"},
+		"damaged":              {private: block("PRIVATE KEY", []byte("x")), want: "damaged, or of an unknown kind"},
+		"too large":            {private: make([]byte, MaxKey+1), want: "has more than"},
+		"public for signing":   {private: ed.public, want: "is a public key", hint: "openssl genpkey"},
+		"private for checking": {public: ed.private, want: "is a private key", hint: "-pubout"},
+		"encrypted":            {private: encrypted, want: "encrypted with a password", hint: "openssl pkey"},
+		"encrypted, old":       {private: old, want: "encrypted with a password"},
+		"P-384":                {private: p384.private, want: "curve P-384"},
+		"P-384, public":        {public: p384.public, want: "curve P-384"},
+		"weak RSA":             {private: weak.private, want: "has 1024 bits"},
+		"weak RSA, public":     {public: weak.public, want: "has 1024 bits"},
+		"a certificate":        {public: block("CERTIFICATE", []byte("x")), want: "is a certificate", hint: "-pubkey"},
+		"OpenSSH":              {private: block("OPENSSH PRIVATE KEY", []byte("x")), want: "is a key of OpenSSH"},
+		"two keys":             {private: append(append([]byte{}, ed.private...), ed.private...), want: "more than one key"},
+		"something else":       {public: block("X509 CRL", []byte("x")), want: `is "X509 CRL"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := gateDir(t, "2 passed\n")
+			var err error
+			if c.public == nil {
+				err = Sign(t.Context(), root, c.private)
+			} else {
+				err = Verify(t.Context(), root, c.public)
+			}
+			var bad *KeyError
+			require.ErrorAs(t, err, &bad)
+			assert.Contains(t, bad.Error(), c.want)
+			assert.Contains(t, bad.Hint(), c.hint)
+			assert.NotEmpty(t, bad.Hint())
+			assert.NoFileExists(t, filepath.Join(root.Name(), evidence.AttestationFile))
+		})
+	}
+}
+
+func TestVerifyCanceled(t *testing.T) {
+	root, key := gateDir(t, "2 passed\n"), newEd25519(t)
+	require.NoError(t, Sign(t.Context(), root, key.private))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, Verify(ctx, root, key.public), context.Canceled)
+}
+
+func FuzzVerify(f *testing.F) {
+	f.Add([]byte(`{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[{"keyid":"","sig":"AA=="}]}`))
+	f.Add([]byte(`{"payloadType":"application/vnd.in-toto+json","payload":"","signatures":[{}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		root, err := os.OpenRoot(t.TempDir())
+		require.NoError(t, err)
+		defer root.Close()
+		require.NoError(t, evidence.WriteText(root, evidence.AttestationFile, text))
+		assert.Error(t, Verify(t.Context(), root, newEd25519(t).public))
+	})
+}

@@ -1,0 +1,42 @@
+package attest
+
+import (
+	"context"
+	"os"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+)
+
+// Sign writes attestation.dsse.json into a gate directory, in place of an earlier one.
+// The key is a private one in PEM, at most [MaxKey] bytes: Ed25519, ECDSA P-256 (signed
+// over SHA-256) or RSA of 2048 to 8192 bits (RSA-PSS with SHA-256), as
+// `openssl genpkey` writes it, without a password.
+//
+// A blocked gate can be signed like one that passed. A directory whose files are not
+// what its manifest says cannot, and nothing is written: an [*InvalidError]. A key that
+// cannot be used is a [*KeyError]; other errors are of the machine.
+func Sign(ctx context.Context, root *os.Root, key []byte) error {
+	signs, err := signer(key)
+	if err != nil {
+		return err
+	}
+	f, err := readFacts(ctx, root)
+	if err != nil {
+		return err
+	}
+	payload, err := f.statement()
+	if err != nil {
+		return err
+	}
+	envelopes, err := dsse.NewEnvelopeSigner(signs)
+	if err != nil {
+		return err
+	}
+	envelope, err := envelopes.SignPayload(ctx, PayloadType, payload)
+	if err != nil {
+		return err
+	}
+	return evidence.Write(root, evidence.AttestationFile, envelope)
+}

@@ -1,0 +1,87 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+)
+
+// Input is the evidence that is told.
+type Input struct {
+	Manifest evidence.RunManifest
+	Tests    evidence.Tests
+	Verdict  evidence.Verdict
+}
+
+// met says whether a gate ended as was expected of it.
+func met(c evidence.CommandTests) bool {
+	return c.Started && c.ExitCode != nil && *c.ExitCode == c.ExpectExit
+}
+
+// ended is how a gate ended, in words.
+func ended(c evidence.CommandTests) string {
+	switch {
+	case !c.Started:
+		return "never started"
+	case c.ExitCode == nil:
+		return or(c.Ending, "no exit code")
+	case c.Ending != "" && c.Ending != "exited":
+		return fmt.Sprintf("%s, exit code %d", c.Ending, *c.ExitCode)
+	}
+	return fmt.Sprintf("exit code %d", *c.ExitCode)
+}
+
+// CountsText tells how many test cases there were of which outcome, such as
+// "3 passed, 1 skipped"; empty if there were none.
+func CountsText(c evidence.Counts) string {
+	var all []string
+	for _, one := range []struct {
+		n    int
+		name string
+	}{
+		{c.Failed, "failed"}, {c.Errored, "errors"}, {c.Passed, "passed"},
+		{c.Skipped, "skipped"}, {c.XFailed, "xfailed"}, {c.XPassed, "xpassed"},
+	} {
+		if one.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", one.n, one.name))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func or(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}
+
+// harmless replaces what is no text: bytes that are not UTF-8, control characters other
+// than newline and tab, and what reorders text or hides in it.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029', r == '\u200b', r == '\ufeff',
+			r >= 0xe0000 && r <= 0xe007f, r&0xfffe == 0xfffe:
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
+}
+
+// short is the beginning of a text, at most limit bytes, and says so if more follows.
+func short(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

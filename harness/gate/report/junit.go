@@ -1,0 +1,195 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+)
+
+const (
+	// maxName and maxMessage bound a name and a message in bytes.
+	maxName    = 1 << 10
+	maxMessage = 8 << 10
+	// maxCases bounds the cases of a whole report; those that did not pass come first.
+	maxCases = 100_000
+)
+
+type suites struct {
+	XMLName  xml.Name `xml:"testsuites"`
+	Name     string   `xml:"name,attr"`
+	Tests    int      `xml:"tests,attr"`
+	Failures int      `xml:"failures,attr"`
+	Errors   int      `xml:"errors,attr"`
+	Skipped  int      `xml:"skipped,attr"`
+	Suites   []suite  `xml:"testsuite"`
+}
+
+type suite struct {
+	Name       string     `xml:"name,attr"`
+	Tests      int        `xml:"tests,attr"`
+	Failures   int        `xml:"failures,attr"`
+	Errors     int        `xml:"errors,attr"`
+	Skipped    int        `xml:"skipped,attr"`
+	Properties []property `xml:"properties>property,omitempty"`
+	Cases      []testCase `xml:"testcase"`
+}
+
+type property struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
+}
+
+type testCase struct {
+	Class   string   `xml:"classname,attr"`
+	Name    string   `xml:"name,attr"`
+	Failure *problem `xml:"failure"`
+	Error   *problem `xml:"error"`
+	Skipped *problem `xml:"skipped"`
+}
+
+type problem struct {
+	Message string `xml:"message,attr,omitempty"`
+	Type    string `xml:"type,attr,omitempty"`
+	Text    string `xml:",chardata"`
+}
+
+// JUnit is the evidence as JUnit XML, as Jenkins, GitLab and others read it. The first
+// suite has one case, the verdict, so that a gate that did not pass is never green
+// whatever its tests say. Each gate is a suite with its test cases and, as the last one,
+// how its command ended. Cases beyond 100 000 are left out, passed ones first; a
+// property of the suite counts them.
+func JUnit(in Input) ([]byte, error) {
+	all := suites{Name: line(or(in.Manifest.Name, "gate")), Suites: []suite{verdictSuite(in.Verdict)}}
+	left := maxCases
+	for _, c := range in.Tests.Commands {
+		all.Suites = append(all.Suites, gateSuite(c, &left))
+	}
+	for i := range all.Suites {
+		s := &all.Suites[i]
+		s.count()
+		all.Tests += s.Tests
+		all.Failures += s.Failures
+		all.Errors += s.Errors
+		all.Skipped += s.Skipped
+	}
+	var out bytes.Buffer
+	out.WriteString(xml.Header)
+	encoder := xml.NewEncoder(&out)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(all); err != nil {
+		return nil, err
+	}
+	out.WriteByte('\n')
+	return out.Bytes(), nil
+}
+
+func (s *suite) count() {
+	s.Tests = len(s.Cases)
+	for _, c := range s.Cases {
+		switch {
+		case c.Failure != nil:
+			s.Failures++
+		case c.Error != nil:
+			s.Errors++
+		case c.Skipped != nil:
+			s.Skipped++
+		}
+	}
+}
+
+func verdictSuite(v evidence.Verdict) suite {
+	c := testCase{Class: "gate", Name: "verdict"}
+	if v.Status != evidence.Pass {
+		var text strings.Builder
+		for _, f := range v.Findings {
+			fmt.Fprintf(&text, "%s\n", findingText(f))
+		}
+		c.Failure = &problem{Message: line(fmt.Sprintf("%s: %s", v.Status, v.StopReason)), Type: line(string(v.StopReason)), Text: body(text.String())}
+	}
+	return suite{Name: "gate", Cases: []testCase{c}, Properties: []property{
+		{"status", line(string(v.Status))}, {"stop_reason", line(string(v.StopReason))},
+		{"wish_sha256", line(v.WishSHA256)}, {"manifest_sha256", line(v.ManifestSHA256)}, {"behavior_hash", line(v.BehaviorHash)},
+	}}
+}
+
+// findingText is one line on a finding.
+func findingText(f evidence.Finding) string {
+	text := string(f.Reason)
+	if f.Gate > 0 {
+		text += fmt.Sprintf(" in gate %d", f.Gate)
+	}
+	return text + ": " + f.Detail
+}
+
+func gateSuite(c evidence.CommandTests, left *int) suite {
+	name := fmt.Sprintf("gate %d: %s", c.Index, c.Command)
+	s := suite{Name: line(name), Properties: []property{{"command", line(c.Command)}, {"kind", line(string(c.Kind))}}}
+	kept := choose(c.Cases, *left)
+	*left -= len(kept)
+	if dropped := c.CasesDropped + len(c.Cases) - len(kept); dropped > 0 {
+		s.Properties = append(s.Properties, property{"cases_left_out", fmt.Sprint(dropped)})
+	}
+	for _, one := range kept {
+		s.Cases = append(s.Cases, caseOf(one))
+	}
+	end := testCase{Class: fmt.Sprintf("gate %d", c.Index), Name: "command"}
+	if !met(c) {
+		end.Failure = &problem{Message: line(ended(c)), Type: line(or(c.Ending, "failed")), Text: body(fmt.Sprintf("%s\nexpected was exit code %d", c.Command, c.ExpectExit))}
+	}
+	s.Cases = append(s.Cases, end)
+	return s
+}
+
+// choose leaves out passed cases first.
+func choose(all []evidence.Case, limit int) []evidence.Case {
+	if len(all) <= limit {
+		return all
+	}
+	var kept, passed []evidence.Case
+	for _, c := range all {
+		if c.Outcome == evidence.Passed {
+			passed = append(passed, c)
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	kept = append(kept, passed...)
+	return kept[:max(0, limit)]
+}
+
+func caseOf(c evidence.Case) testCase {
+	t := testCase{Class: line(or(c.Suite, "tests")), Name: line(or(c.Name, c.ID))}
+	p := &problem{Message: line(firstLine(c.Message)), Text: body(c.Message)}
+	switch c.Outcome {
+	case evidence.Passed, evidence.XPassed:
+	case evidence.Skipped:
+		t.Skipped = &problem{Message: p.Message}
+	case evidence.XFailed:
+		t.Skipped = &problem{Message: line("failed as expected: " + firstLine(c.Message)), Type: "xfail"}
+	case evidence.Errored:
+		t.Error = p
+	case evidence.Failed:
+		t.Failure = p
+	default:
+		// An outcome that is not known is never a pass.
+		p.Message = line("unknown outcome " + string(c.Outcome))
+		t.Error = p
+	}
+	return t
+}
+
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return first
+}
+
+// line is text for an attribute.
+func line(text string) string {
+	return short(strings.Join(strings.FieldsFunc(harmless(text), func(r rune) bool { return r == '\n' || r == '\t' }), " "), maxName)
+}
+
+// body is text for an element.
+func body(text string) string { return short(harmless(text), maxMessage) }

@@ -1,0 +1,156 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+)
+
+const (
+	// maxRows bounds each table and list, maxCell a text in it in bytes. All of it stays
+	// far below the mebibyte that CI systems show.
+	maxRows = 50
+	maxCell = 500
+)
+
+// Markdown is the evidence as a page: the verdict, the gates, what speaks against a
+// pass, the failing tests and the hashes. Each part shows 50 entries at most and counts
+// the rest. All text of the tests is in code spans, where nothing is markup.
+func Markdown(in Input) []byte {
+	var b strings.Builder
+	v := in.Verdict
+	fmt.Fprintf(&b, "## Gate %s: %s\n\n", code(or(in.Manifest.Name, "gate")), code(string(v.Status)))
+	if v.Status != evidence.Pass {
+		fmt.Fprintf(&b, "Stopped for %s.\n\n", code(string(v.StopReason)))
+	}
+	gatesTable(&b, in)
+	findingsList(&b, v)
+	failingList(&b, in.Tests)
+	hashesTable(&b, in)
+	return []byte(b.String())
+}
+
+func gatesTable(b *strings.Builder, in Input) {
+	if len(in.Tests.Commands) == 0 {
+		if n := len(in.Manifest.GateCommands); n > 0 {
+			fmt.Fprintf(b, "None of the %d gates ran.\n\n", n)
+		} else {
+			fmt.Fprint(b, "There are no gates.\n\n")
+		}
+		return
+	}
+	fmt.Fprint(b, "| | gate | ended | expected | tests |\n|---|---|---|---|---|\n")
+	for _, c := range head(in.Tests.Commands) {
+		sign := "❌"
+		if met(c) {
+			sign = "✅"
+		}
+		tests := CountsText(c.Counts)
+		if c.Kind == evidence.KindCheck && tests == "" {
+			tests = "check"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %s |\n", sign, cell(c.Command), cell(ended(c)), c.ExpectExit, or(tests, "none"))
+	}
+	fmt.Fprint(b, "\n")
+	rest(b, len(in.Tests.Commands))
+}
+
+func findingsList(b *strings.Builder, v evidence.Verdict) {
+	if len(v.Findings) == 0 {
+		return
+	}
+	fmt.Fprint(b, "### Findings\n\n")
+	for _, f := range head(v.Findings) {
+		fmt.Fprintf(b, "- %s", code(string(f.Reason)))
+		if f.Gate > 0 {
+			fmt.Fprintf(b, " in gate %d", f.Gate)
+		}
+		fmt.Fprintf(b, ": %s\n", code(f.Detail))
+	}
+	fmt.Fprint(b, "\n")
+	rest(b, len(v.Findings))
+}
+
+func failingList(b *strings.Builder, tests evidence.Tests) {
+	var failing []evidence.Case
+	for _, c := range tests.Commands {
+		for _, one := range c.Cases {
+			if one.Outcome == evidence.Failed || one.Outcome == evidence.Errored {
+				failing = append(failing, one)
+			}
+		}
+	}
+	if len(failing) == 0 {
+		return
+	}
+	fmt.Fprint(b, "### Failing tests\n\n")
+	for _, c := range head(failing) {
+		fmt.Fprintf(b, "- %s", code(c.ID))
+		if first := firstLine(c.Message); first != "" {
+			fmt.Fprintf(b, ": %s", code(first))
+		}
+		fmt.Fprint(b, "\n")
+	}
+	fmt.Fprint(b, "\n")
+	rest(b, len(failing))
+}
+
+func hashesTable(b *strings.Builder, in Input) {
+	fmt.Fprint(b, "### Evidence\n\n| | |\n|---|---|\n")
+	for _, row := range [][2]string{
+		{"wish", in.Verdict.WishSHA256},
+		{"evidence.manifest", in.Verdict.ManifestSHA256},
+		{"behavior", in.Verdict.BehaviorHash},
+		{"image", in.Manifest.Toolchain.ImageID},
+		{"commit", commit(in.Manifest.Repo)},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(b, "| %s | %s |\n", row[0], cell(row[1]))
+		}
+	}
+}
+
+func commit(r evidence.Repo) string {
+	if r.Commit != "" && r.Dirty {
+		return r.Commit + ", with changes"
+	}
+	return r.Commit
+}
+
+func head[T any](all []T) []T { return all[:min(maxRows, len(all))] }
+
+// rest tells how many entries were not shown.
+func rest(b *strings.Builder, n int) {
+	if n > maxRows {
+		fmt.Fprintf(b, "… and %d more\n\n", n-maxRows)
+	}
+}
+
+// code is a text as a code span: nothing in it is markup, HTML, a link or a mention. It
+// is one line.
+func code(text string) string {
+	text = short(strings.Join(strings.Fields(harmless(text)), " "), maxCell)
+	if text == "" {
+		return ""
+	}
+	longest, run := 0, 0
+	for _, r := range text {
+		if run++; r != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	fence := strings.Repeat("`", longest+1)
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
+		text = " " + text + " "
+	}
+	return fence + text + fence
+}
+
+// cell is a text as a code span in a table, where a bar ends the cell unless a backslash
+// is before it, also within code. Renderers differ about two backslashes, so that a bar
+// after one becomes a broken bar.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(code(text), `\|`, `\¦`), "|", `\|`)
+}
