@@ -104,9 +104,7 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	b.results = results
 	b.resume(report)
 	ended := b.run(ctx)
-	if a.streams.Ended != nil {
-		a.streams.Ended()
-	}
+	a.ended()
 	return b.report(ended)
 }
 

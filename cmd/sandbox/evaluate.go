@@ -170,9 +170,7 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		e, err = evaluator.Evaluate(ctx, job)
 		repetition.Evaluations = []evaluate.Evaluation{e}
 	}
-	if a.streams.Ended != nil {
-		a.streams.Ended()
-	}
+	a.ended()
 	endLive()
 	if f.repeat == 1 {
 		repetition.Workspaces = []string{job.Workspace}

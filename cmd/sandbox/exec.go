@@ -222,9 +222,7 @@ func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text [
 	ended()
 	waiting.end()
 	announced()
-	if a.streams.Ended != nil {
-		a.streams.Ended()
-	}
+	a.ended()
 	_ = live.finish() // what could not be shown is in the record
 	a.code = outcomeCode(o, runErr)
 	if o == nil {

@@ -145,3 +145,10 @@ func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error
 		return nothing, context.Cause(ctx)
 	}
 }
+
+// ended gives the signals back.
+func (a *app) ended() {
+	if a.streams.Ended != nil {
+		a.streams.Ended()
+	}
+}

@@ -17,13 +17,6 @@ type place struct {
 	begin, ended, close func()
 }
 
-// ended gives the signals back.
-func (a *app) ended() {
-	if a.streams.Ended != nil {
-		a.streams.Ended()
-	}
-}
-
 // placeOf is the engine that the flags name.
 func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, error) {
 	if f.engine == invoke.EngineHost {

@@ -120,9 +120,7 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	ended()
 	waiting.end()
 	announced()
-	if a.streams.Ended != nil {
-		a.streams.Ended()
-	}
+	a.ended()
 	shown := live.finish()
 	a.code = exitCode(res, runErr)
 	if res == nil {

@@ -50,9 +50,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 		return run.plans(ctx, opts)
 	}
 	report, err := run.carryOut(ctx, sweep.Tool(runner, verify), opts)
-	if a.streams.Ended != nil {
-		a.streams.Ended()
-	}
+	a.ended()
 	if report.Dir == "" {
 		return err
 	}
@@ -76,10 +74,7 @@ type sweepRun struct {
 func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[string]string, release func(), err error) {
 	a, s := r.app, r.settings
 	if r.flags.engine == invoke.EngineHost {
-		return invoke.WithHost(invoke.Host{
-			Clock: machineClock{}, Grace: s.Limits.Grace, Kill: a.streams.Kill,
-			CaptureStdout: s.Limits.CaptureStdout, CaptureStderr: s.Limits.CaptureStderr,
-		}), map[string]string{}, a.streams.runs.begin(), nil
+		return invoke.WithHost(a.host(s)), map[string]string{}, a.streams.runs.begin(), nil
 	}
 	runner, err := a.runner(s)
 	if err != nil {

@@ -215,10 +215,7 @@ func (rec *recording) bare(o ReplayOptions) (evidence.RunManifest, []evidence.Fi
 	if err != nil {
 		return evidence.RunManifest{}, nil, err
 	}
-	lock, err := wish.Seal(w, evidence.Toolchain{Image: g.Image, ImageID: g.ImageID})
-	if err != nil {
-		return evidence.RunManifest{}, nil, err
-	}
+	lock := wish.Lock{Schema: wish.LockV1, Wish: w, Toolchain: evidence.Toolchain{Image: g.Image, ImageID: g.ImageID}}
 	m, findings := manifest.Build(manifest.Input{
 		Lock: lock, Sealed: true, WorkspaceExists: true, Workspace: o.Workspace, Policy: o.Policy,
 		Mode: evidence.Mode{Execute: true, Tools: true, Offline: true, Replay: true, Repeats: 1},

@@ -52,7 +52,10 @@ func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec
 	return sandbox.Spec{Job: sandbox.Job{Command: req.Command}}, f.err
 }
 
-func (f *fakeSandbox) ApplyTree(_ context.Context, id, target string, deny []string) (sandbox.TreeReport, error) {
+func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, deny []string) (sandbox.TreeReport, error) {
+	if ctx.Err() != nil {
+		return sandbox.TreeReport{}, context.Cause(ctx)
+	}
 	f.applied++
 	if id != "run-1" || target != OutputDir || deny != nil {
 		panic("applied " + id + " " + target)
@@ -534,6 +537,17 @@ func TestOneCallAtATime(t *testing.T) {
 	}
 	_, err = second.Run(t.Context(), inv)
 	require.NoError(t, err, "and the directory is free again")
+}
+
+// TestCarriedOverToTheEnd: who cancels a call that has ended does not lose its output.
+func TestCarriedOverToTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+		cancel()
+		return exits(0)(req)
+	}}
+	_, err := newFake(t, fake).Run(ctx, newInvocation(t))
+	require.NoError(t, err)
 }
 
 // TestConfigName: a name that cannot be shown to a container is refused as the

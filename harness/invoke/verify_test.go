@@ -114,7 +114,7 @@ func TestVerifyLists(t *testing.T) {
 // TestVerifyTellsEverything: one problem does not hide the others, and what is wrong is
 // hashed all the same.
 func TestVerifyTellsEverything(t *testing.T) {
-	dir := outputDir(t, map[string]string{ManifestName: "{bad", TracePackName: "{\"step\": 1}\n{bad\n{\"step\": 3}\n", AdapterMetadataName: "[]"})
+	dir := outputDir(t, map[string]string{ManifestName: "{bad", TracePackName: "{\"step\": 1}\n{bad\n" + strings.Repeat("{\"step\": 3}\n", 20_000), AdapterMetadataName: "[]"})
 	report, err := Verify(t.Context(), dir, VerifyOptions{})
 	require.NoError(t, err)
 	var kinds []string

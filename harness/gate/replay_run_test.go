@@ -1,0 +1,91 @@
+package gate_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// TestReplayOfBareGates: a GATES.json of the seed's keys alone can be run on a workspace
+// that somebody names.
+func TestReplayOfBareGates(t *testing.T) {
+	workspace := folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
+	for name, c := range map[string]struct {
+		text, workspace string
+		code            int
+		outcome         gate.Outcome
+		told            string // the first thing that is missing or different
+	}{
+		"same":         {`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"pytest -q","expect_exit":0}]}`, workspace, 0, gate.ReplaySame, ""},
+		"different":    {`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"pytest -q","expect_exit":0}]}`, workspace, 1, gate.ReplayDifferent, "exit_code"},
+		"no workspace": {`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"pytest -q"}]}`, "", 0, gate.ReplayCannot, "workspace"},
+		"not there":    {`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"pytest -q"}]}`, workspace + "/nowhere", 0, gate.ReplayCannot, "workspace"},
+		"online":       {`{"io_boundary":"repo/","offline":false,"commands":[{"cmd":"pytest -q"}]}`, workspace, 0, gate.ReplayCannot, "network"},
+		"outside":      {`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"cat /etc/shadow"}]}`, workspace, 0, gate.ReplayCannot, "/etc/shadow"},
+		"other commit": {`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"pytest -q"}],"commit":"0123456789abcdef0123456789abcdef01234567"}`, workspace, 0, gate.ReplayCannot, "workspace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.program = func(req sandbox.Request, g *fakeGate) error {
+				require.Nil(t, req.Egress)
+				g.ExitCode = c.code
+				return nil
+			}
+			file := filepath.Join(t.TempDir(), "some.json")
+			require.NoError(t, os.WriteFile(file, []byte(c.text), 0o644))
+			report, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: gate.Engine{Runner: f, Store: f}, From: file, Workspace: c.workspace})
+			require.NoError(t, err)
+			require.Equal(t, c.outcome, report.Outcome, "%+v", report)
+			switch c.outcome {
+			case gate.ReplayCannot:
+				require.Equal(t, c.told, report.Missing[0].File)
+				require.Zero(t, f.ran, "nothing is run on something else")
+			case gate.ReplayDifferent:
+				require.Equal(t, c.told, report.Differences[0].Signal)
+			case gate.ReplaySame:
+				require.Len(t, report.Commands, 1)
+			}
+		})
+	}
+	_, err := gate.Replay(t.Context(), gate.ReplayOptions{From: filepath.Join(workspace, "test_a.py")})
+	require.Error(t, err, "no GATES.json")
+}
+
+// TestReplayOfOtherTools: a replay with other tools than were recorded would be another
+// run.
+func TestReplayOfOtherTools(t *testing.T) {
+	tool := folder(t, map[string]string{"bin/tool": "1"})
+	sum, err := wish.HashTree(t.Context(), tool)
+	require.NoError(t, err)
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	o.Lock = seal(t, oneTest+"toolchain: [{source: "+tool+", target: /host/tool}]\n", evidence.Toolchain{
+		Image: "debian", ImageID: fakeImage, Locked: true, Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}},
+	})
+	report, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	again := gate.ReplayOptions{Engine: o.Engine, From: o.OutDir}
+	replayed, err := gate.Replay(t.Context(), again)
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+
+	ran := f.ran
+	require.NoError(t, os.WriteFile(filepath.Join(tool, "bin/tool"), []byte("2"), 0o644))
+	replayed, err = gate.Replay(t.Context(), again)
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplayCannot, replayed.Outcome)
+	require.Equal(t, "/host/tool", replayed.Missing[0].File)
+	require.NoError(t, os.RemoveAll(tool))
+	replayed, err = gate.Replay(t.Context(), again)
+	require.NoError(t, err)
+	require.Equal(t, gate.Problem{File: "/host/tool", Detail: "its folder is not there"}, replayed.Missing[0])
+	require.Equal(t, ran, f.ran)
+}
