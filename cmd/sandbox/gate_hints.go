@@ -14,7 +14,7 @@ var gateHints = map[evidence.StopReason]string{
 	evidence.ReasonOutsideBoundary:   "the evidence has the paths in evidence/observations.json; a gate may touch the workspace, /tmp and /work",
 	evidence.ReasonNetwork:           "take the network out of the tests, or declare what they need with network in the wish; see docs/gate.md",
 	evidence.ReasonUnpinned:          "lock the image with: sandbox image lock; or set claim_grade: false in the wish",
-	evidence.ReasonEnvironment:       "what the gates ran in is not what was sealed: seal the wish again, or restore the image or the folder",
+	evidence.ReasonEnvironment:       "what the gates ran in is not what was sealed, or changed meanwhile: seal the wish again, restore image or folder, or leave the workspace alone while gates run",
 	evidence.ReasonIncomplete:        "the evidence is not whole; raise limits.log in the wish if output was cut, and run the gate again",
 	evidence.ReasonTampered:          "the evidence is not what was hashed: run the gate again",
 	evidence.ReasonUndeclared:        "only commands of the sealed wish may be in the evidence: run the gate again",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -16,6 +17,23 @@ const (
 	summaryGitHub = "github"
 	githubSummary = "GITHUB_STEP_SUMMARY"
 )
+
+// checkReports makes sure that reports have a folder, before anything runs.
+func (f *gateFlags) checkReports() error {
+	for _, file := range []string{f.junit, f.summary} {
+		if file == "" || file == "-" || file == summaryGitHub {
+			continue
+		}
+		info, err := os.Stat(filepath.Dir(file))
+		if err == nil && !info.IsDir() {
+			err = syscall.ENOTDIR
+		}
+		if err != nil {
+			return &fileError{fileOutput, file, err}
+		}
+	}
+	return nil
+}
 
 // writeReports writes what --junit and --summary ask for.
 func (f *gateFlags) writeReports(a *app, r gate.Report) error {

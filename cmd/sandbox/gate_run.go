@@ -144,7 +144,10 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	// A key that cannot be used is told before anything runs.
+	// What cannot be signed or written in the end is told before anything runs.
+	if err := f.checkReports(); err != nil {
+		return err
+	}
 	key, err := f.key(a, o)
 	if err != nil {
 		return err
