@@ -91,8 +91,7 @@ not be carried out, 130 interrupted.`,
 
 // check refuses flags that make no sense together, and finds out what is to be run.
 func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
-	path, given := cmd.CommandPath(), cmd.Flags().Changed
-	dash := cmd.ArgsLenAtDash()
+	path, dash := cmd.CommandPath(), cmd.ArgsLenAtDash()
 	switch {
 	case dash >= 0 && len(args[dash:]) == 0:
 		return usagef(path, "gate run: there is no command after --")
@@ -107,6 +106,12 @@ func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
 	default:
 		f.wishFile = defaultLock
 	}
+	return f.checkFlags(a, cmd)
+}
+
+// checkFlags refuses values that cannot be.
+func (f *gateFlags) checkFlags(a *app, cmd *cobra.Command) error {
+	path, given := cmd.CommandPath(), cmd.Flags().Changed
 	if f.mode != modePlan && f.mode != modeExecute {
 		return usagef(path, "gate run: --mode %q: must be plan or execute", f.mode)
 	}
