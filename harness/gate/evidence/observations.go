@@ -10,9 +10,15 @@ type Observations struct {
 	Commands []Observation `json:"commands"`
 }
 
-// Observation is one gate.
+// Observation is one gate of one set.
 type Observation struct {
 	Index int `json:"index"`
+	// Set is where the gate ran: empty for the workspace, "baseline", or "repeat-2" and
+	// so on.
+	Set string `json:"set"`
+	// Complete is false if the list of what the gate changed in its copy was cut: Changed
+	// and Evidence may then miss some.
+	Complete bool `json:"complete"`
 	// Network is "none", or the level that was enforced.
 	Network string `json:"network"`
 	// NetworkAttempts counts attempts to reach something without a network. Counted says

@@ -158,6 +158,9 @@ type Mode struct {
 	Replay  bool `json:"replay"`
 	// ClaimGrade demands a pinned toolchain.
 	ClaimGrade bool `json:"claim_grade"`
+	// AllowUnobserved accepts that attempts at the network and at protected paths are
+	// known from error messages only.
+	AllowUnobserved bool `json:"allow_unobserved"`
 	// Repeats is how often everything runs to prove that it is deterministic; 1 is once.
 	Repeats int `json:"repeats"`
 	// ToolRegistry is the SHA-256 of the registry that the commands were checked
