@@ -86,6 +86,10 @@ type Counts struct {
 // Executed is how many cases really ran.
 func (c Counts) Executed() int { return c.Passed + c.Failed + c.Errored + c.XFailed + c.XPassed }
 
+// Succeeded is how many cases proved something by passing, also those of which a failure
+// was expected. A failure that was expected proves nothing (No test, no pass).
+func (c Counts) Succeeded() int { return c.Passed + c.XPassed }
+
 // Add counts one more case.
 func (c *Counts) Add(o Outcome) {
 	c.Total++
