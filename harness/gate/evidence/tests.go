@@ -70,6 +70,9 @@ type Baseline struct {
 	ExitCode     *int     `json:"exit_code"`
 	Counts       Counts   `json:"counts"`
 	FailingTests []string `json:"failing_tests"`
+	// PassingTests are the cases that passed there, also those of which a failure was
+	// expected: those that are gone now are told (RO-04).
+	PassingTests []string `json:"passing_tests"`
 }
 
 // Counts are numbers of test cases.

@@ -29,7 +29,7 @@ func written(t *testing.T, in Input) *os.Root {
 	} {
 		require.NoError(t, evidence.Write(root, name, document))
 	}
-	for _, name := range append(rawLogs(evidence.RawDir, 1), evidence.RunLogFile, evidence.OutputsDir+"/01/a.bin") {
+	for _, name := range append(rawLogs("", 1), evidence.RunLogFile, evidence.OutputsDir+"/01/a.bin") {
 		require.NoError(t, evidence.WriteText(root, name, []byte("text of "+name+"\n")))
 	}
 	require.NoError(t, evidence.WriteText(root, evidence.BehaviorHashFile, []byte(in.BehaviorHash+"\n")))

@@ -38,7 +38,7 @@ func passing() Input {
 		},
 		Observations: evidence.Observations{
 			Schema:   evidence.ObservationsV1,
-			Commands: []evidence.Observation{{Index: 1, Network: "none", Counted: "kernel", Watched: true}},
+			Commands: []evidence.Observation{{Index: 1, Network: "none", Counted: "kernel", Watched: true, Complete: true}},
 		},
 		Normalization: evidence.Normalization{Schema: evidence.NormalizationV1},
 		Env: evidence.EnvSnapshot{
@@ -50,7 +50,7 @@ func passing() Input {
 		Check:        evidence.CheckReport{ManifestSHA256: hash, Files: 12},
 		BehaviorHash: hash,
 	}
-	for _, name := range append(rawLogs(evidence.RawDir, 1), evidence.RunLogFile, evidence.TestsFile) {
+	for _, name := range append(rawLogs("", 1), evidence.RunLogFile, evidence.TestsFile) {
 		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash, Role: evidence.RoleLog})
 	}
 	return in

@@ -132,9 +132,15 @@ func addBaseline(ctx context.Context, root *os.Root, g evidence.Gate, c *evidenc
 	failing := set{}
 	failing.add(failingOf(found.Cases))
 	c.FailingTestsBefore = failing.without(nil)
+	passing := set{}
+	for _, test := range found.Cases {
+		if test.Outcome == evidence.Passed || test.Outcome == evidence.XPassed {
+			passing[test.ID] = true
+		}
+	}
 	c.Baseline = &evidence.Baseline{
 		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(),
-		Counts: found.Counts, FailingTests: failing.without(nil),
+		Counts: found.Counts, FailingTests: failing.without(nil), PassingTests: passing.without(failing),
 	}
 	return nil
 }
