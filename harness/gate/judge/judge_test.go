@@ -18,7 +18,7 @@ func TestJudgePasses(t *testing.T) {
 		EvidenceSummary: evidence.Summary{
 			Commands: 1, Counts: evidence.Counts{Total: 2, Passed: 2}, NetworkCounted: "kernel", Watched: true, Files: 12, Missing: []string{},
 		},
-		ReplayCommands: []string{"sandbox replay GATES.json"}, WishSHA256: hash, ManifestSHA256: hash, BehaviorHash: hash,
+		ReplayCommands: []string{"sandbox replay GATES.json"}, WishSHA256: sealedWish.SHA256, ManifestSHA256: hash, BehaviorHash: hash,
 	}, v)
 }
 
