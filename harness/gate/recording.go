@@ -195,7 +195,7 @@ func isFolder(path string) bool {
 // otherFiles says how the workspace differs from the recorded one; empty if it does not.
 func (rec *recording) otherFiles(ctx context.Context, m evidence.RunManifest) (string, error) {
 	if want := rec.gates.Workspace; want != "" {
-		sum, err := wish.HashTree(ctx, m.Workspace, execute.NotHashed(m)...)
+		sum, err := execute.HashWorkspace(ctx, m)
 		if err == nil && sum != want {
 			return "holds other files than were recorded" + rec.atCommit(), nil
 		}

@@ -85,7 +85,8 @@ func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspac
 
 // look asks git about the workspace, and checks the baseline out.
 func (g *run) look(ctx context.Context, o Options, in *manifest.Input) (err error) {
-	if in.Repo, err = repo.Inspect(ctx, in.Workspace, ignore(o, in.Workspace)); err != nil {
+	in.Uncounted = ignore(o, in.Workspace)
+	if in.Repo, in.Differs, err = repo.Status(ctx, in.Workspace, in.Uncounted); err != nil {
 		return fmt.Errorf("the repository of the workspace: %w", err)
 	}
 	if o.Baseline == "" || !o.Mode.Execute || !o.Mode.Tools || !o.Sealed {
