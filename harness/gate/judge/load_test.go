@@ -185,6 +185,7 @@ func TestContradictions(t *testing.T) {
 		"opened network": {manifest(func(m *evidence.RunManifest) { m.Egress = &evidence.Egress{Level: "registries"} }), evidence.WishLockFile, "the network"},
 		"not strict":     {manifest(func(m *evidence.RunManifest) { m.Mode.Strict = false }), evidence.WishLockFile, "strict"},
 		"no claim":       {manifest(func(m *evidence.RunManifest) { m.Mode.ClaimGrade = false }), evidence.WishLockFile, "claim_grade"},
+		"unobserved":     {manifest(func(m *evidence.RunManifest) { m.Mode.AllowUnobserved = true }), evidence.WishLockFile, "allow_unobserved"},
 		"other rules":    {manifest(func(m *evidence.RunManifest) { m.Rules = []evidence.Rule{{Name: "all", Pattern: ".+"}} }), evidence.WishLockFile, "the rules of normalization"},
 		"less protected": {lock(func(w *wish.Wish) { w.ProtectedPaths = []string{"secret"} }), evidence.WishLockFile, "the protected paths"},
 		"less read-only": {lock(func(w *wish.Wish) { w.ReadOnlyPaths = []string{"core"} }), evidence.WishLockFile, "the read-only paths"},

@@ -59,6 +59,7 @@ func disagreements(l wish.Lock, m evidence.RunManifest) (parts []string) {
 	differ("the network", m.Egress != nil && (w.Offline || !sameNetwork(w.Network, *m.Egress)))
 	differ("strict", w.Strict && !m.Mode.Strict)
 	differ("claim_grade", w.ClaimGrade && !m.Mode.ClaimGrade && !m.Mode.Replay)
+	differ("allow_unobserved", m.Mode.AllowUnobserved && !w.AllowUnobserved)
 	differ("the protected paths", !slices.Equal(w.ProtectedPaths, m.ProtectedPaths))
 	differ("the read-only paths", !slices.Equal(w.ReadOnlyPaths, m.ReadOnlyPaths))
 	differ("the rules of normalization", !slices.Equal(w.Normalize, m.Rules) || !slices.Equal(w.AllowSuspects, m.Allowed))
