@@ -46,6 +46,7 @@ func gateDir(t *testing.T, log string) *os.Root {
 	write(evidence.RunManifestFile, evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: "unit", WishSHA256: lock.SHA256, GateCommands: []string{"pytest -q"}, IOBoundary: "./", Workspace: "/w",
 		Gates:     []evidence.Gate{{Index: 1, Cmd: "pytest -q", Argv: argv, Kind: evidence.KindTests, Report: evidence.ReportAuto}},
+		EnvPolicy: evidence.EnvPolicy{Vars: map[string]string{"CI": "true"}, Timezone: "UTC", Locale: "C.UTF-8", HashSeed: "0"},
 		Toolchain: lock.Toolchain, Repo: evidence.Repo{Commit: strings.Repeat("c", 40)},
 		Mode: evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
 	})
@@ -63,6 +64,7 @@ func gateDir(t *testing.T, log string) *os.Root {
 	write(evidence.FindingsFile, evidence.Findings{})
 	write(evidence.EnvSnapshotFile, evidence.EnvSnapshot{
 		Schema: evidence.EnvSnapshotV1, GitCommit: strings.Repeat("c", 40), Image: "debian", ImageID: "sha256:" + sum, Workspace: sum,
+		LanguageRuntimes: map[string]string{"python": "3.11.2"}, ToolVersions: map[string]string{"pytest": "7.2.1"},
 		Toolchain: []evidence.ToolMount{{Source: "/opt/go", Target: "/host/go", Hash: sum}},
 	})
 	res := result.Result{
@@ -203,6 +205,10 @@ func TestStatement(t *testing.T) {
 		"name": "unit", "wish_sha256": sealedWish(t).SHA256, "io_boundary": "./", "offline": true, "baseline": "",
 		"commands": []any{map[string]any{"cmd": "pytest -q", "expect_exit": 0.0, "kind": "tests"}},
 	}, definition["externalParameters"])
+	internal := definition["internalParameters"].(map[string]any)
+	assert.Equal(t, map[string]any{"vars": map[string]any{"CI": "true"}, "timezone": "UTC", "locale": "C.UTF-8", "hash_seed": "0"}, internal["environment"])
+	assert.Equal(t, map[string]any{"python": "3.11.2"}, internal["language_runtimes"])
+	assert.Equal(t, map[string]any{"pytest": "7.2.1"}, internal["tool_versions"])
 	assert.Equal(t, []any{
 		map[string]any{"name": "image debian", "digest": map[string]any{"sha256": sum}},
 		map[string]any{"name": "workspace", "digest": map[string]any{"gitCommit": strings.Repeat("c", 40)}},
@@ -314,7 +320,10 @@ func TestVerifyTampered(t *testing.T) {
 		"signed: other commands": {said(func(s map[string]any) {
 			definition(s)["externalParameters"].(map[string]any)["commands"] = []any{}
 		}), "other commands or flags"},
-		"signed: other flags":   {said(func(s map[string]any) { definition(s)["internalParameters"].(map[string]any)["dirty"] = true }), "other commands or flags"},
+		"signed: other flags": {said(func(s map[string]any) { definition(s)["internalParameters"].(map[string]any)["dirty"] = true }), "other commands or flags"},
+		"signed: another environment": {said(func(s map[string]any) {
+			definition(s)["internalParameters"].(map[string]any)["environment"] = map[string]any{}
+		}), "other commands or flags"},
 		"signed: another image": {said(func(s map[string]any) { definition(s)["resolvedDependencies"] = []any{} }), "another image, commit or toolchain"},
 		"signed: another verdict": {said(func(s map[string]any) {
 			s["predicate"].(map[string]any)["evalbox_verdict"].(map[string]any)["status"] = "BLOCKED"
