@@ -12,10 +12,12 @@ type Observed struct {
 	// NetworkWhy is why attempts could not be counted; empty if they were, and if nobody
 	// asked.
 	NetworkWhy string `json:"network_why"`
-	// Watched are the paths inside the container that were watched, sorted.
+	// Watched are the paths inside the container that were watched, sorted. Folders end
+	// with a slash.
 	Watched []string `json:"watched"`
 	// Opened are those of them, and names in watched folders, that the program opened,
-	// sorted. Looking at a name without opening it (stat) does not count.
+	// sorted. A folder, which ends with a slash, was opened to list it; a file, to read
+	// it. Looking at a name without opening it (stat) does not count.
 	Opened []string `json:"opened"`
 	// WatchWhy is why paths could not be watched, or not to the end: Opened may then miss
 	// some. It is empty otherwise.

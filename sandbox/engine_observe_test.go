@@ -106,15 +106,15 @@ func TestEngineObserveFiles(t *testing.T) {
 		"looks at names":             {"os.stat('/etc/shadow'), os.stat('/tmp/.ssh/id_rsa'), os.listdir('/etc'), os.listdir('/repo')", nil},
 		"reads a file":               {"quietly(lambda: open('/etc/shadow').read())", []string{"/etc/shadow"}},
 		"writes a file":              {"quietly(lambda: open('/etc/shadow', 'w'))", nil}, // refused before it is opened
-		"lists keys":                 {"os.listdir('/tmp/.ssh')", []string{"/tmp/.ssh"}},
+		"lists keys":                 {"os.listdir('/tmp/.ssh')", []string{"/tmp/.ssh/"}},
 		"reads a key":                {"open(os.path.expanduser('~/.ssh/id_rsa')).read()", []string{"/tmp/.ssh/id_rsa"}},
 		"reads both, often":          {"for i in range(50000): open('/tmp/.ssh/config'), open('/etc/shadow')", []string{"/etc/shadow", "/tmp/.ssh/config"}},
 		"over a link":                {"os.symlink('/etc/shadow', '/tmp/x'); open('/tmp/x')", []string{"/etc/shadow"}},
 		"a mask":                     {"assert open('/repo/.env').read() == ''", []string{"/repo/.env"}},
 		"a mask by a link":           {"assert open('/repo/link').read() == ''", []string{"/repo/.env"}},
-		"a hidden folder":            {"assert os.listdir('/repo/keys') == []", []string{"/repo/keys"}},
+		"a hidden folder":            {"assert os.listdir('/repo/keys') == []", []string{"/repo/keys/"}},
 		"a folder that is not there": {"quietly(lambda: open('/repo/keys/real'))", nil},
-		"in another process":         {"os.system('cat /etc/shadow >/dev/null; ls /tmp/.ssh >/dev/null')", []string{"/etc/shadow", "/tmp/.ssh"}},
+		"in another process":         {"os.system('cat /etc/shadow >/dev/null; ls /tmp/.ssh >/dev/null')", []string{"/etc/shadow", "/tmp/.ssh/"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +124,7 @@ func TestEngineObserveFiles(t *testing.T) {
 			res := run(t, r, req)
 			require.Zero(t, res.ExitCode, res.Stderr)
 			require.ElementsMatch(t, test.want, res.Observed.Opened)
-			require.Equal(t, []string{"/etc/shadow", "/repo/.env", "/repo/keys", "/root/.aws", "/tmp/.ssh"}, res.Observed.Watched)
+			require.Equal(t, []string{"/etc/shadow", "/repo/.env", "/repo/keys/", "/root/.aws/", "/tmp/.ssh/"}, res.Observed.Watched)
 			require.Nil(t, res.Observed.NetworkAttempts)
 			require.Empty(t, res.Observed.NetworkWhy+res.Observed.WatchWhy)
 			require.Empty(t, res.Trees[0].Created)
@@ -163,7 +163,7 @@ for path in '/tmp/.ssh/id_rsa', '/etc/shadow', '/work/input/token', '/work/.netr
 	req.Observe = &sandbox.Observe{Decoys: []string{"/etc/shadow", "/tmp/.ssh/", "/work/input/token", "/work/.netrc"}, Required: true}
 	res := run(t, r, req)
 	require.Zero(t, res.ExitCode, res.Stderr)
-	require.Equal(t, []string{"/etc/shadow", "/tmp/.ssh", "/tmp/.ssh/id_rsa", "/work/.netrc", "/work/input/token"}, res.Observed.Opened)
+	require.Equal(t, []string{"/etc/shadow", "/tmp/.ssh/", "/tmp/.ssh/id_rsa", "/work/.netrc", "/work/input/token"}, res.Observed.Opened)
 }
 
 // TestEngineObserveDecoysInPlaces: in what is mounted a decoy hides what is there, by
@@ -183,8 +183,8 @@ assert not os.path.exists('/work/input/token') and not os.path.exists('/host/lib
 	req.Observe = &sandbox.Observe{Decoys: []string{"/host/lib/link", "/host/lib/keys", "/host/lib/none", "/work/input/token"}, Required: true}
 	res := run(t, r, req)
 	require.Zero(t, res.ExitCode, res.Stderr)
-	require.Equal(t, []string{"/host/lib/keys"}, res.Observed.Watched)
-	require.Equal(t, []string{"/host/lib/keys"}, res.Observed.Opened)
+	require.Equal(t, []string{"/host/lib/keys/"}, res.Observed.Watched)
+	require.Equal(t, []string{"/host/lib/keys/"}, res.Observed.Opened)
 
 	require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(host, "out")))
 	req.Observe.Decoys = []string{"/host/lib/out"}

@@ -52,6 +52,14 @@ type Watch struct {
 	Decoy bool `json:"decoy"`
 }
 
+// text is how a result names the path.
+func (w Watch) text() string {
+	if w.Folder {
+		return w.Target + "/"
+	}
+	return w.Target
+}
+
 const (
 	// HoldDir is where the container of an observed run finds what holds its program
 	// back.

@@ -95,7 +95,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
-	require.Equal(t, &result.Observed{Watched: []string{"/etc/shadow", "/root/.ssh"}, Opened: []string{"/root/.ssh", "/root/.ssh/id_rsa"}}, res.Observed)
+	require.Equal(t, &result.Observed{Watched: []string{"/etc/shadow", "/root/.ssh/"}, Opened: []string{"/root/.ssh/", "/root/.ssh/id_rsa"}}, res.Observed)
 	require.Equal(t, 1, started)
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), holdDir))
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), watchDir))
