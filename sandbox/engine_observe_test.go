@@ -95,6 +95,8 @@ func TestEngineObserveFiles(t *testing.T) {
 	r := newRunner(t)
 	repo := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(repo, "keys"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(repo, "keys", "deep", "er"), 0o755))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(repo, "keys", "deep", "link")))
 	require.NoError(t, os.WriteFile(filepath.Join(repo, "keys", "real"), []byte("secret"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(repo, ".env"), []byte("secret"), 0o644))
 	require.NoError(t, os.Symlink(".env", filepath.Join(repo, "link")))
@@ -102,19 +104,24 @@ func TestEngineObserveFiles(t *testing.T) {
 		program string
 		want    []string
 	}{
-		"nothing":                    {"pass", nil},
-		"looks at names":             {"os.stat('/etc/shadow'), os.stat('/tmp/.ssh/id_rsa'), os.listdir('/etc'), os.listdir('/repo')", nil},
-		"reads a file":               {"quietly(lambda: open('/etc/shadow').read())", []string{"/etc/shadow"}},
-		"writes a file":              {"quietly(lambda: open('/etc/shadow', 'w'))", nil}, // refused before it is opened
-		"lists keys":                 {"os.listdir('/tmp/.ssh')", []string{"/tmp/.ssh/"}},
-		"reads a key":                {"open(os.path.expanduser('~/.ssh/id_rsa')).read()", []string{"/tmp/.ssh/id_rsa"}},
-		"reads both, often":          {"for i in range(50000): open('/tmp/.ssh/config'), open('/etc/shadow')", []string{"/etc/shadow", "/tmp/.ssh/config"}},
-		"over a link":                {"os.symlink('/etc/shadow', '/tmp/x'); open('/tmp/x')", []string{"/etc/shadow"}},
-		"a mask":                     {"assert open('/repo/.env').read() == ''", []string{"/repo/.env"}},
-		"a mask by a link":           {"assert open('/repo/link').read() == ''", []string{"/repo/.env"}},
-		"a hidden folder":            {"assert os.listdir('/repo/keys') == []", []string{"/repo/keys/"}},
-		"a folder that is not there": {"quietly(lambda: open('/repo/keys/real'))", nil},
-		"in another process":         {"os.system('cat /etc/shadow >/dev/null; ls /tmp/.ssh >/dev/null')", []string{"/etc/shadow", "/tmp/.ssh/"}},
+		"nothing":                  {"pass", nil},
+		"looks at names":           {"os.stat('/etc/shadow'), os.stat('/tmp/.ssh/id_rsa'), os.listdir('/etc'), os.listdir('/repo')", nil},
+		"reads a file":             {"quietly(lambda: open('/etc/shadow').read())", []string{"/etc/shadow"}},
+		"writes a file":            {"quietly(lambda: open('/etc/shadow', 'w'))", nil}, // refused before it is opened
+		"lists keys":               {"os.listdir('/tmp/.ssh')", []string{"/tmp/.ssh/"}},
+		"reads a key":              {"open(os.path.expanduser('~/.ssh/id_rsa')).read()", []string{"/tmp/.ssh/id_rsa"}},
+		"reads both, often":        {"for i in range(50000): open('/tmp/.ssh/config'), open('/etc/shadow')", []string{"/etc/shadow", "/tmp/.ssh/config"}},
+		"over a link":              {"os.symlink('/etc/shadow', '/tmp/x'); open('/tmp/x')", []string{"/etc/shadow"}},
+		"a mask":                   {"assert open('/repo/.env').read() == ''", []string{"/repo/.env"}},
+		"a mask by a link":         {"assert open('/repo/link').read() == ''", []string{"/repo/.env"}},
+		"a hidden folder":          {"assert sorted(os.listdir('/repo/keys')) == ['deep', 'real']", []string{"/repo/keys/"}},
+		"a hidden file":            {"assert open('/repo/keys/real').read().startswith('This is a decoy')", []string{"/repo/keys/real"}},
+		"a file that is not there": {"quietly(lambda: open('/repo/keys/none'))", nil},
+		"deep in a hidden folder":  {"assert os.listdir('/repo/keys/deep/er') == []; open('/repo/keys/deep/link')", []string{"/repo/keys/deep/er/", "/repo/keys/deep/link"}},
+		"all that is hidden": {"[open(os.path.join(at, f)) for at, _, names in os.walk('/repo/keys') for f in names]",
+			[]string{"/repo/keys/", "/repo/keys/deep/", "/repo/keys/deep/er/", "/repo/keys/deep/link", "/repo/keys/real"}},
+		"root's keys":        {"assert os.listdir('/root') == ['.aws']; open('/root/.aws/config').read()", []string{"/root/.aws/config"}},
+		"in another process": {"os.system('cat /etc/shadow >/dev/null; ls /tmp/.ssh >/dev/null')", []string{"/etc/shadow", "/tmp/.ssh/"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

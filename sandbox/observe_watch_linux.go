@@ -29,8 +29,9 @@ type pathWatch struct {
 	err      error // the first
 }
 
-// maxOpened bounds what is told of names in watched folders. Nobody can make one there.
-const maxOpened = 4 * maxWatched
+// maxOpened bounds what is told of names in watched folders. Nobody can make one there,
+// and so it is never reached: each path, the names in a decoy, and those that are shown.
+const maxOpened = maxWatched*8 + maxShownNames
 
 // errOverflow means that paths were opened faster than anybody could listen.
 var errOverflow = errors.New("watched paths were opened so often that the kernel dropped reports: others may have been opened, too")
@@ -92,7 +93,9 @@ func (w *pathWatch) watched() []string {
 	defer w.mu.Unlock()
 	targets := make([]string, 0, len(w.paths))
 	for _, what := range w.paths {
-		targets = append(targets, what.text())
+		if !what.inner {
+			targets = append(targets, what.text())
+		}
 	}
 	return targets
 }
