@@ -5,9 +5,11 @@ package result
 type Observed struct {
 	// NetworkAttempts is how often the program sent or connected to an address to which
 	// no route led, as the kernel counted it: TCP and UDP, IPv4 and IPv6, questions to
-	// name servers included. What it does on the container's own addresses does not
-	// count. With a network level these are attempts beside the proxy. It is nil when
-	// nobody asked for it, and when it could not be counted.
+	// name servers included. Multicast counts in any case. What it does on the
+	// container's own addresses does not count, nor does IPv4 that it binds to the
+	// loopback device (SO_BINDTODEVICE, IP_PKTINFO), which has a route: into the void.
+	// With a network level these are attempts beside the proxy. It is nil when nobody
+	// asked for it, and when it could not be counted.
 	NetworkAttempts *int64 `json:"network_attempts"`
 	// NetworkWhy is why attempts could not be counted; empty if they were, and if nobody
 	// asked.

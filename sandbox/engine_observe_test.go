@@ -42,7 +42,16 @@ func TestEngineObserveNetwork(t *testing.T) {
 		"UDP":           {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('1.1.1.1', 53)))", 1},
 		"UDP connected": {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('1.1.1.1', 53)))", 1},
 		"UDP over IPv6": {"quietly(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('2606:4700:4700::1111', 53)))", 1},
-		"a broadcast":   {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('224.0.0.251', 5353)))", 1},
+		"a group":       {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('224.0.0.251', 5353)))", 1},
+		"a group through the loopback": {`
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton('127.0.0.1'))
+s.sendto(b'x', ('224.0.0.251', 5353))`, 1},
+		"groups of IPv6 through the loopback": {`
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex('lo'))
+quietly(lambda: s.sendto(b'x', ('ff02::fb', 5353)))
+quietly(lambda: s.sendto(b'x', ('ff02::fb%lo', 5353)))`, 2},
 		"several, of a process that is left behind": {`
 if os.fork() == 0:
     for i in range(5):
@@ -59,7 +68,15 @@ quietly(lambda: socket.getaddrinfo(socket.gethostname(), 80))
 socket.getfqdn()
 everywhere = socket.create_server(('', 0))
 socket.create_connection(('localhost', everywhere.getsockname()[1]))
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+datagrams.sendto(b'x' * 65507, ('127.1.2.3', 9))
+datagrams.sendto(b'x', ('127.255.255.255', 9))
 socket.socket(socket.AF_UNIX)`, 0},
+		"a broadcast": {`
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+quietly(lambda: s.sendto(b'x', ('255.255.255.255', 67)))`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

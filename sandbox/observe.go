@@ -10,7 +10,8 @@ package sandbox
 // that uses the machine's own kernel). Where it does not, the result says why.
 type Observe struct {
 	// Network counts what the program sends, or connects, to addresses to which no
-	// route leads: all but those of the container itself. A look-up of a name that is
+	// route leads: all but those of the container itself, unless the program binds a
+	// socket of IPv4 to the loopback device, which nothing leaves. A look-up of a name that is
 	// not in /etc/hosts counts, once for each question that the resolver sends. The
 	// container then has IPv6 on its loopback, its own name in /etc/hosts, and a name
 	// server at an address for documentation (RFC 5737).
