@@ -165,6 +165,27 @@ func requireNothingOfAnObservation(t *testing.T, r *sandbox.Runner, id string) {
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir(id), "watch"))
 }
 
+// TestEngineObserveHiddenInAMount: a part of a tree that something else is mounted over
+// shows what it hides as the tree does; other mounts do not.
+func TestEngineObserveHiddenInAMount(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	repo := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(repo, "tests", "keys"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(repo, "tests", "keys", "real"), []byte("secret"), 0o644))
+	req := python(t, quietly+`
+assert open('/repo/tests/keys/real').read().startswith('This is a decoy')
+assert os.listdir('/host/lib/keys') == []
+`)
+	req.Trees = []sandbox.Tree{{Source: repo, Target: sandbox.RepoDir}}
+	req.Mounts = []sandbox.Mount{{Source: filepath.Join(repo, "tests"), Target: "/repo/tests"}, {Source: filepath.Join(repo, "tests"), Target: "/host/lib"}}
+	req.Masks = []string{"/repo/tests/keys"}
+	req.Observe = &sandbox.Observe{Masks: true, Required: true}
+	res := run(t, r, req)
+	require.Zero(t, res.ExitCode, res.Stderr)
+	require.Equal(t, []string{"/host/lib/keys/", "/repo/tests/keys/real"}, res.Observed.Opened)
+}
+
 // TestEngineObserveDecoys: what lies there is readable, says what it is, and cannot be
 // changed.
 func TestEngineObserveDecoys(t *testing.T) {

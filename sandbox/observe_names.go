@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
@@ -40,17 +39,12 @@ var errEnoughNames = errors.New("no more names are shown")
 
 // show makes decoys with the names of what the watched path hides: without them nothing
 // would be there to open, and so nobody would see that somebody tried.
-func (s *nameShower) show(ctx context.Context, source string, w Watch, trees []JobTree) error {
-	var targets []string
-	for _, tree := range trees {
-		targets = append(targets, tree.Target)
-	}
-	i := slices.Index(targets, enclosing(w.Target, targets))
-	if !w.Names || i < 0 {
+func (s *nameShower) show(ctx context.Context, source string, w Watch, places view) error {
+	place, rel, ok := places.at(w.Target)
+	if !w.Names || !ok {
 		return nil
 	}
-	rel := relInside(w.Target, trees[i].Target)
-	err := inFolder(trees[i].Source, func(tree *os.Root) error {
+	err := inFolder(place.source, func(tree *os.Root) error {
 		root, err := tree.OpenRoot(filepath.FromSlash(rel))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it is gone meanwhile
@@ -62,7 +56,7 @@ func (s *nameShower) show(ctx context.Context, source string, w Watch, trees []J
 		return errors.Join(err, root.Close())
 	})
 	if err != nil && !errors.Is(err, errEnoughNames) {
-		return &PathError{"mask", path.Join(trees[i].Source, rel), "its names cannot be read", cause(err)}
+		return &PathError{"mask", filepath.Join(place.source, rel), "its names cannot be read", cause(err)}
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ func shown(t *testing.T, tree string, left int) (string, *nameShower) {
 	require.NoError(t, mkdirReadable(source))
 	s := &nameShower{left: left}
 	w := Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
-	other := JobTree{Source: t.TempDir(), Target: "/repo"}
-	require.NoError(t, s.show(t.Context(), source, w, []JobTree{other, {Source: tree, Target: "/repo/sub"}}))
+	other := place{source: t.TempDir(), target: "/repo"}
+	require.NoError(t, s.show(t.Context(), source, w, view{other, {source: tree, target: "/repo/sub"}}))
 	return source, s
 }
 
@@ -78,11 +78,11 @@ func TestShowNamesStaysInTheTree(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "watch-0")
 	require.NoError(t, mkdirReadable(source))
 	w := Watch{Target: "/repo/keys", Folder: true, Names: true}
-	err := s.show(t.Context(), source, w, []JobTree{{Source: tree, Target: "/repo"}})
+	err := s.show(t.Context(), source, w, view{{source: tree, target: "/repo"}})
 	require.ErrorContains(t, err, "its names cannot be read")
 
 	require.NoError(t, os.Remove(filepath.Join(tree, "keys")))
-	require.NoError(t, s.show(t.Context(), source, w, []JobTree{{Source: tree, Target: "/repo"}}), "it is gone meanwhile")
+	require.NoError(t, s.show(t.Context(), source, w, view{{source: tree, target: "/repo"}}), "it is gone meanwhile")
 	w.Names = false
-	require.NoError(t, s.show(t.Context(), source, w, []JobTree{{Source: "/none", Target: "/repo"}}))
+	require.NoError(t, s.show(t.Context(), source, w, view{{source: "/none", target: "/repo"}}))
 }

@@ -98,9 +98,9 @@ func (a *attempt) makeAllWatched(dir string) error {
 
 // showNames shows the names of what is hidden in trees.
 func (a *attempt) showNames(ctx context.Context) error {
-	shower := nameShower{left: maxShownNames}
+	shower, places := nameShower{left: maxShownNames}, viewOf(a.req)
 	for i, w := range a.spec.Job.Observe.Watch {
-		if err := shower.show(ctx, a.work.paths[watchRole(i)], w, a.spec.Job.Trees); err != nil {
+		if err := shower.show(ctx, a.work.paths[watchRole(i)], w, places); err != nil {
 			return err
 		}
 	}

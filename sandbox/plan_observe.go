@@ -146,11 +146,10 @@ func (s *Spec) rootPoints() map[string]bool {
 	return points
 }
 
-// inTree says that a path lies in a tree. The names in other mounts and in the input stay
-// hidden.
+// inTree says that a path lies in a tree, or in a mount over a part of one. The names in
+// other mounts and in the input stay hidden.
 func inTree(req Request, target string) bool {
-	place := enclosing(target, append(targetsOf(req), InputDir))
-	return slices.ContainsFunc(req.Trees, func(tree Tree) bool { return tree.Target == place })
+	return slices.ContainsFunc(req.Trees, func(tree Tree) bool { return insideOf(target, tree.Target) })
 }
 
 func watchRole(i int) string { return fmt.Sprintf("%s-%d", RoleWatch, i) }
