@@ -257,21 +257,13 @@ func TestEngineReplay(t *testing.T) {
 
 	// Other signals than were recorded.
 	for signal, replace := range map[string][2]string{
-		"exit_code":     {`"exit_code": 0`, `"exit_code": 1`},
 		"passed":        {`"passed": 1`, `"passed": 2`},
 		"behavior_hash": {report.Gates.BehaviorHash, strings.Repeat("0", 64)},
 		"artifact":      {report.Gates.Artifacts[0].SHA256, strings.Repeat("0", 64)},
 	} {
 		other := filepath.Join(t.TempDir(), "gate")
 		require.NoError(t, os.CopyFS(other, os.DirFS(o.OutDir)))
-		for _, name := range []string{evidence.GatesFile, evidence.TestsFile} {
-			if signal != "exit_code" && name == evidence.TestsFile {
-				continue
-			}
-			text, err := os.ReadFile(filepath.Join(other, name))
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(other, name), []byte(strings.ReplaceAll(string(text), replace[0], replace[1])), 0o644))
-		}
+		replaceIn(t, other, evidence.GatesFile, replace[0], replace[1])
 		differs, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: other})
 		require.NoError(t, err)
 		require.Equal(t, gate.ReplayDifferent, differs.Outcome, signal)
@@ -287,6 +279,9 @@ func TestEngineReplay(t *testing.T) {
 		"commands": func(t *testing.T, dir string) { replaceIn(t, dir, evidence.GatesFile, "pytest -q", "pytest -v") },
 		"not executed": func(t *testing.T, dir string) {
 			replaceIn(t, dir, evidence.RunManifestFile, `"execute": true`, `"execute": false`)
+		},
+		"edited evidence": func(t *testing.T, dir string) {
+			replaceIn(t, dir, evidence.TestsFile, `"exit_code": 0`, `"exit_code": 1`)
 		},
 		"files": func(t *testing.T, dir string) {
 			replaceIn(t, dir, evidence.GatesFile, report.Gates.Workspace, strings.Repeat("0", 64))

@@ -85,7 +85,8 @@ func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspac
 
 // look asks git about the workspace, and checks the baseline out.
 func (g *run) look(ctx context.Context, o Options, in *manifest.Input) (err error) {
-	if in.Repo, err = repo.Inspect(ctx, in.Workspace, ignore(o, in.Workspace)); err != nil {
+	in.Uncounted = ignore(o, in.Workspace)
+	if in.Repo, in.Differs, err = repo.Status(ctx, in.Workspace, in.Uncounted); err != nil {
 		return fmt.Errorf("the repository of the workspace: %w", err)
 	}
 	if o.Baseline == "" || !o.Mode.Execute || !o.Mode.Tools || !o.Sealed {
@@ -163,26 +164,31 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 		g.incomplete(failed)
 	}
 	g.tell(execute.StageHash)
-	artifacts, err := evidence.HashArtifacts(ctx, g.root)
-	if err != nil {
-		return Report{}, fmt.Errorf("hashing the evidence: %w", err)
-	}
-	findings := evidence.Findings{Pre: append([]evidence.Finding{}, g.findings...), Differences: []evidence.Finding{}}
-	if len(g.findings) == 0 {
-		if findings.Differences, err = g.compareRepeats(ctx, artifacts); err != nil {
-			return Report{}, fmt.Errorf("comparing the repeats: %w", err)
+	// Whatever fails from here on is told to the judge, and the verdict is written all
+	// the same.
+	fails := func(what string, err error) {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+			failed = errors.Join(failed, err)
+			g.incomplete(err)
 		}
 	}
-	if err := evidence.Write(g.root, evidence.FindingsFile, findings); err != nil {
-		return Report{}, err
+	artifacts, err := evidence.HashArtifacts(ctx, g.root)
+	fails("hashing the evidence", err)
+	differences := []evidence.Finding{}
+	if len(g.findings) == 0 {
+		differences, err = g.compareRepeats(ctx, artifacts)
+		fails("comparing the repeats", err)
 	}
-	if _, err := evidence.WriteManifest(ctx, g.root); err != nil {
-		return Report{}, fmt.Errorf("hashing the evidence: %w", err)
-	}
+	findings := evidence.Findings{Pre: append([]evidence.Finding{}, g.findings...), Differences: differences}
+	fails("writing the findings", evidence.Write(g.root, evidence.FindingsFile, findings))
+	_, err = evidence.WriteManifest(ctx, g.root)
+	fails("hashing the evidence", err)
 	g.tell(execute.StageJudge)
 	in, err := judge.Load(ctx, g.root)
 	if err != nil {
-		return Report{}, err
+		fails("reading the evidence", err)
+		in = judge.Input{Manifest: g.m, Pre: g.findings}
 	}
 	report := Report{Manifest: in.Manifest, Tests: in.Tests, Verdict: judge.Judge(in), Gates: judge.Gates(in)}
 	return report, errors.Join(failed,

@@ -143,6 +143,7 @@ func TestFailures(t *testing.T) {
 // TestSets: baseline first, then the gates, then their repetitions, each in its folder.
 func TestSets(t *testing.T) {
 	baseline := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(baseline, "old"), nil, 0o644))
 	f := &fake{records: t.TempDir()}
 	var seen []string
 	f.program = func(req sandbox.Request) (*result.Result, error) {
@@ -150,13 +151,13 @@ func TestSets(t *testing.T) {
 		res.Stdout = req.Labels["gate.set"] + " " + req.Command[0]
 		res.StdoutBytes = int64(len(res.Stdout))
 		if req.Labels["gate.set"] == "baseline" {
-			require.Equal(t, baseline, req.Trees[0].Source)
+			require.FileExists(t, filepath.Join(req.Trees[0].Source, "old"))
 		} else {
-			require.NotEqual(t, baseline, req.Trees[0].Source)
+			require.FileExists(t, filepath.Join(req.Trees[0].Source, "new"))
 		}
 		return res, nil
 	}
-	root := gateDir(t, nil, func(m *evidence.RunManifest) { m.Baseline, m.Mode.Repeats = baseline, 3 }, []string{"one"}, []string{"two"})
+	root := gateDir(t, map[string]string{"new": ""}, func(m *evidence.RunManifest) { m.Baseline, m.Mode.Repeats = baseline, 3 }, []string{"one"}, []string{"two"})
 	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f, Progress: func(e execute.Event) {
 		if e.Stage == execute.StageEnd {
 			require.Equal(t, 2, e.Gates)
@@ -168,26 +169,6 @@ func TestSets(t *testing.T) {
 	require.Equal(t, "baseline two", text(t, root, "evidence/raw/baseline/02.stdout.log"))
 	require.Equal(t, " one", text(t, root, "evidence/raw/01.stdout.log"))
 	require.Equal(t, "repeat-3 one", text(t, root, "evidence/raw/repeat-3/01.stdout.log"))
-}
-
-// TestWorkspaceChanges: gates that may have run on different files prove nothing.
-func TestWorkspaceChanges(t *testing.T) {
-	f := &fake{records: t.TempDir()}
-	f.program = func(req sandbox.Request) (*result.Result, error) {
-		return ended(0), os.WriteFile(filepath.Join(req.Trees[0].Source, "new"), nil, 0o644)
-	}
-	root := gateDir(t, nil, nil, []string{"one"})
-	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
-	require.NoError(t, failure)
-	require.Equal(t, evidence.ReasonEnvironment, findings[0].Reason)
-
-	// What no gate sees may change, and git's own files.
-	root = gateDir(t, map[string]string{".git/index": "1", "out/x": "1"}, func(m *evidence.RunManifest) { m.Exclude = []string{"out"} }, []string{"one"})
-	f.program = func(req sandbox.Request) (*result.Result, error) {
-		return ended(0), errors.Join(os.WriteFile(filepath.Join(req.Trees[0].Source, "out/x"), []byte("2"), 0o644),
-			os.WriteFile(filepath.Join(req.Trees[0].Source, ".git/index"), []byte("2"), 0o644))
-	}
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
 }
 
 // TestCanceledBefore: nothing starts for a caller that has gone.
