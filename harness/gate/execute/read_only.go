@@ -1,8 +1,6 @@
 package execute
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -12,18 +10,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// errNoMount means that a read-only path cannot be mounted.
-var errNoMount = errors.New("is neither a file nor a folder")
-
-// readOnlyAt looks at a read-only path of a copy. What is a link, or lies behind one, is
-// no place to mount anything on: that it was changed is seen afterwards, as of a path
-// that is not there yet.
-func readOnlyAt(root *os.Root, name string) (fs.FileInfo, error) {
+// mountable reports whether a read-only path of a copy can be mounted. What is a link, or
+// lies behind one, is no place to mount anything on: that it was changed is seen
+// afterwards, as of a path that is not there yet.
+func mountable(root *os.Root, name string) bool {
 	info, err := hostfile.LstatBelow(root, filepath.FromSlash(path.Clean(name)))
-	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		err = errNoMount
-	}
-	return info, err
+	return err == nil && (info.IsDir() || info.Mode().IsRegular())
 }
 
 // readOnly are the mounts that keep a gate from changing the read-only paths of its copy
@@ -43,10 +35,7 @@ func (x *run) readOnly(source string) ([]sandbox.Mount, error) {
 	var mounted []string
 	for _, name := range names {
 		name = path.Clean(name)
-		if within(name, mounted) || within(name, x.m.ProtectedPaths) {
-			continue
-		}
-		if _, err := readOnlyAt(root, name); err != nil {
+		if within(name, mounted) || within(name, x.m.ProtectedPaths) || !mountable(root, name) {
 			continue
 		}
 		mounted = append(mounted, name)

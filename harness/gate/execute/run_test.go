@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -28,7 +29,7 @@ func TestRequest(t *testing.T) {
 	f := &fake{records: t.TempDir(), probe: "path\t/host/tool/bin:/usr/bin\n"}
 	root := gateDir(t, map[string]string{"a": "a"}, func(m *evidence.RunManifest) {
 		m.Name = "a wish/" + strings.Repeat("x", 80)
-		m.Toolchain = evidence.Toolchain{Image: "debian", ImageID: "sha256:02", Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool"}}}
+		m.Toolchain = evidence.Toolchain{Image: "debian", ImageID: "sha256:02", Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: "as sealed"}}}
 		m.ProtectedPaths, m.Exclude = []string{"secret", "dir/"}, []string{"out"}
 		m.Gates[0].Env = map[string]string{"CI": "no", "X": "1"}
 		m.Gates[1].TimeoutMS = 5
@@ -65,6 +66,9 @@ func TestRequest(t *testing.T) {
 	require.NoError(t, policy.CheckName("name", one.Name))
 	require.True(t, strings.HasPrefix(one.Name, "gate-a-wish-"))
 	require.Len(t, f.removed, 3)
+	sum, err := wish.HashTree(t.Context(), tool)
+	require.NoError(t, err)
+	require.Equal(t, []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}}, snapshotOf(t, root).Toolchain, "as it is now")
 	for _, req := range f.ran[1:] {
 		require.NotEqual(t, probe.ID, req.ID)
 	}

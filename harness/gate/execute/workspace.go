@@ -202,7 +202,7 @@ func (x *run) copyError(ctx context.Context, what string, err error) error {
 // and the programs of a gate may run as another user than we do.
 func openUp(root *os.Root, names []string) error {
 	for _, name := range names {
-		if _, err := readOnlyAt(root, name); err != nil {
+		if !mountable(root, name) {
 			continue
 		}
 		err := fs.WalkDir(root.FS(), path.Clean(name), func(name string, entry fs.DirEntry, err error) error {

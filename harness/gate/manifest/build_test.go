@@ -1,9 +1,9 @@
 package manifest
 
 import (
-	"fmt"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
