@@ -127,25 +127,32 @@ func (f *gateFlags) checkFlags(a *app, cmd *cobra.Command) error {
 			return usagef(path, "gate run: --%s is empty", name)
 		}
 	}
-	if f.seal && f.command != nil {
-		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
-	}
-	if f.allowUnobserved && f.command == nil {
-		return usagef(path, "gate run: --allow-unobserved is for a command; a wish says it with allow_unobserved")
-	}
-	if f.allowUnobserved && f.strict {
-		return usagef(path, "gate run: --allow-unobserved and --strict do not go together: strict demands full observation")
-	}
-	for _, key := range []string{"image", "allow_unlocked"} {
-		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
-			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
-		}
+	if err := f.checkWishFlags(a, path); err != nil {
+		return err
 	}
 	if v, ok := a.given["json"]; ok && v.text != "false" && f.summary == "-" {
 		return usagef(path, "gate run: --json and --summary - do not go together: both are for stdout")
 	}
 	if f.summary == summaryGitHub && lookup(a.environ, githubSummary) == "" {
 		return usagef(path, "gate run: --summary github: %s is not set", githubSummary)
+	}
+	return nil
+}
+
+// checkWishFlags refuses flags that a wish or a command does not take.
+func (f *gateFlags) checkWishFlags(a *app, path string) error {
+	switch {
+	case f.seal && f.command != nil:
+		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
+	case f.allowUnobserved && f.command == nil:
+		return usagef(path, "gate run: --allow-unobserved is for a command; a wish says it with allow_unobserved")
+	case f.allowUnobserved && f.strict:
+		return usagef(path, "gate run: --allow-unobserved and --strict do not go together: strict demands full observation")
+	}
+	for _, key := range []string{"image", "allow_unlocked"} {
+		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
+			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
+		}
 	}
 	return nil
 }
@@ -206,7 +213,6 @@ func (f *gateFlags) options(ctx context.Context, s settings) (gate.Options, erro
 		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.policy(),
 		Mode: evidence.Mode{
 			Execute: f.mode == modeExecute, Tools: !f.noTools, Offline: f.offline, Strict: f.strict, Repeats: f.repeats,
-			AllowUnobserved: f.allowUnobserved,
 		},
 	}
 	o.Request, o.Keep = s.request(), f.keep
@@ -220,6 +226,7 @@ func (f *gateFlags) options(ctx context.Context, s settings) (gate.Options, erro
 		if o.Lock.Wish, err = wish.FromCommand(f.command); err != nil {
 			return o, err
 		}
+		o.Lock.Wish.AllowUnobserved = f.allowUnobserved
 		o.WishDir, err = os.Getwd()
 		return o, err
 	}

@@ -170,3 +170,14 @@ func TestCheckWish(t *testing.T) {
 	w.GateCommands = nil
 	require.ErrorContains(t, a.checkWish(w, "wish.yaml"), "names no command")
 }
+
+// TestAllowUnobserved: the flag is in the wish that is sealed on the spot, and so in the
+// lock and its hash.
+func TestAllowUnobserved(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		f := gateFlags{command: []string{"pytest"}, mode: modeExecute, repeats: 1, allowUnobserved: allowed}
+		o, err := f.options(t.Context(), settings{})
+		require.NoError(t, err)
+		assert.Equal(t, allowed, o.Lock.Wish.AllowUnobserved)
+	}
+}
