@@ -34,7 +34,7 @@ func TestGateDocs(t *testing.T) {
 	}
 	for _, key := range []string{
 		"schema", "name", "gate_commands", "io_boundary", "image", "python", "env", "limits", "artifact_paths", "protected_paths",
-		"read_only_paths", "exclude", "toolchain", "normalize", "allow_suspects", "claim_grade", "strict",
+		"read_only_paths", "exclude", "toolchain", "normalize", "allow_suspects", "claim_grade", "strict", "allow_unobserved",
 	} {
 		assert.True(t, schema[key], "docs/gate.md does not show %s", key)
 	}

@@ -33,7 +33,7 @@ gate_commands:
   - cmd: go test $PACKAGES
     timeout: 15m
   - {cmd: go vet ./result/... ./policy/..., kind: check, timeout: 10m}
-exclude: [bin, .cache, .git, $WISH, gate.wish.lock.json]
+exclude: [bin, .cache, $WISH, gate.wish.lock.json]
 env:
   CGO_ENABLED: "0"
   GOCACHE: /tmp/go-build

@@ -42,7 +42,16 @@ func TestEngineObserveNetwork(t *testing.T) {
 		"UDP":           {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('1.1.1.1', 53)))", 1},
 		"UDP connected": {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('1.1.1.1', 53)))", 1},
 		"UDP over IPv6": {"quietly(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('2606:4700:4700::1111', 53)))", 1},
-		"a broadcast":   {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('224.0.0.251', 5353)))", 1},
+		"a group":       {"quietly(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('224.0.0.251', 5353)))", 1},
+		"a group through the loopback": {`
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton('127.0.0.1'))
+s.sendto(b'x', ('224.0.0.251', 5353))`, 1},
+		"groups of IPv6 through the loopback": {`
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex('lo'))
+quietly(lambda: s.sendto(b'x', ('ff02::fb', 5353)))
+quietly(lambda: s.sendto(b'x', ('ff02::fb%lo', 5353)))`, 2},
 		"several, of a process that is left behind": {`
 if os.fork() == 0:
     for i in range(5):
@@ -59,7 +68,15 @@ quietly(lambda: socket.getaddrinfo(socket.gethostname(), 80))
 socket.getfqdn()
 everywhere = socket.create_server(('', 0))
 socket.create_connection(('localhost', everywhere.getsockname()[1]))
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+datagrams.sendto(b'x' * 65507, ('127.1.2.3', 9))
+datagrams.sendto(b'x', ('127.255.255.255', 9))
 socket.socket(socket.AF_UNIX)`, 0},
+		"a broadcast": {`
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+quietly(lambda: s.sendto(b'x', ('255.255.255.255', 67)))`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +112,8 @@ func TestEngineObserveFiles(t *testing.T) {
 	r := newRunner(t)
 	repo := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(repo, "keys"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(repo, "keys", "deep", "er"), 0o755))
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(repo, "keys", "deep", "link")))
 	require.NoError(t, os.WriteFile(filepath.Join(repo, "keys", "real"), []byte("secret"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(repo, ".env"), []byte("secret"), 0o644))
 	require.NoError(t, os.Symlink(".env", filepath.Join(repo, "link")))
@@ -102,19 +121,24 @@ func TestEngineObserveFiles(t *testing.T) {
 		program string
 		want    []string
 	}{
-		"nothing":                    {"pass", nil},
-		"looks at names":             {"os.stat('/etc/shadow'), os.stat('/tmp/.ssh/id_rsa'), os.listdir('/etc'), os.listdir('/repo')", nil},
-		"reads a file":               {"quietly(lambda: open('/etc/shadow').read())", []string{"/etc/shadow"}},
-		"writes a file":              {"quietly(lambda: open('/etc/shadow', 'w'))", nil}, // refused before it is opened
-		"lists keys":                 {"os.listdir('/tmp/.ssh')", []string{"/tmp/.ssh"}},
-		"reads a key":                {"open(os.path.expanduser('~/.ssh/id_rsa')).read()", []string{"/tmp/.ssh/id_rsa"}},
-		"reads both, often":          {"for i in range(50000): open('/tmp/.ssh/config'), open('/etc/shadow')", []string{"/etc/shadow", "/tmp/.ssh/config"}},
-		"over a link":                {"os.symlink('/etc/shadow', '/tmp/x'); open('/tmp/x')", []string{"/etc/shadow"}},
-		"a mask":                     {"assert open('/repo/.env').read() == ''", []string{"/repo/.env"}},
-		"a mask by a link":           {"assert open('/repo/link').read() == ''", []string{"/repo/.env"}},
-		"a hidden folder":            {"assert os.listdir('/repo/keys') == []", []string{"/repo/keys"}},
-		"a folder that is not there": {"quietly(lambda: open('/repo/keys/real'))", nil},
-		"in another process":         {"os.system('cat /etc/shadow >/dev/null; ls /tmp/.ssh >/dev/null')", []string{"/etc/shadow", "/tmp/.ssh"}},
+		"nothing":                  {"pass", nil},
+		"looks at names":           {"os.stat('/etc/shadow'), os.stat('/tmp/.ssh/id_rsa'), os.listdir('/etc'), os.listdir('/repo')", nil},
+		"reads a file":             {"quietly(lambda: open('/etc/shadow').read())", []string{"/etc/shadow"}},
+		"writes a file":            {"quietly(lambda: open('/etc/shadow', 'w'))", nil}, // refused before it is opened
+		"lists keys":               {"os.listdir('/tmp/.ssh')", []string{"/tmp/.ssh/"}},
+		"reads a key":              {"open(os.path.expanduser('~/.ssh/id_rsa')).read()", []string{"/tmp/.ssh/id_rsa"}},
+		"reads both, often":        {"for i in range(50000): open('/tmp/.ssh/config'), open('/etc/shadow')", []string{"/etc/shadow", "/tmp/.ssh/config"}},
+		"over a link":              {"os.symlink('/etc/shadow', '/tmp/x'); open('/tmp/x')", []string{"/etc/shadow"}},
+		"a mask":                   {"assert open('/repo/.env').read() == ''", []string{"/repo/.env"}},
+		"a mask by a link":         {"assert open('/repo/link').read() == ''", []string{"/repo/.env"}},
+		"a hidden folder":          {"assert sorted(os.listdir('/repo/keys')) == ['deep', 'real']", []string{"/repo/keys/"}},
+		"a hidden file":            {"assert open('/repo/keys/real').read().startswith('This is a decoy')", []string{"/repo/keys/real"}},
+		"a file that is not there": {"quietly(lambda: open('/repo/keys/none'))", nil},
+		"deep in a hidden folder":  {"assert os.listdir('/repo/keys/deep/er') == []; open('/repo/keys/deep/link')", []string{"/repo/keys/deep/er/", "/repo/keys/deep/link"}},
+		"all that is hidden": {"[open(os.path.join(at, f)) for at, _, names in os.walk('/repo/keys') for f in names]",
+			[]string{"/repo/keys/", "/repo/keys/deep/", "/repo/keys/deep/er/", "/repo/keys/deep/link", "/repo/keys/real"}},
+		"root's keys":        {"assert os.listdir('/root') == ['.aws']; open('/root/.aws/config').read()", []string{"/root/.aws/config"}},
+		"in another process": {"os.system('cat /etc/shadow >/dev/null; ls /tmp/.ssh >/dev/null')", []string{"/etc/shadow", "/tmp/.ssh/"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +148,7 @@ func TestEngineObserveFiles(t *testing.T) {
 			res := run(t, r, req)
 			require.Zero(t, res.ExitCode, res.Stderr)
 			require.ElementsMatch(t, test.want, res.Observed.Opened)
-			require.Equal(t, []string{"/etc/shadow", "/repo/.env", "/repo/keys", "/root/.aws", "/tmp/.ssh"}, res.Observed.Watched)
+			require.Equal(t, []string{"/etc/shadow", "/repo/.env", "/repo/keys/", "/root/.aws/", "/tmp/.ssh/"}, res.Observed.Watched)
 			require.Nil(t, res.Observed.NetworkAttempts)
 			require.Empty(t, res.Observed.NetworkWhy+res.Observed.WatchWhy)
 			require.Empty(t, res.Trees[0].Created)
@@ -139,6 +163,27 @@ func requireNothingOfAnObservation(t *testing.T, r *sandbox.Runner, id string) {
 	t.Helper()
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir(id), "hold"))
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir(id), "watch"))
+}
+
+// TestEngineObserveHiddenInAMount: a part of a tree that something else is mounted over
+// shows what it hides as the tree does; other mounts do not.
+func TestEngineObserveHiddenInAMount(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	repo := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(repo, "tests", "keys"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(repo, "tests", "keys", "real"), []byte("secret"), 0o644))
+	req := python(t, quietly+`
+assert open('/repo/tests/keys/real').read().startswith('This is a decoy')
+assert os.listdir('/host/lib/keys') == []
+`)
+	req.Trees = []sandbox.Tree{{Source: repo, Target: sandbox.RepoDir}}
+	req.Mounts = []sandbox.Mount{{Source: filepath.Join(repo, "tests"), Target: "/repo/tests"}, {Source: filepath.Join(repo, "tests"), Target: "/host/lib"}}
+	req.Masks = []string{"/repo/tests/keys"}
+	req.Observe = &sandbox.Observe{Masks: true, Required: true}
+	res := run(t, r, req)
+	require.Zero(t, res.ExitCode, res.Stderr)
+	require.Equal(t, []string{"/host/lib/keys/", "/repo/tests/keys/real"}, res.Observed.Opened)
 }
 
 // TestEngineObserveDecoys: what lies there is readable, says what it is, and cannot be
@@ -163,7 +208,7 @@ for path in '/tmp/.ssh/id_rsa', '/etc/shadow', '/work/input/token', '/work/.netr
 	req.Observe = &sandbox.Observe{Decoys: []string{"/etc/shadow", "/tmp/.ssh/", "/work/input/token", "/work/.netrc"}, Required: true}
 	res := run(t, r, req)
 	require.Zero(t, res.ExitCode, res.Stderr)
-	require.Equal(t, []string{"/etc/shadow", "/tmp/.ssh", "/tmp/.ssh/id_rsa", "/work/.netrc", "/work/input/token"}, res.Observed.Opened)
+	require.Equal(t, []string{"/etc/shadow", "/tmp/.ssh/", "/tmp/.ssh/id_rsa", "/work/.netrc", "/work/input/token"}, res.Observed.Opened)
 }
 
 // TestEngineObserveDecoysInPlaces: in what is mounted a decoy hides what is there, by
@@ -183,8 +228,8 @@ assert not os.path.exists('/work/input/token') and not os.path.exists('/host/lib
 	req.Observe = &sandbox.Observe{Decoys: []string{"/host/lib/link", "/host/lib/keys", "/host/lib/none", "/work/input/token"}, Required: true}
 	res := run(t, r, req)
 	require.Zero(t, res.ExitCode, res.Stderr)
-	require.Equal(t, []string{"/host/lib/keys"}, res.Observed.Watched)
-	require.Equal(t, []string{"/host/lib/keys"}, res.Observed.Opened)
+	require.Equal(t, []string{"/host/lib/keys/"}, res.Observed.Watched)
+	require.Equal(t, []string{"/host/lib/keys/"}, res.Observed.Opened)
 
 	require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(host, "out")))
 	req.Observe.Decoys = []string{"/host/lib/out"}

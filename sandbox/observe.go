@@ -10,7 +10,8 @@ package sandbox
 // that uses the machine's own kernel). Where it does not, the result says why.
 type Observe struct {
 	// Network counts what the program sends, or connects, to addresses to which no
-	// route leads: all but those of the container itself. A look-up of a name that is
+	// route leads: all but those of the container itself, unless the program binds a
+	// socket of IPv4 to the loopback device, which nothing leaves. A look-up of a name that is
 	// not in /etc/hosts counts, once for each question that the resolver sends. The
 	// container then has IPv6 on its loopback, its own name in /etc/hosts, and a name
 	// server at an address for documentation (RFC 5737).
@@ -21,10 +22,13 @@ type Observe struct {
 	// (.ssh), is a folder with the names of keys in it; any other is a file. A decoy in
 	// a mount, a tree or the input hides what is there as one of the Masks of the
 	// request does, by all its names (further names of a file are watched with Masks);
-	// one that stands for nothing there is left out.
+	// one that stands for nothing there is left out. Those below /root, which no other
+	// user may enter, lie in a /root of their own that everybody may.
 	Decoys []string
 	// Masks watches the masks of the request as well: the caller's, and those that hide
-	// sockets and FIFOs of the host.
+	// sockets and FIFOs of the host. A folder of a tree then looks no longer empty: the
+	// names of what is hidden are there (at most 1000 in a run, in folders at most 8
+	// deep), with decoys in place of the files, so that opening one is seen.
 	Masks bool
 	// Required makes a run fail before its program starts when something that was asked
 	// for here cannot be observed; see [ErrUnobserved].
@@ -50,6 +54,18 @@ type Watch struct {
 	Folder bool   `json:"folder"`
 	// Decoy says that something readable lies there, and not something empty.
 	Decoy bool `json:"decoy"`
+	// Names says that the names of what it hides in its tree are shown there.
+	Names bool `json:"names,omitempty"`
+	// inner says that it lies in another watched path, which stands for it in results.
+	inner bool
+}
+
+// text is how a result names the path.
+func (w Watch) text() string {
+	if w.Folder {
+		return w.Target + "/"
+	}
+	return w.Target
 }
 
 const (
@@ -60,6 +76,8 @@ const (
 	// paths, which end in a dash and their number.
 	RoleHold  = "hold"
 	RoleWatch = "watch"
+	// RoleWatchRoot is the folder that decoys below /root lie in.
+	RoleWatchRoot = RoleWatch + "-root"
 
 	// maxWatched bounds the watched paths: each is a mount.
 	maxWatched = 256

@@ -37,11 +37,14 @@ func makeFIFO(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 }
 
-// routeCounters count what had no route in the network namespace of a container. The
+// routeCounters count what had no route in the network namespace of a container, and what
+// went to a group of addresses (multicast), which a program can send without a route
+// through the loopback device. The
 // open files keep the namespace, so that it can be read when all of its processes are
 // gone; and they belong to nobody else, whatever becomes of the process's number.
 type routeCounters struct {
 	v4, v6 *os.File // v6 is nil where the kernel has no IPv6
+	groups *os.File
 	before int64
 }
 
@@ -64,6 +67,9 @@ func openRouteCounters(pid int) (c *routeCounters, err error) {
 		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
 	}
 	if c.v6, err = os.Open(filepath.Join(proc, "net/snmp6")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
+	}
+	if c.groups, err = os.Open(filepath.Join(proc, "net/netstat")); err != nil {
 		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
 	}
 	// Afterwards, so that it is said of what was opened.
@@ -94,7 +100,7 @@ func (c *routeCounters) close() error {
 		return nil
 	}
 	var errs []error
-	for _, file := range []*os.File{c.v4, c.v6} {
+	for _, file := range []*os.File{c.v4, c.v6, c.groups} {
 		if file != nil {
 			errs = append(errs, file.Close())
 		}
@@ -106,12 +112,16 @@ func (c *routeCounters) close() error {
 const maxCounters = 1 << 20
 
 func (c *routeCounters) sum() (int64, error) {
-	v4, err := counterOf(c.v4, parseSNMP)
-	if err != nil || c.v6 == nil {
-		return v4, err
+	sum, err := counterOf(c.v4, parseNoRoutes)
+	if err != nil {
+		return 0, err
+	}
+	groups, err := counterOf(c.groups, parseMulticast)
+	if sum += groups; err != nil || c.v6 == nil {
+		return sum, err
 	}
 	v6, err := counterOf(c.v6, parseSNMP6)
-	return v4 + v6, err
+	return sum + v6, err
 }
 
 func counterOf(file *os.File, parse func(text string) (int64, error)) (int64, error) {
@@ -122,12 +132,23 @@ func counterOf(file *os.File, parse func(text string) (int64, error)) (int64, er
 	return parse(string(text))
 }
 
-// parseSNMP finds OutNoRoutes in /proc/net/snmp: a line of names and one of numbers.
-func parseSNMP(text string) (int64, error) {
+// parseNoRoutes finds OutNoRoutes in /proc/net/snmp.
+func parseNoRoutes(text string) (int64, error) {
+	return parsePairs(text, "Ip:", "OutNoRoutes", "packets without a route")
+}
+
+// parseMulticast finds OutMcastPkts in /proc/net/netstat. Those of IPv6 need a route, and
+// count as packets without one.
+func parseMulticast(text string) (int64, error) {
+	return parsePairs(text, "IpExt:", "OutMcastPkts", "multicast packets")
+}
+
+// parsePairs finds a counter where a line of names is followed by one of numbers.
+func parsePairs(text, protocol, counter, what string) (int64, error) {
 	var names []string
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] != "Ip:" {
+		if len(fields) == 0 || fields[0] != protocol {
 			continue
 		}
 		if names == nil {
@@ -135,12 +156,12 @@ func parseSNMP(text string) (int64, error) {
 			continue
 		}
 		for i, name := range names {
-			if name == "OutNoRoutes" && i < len(fields) {
+			if name == counter && i < len(fields) {
 				return parseCounter(fields[i])
 			}
 		}
 	}
-	return 0, errors.New("the kernel does not count packets without a route (Ip OutNoRoutes)")
+	return 0, fmt.Errorf("the kernel does not count %s (%s %s)", what, protocol, counter)
 }
 
 // parseSNMP6 finds Ip6OutNoRoutes in /proc/net/snmp6: a name and a number in each line.

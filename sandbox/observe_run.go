@@ -36,6 +36,8 @@ type observer struct {
 	hold     *os.File
 	paths    *pathWatch
 	counters *routeCounters
+	// inner are the folders in watched folders.
+	inner []innerFolder
 	// networkWhy and watchWhy are why something is not observed that was asked for.
 	networkWhy, watchWhy string
 	// letGo says that the program was let go, and held how long it had to wait.
@@ -44,7 +46,7 @@ type observer struct {
 }
 
 // openObserver makes what the container mounts for its observation.
-func (a *attempt) openObserver() error {
+func (a *attempt) openObserver(ctx context.Context) error {
 	plan := a.spec.Job.Observe
 	if plan == nil {
 		return nil
@@ -63,16 +65,48 @@ func (a *attempt) openObserver() error {
 		a.observer.hold, err = makeFIFO(filepath.Join(hold, goFile))
 	}
 	a.work.paths[RoleHold] = hold
-	for i, w := range plan.Watch {
-		source := filepath.Join(watch, watchRole(i))
-		a.work.paths[watchRole(i)] = source
-		err = errors.Join(err, makeWatched(source, w))
+	if err == nil {
+		err = a.makeAllWatched(watch)
 	}
 	if err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
+	if err := a.showNames(ctx); err != nil {
+		return err
+	}
 	if a.observer.paths, err = newPathWatch(launcher); err != nil {
 		return a.unobserved("files cannot be watched here: " + err.Error())
+	}
+	return nil
+}
+
+// makeAllWatched makes what lies at the watched paths.
+func (a *attempt) makeAllWatched(dir string) error {
+	var errs []error
+	for i, w := range a.spec.Job.Observe.Watch {
+		source := filepath.Join(dir, watchRole(i))
+		a.work.paths[watchRole(i)] = source
+		errs = append(errs, makeWatched(source, w))
+	}
+	if points := a.spec.rootPoints(); len(points) > 0 {
+		source := filepath.Join(dir, RoleWatchRoot)
+		a.work.paths[RoleWatchRoot] = source
+		errs = append(errs, mkdirReadable(source), makePoints(source, points))
+	}
+	return errors.Join(errs...)
+}
+
+// showNames shows the names of what is hidden in trees.
+func (a *attempt) showNames(ctx context.Context) error {
+	shower, places := nameShower{left: maxShownNames}, viewOf(a.req)
+	for i, w := range a.spec.Job.Observe.Watch {
+		if err := shower.show(ctx, a.work.paths[watchRole(i)], w, places); err != nil {
+			return err
+		}
+	}
+	a.observer.inner = shower.inner
+	if warning := shower.warning(); warning != "" {
+		a.warnings = append(a.warnings, warning)
 	}
 	return nil
 }
@@ -85,24 +119,25 @@ var decoyNames = []string{"authorized_keys", "config", "id_ed25519", "id_rsa", "
 
 // makeWatched makes what lies at a watched path: something readable or something empty.
 func makeWatched(source string, w Watch) error {
-	file := func(path string) error {
+	if !w.Folder {
 		text := ""
 		if w.Decoy {
 			text = decoyText
 		}
-		// Readable whatever our umask is.
-		return errors.Join(os.WriteFile(path, []byte(text), 0o444), os.Chmod(path, 0o444))
-	}
-	if !w.Folder {
-		return file(source)
+		return writeDecoy(source, text)
 	}
 	err := mkdirReadable(source)
 	if w.Decoy {
 		for _, name := range decoyNames {
-			err = errors.Join(err, file(filepath.Join(source, name)))
+			err = errors.Join(err, writeDecoy(filepath.Join(source, name), decoyText))
 		}
 	}
 	return err
+}
+
+// writeDecoy makes a file that everybody may read, whatever our umask is.
+func writeDecoy(path, text string) error {
+	return errors.Join(os.WriteFile(path, []byte(text), 0o444), os.Chmod(path, 0o444))
 }
 
 // unobserved notes why all that was to be observed is not. It is an error if that is
@@ -187,6 +222,11 @@ func (a *attempt) beginObserving(ctx context.Context) (ended bool, err error) {
 	for i, w := range plan.Watch {
 		if err := o.paths.add(a.work.paths[watchRole(i)], w); err != nil {
 			o.watchWhy = fmt.Sprintf("%s cannot be watched: %v", w.Target, err)
+		}
+	}
+	for _, folder := range o.inner {
+		if err := o.paths.add(folder.source, folder.watch); err != nil {
+			o.watchWhy = fmt.Sprintf("%s cannot be watched: %v", folder.watch.Target, err)
 		}
 	}
 	return false, a.checkObserved()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,7 +96,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
-	require.Equal(t, &result.Observed{Watched: []string{"/etc/shadow", "/root/.ssh"}, Opened: []string{"/root/.ssh", "/root/.ssh/id_rsa"}}, res.Observed)
+	require.Equal(t, &result.Observed{Watched: []string{"/etc/shadow", "/root/.ssh/"}, Opened: []string{"/root/.ssh/", "/root/.ssh/id_rsa"}}, res.Observed)
 	require.Equal(t, 1, started)
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), holdDir))
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), watchDir))
@@ -259,15 +260,20 @@ func TestRouteCountersAreOfAContainer(t *testing.T) {
 }
 
 func TestParseCounters(t *testing.T) {
-	const head = "Ip: Forwarding OutNoRoutes FragOKs\n"
-	for text, want := range map[string]int64{head + "Ip: 1 7 2\nIcmp: InMsgs\nIcmp: 3\n": 7, "X: 1\n" + head + "Ip: 1 0 2\n": 0} {
-		n, err := parseSNMP(text)
-		require.NoError(t, err)
-		require.Equal(t, want, n)
-	}
-	for _, text := range []string{"", head, head + "Ip: 1\n", head + "Ip: 1 x 2\n", "Ip: Forwarding\nIp: 1\n"} {
-		_, err := parseSNMP(text)
-		require.Error(t, err, text)
+	for head, parse := range map[string]func(string) (int64, error){
+		"Ip: Forwarding OutNoRoutes FragOKs\n":      parseNoRoutes,
+		"IpExt: InNoRoutes OutMcastPkts InOctets\n": parseMulticast,
+	} {
+		row, _, _ := strings.Cut(head, " ")
+		for text, want := range map[string]int64{head + row + " 1 7 2\nIcmp: InMsgs\nIcmp: 3\n": 7, "X: 1\n" + head + row + " 1 0 2\n": 0} {
+			n, err := parse(text)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		for _, text := range []string{"", head, head + row + " 1\n", head + row + " 1 x 2\n", row + " Forwarding\n" + row + " 1\n"} {
+			_, err := parse(text)
+			require.Error(t, err, text)
+		}
 	}
 	n, err := parseSNMP6("Ip6InReceives \t9\nIp6OutNoRoutes                  \t5\n")
 	require.NoError(t, err)

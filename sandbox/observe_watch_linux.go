@@ -29,8 +29,9 @@ type pathWatch struct {
 	err      error // the first
 }
 
-// maxOpened bounds what is told of names in watched folders. Nobody can make one there.
-const maxOpened = 4 * maxWatched
+// maxOpened bounds what is told of names in watched folders. Nobody can make one there,
+// and so it is never reached: each path, the names in a decoy, and those that are shown.
+const maxOpened = maxWatched*8 + maxShownNames
 
 // errOverflow means that paths were opened faster than anybody could listen.
 var errOverflow = errors.New("watched paths were opened so often that the kernel dropped reports: others may have been opened, too")
@@ -92,7 +93,9 @@ func (w *pathWatch) watched() []string {
 	defer w.mu.Unlock()
 	targets := make([]string, 0, len(w.paths))
 	for _, what := range w.paths {
-		targets = append(targets, what.Target)
+		if !what.inner {
+			targets = append(targets, what.text())
+		}
 	}
 	return targets
 }
@@ -156,6 +159,14 @@ func (w *pathWatch) stop() (opened []string, err error) {
 	return slices.Sorted(maps.Keys(w.opened)), w.err
 }
 
+// below is how a result names what is in a watched folder; without a name, the path.
+func (w Watch) below(name string, folder bool) string {
+	if name == "" {
+		return w.text()
+	}
+	return Watch{Target: path.Join(w.Target, name), Folder: folder}.text()
+}
+
 // take notes reports: each is a header, see inotify(7), and a name that is padded.
 func (w *pathWatch) take(reports []byte) {
 	w.mu.Lock()
@@ -179,7 +190,7 @@ func (w *pathWatch) take(reports []byte) {
 		case id == w.launcher:
 			close(w.begun) // it is reported once only
 		case watched && len(w.opened) < maxOpened:
-			w.opened[path.Join(what.Target, name)] = true
+			w.opened[what.below(name, mask&unix.IN_ISDIR != 0)] = true
 		}
 	}
 }

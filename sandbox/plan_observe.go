@@ -113,7 +113,7 @@ func (p *observePlan) watch(req Request, decoys []decoy) {
 	for i, mask := range p.masks {
 		isDecoy := slices.ContainsFunc(decoys, func(d decoy) bool { return d.target == mask.Target })
 		if req.Observe.Masks || isDecoy {
-			p.masks[i].Role = add(Watch{Target: mask.Target, Folder: mask.Folder, Decoy: isDecoy})
+			p.masks[i].Role = add(Watch{Target: mask.Target, Folder: mask.Folder, Decoy: isDecoy, Names: mask.Folder && !isDecoy && inTree(req, mask.Target)})
 		}
 	}
 	slices.SortFunc(decoys, func(a, b decoy) int { return byDepth(a.target, b.target) })
@@ -123,6 +123,33 @@ func (p *observePlan) watch(req Request, decoys []decoy) {
 			p.binds = append(p.binds, Bind{Role: role, Target: d.target, ReadOnly: true})
 		}
 	}
+	below := func(b Bind) bool { return insideOf(b.Target, rootHome) }
+	if i := slices.IndexFunc(p.binds, below); i >= 0 {
+		p.binds = slices.Insert(p.binds, i, Bind{Role: RoleWatchRoot, Target: rootHome, ReadOnly: true})
+	}
+}
+
+// rootHome is a folder that images let nobody but root enter: what lies below it could
+// not be opened, and so that somebody tried would not be seen.
+const rootHome = "/root"
+
+// rootPoints are the paths in [rootHome] that decoys lie on, folder or not, if it is ours.
+func (s *Spec) rootPoints() map[string]bool {
+	points := map[string]bool{}
+	if slices.ContainsFunc(s.Class.Binds, func(b Bind) bool { return b.Role == RoleWatchRoot }) {
+		for _, w := range s.Job.Observe.Watch {
+			if insideOf(w.Target, rootHome) {
+				points[relInside(w.Target, rootHome)] = w.Folder
+			}
+		}
+	}
+	return points
+}
+
+// inTree says that a path lies in a tree, or in a mount over a part of one. The names in
+// other mounts and in the input stay hidden.
+func inTree(req Request, target string) bool {
+	return slices.ContainsFunc(req.Trees, func(tree Tree) bool { return insideOf(target, tree.Target) })
 }
 
 func watchRole(i int) string { return fmt.Sprintf("%s-%d", RoleWatch, i) }

@@ -27,6 +27,7 @@ func TestPlanObserveGolden(t *testing.T) {
 	for i := range spec.Job.Observe.Watch {
 		sources[watchRole(i)] = "/h/watch/" + watchRole(i)
 	}
+	sources[RoleWatchRoot] = "/h/watch/root"
 	config, host, err := createRequest(spec, sources, nil)
 	require.NoError(t, err)
 	host.SecurityOpt[0] = "seccomp=(" + seccompName + ")"

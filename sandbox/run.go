@@ -56,7 +56,7 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 		return nil, errors.Join(err, a.work.discard())
 	}
 	defer a.closeObserver()
-	if err := a.openObserver(); err != nil {
+	if err := a.openObserver(ctx); err != nil {
 		return nil, errors.Join(err, a.work.discard())
 	}
 	if err := a.create(ctx); err != nil {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/evalbox/evalbox/harness/gate"
@@ -18,8 +21,11 @@ const (
 	githubSummary = "GITHUB_STEP_SUMMARY"
 )
 
-// checkReports makes sure that reports have a folder, before anything runs.
-func (f *gateFlags) checkReports() error {
+// checkReports makes sure, before anything runs, that reports have a folder, and that
+// they are no part of the workspace: the next run would find a file that is in no commit,
+// and a replay other files than were recorded. What is sealed on the spot leaves them out;
+// a sealed wish has to say so itself.
+func (f *gateFlags) checkReports(o *gate.Options) error {
 	for _, file := range []string{f.junit, f.summary} {
 		if file == "" || file == "-" || file == summaryGitHub {
 			continue
@@ -31,8 +37,55 @@ func (f *gateFlags) checkReports() error {
 		if err != nil {
 			return &fileError{fileOutput, file, err}
 		}
+		workspace, err := o.Lock.Wish.Workspace(o.WishDir)
+		if err != nil || o.NotSealed != "" {
+			continue // nothing runs, and why is told
+		}
+		rel, inside := placeIn(file, workspace)
+		switch {
+		case !inside || excluded(rel, o.Lock.Wish.Exclude):
+		case o.Sealed:
+			return &hintedError{fmt.Errorf("output %s: lies in the workspace, which the next run and a replay would find changed", file),
+				"write it outside of the workspace, or name it with exclude in the wish, and seal that again"}
+		default:
+			o.Lock.Wish.Exclude = append(slices.Clone(o.Lock.Wish.Exclude), rel)
+		}
+		if inside {
+			o.Ignore = append(o.Ignore, placeFrom(o.WishDir, workspace, rel))
+		}
 	}
 	return nil
+}
+
+// placeIn is the place of a file, which need not be there, below a folder.
+func placeIn(file, folder string) (rel string, ok bool) {
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err == nil {
+		rel, err = filepath.Rel(folder, filepath.Join(dir, filepath.Base(file)))
+	}
+	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
+}
+
+// placeFrom is the path of what lies in the workspace, from the folder of the wish.
+func placeFrom(wishDir, workspace, rel string) string {
+	if real, err := filepath.EvalSymlinks(wishDir); err == nil {
+		wishDir = real
+	}
+	if from, err := filepath.Rel(wishDir, filepath.Join(workspace, rel)); err == nil {
+		return from
+	}
+	return rel
+}
+
+// excluded says that the wish leaves a path out, or a folder that it lies in.
+func excluded(rel string, exclude []string) bool {
+	return slices.ContainsFunc(exclude, func(name string) bool {
+		name = strings.TrimSuffix(name, "/")
+		return rel == name || strings.HasPrefix(rel, name+"/")
+	})
 }
 
 // writeReports writes what --junit and --summary ask for.

@@ -20,7 +20,7 @@ type gateFlags struct {
 	mode, baseline, out, tools string
 	seal, offline, strict      bool
 	replace, noTools, keep     bool
-	live                       bool
+	live, allowUnobserved      bool
 	repeats                    int
 	junit, summary, sign       string
 	wishFile                   string
@@ -53,10 +53,13 @@ workspace.
 The gate directory of --out holds the evidence: logs, test cases, hashes, what the
 commands tried, GATES.json for a replay, and ExecutionVerdict.json.
 
+Reports that lie in the workspace are no part of what the commands see. A sealed wish
+must name them with exclude: the next run and a replay would find another workspace.
+
 The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
 not be carried out, 130 interrupted.`,
 		Example: `  sandbox gate run -- pytest -q
-  sandbox gate run wish.lock.json --strict --junit junit.xml
+  sandbox gate run wish.lock.json --strict --junit ../junit.xml
   sandbox gate run --baseline HEAD~1 --prove-deterministic 2
   sandbox gate run wish.yaml --seal --sign gate.key --summary github`,
 		Args: cobra.ArbitraryArgs,
@@ -75,6 +78,7 @@ not be carried out, 130 interrupted.`,
 	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
 	flags.BoolVar(&f.offline, "offline", false, "no network, whatever the wish says")
 	flags.BoolVar(&f.strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
+	flags.BoolVar(&f.allowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
 	flags.StringVar(&f.baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
 	flags.IntVar(&f.repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
 	flags.StringVar(&f.tools, "tools", "", "registry of tools, a `file`: no other command may run")
@@ -123,19 +127,32 @@ func (f *gateFlags) checkFlags(a *app, cmd *cobra.Command) error {
 			return usagef(path, "gate run: --%s is empty", name)
 		}
 	}
-	if f.seal && f.command != nil {
-		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
-	}
-	for _, key := range []string{"image", "allow_unlocked"} {
-		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
-			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
-		}
+	if err := f.checkWishFlags(a, path); err != nil {
+		return err
 	}
 	if v, ok := a.given["json"]; ok && v.text != "false" && f.summary == "-" {
 		return usagef(path, "gate run: --json and --summary - do not go together: both are for stdout")
 	}
 	if f.summary == summaryGitHub && lookup(a.environ, githubSummary) == "" {
 		return usagef(path, "gate run: --summary github: %s is not set", githubSummary)
+	}
+	return nil
+}
+
+// checkWishFlags refuses flags that a wish or a command does not take.
+func (f *gateFlags) checkWishFlags(a *app, path string) error {
+	switch {
+	case f.seal && f.command != nil:
+		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
+	case f.allowUnobserved && f.command == nil:
+		return usagef(path, "gate run: --allow-unobserved is for a command; a wish says it with allow_unobserved")
+	case f.allowUnobserved && f.strict:
+		return usagef(path, "gate run: --allow-unobserved and --strict do not go together: strict demands full observation")
+	}
+	for _, key := range []string{"image", "allow_unlocked"} {
+		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
+			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
+		}
 	}
 	return nil
 }
@@ -150,7 +167,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 		return err
 	}
 	// What cannot be signed or written in the end is told before anything runs.
-	if err := f.checkReports(); err != nil {
+	if err := f.checkReports(&o); err != nil {
 		return err
 	}
 	key, err := f.key(a, o)
@@ -209,6 +226,7 @@ func (f *gateFlags) options(ctx context.Context, s settings) (gate.Options, erro
 		if o.Lock.Wish, err = wish.FromCommand(f.command); err != nil {
 			return o, err
 		}
+		o.Lock.Wish.AllowUnobserved = f.allowUnobserved
 		o.WishDir, err = os.Getwd()
 		return o, err
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +61,9 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err != nil {
 		return &hintedError{err, wishHint}
 	}
+	if err := a.checkWish(w, file); err != nil {
+		return err
+	}
 	runner, err := a.runner(s)
 	if err != nil {
 		return err
@@ -77,6 +82,23 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 		a.say("warning: the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
 	}
 	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, countText(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
+}
+
+// checkWish refuses to seal what could never be run, and warns of what protects nothing.
+func (a *app) checkWish(w wish.Wish, file string) error {
+	if len(w.GateCommands) == 0 {
+		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), gateHints[evidence.ReasonNoCommands]}
+	}
+	workspace, err := w.Workspace(filepath.Dir(file))
+	if err != nil {
+		return &hintedError{fmt.Errorf("wish %s: %w", file, err), gateHints[evidence.ReasonNoWorkspace]}
+	}
+	for _, name := range slices.Concat(w.ProtectedPaths, w.ReadOnlyPaths) {
+		if _, err := os.Lstat(filepath.Join(workspace, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
+			a.say(fmt.Sprintf("warning: %s is not there, and so it is not protected", name))
+		}
+	}
+	return nil
 }
 
 const wishHint = "see the form of a wish with: sandbox gate schema; an example is in docs/gate.md"

@@ -28,6 +28,7 @@ func (a *app) showGate(r gate.Report, live *gateLive, s settings, signed bool) e
 		var lines []string
 		for _, c := range r.Tests.Commands {
 			lines = append(lines, gateLine(c, live, len(r.Manifest.Gates), p))
+			lines = append(lines, failedLines(c)...)
 		}
 		lines = append(lines, a.findingLines(r.Verdict)...)
 		err := patiently(func() error { return a.printLines(append(lines, verdictLine(r, signed, p))) })
@@ -80,6 +81,29 @@ func gateLine(c evidence.CommandTests, live *gateLive, all int, p palette) strin
 	return strings.Join(append([]string{word}, parts...), " · ")
 }
 
+// maxFailed bounds the failed tests of a gate that are named.
+const maxFailed = 5
+
+// failedLines name the tests of a gate that failed, with what they said.
+func failedLines(c evidence.CommandTests) (lines []string) {
+	more := c.Counts.Failed + c.Counts.Errored
+	for _, test := range c.Cases {
+		if test.Outcome != evidence.Failed && test.Outcome != evidence.Errored || len(lines) == maxFailed {
+			continue
+		}
+		text := fmt.Sprintf("gate %d: %s: %s", c.Index, test.Outcome, short(oneLine(test.ID), maxReason))
+		if test.Message != "" {
+			text += ": " + short(oneLine(test.Message), maxReason)
+		}
+		lines = append(lines, text)
+		more--
+	}
+	if len(lines) > 0 && more > 0 {
+		lines = append(lines, fmt.Sprintf("gate %d: and %d more; all are in evidence/tests.json of the gate directory", c.Index, more))
+	}
+	return lines
+}
+
 // gateEnding is how a gate ended that did not end as expected.
 func gateEnding(c evidence.CommandTests) string {
 	if c.Ending != "exited" || c.ExitCode == nil {
@@ -122,9 +146,23 @@ func verdictLine(r gate.Report, signed bool, p palette) string {
 	if counts := report.CountsText(v.EvidenceSummary.Counts); counts != "" {
 		text += ", " + counts
 	}
+	if v.Status == evidence.Pass {
+		text += provenText(r.Manifest)
+	}
 	text += " · evidence in " + r.Dir
 	if signed {
 		text += ", signed"
+	}
+	return text
+}
+
+// provenText is what a pass says beside that the gates passed.
+func provenText(m evidence.RunManifest) (text string) {
+	if n := m.Mode.Repeats; n > 1 {
+		text += fmt.Sprintf(", the same %d times", n)
+	}
+	if m.Repo.BaselineCommit != "" {
+		text += ", no worse than " + short(oneLine(m.Repo.BaselineRev), maxReason)
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
 )
 
 // TestGateHints: whatever stops a gate, there is something to try.
@@ -84,5 +86,98 @@ func TestIsLock(t *testing.T) {
 		`{"schema": "evalbox/wish/v1"}`: false, `schema: evalbox/wish-lock/v1`: false, ``: false, `{`: false, `[]`: false,
 	} {
 		assert.Equal(t, want, isLock([]byte(text)), text)
+	}
+}
+
+// TestFailedLines: the first failed tests are named with what they said; the rest is
+// counted.
+func TestFailedLines(t *testing.T) {
+	c := evidence.CommandTests{Index: 2, Counts: evidence.Counts{Failed: maxFailed + 3, Errored: 1}}
+	c.Cases = []evidence.Case{{ID: "a", Outcome: evidence.Passed}, {ID: "b", Outcome: evidence.Errored, Message: "no\nmodule x"}}
+	for range maxFailed + 1 {
+		c.Cases = append(c.Cases, evidence.Case{ID: "t.py::t", Outcome: evidence.Failed})
+	}
+	lines := failedLines(c)
+	require.Len(t, lines, maxFailed+1)
+	assert.Equal(t, "gate 2: error: b: no module x", lines[0])
+	assert.Equal(t, "gate 2: failed: t.py::t", lines[1])
+	assert.Equal(t, "gate 2: and 4 more; all are in evidence/tests.json of the gate directory", lines[maxFailed])
+	c.Counts, c.Cases = evidence.Counts{Failed: 1}, nil
+	assert.Empty(t, failedLines(c), "only numbers are known")
+}
+
+func TestProvenText(t *testing.T) {
+	r := gate.Report{Dir: "out", Verdict: evidence.Verdict{Status: evidence.Pass}}
+	r.Manifest.Mode.Repeats, r.Manifest.Repo.BaselineRev, r.Manifest.Repo.BaselineCommit = 3, "main", "abc"
+	assert.Equal(t, "PASS · 0 gates, the same 3 times, no worse than main · evidence in out", verdictLine(r, false, palette(false)))
+	r.Verdict.Status, r.Verdict.StopReason = evidence.Blocked, evidence.ReasonRegression
+	assert.Equal(t, "BLOCKED · REGRESSION · 0 gates · evidence in out", verdictLine(r, false, palette(false)))
+}
+
+func TestProblemText(t *testing.T) {
+	for want, p := range map[string]gate.Problem{
+		"a/b: is missing":           {File: "a/b", Detail: "a/b is missing"},
+		"a/b: is not the one":       {File: "a/b", Detail: `"a/b" is not the one`},
+		"a/b: names c":              {File: "a/b", Detail: "names c"},
+		"the folder cannot be read": {Detail: "the folder cannot be read"},
+	} {
+		assert.Equal(t, want, problemText(p))
+	}
+}
+
+// TestReportsAreNoPartOfTheWorkspace: what is sealed on the spot leaves them out, a sealed
+// wish has to.
+func TestReportsAreNoPartOfTheWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "work", "ci"), 0o755))
+	require.NoError(t, os.Symlink("work", filepath.Join(dir, "link")))
+	t.Chdir(dir)
+	options := func(exclude ...string) *gate.Options {
+		o := &gate.Options{WishDir: dir}
+		o.Lock.Wish.IOBoundary, o.Lock.Wish.Exclude = "work", exclude
+		return o
+	}
+	o := options("dist")
+	require.NoError(t, (&gateFlags{junit: "link/ci/junit.xml", summary: "page.md"}).checkReports(o))
+	assert.Equal(t, []string{"dist", "ci/junit.xml"}, o.Lock.Wish.Exclude)
+	assert.Equal(t, []string{"work/ci/junit.xml"}, o.Ignore)
+
+	o = options("ci/")
+	o.Sealed = true
+	require.NoError(t, (&gateFlags{junit: "work/ci/junit.xml"}).checkReports(o))
+	assert.Equal(t, []string{"ci/"}, o.Lock.Wish.Exclude, "a sealed wish stays as it is")
+	err := (&gateFlags{summary: "work/page.md"}).checkReports(o)
+	require.ErrorContains(t, err, "output work/page.md: lies in the workspace")
+	assert.Contains(t, hint(err), "exclude")
+	require.NoError(t, (&gateFlags{junit: "x.xml", summary: "-"}).checkReports(o))
+}
+
+// TestCheckWish: what could never be run is not sealed, and what protects nothing is told.
+func TestCheckWish(t *testing.T) {
+	dir := t.TempDir()
+	var out strings.Builder
+	a := &app{}
+	a.streams.Err = &out
+	w, err := wish.FromCommand([]string{"pytest"})
+	require.NoError(t, err)
+	w.ProtectedPaths = []string{"secrets"}
+	require.NoError(t, a.checkWish(w, filepath.Join(dir, "wish.yaml")))
+	assert.Equal(t, "sandbox: warning: secrets is not there, and so it is not protected\n", out.String())
+	w.IOBoundary = "none"
+	err = a.checkWish(w, filepath.Join(dir, "wish.yaml"))
+	require.Error(t, err)
+	assert.Contains(t, hint(err), "io_boundary")
+	w.GateCommands = nil
+	require.ErrorContains(t, a.checkWish(w, "wish.yaml"), "names no command")
+}
+
+// TestAllowUnobserved: the flag is in the wish that is sealed on the spot, and so in the
+// lock and its hash.
+func TestAllowUnobserved(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		f := gateFlags{command: []string{"pytest"}, mode: modeExecute, repeats: 1, allowUnobserved: allowed}
+		o, err := f.options(t.Context(), settings{})
+		require.NoError(t, err)
+		assert.Equal(t, allowed, o.Lock.Wish.AllowUnobserved)
 	}
 }

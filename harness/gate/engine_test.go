@@ -99,7 +99,9 @@ func TestEngineVerdicts(t *testing.T) {
 		"big output": {"def test_one():\n    pass\n", "gate_commands: [\"sh -c 'head -c 30000000 /dev/zero; pytest -q'\"]\nlimits: {log: 1MiB, memory: 512MiB, cpus: 1}",
 			evidence.Blocked, evidence.ReasonIncomplete, ""},
 		"shadow":                    {"def test_one():\n    try:\n        open('/etc/shadow').read()\n    except OSError:\n        pass\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonOutsideBoundary, "/etc/shadow"},
-		"ssh":                       {"import os\n\ndef test_one():\n    os.listdir(os.path.expanduser('~/.ssh'))\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonOutsideBoundary, "/tmp/.ssh"},
+		"ssh":                       {"import os\n\ndef test_one():\n    open(os.path.expanduser('~/.ssh/id_rsa')).read()\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonOutsideBoundary, "/tmp/.ssh/id_rsa"},
+		"names only":                {"import os\n\ndef test_one():\n    os.listdir(os.path.expanduser('~/.ssh')), os.listdir('core')\n", "gate_commands: [pytest -q]\nprotected_paths: [core]", evidence.Pass, evidence.ReasonPass, ""},
+		"unscrubbed":                {"def test_one():\n    print('x10:20:30y')\n", "gate_commands: [pytest -q -s]", evidence.Blocked, evidence.ReasonNondeterministic, ""},
 		"named on the command line": {passing, "gate_commands: [cat /etc/shadow]", evidence.Blocked, evidence.ReasonOutsideBoundary, "/etc/shadow"},
 		"protected":                 {"def test_one():\n    open('core/secret').read()\n", "gate_commands: [pytest -q]\nprotected_paths: [core]", evidence.Blocked, evidence.ReasonOutsideBoundary, ""},
 		"network":                   {"import socket\n\ndef test_one():\n    try:\n        socket.create_connection(('192.0.2.1', 80), 1)\n    except OSError:\n        pass\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonNetwork, ""},
@@ -189,10 +191,6 @@ func TestEngineBaseline(t *testing.T) {
 	require.Equal(t, evidence.Blocked, report.Verdict.Status)
 	require.Contains(t, reasons(report.Verdict), evidence.ReasonRegression)
 
-	o.Baseline = "no-such-revision"
-	report, err = gate.Run(t.Context(), o)
-	require.ErrorContains(t, err, "no-such-revision")
-	require.Equal(t, evidence.Blocked, report.Verdict.Status)
 }
 
 // TestEngineRepeat: a test that prints something else each time is found out.
@@ -257,21 +255,13 @@ func TestEngineReplay(t *testing.T) {
 
 	// Other signals than were recorded.
 	for signal, replace := range map[string][2]string{
-		"exit_code":     {`"exit_code": 0`, `"exit_code": 1`},
 		"passed":        {`"passed": 1`, `"passed": 2`},
 		"behavior_hash": {report.Gates.BehaviorHash, strings.Repeat("0", 64)},
 		"artifact":      {report.Gates.Artifacts[0].SHA256, strings.Repeat("0", 64)},
 	} {
 		other := filepath.Join(t.TempDir(), "gate")
 		require.NoError(t, os.CopyFS(other, os.DirFS(o.OutDir)))
-		for _, name := range []string{evidence.GatesFile, evidence.TestsFile} {
-			if signal != "exit_code" && name == evidence.TestsFile {
-				continue
-			}
-			text, err := os.ReadFile(filepath.Join(other, name))
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(other, name), []byte(strings.ReplaceAll(string(text), replace[0], replace[1])), 0o644))
-		}
+		replaceIn(t, other, evidence.GatesFile, replace[0], replace[1])
 		differs, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: other})
 		require.NoError(t, err)
 		require.Equal(t, gate.ReplayDifferent, differs.Outcome, signal)
@@ -287,6 +277,9 @@ func TestEngineReplay(t *testing.T) {
 		"commands": func(t *testing.T, dir string) { replaceIn(t, dir, evidence.GatesFile, "pytest -q", "pytest -v") },
 		"not executed": func(t *testing.T, dir string) {
 			replaceIn(t, dir, evidence.RunManifestFile, `"execute": true`, `"execute": false`)
+		},
+		"edited evidence": func(t *testing.T, dir string) {
+			replaceIn(t, dir, evidence.TestsFile, `"exit_code": 0`, `"exit_code": 1`)
 		},
 		"files": func(t *testing.T, dir string) {
 			replaceIn(t, dir, evidence.GatesFile, report.Gates.Workspace, strings.Repeat("0", 64))

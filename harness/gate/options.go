@@ -22,8 +22,8 @@ type Engine struct {
 	Request sandbox.Request
 	// Keep leaves the records of the runs in the store.
 	Keep bool
-	// TempDir is where the baseline is checked out and repeats are compared; empty is
-	// the system's.
+	// TempDir is where the workspace is copied to, the baseline is checked out and repeats
+	// are compared; empty is the system's.
 	TempDir string
 	// Progress, if not nil, hears what happens, from the goroutine of the call.
 	Progress func(Event)
@@ -82,7 +82,7 @@ func (e Engine) tell(stage execute.Stage) {
 }
 
 func (e Engine) options() execute.Options {
-	return execute.Options{Store: e.Store, Request: e.Request, Keep: e.Keep, Progress: e.Progress, Now: e.Now}
+	return execute.Options{Store: e.Store, Request: e.Request, Keep: e.Keep, TempDir: e.TempDir, Progress: e.Progress, Now: e.Now}
 }
 
 // detached is a context for what must be written down also when the caller has gone.

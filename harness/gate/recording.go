@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
@@ -23,6 +24,10 @@ type recording struct {
 	// manifest and tests are those of the recorded run, nil without.
 	manifest *evidence.RunManifest
 	tests    *evidence.Tests
+	// input is all evidence of the recorded run, and lock its sealed wish; both are there
+	// with a manifest only.
+	input judge.Input
+	lock  []byte
 	// root is the folder of GATES.json.
 	root *os.Root
 }
@@ -85,6 +90,11 @@ func (rec *recording) plan(ctx context.Context, o ReplayOptions) (m evidence.Run
 		}
 	} else {
 		m = *rec.manifest
+		unfit, err := rec.examine(ctx)
+		if err != nil {
+			return m, nil, err
+		}
+		missing = append(missing, unfit...)
 		if !m.Mode.Execute || !m.Mode.Sealed || !m.Mode.Tools {
 			lacks(evidence.RunManifestFile, "says that nothing was executed")
 		}
@@ -110,6 +120,24 @@ func (rec *recording) plan(ctx context.Context, o ReplayOptions) (m evidence.Run
 		missing, err = rec.places(ctx, m, o)
 	}
 	return m, missing, err
+}
+
+// examine reads the evidence of the recorded run, and says what of it is not what was
+// hashed. A replay of something else would prove nothing.
+func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) {
+	if rec.input, err = judge.Load(ctx, rec.root); err != nil {
+		return nil, err
+	}
+	for _, name := range rec.input.Check.Missing {
+		unfit = append(unfit, Problem{name, "is missing"})
+	}
+	for _, f := range rec.input.Check.Findings {
+		unfit = append(unfit, Problem{f.Subject, subjectless(f)})
+	}
+	if len(unfit) == 0 {
+		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, wish.MaxDocument)
+	}
+	return unfit, err
 }
 
 // sameCommands compares the two documents of a gate directory. It is pure.
@@ -167,9 +195,9 @@ func isFolder(path string) bool {
 // otherFiles says how the workspace differs from the recorded one; empty if it does not.
 func (rec *recording) otherFiles(ctx context.Context, m evidence.RunManifest) (string, error) {
 	if want := rec.gates.Workspace; want != "" {
-		sum, err := wish.HashTree(ctx, m.Workspace, execute.NotHashed(m)...)
+		sum, err := execute.HashWorkspace(ctx, m)
 		if err == nil && sum != want {
-			return "holds other files than were recorded", nil
+			return "holds other files than were recorded" + rec.atCommit(), nil
 		}
 		return "", err
 	}
@@ -185,6 +213,28 @@ func (rec *recording) otherFiles(ctx context.Context, m evidence.RunManifest) (s
 		}
 	}
 	return "", nil
+}
+
+// atCommit says at which commit the recorded files were.
+func (rec *recording) atCommit() string {
+	if rec.gates.Commit == "" {
+		return ""
+	}
+	return fmt.Sprintf(" at commit %.40s", rec.gates.Commit)
+}
+
+// expectedFindings are what speaks against the recorded run, judged as its replay is:
+// once, without a baseline, and without a claim. m is the manifest of the replay. It is
+// pure.
+func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Finding {
+	in := rec.input
+	in.Manifest, in.Differences = m, nil
+	in.Tests.Commands = slices.Clone(in.Tests.Commands)
+	for i := range in.Tests.Commands {
+		in.Tests.Commands[i].Baseline = nil
+	}
+	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Set != "" })
+	return judge.Judge(in).Findings
 }
 
 // bare is the manifest of a GATES.json that stands alone: its commands with the

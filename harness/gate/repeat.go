@@ -1,50 +1,51 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"reflect"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
+	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // compareRepeats normalizes each repetition as the first pass was, and tells the first
-// difference of logs, of test cases and of outputs.
+// difference of logs, of test cases and of outputs. What the gates tried in a repetition
+// is judged with everything else.
 func (g *run) compareRepeats(ctx context.Context, artifacts evidence.Artifacts) ([]evidence.Finding, error) {
 	found := []evidence.Finding{}
 	for k := 2; k <= g.m.Mode.Repeats; k++ {
 		differences, err := g.compareRepeat(ctx, k, artifacts)
-		if err != nil {
-			return nil, fmt.Errorf("repeat %d: %w", k, err)
-		}
 		found = append(found, differences...)
+		if err != nil {
+			return found, fmt.Errorf("repeat %d: %w", k, err)
+		}
 	}
 	return found, nil
 }
 
 func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artifacts) (found []evidence.Finding, err error) {
-	temp, err := g.newTemp("repeat")
+	temp, err := os.MkdirTemp(g.TempDir, "evalbox-gate-repeat-")
 	if err != nil {
 		return nil, err
 	}
+	// At once: of many repetitions, the disk has to hold one copy.
+	defer func() { err = errors.Join(err, hosttree.Remove(temp)) }()
 	other, err := os.OpenRoot(temp)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, other.Close()) }()
-	raw, err := fs.Sub(g.root.FS(), execute.RepeatDir(k))
-	if err != nil {
-		return nil, err
-	}
-	if err := os.CopyFS(filepath.Join(temp, filepath.FromSlash(evidence.RawDir)), raw); err != nil {
+	if err := g.copyRepeat(ctx, k, other); err != nil {
 		return nil, err
 	}
 	m := g.m
@@ -74,6 +75,42 @@ func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artif
 	return found, nil
 }
 
+// copyRepeat copies what is normalized of a repetition, which is not what it made, to
+// where the files of a first pass are.
+func (g *run) copyRepeat(ctx context.Context, k int, to *os.Root) error {
+	if err := to.MkdirAll(evidence.RawDir, 0o755); err != nil {
+		return err
+	}
+	for _, gate := range g.m.Gates {
+		for _, name := range []string{"stdout.log", "stderr.log", "result.json", "report"} {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			err := copyFile(g.root, evidence.RawFile(evidence.RepeatSet(k), gate.Index, name), to, evidence.RawFile("", gate.Index, name))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copyFile copies a regular file to a new one.
+func copyFile(from *os.Root, name string, to *os.Root, as string) (err error) {
+	in, _, err := hostfile.OpenIn(from, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := to.OpenFile(as, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in)
+	return err
+}
+
 // compareTests tells the first difference between the results of two passes.
 func compareTests(one, other *os.Root, k int, differs func(gate int, subject, detail string)) error {
 	var a, b evidence.Tests
@@ -101,6 +138,14 @@ func commandsDiffer(a, b evidence.CommandTests, k int) (subject, detail string) 
 	if a.Ending != b.Ending || !reflect.DeepEqual(a.ExitCode, b.ExitCode) {
 		return a.Command, fmt.Sprintf("It %s, and %s in run %d.", ended(a), ended(b), k)
 	}
+	switch {
+	case a.LogsComplete != b.LogsComplete:
+		return a.Command, fmt.Sprintf("Its output is %s, and %s in run %d.", whole(a), whole(b), k)
+	case a.Source != b.Source:
+		return a.Command, fmt.Sprintf("Its tests were read from %s, and from %s in run %d.", source(a), source(b), k)
+	case a.Problem != b.Problem:
+		return a.Command, fmt.Sprintf("Its report is %s, and %s in run %d.", usable(a), usable(b), k)
+	}
 	for i := range max(len(a.Cases), len(b.Cases)) {
 		switch {
 		case i >= len(b.Cases):
@@ -119,6 +164,25 @@ func commandsDiffer(a, b evidence.CommandTests, k int) (subject, detail string) 
 	return "", ""
 }
 
+func whole(c evidence.CommandTests) string {
+	if c.LogsComplete {
+		return "complete"
+	}
+	return "not complete"
+}
+
+func source(c evidence.CommandTests) string {
+	return cmp.Or(string(c.Source), "nothing")
+}
+
+// usable says what is wrong with a report.
+func usable(c evidence.CommandTests) string {
+	if c.Problem == "" {
+		return "as it should be"
+	}
+	return fmt.Sprintf("one that cannot be relied on (%.200s)", c.Problem)
+}
+
 // ended says how a gate ended.
 func ended(c evidence.CommandTests) string {
 	if c.ExitCode == nil {
@@ -135,7 +199,7 @@ func outputsDiffer(artifacts evidence.Artifacts, k int) (name, what string) {
 		if rest, ok := strings.CutPrefix(f.FilePath, evidence.OutputsDir+"/"); ok {
 			mine[rest] = f.SHA256
 			names = append(names, rest)
-		} else if rest, ok := strings.CutPrefix(f.FilePath, path.Join(execute.RepeatDir(k), "outputs")+"/"); ok {
+		} else if rest, ok := strings.CutPrefix(f.FilePath, path.Join(evidence.SetDir(evidence.RepeatSet(k)), "outputs")+"/"); ok {
 			theirs[rest] = f.SHA256
 			names = append(names, rest)
 		}

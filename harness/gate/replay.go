@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/policy"
@@ -80,8 +82,9 @@ type ReplayedCommand struct {
 type Difference struct {
 	// Gate counts from 1; 0 is the whole run.
 	Gate int `json:"gate"`
-	// Signal is exit_code, ending, passed, log, behavior_hash or artifact. Subject is the
-	// file of an artifact.
+	// Signal is exit_code, ending, passed, log, behavior_hash, artifact or verdict. Subject
+	// is the file of an artifact, or the log where only a line of it tells the difference.
+	// The verdict has the reasons that speak against a pass.
 	Signal  string `json:"signal"`
 	Subject string `json:"subject"`
 	Want    string `json:"want"`
@@ -90,7 +93,8 @@ type Difference struct {
 
 // Replay runs what was run once more: the exact commands, in the exact image, on the
 // same files, and compares what is expected of them. Nothing is run if image, tools or
-// files are not the recorded ones. A replay that differs or cannot be done is a report
+// files are not the recorded ones, or if a gate directory is not what was hashed. What
+// the replay itself tried and was judged for is compared as well. A replay that differs or cannot be done is a report
 // and no error. An error says that From is nothing to replay, that OutDir cannot be used
 // ([*DirectoryError]), or that something of ours failed, or that ctx ended.
 func Replay(ctx context.Context, o ReplayOptions) (ReplayReport, error) {
@@ -132,11 +136,14 @@ func (rec *recording) replay(ctx context.Context, o ReplayOptions) (report Repla
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
 	g.root = dir.root
-	made, err := g.again(ctx)
+	made, err := g.again(ctx, rec.lock)
 	if err != nil {
 		return report, err
 	}
 	for _, f := range g.findings {
+		if f.Reason == evidence.ReasonIncomplete && len(made.Tests.Commands) == len(g.m.Gates) {
+			continue // everything ran: it is part of the verdict
+		}
 		report.Missing = append(report.Missing, Problem{f.Subject, f.Detail})
 	}
 	if len(report.Missing) > 0 {
@@ -146,9 +153,13 @@ func (rec *recording) replay(ctx context.Context, o ReplayOptions) (report Repla
 	return report, nil
 }
 
-// again carries out the manifest of a replay, as [Run] does.
-func (g *run) again(ctx context.Context) (Report, error) {
+// again carries out the manifest of a replay, as [Run] does. lock is the sealed wish, if
+// there is one.
+func (g *run) again(ctx context.Context, lock []byte) (Report, error) {
 	failure := g.writeManifest(ctx)
+	if failure == nil && len(lock) > 0 {
+		failure = evidence.WriteText(g.root, evidence.WishLockFile, lock)
+	}
 	if failure == nil {
 		g.execute(ctx, &failure)
 	}
@@ -172,10 +183,47 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 	if line, err := firstDifference(rec.root, root, evidence.RunLogFile); err == nil {
 		report.FirstLine = line
 	}
+	told := slices.ContainsFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" || d.Signal == "behavior_hash" })
+	if line := report.FirstLine; line != nil && !told {
+		report.Differences = append(report.Differences, Difference{Signal: "log", Subject: evidence.RunLogFile, Want: line.Want, Got: line.Got})
+	}
+	if want, got := rec.verdicts(made); want != got {
+		report.Differences = append(report.Differences, Difference{Signal: "verdict", Want: want, Got: got})
+	}
 	report.Outcome = ReplaySame
 	if len(report.Differences) > 0 {
 		report.Outcome = ReplayDifferent
 	}
+}
+
+// verdicts are the reasons that were to be found, and those that were. A document that
+// stands alone expects only that nothing is tried that no gate may. It is pure.
+func (rec *recording) verdicts(made Report) (want, got string) {
+	found := made.Verdict.Findings
+	if rec.manifest != nil {
+		return reasonWords(rec.expectedFindings(made.Manifest)), reasonWords(found)
+	}
+	tried := slices.DeleteFunc(slices.Clone(found), func(f evidence.Finding) bool {
+		return f.Reason != evidence.ReasonOutsideBoundary && f.Reason != evidence.ReasonNetwork
+	})
+	return reasonWords(nil), reasonWords(tried)
+}
+
+// reasonWords are the reasons of findings with their gates, in order and each once.
+func reasonWords(findings []evidence.Finding) string {
+	var words []string
+	for _, f := range findings {
+		word := string(f.Reason)
+		if f.Gate > 0 {
+			word = fmt.Sprintf("%s in gate %d", word, f.Gate)
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	if words = slices.Compact(words); len(words) == 0 {
+		return "nothing against a pass"
+	}
+	return strings.Join(words, ", ")
 }
 
 // differences are the expected signals that did not come. What a document does not say

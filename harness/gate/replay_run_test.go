@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,4 +89,112 @@ func TestReplayOfOtherTools(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gate.Problem{File: "/host/tool", Detail: "its folder is not there"}, replayed.Missing[0])
 	require.Equal(t, ran, f.ran)
+}
+
+// TestReplayIsJudged: a replay whose gates try what they may not is not the same, whatever
+// they print.
+func TestReplayIsJudged(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	report, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	bare := filepath.Join(t.TempDir(), "GATES.json")
+	require.NoError(t, os.WriteFile(bare, []byte(`{"io_boundary":"repo/","offline":true,"commands":[{"cmd":"pytest -q"}]}`), 0o644))
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.Observed.Opened = []string{"/etc/shadow"}
+		return nil
+	}
+	for from, workspace := range map[string]string{o.OutDir: "", bare: folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})} {
+		replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: from, Workspace: workspace})
+		require.NoError(t, err)
+		require.Equal(t, gate.ReplayDifferent, replayed.Outcome)
+		require.Equal(t, []gate.Difference{{
+			Signal: "verdict", Want: "nothing against a pass", Got: "RUN_OUTSIDE_IO_BOUNDARY in gate 1",
+		}}, replayed.Differences)
+	}
+	// A run that was blocked for it is the same when it is again.
+	o.Replace = true
+	_, err = gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+}
+
+// TestReplayOfRepeatsAndBaseline: what a replay does not do is not expected of it.
+func TestReplayOfRepeatsAndBaseline(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		if f.ran == 2 {
+			g.Observed.Opened, g.Stdout = []string{"/etc/shadow"}, "other\n"+g.Stdout
+		}
+		return nil
+	}
+	o := options(t, f, oneTest)
+	o.Mode.Repeats = 2
+	report, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.ReasonOutsideBoundary, report.Verdict.StopReason, "what a repetition tries is judged")
+	require.Contains(t, reasons(report.Verdict), evidence.ReasonNonReproducible)
+	replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+}
+
+// TestReplayOfALineThatDiffers: a document that expects no log, beside a log that differs.
+func TestReplayOfALineThatDiffers(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.Stdout = fmt.Sprintf("lucky number %d\n", f.ran) + g.Stdout
+		return nil
+	}
+	o := options(t, f, oneTest)
+	_, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(o.OutDir, evidence.GatesFile), []byte(`{"io_boundary":"./","offline":true,"commands":[{"cmd":"pytest -q"}]}`), 0o644))
+	replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir, Workspace: o.WishDir})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplayDifferent, replayed.Outcome, "%+v", replayed)
+	require.NotNil(t, replayed.FirstLine)
+	require.Len(t, replayed.Differences, 1)
+	require.Equal(t, "log", replayed.Differences[0].Signal)
+}
+
+// TestReplayOfAnEditedDirectory: what is not what was hashed is not run.
+func TestReplayOfAnEditedDirectory(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, dir string)
+		file   string
+	}{
+		"a variable": {func(t *testing.T, dir string) {
+			replaceIn(t, dir, evidence.RunManifestFile, `"vars": {`, `"vars": {"EVIL": "1",`)
+		}, evidence.RunManifestFile},
+		"a log": {func(t *testing.T, dir string) {
+			replaceIn(t, dir, "evidence/raw/01.stdout.log", "1 passed", "9 passed")
+		}, "evidence/raw/01.stdout.log"},
+		"no hashes": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, evidence.ManifestFile)))
+		}, evidence.ManifestFile},
+		"no wish": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, evidence.WishLockFile)))
+		}, evidence.WishLockFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			o := options(t, f, oneTest)
+			_, err := gate.Run(t.Context(), o)
+			require.NoError(t, err)
+			c.change(t, o.OutDir)
+			replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir})
+			require.NoError(t, err)
+			require.Equal(t, gate.ReplayCannot, replayed.Outcome, "%+v", replayed)
+			var files []string
+			for _, m := range replayed.Missing {
+				files = append(files, m.File)
+			}
+			require.Contains(t, files, c.file)
+			require.Equal(t, 1, f.ran, "nothing is run")
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -20,7 +21,8 @@ import (
 
 // Run makes a gate directory and its verdict. A wish that cannot pass, whatever the
 // reason, is a verdict and no error: BLOCKED or NEED_INFO. An error says that the
-// directory cannot be used ([*DirectoryError]), or that something of ours failed, such as
+// directory cannot be used ([*DirectoryError]), that there is no such baseline
+// ([*repo.RevisionError]), or that something of ours failed, such as
 // the engine, or that ctx ended; in the latter cases the directory has what was seen and
 // a verdict that is no pass, and the report is that of the directory.
 func Run(ctx context.Context, o Options) (Report, error) {
@@ -31,6 +33,12 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if noWorkspace == nil {
 		if err := outside(o.OutDir, workspace); err != nil {
 			return Report{}, err
+		}
+	}
+	if o.Baseline != "" && noWorkspace == nil {
+		// Before anything of an earlier run is replaced.
+		if _, err := repo.Resolve(workspace, o.Baseline); err != nil {
+			return Report{}, fmt.Errorf("baseline: %w", err)
 		}
 	}
 	dir, err := openDirectory(o.OutDir, o.Replace)
@@ -85,7 +93,8 @@ func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspac
 
 // look asks git about the workspace, and checks the baseline out.
 func (g *run) look(ctx context.Context, o Options, in *manifest.Input) (err error) {
-	if in.Repo, err = repo.Inspect(ctx, in.Workspace, ignore(o, in.Workspace)); err != nil {
+	in.Uncounted = ignore(o, in.Workspace)
+	if in.Repo, in.Differs, err = repo.Status(ctx, in.Workspace, in.Uncounted); err != nil {
 		return fmt.Errorf("the repository of the workspace: %w", err)
 	}
 	if o.Baseline == "" || !o.Mode.Execute || !o.Mode.Tools || !o.Sealed {
@@ -105,7 +114,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 	if g.m.Baseline == "" {
 		return nil
 	}
-	changes, patch, err := repo.Compare(ctx, g.m.Baseline, g.m.Workspace, g.m.Exclude)
+	changes, patch, err := repo.Compare(ctx, g.m.Baseline, g.m.Workspace, slices.Concat(g.m.Exclude, g.m.Uncounted))
 	if err != nil {
 		return fmt.Errorf("comparing the workspace with its baseline: %w", err)
 	}
@@ -163,26 +172,31 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 		g.incomplete(failed)
 	}
 	g.tell(execute.StageHash)
-	artifacts, err := evidence.HashArtifacts(ctx, g.root)
-	if err != nil {
-		return Report{}, fmt.Errorf("hashing the evidence: %w", err)
-	}
-	findings := evidence.Findings{Pre: append([]evidence.Finding{}, g.findings...), Differences: []evidence.Finding{}}
-	if len(g.findings) == 0 {
-		if findings.Differences, err = g.compareRepeats(ctx, artifacts); err != nil {
-			return Report{}, fmt.Errorf("comparing the repeats: %w", err)
+	// Whatever fails from here on is told to the judge, and the verdict is written all
+	// the same.
+	fails := func(what string, err error) {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, err)
+			failed = errors.Join(failed, err)
+			g.incomplete(err)
 		}
 	}
-	if err := evidence.Write(g.root, evidence.FindingsFile, findings); err != nil {
-		return Report{}, err
+	artifacts, err := evidence.HashArtifacts(ctx, g.root)
+	fails("hashing the evidence", err)
+	differences := []evidence.Finding{}
+	if len(g.findings) == 0 {
+		differences, err = g.compareRepeats(ctx, artifacts)
+		fails("comparing the repeats", err)
 	}
-	if _, err := evidence.WriteManifest(ctx, g.root); err != nil {
-		return Report{}, fmt.Errorf("hashing the evidence: %w", err)
-	}
+	findings := evidence.Findings{Pre: append([]evidence.Finding{}, g.findings...), Differences: differences}
+	fails("writing the findings", evidence.Write(g.root, evidence.FindingsFile, findings))
+	_, err = evidence.WriteManifest(ctx, g.root)
+	fails("hashing the evidence", err)
 	g.tell(execute.StageJudge)
 	in, err := judge.Load(ctx, g.root)
 	if err != nil {
-		return Report{}, err
+		fails("reading the evidence", err)
+		in = judge.Input{Manifest: g.m, Pre: g.findings}
 	}
 	report := Report{Manifest: in.Manifest, Tests: in.Tests, Verdict: judge.Judge(in), Gates: judge.Gates(in)}
 	return report, errors.Join(failed,

@@ -13,6 +13,8 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/repo"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -66,6 +68,17 @@ func TestRunPasses(t *testing.T) {
 	report, err = gate.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+
+	ran := f.ran
+	o.Baseline = "no-such-revision"
+	_, err = gate.Run(t.Context(), o)
+	var revision *repo.RevisionError
+	require.ErrorAs(t, err, &revision)
+	require.ErrorContains(t, err, `baseline: revision "no-such-revision": `)
+	require.Equal(t, ran, f.ran)
+	verified, err = gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, verified.OK, "a slip leaves the earlier run as it is")
 }
 
 // TestNothingRuns: what must not be executed is not, and has a verdict all the same.
@@ -156,6 +169,43 @@ func TestCanceled(t *testing.T) {
 	require.ErrorIs(t, err, stop)
 	require.Equal(t, evidence.Blocked, report.Verdict.Status)
 	require.FileExists(t, filepath.Join(o.OutDir, "evidence/raw/01.result.json"))
+	require.Equal(t, evidence.ReasonIncomplete, report.Verdict.StopReason, "that nothing was tested is no news")
+	require.Contains(t, report.Verdict.Findings[0].Detail, "stopped by the test")
+}
+
+// TestFailureAfterTheGates: a failure of ours while repeats are compared is an error, and
+// the run has a verdict all the same.
+func TestFailureAfterTheGates(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	o.Mode.Repeats, o.TempDir = 2, filepath.Join(t.TempDir(), "temp")
+	require.NoError(t, os.Mkdir(o.TempDir, 0o755))
+	o.Progress = func(e gate.Event) {
+		if e.Stage == execute.StageHash {
+			require.NoError(t, os.Remove(o.TempDir))
+		}
+	}
+	report, err := gate.Run(t.Context(), o)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.Equal(t, evidence.ReasonIncomplete, report.Verdict.StopReason, report.Verdict.Findings)
+	require.Contains(t, report.Verdict.Findings[0].Detail, "comparing the repeats")
+	require.FileExists(t, filepath.Join(o.OutDir, evidence.VerdictFile))
+	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, verified.OK, verified.Problems)
+}
+
+// TestNothingIsLeft: copies of repeats are gone as soon as they were compared.
+func TestNothingIsLeft(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	o.Mode.Repeats, o.TempDir = 3, t.TempDir()
+	report, err := gate.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	left, err := os.ReadDir(o.TempDir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // TestCrash: a directory that was left half-made is judged as blocked.
@@ -199,6 +249,17 @@ func TestProveDeterministic(t *testing.T) {
 				return nil
 			}
 		}, subject: evidence.RunLogFile, detail: `"seeded with lucky number 1", and "seeded with lucky number 2" in run 2`},
+		"completeness": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error { g.OutputComplete = f.ran != 2; return nil }
+		}, subject: "pytest -q", detail: "Its output is complete, and not complete in run 2."},
+		"report": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
+			return func(_ sandbox.Request, g *fakeGate) error {
+				if f.ran == 2 {
+					g.report = g.report[:40]
+				}
+				return nil
+			}
+		}, subject: "pytest -q", detail: "in run 2"},
 		"output": {program: func(f *fake) func(sandbox.Request, *fakeGate) error {
 			return func(_ sandbox.Request, g *fakeGate) error { g.outputs["out/app"] = fmt.Sprint(f.ran); return nil }
 		}, subject: "evidence/outputs/01/out/app", detail: "has other content in run 2"},

@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/judge"
@@ -79,7 +81,7 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		report.add(name, "is missing")
 	}
 	for _, f := range check.Findings {
-		report.add(f.Subject, f.Detail)
+		report.add(f.Subject, subjectless(f))
 	}
 	for name, want := range map[string]any{evidence.VerdictFile: report.Verdict, evidence.GatesFile: judge.Gates(in)} {
 		if err := same(root, name, want); err != nil {
@@ -94,6 +96,13 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		}
 	}
 	slices.SortFunc(report.Problems, func(a, b Problem) int {
+		// The cause stands before what follows from it.
+		if x, y := follows(a), follows(b); x != y {
+			if x {
+				return 1
+			}
+			return -1
+		}
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Detail, b.Detail))
 	})
 	report.OK = len(report.Problems) == 0
@@ -104,13 +113,25 @@ func (r *VerifyReport) add(file, detail string) {
 	r.Problems = append(r.Problems, Problem{file, detail})
 }
 
+func follows(p Problem) bool { return p.Detail == errDiffers.Error() }
+
+// subjectless is the detail of a finding without the file that stands before it.
+func subjectless(f evidence.Finding) string {
+	detail := strings.TrimPrefix(f.Detail, fmt.Sprintf("%q ", f.Subject))
+	return strings.TrimSuffix(strings.TrimPrefix(detail, f.Subject+" "), ".")
+}
+
 // errDiffers is a document that is not what follows from the evidence.
 var errDiffers = errors.New("is not what follows from the evidence")
 
 // same compares a document with the one that it should be.
 func same(root *os.Root, name string, want any) error {
 	text, err := evidence.ReadText(root, name, evidence.MaxDocument)
-	if err != nil {
+	var file *evidence.FileError
+	switch {
+	case errors.As(err, &file):
+		return errors.New(file.Rule) // the name stands before it
+	case err != nil:
 		return cause(err)
 	}
 	canonical, err := evidence.Canonical(want)

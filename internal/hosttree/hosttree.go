@@ -1,4 +1,4 @@
-// Package hosttree deletes trees that a program may have made.
+// Package hosttree copies and deletes trees that a program or a stranger may have made.
 package hosttree
 
 import (

@@ -30,6 +30,9 @@ type RunManifest struct {
 	ReadOnlyPaths  []string `json:"read_only_paths"`
 	// Exclude are paths below the boundary that the gates do not see.
 	Exclude []string `json:"exclude"`
+	// Uncounted are paths below the boundary that make no tree dirty, such as the lock of
+	// the wish.
+	Uncounted []string `json:"uncounted"`
 	// Egress is what the gates may reach; nil is offline.
 	Egress    *Egress   `json:"egress"`
 	Toolchain Toolchain `json:"toolchain"`

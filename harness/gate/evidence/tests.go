@@ -70,6 +70,9 @@ type Baseline struct {
 	ExitCode     *int     `json:"exit_code"`
 	Counts       Counts   `json:"counts"`
 	FailingTests []string `json:"failing_tests"`
+	// PassingTests are the cases that passed there, also those of which a failure was
+	// expected: those that are gone now are told (RO-04).
+	PassingTests []string `json:"passing_tests"`
 }
 
 // Counts are numbers of test cases.
@@ -85,6 +88,10 @@ type Counts struct {
 
 // Executed is how many cases really ran.
 func (c Counts) Executed() int { return c.Passed + c.Failed + c.Errored + c.XFailed + c.XPassed }
+
+// Succeeded is how many cases proved something by passing, also those of which a failure
+// was expected. A failure that was expected proves nothing (No test, no pass).
+func (c Counts) Succeeded() int { return c.Passed + c.XPassed }
 
 // Add counts one more case.
 func (c *Counts) Add(o Outcome) {

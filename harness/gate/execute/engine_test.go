@@ -109,7 +109,10 @@ func TestEngineFacts(t *testing.T) {
 		sh("test \"$(cat a.txt)\" = a; test \"$CI$TZ$LC_ALL\" = trueUTCC.UTF-8"),
 		[]string{"python3", "-c", "x = bytearray(2 << 30)"},
 	)
-	require.NoError(t, execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	findings, failure := execute.Split(execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	require.NoError(t, failure)
+	require.Len(t, findings, 1)
+	require.Contains(t, findings[0].Detail, "has a name that is no clean text")
 
 	require.Equal(t, "out\na.txt\nevidence\nsecret\n", text(t, root, "evidence/raw/01.stdout.log"), "neither what is excluded, nor what is protected")
 	require.Equal(t, "err\n", text(t, root, "evidence/raw/01.stderr.log"))
@@ -153,6 +156,29 @@ func TestEngineFacts(t *testing.T) {
 	require.NotEmpty(t, snapshot.Runtime)
 	require.False(t, snapshot.ImageLocked)
 	require.NotEmpty(t, snapshot.Workspace)
+}
+
+// TestEngineReadOnly: read-only paths cannot be changed at any time, by whatever way, and
+// what is protected stays hidden below them.
+func TestEngineReadOnly(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	root := gateDir(t, map[string]string{"tests/test_a.py": "assert False\n", "tests/secret/key": "k", "ro.txt": "1\n", "a": "1"},
+		func(m *evidence.RunManifest) {
+			m.ReadOnlyPaths, m.ProtectedPaths = []string{"tests", "ro.txt", "none"}, []string{"tests/secret"}
+			require.NoError(t, os.Chmod(filepath.Join(m.Workspace, "ro.txt"), 0o600))
+		},
+		sh(`cat tests/test_a.py ro.txt; ls tests/secret
+			echo x > tests/test_a.py && echo written; echo x > tests/new && echo new; mv tests other && echo moved
+			rm ro.txt && echo removed; chmod 0 tests && echo closed; cp a none && echo made; echo 2 > a; cat tests/test_a.py ro.txt`))
+	require.NoError(t, execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	require.Equal(t, "assert False\n1\nmade\nassert False\n1\n", text(t, root, "evidence/raw/01.stdout.log"), text(t, root, "evidence/raw/01.stderr.log"))
+	tree := resultOf(t, root, "evidence/raw/01.result.json").Trees[0]
+	require.True(t, tree.Complete)
+	require.Len(t, tree.Created, 1)
+	require.Equal(t, "none", tree.Created[0].Path)
+	require.Len(t, tree.Changed, 1)
+	require.Empty(t, tree.Deleted)
 }
 
 // TestEngineCanceled: what a canceled gate did is kept, and the error is that of the

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -17,15 +16,15 @@ import (
 
 // keep writes what a run left into the evidence. It is not canceled: everything it
 // copies is bounded, and what was run is to be known.
-func (x *run) keep(s set, g evidence.Gate, id string, res result.Result) error {
-	if err := x.root.MkdirAll(s.raw, 0o755); err != nil {
+func (x *run) keep(s *set, g evidence.Gate, id string, res result.Result) error {
+	if err := x.root.MkdirAll(evidence.SetDir(s.name), 0o755); err != nil {
 		return fmt.Errorf("gate directory: %w", err)
 	}
-	prefix := path.Join(s.raw, number(g.Index))
+	file := func(name string) string { return evidence.RawFile(s.name, g.Index, name) }
 	record := x.o.Store.RecordDir(id)
 	limit := logBytes(x.m.TimeoutCaps)
-	stdout, err1 := x.copyLog(filepath.Join(record, "stdout.log"), prefix+".stdout.log", limit)
-	stderr, err2 := x.copyLog(filepath.Join(record, "stderr.log"), prefix+".stderr.log", limit)
+	stdout, err1 := x.copyLog(filepath.Join(record, "stdout.log"), file("stdout.log"), limit)
+	stderr, err2 := x.copyLog(filepath.Join(record, "stderr.log"), file("stderr.log"), limit)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -33,7 +32,7 @@ func (x *run) keep(s set, g evidence.Gate, id string, res result.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := evidence.Write(x.root, prefix+".outputs.json", outputs); err != nil {
+	if err := evidence.Write(x.root, file("outputs.json"), outputs); err != nil {
 		return err
 	}
 	// The streams are the files beside it; cut is what those do not have.
@@ -44,7 +43,7 @@ func (x *run) keep(s set, g evidence.Gate, id string, res result.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := x.root.WriteFile(prefix+".result.json", text, 0o644); err != nil {
+	if err := x.root.WriteFile(file("result.json"), text, 0o644); err != nil {
 		return fmt.Errorf("gate directory: %w", err)
 	}
 	return nil

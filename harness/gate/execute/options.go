@@ -31,6 +31,8 @@ type Options struct {
 	// Keep leaves the records of the runs in the store; else they are removed once
 	// their files are in the evidence.
 	Keep bool
+	// TempDir is where the workspace is copied to while gates run; empty is the system's.
+	TempDir string
 	// Progress, if not nil, hears what happens, from the goroutine of [Run].
 	Progress func(Event)
 	// Now is the clock, for the IDs of runs; nil is the real one.

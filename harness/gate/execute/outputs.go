@@ -3,6 +3,7 @@ package execute
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -17,8 +18,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// Limits of what is kept of the files of all gates together; reports are bounded one
-// by one. Sizes are bytes.
+// Limits of what is kept of the files of all gates of a set together; reports are bounded
+// one by one. Sizes are bytes.
 const (
 	MaxOutputs     = 2_000
 	MaxOutputBytes = 1 << 30
@@ -43,6 +44,10 @@ type Outputs struct {
 	// counts all.
 	Skipped      []SkippedOutput `json:"skipped"`
 	SkippedTotal int             `json:"skipped_total"`
+
+	// lost counts the files that should have been kept, and lostWhy tells of the first.
+	lost    int
+	lostWhy string
 }
 
 // SkippedOutput is a file that was not kept, and why.
@@ -57,15 +62,23 @@ func (o *Outputs) skip(name, reason string) {
 	}
 }
 
+// lose skips a file that should be in the evidence: without it the evidence is not whole.
+func (o *Outputs) lose(name, reason string) {
+	if o.lost++; o.lost == 1 {
+		o.lostWhy = strings.TrimSpace(name + " " + reason)
+	}
+	o.skip(name, reason)
+}
+
 // keepOutputs copies the report and the declared outputs of a gate: regular files that
 // the gate itself made or changed. A report that lay in the workspace before tells
 // nothing about this run.
-func (x *run) keepOutputs(s set, g evidence.Gate, id string, res result.Result) (Outputs, error) {
+func (x *run) keepOutputs(s *set, g evidence.Gate, id string, res result.Result) (Outputs, error) {
 	out := Outputs{Schema: OutputsV1, Kept: []string{}, Skipped: []SkippedOutput{}}
 	if err := x.keepReport(s, g, id, &out); err != nil {
 		return out, err
 	}
-	if s.outputs == "" || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
+	if s.name == evidence.BaselineSet || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
 		return out, nil
 	}
 	tree := res.Trees[0]
@@ -88,12 +101,16 @@ func (x *run) keepOutputs(s set, g evidence.Gate, id string, res result.Result) 
 		if entry.Kind != "file" || !x.wanted(entry.Path) {
 			continue
 		}
-		if err := x.keepOutput(from, entry, path.Join(s.outputs, number(g.Index)), &out); err != nil {
+		if err := x.keepOutput(s, from, entry, evidence.OutputDir(s.name, g.Index), &out); err != nil {
 			return out, err
 		}
 	}
 	if !tree.Complete {
-		out.skip("", "the list of changes is not complete")
+		out.lose("", "the list of changes is not complete")
+	}
+	if out.lost > 0 {
+		x.lost = append(x.lost, refuse(evidence.ReasonIncomplete, g.Index, "artifact_paths",
+			fmt.Sprintf("Declared outputs of gate %d are missing in the evidence: %s.", g.Index, out.lostWhy), nil))
 	}
 	return out, nil
 }
@@ -104,24 +121,24 @@ func (x *run) wanted(name string) bool {
 }
 
 // keepOutput copies one file. Only a failure of the gate directory is an error.
-func (x *run) keepOutput(from *os.Root, entry result.TreeEntry, dir string, out *Outputs) error {
+func (x *run) keepOutput(s *set, from *os.Root, entry result.TreeEntry, dir string, out *Outputs) error {
 	switch {
 	case entry.PathBase64 != "" || strings.Contains(entry.Path, `\`):
-		out.skip(entry.Path, "has a name that is no clean text")
+		out.lose(entry.Path, "has a name that is no clean text")
 		return nil
 	case len(entry.Path) > maxOutputPath:
-		out.skip(entry.Path[:maxOutputPath], "has a path that is too long")
+		out.lose(entry.Path[:maxOutputPath], "has a path that is too long")
 		return nil
-	case x.kept >= MaxOutputs:
-		out.skip(entry.Path, "too many files")
+	case s.kept >= MaxOutputs:
+		out.lose(entry.Path, fmt.Sprintf("is one too many: %d files are kept", MaxOutputs))
 		return nil
-	case entry.SizeBytes > MaxOutputBytes-x.keptBytes:
-		out.skip(entry.Path, "too many bytes")
+	case entry.SizeBytes > MaxOutputBytes-s.keptBytes:
+		out.lose(entry.Path, fmt.Sprintf("is too large: %d bytes are kept of all together", MaxOutputBytes))
 		return nil
 	}
 	in, _, err := hostfile.OpenIn(from, filepath.FromSlash(entry.Path))
 	if err != nil {
-		out.skip(entry.Path, "cannot be read: "+cause(err))
+		out.lose(entry.Path, "cannot be read: "+cause(err))
 		return nil
 	}
 	defer in.Close()
@@ -129,18 +146,18 @@ func (x *run) keepOutput(from *os.Root, entry result.TreeEntry, dir string, out 
 	if err := x.root.MkdirAll(path.Dir(to), 0o755); err != nil {
 		return err
 	}
-	n, err := x.copyFile(in, to, MaxOutputBytes-x.keptBytes)
+	n, err := x.copyFile(in, to, MaxOutputBytes-s.keptBytes)
 	if err != nil {
 		return err
 	}
-	x.kept++
-	x.keptBytes += n
+	s.kept++
+	s.keptBytes += n
 	out.Kept = append(out.Kept, entry.Path)
 	return nil
 }
 
 // keepReport copies the file in which a gate tells its test cases.
-func (x *run) keepReport(s set, g evidence.Gate, id string, out *Outputs) error {
+func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error {
 	if g.ReportPath == "" {
 		return nil
 	}
@@ -178,7 +195,7 @@ func (x *run) keepReport(s set, g evidence.Gate, id string, out *Outputs) error 
 		return nil
 	}
 	out.Report = inside
-	_, err = x.copyFile(in, path.Join(s.raw, number(g.Index)+".report"), MaxReportBytes)
+	_, err = x.copyFile(in, evidence.RawFile(s.name, g.Index, "report"), MaxReportBytes)
 	return err
 }
 

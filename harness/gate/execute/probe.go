@@ -69,7 +69,7 @@ const (
 // the hash of the workspace.
 func (x *run) snapshot(ctx context.Context) (workspace string, err error) {
 	x.tell(Event{Stage: StageSnapshot})
-	if workspace, err = hashed(ctx, "workspace", x.m.Workspace, evidence.ReasonNoWorkspace, NotHashed(x.m)...); err != nil {
+	if workspace, err = hashed(ctx, "workspace", x.workspace, evidence.ReasonNoWorkspace); err != nil {
 		return "", err
 	}
 	snapshot := evidence.EnvSnapshot{
@@ -97,16 +97,12 @@ func (x *run) snapshot(ctx context.Context) (workspace string, err error) {
 	return workspace, evidence.Write(x.root, evidence.EnvSnapshotFile, snapshot)
 }
 
-// NotHashed are paths of the workspace that are not part of what the gates get, and the
-// administration of git, which changes without any file of the workspace changing.
-func NotHashed(m evidence.RunManifest) []string { return append([]string{".git"}, m.Exclude...) }
-
 // hashed is the hash of a tree as it is now. One that is not there is a finding.
-func hashed(ctx context.Context, subject, dir string, reason evidence.StopReason, exclude ...string) (string, error) {
+func hashed(ctx context.Context, subject, dir string, reason evidence.StopReason) (string, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", refuse(reason, 0, subject, "is not there or no folder", err)
 	}
-	sum, err := wish.HashTree(ctx, dir, exclude...)
+	sum, err := wish.HashTree(ctx, dir)
 	if err != nil {
 		return "", fmt.Errorf("hashing %s: %w", subject, err)
 	}

@@ -51,8 +51,13 @@ func (x *run) common(name string) sandbox.Request {
 }
 
 // request says to the sandbox what the manifest says about one gate.
-func (x *run) request(s set, g evidence.Gate) sandbox.Request {
-	req := x.common(fmt.Sprintf("%s-%s", x.m.Name, number(g.Index)))
+func (x *run) request(s *set, g evidence.Gate) (sandbox.Request, error) {
+	req := x.common(fmt.Sprintf("%s-%s", x.m.Name, evidence.Number(g.Index)))
+	readOnly, err := x.readOnly(s.workspace)
+	if err != nil {
+		return req, err
+	}
+	req.Mounts = append(req.Mounts, readOnly...)
 	req.Labels[labelGate] = strconv.Itoa(g.Index)
 	if s.name != "" {
 		req.Labels[labelSet] = s.name
@@ -72,7 +77,7 @@ func (x *run) request(s set, g evidence.Gate) sandbox.Request {
 	if e := x.m.Egress; e != nil && !x.m.Mode.Offline {
 		req.Egress = &policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}
 	}
-	return observed(req)
+	return observed(req), nil
 }
 
 // environment is what a gate is given beside the fixed environment of every run (RT-05).
@@ -103,9 +108,6 @@ func limits(c evidence.Caps, g evidence.Gate) policy.Limits {
 
 // logBytes is how much of each stream is kept.
 func logBytes(c evidence.Caps) int64 { return cmp.Or(c.LogBytes, DefaultLogBytes) }
-
-// number is the index of a gate in names of files.
-func number(index int) string { return fmt.Sprintf("%02d", index) }
 
 // runName is a name of a run that the sandbox takes, whatever the wish is called.
 func runName(name string) string {

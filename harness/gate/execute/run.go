@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path"
-	"strconv"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // maxManifest bounds RunManifest.json, in bytes.
@@ -24,9 +23,11 @@ type run struct {
 	m      evidence.RunManifest
 	// path is the search path of the gates, empty for that of the image.
 	path string
-	// kept and keptBytes are what was kept of outputs so far.
-	kept      int
-	keptBytes int64
+	// temp is a folder of ours; workspace and baseline are the copies in it that gates
+	// start from.
+	temp, workspace, baseline string
+	// lost are declared outputs that could not be kept.
+	lost []error
 }
 
 // set is one pass over all gates: the gates themselves, those on the baseline, or a
@@ -35,8 +36,9 @@ type set struct {
 	// name is empty for the gates themselves.
 	name      string
 	workspace string
-	// raw and outputs are folders of the gate directory. Without outputs none are kept.
-	raw, outputs string
+	// kept and keptBytes are what was kept of its outputs so far.
+	kept      int
+	keptBytes int64
 }
 
 // Run executes the gates of the manifest in root, a gate directory, one after the
@@ -48,7 +50,7 @@ type set struct {
 // was not the same all the time. Every other error is a failure of ours or the end of
 // ctx. What had been seen by then is in the files. It must not be called twice for a
 // directory.
-func Run(ctx context.Context, root *os.Root, r Runner, o Options) error {
+func Run(ctx context.Context, root *os.Root, r Runner, o Options) (err error) {
 	if r == nil || o.Store == nil {
 		return errors.New("execute: a runner and its store are needed")
 	}
@@ -62,18 +64,33 @@ func Run(ctx context.Context, root *os.Root, r Runner, o Options) error {
 	if err := root.MkdirAll(evidence.RawDir, 0o755); err != nil {
 		return fmt.Errorf("gate directory: %w", err)
 	}
+	defer func() {
+		if x.temp != "" {
+			err = errors.Join(err, hosttree.Remove(x.temp))
+		}
+	}()
+	if err := x.takeCopies(ctx); err != nil {
+		return err
+	}
+	if err := x.committed(ctx); err != nil {
+		return err
+	}
 	before, err := x.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	for _, s := range sets(x.m) {
+	for _, name := range evidence.Sets(x.m) {
+		s := &set{name: name, workspace: x.workspace}
+		if name == evidence.BaselineSet {
+			s.workspace = x.baseline
+		}
 		for _, g := range x.m.Gates {
 			if err := x.gate(ctx, s, g); err != nil {
 				return err
 			}
 		}
 	}
-	return x.unchanged(ctx, before)
+	return errors.Join(append(x.lost, x.unchanged(ctx, before))...)
 }
 
 // refused is why a manifest must not be executed, whoever made it (RT-07, RT-14). It is
@@ -94,35 +111,21 @@ func refused(m evidence.RunManifest) error {
 	return nil
 }
 
-// sets are the passes over the gates, in order. It is pure.
-func sets(m evidence.RunManifest) []set {
-	var all []set
-	if m.Baseline != "" {
-		all = append(all, set{name: Baseline, workspace: m.Baseline, raw: path.Join(evidence.RawDir, Baseline)})
-	}
-	all = append(all, set{workspace: m.Workspace, raw: evidence.RawDir, outputs: evidence.OutputsDir})
-	for k := 2; k <= m.Mode.Repeats; k++ {
-		dir := RepeatDir(k)
-		all = append(all, set{name: path.Base(dir), workspace: m.Workspace, raw: dir, outputs: path.Join(dir, "outputs")})
-	}
-	return all
-}
-
-// Baseline is the name of the folder of [evidence.RawDir] for the gates on the baseline.
-const Baseline = "baseline"
-
 // RepeatDir is the folder of the k-th pass over the gates; the second is the first that
 // repeats.
-func RepeatDir(k int) string { return path.Join(evidence.RawDir, "repeat-"+strconv.Itoa(k)) }
+func RepeatDir(k int) string { return evidence.SetDir(evidence.RepeatSet(k)) }
 
 // gate runs one gate and keeps what it left.
-func (x *run) gate(ctx context.Context, s set, g evidence.Gate) error {
+func (x *run) gate(ctx context.Context, s *set, g evidence.Gate) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	event := Event{Stage: StageStart, Set: s.name, Gate: g.Index, Gates: len(x.m.Gates), Cmd: g.Cmd}
 	x.tell(event)
-	req := x.request(s, g)
+	req, err := x.request(s, g)
+	if err != nil {
+		return err
+	}
 	res, err := x.runner.Run(ctx, req)
 	if res == nil {
 		return errors.Join(refusal(err, g.Index), x.discard(req.ID))
@@ -138,14 +141,18 @@ func (x *run) gate(ctx context.Context, s set, g evidence.Gate) error {
 	return err
 }
 
-// unchanged makes sure that all gates got the same files.
+// unchanged makes sure that what is said of the workspace beside the gates, such as its
+// commit and how it differs from the baseline, is said of what they got.
 func (x *run) unchanged(ctx context.Context, before string) error {
-	after, err := wish.HashTree(ctx, x.m.Workspace, NotHashed(x.m)...)
+	after, err := HashWorkspace(ctx, x.m)
+	if errors.Is(err, fs.ErrNotExist) {
+		after, err = "", nil
+	}
 	if err != nil {
 		return fmt.Errorf("hashing the workspace again: %w", err)
 	}
 	if after != before {
-		return refuse(evidence.ReasonEnvironment, 0, "workspace", "its files changed while the gates ran, so that they may not have run on the same ones", nil)
+		return refuse(evidence.ReasonEnvironment, 0, "workspace", "its files changed while the gates ran: they ran on others than are there now", nil)
 	}
 	return nil
 }

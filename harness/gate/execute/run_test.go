@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -28,7 +29,7 @@ func TestRequest(t *testing.T) {
 	f := &fake{records: t.TempDir(), probe: "path\t/host/tool/bin:/usr/bin\n"}
 	root := gateDir(t, map[string]string{"a": "a"}, func(m *evidence.RunManifest) {
 		m.Name = "a wish/" + strings.Repeat("x", 80)
-		m.Toolchain = evidence.Toolchain{Image: "debian", ImageID: "sha256:02", Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool"}}}
+		m.Toolchain = evidence.Toolchain{Image: "debian", ImageID: "sha256:02", Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: "as sealed"}}}
 		m.ProtectedPaths, m.Exclude = []string{"secret", "dir/"}, []string{"out"}
 		m.Gates[0].Env = map[string]string{"CI": "no", "X": "1"}
 		m.Gates[1].TimeoutMS = 5
@@ -65,6 +66,9 @@ func TestRequest(t *testing.T) {
 	require.NoError(t, policy.CheckName("name", one.Name))
 	require.True(t, strings.HasPrefix(one.Name, "gate-a-wish-"))
 	require.Len(t, f.removed, 3)
+	sum, err := wish.HashTree(t.Context(), tool)
+	require.NoError(t, err)
+	require.Equal(t, []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}}, snapshotOf(t, root).Toolchain, "as it is now")
 	for _, req := range f.ran[1:] {
 		require.NotEqual(t, probe.ID, req.ID)
 	}
@@ -143,6 +147,7 @@ func TestFailures(t *testing.T) {
 // TestSets: baseline first, then the gates, then their repetitions, each in its folder.
 func TestSets(t *testing.T) {
 	baseline := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(baseline, "old"), nil, 0o644))
 	f := &fake{records: t.TempDir()}
 	var seen []string
 	f.program = func(req sandbox.Request) (*result.Result, error) {
@@ -150,13 +155,13 @@ func TestSets(t *testing.T) {
 		res.Stdout = req.Labels["gate.set"] + " " + req.Command[0]
 		res.StdoutBytes = int64(len(res.Stdout))
 		if req.Labels["gate.set"] == "baseline" {
-			require.Equal(t, baseline, req.Trees[0].Source)
+			require.FileExists(t, filepath.Join(req.Trees[0].Source, "old"))
 		} else {
-			require.NotEqual(t, baseline, req.Trees[0].Source)
+			require.FileExists(t, filepath.Join(req.Trees[0].Source, "new"))
 		}
 		return res, nil
 	}
-	root := gateDir(t, nil, func(m *evidence.RunManifest) { m.Baseline, m.Mode.Repeats = baseline, 3 }, []string{"one"}, []string{"two"})
+	root := gateDir(t, map[string]string{"new": ""}, func(m *evidence.RunManifest) { m.Baseline, m.Mode.Repeats = baseline, 3 }, []string{"one"}, []string{"two"})
 	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f, Progress: func(e execute.Event) {
 		if e.Stage == execute.StageEnd {
 			require.Equal(t, 2, e.Gates)
@@ -168,26 +173,6 @@ func TestSets(t *testing.T) {
 	require.Equal(t, "baseline two", text(t, root, "evidence/raw/baseline/02.stdout.log"))
 	require.Equal(t, " one", text(t, root, "evidence/raw/01.stdout.log"))
 	require.Equal(t, "repeat-3 one", text(t, root, "evidence/raw/repeat-3/01.stdout.log"))
-}
-
-// TestWorkspaceChanges: gates that may have run on different files prove nothing.
-func TestWorkspaceChanges(t *testing.T) {
-	f := &fake{records: t.TempDir()}
-	f.program = func(req sandbox.Request) (*result.Result, error) {
-		return ended(0), os.WriteFile(filepath.Join(req.Trees[0].Source, "new"), nil, 0o644)
-	}
-	root := gateDir(t, nil, nil, []string{"one"})
-	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
-	require.NoError(t, failure)
-	require.Equal(t, evidence.ReasonEnvironment, findings[0].Reason)
-
-	// What no gate sees may change, and git's own files.
-	root = gateDir(t, map[string]string{".git/index": "1", "out/x": "1"}, func(m *evidence.RunManifest) { m.Exclude = []string{"out"} }, []string{"one"})
-	f.program = func(req sandbox.Request) (*result.Result, error) {
-		return ended(0), errors.Join(os.WriteFile(filepath.Join(req.Trees[0].Source, "out/x"), []byte("2"), 0o644),
-			os.WriteFile(filepath.Join(req.Trees[0].Source, ".git/index"), []byte("2"), 0o644))
-	}
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
 }
 
 // TestCanceledBefore: nothing starts for a caller that has gone.

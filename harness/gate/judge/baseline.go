@@ -7,7 +7,8 @@ import (
 )
 
 // compared looks at whether a gate is worse than on the baseline (RO-04): more tests that
-// fail than before, or one that failed there not and does now.
+// fail than before, one that did not fail there and does now, or one that passed there and
+// proves nothing now.
 func (j *judgement) compared(r evidence.CommandTests) {
 	if j.in.Manifest.Baseline == "" {
 		return
@@ -32,9 +33,42 @@ func (j *judgement) compared(r evidence.CommandTests) {
 	}
 	switch {
 	case now > before:
-		j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has %d failing tests, and had %d on the baseline%s.", r.Index, shortened(r.Command), now, before, namedTests(fresh))
+		j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has %s, and had %d on the baseline%s.", r.Index, shortened(r.Command), number(now, "failing test"), before, namedTests(fresh))
 	case len(fresh) > 0:
 		j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has failing tests that did not fail on the baseline%s.", r.Index, shortened(r.Command), namedTests(fresh))
+	}
+	j.vanished(r)
+}
+
+// vanished looks for tests that passed on the baseline and neither pass nor fail now: they
+// were removed or renamed, or are skipped or expected to fail. There are never to be fewer
+// proofs than before. Names are compared where both sides have all of them, else numbers.
+func (j *judgement) vanished(r evidence.CommandTests) {
+	b := *r.Baseline
+	before, now := b.Counts.Succeeded(), r.Counts.Succeeded()
+	if r.CasesDropped > 0 || len(r.Cases) == 0 && r.Counts.Total > 0 || len(b.PassingTests) < before {
+		if lost := before - now - r.Counts.Failed - r.Counts.Errored; lost > 0 {
+			j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has %s, and had %d on the baseline.",
+				r.Index, shortened(r.Command), number(now, "passing test"), before)
+		}
+		return
+	}
+	there := map[string]bool{}
+	for _, one := range r.Cases {
+		proves := one.Outcome == evidence.Passed || one.Outcome == evidence.XPassed
+		fails := one.Outcome == evidence.Failed || one.Outcome == evidence.Errored
+		there[one.ID] = there[one.ID] || proves || fails
+	}
+	var lost []string
+	for _, id := range b.PassingTests {
+		if !there[id] {
+			lost = append(lost, id)
+		}
+	}
+	if len(lost) > 0 {
+		j.against(evidence.ReasonRegression, r.Index, r.Command,
+			"Gate %d (%s) lacks %s of the baseline, now removed, skipped or expected to fail%s. Tests are compared by name: a renamed one counts as removed.",
+			r.Index, shortened(r.Command), number(len(lost), "passing test"), namedTests(lost))
 	}
 }
 

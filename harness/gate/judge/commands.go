@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -51,9 +52,10 @@ func (j *judgement) commands() {
 	}
 	met, tests := len(gates) > 0, len(gates) == 0
 	for _, g := range gates {
+		tests = tests || g.Kind != evidence.KindCheck
 		r, ran := of[g.Index]
 		if !ran {
-			j.against(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) has no result: it was not run.", g.Index, shortened(g.Cmd))
+			j.notRun(g)
 			met = false
 			continue
 		}
@@ -61,7 +63,6 @@ func (j *judgement) commands() {
 		met = j.ended(g, r) && met
 		j.outcome(g, r)
 		j.compared(r)
-		tests = tests || g.Kind != evidence.KindCheck
 	}
 	if !tests && !j.has(evidence.ReasonNoTests) {
 		j.against(evidence.ReasonNoTests, 0, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
@@ -69,6 +70,16 @@ func (j *judgement) commands() {
 	if code := j.in.Tests.ExitCode; met && (code == nil || *code != 0) {
 		j.against(evidence.ReasonIncomplete, 0, evidence.TestsFile, "%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
 	}
+}
+
+// notRun is against a gate without a result. Where something else ended the run, that is
+// the reason, and not that nothing was tested.
+func (j *judgement) notRun(g evidence.Gate) {
+	if len(j.in.Pre) > 0 {
+		j.against(evidence.ReasonIncomplete, g.Index, g.Cmd, "Gate %d (%s) has no result: the run ended before it.", g.Index, shortened(g.Cmd))
+		return
+	}
+	j.against(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) has no result: it was not run.", g.Index, shortened(g.Cmd))
 }
 
 // same looks at whether what ran is what was declared.
@@ -108,10 +119,10 @@ func (j *judgement) ended(g evidence.Gate, r evidence.CommandTests) bool {
 	}
 	code := *r.ExitCode
 	switch {
-	case (code == exitNotFound || code == exitNotExecutable) && code != g.ExpectExit:
+	case lacksProgram(g, r):
 		return against(evidence.ReasonMissingDependency, "Gate %d (%s) ended with %d: %s, or a command that it calls, is not in the image or cannot be executed.", g.Index, shortened(g.Cmd), code, program)
 	case code != g.ExpectExit:
-		return against(evidence.ReasonGateFailed, "Gate %d (%s) %s with the code %d; %d was expected.", g.Index, shortened(g.Cmd), endingWords(status), code, g.ExpectExit)
+		return against(evidence.ReasonGateFailed, "Gate %d (%s) %s with the code %d; %d was expected%s.", g.Index, shortened(g.Cmd), endingWords(status), code, g.ExpectExit, namedTests(failedTests(r)))
 	case status == result.StatusExited, status == result.StatusSignaled && code != 0:
 		return true
 	}
@@ -135,32 +146,63 @@ func endingWords(s result.Status) string {
 
 // outcome looks at what a gate showed.
 func (j *judgement) outcome(g evidence.Gate, r evidence.CommandTests) {
+	against := func(reason evidence.StopReason, subject, format string, args ...any) {
+		j.against(reason, g.Index, subject, "Gate %d (%s) "+format, append([]any{g.Index, shortened(g.Cmd)}, args...)...)
+	}
 	if !r.LogsComplete {
 		j.against(evidence.ReasonIncomplete, g.Index, evidence.RunLogFile, "The output of gate %d (%s) is not complete.", g.Index, shortened(g.Cmd))
 	}
-	if r.Problem != "" {
-		j.against(evidence.ReasonIncomplete, g.Index, evidence.TestsFile, "The report of gate %d (%s) cannot be relied on: %s.", g.Index, shortened(g.Cmd), shortened(r.Problem))
+	lacking := lacksProgram(g, r)
+	silent := lacking && r.Counts == evidence.Counts{}
+	if r.Problem != "" && !silent {
+		against(evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", shortened(r.Problem))
 	}
 	if wrong := inconsistent(r); wrong != "" {
-		j.against(evidence.ReasonIncomplete, g.Index, evidence.TestsFile, "The test cases of gate %d (%s) contradict themselves: %s.", g.Index, shortened(g.Cmd), wrong)
+		against(evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
 	}
 	if g.Kind != evidence.KindTests {
 		return
 	}
-	if failed := r.Counts.Failed + r.Counts.Errored; failed > 0 && g.ExpectExit == 0 && r.ExitCode != nil && *r.ExitCode == 0 {
-		j.against(evidence.ReasonGateFailed, g.Index, g.Cmd, "Gate %d (%s) ended with the code 0, and its report has %d tests that failed.", g.Index, shortened(g.Cmd), failed)
+	// What a code of failure tells is known; any other code hides it.
+	failed := r.Counts.Failed + r.Counts.Errored
+	if code := r.ExitCode; failed > 0 && code != nil && (lacking || *code == 0 && g.ExpectExit == 0) {
+		against(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, number(failed, "failing test"), namedTests(failedTests(r)))
 	}
-	if !r.Started || r.ExitCode == nil {
+	if !r.Started || r.ExitCode == nil || unseen(r) || silent {
 		return // why there are no tests is told
+	}
+	skipped := ""
+	if r.Counts.Skipped > 0 {
+		skipped = fmt.Sprintf(" (%d skipped)", r.Counts.Skipped)
 	}
 	switch {
 	case r.Source == "" || r.Source == evidence.ReportNone:
-		j.against(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) shows no test at all: neither a report nor a summary.", g.Index, shortened(g.Cmd))
-	case r.Counts.Executed() < 1 && r.Counts.Skipped > 0:
-		j.against(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) executed no test: all %d were skipped.", g.Index, shortened(g.Cmd), r.Counts.Skipped)
+		against(evidence.ReasonNoTests, g.Cmd, "shows no test at all: neither a report nor a summary.")
 	case r.Counts.Executed() < 1:
-		j.against(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) executed no test.", g.Index, shortened(g.Cmd))
+		against(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
+	case r.Counts.Succeeded() < 1 && g.ExpectExit == 0:
+		against(evidence.ReasonNoTests, g.Cmd, "has no test that passed%s: what fails as expected proves nothing.", skipped)
 	}
+}
+
+// lacksProgram says that a gate could not run a program.
+func lacksProgram(g evidence.Gate, r evidence.CommandTests) bool {
+	return r.ExitCode != nil && (*r.ExitCode == exitNotFound || *r.ExitCode == exitNotExecutable) && *r.ExitCode != g.ExpectExit
+}
+
+// unseen says that the end of a gate was not seen, so that it owes no tests.
+func unseen(r evidence.CommandTests) bool {
+	return r.Ending == result.StatusCanceled.String() || r.Ending == result.StatusEngineLost.String()
+}
+
+// failedTests are the cases of a gate that failed.
+func failedTests(r evidence.CommandTests) (ids []string) {
+	for _, c := range r.Cases {
+		if c.Outcome == evidence.Failed || c.Outcome == evidence.Errored {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
 }
 
 // inconsistent says what is impossible in the numbers of a result; empty for nothing.

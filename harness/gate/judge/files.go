@@ -33,7 +33,7 @@ func (j *judgement) files() {
 	hashed := []string{evidence.RunLogFile, evidence.TestsFile}
 	for _, r := range in.Tests.Commands {
 		if r.Started {
-			hashed = append(hashed, rawLogs(evidence.RawDir, r.Index)...)
+			hashed = append(hashed, rawLogs("", r.Index)...)
 		}
 	}
 	for _, name := range hashed {
@@ -58,9 +58,10 @@ func (j *judgement) told(file, format string, args ...any) {
 }
 
 // rawLogs are the names of what node 2 kept of a command (RT-11).
-func rawLogs(folder string, index int) []string {
-	base := fmt.Sprintf("%s/%02d", folder, index)
-	return []string{base + ".stdout.log", base + ".stderr.log", base + ".result.json"}
+func rawLogs(set string, index int) []string {
+	return []string{
+		evidence.RawFile(set, index, "stdout.log"), evidence.RawFile(set, index, "stderr.log"), evidence.RawFile(set, index, "result.json"),
+	}
 }
 
 // normalization looks at what still changes from run to run.
@@ -80,13 +81,13 @@ func (j *judgement) normalization() {
 // done.
 func (j *judgement) repeats() {
 	repeats, gates := j.in.Manifest.Mode.Repeats, j.in.Manifest.Gates
-	if repeats > maxRepeats || repeats > 1 && len(gates) > maxRepeats/repeats {
+	if j.countless() {
 		j.against(evidence.ReasonIncomplete, 0, evidence.RunManifestFile, "%d repetitions of %d gates are more than are looked at.", repeats, len(gates))
 		return
 	}
 	for k := 2; k <= repeats; k++ {
 		for _, g := range gates {
-			for _, name := range rawLogs(fmt.Sprintf("%s/repeat-%d", evidence.RawDir, k), g.Index) {
+			for _, name := range rawLogs(evidence.RepeatSet(k), g.Index) {
 				if !j.hashed[name] {
 					j.told(name, "Gate %d has no evidence of its repetition %d: %s has no hash of %s.", g.Index, k, evidence.ArtifactsFile, name)
 				}
@@ -95,8 +96,22 @@ func (j *judgement) repeats() {
 	}
 }
 
+// countless says that the manifest asks for more repetitions than anybody looks at.
+func (j *judgement) countless() bool {
+	repeats, gates := j.in.Manifest.Mode.Repeats, j.in.Manifest.Gates
+	return repeats > maxRepeats || repeats > 1 && len(gates) > maxRepeats/repeats
+}
+
 // maxRepeats bounds the work that a manifest of anybody makes.
 const maxRepeats = 100_000
+
+// number is a count with its noun.
+func number[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
 
 // shortened is the beginning of a text for a sentence.
 func shortened(text string) string {

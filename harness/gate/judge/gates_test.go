@@ -24,7 +24,7 @@ func TestGatesAreReadAgain(t *testing.T) {
 			{Cmd: "pytest -q", Ending: "exited", Passed: 2, LogSHA256: hash},
 			{Cmd: "make lint", ExpectExit: 3},
 		},
-		Image: "python", ImageID: "sha256:" + hash, Commit: "c0ffee", Workspace: hash, WishSHA256: hash, BehaviorHash: hash,
+		Image: "python", ImageID: "sha256:" + hash, Commit: "c0ffee", Workspace: hash, WishSHA256: sealedWish.SHA256, BehaviorHash: hash,
 		Artifacts: []evidence.HashedFile{output},
 	}, g)
 	text, err := evidence.Canonical(g)

@@ -28,7 +28,6 @@ var gravity = []struct {
 	{evidence.ReasonUnpinned, "CLAIM_POWER_INSUFFICIENT"},
 	{evidence.ReasonEnvironment, "ENVIRONMENT_MISMATCH"},
 	{evidence.ReasonUndeclared, "INVARIANT_VIOLATION"},
-	{evidence.ReasonMissingDependency, "NEED_INFO"},
 	{evidence.ReasonTimeout, "BLOCKED"},
 	{evidence.ReasonGateFailed, "BLOCKED"},
 	{evidence.ReasonRegression, "INVARIANT_VIOLATION"},
@@ -36,6 +35,8 @@ var gravity = []struct {
 	{evidence.ReasonIncomplete, "EVIDENCE_INCOMPLETE"},
 	{evidence.ReasonNondeterministic, "NON_REPRODUCIBLE"},
 	{evidence.ReasonNonReproducible, "NON_REPRODUCIBLE"},
+	// The last one: what lacks a program needs information only if nothing else is wrong.
+	{evidence.ReasonMissingDependency, "NEED_INFO"},
 }
 
 // rank is the place of a reason in the order of gravity, -1 for one that speaks against

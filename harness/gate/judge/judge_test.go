@@ -18,7 +18,7 @@ func TestJudgePasses(t *testing.T) {
 		EvidenceSummary: evidence.Summary{
 			Commands: 1, Counts: evidence.Counts{Total: 2, Passed: 2}, NetworkCounted: "kernel", Watched: true, Files: 12, Missing: []string{},
 		},
-		ReplayCommands: []string{"sandbox replay GATES.json"}, WishSHA256: hash, ManifestSHA256: hash, BehaviorHash: hash,
+		ReplayCommands: []string{"sandbox replay GATES.json"}, WishSHA256: sealedWish.SHA256, ManifestSHA256: hash, BehaviorHash: hash,
 	}, v)
 }
 
@@ -38,12 +38,40 @@ type aspect struct {
 	detail string
 }
 
-func gate(in *Input) *evidence.Gate                { return &in.Manifest.Gates[0] }
-func ran(in *Input) *evidence.CommandTests         { return &in.Tests.Commands[0] }
-func observed(in *Input) *evidence.Observation     { return &in.Observations.Commands[0] }
-func exits(code int) *int                          { return &code }
-func counts(in *Input, c evidence.Counts)          { ran(in).Counts, ran(in).Cases = c, nil }
-func withBaseline(in *Input, b *evidence.Baseline) { in.Manifest.Baseline, ran(in).Baseline = "/b", b }
+func gate(in *Input) *evidence.Gate            { return &in.Manifest.Gates[0] }
+func ran(in *Input) *evidence.CommandTests     { return &in.Tests.Commands[0] }
+func observed(in *Input) *evidence.Observation { return &in.Observations.Commands[0] }
+func exits(code int) *int                      { return &code }
+func counts(in *Input, c evidence.Counts)      { ran(in).Counts, ran(in).Cases = c, nil }
+
+// withBaseline gives the gate a result on the baseline.
+func withBaseline(in *Input, b *evidence.Baseline) {
+	b.Started = true
+	in.Manifest.Baseline, ran(in).Baseline = "/b", b
+	also(in, evidence.Observation{Set: evidence.BaselineSet})
+}
+
+// passed is a baseline on which these tests passed.
+func passed(ids ...string) *evidence.Baseline {
+	return &evidence.Baseline{Counts: evidence.Counts{Total: len(ids), Passed: len(ids)}, PassingTests: ids}
+}
+
+// also is what was seen of the gate in another set.
+func also(in *Input, o evidence.Observation) {
+	o.Index, o.Network, o.Counted, o.Watched, o.Complete = 1, "none", "kernel", true, true
+	in.Observations.Commands = append(in.Observations.Commands, o)
+}
+
+// repeated lets the gate run twice.
+func repeated(in *Input) {
+	in.Manifest.Mode.Repeats = 2
+	for _, name := range rawLogs("repeat-2", 1) {
+		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
+	}
+	also(in, evidence.Observation{Set: "repeat-2"})
+}
+
+func observed2(in *Input) *evidence.Observation { return &in.Observations.Commands[1] }
 
 // failing makes the gate one that is to fail, with these failing tests.
 func failing(in *Input, ids ...string) {
@@ -99,8 +127,8 @@ var aspects = []aspect{
 	}, evidence.ReasonEnvironment, "was not sealed"},
 	{"undeclared command", func(in *Input) {
 		in.Tests.Commands = append(in.Tests.Commands, evidence.CommandTests{Index: 2, Command: "rm -rf x"})
-		in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 2, Network: "none", Counted: "kernel", Watched: true})
-		for _, name := range rawLogs(evidence.RawDir, 2) {
+		in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 2, Network: "none", Counted: "kernel", Watched: true, Complete: true})
+		for _, name := range rawLogs("", 2) {
 			in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
 		}
 	}, evidence.ReasonUndeclared, "nobody declared"},
@@ -113,8 +141,11 @@ var aspects = []aspect{
 	{"other plan", func(in *Input) { in.Plan.GateCommands = nil }, evidence.ReasonUndeclared, "plan.json"},
 	{"index out of place", func(in *Input) { gate(in).Index = 0 }, evidence.ReasonUndeclared, "at place 1"},
 	{"observation of nobody", func(in *Input) {
-		in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 9, Network: "none", Counted: "kernel", Watched: true})
+		in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 9, Network: "none", Counted: "kernel", Watched: true, Complete: true})
 	}, evidence.ReasonUndeclared, "gate 9"},
+	{"no image", func(in *Input) {
+		in.Pre = []evidence.Finding{{Reason: evidence.ReasonMissingDependency, Subject: "image", Detail: "There is no such image."}}
+	}, evidence.ReasonMissingDependency, "no such image"},
 	{"not started", func(in *Input) { ran(in).Started, ran(in).Ending, ran(in).ExitCode = false, "start_failed", nil }, evidence.ReasonMissingDependency, "pytest is not in the image"},
 	{"127", func(in *Input) { ran(in).ExitCode = exits(127) }, evidence.ReasonMissingDependency, "ended with 127: pytest"},
 	{"126", func(in *Input) { ran(in).ExitCode = exits(126) }, evidence.ReasonMissingDependency, "ended with 126"},
@@ -126,7 +157,7 @@ var aspects = []aspect{
 	{"disk", func(in *Input) { ran(in).Ending = "disk_limit" }, evidence.ReasonGateFailed, "disk limit"},
 	{"output", func(in *Input) { ran(in).Ending = "output_limit" }, evidence.ReasonGateFailed, "limit of its output"},
 	{"failures are expected", func(in *Input) { gate(in).ExpectExit, ran(in).ExpectExit = 1, 1 }, evidence.ReasonGateFailed, "the code 0; 1 was expected"},
-	{"failures with exit 0", func(in *Input) { counts(in, evidence.Counts{Total: 3, Passed: 1, Failed: 1, Errored: 1}) }, evidence.ReasonGateFailed, "has 2 tests that failed"},
+	{"failures with exit 0", func(in *Input) { counts(in, evidence.Counts{Total: 3, Passed: 1, Failed: 1, Errored: 1}) }, evidence.ReasonGateFailed, "has 2 failing tests"},
 	{"more failures than before", func(in *Input) {
 		failing(in, "a", "b")
 		withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Failed: 1, Passed: 1}, FailingTests: []string{"a"}})
@@ -135,8 +166,22 @@ var aspects = []aspect{
 		failing(in, "b")
 		withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Failed: 1, Passed: 1}, FailingTests: []string{"a"}})
 	}, evidence.ReasonRegression, "did not fail on the baseline: b"},
+	{"a passing test is gone", func(in *Input) { withBaseline(in, passed("t.py::a", "t.py::b", "t.py::c")) }, evidence.ReasonRegression, "lacks 1 passing test of the baseline, now removed, skipped or expected to fail: t.py::c."},
+	{"a passing test is skipped", func(in *Input) {
+		withBaseline(in, passed("t.py::a", "t.py::b"))
+		ran(in).Cases[1].Outcome, ran(in).Counts = evidence.Skipped, evidence.Counts{Total: 2, Passed: 1, Skipped: 1}
+	}, evidence.ReasonRegression, "t.py::b"},
+	{"a passing test is expected to fail", func(in *Input) {
+		withBaseline(in, passed("t.py::a", "t.py::b"))
+		ran(in).Cases[1].Outcome, ran(in).Counts = evidence.XFailed, evidence.Counts{Total: 2, Passed: 1, XFailed: 1}
+	}, evidence.ReasonRegression, "t.py::b"},
+	{"fewer passing tests without names", func(in *Input) {
+		counts(in, evidence.Counts{Total: 2, Passed: 2})
+		withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 3, Passed: 3}})
+	}, evidence.ReasonRegression, "has 2 passing tests, and had 3"},
 	{"zero tests", func(in *Input) { counts(in, evidence.Counts{}) }, evidence.ReasonNoTests, "executed no test."},
-	{"all skipped", func(in *Input) { counts(in, evidence.Counts{Total: 4, Skipped: 4}) }, evidence.ReasonNoTests, "all 4 were skipped"},
+	{"all skipped", func(in *Input) { counts(in, evidence.Counts{Total: 4, Skipped: 4}) }, evidence.ReasonNoTests, "(4 skipped)"},
+	{"only expected failures", func(in *Input) { counts(in, evidence.Counts{Total: 2, XFailed: 2}) }, evidence.ReasonNoTests, "no test that passed"},
 	{"exit 0 script", func(in *Input) { counts(in, evidence.Counts{}); ran(in).Source = "" }, evidence.ReasonNoTests, "neither a report nor a summary"},
 	{"numbers without a source", func(in *Input) { ran(in).Source = evidence.ReportNone }, evidence.ReasonNoTests, "neither a report nor a summary"},
 	{"checks only", func(in *Input) { gate(in).Kind, ran(in).Kind = evidence.KindCheck, evidence.KindCheck }, evidence.ReasonNoTests, "a check alone"},
@@ -169,6 +214,31 @@ var aspects = []aspect{
 	{"no baseline result", func(in *Input) { in.Manifest.Baseline = "/b" }, evidence.ReasonIncomplete, "no result on the baseline"},
 	{"attempts not counted", func(in *Input) { observed(in).Counted = "" }, evidence.ReasonIncomplete, "Nobody counted"},
 	{"attempts counted in the output", func(in *Input) { observed(in).Counted = "output" }, evidence.ReasonIncomplete, "only looked for in its output"},
+	{"attempts of the baseline", func(in *Input) {
+		withBaseline(in, passed("t.py::a"))
+		observed(in).Set, observed(in).NetworkAttempts = evidence.BaselineSet, 1
+	}, evidence.ReasonNetwork, "Gate 1 on the baseline tried to reach the network 1 time,"},
+	{"opened on the baseline", func(in *Input) {
+		withBaseline(in, passed("t.py::a"))
+		also(in, evidence.Observation{Set: evidence.BaselineSet, Touched: []evidence.Touch{{Path: "/etc/shadow", How: "opened"}}})
+	}, evidence.ReasonOutsideBoundary, "Gate 1 on the baseline opened /etc/shadow"},
+	{"opened in a repetition", func(in *Input) {
+		repeated(in)
+		observed2(in).Touched = []evidence.Touch{{Path: "/etc/shadow", How: "opened"}}
+	}, evidence.ReasonOutsideBoundary, "Gate 1 in repeat-2 opened /etc/shadow"},
+	{"network in a repetition", func(in *Input) { repeated(in); observed2(in).NetworkAttempts = 2 }, evidence.ReasonNetwork, "Gate 1 in repeat-2 tried to reach the network 2 times"},
+	{"read-only changed in a repetition", func(in *Input) { repeated(in); observed2(in).Changed = []string{"x"} }, evidence.ReasonOutsideBoundary, "Gate 1 in repeat-2 changed x"},
+	{"repetition not observed", func(in *Input) { repeated(in); in.Observations.Commands = in.Observations.Commands[:1] }, evidence.ReasonIncomplete, "has nothing on gate 1 in repeat-2"},
+	{"repetition not watched", func(in *Input) { repeated(in); observed2(in).Watched = false }, evidence.ReasonIncomplete, "Nobody watched what gate 1 in repeat-2 opened"},
+	{"baseline not observed", func(in *Input) {
+		withBaseline(in, passed("t.py::a"))
+		in.Observations.Commands = in.Observations.Commands[:1]
+	}, evidence.ReasonIncomplete, "has nothing on gate 1 on the baseline"},
+	{"a set that nobody asked for", func(in *Input) { also(in, evidence.Observation{Set: "repeat-2"}) }, evidence.ReasonUndeclared, "nobody asked for"},
+	{"changes cut", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Complete = false, false }, evidence.ReasonIncomplete, "is cut"},
+	{"unobserved, not strict", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Counted = false, "output" }, evidence.ReasonIncomplete, "does not accept that (allow_unobserved)"},
+	{"not watched, not strict", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Watched = false, false }, evidence.ReasonIncomplete, "does not accept that (allow_unobserved)"},
+	{"accepted, and strict", func(in *Input) { in.Manifest.Mode.AllowUnobserved, observed(in).Counted = true, "output" }, evidence.ReasonIncomplete, "strict mode demands it"},
 	{"negative attempts", func(in *Input) { observed(in).NetworkAttempts = -1 }, evidence.ReasonIncomplete, "fewer than no attempts"},
 	{"not watched", func(in *Input) { observed(in).Watched = false }, evidence.ReasonIncomplete, "Nobody watched"},
 	{"not observed", func(in *Input) { in.Observations.Commands = nil }, evidence.ReasonIncomplete, "has nothing on gate 1"},
@@ -216,6 +286,25 @@ func TestJudgeFindsEveryAspect(t *testing.T) {
 	}
 }
 
+// TestClasses: the words of RO-09.
+func TestClasses(t *testing.T) {
+	words := map[evidence.StopReason]string{
+		evidence.ReasonPass:          "PASS",
+		evidence.ReasonModeViolation: "INVARIANT_VIOLATION", evidence.ReasonToolsDisabled: "BLOCKED", evidence.ReasonNotSealed: "INVARIANT_VIOLATION",
+		evidence.ReasonNoCommands: "NULL_INPUT", evidence.ReasonNoWorkspace: "NULL_INPUT", evidence.ReasonToolRefused: "SECURITY_BLOCKED",
+		evidence.ReasonDirty: "INVARIANT_VIOLATION", evidence.ReasonTampered: "INVARIANT_VIOLATION", evidence.ReasonOutsideBoundary: "INVARIANT_VIOLATION",
+		evidence.ReasonNetwork: "CLAIM_POWER_INSUFFICIENT", evidence.ReasonUnpinned: "CLAIM_POWER_INSUFFICIENT",
+		evidence.ReasonEnvironment: "ENVIRONMENT_MISMATCH", evidence.ReasonUndeclared: "INVARIANT_VIOLATION", evidence.ReasonMissingDependency: "NEED_INFO",
+		evidence.ReasonTimeout: "BLOCKED", evidence.ReasonGateFailed: "BLOCKED", evidence.ReasonRegression: "INVARIANT_VIOLATION",
+		evidence.ReasonNoTests: "EVIDENCE_INCOMPLETE", evidence.ReasonIncomplete: "EVIDENCE_INCOMPLETE",
+		evidence.ReasonNondeterministic: "NON_REPRODUCIBLE", evidence.ReasonNonReproducible: "NON_REPRODUCIBLE",
+	}
+	require.Len(t, words, len(gravity)+1)
+	for reason, word := range words {
+		assert.Equal(t, word, classOf(reason), reason)
+	}
+}
+
 func TestNoCommands(t *testing.T) {
 	in := passing()
 	in.Manifest.GateCommands, in.Manifest.Gates, in.Tests.Commands = nil, nil, nil
@@ -237,9 +326,9 @@ func TestGravity(t *testing.T) {
 	order := []evidence.StopReason{
 		evidence.ReasonModeViolation, evidence.ReasonToolsDisabled, evidence.ReasonNotSealed, evidence.ReasonNoCommands, evidence.ReasonNoWorkspace,
 		evidence.ReasonToolRefused, evidence.ReasonDirty, evidence.ReasonTampered, evidence.ReasonOutsideBoundary, evidence.ReasonNetwork,
-		evidence.ReasonUnpinned, evidence.ReasonEnvironment, evidence.ReasonUndeclared, evidence.ReasonMissingDependency, evidence.ReasonTimeout,
+		evidence.ReasonUnpinned, evidence.ReasonEnvironment, evidence.ReasonUndeclared, evidence.ReasonTimeout,
 		evidence.ReasonGateFailed, evidence.ReasonRegression, evidence.ReasonNoTests, evidence.ReasonIncomplete, evidence.ReasonNondeterministic,
-		evidence.ReasonNonReproducible,
+		evidence.ReasonNonReproducible, evidence.ReasonMissingDependency,
 	}
 	require.Len(t, gravity, len(order))
 	for i, grave := range order {
@@ -274,7 +363,8 @@ func TestJudgeAccepts(t *testing.T) {
 		"no repository when not strict": func(in *Input) {
 			in.Manifest.Mode.Strict, in.Manifest.Repo.Commit, in.Env.GitCommit = false, "", ""
 		},
-		"weaker counting when not strict": func(in *Input) {
+		"weaker counting that the wish accepts": func(in *Input) {
+			in.Manifest.Mode.Strict, in.Manifest.Mode.AllowUnobserved = false, true
 			in.Manifest.Mode.Strict, observed(in).Counted, observed(in).Watched = false, "output", false
 		},
 		"an unlocked image without a claim": func(in *Input) {
@@ -290,8 +380,8 @@ func TestJudgeAccepts(t *testing.T) {
 			in.Manifest.Mode.Offline, in.Manifest.Egress = false, &evidence.Egress{Level: "registries"}
 			observed(in).Network, observed(in).NetworkAttempts, observed(in).Refused, observed(in).Counted = "registries", 4, 1, ""
 		},
-		"expected failures": func(in *Input) { counts(in, evidence.Counts{Total: 2, XFailed: 1, XPassed: 1}) },
-		"some skipped":      func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 1, Skipped: 8}) },
+		"a pass that was not expected": func(in *Input) { counts(in, evidence.Counts{Total: 2, XFailed: 1, XPassed: 1}) },
+		"some skipped":                 func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 1, Skipped: 8}) },
 		"cases beyond the limit": func(in *Input) {
 			ran(in).Counts, ran(in).CasesDropped = evidence.Counts{Total: 30, Passed: 30}, 28
 		},
@@ -309,16 +399,24 @@ func TestJudgeAccepts(t *testing.T) {
 			in.Tests.Commands = append(in.Tests.Commands, evidence.CommandTests{
 				Index: 2, Command: "ruff check", Argv: []string{"ruff", "check"}, Kind: evidence.KindCheck, Started: true, Ending: "exited", ExitCode: exits(0), LogsComplete: true,
 			})
-			in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 2, Network: "none", Counted: "kernel", Watched: true})
-			for _, name := range rawLogs(evidence.RawDir, 2) {
+			in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 2, Network: "none", Counted: "kernel", Watched: true, Complete: true})
+			for _, name := range rawLogs("", 2) {
 				in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
 			}
 		},
-		"repetitions with evidence": func(in *Input) {
-			in.Manifest.Mode.Repeats = 2
-			for _, name := range rawLogs(evidence.RawDir+"/repeat-2", 1) {
-				in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
-			}
+		"repetitions with evidence":      repeated,
+		"a baseline with the same tests": func(in *Input) { withBaseline(in, passed("t.py::a", "t.py::b")) },
+		"a baseline with fewer tests":    func(in *Input) { withBaseline(in, passed("t.py::a")) },
+		"a test that was skipped before is gone": func(in *Input) {
+			withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Passed: 1, Skipped: 1}, PassingTests: []string{"t.py::a"}})
+		},
+		"unobserved with a network level": func(in *Input) {
+			in.Manifest.Mode.Offline, in.Manifest.Mode.Strict, in.Manifest.Egress = false, false, &evidence.Egress{Level: "registries"}
+			observed(in).Network, observed(in).Counted, observed(in).Watched = "registries", "", false
+		},
+		"only expected failures where a failure is to come": func(in *Input) {
+			failing(in)
+			counts(in, evidence.Counts{Total: 1, XFailed: 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,6 +427,48 @@ func TestJudgeAccepts(t *testing.T) {
 			assert.Empty(t, v.Findings)
 		})
 	}
+}
+
+// TestNeedInfoOnlyAlone: what lacks a program needs information only if nothing else is
+// wrong (resolution 43).
+func TestNeedInfoOnlyAlone(t *testing.T) {
+	lacks := func(in *Input) {
+		ran(in).ExitCode, in.Tests.ExitCode = exits(127), exits(127)
+		ran(in).Problem, ran(in).Source = "there is no report", evidence.ReportNone
+		counts(in, evidence.Counts{})
+	}
+	in := passing()
+	lacks(&in)
+	v := Judge(in)
+	assert.Equal(t, evidence.NeedInfo, v.Status)
+	assert.Len(t, v.Findings, 1, "that there are no tests is a consequence: %+v", v.Findings)
+
+	in = passing()
+	lacks(&in)
+	ran(&in).Problem, ran(&in).Source = "", evidence.ReportSummary
+	ran(&in).Cases = []evidence.Case{{ID: "t.py::a", Outcome: evidence.Failed}, {ID: "t.py::b", Outcome: evidence.Passed}}
+	ran(&in).Counts = evidence.Counts{Total: 2, Passed: 1, Failed: 1}
+	v = Judge(in)
+	assert.Equal(t, evidence.Blocked, v.Status)
+	assert.Equal(t, evidence.ReasonGateFailed, v.StopReason)
+	assert.Equal(t, "BLOCKED", v.StopClass)
+	assert.Contains(t, v.Findings[0].Detail, "1 failing test: t.py::a.")
+	assert.Equal(t, evidence.ReasonMissingDependency, v.Findings[1].Reason)
+}
+
+// TestEndedRunTellsTheCauseFirst: a run that was ended owes no tests.
+func TestEndedRunTellsTheCauseFirst(t *testing.T) {
+	in := passing()
+	in.Pre = []evidence.Finding{{Reason: evidence.ReasonIncomplete, Subject: "run", Detail: "The run was not finished: interrupted."}}
+	ran(&in).Ending, ran(&in).ExitCode, ran(&in).Source = "canceled", exits(143), ""
+	counts(&in, evidence.Counts{})
+	in.Manifest.GateCommands = append(in.Manifest.GateCommands, "pytest b")
+	in.Plan.GateCommands = in.Manifest.GateCommands
+	in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Cmd: "pytest b", Argv: []string{"pytest", "b"}, Kind: evidence.KindTests})
+	v := Judge(in)
+	assert.Equal(t, evidence.ReasonIncomplete, v.StopReason, "%+v", v.Findings)
+	assert.Equal(t, in.Pre[0], v.Findings[0])
+	assert.Len(t, v.Findings, 3, "%+v", v.Findings)
 }
 
 // TestStoppedRunTellsWhyOnly: what never began has neither results nor observations.
@@ -360,7 +500,7 @@ func TestManyAlikeFindings(t *testing.T) {
 func TestSummaryHasTheWeakerOfTwo(t *testing.T) {
 	in := passing()
 	in.Observations.Commands = append(in.Observations.Commands,
-		evidence.Observation{Index: 2, Counted: "output"}, evidence.Observation{Index: 3, Counted: "kernel", Watched: true})
+		evidence.Observation{Index: 2, Counted: "output"}, evidence.Observation{Index: 3, Counted: "kernel", Watched: true, Complete: true})
 	s := Judge(in).EvidenceSummary
 	assert.Equal(t, "output", s.NetworkCounted)
 	assert.False(t, s.Watched)

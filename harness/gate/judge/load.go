@@ -12,6 +12,10 @@ import (
 )
 
 // Load reads what a verdict needs from a gate directory, which may come from anywhere.
+// The run manifest must be what follows from the sealed wish, and what the evidence says
+// of each gate what the raw results say: files that contradict each other were tampered
+// with, also if their hashes fit.
+//
 // Files that are missing or are no such document are told in the input's Check and speak
 // against a pass; an error is one of the machine or of ctx only.
 func Load(ctx context.Context, root *os.Root) (Input, error) {
@@ -44,6 +48,12 @@ func Load(ctx context.Context, root *os.Root) (Input, error) {
 		return Input{}, err
 	}
 	in.BehaviorHash = strings.TrimSuffix(string(hash), "\n")
+	if err := in.checkLock(root); err != nil {
+		return Input{}, err
+	}
+	if err := in.checkRaw(ctx, root); err != nil {
+		return Input{}, err
+	}
 	slices.Sort(in.Check.Missing)
 	return in, nil
 }

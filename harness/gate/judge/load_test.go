@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/result"
 )
 
 // written is a gate directory with the evidence of a pass.
@@ -23,18 +25,40 @@ func written(t *testing.T, in Input) *os.Root {
 	t.Cleanup(func() { root.Close() })
 	in.Tests.Commands[0].LogSHA256 = hash
 	for name, document := range map[string]any{
-		evidence.WishLockFile: map[string]any{"sha256": hash}, evidence.RunManifestFile: in.Manifest, evidence.PlanFile: in.Plan,
+		evidence.RunManifestFile: in.Manifest, evidence.PlanFile: in.Plan,
 		evidence.TestsFile: in.Tests, evidence.ObservationsFile: in.Observations, evidence.NormalizationFile: in.Normalization,
 		evidence.EnvSnapshotFile: in.Env, evidence.FindingsFile: evidence.Findings{Pre: in.Pre, Differences: in.Differences},
 	} {
 		require.NoError(t, evidence.Write(root, name, document))
 	}
-	for _, name := range append(rawLogs(evidence.RawDir, 1), evidence.RunLogFile, evidence.OutputsDir+"/01/a.bin") {
+	for _, name := range append(rawLogs("", 1)[:2], evidence.RunLogFile, evidence.OutputsDir+"/01/a.bin") {
 		require.NoError(t, evidence.WriteText(root, name, []byte("text of "+name+"\n")))
 	}
+	lock, err := sealedWish.JSON()
+	require.NoError(t, err)
+	require.NoError(t, evidence.WriteText(root, evidence.WishLockFile, lock))
+	seen := rawResult(t, root)
+	text, err := seen.Encode()
+	require.NoError(t, err)
+	require.NoError(t, evidence.WriteText(root, rawLogs("", 1)[2], text))
 	require.NoError(t, evidence.WriteText(root, evidence.BehaviorHashFile, []byte(in.BehaviorHash+"\n")))
 	sealed(t, root)
 	return root
+}
+
+// rawResult is the result that fits the logs of a gate that passed.
+func rawResult(t *testing.T, root *os.Root) result.Result {
+	t.Helper()
+	size := func(name string) int64 {
+		info, err := root.Stat(name)
+		require.NoError(t, err)
+		return info.Size()
+	}
+	return result.Result{
+		Schema: result.SchemaV1, Status: result.StatusExited, Fault: result.FaultNone, OutputComplete: true,
+		StdoutBytes: size(rawLogs("", 1)[0]), StderrBytes: size(rawLogs("", 1)[1]),
+		Observed: &result.Observed{NetworkAttempts: new(int64), Watched: []string{"/etc/shadow"}},
+	}
 }
 
 // sealed hashes the files anew, as somebody would who edited them.
@@ -74,7 +98,7 @@ func TestEveryFileIsNeeded(t *testing.T) {
 	for _, name := range []string{
 		evidence.RunManifestFile, evidence.PlanFile, evidence.TestsFile, evidence.ObservationsFile, evidence.NormalizationFile,
 		evidence.EnvSnapshotFile, evidence.FindingsFile, evidence.BehaviorHashFile, evidence.RunLogFile,
-		evidence.RawDir + "/01.stdout.log", evidence.RawDir + "/01.result.json",
+		evidence.RawDir + "/01.stdout.log", evidence.RawDir + "/01.result.json", evidence.WishLockFile,
 	} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			root := written(t, passing())
@@ -100,6 +124,87 @@ func TestEveryFileIsNeeded(t *testing.T) {
 		v := judged(t, root)
 		assert.Equal(t, evidence.ReasonIncomplete, v.StopReason)
 		assert.Contains(t, v.EvidenceSummary.Missing, name)
+	}
+}
+
+// TestContradictions: evidence that was edited contradicts other evidence, also if all
+// hashes are made to fit.
+func TestContradictions(t *testing.T) {
+	raw := func(change func(r *result.Result)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			r := rawResult(t, root)
+			change(&r)
+			text, err := r.Encode()
+			require.NoError(t, err)
+			require.NoError(t, evidence.WriteText(root, rawLogs("", 1)[2], text))
+		}
+	}
+	manifest := func(change func(m *evidence.RunManifest)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			m := passing().Manifest
+			change(&m)
+			require.NoError(t, evidence.Write(root, evidence.RunManifestFile, m))
+		}
+	}
+	lock := func(change func(w *wish.Wish)) func(*testing.T, *os.Root) {
+		return func(t *testing.T, root *os.Root) {
+			w := sealedWish.Wish
+			change(&w)
+			other, err := wish.Seal(w, sealedWish.Toolchain)
+			require.NoError(t, err)
+			text, err := other.JSON()
+			require.NoError(t, err)
+			require.NoError(t, evidence.WriteText(root, evidence.WishLockFile, text))
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*testing.T, *os.Root)
+		file   string
+		detail string
+	}{
+		"exit code":      {raw(func(r *result.Result) { r.ExitCode = 1 }), evidence.TestsFile, "its exit code is 0; evidence/raw/01.result.json has 1"},
+		"no exit code":   {raw(func(r *result.Result) { r.ExitCode = -1 }), evidence.TestsFile, "has none"},
+		"end":            {raw(func(r *result.Result) { r.Status = result.StatusOutOfMemory }), evidence.TestsFile, `its end is "exited"; evidence/raw/01.result.json has "out_of_memory"`},
+		"never started":  {raw(func(r *result.Result) { r.Status = result.StatusStartFailed }), evidence.TestsFile, "whether it started is true"},
+		"output lost":    {raw(func(r *result.Result) { r.OutputComplete = false }), evidence.TestsFile, "its output is complete"},
+		"a log was cut":  {raw(func(r *result.Result) { r.StdoutBytes++ }), evidence.TestsFile, "its output is complete"},
+		"attempts":       {raw(func(r *result.Result) { r.Observed.NetworkAttempts = new(int64(3)) }), evidence.ObservationsFile, "what gate 1 tried"},
+		"not counted":    {raw(func(r *result.Result) { r.Observed = nil }), evidence.ObservationsFile, "what gate 1 tried"},
+		"not watched":    {raw(func(r *result.Result) { r.Observed.WatchWhy = "no" }), evidence.ObservationsFile, "what gate 1 tried"},
+		"a network":      {raw(func(r *result.Result) { r.Network = &result.Network{Level: "registries"} }), evidence.ObservationsFile, "what gate 1 tried"},
+		"another wish":   {lock(func(w *wish.Wish) { w.Name = "other" }), evidence.WishLockFile, "the hash of the wish"},
+		"other commands": {lock(func(w *wish.Wish) { w.GateCommands = []wish.Command{} }), evidence.WishLockFile, "the commands"},
+		"an edited wish": {func(t *testing.T, root *os.Root) {
+			text, err := sealedWish.JSON()
+			require.NoError(t, err)
+			require.NoError(t, evidence.WriteText(root, evidence.WishLockFile, []byte(strings.Replace(string(text), "pytest", "true #", 1))))
+		}, evidence.WishLockFile, "does not hold what was sealed"},
+		"another image":  {manifest(func(m *evidence.RunManifest) { m.Toolchain.Image = "other" }), evidence.WishLockFile, "the image"},
+		"other tools":    {manifest(func(m *evidence.RunManifest) { m.Toolchain.Mounts = nil }), evidence.WishLockFile, "the tools"},
+		"not offline":    {manifest(func(m *evidence.RunManifest) { m.Mode.Offline = false }), evidence.WishLockFile, "offline"},
+		"opened network": {manifest(func(m *evidence.RunManifest) { m.Egress = &evidence.Egress{Level: "registries"} }), evidence.WishLockFile, "the network"},
+		"not strict":     {manifest(func(m *evidence.RunManifest) { m.Mode.Strict = false }), evidence.WishLockFile, "strict"},
+		"no claim":       {manifest(func(m *evidence.RunManifest) { m.Mode.ClaimGrade = false }), evidence.WishLockFile, "claim_grade"},
+		"unobserved":     {manifest(func(m *evidence.RunManifest) { m.Mode.AllowUnobserved = true }), evidence.WishLockFile, "allow_unobserved"},
+		"other rules":    {manifest(func(m *evidence.RunManifest) { m.Rules = []evidence.Rule{{Name: "all", Pattern: ".+"}} }), evidence.WishLockFile, "the rules of normalization"},
+		"less protected": {lock(func(w *wish.Wish) { w.ProtectedPaths = []string{"secret"} }), evidence.WishLockFile, "the protected paths"},
+		"less read-only": {lock(func(w *wish.Wish) { w.ReadOnlyPaths = []string{"core"} }), evidence.WishLockFile, "the read-only paths"},
+		"another kind": {manifest(func(m *evidence.RunManifest) {
+			m.Gates[0].Kind = evidence.KindCheck
+		}), evidence.WishLockFile, "the commands"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := written(t, passing())
+			c.change(t, root)
+			sealed(t, root)
+			v := judged(t, root)
+			assert.Equal(t, evidence.ReasonTampered, v.StopReason, "%+v", v.Findings)
+			found := false
+			for _, f := range v.Findings {
+				found = found || f.Reason == evidence.ReasonTampered && f.Subject == c.file && strings.Contains(f.Detail, c.detail)
+			}
+			assert.True(t, found, "%+v", v.Findings)
+		})
 	}
 }
 

@@ -1,6 +1,9 @@
 package judge
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
@@ -17,22 +20,73 @@ func (j *judgement) observations() {
 	for _, g := range m.Gates {
 		declared[g.Index] = true
 	}
-	seen := map[int]bool{}
+	sets := map[string]bool{}
+	if !j.countless() {
+		for _, set := range evidence.Sets(m) {
+			sets[set] = true
+		}
+	}
+	idle := map[place]bool{} // what never started tried nothing
+	for _, r := range j.in.Tests.Commands {
+		idle[place{"", r.Index}] = !r.Started
+		idle[place{evidence.BaselineSet, r.Index}] = r.Baseline != nil && !r.Baseline.Started
+	}
+	seen := map[place]bool{}
 	for _, o := range j.in.Observations.Commands {
+		at := place{o.Set, o.Index}
 		switch {
 		case !declared[o.Index]:
 			j.against(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has the gate %d, which nobody declared.", evidence.ObservationsFile, o.Index)
-		case seen[o.Index]:
-			j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "%s has the gate %d more than once.", evidence.ObservationsFile, o.Index)
+		case !sets[o.Set] && !j.countless():
+			j.against(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has gate %d in %q, which nobody asked for.", evidence.ObservationsFile, o.Index, shortened(o.Set))
+		case seen[at]:
+			j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "%s has %s more than once.", evidence.ObservationsFile, at)
 		}
-		seen[o.Index] = true
+		seen[at] = true
 		j.network(o)
 		j.boundary(o)
+		if !idle[at] {
+			j.observed(o)
+		}
 	}
 	for _, r := range j.in.Tests.Commands {
-		if !seen[r.Index] {
-			j.against(evidence.ReasonIncomplete, r.Index, evidence.ObservationsFile, "%s has nothing on gate %d, which ran.", evidence.ObservationsFile, r.Index)
+		j.seen(seen, place{"", r.Index})
+		if m.Baseline != "" && r.Baseline != nil {
+			j.seen(seen, place{evidence.BaselineSet, r.Index})
 		}
+	}
+	if !j.countless() {
+		for k := 2; k <= m.Mode.Repeats; k++ {
+			for _, g := range m.Gates {
+				j.seen(seen, place{evidence.RepeatSet(k), g.Index})
+			}
+		}
+	}
+}
+
+// place is one gate of one set.
+type place struct {
+	set   string
+	index int
+}
+
+func (p place) String() string {
+	switch p.set {
+	case "":
+		return fmt.Sprintf("gate %d", p.index)
+	case evidence.BaselineSet:
+		return fmt.Sprintf("gate %d on the baseline", p.index)
+	}
+	return fmt.Sprintf("gate %d in %s", p.index, shortened(p.set))
+}
+
+// first is the place at the beginning of a sentence.
+func (p place) first() string { return "G" + strings.TrimPrefix(p.String(), "g") }
+
+// seen is against a gate that ran and of which nobody says what it tried.
+func (j *judgement) seen(seen map[place]bool, at place) {
+	if !seen[at] {
+		j.against(evidence.ReasonIncomplete, at.index, evidence.ObservationsFile, "%s has nothing on %s, which ran.", evidence.ObservationsFile, at)
 	}
 }
 
@@ -40,31 +94,54 @@ func (j *judgement) observations() {
 func (j *judgement) offline() bool { return j.in.Manifest.Mode.Offline || j.in.Manifest.Egress == nil }
 
 func (j *judgement) network(o evidence.Observation) {
+	at := place{o.Set, o.Index}
 	if o.NetworkAttempts < 0 || o.Refused < 0 {
-		j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "%s counts fewer than no attempts of gate %d.", evidence.ObservationsFile, o.Index)
+		j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "%s counts fewer than no attempts of %s.", evidence.ObservationsFile, at)
 	}
 	if !j.offline() {
 		return
 	}
 	if o.Network != "none" {
-		j.against(evidence.ReasonNetwork, o.Index, "network", "Gate %d was to be offline and ran with the network %q.", o.Index, o.Network)
+		j.against(evidence.ReasonNetwork, o.Index, "network", "%s was to be offline and ran with the network %q.", at.first(), o.Network)
 	}
 	if o.NetworkAttempts > 0 {
-		j.against(evidence.ReasonNetwork, o.Index, "network", "Gate %d tried to reach the network %d times, and is to be offline.", o.Index, o.NetworkAttempts)
+		j.against(evidence.ReasonNetwork, o.Index, "network", "%s tried to reach the network %s, and is to be offline.", at.first(), number(o.NetworkAttempts, "time"))
 	}
 	if o.Refused > 0 {
-		j.against(evidence.ReasonNetwork, o.Index, "network", "Gate %d made %d requests that were refused, and is to be offline.", o.Index, o.Refused)
+		j.against(evidence.ReasonNetwork, o.Index, "network", "%s made %s that the proxy refused, and is to be offline.", at.first(), number(o.Refused, "request"))
 	}
-	switch {
-	case trust(o.Counted) == 0:
-		j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "Nobody counted whether gate %d tried to reach the network.", o.Index)
-	case j.in.Manifest.Mode.Strict && o.Counted != countedByKernel:
-		j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile,
-			"Whether gate %d tried to reach the network was only looked for in its output; strict mode demands the kernel's counters.", o.Index)
+}
+
+// observed looks at whether attempts could be seen at all. Without a network level, error
+// messages alone are not enough: a program can keep them to itself.
+func (j *judgement) observed(o evidence.Observation) {
+	at, mode := place{o.Set, o.Index}, j.in.Manifest.Mode
+	accepted := mode.AllowUnobserved && !mode.Strict
+	why := "the wish does not accept that (allow_unobserved)"
+	if mode.Strict {
+		why = "strict mode demands it"
+	}
+	against := func(format string, args ...any) {
+		j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, format, args...)
+	}
+	if !o.Complete {
+		against("The list of what %s changed is cut, so that it may have changed what it must not.", at)
+	}
+	if j.offline() {
+		switch {
+		case trust(o.Counted) == 0:
+			against("Nobody counted whether %s tried to reach the network.", at)
+		case o.Counted != countedByKernel && !accepted:
+			against("Whether %s tried to reach the network was only looked for in its output, not counted by the kernel; %s.", at, why)
+		}
+	}
+	if !o.Watched && !accepted && (mode.Strict || j.offline()) {
+		against("Nobody watched what %s opened; %s.", at, why)
 	}
 }
 
 func (j *judgement) boundary(o evidence.Observation) {
+	at := place{o.Set, o.Index}
 	for _, touch := range o.Touched {
 		how := "opened"
 		if touch.How != "opened" {
@@ -74,15 +151,12 @@ func (j *judgement) boundary(o evidence.Observation) {
 		if touch.Line != "" {
 			line = ": " + shortened(touch.Line)
 		}
-		j.against(evidence.ReasonOutsideBoundary, o.Index, touch.Path, "Gate %d %s %s, which is outside of what it may touch%s.", o.Index, how, touch.Path, line)
+		j.against(evidence.ReasonOutsideBoundary, o.Index, touch.Path, "%s %s %s, which is outside of what it may touch%s.", at.first(), how, touch.Path, line)
 	}
 	for _, path := range o.Changed {
-		j.against(evidence.ReasonOutsideBoundary, o.Index, path, "Gate %d changed %s, which it may only read.", o.Index, path)
+		j.against(evidence.ReasonOutsideBoundary, o.Index, path, "%s changed %s, which it may only read.", at.first(), path)
 	}
 	for _, path := range o.Evidence {
-		j.against(evidence.ReasonOutsideBoundary, o.Index, path, "Gate %d wrote to %s, where the evidence lies.", o.Index, path)
-	}
-	if j.in.Manifest.Mode.Strict && !o.Watched {
-		j.against(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "Nobody watched what gate %d opened; strict mode demands it.", o.Index)
+		j.against(evidence.ReasonOutsideBoundary, o.Index, path, "%s wrote to %s, where the evidence lies.", at.first(), path)
 	}
 }

@@ -1,13 +1,32 @@
 package judge
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
 )
 
 // hash is a SHA-256 of nothing in particular.
 var hash = strings.Repeat("ab", 32)
+
+// sealedWish is the wish of passing.
+var sealedWish = func() wish.Lock {
+	w, err := wish.Parse([]byte("{name: demo, io_boundary: repo, image: python, python: 3.11.2, strict: true, "+
+		"toolchain: [{source: /usr/local/go, target: /host/go}], gate_commands: [pytest -q]}"), "wish.yaml")
+	if err != nil {
+		panic(err)
+	}
+	lock, err := wish.Seal(w, evidence.Toolchain{
+		Image: "python", ImageID: "sha256:" + hash, Locked: true,
+		Mounts: []evidence.ToolMount{{Source: "/usr/local/go", Target: "/host/go", Hash: hash}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return lock
+}()
 
 // passing is the evidence of a gate with one command that passes, in strict mode and
 // with a claim.
@@ -17,13 +36,11 @@ func passing() Input {
 	zero := 0
 	in := Input{
 		Manifest: evidence.RunManifest{
-			Schema: evidence.RunManifestV1, Name: "demo", WishSHA256: hash, GateCommands: []string{cmd},
+			Schema: evidence.RunManifestV1, Name: "demo", WishSHA256: sealedWish.SHA256, GateCommands: []string{cmd},
 			Gates:      []evidence.Gate{{Index: 1, Cmd: cmd, Argv: argv, Kind: evidence.KindTests, Report: evidence.ReportAuto, TimeoutMS: 60000}},
 			IOBoundary: "repo/", Workspace: "/somewhere/repo",
-			Toolchain: evidence.Toolchain{
-				Image: "python", ImageID: "sha256:" + hash, Locked: true, Python: "3.11.2",
-				Mounts: []evidence.ToolMount{{Source: "/usr/local/go", Target: "/host/go", Hash: hash}},
-			},
+			Toolchain:      sealedWish.Toolchain,
+			ProtectedPaths: []string{}, ReadOnlyPaths: []string{},
 			Repo: evidence.Repo{Commit: "c0ffee", Root: "."},
 			Mode: evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Strict: true, ClaimGrade: true, Repeats: 1},
 		},
@@ -38,7 +55,7 @@ func passing() Input {
 		},
 		Observations: evidence.Observations{
 			Schema:   evidence.ObservationsV1,
-			Commands: []evidence.Observation{{Index: 1, Network: "none", Counted: "kernel", Watched: true}},
+			Commands: []evidence.Observation{{Index: 1, Network: "none", Counted: "kernel", Watched: true, Complete: true}},
 		},
 		Normalization: evidence.Normalization{Schema: evidence.NormalizationV1},
 		Env: evidence.EnvSnapshot{
@@ -50,7 +67,8 @@ func passing() Input {
 		Check:        evidence.CheckReport{ManifestSHA256: hash, Files: 12},
 		BehaviorHash: hash,
 	}
-	for _, name := range append(rawLogs(evidence.RawDir, 1), evidence.RunLogFile, evidence.TestsFile) {
+	in.Manifest.Toolchain.Mounts = slices.Clone(in.Manifest.Toolchain.Mounts)
+	for _, name := range append(rawLogs("", 1), evidence.RunLogFile, evidence.TestsFile) {
 		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash, Role: evidence.RoleLog})
 	}
 	return in

@@ -35,10 +35,15 @@ type Input struct {
 	WorkspaceOutside bool
 	// Baseline is a folder with the revision that is compared; empty for none.
 	Baseline string
-	// Repo is what git says.
-	Repo evidence.Repo
-	// Mode are the flags. Build sets Sealed, Offline, Strict and ClaimGrade to what
-	// follows from flags and wish: a flag makes a run stricter, never laxer.
+	// Repo is what git says, and Differs the first paths of the workspace that are not
+	// what its commit has; see [repo.Status].
+	Repo    evidence.Repo
+	Differs []string
+	// Uncounted are paths below the boundary that make no tree dirty.
+	Uncounted []string
+	// Mode are the flags. Build sets Sealed, Offline, Strict, ClaimGrade and
+	// AllowUnobserved to what follows from flags and wish: a flag makes a run stricter,
+	// never laxer, so that only the wish can allow something.
 	Mode evidence.Mode
 	// Exclude are further paths below the boundary that the gates do not see, such as the
 	// directory of the gate itself.
@@ -58,7 +63,7 @@ func Build(in Input) (evidence.RunManifest, []evidence.Finding) {
 		Schema: evidence.RunManifestV1, Name: w.Name, WishSHA256: in.Lock.SHA256, GateCommands: []string{}, Gates: []evidence.Gate{},
 		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: in.Workspace, Baseline: in.Baseline,
 		EnvPolicy: environment(w.Env), ArtifactPaths: list(w.ArtifactPaths), ProtectedPaths: list(w.ProtectedPaths),
-		ReadOnlyPaths: list(w.ReadOnlyPaths), Exclude: sorted(w.Exclude, in.Exclude),
+		ReadOnlyPaths: list(w.ReadOnlyPaths), Exclude: sorted(w.Exclude, in.Exclude), Uncounted: sorted(in.Uncounted),
 		Toolchain: in.Lock.Toolchain, Repo: in.Repo, Mode: b.mode(), Rules: append([]evidence.Rule{}, w.Normalize...), Allowed: list(w.AllowSuspects),
 	}
 	m.Toolchain.Mounts = append([]evidence.ToolMount{}, in.Lock.Toolchain.Mounts...)
@@ -88,6 +93,7 @@ func (b *builder) mode() evidence.Mode {
 	m.Offline = m.Offline || w.Offline
 	m.Strict = m.Strict || w.Strict
 	m.ClaimGrade = m.ClaimGrade || w.ClaimGrade
+	m.AllowUnobserved = w.AllowUnobserved && !m.Strict
 	m.Repeats = max(m.Repeats, 1)
 	return m
 }
@@ -110,11 +116,31 @@ func (b *builder) ground() {
 	}
 	switch strict := in.Mode.Strict || w.Strict; {
 	case strict && in.Repo.Dirty:
-		b.find(evidence.ReasonDirty, 0, in.Repo.Commit,
-			"The workspace is not what the commit says, and the run is strict; commit, remove or ignore what differs.")
+		b.find(evidence.ReasonDirty, 0, cmp.Or(in.Repo.Commit, w.IOBoundary), dirty(in.Differs))
 	case strict && in.Repo.Commit == "":
 		b.find(evidence.ReasonDirty, 0, "", "There is no commit that the workspace could be compared with, and the run is strict.")
 	}
+}
+
+// dirty names what is not as it was committed.
+func dirty(differs []string) string {
+	const most = 5
+	text := "The workspace is not what the commit says, and the run is strict"
+	if len(differs) > 0 {
+		var names []string
+		for _, name := range differs[:min(len(differs), most)] {
+			names = append(names, fmt.Sprintf("%.200q", name))
+		}
+		text += ": " + strings.Join(names, ", ")
+		if len(differs) > most {
+			text += " and others"
+		}
+		text += " differ"
+		if len(differs) == 1 {
+			text += "s"
+		}
+	}
+	return text + "; commit, remove or ignore that. Files are compared as they are: what git converts by its attributes (eol, text, filter) differs, also where git status shows nothing."
 }
 
 // egress is what the gates may reach; nil is nothing.

@@ -3,6 +3,7 @@ package manifest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,18 @@ func reasons(findings []evidence.Finding) []evidence.StopReason {
 	return all
 }
 
+// TestAllowUnobserved: only the wish allows it, and strict never does.
+func TestAllowUnobserved(t *testing.T) {
+	for _, c := range []struct{ wish, flag, strict, want bool }{
+		{wish: true, want: true}, {wish: true, strict: true}, {flag: true}, {},
+	} {
+		in := input(t, fmt.Sprintf("gate_commands: [a]\nallow_unobserved: %t", c.wish))
+		in.Mode.AllowUnobserved, in.Mode.Strict = c.flag, c.strict
+		m, _ := Build(in)
+		require.Equal(t, c.want, m.Mode.AllowUnobserved, c)
+	}
+}
+
 func TestBuild(t *testing.T) {
 	in := input(t, `
 name: nightly
@@ -49,7 +62,7 @@ exclude: [z, a]
 normalize: [{name: r, pattern: x, replace: y}]
 allow_suspects: [abc]
 `)
-	in.Exclude = []string{"out", "a"}
+	in.Exclude, in.Uncounted = []string{"out", "a"}, []string{"lock"}
 	in.Mode.Repeats = 3
 	m, findings := Build(in)
 	require.Empty(t, findings)
@@ -75,7 +88,7 @@ allow_suspects: [abc]
 			Timezone: "Europe/Berlin", Locale: "C.UTF-8", HashSeed: "0",
 		},
 		TimeoutCaps:   evidence.Caps{TimeoutMS: 60_000, MemoryBytes: 1 << 30, MilliCPUs: 1500, PIDs: 50, DiskBytes: 1 << 30, LogBytes: 1 << 20},
-		ArtifactPaths: []string{"dist/*"}, ProtectedPaths: []string{"secrets"}, ReadOnlyPaths: []string{"core"}, Exclude: []string{"a", "out", "z"},
+		ArtifactPaths: []string{"dist/*"}, ProtectedPaths: []string{"secrets"}, ReadOnlyPaths: []string{"core"}, Exclude: []string{"a", "out", "z"}, Uncounted: []string{"lock"},
 		Toolchain: in.Lock.Toolchain, Repo: in.Repo,
 		Mode:  evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, ClaimGrade: true, Repeats: 3},
 		Rules: []evidence.Rule{{Name: "r", Pattern: "x", Replace: "y"}}, Allowed: []string{"abc"},
@@ -136,6 +149,19 @@ func TestBuildFinds(t *testing.T) {
 		"dirty": {
 			wish: "gate_commands: [a]\nstrict: true", change: func(in *Input) { in.Repo.Dirty = true },
 			reason: evidence.ReasonDirty, subject: "abc", detail: "is not what the commit says",
+		},
+		"dirty files": {
+			change: func(in *Input) {
+				in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"1", "2\n", "3", "4", "5", "6"}
+			},
+			reason: evidence.ReasonDirty, subject: "abc", detail: `strict: "1", "2\n", "3", "4", "5" and others differ; `,
+		},
+		"line ends": {
+			change: func(in *Input) { in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"a.txt"} },
+			reason: evidence.ReasonDirty, subject: "abc", detail: `"a.txt" differs; commit, remove or ignore that. Files are compared as they are: what git converts by its attributes (eol, `,
+		},
+		"dirty without commit": {
+			change: func(in *Input) { in.Repo = evidence.Repo{Dirty: true}; in.Mode.Strict = true }, reason: evidence.ReasonDirty, subject: ".", detail: "strict",
 		},
 		"dirty by flag": {
 			change: func(in *Input) { in.Repo.Dirty, in.Mode.Strict = true, true }, reason: evidence.ReasonDirty, subject: "abc", detail: "strict",

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// boundary is where gates find the workspace.
-	boundary = "/repo"
 	// maxManifest bounds the run manifest, and maxRunLog the normalized log of all
 	// gates whose hash is computed, in bytes.
 	maxManifest = 16 << 20
@@ -33,7 +31,7 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err := evidence.Read(root, evidence.RunManifestFile, maxManifest, &m); err != nil {
 		return err
 	}
-	ran, err := readAll(root, evidence.RawDir, m)
+	ran, err := readAll(root, "", m)
 	if err != nil {
 		return err
 	}
@@ -63,18 +61,18 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err := evidence.Write(root, evidence.TestsFile, tests); err != nil {
 		return err
 	}
-	observations, err := observationsOf(ctx, root, m, ran, n)
+	observations, err := observationsOf(ctx, root, m)
 	if err != nil {
 		return err
 	}
 	return evidence.Write(root, evidence.ObservationsFile, observations)
 }
 
-// readAll reads the results of all gates; those that never ran are nil.
-func readAll(root *os.Root, dir string, m evidence.RunManifest) ([]*raw, error) {
+// readAll reads the results of all gates of a set of runs; those that never ran are nil.
+func readAll(root *os.Root, set string, m evidence.RunManifest) ([]*raw, error) {
 	all := make([]*raw, 0, len(m.Gates))
 	for _, g := range m.Gates {
-		r, err := readRaw(root, dir, g)
+		r, err := readRaw(root, set, g)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +83,7 @@ func readAll(root *os.Root, dir string, m evidence.RunManifest) ([]*raw, error) 
 
 // contextOf has the names that only these runs have.
 func contextOf(ran []*raw) Context {
-	c := Context{Roots: []string{boundary}}
+	c := Context{Roots: []string{evidence.Boundary}}
 	for _, r := range ran {
 		if r != nil && r.result.ID != "" {
 			c.Names = append(c.Names, r.result.ID)
@@ -94,10 +92,10 @@ func contextOf(ran []*raw) Context {
 	return c
 }
 
-// Log writes the normalized log of the raw files of one folder, such as those of a
-// repeat, in the form of run_log.txt.
-func Log(ctx context.Context, root *os.Root, m evidence.RunManifest, dir string, w io.Writer) error {
-	ran, err := readAll(root, dir, m)
+// Log writes the normalized log of one set of runs, such as a repeat, in the form of
+// run_log.txt.
+func Log(ctx context.Context, root *os.Root, m evidence.RunManifest, set string, w io.Writer) error {
+	ran, err := readAll(root, set, m)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (d gateDir) write(name string, content any) {
 	d.t.Helper()
 	text, ok := content.(string)
 	if !ok {
-		b, err := json.Marshal(content)
+		b, err := json.MarshalIndent(content, "", "  ")
 		if m, ok := content.(evidence.RunManifest); ok {
 			b, err = evidence.Canonical(m)
 		}
@@ -59,10 +59,11 @@ func (d gateDir) write(name string, content any) {
 // ran writes what a gate left, its result with the keys of more.
 func (d gateDir) ran(base string, exit int, stdout, stderr string, more map[string]any) {
 	d.t.Helper()
-	b, err := json.Marshal(result.Result{
+	b, err := (result.Result{
 		Schema: result.SchemaV1, ID: "20261122-" + filepath.Base(base), Status: result.StatusExited, Fault: result.FaultNone, ExitCode: exit, OutputComplete: true,
 		StdoutBytes: int64(len(stdout)), StderrBytes: int64(len(stderr)), DurationSeconds: 0.25,
-	})
+		Trees: []result.Tree{{Target: evidence.Boundary, Complete: true}},
+	}).Encode()
 	require.NoError(d.t, err)
 	all := map[string]any{}
 	require.NoError(d.t, json.Unmarshal(b, &all))
@@ -170,7 +171,7 @@ $ make lint
 		assert.Equal(t, text, d.read(name), name)
 	}
 	var log bytes.Buffer
-	require.NoError(t, normalize.Log(t.Context(), d.root, readAs[evidence.RunManifest](d, evidence.RunManifestFile), evidence.RawDir, &log))
+	require.NoError(t, normalize.Log(t.Context(), d.root, readAs[evidence.RunManifest](d, evidence.RunManifestFile), "", &log))
 	assert.Equal(t, before[evidence.RunLogFile], log.String())
 }
 
@@ -242,11 +243,11 @@ PermissionError: [Errno 13] Permission denied: '/tmp/x'
 sh: 1: ./x.sh: Permission denied
 <urlopen error [Errno -3] Temporary failure in name resolution>
 `, "touch: cannot touch '/bin/z': Read-only file system\ncat: /etc/gshadow: Permission denied\nOSError: [Errno 101] Network is unreachable\n", map[string]any{
-		"trees": []result.Tree{{Target: "/repo", Created: []result.TreeEntry{{Path: "evidence/tests.json"}, {Path: "vendor/a"}, {Path: "out"}}, Changed: []result.TreeEntry{{Path: "go.mod"}, {Path: "GATES.json"}}, Deleted: []result.TreeEntry{{Path: "core/x"}}}, {Target: "/other", Changed: []result.TreeEntry{{Path: "go.mod"}}}},
+		"trees": trees(result.Tree{Target: "/repo", Complete: true, Created: []result.TreeEntry{{Path: "evidence/tests.json"}, {Path: "vendor/a"}, {Path: "out"}}, Changed: []result.TreeEntry{{Path: "go.mod"}, {Path: "GATES.json"}}, Deleted: []result.TreeEntry{{Path: "core/x"}}}, result.Tree{Target: "/other", Changed: []result.TreeEntry{{Path: "go.mod"}}}),
 	})
 	d.ran("02", 0, "Network is unreachable\n", "", map[string]any{
-		"observed": map[string]any{"network_attempts": 0, "opened": []string{"/etc/shadow", "/repo/core/secret"}, "watched": []string{"/etc/shadow"}},
-		"network":  result.Network{Level: "registry", Refused: 2},
+		"observed": seen("/etc/shadow", "/repo/core/secret", "/tmp/.ssh/", "/repo/core/"),
+		"network":  result.Network{Level: "registry", Refused: 2, Allow: []string{}, Deny: []string{}},
 	})
 	require.NoError(t, normalize.Evidence(t.Context(), d.root))
 	all := readAs[evidence.Observations](d, evidence.ObservationsFile)
@@ -274,6 +275,119 @@ sh: 1: ./x.sh: Permission denied
 	assert.True(t, second.Watched)
 }
 
+// trees are trees as a result has them.
+func trees(all ...result.Tree) any {
+	text, err := (result.Result{Status: result.StatusExited, Fault: result.FaultNone, Trees: all}).Encode()
+	if err != nil {
+		panic(err)
+	}
+	var r map[string]any
+	if err := json.Unmarshal(text, &r); err != nil {
+		panic(err)
+	}
+	return r["trees"]
+}
+
+// seen is a whole observation of the kernel.
+func seen(opened ...string) map[string]any {
+	opened = append([]string{}, opened...)
+	return map[string]any{"network_attempts": 0, "network_why": "", "opened": opened, "watched": []string{"/etc/shadow"}, "watch_why": ""}
+}
+
+// TestHiddenChanges: no number and no kind of changes hides one that nobody may make.
+func TestHiddenChanges(t *testing.T) {
+	m := evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}, ReadOnlyPaths: []string{"zz", "a/b"}, ProtectedPaths: []string{"./core/"}}
+	skipped := func(name, kind string) result.Tree {
+		return result.Tree{Target: "/repo", Complete: true, Skipped: []result.SkippedOutput{{Path: name, Kind: kind, Reason: "x"}}}
+	}
+	for name, c := range map[string]struct {
+		tree             result.Tree
+		changed, made    []string
+		complete, nobody bool
+	}{
+		"cut":                    {tree: result.Tree{Target: "/repo"}},
+		"nobody looked":          {tree: result.Tree{Target: "/other", Complete: true}},
+		"link":                   {tree: skipped("zz/new.txt", "symlink"), changed: []string{"zz/new.txt"}, complete: true},
+		"link instead of folder": {tree: skipped("a", "symlink"), changed: []string{"a"}, complete: true},
+		"FIFO":                   {tree: skipped("core/x", "fifo"), changed: []string{"core/x"}, complete: true},
+		"evidence is a link":     {tree: skipped("evidence", "symlink"), made: []string{"evidence"}, complete: true},
+		"too large":              {tree: skipped("evidence/tests.json", "file"), made: []string{"evidence/tests.json"}, complete: true},
+		"closed folder":          {tree: skipped("zz", "directory")},
+		"closed on the way":      {tree: skipped("a", "directory")},
+		"closed elsewhere":       {tree: skipped("out/a", "directory"), complete: true},
+		"too many":               {tree: skipped("out", "other")},
+		"too many elsewhere":     {tree: skipped("out/x/y", "other"), complete: true},
+		"too many here":          {tree: skipped("a/x", "other")},
+		"more than are named":    {tree: skipped("", "other")},
+		"a link of its own":      {tree: skipped("out/link", "symlink"), complete: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newGateDir(t, m)
+			d.ran("01", 0, "", "", map[string]any{"trees": trees(c.tree)})
+			require.NoError(t, normalize.Evidence(t.Context(), d.root))
+			all := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands
+			require.Len(t, all, 1)
+			assert.ElementsMatch(t, c.changed, all[0].Changed)
+			assert.ElementsMatch(t, c.made, all[0].Evidence)
+			assert.Equal(t, c.complete, all[0].Complete)
+		})
+	}
+}
+
+// TestObservationsOfAllSets: what is tried on the baseline and in repeats is told too.
+func TestObservationsOfAllSets(t *testing.T) {
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}, Baseline: "/b", Mode: evidence.Mode{Repeats: 3}})
+	for _, k := range []int{2, 3} {
+		require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.SetDir(evidence.RepeatSet(k))), 0o755))
+	}
+	for _, base := range []string{"01", "baseline/01", "repeat-2/01"} {
+		d.ran(base, 0, "", "", nil)
+	}
+	d.ran("repeat-3/01", 0, "", "", map[string]any{"observed": seen("/etc/shadow")})
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	var sets []string
+	all := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands
+	for _, o := range all {
+		sets = append(sets, o.Set)
+		assert.True(t, o.Complete)
+	}
+	assert.Equal(t, []string{"", "baseline", "repeat-2", "repeat-3"}, sets)
+	assert.Equal(t, []evidence.Touch{{Path: "/etc/shadow", How: "opened"}}, all[3].Touched)
+}
+
+// TestToldRefusals: sentences of tests are no refusals where the kernel was asked.
+func TestToldRefusals(t *testing.T) {
+	for line, want := range map[string]struct{ watched, alone bool }{
+		"GET /api/users: permission denied":                                             {false, false},
+		"GET /etc/users: permission denied":                                             {false, false},
+		`"POST /home/a HTTP/1.1" 403 permission denied`:                                 {false, false},
+		"http://host/etc/x: permission denied":                                          {false, false},
+		"rule /admin/*: permission denied for guests":                                   {false, false},
+		"rule /admin/x: permission denied for guests":                                   {false, true},
+		"npm WARN EACCES: permission denied, mkdir '/.npm'":                             {false, true},
+		"user: permission denied by /etc/policy":                                        {false, true},
+		"PermissionError: [Errno 13] Permission denied: '/etc/shadow'":                  {true, true},
+		"OSError: [Errno 30] Read-only file system: '/usr/x'":                           {true, true},
+		"cat: /etc/gshadow: Permission denied":                                          {true, true},
+		"touch: cannot touch '/bin/z': Read-only file system":                           {true, true},
+		`{"msg":"open /var/x: permission denied"}`:                                      {true, true},
+		"[Error: EACCES: permission denied, open '/opt/y']":                             {true, true},
+		"FileNotFoundError: [Errno 2] No such file or directory: '/root/.ssh/id_rsa'":   {true, true},
+		"FileNotFoundError: [Errno 2] No such file or directory: '/repo/core/secret'":   {true, true},
+		"FileNotFoundError: [Errno 2] No such file or directory: '/repo/data/secret'":   {false, false},
+		"PermissionError: [Errno 13] Permission denied: '/tmp/x'":                       {false, false},
+		"the file /etc/shadow is there, and the documentation says: permission denied.": {false, true},
+	} {
+		d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}, {Cmd: "b"}}, ProtectedPaths: []string{"core"}})
+		d.ran("01", 0, line+"\n", "", map[string]any{"observed": seen()})
+		d.ran("02", 0, line+"\n", "", nil)
+		require.NoError(t, normalize.Evidence(t.Context(), d.root))
+		all := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands
+		assert.Equal(t, want.watched, len(all[0].Touched) > 0, "watched: %s", line)
+		assert.Equal(t, want.alone, len(all[1].Touched) > 0, "told alone: %s", line)
+	}
+}
+
 func TestEvidenceErrors(t *testing.T) {
 	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}})
 	d.ran("01", 0, "", "", nil)
@@ -283,6 +397,14 @@ func TestEvidenceErrors(t *testing.T) {
 
 	d.write(evidence.RawDir+"/01.result.json", "{")
 	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), "01.result.json")
+
+	d.ran("01", 0, "", "", nil)
+	// A result that does not say how it ended, or says it twice, is none.
+	whole := d.read(evidence.RawDir + "/01.result.json")
+	d.write(evidence.RawDir+"/01.result.json", strings.Replace(whole, `"exit_code": 0,`, "", 1))
+	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), `no key "exit_code"`)
+	d.write(evidence.RawDir+"/01.result.json", strings.Replace(whole, `"exit_code": 0,`, `"exit_code": 1, "exit_code": 0,`, 1))
+	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), `"exit_code" twice`)
 
 	// A link in place of a log is not followed.
 	d.ran("01", 0, "", "", nil)

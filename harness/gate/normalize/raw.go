@@ -2,13 +2,11 @@ package normalize
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/hostfile"
@@ -21,24 +19,22 @@ const maxResult = 64 << 20
 // raw is what node 2 left of one gate.
 type raw struct {
 	gate evidence.Gate
-	// base is the path of its files without what follows the number.
-	base   string
+	// set is the set of runs that it belongs to.
+	set    string
 	result result.Result
 }
 
-// readRaw reads the result of a gate from a folder of raw files. It is nil for a gate
+// readRaw reads the result of a gate of a set of runs. It is nil for a gate
 // that never ran.
-func readRaw(root *os.Root, dir string, g evidence.Gate) (*raw, error) {
-	r := &raw{gate: g, base: path.Join(dir, fmt.Sprintf("%02d", g.Index))}
-	text, err := evidence.ReadText(root, r.base+".result.json", maxResult)
+func readRaw(root *os.Root, set string, g evidence.Gate) (*raw, error) {
+	r := &raw{gate: g, set: set}
+	name := evidence.RawFile(set, g.Index, "result.json")
+	err := evidence.Read(root, name, maxResult, &r.result)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &r.result)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("result of gate %d, %s.result.json: %w", g.Index, r.base, err)
+		return nil, fmt.Errorf("result of gate %d, %s: %w", g.Index, name, err)
 	}
 	return r, nil
 }
@@ -56,7 +52,7 @@ func (r *raw) started() bool { return r.result.Status != result.StatusStartFaile
 
 // stream is a raw stream or report; nil if it was not left.
 func (r *raw) stream(ctx context.Context, root *os.Root, name string) (*stream, error) {
-	file, info, err := hostfile.OpenIn(root, r.base+"."+name)
+	file, info, err := hostfile.OpenIn(root, evidence.RawFile(r.set, r.gate.Index, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

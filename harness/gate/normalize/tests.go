@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/testlog"
 )
-
-// baselineDir has the raw files of the gates on the baseline.
-const baselineDir = "baseline"
 
 // maxSaid bounds the message of a case, in bytes.
 const maxSaid = 1000
@@ -121,7 +117,7 @@ func (r *raw) parse(ctx context.Context, root *os.Root) (testlog.Report, error) 
 
 // addBaseline adds the same gate on the baseline revision (RO-04).
 func addBaseline(ctx context.Context, root *os.Root, g evidence.Gate, c *evidence.CommandTests) error {
-	r, err := readRaw(root, path.Join(evidence.RawDir, baselineDir), g)
+	r, err := readRaw(root, evidence.BaselineSet, g)
 	if err != nil || r == nil {
 		return err
 	}
@@ -132,9 +128,15 @@ func addBaseline(ctx context.Context, root *os.Root, g evidence.Gate, c *evidenc
 	failing := set{}
 	failing.add(failingOf(found.Cases))
 	c.FailingTestsBefore = failing.without(nil)
+	passing := set{}
+	for _, test := range found.Cases {
+		if test.Outcome == evidence.Passed || test.Outcome == evidence.XPassed {
+			passing[test.ID] = true
+		}
+	}
 	c.Baseline = &evidence.Baseline{
 		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(),
-		Counts: found.Counts, FailingTests: failing.without(nil),
+		Counts: found.Counts, FailingTests: failing.without(nil), PassingTests: passing.without(failing),
 	}
 	return nil
 }

@@ -10,6 +10,6 @@
 //
 // Because filters are not run, files that a filter has changed on their way out of the
 // repository (large files that live elsewhere, converted line ends) count as changed.
-// Ignore files of the user and of the machine are not looked at: the answer is the same
-// for everybody.
+// Ignore files of the user, of the machine and of a clone (info/exclude) are not looked at:
+// the answer is the same for everybody.
 package repo

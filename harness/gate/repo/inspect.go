@@ -25,26 +25,27 @@ func Inspect(ctx context.Context, dir string, ignore []string) (evidence.Repo, e
 
 // Status is [Inspect], and tells the first paths that differ, relative to dir.
 //
-// Files that git ignores do not count, nor do empty folders, pipes and sockets. What
-// counts is looked at by its content, whatever the index says; a file that the index
-// tells git not to look at counts as well. A submodule counts if it is not at the commit
-// that is recorded or is dirty itself; one that was never fetched does not.
+// Files that an ignore file of the repository (.gitignore) names do not count, nor do
+// empty folders, pipes and sockets. What counts is looked at by its content, whatever the
+// index says; a file that the index tells git not to look at counts as well. A submodule
+// counts if it is not at the commit that is recorded or is dirty itself; one that was
+// never fetched does not.
 func Status(ctx context.Context, dir string, ignore []string) (evidence.Repo, []string, error) {
-	p, ok, err := find(dir)
-	if err != nil {
-		return evidence.Repo{}, nil, fmt.Errorf("git: %w", err)
-	}
-	if !ok {
-		if isBare(dir) {
-			return evidence.Repo{}, nil, fmt.Errorf("git: %s: is a repository without files of its own (bare)", dir)
-		}
-		return evidence.Repo{}, nil, nil
+	return StatusOf(ctx, dir, dir, ignore)
+}
+
+// StatusOf is [Status] with the files of another folder, a copy of dir: how that differs
+// from the commit of dir.
+func StatusOf(ctx context.Context, dir, files string, ignore []string) (evidence.Repo, []string, error) {
+	p, ok, err := placeOf(dir)
+	if err != nil || !ok {
+		return evidence.Repo{}, nil, err
 	}
 	inner, err := ignored(p, dir, ignore)
 	if err != nil {
 		return evidence.Repo{}, nil, fmt.Errorf("git: %w", err)
 	}
-	commit, differ, err := status(ctx, p, inner, 0)
+	commit, differ, err := status(ctx, p, files, inner, 0)
 	if err != nil {
 		return evidence.Repo{}, nil, fmt.Errorf("git: %s: %w", p.root, err)
 	}
@@ -53,6 +54,18 @@ func Status(ctx context.Context, dir string, ignore []string) (evidence.Repo, []
 		up = strings.TrimSuffix(strings.Repeat("../", strings.Count(p.prefix, "/")+1), "/")
 	}
 	return evidence.Repo{Commit: commit, Dirty: len(differ) > 0, Root: up}, differ, nil
+}
+
+// placeOf is where the repository of a folder is; there may be none.
+func placeOf(dir string) (place, bool, error) {
+	p, ok, err := find(dir)
+	if err == nil && !ok && isBare(dir) {
+		err = fmt.Errorf("%s: is a repository without files of its own (bare)", dir)
+	}
+	if err != nil {
+		return place{}, false, fmt.Errorf("git: %w", err)
+	}
+	return p, ok, nil
 }
 
 // ignored are paths relative to the folder that was asked for.
@@ -80,7 +93,11 @@ func ignored(p place, dir string, paths []string) (map[string]bool, error) {
 }
 
 // status is the commit of a repository, and what differs from it below its prefix.
-func status(ctx context.Context, p place, ignore map[string]bool, depth int) (commit string, differ []string, err error) {
+// dir is the folder at the prefix, or a copy of it.
+func status(ctx context.Context, p place, dir string, ignore map[string]bool, depth int) (commit string, differ []string, err error) {
+	if depth > maxNested {
+		return "", nil, fmt.Errorf("submodules are nested more than %d times", maxNested)
+	}
 	r, err := open(p)
 	if err != nil {
 		return "", nil, err
@@ -94,7 +111,7 @@ func status(ctx context.Context, p place, ignore map[string]bool, depth int) (co
 	case !errors.Is(err, plumbing.ErrReferenceNotFound):
 		return "", nil, fmt.Errorf("HEAD: %w", err)
 	}
-	s := &statusWalk{repository: r, ignore: ignore, nested: depth, differ: map[string]bool{}}
+	s := &statusWalk{repository: r, dir: dir, ignore: ignore, nested: depth, differ: map[string]bool{}}
 	if err := s.run(ctx, head); err != nil {
 		return "", nil, err
 	}

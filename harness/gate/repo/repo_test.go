@@ -164,11 +164,16 @@ func TestInspectDirty(t *testing.T) {
 			require.NoError(f.t, os.Symlink("elsewhere", f.path("sub")))
 		}, []string{"elsewhere/b", "sub", "sub/b"}},
 		"ignored but tracked": {func(f *fixture) {
-			f.write(".git/info/exclude", "a\nsub\n")
+			f.write(".gitignore", ".gitignore\na\nsub\n")
 			f.write("a", "2")
 			f.write("sub/b", "3")
 			f.write("sub/c", "ignored")
 		}, []string{"a", "sub/b"}},
+		// What is in no commit hides nothing.
+		"hidden without telling": {func(f *fixture) {
+			f.write(".git/info/exclude", "conftest.py\n")
+			f.write("conftest.py", "rep.outcome = 'passed'")
+		}, []string{"conftest.py"}},
 		"repository inside": {func(f *fixture) {
 			_, err := git.PlainInit(f.path("inner"), false)
 			require.NoError(f.t, err)
@@ -288,10 +293,8 @@ func TestInspectWorktree(t *testing.T) {
 	f.write(".git/worktrees/w/HEAD", head.String()+"\n")
 	f.write(".git/worktrees/w/commondir", "../..\n")
 	f.write(".git/worktrees/w/index", string(idx))
-	f.write(".git/info/exclude", "ignored\n")
 	require.NoError(t, os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: "+f.path(".git/worktrees/w")+"\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(tree, "a"), []byte("1"), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(tree, "ignored"), []byte("1"), 0o644))
 	r, err := Inspect(t.Context(), tree, nil)
 	require.NoError(t, err)
 	require.Equal(t, evidence.Repo{Commit: head.String(), Root: "."}, r)
@@ -342,8 +345,29 @@ func TestInspectSubmodule(t *testing.T) {
 	require.Empty(t, differ)
 	f.write("m/x", "1")
 
+	f.write("m/new/y", "2")
+	f.write("b", "2")
+	list, err := Untracked(t.Context(), f.dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "m/new"}, list)
+	plain := t.TempDir()
+	for _, name := range []string{".gitmodules", "a", "m/x"} {
+		text, err := os.ReadFile(f.path(name))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(plain, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(plain, name), text, 0o644))
+	}
+	_, differ, err = StatusOf(t.Context(), f.dir, plain, nil)
+	require.NoError(t, err)
+	require.Empty(t, differ)
+	require.NoError(t, os.WriteFile(filepath.Join(plain, "m/x"), []byte("3"), 0o644))
+	_, differ, err = StatusOf(t.Context(), f.dir, plain, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"m/x"}, differ)
+	require.NoError(t, os.RemoveAll(f.path("m/new")))
+	require.NoError(t, os.Remove(f.path("b")))
+
 	moved := fixture{t: t, dir: f.path("m")}
-	var err error
 	moved.repo, err = git.PlainOpen(moved.dir)
 	require.NoError(t, err)
 	moved.commit()

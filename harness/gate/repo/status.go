@@ -34,7 +34,10 @@ type statusWalk struct {
 
 	tracked map[string]tracked
 	// folders are those with tracked files in them.
-	folders  map[string]bool
+	folders map[string]bool
+	// dir is the folder that is looked at: the prefix of the repository's place, or a copy
+	// of it. files is that folder, opened.
+	dir      string
 	files    *os.Root
 	group    *errgroup.Group
 	left     int
@@ -72,7 +75,7 @@ func (s *statusWalk) run(ctx context.Context, head plumbing.Hash) error {
 	if err := s.compareHead(ctx, head); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(s.root)
+	root, err := os.OpenRoot(s.dir)
 	if err != nil {
 		return err
 	}
@@ -179,13 +182,13 @@ func (s *statusWalk) folder(ctx context.Context, dir string, patterns []gitignor
 	if depth > maxDepth {
 		return fmt.Errorf("%.200q: is nested deeper than %d folders", dir, maxDepth)
 	}
-	own, err := s.readPatterns(path.Join(s.prefix, dir), ".gitignore")
+	own, err := s.readPatterns(s.files, dir, path.Join(s.prefix, dir))
 	if err != nil {
 		return err
 	}
 	patterns = append(slices.Clip(patterns), own...)
 	matcher := gitignore.NewMatcher(patterns)
-	entries, err := fs.ReadDir(s.files.FS(), cmp.Or(path.Join(s.prefix, dir), "."))
+	entries, err := fs.ReadDir(s.files.FS(), cmp.Or(dir, "."))
 	if err != nil {
 		return err
 	}
@@ -201,7 +204,7 @@ func (s *statusWalk) folder(ctx context.Context, dir string, patterns []gitignor
 			continue
 		case isTracked && t.mode == filemode.Submodule:
 			seen[name] = true
-			if err := s.submodule(ctx, name, full, t, entry); err != nil {
+			if err := s.submodule(ctx, name, t, entry); err != nil {
 				return err
 			}
 			continue
@@ -216,7 +219,7 @@ func (s *statusWalk) folder(ctx context.Context, dir string, patterns []gitignor
 			}
 		case isTracked:
 			seen[name] = true
-			s.group.Go(func() error { return s.file(ctx, name, full, t) })
+			s.group.Go(func() error { return s.file(ctx, name, t) })
 		case !ignored && (entry.IsDir() || entry.Type().IsRegular() || entry.Type()&fs.ModeSymlink != 0):
 			s.differs(name) // new, or a repository of its own
 		}
@@ -225,18 +228,18 @@ func (s *statusWalk) folder(ctx context.Context, dir string, patterns []gitignor
 }
 
 // file compares a file with what is tracked.
-func (s *statusWalk) file(ctx context.Context, name, full string, t tracked) error {
+func (s *statusWalk) file(ctx context.Context, name string, t tracked) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	info, err := s.files.Lstat(filepath.FromSlash(full))
+	info, err := s.files.Lstat(filepath.FromSlash(name))
 	if err != nil {
 		return err
 	}
 	have := tracked{mode: filemode.Regular}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := s.files.Readlink(filepath.FromSlash(full))
+		target, err := s.files.Readlink(filepath.FromSlash(name))
 		if err != nil {
 			return err
 		}
@@ -248,7 +251,7 @@ func (s *statusWalk) file(ctx context.Context, name, full string, t tracked) err
 		if info.Mode()&0o100 != 0 {
 			have.mode = filemode.Executable
 		}
-		if have.hash, err = s.hash(full); err != nil {
+		if have.hash, err = s.hash(name); err != nil {
 			return err
 		}
 	}
@@ -258,8 +261,8 @@ func (s *statusWalk) file(ctx context.Context, name, full string, t tracked) err
 	return nil
 }
 
-func (s *statusWalk) hash(full string) (plumbing.Hash, error) {
-	file, info, err := hostfile.OpenIn(s.files, filepath.FromSlash(full))
+func (s *statusWalk) hash(name string) (plumbing.Hash, error) {
+	file, info, err := hostfile.OpenIn(s.files, filepath.FromSlash(name))
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -270,30 +273,27 @@ func (s *statusWalk) hash(full string) (plumbing.Hash, error) {
 		err = errors.New("changed while it was read")
 	}
 	if err != nil {
-		return plumbing.ZeroHash, fmt.Errorf("%.200q: %w", full, err)
+		return plumbing.ZeroHash, fmt.Errorf("%.200q: %w", name, err)
 	}
 	return sum.Sum(), nil
 }
 
 // submodule compares a repository in the repository with the commit that is recorded.
-func (s *statusWalk) submodule(ctx context.Context, name, full string, t tracked, entry fs.DirEntry) error {
+func (s *statusWalk) submodule(ctx context.Context, name string, t tracked, entry fs.DirEntry) error {
 	if !entry.IsDir() {
 		s.differs(name)
 		return nil
 	}
-	if _, err := s.files.Lstat(filepath.FromSlash(path.Join(full, ".git"))); errors.Is(err, fs.ErrNotExist) {
-		entries, err := fs.ReadDir(s.files.FS(), full)
+	inner, fetched, err := s.inner(name)
+	if err != nil {
+		return err
+	}
+	if !fetched {
+		entries, err := fs.ReadDir(s.files.FS(), name)
 		if len(entries) > 0 {
 			s.differs(name)
 		}
 		return err
-	}
-	if s.nested == maxNested {
-		return fmt.Errorf("%.200q: submodules are nested more than %d times", full, maxNested)
-	}
-	p, ok, err := find(filepath.Join(s.root, filepath.FromSlash(full)))
-	if err != nil || !ok || p.prefix != "" {
-		return errors.Join(err, fmt.Errorf("submodule %.200q: cannot be read", full))
 	}
 	ignore := map[string]bool{}
 	for other := range s.ignore {
@@ -301,9 +301,9 @@ func (s *statusWalk) submodule(ctx context.Context, name, full string, t tracked
 			ignore[rel] = true
 		}
 	}
-	commit, differ, err := status(ctx, p, ignore, s.nested+1)
+	commit, differ, err := status(ctx, inner, filepath.Join(s.dir, filepath.FromSlash(name)), ignore, s.nested+1)
 	if err != nil {
-		return fmt.Errorf("submodule %.200q: %w", full, err)
+		return fmt.Errorf("submodule %.200q: %w", name, err)
 	}
 	if commit != t.hash.String() {
 		s.differs(name)
@@ -314,23 +314,35 @@ func (s *statusWalk) submodule(ctx context.Context, name, full string, t tracked
 	return nil
 }
 
-// outerPatterns are those of the repository, and of the folders above the prefix.
-func (s *statusWalk) outerPatterns() ([]gitignore.Pattern, error) {
-	var all []gitignore.Pattern
-	dir := s.common
-	if dir == "" {
-		dir = s.git
+// inner is the place of a submodule; fetched is false if there is none.
+func (r *repository) inner(name string) (p place, fetched bool, err error) {
+	dir := filepath.Join(r.root, filepath.FromSlash(path.Join(r.prefix, name)))
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); errors.Is(err, fs.ErrNotExist) {
+		return place{}, false, nil
 	}
-	text, err := hostfile.Read(filepath.Join(dir, "info", "exclude"), maxIgnoreFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	p, ok, err := find(dir)
+	if err != nil || !ok || p.prefix != "" {
+		return place{}, false, errors.Join(err, fmt.Errorf("submodule %.200q: cannot be read", name))
+	}
+	return p, true, nil
+}
+
+// outerPatterns are those of the folders above the prefix. What the repository itself
+// ignores without telling (info/exclude) is not honoured: it is in no commit, so that a
+// file could be hidden by it from everybody.
+func (s *statusWalk) outerPatterns() ([]gitignore.Pattern, error) {
+	if s.prefix == "" {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(s.root)
+	if err != nil {
 		return nil, err
 	}
-	if all, err = s.parsePatterns(text, nil); err != nil || s.prefix == "" {
-		return all, err
-	}
+	defer root.Close()
+	var all []gitignore.Pattern
 	above := ""
 	for part := range strings.SplitSeq(s.prefix, "/") {
-		more, err := s.readPatterns(above, ".gitignore")
+		more, err := s.readPatterns(root, above, above)
 		if err != nil {
 			return nil, err
 		}
@@ -340,10 +352,10 @@ func (s *statusWalk) outerPatterns() ([]gitignore.Pattern, error) {
 	return all, nil
 }
 
-// readPatterns reads the ignore file of a folder. One that is a link or no file is none,
-// as for git.
-func (s *statusWalk) readPatterns(folder, name string) ([]gitignore.Pattern, error) {
-	file, _, err := hostfile.OpenIn(s.files, filepath.FromSlash(path.Join(folder, name)))
+// readPatterns reads the ignore file of a folder, which is full in the repository. One
+// that is a link or no file is none, as for git.
+func (s *statusWalk) readPatterns(files *os.Root, folder, full string) ([]gitignore.Pattern, error) {
+	file, _, err := hostfile.OpenIn(files, filepath.FromSlash(path.Join(folder, ".gitignore")))
 	var special *hostfile.NotRegularError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &special) {
 		return nil, nil
@@ -357,11 +369,11 @@ func (s *statusWalk) readPatterns(folder, name string) ([]gitignore.Pattern, err
 		err = fmt.Errorf("has more than %d bytes", maxIgnoreFile)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%.200q: %w", path.Join(folder, name), err)
+		return nil, fmt.Errorf("%.200q: %w", path.Join(full, ".gitignore"), err)
 	}
 	var domain []string
-	if folder != "" {
-		domain = strings.Split(folder, "/")
+	if full != "" {
+		domain = strings.Split(full, "/")
 	}
 	return s.parsePatterns(text, domain)
 }

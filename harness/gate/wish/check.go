@@ -96,6 +96,9 @@ func (c *checker) wish(w Wish) {
 	}{{"protected_paths", w.ProtectedPaths}, {"read_only_paths", w.ReadOnlyPaths}, {"exclude", w.Exclude}} {
 		c.below(l.field, l.paths)
 	}
+	if w.Strict && w.AllowUnobserved {
+		c.refuse("allow_unobserved", "", "is true, and the wish is strict, which demands that everything is observed: leave one of them out")
+	}
 	c.toolchain(w.Toolchain)
 	c.rules(w.Normalize)
 	c.count("allow_suspects", len(w.AllowSuspects), maxRules)

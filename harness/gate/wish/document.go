@@ -29,8 +29,10 @@ type document struct {
 	Toolchain      []tool            `json:"toolchain,omitempty"`
 	ClaimGrade     *bool             `json:"claim_grade,omitempty"`
 	Strict         bool              `json:"strict,omitempty"`
-	Normalize      []rule            `json:"normalize,omitempty"`
-	AllowSuspects  []string          `json:"allow_suspects,omitempty"`
+	// AllowUnobserved is checked with the wish: strict demands full observation.
+	AllowUnobserved bool     `json:"allow_unobserved,omitempty"`
+	Normalize       []rule   `json:"normalize,omitempty"`
+	AllowSuspects   []string `json:"allow_suspects,omitempty"`
 }
 
 // command is one gate; a document may have its cmd alone.

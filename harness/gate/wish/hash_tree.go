@@ -105,7 +105,7 @@ func (t *treeHash) file(ctx context.Context, name string) error {
 	}
 	defer file.Close()
 	sum := blake3.New()
-	n, err := io.Copy(sum, &contextReader{ctx, file})
+	n, err := io.Copy(sum, hostfile.WithContext(ctx, file))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -132,17 +132,4 @@ func (t *treeHash) sum() string {
 		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", e.path, e.kind, e.content)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
-}
-
-// contextReader ends with its context.
-type contextReader struct {
-	ctx context.Context //nolint:containedctx // lives as long as the one read that it interrupts
-	r   io.Reader
-}
-
-func (r *contextReader) Read(p []byte) (int, error) {
-	if err := context.Cause(r.ctx); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }

@@ -64,7 +64,7 @@ func normal(d document) Wish {
 			DiskBytes: int64(d.Limits.Disk), LogBytes: int64(d.Limits.Log),
 		},
 		ArtifactPaths: list(d.ArtifactPaths), ProtectedPaths: cleaned(d.ProtectedPaths), ReadOnlyPaths: cleaned(d.ReadOnlyPaths),
-		Exclude: cleaned(d.Exclude), Toolchain: []Tool{}, Strict: d.Strict,
+		Exclude: cleaned(d.Exclude), Toolchain: []Tool{}, Strict: d.Strict, AllowUnobserved: d.AllowUnobserved,
 		ClaimGrade: d.ClaimGrade == nil || *d.ClaimGrade,
 		Network:    evidence.Egress{Level: string(policy.Offline), Allow: []string{}, Deny: []string{}},
 		Normalize:  []evidence.Rule{}, AllowSuspects: list(d.AllowSuspects),

@@ -183,6 +183,7 @@ func TestParseRefuses(t *testing.T) {
 		"tool nested":     {"toolchain: [{source: /a, target: /host/a}, {source: /b, target: /host/a/b}]", `toolchain[1].target: "/host/a/b" is, holds or lies in`},
 		"tools":           {"toolchain: " + numbered(maxTools+1, "{source: /a, target: /host/%d}"), `toolchain: has 21 entries; at most 20`},
 		"claim grade":     {"claim_grade: 1", `claim_grade: 1 must be true or false`},
+		"unobserved":      {"strict: true\nallow_unobserved: true", "allow_unobserved: is true, and the wish is strict"},
 		"strict":          {"strict: high", `strict: "high" must be true or false`},
 		"rule name":       {"normalize: [{name: 'a b', pattern: x, replace: y}]", `normalize[0].name: "a b" must be`},
 		"rule twice":      {"normalize: [{name: a, pattern: x, replace: y}, {name: a, pattern: z, replace: y}]", `normalize[1].name: "a" is given twice`},

@@ -47,7 +47,7 @@ func Seal(w Wish, t evidence.Toolchain) (Lock, error) {
 
 // JSON is the lock as it is written to a file: canonical JSON (sorted keys, two spaces,
 // LF).
-func (l Lock) JSON() ([]byte, error) { return canonical(l) }
+func (l Lock) JSON() ([]byte, error) { return evidence.Canonical(l) }
 
 // ParseLock reads a lock strictly: no key may be missing or unknown. Name is that of the
 // file in messages. A lock that holds something else than was sealed is returned
@@ -139,31 +139,10 @@ func below(part string, lines map[string]int) map[string]int {
 
 func (l Lock) hash() (string, error) {
 	l.SHA256 = ""
-	text, err := canonical(l)
+	text, err := evidence.Canonical(l)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
-}
-
-// canonical is JSON with sorted keys, two spaces and LF (RO-08). There is no floating
-// point in what is written here.
-func canonical(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var plain any
-	if err := decoder.Decode(&plain); err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err = encoder.Encode(plain)
-	return out.Bytes(), err
 }

@@ -44,6 +44,9 @@ type Wish struct {
 	// ClaimGrade demands a pinned toolchain, Strict a clean tree and full observation.
 	ClaimGrade bool `json:"claim_grade"`
 	Strict     bool `json:"strict"`
+	// AllowUnobserved accepts that attempts at the network and at protected paths are
+	// known from error messages only, as where the engine is on another machine.
+	AllowUnobserved bool `json:"allow_unobserved"`
 	// Normalize are further rules for logs, AllowSuspects patterns (RE2) of what the
 	// detector of nondeterminism passes over.
 	Normalize     []evidence.Rule `json:"normalize"`

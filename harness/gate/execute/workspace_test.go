@@ -1,0 +1,276 @@
+//go:build linux
+
+package execute_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/repo"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// workspaceOf is the workspace of a gate directory.
+func workspaceOf(t *testing.T, root *os.Root) string {
+	t.Helper()
+	var m evidence.RunManifest
+	require.NoError(t, evidence.Read(root, evidence.RunManifestFile, 1<<20, &m))
+	return m.Workspace
+}
+
+func snapshotOf(t *testing.T, root *os.Root) evidence.EnvSnapshot {
+	t.Helper()
+	var s evidence.EnvSnapshot
+	require.NoError(t, evidence.Read(root, evidence.EnvSnapshotFile, 1<<20, &s))
+	return s
+}
+
+// TestOneCopy: whatever is done to the workspace while gates run, all of them get what
+// was hashed; and it is told, since what is said beside the gates is about the workspace.
+func TestOneCopy(t *testing.T) {
+	temp := t.TempDir()
+	f := &fake{records: t.TempDir()}
+	root := gateDir(t, map[string]string{"test_a.py": "assert False"}, func(m *evidence.RunManifest) { m.Mode.Repeats = 2 }, []string{"one"}, []string{"two"})
+	file := filepath.Join(workspaceOf(t, root), "test_a.py")
+	var got []string
+	var sum string
+	f.program = func(req sandbox.Request) (*result.Result, error) {
+		text, err := os.ReadFile(filepath.Join(req.Trees[0].Source, "test_a.py"))
+		require.NoError(t, err)
+		got = append(got, string(text))
+		sum, err = wish.HashTree(t.Context(), req.Trees[0].Source)
+		require.NoError(t, err)
+		if len(got) < 4 { // back again at the end, as if nothing had been
+			return ended(0), os.WriteFile(file, []byte("assert True"), 0o644)
+		}
+		return ended(0), os.WriteFile(file, []byte("assert False"), 0o644)
+	}
+	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f, TempDir: temp}))
+	require.Equal(t, []string{"assert False", "assert False", "assert False", "assert False"}, got)
+	require.Equal(t, sum, snapshotOf(t, root).Workspace)
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	f.program = func(sandbox.Request) (*result.Result, error) {
+		return ended(0), os.WriteFile(file, []byte("assert 1"), 0o644)
+	}
+	root = gateDir(t, nil, func(m *evidence.RunManifest) { m.Workspace = filepath.Dir(file) }, []string{"one"})
+	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	require.NoError(t, failure)
+	require.Len(t, findings, 1)
+	require.Equal(t, evidence.ReasonEnvironment, findings[0].Reason)
+}
+
+// TestNotCopied: what git administers, what is excluded and what is no file is neither
+// given to gates nor hashed, and may change.
+func TestNotCopied(t *testing.T) {
+	f := &fake{records: t.TempDir()}
+	root := gateDir(t, map[string]string{".git/lib/m.py": "1", "sub/.git": "gitdir: x", "sub/a": "1", "out/x": "1", "b": "1"},
+		func(m *evidence.RunManifest) { m.Exclude = []string{"out/"} }, []string{"one"})
+	workspace := workspaceOf(t, root)
+	require.NoError(t, syscall.Mkfifo(filepath.Join(workspace, "pipe"), 0o600))
+	f.program = func(req sandbox.Request) (*result.Result, error) {
+		for _, name := range []string{".git", "sub/.git", "out", "pipe"} {
+			require.NoFileExists(t, filepath.Join(req.Trees[0].Source, name))
+			require.NoDirExists(t, filepath.Join(req.Trees[0].Source, name))
+		}
+		require.FileExists(t, filepath.Join(req.Trees[0].Source, "sub/a"))
+		return ended(0), errors.Join(os.WriteFile(filepath.Join(workspace, "out/x"), []byte("2"), 0o644),
+			os.WriteFile(filepath.Join(workspace, ".git/lib/m.py"), []byte("2"), 0o644))
+	}
+	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	sum, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace, Exclude: []string{"out"}})
+	require.NoError(t, err)
+	require.Equal(t, snapshotOf(t, root).Workspace, sum)
+	other, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace})
+	require.NoError(t, err)
+	require.NotEqual(t, sum, other)
+}
+
+// committed makes a repository of a folder.
+func committed(t *testing.T, dir string) string {
+	t.Helper()
+	r, err := git.PlainInit(dir, false)
+	require.NoError(t, err)
+	tree, err := r.Worktree()
+	require.NoError(t, err)
+	require.NoError(t, tree.AddWithOptions(&git.AddOptions{All: true}))
+	h, err := tree.Commit("first", &git.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.com"}})
+	require.NoError(t, err)
+	return h.String()
+}
+
+// TestStrict: the gates get what the commit has, and nothing else.
+func TestStrict(t *testing.T) {
+	f := &fake{records: t.TempDir()}
+	var m evidence.RunManifest
+	root := gateDir(t, map[string]string{"test_a.py": "assert False", ".gitignore": "conftest.py\ncache\n", "lock": "1"},
+		func(all *evidence.RunManifest) {
+			all.Mode.Strict, all.Uncounted = true, []string{"lock"}
+			all.Repo.Commit = committed(t, all.Workspace)
+			m = *all
+		}, []string{"one"})
+	write := func(name, text string) {
+		file := filepath.Join(m.Workspace, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	write("conftest.py", "rep.outcome = 'passed'")
+	write("cache/x", "x")
+	write("lock", "2")
+	facts, err := repo.Inspect(t.Context(), m.Workspace, m.Uncounted)
+	require.NoError(t, err)
+	require.False(t, facts.Dirty)
+	f.program = func(req sandbox.Request) (*result.Result, error) {
+		names, err := filepath.Glob(filepath.Join(req.Trees[0].Source, "*"))
+		require.NoError(t, err)
+		require.Len(t, names, 3, names) // .gitignore, lock, test_a.py
+		return ended(0), nil
+	}
+	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	require.Len(t, f.ran, 2)
+
+	// What was clean when it was looked at may not be when it is copied.
+	write("test_a.py", "assert True")
+	again := func(change func(*evidence.RunManifest)) ([]evidence.Finding, error) {
+		root := gateDir(t, nil, func(all *evidence.RunManifest) { change(all) }, []string{"one"})
+		f.ran = nil
+		return execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	}
+	findings, err := again(func(all *evidence.RunManifest) { gates := all.Gates; *all = m; all.Gates = gates })
+	require.NoError(t, err)
+	require.Len(t, findings, 1)
+	require.Equal(t, evidence.ReasonDirty, findings[0].Reason)
+	require.Equal(t, "test_a.py", findings[0].Subject)
+	require.Empty(t, f.ran)
+
+	write("test_a.py", "assert False")
+	findings, err = again(func(all *evidence.RunManifest) {
+		gates := all.Gates
+		*all = m
+		all.Gates, all.Repo.Commit = gates, strings.Repeat("0", 40)
+	})
+	require.NoError(t, err)
+	require.Len(t, findings, 1)
+	require.Equal(t, evidence.ReasonDirty, findings[0].Reason)
+}
+
+// TestReadOnlyPaths are mounted over the copy, from it; the outermost are enough. What is
+// hidden, a link or not there is not mounted.
+func TestReadOnlyPaths(t *testing.T) {
+	f := &fake{records: t.TempDir()}
+	root := gateDir(t, map[string]string{"tests/data/a": "1", "tests/.git/x": "1", "secret/key": "1", "file": "1", "other": "1"},
+		func(m *evidence.RunManifest) {
+			m.ReadOnlyPaths = []string{"tests/data", "tests", "secret/key", "file", "none", "link", "through/data"}
+			m.ProtectedPaths = []string{"secret"}
+			require.NoError(t, os.Symlink("other", filepath.Join(m.Workspace, "link")))
+			require.NoError(t, os.Symlink("tests", filepath.Join(m.Workspace, "through")))
+			require.NoError(t, os.Chmod(filepath.Join(m.Workspace, "tests/data/a"), 0o600))
+		}, []string{"one"})
+	f.program = func(req sandbox.Request) (*result.Result, error) {
+		source := req.Trees[0].Source
+		require.Equal(t, []sandbox.Mount{
+			{Source: filepath.Join(source, "file"), Target: "/repo/file"}, {Source: filepath.Join(source, "tests"), Target: "/repo/tests"},
+		}, req.Mounts)
+		info, err := os.Stat(filepath.Join(source, "tests/data/a"))
+		require.NoError(t, err)
+		require.Equal(t, "-rw-r--r--", info.Mode().String(), "the program's user can read it")
+		require.NoDirExists(t, filepath.Join(source, "tests/.git"))
+		return ended(0), nil
+	}
+	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	require.Len(t, f.ran, 2)
+}
+
+// TestNotApart: a workspace with what changes while gates run is refused, before
+// anything does.
+func TestNotApart(t *testing.T) {
+	for what, c := range map[string]func(workspace string, f *fake, o *execute.Options){
+		"holds the state folder": func(workspace string, f *fake, _ *execute.Options) {
+			f.records = filepath.Join(workspace, "state")
+			require.NoError(t, os.Mkdir(f.records, 0o755))
+		},
+		"holds the folder of temporary files": func(workspace string, _ *fake, o *execute.Options) { o.TempDir = workspace },
+	} {
+		f := &fake{records: t.TempDir()}
+		o := execute.Options{Store: f}
+		root := gateDir(t, map[string]string{"a": "1"}, nil, []string{"one"})
+		c(workspaceOf(t, root), f, &o)
+		_, failure := execute.Split(execute.Run(t.Context(), root, f, o))
+		var place *sandbox.PathError
+		require.ErrorAs(t, failure, &place)
+		require.ErrorContains(t, failure, what)
+		require.Empty(t, f.ran)
+		entries, err := os.ReadDir(workspaceOf(t, root))
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(entries), 2)
+	}
+	// Unless no gate sees it.
+	f := &fake{}
+	root := gateDir(t, map[string]string{"a": "1", "state/x": "1"}, func(m *evidence.RunManifest) {
+		m.Exclude, f.records = []string{"state"}, filepath.Join(m.Workspace, "state")
+	}, []string{"one"})
+	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+}
+
+// TestTooLarge: the disk limit bounds what is copied.
+func TestTooLarge(t *testing.T) {
+	f := &fake{records: t.TempDir()}
+	root := gateDir(t, map[string]string{"a": "12345"}, func(m *evidence.RunManifest) { m.TimeoutCaps.DiskBytes = 4 }, []string{"one"})
+	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	require.NoError(t, failure)
+	require.Len(t, findings, 1)
+	require.Contains(t, findings[0].Detail, "limits.disk")
+	require.Empty(t, f.ran)
+}
+
+// TestOutputsOfEachSet are bounded for themselves, so that equal sets keep the same; what
+// is not kept is told.
+func TestOutputsOfEachSet(t *testing.T) {
+	f := &fake{records: t.TempDir()}
+	many := 1200
+	f.program = func(req sandbox.Request) (*result.Result, error) {
+		res := ended(0)
+		tree := result.Tree{Target: sandbox.RepoDir, Complete: true}
+		dir := f.TreeDir(req.ID, 0)
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		for i := range many {
+			name := fmt.Sprintf("o%04d", i)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			tree.Created = append(tree.Created, result.TreeEntry{Path: name, Kind: "file"})
+		}
+		res.Trees = []result.Tree{tree}
+		return res, nil
+	}
+	manifest := func(m *evidence.RunManifest) { m.ArtifactPaths, m.Mode.Repeats = []string{"o*"}, 2 }
+	root := gateDir(t, nil, manifest, []string{"one"})
+	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	for _, set := range []string{"", evidence.RepeatSet(2)} {
+		var outputs execute.Outputs
+		require.NoError(t, evidence.Read(root, evidence.RawFile(set, 1, "outputs.json"), 1<<20, &outputs))
+		require.Len(t, outputs.Kept, many)
+	}
+
+	many = execute.MaxOutputs + 1
+	root = gateDir(t, nil, func(m *evidence.RunManifest) { m.ArtifactPaths = []string{"o*"} }, []string{"one"})
+	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	require.NoError(t, failure)
+	require.Len(t, findings, 1)
+	require.Equal(t, evidence.ReasonIncomplete, findings[0].Reason)
+	require.Equal(t, 1, findings[0].Gate)
+	require.Contains(t, findings[0].Detail, "o2000 is one too many")
+}
