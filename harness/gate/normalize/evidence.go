@@ -12,12 +12,8 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/internal/logline"
 )
 
-const (
-	// maxManifest bounds the run manifest, and maxRunLog the normalized log of all
-	// gates whose hash is computed, in bytes.
-	maxManifest = 16 << 20
-	maxRunLog   = 1 << 30
-)
+// maxManifest bounds the run manifest, in bytes.
+const maxManifest = evidence.MaxDocument
 
 // Evidence is node 3 of a gate (RT-12). It reads the run manifest and the raw files of
 // node 2, and writes the normalized log, the test cases, the observations, what was
@@ -43,19 +39,19 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNormalization(ctx, root, m, n, written.ours); err != nil {
-		return err
-	}
-	if err := writeHash(root); err != nil {
-		return err
-	}
 	// What follows is normalized too, but is no part of the log: it is not counted there.
-	n, err = New(m.Rules, contextOf(ran))
+	other, err := New(m.Rules, contextOf(ran))
 	if err != nil {
 		return err
 	}
-	tests, err := testsOf(ctx, root, m, ran, n, written.sums)
+	tests, err := testsOf(ctx, root, m, ran, other, written.sums)
 	if err != nil {
+		return err
+	}
+	if err := writeNormalization(ctx, root, m, n, written.ours, tests); err != nil {
+		return err
+	}
+	if err := writeHash(ctx, root); err != nil {
 		return err
 	}
 	if err := evidence.Write(root, evidence.TestsFile, tests); err != nil {
@@ -126,13 +122,19 @@ func writeLog(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []
 
 // writeNormalization looks for what is left in the log. Our own lines, such as the
 // commands, are as the wish has them.
-func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer, ours map[int]bool) error {
+func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer, ours map[int]bool, tests evidence.Tests) error {
 	file, err := root.Open(evidence.RunLogFile)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
 	}
 	defer file.Close()
 	d := detection{allowed: patternsOf(m.Allowed)}
+	for _, c := range tests.Commands {
+		for _, test := range c.Cases {
+			d.know(test.ID)
+			d.know(test.Name)
+		}
+	}
 	lines := logline.NewReader(&stream{ctx: ctx, file: file}, 2*maxLine)
 	for {
 		piece, err := lines.Next()
@@ -162,20 +164,17 @@ func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManife
 }
 
 // writeHash writes the behaviour hash of the log.
-func writeHash(root *os.Root) error {
+func writeHash(ctx context.Context, root *os.Root) error {
 	file, err := root.Open(evidence.RunLogFile)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxRunLog+1))
-	if err == nil && len(text) > maxRunLog {
-		err = fmt.Errorf("it has more than %d bytes", maxRunLog)
-	}
+	sum, err := hashLines(&stream{ctx: ctx, file: file}, sortBytes)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+		return fmt.Errorf("hashing %s: %w", evidence.RunLogFile, err)
 	}
-	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(BehaviorHash(text)+"\n"), 0o644); err != nil {
+	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(sum+"\n"), 0o644); err != nil {
 		return fmt.Errorf("writing %s: %w", evidence.BehaviorHashFile, err)
 	}
 	return nil
