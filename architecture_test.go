@@ -29,7 +29,7 @@ var importTable = []struct {
 	{"policy", []string{"result", "internal/strictyaml"}},
 	{"internal/owner", nil},
 	{"internal/hostfile", nil},
-	{"internal/hosttree", nil},
+	{"internal/hosttree", []string{"internal/hostfile"}},
 	{"internal/strictyaml", nil},
 	{"internal/schedule", nil},
 	{"internal/schematest", nil},
