@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -20,7 +21,8 @@ import (
 
 // Run makes a gate directory and its verdict. A wish that cannot pass, whatever the
 // reason, is a verdict and no error: BLOCKED or NEED_INFO. An error says that the
-// directory cannot be used ([*DirectoryError]), or that something of ours failed, such as
+// directory cannot be used ([*DirectoryError]), that there is no such baseline
+// ([*repo.RevisionError]), or that something of ours failed, such as
 // the engine, or that ctx ended; in the latter cases the directory has what was seen and
 // a verdict that is no pass, and the report is that of the directory.
 func Run(ctx context.Context, o Options) (Report, error) {
@@ -31,6 +33,12 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if noWorkspace == nil {
 		if err := outside(o.OutDir, workspace); err != nil {
 			return Report{}, err
+		}
+	}
+	if o.Baseline != "" && noWorkspace == nil {
+		// Before anything of an earlier run is replaced.
+		if _, err := repo.Resolve(workspace, o.Baseline); err != nil {
+			return Report{}, fmt.Errorf("baseline: %w", err)
 		}
 	}
 	dir, err := openDirectory(o.OutDir, o.Replace)
@@ -106,7 +114,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 	if g.m.Baseline == "" {
 		return nil
 	}
-	changes, patch, err := repo.Compare(ctx, g.m.Baseline, g.m.Workspace, g.m.Exclude)
+	changes, patch, err := repo.Compare(ctx, g.m.Baseline, g.m.Workspace, slices.Concat(g.m.Exclude, g.m.Uncounted))
 	if err != nil {
 		return fmt.Errorf("comparing the workspace with its baseline: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/repo"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -67,6 +68,17 @@ func TestRunPasses(t *testing.T) {
 	report, err = gate.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+
+	ran := f.ran
+	o.Baseline = "no-such-revision"
+	_, err = gate.Run(t.Context(), o)
+	var revision *repo.RevisionError
+	require.ErrorAs(t, err, &revision)
+	require.ErrorContains(t, err, `baseline: revision "no-such-revision": `)
+	require.Equal(t, ran, f.ran)
+	verified, err = gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, verified.OK, "a slip leaves the earlier run as it is")
 }
 
 // TestNothingRuns: what must not be executed is not, and has a verdict all the same.

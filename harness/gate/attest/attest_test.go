@@ -23,6 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/judge"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/result"
 )
 
 const sum = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -35,24 +38,58 @@ func gateDir(t *testing.T, log string) *os.Root {
 	t.Cleanup(func() { assert.NoError(t, root.Close()) })
 	write := func(name string, v any) { require.NoError(t, evidence.Write(root, name, v)) }
 	text := func(name, text string) { require.NoError(t, evidence.WriteText(root, name, []byte(text))) }
-	manifest := evidence.RunManifest{
-		Schema: evidence.RunManifestV1, Name: "unit", WishSHA256: sum, GateCommands: []string{"pytest -q"}, IOBoundary: "./",
-		Gates: []evidence.Gate{{Index: 1, Cmd: "pytest -q", Argv: []string{"pytest", "-q"}, Kind: evidence.KindTests}},
-		Repo:  evidence.Repo{Commit: strings.Repeat("c", 40)},
-		Mode:  evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
-	}
-	write(evidence.RunManifestFile, manifest)
-	write(evidence.WishLockFile, map[string]any{"schema": "x"})
-	write(evidence.PlanFile, evidence.Plan{})
+	lock := sealedWish(t)
+	sealed, err := lock.JSON()
+	require.NoError(t, err)
+	text(evidence.WishLockFile, string(sealed))
+	argv := []string{"pytest", "-q"}
+	write(evidence.RunManifestFile, evidence.RunManifest{
+		Schema: evidence.RunManifestV1, Name: "unit", WishSHA256: lock.SHA256, GateCommands: []string{"pytest -q"}, IOBoundary: "./", Workspace: "/w",
+		Gates:     []evidence.Gate{{Index: 1, Cmd: "pytest -q", Argv: argv, Kind: evidence.KindTests, Report: evidence.ReportAuto}},
+		EnvPolicy: evidence.EnvPolicy{Vars: map[string]string{"CI": "true"}, Timezone: "UTC", Locale: "C.UTF-8", HashSeed: "0"},
+		Toolchain: lock.Toolchain, Repo: evidence.Repo{Commit: strings.Repeat("c", 40)},
+		Mode: evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
+	})
+	write(evidence.PlanFile, evidence.Plan{GateCommands: []string{"pytest -q"}})
 	text(evidence.RunLogFile, log)
-	write(evidence.TestsFile, evidence.Tests{})
+	write(evidence.TestsFile, evidence.Tests{Schema: evidence.TestsV1, ExitCode: new(int), Commands: []evidence.CommandTests{{
+		Index: 1, Command: "pytest -q", Argv: argv, Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: new(int),
+		LogsComplete: true, LogSHA256: sum, Source: evidence.ReportSummary, Counts: evidence.Counts{Total: 2, Passed: 2},
+	}}})
+	write(evidence.ObservationsFile, evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{
+		{Index: 1, Complete: true, Network: "none", Counted: "kernel", Watched: true},
+	}})
+	write(evidence.NormalizationFile, evidence.Normalization{Schema: evidence.NormalizationV1})
+	text(evidence.BehaviorHashFile, sum+"\n")
+	write(evidence.FindingsFile, evidence.Findings{})
 	write(evidence.EnvSnapshotFile, evidence.EnvSnapshot{
-		Schema: evidence.EnvSnapshotV1, Image: "debian", ImageID: "sha256:" + sum, Workspace: sum,
+		Schema: evidence.EnvSnapshotV1, GitCommit: strings.Repeat("c", 40), Image: "debian", ImageID: "sha256:" + sum, Workspace: sum,
+		LanguageRuntimes: map[string]string{"python": "3.11.2"}, ToolVersions: map[string]string{"pytest": "7.2.1"},
 		Toolchain: []evidence.ToolMount{{Source: "/opt/go", Target: "/host/go", Hash: sum}},
 	})
+	res := result.Result{
+		Schema: result.SchemaV1, Status: result.StatusExited, Fault: result.FaultNone, OutputComplete: true, StdoutBytes: int64(len(log)),
+		Observed: &result.Observed{NetworkAttempts: new(int64), Watched: []string{"/etc/shadow"}},
+	}
+	raw, err := res.Encode()
+	require.NoError(t, err)
+	text(evidence.RawFile("", 1, "result.json"), string(raw))
+	text(evidence.RawFile("", 1, "stdout.log"), log)
+	text(evidence.RawFile("", 1, "stderr.log"), "")
 	text(evidence.OutputsDir+"/01/model.bin", "model")
 	reseal(t, root)
 	return root
+}
+
+func sealedWish(t *testing.T) wish.Lock {
+	t.Helper()
+	w, err := wish.Parse([]byte("{name: unit, image: debian, claim_grade: false, gate_commands: [pytest -q], toolchain: [{source: /opt/go, target: /host/go}]}"), "wish.yaml")
+	require.NoError(t, err)
+	lock, err := wish.Seal(w, evidence.Toolchain{
+		Image: "debian", ImageID: "sha256:" + sum, Mounts: []evidence.ToolMount{{Source: "/opt/go", Target: "/host/go", Hash: sum}},
+	})
+	require.NoError(t, err)
+	return lock
 }
 
 // reseal makes the hashes and the verdict of a directory fit its files again, as anybody
@@ -61,14 +98,21 @@ func reseal(t *testing.T, root *os.Root) {
 	t.Helper()
 	_, err := evidence.HashArtifacts(t.Context(), root)
 	require.NoError(t, err)
-	hash, err := evidence.WriteManifest(t.Context(), root)
+	_, err = evidence.WriteManifest(t.Context(), root)
 	require.NoError(t, err)
-	verdict := evidence.Verdict{
-		Schema: evidence.VerdictV1, Status: evidence.Pass, StopReason: evidence.ReasonPass, ManifestSHA256: hash, WishSHA256: sum,
-		EvidenceSummary: evidence.Summary{Commands: 1, Counts: evidence.Counts{Total: 2, Passed: 2}},
-	}
-	require.NoError(t, evidence.Write(root, evidence.VerdictFile, verdict))
-	require.NoError(t, evidence.Write(root, evidence.GatesFile, evidence.Gates{Offline: true, Commands: []evidence.GateCommand{{Cmd: "pytest -q"}}}))
+	in, err := judge.Load(t.Context(), root)
+	require.NoError(t, err)
+	require.NoError(t, evidence.Write(root, evidence.VerdictFile, judge.Judge(in)))
+	require.NoError(t, evidence.Write(root, evidence.GatesFile, judge.Gates(in)))
+}
+
+// edit changes the verdict.
+func edit(t *testing.T, root *os.Root, change func(v *evidence.Verdict)) {
+	t.Helper()
+	var v evidence.Verdict
+	require.NoError(t, evidence.Read(root, evidence.VerdictFile, maxEnvelope, &v))
+	change(&v)
+	require.NoError(t, evidence.Write(root, evidence.VerdictFile, v))
 }
 
 type pair struct{ private, public []byte }
@@ -158,9 +202,13 @@ func TestStatement(t *testing.T) {
 	definition := predicate["buildDefinition"].(map[string]any)
 	assert.Equal(t, BuildType, definition["buildType"])
 	assert.Equal(t, map[string]any{
-		"name": "unit", "wish_sha256": sum, "io_boundary": "./", "offline": true, "baseline": "",
+		"name": "unit", "wish_sha256": sealedWish(t).SHA256, "io_boundary": "./", "offline": true, "baseline": "",
 		"commands": []any{map[string]any{"cmd": "pytest -q", "expect_exit": 0.0, "kind": "tests"}},
 	}, definition["externalParameters"])
+	internal := definition["internalParameters"].(map[string]any)
+	assert.Equal(t, map[string]any{"vars": map[string]any{"CI": "true"}, "timezone": "UTC", "locale": "C.UTF-8", "hash_seed": "0"}, internal["environment"])
+	assert.Equal(t, map[string]any{"python": "3.11.2"}, internal["language_runtimes"])
+	assert.Equal(t, map[string]any{"pytest": "7.2.1"}, internal["tool_versions"])
 	assert.Equal(t, []any{
 		map[string]any{"name": "image debian", "digest": map[string]any{"sha256": sum}},
 		map[string]any{"name": "workspace", "digest": map[string]any{"gitCommit": strings.Repeat("c", 40)}},
@@ -253,10 +301,7 @@ func TestVerifyTampered(t *testing.T) {
 			reseal(t, root)
 		}, `"evidence/outputs/01/model.bin" was signed, and is not there`},
 		"another verdict": {func(t *testing.T, root *os.Root) {
-			var v evidence.Verdict
-			require.NoError(t, evidence.Read(root, evidence.VerdictFile, maxEnvelope, &v))
-			v.Status = evidence.Blocked
-			require.NoError(t, evidence.Write(root, evidence.VerdictFile, v))
+			edit(t, root, func(v *evidence.Verdict) { v.Status = evidence.Blocked })
 		}, `"ExecutionVerdict.json" is not what was signed`},
 		"other gates": {write(evidence.GatesFile, `{"io_boundary":"","offline":true,"commands":[]}`), `"GATES.json" is not what was signed`},
 		"the envelope of another run": {func(t *testing.T, root *os.Root) {
@@ -275,7 +320,10 @@ func TestVerifyTampered(t *testing.T) {
 		"signed: other commands": {said(func(s map[string]any) {
 			definition(s)["externalParameters"].(map[string]any)["commands"] = []any{}
 		}), "other commands or flags"},
-		"signed: other flags":   {said(func(s map[string]any) { definition(s)["internalParameters"].(map[string]any)["dirty"] = true }), "other commands or flags"},
+		"signed: other flags": {said(func(s map[string]any) { definition(s)["internalParameters"].(map[string]any)["dirty"] = true }), "other commands or flags"},
+		"signed: another environment": {said(func(s map[string]any) {
+			definition(s)["internalParameters"].(map[string]any)["environment"] = map[string]any{}
+		}), "other commands or flags"},
 		"signed: another image": {said(func(s map[string]any) { definition(s)["resolvedDependencies"] = []any{} }), "another image, commit or toolchain"},
 		"signed: another verdict": {said(func(s map[string]any) {
 			s["predicate"].(map[string]any)["evalbox_verdict"].(map[string]any)["status"] = "BLOCKED"
@@ -333,7 +381,24 @@ func TestSignRefuses(t *testing.T) {
 		"a pass without its files": {func(t *testing.T, root *os.Root) {
 			require.NoError(t, root.Remove(evidence.PlanFile))
 			reseal(t, root)
+			edit(t, root, func(v *evidence.Verdict) { v.Status = evidence.Pass })
 		}, "the verdict is PASS, and there is no evidence/plan.json"},
+		"a verdict that does not follow": {func(t *testing.T, root *os.Root) {
+			edit(t, root, func(v *evidence.Verdict) { v.EvidenceSummary.Counts.Passed = 99 })
+		}, "ExecutionVerdict.json is not what follows from the evidence"},
+		"gates that do not follow": {func(t *testing.T, root *os.Root) {
+			require.NoError(t, evidence.Write(root, evidence.GatesFile, evidence.Gates{Offline: true, Commands: []evidence.GateCommand{{Cmd: "true"}}}))
+		}, "GATES.json is not what follows from the evidence"},
+		"a failure made a pass": {func(t *testing.T, root *os.Root) {
+			var tests evidence.Tests
+			require.NoError(t, evidence.Read(root, evidence.TestsFile, maxEnvelope, &tests))
+			tests.Commands[0].Counts = evidence.Counts{Total: 2, Passed: 1, Failed: 1}
+			require.NoError(t, evidence.Write(root, evidence.TestsFile, tests))
+			reseal(t, root)
+			edit(t, root, func(v *evidence.Verdict) {
+				v.Status, v.StopReason, v.StopClass, v.Findings = evidence.Pass, evidence.ReasonPass, "PASS", nil
+			})
+		}, "ExecutionVerdict.json is not what follows from the evidence"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := gateDir(t, "2 passed\n")

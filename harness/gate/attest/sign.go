@@ -1,12 +1,14 @@
 package attest
 
 import (
+	"bytes"
 	"context"
 	"os"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/judge"
 )
 
 // Sign writes attestation.dsse.json into a gate directory, in place of an earlier one.
@@ -14,8 +16,9 @@ import (
 // over SHA-256) or RSA of 2048 to 8192 bits (RSA-PSS with SHA-256), as
 // `openssl genpkey` writes it, without a password.
 //
-// A blocked gate can be signed like one that passed. A directory whose files are not
-// what its manifest says cannot, and nothing is written: an [*InvalidError]. A key that
+// A blocked gate can be signed like one that passed. The directory is judged again: one
+// whose files are not what its manifest says, or whose verdict or GATES.json is not what
+// follows from them, cannot be signed, and nothing is written: an [*InvalidError]. A key that
 // cannot be used is a [*KeyError]; other errors are of the machine.
 func Sign(ctx context.Context, root *os.Root, key []byte) error {
 	signs, err := signer(key)
@@ -24,6 +27,9 @@ func Sign(ctx context.Context, root *os.Root, key []byte) error {
 	}
 	f, err := readFacts(ctx, root)
 	if err != nil {
+		return err
+	}
+	if err := judged(ctx, root); err != nil {
 		return err
 	}
 	payload, err := f.statement()
@@ -39,4 +45,31 @@ func Sign(ctx context.Context, root *os.Root, key []byte) error {
 		return err
 	}
 	return evidence.Write(root, evidence.AttestationFile, envelope)
+}
+
+// judged makes sure that the verdict and GATES.json are what follows from the evidence: a
+// directory of somebody else may say anything.
+func judged(ctx context.Context, root *os.Root) error {
+	in, err := judge.Load(ctx, root)
+	if err != nil {
+		return err
+	}
+	var invalid InvalidError
+	for _, document := range []struct {
+		name string
+		want any
+	}{{evidence.VerdictFile, judge.Judge(in)}, {evidence.GatesFile, judge.Gates(in)}} {
+		text, err := evidence.ReadText(root, document.name, evidence.MaxDocument)
+		if err != nil {
+			return err
+		}
+		canonical, err := evidence.Canonical(document.want)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(text, canonical) {
+			invalid.add("%s is not what follows from the evidence", document.name)
+		}
+	}
+	return invalid.orNil()
 }

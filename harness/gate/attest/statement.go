@@ -171,7 +171,15 @@ func (f facts) definition() (*provenance.BuildDefinition, error) {
 	if err != nil {
 		return nil, err
 	}
+	var runtimes, tools map[string]any
+	if f.env != nil {
+		runtimes, tools = texts(f.env.LanguageRuntimes), texts(f.env.ToolVersions)
+	}
 	internal, err := structpb.NewStruct(map[string]any{
+		"environment": map[string]any{
+			"vars": texts(m.EnvPolicy.Vars), "timezone": m.EnvPolicy.Timezone, "locale": m.EnvPolicy.Locale, "hash_seed": m.EnvPolicy.HashSeed,
+		},
+		"language_runtimes": runtimes, "tool_versions": tools,
 		"execute": m.Mode.Execute, "sealed": m.Mode.Sealed, "strict": m.Mode.Strict,
 		"claim_grade": m.Mode.ClaimGrade, "repeats": m.Mode.Repeats, "dirty": m.Repo.Dirty,
 	})
@@ -181,6 +189,15 @@ func (f facts) definition() (*provenance.BuildDefinition, error) {
 	return &provenance.BuildDefinition{
 		BuildType: BuildType, ExternalParameters: external, InternalParameters: internal, ResolvedDependencies: f.dependencies(),
 	}, nil
+}
+
+// texts are texts as they stand in a statement.
+func texts(all map[string]string) map[string]any {
+	plain := make(map[string]any, len(all))
+	for name, text := range all {
+		plain[name] = text
+	}
+	return plain
 }
 
 // dependencies are what the gates ran in and on, as far as it is known by a hash.

@@ -155,7 +155,7 @@ func (f facts) comparePredicate(said *intoto.Statement, invalid *InvalidError) e
 		invalid.add("what was signed is a build of the type %.80q, and must be %q", was.GetBuildType(), BuildType)
 	case !proto.Equal(was.GetExternalParameters(), definition.GetExternalParameters()),
 		!proto.Equal(was.GetInternalParameters(), definition.GetInternalParameters()):
-		invalid.add("other commands or flags were signed than %s has", evidence.RunManifestFile)
+		invalid.add("other commands or flags or another environment were signed than the evidence has")
 	case !sameDependencies(was.GetResolvedDependencies(), definition.GetResolvedDependencies()):
 		invalid.add("another image, commit or toolchain was signed than the evidence has")
 	}

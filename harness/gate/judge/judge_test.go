@@ -286,6 +286,25 @@ func TestJudgeFindsEveryAspect(t *testing.T) {
 	}
 }
 
+// TestClasses: the words of RO-09.
+func TestClasses(t *testing.T) {
+	words := map[evidence.StopReason]string{
+		evidence.ReasonPass:          "PASS",
+		evidence.ReasonModeViolation: "INVARIANT_VIOLATION", evidence.ReasonToolsDisabled: "BLOCKED", evidence.ReasonNotSealed: "INVARIANT_VIOLATION",
+		evidence.ReasonNoCommands: "NULL_INPUT", evidence.ReasonNoWorkspace: "NULL_INPUT", evidence.ReasonToolRefused: "SECURITY_BLOCKED",
+		evidence.ReasonDirty: "INVARIANT_VIOLATION", evidence.ReasonTampered: "INVARIANT_VIOLATION", evidence.ReasonOutsideBoundary: "INVARIANT_VIOLATION",
+		evidence.ReasonNetwork: "CLAIM_POWER_INSUFFICIENT", evidence.ReasonUnpinned: "CLAIM_POWER_INSUFFICIENT",
+		evidence.ReasonEnvironment: "ENVIRONMENT_MISMATCH", evidence.ReasonUndeclared: "INVARIANT_VIOLATION", evidence.ReasonMissingDependency: "NEED_INFO",
+		evidence.ReasonTimeout: "BLOCKED", evidence.ReasonGateFailed: "BLOCKED", evidence.ReasonRegression: "INVARIANT_VIOLATION",
+		evidence.ReasonNoTests: "EVIDENCE_INCOMPLETE", evidence.ReasonIncomplete: "EVIDENCE_INCOMPLETE",
+		evidence.ReasonNondeterministic: "NON_REPRODUCIBLE", evidence.ReasonNonReproducible: "NON_REPRODUCIBLE",
+	}
+	require.Len(t, words, len(gravity)+1)
+	for reason, word := range words {
+		assert.Equal(t, word, classOf(reason), reason)
+	}
+}
+
 func TestNoCommands(t *testing.T) {
 	in := passing()
 	in.Manifest.GateCommands, in.Manifest.Gates, in.Tests.Commands = nil, nil, nil

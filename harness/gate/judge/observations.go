@@ -71,10 +71,10 @@ type place struct {
 }
 
 func (p place) String() string {
-	switch {
-	case p.set == "":
+	switch p.set {
+	case "":
 		return fmt.Sprintf("gate %d", p.index)
-	case p.set == evidence.BaselineSet:
+	case evidence.BaselineSet:
 		return fmt.Sprintf("gate %d on the baseline", p.index)
 	}
 	return fmt.Sprintf("gate %d in %s", p.index, shortened(p.set))

@@ -111,14 +111,7 @@ func (r *raw) copyStream(ctx context.Context, root *os.Root, n *Normalizer, l *l
 		return err
 	}
 	defer s.close()
-	isJSON, err := testlog.IsJSONLines(s)
-	if err != nil {
-		return err
-	}
-	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if name == "stderr" || !isJSON {
+	if name == "stderr" || !testlog.MayTellEvents(r.gate) {
 		return n.Copy(l, s)
 	}
 	// Events of go test are told as the text that they carry.

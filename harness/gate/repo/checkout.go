@@ -23,31 +23,49 @@ import (
 // written as links and never followed. A submodule is an empty folder. Nothing is
 // converted. After an error the folder is empty or gone, as it was.
 func Checkout(ctx context.Context, dir, rev, into string) (commit string, err error) {
-	p, ok, err := find(dir)
-	if err != nil {
-		return "", fmt.Errorf("checkout: %w", err)
-	}
-	if !ok {
-		if !isBare(dir) {
-			return "", fmt.Errorf("checkout: %s: is in no git repository", dir)
-		}
-		if p.git, err = realDir(dir); err != nil {
-			return "", fmt.Errorf("checkout: %w", err)
-		}
-	}
-	r, err := open(p)
+	r, c, err := revision(dir, rev)
 	if err != nil {
 		return "", fmt.Errorf("checkout: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	c, err := r.resolve(rev)
-	if err != nil {
-		return "", fmt.Errorf("checkout: %w", err)
-	}
 	if err := fill(ctx, r, c, into); err != nil {
 		return "", fmt.Errorf("checkout %s: %w", c.Hash, err)
 	}
 	return c.Hash.String(), nil
+}
+
+// Resolve is the commit that a revision stands for, as [Checkout] takes it; nothing is
+// written. A [*RevisionError] is a revision that the repository of dir does not have, or
+// that there is no repository.
+func Resolve(dir, rev string) (commit string, err error) {
+	r, c, err := revision(dir, rev)
+	if err != nil {
+		return "", err
+	}
+	return c.Hash.String(), r.Close()
+}
+
+// revision opens the repository of a folder, and finds a commit in it.
+func revision(dir, rev string) (*repository, *object.Commit, error) {
+	p, ok, err := find(dir)
+	if err == nil && !ok {
+		if !isBare(dir) {
+			return nil, nil, &RevisionError{rev, dir + " is in no git repository"}
+		}
+		p.git, err = realDir(dir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := open(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := r.resolve(rev)
+	if err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
+	return r, c, nil
 }
 
 // fill writes to a folder that is new or empty.

@@ -65,6 +65,15 @@ func TestCheckout(t *testing.T) {
 	require.ErrorContains(t, err, "later: the revision has no such folder")
 	_, err = Checkout(t.Context(), t.TempDir(), "HEAD", filepath.Join(t.TempDir(), "x"))
 	require.ErrorContains(t, err, "is in no git repository")
+	var broken *RevisionError
+	_, err = Resolve(t.TempDir(), "HEAD")
+	require.ErrorAs(t, err, &broken)
+	_, err = Resolve(f.dir, "nosuch")
+	require.ErrorAs(t, err, &broken)
+	require.EqualError(t, err, `revision "nosuch": is no branch, tag or commit of this repository`)
+	resolved, err := Resolve(f.path("repo"), "HEAD")
+	require.NoError(t, err)
+	require.Equal(t, head.String(), resolved)
 	_, err = Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "x", "y"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

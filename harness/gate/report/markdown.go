@@ -24,11 +24,33 @@ func Markdown(in Input) []byte {
 	if v.Status != evidence.Pass {
 		fmt.Fprintf(&b, "Stopped for %s.\n\n", code(string(v.StopReason)))
 	}
+	comparisons(&b, in)
 	gatesTable(&b, in)
 	findingsList(&b, v)
 	failingList(&b, in.Tests)
 	hashesTable(&b, in)
 	return []byte(b.String())
+}
+
+// comparisons tells what a pass was compared with.
+func comparisons(b *strings.Builder, in Input) {
+	if in.Verdict.Status != evidence.Pass {
+		return // what differs is a finding
+	}
+	if n := in.Manifest.Mode.Repeats; n > 1 {
+		fmt.Fprintf(b, "Run %d times, with the same logs, tests and outputs.\n\n", n)
+	}
+	if in.Manifest.Baseline == "" {
+		return
+	}
+	before := 0
+	for _, c := range in.Tests.Commands {
+		if c.Baseline != nil {
+			before += c.Baseline.Counts.Failed + c.Baseline.Counts.Errored
+		}
+	}
+	fmt.Fprintf(b, "Compared with the baseline %s: failing tests there: %d, now: %d.\n\n",
+		code(or(in.Manifest.Repo.BaselineCommit, in.Manifest.Repo.BaselineRev)), before, in.Verdict.EvidenceSummary.Counts.Failed+in.Verdict.EvidenceSummary.Counts.Errored)
 }
 
 func gatesTable(b *strings.Builder, in Input) {

@@ -235,6 +235,17 @@ func TestMarkdown(t *testing.T) {
 	assert.Contains(t, string(Markdown(Input{Manifest: evidence.RunManifest{GateCommands: []string{"a"}}})), "None of the 1 gates ran.")
 }
 
+// TestMarkdownTellsWhatWasCompared: a pass that was proven by more than one run says so.
+func TestMarkdownTellsWhatWasCompared(t *testing.T) {
+	in := passing()
+	in.Manifest.Mode.Repeats, in.Manifest.Baseline, in.Manifest.Repo.BaselineCommit = 3, "/b", "c0ffee"
+	in.Tests.Commands[0].Baseline = &evidence.Baseline{Counts: evidence.Counts{Failed: 1, Errored: 1}}
+	page := string(Markdown(in))
+	assert.Contains(t, page, "Run 3 times, with the same logs, tests and outputs.")
+	assert.Contains(t, page, "Compared with the baseline `c0ffee`: failing tests there: 2, now: 0.")
+	assert.NotContains(t, string(Markdown(passing())), "times")
+}
+
 func TestMarkdownIsBounded(t *testing.T) {
 	in := blocked()
 	for range 1000 {

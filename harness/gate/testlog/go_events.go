@@ -50,9 +50,6 @@ type goEvents struct {
 	keeper
 	events  int
 	problem string
-	// decided is set with the first line that is not empty: the events are there from
-	// the beginning, or not at all.
-	decided bool
 	pkgs    map[string]*goPackage
 	builds  map[string]*head
 	// open counts the tests of all packages that began and did not end.
@@ -70,23 +67,22 @@ func newGoEvents() *goEvents {
 	return &goEvents{pkgs: map[string]*goPackage{}, builds: map[string]*head{}}
 }
 
-// line takes a line of stdout. It is false if the stream is not made of events.
+// line takes a line of stdout. It is false if the line is text, such as that of a script
+// which calls go test.
 func (g *goEvents) line(line []byte, cut bool) bool {
-	if len(bytes.TrimSpace(line)) == 0 || g.decided && g.events == 0 {
-		return g.events > 0
-	}
-	g.decided = true
 	e, ok := parseGoEvent(line)
 	switch {
 	case ok:
 		g.events++
 		g.event(e)
-	case g.events == 0:
+	case g.events == 0 || len(line) == 0:
 		return false
-	case cut:
+	case cut && line[0] == '{':
 		g.tell(fmt.Sprintf("a line of the events has more than %d bytes", maxLine))
 	case line[0] == '{':
 		g.tell("a line of the events is broken or cut")
+	default:
+		return false
 	}
 	return true
 }
@@ -248,25 +244,6 @@ func CopyText(dst io.Writer, stdout io.Reader) error {
 		inside = piece.More
 		if _, err := io.WriteString(dst, text); err != nil {
 			return err
-		}
-	}
-}
-
-// IsJSONLines says that a stream has the events of go test -json. It reads up to its first
-// line that is not empty.
-func IsJSONLines(stdout io.Reader) (bool, error) {
-	lines := logline.NewReader(stdout, maxLine)
-	for {
-		piece, err := lines.Next()
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		if len(bytes.TrimSpace(piece.Text)) > 0 {
-			_, ok := parseGoEvent(piece.Text)
-			return ok && !piece.More, nil
 		}
 	}
 }

@@ -15,11 +15,15 @@ var (
 // maxPending bounds how many tests wait for the line of their package.
 const maxPending = MaxCases
 
-// goLines reads the text of go test. Without -v it has one line for each package, which
-// then is a case itself.
+// goLines reads the text of go test. Without -v it has one line for each package: that
+// of a package that failed is a case, an "ok" tells no test. All of them may have been
+// skipped, or TestMain may have run none.
 type goLines struct {
 	keeper
 	seen bool
+	// bare counts packages that are ok without a test, failed says that one failed.
+	bare   int
+	failed bool
 	// pending are the tests since the last package.
 	pending []evidence.Case
 	// lost says that more were pending than are kept.
@@ -44,6 +48,7 @@ func (g *goLines) line(line []byte) {
 		return
 	}
 	g.seen = true
+	g.failed = g.failed || m[1][0] == 'F'
 	pkg, rest, failed := string(m[2]), string(m[3])+string(m[4]), m[1][0] == 'F'
 	tests, anyFailed := g.pending, false
 	g.pending = nil
@@ -56,7 +61,7 @@ func (g *goLines) line(line []byte) {
 	case failed && !anyFailed:
 		g.add(evidence.Case{ID: pkg, Suite: pkg, Outcome: evidence.Errored, Message: rest})
 	case !failed && len(tests) == 0 && !strings.Contains(rest, "[no tests to run]"):
-		g.add(evidence.Case{ID: pkg, Suite: pkg, Outcome: evidence.Passed})
+		g.bare++
 	}
 }
 
@@ -74,6 +79,9 @@ func (g *goLines) summary() (Report, bool) {
 	r := g.report(evidence.ReportSummary)
 	if g.lost {
 		r.Problem = "a package has more tests than are kept"
+	}
+	if g.bare > 0 && r.Counts.Executed() == 0 {
+		r.Problem = join(r.Problem, "the output of go test names packages alone, which does not prove that a test ran: run it with -json or -v")
 	}
 	return r, g.seen
 }

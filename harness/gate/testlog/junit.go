@@ -32,11 +32,40 @@ type junitReader struct {
 	file   string
 	class  string
 	text   head
-	// badElements counts the failures and errors in elements, declaredBad and declared
-	// what the outermost suites say of themselves.
-	badElements           int
-	declared, declaredBad int
-	counted               bool
+	// spoken says that an element told the outcome of the open case.
+	spoken bool
+	// badElements and skippedElements count elements. notRun counts cases of pytest that
+	// were not run since a failure was expected: its summary takes them for xfailed.
+	badElements, skippedElements, notRun int
+	// suitesSay is what the outermost suites say of themselves together, rootSays what
+	// the element around them says, and any all suites at any depth.
+	suitesSay, rootSays, any declared
+}
+
+// declared is what elements say of the cases in them.
+type declared struct {
+	tests, bad, skipped int
+	// hasTests and hasBad say that there was such a number at all.
+	hasTests, hasBad bool
+}
+
+// add takes the numbers of an element.
+func (d *declared) add(t xml.StartElement) {
+	for _, key := range []string{"tests", "failures", "errors", "skipped"} {
+		n, err := strconv.Atoi(attr(t, key))
+		if err != nil || n < 0 {
+			continue
+		}
+		n = min(n, maxCount)
+		switch key {
+		case "tests":
+			d.tests, d.hasTests = min(d.tests+n, maxCount), true
+		case "skipped":
+			d.skipped = min(d.skipped+n, maxCount)
+		default:
+			d.bad, d.hasBad = min(d.bad+n, maxCount), true
+		}
+	}
 }
 
 // readJUnit reads a report. What was read before a problem is kept.
@@ -117,18 +146,36 @@ func (x *junitReader) start(t xml.StartElement) {
 		if x.open != nil {
 			return // a case in a case counts with its parent
 		}
+		x.spoken = false
 		x.class, x.file, x.text = attr(t, "classname"), attr(t, "file"), head{}
 		x.open = &evidence.Case{Name: attr(t, "name"), Suite: x.class, Outcome: evidence.Passed}
 		if x.open.Suite == "" && len(x.suites) > 0 {
 			x.open.Suite = x.suites[len(x.suites)-1]
 		}
-		// googletest has no element for what it did not run.
-		if attr(t, "status") == "notrun" || attr(t, "result") == "suppressed" || attr(t, "result") == "skipped" {
-			x.open.Outcome = evidence.Skipped
+		// Some have no element for what they did not run, or for what failed.
+		for _, key := range []string{"result", "status"} {
+			if o, known := caseWords[strings.ToLower(attr(t, key))]; known {
+				x.open.Outcome = graver(x.open.Outcome, o)
+			}
 		}
 	case "failure", "error", "skipped":
 		x.outcome(t)
 	}
+}
+
+// caseWords are what dialects say of a case in an attribute; all others mean nothing.
+var caseWords = map[string]evidence.Outcome{
+	"notrun": evidence.Skipped, "suppressed": evidence.Skipped, "skipped": evidence.Skipped, "disabled": evidence.Skipped, "ignored": evidence.Skipped,
+	"fail": evidence.Failed, "failed": evidence.Failed, "failure": evidence.Failed, "error": evidence.Errored, "errored": evidence.Errored,
+}
+
+// graver is the outcome that counts of two that a case says.
+func graver(a, b evidence.Outcome) evidence.Outcome {
+	gravity := []evidence.Outcome{evidence.Passed, evidence.Skipped, evidence.XFailed, evidence.Failed, evidence.Errored}
+	if slices.Index(gravity, b) > slices.Index(gravity, a) {
+		return b
+	}
+	return a
 }
 
 // outcome takes the gravest of what a case says.
@@ -136,8 +183,14 @@ func (x *junitReader) outcome(t xml.StartElement) {
 	outcome := map[string]evidence.Outcome{"failure": evidence.Failed, "error": evidence.Errored, "skipped": evidence.Skipped}[t.Name.Local]
 	if outcome == evidence.Skipped && attr(t, "type") == "pytest.xfail" {
 		outcome = evidence.XFailed
+		if strings.HasPrefix(attr(t, "message"), "[NOTRUN]") {
+			outcome = evidence.Skipped
+			x.notRun++
+		}
 	}
-	if t.Name.Local != "skipped" {
+	if t.Name.Local == "skipped" {
+		x.skippedElements++
+	} else {
 		x.badElements++
 	}
 	if x.open == nil {
@@ -148,16 +201,10 @@ func (x *junitReader) outcome(t xml.StartElement) {
 		}
 		return
 	}
-	gravity := []evidence.Outcome{evidence.Passed, evidence.Skipped, evidence.XFailed, evidence.Failed, evidence.Errored}
-	for _, o := range gravity { // what comes last in gravity wins
-		if o == outcome {
-			return
-		}
-		if o == x.open.Outcome {
-			break
-		}
+	if graver(x.open.Outcome, outcome) != outcome || x.spoken && outcome == x.open.Outcome {
+		return
 	}
-	x.open.Outcome = outcome
+	x.spoken, x.open.Outcome = true, outcome
 	x.text = head{}
 	if message := attr(t, "message"); message != "" {
 		x.text.add(message + "\n")
@@ -186,35 +233,37 @@ func (x *junitReader) stop(element string) {
 
 func (x *junitReader) within(element string) bool { return slices.Contains(x.path, element) }
 
-// declare adds what an outermost suite with numbers says of itself.
+// declare adds what a suite with numbers says of itself.
 func (x *junitReader) declare(t xml.StartElement) {
-	if at := strings.Join(x.path, "/"); at != "testsuite" && at != "testsuites/testsuite" {
+	switch strings.Join(x.path, "/") {
+	case "testsuites":
+		x.rootSays.add(t)
 		return
+	case "testsuite", "testsuites/testsuite":
+		x.suitesSay.add(t)
 	}
-	for _, key := range []string{"tests", "failures", "errors"} {
-		n, err := strconv.Atoi(attr(t, key))
-		if err != nil || n < 0 {
-			continue
-		}
-		x.counted = true
-		if key == "tests" {
-			x.declared += n
-		} else {
-			x.declaredBad += n
-		}
-	}
+	x.any.add(t)
 }
 
 // contradiction compares the numbers of the suites with the cases in them. Dialects
-// count differently: several failures of one case are one or several, and an error may
-// be a test of its own.
+// count differently: several failures of one case are one or several, an error may be a
+// test of its own, and a suite may leave out those in it.
 func (x *junitReader) contradiction() string {
-	if !x.counted {
-		return ""
-	}
-	bad := x.counts.Failed + x.counts.Errored
-	if x.declaredBad > max(bad, x.badElements) || x.declaredBad == 0 && bad > 0 || x.declared > x.counts.Total+x.counts.Errored {
-		return fmt.Sprintf("the suites of the report declare %d tests with %d failures and errors, and have %d with %d", x.declared, x.declaredBad, x.counts.Total, bad)
+	c := x.counts
+	bad, skipped := c.Failed+c.Errored, max(c.Skipped+c.XFailed, x.skippedElements)
+	for _, d := range []struct {
+		declared
+		who   string
+		tests bool // whether it says that there is no test
+	}{
+		{x.suitesSay, "suites of the report declare", x.any.hasTests && x.any.tests == 0},
+		{x.rootSays, "report as a whole declares", x.rootSays.hasTests && x.rootSays.tests == 0},
+	} {
+		wrong := d.bad > max(bad, x.badElements) || d.hasBad && d.bad == 0 && bad > 0 ||
+			d.declared.tests > c.Total+c.Errored || d.tests && c.Total > 0 || d.skipped > skipped
+		if wrong {
+			return fmt.Sprintf("the %s %d tests with %d failures and errors and %d skipped, and there are %d with %d and %d", d.who, d.declared.tests, d.bad, d.skipped, c.Total, bad, skipped)
+		}
 	}
 	return ""
 }

@@ -1,7 +1,10 @@
 package testlog
 
 import (
+	"fmt"
 	"io"
+	"regexp"
+	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/internal/logline"
@@ -40,15 +43,13 @@ type Report struct {
 // decides by the command, and then by what is there; any other format is the only one
 // that counts, and its absence is a problem.
 func Parse(g evidence.Gate, in Input) Report {
-	said := listen(in)
-	found := Report{}
 	tool := toolOf(g.Argv)
+	said := listen(tool, g.Report, in)
+	found := Report{}
 	switch g.Report {
 	case evidence.ReportNone:
-	case evidence.ReportPytest:
-		found = said.junit(in, true)
-	case evidence.ReportJUnit:
-		found = said.junit(in, false)
+	case evidence.ReportPytest, evidence.ReportJUnit:
+		found = said.junit(tool)
 	case evidence.ReportGoTest:
 		found = said.goTest()
 	case evidence.ReportTAP:
@@ -64,6 +65,9 @@ func Parse(g evidence.Gate, in Input) Report {
 	if found.Source != "" {
 		found.Problem = join(found.Problem, againstExit(tool, found, in.ExitCode))
 	}
+	if g.Report != evidence.ReportNone {
+		found.Problem = join(found.Problem, said.hidden(found, in.ExitCode))
+	}
 	return found
 }
 
@@ -71,12 +75,12 @@ func Parse(g evidence.Gate, in Input) Report {
 func (s *said) auto(g evidence.Gate, tool tool, in Input) Report {
 	switch tool {
 	case toolPytest:
-		if in.Report != nil {
-			return s.junit(in, true)
+		if s.report != nil {
+			return s.junit(tool)
 		}
 		found := s.summary(tool)
 		if asked(g) && endedByItself(in.ExitCode) {
-			found.Problem = join(found.Problem, "pytest was asked for a JUnit XML report and left none")
+			found.Problem = join(found.Problem, noReport)
 		}
 		return found
 	case toolGo:
@@ -94,22 +98,47 @@ func (s *said) auto(g evidence.Gate, tool tool, in Input) Report {
 	case toolUnknown:
 	}
 	switch {
-	case in.Report != nil:
-		return s.junit(in, false)
+	case s.report != nil:
+		return s.junit(tool)
 	case s.isJSON():
 		return s.goTest()
 	case s.tap.looksReal():
-		return s.tapReport()
+		found := s.tapReport()
+		found.Problem = join(found.Problem, unnamed(g, "TAP", evidence.ReportTAP, tapTools))
+		return found
 	}
 	found := s.summary(tool)
-	if found.Source == "" {
+	switch {
+	case found.Source == "":
 		found.Problem = "" // a command that says nothing of tests owes no report
+	case s.pytest.runs > 0 && asked(g):
+		found.Problem = join(found.Problem, noReport)
+	default:
+		found.Problem = join(found.Problem, unnamed(g, "a summary of tests", evidence.ReportSummary, summaryTools))
 	}
 	return found
 }
 
-// said is everything that the streams say, in every language that is known here.
+const noReport = "pytest was asked for a JUnit XML report and left none"
+
+// Programs that print these languages, as they are named in commands.
+var (
+	summaryTools = regexp.MustCompile(`\b(?:pytest|py\.test|unittest|prove|go\s+(?:-C\s*\S+\s+)?test)\b`)
+	tapTools     = regexp.MustCompile(`\b(?:prove|bats|tape?|node\s.*--test)\b`)
+)
+
+// unnamed says that text which any command can print is no evidence of tests, unless the
+// command or the wish names what prints it. A check owes no tests.
+func unnamed(g evidence.Gate, what string, format evidence.ReportFormat, tools *regexp.Regexp) string {
+	if g.Kind == evidence.KindCheck || tools.MatchString(strings.Join(g.Argv, " ")) {
+		return ""
+	}
+	return fmt.Sprintf("the output has %s, and the command names no tool that prints such; if it runs one, say `report: %s` in the wish", what, format)
+}
+
+// said is everything that a gate says, in every language that is known here.
 type said struct {
+	report   *junitReader // nil without a report file
 	json     *goEvents
 	tap      *tapLines
 	pytest   *pytestLines
@@ -119,12 +148,14 @@ type said struct {
 	err      error
 }
 
-// listen reads both streams once.
-func listen(in Input) *said {
+// listen reads the streams and the report once. Events of go test are looked for where
+// go test can be at work; all lines that are none are text.
+func listen(tool tool, format evidence.ReportFormat, in Input) *said {
 	s := &said{json: newGoEvents(), tap: &tapLines{}, pytest: &pytestLines{}, unittest: &unittestLines{}, goText: &goLines{}, prove: &proveLines{}}
+	events := mayTellEvents(tool, format)
 	if in.Stdout != nil {
 		s.err = logline.Each(in.Stdout, maxLine, func(line []byte, cut bool) {
-			if s.json.line(line, cut) {
+			if events && s.json.line(line, cut) {
 				return
 			}
 			s.tap.line(line)
@@ -141,20 +172,41 @@ func listen(in Input) *said {
 	s.json.end()
 	s.tap.end()
 	s.goText.end()
+	if in.Report != nil && format != evidence.ReportNone {
+		pytest := format == evidence.ReportPytest || format == evidence.ReportAuto && tool == toolPytest
+		s.report = readJUnit(in.Report, pytest, usual)
+	}
 	return s
 }
 
+// mayTellEvents says whether the lines of stdout can be events of go test -json.
+func mayTellEvents(tool tool, format evidence.ReportFormat) bool {
+	switch format {
+	case evidence.ReportGoTest:
+		return true
+	case evidence.ReportAuto, "":
+		return tool == toolGo || tool == toolUnknown
+	}
+	return false
+}
+
+// MayTellEvents says whether a gate's stdout can have events of go test -json, which
+// [CopyText] then reads.
+func MayTellEvents(g evidence.Gate) bool { return mayTellEvents(toolOf(g.Argv), g.Report) }
+
 func (s *said) isJSON() bool { return s.json.events > 0 }
 
-func (s *said) junit(in Input, pytest bool) Report {
-	if in.Report == nil {
+func (s *said) junit(tool tool) Report {
+	if s.report == nil {
 		return Report{Problem: "no JUnit XML report was left"}
 	}
-	x := readJUnit(in.Report, pytest, usual)
+	x := s.report
 	found := x.report(evidence.ReportJUnit)
 	if x.pytest {
 		found.Source = evidence.ReportPytest
-		found.Problem = join(found.Problem, againstPytest(found.Counts, s.pytest))
+	}
+	if x.pytest || tool == toolPytest {
+		found.Problem = againstPytest(x, s.pytest)
 	}
 	found.Problem = join(x.problem, found.Problem)
 	return found

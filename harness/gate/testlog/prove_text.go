@@ -16,35 +16,46 @@ var (
 
 // proveLines reads the summary of prove, which has numbers only.
 type proveLines struct {
+	// tests and failed add up all runs; failing says that one of them failed.
 	tests, failed int
-	seen          bool
-	result        string
+	seen, failing bool
+	// silent counts runs that failed without a test that did, named those since the last
+	// result.
+	silent, named int
+	problem       string
 }
 
 func (p *proveLines) line(line []byte) {
 	if m := proveFiles.FindSubmatch(line); m != nil {
-		p.tests, _ = strconv.Atoi(string(m[1]))
-		p.tests = min(p.tests, maxCount)
+		n, _ := strconv.Atoi(string(m[1]))
+		p.tests = min(p.tests+min(n, maxCount), maxCount)
 	} else if m := proveResult.FindSubmatch(line); m != nil {
-		p.result, p.seen = string(m[1]), true
+		p.ended(string(m[1]))
 	} else if strings.Contains(string(line), "(Wstat: ") {
 		if m := proveFailed.FindSubmatch(line); m != nil {
 			n, _ := strconv.Atoi(string(m[2]))
-			p.failed = min(p.failed+max(n, 0), maxCount)
+			p.named = min(p.named+max(n, 0), maxCount)
 		}
 	}
 }
 
+// ended takes the last line of a run.
+func (p *proveLines) ended(result string) {
+	p.seen = true
+	p.failing = p.failing || result == "FAIL"
+	if result == "FAIL" && p.named == 0 {
+		p.silent++ // a file that died or broke its plan failed as a whole
+	}
+	if result == "PASS" && p.named > 0 {
+		p.problem = "prove says PASS and counts failed tests"
+	}
+	p.failed, p.named = min(p.failed+p.named, maxCount), 0
+}
+
 func (p *proveLines) summary() (Report, bool) {
-	var r Report
+	r := Report{Problem: p.problem}
 	addMany(&r.Counts, evidence.Failed, p.failed)
 	addMany(&r.Counts, evidence.Passed, p.tests-p.failed)
-	if p.result == "FAIL" && p.failed == 0 {
-		// A file that died or broke its plan failed as a whole.
-		addMany(&r.Counts, evidence.Errored, 1)
-	}
-	if p.result == "PASS" && p.failed > 0 {
-		r.Problem = "prove says PASS and counts failed tests"
-	}
+	addMany(&r.Counts, evidence.Errored, p.silent)
 	return r, p.seen
 }

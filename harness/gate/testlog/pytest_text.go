@@ -29,8 +29,8 @@ type pytestLines struct {
 	// named are the IDs that have a case already: -v and the short summary both name
 	// what failed.
 	named map[string]bool
-	// seen says that the last line was there; its numbers count then.
-	seen     bool
+	// runs is how many last lines were there; counts adds up what they say.
+	runs     int
 	counts   evidence.Counts
 	subtests bool
 }
@@ -77,7 +77,9 @@ func (p *pytestLines) line(line []byte) {
 		}
 	}
 	if known {
-		p.seen, p.counts, p.subtests = true, counts, subtests
+		p.runs++
+		p.subtests = p.subtests || subtests
+		addAll(&p.counts, counts)
 	}
 }
 
@@ -107,11 +109,21 @@ func (p *pytestLines) summary() (Report, bool) {
 		r.Problem = "the output names more failed tests than its last line counts"
 	}
 	r.Counts = p.counts
-	return r, p.seen
+	return r, p.runs > 0
 }
 
 // maxCount bounds a number that a summary may say.
 const maxCount = 100_000_000
+
+// addAll adds what a further summary says.
+func addAll(c *evidence.Counts, more evidence.Counts) {
+	addMany(c, evidence.Passed, more.Passed)
+	addMany(c, evidence.Failed, more.Failed)
+	addMany(c, evidence.Errored, more.Errored)
+	addMany(c, evidence.Skipped, more.Skipped)
+	addMany(c, evidence.XFailed, more.XFailed)
+	addMany(c, evidence.XPassed, more.XPassed)
+}
 
 // addMany counts n cases; no summary makes numbers that do not add up.
 func addMany(c *evidence.Counts, o evidence.Outcome, n int) {

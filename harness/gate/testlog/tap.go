@@ -33,6 +33,8 @@ type tapLines struct {
 	// point says that the last line was a test point: a YAML block may follow.
 	point  bool
 	bailed bool
+	// numbered says that a point which failed has a number: a text has that hardly.
+	numbered bool
 }
 
 // tapLevel is a list of test points with its plan.
@@ -55,6 +57,7 @@ func (t *tapLines) line(line []byte) {
 		if string(text) == "..." {
 			return
 		}
+		t.tell("a YAML block has no end")
 	}
 	afterPoint := t.point
 	t.point = false
@@ -173,6 +176,7 @@ func (t *tapLines) testPoint(depth int, ok bool, number, description string) {
 		c.Outcome = evidence.XFailed
 	case !ok:
 		c.Outcome = evidence.Failed
+		t.numbered = t.numbered || number != ""
 	case directive == "skip":
 		c.Outcome = evidence.Skipped
 	default:
@@ -200,6 +204,9 @@ func (t *tapLines) check(level tapLevel) {
 func (t *tapLines) end() {
 	if t.bailed {
 		return
+	}
+	if t.yaml > 0 {
+		t.tell("a YAML block has no end, so that test points may lie in it")
 	}
 	if t.depth > 0 {
 		t.tell("a subtest has no end")

@@ -103,6 +103,11 @@ func TestBrokenJUnit(t *testing.T) {
 		{"encoding", `<?xml version="1.0" encoding="latin1"?>` + begin + `</testsuite>`, "only UTF-8"},
 		{"declares more", `<testsuite name="s" tests="9"><testcase name="a"/></testsuite>`, "declare 9 tests"},
 		{"declares failures", `<testsuite name="s" tests="1" failures="1"><testcase name="a"/></testsuite>`, "1 failures and errors"},
+		{"declares no test", `<testsuite name="s" tests="0"><testcase name="a"/></testsuite>`, "declare 0 tests"},
+		{"declares skipped", `<testsuite name="s" tests="1" skipped="1"><testcase name="a"/></testsuite>`, "1 skipped"},
+		{"root declares more", `<testsuites tests="10"><testsuite name="s" tests="1"><testcase name="a"/></testsuite></testsuites>`, "as a whole declares 10 tests"},
+		{"root declares failures", `<testsuites tests="1" failures="3"><testsuite name="s"><testcase name="a"/></testsuite></testsuites>`, "with 3 failures"},
+		{"root declares no test", `<testsuites tests="0"><testsuite name="s"><testcase name="a"/></testsuite></testsuites>`, "declares 0 tests"},
 		{"declares none", `<testsuite name="s" tests="1" failures="0"><testcase name="a"><failure/></testcase></testsuite>`, "with 0 failures"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -186,12 +191,6 @@ not an event
 	var text strings.Builder
 	require.NoError(t, testlog.CopyText(&text, strings.NewReader(events)))
 	assert.True(t, strings.HasPrefix(text.String(), "=== RUN   TestA\n    a_test.go:3: got 1\n--- FAIL: TestA/sub (0.00s)\nnot an event\n?   \tm/none"), text.String())
-	is, err := testlog.IsJSONLines(strings.NewReader("\n" + events))
-	assert.NoError(t, err)
-	assert.True(t, is)
-	is, err = testlog.IsJSONLines(strings.NewReader("x\n" + events))
-	assert.NoError(t, err)
-	assert.False(t, is)
 }
 
 func TestBrokenGoTestEvents(t *testing.T) {
@@ -216,7 +215,7 @@ func TestBrokenGoTestEvents(t *testing.T) {
 }
 
 func TestTAP(t *testing.T) {
-	r := parse("node run.js", evidence.ReportAuto, 1, `TAP version 14
+	r := parse("node run.js", evidence.ReportTAP, 1, `TAP version 14
 1..8
 ok 1 - plain
   ---
@@ -251,17 +250,18 @@ ok
 
 func TestBrokenTAP(t *testing.T) {
 	for lines, problem := range map[string]string{
-		"1..3\nok 1\nok 2\n":                      "plans 3 tests and has 2",
-		"1..1\nok 1\nok 2\n":                      "plans 1 tests and has 2",
-		"TAP version 13\nok 1\n":                  "no plan",
-		"1..2\nok 1\nok 1\n":                      "out of sequence",
-		"1..2\n1..2\nok 1\nok 2\n":                "two plans",
-		"1..3\nok 1\nBail out! no disk\nok 2\n":   "bailed out: no disk",
-		"1..1\n    ok 1\n    1..2\nok 1\n":        `subtest "subtest 1" plans 2 tests and has 1`,
-		"1..1\nok 1\n    ok 1\n    1..1\n":        "a subtest has no end",
-		"1..99999999999999999999\nok 1\n":         "too many",
-		"1..1\nok 1\n  ---\n  x: 1\nok 2 - two\n": "plans 1 tests and has 2",
-		"1..1\nnot ok 1\n":                        "the exit code is 0",
+		"1..3\nok 1\nok 2\n":                        "plans 3 tests and has 2",
+		"1..1\nok 1\nok 2\n":                        "plans 1 tests and has 2",
+		"TAP version 13\nok 1\n":                    "no plan",
+		"1..2\nok 1\nok 1\n":                        "out of sequence",
+		"1..2\n1..2\nok 1\nok 2\n":                  "two plans",
+		"1..3\nok 1\nBail out! no disk\nok 2\n":     "bailed out: no disk",
+		"1..1\n    ok 1\n    1..2\nok 1\n":          `subtest "subtest 1" plans 2 tests and has 1`,
+		"1..1\nok 1\n    ok 1\n    1..1\n":          "a subtest has no end",
+		"1..99999999999999999999\nok 1\n":           "too many",
+		"1..1\nok 1\n  ---\n  x: 1\nok 2 - two\n":   "a YAML block has no end",
+		"1..1\nok 1\n  ---\n  x: 1\n    not ok 1\n": "a YAML block has no end",
+		"1..1\nnot ok 1\n":                          "the exit code is 0",
 	} {
 		r := parse("x", evidence.ReportTAP, 0, lines, "", "")
 		assert.Contains(t, r.Problem, problem, lines)
@@ -290,11 +290,14 @@ func TestSummaries(t *testing.T) {
 		{"unittest failed", "python3 -W error -m unittest discover", 1, "", "test_a (m.T.test_a) ... ok\ntest_b (m.T)\nDoc ... ok\ntest_c (m.T.test_c) ... skipped 'x'\nFAIL: test_d (m.T.test_d)\nRan 5 tests in 0.001s\n\nFAILED (failures=1, errors=1, skipped=1, expected failures=1)\n",
 			counts(5, 1, 1, 1, 1, 1, 0), []string{"m.T.test_a passed", "m.T.test_c skipped", "m.T.test_d failed"}},
 		{"unittest none", "python3 -m unittest", 5, "", "Ran 0 tests in 0.000s\n\nNO TESTS RAN\n", counts(0, 0, 0, 0, 0, 0, 0), nil},
-		{"go", "go test ./...", 1, "ok  \tm/a\t0.012s\nFAIL\tm/b [build failed]\n?   \tm/c\t[no test files]\nok  \tm/d\t0.01s [no tests to run]\nok  \tm/e\t(cached)\nFAIL\n", "", counts(3, 2, 0, 1, 0, 0, 0), []string{"m/a passed", "m/b error", "m/e passed"}},
+		{"go", "go test ./...", 1, "ok  \tm/a\t0.012s\nFAIL\tm/b [build failed]\n?   \tm/c\t[no test files]\nok  \tm/d\t0.01s [no tests to run]\nok  \tm/e\t(cached)\nFAIL\n", "", counts(1, 0, 0, 1, 0, 0, 0), []string{"m/b error"}},
 		{"go -v", "go -C x test -v", 1, "=== RUN   TestA\n--- PASS: TestA (0.00s)\n    --- FAIL: TestB/x (0.00s)\n--- FAIL: TestB (0.00s)\n--- SKIP: TestC (0.00s)\nFAIL\nFAIL\tm/a\t0.01s\n", "", counts(4, 1, 2, 0, 1, 0, 0), []string{"m/a.TestA passed", "m/a.TestB/x failed", "m/a.TestB failed", "m/a.TestC skipped"}},
 		{"prove", "prove t", 0, "t/a.t .. ok\nAll tests successful.\nFiles=1, Tests=3,  0 wallclock secs ( 0.02 usr)\nResult: PASS\n", "", counts(3, 3, 0, 0, 0, 0, 0), nil},
 		{"prove failed", "prove t", 1, "t/a.t (Wstat: 256 (exited 1) Tests: 3 Failed: 1)\nFiles=1, Tests=3,  0 wallclock secs\nResult: FAIL\n", "", counts(3, 2, 1, 0, 0, 0, 0), nil},
-		{"unknown", "sh -c x", 0, "3 passed in 0.1s\n", "", counts(3, 3, 0, 0, 0, 0, 0), nil},
+		{"shell", "sh -c pytest;true", 0, "3 passed in 0.1s\n", "", counts(3, 3, 0, 0, 0, 0, 0), nil},
+		{"pytest twice", "pytest", 1, "2 passed, 1 failed in 0.1s\n3 passed in 0.1s\n", "", counts(6, 5, 1, 0, 0, 0, 0), nil},
+		{"unittest twice", "python3 -m unittest", 1, "", "Ran 2 tests in 0.1s\n\nFAILED (failures=1)\nRan 1 test in 0.1s\n\nOK\n", counts(3, 2, 1, 0, 0, 0, 0), nil},
+		{"prove twice", "prove t", 1, "t/a.t (Wstat: 0 Tests: 3 Failed: 1)\nFiles=1, Tests=3,  0 wallclock secs\nResult: FAIL\nFiles=1, Tests=2,  0 wallclock secs\nResult: PASS\n", "", counts(5, 4, 1, 0, 0, 0, 0), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := parse(c.cmd, evidence.ReportAuto, c.exit, c.stdout, c.stderr, "")
@@ -327,12 +330,27 @@ func TestContradictions(t *testing.T) {
 		{"summary failed", "pytest", 1, "3 failed in 0.1s\n", "", three, "the report says 3 passed, 0 failed, 0 errors, 0 skipped, 0 xfailed, and the output says 0 passed, 3 failed"},
 		{"summary fewer", "pytest", 0, "2 passed in 0.1s\n", "", three, "the output says 2 passed"},
 		{"summary none", "pytest", 5, "no tests ran in 0.1s\n", "", three, "the output says 0 passed"},
-		{"exit 1", "pytest", 1, "", "", three, "the exit code says that tests failed"},
+		{"exit 1", "pytest", 1, "3 passed in 0.1s\n", "", three, "the exit code says that tests failed"},
 		{"exit 5", "pytest", 5, "", "", three, "there were no tests"},
 		{"empty", "pytest", 0, "", "", `<testsuite name="pytest" tests="0"/>`, "no case"},
 		{"exit 0", "make", 0, "", "", `<testsuite><testcase name="a"><failure/></testcase></testsuite>`, "1 case that failed, and the exit code is 0"},
 		{"unittest", "python -m unittest", 0, "", "Ran 1 test in 0.1s\n\nFAILED (failures=1)\n", "", "the exit code is 0"},
 		{"unittest itself", "python -m unittest", 0, "", "Ran 1 test in 0.1s\n\nFAILED\n", "", `unittest says "FAILED"`},
+		{"no summary", "pytest -qq", 0, "...\n", "", three, "no summary of pytest that the report could be compared with"},
+		{"no summary in a shell", "sh -c pytest", 0, "...\n", "", three, "no summary of pytest"},
+		{"events of a forger", "pytest", 0, `{"Action":"start","Package":"x"}` + "\n1 failed, 2 passed in 0.1s\n", "", three, "the output says 2 passed, 1 failed"},
+		{"two of pytest", "sh -c pytest", 0, "1 failed in 0.1s\n3 passed in 0.1s\n", "", three, "2 summaries of pytest, and there is one report"},
+		{"unittest before pytest", "sh -c pytest", 0, "3 passed in 0.1s\n", "Ran 1 test in 0.1s\n\nFAILED (failures=1)\n", three, "summary of unittest with tests that failed"},
+		{"go before pytest", "sh -c pytest", 0, "--- FAIL: TestA (0.00s)\nFAIL\nFAIL\tm\t0.1s\n3 passed in 0.1s\n", "", "", "the lines of go test with tests that failed"},
+		{"TAP before pytest", "sh -c pytest", 0, "not ok 1\n3 passed in 0.1s\n", "", three, "TAP with tests that failed"},
+		{"events before pytest", "sh -c pytest", 0, `{"Action":"fail","Package":"m","Test":"T"}` + "\n" + `{"Action":"fail","Package":"m"}` + "\n3 passed in 0.1s\n", "", three, "events of go test with tests that failed"},
+		{"report of another", "python3 -m unittest", 0, "", "Ran 1 test in 0.1s\n\nOK\n", `<testsuite><testcase name="a"><failure/></testcase></testsuite>`, "a JUnit XML report with tests that failed"},
+		{"prove before prove", "sh -c prove", 0, "Files=1, Tests=1,  0 wallclock secs\nResult: FAIL\nFiles=1, Tests=1,  0 wallclock secs\nResult: PASS\n", "", "", "the report has 1 case that failed"},
+		{"pytest twice", "sh -c pytest", 0, "1 failed in 0.1s\n3 passed in 0.1s\n", "", "", "the report has 1 case that failed"},
+		{"bare packages", "sh -c go_test", 0, "ok  \tm\t0.1s\nok  \tn\t(cached)\n", "", "", "names packages alone"},
+		{"bare packages of go", "go test -json=false", 0, "ok  \tm\t0.1s\n", "", "", "names packages alone"},
+		{"a sentence", "echo x", 0, "5 passed in 0.1s\n", "", "", "names no tool that prints such"},
+		{"TAP of anybody", "printf x", 0, "1..1\nok 1\n", "", "", "say `report: tap`"},
 		{"more names", "pytest", 1, "FAILED t.py::a - x\nFAILED t.py::b - x\n1 failed in 0.1s\n", "", "", "names more failed tests"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -349,6 +367,46 @@ func TestAskedForAReport(t *testing.T) {
 	assert.Equal(t, evidence.ReportSummary, r.Source)
 	assert.Contains(t, r.Problem, "asked for a JUnit XML report and left none")
 	assert.Equal(t, "no JUnit XML report was left", parse("pytest", evidence.ReportPytest, 0, "1 passed in 0.1s\n", "", "").Problem)
+}
+
+// TestOfAShell: a command that hides its tool is asked for a report as well.
+func TestOfAShell(t *testing.T) {
+	exit := 0
+	g := evidence.Gate{Argv: []string{"echo", "pytest"}, Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/x/report.xml"}}
+	r := testlog.Parse(g, testlog.Input{Stdout: strings.NewReader("1 passed in 0.1s\n"), ExitCode: &exit})
+	assert.Contains(t, r.Problem, "left none")
+	g = evidence.Gate{Argv: []string{"linter"}, Kind: evidence.KindCheck}
+	r = testlog.Parse(g, testlog.Input{Stdout: strings.NewReader("1 passed in 0.1s\n"), ExitCode: &exit})
+	assert.Empty(t, r.Problem, "a check owes no tests")
+}
+
+// TestEventsBehindText: make prints what it runs.
+func TestEventsBehindText(t *testing.T) {
+	text := "go test -json ./...\n" + `{"Action":"run","Package":"m","Test":"T"}` + "\n" + `{"Action":"pass","Package":"m","Test":"T"}` + "\n" + `{"Action":"pass","Package":"m"}` + "\n"
+	for _, cmd := range []string{"make test", "go test -json"} {
+		r := parse(cmd, evidence.ReportAuto, 0, text, "", "")
+		assert.Equal(t, evidence.ReportGoTest, r.Source)
+		assert.Equal(t, []string{"m.T passed"}, told(r))
+		assert.Empty(t, r.Problem)
+	}
+	assert.True(t, testlog.MayTellEvents(evidence.Gate{Argv: []string{"make"}, Report: evidence.ReportAuto}))
+	assert.False(t, testlog.MayTellEvents(evidence.Gate{Argv: []string{"pytest"}, Report: evidence.ReportAuto}))
+	assert.False(t, testlog.MayTellEvents(evidence.Gate{Argv: []string{"go", "test"}, Report: evidence.ReportNone}))
+}
+
+// TestNotRun: what pytest did not run since it expected a failure is no executed test.
+func TestNotRun(t *testing.T) {
+	report := `<testsuite name="pytest" tests="1" skipped="1"><testcase classname="t" name="a"><skipped type="pytest.xfail" message="[NOTRUN] why"/></testcase></testsuite>`
+	r := parse("pytest", evidence.ReportAuto, 0, "1 xfailed in 0.1s\n", "", report)
+	assert.Empty(t, r.Problem)
+	assert.Zero(t, r.Counts.Executed())
+	assert.Equal(t, 1, r.Counts.Skipped)
+}
+
+// TestWordsOfCases: some dialects have an attribute for what is no pass.
+func TestWordsOfCases(t *testing.T) {
+	r := parse("x", evidence.ReportJUnit, 1, "", "", `<testsuite><testcase name="a" status="failed"/><testcase name="b" status="Disabled"/><testcase name="c" result="completed" status="run"/><testcase name="d" status="error"><skipped/></testcase></testsuite>`)
+	assert.Equal(t, []string{"a failed", "b skipped", "c passed", "d error"}, told(r))
 }
 
 // FuzzParse reads anything in every format: it ends, keeps its bounds, and counts what it

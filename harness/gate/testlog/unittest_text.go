@@ -25,8 +25,10 @@ type unittestLines struct {
 	ran   int
 	// after says that "Ran n tests" was there, and the verdict comes next.
 	after, seen bool
-	counts      evidence.Counts
-	problem     string
+	// counts adds up what all runs say; failed says that one of them did.
+	counts  evidence.Counts
+	failed  bool
+	problem string
 }
 
 func (u *unittestLines) line(line []byte) {
@@ -97,7 +99,9 @@ func (u *unittestLines) verdict(word, details string) {
 	}
 	bad := c.Failed + c.Errored + c.XPassed
 	addMany(&c, evidence.Passed, u.ran-c.Total)
-	u.seen, u.counts, u.problem = true, c, ""
+	u.seen = true
+	u.failed = u.failed || word == "FAILED"
+	addAll(&u.counts, c)
 	if (word == "FAILED") != (bad > 0) {
 		u.problem = fmt.Sprintf("unittest says %q and counts %d that failed", word, bad)
 	}
