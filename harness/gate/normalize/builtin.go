@@ -87,7 +87,7 @@ var builtin = []rule{
 
 	// Processes and memory.
 	{Rule: evidence.Rule{Name: "pid", Pattern: `(?i)(\b(?:p?pid|tid|process[ _-]id|thread[ _-]id)["']?(?: ?[=:#] ?| is | ))\d+`, Replace: "$1<pid>"},
-		need: hasDigit, any: literals("pid", "PID", "Pid", "tid", "TID", "rocess", "hread"), right: wordEnds},
+		need: hasDigit, any: literals("pid", "PID", "Pid", "tid", "TID", "rocess", "hread"), right: wordEnds, keeps: true},
 	{Rule: evidence.Rule{Name: "process", Pattern: `\b([Pp]rocess )\d+( (?:exited|ended|finished|started|stopped|terminated|died|crashed|killed|was|is|has|got|received)\b|[\])}:,;.]|$)`, Replace: "$1<pid>$2"},
 		need: hasDigit, any: literals("rocess ")},
 	{Rule: evidence.Rule{Name: "goroutine", Pattern: `\b(goroutine )\d+`, Replace: "$1<n>"},

@@ -20,14 +20,14 @@ const (
 // they demand less.
 var detectors = func() []detectorRule {
 	all := []detectorRule{
-		{rule: rule{Rule: evidence.Rule{Name: "clock", Pattern: clock}, need: hasClock, left: looseClockBegins, right: looseClockEnds, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "clock", Pattern: `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`}, need: hasClock, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "epoch", Pattern: `(?i)(?:time|stamp|epoch|\bdate|_date|\bnow|\bts)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?`}, need: hasLong, left: notPlaceholder, right: wordEnds, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "address", Pattern: `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}`}, need: hasHex, right: wordEnds, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "address", Pattern: `0x[0-9a-fA-F]{8,16}`}, need: hasHex, right: wordEnds, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "address", Pattern: `\bid[=: (]{1,2}1[34]\d{13}`}, need: hasLong, right: wordEnds, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "uuid", Pattern: `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`}, need: hasDashes, keeps: true}},
-		{rule: rule{Rule: evidence.Rule{Name: "uuid", Pattern: `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}`}, need: hasDigit, any: literals("uid", "UID", "_id", "-id", " id", "Id", "ID"), right: wordEnds, keeps: true}},
+		{rule: rule{Rule: evidence.Rule{Name: "clock", Pattern: clock}, need: hasClock, left: looseClockBegins, right: looseClockEnds}},
+		{rule: rule{Rule: evidence.Rule{Name: "clock", Pattern: `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`}, need: hasClock}},
+		{rule: rule{Rule: evidence.Rule{Name: "epoch", Pattern: `(?i)(?:time|stamp|epoch|\bdate|_date|\bnow|\bts)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?`}, need: hasLong, left: notPlaceholder, right: wordEnds}},
+		{rule: rule{Rule: evidence.Rule{Name: "address", Pattern: `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}`}, need: hasHex, right: wordEnds}},
+		{rule: rule{Rule: evidence.Rule{Name: "address", Pattern: `0x[0-9a-fA-F]{8,16}`}, need: hasHex, right: wordEnds}},
+		{rule: rule{Rule: evidence.Rule{Name: "address", Pattern: `\bid[=: (]{1,2}1[34]\d{13}`}, need: hasLong, right: wordEnds}},
+		{rule: rule{Rule: evidence.Rule{Name: "uuid", Pattern: `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`}, need: hasDashes}},
+		{rule: rule{Rule: evidence.Rule{Name: "uuid", Pattern: `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}`}, need: hasDigit, any: literals("uid", "UID", "_id", "-id", " id", "Id", "ID"), right: wordEnds}},
 		{rule: rule{Rule: evidence.Rule{Name: "pid", Pattern: `(?i)\b(?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d{2,}`}, need: hasDigit, any: literals("pid", "PID", "Pid", "tid", "TID", "rocess", "hread"), right: wordEnds}},
 		{rule: rule{Rule: evidence.Rule{Name: "tmp", Pattern: temporary + `/[\w.-]+`}, need: hasSlash, any: literals("/tmp/", "/shm/", "/T/"), left: pathBegins}, looks: randomName},
 		{rule: rule{Rule: evidence.Rule{Name: "tmp", Pattern: `\btmp[a-z0-9]{8}\b`}, any: literals("tmp")}, looks: randomName},
@@ -121,9 +121,12 @@ func patternsOf(allowed []string) (all []*regexp.Regexp) {
 	return all
 }
 
-// detection looks at a log line by line.
+// detection looks at a log line by line, also at lines that the rules leave alone.
 type detection struct {
-	allowed  []*regexp.Regexp
+	allowed []*regexp.Regexp
+	// names are names of test cases by what looks suspicious in them. They say what is
+	// tested; that they are the same in every run is compared case by case.
+	names    map[string][][]byte
 	line     int
 	suspects []evidence.Suspect
 	total    int
@@ -132,25 +135,70 @@ type detection struct {
 // look takes the next line.
 func (d *detection) look(line []byte) {
 	d.line++
+	for _, m := range suspicious(line) {
+		if !d.inName(line, m) {
+			d.suspect(m.detector, line[m.from:m.to])
+		}
+	}
+}
+
+// place is where a detector found something.
+type place struct {
+	detector string
+	from, to int
+}
+
+// suspicious are the places of a line that look as if they change.
+func suspicious(line []byte) (found []place) {
 	has := featuresOf(line)
-	keep, looked := false, false
 	var taken [][]int
 	for i := range detectors {
 		r := &detectors[i]
 		if !r.mayMatch(line, has) {
 			continue
 		}
-		if r.keeps && !looked {
-			keep, looked = valuesMatter(line), true
-		}
-		for _, m := range r.matches(line, keep) {
+		for _, m := range r.matches(line, false) {
 			if overlaps(taken, m) || r.looks != nil && !r.looks(line[m[0]:m[1]]) {
 				continue
 			}
 			taken = append(taken, m)
-			d.suspect(r.Name, line[m[0]:m[1]])
+			found = append(found, place{r.Name, m[0], m[1]})
 		}
 	}
+	return found
+}
+
+// maxNames bounds how many names are compared with one place.
+const maxNames = 50
+
+// know takes the name of a test case.
+func (d *detection) know(name string) {
+	text := []byte(name)
+	for _, m := range suspicious(text) {
+		key := string(text[m.from:m.to])
+		if d.names == nil {
+			d.names = map[string][][]byte{}
+		}
+		if len(d.names[key]) < maxNames {
+			d.names[key] = append(d.names[key], text)
+		}
+	}
+}
+
+// inName says that a place is a part of the name of a test case.
+func (d *detection) inName(line []byte, m place) bool {
+	for _, name := range d.names[string(line[m.from:m.to])] {
+		for from := max(0, m.to-len(name)); ; from++ {
+			at := bytes.Index(line[from:min(len(line), m.from+len(name))], name)
+			if at < 0 {
+				break
+			}
+			if from += at; from <= m.from && m.to <= from+len(name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // overlaps says that a place was found already.

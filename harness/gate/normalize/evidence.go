@@ -43,19 +43,19 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNormalization(ctx, root, m, n, written.ours); err != nil {
+	// What follows is normalized too, but is no part of the log: it is not counted there.
+	other, err := New(m.Rules, contextOf(ran))
+	if err != nil {
+		return err
+	}
+	tests, err := testsOf(ctx, root, m, ran, other, written.sums)
+	if err != nil {
+		return err
+	}
+	if err := writeNormalization(ctx, root, m, n, written.ours, tests); err != nil {
 		return err
 	}
 	if err := writeHash(root); err != nil {
-		return err
-	}
-	// What follows is normalized too, but is no part of the log: it is not counted there.
-	n, err = New(m.Rules, contextOf(ran))
-	if err != nil {
-		return err
-	}
-	tests, err := testsOf(ctx, root, m, ran, n, written.sums)
-	if err != nil {
 		return err
 	}
 	if err := evidence.Write(root, evidence.TestsFile, tests); err != nil {
@@ -126,13 +126,19 @@ func writeLog(ctx context.Context, root *os.Root, m evidence.RunManifest, ran []
 
 // writeNormalization looks for what is left in the log. Our own lines, such as the
 // commands, are as the wish has them.
-func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer, ours map[int]bool) error {
+func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer, ours map[int]bool, tests evidence.Tests) error {
 	file, err := root.Open(evidence.RunLogFile)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
 	}
 	defer file.Close()
 	d := detection{allowed: patternsOf(m.Allowed)}
+	for _, c := range tests.Commands {
+		for _, test := range c.Cases {
+			d.know(test.ID)
+			d.know(test.Name)
+		}
+	}
 	lines := logline.NewReader(&stream{ctx: ctx, file: file}, 2*maxLine)
 	for {
 		piece, err := lines.Next()

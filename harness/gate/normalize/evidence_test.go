@@ -224,6 +224,23 @@ func TestSuspectsOfEvidence(t *testing.T) {
 	assert.Equal(t, evidence.Suspect{Detector: "clock", Line: 3, Text: "10:20:30"}, norm.Suspects[1])
 }
 
+// TestSuspectsInLinesOfTests: a line that looks like one of a test hides nothing but the
+// name of a test that the report has.
+func TestSuspectsInLinesOfTests(t *testing.T) {
+	const uuid = "0f8d9ed0-26a1-4f85-9e86-a34e95ed09b8"
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "pytest -v -s", Report: evidence.ReportAuto}}})
+	d.ran("01", 0, "✓ case "+uuid+" 10:20:30\nassert "+uuid+"\nt.py::test_a["+uuid+"] PASSED\nt.py::test_b[10:20:30] x"+uuid+" PASSED\n2 passed in 0.1s\n", "", nil)
+	d.write(evidence.RawDir+"/01.report", `<testsuite name="pytest" tests="2"><testcase classname="t" name="test_a[`+uuid+`]"/><testcase classname="t" name="test_b[10:20:30]"/></testsuite>`)
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	assert.Empty(t, readAs[evidence.Tests](d, evidence.TestsFile).Commands[0].Problem)
+	norm := readAs[evidence.Normalization](d, evidence.NormalizationFile)
+	var lines []int
+	for _, s := range norm.Suspects {
+		lines = append(lines, s.Line)
+	}
+	assert.Equal(t, []int{3, 3, 4, 6}, lines, "%v", norm.Suspects)
+}
+
 func TestObservations(t *testing.T) {
 	m := evidence.RunManifest{
 		Gates:          []evidence.Gate{{Cmd: "a"}, {Cmd: "b"}},

@@ -105,7 +105,7 @@ func unitFollows(text []byte) bool {
 var marks = literals("E   ", ">   ", "=== ", "--- ", "not ok", "✓", "✔", "√", "✗", "✖", "×", "●", "FAIL: ", "ERROR: ", "FAILED ", "ERROR ")
 
 // words stand in lines whose values matter: those of assertions, and IDs of tests.
-var words = literals("AssertionError", "assert ", "assert(", ".py::", "::test", "::Test")
+var words = literals("AssertionError", "assert ", "assert(", ".py::", "::test", "::Test", "] PASSED", "] FAILED", "] ERROR", "] SKIPPED", "] XFAIL", "] XPASS")
 
 // pairs are words that tell together that two values are compared.
 var pairs = [][2][]byte{

@@ -181,13 +181,10 @@ func listen(tool tool, format evidence.ReportFormat, in Input) *said {
 
 // mayTellEvents says whether the lines of stdout can be events of go test -json.
 func mayTellEvents(tool tool, format evidence.ReportFormat) bool {
-	switch format {
-	case evidence.ReportGoTest:
-		return true
-	case evidence.ReportAuto, "":
+	if format == evidence.ReportAuto || format == "" {
 		return tool == toolGo || tool == toolUnknown
 	}
-	return false
+	return format == evidence.ReportGoTest
 }
 
 // MayTellEvents says whether a gate's stdout can have events of go test -json, which
