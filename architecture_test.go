@@ -101,6 +101,26 @@ func TestAllowed(t *testing.T) {
 	assert.Empty(t, folderOf(module+"/elsewhere"))
 }
 
+// TestGateNodesSeeTheirInputs: the nodes of a gate speak through files alone, and none of
+// those that look at evidence could run anything (RT-17).
+func TestGateNodesSeeTheirInputs(t *testing.T) {
+	never := map[string][]string{
+		"manifest":  {"execute", "normalize", "testlog", "judge", "attest"},
+		"execute":   {"manifest", "normalize", "testlog", "judge", "attest"},
+		"normalize": {"manifest", "execute", "repo", "judge", "attest"},
+		"testlog":   {"manifest", "execute", "repo", "judge", "attest"},
+		"judge":     {"manifest", "execute", "repo", "attest"},
+		"evidence":  {"manifest", "execute", "repo", "normalize", "testlog", "judge", "attest"},
+	}
+	for node, others := range never {
+		packages := goList(t, "linux", "./harness/gate/"+node)
+		require.Len(t, packages, 1)
+		for _, other := range others {
+			assert.NotContains(t, packages[0].Imports, module+"/harness/gate/"+other, node)
+		}
+	}
+}
+
 // TestImportTable looks at the imports for every system that the repository
 // builds on: files of one system have imports of their own.
 func TestImportTable(t *testing.T) {
