@@ -129,9 +129,12 @@ func (x *run) apart() error {
 	return nil
 }
 
-// resolved is an absolute path without links, which need not be there yet.
+// resolved is a path as an absolute one without links; it need not be there yet.
 func resolved(name string) string {
-	name, rest := filepath.Clean(name), ""
+	rest := ""
+	if abs, err := filepath.Abs(name); err == nil {
+		name = abs
+	}
 	for {
 		if real, err := filepath.EvalSymlinks(name); err == nil || name == filepath.Dir(name) {
 			return filepath.Join(real, rest)
