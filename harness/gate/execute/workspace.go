@@ -124,7 +124,7 @@ func (x *run) apart() error {
 		if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
 			continue
 		}
-		return &sandbox.PathError{Field: "workspace", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
+		return &sandbox.PathError{Field: "io_boundary", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
 	}
 	return nil
 }
