@@ -124,14 +124,17 @@ func (x *run) apart() error {
 		if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
 			continue
 		}
-		return &sandbox.PathError{Field: "workspace", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
+		return &sandbox.PathError{Field: "io_boundary", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
 	}
 	return nil
 }
 
-// resolved is an absolute path without links, which need not be there yet.
+// resolved is a path as an absolute one without links; it need not be there yet.
 func resolved(name string) string {
-	name, rest := filepath.Clean(name), ""
+	rest := ""
+	if abs, err := filepath.Abs(name); err == nil {
+		name = abs
+	}
 	for {
 		if real, err := filepath.EvalSymlinks(name); err == nil || name == filepath.Dir(name) {
 			return filepath.Join(real, rest)
