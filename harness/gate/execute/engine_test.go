@@ -101,7 +101,7 @@ func TestEngineFacts(t *testing.T) {
 			m.Gates[4].ReportPath = "report.xml"
 			m.Gates[5].ReportPath = "a.txt"
 		},
-		sh("echo out; echo err >&2; echo '<x/>' > /work/final/report.xml; ls -A; ls -A secret; exit 3"),
+		sh("echo out; echo err >&2; echo '<x/>' > /work/final/report.xml; ls -A; ls -A secret; grep -c '^k' secret/key; exit 3"),
 		sh("sleep 100"),
 		[]string{"no-such-tool"},
 		sh("head -c 3000000 /dev/zero"),
@@ -114,7 +114,7 @@ func TestEngineFacts(t *testing.T) {
 	require.Len(t, findings, 1)
 	require.Contains(t, findings[0].Detail, "has a name that is no clean text")
 
-	require.Equal(t, "out\na.txt\nevidence\nsecret\n", text(t, root, "evidence/raw/01.stdout.log"), "neither what is excluded, nor what is protected")
+	require.Equal(t, "out\na.txt\nevidence\nsecret\nkey\n0\n", text(t, root, "evidence/raw/01.stdout.log"), "not what is excluded, and of what is protected the names")
 	require.Equal(t, "err\n", text(t, root, "evidence/raw/01.stderr.log"))
 	require.Equal(t, "<x/>\n", text(t, root, "evidence/raw/01.report"))
 	first := resultOf(t, root, "evidence/raw/01.result.json")
@@ -168,11 +168,11 @@ func TestEngineReadOnly(t *testing.T) {
 			m.ReadOnlyPaths, m.ProtectedPaths = []string{"tests", "ro.txt", "none"}, []string{"tests/secret"}
 			require.NoError(t, os.Chmod(filepath.Join(m.Workspace, "ro.txt"), 0o600))
 		},
-		sh(`cat tests/test_a.py ro.txt; ls tests/secret
+		sh(`cat tests/test_a.py ro.txt; ls tests/secret; grep -c '^k' tests/secret/key
 			echo x > tests/test_a.py && echo written; echo x > tests/new && echo new; mv tests other && echo moved
 			rm ro.txt && echo removed; chmod 0 tests && echo closed; cp a none && echo made; echo 2 > a; cat tests/test_a.py ro.txt`))
 	require.NoError(t, execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
-	require.Equal(t, "assert False\n1\nmade\nassert False\n1\n", text(t, root, "evidence/raw/01.stdout.log"), text(t, root, "evidence/raw/01.stderr.log"))
+	require.Equal(t, "assert False\n1\nkey\n0\nmade\nassert False\n1\n", text(t, root, "evidence/raw/01.stdout.log"), text(t, root, "evidence/raw/01.stderr.log"))
 	tree := resultOf(t, root, "evidence/raw/01.result.json").Trees[0]
 	require.True(t, tree.Complete)
 	require.Len(t, tree.Created, 1)
