@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // ran is what an engine saw of a call.
@@ -42,7 +43,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 		return RunResult{}, err
 	}
 	defer root.Close()
-	lock, err := hostfile.LockFolder(root)
+	lock, err := hosttree.Lock(root)
 	if err != nil {
 		return RunResult{}, outputError(c.OutputDir, lockRule(err))
 	}
@@ -73,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 }
 
 func lockRule(err error) string {
-	if errors.Is(err, hostfile.ErrLocked) {
+	if errors.Is(err, hosttree.ErrLocked) {
 		return "is in use by another call: give each call a directory of its own"
 	}
 	return "cannot be locked: " + hostfile.Cause(err).Error()

@@ -120,17 +120,27 @@ func (x *run) apart() error {
 		{"the state folder", filepath.Dir(x.o.Store.RecordDir("run")), "with the records of runs; choose a state folder elsewhere (--state-dir), or exclude it in the wish"},
 		{"the folder of temporary files", temp, "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
 	} {
-		dir, err := filepath.EvalSymlinks(place.dir)
-		if err != nil {
-			continue // not there yet, or not to be used: whoever needs it says so
-		}
-		rel, err := filepath.Rel(workspace, dir)
+		rel, err := filepath.Rel(workspace, resolved(place.dir))
 		if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
 			continue
 		}
-		return &sandbox.PathError{Field: "workspace", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
+		return &sandbox.PathError{Field: "io_boundary", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
 	}
 	return nil
+}
+
+// resolved is a path as an absolute one without links; it need not be there yet.
+func resolved(name string) string {
+	rest := ""
+	if abs, err := filepath.Abs(name); err == nil {
+		name = abs
+	}
+	for {
+		if real, err := filepath.EvalSymlinks(name); err == nil || name == filepath.Dir(name) {
+			return filepath.Join(real, rest)
+		}
+		name, rest = filepath.Dir(name), filepath.Join(filepath.Base(name), rest)
+	}
 }
 
 // within reports whether a path is one of these, or lies below one.

@@ -204,6 +204,9 @@ func TestNotApart(t *testing.T) {
 			f.records = filepath.Join(workspace, "state")
 			require.NoError(t, os.Mkdir(f.records, 0o755))
 		},
+		"state/runs": func(workspace string, f *fake, _ *execute.Options) { // made by the first run
+			f.records = filepath.Join(workspace, "state/runs")
+		},
 		"holds the folder of temporary files": func(workspace string, _ *fake, o *execute.Options) { o.TempDir = workspace },
 	} {
 		f := &fake{records: t.TempDir()}

@@ -3,7 +3,6 @@ package normalize
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 )
 
@@ -18,12 +17,9 @@ func BehaviorHash(text []byte) string {
 		}
 	}
 	slices.SortFunc(lines, bytes.Compare)
-	sum := sha256.New()
-	for i, line := range lines {
-		if i > 0 {
-			_, _ = sum.Write([]byte{'\n'}) // a hash takes everything
-		}
-		_, _ = sum.Write(line)
+	sum := lineHash{sum: sha256.New()}
+	for _, line := range lines {
+		sum.add(line)
 	}
-	return hex.EncodeToString(sum.Sum(nil))
+	return sum.hex()
 }

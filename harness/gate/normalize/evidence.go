@@ -12,12 +12,8 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/internal/logline"
 )
 
-const (
-	// maxManifest bounds the run manifest, and maxRunLog the normalized log of all
-	// gates whose hash is computed, in bytes.
-	maxManifest = 16 << 20
-	maxRunLog   = 1 << 30
-)
+// maxManifest bounds the run manifest, in bytes.
+const maxManifest = evidence.MaxDocument
 
 // Evidence is node 3 of a gate (RT-12). It reads the run manifest and the raw files of
 // node 2, and writes the normalized log, the test cases, the observations, what was
@@ -55,7 +51,7 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err := writeNormalization(ctx, root, m, n, written.ours, tests); err != nil {
 		return err
 	}
-	if err := writeHash(root); err != nil {
+	if err := writeHash(ctx, root); err != nil {
 		return err
 	}
 	if err := evidence.Write(root, evidence.TestsFile, tests); err != nil {
@@ -168,20 +164,17 @@ func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManife
 }
 
 // writeHash writes the behaviour hash of the log.
-func writeHash(root *os.Root) error {
+func writeHash(ctx context.Context, root *os.Root) error {
 	file, err := root.Open(evidence.RunLogFile)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxRunLog+1))
-	if err == nil && len(text) > maxRunLog {
-		err = fmt.Errorf("it has more than %d bytes", maxRunLog)
-	}
+	sum, err := hashLines(&stream{ctx: ctx, file: file}, sortBytes)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+		return fmt.Errorf("hashing %s: %w", evidence.RunLogFile, err)
 	}
-	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(BehaviorHash(text)+"\n"), 0o644); err != nil {
+	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(sum+"\n"), 0o644); err != nil {
 		return fmt.Errorf("writing %s: %w", evidence.BehaviorHashFile, err)
 	}
 	return nil

@@ -103,7 +103,7 @@ var kept = []string{
 	"HEAD is now at 1234abc message", "12:34 is line and column", "aspect 16:9", "mac 10:20:30:40:50:60",
 	"50% of 3 s-expressions", "report_10s.log 5s.txt", "1.2.3s", "version=1.10.2",
 	"/tmp/output_v2", "/tmp/report.json", "tmpfile", "rapid 12", "id 12", "127.0.0.1:8080",
-	"<time> and <duration> stay",
+	"<time> and <duration> stay", "port 8080", "sha256 0f8d9ed026a14f859e86a34e95ed09b8", "token expected", "look at 1234567890",
 	"t.py::test_p[pid=12] PASSED", "test_a[2026-01-02T03:04:05Z] PASSED                  [ 50%]",
 }
 
@@ -235,9 +235,12 @@ func TestRoots(t *testing.T) {
 func TestDetect(t *testing.T) {
 	for detector, lines := range map[string][]string{
 		"clock":   {"x-10:20:30", "at10:20:30", "time: 9:41"},
-		"epoch":   {"the time is 1700000000", "now 1700000000123"},
+		"epoch":   {"the time is 1700000000", "now 1700000000123", "started at 1700000000", "epoch 1700000000"},
 		"address": {"ptr 0x123456", "x0x12345678", "id=140234123412341"},
 		"uuid":    {"x_123e4567-e89b-12d3-a456-426614174000_y", "uuid=123e4567e89b12d3a456426614174000"},
+		"token":   {"token 0f8d9ed026a14f859e86a34e95ed09b8", "nonce=0f8d9ed026a14f85"},
+		"port":    {"port 43211", "listening, Port: 50000"},
+		"control": {"\x1bx"},
 		"pid":     {"pid -> 123", "process_id (4711"},
 		"tmp":     {"/tmp/a1b2c3d4", "mkdtemp gave tmpa1b2c3d4", "/tmp/x/../go-build1234567"},
 	} {
