@@ -143,7 +143,13 @@ func replayLines(r gate.ReplayReport, p palette) (lines []string) {
 		return append(lines, p.bad("different")+" · "+commands+" · "+countText(len(r.Differences), "difference"))
 	case gate.ReplayCannot:
 	}
-	return append(lines, p.odd("cannot be replayed")+" · nothing was compared")
+	lines = append(lines, p.odd("cannot be replayed")+" · nothing was compared")
+	for _, m := range r.Missing {
+		if m.File == "workspace" {
+			lines = append(lines, "hint: --workspace names a folder with the files of the recorded run; everything in it counts, other gate directories as well")
+		}
+	}
+	return lines
 }
 
 func told(text string) string {
