@@ -104,9 +104,9 @@ $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 
 .PHONY: bench
-bench: image ## measure against docker run, on this machine
-	@echo 'go run ./hack/bench'
-	@$(AS_ROOT) go run ./hack/bench
+bench: image engines ## measure against docker run, on the engines of the tests
+	@for engine in $(ENGINES); do echo "engine $$engine: go run ./hack/bench"; \
+	  $(AS_ROOT) hack/engine run $$engine go run ./hack/bench; done
 
 .PHONY: clean
 clean: ## remove what was built here

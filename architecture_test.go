@@ -34,7 +34,15 @@ var importTable = []struct {
 	{"internal/schedule", nil},
 	{"internal/schematest", nil},
 	{"images", []string{"internal/owner", "internal/strictyaml"}},
-	{"sandbox", []string{"policy", "result", "images", "internal/owner", "internal/hostfile", "internal/hosttree"}},
+	{"sandbox/spec", []string{"internal/owner"}},
+	{"sandbox/engine/wire", nil},
+	{"sandbox/engine/docker", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "sandbox/internal", "sandbox/gpu", "policy", "images", "internal/owner"}},
+	{"sandbox/engine/enginetest", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "policy", "result", "images", "internal/owner"}},
+	{"sandbox/engine", []string{"sandbox/engine/wire", "sandbox/spec", "images"}},
+	{"sandbox/internal", []string{"result", "internal/hostfile", "internal/hosttree"}},
+	{"sandbox", []string{"sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/engine/docker", "sandbox/internal", "sandbox/gpu", "sandbox/egress", "policy", "result", "images", "internal/owner", "internal/hostfile", "internal/hosttree"}},
+	{"sandbox/gpu", []string{"result"}},
+	{"sandbox/egress", []string{"policy"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
 	{"harness/invoke", belowHarness},
@@ -45,7 +53,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 }
 
-var belowHarness = []string{"sandbox", "policy", "result", "images", "internal/hostfile", "internal/hosttree", "internal/schedule", "internal/strictyaml"}
+var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/hostfile", "internal/hosttree", "internal/schedule", "internal/strictyaml"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {
@@ -56,8 +64,8 @@ type goPackage struct {
 	XTestImports []string
 }
 
-// folderOf is the row of the table that a package of ours belongs to, empty for
-// none.
+// folderOf is the row of the table that a package of ours belongs to, the deepest one;
+// empty for none.
 func folderOf(importPath string) string {
 	if importPath == module {
 		return "."
@@ -66,12 +74,13 @@ func folderOf(importPath string) string {
 	if !ours {
 		return ""
 	}
+	deepest := ""
 	for _, row := range importTable {
-		if rel == row.folder || strings.HasPrefix(rel, row.folder+"/") {
-			return row.folder
+		if (rel == row.folder || strings.HasPrefix(rel, row.folder+"/")) && len(row.folder) > len(deepest) {
+			deepest = row.folder
 		}
 	}
-	return ""
+	return deepest
 }
 
 func isOurs(importPath string) bool {
@@ -96,7 +105,8 @@ func TestAllowed(t *testing.T) {
 	assert.False(t, allowed("policy", "sandbox"))
 	assert.False(t, allowed("images", "result"))
 	assert.False(t, allowed("sandbox", "."))
-	assert.Equal(t, "sandbox", folderOf(module+"/sandbox/internal/stream"))
+	assert.Equal(t, "sandbox/internal", folderOf(module+"/sandbox/internal/stream"))
+	assert.Equal(t, "sandbox/engine/docker", folderOf(module+"/sandbox/engine/docker"))
 	assert.Equal(t, ".", folderOf(module))
 	assert.Empty(t, folderOf(module+"/elsewhere"))
 }

@@ -4,8 +4,9 @@
 #
 #   hack/setup.sh engine        a Docker engine that answers
 #   hack/setup.sh image-tools   mmdebstrap and Debian's keys, for the debian image
-#   hack/setup.sh test-tools    what the tests start or are compiled with: a C
-#                               compiler, a registry, an ssh server
+#   hack/setup.sh test-tools    what the tests start or are compiled with: C
+#                               compilers for both architectures of sandbox-init,
+#                               a registry, an ssh server
 #   hack/setup.sh prefix        prints what a command that needs the engine is
 #                               to be prefixed with: nothing, or sudo
 #
@@ -162,6 +163,8 @@ need_test_tools() {
 	missing=
 	command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 	command -v pkg-config >/dev/null 2>&1 || missing="$missing pkg-config"
+	command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 || missing="$missing gcc-aarch64-linux-gnu"
+	[ -e /usr/aarch64-linux-gnu/include/asm/unistd.h ] || missing="$missing linux-libc-dev-arm64-cross"
 	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
 	command -v docker >/dev/null 2>&1 || missing="$missing docker.io"
 	command -v ssh >/dev/null 2>&1 || missing="$missing openssh-client"

@@ -67,7 +67,7 @@ assert load_digits().data.shape == (1797, 64)
 assert load_breast_cancer().data.shape == (569, 30)
 assert os.getuid() == os.getgid() == 64646
 assert os.path.exists(pandas.__cached__), "Python code is not compiled"
-for name in "python", "python3", "socat":
+for name in "python", "python3":
     assert any(os.access(d + "/" + name, os.X_OK) for d in os.get_exec_path()), name
 for name in "gcc", "cc":
     assert not any(os.access(d + "/" + name, os.X_OK) for d in os.get_exec_path()), name

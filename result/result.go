@@ -141,8 +141,8 @@ type Enforced struct {
 	MemoryBytes    int64   `json:"memory_bytes"`
 	SwapBytes      int64   `json:"swap_bytes"`
 	CPUs           float64 `json:"cpus"`
-	// PIDs bounds the processes of the container. ProxyPIDs of them are for the way to
-	// the proxy of a network level; the program can use them as well.
+	// PIDs is how many processes and threads the program may have at once. ProxyPIDs is
+	// always 0: the way to the proxy of a network level takes no process.
 	PIDs             int64 `json:"pids"`
 	ProxyPIDs        int64 `json:"proxy_pids"`
 	ShmBytes         int64 `json:"shm_bytes"`

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
 // TestRunIsAdmitted: four containers are made, and at most two programs run at once;
@@ -18,50 +21,44 @@ func TestRunIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
 		admit := Slots(2)
-		var engines []*fakeEngine // one for each run: a fake has one run at a time
+		fake := enginetest.NewFake(func(*enginetest.Program) int {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(10 * time.Second)
+			running.Add(-1)
+			return 0
+		})
+		r := newFakeRunner(t, fake)
 		var runs sync.WaitGroup
-		for range 4 {
-			engine := newFakeEngine(func(*fakeContainer) int {
-				most.Store(max(most.Load(), running.Add(1)))
-				time.Sleep(10 * time.Second)
-				running.Add(-1)
-				return 0
-			})
-			engines = append(engines, engine)
-			r := newFakeRunner(t, engine)
+		for i := range 4 {
 			runs.Go(func() {
 				req := command("x")
-				req.Admit = admit
+				req.ID, req.Admit = fmt.Sprint("r", i), admit
 				res, err := r.Run(t.Context(), req)
 				require.NoError(t, err)
 				require.Less(t, res.SetupSeconds, 1.0)
 			})
 		}
 		synctest.Wait()
-		for _, engine := range engines {
-			require.Len(t, engine.created, 1, "all are prepared")
-		}
+		require.Len(t, fake.Containers(), 4, "all are prepared")
 		require.EqualValues(t, 2, running.Load())
 		runs.Wait()
 		require.EqualValues(t, 2, most.Load())
-		for _, engine := range engines {
-			require.Empty(t, engine.containers)
-		}
+		require.Empty(t, fake.Left())
 	})
 }
 
 // TestRunIsNotAdmitted: a run that may not start leaves nothing behind.
 func TestRunIsNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(*fakeContainer) int { panic("it ran") })
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+		r := newFakeRunner(t, fake)
 		refused := errors.New("enough")
 		req := command("x")
 		req.Admit = func(context.Context) (func(), error) { return nil, refused }
 		res, err := r.Run(t.Context(), req)
 		require.ErrorIs(t, err, refused)
 		require.Nil(t, res)
-		require.Empty(t, leftBehind(t, r, engine))
+		require.Empty(t, leftBehind(t, r, fake))
 
 		// The caller gives up while it waits.
 		admit := Slots(1)
@@ -73,7 +70,7 @@ func TestRunIsNotAdmitted(t *testing.T) {
 		res, err = r.Run(ctx, req)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Nil(t, res)
-		require.Empty(t, leftBehind(t, r, engine))
+		require.Empty(t, leftBehind(t, r, fake))
 		release()
 		_, err = admit(ctx)
 		require.ErrorIs(t, err, context.Canceled, "a slot is free, but nobody wants it any more")

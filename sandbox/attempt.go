@@ -3,12 +3,13 @@ package sandbox
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/internal/stream"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // attempt is one run on its way from its plan to its result. Its methods are
@@ -17,8 +18,8 @@ import (
 type attempt struct {
 	runner *Runner
 	req    Request
-	spec   Spec
-	info   EngineInfo
+	spec   spec.Spec
+	info   engine.Info
 	log    *slog.Logger
 	work   *workspace
 	depot  *depot // of a run whose files are copied
@@ -26,10 +27,17 @@ type attempt struct {
 	// observer is nil unless something is observed.
 	observer *observer
 
-	container string
+	// container is nil until it is prepared.
+	container engine.Container
 	// nameTaken says that the container of this run's name is another's.
 	nameTaken bool
-	warnings  []string
+	// left says that the container could not be removed, and may hold processes.
+	left bool
+	// unwatched says that nobody could look after the disk of the copied files.
+	unwatched bool
+	// asked is the way of the files that the request named.
+	asked    string
+	warnings []string
 	// pinned are the sources of mounts as they were checked.
 	pinned []pinned
 
@@ -39,39 +47,21 @@ type attempt struct {
 	// Times of our own monotonic clock.
 	began, started, ended time.Time
 
-	// exits reports the end of the container; cancelWait ends the wait and
-	// every helper.
-	exits      <-chan Exit
-	cancelWait context.CancelFunc
-
+	// stopHelpers ends what watches the run.
+	stopHelpers context.CancelFunc
 	// stops is how helpers ask for the end of the run.
 	stops chan stopReason
 
-	streams Streams
-	// attached feeds the reader with a new connection after a loss of the
-	// engine; noMore tells it that none will come, and readerDone is closed
-	// when it has read the last to its end.
-	attached   chan Streams
-	noMore     chan struct{}
-	readerDone chan struct{}
-	reading    bool
-	// current is the connection that is being read.
-	currentMu sync.Mutex
-	current   Streams
-	stdout    *output
-	stderr    *output
-	live      *stream.Live
-	written   atomic.Int64
+	stdout  *output
+	stderr  *output
+	live    *stream.Live
+	written atomic.Int64
 
 	gpus      gpuPart
 	score     result.ScoreScanner
 	traceback result.TracebackScanner
 
-	usage *usageWatch
 	facts facts
-	// backAt is when an engine that had been away was found to run the program
-	// still.
-	backAt atomic.Pointer[time.Time]
 }
 
 // stopReason says why we ended a run.

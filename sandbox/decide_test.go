@@ -2,86 +2,113 @@ package sandbox
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 func TestDecide(t *testing.T) {
 	gone := errors.New("gone")
-	exited := func(code int, change ...func(*facts)) facts {
-		f := facts{exited: true, code: code}
+	with := func(end engine.End, change []func(*facts)) facts {
+		f := facts{accepted: true, end: end}
 		for _, c := range change {
 			c(&f)
 		}
 		return f
 	}
-	oom := func(f *facts) { f.oomKilled = true }
-	stop := func(reason stopReason, signals ...string) func(*facts) {
-		return func(f *facts) { f.stop, f.signals = reason, signals }
+	exited := func(code int, change ...func(*facts)) facts {
+		return with(engine.End{Reported: true, ExitCode: code}, change)
 	}
-	foreign := func(signals ...string) func(*facts) { return func(f *facts) { f.foreign = signals } }
+	died := func(signal int, change ...func(*facts)) facts {
+		return with(engine.End{Reported: true, Signal: signal}, change)
+	}
+	silent := func(change ...func(*facts)) facts {
+		return with(engine.End{ExitCode: 137}, change)
+	}
+	failed := func(stage string, errno syscall.Errno) facts {
+		return with(engine.End{Reported: true, Launch: &engine.LaunchError{Stage: stage, Errno: errno}}, nil)
+	}
+	oom := func(f *facts) { f.end.OOMKilled = true }
+	deadline := func(f *facts) { f.end.Cause = engine.ByDeadline }
+	killed := func(f *facts) { f.end.Escalated = true }
+	stop := func(reason stopReason) func(*facts) {
+		return func(f *facts) {
+			f.stop, f.signals, f.end.Cause = reason, []engine.Signal{engine.Stop}, engine.BySignal
+		}
+	}
+	asked := func(f *facts) { f.end.Cause, f.end.Foreign = engine.BySignal, []string{"15"} }
+	foreign := func(signals ...string) func(*facts) { return func(f *facts) { f.end.Foreign = signals } }
+	goes := func(f *facts) { f.engineGone = true }
+	away := func(f *facts) { f.end.Interrupted = true }
 	for name, test := range map[string]struct {
 		facts        facts
 		status       result.Status
 		fault        result.Fault
 		code, signal int
 	}{
-		"exit 0":                                 {exited(0), result.StatusExited, result.FaultNone, 0, 0},
-		"exit 1":                                 {exited(1), result.StatusExited, result.FaultProgram, 1, 0},
-		"exit 124 is its own":                    {exited(124), result.StatusExited, result.FaultProgram, 124, 0},
-		"exit 128":                               {exited(128), result.StatusExited, result.FaultProgram, 128, 0},
-		"exit 255":                               {exited(255), result.StatusExited, result.FaultProgram, 255, 0},
-		"SIGSEGV":                                {exited(139), result.StatusSignaled, result.FaultProgram, 139, 11},
-		"SIGKILL without evidence is not memory": {exited(137), result.StatusSignaled, result.FaultProgram, 137, 9},
-		"SIGTERM is not a time limit":            {exited(143), result.StatusSignaled, result.FaultProgram, 143, 15},
-		"SIGCHLD kills nobody":                   {exited(145), result.StatusExited, result.FaultProgram, 145, 0},
+		"exit 0":                  {exited(0), result.StatusExited, result.FaultNone, 0, 0},
+		"exit 1":                  {exited(1), result.StatusExited, result.FaultProgram, 1, 0},
+		"exit 124 is its own":     {exited(124), result.StatusExited, result.FaultProgram, 124, 0},
+		"exit 127 is its own":     {exited(127), result.StatusExited, result.FaultProgram, 127, 0},
+		"exit 137 is no signal":   {exited(137), result.StatusExited, result.FaultProgram, 137, 0},
+		"exit 139 is no crash":    {exited(139), result.StatusExited, result.FaultProgram, 139, 0},
+		"exit 143 is no stop":     {exited(143), result.StatusExited, result.FaultProgram, 143, 0},
+		"exit 255":                {exited(255), result.StatusExited, result.FaultProgram, 255, 0},
+		"SIGSEGV":                 {died(11), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"SIGKILL without a cause": {died(9), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"SIGTERM to itself":       {died(15), result.StatusSignaled, result.FaultProgram, 143, 15},
 
-		"memory":                     {exited(137, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"memory":                     {died(9, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
 		"a child died for memory":    {exited(0, oom), result.StatusExited, result.FaultNone, 0, 0},
-		"memory, then its own crash": {exited(1, oom), result.StatusExited, result.FaultProgram, 1, 0},
+		"exit 137 after such a one":  {exited(137, oom), result.StatusExited, result.FaultProgram, 137, 0},
+		"memory, then its own crash": {died(6, oom), result.StatusSignaled, result.FaultProgram, 134, 6},
 
-		"time limit":                  {exited(143, stop(stopTimeout, "SIGTERM")), result.StatusTimedOut, result.FaultProgram, -1, 15},
-		"time limit, exits 0":         {exited(0, stop(stopTimeout, "SIGTERM")), result.StatusTimedOut, result.FaultProgram, -1, 0},
-		"time limit, killed":          {exited(137, stop(stopTimeout, "SIGTERM", "SIGKILL")), result.StatusTimedOut, result.FaultProgram, -1, 9},
-		"time limit wins over memory": {exited(137, stop(stopTimeout, "SIGTERM", "SIGKILL"), oom), result.StatusTimedOut, result.FaultProgram, -1, 9},
-		"canceled":                    {exited(143, stop(stopCanceled, "SIGTERM")), result.StatusCanceled, result.FaultOperator, 143, 15},
-		"canceled, exits 0":           {exited(0, stop(stopCanceled, "SIGTERM")), result.StatusCanceled, result.FaultOperator, 0, 0},
-		"output limit":                {exited(143, stop(stopOutputLimit, "SIGTERM")), result.StatusOutputLimit, result.FaultProgram, 143, 15},
-		"disk limit":                  {exited(137, stop(stopDiskLimit, "SIGTERM", "SIGKILL")), result.StatusDiskLimit, result.FaultProgram, 137, 9},
+		"time limit":                  {died(15, deadline), result.StatusTimedOut, result.FaultProgram, -1, 15},
+		"time limit, exits 0":         {exited(0, deadline), result.StatusTimedOut, result.FaultProgram, -1, 0},
+		"time limit, killed":          {died(9, deadline, killed), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"time limit wins over memory": {died(9, deadline, killed, oom), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"time limit that we kept":     {died(9, stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"... with the container":      {silent(stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"canceled":                    {died(15, stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 143, 15},
+		"canceled, exits 0":           {exited(0, stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 0, 0},
+		"canceled, then its limit":    {died(15, stop(stopCanceled), deadline), result.StatusCanceled, result.FaultOperator, 143, 15},
+		"output limit":                {died(15, stop(stopOutputLimit)), result.StatusOutputLimit, result.FaultProgram, 143, 15},
+		"disk limit":                  {died(9, stop(stopDiskLimit), killed), result.StatusDiskLimit, result.FaultProgram, 137, 9},
+		"disk full":                   {died(15, stop(stopDiskFull)), result.StatusDiskLimit, result.FaultEnvironment, 143, 15},
 
-		"stopped by somebody":              {exited(143, foreign("15")), result.StatusSignaled, result.FaultOperator, 143, 15},
-		"killed by somebody":               {exited(137, foreign("15", "9")), result.StatusSignaled, result.FaultOperator, 137, 9},
-		"another signal of somebody's":     {exited(139, foreign("15")), result.StatusSignaled, result.FaultProgram, 139, 11},
-		"somebody asked, it exited itself": {exited(0, foreign("15")), result.StatusExited, result.FaultNone, 0, 0},
-		"the engine stopped it": {exited(143, foreign("15"), func(f *facts) { f.engineGone = true }),
-			result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"the engine stopped it and told nobody": {exited(143, func(f *facts) { f.engineGone = true }),
-			result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"crashed as the engine went": {exited(139, func(f *facts) { f.engineGone = true }),
-			result.StatusSignaled, result.FaultProgram, 139, 11},
-		"stopped while the engine was away": {exited(143, func(f *facts) { f.interrupted, f.endedAway = true, true }),
-			result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"ended while the engine was away": {exited(3, func(f *facts) { f.interrupted, f.endedAway = true, true }),
-			result.StatusExited, result.FaultProgram, 3, 0},
-		"killed itself after the engine was back": {exited(137, func(f *facts) { f.interrupted = true }),
-			result.StatusSignaled, result.FaultProgram, 137, 9},
-		"crashed while the engine was away": {exited(139, func(f *facts) { f.interrupted, f.endedAway = true, true }),
-			result.StatusSignaled, result.FaultProgram, 139, 11},
+		"stopped by somebody":        {died(15, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"stopped, and exits 0":       {exited(0, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"stopped, and killed then":   {died(9, asked, killed), result.StatusSignaled, result.FaultOperator, 137, 9},
+		"a signal that did nothing":  {exited(0, foreign("10")), result.StatusExited, result.FaultNone, 0, 0},
+		"crashed before it was told": {died(11, foreign("15")), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"the engine stopped it":      {died(15, asked, goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"stopped while it was away":  {died(15, asked, away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"ended as the engine went":   {exited(3, goes), result.StatusExited, result.FaultProgram, 3, 0},
+		"ended while it was away":    {exited(3, away), result.StatusExited, result.FaultProgram, 3, 0},
 
-		"not found":      {exited(127, func(f *facts) { f.initFailed = true }), result.StatusStartFailed, result.FaultOperator, 127, 0},
-		"not executable": {exited(126, func(f *facts) { f.initFailed = true }), result.StatusStartFailed, result.FaultOperator, 126, 0},
-		"exit 127":       {exited(127), result.StatusExited, result.FaultProgram, 127, 0},
-		"no way to the proxy": {exited(125, func(f *facts) { f.launchFailed = "the image has no socat" }),
-			result.StatusStartFailed, result.FaultEnvironment, -1, 0},
-		"a forged line": {exited(1, func(f *facts) { f.initFailed = true }), result.StatusExited, result.FaultProgram, 1, 0},
+		"init killed":                     {silent(), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"init killed for memory":          {silent(oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"init killed by somebody":         {silent(foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed by who knows":        {silent(func(f *facts) { f.end.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed by the engine":       {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"init killed while it was away":   {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"init killed as we canceled":      {silent(stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
+		"an end of which nothing is told": {facts{accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
+
+		"not found":           {failed(engine.StageExec, syscall.ENOENT), result.StatusStartFailed, result.FaultOperator, 127, 0},
+		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},
+		"not executable":      {failed(engine.StageExec, syscall.EACCES), result.StatusStartFailed, result.FaultOperator, 126, 0},
+		"no room for it":      {failed(engine.StageExec, syscall.ENOMEM), result.StatusStartFailed, result.FaultOperator, 126, 0},
+		"no folder":           {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"no way to the proxy": {failed("relay", syscall.EADDRINUSE), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 
 		"start failed":                {facts{startError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"engine lost":                 {facts{lost: gone}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"engine lost after the limit": {facts{lost: gone, stop: stopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"nothing known":               {facts{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := decide(test.facts)
@@ -94,42 +121,86 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideIsTotal tries every exit code with every set of facts: there is
-// always exactly one cause, and memory is never claimed without evidence.
-func TestDecideIsTotal(t *testing.T) {
-	for code := range 256 {
-		for bits := range 1 << 6 {
-			f := facts{exited: true, code: code, oomKilled: bits&1 != 0, interrupted: bits&2 != 0, endedAway: bits&2 != 0,
-				engineGone: bits&4 != 0, initFailed: bits&8 != 0}
-			if bits&16 != 0 {
-				f.foreign = []string{"15"}
-			}
-			if bits&32 != 0 {
-				f.stop, f.signals = stopTimeout, []string{"SIGTERM"}
-			}
-			v := decide(f)
-			require.NotZero(t, v.status)
-			require.NotZero(t, v.fault)
-			require.NotEmpty(t, v.explanation)
-			if v.status == result.StatusOutOfMemory {
-				require.True(t, f.oomKilled)
-			}
-			if f.stop == stopTimeout {
-				require.Equal(t, result.StatusTimedOut, v.status)
-				require.Equal(t, -1, v.exitCode)
-			} else {
-				require.NotEqual(t, result.StatusTimedOut, v.status)
-			}
-		}
+// TestAnEndBeforeOurLimitIsItsOwn: what we asked for because no end had been reported by
+// then did not end a program that had ended by itself.
+func TestAnEndBeforeOurLimitIsItsOwn(t *testing.T) {
+	for _, end := range []engine.End{{Reported: true, ExitCode: 3}, {Reported: true, Signal: 11}} {
+		v := decide(facts{accepted: true, end: end, stop: stopTimeout, signals: []engine.Signal{engine.Kill}})
+		require.NotEqual(t, result.StatusTimedOut, v.status)
+		require.Equal(t, exitCode(end), v.exitCode)
 	}
 }
 
-func TestInitFailureIsRecognised(t *testing.T) {
-	line := "[FATAL tini (7)] exec nosuch failed: No such file or directory\n"
-	require.True(t, isInitFailure("nosuch", 0, line))
-	require.False(t, isInitFailure("python3", 0, line), "another command")
-	require.False(t, isInitFailure("nosuch", 1, line), "the program printed")
-	require.False(t, isInitFailure("nosuch", 0, line+"more\n"))
-	require.False(t, isInitFailure("nosuch", 0, "Traceback\n"))
-	require.False(t, isInitFailure("nosuch", 0, ""))
+// TestDecideIsTotal tries every way to end with every set of facts: there is always exactly
+// one cause; memory is never claimed without evidence, a time limit never without one
+// that struck, and a program that was executed never looks as if it had not been.
+func TestDecideIsTotal(t *testing.T) {
+	gone := errors.New("gone")
+	ends := []engine.End{{ExitCode: 137}, {ExitCode: 125}, {ExitCode: 0}}
+	for code := range 256 {
+		ends = append(ends, engine.End{Reported: true, ExitCode: code})
+	}
+	for signal := 1; signal <= 64; signal++ {
+		ends = append(ends, engine.End{Reported: true, Signal: signal})
+	}
+	for _, stage := range []string{"stdin", "rlimit", "chdir", "filter", "relay", engine.StageExec, "oom score", "fork"} {
+		for _, errno := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.EPERM} {
+			ends = append(ends, engine.End{Reported: true, Launch: &engine.LaunchError{Stage: stage, Errno: errno}})
+		}
+	}
+	for _, end := range ends {
+		for _, cause := range []engine.Cause{engine.ByItself, engine.ByDeadline, engine.BySignal} {
+			for stop := stopNone; stop <= stopUnwatched; stop++ {
+				for bits := range 1 << 7 {
+					f := facts{accepted: true, end: end, stop: stop, engineGone: bits&1 != 0}
+					f.end.Cause, f.end.OOMKilled, f.end.Interrupted = cause, bits&2 != 0, bits&4 != 0
+					f.end.Escalated = bits&8 != 0
+					if bits&16 != 0 {
+						f.end.Foreign = []string{"15"}
+					}
+					if bits&32 != 0 {
+						f.end.ForeignErr = gone
+					}
+					if bits&64 != 0 {
+						f.lost = gone
+					}
+					requireOneCause(t, f)
+				}
+			}
+		}
+	}
+	requireOneCause(t, facts{startError: gone})
+	requireOneCause(t, facts{})
+}
+
+func requireOneCause(t *testing.T, f facts) {
+	t.Helper()
+	v, end := decide(f), f.end
+	wrong := ""
+	struck := end.Cause == engine.ByDeadline || f.stop == stopTimeout
+	switch {
+	case v.status == 0 || v.fault == 0 || v.explanation == "":
+		wrong = "says nothing"
+	case (v.status == result.StatusEngineLost) != (v.exitCode == -1 && v.err != nil):
+		wrong = "an end that is not known has no code, and a reason"
+	case v.status == result.StatusOutOfMemory && !end.OOMKilled:
+		wrong = "claims memory without evidence"
+	case v.status == result.StatusTimedOut && (!struck || v.exitCode != -1):
+		wrong = "claims a time limit"
+	case v.status == result.StatusStartFailed && f.startError == nil && end.Launch == nil:
+		wrong = "claims that a program was not executed"
+	case (v.status == result.StatusStartFailed) != (f.startError != nil || end.Launch != nil && f.lost == nil):
+		wrong = "does not tell that nothing was executed"
+	case f.startError == nil && f.lost != nil && v.status != result.StatusEngineLost:
+		wrong = "knows what nobody does"
+	case v.status == result.StatusExited && (!end.Reported || end.Signal != 0 || v.exitCode != end.ExitCode):
+		wrong = "is no exit"
+	case v.status == result.StatusExited && (v.fault == result.FaultNone) != (end.ExitCode == 0):
+		wrong = "blames the wrong one for an exit"
+	case !end.Reported && f.startError == nil && f.stop == stopNone && !struck && v.fault == result.FaultNone:
+		wrong = "is well without a report"
+	}
+	if wrong != "" { // far too many cases for a call each
+		require.Fail(t, wrong, "%+v\n%+v", f, v)
+	}
 }

@@ -1,19 +1,17 @@
 package sandbox
 
 import (
-	_ "embed" // for the launcher
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 const (
@@ -24,9 +22,6 @@ const (
 	// maxNetworkLog bounds it.
 	maxNetworkLog = 16 << 20
 )
-
-//go:embed egress_launch.sh
-var egressLauncher []byte
 
 // egressPart is what a run carries along for its proxy.
 type egressPart struct {
@@ -47,10 +42,6 @@ func (a *attempt) openEgress() (err error) {
 	if err := mkdirReadable(dir); err != nil {
 		return stateError(dir, "cannot be made", err)
 	}
-	launcher := filepath.Join(dir, launchFile)
-	if err := errors.Join(os.WriteFile(launcher, egressLauncher, 0o444), os.Chmod(launcher, 0o444)); err != nil {
-		return stateError(launcher, "cannot be written", err)
-	}
 	rules, err := policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}.Rules(nil, ownAddresses())
 	if err != nil {
 		return fmt.Errorf("network of run %s: %w", a.spec.Job.RunID, err)
@@ -59,7 +50,7 @@ func (a *attempt) openEgress() (err error) {
 	if err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	listener, err := listenUnix(dir, socketFile)
+	listener, err := listenUnix(dir, spec.EgressSocket)
 	if err != nil {
 		return errors.Join(stateError(dir, "cannot hold a socket", err), log.Close())
 	}
@@ -69,7 +60,7 @@ func (a *attempt) openEgress() (err error) {
 		Limits: policy.EgressLimits{Connections: e.Connections, Requests: e.Requests, Bytes: policy.Size(e.Bytes),
 			ConnectionTime: seconds(e.ConnectionTimeSeconds)},
 	})
-	a.work.paths[RoleEgress] = dir
+	a.work.paths[spec.RoleEgress] = dir
 	return nil
 }
 
@@ -118,63 +109,5 @@ func (a *attempt) network() *result.Network {
 	return &result.Network{
 		Level: e.Level, Allow: e.Allow, Deny: e.Deny, Requests: stats.Requests, Refused: stats.Refused,
 		BytesUp: stats.BytesUp, BytesDown: stats.BytesDown, Log: networkFile, LogDropped: stats.LogDropped,
-	}
-}
-
-// launchPrefix begins the line of a launcher that could not run the program.
-const launchPrefix = "[FATAL evalbox launch] "
-
-// launchFailure recognises what a launcher prints instead of the program: why it does
-// not start that, such as that there is no way to the proxy, or the code (126, 127) for
-// a program that cannot be run. The launcher is the file that the program follows. As with the line of the init, a program that prints the same
-// and does nothing else makes only itself look as if it had not been there.
-func launchFailure(launcher string, stdoutBytes int64, stderr string) (why string, code int) {
-	rest, ended := strings.CutSuffix(stderr, "\n")
-	lines := strings.Split(rest, "\n")
-	why, ours := strings.CutPrefix(lines[len(lines)-1], launchPrefix)
-	if stdoutBytes > 0 || !ended || !ours {
-		return "", 0
-	}
-	codeText, exec := strings.CutPrefix(why, "exec failed: ")
-	if !exec {
-		if len(lines) > 1 {
-			return "", 0
-		}
-		return why, exitLaunchFailed
-	}
-	// Before it, the shell said why.
-	code, err := strconv.Atoi(codeText)
-	if err != nil || code != 126 && code != 127 || len(lines) != 2 || !strings.HasPrefix(lines[0], launcher+": ") {
-		return "", 0
-	}
-	return "", code
-}
-
-// exitLaunchFailed is how a launcher ends that does not start the program.
-const exitLaunchFailed = 125
-
-// noShell is why a launcher did not run.
-const noShell = "the image has no /bin/sh, which a network level and the observation of a program need"
-
-// inspectLaunch completes the facts of a run whose program is started by a launcher.
-func (a *attempt) inspectLaunch() {
-	if len(a.spec.Class.Launcher) == 0 || a.egress.stats.Requests > 0 {
-		return
-	}
-	launcher := HoldDir + "/" + launchFile
-	if a.spec.Job.Egress != nil { // it comes second
-		launcher = EgressDir + "/" + launchFile
-	}
-	if a.facts.initFailed { // the launcher's shell, not the program
-		a.facts.initFailed, a.facts.launchFailed = false, noShell
-		return
-	}
-	why, code := launchFailure(launcher, a.stdout.Total(), a.stderr.text.Text())
-	switch {
-	case code == 0 || code != a.facts.code:
-	case why != "":
-		a.facts.launchFailed = why
-	default:
-		a.facts.initFailed = true
 	}
 }

@@ -257,7 +257,6 @@ print("routes", open("/proc/net/route").read().count("\n") - 1)
 def other(path):
     open(path, "w").write("x")
 if os.path.isdir("/run/evalbox"):
-    attempt("launcher", lambda: other("/run/evalbox/launch"))
     attempt("beside", lambda: other("/run/evalbox/new"))
     attempt("socket", lambda: os.unlink("/run/evalbox/proxy.sock"))
     s = socket.socket(socket.AF_UNIX); s.connect("/run/evalbox/proxy.sock")
@@ -310,7 +309,7 @@ for url in ("http://elsewhere.example:" + os.environ["PLAIN_PORT"], "http://loca
 	require.Equal(t, 8, strings.Count(res.Stdout, "403 refused by the sandbox"), res.Stdout)
 }
 
-// The launcher changes nothing about how a program ends, and how it is told.
+// The way to the proxy changes nothing about how a program ends, and how it is told.
 func TestEngineEgressEndsAsWithout(t *testing.T) {
 	t.Parallel()
 	r := egressRunner(t)
@@ -348,17 +347,17 @@ func TestEngineEgressEndsAsWithout(t *testing.T) {
 	}
 }
 
-func TestEngineEgressNeedsSocat(t *testing.T) {
+// TestEngineEgressNeedsNothingOfTheImage: init passes on what the program sends, whatever
+// the image or the request has for a PATH.
+func TestEngineEgressNeedsNothingOfTheImage(t *testing.T) {
 	t.Parallel()
-	r := egressRunner(t)
-	// A PATH of the request is that of the launcher, too.
-	req := sandbox.Request{Command: []string{"/usr/bin/python3", "-c", "print(1)"}, Env: map[string]string{"PATH": "/nowhere"},
-		Limits: policy.Limits{Memory: 256 * policy.MiB, CPUs: 1}, Egress: &policy.Egress{Level: policy.API}}
+	s, r := newEgressServers(t), egressRunner(t)
+	req := sandbox.Request{Command: []string{"/usr/bin/python3", "-c",
+		"import os, urllib.request; print(urllib.request.urlopen('http://plain.example:' + os.environ['PLAIN_PORT']).status)"},
+		Env: s.env(), Limits: policy.Limits{Memory: 256 * policy.MiB, CPUs: 1, PIDs: 1}, NoFork: true, Egress: s.request(policy.API)}
+	req.Env["PATH"] = "/nowhere"
 	res := run(t, r, req)
-	require.Equal(t, result.StatusStartFailed, res.Status)
-	require.Equal(t, result.FaultEnvironment, res.Fault)
-	require.Contains(t, res.Explanation, "the image has no socat")
-	require.Empty(t, res.Stdout)
+	require.Equal(t, "200\n", res.Stdout, res.Stderr)
 }
 
 // The path of a socket is bounded by the system; that of a state folder is not.
@@ -374,8 +373,8 @@ func TestEngineEgressInALongStateFolder(t *testing.T) {
 	require.Equal(t, "200\n", res.Stdout, res.Stderr)
 }
 
-// As many processes as the limit says are the program's, beside what the proxy needs.
-func TestEngineEgressAllowsForItsProcesses(t *testing.T) {
+// As many processes as the limit says are the program's: the way to the proxy takes none.
+func TestEngineEgressTakesNoProcesses(t *testing.T) {
 	t.Parallel()
 	s, r := newEgressServers(t), egressRunner(t)
 	req := python(t, `
@@ -389,10 +388,11 @@ print(len(ok))
 `)
 	req.Env, req.Egress = s.env(), s.request(policy.API)
 	req.Egress.Limits.Connections = 4
-	req.Limits.PIDs = 40
+	req.Limits.PIDs = 21
 	res := run(t, r, req)
 	require.Equal(t, "20\n", res.Stdout, res.Stderr)
-	require.EqualValues(t, 46, res.Enforced.PIDs)
+	require.EqualValues(t, 21, res.Enforced.PIDs)
+	require.Zero(t, res.Enforced.ProxyPIDs)
 }
 
 // beEgressOwner runs a program that asks until it gets no answer.
@@ -426,7 +426,7 @@ func TestEngineEgressEndsWithItsController(t *testing.T) {
 	state, final := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "final")
 	cmd := startOwner(t, state, final, "")
 	record := filepath.Join(state, "runs", orphan("egress"))
-	require.FileExists(t, filepath.Join(record, "egress", "launch"))
+	require.FileExists(t, filepath.Join(record, "egress", "proxy.sock"))
 	appears := func(name, what string) {
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(filepath.Join(final, name))
@@ -442,7 +442,7 @@ func TestEngineEgressEndsWithItsController(t *testing.T) {
 	_, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
 	require.NoError(t, err)
 	api := testAPI(t)
-	require.Empty(t, leftOn(t, api, sandbox.LabelState+"="+state))
+	requireNothingLeft(t, api, sandbox.LabelState+"="+state)
 	require.NoDirExists(t, filepath.Join(record, "egress"))
 	require.FileExists(t, filepath.Join(record, "network.jsonl"))
 }

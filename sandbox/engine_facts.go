@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // An engine's description of itself costs it two processes, a twentieth of the
@@ -15,30 +17,22 @@ const (
 	factsOnDisk   = 5 * time.Minute
 )
 
-// identifier is what an engine may offer besides [Engine]: an identity that
-// changes when the engine's process does. The empty string means that it cannot
-// be told.
-type identifier interface {
-	Identity(ctx context.Context) string
-}
-
 // rememberedFacts is a file of the user's cache folder.
 type rememberedFacts struct {
-	Identity string     `json:"identity"`
-	Version  string     `json:"version"`
-	At       time.Time  `json:"at"`
-	Facts    EngineInfo `json:"facts"`
-	// Shares says whether the engine sees the files of a state folder, from a
-	// mount namespace.
-	Shares map[string]bool `json:"shares"`
+	Identity string      `json:"identity"`
+	Version  string      `json:"version"`
+	At       time.Time   `json:"at"`
+	Facts    engine.Info `json:"facts"`
+	// Apart says, by mount namespace, that the engine does not share our files.
+	Apart map[string]bool `json:"apart"`
 }
 
-// factsVersion changes with the fields of [EngineInfo], so that a file of another
+// factsVersion changes with the fields of [engine.Info], so that a file of another
 // version of ours is not read.
-const factsVersion = "4"
+const factsVersion = "5"
 
 // engineFacts is the engine's description, asked for again now and then.
-func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
+func (r *Runner) engineFacts(ctx context.Context) (engine.Info, error) {
 	r.factsMu.Lock()
 	defer r.factsMu.Unlock()
 	if !r.asked.IsZero() && time.Since(r.asked) < factsInMemory {
@@ -49,16 +43,19 @@ func (r *Runner) engineFacts(ctx context.Context) (EngineInfo, error) {
 	var known rememberedFacts
 	if path != "" && readJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
-			r.facts, r.asked, r.shares = known.Facts, time.Now(), known.Shares
+			r.facts, r.asked, r.apart = known.Facts, time.Now(), known.Apart
 			r.told = known.At
+			if e, ok := r.engine.(engine.Identified); ok {
+				e.Recall(known.Facts)
+			}
 			return r.facts, nil
 		}
 	}
 	info, err := r.engine.Info(ctx)
 	if err != nil {
-		return EngineInfo{}, err
+		return engine.Info{}, err
 	}
-	r.facts, r.asked, r.shares = info, time.Now(), nil
+	r.facts, r.asked, r.apart = info, time.Now(), nil
 	r.told = r.asked
 	r.rememberFacts(identity)
 	return info, nil
@@ -73,7 +70,7 @@ func (r *Runner) rememberFacts(identity string) {
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = writeJSON(path, rememberedFacts{identity, factsVersion, r.told, r.facts, r.shares})
+		err = writeJSON(path, rememberedFacts{identity, factsVersion, r.told, r.facts, r.apart})
 	}
 	if err != nil {
 		r.log.Debug("the engine's facts were not remembered", logError, err)
@@ -82,8 +79,8 @@ func (r *Runner) rememberFacts(identity string) {
 
 // identity is the engine's, if it tells one.
 func (r *Runner) identity(ctx context.Context) string {
-	if engine, ok := r.engine.(identifier); ok {
-		return engine.Identity(ctx)
+	if e, ok := r.engine.(engine.Identified); ok {
+		return e.Identity(ctx)
 	}
 	return ""
 }

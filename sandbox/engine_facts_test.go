@@ -1,102 +1,106 @@
 package sandbox
 
 import (
-	"context"
 	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// identifiedEngine is a fake engine whose process can be told.
-type identifiedEngine struct {
-	*fakeEngine
-	identity string
-	asked    int
-}
-
-func (e *identifiedEngine) Identity(context.Context) string { return e.identity }
-
-func (e *identifiedEngine) Info(ctx context.Context) (EngineInfo, error) {
-	e.asked++
-	return e.fakeEngine.Info(ctx)
+// questions counts how often an engine is asked what it is.
+func questions(fake *enginetest.Fake) *int {
+	asked := 0
+	fake.Hook = func(call, _ string) error {
+		if call == "Info" {
+			asked++
+		}
+		return nil
+	}
+	return &asked
 }
 
 func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		engine := &identifiedEngine{fakeEngine: newFakeEngine(nil), identity: "process 1"}
-		ask := func() EngineInfo {
-			r, err := New(WithEngine(engine), WithStateDir(t.TempDir()))
+		fake := enginetest.NewFake(nil)
+		asked := questions(fake)
+		ask := func() engine.Info {
+			r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
 			require.NoError(t, err)
 			info, err := r.engineFacts(t.Context())
 			require.NoError(t, err)
 			return info
 		}
+		fake.Own = "process 1"
 		first := ask()
-		require.Equal(t, engine.info, first)
+		require.Equal(t, fake.Facts, first)
 		require.Equal(t, first, ask(), "from disk")
-		require.Equal(t, 1, engine.asked)
+		require.Equal(t, 1, *asked)
 
-		engine.identity = "process 2"
+		fake.Own = "process 2"
 		ask()
-		require.Equal(t, 2, engine.asked, "another process is asked again")
+		require.Equal(t, 2, *asked, "another process is asked again")
 		time.Sleep(factsOnDisk)
 		ask()
-		require.Equal(t, 3, engine.asked, "old facts are asked for again")
-		require.NoError(t, os.WriteFile(factsPath(engine.identity), []byte("{"), 0o600))
+		require.Equal(t, 3, *asked, "old facts are asked for again")
+		require.NoError(t, os.WriteFile(factsPath(fake.Own), []byte("{"), 0o600))
 		ask()
-		require.Equal(t, 4, engine.asked, "a damaged file is asked over")
-		engine.identity = ""
+		require.Equal(t, 4, *asked, "a damaged file is asked over")
+		fake.Own = ""
 		ask()
 		ask()
-		require.Equal(t, 6, engine.asked, "an engine that cannot be told is never remembered")
+		require.Equal(t, 6, *asked, "an engine that cannot be told is never remembered")
 	})
 }
 
 func TestFactsAreOnlyASaving(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/dev/null")
-	engine := &identifiedEngine{fakeEngine: newFakeEngine(nil), identity: "process 1"}
-	r, err := New(WithEngine(engine), WithStateDir(t.TempDir()))
+	fake := enginetest.NewFake(nil)
+	r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
 	require.NoError(t, err)
 	info, err := r.engineFacts(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, engine.info, info)
+	require.Equal(t, fake.Facts, info)
 }
 
-// TestWhatTheEngineSeesIsRemembered: a local run is not to pay for a question
-// whose answer is known.
-func TestWhatTheEngineSeesIsRemembered(t *testing.T) {
+// TestEngineWithOtherFilesIsRemembered: a run is not to pay for a container that cannot
+// be had when an earlier one found that out.
+func TestEngineWithOtherFilesIsRemembered(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		engine := &identifiedEngine{fakeEngine: newFakeEngine(nil), identity: "process 1"}
-		state := t.TempDir()
-		plan := func(state string) string {
-			r, err := New(WithEngine(engine), WithStateDir(state))
+		fake := enginetest.NewFake(nil)
+		fake.Own, fake.Unseen = "process 1", true
+		// run is how often a container was asked for, and how the files came there.
+		run := func() (int, string) {
+			before := len(fake.Created)
+			r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
 			require.NoError(t, err)
-			spec, err := r.Plan(t.Context(), command("true"))
+			res, err := r.Run(t.Context(), command("true"))
 			require.NoError(t, err)
-			return spec.Class.Transfer
+			require.Empty(t, fake.Left())
+			return len(fake.Created) - before, res.Enforced.Transfer
 		}
-		questions := func() int { return engine.fakeDepots.asked }
-		require.Equal(t, TransferBind, plan(state))
-		require.Equal(t, TransferBind, plan(state))
-		require.Equal(t, 1, questions(), "from disk")
-		plan(t.TempDir())
-		require.Equal(t, 2, questions(), "another state folder may be on another disk")
+		check := func(wantTries int, wantWay, why string) {
+			t.Helper()
+			tries, way := run()
+			require.Equal(t, wantTries, tries, why)
+			require.Equal(t, wantWay, way, why)
+		}
+		check(2, TransferCopy, "it is found out")
+		check(1, TransferCopy, "from disk")
+		fake.Unseen = false
+		check(1, TransferCopy, "as long as it is the same process")
+		fake.Own = "process 2"
+		check(1, TransferBind, "another process may have other files")
+		fake.Unseen = true
+		check(2, TransferCopy, "nothing good is taken for granted")
+		fake.Unseen = false
 		time.Sleep(factsOnDisk)
-		engine.unseen = true
-		require.Equal(t, TransferCopy, plan(state))
-		require.Equal(t, 3, questions(), "an old answer is asked for again")
-		engine.identity, engine.unseen = "process 2", false
-		require.Equal(t, TransferBind, plan(state))
-		require.Equal(t, 4, questions(), "another process is asked again")
-		left, err := os.ReadDir(state)
-		require.NoError(t, err)
-		for _, entry := range left {
-			require.NotContains(t, entry.Name(), "probe")
-		}
+		check(1, TransferBind, "it is asked over after a while")
 	})
 }

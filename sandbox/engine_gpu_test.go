@@ -22,6 +22,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -212,7 +213,7 @@ func TestEngineGPUsReachedTwice(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")
 	near := newRunner(t, sandbox.WithStateDir(state))
-	far := newRunner(t, sandbox.WithStateDir(state), sandbox.WithEngine(sandbox.DockerEngine(overNetwork(t))))
+	far := newRunner(t, sandbox.WithStateDir(state), sandbox.WithEngine(docker.New(overNetwork(t))))
 	has := standIns(t, far)
 	info, err := far.Info(t.Context())
 	require.NoError(t, err)

@@ -26,6 +26,8 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // privateEngine is a daemon of the test's own: the tests of this file stop, kill
@@ -183,7 +185,7 @@ var waiterBinary = sync.OnceValues(func() ([]byte, error) {
 
 // runner is a runner on the private engine, or on another way to it, which has one
 // image: the waiter.
-func (e *privateEngine) runner(engine sandbox.Engine) *sandbox.Runner {
+func (e *privateEngine) runner(engine engine.Engine) *sandbox.Runner {
 	e.t.Helper()
 	program, err := waiterBinary()
 	require.NoError(e.t, err, string(program))
@@ -201,7 +203,7 @@ func (e *privateEngine) runner(engine sandbox.Engine) *sandbox.Runner {
 	require.NoError(e.t, err)
 	require.NoError(e.t, answer.Close())
 	if engine == nil {
-		engine = sandbox.DockerEngine(api)
+		engine = docker.New(api)
 	}
 	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithStateDir(filepath.Join(e.dir, "state")))
 	require.NoError(e.t, err)
@@ -217,13 +219,14 @@ func (e *privateEngine) runWaiter(trouble func(goOn func())) (*result.Result, er
 }
 
 // runWaiterOn is runWaiter by another way to the engine, which is closed.
-func (e *privateEngine) runWaiterOn(engine sandbox.Engine, trouble func(goOn func())) (*result.Result, error) {
+func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func())) (*result.Result, error) {
 	e.t.Helper()
 	final := filepath.Join(e.dir, "final")
-	ready := make(chan struct{})
+	ready, over := make(chan struct{}), make(chan struct{})
 	req := sandbox.Request{
 		ID: "waiter", Image: "waiter", Command: []string{"/waiter"}, Final: final,
-		Limits: policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
+		Transfer: sandbox.TransferBind, // also of an engine at the end of a connection
+		Limits:   policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
 		Stdout: writerFunc(func(p []byte) (int, error) {
 			if bytes.Contains(p, []byte("ready")) {
 				close(ready)
@@ -234,7 +237,12 @@ func (e *privateEngine) runWaiterOn(engine sandbox.Engine, trouble func(goOn fun
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		<-ready
+		select {
+		case <-ready:
+		case <-over:
+			e.t.Error("the program was never ready")
+			return
+		}
 		if err := e.started(req.ID); err != nil {
 			e.t.Error(err)
 		}
@@ -246,6 +254,7 @@ func (e *privateEngine) runWaiterOn(engine sandbox.Engine, trouble func(goOn fun
 	}()
 	r := e.runner(engine)
 	res, err := r.Run(e.t.Context(), req)
+	close(over)
 	<-finished
 	return res, err
 }
@@ -259,7 +268,7 @@ func TestEngineLossIsNeverTheProgramsFault(t *testing.T) {
 		t.Parallel()
 		e := newPrivateEngine(t)
 		res, err := e.runWaiter(func(func()) { e.signal(syscall.SIGTERM) })
-		require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
+		require.ErrorIs(t, err, sandbox.ErrEngineUnavailable, "%v: %s", res.Status, res.Explanation)
 		require.Equal(t, result.StatusEngineLost, res.Status, res.Explanation)
 		require.Equal(t, result.FaultEnvironment, res.Fault)
 		require.Equal(t, "ready\n", res.Stdout)
@@ -274,7 +283,7 @@ func TestEngineLossIsNeverTheProgramsFault(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
+		require.ErrorIs(t, err, sandbox.ErrEngineUnavailable, "%v: %s", res.Status, res.Explanation)
 		require.Equal(t, result.StatusEngineLost, res.Status, res.Explanation)
 		require.Equal(t, "ready\n", res.Stdout)
 	})

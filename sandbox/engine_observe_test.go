@@ -283,7 +283,7 @@ quietly(lambda: socket.socket().connect(("1.1.1.1", 80)))`}
 			require.Equal(t, result.StatusStartFailed, res.Status)
 			require.Equal(t, 126, res.ExitCode)
 		}},
-		"not there, without an init": {func(req *sandbox.Request) { req.Command, req.NoFork = []string{"no-such-command"}, true }, func(t *testing.T, res *result.Result) {
+		"not there, without processes": {func(req *sandbox.Request) { req.Command, req.NoFork = []string{"no-such-command"}, true }, func(t *testing.T, res *result.Result) {
 			require.Equal(t, result.StatusStartFailed, res.Status)
 			require.Equal(t, 127, res.ExitCode)
 		}},
@@ -299,7 +299,7 @@ quietly(lambda: socket.socket().connect(("1.1.1.1", 80)))`}
 			require.Equal(t, 125, res.ExitCode)
 		}},
 		"says that it did not start, after it tried": {func(req *sandbox.Request) {
-			req.Command = []string{"sh", "-c", "cat /etc/shadow >/dev/null; echo '[FATAL evalbox launch] no' >&2; exit 125"}
+			req.Command = []string{"sh", "-c", "cat /etc/shadow >/dev/null; echo 'sandbox-init: no' >&2; exit 125"}
 		}, func(t *testing.T, res *result.Result) {
 			require.Equal(t, result.StatusExited, res.Status)
 		}},

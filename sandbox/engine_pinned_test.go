@@ -11,39 +11,51 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // swappingEngine has a link in the place of a folder while the engine mounts it, and
 // the folder again before anybody can look.
 type swappingEngine struct {
-	sandbox.Engine
+	engine.Engine
+	engine.Copier
 	name, other string
 }
 
-func (e swappingEngine) Start(ctx context.Context, id string) error {
-	return errors.Join(
-		os.Rename(e.name, e.name+".old"), os.Symlink(e.other, e.name),
-		e.Engine.Start(ctx, id),
-		os.Remove(e.name), os.Rename(e.name+".old", e.name))
+func (e swappingEngine) Prepare(ctx context.Context, class sandbox.Class, meta engine.Meta) (engine.Container, error) {
+	if err := errors.Join(os.Rename(e.name, e.name+".old"), os.Symlink(e.other, e.name)); err != nil {
+		return nil, err
+	}
+	c, err := e.Engine.Prepare(ctx, class, meta)
+	return c, errors.Join(err, os.Remove(e.name), os.Rename(e.name+".old", e.name))
 }
 
 // TestEngineMountsWhatWasChecked looks at what the container has, which no name tells.
 func TestEngineMountsWhatWasChecked(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
-	endpoint, err := sandbox.FindEngine(sandbox.Address{})
+	endpoint, err := docker.FindEngine(docker.Address{})
 	require.NoError(t, err)
-	engine, err := endpoint.Engine()
+	e, err := endpoint.Engine()
 	require.NoError(t, err)
-	r := newRunner(t, sandbox.WithEngine(swappingEngine{engine, filepath.Join(dir, "src"), filepath.Join(dir, "private")}))
-	t.Cleanup(func() { require.NoError(t, engine.Close()) })
-	req := python(t, "import os, time\nprint(os.listdir('/repo'), flush=True)\ntime.sleep(20)\n")
+	r := newRunner(t, sandbox.WithEngine(swappingEngine{e, e.(engine.Copier), filepath.Join(dir, "src"), filepath.Join(dir, "private")}))
+	req := python(t, "import os\nprint(sorted(os.listdir('/repo')))\n")
 	req.Mounts = []sandbox.Mount{{Source: filepath.Join(dir, "src"), Target: "/repo"}}
+	req.Transfer = sandbox.TransferBind
 	res, err := r.Run(t.Context(), req)
-	require.ErrorContains(t, err, "was replaced while the run was prepared")
+	var field *policy.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "transfer", field.Field)
 	require.Nil(t, res)
 	records, err := r.Store().List()
 	require.NoError(t, err)
 	require.Empty(t, records)
+
+	req.Transfer = sandbox.TransferAuto
+	res = run(t, r, req)
+	require.Equal(t, sandbox.TransferCopy, res.Enforced.Transfer)
+	require.Equal(t, "['alias-key', 'deep', 'link', 'main.py', 'old.txt', 'run.sh', 'to-secret']\n", res.Stdout)
 }

@@ -6,14 +6,17 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
-// Every call ends with its context, though the other end takes the connection and
+// Every call that changes nothing ends with its context, though the other end takes the connection and
 // never says a word.
 func TestCallsEndWithASilentEngine(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,17 +46,20 @@ func TestCallsEndWithASilentEngine(t *testing.T) {
 	})
 	// A version that is given is not asked for.
 	dockerEnv(t, "DOCKER_HOST=tcp://"+silent.Addr().String(), "DOCKER_API_VERSION=1.41")
-	endpoint, err := sandbox.FindEngine(sandbox.Address{})
+	endpoint, err := docker.FindEngine(docker.Address{})
 	require.NoError(t, err)
-	engine, err := endpoint.Engine()
+	e, err := endpoint.Engine()
 	require.NoError(t, err)
 	gone := errors.New("the caller is gone")
 	for name, call := range map[string]func(context.Context) error{
-		"info":    func(ctx context.Context) error { _, err := engine.Info(ctx); return err },
-		"inspect": func(ctx context.Context) error { _, err := engine.Inspect(ctx, "any"); return err },
-		"start":   func(ctx context.Context) error { return engine.Start(ctx, "any") },
-		"attach":  func(ctx context.Context) error { _, err := engine.Attach(ctx, "any", true); return err },
-		"wait":    func(ctx context.Context) error { return (<-engine.Wait(ctx, "any")).Err },
+		"info":    func(ctx context.Context) error { _, err := e.Info(ctx); return err },
+		"resolve": func(ctx context.Context) error { _, err := e.Resolve(ctx, images.Catalog{}, "any"); return err },
+		"list":    func(ctx context.Context) error { _, err := e.List(ctx); return err },
+		"open": func(ctx context.Context) error {
+			ref := engine.Ref{ID: "any", Nonce: strings.Repeat("00", 32)}
+			_, err := e.Open(ctx, ref, engine.Streams{})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -64,5 +70,5 @@ func TestCallsEndWithASilentEngine(t *testing.T) {
 			require.ErrorIs(t, <-ended, context.Canceled)
 		})
 	}
-	require.NoError(t, engine.Close())
+	require.NoError(t, e.Close())
 }

@@ -23,6 +23,8 @@ import (
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // sshServer is an sshd of the test's own, and an ssh command that knows it.
@@ -124,7 +126,7 @@ func (s *sshServer) alive() (pids []int) {
 // engineSocket is the socket of the engine under test.
 func engineSocket(t *testing.T) string {
 	t.Helper()
-	endpoint, err := sandbox.FindEngine(sandbox.Address{})
+	endpoint, err := docker.FindEngine(docker.Address{})
 	require.NoError(t, err)
 	path, ok := strings.CutPrefix(endpoint.Host, "unix://")
 	require.True(t, ok, "the engine under test is at %s, and these tests need its socket", endpoint.Host)
@@ -135,11 +137,11 @@ func TestEngineBehindSSH(t *testing.T) {
 	socket := engineSocket(t)
 	s := newSSHServer(t, "DOCKER_HOST=unix://"+socket)
 	dockerEnv(t)
-	direct, err := ask(t, sandbox.Address{Host: "unix://" + socket})
+	direct, err := ask(t, docker.Address{Host: "unix://" + socket})
 	require.NoError(t, err)
 
 	t.Run("by an address", func(t *testing.T) {
-		info, err := ask(t, sandbox.Address{Host: s.address("")})
+		info, err := ask(t, docker.Address{Host: s.address("")})
 		require.NoError(t, err)
 		require.Equal(t, direct.ID, info.ID)
 		require.Equal(t, s.address(""), info.Address)
@@ -152,7 +154,7 @@ func TestEngineBehindSSH(t *testing.T) {
 		out, err := create.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		t.Setenv("DOCKER_CONTEXT", "lab")
-		info, err := ask(t, sandbox.Address{})
+		info, err := ask(t, docker.Address{})
 		require.NoError(t, err)
 		require.Equal(t, direct.ID, info.ID)
 	})
@@ -165,36 +167,36 @@ func TestEngineBehindSSH(t *testing.T) {
 	t.Run("unknown host key", func(t *testing.T) {
 		require.NoError(t, os.Rename(s.path("known_hosts"), s.path("aside")))
 		defer func() { require.NoError(t, os.Rename(s.path("aside"), s.path("known_hosts"))) }()
-		_, err := ask(t, sandbox.Address{Host: s.address("")})
-		requireProblem(t, sandbox.ProblemHostKey, err, s.address("")+": Host key verification failed.")
+		_, err := ask(t, docker.Address{Host: s.address("")})
+		requireProblem(t, docker.ProblemHostKey, err, s.address("")+": Host key verification failed.")
 	})
 	t.Run("key not accepted", func(t *testing.T) {
 		require.NoError(t, os.Rename(s.path("user.pub"), s.path("aside")))
 		defer func() { require.NoError(t, os.Rename(s.path("aside"), s.path("user.pub"))) }()
-		_, err := ask(t, sandbox.Address{Host: s.address("")})
-		requireProblem(t, sandbox.ProblemLogin, err, "Permission denied (publickey)")
+		_, err := ask(t, docker.Address{Host: s.address("")})
+		requireProblem(t, docker.ProblemLogin, err, "Permission denied (publickey)")
 	})
 	t.Run("no engine there", func(t *testing.T) {
-		_, err := ask(t, sandbox.Address{Host: s.address("/no/such.sock")})
-		requireProblem(t, sandbox.ProblemRemoteEngine, err, "/no/such.sock")
+		_, err := ask(t, docker.Address{Host: s.address("/no/such.sock")})
+		requireProblem(t, docker.ProblemRemoteEngine, err, "/no/such.sock")
 	})
 	t.Run("nobody there", func(t *testing.T) {
-		_, err := ask(t, sandbox.Address{Host: "ssh://127.0.0.1:" + freePort(t)})
-		requireProblem(t, sandbox.ProblemSSH, err, "Connection refused")
+		_, err := ask(t, docker.Address{Host: "ssh://127.0.0.1:" + freePort(t)})
+		requireProblem(t, docker.ProblemSSH, err, "Connection refused")
 	})
 	t.Run("no ssh command", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
-		_, err := ask(t, sandbox.Address{Host: s.address("")})
-		requireProblem(t, sandbox.ProblemNoSSH, err, "executable file not found")
+		_, err := ask(t, docker.Address{Host: s.address("")})
+		requireProblem(t, docker.ProblemNoSSH, err, "executable file not found")
 	})
-	t.Run("attaching tells as well", func(t *testing.T) {
-		endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address("/no/such.sock")})
+	t.Run("other calls tell as well", func(t *testing.T) {
+		endpoint, err := docker.FindEngine(docker.Address{Host: s.address("/no/such.sock")})
 		require.NoError(t, err)
-		engine, err := endpoint.Engine()
+		e, err := endpoint.Engine()
 		require.NoError(t, err)
-		_, err = engine.Attach(t.Context(), "any", false)
-		requireProblem(t, sandbox.ProblemRemoteEngine, err, "/no/such.sock")
-		require.NoError(t, engine.Close())
+		_, err = e.Open(t.Context(), engine.Ref{ID: "any", Nonce: strings.Repeat("00", 32)}, engine.Streams{})
+		requireProblem(t, docker.ProblemRemoteEngine, err, "/no/such.sock")
+		require.NoError(t, e.Close())
 	})
 	require.Empty(t, s.alive())
 }
@@ -202,8 +204,8 @@ func TestEngineBehindSSH(t *testing.T) {
 func TestSSHWithoutDockerThere(t *testing.T) {
 	s := newSSHServer(t, "PATH=/no/such/folder")
 	dockerEnv(t)
-	_, err := ask(t, sandbox.Address{Host: s.address("")})
-	requireProblem(t, sandbox.ProblemNoDocker, err, "docker: ")
+	_, err := ask(t, docker.Address{Host: s.address("")})
+	requireProblem(t, docker.ProblemNoDocker, err, "docker: ")
 }
 
 // sshPerRun is how many connections, and so processes, one run may have at a time.
@@ -214,7 +216,7 @@ func TestSSHConnectionCut(t *testing.T) {
 	e := newPrivateEngine(t)
 	s := newSSHServer(t)
 	dockerEnv(t)
-	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address(e.dir + "/sock")})
+	endpoint, err := docker.FindEngine(docker.Address{Host: s.address(e.dir + "/sock")})
 	require.NoError(t, err)
 	engine, err := endpoint.Engine()
 	require.NoError(t, err)
@@ -242,11 +244,11 @@ func TestSSHConnectionCut(t *testing.T) {
 }
 
 // engineOverSSH is the engine of the tests at the end of an ssh connection.
-func engineOverSSH(t *testing.T) (*sshServer, sandbox.Engine) {
+func engineOverSSH(t *testing.T) (*sshServer, engine.Engine) {
 	t.Helper()
 	s := newSSHServer(t)
 	dockerEnv(t)
-	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: s.address(engineSocket(t))})
+	endpoint, err := docker.FindEngine(docker.Address{Host: s.address(engineSocket(t))})
 	require.NoError(t, err)
 	engine, err := endpoint.Engine()
 	require.NoError(t, err)
@@ -307,7 +309,7 @@ func TestAskElsewhere(t *testing.T) {
 	if host == "" {
 		return
 	}
-	endpoint, err := sandbox.FindEngine(sandbox.Address{Host: host})
+	endpoint, err := docker.FindEngine(docker.Address{Host: host})
 	require.NoError(t, err)
 	engine, err := endpoint.Engine()
 	require.NoError(t, err)

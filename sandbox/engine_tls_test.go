@@ -28,6 +28,8 @@ import (
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // authority signs certificates of a test.
@@ -120,24 +122,24 @@ func dockerEnv(t *testing.T, pairs ...string) {
 }
 
 // ask connects as the environment says and asks the engine what it is.
-func ask(t *testing.T, at sandbox.Address) (sandbox.EngineInfo, error) {
+func ask(t *testing.T, at docker.Address) (engine.Info, error) {
 	t.Helper()
-	endpoint, err := sandbox.FindEngine(at)
+	endpoint, err := docker.FindEngine(at)
 	if err != nil {
-		return sandbox.EngineInfo{}, err
+		return engine.Info{}, err
 	}
-	engine, err := endpoint.Engine()
+	e, err := endpoint.Engine()
 	if err != nil {
-		return sandbox.EngineInfo{}, err
+		return engine.Info{}, err
 	}
-	defer func() { require.NoError(t, engine.Close()) }()
-	return engine.Info(t.Context())
+	defer func() { require.NoError(t, e.Close()) }()
+	return e.Info(t.Context())
 }
 
 // requireProblem wants a failure to connect that is one line, with a hint.
-func requireProblem(t *testing.T, want sandbox.Problem, err error, text string) {
+func requireProblem(t *testing.T, want docker.Problem, err error, text string) {
 	t.Helper()
-	var problem *sandbox.ConnectError
+	var problem *docker.ConnectError
 	require.ErrorAs(t, err, &problem)
 	require.Equal(t, want, problem.Problem, err)
 	require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
@@ -155,7 +157,7 @@ func TestEngineBehindTLS(t *testing.T) {
 
 	t.Run("by the environment", func(t *testing.T) {
 		dockerEnv(t, "DOCKER_HOST="+host, "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+good)
-		info, err := ask(t, sandbox.Address{})
+		info, err := ask(t, docker.Address{})
 		require.NoError(t, err)
 		require.Equal(t, host, info.Address)
 		require.False(t, info.Local)
@@ -163,7 +165,7 @@ func TestEngineBehindTLS(t *testing.T) {
 	})
 	t.Run("by certificates next to the configuration", func(t *testing.T) {
 		dockerEnv(t, "DOCKER_TLS_VERIFY=1", "DOCKER_CONFIG="+good)
-		_, err := ask(t, sandbox.Address{Host: host})
+		_, err := ask(t, docker.Address{Host: host})
 		require.NoError(t, err)
 	})
 	t.Run("by a context", func(t *testing.T) {
@@ -172,7 +174,7 @@ func TestEngineBehindTLS(t *testing.T) {
 			"host="+host+",ca="+good+"/ca.pem,cert="+good+"/cert.pem,key="+good+"/key.pem")
 		out, err := create.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		for _, at := range []sandbox.Address{{Context: "lab"}, {}} {
+		for _, at := range []docker.Address{{Context: "lab"}, {}} {
 			t.Setenv("DOCKER_CONTEXT", "lab")
 			info, err := ask(t, at)
 			require.NoError(t, err)
@@ -182,46 +184,46 @@ func TestEngineBehindTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		host, certs string
 		remove      []string
-		problem     sandbox.Problem
+		problem     docker.Problem
 		text        string
 	}{
-		"no certificate of ours":  {host, ca.folder(time.Hour), []string{"cert.pem", "key.pem"}, sandbox.ProblemClientCertificate, "the engine says: tls: "},
-		"ours of another":         {host, mixed(t, ca, newAuthority(t)), nil, sandbox.ProblemClientCertificate, "the engine says: tls: "},
-		"ours expired":            {host, ca.folder(-time.Hour), nil, sandbox.ProblemClientCertificate, "the engine says: tls: "},
-		"unknown authority":       {host, newAuthority(t).folder(time.Hour), nil, sandbox.ProblemServerCertificate, "unknown authority"},
-		"another name":            {"tcp://localhost:" + port, good, nil, sandbox.ProblemServerCertificate, "localhost"},
-		"no authority":            {host, ca.folder(time.Hour), []string{"ca.pem"}, sandbox.ProblemCertificate, "ca.pem: no such file"},
-		"half of a key pair":      {host, broken(t, ca), nil, sandbox.ProblemCertificate, "private key"},
-		"theirs expired":          {expiredServer(t, ca), good, nil, sandbox.ProblemServerCertificate, "expired"},
-		"nobody speaks TLS there": {plainServer(t), good, nil, sandbox.ProblemNotTLS, "HTTP response to HTTPS client"},
-		"no such host":            {"tcp://nosuch.invalid:2376", good, nil, sandbox.ProblemHostUnknown, "nosuch.invalid"},
+		"no certificate of ours":  {host, ca.folder(time.Hour), []string{"cert.pem", "key.pem"}, docker.ProblemClientCertificate, "the engine says: tls: "},
+		"ours of another":         {host, mixed(t, ca, newAuthority(t)), nil, docker.ProblemClientCertificate, "the engine says: tls: "},
+		"ours expired":            {host, ca.folder(-time.Hour), nil, docker.ProblemClientCertificate, "the engine says: tls: "},
+		"unknown authority":       {host, newAuthority(t).folder(time.Hour), nil, docker.ProblemServerCertificate, "unknown authority"},
+		"another name":            {"tcp://localhost:" + port, good, nil, docker.ProblemServerCertificate, "localhost"},
+		"no authority":            {host, ca.folder(time.Hour), []string{"ca.pem"}, docker.ProblemCertificate, "ca.pem: no such file"},
+		"half of a key pair":      {host, broken(t, ca), nil, docker.ProblemCertificate, "private key"},
+		"theirs expired":          {expiredServer(t, ca), good, nil, docker.ProblemServerCertificate, "expired"},
+		"nobody speaks TLS there": {plainServer(t), good, nil, docker.ProblemNotTLS, "HTTP response to HTTPS client"},
+		"no such host":            {"tcp://nosuch.invalid:2376", good, nil, docker.ProblemHostUnknown, "nosuch.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dockerEnv(t, "DOCKER_HOST="+c.host, "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+c.certs)
 			for _, file := range c.remove {
 				require.NoError(t, os.Remove(filepath.Join(c.certs, file)))
 			}
-			_, err := ask(t, sandbox.Address{})
+			_, err := ask(t, docker.Address{})
 			requireProblem(t, c.problem, err, c.text)
 		})
 	}
 	t.Run("without TLS", func(t *testing.T) {
 		// Certificates alone do not mean TLS, for the docker command neither.
 		dockerEnv(t, "DOCKER_HOST="+host, "DOCKER_CERT_PATH="+good)
-		_, err := ask(t, sandbox.Address{})
-		requireProblem(t, sandbox.ProblemOnlyTLS, err, "expects TLS")
+		_, err := ask(t, docker.Address{})
+		requireProblem(t, docker.ProblemOnlyTLS, err, "expects TLS")
 	})
 	t.Run("without checking it", func(t *testing.T) {
 		other := mixed(t, newAuthority(t), ca)
 		dockerEnv(t, "DOCKER_HOST="+host, "DOCKER_TLS=1", "DOCKER_CERT_PATH="+other)
-		info, err := ask(t, sandbox.Address{})
+		info, err := ask(t, docker.Address{})
 		require.NoError(t, err)
 		require.Empty(t, info.Exposed, "on loopback only the doctor tells")
 	})
 	t.Run("a version that it does not speak", func(t *testing.T) {
 		dockerEnv(t, "DOCKER_HOST="+host, "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+good, "DOCKER_API_VERSION=9.99")
-		_, err := ask(t, sandbox.Address{})
-		requireProblem(t, sandbox.ProblemVersion, err, "client version 9.99 is too new")
+		_, err := ask(t, docker.Address{})
+		requireProblem(t, docker.ProblemVersion, err, "client version 9.99 is too new")
 	})
 }
 
@@ -328,7 +330,7 @@ func TestTLSConnectionCut(t *testing.T) {
 	e, port := newTLSEngine(t, ca)
 	line := newCable(t, "127.0.0.1:"+port)
 	dockerEnv(t, "DOCKER_HOST=tcp://"+line.listener.Addr().String(), "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+ca.folder(time.Hour))
-	endpoint, err := sandbox.FindEngine(sandbox.Address{})
+	endpoint, err := docker.FindEngine(docker.Address{})
 	require.NoError(t, err)
 	engine, err := endpoint.Engine()
 	require.NoError(t, err)

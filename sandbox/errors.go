@@ -8,11 +8,6 @@ import (
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrEngineUnavailable means that the engine could not be reached.
-	ErrEngineUnavailable = errors.New("container engine unavailable")
-	// ErrEnginePermission means that the engine's socket refused us. It is an
-	// ErrEngineUnavailable as well.
-	ErrEnginePermission = fmt.Errorf("%w: permission denied", ErrEngineUnavailable)
 	// ErrUnenforceable means that the engine cannot enforce a limit that
 	// every run has.
 	ErrUnenforceable = errors.New("limit cannot be enforced")
@@ -23,11 +18,6 @@ var (
 	ErrRunning = errors.New("is not over")
 	// ErrNoSpace means that the state folder's disk is full or nearly so.
 	ErrNoSpace = errors.New("not enough disk space")
-	// ErrNoContainer means that the engine has no such container (any more).
-	ErrNoContainer = errors.New("no such container")
-	// ErrNameTaken means that the engine has a container of the run's name: a
-	// run of the same ID, of another state folder.
-	ErrNameTaken = errors.New("a container of this name exists")
 	// ErrUnobserved means that something of a run could not be observed that its
 	// request says is required; the program did not start. See [Observe].
 	ErrUnobserved = errors.New("cannot be observed")

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // ClearFinal empties a ./final as a run does right before it starts, without a run: what
@@ -34,7 +36,7 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 	if err := r.reclaimFinal(ctx, abs); err != nil {
 		return "", err
 	}
-	w := &workspace{store: r.store, runID: newID(time.Now()), paths: HostPaths{RoleFinal: abs}}
+	w := &workspace{store: r.store, runID: newID(time.Now()), paths: engine.Sources{RoleFinal: abs}}
 	defer func() { err = errors.Join(err, w.release()) }()
 	if w.lock, err = lockFinal(r.store, abs); err != nil {
 		return "", err
@@ -72,7 +74,7 @@ func (r *Runner) LeftBy(ctx context.Context, final string) string {
 		return ""
 	}
 	defer root.Close()
-	w := &workspace{store: r.store, final: root, paths: HostPaths{RoleFinal: abs}}
+	w := &workspace{store: r.store, final: root, paths: engine.Sources{RoleFinal: abs}}
 	if !w.leftByEarlierRun(ctx) {
 		return ""
 	}

@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
 // TestClearFinal empties a ./final as the next run would, and loses nothing.
 func TestClearFinal(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "final")
-	var engine *fakeEngine
-	engine = newFakeEngine(func(*fakeContainer) int {
-		_ = os.WriteFile(filepath.Join(engine.mounts[RoleFinal], "out.csv"), []byte("1\n"), 0o644)
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		_ = os.WriteFile(p.Final("out.csv"), []byte("1\n"), 0o644)
 		return 0
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	clear := func(keep string) string {
 		t.Helper()
 		warning, err := r.ClearFinal(t.Context(), final, keep)

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
 // finalRequest runs with a ./final of the caller's.
@@ -28,18 +30,17 @@ func TestForeignContentOfFinalIsNeverDeleted(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "final")
 	require.NoError(t, os.MkdirAll(filepath.Join(final, "thesis"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(final, "thesis", "chapter1.tex"), []byte("years"), 0o644))
-	var engine *fakeEngine
-	engine = newFakeEngine(func(*fakeContainer) int {
-		left, err := os.ReadDir(engine.mounts[RoleFinal])
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		left, err := os.ReadDir(p.Final(""))
 		if err != nil || len(left) > 0 {
 			return 1
 		}
-		if os.WriteFile(filepath.Join(engine.mounts[RoleFinal], "out.csv"), []byte("1\n"), 0o644) != nil {
+		if os.WriteFile(p.Final("out.csv"), []byte("1\n"), 0o644) != nil {
 			return 2
 		}
 		return 0
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), finalRequest("r1", final))
 	require.NoError(t, err)
 	require.Equal(t, 0, res.ExitCode, "final is empty at the start (EX-002)")
@@ -72,11 +73,11 @@ func TestFailedStartPutsFinalBack(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "final")
 	require.NoError(t, os.Mkdir(final, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(final, "precious"), nil, 0o644))
-	engine := newFakeEngine(nil)
-	engine.startErr = errors.New("no such runtime")
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	fake.Fail.Start = errors.New("no such runtime")
+	r := newFakeRunner(t, fake)
 	_, err := r.Run(t.Context(), finalRequest("r1", final))
-	require.ErrorIs(t, err, engine.startErr)
+	require.ErrorIs(t, err, fake.Fail.Start)
 	require.FileExists(t, filepath.Join(final, "precious"))
 	require.NoDirExists(t, final+".before-r1")
 }
@@ -109,19 +110,21 @@ func TestNestedFinalsAreOneAtATime(t *testing.T) {
 // TestTakenNameIsLeftAlone is about a run of the same ID in another state folder:
 // its container must survive our refusal.
 func TestTakenNameIsLeftAlone(t *testing.T) {
-	engine := newFakeEngine(nil)
-	engine.createErr = ErrNameTaken
-	r := newFakeRunner(t, engine)
-	_, err := r.Run(t.Context(), command("true"))
+	fake := enginetest.NewFake(nil)
+	fake.Listed = []engine.Found{{ID: "other", Name: "evalbox-r1", Running: true}}
+	r := newFakeRunner(t, fake)
+	res, err := r.Run(t.Context(), command("true"))
 	require.ErrorIs(t, err, ErrNameTaken)
-	require.Empty(t, engine.removed)
+	require.Nil(t, res)
+	require.Empty(t, fake.Removed)
+	require.Empty(t, leftBehind(t, r, fake))
 }
 
 // TestDeadControllersFinalIsReclaimed is a controller that died with its program
 // still writing: the next run on the same ./final must not inherit that.
 func TestDeadControllersFinalIsReclaimed(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	final := filepath.Join(t.TempDir(), "final")
 	require.NoError(t, os.Mkdir(final, 0o755))
 	require.NoError(t, r.store.prepare())
@@ -131,13 +134,13 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 	res, err := r.Run(t.Context(), finalRequest("next", final))
 	require.NoError(t, err)
 	require.Equal(t, 0, res.ExitCode)
-	require.Equal(t, []string{"evalbox-dead", "evalbox-next"}, engine.removed)
+	require.Equal(t, []string{"evalbox-dead", "evalbox-next"}, fake.Removed)
 
-	engine.removeErr = errors.New("device busy")
+	fake.Fail.Remove = errors.New("device busy")
 	addRecord(t, r.store, "dead2", deadOwner(), time.Now(), false)
 	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead2"}))
 	_, err = r.Run(t.Context(), finalRequest("never", final))
-	require.ErrorIs(t, err, engine.removeErr)
+	require.ErrorIs(t, err, fake.Fail.Remove)
 	require.ErrorContains(t, err, "still in use by run dead2")
 }
 

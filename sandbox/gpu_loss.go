@@ -25,7 +25,8 @@ type gpuFacts struct {
 // program did not end well.
 func (a *attempt) gpuLoss(ctx context.Context) gpuFacts {
 	var f gpuFacts
-	well := a.facts.exited && a.facts.code == 0 && a.facts.stop == stopNone
+	end := a.facts.end
+	well := end.Reported && end.Launch == nil && exitCode(end) == 0 && a.facts.stop == stopNone
 	if a.gpus.lease == nil || a.facts.startError != nil || a.facts.stop == stopCanceled || well {
 		return f
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 func TestBlameGPUs(t *testing.T) {
-	crashed := facts{exited: true, code: 1}
-	aborted := facts{exited: true, code: 134}
-	hung := facts{exited: true, code: 143, stop: stopTimeout, signals: []string{"SIGTERM"}}
+	crashed := facts{end: engine.End{Reported: true, ExitCode: 1}}
+	aborted := facts{end: engine.End{Reported: true, Signal: 6}}
+	hung := facts{end: engine.End{Reported: true, Signal: 15, Cause: engine.ByDeadline}}
 	isLost := result.GPUFault{Line: `"GPU is lost"`}
 	noDevice := result.GPUFault{Line: `"no CUDA-capable device is detected"`, Doubtful: true}
 	printed := gpuFacts{evidence: isLost}
@@ -39,13 +40,13 @@ func TestBlameGPUs(t *testing.T) {
 		"doubtful words, and a look": {crashed, gpuFacts{evidence: noDevice, probed: true, lost: "GPU 0: is lost"}, result.StatusExited,
 			result.FaultEnvironment, `printed "no CUDA-capable device is detected", which is its own text; nvidia-smi after the end: GPU 0: is lost`},
 		"an abort":                       {aborted, printed, result.StatusSignaled, result.FaultEnvironment, "its own text"},
-		"an end that is well":            {facts{exited: true}, both, result.StatusExited, result.FaultNone, ""},
+		"an end that is well":            {facts{end: engine.End{Reported: true}}, both, result.StatusExited, result.FaultNone, ""},
 		"a hang, and its own words":      {hung, wellAfter, result.StatusTimedOut, result.FaultProgram, ""},
 		"a hang, and a GPU that is gone": {hung, sick, result.StatusTimedOut, result.FaultEnvironment, "was lost"},
-		"out of memory":                  {facts{exited: true, code: 137, oomKilled: true}, both, result.StatusOutOfMemory, result.FaultProgram, ""},
-		"stopped by others":              {facts{exited: true, code: 137, foreign: []string{"SIGKILL"}}, both, result.StatusSignaled, result.FaultOperator, ""},
-		"canceled":                       {facts{exited: true, code: 143, stop: stopCanceled}, both, result.StatusCanceled, result.FaultOperator, ""},
-		"lost engine":                    {facts{}, both, result.StatusEngineLost, result.FaultEnvironment, ""},
+		"out of memory":                  {facts{end: engine.End{Reported: true, Signal: 9, OOMKilled: true}}, both, result.StatusOutOfMemory, result.FaultProgram, ""},
+		"stopped by others":              {facts{end: engine.End{Reported: true, Signal: 15, Cause: engine.BySignal, Foreign: []string{"15"}}}, both, result.StatusSignaled, result.FaultOperator, ""},
+		"canceled":                       {facts{end: engine.End{Reported: true, Signal: 15, Cause: engine.BySignal}, stop: stopCanceled}, both, result.StatusCanceled, result.FaultOperator, ""},
+		"lost engine":                    {facts{lost: errNoExit}, both, result.StatusEngineLost, result.FaultEnvironment, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := blameGPUs(decide(test.facts), test.gpus)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
@@ -33,7 +34,7 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	driver, driverErr := planGPUDriver("", info.Host)
 	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
 	switch {
-	case !info.Local && isLocal(info.Address):
+	case !info.Local && strings.HasPrefix(info.Address, "unix://"):
 		look("nvidia-smi: not asked, whether the engine is on this machine cannot be told")
 	case !info.Local:
 		look("nvidia-smi: not asked, the engine is on another machine")

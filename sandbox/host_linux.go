@@ -1,10 +1,14 @@
 package sandbox
 
 import (
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
 // freeBytes is what an unprivileged process may still write below path.
@@ -51,27 +55,11 @@ func mountPointsBelow(mountinfo, dir string) []string {
 	return below
 }
 
-// hasSwap reports whether this machine has swap, or that it cannot be told. The
-// first line of /proc/swaps is a heading.
-func hasSwap() bool {
-	text, err := os.ReadFile("/proc/swaps")
-	return err != nil || strings.Count(string(text), "\n") > 1
-}
-
-// sameMount reports whether two paths lie on one mount; what cannot be told is not
-// the same. One disk may be mounted in several places, so its number says nothing.
-func sameMount(one, other string) bool {
-	first, known := mountID(one)
-	second, also := mountID(other)
-	return known && also && first == second
-}
-
-// mountID is the kernel's number of the mount that a path lies on (statx(2), Linux
-// 5.8).
-func mountID(path string) (uint64, bool) {
-	var stat unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &stat)
-	return stat.Mnt_id, err == nil && stat.Mask&unix.STATX_MNT_ID != 0
+// sameFile reports whether a container's init sees this file of ours. Both run on the
+// same kernel.
+func sameFile(ours fs.FileInfo, seen wire.Stat) bool {
+	stat, ok := ours.Sys().(*syscall.Stat_t)
+	return ok && stat.Dev == seen.Dev && stat.Ino == seen.Ino
 }
 
 // mountNamespace names what this process sees as its file system.

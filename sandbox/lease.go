@@ -13,7 +13,9 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // WithGPUDir sets the folder in which GPUs are leased. The default is a folder of
@@ -49,7 +51,7 @@ func (g *gpuPart) watching(stream int, observers ...io.Writer) []io.Writer {
 
 // gpuManager lends the GPUs of an engine. They are the same in whatever way it is
 // reached, and the GPUs of this machine whichever of its engines hands them out.
-func (r *Runner) gpuManager(info EngineInfo) *gpu.Manager {
+func (r *Runner) gpuManager(info engine.Info) *gpu.Manager {
 	dir := r.gpuDir
 	if dir == "" {
 		dir = filepath.Join(r.store.dir, "gpus")
@@ -63,7 +65,7 @@ func (r *Runner) gpuManager(info EngineInfo) *gpu.Manager {
 }
 
 // gpuInventory looks at the GPUs that the engine can hand out.
-func gpuInventory(ctx context.Context, driver string, info EngineInfo) (gpu.Inventory, error) {
+func gpuInventory(ctx context.Context, driver string, info engine.Info) (gpu.Inventory, error) {
 	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
 	if info.Local {
 		sources.Probed, sources.ProbeErr = gpu.Probe(ctx)
@@ -75,7 +77,7 @@ func gpuInventory(ctx context.Context, driver string, info EngineInfo) (gpu.Inve
 
 // gpusFor checks that the engine's machine has the GPUs of a plan. Whether they
 // are free is not asked yet.
-func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info EngineInfo) (gpu.Inventory, error) {
+func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info engine.Info) (gpu.Inventory, error) {
 	if !asked.Any() {
 		return gpu.Inventory{}, nil
 	}
@@ -84,7 +86,7 @@ func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info EngineInfo)
 	}
 	inv, err := gpuInventory(ctx, asked.Driver, info)
 	if err == nil {
-		err = asked.want().Check(inv)
+		err = wanted(asked).Check(inv)
 	}
 	return inv, gpuError(asked, err)
 }
@@ -110,7 +112,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 		return nil
 	}
 	order := gpu.Order{
-		Want: asked.want(), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
+		Want: wanted(*asked), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
 		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
 			LimitSeconds: (a.limit() + deadlineSlack).Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
@@ -136,10 +138,10 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 		for i, id := range ids {
 			names[i] = inv.EngineName(id)
 		}
-		asked.grant(names)
+		asked.Grant(names)
 	}
-	a.spec.Class.Env = mergeEnv(a.spec.Class.Env, sortedEnv(gpuEnv(*asked)))
-	a.log.Debug("GPUs leased", logGPUs, asked.ids())
+	a.spec.Class.Env = spec.MergeEnv(a.spec.Class.Env, sortedEnv(gpuEnv(*asked)))
+	a.log.Debug("GPUs leased", logGPUs, asked.Names())
 	return nil
 }
 
@@ -152,21 +154,20 @@ func (a *attempt) releaseGPUs(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
-	state, err := a.runner.engine.Inspect(ctx, a.spec.Job.ContainerName())
-	gone := errors.Is(err, ErrNoContainer) || err == nil && !state.Running || a.nameTaken
+	gone, err := a.facts.lost == nil && !a.left, error(nil)
 	if gone {
 		err = a.gpus.lease.Release(ctx)
 	} else {
 		err = errors.Join(err, a.gpus.lease.Leave())
 	}
 	if err != nil {
-		a.log.Warn("GPUs were not given back in order", logGPUs, a.spec.Class.GPUs.ids(), logError, err)
+		a.log.Warn("GPUs were not given back in order", logGPUs, a.spec.Class.GPUs.Names(), logError, err)
 	}
 }
 
 // stillUses says why the program of a dead holder may still use its GPUs. What
 // its dead controller left running is removed, as a sweep would.
-func (r *Runner) stillUses(ctx context.Context, info EngineInfo, dead gpu.Holder, since time.Time) string {
+func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holder, since time.Time) string {
 	if dead.Engine != info.ID {
 		if time.Since(since) > seconds(dead.LimitSeconds) {
 			return ""

@@ -18,6 +18,8 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -39,11 +41,11 @@ func standInSMI(t *testing.T, rows string) (change func(script string)) {
 
 const twoT4 = "0, GPU-0, Tesla T4, 15360, 3, 0, [N/A]\n1, GPU-1, Tesla T4, 15360, 3, 0, [N/A]"
 
-func gpuEngine(program func(c *fakeContainer) int) *fakeEngine {
-	engine := newFakeEngine(program)
-	engine.info.ID = "engine-1"
-	engine.info.Host.GPUs = nvidiaHost
-	return engine
+func gpuEngine(program func(p *enginetest.Program) int) *enginetest.Fake {
+	fake := enginetest.NewFake(program)
+	fake.Facts.ID = "engine-1"
+	fake.Facts.Host.GPUs = nvidiaHost
+	return fake
 }
 
 func gpuCommand(gpus string) Request {
@@ -66,15 +68,15 @@ func gpuStates(t *testing.T, r *Runner) []string {
 func TestRunLeasesGPUs(t *testing.T) {
 	standInSMI(t, twoT4)
 	var r *Runner
-	engine := gpuEngine(nil)
-	engine.program = func(*fakeContainer) int {
+	fake := gpuEngine(nil)
+	fake.Program = func(*enginetest.Program) int {
 		report, err := r.GPUs(context.Background())
 		if err != nil || len(report.GPUs) != 2 || report.GPUs[0].State != gpu.StateHeld || report.GPUs[0].Holders[0].RunID != "r1" {
 			return 3
 		}
 		return 0
 	}
-	r = newFakeRunner(t, engine)
+	r = newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), gpuCommand("1"))
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
@@ -82,7 +84,7 @@ func TestRunLeasesGPUs(t *testing.T) {
 	require.Equal(t, "nvidia", res.Enforced.GPUDriver)
 	require.False(t, res.Enforced.GPUsShared)
 	require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
-	spec := engine.created[0]
+	spec := fake.Created[0]
 	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"GPU-0"}}, spec.Class.GPUs)
 	require.Contains(t, spec.Class.Env, "CUDA_VISIBLE_DEVICES=0")
 	record, err := r.Store().Get("r1")
@@ -95,32 +97,32 @@ func TestRunLeasesGPUs(t *testing.T) {
 func TestGPUsAreRefusedBeforeCreate(t *testing.T) {
 	for name, test := range map[string]struct {
 		smi    string
-		change func(r *Request, e *fakeEngine)
+		change func(r *Request, f *enginetest.Fake)
 		field  string
 		rule   string
 	}{
-		"no engine for it":   {twoT4, func(_ *Request, e *fakeEngine) { e.info.Host.GPUs = HostGPUs{} }, "gpus", "neither a runtime nvidia nor CDI"},
-		"no CDI":             {twoT4, func(r *Request, _ *fakeEngine) { r.GPUDriver = "cdi" }, "gpu_driver", "API 1.44"},
-		"more than there":    {twoT4, func(r *Request, _ *fakeEngine) { r.GPUs = "3" }, "gpus", "3 asked for, 2 there"},
-		"not there":          {twoT4, func(r *Request, _ *fakeEngine) { r.GPUs = "device=7" }, "gpus", "GPU 7 does not exist; there are 0-1"},
-		"no GPU":             {"No devices were found", func(*Request, *fakeEngine) {}, "gpus", "No devices were found"},
-		"driver trouble":     {"Failed to initialize NVML: Unknown Error", func(*Request, *fakeEngine) {}, "gpus", "Failed to initialize NVML"},
-		"a sick one":         {"0, GPU-0, Tesla T4, 15360, 3, 7, [N/A]", func(*Request, *fakeEngine) {}, "gpus", "7 uncorrectable memory errors"},
-		"the engine is away": {twoT4, func(r *Request, e *fakeEngine) { e.info.Host.GPUs.NVIDIA = false }, "gpus", "neither"},
+		"no engine for it":   {twoT4, func(_ *Request, f *enginetest.Fake) { f.Facts.Host.GPUs = HostGPUs{} }, "gpus", "neither a runtime nvidia nor CDI"},
+		"no CDI":             {twoT4, func(r *Request, _ *enginetest.Fake) { r.GPUDriver = "cdi" }, "gpu_driver", "API 1.44"},
+		"more than there":    {twoT4, func(r *Request, _ *enginetest.Fake) { r.GPUs = "3" }, "gpus", "3 asked for, 2 there"},
+		"not there":          {twoT4, func(r *Request, _ *enginetest.Fake) { r.GPUs = "device=7" }, "gpus", "GPU 7 does not exist; there are 0-1"},
+		"no GPU":             {"No devices were found", func(*Request, *enginetest.Fake) {}, "gpus", "No devices were found"},
+		"driver trouble":     {"Failed to initialize NVML: Unknown Error", func(*Request, *enginetest.Fake) {}, "gpus", "Failed to initialize NVML"},
+		"a sick one":         {"0, GPU-0, Tesla T4, 15360, 3, 7, [N/A]", func(*Request, *enginetest.Fake) {}, "gpus", "7 uncorrectable memory errors"},
+		"the engine is away": {twoT4, func(r *Request, f *enginetest.Fake) { f.Facts.Host.GPUs.NVIDIA = false }, "gpus", "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			standInSMI(t, test.smi)
-			engine := gpuEngine(nil)
-			r := newFakeRunner(t, engine)
+			fake := gpuEngine(nil)
+			r := newFakeRunner(t, fake)
 			req := gpuCommand("1")
-			test.change(&req, engine)
+			test.change(&req, fake)
 			_, err := r.Run(t.Context(), req)
 			var field *policy.FieldError
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, test.field, field.Field)
 			require.Contains(t, field.Rule, test.rule)
-			require.Empty(t, leftBehind(t, r, engine))
-			require.Empty(t, engine.created)
+			require.Empty(t, leftBehind(t, r, fake))
+			require.Empty(t, fake.Created)
 			_, planErr := r.Plan(t.Context(), req)
 			require.EqualError(t, planErr, err.Error(), "a dry run says the same")
 		})
@@ -136,22 +138,22 @@ func TestGPUsAreRefusedBeforeCreate(t *testing.T) {
 func TestGPUsAreGivenBack(t *testing.T) {
 	standInSMI(t, twoT4)
 	trouble := errors.New("trouble")
-	for name, change := range map[string]func(e *fakeEngine, r *Request){
-		"ends":           func(*fakeEngine, *Request) {},
-		"create fails":   func(e *fakeEngine, _ *Request) { e.createErr = trouble },
-		"attach fails":   func(e *fakeEngine, _ *Request) { e.attachErr = trouble },
-		"start fails":    func(e *fakeEngine, _ *Request) { e.startErr = trouble },
-		"name is taken":  func(e *fakeEngine, _ *Request) { e.createErr = ErrNameTaken },
-		"ID is recorded": func(_ *fakeEngine, r *Request) { r.ID = "taken" },
-		"final is kept":  func(_ *fakeEngine, r *Request) { r.Keep = true },
+	for name, change := range map[string]func(f *enginetest.Fake, r *Request){
+		"ends":           func(*enginetest.Fake, *Request) {},
+		"prepare fails":  func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = trouble },
+		"no container":   func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = engine.ErrNotStarted },
+		"start fails":    func(f *enginetest.Fake, _ *Request) { f.Fail.Start = trouble },
+		"name is taken":  func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = ErrNameTaken },
+		"ID is recorded": func(_ *enginetest.Fake, r *Request) { r.ID = "taken" },
+		"final is kept":  func(_ *enginetest.Fake, r *Request) { r.Keep = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := gpuEngine(func(*fakeContainer) int { return 0 })
-			r := newFakeRunner(t, engine)
+			fake := gpuEngine(func(*enginetest.Program) int { return 0 })
+			r := newFakeRunner(t, fake)
 			_, err := r.Run(t.Context(), Request{ID: "taken", Image: "debian", Command: []string{"true"}})
 			require.NoError(t, err)
 			req := gpuCommand("2")
-			change(engine, &req)
+			change(fake, &req)
 			_, err = r.Run(t.Context(), req)
 			if name != "ends" && name != "final is kept" {
 				require.Error(t, err)
@@ -164,33 +166,58 @@ func TestGPUsAreGivenBack(t *testing.T) {
 // TestGPUsOfAContainerThatStays are not handed out before its program is gone.
 func TestGPUsOfAContainerThatStays(t *testing.T) {
 	standInSMI(t, twoT4)
-	engine := gpuEngine(func(c *fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
-	engine.removeErr = ErrEngineUnavailable
-	engine.inspectErr = ErrEngineUnavailable
+	fake := gpuEngine(func(p *enginetest.Program) int {
+		if p.Job.RunID == "r1" {
+			return outlasts(p)
+		}
+		return 0
+	})
+	r := newFakeRunner(t, fake)
+	fake.Fail.Remove, fake.WaitErrs = ErrEngineUnavailable, []error{errors.New("what it says makes no sense")}
 	_, err := r.Run(t.Context(), gpuCommand("2"))
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "makes no sense")
 	require.Equal(t, []string{"quarantined", "quarantined"}, gpuStates(t, r))
 
 	// Its owner, this process, lives; so nothing is done about it.
-	engine.list = []Container{{ID: "c1", Name: "evalbox-r1", Running: true, Labels: map[string]string{
-		LabelManaged: "true", LabelRun: "r1", LabelOwner: owner.This().String()}}}
+	fake.Fail.Remove = nil
 	next := gpuCommand("1")
 	next.ID = "r2"
 	_, err = r.Run(t.Context(), next)
 	var busy *gpu.BusyError
 	require.ErrorAs(t, err, &busy)
 	require.Contains(t, err.Error(), "container evalbox-r1 still runs: its owner, process ")
+	require.NoError(t, fake.Remove(t.Context(), "evalbox-r1"))
 
 	// A dead owner's container is removed, as a sweep does.
 	dead := owner.This()
 	dead.Start = "1"
-	engine.list[0].Labels[LabelOwner] = dead.String()
-	engine.removeErr, engine.inspectErr = nil, nil
+	fake.Listed = []engine.Found{{ID: "c1", Name: "of the dead", Running: true, Labels: map[string]string{
+		LabelManaged: "true", LabelRun: "r1", LabelOwner: dead.String()}}}
 	_, err = r.Run(t.Context(), next)
 	require.NoError(t, err)
-	require.Contains(t, engine.removed, "c1")
+	require.Contains(t, fake.Removed, "of the dead")
 	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
+}
+
+// TestGPUsOfAContainerThatCannotBeRemoved are free as soon as no process can use them.
+func TestGPUsOfAContainerThatCannotBeRemoved(t *testing.T) {
+	standInSMI(t, twoT4)
+	for name, test := range map[string]struct {
+		end   func(end *engine.End)
+		state string
+	}{
+		"all processes have ended": {func(*engine.End) {}, "free"},
+		"one has not":              {func(end *engine.End) { end.ProcessesLeft = 1 }, "quarantined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := gpuEngine(func(p *enginetest.Program) int { p.End(test.end); return 0 })
+			fake.Fail.Remove = errors.New("device busy")
+			r := newFakeRunner(t, fake)
+			_, err := r.Run(t.Context(), gpuCommand("1"))
+			require.NoError(t, err)
+			require.Equal(t, []string{test.state, "free"}, gpuStates(t, r))
+		})
+	}
 }
 
 // TestStillUses tells the containers of a dead run apart: only those that ended
@@ -199,41 +226,41 @@ func TestStillUses(t *testing.T) {
 	dead, alive := owner.This(), owner.This()
 	dead.Start = "1"
 	for name, test := range map[string]struct {
-		container Container
+		container engine.Found
 		owner     owner.Owner
 		why       string
 		removed   bool
 	}{
-		"runs":                       {Container{Running: true}, dead, "", true},
-		"its start may be under way": {Container{}, dead, "", true},
-		"the same, and its owner lives": {Container{}, alive,
+		"runs":                       {engine.Found{Running: true}, dead, "", true},
+		"its start may be under way": {engine.Found{}, dead, "", true},
+		"the same, and its owner lives": {engine.Found{}, alive,
 			"container evalbox-r1 may still start: its owner, process ", false},
-		"has ended":         {Container{Ended: true}, dead, "", false},
-		"a part, with none": {Container{Running: true, Labels: map[string]string{LabelPart: "watcher"}}, dead, "", false},
+		"has ended":         {engine.Found{Ended: true}, dead, "", false},
+		"a part, with none": {engine.Found{Running: true, Labels: map[string]string{LabelPart: "watcher"}}, dead, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := gpuEngine(nil)
+			fake := gpuEngine(nil)
 			c := test.container
 			c.ID, c.Name = "c1", "evalbox-r1"
 			labels := map[string]string{LabelManaged: "true", LabelRun: "r1", LabelOwner: test.owner.String()}
 			maps.Copy(labels, c.Labels)
 			c.Labels = labels
-			engine.list = []Container{c}
-			why := newFakeRunner(t, engine).stillUses(t.Context(), EngineInfo{ID: "engine-1"},
+			fake.Listed = []engine.Found{c}
+			why := newFakeRunner(t, fake).stillUses(t.Context(), engine.Info{ID: "engine-1"},
 				gpu.Holder{RunID: "r1", Engine: "engine-1"}, time.Now())
 			if test.why == "" {
 				require.Empty(t, why)
 			} else {
 				require.Contains(t, why, test.why)
 			}
-			require.Equal(t, test.removed, slices.Contains(engine.removed, "c1"))
+			require.Equal(t, test.removed, slices.Contains(fake.Removed, c.Name))
 		})
 	}
 }
 
 func TestAnotherEnginesGPUs(t *testing.T) {
 	r := newFakeRunner(t, gpuEngine(nil))
-	info := EngineInfo{ID: "engine-2"}
+	info := engine.Info{ID: "engine-2"}
 	dead := gpu.Holder{RunID: "r0", Engine: "engine-1", LimitSeconds: 3600}
 	require.Contains(t, r.stillUses(t.Context(), info, dead, time.Now()), "run r0 of another engine")
 	require.Empty(t, r.stillUses(t.Context(), info, dead, time.Now().Add(-2*time.Hour)))
@@ -244,13 +271,13 @@ func TestAnotherEnginesGPUs(t *testing.T) {
 func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
 	standInSMI(t, twoT4)
 	dir := t.TempDir()
-	runner := func(id string, local bool) (*Runner, *fakeEngine) {
-		engine := gpuEngine(func(*fakeContainer) int { return 0 })
-		engine.info.ID, engine.info.Local = id, local
-		engine.info.Host.GPUs = cdiHost
-		r := newFakeRunner(t, engine)
+	runner := func(id string, local bool) (*Runner, *enginetest.Fake) {
+		fake := gpuEngine(func(*enginetest.Program) int { return 0 })
+		fake.Facts.ID, fake.Facts.Local = id, local
+		fake.Facts.Host.GPUs = cdiHost
+		r := newFakeRunner(t, fake)
 		require.NoError(t, WithGPUDir(dir)(r))
-		return r, engine
+		return r, fake
 	}
 	req := gpuCommand("device=0")
 	run := func(t *testing.T, r *Runner, id string) error {
@@ -275,9 +302,9 @@ func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			next, _ := runner(test.nextID, test.nextLocal)
-			first, engine := runner(test.id, test.local)
+			first, fake := runner(test.id, test.local)
 			var meanwhile error
-			engine.program = func(*fakeContainer) int {
+			fake.Program = func(*enginetest.Program) int {
 				meanwhile = run(t, next, "r2")
 				return 0
 			}
@@ -302,23 +329,23 @@ func TestGPUsRenumberedWhileWaiting(t *testing.T) {
 	// the GPUs renumbered.
 	change(`[ -e "$0.asked" ] || { touch "$0.asked"; echo '0, GPU-0, Tesla T4, 15360, 9000, 0, [N/A]'; exit; }
 echo '0, GPU-1, Tesla T4, 15360, 3, 0, [N/A]'; echo '1, GPU-0, Tesla T4, 15360, 3, 0, [N/A]'`)
-	engine := gpuEngine(func(*fakeContainer) int {
+	fake := gpuEngine(func(*enginetest.Program) int {
 		// GPU-0 falls off the bus; ours is well.
 		change("echo '0, GPU-1, Tesla T4, 15360, 3, 0, [N/A]'")
 		return 1
 	})
-	res, err := newFakeRunner(t, engine).Run(t.Context(), gpuCommand("device=0"))
+	res, err := newFakeRunner(t, fake).Run(t.Context(), gpuCommand("device=0"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"GPU-1"}, res.Enforced.GPUs)
-	require.Equal(t, []string{"GPU-1"}, engine.created[0].Class.GPUs.IDs)
+	require.Equal(t, []string{"GPU-1"}, fake.Created[0].Class.GPUs.IDs)
 	require.Equal(t, result.FaultProgram, res.Fault)
 }
 
 func TestRunWaitsForGPUs(t *testing.T) {
 	standInSMI(t, twoT4)
-	engine := gpuEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
-	info, err := engine.Info(t.Context())
+	fake := gpuEngine(func(*enginetest.Program) int { return 0 })
+	r := newFakeRunner(t, fake)
+	info, err := fake.Info(t.Context())
 	require.NoError(t, err)
 	info.Local = true
 	held, err := r.gpuManager(info).Acquire(t.Context(), gpu.Order{Want: gpu.Want{All: true}, Holder: gpu.Holder{RunID: "other"},
@@ -334,7 +361,7 @@ func TestRunWaitsForGPUs(t *testing.T) {
 	_, err = r.Run(ctx, req)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, errCanceledBefore)
-	require.Empty(t, leftBehind(t, r, engine))
+	require.Empty(t, leftBehind(t, r, fake))
 
 	req.GPUWait = time.Minute
 	req.Waiting = func(why string) {
@@ -364,12 +391,12 @@ func TestGPULostDuringARun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := standInSMI(t, twoT4)
-			engine := gpuEngine(func(c *fakeContainer) int {
-				c.print(test.print)
+			fake := gpuEngine(func(p *enginetest.Program) int {
+				p.Print(test.print)
 				change(test.smi)
 				return test.code
 			})
-			r := newFakeRunner(t, engine)
+			r := newFakeRunner(t, fake)
 			res, err := r.Run(t.Context(), gpuCommand("device=0"))
 			require.NoError(t, err)
 			require.Equal(t, result.StatusExited, res.Status)
@@ -389,11 +416,11 @@ func TestGPULostDuringARun(t *testing.T) {
 func TestNoGPUsNoLook(t *testing.T) {
 	change := standInSMI(t, twoT4)
 	change("touch \"$0.asked\"; echo '" + twoT4 + "'")
-	engine := gpuEngine(func(c *fakeContainer) int {
-		c.printErr("GPU is lost\n")
+	fake := gpuEngine(func(p *enginetest.Program) int {
+		p.PrintErr("GPU is lost\n")
 		return 1
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
 	require.Equal(t, result.FaultProgram, res.Fault)

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
 const lockedID = "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -19,29 +19,19 @@ func lockOf(t *testing.T, name, id string) images.Lock {
 	return images.Lock{Source: "images.lock"}.With(images.LockEntry{Name: name, ID: id, Platform: "linux/amd64"})
 }
 
-// imageEngine has one image, as a name of the catalog.
-type imageEngine struct {
-	*fakeEngine
-	image images.Resolved
-}
-
-func (e imageEngine) ResolveImage(_ context.Context, _ images.Catalog, _ string) (images.Resolved, error) {
-	return e.image, e.imageErr
-}
-
-func newLockRunner(t *testing.T, lock *images.Lock) (*Runner, *fakeEngine) {
+// newLockRunner is a runner on an engine that has one image, as a name of the catalog.
+func newLockRunner(t *testing.T, lock *images.Lock) (*Runner, *enginetest.Fake) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	fake := newFakeEngine(func(*fakeContainer) int { return 0 })
-	engine := imageEngine{fake, images.Resolved{Name: "debian", CatalogName: true, ID: lockedID, Platform: "linux/amd64"}}
-	options := []Option{WithEngine(engine), WithStateDir(t.TempDir() + "/state")}
+	fake := enginetest.NewFake(nil)
+	fake.Image = func(_ string, image *images.Resolved) {
+		*image = images.Resolved{Name: "debian", CatalogName: true, ID: lockedID, Platform: "linux/amd64"}
+	}
+	var options []Option
 	if lock != nil {
 		options = append(options, WithLock(*lock))
 	}
-	r, err := New(options...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.Empty(t, fake.misuse) })
-	return r, fake
+	return newFakeRunner(t, fake, options...), fake
 }
 
 func TestRunHoldsToTheLock(t *testing.T) {
@@ -70,7 +60,7 @@ func TestRunHoldsToTheLock(t *testing.T) {
 			if c.refused {
 				require.ErrorIs(t, err, images.ErrUnlocked)
 				require.Nil(t, res)
-				require.Empty(t, fake.created, "it is refused before anything is made")
+				require.Empty(t, fake.Created, "it is refused before anything is made")
 				records, err := r.Store().List()
 				require.NoError(t, err)
 				require.Empty(t, records)
@@ -81,7 +71,7 @@ func TestRunHoldsToTheLock(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, result.StatusExited, res.Status)
 			require.Equal(t, c.locked, res.Image.Locked)
-			require.Equal(t, c.locked, fake.created[0].Class.Image.Locked)
+			require.Equal(t, c.locked, fake.Created[0].Class.Image.Locked)
 			require.Contains(t, res.Warnings, "a warning of the engine")
 			if c.warning == "" {
 				require.Len(t, res.Warnings, 1)

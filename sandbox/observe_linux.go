@@ -10,31 +10,17 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // unseen says why programs of an engine cannot be observed from here; empty if nothing
 // is known against it.
-func unseen(info EngineInfo) string {
+func unseen(info engine.Info) string {
 	if !info.Local {
 		return "the engine is on another machine, or its processes cannot be seen from here"
 	}
 	return ""
-}
-
-// noIPv6 says that this machine's kernel has no IPv6.
-func noIPv6() bool {
-	_, err := os.Stat("/proc/sys/net/ipv6")
-	return errors.Is(err, os.ErrNotExist)
-}
-
-// makeFIFO makes a FIFO for a program of any user, and opens it so that nobody waits.
-// What is written stays there until it is read, as long as the file is open.
-func makeFIFO(path string) (*os.File, error) {
-	if err := errors.Join(unix.Mkfifo(path, 0o666), os.Chmod(path, 0o666)); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 }
 
 // routeCounters count what had no route in the network namespace of a container, and what
@@ -49,7 +35,7 @@ type routeCounters struct {
 }
 
 // openRouteCounters opens the counters of a container by its main process, and makes
-// sure that they count: that the process is the launcher, on this kernel, and that its
+// sure that they count: that the process is the container's init, on this kernel, and that its
 // network has no route.
 func openRouteCounters(pid int) (c *routeCounters, err error) {
 	if pid <= 0 {
@@ -73,7 +59,7 @@ func openRouteCounters(pid int) (c *routeCounters, err error) {
 		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
 	}
 	// Afterwards, so that it is said of what was opened.
-	if command, err := os.ReadFile(filepath.Join(proc, "cmdline")); err != nil || !bytes.Contains(command, []byte(HoldDir+"/"+launchFile)) {
+	if command, err := os.ReadFile(filepath.Join(proc, "cmdline")); err != nil || !bytes.Contains(command, []byte(spec.HoldDir+"/"+spec.WitnessFile)) {
 		return c, fmt.Errorf("process %d is not that of the container: the runtime has a kernel of its own, or the process cannot be seen", pid)
 	}
 	routes, err := os.ReadFile(filepath.Join(proc, "net/route"))

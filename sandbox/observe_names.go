@@ -72,7 +72,7 @@ func (s *nameShower) one(source string, w Watch, name string, info fs.FileInfo) 
 	if !info.IsDir() {
 		return false, writeDecoy(decoy, decoyText)
 	}
-	s.inner = append(s.inner, innerFolder{decoy, Watch{Target: path.Join(w.Target, name), Folder: true, inner: true}})
+	s.inner = append(s.inner, innerFolder{decoy, Watch{Target: path.Join(w.Target, name), Folder: true, Inner: true}})
 	deepest := strings.Count(name, "/")+1 >= maxShownDepth
 	s.cut = s.cut || deepest
 	return !deepest, mkdirReadable(decoy)

@@ -41,8 +41,8 @@ func TestShowNames(t *testing.T) {
 		require.Equal(t, decoyText, string(text))
 	}
 	require.Equal(t, []innerFolder{
-		{filepath.Join(source, "a"), Watch{Target: "/repo/sub/keys/a", Folder: true, inner: true}},
-		{filepath.Join(source, "a/b"), Watch{Target: "/repo/sub/keys/a/b", Folder: true, inner: true}},
+		{filepath.Join(source, "a"), Watch{Target: "/repo/sub/keys/a", Folder: true, Inner: true}},
+		{filepath.Join(source, "a/b"), Watch{Target: "/repo/sub/keys/a/b", Folder: true, Inner: true}},
 	}, s.inner)
 	require.Empty(t, s.warning())
 }

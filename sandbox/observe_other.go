@@ -4,18 +4,15 @@ package sandbox
 
 import (
 	"errors"
-	"os"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // errNotLinux is why nothing is observed elsewhere.
 var errNotLinux = errors.New("programs can be observed from Linux only")
 
 // unseen says why programs of an engine cannot be observed from here.
-func unseen(EngineInfo) string { return errNotLinux.Error() }
-
-func noIPv6() bool { return false }
-
-func makeFIFO(string) (*os.File, error) { return nil, errNotLinux }
+func unseen(engine.Info) string { return errNotLinux.Error() }
 
 // pathWatch is for Linux.
 type pathWatch struct{ begun chan struct{} }

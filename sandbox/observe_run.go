@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	_ "embed" // for the launcher
 	"errors"
 	"fmt"
 	"os"
@@ -11,38 +10,47 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 const (
 	// holdDir and watchDir are folders of a record that are mounted while its run goes
-	// on: what holds the program back, and what lies at the watched paths.
+	// on: the file that shows that accesses are seen, and what lies at the watched paths.
 	holdDir  = "hold"
 	watchDir = "watch"
-	// goFile is the FIFO that the launcher reads the word from.
-	goFile = "go"
-	goWord = "go\n"
-	// defaultLaunchWait is how long the shell of a container that runs may take to open
-	// its script. It takes milliseconds.
+	// defaultLaunchWait is how long the open of that file may take to be seen.
+	// It takes milliseconds.
 	defaultLaunchWait = 10 * time.Second
 )
 
-//go:embed observe_launch.sh
-var holdLauncher []byte
-
 // observer is what a run carries along that is observed.
 type observer struct {
-	// hold is the end of the FIFO that we write to. It stays open until the program
-	// has ended: closing it tells the launcher that we are gone.
-	hold     *os.File
 	paths    *pathWatch
 	counters *routeCounters
 	// inner are the folders in watched folders.
 	inner []innerFolder
 	// networkWhy and watchWhy are why something is not observed that was asked for.
 	networkWhy, watchWhy string
-	// letGo says that the program was let go, and held how long it had to wait.
+	// letGo says that the program was let go.
 	letGo bool
-	held  time.Duration
+	// open says that the record holds what was mounted for the observation.
+	open bool
+}
+
+// witness is the file that the container's init opens; empty if nothing is observed.
+func (o *observer) witness() string {
+	if o == nil || o.paths == nil {
+		return ""
+	}
+	return spec.HoldDir + "/" + spec.WitnessFile
+}
+
+// started notes that the program was let go.
+func (o *observer) started() {
+	if o != nil {
+		o.letGo = true
+	}
 }
 
 // openObserver makes what the container mounts for its observation.
@@ -52,19 +60,17 @@ func (a *attempt) openObserver(ctx context.Context) error {
 		return nil
 	}
 	a.observer = &observer{networkWhy: plan.NetworkWhy, watchWhy: plan.WatchWhy}
-	if !plan.active() {
+	if !plan.Active() {
 		return nil
 	}
 	hold, watch := filepath.Join(a.work.record, holdDir), filepath.Join(a.work.record, watchDir)
 	if err := errors.Join(mkdirReadable(hold), mkdirReadable(watch)); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	launcher := filepath.Join(hold, launchFile)
-	err := errors.Join(os.WriteFile(launcher, holdLauncher, 0o444), os.Chmod(launcher, 0o444))
-	if err == nil {
-		a.observer.hold, err = makeFIFO(filepath.Join(hold, goFile))
-	}
-	a.work.paths[RoleHold] = hold
+	a.observer.open = true
+	witness := filepath.Join(hold, spec.WitnessFile)
+	err := writeDecoy(witness, "")
+	a.work.paths[spec.RoleHold] = hold
 	if err == nil {
 		err = a.makeAllWatched(watch)
 	}
@@ -74,7 +80,7 @@ func (a *attempt) openObserver(ctx context.Context) error {
 	if err := a.showNames(ctx); err != nil {
 		return err
 	}
-	if a.observer.paths, err = newPathWatch(launcher); err != nil {
+	if a.observer.paths, err = newPathWatch(witness); err != nil {
 		return a.unobserved("files cannot be watched here: " + err.Error())
 	}
 	return nil
@@ -88,9 +94,9 @@ func (a *attempt) makeAllWatched(dir string) error {
 		a.work.paths[watchRole(i)] = source
 		errs = append(errs, makeWatched(source, w))
 	}
-	if points := a.spec.rootPoints(); len(points) > 0 {
-		source := filepath.Join(dir, RoleWatchRoot)
-		a.work.paths[RoleWatchRoot] = source
+	if points := rootPoints(a.spec); len(points) > 0 {
+		source := filepath.Join(dir, spec.RoleWatchRoot)
+		a.work.paths[spec.RoleWatchRoot] = source
 		errs = append(errs, mkdirReadable(source), makePoints(source, points))
 	}
 	return errors.Join(errs...)
@@ -165,54 +171,19 @@ func (a *attempt) checkObserved() error {
 	return nil
 }
 
-// letGo begins the observation of a container that was started, and then lets its
-// program go.
-func (a *attempt) letGo(ctx context.Context) error {
-	if !a.spec.Job.Observe.active() {
-		return nil
-	}
-	from := time.Now()
-	ended, err := a.beginObserving(ctx)
-	if err != nil || ended {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
-	}
-	if a.req.Started != nil {
-		a.req.Started()
-	}
-	o := a.observer
-	if _, err := o.hold.WriteString(goWord); err != nil {
-		return stateError(a.work.record, "cannot be written", err)
-	}
-	o.letGo, o.held = true, time.Since(from)
-	return nil
-}
-
-// beginObserving waits for the launcher, and watches from then on: what the engine opened
-// to mount it does not count. ended says that the container is gone already.
-func (a *attempt) beginObserving(ctx context.Context) (ended bool, err error) {
+// beginObserving watches a container whose init waits: what the engine opened to mount it
+// does not count, and that accesses of the container arrive here has been seen.
+func (a *attempt) beginObserving(ctx context.Context) (err error) {
 	o, plan := a.observer, a.spec.Job.Observe
-	if o.paths == nil {
-		return false, nil // why was told
+	if o == nil || o.paths == nil {
+		return nil // why was noted
 	}
-	why := ""
 	select {
 	case <-o.paths.begun:
-	case exit := <-a.exits:
-		a.exits = answeredExit(exit)
-		if exit.Err == nil {
-			return true, nil // whoever looks at its end sees why
-		}
-		why = "the engine went away while the program was held back"
 	case <-ctx.Done():
-		return false, fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 	case <-time.After(a.runner.launchWait):
-		why = "that the container opened a file was not seen here"
-	}
-	if why != "" {
-		return false, a.unobserved(why)
+		return a.unobserved("that the container opened a file was not seen here")
 	}
 	if plan.Network {
 		if o.counters, err = a.findCounters(ctx); err != nil {
@@ -229,31 +200,25 @@ func (a *attempt) beginObserving(ctx context.Context) (ended bool, err error) {
 			o.watchWhy = fmt.Sprintf("%s cannot be watched: %v", folder.watch.Target, err)
 		}
 	}
-	return false, a.checkObserved()
+	return a.checkObserved()
 }
 
-// findCounters opens the counters of the container while its program cannot run away.
+// findCounters opens the counters of the container while no program can run away.
 func (a *attempt) findCounters(ctx context.Context) (*routeCounters, error) {
-	state, err := a.runner.engine.Inspect(context.WithoutCancel(ctx), a.container)
+	pid, err := a.initPID(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the engine did not tell the container's process: %w", err)
 	}
-	return openRouteCounters(state.PID)
+	return openRouteCounters(pid)
 }
 
-// answeredExit is the report of an end that was taken from its channel.
-func answeredExit(exit Exit) <-chan Exit {
-	exits := make(chan Exit, 1)
-	exits <- exit
-	return exits
-}
-
-// began corrects the start of a container to that of a program that was held back.
-func (o *observer) began(started time.Time) time.Time {
-	if o == nil || started.IsZero() {
-		return started
+// initPID is the container's init as a process of this machine; 0 when it cannot be seen.
+func (a *attempt) initPID(ctx context.Context) (int, error) {
+	local, ok := a.container.(engine.Local)
+	if !ok {
+		return 0, nil
 	}
-	return started.Add(o.held)
+	return local.PID(context.WithoutCancel(ctx))
 }
 
 // Why observations of a program are not complete.
@@ -272,9 +237,9 @@ func (a *attempt) observed() *result.Observed {
 	seen := &result.Observed{}
 	why := ""
 	switch {
-	case plan.active() && !o.letGo:
+	case plan.Active() && !o.letGo:
 		why = neverStarted
-	case a.facts.lost != nil || !a.facts.exited:
+	case a.facts.lost != nil || !a.facts.end.Reported:
 		why = endUnseen
 	}
 	if plan.Network && o.networkWhy == "" {
@@ -304,20 +269,15 @@ func (a *attempt) observed() *result.Observed {
 	return seen
 }
 
-// triedSomething reports whether something was seen that only a program can have done.
-func triedSomething(seen *result.Observed) bool {
-	return seen != nil && (len(seen.Opened) > 0 || seen.NetworkAttempts != nil && *seen.NetworkAttempts > 0)
-}
-
 // closeObserver ends the observation and takes away what was mounted for it. It may be
 // called again.
 func (a *attempt) closeObserver() {
 	o := a.observer
-	if o == nil || o.hold == nil {
+	if o == nil || !o.open {
 		return
 	}
-	err := errors.Join(o.hold.Close(), o.paths.close(), o.counters.close(), dropHold(a.work.record))
-	o.hold = nil
+	err := errors.Join(o.paths.close(), o.counters.close(), dropHold(a.work.record))
+	o.open = false
 	if err != nil {
 		a.warnings = append(a.warnings, fmt.Sprintf("what was there for the observation is left behind in the record: %v", cause(err)))
 	}

@@ -5,90 +5,47 @@ package sandbox
 import (
 	"context"
 	"encoding/binary"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// heldContainer is a container of the fake engine that does what an engine, the launcher
-// and a program do with the files that are mounted.
-type heldContainer struct {
-	hold, shadow, keys string
-}
-
-func (e *fakeEngine) held() heldContainer {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return heldContainer{hold: e.mounts[RoleHold], shadow: e.mounts[watchRole(0)], keys: e.mounts[watchRole(1)]}
-}
-
-// open opens and reads a file of the container.
-func (h heldContainer) open(path string) {
-	file, err := os.Open(path)
-	if err == nil {
-		_, err = io.ReadAll(file)
+// opens opens and reads files of the container, by their paths there.
+func opens(p *enginetest.Program, insides ...string) {
+	for _, inside := range insides {
+		if _, err := os.ReadFile(p.Path(inside)); err != nil {
+			panic(err)
+		}
 	}
-	if err != nil {
-		panic(err)
-	}
-	_ = file.Close() // only read
-}
-
-// launch is the launcher: it says whether the program may start.
-func (h heldContainer) launch() bool {
-	h.open(filepath.Join(h.hold, launchFile))
-	return h.word()
-}
-
-// word reads the word as the launcher does; false if there is none to come.
-func (h heldContainer) word() bool {
-	path := filepath.Join(h.hold, goFile)
-	both, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return false // the run is over
-	}
-	reader, err := os.Open(path)
-	if err != nil {
-		panic(err)
-	}
-	_ = both.Close()
-	word := make([]byte, len(goWord))
-	_, err = io.ReadFull(reader, word)
-	_ = reader.Close()
-	return err == nil && string(word) == goWord
-}
-
-func observeRunner(t *testing.T, engine *fakeEngine) *Runner {
-	t.Helper()
-	r, err := New(WithEngine(engine), WithStateDir(filepath.Join(t.TempDir(), "state")))
-	require.NoError(t, err)
-	return r
 }
 
 func TestObserveFilesOfARun(t *testing.T) {
-	var engine *fakeEngine
-	engine = newFakeEngine(func(*fakeContainer) int {
-		h := engine.held()
-		h.open(h.shadow) // the engine, to mount it
-		if !h.launch() {
-			return 125
-		}
-		h.open(filepath.Join(h.hold, launchFile)) // the program may
-		h.open(filepath.Join(h.keys, "id_rsa"))
-		if entries, err := os.ReadDir(h.keys); err != nil || len(entries) != 5 {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		opens(p, spec.HoldDir+"/"+spec.WitnessFile) // the program may
+		opens(p, "/root/.ssh/id_rsa")
+		if entries, err := os.ReadDir(p.Path("/root/.ssh")); err != nil || len(entries) != 5 {
 			return 1
 		}
 		return 0
 	})
-	r := observeRunner(t, engine)
+	fake.Ready = func(_ Class, meta engine.Meta, _ *wire.Ready) {
+		if _, err := os.ReadFile(meta.Sources[watchRole(0)]); err != nil { // the engine, to mount it
+			panic(err)
+		}
+	}
+	r := newFakeRunner(t, fake)
 	req := command("true")
 	started := 0
 	req.Started = func() { started++ }
@@ -96,62 +53,48 @@ func TestObserveFilesOfARun(t *testing.T) {
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
+	require.Equal(t, spec.HoldDir+"/"+spec.WitnessFile, fake.Created[0].Meta.Witness)
 	require.Equal(t, &result.Observed{Watched: []string{"/etc/shadow", "/root/.ssh/"}, Opened: []string{"/root/.ssh/", "/root/.ssh/id_rsa"}}, res.Observed)
 	require.Equal(t, 1, started)
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), holdDir))
 	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), watchDir))
 }
 
+// unwitnessed has containers whose init opens another file than ours.
+type unwitnessed struct{ *enginetest.Fake }
+
+func (e unwitnessed) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+	meta.Witness = ""
+	return e.Fake.Prepare(ctx, class, meta)
+}
+
 // TestObserveIsTruthful: what cannot be observed has a reason, and stops the run if it is
 // required, before the program starts.
 func TestObserveIsTruthful(t *testing.T) {
 	for name, test := range map[string]struct {
-		program              func(h heldContainer) int
-		change               func(e *fakeEngine)
+		change               func(f *enginetest.Fake, r *Runner)
 		networkWhy, watchWhy string
 	}{
-		"no process": {program: func(h heldContainer) int {
-			if !h.launch() {
-				return 125
-			}
-			h.open(h.shadow)
-			return 0
-		}, networkWhy: "did not tell the container's process"},
-		"no answer": {program: func(h heldContainer) int {
-			if !h.launch() {
-				return 125
-			}
-			h.open(h.shadow)
-			return 0
-		}, change: func(e *fakeEngine) { e.inspectErr = ErrEngineUnavailable }, networkWhy: "did not tell the container's process: container engine unavailable"},
-		"files that are not ours": {program: func(h heldContainer) int {
-			if !h.word() { // by another file
-				return 125
-			}
-			return 0
-		}, networkWhy: "was not seen here", watchWhy: "was not seen here"},
+		"no process": {func(*enginetest.Fake, *Runner) {}, "did not tell the container's process", ""},
+		"no answer": {func(f *enginetest.Fake, _ *Runner) {
+			f.Process = func(string) (int, error) { return 0, ErrEngineUnavailable }
+		}, "did not tell the container's process: container engine unavailable", ""},
+		"another process": {func(f *enginetest.Fake, _ *Runner) {
+			f.Process = func(string) (int, error) { return os.Getpid(), nil }
+		}, "is not that of the container", ""},
+		"files that are not ours": {func(f *enginetest.Fake, r *Runner) {
+			r.engine, r.launchWait = unwitnessed{f}, 1 // it was opened before, or never is
+		}, "was not seen here", "was not seen here"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			let := make(chan bool, 2)
-			var engine *fakeEngine
-			engine = newFakeEngine(func(*fakeContainer) int {
-				code := test.program(engine.held())
-				let <- code == 0
-				return code
-			})
-			if test.change != nil {
-				test.change(engine)
-			}
-			r := observeRunner(t, engine)
-			r.launchWait = 1 // the launcher was there before, or never comes
-			if test.watchWhy == "" {
-				r.launchWait = defaultLaunchWait
-			}
+			fake := enginetest.NewFake(func(p *enginetest.Program) int { opens(p, "/etc/shadow"); return 0 })
+			r := newFakeRunner(t, fake)
+			test.change(fake, r)
 			req := command("true")
 			req.Observe = &Observe{Network: true, Decoys: []string{"/etc/shadow"}}
 			res, err := r.Run(t.Context(), req)
 			require.NoError(t, err)
-			require.True(t, <-let)
+			require.Len(t, fake.Started, 1)
 			require.Nil(t, res.Observed.NetworkAttempts)
 			require.Contains(t, res.Observed.NetworkWhy, test.networkWhy)
 			require.Contains(t, res.Observed.WatchWhy, test.watchWhy)
@@ -165,58 +108,88 @@ func TestObserveIsTruthful(t *testing.T) {
 			require.ErrorIs(t, err, ErrUnobserved)
 			require.ErrorContains(t, err, test.networkWhy)
 			require.Nil(t, res)
-			require.False(t, <-let, "the program did not start")
+			require.Len(t, fake.Started, 1, "the program did not start")
 			require.NoDirExists(t, r.Store().RecordDir("r2"))
-			require.Contains(t, engine.removed, "evalbox-r2")
+			require.Empty(t, fake.Left())
 		})
 	}
 }
 
-// TestObserveOfARunThatEnds: a container that ends before its program could be let go is
-// told as any other that did not start it.
-func TestObserveOfARunThatEnds(t *testing.T) {
-	engine := newFakeEngine(func(c *fakeContainer) int {
-		c.printErr("[FATAL tini (7)] exec /bin/sh failed: No such file or directory\n")
-		return 127
+// TestObserveOfARunThatNeverStarts: a container that ends before its program could be let
+// go, and a command that is not there.
+func TestObserveOfARunThatNeverStarts(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(f *enginetest.Fake)
+		failed bool
+		want   *result.Observed
+	}{
+		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = ErrNoContainer }, true,
+			&result.Observed{NetworkWhy: "did not tell the container's process", WatchWhy: neverStarted}},
+		"the command is not there": {func(f *enginetest.Fake) { f.Launch = enginetest.NotFound }, false,
+			&result.Observed{NetworkWhy: "did not tell the container's process", Watched: []string{"/etc/shadow"}, Opened: []string{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+			test.change(fake)
+			r := newFakeRunner(t, fake)
+			req := command("true")
+			req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
+			res, err := r.Run(t.Context(), req)
+			require.Equal(t, test.failed, err != nil, "%v", err)
+			require.Equal(t, result.StatusStartFailed, res.Status)
+			require.Equal(t, test.want.WatchWhy, res.Observed.WatchWhy)
+			require.ElementsMatch(t, test.want.Watched, res.Observed.Watched)
+			require.Empty(t, res.Observed.Opened)
+			require.Empty(t, fake.Left())
+			require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), holdDir))
+		})
+	}
+}
+
+// TestObserveOfAnEndThatWasNotSeen: what was opened until then is told, and that it may
+// not be all.
+func TestObserveOfAnEndThatWasNotSeen(t *testing.T) {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		opens(p, "/etc/shadow")
+		p.KillInit()
+		return 0
 	})
-	r := observeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	req := command("true")
-	req.Observe = &Observe{Network: true, Decoys: []string{"/etc/shadow"}, Required: true}
+	req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, result.StatusStartFailed, res.Status)
-	require.Contains(t, res.Explanation, "no /bin/sh")
-	require.Equal(t, &result.Observed{NetworkWhy: neverStarted, WatchWhy: neverStarted}, res.Observed)
+	require.Equal(t, result.StatusSignaled, res.Status)
+	require.Equal(t, endUnseen, res.Observed.WatchWhy)
+	require.Equal(t, []string{"/etc/shadow"}, res.Observed.Opened)
 }
 
 // TestObserveCanceledWhileHeld: whoever gives up while the program is held back ends a run
 // that never started.
 func TestObserveCanceledWhileHeld(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	let := make(chan bool, 1)
-	var engine *fakeEngine
-	engine = newFakeEngine(func(*fakeContainer) int {
-		h := engine.held()
-		cancel()
-		let <- h.word()
-		return 125
-	})
-	r := observeRunner(t, engine)
+	fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+	r := newFakeRunner(t, fake)
+	r.engine, r.launchWait = unwitnessed{fake}, time.Hour
 	req := command("true")
+	req.Admit = func(context.Context) (func(), error) {
+		time.AfterFunc(50*time.Millisecond, cancel) // likely while its witness is waited for
+		return nil, nil
+	}
 	req.Started = func() { t.Error("the program was let go") }
 	req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
 	res, err := r.Run(ctx, req)
 	require.ErrorIs(t, err, errCanceledBefore)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Nil(t, res)
-	require.False(t, <-let)
+	require.Empty(t, leftBehind(t, r, fake))
 	require.NoDirExists(t, r.Store().RecordDir("r1"))
 }
 
 func TestPathWatchTellsOfLostReports(t *testing.T) {
-	launcher := filepath.Join(t.TempDir(), "launch")
-	require.NoError(t, os.WriteFile(launcher, nil, 0o644))
-	w, err := newPathWatch(launcher)
+	witness := filepath.Join(t.TempDir(), "witness")
+	require.NoError(t, os.WriteFile(witness, nil, 0o644))
+	w, err := newPathWatch(witness)
 	require.NoError(t, err)
 	report := make([]byte, unix.SizeofInotifyEvent)
 	binary.NativeEndian.PutUint32(report, ^uint32(0)) // of no watch
@@ -225,15 +198,15 @@ func TestPathWatchTellsOfLostReports(t *testing.T) {
 	_, err = w.stop()
 	require.ErrorIs(t, err, errOverflow)
 	require.NoError(t, w.close())
-	require.Error(t, w.add(launcher, Watch{}), "it is over")
+	require.Error(t, w.add(witness, Watch{}), "it is over")
 }
 
 func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
 	dir := t.TempDir()
-	launcher, file := filepath.Join(dir, "launch"), filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(launcher, nil, 0o644))
+	witness, file := filepath.Join(dir, "witness"), filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(witness, nil, 0o644))
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	w, err := newPathWatch(launcher)
+	w, err := newPathWatch(witness)
 	require.NoError(t, err)
 	require.NoError(t, w.add(file, Watch{Target: "/x"}))
 	require.Error(t, w.add(filepath.Join(dir, "none"), Watch{Target: "/y"}))

@@ -18,15 +18,15 @@ import (
 // by whatever name. Every path is watched by its inode, which a mount does not change.
 type pathWatch struct {
 	file *os.File
-	// begun is closed once the launcher was opened.
+	// begun is closed once the witness was opened.
 	begun chan struct{}
 	done  chan struct{} // the reader has ended
 
-	mu       sync.Mutex
-	launcher int32
-	paths    map[int32]Watch
-	opened   map[string]bool
-	err      error // the first
+	mu      sync.Mutex
+	witness int32
+	paths   map[int32]Watch
+	opened  map[string]bool
+	err     error // the first
 }
 
 // maxOpened bounds what is told of names in watched folders. Nobody can make one there,
@@ -36,8 +36,8 @@ const maxOpened = maxWatched*8 + maxShownNames
 // errOverflow means that paths were opened faster than anybody could listen.
 var errOverflow = errors.New("watched paths were opened so often that the kernel dropped reports: others may have been opened, too")
 
-// newPathWatch waits for somebody to open the launcher.
-func newPathWatch(launcher string) (*pathWatch, error) {
+// newPathWatch waits for somebody to open the witness.
+func newPathWatch(witness string) (*pathWatch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("inotify_init1", err)
@@ -46,7 +46,7 @@ func newPathWatch(launcher string) (*pathWatch, error) {
 		file: os.NewFile(uintptr(fd), "inotify"), begun: make(chan struct{}), done: make(chan struct{}),
 		paths: map[int32]Watch{}, opened: map[string]bool{},
 	}
-	id, err := w.addWatch(launcher, unix.IN_OPEN|unix.IN_ONESHOT)
+	id, err := w.addWatch(witness, unix.IN_OPEN|unix.IN_ONESHOT)
 	if err == nil {
 		// Without it the reader could not be told to stop.
 		err = w.file.SetReadDeadline(time.Time{})
@@ -54,7 +54,7 @@ func newPathWatch(launcher string) (*pathWatch, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.file.Close())
 	}
-	w.launcher = id
+	w.witness = id
 	go w.listen()
 	return w, nil
 }
@@ -93,8 +93,8 @@ func (w *pathWatch) watched() []string {
 	defer w.mu.Unlock()
 	targets := make([]string, 0, len(w.paths))
 	for _, what := range w.paths {
-		if !what.inner {
-			targets = append(targets, what.text())
+		if !what.Inner {
+			targets = append(targets, what.Text())
 		}
 	}
 	return targets
@@ -159,12 +159,12 @@ func (w *pathWatch) stop() (opened []string, err error) {
 	return slices.Sorted(maps.Keys(w.opened)), w.err
 }
 
-// below is how a result names what is in a watched folder; without a name, the path.
-func (w Watch) below(name string, folder bool) string {
+// nameBelow is how a result names what is in a watched folder; without a name, the path.
+func nameBelow(w Watch, name string, folder bool) string {
 	if name == "" {
-		return w.text()
+		return w.Text()
 	}
-	return Watch{Target: path.Join(w.Target, name), Folder: folder}.text()
+	return Watch{Target: path.Join(w.Target, name), Folder: folder}.Text()
 }
 
 // take notes reports: each is a header, see inotify(7), and a name that is padded.
@@ -187,10 +187,10 @@ func (w *pathWatch) take(reports []byte) {
 				w.err = errOverflow
 			}
 		case mask&unix.IN_OPEN == 0:
-		case id == w.launcher:
+		case id == w.witness:
 			close(w.begun) // it is reported once only
 		case watched && len(w.opened) < maxOpened:
-			w.opened[what.below(name, mask&unix.IN_ISDIR != 0)] = true
+			w.opened[nameBelow(what, name, mask&unix.IN_ISDIR != 0)] = true
 		}
 	}
 }

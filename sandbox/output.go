@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,13 +10,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/internal/stream"
 )
 
-const (
-	// drainPatience is how long the streams may stay open after the program
-	// has ended. The engine itself gives up after 12 s.
-	drainPatience = 15 * time.Second
-	// livePatience is how long a live writer may stand still after the end.
-	livePatience = 5 * time.Second
-)
+// livePatience is how long a live writer may stand still after the end.
+const livePatience = 5 * time.Second
 
 // output is one recorded stream.
 type output struct {
@@ -30,10 +24,6 @@ type output struct {
 // openOutput makes the files of the record and what reads the streams.
 func (a *attempt) openOutput() error {
 	a.stops = make(chan stopReason, 1)
-	a.attached = make(chan Streams, 1)
-	a.noMore = make(chan struct{})
-	a.readerDone = make(chan struct{})
-
 	job := a.spec.Job
 	outFile, outAgain, err := a.openLog(stdoutFile)
 	if err != nil {
@@ -70,90 +60,6 @@ func (a *attempt) countOutput(n int64) {
 	total := a.written.Add(n)
 	if limit := a.spec.Job.OutputLimitBytes; limit > 0 && total > limit {
 		a.askStop(stopOutputLimit)
-	}
-}
-
-// readStreams starts the reader. It reads whatever happens downstream: a client
-// that stops reading wedges its container, and with it kill, inspect and remove.
-func (a *attempt) readStreams() {
-	a.reading = true
-	go func() {
-		defer close(a.readerDone)
-		a.read(a.streams)
-		for {
-			select {
-			case again := <-a.attached:
-				a.read(again)
-			case <-a.noMore:
-				select {
-				case again := <-a.attached:
-					a.read(again)
-				default:
-				}
-				return
-			}
-		}
-	}()
-}
-
-// read copies one connection to its end.
-func (a *attempt) read(s Streams) {
-	a.currentMu.Lock()
-	a.current = s
-	a.currentMu.Unlock()
-	if err := s.Copy(a.stdout, a.stderr); err != nil {
-		a.log.Debug("reading output ended early", logError, err)
-	}
-	// The streams end a moment before the kernel forgets the container's
-	// counters.
-	a.usage.sample()
-	_ = s.Close() // read to its end
-}
-
-// feedStdin passes the caller's stdin on. The copy may outlive the run by one
-// blocked Read of the caller's reader.
-func (a *attempt) feedStdin() {
-	to := a.streams.Stdin()
-	if to == nil || a.req.Stdin == nil {
-		return
-	}
-	go func() {
-		// A program that does not read its stdin breaks the pipe; that is its
-		// own business.
-		_, _ = io.Copy(to, a.req.Stdin)
-		_ = to.Close()
-	}()
-}
-
-// drain waits for the last byte of the streams. It reports whether all of it
-// came.
-func (a *attempt) drain() bool {
-	close(a.noMore)
-	timer := time.NewTimer(drainPatience)
-	defer timer.Stop()
-	select {
-	case <-a.readerDone:
-		return true
-	case <-timer.C:
-	}
-	a.cutStreams()
-	<-a.readerDone
-	return false
-}
-
-// cutStreams breaks the connection that is being read: a stuck one can hold up
-// the engine's other calls, and our end.
-func (a *attempt) cutStreams() {
-	a.currentMu.Lock()
-	defer a.currentMu.Unlock()
-	if a.current == nil {
-		a.current = a.streams
-	}
-	_ = a.current.Close()
-	select {
-	case again := <-a.attached:
-		_ = again.Close()
-	default:
 	}
 }
 

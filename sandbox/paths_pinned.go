@@ -2,10 +2,15 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // pinned is a file or folder of the host as it was when it was checked. The engine
@@ -121,31 +126,52 @@ func (a *attempt) checked(source, name string, do func(*os.Root) error) func(*os
 	}
 }
 
-// checkMounted looks at what a container that was started has got: by name, and where
-// its processes can be seen from here, at what is mounted inside. A program that has
-// ended by then leaves only the names.
+// checkMounted compares what the container's init sees at its mounts with our files: the
+// engine mounts by name, and may have a file system of its own. A runtime with a kernel of
+// its own has its own numbers, and only the names can be looked at.
 func (a *attempt) checkMounted(ctx context.Context) error {
-	if len(a.pinned) == 0 {
+	if a.copies() {
 		return nil
 	}
 	if err := a.checkPinned(); err != nil {
 		return err
 	}
-	if !a.info.Local || a.copies() {
+	ready := a.container.Ready()
+	switch ready.BootID {
+	case "":
 		return nil
+	case owner.BootID():
+	default:
+		return a.notShared(ctx, false, errors.New("it is on another machine"))
 	}
-	state, err := a.runner.engine.Inspect(ctx, a.container)
-	if err != nil || state.PID <= 0 {
-		return nil //nolint:nilerr // the end of the run tells what is wrong with the engine
-	}
-	for _, p := range a.pinned {
-		if p.target == "" || p.copied {
+	same := 0
+	var differs error
+	for _, bind := range a.spec.Class.Binds {
+		inside, known := ready.Stats[bind.Target]
+		if !known || inside.Errno != 0 {
 			continue
 		}
-		inside, err := mountedIn(state.PID, p.target)
-		if err == nil && !os.SameFile(inside, p.info) {
+		source := a.work.paths[bind.Role]
+		if info, err := os.Lstat(source); err == nil && sameFile(info, inside) {
+			same++
+			continue
+		}
+		if p, ok := a.pinnedAt(source); ok && p.check() != nil {
 			return &PathError{Field: p.field, Path: p.path, Rule: ruleReplaced}
 		}
+		differs = fmt.Errorf("%s is not %q of this machine", bind.Target, source)
+	}
+	if differs != nil {
+		return a.notShared(ctx, same > 0, differs)
 	}
 	return nil
+}
+
+// pinnedAt is what was checked by that path.
+func (a *attempt) pinnedAt(path string) (pinned, bool) {
+	i := slices.IndexFunc(a.pinned, func(p pinned) bool { return p.path == path && p.field != "mask" && !p.copied })
+	if i < 0 {
+		return pinned{}, false
+	}
+	return a.pinned[i], true
 }

@@ -7,6 +7,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
 // swap puts a link to another folder, or another file, in the place of name.
@@ -33,32 +38,92 @@ func TestReplacedMountsAreRefused(t *testing.T) {
 		}, "sub/f", "mask"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for when, hook := range map[string]func(req *Request, do func()){
-				"while it waits": func(req *Request, do func()) {
+			for when, hook := range map[string]func(req *Request, f *enginetest.Fake, do func()){
+				"while it is prepared": func(_ *Request, f *enginetest.Fake, do func()) { f.Hook = atPrepare(do) },
+				"while it waits": func(req *Request, _ *enginetest.Fake, do func()) {
 					req.Admit = func(context.Context) (func(), error) { do(); return nil, nil }
 				},
-				"while it starts": func(req *Request, do func()) { req.Started = do },
 			} {
 				dir := readable(t, map[string]string{"sub/f": "mine", "sub/in/f": "mine", "other/f": "stranger's", "other/in/f": "stranger's"})
 				real, err := filepath.EvalSymlinks(dir)
 				require.NoError(t, err)
-				engine := newFakeEngine(func(c *fakeContainer) int { c.print("SECRET"); return 0 })
-				r := newFakeRunner(t, engine)
+				fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+				r := newFakeRunner(t, fake)
 				req := command("x")
 				c.ask(&req, real)
 				other := filepath.Join(real, "other")
 				if info, err := os.Stat(filepath.Join(real, c.replace)); err == nil && !info.IsDir() {
 					other = filepath.Join(other, "f")
 				}
-				hook(&req, func() { swap(t, filepath.Join(real, c.replace), other) })
+				hook(&req, fake, func() { swap(t, filepath.Join(real, c.replace), other) })
 				res, err := r.Run(t.Context(), req)
 				var path *PathError
 				require.ErrorAs(t, err, &path, when)
 				require.Equal(t, c.field, path.Field)
 				require.ErrorContains(t, err, "was replaced while the run was prepared")
 				require.Nil(t, res)
-				require.Empty(t, leftBehind(t, r, engine))
+				require.Empty(t, leftBehind(t, r, fake))
+				require.Len(t, fake.Created, 1, "it is not tried in another way")
 			}
+		})
+	}
+}
+
+// atPrepare does something when the engine is asked for a container.
+func atPrepare(do func()) func(call, name string) error {
+	return func(call, _ string) error {
+		if call == "Prepare" {
+			do()
+		}
+		return nil
+	}
+}
+
+// TestMountsThatWereReplacedForAMoment: no name tells that the engine mounted something
+// else; the container's init does.
+func TestMountsThatWereReplacedForAMoment(t *testing.T) {
+	for name, way := range map[string]string{"files are sent": TransferAuto, "files are not sent": TransferBind} {
+		t.Run(name, func(t *testing.T) {
+			dir := readable(t, map[string]string{"sub/f": "mine", "other/f": "stranger's"})
+			real, err := filepath.EvalSymlinks(dir)
+			require.NoError(t, err)
+			sub := filepath.Join(real, "sub")
+			fake := enginetest.NewFake(func(p *enginetest.Program) int {
+				text, err := os.ReadFile(p.Path("/repo/f"))
+				if err != nil {
+					return 1
+				}
+				p.Print(string(text))
+				return 0
+			})
+			fake.Hook = atPrepare(func() {
+				fake.Hook = nil
+				require.NoError(t, os.Rename(sub, sub+".old"))
+				require.NoError(t, os.Rename(filepath.Join(real, "other"), sub))
+			})
+			fake.Ready = func(Class, engine.Meta, *wire.Ready) {
+				if _, err := os.Stat(sub + ".old"); err == nil {
+					require.NoError(t, os.Rename(sub, filepath.Join(real, "other")))
+					require.NoError(t, os.Rename(sub+".old", sub))
+				}
+			}
+			r := newFakeRunner(t, fake)
+			req := command("x")
+			req.Transfer, req.Mounts = way, []Mount{{Source: sub, Target: "/repo"}}
+			res, err := r.Run(t.Context(), req)
+			if way == TransferBind {
+				var field *policy.FieldError
+				require.ErrorAs(t, err, &field)
+				require.Equal(t, "transfer", field.Field)
+				require.Nil(t, res)
+				require.Empty(t, leftBehind(t, r, fake))
+				require.Empty(t, fake.Started)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, "mine", res.Stdout)
+			require.Equal(t, TransferCopy, res.Enforced.Transfer)
+			require.Empty(t, fake.Left())
 		})
 	}
 }
@@ -66,13 +131,13 @@ func TestReplacedMountsAreRefused(t *testing.T) {
 // Nothing that is done in a folder takes it for another one.
 func TestChangedMountsAreNotReplaced(t *testing.T) {
 	dir := readable(t, map[string]string{"f": "1"})
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
+	fake := enginetest.NewFake(nil)
 	req := command("x")
 	req.Mounts = []Mount{{Source: dir, Target: "/repo"}}
 	req.Admit = func(context.Context) (func(), error) {
 		return nil, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)
 	}
-	res, err := newFakeRunner(t, engine).Run(t.Context(), req)
+	res, err := newFakeRunner(t, fake).Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
 }
@@ -94,21 +159,22 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 			dir := readable(t, map[string]string{"sub/f": "mine", "sub/in/f": "mine", "other/f": "stranger's", "other/in/f": "stranger's"})
 			real, err := filepath.EvalSymlinks(dir)
 			require.NoError(t, err)
-			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-			r := newFakeRunner(t, engine)
+			fake := enginetest.NewFake(nil)
+			r := newFakeRunner(t, fake)
 			req := command("x")
 			req.Transfer = c.way
 			c.ask(&req, real)
 			prepared, err := r.plan(t.Context(), req)
 			require.NoError(t, err)
 			swap(t, filepath.Join(real, "sub"), filepath.Join(real, "other"))
-			a := &attempt{runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, pinned: prepared.pinned, log: r.log}
+			a := &attempt{runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, pinned: prepared.pinned,
+				asked: prepared.asked, stopHelpers: func() {}, log: r.log}
 			a.work, err = openWorkspace(r.store, a.spec)
 			require.NoError(t, err)
-			err = a.create(t.Context())
+			err = a.prepare(t.Context())
 			require.ErrorContains(t, err, "was replaced while the run was prepared")
 			require.NoError(t, a.abandon(t.Context()))
-			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, leftBehind(t, r, fake))
 		})
 	}
 }

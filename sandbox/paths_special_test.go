@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
 // TestSpecialFilesAreHidden: what leads to a process of the host is hidden wherever a
@@ -40,12 +42,12 @@ func TestSpecialFilesAreHidden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req := c.req
 			req.ID, req.Image, req.Command = "r1", "debian", []string{"x"}
-			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-			r := newFakeRunner(t, engine)
+			fake := enginetest.NewFake(nil)
+			r := newFakeRunner(t, fake)
 			res, err := r.Run(t.Context(), req)
 			require.NoError(t, err)
 			var got []string
-			for _, mask := range engine.created[0].Class.Masks {
+			for _, mask := range fake.Created[0].Class.Masks {
 				name := mask.Target
 				if mask.Folder {
 					name += "/"
@@ -67,13 +69,13 @@ func TestTooManySpecialFilesAreRefused(t *testing.T) {
 	for i := range maxSpecial + 1 {
 		require.NoError(t, unix.Mkfifo(filepath.Join(dir, fmt.Sprint(i)), 0o666))
 	}
-	engine := newFakeEngine(nil)
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	req := command("x")
 	req.Mounts = []Mount{{dir, "/repo"}}
 	_, err := r.Run(t.Context(), req)
 	require.ErrorContains(t, err, "shows more than 100 sockets, FIFOs and devices")
-	require.Empty(t, leftBehind(t, r, engine))
+	require.Empty(t, leftBehind(t, r, fake))
 }
 
 func BenchmarkHideSpecial(b *testing.B) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Plan turns a request and a policy into a complete Spec. It does no I/O and is
@@ -19,7 +20,7 @@ import (
 //
 // Everything starts denied; only what the request names and the policy permits
 // is opened.
-func Plan(req Request, pol policy.Policy) (Spec, error) {
+func Plan(req Request, pol policy.Policy) (spec.Spec, error) {
 	limits, limitsErr := pol.Apply(fitRequest(req, pol))
 	errs := []error{limitsErr}
 	errs = append(errs, checkRequest(req, pol)...)
@@ -35,7 +36,6 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 	errs = append(errs, err)
 	workDir, err := planWorkDir(req, mounts.masks)
 	errs = append(errs, err)
-	errs = append(errs, checkNoFork(req, limits))
 	ulimits, err := planUlimits(req.Ulimits, limits, pol, req.Host)
 	errs = append(errs, err)
 	transfer, err := planTransfer(req.Transfer)
@@ -48,22 +48,21 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 		errs = append(errs, checkHost(req, limits))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return Spec{}, err
+		return spec.Spec{}, err
 	}
 
-	spec := Spec{
-		Schema: SpecSchemaV1,
+	plan := spec.Spec{
+		Schema: spec.SchemaV1,
 		Class: Class{
 			Image:           Image{Reference: req.Image},
 			Runtime:         req.Runtime,
 			User:            user,
 			WorkDir:         workDir,
 			Network:         orDefault(req.Network, "none"),
-			Init:            !req.NoFork,
 			ReadOnlyRoot:    true,
 			NoNewPrivileges: true,
 			CapDrop:         []string{"ALL"},
-			Seccomp:         seccompFor(req.NoFork),
+			Seccomp:         spec.DefaultSeccomp(),
 			IPC:             "private",
 			Cgroup: Cgroup{
 				Version:     req.Host.CgroupVersion,
@@ -80,7 +79,7 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 			Binds: append(binds, mounts.binds...),
 			Masks: mounts.masks,
 			Env:   baseEnv(limits.CPUs, gpus),
-			Log:   boundedLog(),
+			Log:   spec.BoundedLog(),
 			GPUs:  gpus,
 
 			Transfer: transfer,
@@ -90,7 +89,7 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 			Command: command, Env: sortedEnv(req.FakeClock.env(req.Env)),
 			Script: req.Script, Input: req.Input, Final: req.Final,
 			Mounts: mounts.hosts, Trees: mounts.trees,
-			Stdin: req.Stdin != nil, Keep: req.Keep,
+			Stdin: req.Stdin != nil, NoFork: req.NoFork, Keep: req.Keep,
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
 			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
 			StreamFileBytes:    int64(limits.StreamFile),
@@ -99,9 +98,9 @@ func Plan(req Request, pol policy.Policy) (Spec, error) {
 			OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
 		},
 	}
-	spec.openTo(egress)
-	spec.observe(observed)
-	return spec, nil
+	openTo(&plan, egress)
+	observe(&plan, observed)
+	return plan, nil
 }
 
 // tmpfsInodes bounds the number of files in each tmpfs: inodes are kernel memory
@@ -130,27 +129,6 @@ func fitRequest(req Request, pol policy.Policy) policy.Limits {
 	return asked
 }
 
-// checkNoFork refuses what cannot work without starting processes, and limits below
-// what a container has without the program starting any.
-func checkNoFork(req Request, limits policy.Limits) error {
-	var errs []error
-	if req.NoFork && req.Egress != nil {
-		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "cannot be had together with hosts that are opened: the way to them is a process in the container"})
-	}
-	if req.NoFork && strings.HasPrefix(req.Runtime, "runsc") {
-		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + req.Runtime})
-	}
-	if !req.NoFork && limits.PIDs > 0 && limits.PIDs < initPIDs {
-		errs = append(errs, &policy.FieldError{Field: "pids-limit", Value: fmt.Sprint(limits.PIDs),
-			Rule: fmt.Sprintf("must be at least %d: the container's init and the program", initPIDs)})
-	}
-	return errors.Join(errs...)
-}
-
-// initPIDs is the init and the program. Containers start with as few, on every
-// engine that is promised; without an init, with one.
-const initPIDs = 2
-
 // checkHost refuses limits that the engine's machine cannot have.
 func checkHost(req Request, limits policy.Limits) error {
 	var errs []error
@@ -177,6 +155,9 @@ func checkRequest(req Request, pol policy.Policy) []error {
 	}
 	if req.Name != "" {
 		errs = append(errs, policy.CheckName("name", req.Name))
+	}
+	if runtime := orDefault(req.Runtime, req.Host.DefaultRuntime); req.NoFork && strings.HasPrefix(runtime, "runsc") {
+		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + runtime})
 	}
 	errs = append(errs, checkLabels(req.Labels)...)
 	errs = append(errs, checkNetwork(req.Network, pol))

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"bufio"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 var openPolicy = policy.Policy{AllowEgress: policy.Open, AllowPrivateEgress: true, AllowNetwork: true}
@@ -30,21 +31,18 @@ func TestPlanEgressGolden(t *testing.T) {
 	spec, err := Plan(egressRequest(), openPolicy)
 	require.NoError(t, err)
 	requireGolden(t, "spec-egress.json", spec)
-	spec.Class.Image.ID = "sha256:0123"
-	config, host, err := createRequest(spec, HostPaths{RoleInput: "/h/input", RoleFinal: "/h/final", RoleProgram: "/h/train.py", RoleEgress: "/h/egress"}, nil)
-	require.NoError(t, err)
-	host.SecurityOpt[0] = "seccomp=(" + seccompName + ")"
-	requireGolden(t, "create-egress.json", createBody{config, host})
 
 	// Beside what leads to the proxy, nothing differs from a run without one.
 	plain, err := Plan(scriptRequest(), openPolicy)
 	require.NoError(t, err)
 	require.Equal(t, "none", spec.Class.Network)
-	require.Equal(t, plain.Class.Cgroup.PIDs+66, spec.Class.Cgroup.PIDs)
+	require.Equal(t, plain.Class.Cgroup, spec.Class.Cgroup)
 	require.Equal(t, plain.Class.CapDrop, spec.Class.CapDrop)
 	require.Equal(t, plain.Class.Seccomp, spec.Class.Seccomp)
 	require.Equal(t, plain.Job.Command, spec.Job.Command)
-	require.Empty(t, plain.Class.Launcher)
+	last := len(plain.Class.Binds)
+	require.Equal(t, plain.Class.Binds, spec.Class.Binds[:last])
+	require.Equal(t, []Bind{{Role: "egress", Target: "/run/evalbox", ReadOnly: true}}, spec.Class.Binds[last:])
 }
 
 func TestPlanEgressOffline(t *testing.T) {
@@ -64,7 +62,6 @@ func TestPlanEgressRefuses(t *testing.T) {
 		change func(req *Request)
 		want   string
 	}{
-		"no fork":         {func(req *Request) { req.NoFork = true }, "may have none (no fork)"},
 		"another network": {func(req *Request) { req.Network = "bridge" }, `together with the network "bridge"`},
 		"copied files":    {func(req *Request) { req.Transfer = TransferCopy }, "cannot reach the proxy"},
 		"own proxy":       {func(req *Request) { req.Env = map[string]string{"https_proxy": "http://evil"} }, `env "https_proxy": is set by the network level`},
@@ -84,46 +81,34 @@ func TestPlanEgressRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "the policy permits offline at most")
 }
 
-func TestLaunchFailure(t *testing.T) {
-	for stderr, want := range map[string]struct {
-		why  string
-		code int
-	}{
-		"": {}, "text\n": {},
-		"[FATAL evalbox launch] no way\n":         {"no way", 125},
-		"[FATAL evalbox launch] no way":           {},
-		"before\n[FATAL evalbox launch] no way\n": {},
-		"/run/evalbox/launch: 30: exec: foo: not found\n[FATAL evalbox launch] exec failed: 127\n":         {"", 127},
-		"/run/evalbox/launch: 30: exec: foo: Permission denied\n[FATAL evalbox launch] exec failed: 126\n": {"", 126},
-		"/run/evalbox/launch: 30: exec: foo: not found\n[FATAL evalbox launch] exec failed: 3\n":           {},
-		"foo\n[FATAL evalbox launch] exec failed: 127\n":                                                   {},
-		"[FATAL evalbox launch] exec failed: 127\n":                                                        {},
-	} {
-		why, code := launchFailure(EgressDir+"/"+launchFile, 0, stderr)
-		require.Equal(t, want.why, why, stderr)
-		require.Equal(t, want.code, code, stderr)
-		why, code = launchFailure(EgressDir+"/"+launchFile, 1, stderr)
-		require.Empty(t, why)
-		require.Zero(t, code, "a program that prints has run")
-	}
+// TestPlanEgressTakesNoProcesses: a program that may start none can have a level, and
+// few processes do not mean few connections.
+func TestPlanEgressTakesNoProcesses(t *testing.T) {
+	req := egressRequest()
+	req.NoFork, req.Limits.PIDs = true, 1
+	spec, err := Plan(req, openPolicy)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, spec.Class.Cgroup.PIDs)
+	require.Equal(t, 64, spec.Job.Egress.Connections)
+	req.Egress.Limits.Connections = 20
+	spec, err = Plan(req, openPolicy)
+	require.NoError(t, err)
+	require.Equal(t, 20, spec.Job.Egress.Connections)
 }
 
 // The proxy is there while the program runs, and only then.
 func TestEgressOfARun(t *testing.T) {
 	var during string
 	var socket string
-	var engine *fakeEngine
-	engine = newFakeEngine(func(*fakeContainer) int {
-		engine.mu.Lock()
-		socket = filepath.Join(engine.mounts[RoleEgress], socketFile)
-		engine.mu.Unlock()
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		socket = p.Path(spec.EgressDir + "/" + spec.EgressSocket)
 		folder, err := os.Open(filepath.Dir(socket))
 		if err != nil {
 			return 1
 		}
 		defer folder.Close()
 		t.Chdir(filepath.Dir(socket)) // a short name
-		conn, err := net.Dial("unix", socketFile)
+		conn, err := net.Dial("unix", spec.EgressSocket)
 		if err != nil {
 			during = err.Error()
 			return 1
@@ -140,8 +125,7 @@ func TestEgressOfARun(t *testing.T) {
 		during = answer.Status
 		return 0
 	})
-	r, err := New(WithEngine(engine), WithStateDir(filepath.Join(t.TempDir(), strings.Repeat("long", 30))), WithPolicy(openPolicy))
-	require.NoError(t, err)
+	r := newFakeRunner(t, fake, WithPolicy(openPolicy), WithStateDir(filepath.Join(t.TempDir(), strings.Repeat("long", 30))))
 	req := command("true")
 	req.Egress = &policy.Egress{Level: policy.API, Allow: []string{"a.example"}}
 	res, err := r.Run(t.Context(), req)
@@ -163,35 +147,12 @@ func TestEgressOfARun(t *testing.T) {
 
 // A run that never starts leaves no proxy.
 func TestEgressOfARunThatFails(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	engine.createErr = ErrEngineUnavailable
-	r, err := New(WithEngine(engine), WithStateDir(filepath.Join(t.TempDir(), "state")), WithPolicy(openPolicy))
-	require.NoError(t, err)
+	fake := enginetest.NewFake(func(*enginetest.Program) int { return 0 })
+	fake.Fail.Prepare = ErrEngineUnavailable
+	r := newFakeRunner(t, fake, WithPolicy(openPolicy))
 	req := command("true")
 	req.Egress = &policy.Egress{Level: policy.API}
-	_, err = r.Run(t.Context(), req)
+	_, err := r.Run(t.Context(), req)
 	require.ErrorIs(t, err, ErrEngineUnavailable)
-	require.Empty(t, leftBehind(t, r, engine))
-}
-
-// TestPlanEgressFewProcesses: what is for connections the program can use, so that few
-// processes mean few connections, unless somebody asked for them.
-func TestPlanEgressFewProcesses(t *testing.T) {
-	for _, c := range []struct {
-		pids, connections, want int
-	}{
-		{0, 0, 64}, {2, 0, 4}, {4, 0, 4}, {10, 0, 10}, {100, 0, 64}, {2, 20, 20},
-	} {
-		req := egressRequest()
-		req.Limits.PIDs, req.Egress.Limits.Connections = int64(c.pids), c.connections
-		spec, err := Plan(req, openPolicy)
-		require.NoError(t, err)
-		require.Equal(t, c.want, spec.Job.Egress.Connections, c)
-		require.EqualValues(t, c.want+2, spec.Job.Egress.PIDs())
-		require.Contains(t, spec.Class.Launcher, fmt.Sprint(c.want))
-		require.EqualValues(t, c.want+2, enforced(spec, EngineInfo{}).ProxyPIDs)
-		if c.pids > 0 {
-			require.EqualValues(t, c.pids+c.want+2, spec.Class.Cgroup.PIDs)
-		}
-	}
+	require.Empty(t, leftBehind(t, r, fake))
 }

@@ -10,74 +10,12 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// GPURequest is which GPUs a run gets: none, all, a number, or named ones. A plan
-// says what was asked for; once GPUs are leased, IDs say which they are.
-type GPURequest struct {
-	// Driver is how the engine is asked: "nvidia" or "cdi"; empty without GPUs.
-	Driver string `json:"driver"`
-	All    bool   `json:"all"`
-	Count  int    `json:"count"`
-	// IDs are indexes or UUIDs in a plan, and the engine's names of devices
-	// once they are leased.
-	IDs []string `json:"ids"`
-	// Share says that other runs may have the same GPUs.
-	Share bool `json:"share"`
-}
-
-// Any says that at least one GPU was asked for.
-func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
-
-// visible is how many GPUs the program will see; 0 when that is not known yet.
-func (g GPURequest) visible() int { return max(g.Count, len(g.IDs)) }
-
-// grant replaces what was asked for by what was leased.
-func (g *GPURequest) grant(names []string) { g.All, g.Count, g.IDs = false, 0, names }
-
-// ids is the request in the form of a result.
-func (g GPURequest) ids() []string {
-	switch {
-	case g.All:
-		return []string{"all"}
-	case g.Count > 0:
-		return []string{fmt.Sprintf("count=%d", g.Count)}
-	}
-	return g.IDs
-}
-
-// String is the request as it is written in [Request.GPUs].
-func (g GPURequest) String() string {
-	switch {
-	case g.All:
-		return "all"
-	case g.Count > 0:
-		return strconv.Itoa(g.Count)
-	case len(g.IDs) == 1:
-		return "device=" + g.IDs[0]
-	}
-	return strings.Join(g.IDs, ",")
-}
-
-// want is the request in the form of a lease.
-func (g GPURequest) want() gpu.Want {
+// wanted is a request in the form of a lease.
+func wanted(g spec.GPURequest) gpu.Want {
 	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
-}
-
-// HostGPUs is how an engine can hand out GPUs. The zero value is "not at all".
-type HostGPUs struct {
-	// NVIDIA says that the engine has the NVIDIA runtime.
-	NVIDIA bool
-	// CDI says that the engine can hand out CDI devices (API 1.44).
-	CDI bool
-	// CDIDevices are NVIDIA's that the engine has found; nil when it does not
-	// tell (before API 1.50).
-	CDIDevices []string
-}
-
-// Any says that there is a way to get a GPU.
-func (h HostGPUs) Any() bool {
-	return h.NVIDIA || h.CDI && (h.CDIDevices == nil || len(h.CDIDevices) > 0)
 }
 
 // planGPUs reads the request for GPUs and chooses how the engine is asked.
@@ -193,7 +131,7 @@ func gpuEnv(gpus GPURequest) map[string]string {
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"
 		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
 	}
-	if n := gpus.visible(); n > 0 {
+	if n := gpus.Visible(); n > 0 {
 		// The container sees its own devices only, and numbers them from 0.
 		var visible []string
 		for i := range n {

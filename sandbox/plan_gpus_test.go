@@ -4,12 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/system"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // cdiHost is a current engine with two of NVIDIA's CDI devices.
@@ -68,76 +67,44 @@ func TestGPUDriver(t *testing.T) {
 	require.ErrorContains(t, err, "gpu_wait")
 }
 
-func TestHostGPUs(t *testing.T) {
-	info := goodInfo()
-	info.CDISpecDirs = []string{"/etc/cdi", "/var/run/cdi"}
-	info.DiscoveredDevices = []system.DeviceInfo{
-		{Source: "cdi", ID: "nvidia.com/gpu=1"}, {Source: "cdi", ID: "nvidia.com/gpu=0"}, {Source: "cdi", ID: "nvidia.com/gpu=all"},
-		{Source: "cdi", ID: "amd.com/gpu=0"}, {Source: "other", ID: "nvidia.com/gpu=7"},
-	}
-	listed := []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=all"}
-	for api, want := range map[string]HostGPUs{
-		"": {}, "1.41": {}, "1.43": {}, "1.44": {CDI: true}, "1.49": {CDI: true},
-		"1.50": {CDI: true, CDIDevices: listed}, "1.100": {CDI: true, CDIDevices: listed},
-	} {
-		require.Equal(t, want, hostGPUs(info, api), api)
-	}
-	info.CDISpecDirs = nil
-	require.Equal(t, HostGPUs{}, hostGPUs(info, "1.50"), "switched off")
-	info.CDISpecDirs, info.DiscoveredDevices = []string{"/etc/cdi"}, nil
-	require.Equal(t, HostGPUs{CDI: true, CDIDevices: []string{}}, hostGPUs(info, "1.50"))
-	info.Runtimes["nvidia"] = system.RuntimeWithStatus{}
-	require.True(t, hostGPUs(info, "1.41").NVIDIA)
-	require.True(t, hostGPUs(info, "1.41").Any())
-}
-
 // leased is the Spec of a request once these GPUs are leased.
 func leased(t *testing.T, text, driver string, names ...string) Spec {
 	t.Helper()
 	req := scriptRequest()
 	req.GPUs, req.GPUDriver, req.Host.GPUs = text, driver, HostGPUs{NVIDIA: true, CDI: true}
-	spec, err := Plan(req, policy.Policy{})
+	plan, err := Plan(req, policy.Policy{})
 	require.NoError(t, err)
-	spec.Class.Image.ID = "sha256:0123"
 	if len(names) > 0 {
-		spec.Class.GPUs.grant(names)
-		spec.Class.Env = mergeEnv(spec.Class.Env, sortedEnv(gpuEnv(spec.Class.GPUs)))
+		plan.Class.GPUs.Grant(names)
+		plan.Class.Env = spec.MergeEnv(plan.Class.Env, sortedEnv(gpuEnv(plan.Class.GPUs)))
 	}
-	return spec
+	return plan
 }
 
-func TestGPURequests(t *testing.T) {
-	capabilities := [][]string{{"gpu"}}
+// TestGPUsInTheEnvironment: the container sees its own GPUs only, numbered from 0, if it is
+// known how many they are.
+func TestGPUsInTheEnvironment(t *testing.T) {
 	for name, test := range map[string]struct {
-		spec  Spec
-		want  container.DeviceRequest
-		count int
+		plan    Spec
+		visible string
 	}{
-		"two by the runtime": {leased(t, "2", "nvidia", "0", "3"),
-			container.DeviceRequest{Driver: "nvidia", DeviceIDs: []string{"0", "3"}, Capabilities: capabilities}, 2},
-		"one with CDI": {leased(t, "device=5", "cdi", "nvidia.com/gpu=5"),
-			container.DeviceRequest{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=5"}}, 1},
-		"all that are known": {leased(t, "all", "nvidia", "0", "1", "2"),
-			container.DeviceRequest{Driver: "nvidia", DeviceIDs: []string{"0", "1", "2"}, Capabilities: capabilities}, 3},
-		"all of an unknown number": {leased(t, "all", "nvidia"),
-			container.DeviceRequest{Driver: "nvidia", Count: -1, Capabilities: capabilities}, 0},
-		"the same with CDI": {leased(t, "all", "cdi"),
-			container.DeviceRequest{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=all"}}, 0},
+		"two by the runtime":       {leased(t, "2", "nvidia", "0", "3"), "0,1"},
+		"one with CDI":             {leased(t, "device=5", "cdi", "nvidia.com/gpu=5"), "0"},
+		"all that are known":       {leased(t, "all", "nvidia", "0", "1", "2"), "0,1,2"},
+		"all of an unknown number": {leased(t, "all", "nvidia"), ""},
+		"the same with CDI":        {leased(t, "all", "cdi"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, host, err := createRequest(test.spec, HostPaths{RoleInput: "/i", RoleFinal: "/f", RoleProgram: "/p"}, nil)
-			require.NoError(t, err)
-			require.Equal(t, []container.DeviceRequest{test.want}, host.DeviceRequests)
-			visible := map[int]string{1: "0", 2: "0,1", 3: "0,1,2"}[test.count]
-			if test.count == 0 {
-				require.False(t, hasEnv(config.Env, "CUDA_VISIBLE_DEVICES"))
+			env := test.plan.Class.Env
+			if test.visible == "" {
+				require.False(t, hasEnv(env, "CUDA_VISIBLE_DEVICES"))
 			} else {
-				require.Contains(t, config.Env, "CUDA_VISIBLE_DEVICES="+visible, "numbered from 0: the container sees its own only")
+				require.Contains(t, env, "CUDA_VISIBLE_DEVICES="+test.visible)
 			}
-			if test.want.Driver == "cdi" {
-				require.Contains(t, config.Env, "NVIDIA_VISIBLE_DEVICES=void", "the runtime adds nothing to CDI's devices")
+			if test.plan.Class.GPUs.Driver == "cdi" {
+				require.Contains(t, env, "NVIDIA_VISIBLE_DEVICES=void", "the runtime adds nothing to CDI's devices")
 			} else {
-				require.False(t, hasEnv(config.Env, "NVIDIA_VISIBLE_DEVICES"), "the runtime sets it")
+				require.False(t, hasEnv(env, "NVIDIA_VISIBLE_DEVICES"), "the runtime sets it")
 			}
 		})
 	}
@@ -152,37 +119,17 @@ func hasEnv(env []string, name string) bool {
 	return false
 }
 
-func TestGPUsThatAreNotLeasedAreNotAskedFor(t *testing.T) {
-	_, _, err := createRequest(leased(t, "2", "nvidia"), HostPaths{RoleInput: "/i", RoleFinal: "/f", RoleProgram: "/p"}, nil)
-	require.ErrorContains(t, err, "none are leased")
-}
-
 func TestNoGPUsAreHiddenFromTheRuntime(t *testing.T) {
-	body := createBodyOf(t, scriptRequest())
-	require.Empty(t, body.HostConfig.DeviceRequests)
-	require.Contains(t, body.Env, "NVIDIA_VISIBLE_DEVICES=void")
-	require.False(t, hasEnv(body.Env, "CUDA_VISIBLE_DEVICES"))
+	plan, err := Plan(scriptRequest(), policy.Policy{})
+	require.NoError(t, err)
+	require.Contains(t, plan.Class.Env, "NVIDIA_VISIBLE_DEVICES=void")
+	require.False(t, hasEnv(plan.Class.Env, "CUDA_VISIBLE_DEVICES"))
 	req := scriptRequest()
 	req.Env = map[string]string{"CUDA_VISIBLE_DEVICES": "7"}
-	_, err := Plan(req, policy.Policy{})
+	_, err = Plan(req, policy.Policy{})
 	var field *policy.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "env", field.Field)
-}
-
-// TestCreateRequestGoldenGPUs is every field of the create call, for both ways to
-// ask for GPUs.
-func TestCreateRequestGoldenGPUs(t *testing.T) {
-	for name, spec := range map[string]Spec{
-		"create-nvidia.json": leased(t, "2", "nvidia", "1", "2"),
-		"create-cdi.json":    leased(t, "2", "cdi", "nvidia.com/gpu=1", "nvidia.com/gpu=2"),
-	} {
-		config, host, err := createRequest(spec, HostPaths{RoleInput: "/h/input", RoleFinal: "/h/final", RoleProgram: "/h/train.py"},
-			map[string]string{LabelManaged: "true"})
-		require.NoError(t, err)
-		host.SecurityOpt[0] = "seccomp=(" + seccompName + ")"
-		requireGolden(t, name, createBody{config, host})
-	}
 }
 
 // A refusal quotes what was written, not what was made of it.
@@ -197,6 +144,6 @@ func TestGPUsAsWritten(t *testing.T) {
 		require.Error(t, err, text)
 	}
 	asked := GPURequest{Count: 9}
-	err := gpuError(asked, asked.want().Check(gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}}}))
+	err := gpuError(asked, wanted(asked).Check(gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}}}))
 	require.EqualError(t, err, `gpus "9": 9 asked for, 1 there`)
 }

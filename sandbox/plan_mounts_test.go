@@ -25,17 +25,6 @@ func TestPlanMountsGolden(t *testing.T) {
 	spec, err := Plan(mountsRequest(), policy.Policy{})
 	require.NoError(t, err)
 	requireGolden(t, "spec-mounts.json", spec)
-
-	spec.Class.Image.ID = "sha256:0123"
-	config, host, err := createRequest(spec, HostPaths{RoleInput: "/h/input", RoleFinal: "/h/final", roleEmpty: "/h/empty",
-		"mount-0": "/m/0", "mount-1": "/m/1", "mount-2": "/m/2", "mount-3": "/m/3", "tree-0": "/t/0", "tree-1": "/t/1"}, nil)
-	require.NoError(t, err)
-	require.Equal(t, "seccomp="+noForkJSON(), host.SecurityOpt[0])
-	host.SecurityOpt[0] = "seccomp=(" + noForkName + ")"
-	requireGolden(t, "create-mounts.json", createBody{config, host})
-
-	_, _, err = createRequest(spec, HostPaths{RoleInput: "/h/input", RoleFinal: "/h/final"}, nil)
-	require.ErrorContains(t, err, "no host path for mount")
 }
 
 // TestPlanMountsAreOrdered: the order of a request does not show.
@@ -100,9 +89,8 @@ func TestPlanRefusesMounts(t *testing.T) {
 		"start in final's folder":    {func(r *Request) { r.WorkDir = "/work/final/x" }, "workdir"},
 		"start in a mask":            {func(r *Request) { r.WorkDir = "/repo/secrets/deep" }, "workdir"},
 		"relative start":             {func(r *Request) { r.WorkDir = "repo" }, "workdir"},
-		"no fork and egress":         {func(r *Request) { r.Egress = &policy.Egress{} }, "no-fork"},
 		"no fork and gVisor":         {func(r *Request) { r.Runtime = "runsc" }, "no-fork"},
-		"no room for the init":       {func(r *Request) { r.NoFork = false }, "pids-limit"},
+		"gVisor by default":          {func(r *Request) { r.Host.DefaultRuntime = "runsc" }, "no-fork"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := mountsRequest()

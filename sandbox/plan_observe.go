@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // decoy is a path of [Observe].
@@ -67,12 +68,11 @@ type observePlan struct {
 	job   *Observation
 	binds []Bind
 	masks []Mask
-	noV6  bool
 }
 
 // planObserve decides what is observed, and gives each watched path a source of its own.
 func planObserve(req Request, masks []Mask) (observePlan, error) {
-	plan := observePlan{masks: masks, noV6: req.Host.NoIPv6}
+	plan := observePlan{masks: masks}
 	o := req.Observe
 	if o == nil || !o.Network && !o.Masks && len(o.Decoys) == 0 {
 		return plan, nil
@@ -125,7 +125,7 @@ func (p *observePlan) watch(req Request, decoys []decoy) {
 	}
 	below := func(b Bind) bool { return insideOf(b.Target, rootHome) }
 	if i := slices.IndexFunc(p.binds, below); i >= 0 {
-		p.binds = slices.Insert(p.binds, i, Bind{Role: RoleWatchRoot, Target: rootHome, ReadOnly: true})
+		p.binds = slices.Insert(p.binds, i, Bind{Role: spec.RoleWatchRoot, Target: rootHome, ReadOnly: true})
 	}
 }
 
@@ -134,9 +134,9 @@ func (p *observePlan) watch(req Request, decoys []decoy) {
 const rootHome = "/root"
 
 // rootPoints are the paths in [rootHome] that decoys lie on, folder or not, if it is ours.
-func (s *Spec) rootPoints() map[string]bool {
+func rootPoints(s Spec) map[string]bool {
 	points := map[string]bool{}
-	if slices.ContainsFunc(s.Class.Binds, func(b Bind) bool { return b.Role == RoleWatchRoot }) {
+	if slices.ContainsFunc(s.Class.Binds, func(b Bind) bool { return b.Role == spec.RoleWatchRoot }) {
 		for _, w := range s.Job.Observe.Watch {
 			if insideOf(w.Target, rootHome) {
 				points[relInside(w.Target, rootHome)] = w.Folder
@@ -206,7 +206,7 @@ func checkDecoys(req Request) error {
 
 // observe gives the container what is watched, and what holds its program back. It comes
 // last: the program is held back before anything else of ours starts.
-func (s *Spec) observe(plan observePlan) {
+func observe(s *spec.Spec, plan observePlan) {
 	if plan.job == nil {
 		return
 	}
@@ -214,20 +214,8 @@ func (s *Spec) observe(plan observePlan) {
 	c := &s.Class
 	c.Masks = plan.masks
 	c.Binds = append(c.Binds, plan.binds...)
-	if !plan.job.active() {
+	if !plan.job.Active() {
 		return
 	}
-	c.Binds = append(c.Binds, Bind{Role: RoleHold, Target: HoldDir, ReadOnly: true})
-	c.Launcher = slices.Concat([]string{"/bin/sh", HoldDir + "/" + launchFile}, c.Launcher)
-	if !plan.job.Network {
-		return
-	}
-	c.NameServers, c.Hosts = []string{deadNameServer}, []string{hostName + ":127.0.0.1"}
-	if !plan.noV6 {
-		// Without an address of IPv6 nothing looks for a route, and so nothing counts.
-		c.Sysctls = map[string]string{"net.ipv6.conf.all.disable_ipv6": "0"}
-	}
+	c.Binds = append(c.Binds, Bind{Role: spec.RoleHold, Target: spec.HoldDir, ReadOnly: true})
 }
-
-// active says that there is something to observe.
-func (o *Observation) active() bool { return o != nil && (o.Network || len(o.Watch) > 0) }

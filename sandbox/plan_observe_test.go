@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,16 +23,6 @@ func TestPlanObserveGolden(t *testing.T) {
 	spec, err := Plan(observeRequest(), policy.Policy{})
 	require.NoError(t, err)
 	requireGolden(t, "spec-observe.json", spec)
-	spec.Class.Image.ID = "sha256:0123"
-	sources := HostPaths{RoleInput: "/h/input", RoleFinal: "/h/final", RoleProgram: "/h/train.py", RoleHold: "/h/hold", treeRole(0): "/h/live/0"}
-	for i := range spec.Job.Observe.Watch {
-		sources[watchRole(i)] = "/h/watch/" + watchRole(i)
-	}
-	sources[RoleWatchRoot] = "/h/watch/root"
-	config, host, err := createRequest(spec, sources, nil)
-	require.NoError(t, err)
-	host.SecurityOpt[0] = "seccomp=(" + seccompName + ")"
-	requireGolden(t, "create-observe.json", createBody{config, host})
 
 	// What keeps the program in is that of a run that nobody observes.
 	req := observeRequest()
@@ -62,29 +53,24 @@ func TestPlanObserveNothing(t *testing.T) {
 	}
 }
 
-// TestPlanObserveParts: only what is asked for changes the container.
+// TestPlanObserveParts: only what is asked for changes the container, and counting needs
+// nothing but the file that shows that somebody looks.
 func TestPlanObserveParts(t *testing.T) {
-	launcher := []string{"/bin/sh", "/run/evalbox-hold/launch"}
+	hold := Bind{Role: "hold", Target: "/run/evalbox-hold", ReadOnly: true}
 	for name, test := range map[string]struct {
 		change func(req *Request)
 		check  func(t *testing.T, spec Spec)
 	}{
 		"network": {func(req *Request) { req.Observe = &Observe{Network: true} }, func(t *testing.T, spec Spec) {
-			require.Equal(t, launcher, spec.Class.Launcher)
-			require.Equal(t, []string{"192.0.2.53"}, spec.Class.NameServers)
-			require.Equal(t, []string{"sandbox:127.0.0.1"}, spec.Class.Hosts)
-			require.Equal(t, map[string]string{"net.ipv6.conf.all.disable_ipv6": "0"}, spec.Class.Sysctls)
+			plain, err := Plan(scriptRequest(), openPolicy)
+			require.NoError(t, err)
 			require.Empty(t, spec.Job.Observe.Watch)
-		}},
-		"a kernel without IPv6": {func(req *Request) { req.Observe = &Observe{Network: true}; req.Host.NoIPv6 = true }, func(t *testing.T, spec Spec) {
-			require.Nil(t, spec.Class.Sysctls)
-			require.NotEmpty(t, spec.Class.NameServers)
+			require.Contains(t, spec.Class.Binds, hold)
+			spec.Class.Binds = spec.Class.Binds[:len(spec.Class.Binds)-1]
+			require.Equal(t, plain.Class, spec.Class)
 		}},
 		"decoys": {func(req *Request) { req.Observe = &Observe{Decoys: []string{"/root/.aws/"}} }, func(t *testing.T, spec Spec) {
-			require.Equal(t, launcher, spec.Class.Launcher)
-			require.Nil(t, spec.Class.NameServers)
-			require.Nil(t, spec.Class.Hosts)
-			require.Nil(t, spec.Class.Sysctls)
+			require.Contains(t, spec.Class.Binds, hold)
 			require.Equal(t, []Watch{{Target: "/root/.aws", Folder: true, Decoy: true}}, spec.Job.Observe.Watch)
 		}},
 		"the home of the program": {func(req *Request) {
@@ -99,17 +85,18 @@ func TestPlanObserveParts(t *testing.T) {
 			require.Equal(t, []Mask{{Target: "/work/input/a"}, {Target: "/work/input/b", Role: "watch-0"}}, spec.Class.Masks)
 		}},
 		"masks without any": {func(req *Request) { req.Observe = &Observe{Masks: true} }, func(t *testing.T, spec Spec) {
-			require.Empty(t, spec.Class.Launcher)
+			require.NotContains(t, spec.Class.Binds, hold)
 			require.NotNil(t, spec.Job.Observe)
 		}},
 		"beside a proxy": {func(req *Request) {
 			req.Egress, req.Observe = &policy.Egress{Level: policy.API, Resolve: map[string][]netip.Addr{}}, &Observe{Network: true}
 		}, func(t *testing.T, spec Spec) {
-			require.Equal(t, append(launcher, "/bin/sh", "/run/evalbox/launch", "3128", "64"), spec.Class.Launcher)
+			require.Contains(t, spec.Class.Binds, hold)
+			require.NotNil(t, spec.Job.Egress)
 		}},
 		"no processes": {func(req *Request) { req.NoFork, req.Observe = true, &Observe{Network: true} }, func(t *testing.T, spec Spec) {
-			require.Equal(t, launcher, spec.Class.Launcher)
-			require.False(t, spec.Class.Init)
+			require.Contains(t, spec.Class.Binds, hold)
+			require.True(t, spec.Job.NoFork)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,9 +113,9 @@ func TestPlanObserveParts(t *testing.T) {
 // and it is an error when it is required.
 func TestPlanObserveImpossible(t *testing.T) {
 	for name, test := range map[string]struct {
-		change                func(req *Request)
-		networkWhy, watchWhy  string
-		launcher, hasNoDecoys bool
+		change                  func(req *Request)
+		networkWhy, watchWhy    string
+		hasWitness, hasNoDecoys bool
 	}{
 		"copied files":                   {func(req *Request) { req.Transfer = TransferCopy }, "does not share files", "does not share files", false, true},
 		"gVisor":                         {func(req *Request) { req.Runtime = "runsc" }, "kernel of its own", "kernel of its own", false, true},
@@ -148,9 +135,9 @@ func TestPlanObserveImpossible(t *testing.T) {
 			require.Contains(t, o.NetworkWhy, test.networkWhy)
 			require.Contains(t, o.WatchWhy, test.watchWhy)
 			require.Equal(t, test.watchWhy == "", o.WatchWhy == "")
-			require.Equal(t, test.launcher, len(spec.Class.Launcher) > 0)
+			witness := slices.ContainsFunc(spec.Class.Binds, func(b Bind) bool { return b.Role == "hold" })
+			require.Equal(t, test.hasWitness, witness)
 			require.Equal(t, test.hasNoDecoys, len(o.Watch) == 0)
-			require.Nil(t, spec.Class.NameServers)
 			require.Len(t, spec.Class.Masks, 1, "what is hidden stays hidden")
 			req.Observe.Required = true
 			_, err = Plan(req, openPolicy)
@@ -164,32 +151,32 @@ func TestPlanObserveImpossible(t *testing.T) {
 
 func TestPlanObserveRefuses(t *testing.T) {
 	for decoy, want := range map[string]string{
-		"etc/shadow":           "clean absolute path",
-		"":                     "clean absolute path",
-		"/":                    "clean absolute path",
-		"/etc//shadow":         "clean absolute path",
-		"/etc/../etc/shadow":   "clean absolute path",
-		"~":                    "clean absolute path",
-		"~ada/.ssh":            "clean absolute path",
-		"~/":                   "needs as it is",
-		"/proc":                "needs as it is",
-		"/proc/1/environ":      "needs as it is",
-		"/sys/kernel":          "needs as it is",
-		"/dev/sda":             "needs as it is",
-		"/run/evalbox-hold/go": "needs as it is",
-		"/var/run/docker.sock": "needs as it is",
-		"/usr/bin/python3":     "needs as it is",
-		"/etc":                 "needs as it is",
-		"/etc/hosts":           "needs as it is",
-		"/tmp":                 "needs as it is",
-		"/work":                "needs as it is",
-		"/work/input":          "needs as it is",
-		"/work/final/x":        "needs as it is",
-		"/work/train.py":       "where the program is",
-		"/repo":                "hides the mount /repo",
-		"/repo/keys/id_rsa":    "a folder that a mask hides",
-		"/root/.ssh/id_rsa":    "lies in, another decoy",
-		"/root/.ssh/":          "is, or lies in, another decoy",
+		"etc/shadow":                "clean absolute path",
+		"":                          "clean absolute path",
+		"/":                         "clean absolute path",
+		"/etc//shadow":              "clean absolute path",
+		"/etc/../etc/shadow":        "clean absolute path",
+		"~":                         "clean absolute path",
+		"~ada/.ssh":                 "clean absolute path",
+		"~/":                        "needs as it is",
+		"/proc":                     "needs as it is",
+		"/proc/1/environ":           "needs as it is",
+		"/sys/kernel":               "needs as it is",
+		"/dev/sda":                  "needs as it is",
+		"/run/evalbox-hold/witness": "needs as it is",
+		"/var/run/docker.sock":      "needs as it is",
+		"/usr/bin/python3":          "needs as it is",
+		"/etc":                      "needs as it is",
+		"/etc/hosts":                "needs as it is",
+		"/tmp":                      "needs as it is",
+		"/work":                     "needs as it is",
+		"/work/input":               "needs as it is",
+		"/work/final/x":             "needs as it is",
+		"/work/train.py":            "where the program is",
+		"/repo":                     "hides the mount /repo",
+		"/repo/keys/id_rsa":         "a folder that a mask hides",
+		"/root/.ssh/id_rsa":         "lies in, another decoy",
+		"/root/.ssh/":               "is, or lies in, another decoy",
 	} {
 		t.Run(decoy, func(t *testing.T) {
 			req := observeRequest()

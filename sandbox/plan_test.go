@@ -109,9 +109,9 @@ func TestPlanRefuses(t *testing.T) {
 		"negative memory":         {func(r *Request) { r.Limits.Memory = -1 }, "memory"},
 		"unknown runtime":         {func(r *Request) { r.Runtime = "kata" }, "runtime"},
 		"too many files":          {func(r *Request) { r.Limits.NoFile = 30000 }, "nofile"},
-		"ulimit nofile":           {func(r *Request) { r.Ulimits = []Ulimit{{"nofile", 30000, 30000}} }, "ulimit"},
-		"unknown ulimit":          {func(r *Request) { r.Ulimits = []Ulimit{{"nose", 1, 1}} }, "ulimit"},
-		"soft above hard":         {func(r *Request) { r.Ulimits = []Ulimit{{"nproc", 2, 1}} }, "ulimit"},
+		"ulimit nofile":           {func(r *Request) { r.Ulimits = []Ulimit{{Name: "nofile", Soft: 30000, Hard: 30000}} }, "ulimit"},
+		"unknown ulimit":          {func(r *Request) { r.Ulimits = []Ulimit{{Name: "nose", Soft: 1, Hard: 1}} }, "ulimit"},
+		"soft above hard":         {func(r *Request) { r.Ulimits = []Ulimit{{Name: "nproc", Soft: 2, Hard: 1}} }, "ulimit"},
 		"loader variable":         {func(r *Request) { r.Env = map[string]string{"LD_PRELOAD": "x"} }, "env"},
 		"final in input":          {func(r *Request) { r.Final = r.Input + "/out" }, "final"},
 		"input in final":          {func(r *Request) { r.Final = "/home/ada" }, "final"},
@@ -157,12 +157,12 @@ func TestCeilingOfOpenFiles(t *testing.T) {
 	pol := policy.Policy{Max: policy.Limits{NoFile: 1000}}
 	spec, err := Plan(scriptRequest(), pol)
 	require.NoError(t, err)
-	require.Contains(t, spec.Class.Ulimits, Ulimit{"nofile", 1000, 1000}, "a default is lowered")
+	require.Contains(t, spec.Class.Ulimits, Ulimit{Name: "nofile", Soft: 1000, Hard: 1000}, "a default is lowered")
 	req := scriptRequest()
-	req.Ulimits = []Ulimit{{"nofile", 2000, 2000}}
+	req.Ulimits = []Ulimit{{Name: "nofile", Soft: 2000, Hard: 2000}}
 	_, err = Plan(req, pol)
 	require.ErrorContains(t, err, "above the policy's maximum of 1000")
-	req.Ulimits = []Ulimit{{"nofile", -1, -1}}
+	req.Ulimits = []Ulimit{{Name: "nofile", Soft: -1, Hard: -1}}
 	_, err = Plan(req, pol)
 	require.Error(t, err, "no limit is above any")
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // reclaim puts right what a run that will never finish left on disk: it hands
@@ -62,7 +64,7 @@ func (s *Store) lentBy(id string) (path string, lent bool) {
 }
 
 // reclaimLost puts right what lost runs left on disk whose containers are gone.
-func (r *Runner) reclaimLost(containers []Container) error {
+func (r *Runner) reclaimLost(containers []engine.Found) error {
 	there := map[string]bool{}
 	for _, c := range containers {
 		there[c.Labels[LabelRun]] = true
@@ -97,7 +99,7 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	}
 	if note, err := r.store.journal(id); err == nil && note.Transfer == TransferCopy {
 		// Nothing of it is in the way; a sweep tries again.
-		if err := r.engine.RemoveDepot(ctx, id); err != nil {
+		if err := r.removeDepot(ctx, id); err != nil {
 			r.log.Warn("the volume of a lost run is left behind", logRun, id, logError, err)
 		}
 	}

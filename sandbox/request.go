@@ -98,9 +98,7 @@ type Request struct {
 	// for a folder and any other for a file; [Runner.Run] looks.
 	Masks []string
 	// NoFork forbids the program to start processes; threads still work, and it may
-	// still become another program (execve). Its container has no init, so that the
-	// program is its PID 1: SIGTERM does nothing unless the program handles it, and
-	// a signal that it sends to itself does not end it.
+	// still become another program (execve).
 	NoFork bool
 	// Egress opens hosts through a proxy of the run; nil is offline. The container
 	// has no network at any level.
@@ -138,28 +136,6 @@ type Request struct {
 	Host Host
 }
 
-// Host is what a plan needs to know of the machine that the engine runs on.
-// Zero values mean "unknown".
-type Host struct {
-	// CPUs and MemoryBytes are what the engine reports.
-	CPUs        int
-	MemoryBytes int64
-	// CgroupVersion is 1 or 2.
-	CgroupVersion int
-	// NoFile is the highest number of open files that the engine can grant.
-	NoFile int64
-	// DefaultRuntime and Runtimes are the engine's OCI runtimes.
-	DefaultRuntime string
-	Runtimes       []string
-	// GPUs says how the engine can hand out GPUs.
-	GPUs HostGPUs
-	// Unseen is why programs of the engine cannot be observed from here; empty if
-	// nothing is known against it.
-	Unseen string
-	// NoIPv6 says that the machine's kernel has no IPv6.
-	NoIPv6 bool
-}
-
 // Mount is a file or folder of the host that a program reads at Target, an absolute
 // path inside the container: [RepoDir], or something in it, in [HostDir], or in
 // [WorkDir] beside ./final and the program. A mount may lie in another, in a tree or
@@ -177,17 +153,5 @@ type Tree struct {
 	Source, Target string
 	Exclude        []string
 }
-
-// Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….
-type Ulimit struct {
-	Name string `json:"name"`
-	Soft int64  `json:"soft"`
-	Hard int64  `json:"hard"`
-}
-
-// DedicatedUser is the numeric user that programs of a root caller run as. It is
-// high enough not to be an account of a usual host: uid 1000 of a container is a
-// real person on many machines.
-const DedicatedUser = "64646:64646"
 
 const dedicatedID = 64646

@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // cleanupBudget bounds the removal of a container and all that goes with it.
 const cleanupBudget = time.Minute
 
 // Run runs one program and says what it did. It blocks until the program has
-// ended, its outputs are collected and its container is gone.
+// ended, its outputs are collected and its result is on disk; the removal of its
+// container is certain by then, and may take the engine a moment longer.
 //
 // A program that crashes, hangs or is killed gives a result, not an error; so does
 // a command that the image does not have (start_failed, 126 or 127). An error
@@ -30,6 +32,20 @@ const cleanupBudget = time.Minute
 // the result has the status canceled; before the start there is only the error
 // of ctx. Closing req.Kill skips the grace period.
 func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
+	if req.ID == "" {
+		req.ID = newID(time.Now())
+	}
+	res, err := r.runOnce(ctx, req)
+	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
+		// Nothing has run, and nothing is left.
+		req.Transfer = TransferCopy
+		return r.runOnce(ctx, req)
+	}
+	return res, err
+}
+
+// runOnce is Run with the way of the files that the plan chooses.
+func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, error) {
 	began := time.Now()
 	prepared, err := r.plan(ctx, req)
 	if err != nil {
@@ -38,7 +54,7 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	r.markUsed(prepared.spec.Class.Image.ID)
 	a := &attempt{
 		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
-		warnings: prepared.warnings, pinned: prepared.pinned,
+		warnings: prepared.warnings, pinned: prepared.pinned, asked: prepared.asked, stopHelpers: func() {},
 		log: r.log.With(logRun, prepared.spec.Job.RunID),
 	}
 	if err := a.leaseGPUs(ctx, prepared.gpus); err != nil {
@@ -59,8 +75,8 @@ func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	if err := a.openObserver(ctx); err != nil {
 		return nil, errors.Join(err, a.work.discard())
 	}
-	if err := a.create(ctx); err != nil {
-		return nil, errors.Join(err, a.abandon(ctx))
+	if err := a.prepare(ctx); err != nil {
+		return a.startFailed(ctx, err)
 	}
 	if err := a.admit(ctx); err != nil {
 		return a.startFailed(ctx, err)
@@ -85,8 +101,10 @@ func (r *Runner) markUsed(image string) {
 	}
 }
 
-// create writes the journal, makes the container and connects to it.
-func (a *attempt) create(ctx context.Context) error {
+// prepare writes the journal, sends the files where they have to be sent, and gets a
+// container in which nothing but its init waits. What that init sees is compared with the
+// plan.
+func (a *attempt) prepare(ctx context.Context) error {
 	deadline := a.deadline(deadlineSlack)
 	if a.copies() {
 		deadline = a.deadline(partSlack)
@@ -102,49 +120,65 @@ func (a *attempt) create(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	// A container of the run's name that is there now is another's.
+	// Until Prepare succeeds, a container of the run's name belongs to another run.
 	a.nameTaken = true
 	if err := a.openTrees(ctx); err != nil {
 		return err
 	}
-	a.nameTaken = false
-	if !a.copies() {
-		return a.createContainer(ctx, a.work.paths, a.labels(deadline))
+	sources := a.work.paths
+	var watched chan error
+	if a.copies() {
+		var err error
+		if sources, err = a.openDepot(ctx, a.labels(deadline)); err != nil {
+			return err
+		}
+		// The disk monitor takes as long to start as the container.
+		watched = make(chan error, 1)
+		go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
 	}
-	mounts, err := a.openDepot(ctx, a.labels(deadline))
-	if err != nil {
-		return err
+	err := a.prepareContainer(ctx, sources)
+	if watched != nil {
+		watchErr := <-watched
+		a.unwatched = watchErr != nil
+		err = errors.Join(err, watchErr)
 	}
-	// The files may have taken long.
-	labels := a.labels(a.deadline(deadlineSlack))
-	watched := make(chan error, 1)
-	go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
-	err = a.createContainer(ctx, mounts, labels)
-	return errors.Join(err, <-watched)
+	return err
 }
 
-// createContainer makes the container and connects to it.
-func (a *attempt) createContainer(ctx context.Context, mounts HostPaths, labels map[string]string) error {
-	// A call that is cut short goes on in the engine: a container would appear
-	// after its removal. So the calls that change something are not canceled;
-	// they are short, and bounded.
-	ctx = context.WithoutCancel(ctx)
-	var (
-		err      error
-		warnings []string
-	)
-	a.container, warnings, err = a.runner.engine.Create(ctx, a.spec, mounts, labels)
-	a.warnings = append(a.warnings, warnings...)
-	if err != nil {
-		a.nameTaken = errors.Is(err, ErrNameTaken)
+// prepareContainer gets the container, and checks that it is what was planned.
+func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) (err error) {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+	}
+	if err := a.checkPinned(); err != nil {
 		return err
 	}
-	a.log = a.log.With(logContainer, a.container)
-	a.log.Debug("container created")
-	if a.streams, err = a.runner.engine.Attach(ctx, a.container, a.spec.Job.Stdin); err != nil {
+	if err := a.openOutput(); err != nil {
 		return err
 	}
-	return a.openOutput()
+	meta := engine.Meta{
+		Name: a.spec.Job.ContainerName(), Labels: a.labels(a.deadline(deadlineSlack)), Sources: sources,
+		Witness: a.observer.witness(),
+	}
+	if !a.copies() {
+		for _, bind := range a.spec.Class.Binds {
+			meta.Stat = append(meta.Stat, bind.Target)
+		}
+	}
+	a.container, err = a.runner.engine.Prepare(ctx, a.spec.Class, meta)
+	a.nameTaken = errors.Is(err, engine.ErrNameTaken)
+	switch {
+	case errors.Is(err, engine.ErrNoSource) && !a.copies():
+		return a.notShared(ctx, false, err)
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+	case err != nil:
+		return err
+	}
+	a.warnings = append(a.warnings, a.container.Warnings()...)
+	a.log = a.log.With(logContainer, a.container.Ref().ID)
+	a.log.Debug("container prepared")
+	return errors.Join(a.checkPrepared(), a.checkMounted(ctx))
 }
 
 // deadlineSlack is how long after its time limit a container may still be there
@@ -183,8 +217,7 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 	return labels
 }
 
-// start hands ./final over and starts the program. The reader of the streams
-// runs before, so that not even the first byte can block the program.
+// start hands ./final over and starts the program.
 func (a *attempt) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
@@ -192,39 +225,32 @@ func (a *attempt) start(ctx context.Context) error {
 	if err := a.checkPinned(); err != nil {
 		return err
 	}
+	if err := a.beginObserving(ctx); err != nil {
+		return err
+	}
 	if err := a.work.handOver(ctx); err != nil {
 		return err
 	}
-	waitCtx, cancelWait := context.WithCancel(context.WithoutCancel(ctx))
-	a.cancelWait = cancelWait
-	a.exits = a.runner.engine.Wait(waitCtx, a.container)
-	a.usage = a.newUsageWatch(waitCtx)
-	a.readStreams()
-	if a.req.Started != nil && !a.spec.Job.Observe.active() {
+	if a.req.Started != nil {
 		a.req.Started()
 	}
-	switch err := a.runner.engine.Start(context.WithoutCancel(ctx), a.container); {
+	streams := engine.Streams{Stdin: a.req.Stdin, Stdout: a.stdout, Stderr: a.stderr}
+	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job, streams); {
 	case err == nil:
+		a.facts.accepted = true
 	case isLoss(err):
 		// The answer was lost, which says nothing about the program: it may
-		// run. Finding the container again will tell.
+		// run. Its end will tell.
 		a.log.Debug("the answer to the start was lost", logError, err)
-		a.facts.interrupted = true
 	default:
-		// The wait for a next exit would never end.
-		cancelWait()
 		return err
 	}
-	if err := a.checkMounted(context.WithoutCancel(ctx)); err != nil {
-		return err // the program is ended, and nothing of it is kept
-	}
-	if err := a.letGo(ctx); err != nil {
-		return err // likewise, and it never began
-	}
 	a.started = time.Now()
+	a.observer.started()
 	a.log.Debug("program started")
-	a.feedStdin()
-	a.watch(waitCtx)
+	helping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a.stopHelpers = stop
+	a.watch(helping)
 	return nil
 }
 
@@ -237,19 +263,9 @@ func (a *attempt) abandon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
 	var errs []error
-	if a.cancelWait != nil {
-		a.cancelWait()
-	}
-	if a.streams != nil {
-		_ = a.streams.Close() // nothing was printed
-	}
-	if a.reading {
-		close(a.noMore)
-		<-a.readerDone
-	}
-	// By name: a create whose answer was lost may have made it all the same. A
-	// name that was taken is another run's.
 	if !a.nameTaken {
+		// By name: a container whose making was not answered may be there all the same. This
+		// waits until the name is free, for a run that is tried once more.
 		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
 	}
 	errs = append(errs, a.closeDepot(ctx))
@@ -261,35 +277,24 @@ func (a *attempt) abandon(ctx context.Context) error {
 // the request leaves nothing behind; an engine that refused to start the
 // container gives a result, for the record.
 func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
-	var path *PathError
-	if errors.As(startErr, &path) || errors.Is(startErr, errCanceledBefore) || errors.Is(startErr, ErrUnobserved) {
+	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unwatched || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.facts.startError = startErr
-	noCommand := a.findNoCommand(ctx, startErr)
 	if err := a.work.putBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
-	_ = a.streams.Close() // they would never end by themselves
 	res, err := a.finish(ctx)
-	if noCommand {
-		return res, err // a result like that of a container with an init
-	}
 	return res, errors.Join(startErr, err)
 }
 
-// findNoCommand tells a command that the image does not have from an engine that
-// failed. Where there is no init, the engine runs the command itself, and refuses.
-func (a *attempt) findNoCommand(ctx context.Context, startErr error) bool {
-	if a.spec.Class.Init || !strings.Contains(startErr.Error(), fmt.Sprintf("exec: %q", a.spec.Job.Command[0])) {
-		return false
-	}
-	state, err := a.runner.engine.Inspect(context.WithoutCancel(ctx), a.container)
-	if err != nil || state.Running || state.ExitCode != 126 && state.ExitCode != 127 {
-		return false
-	}
-	a.facts.noCommand = state.ExitCode
-	return true
+// isEngines reports whether an error is the engine's: not one of the host, the request
+// or the caller.
+func isEngines(err error) bool {
+	var path *PathError
+	var field *policy.FieldError
+	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.Is(err, errCanceledBefore) && !errors.Is(err, ErrUnobserved) &&
+		!errors.Is(err, errNotShared) && !errors.Is(err, ErrUnenforceable) && !errors.Is(err, ErrNoSpace)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,14 +23,18 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// newFakeRunner is a runner on a fake engine, with its own state folder.
-func newFakeRunner(t *testing.T, engine *fakeEngine) *Runner {
+// newFakeRunner is a runner on a fake engine, with its own state folder. It remembers
+// nothing of other tests' engines.
+func newFakeRunner(t *testing.T, fake *enginetest.Fake, opts ...Option) *Runner {
 	t.Helper()
-	r, err := New(WithEngine(engine), WithStateDir(filepath.Join(t.TempDir(), "state")))
+	fake.Own = ""
+	r, err := New(append([]Option{WithEngine(fake), WithStateDir(filepath.Join(t.TempDir(), "state"))}, opts...)...)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.Empty(t, engine.misuse) })
+	t.Cleanup(func() { fake.Do(func(f *enginetest.Fake) { require.Empty(t, f.Misuse) }) })
 	return r
 }
 
@@ -35,13 +42,9 @@ func command(words ...string) Request { return Request{ID: "r1", Image: "debian"
 
 // leftBehind lists what a run must not leave: containers, and, when it was
 // refused, records.
-func leftBehind(t *testing.T, r *Runner, engine *fakeEngine) []string {
+func leftBehind(t *testing.T, r *Runner, fake *enginetest.Fake) []string {
 	t.Helper()
-	var left []string
-	for name := range engine.containers {
-		left = append(left, "container "+name)
-	}
-	left = append(left, engine.left()...)
+	left := fake.Left()
 	records, err := r.Store().List()
 	require.NoError(t, err)
 	for _, record := range records {
@@ -50,15 +53,43 @@ func leftBehind(t *testing.T, r *Runner, engine *fakeEngine) []string {
 	return left
 }
 
+// signals are what the run asked for to end its program.
+func signals(fake *enginetest.Fake) (all []engine.Signal) {
+	fake.Do(func(f *enginetest.Fake) { all = slices.Clone(f.Signals) })
+	return all
+}
+
+// end ends what a run that was lost has left.
+func end(t *testing.T, fake *enginetest.Fake) {
+	t.Helper()
+	fake.Mend()
+	fake.Do(func(f *enginetest.Fake) { f.Fail.Remove = nil })
+	for _, name := range fake.Containers() {
+		require.NoError(t, fake.Remove(context.Background(), name))
+	}
+}
+
+// endsOnTerm is a program that SIGTERM ends.
+func endsOnTerm(p *enginetest.Program) int {
+	<-p.Term()
+	return enginetest.Died(15)
+}
+
+// outlasts is a program that ignores SIGTERM.
+func outlasts(p *enginetest.Program) int {
+	<-p.Kill()
+	return 0
+}
+
 func TestRunTellsWhatTheProgramDid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int {
-			c.print("epoch 1\nFinal Validation Performance: 0.75\n")
-			c.printErr("a note\n")
+		fake := enginetest.NewFake(func(p *enginetest.Program) int {
+			p.Print("epoch 1\nFinal Validation Performance: 0.75\n")
+			p.PrintErr("a note\n")
 			time.Sleep(3 * time.Second)
 			return 0
 		})
-		r := newFakeRunner(t, engine)
+		r := newFakeRunner(t, fake)
 		var stdout, stderr bytes.Buffer
 		req := command("python3", "-c", "pass")
 		req.Stdout, req.Stderr = &stdout, &stderr
@@ -80,17 +111,21 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		require.Equal(t, result.Resources{CPUSeconds: 1.5, PeakMemoryBytes: 42 << 20, Source: "fake"}, res.Resources)
 		require.Equal(t, "none", res.Enforced.Network)
 
-		require.Empty(t, engine.containers)
-		require.NoError(t, engine.removeCtxErr)
-		require.Equal(t, "blue", engine.labels["team"])
-		require.Equal(t, "true", engine.labels[LabelManaged])
-		require.Equal(t, owner.This().String(), engine.labels[LabelOwner])
+		require.Empty(t, fake.Left(), "nothing is left when the result is there")
+		require.NoError(t, fake.RemoveCtxErr)
+		require.Empty(t, signals(fake))
+		require.Equal(t, "blue", fake.Labels()["team"])
+		require.Equal(t, "true", fake.Labels()[LabelManaged])
+		require.Equal(t, owner.This().String(), fake.Labels()[LabelOwner])
+		require.Equal(t, "evalbox-r1", fake.Created[0].Meta.Name)
 
 		record, err := r.Store().Get("r1")
 		require.NoError(t, err)
 		require.Equal(t, RecordFinished, record.State)
 		require.Equal(t, res.Status, record.Result.Status)
 		require.Equal(t, "sha256:0123", record.Spec.Class.Image.ID)
+		require.Equal(t, record.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
+		require.Equal(t, record.Spec.Class, fake.Created[0].Class)
 		text, err := os.ReadFile(record.StdoutPath())
 		require.NoError(t, err)
 		require.Equal(t, res.Stdout, string(text))
@@ -98,25 +133,45 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 	})
 }
 
-func TestTimeLimitEndsARunInThreeSteps(t *testing.T) {
+// TestResultIsOnDiskBeforeTheContainerGoes: who dies in between leaves one or the other.
+func TestResultIsOnDiskBeforeTheContainerGoes(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
+	removals := 0
+	fake.Hook = func(call, _ string) error {
+		if call == "Remove" {
+			removals++
+			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), resultFile))
+		}
+		return nil
+	}
+	_, err := r.Run(t.Context(), command("true"))
+	require.NoError(t, err)
+	require.Equal(t, 1, removals)
+	require.Empty(t, fake.Left())
+}
+
+// TestTimeLimitIsKeptByTheContainersInit: nobody else has to ask for the end.
+func TestTimeLimitIsKeptByTheContainersInit(t *testing.T) {
 	for name, test := range map[string]struct {
-		program func(c *fakeContainer) int
+		program func(p *enginetest.Program) int
 		after   time.Duration
-		signals []string
 		signal  int
+		says    string
 	}{
-		"ends on SIGTERM":    {func(c *fakeContainer) int { <-c.term; return 143 }, 10 * time.Second, []string{"SIGTERM"}, 15},
-		"exits 0 on SIGTERM": {func(c *fakeContainer) int { <-c.term; return 0 }, 10 * time.Second, []string{"SIGTERM"}, 0},
-		"ignores SIGTERM": {func(c *fakeContainer) int { <-c.kill; return 137 }, 15 * time.Second,
-			[]string{"SIGTERM", "SIGKILL"}, 9},
+		"ends on SIGTERM":      {endsOnTerm, 10 * time.Second, 15, "The program was stopped at its time limit."},
+		"exits 0 on SIGTERM":   {func(p *enginetest.Program) int { <-p.Term(); return 0 }, 10 * time.Second, 0, "The program was stopped at its time limit."},
+		"exits 143 on SIGTERM": {func(p *enginetest.Program) int { <-p.Term(); return 143 }, 10 * time.Second, 0, "The program was stopped at its time limit."},
+		"ignores SIGTERM": {outlasts, 15 * time.Second, 9,
+			"The program was stopped at its time limit. It did not end on SIGTERM and was killed."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine := newFakeEngine(func(c *fakeContainer) int {
-					c.print("Final Validation Performance: 0.5\nstill wor")
-					return test.program(c)
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					p.Print("Final Validation Performance: 0.5\nstill wor")
+					return test.program(p)
 				})
-				r := newFakeRunner(t, engine)
+				r := newFakeRunner(t, fake)
 				req := command("sleep")
 				req.Limits.Timeout = 10 * time.Second
 				began := time.Now()
@@ -127,13 +182,87 @@ func TestTimeLimitEndsARunInThreeSteps(t *testing.T) {
 				require.True(t, res.TimedOut)
 				require.Equal(t, -1, res.ExitCode)
 				require.Equal(t, test.signal, res.Signal)
-				require.Equal(t, test.signals, engine.signals)
+				require.Equal(t, test.says, res.Explanation)
 				require.Equal(t, test.after, time.Since(began))
+				require.Empty(t, signals(fake))
 				require.True(t, strings.HasSuffix(res.Stdout, "still wor"), "partial output is kept")
+				require.True(t, res.OutputComplete)
 				require.Equal(t, 0.5, *res.Score)
 				require.True(t, res.IsError)
 				require.Equal(t, result.ErrorReasonTimedOut, res.ErrorReason)
-				require.Empty(t, engine.containers)
+				require.Empty(t, fake.Left())
+			})
+		})
+	}
+}
+
+// silentEngine has containers whose end is never reported, until they are ended from
+// outside. So does an init that a program has stopped in a way that nobody knows of.
+type silentEngine struct {
+	*enginetest.Fake
+	obeys engine.Signal
+}
+
+type silentContainer struct {
+	engine.Container
+	obeys engine.Signal
+}
+
+func (e *silentEngine) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+	c, err := e.Fake.Prepare(ctx, class, meta)
+	if err != nil {
+		return nil, err
+	}
+	return &silentContainer{c, e.obeys}, nil
+}
+
+func (c *silentContainer) Start(ctx context.Context, job Job, streams engine.Streams) error {
+	job.TimeoutSeconds = 0
+	return c.Container.Start(ctx, job, streams)
+}
+
+func (c *silentContainer) Signal(ctx context.Context, how engine.Signal) error {
+	if how < c.obeys {
+		return nil
+	}
+	return c.Container.Signal(ctx, how)
+}
+
+// TestInitThatDoesNotKeepTheLimitIsEnded: it is asked more and more firmly.
+func TestInitThatDoesNotKeepTheLimitIsEnded(t *testing.T) {
+	for name, test := range map[string]struct {
+		obeys  engine.Signal
+		cancel bool
+		after  time.Duration
+		status result.Status
+	}{
+		"a kill":                        {engine.Kill, false, 17 * time.Second, result.StatusTimedOut},
+		"the end of the container":      {engine.Abort, false, 19 * time.Second, result.StatusTimedOut},
+		"canceled, and a kill":          {engine.Kill, true, 9 * time.Second, result.StatusCanceled},
+		"canceled, and the container's": {engine.Abort, true, 11 * time.Second, result.StatusCanceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(outlasts)
+				r := newFakeRunner(t, fake)
+				r.engine = &silentEngine{fake, test.obeys}
+				req := command("sleep")
+				req.Limits.Timeout = 10 * time.Second
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if test.cancel {
+					time.AfterFunc(2*time.Second, cancel)
+				}
+				began := time.Now()
+				res, err := r.Run(ctx, req)
+				require.NoError(t, err)
+				require.Equal(t, test.after, time.Since(began))
+				require.Equal(t, test.status, res.Status)
+				require.Equal(t, test.obeys == engine.Kill, res.OutputComplete)
+				if test.obeys == engine.Abort {
+					require.Contains(t, res.Explanation, "It did not end on SIGTERM and was killed.")
+				}
+				require.Empty(t, fake.Left())
 			})
 		})
 	}
@@ -141,8 +270,8 @@ func TestTimeLimitEndsARunInThreeSteps(t *testing.T) {
 
 func TestCancelYieldsAResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int { c.print("half"); <-c.kill; return 137 })
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(func(p *enginetest.Program) int { p.Print("half"); return outlasts(p) })
+		r := newFakeRunner(t, fake)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(2*time.Second, cancel)
 		began := time.Now()
@@ -152,15 +281,16 @@ func TestCancelYieldsAResult(t *testing.T) {
 		require.Equal(t, result.FaultOperator, res.Fault)
 		require.Equal(t, "half", res.Stdout)
 		require.Equal(t, 7*time.Second, time.Since(began), "2 s, and the grace period")
-		require.NoError(t, engine.removeCtxErr, "cleanup has its own context")
-		require.Empty(t, engine.containers)
+		require.Equal(t, []engine.Signal{engine.Stop}, signals(fake), "the rest is the init's")
+		require.NoError(t, fake.RemoveCtxErr, "cleanup has its own context")
+		require.Empty(t, fake.Left())
 	})
 }
 
 func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int { <-c.kill; return 137 })
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(outlasts)
+		r := newFakeRunner(t, fake)
 		ctx, cancel := context.WithCancel(t.Context())
 		kill := make(chan struct{})
 		time.AfterFunc(time.Second, cancel)
@@ -172,45 +302,70 @@ func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 1500*time.Millisecond, time.Since(began))
+		require.Equal(t, []engine.Signal{engine.Stop, engine.Kill}, signals(fake))
 	})
 }
 
-// TestCancelRightAfterTheStartIsHeard cancels before the container's init listens
-// for signals.
-func TestCancelRightAfterTheStartIsHeard(t *testing.T) {
+// TestCancelWhileItStartsIsHeard: from the moment on that the job is handed over, the
+// program ends as any other.
+func TestCancelWhileItStartsIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int { <-c.kill; return 137 })
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(endsOnTerm)
+		r := newFakeRunner(t, fake)
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(10*time.Millisecond, cancel)
-		_, err := r.Run(ctx, command("sleep"))
+		req := command("sleep")
+		req.Started = cancel
+		res, err := r.Run(ctx, req)
 		require.NoError(t, err)
-		require.Equal(t, []string{"SIGTERM", "SIGTERM", "SIGKILL"}, engine.signals)
+		require.Equal(t, result.StatusCanceled, res.Status)
+		require.Equal(t, 15, res.Signal)
+		require.Equal(t, []engine.Signal{engine.Stop}, signals(fake))
 	})
 }
 
 func TestCancelBeforeTheStartLeavesNothing(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := r.Run(ctx, command("true"))
-	require.ErrorIs(t, err, context.Canceled)
-	require.Empty(t, leftBehind(t, r, engine))
+	for name, after := range map[string]time.Duration{"at once": 0, "while it is prepared": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+				fake.PrepareTakes = 2 * time.Second
+				r := newFakeRunner(t, fake)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				gaveUp := errors.New("gave up")
+				if after == 0 {
+					cancel(gaveUp)
+				} else {
+					time.AfterFunc(after, func() { cancel(gaveUp) })
+				}
+				res, err := r.Run(ctx, command("true"))
+				if after == 0 {
+					require.ErrorIs(t, err, context.Canceled)
+				} else {
+					require.ErrorIs(t, err, errCanceledBefore)
+					require.ErrorIs(t, err, gaveUp)
+				}
+				require.Nil(t, res)
+				require.Empty(t, leftBehind(t, r, fake))
+			})
+		})
+	}
 }
 
 func TestFailuresBeforeTheStartLeaveNothing(t *testing.T) {
 	broken := errors.New("broken")
-	for name, prepare := range map[string]func(e *fakeEngine){
-		"engine away":    func(e *fakeEngine) { e.infoErr = fmt.Errorf("%w: %w", ErrEngineUnavailable, broken) },
-		"image missing":  func(e *fakeEngine) { e.imageErr = fmt.Errorf("%w: %w", images.ErrNotFound, broken) },
-		"create refused": func(e *fakeEngine) { e.createErr = broken },
-		"attach refused": func(e *fakeEngine) { e.attachErr = broken },
+	for name, prepare := range map[string]func(f *enginetest.Fake){
+		"engine away":     func(f *enginetest.Fake) { f.Fail.Info = fmt.Errorf("%w: %w", ErrEngineUnavailable, broken) },
+		"image missing":   func(f *enginetest.Fake) { f.Fail.Resolve = fmt.Errorf("%w: %w", images.ErrNotFound, broken) },
+		"prepare refused": func(f *enginetest.Fake) { f.Fail.Prepare = broken },
+		"not our init":    func(f *enginetest.Fake) { f.Fail.Prepare = fmt.Errorf("%w: %w", engine.ErrProtocol, broken) },
+		"its answer is lost": func(f *enginetest.Fake) {
+			f.Fail.Prepare, f.PrepareAnyway = fmt.Errorf("%w: %w", ErrEngineUnavailable, broken), true
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-			prepare(engine)
-			r := newFakeRunner(t, engine)
+			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+			prepare(fake)
+			r := newFakeRunner(t, fake)
 			final := filepath.Join(t.TempDir(), "final")
 			require.NoError(t, os.Mkdir(final, 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(final, "precious"), nil, 0o644))
@@ -219,13 +374,13 @@ func TestFailuresBeforeTheStartLeaveNothing(t *testing.T) {
 			res, err := r.Run(t.Context(), req)
 			require.ErrorIs(t, err, broken)
 			require.Nil(t, res)
-			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, leftBehind(t, r, fake))
 			require.FileExists(t, filepath.Join(final, "precious"), "emptied too early")
 		})
 	}
 }
 
-// TestLostAnswerToTheStart loses the engine while it starts the program: only
+// TestLostAnswerToTheStart loses the engine while it hands the job over: only
 // the container itself can tell whether the program runs.
 func TestLostAnswerToTheStart(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -234,69 +389,148 @@ func TestLostAnswerToTheStart(t *testing.T) {
 	}{"it runs": {true, result.StatusExited}, "it never started": {false, result.StatusEngineLost}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine := newFakeEngine(func(*fakeContainer) int { time.Sleep(time.Minute); return 0 })
+				fake := enginetest.NewFake(func(*enginetest.Program) int { time.Sleep(time.Minute); return 0 })
 				away := fmt.Errorf("%w: EOF", ErrEngineUnavailable)
-				engine.startErr, engine.startAnyway = away, test.runs
-				engine.waitErrs = []error{away}
-				r := newFakeRunner(t, engine)
+				fake.Fail.Start, fake.StartAnyway = away, test.runs
+				fake.WaitErrs = []error{away}
+				r := newFakeRunner(t, fake)
 				res, err := r.Run(t.Context(), command("train"))
 				require.Equal(t, test.runs, err == nil, "%v", err)
 				require.Equal(t, test.status.String(), res.Status.String())
-				require.Empty(t, engine.containers)
+				require.False(t, res.OutputComplete)
+				require.Empty(t, fake.Left())
 			})
 		})
 	}
 }
 
+// TestStartFailureIsRecorded: the engine cannot start the container, or the container that
+// it started takes no job.
 func TestStartFailureIsRecorded(t *testing.T) {
-	engine := newFakeEngine(nil)
-	engine.startErr = errors.New("OCI runtime create failed")
-	r := newFakeRunner(t, engine)
-	res, err := r.Run(t.Context(), command("true"))
-	require.ErrorIs(t, err, engine.startErr)
-	require.Equal(t, result.StatusStartFailed, res.Status)
-	require.Equal(t, -1, res.ExitCode)
-	require.Contains(t, res.Explanation, "OCI runtime create failed")
-	require.Empty(t, engine.containers)
-	record, err := r.Store().Get("r1")
-	require.NoError(t, err)
-	require.Equal(t, result.StatusStartFailed, record.Result.Status)
+	for name, fail := range map[string]func(f *enginetest.Fake, err error){
+		"of the container": func(f *enginetest.Fake, err error) { f.Fail.Prepare = err },
+		"of the job":       func(f *enginetest.Fake, err error) { f.Fail.Start = err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+			failure := fmt.Errorf("%w: OCI runtime create failed", engine.ErrNotStarted)
+			fail(fake, failure)
+			r := newFakeRunner(t, fake)
+			res, err := r.Run(t.Context(), command("true"))
+			require.ErrorIs(t, err, failure)
+			require.Equal(t, result.StatusStartFailed, res.Status)
+			require.Equal(t, result.FaultEnvironment, res.Fault)
+			require.Equal(t, -1, res.ExitCode)
+			require.Contains(t, res.Explanation, "OCI runtime create failed")
+			require.Empty(t, fake.Left())
+			record, err := r.Store().Get("r1")
+			require.NoError(t, err)
+			require.Equal(t, result.StatusStartFailed, record.Result.Status)
+		})
+	}
+}
+
+// TestProgramThatIsNotExecuted: the container's init tells why, by the kernel's number.
+func TestProgramThatIsNotExecuted(t *testing.T) {
+	for name, test := range map[string]struct {
+		why   engine.LaunchError
+		code  int
+		fault result.Fault
+		says  string
+	}{
+		"not there":         {engine.LaunchError{Stage: engine.StageExec, Errno: syscall.ENOENT}, 127, result.FaultOperator, "The command is not in the image."},
+		"below a file":      {engine.LaunchError{Stage: engine.StageExec, Errno: syscall.ENOTDIR}, 127, result.FaultOperator, "The command is not in the image."},
+		"not executable":    {engine.LaunchError{Stage: engine.StageExec, Errno: syscall.EACCES}, 126, result.FaultOperator, "The command is not executable."},
+		"no folder":         {engine.LaunchError{Stage: "chdir", Errno: syscall.ENOENT}, -1, result.FaultEnvironment, "The program was not started: chdir: no such file or directory."},
+		"no way to a proxy": {engine.LaunchError{Stage: "relay", Errno: syscall.ECONNREFUSED}, -1, result.FaultEnvironment, "The program was not started: relay: connection refused."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+			fake.Launch = func(Job) *engine.LaunchError { return &test.why }
+			r := newFakeRunner(t, fake)
+			res, err := r.Run(t.Context(), command("nosuch"))
+			require.NoError(t, err)
+			require.Equal(t, result.StatusStartFailed, res.Status)
+			require.Equal(t, test.fault, res.Fault)
+			require.Equal(t, test.code, res.ExitCode)
+			require.Zero(t, res.Signal)
+			require.Equal(t, test.says, res.Explanation)
+			require.Empty(t, res.Stdout+res.Stderr, "nobody else's words are in its output")
+			require.Empty(t, fake.Left())
+		})
+	}
+}
+
+// TestProgramsCannotForgeTheirEnd: neither words nor exit codes make a program look as if
+// it had not been started, or as if something had killed it.
+func TestProgramsCannotForgeTheirEnd(t *testing.T) {
+	for _, words := range []string{
+		"[FATAL tini (7)] exec train failed: No such file or directory\n",
+		"[FATAL evalbox launch] no way\n",
+		"sandbox-init: exec train: no such file or directory\n",
+	} {
+		for _, code := range []int{125, 126, 127, 137, 139, 143} {
+			fake := enginetest.NewFake(func(p *enginetest.Program) int { p.PrintErr(words); return code })
+			r := newFakeRunner(t, fake)
+			res, err := r.Run(t.Context(), command("train"))
+			require.NoError(t, err)
+			require.Equal(t, result.StatusExited, res.Status)
+			require.Equal(t, result.FaultProgram, res.Fault)
+			require.Equal(t, code, res.ExitCode)
+			require.Zero(t, res.Signal)
+			require.Equal(t, words, res.Stderr)
+		}
+	}
+	for _, signal := range []int{6, 9, 11, 15} {
+		fake := enginetest.NewFake(func(*enginetest.Program) int { return enginetest.Died(signal) })
+		r := newFakeRunner(t, fake)
+		res, err := r.Run(t.Context(), command("train"))
+		require.NoError(t, err)
+		require.Equal(t, result.StatusSignaled, res.Status)
+		require.Equal(t, result.FaultProgram, res.Fault)
+		require.Equal(t, 128+signal, res.ExitCode)
+		require.Equal(t, signal, res.Signal)
+	}
 }
 
 func TestOutputLimitEndsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int {
+		fake := enginetest.NewFake(func(p *enginetest.Program) int {
 			for {
 				select {
-				case <-c.term:
-					return 143
+				case <-p.Term():
+					return enginetest.Died(15)
 				default:
-					c.print(strings.Repeat("x", 1000))
+					p.Print(strings.Repeat("x", 1000))
 				}
 			}
 		})
-		r := newFakeRunner(t, engine)
+		r := newFakeRunner(t, fake)
 		req := command("yes")
 		req.Limits.Output = 100 * policy.KiB
 		res, err := r.Run(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusOutputLimit, res.Status)
+		require.Equal(t, 143, res.ExitCode)
 		require.Greater(t, res.StdoutBytes, int64(100<<10))
+		require.Equal(t, []engine.Signal{engine.Stop}, signals(fake))
 	})
+}
+
+// fills writes more to ./final than a small disk limit.
+func fills(p *enginetest.Program) error {
+	return os.WriteFile(p.Final("big"), make([]byte, 1<<20), 0o644)
 }
 
 func TestDiskLimitEndsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var engine *fakeEngine
-		engine = newFakeEngine(func(c *fakeContainer) int {
-			big := filepath.Join(engine.mounts[RoleFinal], "big")
-			if err := os.WriteFile(big, make([]byte, 1<<20), 0o644); err != nil {
+		fake := enginetest.NewFake(func(p *enginetest.Program) int {
+			if fills(p) != nil {
 				return 1
 			}
-			<-c.term
-			return 143
+			return endsOnTerm(p)
 		})
-		r := newFakeRunner(t, engine)
+		r := newFakeRunner(t, fake)
 		req := command("dd")
 		req.Limits.Disk = 512 * policy.KiB
 		res, err := r.Run(t.Context(), req)
@@ -306,30 +540,70 @@ func TestDiskLimitEndsARun(t *testing.T) {
 	})
 }
 
+// TestStuckContainerIsGivenUp: what does not end by any means is removed, and nobody knows
+// what its program did until then, or does.
 func TestStuckContainerIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		never := make(chan struct{})
-		engine := newFakeEngine(func(c *fakeContainer) int { <-never; return 0 })
-		engine.ignoreKill = true
-		r := newFakeRunner(t, engine)
-		req := command("sleep")
-		req.Limits.Timeout = time.Second
-		began := time.Now()
-		res, err := r.Run(t.Context(), req)
-		require.ErrorIs(t, err, ErrEngineUnavailable)
-		require.Equal(t, result.StatusEngineLost, res.Status)
-		require.Equal(t, result.FaultEnvironment, res.Fault)
-		require.False(t, res.OutputComplete)
-		require.Less(t, time.Since(began), 2*time.Minute)
-		close(never)
+	for name, removeErr := range map[string]error{"it can be removed": nil, "it stays": errors.New("device busy")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					if fills(p) != nil {
+						return 1
+					}
+					return outlasts(p)
+				})
+				fake.IgnoreKill, fake.Fail.Remove = true, removeErr
+				defer end(t, fake)
+				r := newFakeRunner(t, fake)
+				req := command("sleep")
+				req.Limits.Timeout = time.Second
+				began := time.Now()
+				res, err := r.Run(t.Context(), req)
+				require.ErrorIs(t, err, ErrEngineUnavailable)
+				require.Equal(t, result.StatusEngineLost.String(), res.Status.String(), res.Explanation)
+				require.Equal(t, result.FaultEnvironment, res.Fault)
+				require.Equal(t, -1, res.ExitCode)
+				require.False(t, res.OutputComplete)
+				require.Less(t, time.Since(began), 2*time.Minute)
+				require.Equal(t, []engine.Signal{engine.Kill, engine.Abort, engine.Abort}, signals(fake)[:3])
+				require.Empty(t, res.Outputs, "the program may still write")
+				warnings := strings.Join(res.Warnings, "\n")
+				require.Contains(t, warnings, mayStillRun)
+				if removeErr == nil {
+					require.Empty(t, fake.Left())
+					return
+				}
+				require.Contains(t, warnings, "evalbox-r1 is left behind: device busy")
+			})
+		})
+	}
+}
+
+// TestUnknownEndOfAContainerThatStays: it ended without a report as far as the engine says;
+// but who cannot remove it does not know that it is over.
+func TestUnknownEndOfAContainerThatStays(t *testing.T) {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		if fills(p) != nil {
+			return 1
+		}
+		p.KillInit()
+		return 0
 	})
+	fake.Fail.Remove = errors.New("device busy")
+	r := newFakeRunner(t, fake)
+	res, err := r.Run(t.Context(), command("train"))
+	require.ErrorIs(t, err, ErrEngineUnavailable)
+	require.ErrorContains(t, err, "device busy")
+	require.Equal(t, result.StatusEngineLost, res.Status)
+	require.Empty(t, res.Outputs)
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "evalbox-r1 is left behind: device busy")
 }
 
 func TestEngineThatComesBackIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int { time.Sleep(20 * time.Second); return 3 })
-		engine.waitErrs = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable), fmt.Errorf("%w: EOF", ErrEngineUnavailable)}
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(func(p *enginetest.Program) int { time.Sleep(20 * time.Second); return 3 })
+		fake.WaitErrs = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable), fmt.Errorf("%w: EOF", ErrEngineUnavailable)}
+		r := newFakeRunner(t, fake)
 		res, err := r.Run(t.Context(), command("train"))
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status)
@@ -340,55 +614,113 @@ func TestEngineThatComesBackIsNoLoss(t *testing.T) {
 
 func TestEngineThatStaysAwayIsALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var engine *fakeEngine
-		engine = newFakeEngine(func(c *fakeContainer) int {
-			c.print("so far\n")
-			engine.mu.Lock()
-			engine.inspectErr = fmt.Errorf("%w: refused", ErrEngineUnavailable)
-			engine.mu.Unlock()
-			close(engine.waitGate)
-			<-c.closed
-			return 0
-		})
-		engine.waitErrs = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable)}
-		engine.waitGate = make(chan struct{})
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(nil)
+		fake.Program = func(p *enginetest.Program) int {
+			p.Print("so far\n")
+			fake.Break()
+			return outlasts(p)
+		}
+		defer end(t, fake)
+		r := newFakeRunner(t, fake)
+		began := time.Now()
 		res, err := r.Run(t.Context(), command("train"))
 		require.ErrorIs(t, err, ErrEngineUnavailable)
 		require.Equal(t, result.StatusEngineLost, res.Status)
+		require.Equal(t, result.FaultEnvironment, res.Fault)
 		require.Equal(t, "so far\n", res.Stdout)
 		require.Equal(t, -1, res.ExitCode)
+		require.Contains(t, strings.Join(res.Warnings, "\n"), mayStillRun)
+		require.GreaterOrEqual(t, time.Since(began), reconnectBudget)
+		require.Less(t, time.Since(began), 2*reconnectBudget)
+		require.Equal(t, []string{"container evalbox-r1"}, fake.Left(), "nobody could remove it")
 	})
 }
 
+// TestFailedRemovalIsTold: the result of a program that has ended for certain is on disk by
+// then, and only the log tells.
 func TestFailedRemovalIsTold(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	engine.removeErr = errors.New("device busy")
-	r := newFakeRunner(t, engine)
-	res, err := r.Run(t.Context(), command("true"))
-	require.NoError(t, err)
-	require.Equal(t, result.StatusExited, res.Status)
-	require.Contains(t, strings.Join(res.Warnings, "\n"), "evalbox-r1 is left behind: device busy")
+	for name, test := range map[string]struct {
+		end func(end *engine.End)
+		// warned says that the result tells.
+		warned bool
+	}{
+		"the program has ended":     {func(*engine.End) {}, false},
+		"its processes are not all": {func(end *engine.End) { end.ProcessesLeft = 2 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(func(p *enginetest.Program) int { p.End(test.end); return 0 })
+			fake.Fail.Remove = errors.New("device busy")
+			var log bytes.Buffer
+			r := newFakeRunner(t, fake, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			res, err := r.Run(t.Context(), command("true"))
+			require.NoError(t, err)
+			require.Equal(t, result.StatusExited, res.Status)
+			require.Contains(t, log.String(), "the container is left behind")
+			require.Contains(t, log.String(), "device busy")
+			warnings := strings.Join(res.Warnings, "\n")
+			require.Equal(t, test.warned, strings.Contains(warnings, "evalbox-r1 is left behind: device busy"), warnings)
+			require.Equal(t, test.warned, strings.Contains(warnings, "2 processes of the program could not be killed"), warnings)
+		})
+	}
+}
+
+// TestOutputsAreCollectedOnceNothingCanChangeThem: where the end of every process is not
+// certain, the container goes first.
+func TestOutputsAreCollectedOnceNothingCanChangeThem(t *testing.T) {
+	for name, end := range map[string]func(end *engine.End){
+		"all is reported":  func(*engine.End) {},
+		"something lives":  func(end *engine.End) { end.ProcessesLeft = 1 },
+		"nothing reported": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(func(p *enginetest.Program) int {
+				if end != nil {
+					p.End(end)
+				}
+				return 0
+			})
+			fake.NoReport = end == nil
+			var final string
+			fake.Hook = func(call, _ string) error {
+				if call == "Remove" && final != "" {
+					// The last word of what could not be killed.
+					return os.WriteFile(filepath.Join(final, "late"), nil, 0o644)
+				}
+				return nil
+			}
+			r := newFakeRunner(t, fake)
+			req := command("train")
+			req.Started = func() { final = fake.Sources()[RoleFinal] }
+			res, err := r.Run(t.Context(), req)
+			require.NoError(t, err)
+			require.Equal(t, name != "all is reported", len(res.Outputs) == 1, "%v", res.Outputs)
+			require.Empty(t, fake.Left())
+		})
+	}
 }
 
 func TestKeepLeavesTheContainer(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	req := command("true")
 	req.Keep = true
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
-	require.Len(t, engine.containers, 1)
-	require.Equal(t, "true", engine.labels[LabelKeep])
+	require.Equal(t, []string{"container evalbox-r1"}, fake.Left())
+	require.Equal(t, "true", fake.Labels()[LabelKeep])
+	found, err := r.Containers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.True(t, found[0].Ended, "its init was let go")
 }
 
 func TestStdinReachesTheProgram(t *testing.T) {
-	engine := newFakeEngine(func(c *fakeContainer) int {
-		text, _ := io.ReadAll(c.stdinR)
-		c.print(strings.ToUpper(string(text)))
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		text, _ := io.ReadAll(p.Stdin())
+		p.Print(strings.ToUpper(string(text)))
 		return 0
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	req := command("cat")
 	req.Stdin = strings.NewReader("hello")
 	res, err := r.Run(t.Context(), req)
@@ -397,11 +729,11 @@ func TestStdinReachesTheProgram(t *testing.T) {
 }
 
 func TestBrokenLiveWriterDoesNotHoldTheProgramUp(t *testing.T) {
-	engine := newFakeEngine(func(c *fakeContainer) int {
-		c.print(strings.Repeat("line\n", 10_000))
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		p.Print(strings.Repeat("line\n", 10_000))
 		return 0
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, read.Close())
@@ -415,12 +747,12 @@ func TestBrokenLiveWriterDoesNotHoldTheProgramUp(t *testing.T) {
 
 func TestScoreAndTracebackAreFoundInTheDroppedMiddle(t *testing.T) {
 	filler := strings.Repeat("filler filler filler\n", 50_000)
-	engine := newFakeEngine(func(c *fakeContainer) int {
-		c.print(filler + "Final Validation Performance: 0.625\n" + filler)
-		c.printErr(filler + "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'\n" + filler)
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		p.Print(filler + "Final Validation Performance: 0.625\n" + filler)
+		p.PrintErr(filler + "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'x'\n" + filler)
 		return 1
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	req := command("train")
 	req.Limits.CaptureStdout, req.Limits.CaptureStderr = 4*policy.KiB, 4*policy.KiB
 	res, err := r.Run(t.Context(), req)
@@ -434,8 +766,8 @@ func TestScoreAndTracebackAreFoundInTheDroppedMiddle(t *testing.T) {
 }
 
 func TestSameIDTwiceIsRefused(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	_, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
 	_, err = r.Run(t.Context(), command("true"))
@@ -445,39 +777,41 @@ func TestSameIDTwiceIsRefused(t *testing.T) {
 }
 
 func TestPlanOfARunnerChangesNothing(t *testing.T) {
-	engine := newFakeEngine(nil)
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	spec, err := r.Plan(t.Context(), command("true"))
 	require.NoError(t, err)
 	require.Equal(t, "sha256:0123", spec.Class.Image.ID)
 	require.Equal(t, "runc", spec.Class.Runtime)
 	require.NoDirExists(t, r.Store().Dir())
-	require.Empty(t, engine.created)
+	require.Empty(t, fake.Created)
 }
 
 func TestUnenforceableLimitIsRefused(t *testing.T) {
-	engine := newFakeEngine(nil)
-	engine.info.PIDsLimit = false
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	fake.Facts.Missing = []string{"a limit of processes"}
+	r := newFakeRunner(t, fake)
 	_, err := r.Run(t.Context(), command("true"))
 	require.ErrorIs(t, err, ErrUnenforceable)
-	require.Empty(t, leftBehind(t, r, engine))
+	require.ErrorContains(t, err, "a limit of processes")
+	require.Empty(t, fake.Created)
+	require.Empty(t, leftBehind(t, r, fake))
 }
 
 func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	dead := owner.Owner{Boot: owner.BootID(), Namespace: owner.PIDNamespace(), PID: 1 << 30, Start: "1"}.String()
 	elsewhere := owner.Owner{Boot: "another", Namespace: "1", PID: 1, Start: "1"}.String()
-	container := func(name, by string, more ...string) Container {
+	container := func(name, by string, more ...string) engine.Found {
 		labels := map[string]string{LabelManaged: "true", LabelRun: name, LabelOwner: by}
 		for i := 0; i < len(more); i += 2 {
 			labels[more[i]] = more[i+1]
 		}
-		return Container{ID: name, Name: name, Labels: labels, Running: true}
+		return engine.Found{ID: name, Name: name, Labels: labels, Running: true}
 	}
 	past := time.Now().Add(-time.Minute).Format(time.RFC3339)
 	future := time.Now().Add(time.Minute).Format(time.RFC3339)
-	engine := newFakeEngine(nil)
-	engine.list = []Container{
+	fake := enginetest.NewFake(nil)
+	fake.Listed = []engine.Found{
 		container("dead", dead),
 		container("alive", owner.This().String(), LabelDeadline, past),
 		container("dead-kept", dead, LabelKeep, "true"),
@@ -489,27 +823,27 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 		container("damaged", "nonsense"),
 		{ID: "foreign", Name: "foreign", Labels: map[string]string{LabelOwner: dead}},
 	}
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 
 	report, err := r.Sweep(t.Context(), SweepOptions{DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 3)
-	require.Empty(t, engine.removed)
+	require.Empty(t, fake.Removed)
 
 	_, err = r.Sweep(t.Context(), SweepOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"dead", "reader", "elsewhere-late"}, engine.removed)
+	require.Equal(t, []string{"dead", "reader", "elsewhere-late"}, fake.Removed)
 
-	engine.removed = nil
+	fake.Removed = nil
 	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})
 	require.NoError(t, err)
-	require.Contains(t, engine.removed, "dead-kept")
-	require.NotContains(t, engine.removed, "alive")
+	require.Contains(t, fake.Removed, "dead-kept")
+	require.NotContains(t, fake.Removed, "alive")
 }
 
 func TestRecordIsReadableByOthers(t *testing.T) {
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, resultFile))
@@ -522,77 +856,207 @@ func TestRecordIsReadableByOthers(t *testing.T) {
 // TestLateReportOfAnEndIsNoTimeout reports the end of the program long after it,
 // as a busy engine does.
 func TestLateReportOfAnEndIsNoTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(*fakeContainer) int { time.Sleep(100 * time.Millisecond); return 0 })
-		engine.lateBy = 3 * time.Second
-		r := newFakeRunner(t, engine)
-		req := command("train")
-		req.Limits.Timeout = time.Second
-		res, err := r.Run(t.Context(), req)
-		require.NoError(t, err)
-		require.Equal(t, result.StatusExited.String(), res.Status.String())
-		require.Equal(t, 0, res.ExitCode)
-		require.False(t, res.TimedOut)
-	})
-}
-
-func TestKnownEndSurvivesAFailedInspect(t *testing.T) {
-	engine := newFakeEngine(func(c *fakeContainer) int { c.print("done"); return 3 })
-	engine.inspectErr = errors.New("no such container")
-	r := newFakeRunner(t, engine)
-	res, err := r.Run(t.Context(), command("train"))
-	require.NoError(t, err)
-	require.Equal(t, result.StatusExited, res.Status)
-	require.Equal(t, 3, res.ExitCode)
-	require.Contains(t, strings.Join(res.Warnings, "\n"), "could not tell the program's times")
-}
-
-// TestSecondConnectionThatNeverEndsIsCut reconnects to a stream that stays open
-// after the end of the program.
-func TestSecondConnectionThatNeverEndsIsCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(c *fakeContainer) int {
-			_ = c.stdout.Close() // the first connection breaks
-			_ = c.stderr.Close()
-			time.Sleep(5 * time.Second)
-			return 0
+	for _, late := range []time.Duration{3 * time.Second, 20 * time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(func(*enginetest.Program) int { time.Sleep(100 * time.Millisecond); return 0 })
+				fake.LateBy = late
+				r := newFakeRunner(t, fake)
+				req := command("train")
+				req.Limits.Timeout = time.Second
+				res, err := r.Run(t.Context(), req)
+				require.NoError(t, err)
+				require.Equal(t, result.StatusExited.String(), res.Status.String())
+				require.Equal(t, 0, res.ExitCode)
+				require.False(t, res.TimedOut)
+			})
 		})
-		engine.waitErrs = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable)}
-		engine.stuckAgain = true
-		r := newFakeRunner(t, engine)
+	}
+}
+
+// TestConnectionThatNeverEndsIsCut: a stream that stays open after the end of the program
+// costs the rest of the output, and not the end.
+func TestConnectionThatNeverEndsIsCut(t *testing.T) {
+	for name, change := range map[string]func(f *enginetest.Fake){
+		"the first": func(f *enginetest.Fake) { f.Stuck = true },
+		"the second": func(f *enginetest.Fake) {
+			f.WaitErrs, f.StuckAgain = []error{fmt.Errorf("%w: EOF", ErrEngineUnavailable)}, true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(func(*enginetest.Program) int { time.Sleep(5 * time.Second); return 3 })
+				change(fake)
+				r := newFakeRunner(t, fake)
+				req := command("train")
+				req.Limits.Timeout = 10 * time.Second
+				res, err := r.Run(t.Context(), req)
+				require.NoError(t, err)
+				require.Equal(t, result.StatusExited.String(), res.Status.String(), res.Explanation)
+				require.Equal(t, 3, res.ExitCode)
+				require.False(t, res.OutputComplete)
+				require.Empty(t, fake.Left())
+			})
+		})
+	}
+}
+
+// TestContainerThatEndsWithoutAReport: its init was killed. Who did that is not always
+// known; a better end than the true one is never told.
+func TestContainerThatEndsWithoutAReport(t *testing.T) {
+	gone := fmt.Errorf("%w: connection refused", ErrEngineUnavailable)
+	killsInit := func(p *enginetest.Program) int { p.KillInit(); return 0 }
+	for name, test := range map[string]struct {
+		program func(p *enginetest.Program) int
+		change  func(f *enginetest.Fake)
+		status  result.Status
+		fault   result.Fault
+		code    int
+		says    string
+		err     error
+	}{
+		"by the program": {killsInit, nil, result.StatusSignaled, result.FaultProgram, 137, "init_killed", nil},
+		"for memory": {killsInit, func(f *enginetest.Fake) { f.OOMKilled = true },
+			result.StatusOutOfMemory, result.FaultProgram, 137, "with the whole container", nil},
+		"by somebody": {killsInit, func(f *enginetest.Fake) { f.Foreign = []string{"15", "9"} },
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", errKilled},
+		"perhaps by somebody": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = errors.New("no events") },
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", errKilled},
+		"by an engine that goes": {killsInit, func(f *enginetest.Fake) { f.Foreign, f.Hook = []string{"9"}, awayAfterTheStart(f, gone) },
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+		"by an engine that is gone": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = gone },
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+		"while the engine was away": {killsInit, func(f *enginetest.Fake) { f.WaitErrs = []error{gone} },
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+		"and is not there any more": {outlasts, func(f *enginetest.Fake) { f.WaitErrs = []error{ErrNoContainer} },
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else removed", ErrNoContainer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := make(chan struct{})
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					p.Print("so far\n")
+					close(gate)
+					return test.program(p)
+				})
+				fake.WaitGate = gate
+				if test.change != nil {
+					test.change(fake)
+				}
+				r := newFakeRunner(t, fake)
+				res, err := r.Run(t.Context(), command("train"))
+				if test.err == nil {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, test.err)
+				}
+				require.Equal(t, test.status.String(), res.Status.String(), res.Explanation)
+				require.Equal(t, test.fault, res.Fault)
+				require.Equal(t, test.code, res.ExitCode)
+				require.Contains(t, res.Explanation, test.says)
+				require.Equal(t, "so far\n", res.Stdout)
+				require.False(t, res.OutputComplete)
+				require.Empty(t, fake.Left())
+			})
+		})
+	}
+}
+
+// awayAfterTheStart answers nothing but removals and waits once the job runs.
+func awayAfterTheStart(f *enginetest.Fake, err error) func(call, name string) error {
+	return func(call, _ string) error {
+		started := false
+		f.Do(func(f *enginetest.Fake) { started = len(f.Started) > 0 })
+		if started && call == "Info" {
+			return err
+		}
+		return nil
+	}
+}
+
+// TestForeignStopIsTold: init tells that somebody outside sent SIGTERM, and the engine
+// whether it goes away itself.
+func TestForeignStopIsTold(t *testing.T) {
+	gone := fmt.Errorf("%w: connection refused", ErrEngineUnavailable)
+	for name, test := range map[string]struct {
+		result int
+		change func(f *enginetest.Fake)
+		status result.Status
+		fault  result.Fault
+		code   int
+		signal int
+		says   string
+		takes  time.Duration
+	}{
+		"ends by it": {enginetest.Died(15), func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15,
+			"Somebody else stopped the program: SIGTERM was sent through the engine, and not by us.", farewell},
+		"exits 0 on it": {0, func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15, "The program then exited with 0.", farewell},
+		"is killed after it": {enginetest.Died(9), func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 137, 9,
+			"SIGKILL was sent through the engine", farewell},
+		"the engine goes": {enginetest.Died(15), func(f *enginetest.Fake) { f.Hook = awayAfterTheStart(f, gone) },
+			result.StatusEngineLost, result.FaultEnvironment, -1, 0, "The engine stopped, and stopped the program with it.", 0},
+		"the engine is gone": {enginetest.Died(15), func(f *enginetest.Fake) { f.Foreign, f.ForeignErr = nil, gone },
+			result.StatusEngineLost, result.FaultEnvironment, -1, 0, "The engine stopped", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					p.End(func(end *engine.End) { end.Cause = engine.BySignal })
+					return test.result
+				})
+				fake.Foreign = []string{"15"}
+				test.change(fake)
+				r := newFakeRunner(t, fake)
+				began := time.Now()
+				res, err := r.Run(t.Context(), command("train"))
+				require.Equal(t, test.takes, time.Since(began), "it is waited for an engine that goes")
+				require.Equal(t, test.status.String(), res.Status.String(), res.Explanation)
+				require.Equal(t, test.fault, res.Fault)
+				require.Equal(t, test.code, res.ExitCode)
+				require.Equal(t, test.signal, res.Signal)
+				require.Contains(t, res.Explanation, test.says)
+				require.Equal(t, test.status == result.StatusEngineLost, errors.Is(err, ErrEngineUnavailable), err)
+				require.Empty(t, fake.Left())
+			})
+		})
+	}
+}
+
+// TestKnownEndSurvivesAnEngineThatCannotTellOfOthers: the end was reported by the
+// container's own init, and nobody else has to say how it came about.
+func TestKnownEndSurvivesAnEngineThatCannotTellOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := enginetest.NewFake(func(p *enginetest.Program) int { p.Print("done"); return 3 })
+		fake.ForeignErr = errors.New("no events")
+		r := newFakeRunner(t, fake)
 		res, err := r.Run(t.Context(), command("train"))
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status)
-		require.False(t, res.OutputComplete)
-	})
-}
-
-// TestContainerThatWasRemovedUnderItsProgram is killed by whoever removed it.
-func TestContainerThatWasRemovedUnderItsProgram(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(*fakeContainer) int { return 137 })
-		engine.inspectErr = ErrNoContainer
-		r := newFakeRunner(t, engine)
-		res, err := r.Run(t.Context(), command("train"))
-		require.NoError(t, err)
-		require.Equal(t, result.StatusSignaled, res.Status)
-		require.Equal(t, result.FaultOperator, res.Fault)
+		require.Equal(t, 3, res.ExitCode)
+		require.Equal(t, "done", res.Stdout)
 	})
 }
 
 // TestDiskLimitThatWasNoticedTooLateIsTold ends before the first look.
 func TestDiskLimitThatWasNoticedTooLateIsTold(t *testing.T) {
-	var engine *fakeEngine
-	engine = newFakeEngine(func(*fakeContainer) int {
-		if os.WriteFile(filepath.Join(engine.mounts[RoleFinal], "big"), make([]byte, 1<<20), 0o644) != nil {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		if fills(p) != nil {
 			return 1
 		}
 		return 0
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	req := command("dd")
 	req.Limits.Disk = 512 * policy.KiB
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "more than its disk limit of 512KiB")
+}
+
+// TestCloseWaitsForTheEngine: what it removes is certain then.
+func TestCloseWaitsForTheEngine(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	fake.Fail.Close = errors.New("still removing")
+	r := newFakeRunner(t, fake)
+	require.ErrorIs(t, r.Close(), fake.Fail.Close)
 }

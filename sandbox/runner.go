@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -27,7 +31,7 @@ const (
 
 // Runner runs programs on one engine. Its methods may be called concurrently.
 type Runner struct {
-	engine  Engine
+	engine  engine.Engine
 	catalog images.Catalog
 	// lock is what images must be; nil for no rule.
 	lock   *images.Lock
@@ -41,25 +45,25 @@ type Runner struct {
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
-	facts   EngineInfo
+	facts   engine.Info
 	asked   time.Time // when they were last looked up
 	told    time.Time // when the engine told them
-	// shares says whether the engine sees the files of a state folder.
-	shares map[string]bool
+	// apart says, by mount namespace, that the engine was seen not to share our files.
+	apart map[string]bool
 }
 
 // Option configures a [Runner]; a value that makes no sense is refused.
 type Option func(*Runner) error
 
-// WithEngine sets the engine, such as that of an [Endpoint]. The default is the
-// Docker engine that the docker command would use here; see [Address]. The runner
-// closes it.
-func WithEngine(engine Engine) Option {
+// WithEngine sets the engine, such as that of a [docker.Endpoint]. The default is
+// the Docker engine that the docker command would use here; see [docker.Address]. The
+// runner closes it.
+func WithEngine(e engine.Engine) Option {
 	return func(r *Runner) error {
-		if engine == nil {
+		if e == nil {
 			return errors.New("sandbox: nil engine")
 		}
-		r.engine = engine
+		r.engine = e
 		return nil
 	}
 }
@@ -134,7 +138,7 @@ func New(opts ...Option) (*Runner, error) {
 		}
 	}
 	if r.engine == nil {
-		endpoint, err := FindEngine(Address{})
+		endpoint, err := docker.FindEngine(docker.Address{})
 		if err != nil {
 			return nil, err
 		}
@@ -145,20 +149,34 @@ func New(opts ...Option) (*Runner, error) {
 	return r, nil
 }
 
-// Close releases the engine's connections. Runs in flight fail.
+// Close waits until the containers of all runs are certain to be removed, and releases
+// the engine's connections. Runs in flight fail.
 func (r *Runner) Close() error { return r.engine.Close() }
 
 // Store gives access to the records of runs.
 func (r *Runner) Store() *Store { return r.store }
 
 // Info describes the engine.
-func (r *Runner) Info(ctx context.Context) (EngineInfo, error) { return r.engine.Info(ctx) }
+func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
 
 // Containers lists the containers of all runs on the engine, also of other
-// controllers.
-func (r *Runner) Containers(ctx context.Context) ([]Container, error) {
+// controllers. One whose run has just got its result is about to be removed, which the
+// engine was asked for, and is left out.
+func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 	all, err := r.engine.List(ctx)
-	return slices.DeleteFunc(all, func(c Container) bool { return c.Labels[LabelPart] != "" }), err
+	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[LabelPart] != "" || r.isGoing(c) }), err
+}
+
+// removalPatience is how long an engine may take for a removal that it was asked for.
+const removalPatience = 30 * time.Second
+
+// isGoing reports whether a container was asked to be removed a moment ago.
+func (r *Runner) isGoing(c engine.Found) bool {
+	if c.Labels[LabelKeep] == "true" {
+		return false
+	}
+	written, err := os.Stat(filepath.Join(r.storeOf(c).runsDir(), c.Labels[LabelRun], resultFile))
+	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the engine's
@@ -172,11 +190,13 @@ func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
 type planned struct {
 	request Request
 	spec    Spec
-	info    EngineInfo
+	info    engine.Info
 	// warnings are for the result.
 	warnings []string
 	gpus     gpu.Inventory
 	pinned   []pinned
+	// asked is the way of the files that the request named.
+	asked string
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
@@ -202,10 +222,11 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	if err := unenforceable(info); err != nil {
-		return planned{}, err
+	if len(info.Missing) > 0 {
+		return planned{}, fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(info.Missing, ", "))
 	}
-	if req.Transfer, err = r.chooseTransfer(ctx, req, image.ID); err != nil {
+	asked := req.Transfer
+	if req.Transfer, err = r.chooseTransfer(asked, info); err != nil {
 		return planned{}, err
 	}
 	var hidden []string
@@ -232,7 +253,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	if finder, ok := r.engine.(networkFinder); ok && spec.Class.Network != "none" {
+	if finder, ok := r.engine.(engine.Networks); ok && spec.Class.Network != "none" {
 		if err := finder.FindNetwork(ctx, spec.Class.Network); err != nil {
 			return planned{}, err
 		}
@@ -244,13 +265,13 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned}, nil
+	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned, asked: asked}, nil
 }
 
 // hostOf is what a plan needs to know of the engine's machine.
-func hostOf(info EngineInfo) Host {
+func hostOf(info engine.Info) Host {
 	host := info.Host
-	host.Unseen, host.NoIPv6 = unseen(info), noIPv6()
+	host.Unseen = unseen(info)
 	return host
 }
 
@@ -270,21 +291,15 @@ func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warn
 	}
 }
 
-// networkFinder is what an engine may offer besides [Engine]: refusing a network
-// that it does not have, which otherwise only the start of a container tells.
-type networkFinder interface {
-	FindNetwork(ctx context.Context, name string) error
-}
-
 // ask puts the two questions of a plan to the engine, both at once. What is
 // wrong with the engine is told before what is wrong with the image.
-func (r *Runner) ask(ctx context.Context, ref string) (EngineInfo, images.Resolved, error) {
+func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resolved, error) {
 	var (
 		image    images.Resolved
 		imageErr error
 		asked    sync.WaitGroup
 	)
-	asked.Go(func() { image, imageErr = r.engine.ResolveImage(ctx, r.catalog, ref) })
+	asked.Go(func() { image, imageErr = r.engine.Resolve(ctx, r.catalog, ref) })
 	info, err := r.engineFacts(ctx)
 	asked.Wait()
 	if err == nil {

@@ -2,157 +2,141 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 const (
 	// signalTimeout bounds one signal call; a call that hangs is repeated.
 	signalTimeout = 5 * time.Second
-	// killRepeat is how often SIGKILL is sent until the engine reports the
-	// end: a busy daemon may lose a request.
+	// signalSlack is how long the container's init may take to report the end that it
+	// was asked for, or that its own clock brings about.
+	signalSlack = 2 * time.Second
+	// killRepeat is how often an end is asked for until it is reported: a busy engine
+	// may lose a request.
 	killRepeat = 2 * time.Second
 	// killAttempts is how often before the engine is given up.
 	killAttempts = 15
-	// initSettled is when the container's init surely listens: a SIGTERM
-	// before that is lost, so it is sent once more.
-	initSettled = 500 * time.Millisecond
 	// reconnectBudget is how long an engine may be away.
 	reconnectBudget = time.Minute
 )
 
-// supervise waits for the end of the program and brings it about when a limit or
-// the caller says so: SIGTERM, the grace period, SIGKILL to the whole container
-// (EX-009, EX-037). When it returns, the facts say how the run ended.
+// supervise waits for the end of the program. The container's init keeps the time limit
+// itself (EX-009, EX-037); what we see, and the caller, may ask for the end before, and
+// an init that does not answer in time is not waited for. When supervise returns, the
+// facts say how the run ended.
 func (a *attempt) supervise(ctx context.Context) {
 	defer func() { a.ended = time.Now() }()
-	limit := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds))
-	defer limit.Stop()
+	waiting, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWaiting()
+	ends := a.wait(waiting)
 
-	var escalate, again <-chan time.Time
-	kills := 0
+	grace := seconds(a.spec.Job.GraceSeconds)
+	// escalate strikes when an end that is due has not been reported.
+	escalate := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds) + grace + signalSlack)
+	defer escalate.Stop()
 	canceled, killed := ctx.Done(), a.req.Kill
-	reconnected := false
-
-	stop := func(reason stopReason, grace time.Duration) {
+	ask := func(how engine.Signal, patience time.Duration) {
+		a.signal(ctx, how)
+		escalate.Reset(patience)
+	}
+	stop := func(reason stopReason) {
 		if a.facts.stop == stopNone {
 			a.facts.stop = reason
-			a.signal(ctx, "SIGTERM")
-			escalate = time.After(grace)
-			if time.Since(a.started) < initSettled {
-				again = time.After(initSettled)
-			}
+			ask(engine.Stop, grace+signalSlack)
 		}
 	}
-	grace := seconds(a.spec.Job.GraceSeconds)
-	for {
+	for tries := 0; ; {
 		select {
-		case exit := <-a.exits:
-			if exit.Err == nil {
-				a.facts.exited, a.facts.code = true, exit.Code
-				return
-			}
-			a.log.Debug("waiting for the program failed", logError, exit.Err)
-			a.facts.interrupted, a.facts.endedAway = true, true
-			if reconnected {
-				a.facts.lost = exit.Err
-				return
-			}
-			reconnected = true
-			a.exits = a.reconnect(ctx)
-		case <-limit.C:
-			stop(stopTimeout, grace)
+		case end := <-ends:
+			a.facts.end, a.facts.lost = end.End, end.err
+			return
 		case reason := <-a.stops:
-			stop(reason, grace)
+			stop(reason)
 		case <-canceled:
 			canceled = nil
-			stop(stopCanceled, grace)
+			stop(stopCanceled)
 		case <-killed:
 			killed = nil
-			stop(stopCanceled, 0)
-			escalate = time.After(0)
-		case <-again:
-			a.signal(ctx, "SIGTERM")
-		case <-escalate:
-			if kills++; kills > killAttempts {
+			if a.facts.stop == stopNone {
+				a.facts.stop = stopCanceled
+			}
+			ask(engine.Kill, signalSlack)
+		case <-escalate.C:
+			if a.facts.stop == stopNone {
+				a.facts.stop = stopTimeout
+			}
+			if tries++; tries > killAttempts {
 				a.facts.lost = errNoExit
 				return
 			}
-			if kills > 1 {
+			switch tries {
+			case 1:
+				ask(engine.Kill, killRepeat)
+				continue
+			case 2:
+			default:
 				// A stuck stream can hold up the kill itself.
-				a.cutStreams()
-				a.facts.interrupted = true
+				a.container.Disconnect()
 			}
-			a.signal(ctx, "SIGKILL")
-			escalate = time.After(killRepeat)
+			ask(engine.Abort, killRepeat)
 		}
 	}
 }
 
-// signal sends a signal without waiting for the answer: the loop must go on
-// watching. A lost SIGTERM is followed by SIGKILL, and that is repeated.
-func (a *attempt) signal(ctx context.Context, name string) {
-	a.facts.signals = append(a.facts.signals, name)
+// signal asks for the end without waiting for the answer: the loop must go on watching.
+// A request that is lost is followed by another.
+func (a *attempt) signal(ctx context.Context, how engine.Signal) {
+	a.facts.signals = append(a.facts.signals, how)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	go func() {
 		defer cancel()
-		if err := a.runner.engine.Signal(ctx, a.container, name); err != nil {
-			a.log.Debug("signal failed", "signal", name, logError, err)
+		if err := a.container.Signal(ctx, how); err != nil {
+			a.log.Debug("the request to end was not delivered", logError, err)
 		}
 	}()
 }
 
-// reconnect waits for an engine that went away and finds the container again. A
-// container outlives a daemon that is killed; it does not outlive one that is
-// stopped, unless live-restore is on.
-func (a *attempt) reconnect(ctx context.Context) <-chan Exit {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	previous := a.cancelWait
-	a.cancelWait = func() { previous(); cancel() }
-	exits := make(chan Exit, 1)
+// known is the end of a container, or why it could not be learned.
+type known struct {
+	engine.End
+	err error
+}
+
+// wait waits for the end of the container. An engine that goes away is looked for again
+// for a while: a container outlives an engine that is killed; it does not outlive one
+// that is stopped, unless it was told to keep its containers.
+func (a *attempt) wait(ctx context.Context) <-chan known {
+	ends := make(chan known, 1)
 	go func() {
-		exits <- a.findAgain(ctx)
+		var giveUp time.Time
+		pause := 50 * time.Millisecond
+		for {
+			from := time.Now()
+			end, err := a.container.Wait(ctx)
+			if err == nil || !isLoss(err) || ctx.Err() != nil {
+				ends <- known{end, err}
+				return
+			}
+			a.log.Debug("waiting for the program failed", logError, err)
+			switch now := time.Now(); {
+			case giveUp.IsZero() || now.Sub(from) > reconnectBudget/2:
+				// It was there in between.
+				giveUp, pause = now.Add(reconnectBudget), 50*time.Millisecond
+			case now.After(giveUp):
+				ends <- known{end, err}
+				return
+			}
+			select {
+			case <-ctx.Done():
+				ends <- known{end, errors.Join(err, ctx.Err())}
+				return
+			case <-time.After(pause):
+				pause = min(2*pause, 2*time.Second)
+			}
+		}
 	}()
-	return exits
-}
-
-func (a *attempt) findAgain(ctx context.Context) Exit {
-	engine := a.runner.engine
-	giveUp := time.Now().Add(reconnectBudget)
-	pause := 50 * time.Millisecond
-	for {
-		// Waiting first: the program may end between the two calls.
-		exits := engine.Wait(ctx, a.container)
-		state, err := engine.Inspect(ctx, a.container)
-		switch {
-		case err == nil && state.StartedAt.IsZero():
-			return Exit{Err: errNeverStarted}
-		case err == nil && !state.Running:
-			return Exit{Code: state.ExitCode}
-		case err == nil:
-			now := time.Now()
-			a.backAt.Store(&now)
-			if s, attachErr := engine.Attach(ctx, a.container, false); attachErr == nil {
-				select {
-				case a.attached <- s:
-				default:
-					_ = s.Close() // the reader still has one waiting
-				}
-			}
-			exit := <-exits
-			if exit.Err == nil {
-				return exit
-			}
-			err = exit.Err
-			giveUp = time.Now().Add(reconnectBudget)
-		}
-		if ctx.Err() != nil || time.Now().After(giveUp) {
-			return Exit{Err: err}
-		}
-		select {
-		case <-ctx.Done():
-			return Exit{Err: ctx.Err()}
-		case <-time.After(pause):
-			pause = min(2*pause, 2*time.Second)
-		}
-	}
+	return ends
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // SweepOptions say what a sweep takes.
@@ -44,11 +45,11 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	if err != nil {
 		return SweepReport{}, err
 	}
-	depots, err := r.engine.Depots(ctx)
+	depots, err := r.depots(ctx)
 	var report SweepReport
 	errs := []error{err}
 	lasts := lastDeadlines(containers, depots)
-	sweep := func(c Container, name string, removeIt func(context.Context, Container) error) {
+	sweep := func(c engine.Found, name string, removeIt func(context.Context, engine.Found) error) {
 		swept := Swept{Container: name, RunID: c.Labels[LabelRun]}
 		var remove bool
 		seen := c
@@ -75,8 +76,8 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	}
 	// A volume can be removed once no container has it mounted.
 	for _, d := range depots {
-		sweep(Container{Labels: d.Labels}, "volume "+d.Name, func(ctx context.Context, c Container) error {
-			return r.engine.RemoveDepot(ctx, c.Labels[LabelRun])
+		sweep(engine.Found{Labels: d.Labels}, "volume "+d.Name, func(ctx context.Context, c engine.Found) error {
+			return r.removeDepot(ctx, c.Labels[LabelRun])
 		})
 	}
 	if !opts.DryRun {
@@ -91,7 +92,7 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 
 // lastDeadlines are the latest of each run: its parts are needed as long as any
 // other of its parts, or its container, may be.
-func lastDeadlines(containers []Container, depots []Depot) map[string]time.Time {
+func lastDeadlines(containers []engine.Found, depots []engine.Depot) map[string]time.Time {
 	lasts := map[string]time.Time{}
 	add := func(labels map[string]string) {
 		deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
@@ -109,7 +110,7 @@ func lastDeadlines(containers []Container, depots []Depot) map[string]time.Time 
 }
 
 // sweepable decides about one container, or a volume, which has nothing but labels.
-func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reason string) {
+func sweepable(c engine.Found, opts SweepOptions, now time.Time) (remove bool, reason string) {
 	if c.Labels[LabelManaged] != "true" {
 		return false, "is not ours"
 	}
@@ -143,7 +144,7 @@ func sweepable(c Container, opts SweepOptions, now time.Time) (remove bool, reas
 // hasEnded reports whether the run of a container has its result: a controller needs
 // a container that has ended for a while, and a courier, which never runs, to the
 // last. Of a run whose record was removed nothing but its own container tells.
-func (r *Runner) hasEnded(c Container) bool {
+func (r *Runner) hasEnded(c engine.Found) bool {
 	state, err := r.storeOf(c).state(c.Labels[LabelRun])
 	if errors.Is(err, ErrNoRecord) {
 		return c.Labels[LabelPart] == "" && c.Ended
@@ -153,7 +154,7 @@ func (r *Runner) hasEnded(c Container) bool {
 
 // storeOf is the state folder of a container's controller, which may be another one
 // and out of reach.
-func (r *Runner) storeOf(c Container) *Store {
+func (r *Runner) storeOf(c engine.Found) *Store {
 	if dir := c.Labels[LabelState]; dir != "" && dir != r.store.dir {
 		return &Store{dir: dir}
 	}
@@ -161,7 +162,7 @@ func (r *Runner) storeOf(c Container) *Store {
 }
 
 // sweepOne removes a container and puts right what its owner left on disk.
-func (r *Runner) sweepOne(ctx context.Context, c Container) error {
+func (r *Runner) sweepOne(ctx context.Context, c engine.Found) error {
 	if err := r.engine.Remove(ctx, c.ID); err != nil {
 		return err
 	}

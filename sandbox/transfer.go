@@ -12,7 +12,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/internal/transfer"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // depot is the folder on the engine's machine of a run whose files are copied, as
@@ -38,13 +40,13 @@ type depot struct {
 func (a *attempt) copies() bool { return a.spec.Class.Transfer == TransferCopy }
 
 // openDepot makes the depot and fills it, before the run's container exists. The host paths are those of the engine's machine.
-func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (HostPaths, error) {
+func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (engine.Sources, error) {
 	a.depot = &depot{labels: labels}
 	// A container of the run's name that is there now is another's.
 	a.nameTaken = true
-	root, err := a.runner.engine.MakeDepot(context.WithoutCancel(ctx), a.spec, labels)
+	root, err := a.runner.copier().MakeDepot(context.WithoutCancel(ctx), a.spec, labels)
 	if err != nil {
-		a.depot.taken = errors.Is(err, ErrNameTaken)
+		a.depot.taken = errors.Is(err, engine.ErrNameTaken)
 		return nil, err
 	}
 	// It takes as long to start as a few files take to be sent.
@@ -93,11 +95,11 @@ var errFillBudget = fmt.Errorf("sending the files to the engine took longer than
 func (a *attempt) withCourier(ctx context.Context, do func() error) error {
 	err := do()
 	for range courierTries {
-		if !errors.Is(err, ErrNoContainer) || ctx.Err() != nil {
+		if !errors.Is(err, engine.ErrNoContainer) || ctx.Err() != nil {
 			return err
 		}
 		a.log.Debug("the courier is gone", logError, err)
-		if mendErr := a.runner.engine.MendDepot(context.WithoutCancel(ctx), a.spec, a.depot.labels); mendErr != nil {
+		if mendErr := a.runner.copier().MendDepot(context.WithoutCancel(ctx), a.spec, a.depot.labels); mendErr != nil {
 			return errors.Join(err, mendErr)
 		}
 		err = do()
@@ -118,7 +120,7 @@ func (a *attempt) sendFiles(ctx context.Context) error {
 		_ = writer.CloseWithError(err) // never fails
 	}()
 	a.depot.sent.Store(0)
-	sendErr := a.runner.engine.FillDepot(ctx, a.spec.Job.RunID, counted(reader, &a.depot.sent))
+	sendErr := a.runner.copier().FillDepot(ctx, a.spec.Job.RunID, counted(reader, &a.depot.sent))
 	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
 	packErr := <-packed
 	var cannot *PathError
@@ -194,7 +196,7 @@ func (a *attempt) closeDepot(ctx context.Context) error {
 	if a.depot.taken {
 		return nil
 	}
-	return a.runner.engine.RemoveDepot(ctx, a.spec.Job.RunID)
+	return a.runner.removeDepot(ctx, a.spec.Job.RunID)
 }
 
 // dropDepot removes the depot of a run that is over. One that was told to stay
@@ -208,8 +210,8 @@ func (a *attempt) dropDepot(ctx context.Context) error {
 	a.stopWatching()
 	id := a.spec.Job.RunID
 	a.warnings = append(a.warnings, fmt.Sprintf("volume %s and container %s stay with the container that was told to stay",
-		depotName(id), courierName(id)))
-	return a.runner.engine.Remove(ctx, watcherName(id))
+		spec.DepotName(id), spec.CourierName(id)))
+	return a.runner.engine.Remove(ctx, spec.WatcherName(id))
 }
 
 // stopWatching ends the watch of the depot.

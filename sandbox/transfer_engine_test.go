@@ -18,6 +18,8 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // inBothWays runs a request with its files mounted and with its files copied.
@@ -231,8 +233,8 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 			res := run(t, r, req)
 			require.NoError(t, <-tidied)
 			require.Len(t, res.Outputs, 1, res.Warnings)
-			engine := sandbox.DockerEngine(api)
-			require.NoError(t, errors.Join(engine.Remove(t.Context(), "evalbox-"+res.ID), engine.RemoveDepot(t.Context(), res.ID)))
+			e := docker.New(api)
+			require.NoError(t, errors.Join(e.Remove(t.Context(), "evalbox-"+res.ID), e.(engine.Copier).RemoveDepot(t.Context(), res.ID)))
 		})
 	}
 }
@@ -251,6 +253,14 @@ func TestEngineCopyIsKept(t *testing.T) {
 	r := newRunner(t)
 	res := run(t, r, req)
 	require.Len(t, res.Outputs, 1)
+	// Its init was let go, and is gone in a moment.
+	ended, failed := testAPI(t).ContainerWait(t.Context(), "evalbox-"+res.ID, container.WaitConditionNotRunning)
+	select {
+	case end := <-ended:
+		require.Zero(t, end.StatusCode)
+	case err := <-failed:
+		require.NoError(t, err)
+	}
 	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true})
 	require.NoError(t, err)
 	require.Len(t, ofRun(report.Removed, res.ID), 3)
@@ -275,28 +285,17 @@ func TestEngineCopyOfAnUnreadableInputLeavesNothing(t *testing.T) {
 	require.Empty(t, records)
 }
 
-// TestEngineSharesFiles asks the real engine what it sees.
+// TestEngineSharesFiles: the real engine has our files, and its containers' init says so.
 func TestEngineSharesFiles(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
-	for way, want := range map[string]string{"": sandbox.TransferBind, sandbox.TransferAuto: sandbox.TransferBind} {
-		req := python(t, "pass")
-		req.Transfer = way
-		spec, err := r.Plan(t.Context(), req)
-		require.NoError(t, err)
-		require.Equal(t, want, spec.Class.Transfer)
-	}
-	req := python(t, "pass")
-	image, err := r.Plan(t.Context(), req)
-	require.NoError(t, err)
-	engine := sandbox.DockerEngine(testAPI(t))
-	for path, want := range map[string]bool{t.TempDir(): true, filepath.Join(t.TempDir(), "nowhere"): false} {
-		sees, err := engine.Sees(t.Context(), image.Class.Image.ID, path)
-		require.NoError(t, err)
-		require.Equal(t, want, sees, path)
-	}
-	left := leftOn(t, testAPI(t), sandbox.LabelPart+"="+sandbox.PartCourier)
-	for _, name := range left {
-		require.Contains(t, name, "evalbox_courier-", "asking leaves nothing")
+	for _, way := range []string{"", sandbox.TransferAuto, sandbox.TransferBind} {
+		req := python(t, "print(open('input/data').read())")
+		req.Transfer, req.Input = way, t.TempDir()
+		require.NoError(t, os.Chmod(req.Input, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(req.Input, "data"), []byte("data"), 0o644))
+		res := run(t, r, req)
+		require.Equal(t, "data\n", res.Stdout)
+		require.Equal(t, sandbox.TransferBind, res.Enforced.Transfer)
 	}
 }

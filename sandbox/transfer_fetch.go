@@ -145,7 +145,7 @@ func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *transfer.U
 func (a *attempt) fetchOne(ctx context.Context, dir string, unpacker *transfer.Unpacker, at string) error {
 	var archive io.ReadCloser
 	err := a.withCourier(ctx, func() (err error) {
-		archive, err = a.runner.engine.FetchDepot(ctx, a.spec.Job.RunID, path.Join(dir, at))
+		archive, err = a.runner.copier().FetchDepot(ctx, a.spec.Job.RunID, path.Join(dir, at))
 		return err
 	})
 	if err != nil {

@@ -95,3 +95,7 @@ func counted(from io.Reader, count *atomic.Int64) io.Reader {
 		return n, err
 	})
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,13 +22,17 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // writes is a program that leaves these files in ./final, by name.
-func writes(files map[string]string) func(c *fakeContainer) int {
-	return func(c *fakeContainer) int {
+func writes(files map[string]string) func(p *enginetest.Program) int {
+	return func(p *enginetest.Program) int {
 		for name, text := range files {
-			full := c.inDepot(name)
+			full := p.Final(name)
 			if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, []byte(text), 0o640) != nil {
 				return 1
 			}
@@ -56,23 +62,23 @@ func paths(res *result.Result) []string {
 }
 
 func TestCopyMovesFilesThereAndBack(t *testing.T) {
-	engine := newFakeEngine(func(c *fakeContainer) int {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
 		for role, name := range map[string]string{RoleProgram: "", RoleInput: "sub/data"} {
-			text, err := os.ReadFile(filepath.Join(c.engine.mounts[role], name))
+			text, err := os.ReadFile(filepath.Join(p.Meta.Sources[role], name))
 			if err != nil {
 				return 1
 			}
-			c.print(string(text) + "\n")
+			p.Print(string(text) + "\n")
 		}
-		final := c.inDepot("")
+		final := p.Final("")
 		_ = os.Symlink("/etc/passwd", filepath.Join(final, "link"))
 		if fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0); err == nil {
 			_ = syscall.Bind(fd, &syscall.SockaddrUnix{Name: filepath.Join(final, "sock")})
 			_ = syscall.Close(fd)
 		}
-		return writes(map[string]string{"a": "A", "models/best": "B"})(c)
+		return writes(map[string]string{"a": "A", "models/best": "B"})(p)
 	})
-	r := newFakeRunner(t, engine)
+	r := newFakeRunner(t, fake)
 	req := copied(t)
 	require.NoError(t, os.Mkdir(req.Final, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(req.Final, "thesis"), []byte("years"), 0o644))
@@ -89,10 +95,9 @@ func TestCopyMovesFilesThereAndBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "B", string(text))
 	require.FileExists(t, filepath.Join(req.Final+".before-r1", "thesis"))
-	require.Empty(t, engine.left())
-	require.Empty(t, engine.containers)
-	require.Zero(t, engine.asked, "an engine that gets copies is not asked what it sees")
-	for role, source := range engine.mounts {
+	require.Empty(t, fake.Left())
+	require.Empty(t, fake.Created[0].Meta.Stat, "what lies in a depot is nobody's to compare")
+	for role, source := range fake.Sources() {
 		require.False(t, strings.HasPrefix(source, r.store.dir), "%s is mounted from here", role)
 	}
 }
@@ -100,32 +105,40 @@ func TestCopyMovesFilesThereAndBack(t *testing.T) {
 func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 	broken := errors.New("broken")
 	for name, test := range map[string]struct {
-		change func(e *fakeEngine, req *Request)
+		change func(f *enginetest.Fake, req *Request)
 		is     error
 		says   string
 	}{
-		"no volume":          {func(e *fakeEngine, _ *Request) { e.makeErr = broken }, broken, ""},
-		"name taken":         {func(e *fakeEngine, _ *Request) { e.makeErr = fmt.Errorf("x: %w", ErrNameTaken) }, ErrNameTaken, ""},
-		"filling fails":      {func(e *fakeEngine, _ *Request) { e.fillErr = broken }, broken, ""},
-		"no container":       {func(e *fakeEngine, _ *Request) { e.createErr = broken }, broken, ""},
-		"container is taken": {func(e *fakeEngine, _ *Request) { e.createErr = ErrNameTaken }, ErrNameTaken, ""},
-		"no attach":          {func(e *fakeEngine, _ *Request) { e.attachErr = broken }, broken, ""},
-		"no watcher":         {func(e *fakeEngine, _ *Request) { e.watchErr = broken }, broken, ""},
-		"image without du":   {func(e *fakeEngine, _ *Request) { e.deaf = 1 }, nil, "it said \"sh: du: not found"},
-		"disk nearly full": {func(e *fakeEngine, _ *Request) {
-			e.space = func() (int64, int64, int64) { return minFree - 1024, 1, 4096 }
+		"no volume":          {func(f *enginetest.Fake, _ *Request) { f.MakeErr = broken }, broken, ""},
+		"name taken":         {func(f *enginetest.Fake, _ *Request) { f.MakeErr = fmt.Errorf("x: %w", ErrNameTaken) }, ErrNameTaken, ""},
+		"filling fails":      {func(f *enginetest.Fake, _ *Request) { f.FillErr = broken }, broken, ""},
+		"no container":       {func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = broken }, broken, ""},
+		"container is taken": {func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = ErrNameTaken }, ErrNameTaken, ""},
+		"answer lost": {func(f *enginetest.Fake, _ *Request) {
+			f.Fail.Prepare, f.PrepareAnyway = fmt.Errorf("%w: %w", ErrEngineUnavailable, broken), true
+		}, broken, ""},
+		"no watcher": {func(f *enginetest.Fake, _ *Request) { f.WatchErr = broken }, broken, ""},
+		"image without sh": {func(f *enginetest.Fake, _ *Request) {
+			f.WatchErr = fmt.Errorf("%w: no /bin/sh", engine.ErrNotStarted)
+		}, engine.ErrNotStarted, "its image cannot watch the disk"},
+		"neither fills nor watches": {func(f *enginetest.Fake, _ *Request) {
+			f.FillErr, f.WatchErr = broken, fmt.Errorf("%w: no /bin/sh", engine.ErrNotStarted)
+		}, engine.ErrNotStarted, ""},
+		"image without du": {func(f *enginetest.Fake, _ *Request) { f.Deaf = 1 }, nil, "it said \"sh: du: not found"},
+		"disk nearly full": {func(f *enginetest.Fake, _ *Request) {
+			f.Space = func() (int64, int64, int64) { return minFree - 1024, 1, 4096 }
 		}, ErrNoSpace, "the engine's disk"},
-		"input unreadable": {func(_ *fakeEngine, req *Request) {
+		"input unreadable": {func(_ *enginetest.Fake, req *Request) {
 			_ = os.Symlink("x", filepath.Join(req.Input, "x"))
 			_ = os.RemoveAll(req.Script)
 			_ = os.Mkdir(req.Script, 0o755)
 		}, nil, "is a folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-			r := newFakeRunner(t, engine)
+			fake := enginetest.NewFake(nil)
+			r := newFakeRunner(t, fake)
 			req := copied(t)
-			test.change(engine, &req)
+			test.change(fake, &req)
 			res, err := r.Run(t.Context(), req)
 			require.Error(t, err)
 			require.Nil(t, res)
@@ -133,10 +146,10 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 				require.ErrorIs(t, err, test.is)
 			}
 			require.ErrorContains(t, err, test.says)
-			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, leftBehind(t, r, fake))
 			require.NoDirExists(t, req.Final)
 			if errors.Is(test.is, ErrNameTaken) || strings.Contains(name, "filling") {
-				require.NotContains(t, engine.removed, "evalbox-r1", "another run's container is left alone")
+				require.NotContains(t, fake.Removed, "evalbox-r1", "another run's container is left alone")
 			}
 		})
 	}
@@ -144,10 +157,10 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 
 func TestCopyCanceledWhileFilesAreSent(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	gaveUp := errors.New("gave up")
-	slow := &slowEngine{engine, func(archive io.Reader) error {
+	slow := &slowEngine{fake, func(archive io.Reader) error {
 		_, err := io.ReadFull(archive, make([]byte, 512))
 		cancel(gaveUp)
 		_, readErr := io.Copy(io.Discard, archive)
@@ -156,7 +169,7 @@ func TestCopyCanceledWhileFilesAreSent(t *testing.T) {
 	r.engine = slow
 	_, err := r.Run(ctx, copied(t))
 	require.ErrorIs(t, err, gaveUp)
-	require.Empty(t, leftBehind(t, r, engine))
+	require.Empty(t, leftBehind(t, r, fake))
 }
 
 // TestCopyStopsBeforeTheEnginesDiskIsFull: the input may be larger than the disk, and
@@ -169,28 +182,28 @@ func TestCopyStopsBeforeTheEnginesDiskIsFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-				engine.space = func() (int64, int64, int64) {
+				fake := enginetest.NewFake(nil)
+				fake.Space = func() (int64, int64, int64) {
 					if time.Since(began) < 5*time.Second {
 						return test.free, 1, 4096
 					}
 					return test.later, 1, 4096
 				}
-				r := newFakeRunner(t, engine)
+				r := newFakeRunner(t, fake)
 				req := copied(t)
 				require.NoError(t, os.WriteFile(filepath.Join(req.Input, "big"), make([]byte, 1<<20), 0o600))
-				r.engine = &stuckEngine{engine}
+				r.engine = &stuckEngine{fake}
 				_, err := r.Run(t.Context(), req)
 				require.ErrorIs(t, err, ErrNoSpace)
 				require.ErrorContains(t, err, "the engine's disk")
-				require.Empty(t, leftBehind(t, r, engine))
+				require.Empty(t, leftBehind(t, r, fake))
 			})
 		})
 	}
 }
 
 // stuckEngine takes the files for ever.
-type stuckEngine struct{ *fakeEngine }
+type stuckEngine struct{ *enginetest.Fake }
 
 func (e *stuckEngine) FillDepot(ctx context.Context, _ string, archive io.Reader) error {
 	_, err := io.ReadFull(archive, make([]byte, 512))
@@ -203,29 +216,29 @@ func (e *stuckEngine) FillDepot(ctx context.Context, _ string, archive io.Reader
 func TestCopyKeepsItsWatcherAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, slow := time.Now(), false
-		engine := newFakeEngine(func(*fakeContainer) int {
+		fake := enginetest.NewFake(func(*enginetest.Program) int {
 			time.Sleep(diskPeriod + time.Second)
 			return 0
 		})
-		engine.space = func() (int64, int64, int64) {
+		fake.Space = func() (int64, int64, int64) {
 			if !slow && time.Since(began) >= diskPeriod {
 				slow = true
 				time.Sleep(10 * time.Second)
 			}
 			return 1 << 40, 1, 4096
 		}
-		r := newFakeRunner(t, engine)
+		r := newFakeRunner(t, fake)
 		res, err := r.Run(t.Context(), copied(t))
 		require.NoError(t, err)
 		require.True(t, slow)
 		require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
-		require.Equal(t, 1, engine.watches)
+		require.Equal(t, 1, fake.Watches)
 	})
 }
 
 // slowEngine fills depots in its own way.
 type slowEngine struct {
-	*fakeEngine
+	*enginetest.Fake
 	fill func(io.Reader) error
 }
 
@@ -235,40 +248,40 @@ func (e *slowEngine) FillDepot(_ context.Context, _ string, archive io.Reader) e
 
 func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 	files := map[string]string{"a": strings.Repeat("a", 300), "b": strings.Repeat("b", 3000), "c/d": strings.Repeat("d", 3000)}
-	lost := &connectionError{ErrEngineUnavailable, io.ErrUnexpectedEOF}
+	lost := fmt.Errorf("%w: %w", ErrEngineUnavailable, io.ErrUnexpectedEOF)
 	for name, test := range map[string]struct {
-		change  func(e *fakeEngine)
+		change  func(f *enginetest.Fake)
 		outputs []string
 		warns   string
 	}{
-		"once":                   {func(e *fakeEngine) { e.cuts, e.cutAfter = 1, 5000 }, []string{"a", "b", "c/d"}, ""},
-		"at once":                {func(e *fakeEngine) { e.cuts, e.cutAfter = 2, 0 }, []string{"a", "b", "c/d"}, ""},
-		"for ever":               {func(e *fakeEngine) { e.cuts, e.cutAfter = 1000, 2500 }, []string{"a"}, "outputs are incomplete: "},
-		"the engine is gone":     {func(e *fakeEngine) { e.fetchErr = lost }, nil, "outputs are incomplete: "},
-		"the engine refuses":     {func(e *fakeEngine) { e.fetchErr = errors.New("no such container") }, nil, "outputs are incomplete: no such container"},
-		"the volume stays":       {func(e *fakeEngine) { e.fakeDepots.removeErr = errors.New("in use") }, []string{"a", "b", "c/d"}, "volume evalbox-r1 is left behind: in use"},
-		"the courier is removed": {func(e *fakeEngine) { e.gone = 2 }, []string{"a", "b", "c/d"}, ""},
-		"while files are fetched": {func(e *fakeEngine) {
-			program := e.program
-			e.program = func(c *fakeContainer) int {
-				e.gone = 1
-				return program(c)
+		"once":                   {func(f *enginetest.Fake) { f.Cuts, f.CutAfter = 1, 5000 }, []string{"a", "b", "c/d"}, ""},
+		"at once":                {func(f *enginetest.Fake) { f.Cuts, f.CutAfter = 2, 0 }, []string{"a", "b", "c/d"}, ""},
+		"for ever":               {func(f *enginetest.Fake) { f.Cuts, f.CutAfter = 1000, 2500 }, []string{"a"}, "outputs are incomplete: "},
+		"the engine is gone":     {func(f *enginetest.Fake) { f.FetchErr = lost }, nil, "outputs are incomplete: "},
+		"the engine refuses":     {func(f *enginetest.Fake) { f.FetchErr = errors.New("no such container") }, nil, "outputs are incomplete: no such container"},
+		"the volume stays":       {func(f *enginetest.Fake) { f.RemoveDepotErr = errors.New("in use") }, []string{"a", "b", "c/d"}, "volume evalbox-r1 is left behind: in use"},
+		"the courier is removed": {func(f *enginetest.Fake) { f.Gone = 2 }, []string{"a", "b", "c/d"}, ""},
+		"while files are fetched": {func(f *enginetest.Fake) {
+			program := f.Program
+			f.Program = func(p *enginetest.Program) int {
+				f.Gone = 1
+				return program(p)
 			}
 		}, []string{"a", "b", "c/d"}, ""},
-		"it is removed for ever": {func(e *fakeEngine) {
-			program := e.program
-			e.program = func(c *fakeContainer) int {
-				e.gone = 1000
-				return program(c)
+		"it is removed for ever": {func(f *enginetest.Fake) {
+			program := f.Program
+			f.Program = func(p *enginetest.Program) int {
+				f.Gone = 1000
+				return program(p)
 			}
 		}, nil, "outputs are incomplete: "},
-		"the watcher ended once": {func(e *fakeEngine) { e.deafToList = 1 }, []string{"a", "b", "c/d"}, ""},
+		"the watcher ended once": {func(f *enginetest.Fake) { f.DeafToList = 1 }, []string{"a", "b", "c/d"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine := newFakeEngine(writes(files))
-				r := newFakeRunner(t, engine)
-				test.change(engine)
+				fake := enginetest.NewFake(writes(files))
+				r := newFakeRunner(t, fake)
+				test.change(fake)
 				res, err := r.Run(t.Context(), copied(t))
 				require.NoError(t, err)
 				require.Equal(t, 0, res.ExitCode)
@@ -281,10 +294,10 @@ func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 				if strings.Contains(test.warns, "incomplete") {
 					require.NotEmpty(t, res.OutputsSkipped, "what did not come is listed")
 				}
-				if engine.fakeDepots.removeErr == nil {
-					require.Empty(t, engine.left())
+				if fake.RemoveDepotErr == nil {
+					require.Empty(t, fake.Left())
 				} else {
-					require.NoError(t, os.RemoveAll(engine.dir("r1")))
+					require.NoError(t, os.RemoveAll(fake.DepotDir("r1")))
 				}
 			})
 		})
@@ -292,7 +305,6 @@ func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 }
 
 func TestCopyWatchesTheEnginesDisk(t *testing.T) {
-	sleeps := func(c *fakeContainer) int { <-c.term; return 143 }
 	for name, test := range map[string]struct {
 		space  func() (free, entries, used int64)
 		deafAt time.Duration
@@ -302,15 +314,15 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
 		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + outFolders + 1, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
-		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, tooDeep }, 0, result.FaultProgram, "so deep"},
+		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, enginetest.TooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				engine := newFakeEngine(sleeps)
+				fake := enginetest.NewFake(endsOnTerm)
 				if test.space != nil {
-					engine.space = func() (int64, int64, int64) {
+					fake.Space = func() (int64, int64, int64) {
 						if time.Since(began) < time.Second {
 							return 1 << 40, 1, 4096
 						}
@@ -318,9 +330,9 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 					}
 				}
 				if test.deafAt > 0 {
-					engine.deafAfter = began.Add(test.deafAt)
+					fake.DeafAfter = began.Add(test.deafAt)
 				}
-				r := newFakeRunner(t, engine)
+				r := newFakeRunner(t, fake)
 				req := copied(t)
 				req.Limits.Disk = policy.MiB
 				res, err := r.Run(t.Context(), req)
@@ -328,7 +340,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 				require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
 				require.Equal(t, test.fault, res.Fault)
 				require.Contains(t, res.Explanation, test.says)
-				require.Empty(t, engine.left())
+				require.Empty(t, fake.Left())
 			})
 		})
 	}
@@ -336,146 +348,240 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 
 func TestCopyOfALostRunIsNotCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		end := make(chan struct{})
-		engine := newFakeEngine(func(*fakeContainer) int { <-end; return 137 })
-		gone := fmt.Errorf("%w: gone", ErrEngineUnavailable)
-		engine.waitErrs, engine.inspectErr = []error{gone}, gone
-		for range 1000 {
-			engine.waitErrs = append(engine.waitErrs, gone)
-		}
-		r := newFakeRunner(t, engine)
+		fake := enginetest.NewFake(nil)
+		fake.Program = func(p *enginetest.Program) int { fake.Break(); return outlasts(p) }
+		defer end(t, fake)
+		r := newFakeRunner(t, fake)
 		res, err := r.Run(t.Context(), copied(t))
 		require.ErrorIs(t, err, ErrEngineUnavailable)
 		require.Equal(t, result.StatusEngineLost, res.Status)
 		require.Contains(t, strings.Join(res.Warnings, "\n"), mayStillRun)
-		require.Empty(t, engine.fetched)
-		close(end)
+		require.Empty(t, fake.Fetched)
 	})
 }
 
 func TestCopyThatIsKept(t *testing.T) {
-	engine := newFakeEngine(writes(map[string]string{"a": "A"}))
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(writes(map[string]string{"a": "A"}))
+	r := newFakeRunner(t, fake)
 	req := copied(t)
 	req.Keep = true
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, paths(res))
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "volume evalbox-r1 and container evalbox_courier-r1 stay")
-	require.Contains(t, engine.removed, "evalbox_watcher-r1")
-	require.NotEmpty(t, engine.dir("r1"))
-	require.Equal(t, "true", engine.fakeDepots.labels["r1"][LabelKeep])
-	require.NoError(t, engine.RemoveDepot(t.Context(), "r1"))
+	require.Contains(t, fake.Removed, "evalbox_watcher-r1")
+	require.Equal(t, []string{"container evalbox-r1", "depot r1"}, fake.Left())
+	require.Equal(t, "true", fake.DepotLabels("r1")[LabelKeep])
+	require.NoError(t, fake.RemoveDepot(t.Context(), "r1"))
 }
 
 func TestTransferIsChosen(t *testing.T) {
 	for name, test := range map[string]struct {
-		asked  string
-		unseen bool
-		want   string
-		says   string
+		asked string
+		far   bool
+		want  string
+		says  string
 	}{
-		"auto, shared":      {"", false, TransferBind, ""},
-		"auto, not shared":  {TransferAuto, true, TransferCopy, ""},
-		"bind, shared":      {TransferBind, false, TransferBind, ""},
-		"bind, not shared":  {TransferBind, true, "", "transfer bind: the engine does not see the folders of this machine, so it cannot mount them"},
-		"copy":              {TransferCopy, true, TransferCopy, ""},
-		"copy, though near": {TransferCopy, false, TransferCopy, ""},
-		"something else":    {"rsync", false, "", "transfer rsync: must be auto, bind or copy"},
+		"auto, here":     {"", false, TransferBind, ""},
+		"auto, far away": {TransferAuto, true, TransferCopy, ""},
+		"bind, here":     {TransferBind, false, TransferBind, ""},
+		"bind, far away": {TransferBind, true, TransferBind, ""},
+		"copy":           {TransferCopy, true, TransferCopy, ""},
+		"copy, here":     {TransferCopy, false, TransferCopy, ""},
+		"something else": {"rsync", false, "", "transfer rsync: must be auto, bind or copy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := newFakeEngine(nil)
-			engine.unseen = test.unseen
-			r := newFakeRunner(t, engine)
+			fake := enginetest.NewFake(nil)
+			fake.Facts.Local = !test.far
+			r := newFakeRunner(t, fake)
 			req := command("true")
 			req.Transfer = test.asked
-			for range 2 {
-				spec, err := r.Plan(t.Context(), req)
-				require.Equal(t, test.want, spec.Class.Transfer)
-				if test.says == "" {
-					require.NoError(t, err)
-				} else {
-					require.EqualError(t, err, test.says)
-				}
+			spec, err := r.Plan(t.Context(), req)
+			require.Equal(t, test.want, spec.Class.Transfer)
+			if test.says == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.says)
 			}
-			require.LessOrEqual(t, engine.asked, 1, "the answer is remembered")
 		})
 	}
 }
 
+// elsewhere makes the container's init see other files than ours at these mounts, or
+// at all of them.
+func elsewhere(targets ...string) func(f *enginetest.Fake) {
+	return func(f *enginetest.Fake) {
+		f.Ready = func(_ Class, _ engine.Meta, ready *wire.Ready) {
+			for target, stat := range ready.Stats {
+				if len(targets) == 0 || slices.Contains(targets, target) {
+					stat.Ino++
+					ready.Stats[target] = stat
+				}
+			}
+		}
+	}
+}
+
+// TestEngineThatDoesNotShareOurFilesGetsCopies: whatever the engine mounts by the names of
+// our files, no program gets it. What was found out is remembered, unless it is true
+// of some of the files only.
+func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(f *enginetest.Fake)
+		// tries is how many containers two runs ask for.
+		tries int
+	}{
+		"it has none of them":             {func(f *enginetest.Fake) { f.Unseen = true }, 3},
+		"its machine is another":          {func(f *enginetest.Fake) { f.BootID = "00000000-1111-2222-3333-444444444444" }, 3},
+		"it has others by all names":      {elsewhere(), 3},
+		"it has another input":            {elsewhere(InputDir), 4},
+		"it has another folder for final": {elsewhere(FinalDir), 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(nil)
+			fake.Program = func(p *enginetest.Program) int {
+				text, err := os.ReadFile(p.Path(InputDir + "/sub/data"))
+				if err != nil || string(text) != "D" || !strings.HasPrefix(p.Final(""), fake.DepotDir(p.Job.RunID)) {
+					return 1
+				}
+				return writes(map[string]string{"a": "A"})(p)
+			}
+			test.change(fake)
+			r := newFakeRunner(t, fake)
+			for _, id := range []string{"r1", "r2"} {
+				req := copied(t)
+				req.ID, req.Transfer = id, TransferAuto
+				require.NoError(t, os.Chmod(req.Input, 0o755))
+				res, err := r.Run(t.Context(), req)
+				require.NoError(t, err)
+				require.Zero(t, res.ExitCode)
+				require.Equal(t, TransferCopy, res.Enforced.Transfer)
+				require.Equal(t, []string{"a"}, paths(res))
+				require.FileExists(t, filepath.Join(req.Final, "a"))
+				require.Empty(t, fake.Left())
+			}
+			require.Len(t, fake.Created, test.tries)
+			require.Len(t, fake.Started, 2, "no program saw the files of somebody else")
+
+			req := copied(t)
+			req.ID, req.Transfer = "r3", TransferBind
+			require.NoError(t, os.Chmod(req.Input, 0o755))
+			res, err := r.Run(t.Context(), req)
+			var field *policy.FieldError
+			require.ErrorAs(t, err, &field)
+			require.Equal(t, "transfer", field.Field)
+			require.ErrorContains(t, err, "transfer bind: the engine does not see the folders of this machine, so it cannot mount them")
+			require.Nil(t, res)
+			require.NoDirExists(t, req.Final)
+			require.NoDirExists(t, r.Store().RecordDir("r3"))
+			require.Empty(t, fake.Left())
+			require.Len(t, fake.Started, 2)
+		})
+	}
+}
+
+// lazyEngine has containers that go a while after their removal is certain.
+type lazyEngine struct{ *enginetest.Fake }
+
+type lazyContainer struct{ engine.Container }
+
+func (e lazyEngine) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+	c, err := e.Fake.Prepare(ctx, class, meta)
+	if err != nil {
+		return nil, err
+	}
+	return lazyContainer{c}, nil
+}
+
+func (lazyContainer) Remove(context.Context) error { return nil }
+
+// TestSecondTryWaitsForTheRemovalOfTheFirst: both containers have the run's name.
+func TestSecondTryWaitsForTheRemovalOfTheFirst(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	elsewhere()(fake)
+	r := newFakeRunner(t, fake)
+	r.engine = lazyEngine{fake}
+	res, err := r.Run(t.Context(), command("true"))
+	require.NoError(t, err)
+	require.Equal(t, TransferCopy, res.Enforced.Transfer)
+	require.NoError(t, fake.Remove(t.Context(), "evalbox-r1"))
+	require.Empty(t, fake.Left())
+}
+
 func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
-	engine := newFakeEngine(nil)
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
 	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
 	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
-		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
+		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
 		require.NoError(t, err)
 	}
 	report, err := r.Sweep(t.Context(), SweepOptions{})
 	require.NoError(t, err)
-	require.Len(t, report.Removed, 1)
-	require.Equal(t, "volume evalbox-dead", report.Removed[0].Container)
-	require.Len(t, report.Left, 2)
+	require.Len(t, report.Removed, 2)
+	require.Equal(t, spec.CourierName("dead"), report.Removed[0].Container)
+	require.Equal(t, "volume evalbox-dead", report.Removed[1].Container)
+	require.Len(t, report.Left, 4)
 	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"depot live"}, engine.left())
-	require.NoError(t, engine.RemoveDepot(t.Context(), "live"))
+	require.Equal(t, []string{"depot live"}, fake.Left())
+	require.NoError(t, fake.RemoveDepot(t.Context(), "live"))
 }
 
 // TestSweepLeavesTheCourierOfALiveRun: it never runs, which says nothing about its
 // run, also of one whose container was told to stay.
 func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
-	engine := newFakeEngine(nil)
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	addRecord(t, r.store, "runs", owner.This(), time.Now(), false)
 	addRecord(t, r.store, "ended", owner.This(), time.Now(), true)
 	for _, id := range []string{"runs", "ended"} {
 		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.dir}
-		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
+		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
 		require.NoError(t, err)
-		engine.list = append(engine.list, Container{ID: id, Labels: labels, Ended: true},
-			Container{ID: courierName(id), Labels: depotLabels(labels, PartCourier)})
+		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
 	}
 	_, err := r.Sweep(t.Context(), SweepOptions{Kept: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"ended", courierName("ended")}, engine.removed)
-	require.Equal(t, []string{"depot runs"}, engine.left())
-	require.NoError(t, engine.RemoveDepot(t.Context(), "runs"))
+	require.Equal(t, []string{"ended", spec.CourierName("ended")}, fake.Removed)
+	require.Equal(t, []string{"depot runs"}, fake.Left())
+	require.NoError(t, fake.RemoveDepot(t.Context(), "runs"))
 }
 
 // TestPartsOfARunElsewhereStayAsLongAsItMay: the files may take longer to be sent than
 // the program may run, and are fetched after it.
 func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
 	elsewhere := owner.Owner{Boot: "another", Namespace: "1", PID: 1, Start: "1"}.String()
-	engine := newFakeEngine(nil)
-	r := newFakeRunner(t, engine)
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
 	at := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) }
 	for id, deadline := range map[string]string{"runs": at(time.Hour), "over": at(-time.Minute)} {
 		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: elsewhere, LabelDeadline: deadline}
-		parts := depotLabels(labels, PartCourier)
+		parts := maps.Clone(labels)
 		parts[LabelDeadline] = at(-time.Hour)
-		engine.list = append(engine.list, Container{ID: id, Labels: labels, Running: true}, Container{ID: courierName(id), Labels: parts})
-		_, err := engine.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
+		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Running: true})
+		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
 		require.NoError(t, err)
 	}
 	_, err := r.Sweep(t.Context(), SweepOptions{})
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"over", courierName("over")}, engine.removed)
-	require.Equal(t, []string{"depot runs"}, engine.left())
-	require.NoError(t, engine.RemoveDepot(t.Context(), "runs"))
+	require.ElementsMatch(t, []string{"over", spec.CourierName("over")}, fake.Removed)
+	require.Equal(t, []string{"depot runs"}, fake.Left())
+	require.NoError(t, fake.RemoveDepot(t.Context(), "runs"))
 }
 
 // TestDeadlinesOfACopiedRun: the program's begins when its files are there.
 func TestDeadlinesOfACopiedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-		r := newFakeRunner(t, engine)
-		r.engine = &slowEngine{engine, func(archive io.Reader) error {
+		fake := enginetest.NewFake(nil)
+		r := newFakeRunner(t, fake)
+		var parts map[string]string
+		r.engine = &slowEngine{fake, func(archive io.Reader) error {
+			parts = fake.DepotLabels("r1")
 			time.Sleep(5 * time.Hour)
-			_, err := io.Copy(io.Discard, archive)
-			return err
+			return fake.FillDepot(context.Background(), "r1", archive)
 		}}
 		req := copied(t)
 		req.Limits.Timeout = 2 * time.Hour
@@ -487,8 +593,8 @@ func TestDeadlinesOfACopiedRun(t *testing.T) {
 			require.NoError(t, err)
 			return deadline
 		}
-		require.True(t, deadlineOf(engine.labels).After(need), "the container's")
-		require.True(t, deadlineOf(engine.fakeDepots.labels["r1"]).After(need), "its parts'")
+		require.True(t, deadlineOf(fake.Labels()).After(need), "the container's")
+		require.True(t, deadlineOf(parts).After(need), "its parts'")
 		note, err := r.store.journal("r1")
 		require.NoError(t, err)
 		require.True(t, note.Deadline.After(need), "its record's")

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
 
@@ -30,12 +30,12 @@ const (
 	watcherNote = 1 << 10
 )
 
-// watchedEntries is the number of entries that is too many to look at.
-var watchedEntries = strconv.Itoa(maxEntries + outFolders + 1)
-
 // outFolders are the folders that are there when nothing is in them: all that a program
 // may write to, and ./final.
 const outFolders = 2
+
+// errSilent is why a question was given up.
+var errSilent = errors.New("it did not answer in time")
 
 // errWatcherEnded means that the watcher is not there any more.
 var errWatcherEnded = errors.New("the watcher of the outputs' disk has ended")
@@ -43,7 +43,7 @@ var errWatcherEnded = errors.New("the watcher of the outputs' disk has ended")
 // watcher is a conversation with the container that looks at the depot: one
 // question at a time.
 type watcher struct {
-	streams Streams
+	streams engine.Conversation
 	answers *bufio.Reader
 	pipe    *io.PipeReader
 	once    sync.Once
@@ -52,7 +52,7 @@ type watcher struct {
 }
 
 // newWatcher begins to read what the watcher says.
-func newWatcher(streams Streams) *watcher {
+func newWatcher(streams engine.Conversation) *watcher {
 	reader, writer := io.Pipe()
 	w := &watcher{streams: streams, pipe: reader, answers: bufio.NewReader(reader), note: result.NewHeadTail(watcherNote)}
 	go func() {
@@ -100,7 +100,7 @@ func orErr(err, fallback error) error {
 // ask puts one question and reads its answer. An answer that does not come within
 // the limit ends the watcher.
 func (w *watcher) ask(ctx context.Context, question string, read func(*bufio.Reader) error) error {
-	ctx, cancel := callContext(ctx, lookLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, lookLimit, errSilent)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { w.close(context.Cause(ctx)) })
 	defer stop()
@@ -165,12 +165,15 @@ func (a *attempt) startWatcher(ctx context.Context) error {
 
 // watchError is why nobody can watch the depot, or why it is not to be filled.
 func (a *attempt) watchError(err error) error {
-	if isLoss(err) || errors.Is(err, ErrNoSpace) || a.depot.watcher == nil {
+	noShell := errors.Is(err, engine.ErrNotStarted)
+	if isLoss(err) || errors.Is(err, ErrNoSpace) || a.depot.watcher == nil && !noShell {
 		return err
 	}
 	rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
-	if note := a.depot.watcher.complaint(); note != "" {
-		rule += fmt.Sprintf(" (it said %.200q)", note)
+	if a.depot.watcher != nil {
+		if note := a.depot.watcher.complaint(); note != "" {
+			rule += fmt.Sprintf(" (it said %.200q)", note)
+		}
 	}
 	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule}, err)
 }
@@ -181,7 +184,7 @@ func (a *attempt) connectWatcher(ctx context.Context) error {
 		a.depot.watcher.close(nil)
 		a.depot.watcher = nil
 	}
-	streams, err := a.runner.engine.WatchDepot(ctx, a.spec, a.depot.labels)
+	streams, err := a.runner.copier().WatchDepot(ctx, a.spec, a.depot.labels)
 	if err != nil {
 		return err
 	}

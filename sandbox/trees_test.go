@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
@@ -24,33 +25,28 @@ func readable(t *testing.T, files map[string]string) string {
 }
 
 // treeRequest is a run with a tree of dir, and do what its program does to the copy.
-func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner, *fakeEngine, Request) {
+func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner, *enginetest.Fake, Request) {
 	t.Helper()
 	var r *Runner
-	engine := newFakeEngine(nil)
-	engine.program = func(c *fakeContainer) int {
-		copied := engine.mounts["tree-0"]
-		if way == TransferCopy {
-			copied = filepath.Join(engine.dir("r1"), "out/trees/0")
-		}
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
 		record := filepath.Join(r.store.runsDir(), "r1")
 		for _, name := range []string{journalFile, specFile, "trees/0.jsonl"} {
 			if _, err := os.Stat(filepath.Join(record, name)); err != nil {
-				c.printErr(err.Error())
+				p.PrintErr(err.Error())
 				return 2
 			}
 		}
-		if err := do(copied); err != nil {
-			c.printErr(err.Error())
+		if err := do(p.Path("/repo")); err != nil {
+			p.PrintErr(err.Error())
 			return 1
 		}
 		return 0
-	}
-	r = newFakeRunner(t, engine)
+	})
+	r = newFakeRunner(t, fake)
 	req := command("make")
 	req.Transfer = way
 	req.Trees = []Tree{{Source: dir, Target: "/repo"}}
-	return r, engine, req
+	return r, fake, req
 }
 
 func TestTreesInBothWays(t *testing.T) {
@@ -58,7 +54,7 @@ func TestTreesInBothWays(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			dir := readable(t, map[string]string{"a": "A", "b": "B", "sub/c": "C", "sub/d": "D"})
 			require.NoError(t, os.Symlink("a", filepath.Join(dir, "link")))
-			r, engine, req := treeRun(t, way, dir, func(copied string) error {
+			r, fake, req := treeRun(t, way, dir, func(copied string) error {
 				return errors.Join(
 					os.WriteFile(filepath.Join(copied, "a"), []byte("changed"), 0o644),
 					os.WriteFile(filepath.Join(copied, "sub/new"), []byte("new"), 0o600),
@@ -91,7 +87,7 @@ func TestTreesInBothWays(t *testing.T) {
 			left, err := os.ReadDir(filepath.Join(record.Dir, "live"))
 			require.NoError(t, err)
 			require.Empty(t, left)
-			require.Empty(t, engine.left())
+			require.Empty(t, fake.Left())
 
 			report, err := r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"sub"})
 			require.NoError(t, err)
@@ -136,27 +132,27 @@ func TestTreesOfRunsThatNeverStarted(t *testing.T) {
 	for _, way := range []string{TransferBind, TransferCopy} {
 		t.Run(way, func(t *testing.T) {
 			dir := readable(t, map[string]string{"a": "12345678"})
-			r, engine, req := treeRun(t, way, dir, func(string) error { return nil })
+			r, fake, req := treeRun(t, way, dir, func(string) error { return nil })
 			req.Limits.Disk = 4096
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), make([]byte, 5000), 0o644))
 			_, err := r.Run(t.Context(), req)
 			require.ErrorContains(t, err, "at most 4096 bytes may be copied (all trees together: disk limit 4KiB)")
-			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, leftBehind(t, r, fake))
 
 			require.NoError(t, os.Remove(filepath.Join(dir, "big")))
-			engine.createErr = errors.New("no")
+			fake.Fail.Prepare = errors.New("no")
 			_, err = r.Run(t.Context(), req)
 			require.Error(t, err)
-			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, leftBehind(t, r, fake))
 
-			engine.createErr = nil
+			fake.Fail.Prepare = nil
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			_, err = r.Run(ctx, req)
 			require.ErrorIs(t, err, context.Canceled)
-			require.Empty(t, leftBehind(t, r, engine))
+			require.Empty(t, leftBehind(t, r, fake))
 
-			engine.startErr = errors.New("refused")
+			fake.Fail.Start = errors.New("refused")
 			res, err := r.Run(t.Context(), req)
 			require.Error(t, err)
 			require.Equal(t, result.StatusStartFailed, res.Status)
@@ -205,15 +201,15 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 			"cannot be read by user"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := newFakeEngine(func(*fakeContainer) int { return 0 })
-			r := newFakeRunner(t, engine)
+			fake := enginetest.NewFake(nil)
+			r := newFakeRunner(t, fake)
 			require.NoError(t, os.MkdirAll(filepath.Join(r.Store().Dir(), "runs/x/program"), 0o755))
 			req := command("true")
 			req.Mounts = []Mount{{dir, "/repo"}}
 			test.change(&req, r)
 			_, err := r.Run(t.Context(), req)
 			require.ErrorContains(t, err, test.want)
-			require.Empty(t, engine.containers)
+			require.Empty(t, fake.Containers())
 		})
 	}
 }
@@ -267,35 +263,4 @@ func TestTreesNeedTheProgramsUser(t *testing.T) {
 	_, err := r.Run(t.Context(), req)
 	var field *policy.FieldError
 	require.ErrorAs(t, err, &field)
-}
-
-// TestWhoeverChangedATreeWasThere: no line that a program prints makes it look as if it
-// had not been started, when its changes say otherwise.
-func TestWhoeverChangedATreeWasThere(t *testing.T) {
-	for name, do := range map[string]func(copied string) error{
-		"nothing": func(string) error { return nil },
-		"file":    func(copied string) error { return os.WriteFile(filepath.Join(copied, "evidence"), nil, 0o600) },
-		"link":    func(copied string) error { return os.Symlink("/etc/passwd", filepath.Join(copied, "evidence")) },
-		"deleted": func(copied string) error { return os.Remove(filepath.Join(copied, "a")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, engine, req := treeRun(t, TransferBind, readable(t, map[string]string{"a": "A"}), do)
-			program := engine.program
-			engine.program = func(c *fakeContainer) int {
-				if code := program(c); code != 0 {
-					return code
-				}
-				c.printErr("[FATAL tini (7)] exec make failed: No such file or directory\n")
-				return 127
-			}
-			res, err := r.Run(t.Context(), req)
-			require.NoError(t, err)
-			want := result.StatusExited
-			if name == "nothing" {
-				want = result.StatusStartFailed
-			}
-			require.Equal(t, want, res.Status, res.Explanation)
-			require.Equal(t, 127, res.ExitCode)
-		})
-	}
 }

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/internal/collect"
 	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 const (
@@ -28,7 +30,7 @@ const (
 // workspace is what one run has on the host's disk.
 type workspace struct {
 	record string
-	paths  HostPaths
+	paths  engine.Sources
 	final  *os.Root
 	// lent tells whom to give ./final back to.
 	lent    finalJournal
@@ -56,7 +58,7 @@ func openWorkspace(store *Store, spec Spec) (*workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &workspace{record: record, paths: HostPaths{}, store: store, runID: spec.Job.RunID}
+	w := &workspace{record: record, paths: engine.Sources{}, store: store, runID: spec.Job.RunID}
 	if err := w.fill(store, spec); err != nil {
 		return nil, errors.Join(err, w.discard())
 	}
@@ -94,24 +96,24 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 }
 
 // openMounts makes what hides files, and what is mounted on in an empty input.
-func (w *workspace) openMounts(spec Spec) error {
-	for i, m := range spec.Job.Mounts {
+func (w *workspace) openMounts(plan Spec) error {
+	for i, m := range plan.Job.Mounts {
 		w.paths[mountRole(i)] = m.Source
-		if spec.Class.Transfer == TransferCopy {
+		if plan.Class.Transfer == TransferCopy {
 			continue
 		}
-		if err := checkMountReadable(m.Source, spec.Class.User); err != nil {
+		if err := checkMountReadable(m.Source, plan.Class.User); err != nil {
 			return err
 		}
 	}
 	var err error
-	if len(spec.Class.Masks) > 0 {
-		w.paths[roleEmpty] = filepath.Join(w.record, emptyFile)
+	if len(plan.Class.Masks) > 0 {
+		w.paths[spec.RoleEmpty] = filepath.Join(w.record, emptyFile)
 		// Readable whatever our umask is.
-		err = errors.Join(os.WriteFile(w.paths[roleEmpty], nil, 0o444), os.Chmod(w.paths[roleEmpty], 0o444))
+		err = errors.Join(os.WriteFile(w.paths[spec.RoleEmpty], nil, 0o444), os.Chmod(w.paths[spec.RoleEmpty], 0o444))
 	}
-	if err == nil && spec.Job.Input == "" && spec.Class.Transfer != TransferCopy {
-		err = makePoints(w.paths[RoleInput], pointsOf(spec, InputDir))
+	if err == nil && plan.Job.Input == "" && plan.Class.Transfer != TransferCopy {
+		err = makePoints(w.paths[RoleInput], pointsOf(plan, InputDir))
 	}
 	if err != nil {
 		return stateError(w.record, "cannot be written", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/internal/treetest"
 )
 
@@ -268,7 +269,7 @@ func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
 	require.NoError(t, err)
 	record := filepath.Join(store.Dir(), "runs", "r1")
 	require.Equal(t, record, w.record)
-	require.Equal(t, HostPaths{RoleInput: record + "/input", RoleFinal: record + "/final"}, w.paths)
+	require.Equal(t, engine.Sources{RoleInput: record + "/input", RoleFinal: record + "/final"}, w.paths)
 	require.Equal(t, []string{"final", "input", "reserve"}, everything(t, record))
 	info, err := os.Stat(filepath.Join(record, "reserve"))
 	require.NoError(t, err)

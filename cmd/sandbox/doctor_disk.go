@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // scarce is how little free disk is worth a warning.
@@ -37,7 +37,7 @@ func tryWriting(dir string) error {
 }
 
 // checkDisk looks at the room for records and for the engine.
-func checkDisk(stateDir string, info sandbox.EngineInfo) finding {
+func checkDisk(stateDir string, info engine.Info) finding {
 	f := finding{Check: "disk", Verdict: verdictInfo, Seen: "the free room cannot be told here"}
 	for _, place := range []struct{ what, dir string }{{"records", stateDir}, {"engine", info.RootDir}} {
 		free, ok := freeBytes(place.dir)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 func TestCheckRunc(t *testing.T) {
@@ -22,18 +24,18 @@ func TestCheckRunc(t *testing.T) {
 func TestCheckAddress(t *testing.T) {
 	tests := map[string]struct {
 		environ map[string]string
-		at      sandbox.Address
+		at      docker.Address
 		want    verdict
 		seen    string
 	}{
-		"default":  {nil, sandbox.Address{}, verdictOK, "unix:///var/run/docker.sock"},
-		"socket":   {map[string]string{"DOCKER_HOST": "unix:///run/x.sock"}, sandbox.Address{}, verdictOK, "unix:///run/x.sock (from DOCKER_HOST)"},
-		"ssh":      {nil, sandbox.Address{Host: "ssh://me@lab"}, verdictOK, "ssh://me@lab"},
-		"loopback": {map[string]string{"DOCKER_HOST": "tcp://127.0.0.1:2375"}, sandbox.Address{}, verdictWarn, "every user of this machine"},
-		"naked":    {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, sandbox.Address{}, verdictFail, "without TLS"},
-		"permitted": {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, sandbox.Address{AllowInsecure: true},
+		"default":  {nil, docker.Address{}, verdictOK, "unix:///var/run/docker.sock"},
+		"socket":   {map[string]string{"DOCKER_HOST": "unix:///run/x.sock"}, docker.Address{}, verdictOK, "unix:///run/x.sock (from DOCKER_HOST)"},
+		"ssh":      {nil, docker.Address{Host: "ssh://me@lab"}, verdictOK, "ssh://me@lab"},
+		"loopback": {map[string]string{"DOCKER_HOST": "tcp://127.0.0.1:2375"}, docker.Address{}, verdictWarn, "every user of this machine"},
+		"naked":    {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{}, verdictFail, "without TLS"},
+		"permitted": {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{AllowInsecure: true},
 			verdictWarn, "whoever is on the way controls its machine"},
-		"no such context": {map[string]string{"DOCKER_CONTEXT": "nosuch"}, sandbox.Address{}, verdictFail, `context "nosuch"`},
+		"no such context": {map[string]string{"DOCKER_CONTEXT": "nosuch"}, docker.Address{}, verdictFail, `context "nosuch"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +43,7 @@ func TestCheckAddress(t *testing.T) {
 				t.Setenv(variable, test.environ[variable])
 			}
 			t.Setenv("DOCKER_CONFIG", t.TempDir())
-			got := checkAddress(sandbox.FindEngine(test.at))
+			got := checkAddress(docker.FindEngine(test.at))
 			require.Equal(t, test.want, got.Verdict, got.Seen)
 			require.Contains(t, got.Seen, test.seen)
 			require.Equal(t, test.want != verdictOK, got.Mend != "")
@@ -50,21 +52,21 @@ func TestCheckAddress(t *testing.T) {
 }
 
 func TestCheckEngine(t *testing.T) {
-	good := sandbox.EngineInfo{
+	good := engine.Info{
 		Name: "Docker", Version: "28.0.0", APIVersion: "1.48", Runc: "1.2.5", Local: true, Seccomp: true,
 		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Host: sandbox.Host{CgroupVersion: 2},
 	}
 	require.Empty(t, bad(checkEngine(good)))
 	tests := map[string]struct {
-		change func(*sandbox.EngineInfo)
+		change func(*engine.Info)
 		want   map[string]verdict
 	}{
-		"old":          {func(i *sandbox.EngineInfo) { i.APIVersion = "1.40" }, map[string]verdict{"engine API": verdictFail}},
-		"no seccomp":   {func(i *sandbox.EngineInfo) { i.Seccomp = false }, map[string]verdict{"seccomp": verdictFail}},
-		"no memory":    {func(i *sandbox.EngineInfo) { i.MemoryLimit = false }, map[string]verdict{"cgroup": verdictFail}},
-		"no swap":      {func(i *sandbox.EngineInfo) { i.SwapLimit = false }, map[string]verdict{"cgroup": verdictWarn}},
-		"rootless, v1": {func(i *sandbox.EngineInfo) { i.Rootless, i.Host.CgroupVersion = true, 1 }, map[string]verdict{"cgroup": verdictFail}},
-		"rootless, v2": {func(i *sandbox.EngineInfo) { i.Rootless = true }, map[string]verdict{}},
+		"old":          {func(i *engine.Info) { i.APIVersion = "1.40" }, map[string]verdict{"engine API": verdictFail}},
+		"no seccomp":   {func(i *engine.Info) { i.Seccomp = false }, map[string]verdict{"seccomp": verdictFail}},
+		"no memory":    {func(i *engine.Info) { i.MemoryLimit = false }, map[string]verdict{"cgroup": verdictFail}},
+		"no swap":      {func(i *engine.Info) { i.SwapLimit = false }, map[string]verdict{"cgroup": verdictWarn}},
+		"rootless, v1": {func(i *engine.Info) { i.Rootless, i.Host.CgroupVersion = true, 1 }, map[string]verdict{"cgroup": verdictFail}},
+		"rootless, v2": {func(i *engine.Info) { i.Rootless = true }, map[string]verdict{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +74,17 @@ func TestCheckEngine(t *testing.T) {
 			test.change(&info)
 			require.Equal(t, test.want, bad(checkEngine(info)))
 		})
+	}
+}
+
+func TestCheckStorage(t *testing.T) {
+	require.Equal(t, verdictOK, checkStorage("overlay2").Verdict)
+	require.Empty(t, checkStorage("overlay2").Mend)
+	for _, dear := range []string{"fuse-overlayfs", "vfs"} {
+		f := checkStorage(dear)
+		require.Equal(t, verdictInfo, f.Verdict, dear)
+		require.Contains(t, f.Seen, "start", dear)
+		require.Contains(t, f.Mend, "overlay2", dear)
 	}
 }
 

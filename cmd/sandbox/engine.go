@@ -6,7 +6,8 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // oneEngine decides between a context and a host. As for any other setting the
@@ -54,7 +55,7 @@ func (s *settings) forget(name string, target *string) {
 // engineClient is the client of the engine that the settings and the environment
 // name. The caller closes it.
 func (s settings) engineClient() (*client.Client, error) {
-	endpoint, err := sandbox.FindEngine(s.Engine)
+	endpoint, err := docker.FindEngine(s.Engine)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +63,8 @@ func (s settings) engineClient() (*client.Client, error) {
 }
 
 // engine is the same as an engine of runs.
-func (s settings) engine() (sandbox.Engine, error) {
-	endpoint, err := sandbox.FindEngine(s.Engine)
+func (s settings) engine() (engine.Engine, error) {
+	endpoint, err := docker.FindEngine(s.Engine)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (s settings) engine() (sandbox.Engine, error) {
 }
 
 // checkAddress judges the way to the engine.
-func checkAddress(endpoint sandbox.Endpoint, err error) finding {
+func checkAddress(endpoint docker.Endpoint, err error) finding {
 	const check = "engine address"
 	if err != nil {
 		return failed(check, err)
@@ -84,7 +85,7 @@ func checkAddress(endpoint sandbox.Endpoint, err error) finding {
 		f.Seen += fmt.Sprintf(" (from %s)", endpoint.From)
 	}
 	if warning := endpoint.Warning(); warning != "" {
-		insecure := &sandbox.ConnectError{Problem: sandbox.ProblemInsecure}
+		insecure := &docker.ConnectError{Problem: docker.ProblemInsecure}
 		f.Verdict, f.Seen, f.Mend = verdictWarn, warning, insecure.Hint()
 	}
 	return f

@@ -73,7 +73,7 @@ func endingText(o *contract.Outcome) string {
 		if name == "" {
 			name = "signal " + strconv.Itoa(o.Signal)
 		}
-		notes = append(notes, name+", or its own")
+		notes = append(notes, name)
 	default:
 		text = "exited " + strconv.Itoa(*o.ExitCode)
 	}

@@ -33,9 +33,9 @@ func TestOutcomeLine(t *testing.T) {
 			Status: "timed_out", TimedOut: true, ExitCode: code(143), Signal: 9, Exit: extend, Executed: limits, Error: "Execution timed out"},
 		"failed · killed for memory (limit 64MiB; more memory or fail) · 0.00s": {
 			Status: "out_of_memory", ExitCode: code(137), Signal: 9, Exit: meaning(137, result.ExitContext{OOM: true}), Executed: limits, Differences: differs},
-		"failed · exit code 139 (SIGSEGV, or its own; log signal number) · 0.00s": {
+		"failed · exit code 139 (SIGSEGV; log signal number) · 0.00s": {
 			Status: "signaled", ExitCode: code(139), Signal: 11, Exit: meaning(139, result.ExitContext{}), Differences: differs},
-		"failed · exit code 143 (SIGTERM, or its own) · 0.00s": {
+		"failed · exit code 143 (SIGTERM) · 0.00s": {
 			Status: "signaled", ExitCode: code(143), Signal: 15, Exit: extend, Differences: differs},
 		"failed · engine lost · it is gone · 0.00s": {Status: "engine_lost", Error: "it is gone"},
 		"success · exited 0 · 0.00s · 5 requests, 3 refused": {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 func newImageCommand(a *app) *cobra.Command {
@@ -44,7 +44,7 @@ func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client
 	if err != nil {
 		return settings{}, images.Catalog{}, nil, err
 	}
-	if _, err := sandbox.DockerEngine(api).Info(ctx); err != nil {
+	if _, err := docker.New(api).Info(ctx); err != nil {
 		return settings{}, images.Catalog{}, nil, errors.Join(err, api.Close())
 	}
 	return s, catalog, api, nil

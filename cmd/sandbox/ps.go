@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // listedContainer is one container as `ps --json` prints it.
@@ -64,7 +65,7 @@ func (a *app) ps(ctx context.Context) error {
 
 // withOwners joins what the engine knows of containers with what a sweep thinks of
 // their owners. A container that came or went in between has no reason.
-func withOwners(containers []sandbox.Container, report sandbox.SweepReport) []listedContainer {
+func withOwners(containers []engine.Found, report sandbox.SweepReport) []listedContainer {
 	all := []listedContainer{}
 	for _, c := range containers {
 		l := listedContainer{

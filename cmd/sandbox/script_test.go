@@ -5,13 +5,16 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +35,7 @@ func TestScript(t *testing.T) {
 				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
-					"atline":  atlineCommand,
+					"atline": atlineCommand, "keys": keysCommand,
 					"standin": standinCommand, "keypair": keypairCommand,
 				},
 			})
@@ -208,6 +211,44 @@ func emptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 		if (len(found) == 0) == neg {
 			ts.Fatalf("%s holds %v", dir, found)
 		}
+	}
+}
+
+// keysCommand is "keys FILE KEY...": FILE is a JSON object with these keys and no others, or
+// a list or lines of objects that together have them. KEY=TEXT says the value, too, and
+// "..." at the end permits further keys.
+func keysCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: keys FILE KEY...")
+	}
+	want := args[1:]
+	got := map[string]bool{}
+	for text := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0]))); text.More(); {
+		var document json.RawMessage
+		ts.Check(text.Decode(&document))
+		var objects []map[string]any
+		if json.Unmarshal(document, &objects) != nil {
+			objects = make([]map[string]any, 1)
+			ts.Check(json.Unmarshal(document, &objects[0]))
+		}
+		for _, object := range objects {
+			for key, value := range object {
+				if text, ok := value.(string); ok && slices.Contains(want, key+"="+text) {
+					key += "=" + text
+				}
+				got[key] = true
+			}
+		}
+	}
+	more := want[len(want)-1] == "..."
+	for _, key := range want {
+		if key != "..." && !got[key] {
+			ts.Fatalf("%s lacks %s", args[0], key)
+		}
+		delete(got, key)
+	}
+	if len(got) > 0 && !more {
+		ts.Fatalf("%s has further keys: %v", args[0], slices.Sorted(maps.Keys(got)))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // settings are the effective values of all keys of configs/sandbox.yaml.
@@ -33,7 +33,7 @@ type settings struct {
 	AllowUnlocked bool
 	// Engine is the engine that is meant; the zero value is that of the docker
 	// command.
-	Engine                  sandbox.Address
+	Engine                  docker.Address
 	StateDir, Catalog, Lock string
 	GPUDir                  string
 	// ToolRegistry and Profiles are files of contracts; empty for the shipped ones.

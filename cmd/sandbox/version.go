@@ -91,7 +91,7 @@ func (a *app) askEngine(ctx context.Context) *engineVersion {
 	if err != nil {
 		return nil
 	}
-	defer engine.Close()
+	defer func() { _ = engine.Close() }() // it was only asked
 	info, err := engine.Info(ctx)
 	if err != nil {
 		return nil

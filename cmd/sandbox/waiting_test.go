@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // A queue that changes all the time does not flood stderr, and its last state is
@@ -58,7 +58,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
-	api, err := sandbox.DockerClient()
+	api, err := docker.NewClient()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())
 	require.NoError(t, err)

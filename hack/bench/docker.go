@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // docker is the other side: docker run with the restrictions of a plan.
@@ -26,11 +27,11 @@ type docker struct {
 
 // newDocker translates the plan of a run into the arguments of docker run.
 func newDocker(ctx context.Context, c cli, dir string) (docker, error) {
-	spec, err := c.plan(ctx, "true")
+	plan, err := c.plan(ctx, "true")
 	if err != nil {
 		return docker{}, err
 	}
-	profile, err := seccompFile(spec.Class.Seccomp)
+	profile, err := seccompFile(plan.Class.Seccomp)
 	if err != nil {
 		return docker{}, err
 	}
@@ -41,13 +42,13 @@ func newDocker(ctx context.Context, c cli, dir string) (docker, error) {
 			return docker{}, err
 		}
 	}
-	args, err := runArgs(spec, profile, sources)
-	return docker{args: args, image: spec.Class.Image.ID}, err
+	args, err := runArgs(plan, profile, sources)
+	return docker{args: args, image: plan.Class.Image.ID}, err
 }
 
 // seccompFile finds the profile of the plan; docker run wants a path.
-func seccompFile(profile sandbox.Seccomp) (string, error) {
-	path, err := filepath.Abs(filepath.Join("sandbox", "seccomp.json"))
+func seccompFile(profile spec.Seccomp) (string, error) {
+	path, err := filepath.Abs(filepath.Join("sandbox", "spec", "seccomp.json"))
 	if err != nil {
 		return "", err
 	}
@@ -65,9 +66,9 @@ func seccompFile(profile sandbox.Seccomp) (string, error) {
 // runArgs puts every restriction of a class into the words of docker run. A part
 // of a class that it does not know how to say is an error: the two sides would no
 // longer do the same.
-func runArgs(spec sandbox.Spec, seccomp string, sources map[string]string) ([]string, error) {
-	class := spec.Class
-	if class.GPUs.Any() || class.IPC != "private" || !class.Init || !class.ReadOnlyRoot || !class.NoNewPrivileges {
+func runArgs(plan sandbox.Spec, seccomp string, sources map[string]string) ([]string, error) {
+	class := plan.Class
+	if class.GPUs.Any() || class.IPC != "private" || !class.ReadOnlyRoot || !class.NoNewPrivileges {
 		return nil, errors.New("the plan has a part that this benchmark cannot say to docker run")
 	}
 	memory := strconv.FormatInt(class.Cgroup.MemoryBytes, 10)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // budget bounds the whole program; a run that hangs ends it.
@@ -94,8 +95,9 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s %s, API %s, cgroup v%d, %s, %d processors\n\n", info.Name, info.Version, info.APIVersion,
-		info.Host.CgroupVersion, info.Host.DefaultRuntime, info.Host.CPUs)
+	b.info = info
+	fmt.Printf("%s %s, API %s, %s, cgroup v%d, %s, %d processors\n\n", info.Name, info.Version, info.APIVersion,
+		info.StorageDriver, info.Host.CgroupVersion, info.Host.DefaultRuntime, info.Host.CPUs)
 
 	rows, err := b.all(ctx)
 	if err != nil {
@@ -110,11 +112,12 @@ type bench struct {
 	cli     cli
 	docker  docker
 	library *sandbox.Runner
+	info    engine.Info
 }
 
 func (b bench) all(ctx context.Context) ([]row, error) {
 	var rows []row
-	for _, measure := range []func(context.Context) ([]row, error){b.cold, b.batch, b.output, b.parsing} {
+	for _, measure := range []func(context.Context) ([]row, error){b.cold, b.batch, b.output, b.init, b.parsing} {
 		more, err := measure(ctx)
 		if err != nil {
 			return nil, err

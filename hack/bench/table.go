@@ -20,14 +20,20 @@ type row struct {
 func compared(what string, ours, docker []time.Duration, limit float64) row {
 	ratio := medianRatio(ours, docker)
 	return row{
-		what: what, ours: milliseconds(median(ours)), docker: milliseconds(median(docker)),
+		what: what, ours: spread(ours), docker: spread(docker),
 		ratio: ratioText(ratio), target: fmt.Sprintf("<= %.2f x", limit), met: ratio <= limit,
 	}
 }
 
+// spread is the median of times, with the least and the most.
+func spread(times []time.Duration) string {
+	return fmt.Sprintf("%s (%.1f-%.1f)", milliseconds(median(times)),
+		float64(slices.Min(times))/float64(time.Millisecond), float64(slices.Max(times))/float64(time.Millisecond))
+}
+
 func printTable(w io.Writer, rows []row) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "MEDIAN OF\tEVALBOX\tDOCKER RUN\tRATIO\tTARGET\t") // errors come back from Flush
+	fmt.Fprintln(table, "MEDIAN (MIN-MAX) OF\tEVALBOX\tDOCKER RUN\tRATIO\tTARGET\t") // errors come back from Flush
 	for _, r := range rows {
 		verdict := "missed"
 		if r.met {

@@ -302,7 +302,7 @@ func changedInputs(r Resolved) (warnings []string) {
 }
 
 // unenforced compares what was enforced with the contract (resolution 50). The sandbox
-// refuses what it cannot enforce, but for processes with a network level.
+// refuses what it cannot enforce.
 func unenforced(e Effective, res *result.Result) []string {
 	var open []string
 	check := func(field string, asked, got float64) {
@@ -313,9 +313,6 @@ func unenforced(e Effective, res *result.Result) []string {
 	check("sandbox.timeout_ms", float64(e.Timeout.Milliseconds()), math.Round(res.Enforced.TimeoutSeconds*1000))
 	check("sandbox.memory_mb", float64(e.Memory/policy.MiB), float64(res.Enforced.MemoryBytes)/float64(policy.MiB))
 	check("sandbox.cpu_cores", float64(e.CPUs), res.Enforced.CPUs)
-	if n := res.Enforced.ProxyPIDs; n > 0 {
-		open = append(open, fmt.Sprintf("sandbox.processes.max_children: %d was asked for; the way to the proxy takes processes, and the program could have had %d more", e.MaxChildren, n))
-	}
 	return open
 }
 

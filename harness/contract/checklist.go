@@ -107,7 +107,7 @@ func (c *checklist) checked(run *execution) {
 	c.set("inputs_validated", CheckDone, "%s, %s, %s", count(len(e.Contract.Inputs.Arguments), "argument"),
 		count(len(run.resolved.InputFiles), "input file"), strippedText(len(run.outcome.Stripped)))
 	c.set("limits_set", CheckDone, "profile %s: %d ms, %v, %s, %s", e.Profile, e.Timeout.Milliseconds(), e.Memory,
-		count(int(e.CPUs), "processor"), children(e, run.spec.Job.Egress.PIDs()))
+		count(int(e.CPUs), "processor"), children(e))
 	permits := fmt.Sprintf("files %s, network %s", e.FilesystemLevel, e.NetworkLevel)
 	if run.approval != nil {
 		permits += fmt.Sprintf(", approved by %s", quoted(run.approval.ApprovedBy))
@@ -115,7 +115,7 @@ func (c *checklist) checked(run *execution) {
 	c.set("allowlist_permits", CheckDone, "%s", permits)
 }
 
-func children(e Effective, proxy int64) string {
+func children(e Effective) string {
 	text := "no further processes and threads"
 	switch {
 	case e.MaxChildren == 1:
@@ -125,9 +125,6 @@ func children(e Effective, proxy int64) string {
 	}
 	if !e.AllowFork {
 		text += ", none of them a process"
-	}
-	if proxy > 0 {
-		text += fmt.Sprintf(", and %d that the way to the proxy takes, which the program can use as well", proxy)
 	}
 	return text
 }

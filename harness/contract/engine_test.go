@@ -123,12 +123,7 @@ func TestExamples(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, json.Unmarshal(expected, &want))
 			requireHas(t, got, want, name)
-			if o.Network == nil {
-				require.Empty(t, o.Unenforced)
-			} else {
-				require.Len(t, o.Unenforced, 1)
-				require.Contains(t, o.Unenforced[0], "sandbox.processes.max_children")
-			}
+			require.Empty(t, o.Unenforced)
 			for _, point := range o.Checklist {
 				if o.Success {
 					require.Equal(t, contract.CheckDone, point.State, "%+v", point)

@@ -22,7 +22,7 @@ type Executed struct {
 	TimeoutMS int64  `json:"timeout_ms"`
 	MemoryMB  int64  `json:"memory_mb"`
 	CPUCores  int64  `json:"cpu_cores"`
-	// PIDs is the limit of processes and threads in the container, ours included.
+	// PIDs is how many processes and threads the program may have at once.
 	PIDs      int64 `json:"pids"`
 	AllowFork bool  `json:"allow_fork"`
 

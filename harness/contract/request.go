@@ -45,10 +45,8 @@ func (run *execution) planRequest() {
 	req.Limits.Timeout = e.Timeout
 	req.Limits.Memory = e.Memory
 	req.Limits.CPUs = float64(e.CPUs)
-	req.Limits.PIDs = 2 + e.MaxChildren // the container's init and the program itself
-	if req.NoFork = !e.AllowFork; req.NoFork {
-		req.Limits.PIDs = 1 + e.MaxChildren // there is no init then
-	}
+	req.Limits.PIDs = 1 + e.MaxChildren // the program itself
+	req.NoFork = !e.AllowFork
 	req.Limits.CaptureStdout, req.Limits.CaptureStderr = max(e.Stdout, leastCapture), max(e.Stderr, leastCapture)
 
 	req.WorkDir = run.resolved.WorkDir

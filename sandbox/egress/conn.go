@@ -138,9 +138,12 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	if c.proxy.spent() {
 		return 0, errBytes
 	}
+	// Counted before, since the answer may be logged before the write returns.
+	c.x.up.Add(int64(len(b)))
+	c.proxy.up.Add(int64(len(b)))
 	n, err := c.Conn.Write(b)
-	c.x.up.Add(int64(n))
-	c.proxy.up.Add(int64(n))
+	c.x.up.Add(int64(n - len(b)))
+	c.proxy.up.Add(int64(n - len(b)))
 	return n, err
 }
 

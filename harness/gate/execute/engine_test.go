@@ -6,7 +6,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	boxengine "github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
@@ -31,11 +34,11 @@ func newRunner(t *testing.T) *sandbox.Runner {
 	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		containers, err := r.Containers(context.Background())
-		require.NoError(t, err)
-		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
-		}
+		// A removal that the engine was asked for takes it a moment.
+		require.Eventually(t, func() bool {
+			containers, err := r.Containers(context.Background())
+			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[sandbox.LabelState] == state })
+		}, time.Minute, 20*time.Millisecond, "a container is left behind")
 		records, err := r.Store().List()
 		require.NoError(t, err)
 		require.Empty(t, records)

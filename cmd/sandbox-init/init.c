@@ -1,0 +1,627 @@
+/* sandbox-init is process 1 of every container. It says what it sees, reads one job,
+ * runs it, ends it, and reports; the package comment of sandbox/engine/wire describes
+ * what goes over its standard streams.
+ *
+ * The program is hostile and has init's uid. So init is not dumpable (nothing of its
+ * memory, descriptors or environment can be opened), and blocks every signal. It reads
+ * three, and believes them when the kernel says that they are not from in here. Loops
+ * that a program can feed are bounded, so that its deadline is always looked at. */
+#include "init.h"
+
+__asm__(".global _start\n"
+	"_start:\n"
+#if defined(__x86_64__)
+	"	xor %ebp, %ebp\n"
+	"	mov %rsp, %rdi\n"
+	"	and $-16, %rsp\n"
+	"	call start\n");
+#else
+	"	mov x29, #0\n"
+	"	mov x30, #0\n"
+	"	mov x0, sp\n"
+	"	bl start\n");
+#endif
+
+enum kind { EXITED = 1, SIGNALED, NOT_STARTED };
+enum stop { NONE, DEADLINE, TERMINATED, KILLED };
+
+enum { REFUSES = 125, MOST_KILLING = 10, MOST_WAITING = 60 /* seconds */, MOST_FDS = 1 << 18 /* two for each connection, and some */ };
+
+static u64 report_bytes[MOST_REPORT / 8], input_bytes[MOST_INPUT / 8];
+static char **environment;
+static struct job job;
+
+/* What is to be written, per stream. A stream that nobody reads any more is dropped. */
+static struct output {
+	int fd;
+	const u8 *p;
+	u64 n;
+} outputs[] = {{1, NULL, 0}, {2, NULL, 0}};
+
+/* The controller's side: the frame that is being read. */
+static struct {
+	bool_t open;
+	bool_t complete; /* the frame is read, and its payload still in use */
+	u8 head[HEADER];
+	u8 *payload;
+	u64 have, length;
+} input = {.open = 1};
+
+static enum { BEFORE, RUNNING, OVER } phase;
+static bool_t have_job, bye;
+static u64 released_at; /* when the controller left, or sent us away */
+static int signals = -1;
+static struct pollfd first_polls[5], *polls = first_polls;
+
+static struct {
+	i64 pid;
+	int failures; /* the pipe of the second stage */
+	int input;    /* the program's stdin, -1 when there is none any more */
+	u64 sent;     /* so much of the frame's payload is in it */
+	int status;
+	struct rusage usage;
+	u64 began, ended, began_wall, ended_wall;
+	u64 deadline, kill_at;
+	enum stop stop;
+	u64 give_up; /* when to stop waiting for the death of what was killed */
+	bool_t escalated, abandoned;
+	struct failure failure;
+} program = {.failures = -1, .input = -1, .deadline = FOREVER, .kill_at = FOREVER, .give_up = FOREVER};
+
+static bool_t children = 1; /* there may be some */
+static bool_t unreaped;     /* and some that have ended */
+
+static void write_output(struct output *o)
+{
+	/* A pipe that polls as writable takes so much without blocking, whatever the
+	 * program has done to its flags. */
+	long n = sys3(write, o->fd, o->p, o->n < 4096 ? o->n : 4096);
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n < 0)
+		n = (long)o->n;
+	o->p += n;
+	o->n -= (u64)n;
+}
+
+static void step(u64 until);
+
+/* flush writes a frame before any program exists: nothing else is to be done then. */
+static void flush(const struct buffer *b)
+{
+	outputs[0].p = b->p;
+	outputs[0].n = b->n;
+	while (outputs[0].n)
+		step(FOREVER);
+}
+
+static void __attribute__((noreturn)) refuse(enum refusal code, const char *text)
+{
+	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
+
+	frame_begin(&b, REFUSED);
+	field32(&b, 1, code);
+	field(&b, 2, text, strlen(text));
+	frame_end(&b);
+	input.open = 0; /* nothing that comes now counts */
+	flush(&b);
+	leave(REFUSES);
+}
+
+/* next_frame: what was read has been dealt with. */
+static void next_frame(void)
+{
+	program.sent = input.have = 0;
+	input.complete = 0;
+}
+
+static void close_program_input(void)
+{
+	if (program.input >= 0)
+		sys1(close, program.input);
+	program.input = -1;
+	/* What it has not read would keep the frames behind it, up to BYE. */
+	if (input.complete)
+		next_frame();
+}
+
+static void released(void)
+{
+	if (!released_at)
+		released_at = now();
+}
+
+/* abandon: the controller is gone, or sends what nobody understands. */
+static void abandon(void)
+{
+	if (phase == BEFORE)
+		leave(REFUSES);
+	program.abandoned |= phase == RUNNING;
+	input.open = 0;
+	released();
+	close_program_input();
+}
+
+/* feed passes on what an INPUT frame holds. A program that does not read leaves the
+ * rest with the controller: no further frame is read before this one is done. */
+static void feed(void)
+{
+	while (program.input >= 0 && program.sent < input.length) {
+		long n = sys3(write, program.input, input.payload + program.sent, input.length - program.sent);
+		if (n == -EAGAIN || n == -EINTR)
+			return;
+		if (n < 0)
+			close_program_input();
+		else
+			program.sent += (u64)n;
+	}
+	next_frame();
+}
+
+static void open_frame(void)
+{
+	static const u8 magic[] = {0, 'E', 'B', 'X', VERSION};
+	u8 type = input.head[5];
+	bool_t known = !memcmp(input.head, magic, sizeof magic) && !input.head[6] && !input.head[7];
+
+	input.length = get32(input.head + 8);
+	if (phase != BEFORE) {
+		input.payload = (u8 *)input_bytes;
+		if (!known || !(type == INPUT ? input.length <= MOST_INPUT : type == BYE && !input.length))
+			abandon();
+		return;
+	}
+	if (!known || type != JOB)
+		refuse(NOT_A_JOB, "not a job of version 1");
+	if (input.length > MOST_JOB)
+		refuse(TOO_LONG, "a job of more than 4 MiB");
+	if (!(input.payload = map(input.length + !input.length)))
+		refuse(TOO_LONG, "no memory for the job");
+}
+
+static void close_frame(void)
+{
+	enum refusal why;
+	const char *problem;
+
+	if (phase == BEFORE) {
+		problem = parse_job(&job, input.payload, input.length, environment, &why);
+		if (problem)
+			refuse(why, problem);
+		have_job = 1;
+		input.have = 0;
+		return;
+	}
+	if (input.head[5] == BYE) {
+		bye |= phase == OVER; /* earlier it means nothing */
+		input.have = 0;
+		return;
+	}
+	if (!input.length)
+		close_program_input();
+	input.complete = 1;
+	feed();
+}
+
+static void read_input(void)
+{
+	bool_t head = input.have < HEADER;
+	u8 *to = head ? input.head + input.have : input.payload + (input.have - HEADER);
+	long n = sys3(read, 0, to, head ? HEADER - input.have : HEADER + input.length - input.have);
+
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n <= 0) {
+		abandon();
+		return;
+	}
+	input.have += (u64)n;
+	if (head && input.have == HEADER)
+		open_frame();
+	if (input.open && input.have >= HEADER && input.have == HEADER + input.length)
+		close_frame();
+}
+
+static void over(int status)
+{
+	phase = OVER;
+	/* What is over has no deadline: one that has passed would let no wait wait. */
+	program.deadline = program.kill_at = FOREVER;
+	program.pid = 0;
+	program.status = status;
+	program.ended = now();
+	program.ended_wall = clock(CLOCK_REALTIME);
+	close_program_input();
+}
+
+/* reap takes a part of what has ended: a program can make ends as fast as init takes
+ * them, and there is a deadline to look at. */
+static void reap(void)
+{
+	struct rusage usage;
+	int status;
+	long pid = 0;
+
+	for (int i = 0; i < 64 && (pid = sys4(wait4, -1, &status, WNOHANG | __WALL, &usage)) > 0; i++) {
+		/* A child that asked to be traced is ours to trace, and is reported when it
+		 * stops. That is no end. */
+		if (pid != program.pid || (status & 0xff) == 0x7f)
+			continue;
+		program.usage = usage;
+		over(status);
+	}
+	children = pid != -ECHILD;
+	unreaped = pid > 0;
+}
+
+static void kill_all(void)
+{
+	sys2(kill, -1, SIGKILL);
+	if (program.give_up == FOREVER)
+		program.give_up = now() + MOST_KILLING * SECOND;
+}
+
+/* stop ends the program: softly, with its grace, or at once. */
+static void stop(enum stop why)
+{
+	if (phase == BEFORE)
+		leave(128 + (why == KILLED ? SIGKILL : SIGTERM));
+	if (phase == OVER) {
+		released();
+		return;
+	}
+	if (why == KILLED) {
+		program.stop = KILLED;
+		program.deadline = program.kill_at = FOREVER;
+		kill_all();
+		return;
+	}
+	if (program.stop)
+		return;
+	program.stop = why;
+	program.deadline = FOREVER;
+	program.kill_at = now() + job.grace * 1000000;
+	sys2(kill, program.pid, SIGTERM);
+}
+
+static void read_signals(void)
+{
+	struct signalfd_siginfo s;
+
+	/* No more than are blocked: new ones may come as fast as they are read. */
+	for (int i = 0; i < 3 && sys3(read, signals, &s, sizeof s) == sizeof s; i++)
+		/* Only the outside has no number here, and nobody can forge that: the
+		 * kernel refuses a sender's own si_code of 0. */
+		if (s.ssi_code == 0 && s.ssi_pid == 0 && s.ssi_signo != SIGCHLD)
+			stop(s.ssi_signo == SIGTERM ? TERMINATED : KILLED);
+}
+
+static void check_time(void)
+{
+	u64 t = now();
+
+	if (phase != RUNNING)
+		return;
+	if (t >= program.deadline)
+		stop(DEADLINE);
+	if (t >= program.kill_at) {
+		program.kill_at = FOREVER;
+		program.escalated = 1;
+		kill_all();
+	}
+	/* Nothing else can be said of a process that does not even die of SIGKILL. */
+	if (t >= program.give_up)
+		over(SIGKILL);
+}
+
+/* wait_for is poll(2) by means of select(2): poll fails when it is asked for more
+ * descriptors than the limit of open files, and the program can set init's to zero. */
+static void wait_for(struct pollfd *p, u64 n, u64 until)
+{
+	static u64 readable[MOST_FDS / 64], writable[MOST_FDS / 64];
+	u64 t = now(), end = 0;
+	struct timespec_k timeout;
+
+	for (u64 i = 0; i < n; i++)
+		if (p[i].fd >= 0 && (u64)p[i].fd >= end)
+			end = (u64)p[i].fd + 1;
+	memset(readable, 0, (end + 63) / 64 * 8);
+	memset(writable, 0, (end + 63) / 64 * 8);
+	for (u64 i = 0; i < n; i++) {
+		if (p[i].fd < 0)
+			continue;
+		if (p[i].events & POLLIN)
+			readable[p[i].fd / 64] |= 1UL << p[i].fd % 64;
+		if (p[i].events & POLLOUT)
+			writable[p[i].fd / 64] |= 1UL << p[i].fd % 64;
+	}
+	t = until > t ? until - t : 0;
+	timeout = (struct timespec_k){(i64)(t / SECOND), (i64)(t % SECOND)};
+	if (sys5(pselect6, end, readable, writable, NULL, until == FOREVER ? NULL : &timeout) < 0)
+		end = 0;
+	for (u64 i = 0; i < n; i++) {
+		u64 fd = (u64)p[i].fd;
+		p[i].revents = 0;
+		if (p[i].fd < 0 || fd >= end)
+			continue;
+		if (readable[fd / 64] >> fd % 64 & 1)
+			p[i].revents |= POLLIN;
+		if (writable[fd / 64] >> fd % 64 & 1)
+			p[i].revents |= POLLOUT;
+	}
+}
+
+/* step waits for whatever comes next, at most until then, and deals with it. */
+static void step(u64 until)
+{
+	u64 n = sizeof first_polls / sizeof *first_polls;
+
+	if (until > program.deadline)
+		until = program.deadline;
+	if (until > program.kill_at)
+		until = program.kill_at;
+	if (phase == RUNNING && until > program.give_up)
+		until = program.give_up;
+	/* A poll would return at once for a descriptor that was hung up, so what is not
+	 * waited for is left out. */
+	/* A frame of ours that is under way comes before the answer to one of theirs. */
+	bool_t reads = input.open && !input.complete && !(phase == BEFORE && outputs[0].n);
+	polls[0] = (struct pollfd){reads ? 0 : -1, POLLIN, 0};
+	polls[1] = (struct pollfd){signals, POLLIN, 0};
+	polls[2] = (struct pollfd){input.complete ? program.input : -1, POLLOUT, 0};
+	for (int i = 0; i < 2; i++)
+		polls[3 + i] = (struct pollfd){outputs[i].n ? outputs[i].fd : -1, POLLOUT, 0};
+	n += (u64)relay_watch(polls + n, &until);
+
+	wait_for(polls, n, unreaped ? 0 : until);
+	if (polls[1].revents)
+		read_signals();
+	reap();
+	for (int i = 0; i < 2; i++)
+		if (polls[3 + i].revents)
+			write_output(&outputs[i]);
+	if (polls[0].revents)
+		read_input();
+	if (polls[2].revents)
+		feed();
+	relay_step(polls + sizeof first_polls / sizeof *first_polls);
+	check_time();
+}
+
+/* launch starts the program. What fails before there is a process is noted as what
+ * fails in the second stage. */
+static void launch(void)
+{
+	int failures[2], in[2] = {-1, -1};
+	enum stage stage = ST_RELAY;
+	long r = job.relay_path ? relay_open(&job) : 0;
+
+	if (r >= 0 && relay_polls()) {
+		polls = map(sizeof first_polls + relay_polls() * sizeof *polls);
+		r = polls ? 0 : -ENOMEM;
+	}
+	if (r >= 0) {
+		stage = ST_STDIN;
+		r = sys2(pipe2, failures, O_CLOEXEC | O_NONBLOCK);
+	}
+	if (r >= 0 && job.flags & WITH_STDIN) {
+		r = sys2(pipe2, in, O_CLOEXEC);
+		/* Only our end: a program does not expect to be told to come back. */
+		sys3(fcntl, in[1], F_SETFL, O_NONBLOCK);
+	}
+	program.began = now();
+	program.began_wall = clock(CLOCK_REALTIME);
+	if (r >= 0) {
+		stage = ST_FORK;
+		r = sys5(clone, SIGCHLD, 0, 0, 0, 0);
+	}
+	if (r < 0) {
+		program.failure = (struct failure){stage, (u32)-r, 0};
+		over(0);
+		return;
+	}
+	if (!r)
+		second_stage(&job, failures[1], in[0]);
+	phase = RUNNING;
+	program.pid = r;
+	if (job.timeout)
+		program.deadline = program.began + job.timeout * 1000000;
+	program.failures = failures[0];
+	program.input = in[1];
+	sys1(close, failures[1]);
+	if (in[0] >= 0)
+		sys1(close, in[0]);
+	sys2(munmap, input.payload, input.length);
+}
+
+/* end_all kills what the program has left, and says how much of it did not die. */
+static u32 end_all(void)
+{
+	for (;;) {
+		kill_all();
+		reap();
+		if (!children)
+			return 0;
+		if (now() >= program.give_up)
+			return count_processes();
+		u64 soon = now() + SECOND / 50;
+		step(soon < program.give_up ? soon : program.give_up);
+	}
+}
+
+static enum kind kind(u32 *value)
+{
+	if (program.failures >= 0)
+		sys3(read, program.failures, &program.failure, sizeof program.failure);
+	if (program.failure.stage) {
+		*value = program.failure.error;
+		return NOT_STARTED;
+	}
+	*value = (u32)program.status & 0x7f;
+	if (*value)
+		return SIGNALED;
+	*value = (u32)program.status >> 8 & 0xff;
+	return EXITED;
+}
+
+static u64 microseconds(struct __kernel_old_timeval t)
+{
+	return (u64)t.tv_sec * 1000000 + (u64)t.tv_usec;
+}
+
+static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
+{
+	frame_begin(b, REPORT);
+	field32(b, 1, how);
+	field32(b, 2, value);
+	if (how == NOT_STARTED)
+		field32(b, 3, program.failure.stage);
+	u64 wall = program.ended - program.began;
+	field(b, 4, &wall, sizeof wall);
+	u64 usage[] = {microseconds(program.usage.ru_utime), microseconds(program.usage.ru_stime), (u64)program.usage.ru_maxrss};
+	field(b, 5, usage, sizeof usage);
+	field32(b, 6, program.stop);
+	field32(b, 7, program.escalated);
+	field32(b, 8, left);
+	put_counters(b, 9);
+	u64 when[] = {program.began_wall, program.ended_wall};
+	field(b, 10, when, sizeof when);
+	field32(b, 11, program.abandoned);
+	if (program.failure.stage == ST_RLIMIT)
+		field32(b, 12, program.failure.detail);
+	frame_end(b);
+}
+
+/* report ends both streams with the nonce. They are as the program has left them, and
+ * nothing else writes there any more. */
+static void report(enum kind how, u32 value, u32 left)
+{
+	/* An engine's log keeps whole lines, and may lose the last one if it has no end. */
+	static const u8 line_end[] = {'\n'};
+	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
+	u64 began = now(), limit, second;
+
+	put(&b, job.nonce, NONCE);
+	put_report(&b, how, value, left);
+	put(&b, line_end, sizeof line_end);
+	second = b.n;
+	put(&b, job.nonce, NONCE);
+	put(&b, line_end, sizeof line_end);
+	outputs[0] = (struct output){1, b.p, second};
+	outputs[1] = (struct output){2, b.p + second, b.n - second};
+	for (int i = 0; i < 2; i++)
+		sys3(fcntl, outputs[i].fd, F_SETFL, O_NONBLOCK);
+	while (outputs[0].n || outputs[1].n) {
+		limit = !released_at ? FOREVER : (released_at > began ? released_at : began) + MOST_WAITING * SECOND;
+		if (now() >= limit)
+			return;
+		step(limit);
+	}
+}
+
+static int exit_code(enum kind how, u32 value)
+{
+	if (program.stop == TERMINATED)
+		return 128 + SIGTERM;
+	if (program.stop == KILLED)
+		return 128 + SIGKILL;
+	switch (how) {
+	case EXITED:
+		return (int)value;
+	case SIGNALED:
+		return 128 + (int)value;
+	default:
+		return value == ENOENT || value == ENOTDIR ? 127 : 126;
+	}
+}
+
+static void __attribute__((noreturn)) complain(const char *text)
+{
+	sys3(write, 2, text, strlen(text));
+	leave(REFUSES);
+}
+
+static long own_directory;
+
+static void close_inherited(u32 fd)
+{
+	if (fd > 2 && fd != own_directory)
+		sys1(close, fd);
+}
+
+/* prepare makes a clean process of what the engine has started. */
+static void prepare(char **arguments)
+{
+	static const u64 all = ~0UL;
+	static const u64 ours = 1UL << (SIGCHLD - 1) | 1UL << (SIGTERM - 1) | 1UL << (SIGUSR1 - 1);
+	static const u64 by_default[4]; /* the kernel's struct sigaction */
+
+	/* The program can execute this file too. */
+	if (sys0(getpid) != 1)
+		complain("sandbox-init: not process 1 of a container\n");
+	for (char **a = arguments; *a; a += 2)
+		if (a[0][0] != '-' || (a[0][1] != 's' && a[0][1] != 'w') || a[0][2] || !a[1])
+			complain("usage: sandbox-init [-w WITNESS] [-s PATH]...\n");
+	/* What is ignored stays ignored over execve, and ignored children would leave
+	 * no status. */
+	for (long n = 1; n <= 64; n++)
+		sys4(rt_sigaction, n, by_default, NULL, 8);
+	if ((own_directory = open_at("/proc/self/fd", O_RDONLY | O_DIRECTORY)) < 0)
+		complain("sandbox-init: no /proc\n");
+	each_number(own_directory, close_inherited);
+	sys1(close, own_directory);
+	sys4(rt_sigprocmask, SIG_SETMASK, &all, NULL, 8);
+	signals = (int)sys4(signalfd4, -1, &ours, 8, O_CLOEXEC | O_NONBLOCK);
+	if (signals < 0 || sys5(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		complain("sandbox-init: the kernel refuses signalfd or PR_SET_DUMPABLE\n");
+}
+
+static void greet(char **arguments)
+{
+	struct buffer b = {.p = map(MOST_READY), .size = MOST_READY};
+
+	if (!b.p)
+		complain("sandbox-init: no memory\n");
+	put_ready(&b, arguments);
+	if (b.full)
+		complain("sandbox-init: too much to say\n");
+	flush(&b);
+	sys2(munmap, b.p, MOST_READY);
+}
+
+static void accept_job(void)
+{
+	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
+
+	frame_begin(&b, ACCEPTED);
+	field(&b, 1, job.nonce, NONCE_SHOWN);
+	frame_end(&b);
+	flush(&b);
+}
+
+void __attribute__((noreturn, used)) start(long *stack)
+{
+	char **arguments = (char **)(stack + 2);
+	enum kind how;
+	u32 left, value;
+
+	environment = (char **)(stack + 1 + stack[0] + 1);
+	if (stack[0] < 1)
+		leave(REFUSES);
+	prepare(arguments);
+	greet(arguments);
+	open_counters();
+	while (!have_job)
+		step(FOREVER);
+	accept_job();
+	launch();
+	while (phase == RUNNING)
+		step(FOREVER);
+	left = end_all();
+	relay_close();
+	how = kind(&value);
+	report(how, value, left);
+	while (!bye && !released_at)
+		step(FOREVER);
+	leave(exit_code(how, value));
+}

@@ -1,0 +1,96 @@
+/* What the parts of sandbox-init share. The protocol is described in the package
+ * comment of sandbox/engine/wire; limits and numbers here are those there. */
+#ifndef INIT_H
+#define INIT_H
+
+#include "sys.h"
+
+enum {
+	VERSION = 1,
+	HEADER = 12,
+	NONCE = 32,
+	/* So much of the nonce is in ACCEPTED. The rest stays secret: the program can
+	 * open its own stdout for reading and find there what nobody has read yet. */
+	NONCE_SHOWN = 8,
+	MOST_JOB = 4 << 20,
+	MOST_INPUT = 64 << 10,
+	MOST_READY = 1 << 20,
+	MOST_REPORT = 64 << 10,
+	MOST_MOUNTINFO = 512 << 10,
+	MOST_TEXT = 16 << 10,
+	MOST_COUNTER = 4 << 10,
+};
+
+enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, JOB = 16, INPUT, BYE };
+
+enum refusal { NOT_A_JOB = 1, TOO_LONG, MALFORMED, UNKNOWN_FIELD, DOUBLED, MISSING, BAD_VALUE };
+
+enum stage { ST_STDIN = 1, ST_RLIMIT, ST_CHDIR, ST_FILTER, ST_RELAY, ST_EXEC, ST_OOM_SCORE, ST_FORK };
+
+enum { NO_FORK = 1, WITH_STDIN = 2 };
+
+struct limit {
+	u32 resource, zero;
+	u64 soft, hard;
+};
+
+struct job {
+	u8 nonce[NONCE];
+	char **argv; /* one free place in front of it, for the shell of a script */
+	char **envp;
+	char *directory;
+	u64 timeout, grace; /* ms; a timeout of 0 is none */
+	struct limit *limits;
+	u64 limit_count;
+	bool_t has_oom_score;
+	i32 oom_score;
+	u32 flags;
+	u16 relay_port, relay_most;
+	char *relay_path; /* NULL: no relay */
+};
+
+/* A buffer that notes when something did not fit, instead of overflowing. */
+struct buffer {
+	u8 *p;
+	u64 n, size;
+	u64 frame; /* where the header of the frame is that is being written */
+	bool_t full;
+};
+
+/* wire.c */
+u32 get32(const u8 *p);
+u64 get64(const u8 *p);
+void put(struct buffer *b, const void *p, u64 n);
+void put32(struct buffer *b, u32 v);
+void put64(struct buffer *b, u64 v);
+void frame_begin(struct buffer *b, enum frame_type type);
+void frame_end(struct buffer *b);
+u64 field_begin(struct buffer *b, u16 tag);
+void field_end(struct buffer *b, u64 at);
+void field(struct buffer *b, u16 tag, const void *p, u64 n);
+void field32(struct buffer *b, u16 tag, u32 v);
+void put_file(struct buffer *b, int fd, u64 most);
+const char *parse_job(struct job *job, u8 *payload, u64 n, char **environ, enum refusal *why);
+
+/* ready.c */
+void put_ready(struct buffer *b, char **arguments);
+void open_counters(void);
+void put_counters(struct buffer *b, u16 tag);
+u32 count_processes(void);
+u32 each_number(long directory, void (*visit)(u32 number));
+
+/* second_stage.c */
+struct failure {
+	u32 stage, error, detail;
+};
+void __attribute__((noreturn)) second_stage(struct job *job, int failures, int input);
+
+/* relay.c */
+struct pollfd;
+int relay_open(const struct job *job);
+int relay_watch(struct pollfd *polls, u64 *until);
+void relay_step(const struct pollfd *polls);
+void relay_close(void);
+u64 relay_polls(void);
+
+#endif

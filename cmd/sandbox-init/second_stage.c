@@ -1,0 +1,192 @@
+/* Between fork and exec: the new process becomes what the job asks for. */
+#include "init.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#define DEFAULT_PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static int failures_fd;
+
+static void __attribute__((noreturn)) fail(enum stage stage, long result, u32 detail)
+{
+	struct failure f = {stage, (u32)-result, detail};
+	sys3(write, failures_fd, &f, sizeof f);
+	leave(127);
+}
+
+static void check(enum stage stage, long result)
+{
+	if (result < 0)
+		fail(stage, result, 0);
+}
+
+static void set_oom_score(i32 score)
+{
+	char text[12], *p = text + sizeof text;
+	u32 n = score < 0 ? (u32)-score : (u32)score;
+	do
+		*--p = (char)('0' + n % 10);
+	while (n /= 10);
+	if (score < 0)
+		*--p = '-';
+	/* The files of a process that is not dumpable belong to root. */
+	sys5(prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
+	long fd = open_at("/proc/self/oom_score_adj", O_WRONLY);
+	check(ST_OOM_SCORE, fd);
+	check(ST_OOM_SCORE, sys3(write, fd, p, text + sizeof text - p));
+}
+
+#if defined(__x86_64__)
+#define ARCH AUDIT_ARCH_X86_64
+#define ARCH_32 AUDIT_ARCH_I386
+#define SAME_BUT 0x40000000 /* the x32 ABI has the same numbers with this bit */
+#define FORK __NR_fork
+#define VFORK __NR_vfork
+#else
+#define ARCH AUDIT_ARCH_AARCH64
+#define ARCH_32 AUDIT_ARCH_ARM
+#define SAME_BUT 0
+#define FORK __NR_clone3 /* there is neither fork nor vfork, so name what is there */
+#define VFORK __NR_clone3
+#endif
+
+/* These are the numbers of i386 and of 32-bit ARM alike. */
+enum { FORK_32 = 2, CLONE_32 = 120, VFORK_32 = 190, CLONE3_32 = 435 };
+
+#define STATEMENT(code, k) {(code), 0, 0, (k)}
+#define IF_EQUAL(k, yes, no) {BPF_JMP | BPF_JEQ | BPF_K, (yes), (no), (k)}
+#define LOAD(member) STATEMENT(BPF_LD | BPF_W | BPF_ABS, __builtin_offsetof(struct seccomp_data, member))
+#define RETURN(action) STATEMENT(BPF_RET | BPF_K, (action))
+#define THREAD 0x10000 /* CLONE_THREAD: the kernel makes no new process with it */
+
+/* forbid_processes permits threads and no new processes. clone3, whose flags a
+ * filter cannot see, is not there: C libraries then use clone. */
+static long forbid_processes(void)
+{
+	static struct sock_filter filter[] = {
+		LOAD(arch),
+		IF_EQUAL(ARCH, 2, 0),
+		IF_EQUAL(ARCH_32, 7, 0),
+		RETURN(SECCOMP_RET_KILL_PROCESS),
+		LOAD(nr),
+		STATEMENT(BPF_ALU | BPF_AND | BPF_K, ~(u32)SAME_BUT),
+		IF_EQUAL(__NR_clone3, 12, 0),
+		IF_EQUAL(FORK, 10, 0),
+		IF_EQUAL(VFORK, 9, 0),
+		IF_EQUAL(__NR_clone, 5, 7),
+		LOAD(nr),
+		IF_EQUAL(CLONE3_32, 7, 0),
+		IF_EQUAL(FORK_32, 5, 0),
+		IF_EQUAL(VFORK_32, 4, 0),
+		IF_EQUAL(CLONE_32, 0, 2),
+		LOAD(args[0]),
+		{BPF_JMP | BPF_JSET | BPF_K, 0, 1, THREAD},
+		RETURN(SECCOMP_RET_ALLOW),
+		RETURN(SECCOMP_RET_ERRNO | EPERM),
+		RETURN(SECCOMP_RET_ERRNO | ENOSYS),
+	};
+	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+	long r = sys5(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	return r < 0 ? r : sys3(seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+static bool_t has_slash(const char *s)
+{
+	for (; *s; s++)
+		if (*s == '/')
+			return 1;
+	return 0;
+}
+
+/* execute is execve, or what C libraries do with a script that names no interpreter. */
+static long execute(const char *file, struct job *job)
+{
+	long r = sys3(execve, file, job->argv, job->envp);
+	if (r != -ENOEXEC)
+		return r;
+	char *first = job->argv[0];
+	job->argv[-1] = "/bin/sh";
+	job->argv[0] = (char *)file;
+	r = sys3(execve, "/bin/sh", job->argv - 1, job->envp);
+	job->argv[0] = first;
+	return r;
+}
+
+/* search executes the program as execvpe of the C library does: that decides which of
+ * several errors a user reads. */
+static long search(struct job *job)
+{
+	static char file[4096 + 256];
+	const char *name = job->argv[0], *path = DEFAULT_PATH + 5;
+	u64 length = strlen(name);
+	bool_t denied = 0;
+	long r = -ENOENT;
+
+	if (has_slash(name))
+		return execute(name, job);
+	if (length > 255)
+		return -ENAMETOOLONG;
+	for (char **e = job->envp; *e; e++)
+		if (!memcmp(*e, DEFAULT_PATH, 5)) {
+			path = *e + 5;
+			break;
+		}
+	for (;; path++) {
+		u64 n = 0;
+		while (path[n] && path[n] != ':')
+			n++;
+		if (n < 4096) {
+			/* An empty entry is the current directory. */
+			memcpy(file, path, n);
+			file[n] = '/';
+			memcpy(file + n + (n > 0), name, length + 1);
+			r = execute(file, job);
+			switch (-r) {
+			case EACCES:
+				denied = 1;
+				break;
+			case ENOENT:
+			case ESTALE:
+			case ENOTDIR:
+			case ENODEV:
+			case ETIMEDOUT:
+				break;
+			default:
+				return r;
+			}
+		}
+		path += n;
+		if (!*path)
+			return denied ? -EACCES : r;
+	}
+}
+
+void second_stage(struct job *job, int failures, int input)
+{
+	static const u64 no_signals;
+
+	failures_fd = failures;
+	memset(job->nonce, 0, NONCE); /* of no use here, so it is not here */
+	if (input < 0) {
+		input = (int)open_at("/dev/null", O_RDONLY);
+		check(ST_STDIN, input);
+	}
+	check(ST_STDIN, sys3(dup3, input, 0, 0));
+	sys2(setpgid, 0, 0);
+	/* Before the limits: one of them may be that of open files. */
+	if (job->has_oom_score)
+		set_oom_score(job->oom_score);
+	for (u64 i = 0; i < job->limit_count; i++) {
+		const struct limit *l = &job->limits[i];
+		long r = sys4(prlimit64, 0, l->resource, &l->soft, NULL);
+		if (r < 0)
+			fail(ST_RLIMIT, r, l->resource);
+	}
+	check(ST_CHDIR, sys1(chdir, job->directory));
+	if (job->flags & NO_FORK)
+		check(ST_FILTER, forbid_processes());
+	sys4(rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, sizeof no_signals);
+	fail(ST_EXEC, search(job), 0);
+}

@@ -1,0 +1,329 @@
+/* Frames: how they are written, and how the one that matters is read. */
+#include "init.h"
+
+void *memcpy(void *to, const void *from, u64 n)
+{
+	return memmove(to, from, n);
+}
+
+void *memmove(void *to, const void *from, u64 n)
+{
+	u8 *t = to;
+	const u8 *f = from;
+	if (t < f)
+		for (u64 i = 0; i < n; i++)
+			t[i] = f[i];
+	else
+		while (n--)
+			t[n] = f[n];
+	return to;
+}
+
+void *memset(void *to, int c, u64 n)
+{
+	for (u8 *t = to; n--; t++)
+		*t = (u8)c;
+	return to;
+}
+
+int memcmp(const void *a, const void *b, u64 n)
+{
+	const u8 *x = a, *y = b;
+	for (; n--; x++, y++)
+		if (*x != *y)
+			return *x - *y;
+	return 0;
+}
+
+u64 strlen(const char *s)
+{
+	u64 n = 0;
+	while (s[n])
+		n++;
+	return n;
+}
+
+u32 get32(const u8 *p)
+{
+	u32 v;
+	memcpy(&v, p, sizeof v); /* both architectures are little-endian */
+	return v;
+}
+
+u64 get64(const u8 *p)
+{
+	u64 v;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+
+void put(struct buffer *b, const void *p, u64 n)
+{
+	if (b->full || n > b->size - b->n) {
+		b->full = 1;
+		return;
+	}
+	memcpy(b->p + b->n, p, n);
+	b->n += n;
+}
+
+void put32(struct buffer *b, u32 v)
+{
+	put(b, &v, sizeof v);
+}
+
+void put64(struct buffer *b, u64 v)
+{
+	put(b, &v, sizeof v);
+}
+
+static void set32(struct buffer *b, u64 at, u32 v)
+{
+	if (!b->full)
+		memcpy(b->p + at, &v, sizeof v);
+}
+
+void frame_begin(struct buffer *b, enum frame_type type)
+{
+	u8 header[HEADER] = {0, 'E', 'B', 'X', VERSION, (u8)type};
+	b->frame = b->n;
+	put(b, header, HEADER);
+}
+
+void frame_end(struct buffer *b)
+{
+	set32(b, b->frame + 8, (u32)(b->n - b->frame - HEADER));
+}
+
+/* field_begin and field_end frame what is written between them, when its length is
+ * not known before. */
+u64 field_begin(struct buffer *b, u16 tag)
+{
+	u64 at = b->n;
+	put32(b, tag);
+	put32(b, 0);
+	return at;
+}
+
+void field_end(struct buffer *b, u64 at)
+{
+	set32(b, at + 4, (u32)(b->n - at - 8));
+}
+
+void field(struct buffer *b, u16 tag, const void *p, u64 n)
+{
+	put32(b, tag);
+	put32(b, (u32)n);
+	put(b, p, n);
+}
+
+void field32(struct buffer *b, u16 tag, u32 v)
+{
+	field(b, tag, &v, sizeof v);
+}
+
+/* put_file adds what can be read from the beginning of a file, at most so much. */
+void put_file(struct buffer *b, int fd, u64 most)
+{
+	u64 start = b->n;
+	while (!b->full && b->n - start < most) {
+		u64 room = b->size - b->n;
+		if (room > most - (b->n - start))
+			room = most - (b->n - start);
+		long n = sys4(pread64, fd, b->p + b->n, room, b->n - start);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return;
+		b->n += (u64)n;
+	}
+}
+
+/* The fields of a job, in the order of their tags. */
+enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_END };
+
+struct span {
+	u16 tag;
+	u8 *p;
+	u32 n;
+};
+
+/* next_field reads the field at *at and moves on: 1, or 0 at the end, or -1. */
+static int next_field(u8 *payload, u64 size, u64 *at, struct span *f)
+{
+	if (*at == size)
+		return 0;
+	if (size - *at < 8)
+		return -1;
+	u32 head = get32(payload + *at);
+	f->n = get32(payload + *at + 4);
+	f->tag = (u16)head;
+	if (head >> 16 || f->n > size - *at - 8)
+		return -1;
+	f->p = payload + *at + 8;
+	*at += 8 + (u64)f->n;
+	return 1;
+}
+
+static bool_t has_nul(const u8 *p, u64 n)
+{
+	while (n--)
+		if (!p[n])
+			return 1;
+	return 0;
+}
+
+/* name_length is the length of NAME in NAME=value, 0 where there is none. */
+static u64 name_length(const char *s, u64 n)
+{
+	for (u64 i = 0; i < n; i++)
+		if (s[i] == '=')
+			return i;
+	return 0;
+}
+
+/* text turns the bytes of a field into a string. It moves them by one, over the end
+ * of the field's header, so that there is a place for the NUL and nothing has to be
+ * allocated. */
+static char *text(const struct span *f, u32 skip)
+{
+	char *s = (char *)f->p - 1;
+	memmove(s, f->p + skip, f->n - skip);
+	s[f->n - skip] = 0;
+	return s;
+}
+
+/* check_field says what is wrong with the value of one field, NULL for nothing. */
+static const char *check_field(const struct span *f, bool_t first)
+{
+	static const u8 sizes[F_END] = {[F_NONCE] = NONCE, [F_TIMEOUT] = 8, [F_GRACE] = 8, [F_LIMIT] = sizeof(struct limit), [F_OOM_SCORE] = 4, [F_FLAGS] = 4};
+	if (sizes[f->tag] && f->n != sizes[f->tag])
+		return "a field of a wrong length";
+	switch (f->tag) {
+	case F_ARG:
+		if (has_nul(f->p, f->n) || (first && !f->n))
+			return "a bad argument";
+		break;
+	case F_ENV:
+		if (has_nul(f->p, f->n) || !name_length((char *)f->p, f->n))
+			return "a bad variable";
+		break;
+	case F_DIRECTORY:
+		if (has_nul(f->p, f->n) || !f->n || f->p[0] != '/')
+			return "a bad directory";
+		break;
+	case F_TIMEOUT:
+	case F_GRACE:
+		if (get64(f->p) >> 40) /* decades: more would overflow as nanoseconds */
+			return "a bad duration";
+		break;
+	case F_LIMIT:
+		if (get32(f->p) >= 16 || get32(f->p + 4) || get64(f->p + 8) > get64(f->p + 16))
+			return "a bad limit";
+		break;
+	case F_OOM_SCORE:
+		if ((i32)get32(f->p) < -1000 || (i32)get32(f->p) > 1000)
+			return "a bad OOM score";
+		break;
+	case F_FLAGS:
+		if (get32(f->p) & ~(u32)(NO_FORK | WITH_STDIN))
+			return "an unknown flag";
+		break;
+	case F_RELAY:
+		/* sun_path has 108 bytes with the NUL. */
+		if (f->n < 9 || f->n - 8 > 107 || has_nul(f->p + 8, f->n - 8) || !(u16)get32(f->p) || !(get32(f->p) >> 16) || get32(f->p + 4))
+			return "a bad relay";
+		break;
+	}
+	return NULL;
+}
+
+/* overlay puts init's own variables that the job does not set behind the job's. */
+static void overlay(char **envp, u64 n, char **environ)
+{
+	u64 of_job = n;
+	for (; *environ; environ++) {
+		u64 length = name_length(*environ, strlen(*environ)), i = 0;
+		while (i < of_job && (memcmp(envp[i], *environ, length) || envp[i][length] != '='))
+			i++;
+		if (i == of_job)
+			envp[n++] = *environ;
+	}
+}
+
+/* parse_job reads the payload of a JOB frame, in place: the job points into it. It
+ * returns NULL, or a text and in *why the code of what is wrong. */
+const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, enum refusal *why)
+{
+	u64 seen[F_END] = {0}, at = 0, own = 0;
+	const char *problem;
+	struct span f;
+	int more;
+
+	while ((more = next_field(payload, size, &at, &f)) > 0) {
+		if (f.tag < F_NONCE || f.tag >= F_END) {
+			*why = UNKNOWN_FIELD;
+			return "an unknown field";
+		}
+		*why = BAD_VALUE;
+		if ((problem = check_field(&f, !seen[F_ARG])))
+			return problem;
+		*why = DOUBLED;
+		if (seen[f.tag]++ && f.tag != F_ARG && f.tag != F_ENV && f.tag != F_LIMIT)
+			return "a field twice";
+	}
+	*why = MALFORMED;
+	if (more < 0)
+		return "fields that do not fill the frame";
+	*why = MISSING;
+	if (!seen[F_NONCE] || !seen[F_ARG] || !seen[F_DIRECTORY])
+		return "nonce, arguments or directory missing";
+
+	while (environ[own])
+		own++;
+	job->limits = map(seen[F_LIMIT] * sizeof *job->limits + (seen[F_ARG] + seen[F_ENV] + own + 3) * sizeof(char *));
+	*why = TOO_LONG;
+	if (!job->limits)
+		return "no memory for the job";
+	job->argv = (char **)(job->limits + seen[F_LIMIT]) + 1;
+	job->envp = job->argv + seen[F_ARG] + 1;
+	u64 argc = 0, envc = 0;
+	for (at = 0; next_field(payload, size, &at, &f) > 0;)
+		switch (f.tag) {
+		case F_NONCE:
+			memcpy(job->nonce, f.p, NONCE);
+			break;
+		case F_ARG:
+			job->argv[argc++] = text(&f, 0);
+			break;
+		case F_ENV:
+			job->envp[envc++] = text(&f, 0);
+			break;
+		case F_DIRECTORY:
+			job->directory = text(&f, 0);
+			break;
+		case F_TIMEOUT:
+			job->timeout = get64(f.p);
+			break;
+		case F_GRACE:
+			job->grace = get64(f.p);
+			break;
+		case F_LIMIT:
+			memcpy(&job->limits[job->limit_count++], f.p, sizeof(struct limit));
+			break;
+		case F_OOM_SCORE:
+			job->has_oom_score = 1;
+			job->oom_score = (i32)get32(f.p);
+			break;
+		case F_FLAGS:
+			job->flags = get32(f.p);
+			break;
+		case F_RELAY:
+			job->relay_port = (u16)get32(f.p);
+			job->relay_most = (u16)(get32(f.p) >> 16);
+			job->relay_path = text(&f, 8);
+			break;
+		}
+	overlay(job->envp, envc, environ);
+	return NULL;
+}

@@ -1,0 +1,68 @@
+package sandbox
+
+import (
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// The plan's data, which callers of this package name. See [spec].
+type (
+	Spec        = spec.Spec
+	Class       = spec.Class
+	Job         = spec.Job
+	Image       = spec.Image
+	Tmpfs       = spec.Tmpfs
+	Bind        = spec.Bind
+	Mask        = spec.Mask
+	HostMount   = spec.HostMount
+	JobTree     = spec.JobTree
+	Egress      = spec.Egress
+	Observation = spec.Observation
+	Watch       = spec.Watch
+	GPURequest  = spec.GPURequest
+	HostGPUs    = spec.HostGPUs
+	Host        = spec.Host
+	Ulimit      = spec.Ulimit
+	Cgroup      = spec.Cgroup
+)
+
+// The vocabulary of the plan.
+const (
+	SpecSchemaV1 = spec.SchemaV1
+
+	WorkDir  = spec.WorkDir
+	InputDir = spec.InputDir
+	FinalDir = spec.FinalDir
+	TmpDir   = spec.TmpDir
+
+	LabelManaged  = spec.LabelManaged
+	LabelRun      = spec.LabelRun
+	LabelName     = spec.LabelName
+	LabelOwner    = spec.LabelOwner
+	LabelDeadline = spec.LabelDeadline
+	LabelKeep     = spec.LabelKeep
+	LabelSpec     = spec.LabelSpec
+	LabelState    = spec.LabelState
+	LabelPart     = spec.LabelPart
+
+	RoleInput   = spec.RoleInput
+	RoleFinal   = spec.RoleFinal
+	RoleProgram = spec.RoleProgram
+	RoleMount   = spec.RoleMount
+	RoleTree    = spec.RoleTree
+	RoleWatch   = spec.RoleWatch
+
+	TransferAuto = spec.TransferAuto
+	TransferBind = spec.TransferBind
+	TransferCopy = spec.TransferCopy
+
+	DedicatedUser = spec.DedicatedUser
+)
+
+// Errors of the engine. See [engine].
+var (
+	ErrEngineUnavailable = engine.ErrUnavailable
+	ErrEnginePermission  = engine.ErrPermission
+	ErrNoContainer       = engine.ErrNoContainer
+	ErrNameTaken         = engine.ErrNameTaken
+)

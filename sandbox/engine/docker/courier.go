@@ -1,0 +1,357 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/strslice"
+	"github.com/docker/docker/api/types/volume"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/internal/transfer"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// stallLimit is how long a transfer may stand still.
+const stallLimit = 2 * time.Minute
+
+// depotLabels are those of one part of a run.
+func depotLabels(labels map[string]string, part string) map[string]string {
+	with := maps.Clone(labels)
+	with[spec.LabelPart] = part
+	return with
+}
+
+// volumeMount mounts a whole volume of ours, and makes it if it is not there. NoCopy
+// keeps what the image has at that place out of it.
+func volumeMount(name string, labels map[string]string, readOnly bool) mount.Mount {
+	return mount.Mount{
+		Type: mount.TypeVolume, Source: name, Target: spec.DepotDir, ReadOnly: readOnly,
+		VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: labels, DriverConfig: &mount.Driver{Name: "local"}},
+	}
+}
+
+// depotMount mounts the whole depot.
+func depotMount(runID string, labels map[string]string, readOnly bool) mount.Mount {
+	return volumeMount(spec.DepotName(runID), depotLabels(labels, spec.PartDepot), readOnly)
+}
+
+// Limits of a helper. The list of a million files with several names each takes
+// du some 64 MiB.
+const (
+	helperMemory = 128 << 20
+	helperPIDs   = 32
+	helperCPUs   = 1e9
+	// gvisorPIDs is the least process limit that gVisor can live with: the limit
+	// hits its own threads, and the whole container then dies without a word.
+	gvisorPIDs = 4096
+)
+
+// helperClass is the class of a helper: as walled in as the run itself, from the same
+// image, and without anything of the run.
+func helperClass(run spec.Class, user string) spec.Class {
+	class := run
+	class.User = user
+	class.WorkDir = "/"
+	class.Network = networkNone
+	class.Cgroup.MemoryBytes, class.Cgroup.SwapBytes = helperMemory, 0
+	if class.Cgroup.PIDs = helperPIDs; strings.HasPrefix(run.Runtime, "runsc") {
+		class.Cgroup.PIDs = gvisorPIDs
+	}
+	class.Cgroup.NanoCPUs = min(run.Cgroup.NanoCPUs, helperCPUs)
+	class.Cgroup.ShmBytes = 1 << 20
+	class.Ulimits = []spec.Ulimit{{Name: "core"}}
+	class.Tmpfs, class.Binds, class.Masks, class.Env = nil, nil, nil, nil
+	class.GPUs = spec.GPURequest{}
+	class.Log = spec.Log{Driver: "none"}
+	return class
+}
+
+// neverStarted is the command of a helper that only lends its mounts.
+const neverStarted = "/never-started"
+
+// courierRequest is the body of the create call of a courier, which makes the
+// volume too. It is pure.
+func courierRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
+	config, host, err := baseRequest(helperClass(run.Class, spec.DedicatedUser),
+		engine.Meta{Name: spec.CourierName(run.Job.RunID), Labels: depotLabels(labels, spec.PartCourier)})
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Entrypoint = strslice.StrSlice{neverStarted}
+	host.Mounts = []mount.Mount{depotMount(run.Job.RunID, labels, false)}
+	return config, host, nil
+}
+
+// watchedEntries is the number of entries that is too many to look at: as many as a run
+// may have, and the folders that are there before.
+const watchedEntries = "1000003"
+
+// watcherRequest is the body of the create call of a watcher. It is pure. The
+// watcher must see what a program hides from its own user, and must not be able to
+// change anything: it is root with the one capability to read everything, in the
+// one mount that it has. The same capability would let it open files of the host
+// by their handles, so that call is taken out of its profile.
+func watcherRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
+	config, host, err := baseRequest(helperClass(run.Class, "0:0"),
+		engine.Meta{Name: spec.WatcherName(run.Job.RunID), Labels: depotLabels(labels, spec.PartWatcher)})
+	if err != nil {
+		return nil, nil, err
+	}
+	profile, err := withoutReadEverything(spec.SeccompProfile)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Entrypoint = strslice.StrSlice{"/bin/sh"}
+	config.Cmd = strslice.StrSlice{"-c", transfer.Script, "watcher", path.Join(spec.DepotDir, transfer.OutDir), watchedEntries}
+	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
+	host.CapAdd = strslice.StrSlice{readEverything}
+	host.SecurityOpt[0] = "seccomp=" + profile
+	host.Mounts = []mount.Mount{depotMount(run.Job.RunID, labels, true)}
+	return config, host, nil
+}
+
+const readEverything = "CAP_DAC_READ_SEARCH"
+
+// withoutReadEverything is a seccomp profile without the calls that the
+// capability would permit.
+func withoutReadEverything(profile string) (string, error) {
+	var all map[string]json.RawMessage
+	var rules []json.RawMessage
+	err := json.Unmarshal([]byte(profile), &all)
+	if err == nil {
+		err = json.Unmarshal(all["syscalls"], &rules)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the seccomp profile: %w", err)
+	}
+	rules = slices.DeleteFunc(rules, func(text json.RawMessage) bool {
+		var rule struct {
+			Includes struct {
+				Caps []string `json:"caps"`
+			} `json:"includes"`
+		}
+		return json.Unmarshal(text, &rule) == nil && slices.Contains(rule.Includes.Caps, readEverything)
+	})
+	if all["syscalls"], err = json.Marshal(rules); err != nil {
+		return "", fmt.Errorf("writing the seccomp profile: %w", err)
+	}
+	text, err := json.Marshal(all)
+	return string(text), err
+}
+
+// MakeDepot implements [engine.Copier]. The courier's name is what keeps two runs of one
+// ID apart: making a volume that is there is no error.
+func (e *adapter) MakeDepot(ctx context.Context, run spec.Spec, labels map[string]string) (string, error) {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	name := spec.DepotName(run.Job.RunID)
+	switch _, err := e.api.VolumeInspect(ctx, name); {
+	case err == nil:
+		return "", fmt.Errorf("making volume %s: %w", name, engine.ErrNameTaken)
+	case !errdefs.IsNotFound(err):
+		return "", fmt.Errorf("making volume %s: %w", name, engineError(ctx, err))
+	}
+	config, host, err := courierRequest(run, labels)
+	if err != nil {
+		return "", err
+	}
+	if err := e.createHelper(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil {
+		return "", err
+	}
+	made, err := e.api.VolumeInspect(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("making volume %s: %w", name, engineError(ctx, err))
+	}
+	if !maps.Equal(made.Labels, depotLabels(labels, spec.PartDepot)) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
+		err := fmt.Errorf("making volume %s: it is somebody else's: %w", name, engine.ErrNameTaken)
+		return "", errors.Join(err, e.Remove(ctx, spec.CourierName(run.Job.RunID))) // that one is ours
+	}
+	return made.Mountpoint, nil
+}
+
+// MendDepot implements [engine.Copier]. A courier that is there is as good as a new one.
+func (e *adapter) MendDepot(ctx context.Context, run spec.Spec, labels map[string]string) error {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	// Otherwise the courier would make another volume, an empty one.
+	if _, err := e.api.VolumeInspect(ctx, spec.DepotName(run.Job.RunID)); err != nil {
+		return fmt.Errorf("looking for volume %s: %w", spec.DepotName(run.Job.RunID), engineError(ctx, err))
+	}
+	config, host, err := courierRequest(run, labels)
+	if err != nil {
+		return err
+	}
+	if err := e.createHelper(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil && !errors.Is(err, engine.ErrNameTaken) {
+		return err
+	}
+	return nil
+}
+
+// transferError is why files could not be copied. What the engine says when the
+// courier is not there is what it says of a file that is not there.
+func (e *adapter) transferError(ctx context.Context, runID, doing string, err error) error {
+	err = engineError(ctx, err)
+	if ctx.Err() == nil && !isLoss(err) {
+		if _, inspectErr := e.inspect(ctx, spec.CourierName(runID)); errors.Is(inspectErr, engine.ErrNoContainer) {
+			err = inspectErr
+		}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func (e *adapter) createHelper(ctx context.Context, config *container.Config, host *container.HostConfig, name string) error {
+	_, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
+	if errdefs.IsConflict(err) {
+		err = fmt.Errorf("%w: %w", engine.ErrNameTaken, err)
+	}
+	if err != nil {
+		return fmt.Errorf("creating container %s: %w", name, engineError(ctx, err))
+	}
+	return nil
+}
+
+// FillDepot implements [engine.Copier].
+func (e *adapter) FillDepot(ctx context.Context, runID string, archive io.Reader) error {
+	ctx, moving := moving(ctx)
+	defer moving.stop()
+	err := e.api.CopyToContainer(ctx, spec.CourierName(runID), spec.DepotDir, moving.reader(archive), container.CopyToContainerOptions{})
+	if err != nil {
+		return e.transferError(ctx, runID, "copying files to the engine", err)
+	}
+	return nil
+}
+
+// FetchDepot implements [engine.Copier].
+func (e *adapter) FetchDepot(ctx context.Context, runID, name string) (io.ReadCloser, error) {
+	ctx, moving := moving(ctx)
+	archive, _, err := e.api.CopyFromContainer(ctx, spec.CourierName(runID), path.Join(spec.DepotDir, name))
+	if err != nil {
+		err = e.transferError(ctx, runID, "copying files from the engine", err)
+		moving.stop() // which ends ctx, and so comes last
+		return nil, err
+	}
+	return &depotArchive{body: archive, from: moving.reader(archive), ctx: ctx, stop: moving.stop}, nil
+}
+
+// depotArchive is an archive that comes from the engine.
+type depotArchive struct {
+	body io.Closer
+	from io.Reader
+	ctx  context.Context //nolint:containedctx // of the one call whose answer this is
+	stop func()
+}
+
+// Read makes an archive that breaks off a loss of the engine.
+func (a *depotArchive) Read(p []byte) (int, error) {
+	n, err := a.from.Read(p)
+	switch {
+	case err == nil, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return n, err
+	case a.ctx.Err() != nil:
+		return n, engineError(a.ctx, err)
+	}
+	return n, &connectionError{engine.ErrUnavailable, err}
+}
+
+func (a *depotArchive) Close() error {
+	a.stop()
+	return a.body.Close()
+}
+
+// movement ends a transfer that stands still.
+type movement struct {
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+func moving(ctx context.Context) (context.Context, *movement) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &movement{time.AfterFunc(stallLimit, func() { cancel(errSilent) }), cancel}
+}
+
+func (m *movement) stop() {
+	m.timer.Stop()
+	m.cancel(context.Canceled)
+}
+
+func (m *movement) reader(from io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		n, err := from.Read(p)
+		m.timer.Reset(stallLimit)
+		return n, err
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// WatchDepot implements [engine.Copier].
+func (e *adapter) WatchDepot(ctx context.Context, run spec.Spec, labels map[string]string) (engine.Conversation, error) {
+	config, host, err := watcherRequest(run, labels)
+	if err != nil {
+		return nil, err
+	}
+	name := spec.WatcherName(run.Job.RunID)
+	if err := e.Remove(ctx, name); err != nil {
+		return nil, err
+	}
+	if err := e.createHelper(ctx, config, host, name); err != nil {
+		return nil, err
+	}
+	streams, err := e.attach(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.start(ctx, name); err != nil {
+		return nil, errors.Join(notStarted(err), streams.Close())
+	}
+	return streams, nil
+}
+
+// RemoveDepot implements [engine.Copier]. The volume goes last: the engine keeps one
+// that is in use.
+func (e *adapter) RemoveDepot(ctx context.Context, runID string) error {
+	watcher := make(chan error, 1)
+	go func() { watcher <- e.Remove(ctx, spec.WatcherName(runID)) }()
+	err := e.Remove(ctx, spec.CourierName(runID))
+	err = errors.Join(err, <-watcher)
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	if gone := e.api.VolumeRemove(ctx, spec.DepotName(runID), false); gone != nil && !errdefs.IsNotFound(gone) {
+		err = errors.Join(err, fmt.Errorf("removing volume %s: %w", spec.DepotName(runID), engineError(ctx, gone)))
+	}
+	return err
+}
+
+// Depots implements [engine.Copier].
+func (e *adapter) Depots(ctx context.Context) ([]engine.Depot, error) {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	found, err := e.api.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", spec.LabelManaged+"=true"))})
+	if err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", engineError(ctx, err))
+	}
+	depots := make([]engine.Depot, 0, len(found.Volumes))
+	for _, v := range found.Volumes {
+		if v.Labels[spec.LabelPart] == spec.PartInit {
+			continue
+		}
+		depots = append(depots, engine.Depot{Name: v.Name, Labels: v.Labels})
+	}
+	return depots, nil
+}

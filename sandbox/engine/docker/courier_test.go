@@ -1,0 +1,104 @@
+package docker
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"path/filepath"
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// copiedRun is a run whose files are copied.
+func copiedRun(class spec.Class) spec.Spec {
+	class.Transfer = spec.TransferCopy
+	return spec.Spec{Class: class, Job: spec.Job{RunID: "r1"}}
+}
+
+// TestHelperRequestsGolden asserts every field of the create calls of the helpers.
+func TestHelperRequestsGolden(t *testing.T) {
+	run, labels := copiedRun(fullClass()), map[string]string{spec.LabelManaged: "true"}
+	strict, err := withoutReadEverything(spec.SeccompProfile)
+	require.NoError(t, err)
+	for name, request := range map[string]func() (*container.Config, *container.HostConfig, error){
+		"create-courier.json": func() (*container.Config, *container.HostConfig, error) { return courierRequest(run, labels) },
+		"create-watcher.json": func() (*container.Config, *container.HostConfig, error) { return watcherRequest(run, labels) },
+		"create-init.json": func() (*container.Config, *container.HostConfig, error) {
+			return initHelper(run.Class, initSet{volume: "evalbox-init-0123"}, initLabels())
+		},
+	} {
+		config, host, err := request()
+		require.NoError(t, err)
+		if host.SecurityOpt[0] == "seccomp="+strict {
+			host.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + " without " + readEverything + ")"
+		} else {
+			require.Equal(t, "seccomp="+spec.SeccompProfile, host.SecurityOpt[0])
+			host.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + ")"
+		}
+		requireGolden(t, name, createBody{config, host})
+	}
+	require.Equal(t, map[string]string{spec.LabelManaged: "true"}, labels, "the run's own labels stay as they are")
+}
+
+// TestWatchersProfileOpensNoHandles: with CAP_DAC_READ_SEARCH the usual profile
+// permits a call that opens files of the host.
+func TestWatchersProfileOpensNoHandles(t *testing.T) {
+	text, err := withoutReadEverything(spec.SeccompProfile)
+	require.NoError(t, err)
+	require.Contains(t, spec.SeccompProfile, `"open_by_handle_at"`)
+	require.NotContains(t, text, "open_by_handle_at")
+	var all, rest map[string]any
+	require.NoError(t, json.Unmarshal([]byte(spec.SeccompProfile), &all))
+	require.NoError(t, json.Unmarshal([]byte(text), &rest))
+	require.Len(t, rest["syscalls"], len(all["syscalls"].([]any))-1)
+	delete(all, "syscalls")
+	delete(rest, "syscalls")
+	require.Equal(t, all, rest)
+	_, err = withoutReadEverything("{")
+	require.Error(t, err)
+}
+
+// TestFetchTellsALostEngine: whoever fetches waits for an engine that comes back.
+func TestFetchTellsALostEngine(t *testing.T) {
+	api, err := client.NewClientWithOpts(client.WithHost("unix://"+filepath.Join(t.TempDir(), "nobody")), client.WithVersion("1.41"))
+	require.NoError(t, err)
+	_, err = newAdapter(api, nil).FetchDepot(t.Context(), "r1", "final")
+	require.True(t, isLoss(err), "%v", err)
+}
+
+// TestMakeDepotLeavesNoCourierInAnothersVolume: the volume may appear between the
+// look for it and its making.
+func TestMakeDepotLeavesNoCourierInAnothersVolume(t *testing.T) {
+	looks, removed := 0, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodDelete:
+			removed = path.Base(r.URL.Path)
+			w.WriteHeader(http.StatusNoContent)
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"Id": "0123"}`)
+		case looks == 0:
+			looks++
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"message": "no such volume"}`)
+		default:
+			_, _ = io.WriteString(w, `{"Name": "evalbox-r1", "Driver": "local", "Mountpoint": "/v", "Labels": {}}`)
+		}
+	}))
+	defer server.Close()
+	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+server.Listener.Addr().String()), client.WithVersion("1.41"))
+	require.NoError(t, err)
+	_, err = newAdapter(api, nil).MakeDepot(t.Context(), copiedRun(scriptClass()), map[string]string{spec.LabelManaged: "true"})
+	require.ErrorIs(t, err, engine.ErrNameTaken)
+	require.Equal(t, "evalbox_courier-r1", removed)
+}

@@ -1,0 +1,211 @@
+package docker
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/strslice"
+	"github.com/docker/go-units"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// stopSeconds is what `docker stop`, and an engine that shuts down, wait before they kill
+// everything: longer than jobs take to end, which the container does not know.
+const stopSeconds = 30
+
+// createRequest translates a class into the body of Docker's create call. It is
+// pure: everything that decides what a program may do passes through here and is
+// compared with a golden file.
+func createRequest(class spec.Class, meta engine.Meta, init initFiles) (*container.Config, *container.HostConfig, error) {
+	config, host, err := baseRequest(class, meta)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Our own init is in front of everything, so that no entry point of the image is.
+	config.Entrypoint = strslice.StrSlice{initTarget}
+	config.Cmd = initArguments(meta)
+	// Its stdin is how it gets its job, and the sign that we are there.
+	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
+	pids := class.Cgroup.PIDs + wire.InitThreads
+	host.PidsLimit = &pids
+	host.Mounts = append(host.Mounts, init.mounts(config.NetworkDisabled, host.Mounts)...)
+	return config, host, nil
+}
+
+// initArguments is init's command line.
+func initArguments(meta engine.Meta) []string {
+	arguments := []string{}
+	if meta.Witness != "" {
+		arguments = append(arguments, "-w", meta.Witness)
+	}
+	for _, path := range meta.Stat {
+		arguments = append(arguments, "-s", path)
+	}
+	return arguments
+}
+
+// baseRequest is what the containers of runs and their helpers have in common.
+func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *container.HostConfig, error) {
+	if !strings.HasPrefix(class.Image.ID, "sha256:") {
+		return nil, nil, fmt.Errorf("creating container %s: image %q is not resolved to an ID", meta.Name, class.Image.Reference)
+	}
+	if class.Seccomp != spec.DefaultSeccomp() {
+		return nil, nil, fmt.Errorf("creating container %s: the seccomp profile %q is not known", meta.Name, class.Seccomp.Name)
+	}
+	mounts, err := bindMounts(class.Binds, meta.Sources, propagation(class.Transfer))
+	if err != nil {
+		return nil, nil, err
+	}
+	masks, err := maskMounts(class.Masks, meta.Sources, propagation(class.Transfer))
+	if err != nil {
+		return nil, nil, err
+	}
+	devices, err := deviceRequests(class.GPUs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating container %s: %w", meta.Name, err)
+	}
+	stop, noInit := stopSeconds, false
+	config := &container.Config{
+		Image: class.Image.ID,
+		// The environment of the image and of the class; a job's own comes with it.
+		Env:          spec.MergeEnv(class.Env),
+		User:         class.User,
+		WorkingDir:   class.WorkDir,
+		Hostname:     spec.HostName,
+		Labels:       meta.Labels,
+		AttachStdout: true,
+		AttachStderr: true,
+		Tty:          false,
+		StopSignal:   "SIGTERM",
+		StopTimeout:  &stop,
+		Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
+		// A network namespace with nothing but its loopback address, and without the
+		// engine's network controller: that doubles what a start costs.
+		NetworkDisabled: class.Network == networkNone,
+	}
+	host := &container.HostConfig{
+		NetworkMode:    container.NetworkMode(class.Network),
+		Runtime:        class.Runtime,
+		Init:           &noInit,
+		ReadonlyRootfs: class.ReadOnlyRoot,
+		CapDrop:        strslice.StrSlice(class.CapDrop),
+		SecurityOpt:    securityOptions(class),
+		IpcMode:        container.IpcMode(class.IPC),
+		CgroupnsMode:   container.CgroupnsModePrivate,
+		ShmSize:        class.Cgroup.ShmBytes,
+		Mounts:         append(mounts, masks...),
+		Tmpfs:          tmpfsOptions(class),
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		LogConfig:      container.LogConfig{Type: class.Log.Driver, Config: class.Log.Options},
+		Resources: container.Resources{
+			Memory: class.Cgroup.MemoryBytes,
+			// Docker counts memory and swap together here.
+			MemorySwap:     class.Cgroup.MemoryBytes + class.Cgroup.SwapBytes,
+			NanoCPUs:       class.Cgroup.NanoCPUs,
+			PidsLimit:      &class.Cgroup.PIDs,
+			Ulimits:        engineUlimits(class.Ulimits),
+			DeviceRequests: devices,
+		},
+	}
+	if class.Cgroup.Version == 1 {
+		// Only cgroup v1 has this knob; v2 needs none once swap is off.
+		host.MemorySwappiness = new(int64)
+	}
+	return config, host, nil
+}
+
+// networkNone is the class's network of a container that has none.
+const networkNone = "none"
+
+// securityOptions sends the seccomp profile itself. It is needed because the engine's
+// own is as old as the engine.
+func securityOptions(class spec.Class) []string {
+	options := []string{"seccomp=" + spec.SeccompProfile}
+	if class.NoNewPrivileges {
+		options = append(options, "no-new-privileges:true")
+	}
+	return options
+}
+
+// bindMounts uses the API's Mounts, never Binds: Binds creates a missing source
+// on the host as root, Mounts refuses it.
+func bindMounts(shapes []spec.Bind, sources engine.Sources, propagation mount.Propagation) ([]mount.Mount, error) {
+	mounts := make([]mount.Mount, 0, len(shapes))
+	for _, shape := range shapes {
+		source := sources[shape.Role]
+		if source == "" {
+			return nil, fmt.Errorf("no host path for mount %s", shape.Target)
+		}
+		mounts = append(mounts, bindMount(source, shape.Target, shape.ReadOnly, propagation))
+	}
+	return mounts, nil
+}
+
+// bindMount is not recursive, so that a file system mounted below a read-only source is
+// not there writable.
+func bindMount(source, target string, readOnly bool, propagation mount.Propagation) mount.Mount {
+	return mount.Mount{
+		Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly,
+		BindOptions: &mount.BindOptions{Propagation: propagation, NonRecursive: true},
+	}
+}
+
+// maskMounts hide what the binds show. The engine mounts by depth, so that each comes
+// after what it hides.
+func maskMounts(masks []spec.Mask, sources engine.Sources, propagation mount.Propagation) ([]mount.Mount, error) {
+	var mounts []mount.Mount
+	for _, mask := range masks {
+		if mask.Folder && mask.Role == "" {
+			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: mask.Target, ReadOnly: true,
+				TmpfsOptions: &mount.TmpfsOptions{SizeBytes: maskBytes, Mode: 0o555}})
+			continue
+		}
+		file, err := bindMounts([]spec.Bind{{Role: cmp.Or(mask.Role, spec.RoleEmpty), Target: mask.Target, ReadOnly: true}}, sources, propagation)
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, file...)
+	}
+	return mounts, nil
+}
+
+// maskBytes is the size of an empty folder that nobody can write.
+const maskBytes = 4096
+
+// propagation keeps what is mounted on the host later out of the container. For
+// its own data folder the engine insists on the other direction only: nothing
+// that a container mounts gets out.
+func propagation(transfer string) mount.Propagation {
+	if transfer == spec.TransferCopy {
+		return mount.PropagationRSlave
+	}
+	return mount.PropagationRPrivate
+}
+
+func tmpfsOptions(class spec.Class) map[string]string {
+	uid, gid, _ := strings.Cut(class.User, ":")
+	options := make(map[string]string, len(class.Tmpfs))
+	for _, t := range class.Tmpfs {
+		// Compilers of PyTorch and Triton load code from /tmp, so it may be
+		// executed; Docker's default would forbid that and set no size. The
+		// owner matters because runc gives the mount the mode of the folder
+		// that it covers, whatever the option says.
+		options[t.Target] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=1777,uid=%s,gid=%s",
+			t.SizeBytes, t.Inodes, uid, gid)
+	}
+	return options
+}
+
+func engineUlimits(ulimits []spec.Ulimit) []*units.Ulimit {
+	out := make([]*units.Ulimit, 0, len(ulimits))
+	for _, u := range ulimits {
+		out = append(out, &units.Ulimit{Name: u.Name, Soft: u.Soft, Hard: u.Hard})
+	}
+	return out
+}

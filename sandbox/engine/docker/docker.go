@@ -1,0 +1,177 @@
+// Package docker carries plans out through Docker's API, 1.41 (Docker 20.10) and
+// newer. Nothing of Docker is visible above this package but its client and the way
+// to an engine: see [FindEngine].
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
+
+// adapter is the engine behind one client.
+type adapter struct {
+	api *client.Client
+	log *slog.Logger
+	// at is the way to the engine, if it was found by us; dialer is set when
+	// that is ssh.
+	at     Endpoint
+	dialer *sshDialer
+	// inits remembers where the engine has our init.
+	inits initVolumes
+	// removals are those whose requests are on their way.
+	removals sync.WaitGroup
+
+	mu sync.Mutex
+	// lines are those that are open; nil once closed.
+	lines map[*line]struct{}
+}
+
+var (
+	_ engine.Engine     = (*adapter)(nil)
+	_ engine.Networks   = (*adapter)(nil)
+	_ engine.Identified = (*adapter)(nil)
+	_ engine.Copier     = (*adapter)(nil)
+)
+
+// An Option changes how an engine is used.
+type Option func(*adapter)
+
+// WithLogger logs what goes wrong in the background. The default is silence.
+func WithLogger(log *slog.Logger) Option { return func(e *adapter) { e.log = log } }
+
+// WithRootDir says where the engine keeps its data, for a caller that remembers it from
+// an earlier [engine.Info]. Without it, or when it is wrong, the first container costs a
+// call more on an engine that keeps them in another place than usual.
+func WithRootDir(dir string) Option { return func(e *adapter) { e.inits.setRoot(dir) } }
+
+// New is the engine behind a client. It takes the client over.
+func New(api *client.Client, options ...Option) engine.Engine { return newAdapter(api, options) }
+
+func newAdapter(api *client.Client, options []Option) *adapter {
+	e := &adapter{api: api, log: slog.New(slog.DiscardHandler), lines: map[*line]struct{}{}}
+	for _, option := range options {
+		option(e)
+	}
+	return e
+}
+
+const (
+	// callTimeout bounds every call that does not wait for a program. A daemon can
+	// answer some calls and hang on others.
+	callTimeout = 30 * time.Second
+	// closePatience bounds how long the end of an engine waits for removals.
+	closePatience = 30 * time.Second
+)
+
+var errSilent = errors.New("it did not answer in time")
+
+// callContext bounds one call.
+func callContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, errSilent)
+}
+
+// changeContext bounds one call that changes something. Such a call is not cut short with
+// its caller: it would go on in the engine, and a container appear after its removal.
+func changeContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return callContext(context.WithoutCancel(ctx), limit)
+}
+
+// Close implements [engine.Engine]. The client itself closes only what is not in use, and
+// knows nothing of attached streams.
+func (e *adapter) Close() error {
+	certain := make(chan struct{})
+	go func() {
+		e.removals.Wait()
+		close(certain)
+	}()
+	var err error
+	select {
+	case <-certain:
+	case <-time.After(closePatience):
+		err = errors.New("closing the engine: containers are still being removed")
+	}
+	e.mu.Lock()
+	open := e.lines
+	e.lines = nil
+	e.mu.Unlock()
+	for line := range open {
+		line.cut()
+	}
+	err = errors.Join(err, e.api.Close())
+	if e.dialer != nil {
+		err = errors.Join(err, e.dialer.Close())
+	}
+	return err
+}
+
+// Resolve implements [engine.Engine].
+func (e *adapter) Resolve(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error) {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	resolved, err := images.Resolve(ctx, e.api, catalog, ref)
+	return resolved, engineError(ctx, err)
+}
+
+// engineError classifies an error of the client once, so that nothing above
+// looks at its text. An error that only says that ctx has ended becomes that
+// of ctx: the client reports it as a failed connection.
+func engineError(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errSilent):
+		return &connectionError{engine.ErrUnavailable, errSilent}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
+	}
+	if problem := connectProblem(err); problem != nil {
+		return problem
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission), strings.HasPrefix(err.Error(), "permission denied while trying to connect"):
+		return &connectionError{engine.ErrPermission, err}
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), isCut(err):
+		return &connectionError{engine.ErrUnavailable, err}
+	}
+	return err
+}
+
+// isLoss reports whether an error means that the engine cannot be reached.
+func isLoss(err error) bool { return errors.Is(err, engine.ErrUnavailable) }
+
+// isCut reports whether a connection broke in the middle of a call. The client passes this
+// on as it is for connections that it hands over.
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// connectionError gives an error of the client a class, and its text without the
+// address of the call, which for a socket is an escaped path of many lines.
+type connectionError struct{ class, err error }
+
+var callAddress = regexp.MustCompile(`(Get|Head|Post|Put|Delete) "[^"]*": `)
+
+func (e *connectionError) Error() string {
+	return engine.ErrUnavailable.Error() + ": " + callAddress.ReplaceAllString(e.err.Error(), "")
+}
+
+func (e *connectionError) Unwrap() []error { return []error{e.class, e.err} }

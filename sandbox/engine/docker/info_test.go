@@ -1,0 +1,102 @@
+package docker
+
+import (
+	"testing"
+
+	"github.com/docker/docker/api/types/system"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// goodInfo is an engine that can do what every run needs.
+func goodInfo() system.Info {
+	return system.Info{
+		ID: "the-id", ServerVersion: "28.5.2", OperatingSystem: "Debian", KernelVersion: "6.1", Architecture: "x86_64",
+		Driver: "overlay2", DockerRootDir: "/var/lib/docker", CgroupDriver: "systemd", CgroupVersion: "2",
+		MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, NCPU: 8, MemTotal: 16 << 30,
+		DefaultRuntime: "runc",
+		Runtimes:       map[string]system.RuntimeWithStatus{"runsc": {}, "runc": {}, "io.containerd.runc.v2": {}},
+		SecurityOptions: []string{
+			"name=apparmor", "name=seccomp,profile=builtin", "name=cgroupns",
+		},
+		ContainerdCommit: system.Commit{ID: "c1"}, RuncCommit: system.Commit{ID: "r1"},
+		Warnings: []string{"WARNING: something"},
+	}
+}
+
+func TestEngineInfo(t *testing.T) {
+	require.Equal(t, engine.Info{
+		Name: "Docker", Version: "28.5.2", APIVersion: OldestAPI, ID: "the-id", OS: "Debian", Kernel: "6.1", Architecture: "x86_64",
+		StorageDriver: "overlay2", RootDir: "/var/lib/docker", CgroupDriver: "systemd", Local: true, Seccomp: true,
+		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Containerd: "c1", Runc: "r1",
+		Warnings: []string{"WARNING: something"},
+		Host: spec.Host{CPUs: 8, MemoryBytes: 16 << 30, CgroupVersion: 2, DefaultRuntime: "runc",
+			Runtimes: []string{"io.containerd.runc.v2", "runc", "runsc"}},
+	}, engineInfo(goodInfo(), OldestAPI, true))
+}
+
+func TestEngineInfoOfOtherEngines(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*system.Info)
+		check  func(t *testing.T, got engine.Info)
+	}{
+		"cgroup v1": {func(i *system.Info) { i.CgroupVersion = "1" },
+			func(t *testing.T, got engine.Info) { require.Equal(t, 1, got.Host.CgroupVersion) }},
+		"no cgroups": {func(i *system.Info) { i.CgroupVersion = "" },
+			func(t *testing.T, got engine.Info) { require.Zero(t, got.Host.CgroupVersion) }},
+		"cgroups to come": {func(i *system.Info) { i.CgroupVersion = "3" },
+			func(t *testing.T, got engine.Info) { require.Zero(t, got.Host.CgroupVersion) }},
+		"no seccomp": {func(i *system.Info) { i.SecurityOptions = []string{"name=apparmor"} },
+			func(t *testing.T, got engine.Info) { require.False(t, got.Seccomp) }},
+		"seccomp in another word": {func(i *system.Info) { i.SecurityOptions = []string{"name=noseccomp", "x,name=seccomp"} },
+			func(t *testing.T, got engine.Info) { require.False(t, got.Seccomp) }},
+		"rootless": {func(i *system.Info) { i.SecurityOptions = append(i.SecurityOptions, "name=rootless") },
+			func(t *testing.T, got engine.Info) { require.True(t, got.Rootless && got.Seccomp) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			info := goodInfo()
+			c.change(&info)
+			c.check(t, engineInfo(info, OldestAPI, true))
+		})
+	}
+	require.False(t, engineInfo(goodInfo(), OldestAPI, false).Local)
+	require.Empty(t, engineInfo(system.Info{}, OldestAPI, true).Host.Runtimes, "an engine that says nothing")
+}
+
+func TestMissing(t *testing.T) {
+	require.Empty(t, missing(engineInfo(goodInfo(), OldestAPI, true), true))
+	for what, change := range map[string]func(*system.Info){
+		"memory limits":                         func(i *system.Info) { i.MemoryLimit = false },
+		"limits of swap, which its machine has": func(i *system.Info) { i.SwapLimit = false },
+		"CPU quotas":                            func(i *system.Info) { i.CPUCfsQuota = false },
+		"process limits":                        func(i *system.Info) { i.PidsLimit = false },
+		"seccomp profiles":                      func(i *system.Info) { i.SecurityOptions = nil },
+		"any limit (rootless with cgroup v1)": func(i *system.Info) {
+			i.CgroupVersion, i.SecurityOptions = "1", append(i.SecurityOptions, "name=rootless")
+		},
+	} {
+		info := goodInfo()
+		change(&info)
+		require.Equal(t, []string{what}, missing(engineInfo(info, OldestAPI, true), true))
+	}
+	require.Equal(t, []string{"API 1.41 or newer (it is spoken to in 1.40)"}, missing(engineInfo(goodInfo(), "1.40", true), true))
+	require.Equal(t, []string{"memory limits", "CPU quotas", "process limits", "seccomp profiles"}, missing(engine.Info{}, false))
+
+	info := goodInfo()
+	info.SecurityOptions = append(info.SecurityOptions, "name=rootless")
+	require.Empty(t, missing(engineInfo(info, OldestAPI, true), true), "rootless with cgroup v2 can")
+	info = goodInfo()
+	info.CgroupVersion, info.SwapLimit = "1", false
+	require.Empty(t, missing(engineInfo(info, OldestAPI, true), false), "swap is off by the memory limit where there is none")
+}
+
+func TestIsLocal(t *testing.T) {
+	for host, want := range map[string]bool{
+		"unix:///var/run/docker.sock": true, "npipe:////./pipe/docker_engine": true, "unix://x": true,
+		"tcp://127.0.0.1:2375": false, "ssh://me@host": false, "http://unix://": false, "": false, "/var/run/docker.sock": false,
+	} {
+		require.Equal(t, want, isLocal(host), host)
+	}
+}

@@ -1,0 +1,278 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/strslice"
+
+	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// Files of the volume that every container gets its init from.
+const (
+	// initTarget is where a container has its init.
+	initTarget = "/run/evalbox-init"
+
+	initFile, hostsFile, resolvFile, hostnameFile = "init", "hosts", "resolv.conf", "hostname"
+)
+
+// Docker leaves these empty in a container whose network is disabled (20.10 all but the
+// last). Ours are what it writes otherwise, and the name of the container itself.
+const (
+	hostsText = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+		"fe00::0\tip6-localnet\nff00::0\tip6-mcastprefix\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n" +
+		"127.0.0.1\t" + spec.HostName + "\n"
+	// resolvText names an address that nobody has (RFC 5737). A lookup fails at once,
+	// for want of a route, and an observer of the network counts it.
+	resolvText   = "nameserver 192.0.2.53\n"
+	hostnameText = spec.HostName + "\n"
+)
+
+// initSet is what a volume of ours holds for one architecture. Its name comes from its
+// content, so that it never changes.
+type initSet struct {
+	volume  string
+	archive []byte
+}
+
+// initSetOf is the set for an image's platform: os/architecture[/variant].
+func initSetOf(platform string) (initSet, error) {
+	parts := strings.Split(platform, "/")
+	if len(parts) < 2 || parts[0] != "linux" {
+		return initSet{}, fmt.Errorf("there is no init for images of platform %q", platform)
+	}
+	return initSetFor(parts[1])
+}
+
+var initSets sync.Map // of initSet, by architecture
+
+func initSetFor(architecture string) (initSet, error) {
+	if set, ok := initSets.Load(architecture); ok {
+		return set.(initSet), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	binary, err := wire.Init(architecture)
+	if err != nil {
+		return initSet{}, err
+	}
+	archive, err := initArchive(binary)
+	if err != nil {
+		return initSet{}, err
+	}
+	sum := sha256.Sum256(archive)
+	set := initSet{volume: "evalbox-init-" + hex.EncodeToString(sum[:6]), archive: archive}
+	initSets.Store(architecture, set)
+	return set, nil
+}
+
+// initArchive is the content of a volume. The init comes last, and as a second name of a
+// file that is complete: once it is there, everything is.
+func initArchive(binary []byte) ([]byte, error) {
+	var buffer bytes.Buffer
+	archive := tar.NewWriter(&buffer)
+	const whole = initFile + ".whole"
+	for _, file := range []struct {
+		name, link string
+		mode       int64
+		content    []byte
+	}{
+		{name: hostsFile, mode: 0o644, content: []byte(hostsText)},
+		{name: resolvFile, mode: 0o644, content: []byte(resolvText)},
+		{name: hostnameFile, mode: 0o644, content: []byte(hostnameText)},
+		{name: whole, mode: 0o555, content: binary},
+		{name: initFile, mode: 0o555, link: whole},
+	} {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: file.name, Mode: file.mode, Size: int64(len(file.content))}
+		if file.link != "" {
+			header.Typeflag, header.Linkname = tar.TypeLink, file.link
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("packing the init: %w", err)
+		}
+		if _, err := archive.Write(file.content); err != nil {
+			return nil, fmt.Errorf("packing the init: %w", err)
+		}
+	}
+	err := archive.Close()
+	return buffer.Bytes(), err
+}
+
+// initFiles is the folder of the engine's machine that holds a set.
+type initFiles struct{ dir string }
+
+// mounts shows a container its init and, where Docker writes none, the files of a machine
+// without a network, unless something else is mounted there.
+func (f initFiles) mounts(networkDisabled bool, others []mount.Mount) []mount.Mount {
+	var mounts []mount.Mount
+	show := func(file, target string) {
+		if !slices.ContainsFunc(others, func(m mount.Mount) bool { return path.Clean(m.Target) == target }) {
+			// The folder is the engine's own: see propagation.
+			mounts = append(mounts, bindMount(path.Join(f.dir, file), target, true, mount.PropagationRSlave))
+		}
+	}
+	show(initFile, initTarget)
+	if networkDisabled {
+		show(hostsFile, "/etc/hosts")
+		show(resolvFile, "/etc/resolv.conf")
+		show(hostnameFile, "/etc/hostname")
+	}
+	return mounts
+}
+
+// initVolumes remembers where an engine has its volumes, or guesses: a wrong guess is
+// refused by the engine when a container is created, and costs one call more.
+type initVolumes struct {
+	mu   sync.Mutex
+	root string
+	// dirs are what the engine said, by volume.
+	dirs map[string]string
+}
+
+// usualRoot is the data folder of an engine that was not told otherwise.
+const usualRoot = "/var/lib/docker"
+
+// Recall implements [engine.Identified].
+func (e *adapter) Recall(info engine.Info) { e.inits.setRoot(info.RootDir) }
+
+func (v *initVolumes) setRoot(dir string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.root = dir
+}
+
+func (v *initVolumes) setDir(volume, dir string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.dirs == nil {
+		v.dirs = map[string]string{}
+	}
+	v.dirs[volume] = dir
+}
+
+// files is where the files of a volume are expected.
+func (v *initVolumes) files(volume string) initFiles {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if dir := v.dirs[volume]; dir != "" {
+		return initFiles{dir}
+	}
+	root := v.root
+	if !path.IsAbs(root) {
+		root = usualRoot
+	}
+	return initFiles{path.Join(root, "volumes", volume, "_data")}
+}
+
+// initLabels are those of the volume. It is nobody's, so that nothing removes it with a
+// run; `docker volume prune` may.
+func initLabels() map[string]string {
+	return map[string]string{spec.LabelManaged: "true", spec.LabelPart: spec.PartInit}
+}
+
+// initHelper is the body of the create call of the container, never started, through
+// which a volume is made and filled. It is pure.
+func initHelper(class spec.Class, set initSet, labels map[string]string) (*container.Config, *container.HostConfig, error) {
+	config, host, err := baseRequest(helperClass(class, spec.DedicatedUser), engine.Meta{Name: initHelperName(set), Labels: labels})
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Entrypoint = strslice.StrSlice{neverStarted}
+	host.Mounts = []mount.Mount{volumeMount(set.volume, initLabels(), false)}
+	return config, host, nil
+}
+
+// initHelperName is one for all processes that would fill a volume, so that one does.
+func initHelperName(set initSet) string {
+	return strings.Replace(set.volume, "evalbox-init-", "evalbox_init-", 1)
+}
+
+const (
+	// fillPatience is how long another process may take to fill a volume before it is
+	// taken for dead.
+	fillPatience = 15 * time.Second
+	fillPoll     = 50 * time.Millisecond
+)
+
+// deliver sees to it that the engine has a set, which it does not have where it was looked
+// for, and learns where.
+func (e *adapter) deliver(ctx context.Context, set initSet, looked initFiles, class spec.Class) error {
+	ctx, cancel := changeContext(ctx, 2*callTimeout)
+	defer cancel()
+	made, err := e.api.VolumeInspect(ctx, set.volume)
+	if errdefs.IsNotFound(err) || err == nil && made.Mountpoint == looked.dir {
+		if err = e.fillVolume(ctx, set, class); err == nil {
+			made, err = e.api.VolumeInspect(ctx, set.volume)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delivering the init to the engine in volume %s: %w", set.volume, engineError(ctx, err))
+	}
+	if !maps.Equal(made.Labels, initLabels()) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
+		return fmt.Errorf("volume %s is not ours; remove it: docker volume rm %s", set.volume, set.volume)
+	}
+	e.inits.setDir(set.volume, made.Mountpoint)
+	return nil
+}
+
+// fillVolume makes and fills a volume, or waits until another process has.
+func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class) error {
+	labels := initLabels()
+	labels[spec.LabelOwner] = owner.This().String()
+	labels[spec.LabelDeadline] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	config, host, err := initHelper(class, set, labels)
+	if err != nil {
+		return err
+	}
+	name := initHelperName(set)
+	giveUp := time.Now().Add(fillPatience)
+	waited := false
+	for {
+		created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
+		if err == nil {
+			return e.fillThrough(ctx, created.ID, set)
+		}
+		if !errdefs.IsConflict(err) {
+			return err
+		}
+		if waited && time.Now().After(giveUp) {
+			giveUp = time.Now().Add(fillPatience)
+			if err := e.Remove(ctx, name); err != nil {
+				return err
+			}
+			continue
+		}
+		waited = true
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(fillPoll):
+		}
+	}
+}
+
+// fillThrough fills the volume of a helper, unless it is full, and removes the helper.
+func (e *adapter) fillThrough(ctx context.Context, id string, set initSet) error {
+	_, err := e.api.ContainerStatPath(ctx, id, path.Join(spec.DepotDir, initFile))
+	if errdefs.IsNotFound(err) {
+		err = e.api.CopyToContainer(ctx, id, spec.DepotDir, bytes.NewReader(set.archive), container.CopyToContainerOptions{})
+	}
+	return errors.Join(err, e.removeNow(ctx, id))
+}

@@ -1,0 +1,156 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+)
+
+// instance is one container, prepared or found again.
+type instance struct {
+	engine   *adapter
+	id       string
+	warnings []string
+	// workDir is where the job begins.
+	workDir string
+	ready   wire.Ready
+	// stdout and stderr are where the job's output goes, over however many lines it
+	// comes.
+	stdout, stderr *sink
+
+	mu   sync.Mutex
+	line *line
+	// nonce is that of the job, if it has begun.
+	nonce wire.Nonce
+	begun bool
+	// sent are the signals that we sent, by their names.
+	sent map[string]bool
+	// lost says that the line broke, and interrupted that one ever did.
+	lost, interrupted bool
+	// peak is the highest memory of all samples.
+	peak int64
+
+	// waiting is held by who waits for the end, and replaces lines until it is known.
+	waiting chan struct{}
+	end     *engine.End
+	// removing is held by who removes the container.
+	removing sync.Mutex
+	removed  bool
+}
+
+func newInstance(e *adapter, id string) *instance {
+	return &instance{engine: e, id: id, waiting: make(chan struct{}, 1)}
+}
+
+var (
+	_ engine.Container = (*instance)(nil)
+	_ engine.Local     = (*instance)(nil)
+)
+
+// Ref implements [engine.Container].
+func (c *instance) Ref() engine.Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ref := engine.Ref{ID: c.id}
+	if c.begun {
+		ref.Nonce = c.nonce.String()
+	}
+	return ref
+}
+
+// Ready implements [engine.Container].
+func (c *instance) Ready() wire.Ready { return c.ready }
+
+// Warnings implements [engine.Container].
+func (c *instance) Warnings() []string { return c.warnings }
+
+// Signals of an end, as our init understands them.
+var signalNames = map[engine.Signal]string{engine.Stop: "SIGTERM", engine.Kill: "SIGUSR1", engine.Abort: "SIGKILL"}
+
+// Signal implements [engine.Container].
+func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
+	name := signalNames[how]
+	c.mu.Lock()
+	if c.sent == nil {
+		c.sent = map[string]bool{}
+	}
+	c.sent[name] = true
+	c.mu.Unlock()
+	ctx, cancel := changeContext(ctx, callTimeout)
+	defer cancel()
+	err := c.engine.api.ContainerKill(ctx, c.id, name)
+	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+		// A conflict means that the container is not running (any more).
+		return nil
+	}
+	return fmt.Errorf("sending %s to container %.12s: %w", name, c.id, engineError(ctx, err))
+}
+
+// Disconnect implements [engine.Container].
+func (c *instance) Disconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.line.cut()
+}
+
+// Release implements [engine.Container]. The end of its stdin lets init go, and is heard
+// also where nobody reads.
+func (c *instance) Release() { c.Disconnect() }
+
+// sampleTimeout bounds one reading: the next one comes soon.
+const sampleTimeout = 5 * time.Second
+
+// Sample implements [engine.Container].
+func (c *instance) Sample(ctx context.Context) (engine.Usage, bool) {
+	ctx, cancel := callContext(ctx, sampleTimeout)
+	defer cancel()
+	reader, err := c.engine.api.ContainerStatsOneShot(ctx, c.id)
+	if err != nil {
+		return engine.Usage{}, false
+	}
+	defer reader.Body.Close()
+	var stats container.StatsResponse
+	if err := json.NewDecoder(io.LimitReader(reader.Body, statsLimit)).Decode(&stats); err != nil || stats.CPUStats.CPUUsage.TotalUsage == 0 {
+		return engine.Usage{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peak = max(c.peak, int64(stats.MemoryStats.MaxUsage), int64(stats.MemoryStats.Usage))
+	return engine.Usage{CPU: time.Duration(stats.CPUStats.CPUUsage.TotalUsage), PeakMemory: c.peak, Source: "engine samples"}, true
+}
+
+// statsLimit bounds one reading: some 10 KiB, and more with many processors.
+const statsLimit = 1 << 20
+
+// PID implements [engine.Local].
+func (c *instance) PID(ctx context.Context) (int, error) {
+	now, err := c.engine.inspect(ctx, c.id)
+	return now.pid, err
+}
+
+// Remove implements [engine.Container].
+func (c *instance) Remove(ctx context.Context) error {
+	c.removing.Lock()
+	defer c.removing.Unlock()
+	if c.removed {
+		return nil
+	}
+	err := c.engine.removeSoon(ctx, c.id)
+	c.removed = err == nil
+	c.Disconnect()
+	return err
+}
+
+// errLost is why a container cannot be spoken to that may still run.
+func (c *instance) errLost() error {
+	return fmt.Errorf("%w: the connection to container %.12s was lost", engine.ErrUnavailable, c.id)
+}

@@ -1,0 +1,141 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+)
+
+// line is one connection to a container's streams. What is read from it goes to a
+// receiver, which knows our init's protocol.
+type line struct {
+	kind     lineKind
+	receiver *wire.Receiver
+	// over is closed at the end of the connection, which err tells about; nil is a
+	// proper end of the streams.
+	over chan struct{}
+	err  error
+
+	close func() error
+	// stdin takes frames for init; nil in a log.
+	stdin io.Writer
+}
+
+// lineKind is where a line leads.
+type lineKind int
+
+const (
+	// attached is the streams themselves.
+	attached lineKind = iota
+	// logFollowed is the engine's copy of the output, from its beginning to the end of
+	// the container, and logSoFar what there is of it.
+	logFollowed
+	logSoFar
+)
+
+// whole reports whether the line began with the beginning of the output: a log that has
+// grown too long has lost it.
+func (l *line) whole() bool {
+	if l.kind == attached {
+		return true
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := l.receiver.Ready(now)
+	return err == nil
+}
+
+// listen reads the streams of a line to their end.
+func (e *adapter) listen(l *line, streams func(stdout, stderr io.Writer) error) *line {
+	l.over = make(chan struct{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lines == nil {
+		l.cut()
+	} else {
+		e.lines[l] = struct{}{}
+	}
+	go func() {
+		l.err = streams(l.receiver.Stdout(), l.receiver.Stderr())
+		l.receiver.Close(l.err)
+		close(l.over)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.lines, l)
+	}()
+	return l
+}
+
+// cut ends a line. It is safe to call twice.
+func (l *line) cut() { _ = l.close() }
+
+// callInit is the line to a container that is about to start.
+func (e *adapter) callInit(ctx context.Context, id string) (*line, error) {
+	streams, err := e.attach(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{receiver: wire.NewReceiver(), close: streams.Close, stdin: streams.Stdin()}
+	return e.listen(l, streams.Copy), nil
+}
+
+// readLog is a line that reads what the engine kept of the output, from the beginning. It
+// ends with [line.cut] and not with ctx.
+func (e *adapter) readLog(ctx context.Context, id string, kind lineKind, receiver *wire.Receiver) (*line, error) {
+	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	silent := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+	log, err := e.api.ContainerLogs(reading, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: kind == logFollowed})
+	if !silent() && err == nil {
+		err = errors.Join(ctx.Err(), log.Close())
+	}
+	if err != nil {
+		stop(nil)
+		if errdefs.IsNotFound(err) {
+			err = engine.ErrNoContainer
+		}
+		return nil, fmt.Errorf("reading the log of container %.12s: %w", id, engineError(ctx, err))
+	}
+	closing := sync.OnceValue(func() error {
+		stop(net.ErrClosed)
+		return log.Close()
+	})
+	l := &line{receiver: receiver, kind: kind, close: closing}
+	return e.listen(l, func(stdout, stderr io.Writer) error { return demultiplex(log, stdout, stderr) }), nil
+}
+
+// sink is where one stream of a job goes. A writer that fails is not written to any
+// more, and the program does not notice.
+type sink struct {
+	to     io.Writer
+	failed bool
+	// passed counts the bytes of the stream so far; skip is how many of them a log that is
+	// read from the beginning repeats.
+	passed, skip int64
+}
+
+func newSink(to io.Writer) *sink { return &sink{to: to, failed: to == nil} }
+
+// again prepares for the same stream from its beginning.
+func (s *sink) again() { s.skip = s.passed }
+
+func (s *sink) Write(p []byte) (int, error) {
+	all := len(p)
+	skipped := min(s.skip, int64(all))
+	s.skip -= skipped
+	p = p[skipped:]
+	s.passed += int64(len(p))
+	if len(p) > 0 && !s.failed {
+		_, err := s.to.Write(p)
+		s.failed = err != nil
+	}
+	return all, nil
+}

@@ -1,0 +1,104 @@
+package docker
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/owner"
+)
+
+// engineNoFile is the number of files that the engine at a unix socket may open,
+// or 0 when that cannot be told. The engine cannot grant more: a higher limit
+// makes the start of a container fail.
+func engineNoFile(ctx context.Context, host string) int64 {
+	pid, ok := socketOwner(ctx, host)
+	if !ok {
+		return 0
+	}
+	return processNoFile(pid)
+}
+
+// sameMachine reports whether the engine at a unix socket can be seen from here: a
+// socket that was mounted into our container, or is forwarded from afar, is not
+// the engine's whereabouts.
+func sameMachine(ctx context.Context, host, kernel string) bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil || unix.ByteSliceToString(name.Release[:]) != kernel {
+		return false
+	}
+	_, seen := socketOwner(ctx, host)
+	return seen
+}
+
+// engineIdentity names the process behind a unix socket, or is empty.
+func engineIdentity(ctx context.Context, host string) string {
+	pid, ok := socketOwner(ctx, host)
+	if !ok || pid == 1 {
+		// An init that listens for the daemon outlives it.
+		return ""
+	}
+	start, ok := owner.ProcessStart(pid)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s %s/%s/%d/%s", host, owner.BootID(), owner.PIDNamespace(), pid, start)
+}
+
+// socketOwner is the process that listens on a unix socket.
+func socketOwner(ctx context.Context, host string) (pid int, ok bool) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", strings.TrimPrefix(host, "unix://"))
+	if err != nil {
+		return 0, false
+	}
+	defer conn.Close()
+	unixConn, isUnix := conn.(*net.UnixConn)
+	if !isUnix {
+		return 0, false
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid, ok = int(peer.Pid), peer.Pid > 0
+		}
+	})
+	return pid, ok && err == nil
+}
+
+// processNoFile reads the hard limit of open files from /proc.
+func processNoFile(pid int) int64 {
+	limits, err := os.Open(fmt.Sprintf("/proc/%d/limits", pid))
+	if err != nil {
+		return 0
+	}
+	defer limits.Close()
+	for lines := bufio.NewScanner(limits); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), "Max open files")
+		if !ok {
+			continue
+		}
+		if fields := strings.Fields(rest); len(fields) >= 2 {
+			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// hasSwap reports whether this machine has swap, or that it cannot be told. The
+// first line of /proc/swaps is a heading.
+func hasSwap() bool {
+	text, err := os.ReadFile("/proc/swaps")
+	return err != nil || strings.Count(string(text), "\n") > 1
+}

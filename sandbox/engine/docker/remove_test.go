@@ -1,0 +1,70 @@
+//go:build unix
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeDaemon answers at a socket.
+func fakeDaemon(t *testing.T, handle http.HandlerFunc) *adapter {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	require.NoError(t, err)
+	server := &http.Server{Handler: handle, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	api, err := client.NewClientWithOpts(client.WithHost("unix://"+socket), client.WithVersion(OldestAPI))
+	require.NoError(t, err)
+	return newAdapter(api, nil)
+}
+
+// TestRemovalIsCertainOnceItIsWritten: nobody waits for the engine's answer.
+func TestRemovalIsCertainOnceItIsWritten(t *testing.T) {
+	asked, answer := make(chan string, 1), make(chan struct{})
+	e := fakeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.String()
+		<-answer
+		w.WriteHeader(http.StatusNoContent)
+	})
+	require.NoError(t, e.removeSoon(t.Context(), "c1"))
+	require.NoError(t, e.Close(), "every removal is certain")
+	require.Equal(t, "DELETE /v1.41/containers/c1?force=1&v=1", <-asked)
+	close(answer)
+}
+
+// TestRemovalIsRepeated: an engine may fail at first, and nobody waits to ask again.
+func TestRemovalIsRepeated(t *testing.T) {
+	var asked atomic.Int32
+	gone := make(chan struct{})
+	e := fakeDaemon(t, func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+		close(gone)
+	})
+	require.NoError(t, e.removeSoon(t.Context(), "c1"))
+	<-gone
+}
+
+// TestRemovalThatCannotBeAskedFor is no certain one.
+func TestRemovalThatCannotBeAskedFor(t *testing.T) {
+	api, err := client.NewClientWithOpts(client.WithHost("unix://"+filepath.Join(t.TempDir(), "nobody")), client.WithVersion(OldestAPI))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the caller has gone"))
+	require.True(t, isLoss(newAdapter(api, nil).removeSoon(ctx, "c1")))
+}

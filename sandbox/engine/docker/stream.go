@@ -1,0 +1,172 @@
+package docker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
+
+// attach connects to the streams of a container.
+func (e *adapter) attach(ctx context.Context, id string) (*conversation, error) {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	hijacked, err := e.attachUnder(ctx, id, container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return nil, fmt.Errorf("attaching to container %.12s: %w", id, engineError(ctx, err))
+	}
+	return &conversation{hijacked: hijacked, close: sync.OnceValue(hijacked.Conn.Close)}, nil
+}
+
+// attachUnder ends with its context. The client's own call does not: it writes and
+// reads by itself on a connection that it has taken over.
+func (e *adapter) attachUnder(ctx context.Context, id string, options container.AttachOptions) (types.HijackedResponse, error) {
+	var hijacked types.HijackedResponse
+	var err error
+	attached := make(chan struct{})
+	go func() {
+		hijacked, err = e.api.ContainerAttach(ctx, id, options)
+		close(attached)
+	}()
+	select {
+	case <-attached:
+		return hijacked, err
+	case <-ctx.Done():
+	}
+	go func() {
+		// Too late: nobody waits for it any more.
+		if <-attached; err == nil {
+			hijacked.Close()
+		}
+	}()
+	return types.HijackedResponse{}, ctx.Err()
+}
+
+// conversation is the attached streams of one container.
+type conversation struct {
+	hijacked types.HijackedResponse
+	close    func() error
+}
+
+var _ engine.Conversation = (*conversation)(nil)
+
+// Copy implements [engine.Conversation].
+func (c *conversation) Copy(stdout, stderr io.Writer) error {
+	if err := demultiplex(c.hijacked.Reader, stdout, stderr); err != nil {
+		return fmt.Errorf("reading the container's output: %w", err)
+	}
+	return nil
+}
+
+// Stdin implements [engine.Conversation].
+func (c *conversation) Stdin() io.WriteCloser { return conversationStdin{c.hijacked} }
+
+// Close implements [engine.Conversation].
+func (c *conversation) Close() error { return c.close() }
+
+type conversationStdin struct{ hijacked types.HijackedResponse }
+
+func (s conversationStdin) Write(p []byte) (int, error) { return s.hijacked.Conn.Write(p) }
+func (s conversationStdin) Close() error                { return s.hijacked.CloseWrite() }
+
+const (
+	// streamBuffer is what one container's output takes of our memory.
+	streamBuffer = 64 << 10
+	// frameHeader is the stream's number, three zeros, and the length, big-endian.
+	frameHeader                              = 8
+	frameStdout, frameStderr, frameComplaint = 1, 2, 3
+	// complaintLimit bounds what the engine says of itself in a stream.
+	complaintLimit = 1 << 10
+)
+
+// errFrame means that the other side does not speak as Docker does.
+var errFrame = errors.New("the stream is not in Docker's format")
+
+// demultiplex splits an attached stream until it ends. Frames are passed on piece by
+// piece, so that nobody's word for their length, up to 4 GiB, costs memory.
+func demultiplex(from io.Reader, stdout, stderr io.Writer) error {
+	d := demultiplexer{stdout: stdout, stderr: stderr}
+	buffer := make([]byte, streamBuffer)
+	filled := 0
+	for {
+		n, readErr := from.Read(buffer[filled:])
+		rest, err := d.pass(buffer[:filled+n])
+		if err != nil {
+			return err
+		}
+		filled = copy(buffer, rest)
+		switch {
+		case readErr == nil:
+		case errors.Is(readErr, io.EOF) && d.left == 0 && filled == 0:
+			return nil
+		case errors.Is(readErr, io.EOF):
+			return io.ErrUnexpectedEOF
+		default:
+			return readErr
+		}
+	}
+}
+
+// demultiplexer knows where in which frame a stream is.
+type demultiplexer struct {
+	stdout, stderr io.Writer
+	// to takes the rest of the frame, and left is its length; to is nil for a complaint.
+	to        io.Writer
+	left      uint32
+	complaint []byte
+}
+
+// pass passes bytes on, and returns those at the end that are the beginning of a header.
+func (d *demultiplexer) pass(p []byte) ([]byte, error) {
+	for {
+		if d.left == 0 {
+			if len(p) < frameHeader {
+				return p, nil
+			}
+			if err := d.begin(p[:frameHeader]); err != nil {
+				return nil, err
+			}
+			p = p[frameHeader:]
+		}
+		piece := p[:min(len(p), int(min(d.left, streamBuffer)))]
+		if d.to == nil {
+			d.complaint = append(d.complaint, piece[:min(len(piece), complaintLimit-len(d.complaint))]...)
+		} else if _, err := d.to.Write(piece); err != nil {
+			return nil, err
+		}
+		d.left -= uint32(len(piece))
+		p = p[len(piece):]
+		switch {
+		case d.left > 0:
+			return nil, nil
+		case d.to == nil:
+			return nil, fmt.Errorf("the engine says: %q", d.complaint)
+		}
+	}
+}
+
+// begin reads the header of a frame.
+func (d *demultiplexer) begin(header []byte) error {
+	if header[1]|header[2]|header[3] != 0 {
+		return errFrame
+	}
+	switch header[0] {
+	case frameStdout:
+		d.to = d.stdout
+	case frameStderr:
+		d.to = d.stderr
+	case frameComplaint:
+		d.to = nil
+	default:
+		return errFrame
+	}
+	d.left = binary.BigEndian.Uint32(header[4:])
+	return nil
+}

@@ -1,0 +1,519 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// container is what the engine has. Its fields are guarded by the lock of the engine,
+// but for those that never change.
+type container struct {
+	fake    *Fake
+	id      string
+	class   spec.Class
+	meta    engine.Meta
+	ready   wire.Ready
+	created time.Time
+	tape    *tape
+	signals chan engine.Signal
+
+	job       *spec.Job
+	nonce     string
+	program   *Program
+	startedAt time.Time
+	end       engine.End
+	// over is closed when the job has ended or never will; gone says that the
+	// container itself has.
+	over   chan struct{}
+	isOver bool
+	gone   bool
+	// killed is closed when the container ends under its program.
+	killed   chan struct{}
+	isKilled bool
+	// joined are the connections of its streams.
+	joined []*handle
+	// sent are all signals, by who sent them.
+	sent []sentSignal
+}
+
+type sentSignal struct {
+	by  *handle
+	how engine.Signal
+}
+
+// signalNames are the signals that arrive at init.
+var signalNames = map[engine.Signal]string{engine.Stop: "SIGTERM", engine.Kill: "SIGUSR1", engine.Abort: "SIGKILL"}
+
+// orphan is the end of the process that prepared the container. The lock is held.
+func (c *container) orphan() {
+	c.lose()
+	switch {
+	case c.job == nil:
+		c.finish(engine.End{ExitCode: 125})
+		c.gone = true
+	case c.isOver:
+		c.gone = true // its init was waiting to be let go
+	default:
+		_ = c.program.stdin.close()
+	}
+}
+
+// lose breaks all connections. The lock is held.
+func (c *container) lose() {
+	for _, h := range c.joined {
+		h.conn.close()
+	}
+	c.joined = nil
+}
+
+// abort ends the container, init too. The lock is held.
+func (c *container) abort() {
+	if !c.isKilled && !c.gone {
+		c.isKilled = true
+		close(c.killed)
+	}
+	c.finish(engine.End{ExitCode: 128 + 9, StartedAt: c.startedAt, FinishedAt: time.Now()})
+	c.gone = true
+}
+
+// finish is the end of the job. The lock is held.
+func (c *container) finish(end engine.End) {
+	if c.isOver {
+		return
+	}
+	c.isOver = true
+	end.OOMKilled = end.OOMKilled || c.fake.OOMKilled
+	end.Foreign, end.ForeignErr = slices.Clone(c.fake.Foreign), c.fake.ForeignErr
+	c.end = end
+	if c.program != nil {
+		c.program.die()
+	}
+	c.tape.close(end.Reported)
+	close(c.over)
+}
+
+// run is init, from the job to the report.
+func (c *container) run(p *Program) {
+	began := time.Now()
+	code := make(chan int, 1)
+	go func() {
+		result := 1 // of a program that ends its goroutine
+		defer func() { code <- result }()
+		if run := c.fake.Program; run != nil {
+			result = run(p)
+		} else {
+			result = 0
+		}
+	}()
+
+	end := engine.End{Reported: true}
+	var limit, grace <-chan time.Time
+	arm := func(at *<-chan time.Time, seconds float64) {
+		timer := time.NewTimer(time.Duration(seconds * float64(time.Second)))
+		*at = timer.C
+	}
+	if p.Job.TimeoutSeconds > 0 {
+		arm(&limit, p.Job.TimeoutSeconds)
+	}
+	asked := false
+	stop := func(cause engine.Cause) {
+		if asked {
+			return
+		}
+		asked, end.Cause = true, cause
+		p.terminate()
+		arm(&grace, p.Job.GraceSeconds)
+	}
+	kill := func() bool {
+		c.fake.mu.Lock()
+		defer c.fake.mu.Unlock()
+		return !c.fake.IgnoreKill
+	}
+	for ended := false; !ended; {
+		select {
+		case result := <-code:
+			end.ExitCode = max(result, 0)
+			end.Signal = max(-result, 0)
+			ended = true
+		case <-limit:
+			limit = nil
+			stop(engine.ByDeadline)
+		case <-grace:
+			grace = nil
+			end.Escalated = true
+			if ended = kill(); ended {
+				end.Signal = 9
+			}
+		case how := <-c.signals:
+			if how == engine.Stop {
+				stop(engine.BySignal)
+				continue
+			}
+			asked, end.Cause = true, engine.BySignal
+			if ended = kill(); ended {
+				end.Signal = 9
+			}
+		case <-c.killed:
+			return
+		case <-p.initKilled:
+			c.fake.mu.Lock()
+			c.abort()
+			c.fake.mu.Unlock()
+			return
+		}
+	}
+	c.report(p, end, began)
+}
+
+func (c *container) report(p *Program, end engine.End, began time.Time) {
+	f := c.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end.Duration = time.Since(began)
+	end.StartedAt, end.FinishedAt = c.startedAt, time.Now()
+	if !f.NoUsage {
+		end.Usage = f.Usage
+	}
+	for _, change := range p.changes {
+		change(&end)
+	}
+	if f.NoReport {
+		c.abort()
+		return
+	}
+	c.finish(end)
+}
+
+// launchFailed is the end of a job that was never executed.
+func (c *container) launchFailed(why *engine.LaunchError) {
+	c.fake.mu.Lock()
+	defer c.fake.mu.Unlock()
+	c.finish(engine.End{Reported: true, Launch: why, StartedAt: c.startedAt, FinishedAt: c.startedAt})
+}
+
+// handle is one value of engine.Container. Its fields are guarded by the lock of the
+// engine.
+type handle struct {
+	c       *container
+	opened  bool
+	strange bool // its nonce is another job's
+	streams engine.Streams
+
+	conn        *connection
+	started     bool
+	lost        bool // a call has failed since the streams were joined
+	interrupted bool
+	// cut is closed by Disconnect.
+	cut   chan struct{}
+	isCut bool
+}
+
+var (
+	_ engine.Container = (*handle)(nil)
+	_ engine.Local     = (*handle)(nil)
+)
+
+func (h *handle) Ref() engine.Ref {
+	h.c.fake.mu.Lock()
+	defer h.c.fake.mu.Unlock()
+	return engine.Ref{ID: h.c.id, Nonce: h.c.nonce}
+}
+
+func (h *handle) Ready() wire.Ready { return h.c.ready }
+
+func (h *handle) Warnings() []string {
+	h.c.fake.mu.Lock()
+	defer h.c.fake.mu.Unlock()
+	return slices.Clone(h.c.fake.Warn)
+}
+
+// join connects the streams, from where they were lost. The lock is held.
+func (h *handle) join(stuck bool) {
+	before := h.conn
+	if before != nil {
+		before.close()
+	}
+	h.conn = h.c.tape.connect(before, stuck)
+	h.lost = false
+	if !slices.Contains(h.c.joined, h) {
+		h.c.joined = append(h.c.joined, h)
+	}
+	go h.conn.copy(before, h.streams.Stdout, h.streams.Stderr)
+}
+
+func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams) error {
+	c, f := h.c, h.c.fake
+	f.mu.Lock()
+	fail, now := f.Fail.Start, f.Fail.Start
+	if f.StartAnyway {
+		now = nil
+	}
+	if h.started || h.opened || c.job != nil {
+		f.misused("Start of %s, which has its job", c.meta.Name)
+		f.mu.Unlock()
+		return errors.New("a container has one job")
+	}
+	h.started = true
+	f.mu.Unlock()
+	if err := f.enter(ctx, "Start", c.meta.Name, now); err != nil {
+		if errors.Is(err, engine.ErrUnavailable) {
+			f.mu.Lock()
+			h.lost, h.interrupted = true, true
+			c.orphan() // init's stdin is broken
+			f.mu.Unlock()
+		}
+		return err
+	}
+	defer f.mu.Unlock()
+	switch {
+	case len(job.Command) == 0:
+		f.misused("Start of %s without a command", c.meta.Name)
+	case c.gone:
+		return fmt.Errorf("%w: %s has ended", engine.ErrNoContainer, c.meta.Name)
+	}
+	f.Started = append(f.Started, job)
+	c.job, c.nonce, c.startedAt = &job, newNonce(), time.Now()
+	c.program = newProgram(c, job)
+	h.streams = streams
+	h.join(f.Stuck)
+	c.program.attached = h.conn
+	var why *engine.LaunchError
+	if f.Launch != nil {
+		why = f.Launch(job)
+	}
+	if job.Stdin && streams.Stdin != nil {
+		go c.program.stdin.feed(streams.Stdin)
+	} else {
+		_ = c.program.stdin.close()
+	}
+	if why != nil {
+		go c.launchFailed(why)
+	} else {
+		go c.run(c.program)
+	}
+	if fail != nil && errors.Is(fail, engine.ErrUnavailable) {
+		h.lost, h.interrupted = true, true
+		h.conn.close()
+	}
+	return fail
+}
+
+// failed is the next error of Wait.
+func (h *handle) failed(ctx context.Context) error {
+	f := h.c.fake
+	f.mu.Lock()
+	var err error
+	gate := f.WaitGate
+	if len(f.WaitErrs) > 0 {
+		err, f.WaitErrs = f.WaitErrs[0], f.WaitErrs[1:]
+	}
+	f.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
+func (h *handle) Wait(ctx context.Context) (engine.End, error) {
+	c, f := h.c, h.c.fake
+	f.mu.Lock()
+	early := !h.started && !h.opened
+	if early {
+		f.misused("Wait for %s before Start", c.meta.Name)
+	}
+	f.mu.Unlock()
+	if early {
+		return engine.End{}, errors.New("there is no job to wait for")
+	}
+	err := h.failed(ctx)
+	if err == nil {
+		if err = f.enter(ctx, "Wait", c.meta.Name, f.fail(func(e *Failures) error { return e.Wait })); err == nil {
+			if h.lost && !h.isCut && c.job != nil {
+				h.join(f.StuckAgain)
+			}
+			down, late, cut := f.downChan(), f.LateBy, h.cut
+			if h.isCut {
+				cut = nil // there are no streams to break any more
+			}
+			f.mu.Unlock()
+			return h.await(ctx, down, cut, late)
+		}
+	}
+	if errors.Is(err, engine.ErrUnavailable) {
+		f.mu.Lock()
+		h.lost, h.interrupted = true, true
+		if h.conn != nil {
+			h.conn.close()
+		}
+		f.mu.Unlock()
+	}
+	return engine.End{}, err
+}
+
+func (h *handle) await(ctx context.Context, down, cut <-chan struct{}, late time.Duration) (engine.End, error) {
+	c, f := h.c, h.c.fake
+	away := func() (engine.End, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		h.lost, h.interrupted = true, true
+		return engine.End{}, fmt.Errorf("%w: EOF", engine.ErrUnavailable)
+	}
+	select {
+	case <-c.over:
+	case <-down:
+		return away()
+	case <-cut:
+		select {
+		case <-c.over:
+		default:
+			return away()
+		}
+	case <-ctx.Done():
+		return engine.End{}, ctx.Err()
+	}
+	if err := pause(ctx, late); err != nil {
+		return engine.End{}, err
+	}
+	f.mu.Lock()
+	conn := h.conn
+	f.mu.Unlock()
+	if conn != nil {
+		select {
+		case <-conn.done:
+		case <-h.cut:
+		case <-down:
+			return away()
+		case <-ctx.Done():
+			return engine.End{}, ctx.Err()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end := c.end
+	for _, signal := range c.sent {
+		if signal.by != h {
+			end.Foreign = append(slices.Clone(end.Foreign), signalNames[signal.how])
+		}
+	}
+	end.Interrupted = h.interrupted
+	end.Complete = end.Reported && conn.ended()
+	if h.strange {
+		end = engine.End{ExitCode: end.ExitCode, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt,
+			OOMKilled: end.OOMKilled, Foreign: end.Foreign, ForeignErr: end.ForeignErr}
+	}
+	return end, nil
+}
+
+func (h *handle) Signal(ctx context.Context, how engine.Signal) error {
+	c, f := h.c, h.c.fake
+	f.mu.Lock()
+	f.Signals = append(f.Signals, how)
+	f.mu.Unlock()
+	if err := f.enter(ctx, "Signal", c.meta.Name, f.fail(func(e *Failures) error { return e.Signal })); err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if !c.isOver {
+		c.sent = append(c.sent, sentSignal{h, how})
+	}
+	switch {
+	case c.gone || c.isOver:
+		if how != engine.Stop {
+			c.gone = true
+		}
+		return nil
+	case c.job == nil:
+		c.finish(engine.End{ExitCode: map[engine.Signal]int{engine.Stop: 128 + int(syscall.SIGTERM)}[how]})
+		c.gone = true
+		return nil
+	case how == engine.Abort:
+		if !f.IgnoreKill {
+			c.abort()
+		}
+		return nil
+	}
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	select {
+	case c.signals <- how:
+	case <-c.over:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (h *handle) Disconnect() {
+	h.c.fake.mu.Lock()
+	defer h.c.fake.mu.Unlock()
+	if !h.isCut {
+		h.isCut = true
+		close(h.cut)
+	}
+	if h.conn != nil {
+		h.conn.close()
+	}
+	if h.c.program != nil && !h.opened {
+		_ = h.c.program.stdin.close()
+	}
+}
+
+func (h *handle) Sample(context.Context) (engine.Usage, bool) {
+	f := h.c.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.NoUsage || f.away || h.c.isOver || h.c.job == nil {
+		return engine.Usage{}, false
+	}
+	return f.Usage, true
+}
+
+func (h *handle) PID(ctx context.Context) (int, error) {
+	f := h.c.fake
+	f.mu.Lock()
+	process := f.Process
+	f.mu.Unlock()
+	if process == nil {
+		return 0, ctx.Err()
+	}
+	return process(h.c.meta.Name)
+}
+
+func (h *handle) Release() {
+	f := h.c.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.c.isOver {
+		h.c.gone = true
+	}
+}
+
+func (h *handle) Remove(ctx context.Context) error {
+	c, f := h.c, h.c.fake
+	f.mu.Lock()
+	f.RemoveCtxErr = ctx.Err()
+	f.mu.Unlock()
+	if err := f.enter(ctx, "Remove", c.meta.Name, f.fail(func(e *Failures) error { return e.Remove })); err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if f.containers[c.meta.Name] == c {
+		f.remove(c.meta.Name)
+	}
+	return nil
+}

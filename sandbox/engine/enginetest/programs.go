@@ -1,0 +1,543 @@
+package enginetest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// programCase is one program in one container, and what it has to come to.
+type programCase struct {
+	name string
+	// python is the program, and fake what a scripted engine does instead; nil if only a
+	// kernel can.
+	python string
+	fake   func(p *Program) int
+	class  func(class *spec.Class)
+	job    func(job *spec.Job)
+	stdin  func() io.Reader
+	// signals are sent once the program has printed "ready".
+	signals []engine.Signal
+	// hashed compares hashes of the streams instead of their text.
+	hashed bool
+	want   want
+	check  func(t *testing.T, got observed)
+}
+
+// want is what has to be seen of a program's end.
+type want struct {
+	code, signal   int
+	cause          engine.Cause
+	escalated, oom bool
+	unreported     bool
+	// mayEscalate is why it does not matter whether the end is called escalated.
+	mayEscalate string
+	launch      *engine.LaunchError
+	// duration, if not 0, is compared to within a second.
+	duration       time.Duration
+	stdout, stderr string
+}
+
+func limit(seconds, grace float64) func(job *spec.Job) {
+	return func(job *spec.Job) { job.TimeoutSeconds, job.GraceSeconds = seconds, grace }
+}
+
+func command(words ...string) func(job *spec.Job) {
+	return func(job *spec.Job) { job.Command = words }
+}
+
+const (
+	sleeps   = "import time\nprint('ready')\ntime.sleep(600)\n"
+	ignores  = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready')\ntime.sleep(600)\n"
+	withTerm = "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(0))\nprint('ready')\ntime.sleep(600)\n"
+	// ignoresAll does so in two processes.
+	ignoresAll = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nif os.fork() == 0: os.setsid()\nelse: print('ready')\ntime.sleep(600)\n"
+)
+
+func fakeSleeps(p *Program) int {
+	p.Print("ready\n")
+	<-p.Term()
+	return Died(15)
+}
+
+func fakeIgnores(p *Program) int {
+	p.Print("ready\n")
+	<-p.Kill()
+	return 0
+}
+
+func fakeTerm(p *Program) int {
+	p.Print("ready\n")
+	<-p.Term()
+	return 0
+}
+
+// cases are all programs.
+var cases = sync.OnceValue(func() []programCase {
+	all := []programCase{
+		{name: "deadline", python: sleeps, fake: fakeSleeps, job: limit(1, 30), want: want{signal: 15, cause: engine.ByDeadline, duration: time.Second}},
+		{name: "deadline ignored", python: ignoresAll, fake: fakeIgnores, job: limit(1, 1),
+			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, duration: 2 * time.Second}},
+		{name: "deadline without grace", python: ignores, fake: fakeIgnores, job: limit(1, 0),
+			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, duration: time.Second}},
+		{name: "exit 0 at the deadline", python: withTerm, fake: fakeTerm, job: limit(1, 30), want: want{cause: engine.ByDeadline, duration: time.Second}},
+		{name: "no time limit", python: "import time; time.sleep(1)", fake: func(p *Program) int { p.Sleep(time.Second); return 0 }, job: limit(0, 0)},
+		{name: "stop", python: sleeps, fake: fakeSleeps, job: limit(0, 30), signals: []engine.Signal{engine.Stop}, want: want{signal: 15, cause: engine.BySignal}},
+		{name: "stop ignored", python: ignoresAll, fake: fakeIgnores, job: limit(120, 1), signals: []engine.Signal{engine.Stop},
+			want: want{signal: 9, cause: engine.BySignal, escalated: true}},
+		{name: "stop and exit 0", python: withTerm, fake: fakeTerm, signals: []engine.Signal{engine.Stop}, want: want{cause: engine.BySignal}},
+		{name: "stop twice", python: withTerm, fake: fakeTerm, signals: []engine.Signal{engine.Stop, engine.Stop}, want: want{cause: engine.BySignal}},
+		{name: "kill", python: ignoresAll, fake: fakeIgnores, signals: []engine.Signal{engine.Kill}, want: want{signal: 9, cause: engine.BySignal}},
+		{name: "stop, then kill", python: ignores, fake: fakeIgnores, job: limit(120, 110), signals: []engine.Signal{engine.Stop, engine.Kill},
+			want: want{signal: 9, cause: engine.BySignal, mayEscalate: "it was asked to end before, and its grace was not over"}},
+		{name: "abort", python: ignores, fake: fakeIgnores, signals: []engine.Signal{engine.Abort}, want: want{unreported: true}},
+
+		{name: "not there", job: command("/no/such/program"), want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.ENOENT}}},
+		{name: "not in the path", job: command("no-such-program"), want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.ENOENT}}},
+		{name: "below a file", job: command("/etc/passwd/x"), want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.ENOTDIR}}},
+		{name: "not executable", job: command("/etc/passwd"), want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.EACCES}}},
+		{name: "a directory", job: command("/tmp"), want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.EACCES}}},
+		{name: "argument too long", job: command("python3", "-c", "pass", strings.Repeat("x", 200_000)),
+			want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.E2BIG}}},
+
+		{name: "out of memory", python: "kept = []\nwhile True: kept.append(bytearray(8 << 20))\n", fake: func(p *Program) int {
+			p.End(func(end *engine.End) { end.OOMKilled = true })
+			return Died(9)
+		}, want: want{signal: 9, oom: true}},
+		{name: "a child is out of memory", python: "import subprocess, sys\np = subprocess.run([sys.executable, '-c', 'b = bytearray(1 << 30)'])\nprint('child', p.returncode)\n",
+			fake: func(p *Program) int {
+				p.End(func(end *engine.End) { end.OOMKilled = true })
+				p.Print("child -9\n")
+				return 0
+			}, want: want{oom: true, stdout: "child -9\n"}},
+		{name: "leaves children behind", python: "import subprocess\n" +
+			"for extra in ({}, {'start_new_session': True}): subprocess.Popen(['sleep', '600'], **extra)\nprint('done')\n",
+			want: want{stdout: "done\n"}, check: atOnce},
+		{name: "init cannot be signaled by its program", python: "import os, signal, time\n" +
+			"for n in range(1, 65):\n    if n not in (32, 33): os.kill(1, n)\ntime.sleep(0.5)\nprint('alive')\n", want: want{stdout: "alive\n"}},
+		{name: "init cannot be looked into", python: "import ctypes\n" + `
+for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/fd/0", "/proc/1/fd/1", "/proc/1/maps"):
+    try:
+        open(path, "rb").read(1)
+        print(path)
+    except PermissionError: pass
+if ctypes.CDLL(None).ptrace(16, 1, 0, 0) != -1: print("ptrace")
+print("done")
+`, want: want{stdout: "done\n"}},
+		{name: "usage", python: "import time\nb = bytearray(32 << 20)\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n",
+			fake: func(*Program) int { return 0 }, check: func(t *testing.T, got observed) {
+				if got.end.Usage.Source == "" {
+					t.Log("the engine tells no usage")
+					return
+				}
+				assert.GreaterOrEqual(t, got.end.Usage.CPU, 300*time.Millisecond)
+				assert.GreaterOrEqual(t, got.end.Usage.PeakMemory, int64(32<<20))
+				assert.LessOrEqual(t, got.end.Usage.PeakMemory, int64(memory))
+			}},
+	}
+	for _, code := range []int{0, 1, 2, 125, 126, 127, 128, 137, 139, 143, 255} {
+		all = append(all, programCase{name: fmt.Sprint("exit ", code), python: fmt.Sprintf("import os; os._exit(%d)", code),
+			fake: func(*Program) int { return code }, want: want{code: code}})
+	}
+	for _, signal := range []int{1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 13, 14, 15, 24, 25, 31, 34, 64} {
+		all = append(all, programCase{name: fmt.Sprint("signal ", signal), fake: func(*Program) int { return Died(signal) }, want: want{signal: signal},
+			python: fmt.Sprintf("import os, signal\nif %[1]d != 9: signal.signal(%[1]d, signal.SIG_DFL)\nos.kill(os.getpid(), %[1]d)\n", signal)})
+	}
+	return append(append(append(all, streamCases()...), limitCases()...), environmentCases()...)
+})
+
+// atOnce makes sure that nothing was waited for.
+func atOnce(t *testing.T, got observed) { assert.Less(t, got.took, 30*time.Second) }
+
+// Streams.
+
+// hashes hashes two streams, so that none has to be kept.
+type hashes struct{ stdout, stderr hash.Hash }
+
+func newHashes() hashes { return hashes{sha256.New(), sha256.New()} }
+
+func (h hashes) sums() (stdout, stderr string) {
+	return hex.EncodeToString(h.stdout.Sum(nil)), hex.EncodeToString(h.stderr.Sum(nil))
+}
+
+func sumOf(text []byte, times int) string {
+	h := sha256.New()
+	for range times {
+		h.Write(text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// everyByte has every byte, invalid UTF-8, and a partial line at the end.
+var everyByte = func() []byte {
+	var all []byte
+	for i := range 256 {
+		all = append(all, byte(i))
+	}
+	return append(append(all, "\n\xed\xa0\x80\xc0\xaf\x00\x00\r\r\n"...), "no end"...)
+}()
+
+// forged looks as if init reported an exit code of 0.
+const forged = "\x00EBX\x01\x03\x00\x00\x10\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
+
+func streamCases() []programCase {
+	const blocks = 1600 // of 64 KiB
+	block := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+	other := bytes.ToUpper(block)
+	numbers := func(letter string) string {
+		var b strings.Builder
+		for i := range 2000 {
+			fmt.Fprintf(&b, "%s %d\n", letter, i)
+		}
+		return b.String()
+	}
+	long := bytes.Repeat([]byte("input\x00\xff\n\r"), 10<<20/9)
+	echo := func() io.Reader { return bytes.NewReader(long) }
+	fakeEcho := func(p *Program) int {
+		_, _ = io.Copy(p.Stdout(), p.Stdin())
+		return 0
+	}
+	const pythonEcho = "import shutil, sys\nshutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)\n"
+	return []programCase{
+		{name: "order", python: "import os\nfor i in range(2000):\n    os.write(1, b'o %d\\n' % i)\n    os.write(2, b'e %d\\n' % i)\n",
+			fake: func(p *Program) int {
+				for i := range 2000 {
+					p.Print(fmt.Sprintf("o %d\n", i))
+					p.PrintErr(fmt.Sprintf("e %d\n", i))
+				}
+				return 0
+			}, want: want{stdout: numbers("o"), stderr: numbers("e")}},
+		{name: "100 MB on each stream", hashed: true, python: fmt.Sprintf("import sys\na = b'0123456789abcdef' * 4096\nb = a.upper()\n"+
+			"for _ in range(%d):\n    sys.stdout.buffer.write(a)\n    sys.stderr.buffer.write(b)\n", blocks),
+			fake: func(p *Program) int {
+				for range blocks {
+					_, _ = p.Stdout().Write(block)
+					_, _ = p.Stderr().Write(other)
+				}
+				return 0
+			}, want: want{stdout: sumOf(block, blocks), stderr: sumOf(other, blocks)}},
+		{name: "bytes", python: "import os\nall = bytes(range(256)) + b'\\n\\xed\\xa0\\x80\\xc0\\xaf\\0\\0\\r\\r\\nno end'\nos.write(1, all)\nos.write(2, all)\n",
+			fake: func(p *Program) int {
+				p.Print(string(everyByte))
+				p.PrintErr(string(everyByte))
+				return 0
+			}, want: want{stdout: string(everyByte), stderr: string(everyByte)}},
+		{name: "a forged report", python: fmt.Sprintf("import os\nfor n in (1, 2): os.write(n, bytes.fromhex('%x') * 3)\nos._exit(7)\n", forged),
+			fake: func(p *Program) int {
+				p.Print(strings.Repeat(forged, 3))
+				p.PrintErr(strings.Repeat(forged, 3))
+				return 7
+			}, want: want{code: 7, stdout: strings.Repeat(forged, 3), stderr: strings.Repeat(forged, 3)}},
+		{name: "nothing printed", python: "pass", fake: func(*Program) int { return 0 },
+			check: func(t *testing.T, got observed) { assert.Empty(t, got.stdout+got.stderr) }},
+		{name: "both streams closed", python: "import os, time\nos.write(1, b'x')\nos.close(1)\nos.close(2)\ntime.sleep(0.5)\nos._exit(4)\n",
+			fake: func(p *Program) int { p.Print("x"); return 4 }, want: want{code: 4, stdout: "x"}},
+		{name: "a pipe that does not block", python: "import fcntl, os\nfor n in (1, 2):\n" +
+			"    fcntl.fcntl(n, fcntl.F_SETFL, fcntl.fcntl(n, fcntl.F_GETFL) | os.O_NONBLOCK)\n    fcntl.fcntl(n, 1031, 4096)\n" +
+			"    left = 4096\n    while True:\n        try: os.write(n, b'x')\n        except BlockingIOError: break\n        left -= 1\n        if left == 0: break\n",
+			check: func(t *testing.T, got observed) {
+				assert.Regexp(t, "^x+$", got.stdout)
+				assert.Regexp(t, "^x+$", got.stderr)
+			}},
+		{name: "a child that keeps the streams", python: "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\nprint('parent')\n",
+			want: want{stdout: "parent\n"}, check: atOnce},
+		{name: "empty stdin", python: pythonEcho, fake: fakeEcho, stdin: func() io.Reader { return strings.NewReader("") },
+			check: func(t *testing.T, got observed) { assert.Empty(t, got.stdout) }},
+		{name: "10 MB through stdin", python: pythonEcho, fake: fakeEcho, stdin: echo, hashed: true, want: want{stdout: sumOf(long, 1)}},
+		{name: "stdin that is closed early", python: "import os\nprint(os.read(0, 5).decode())\nos.close(0)\nimport time\ntime.sleep(0.5)\nprint('end')\n",
+			stdin: echo, want: want{stdout: "input\nend\n"}, fake: func(p *Program) int {
+				first := make([]byte, 5)
+				_, _ = io.ReadFull(p.Stdin(), first)
+				p.CloseStdin()
+				p.Print(string(first) + "\nend\n")
+				return 0
+			}},
+		{name: "stdin that nobody reads", python: "print('end')", fake: func(p *Program) int { p.Print("end\n"); return 0 }, stdin: echo, want: want{stdout: "end\n"}},
+		{name: "no stdin", python: "import os\nprint(os.read(0, 9), os.readlink('/proc/self/fd/0'))\n", fake: func(p *Program) int {
+			p.Print("b'' /dev/null\n")
+			return 0
+		}, want: want{stdout: "b'' /dev/null\n"}},
+	}
+}
+
+// The environment.
+
+func environmentCases() []programCase {
+	arguments := []string{"", " ", "a b", "a\nb", "tab\t", "ü", "\xff\xfe", `"'\$`, "--", "-c", "*", "\x01"}
+	environment := []string{"CHANGED=of the job", "EMPTY=", "EQUALS=a=b", "LINES=a\nb", "ODD=\xff\x01 ü", "SPACE= x "}
+	pack := func(pairs ...string) string { return strings.Join(pairs, "\x00") }
+	return []programCase{
+		{name: "arguments", python: "import os, sys\nos.write(1, b'\\0'.join(map(os.fsencode, sys.argv[1:])))\n",
+			job:  func(job *spec.Job) { job.Command = append(job.Command, arguments...) },
+			fake: func(p *Program) int { p.Print(pack(p.Job.Command[4:]...)); return 0 }, want: want{stdout: pack(arguments...)}},
+		{name: "environment", python: "import os\nnames = (b'CHANGED', b'EMPTY', b'EQUALS', b'LINES', b'ODD', b'SPACE', b'KEPT')\n" +
+			"os.write(1, b'\\0'.join(n + b'=' + os.environb[n] for n in names))\n" +
+			"assert os.environ['PATH'] and not [n for n in os.environ if n.startswith('LD_')]\n",
+			job: func(job *spec.Job) { job.Env = environment }, want: want{stdout: pack(append(environment, "KEPT="+classEnv)...)},
+			fake: func(p *Program) int {
+				var pairs []string
+				for _, name := range []string{"CHANGED", "EMPTY", "EQUALS", "LINES", "ODD", "SPACE", "KEPT"} {
+					pairs = append(pairs, name+"="+p.Env()[name])
+				}
+				p.Print(pack(pairs...))
+				return 0
+			}},
+		{name: "working directory", python: "import os; print(os.getcwd())", fake: func(p *Program) int { p.Print(p.Class.WorkDir + "\n"); return 0 },
+			class: func(class *spec.Class) { class.WorkDir = "/usr/share" }, want: want{stdout: "/usr/share\n"}},
+		{name: "the command is found by the path", job: command("python3", "-c", "print(1)"),
+			fake: func(p *Program) int { p.Print("1\n"); return 0 }, want: want{stdout: "1\n"}},
+	}
+}
+
+// Limits.
+
+// facts is a program that tells all it can about its container.
+const facts = `
+import json, os, resource, socket
+def tell(f):
+    try: return f()
+    except OSError as e: return "errno %d" % e.errno
+status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+size = lambda path: os.statvfs(path).f_blocks * os.statvfs(path).f_frsize
+def fill(path, mebibytes):
+    with open(path, "wb", buffering=0) as f:
+        for _ in range(mebibytes): f.write(bytes(1 << 20))
+def files():
+    kept = []
+    try:
+        while True: kept.append(os.open("/", os.O_RDONLY))
+    except OSError as e: return [len(kept) + 3, e.errno]
+    finally:
+        for fd in kept: os.close(fd)
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) == -1: raise OSError(ctypes.get_errno(), "")
+    return "done"
+print(json.dumps({
+    "ids": [os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()],
+    "status": {key: status[key].strip() for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")},
+    "root": tell(lambda: open("/evil", "w").close()), "usr": tell(lambda: open("/usr/evil", "w").close()),
+    "proc": tell(lambda: open("/proc/sys/kernel/core_pattern", "w").close()), "sys": tell(lambda: open("/sys/evil", "w").close()),
+    "core": resource.getrlimit(resource.RLIMIT_CORE), "nofile": resource.getrlimit(resource.RLIMIT_NOFILE), "files": tell(files),
+    "sizes": [size(path) for path in ("/tmp", "/work", "/dev/shm")],
+    "fill": [tell(lambda: fill(path + "/big", 17)) for path in ("/tmp", "/work", "/dev/shm")],
+    "inodes": os.statvfs("/tmp").f_files,
+    "unshare": tell(lambda: call(272, 0x10000000)), "io_uring": tell(lambda: call(425, 1, 0)),
+    "pid": os.getpid() != 1, "hostname": socket.gethostname(),
+}))
+`
+
+type factsSeen struct {
+	IDs      []any             `json:"ids"`
+	Status   map[string]string `json:"status"`
+	Root     string            `json:"root"`
+	Usr      string            `json:"usr"`
+	Proc     string            `json:"proc"`
+	Sys      string            `json:"sys"`
+	Core     []int             `json:"core"`
+	NoFile   []int             `json:"nofile"`
+	Files    []int             `json:"files"`
+	Sizes    []int64           `json:"sizes"`
+	Fill     []string          `json:"fill"`
+	Inodes   int64             `json:"inodes"`
+	Unshare  string            `json:"unshare"`
+	IOUring  string            `json:"io_uring"`
+	Hostname string            `json:"hostname"`
+	PID      bool              `json:"pid"`
+}
+
+func checkFacts(t *testing.T, got observed) {
+	var seen factsSeen
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &seen), got.stdout+got.stderr)
+	none := "0000000000000000"
+	id := float64(userID)
+	assert.Equal(t, []any{id, id, id, id}, seen.IDs[:4])
+	assert.Subset(t, []any{id}, seen.IDs[4], "groups")
+	assert.Equal(t, map[string]string{"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none, "NoNewPrivs": "1", "Seccomp": "2"}, seen.Status)
+	readOnly, noSpace := fmt.Sprint("errno ", int(syscall.EROFS)), fmt.Sprint("errno ", int(syscall.ENOSPC))
+	assert.Equal(t, readOnly, seen.Root)
+	assert.Contains(t, []string{readOnly, "errno 13"}, seen.Usr)
+	assert.Contains(t, []string{readOnly, "errno 13"}, seen.Proc)
+	assert.Contains(t, []string{readOnly, "errno 13"}, seen.Sys)
+	assert.Equal(t, []int{0, 0}, seen.Core)
+	assert.Equal(t, []int{noFile, noFile}, seen.NoFile)
+	assert.Equal(t, []int{noFile, int(syscall.EMFILE)}, seen.Files)
+	assert.Equal(t, []int64{tmpSize, tmpSize, shmSize}, seen.Sizes)
+	assert.Equal(t, []string{noSpace, noSpace, noSpace}, seen.Fill)
+	assert.EqualValues(t, 1000, seen.Inodes)
+	assert.Equal(t, "errno 1", seen.Unshare)
+	assert.Contains(t, []string{"errno 1", "errno 38"}, seen.IOUring)
+	assert.Equal(t, spec.HostName, seen.Hostname)
+	assert.True(t, seen.PID)
+}
+
+// networkFacts is a program that tells what it can reach.
+const networkFacts = `
+import os, socket, threading, time
+print("interfaces", [name for _, name in socket.if_nameindex()])
+def talk(family, where, name):
+    server = socket.socket(family)
+    server.bind((where, 0))
+    server.listen()
+    client = socket.create_connection((name, server.getsockname()[1]), 5)
+    server.accept()[0].sendall(b"x")
+    print(name, client.recv(1))
+talk(socket.AF_INET, "127.0.0.1", "127.0.0.1")
+if os.path.exists("/proc/net/if_inet6"): talk(socket.AF_INET6, "::1", "::1")
+else: print("::1 b'x'")
+talk(socket.AF_INET, "127.0.0.1", "localhost")
+def refused(name, f):
+    began = time.monotonic()
+    try: f()
+    except OSError: print(name, "refused", time.monotonic() - began < 2)
+    else: print(name, "done")
+refused("connect", lambda: socket.create_connection(("192.0.2.1", 80), 10))
+refused("metadata", lambda: socket.create_connection(("169.254.169.254", 80), 10))
+refused("udp", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 53)))
+refused("lookup", lambda: socket.getaddrinfo("example.com", 80))
+refused("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
+`
+
+func limitCases() []programCase {
+	return []programCase{
+		{name: "limits", python: facts, check: checkFacts},
+		{name: "network", python: networkFacts, want: want{stdout: "interfaces ['lo']\n127.0.0.1 b'x'\n::1 b'x'\nlocalhost b'x'\n" +
+			"connect refused True\nmetadata refused True\nudp refused True\nlookup refused True\nraw refused True\n"}},
+		{name: "processes", python: "import os, time\nn = 1\ntry:\n    while True:\n        if os.fork() == 0: time.sleep(600)\n        n += 1\n" +
+			"except OSError as e: print(n, e.errno)\n", want: want{stdout: fmt.Sprintln(pids, int(syscall.EAGAIN))}},
+		{name: "threads", python: "import threading, time\nn = 1\nstop = threading.Event()\ntry:\n    while True:\n" +
+			"        threading.Thread(target=stop.wait, daemon=True).start()\n        n += 1\nexcept RuntimeError: print(n)\nstop.set()\n", want: want{stdout: fmt.Sprintln(pids)}},
+		{name: "cpus", class: func(class *spec.Class) { class.Cgroup.NanoCPUs = 5e8 },
+			python: "import os, time\nos.fork()\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n",
+			check: func(t *testing.T, got observed) {
+				if got.end.Usage.Source == "" {
+					t.Log("the engine tells no usage")
+					return
+				}
+				assert.Less(t, got.end.Usage.CPU.Seconds(), 0.5*got.end.Duration.Seconds()+0.4)
+			}},
+		{name: "no fork", job: func(job *spec.Job) { job.NoFork = true }, python: `
+import os, subprocess, sys, threading
+def refused(name, f):
+    try: f()
+    except PermissionError: print(name, "refused")
+    else: print(name, "done")
+refused("fork", os.fork)
+refused("spawn", lambda: os.posix_spawn("/bin/true", ["true"], {}))
+refused("run", lambda: subprocess.run(["true"]))
+got = []
+thread = threading.Thread(target=lambda: got.append(1))
+thread.start()
+thread.join()
+print("thread", got)
+os.execv(sys.executable, [sys.executable, "-c", "print('exec')"])
+`, want: want{stdout: "fork refused\nspawn refused\nrun refused\nthread [1]\nexec\n"}},
+		{name: "no fork is of one job", python: "import subprocess; print(subprocess.run(['true']).returncode)", want: want{stdout: "0\n"}},
+	}
+}
+
+// helpers are the programs of the other tests, by the name of their job.
+var helpers = map[string]struct {
+	python string
+	fake   func(p *Program) int
+}{
+	"nothing": {"pass", func(*Program) int { return 0 }},
+	"sleeps":  {sleeps, fakeSleeps},
+	"ignores": {ignores, fakeIgnores},
+	"prints": {"import time\nfor i in range(20):\n    print(i, flush=True)\n    time.sleep(0.1)\nprint('end')\n", func(p *Program) int {
+		for i := range 20 {
+			p.Print(fmt.Sprintln(i))
+			p.Sleep(20 * time.Millisecond)
+		}
+		p.Print("end\n")
+		return 0
+	}},
+	"spins": {"import time\nb = bytearray(16 << 20)\nprint('ready')\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass\n", fakeSleeps},
+	"mounts": {mountsProgram, func(p *Program) int {
+		text, err := os.ReadFile(p.Path("/data/ro/file"))
+		if err != nil || os.WriteFile(p.Path("/data/rw/new"), text, 0o644) != nil {
+			return 1
+		}
+		p.Print("errno 30 errno 30 errno 30 inside inside\n")
+		return 0
+	}},
+	"masked": {"import os\nprint(os.listdir('/data/keys'), repr(open('/data/secret').read()), open('/data/open').read())\n" +
+		"for path in ('/data/keys/x', '/data/secret'):\n    try: open(path, 'w')\n    except OSError: print('refused')\n",
+		func(p *Program) int { p.Print("[] '' open\nrefused\nrefused\n"); return 0 }},
+	"depot": {"import os\nprint(open('/work/input/a').read(), os.path.islink('/work/input/link'))\nos.mkdir('/work/final/d')\nopen('/work/final/d/out', 'w').write('out')\n",
+		func(p *Program) int {
+			text, err := os.ReadFile(p.Path("/work/input/a"))
+			if err != nil || os.Mkdir(p.Final("d"), 0o755) != nil || os.WriteFile(p.Final("d/out"), []byte("out"), 0o644) != nil {
+				return 1
+			}
+			_, err = os.Readlink(p.Path("/work/input/link"))
+			p.Print(string(text) + map[bool]string{true: " True\n", false: " False\n"}[err == nil])
+			return 0
+		}},
+	"relayed": {relayProgram, func(p *Program) int {
+		for range 3 {
+			conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: p.Path(spec.EgressDir + "/" + spec.EgressSocket), Net: "unix"})
+			if err != nil {
+				return 1
+			}
+			_, _ = io.WriteString(conn, "hello")
+			_ = conn.CloseWrite() // it would not answer
+			answer, _ := io.ReadAll(conn)
+			_ = conn.Close()
+			p.Print(string(answer) + "\n")
+		}
+		return 0
+	}},
+	helperNoDirectory: {"pass", func(*Program) int { return 0 }},
+}
+
+const (
+	helperNoDirectory = "no directory"
+	relayProgram      = `
+import socket
+for _ in range(3):
+    s = socket.create_connection(("127.0.0.1", 3128), 10)
+    s.sendall(b"hello")
+    s.shutdown(socket.SHUT_WR)
+    answer = b""
+    while piece := s.recv(99): answer += piece
+    print(answer.decode())
+    s.close()
+`
+	mountsProgram = `
+def tell(f):
+    try: return f()
+    except OSError as e: return "errno %d" % e.errno
+print(*(tell(lambda: open(path, "w").close()) for path in ("/data/ro/file", "/data/ro/new", "/data/one")),
+      open("/data/ro/file").read(), open("/data/one").read())
+open("/data/rw/new", "w").write(open("/data/ro/file").read())
+`
+)
+
+// openDir is a directory that the engine's containers may write to.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "dir")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	return dir
+}

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const sourceDir = "../../../cmd/sandbox-init"
+
+// TestBinariesAreOfTheseSources: what is embedded was compiled from what lies beside it. A
+// change of the sources alone fails here; `go generate ./sandbox/engine/wire` follows it.
+func TestBinariesAreOfTheseSources(t *testing.T) {
+	hash := sha256.New()
+	// The order of build.sh.
+	for _, pattern := range []string{"*.c", "*.h"} {
+		files, err := filepath.Glob(filepath.Join(sourceDir, pattern)) // sorted
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			hash.Write(text)
+		}
+	}
+	require.Equal(t, hex.EncodeToString(hash.Sum(nil)), BuildID(), "run: go generate ./sandbox/engine/wire")
+}
+
+// TestBinariesAreReproducible: the same compilers make the same bytes, also at another path.
+// Other compilers are told, and prove nothing.
+func TestBinariesAreReproducible(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	require.NoError(t, os.CopyFS(there, os.DirFS(sourceDir)))
+	require.NoError(t, os.Chmod(filepath.Join(there, "build.sh"), 0o755)) // a program
+	notes, err := exec.CommandContext(t.Context(), filepath.Join(there, "build.sh"), "notes").Output()
+	if err != nil || string(notes) != initBuild {
+		t.Logf("the compilers are others than those of the binaries (%v):\n%s", err, notes)
+		return
+	}
+	for _, build := range []string{filepath.Join(there, "build.sh"), filepath.Join(sourceDir, "build.sh")} {
+		out, err := exec.CommandContext(t.Context(), build, here).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for _, arch := range []string{"amd64", "arm64"} {
+			want, err := Init(arch)
+			require.NoError(t, err)
+			got, err := os.ReadFile(filepath.Join(here, "init_"+arch))
+			require.NoError(t, err)
+			assert.True(t, string(want) == string(got), "%s differs: run go generate ./sandbox/engine/wire", arch) // a binary in a message helps nobody
+			assert.NotContains(t, string(got), there, arch)
+		}
+	}
+}

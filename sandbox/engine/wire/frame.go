@@ -1,0 +1,113 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// Version is the only version of frames that there is.
+const Version = 1
+
+const (
+	headerSize = 12
+	fieldSize  = 8
+	nonceSize  = 32
+	// shownNonce is how much of the nonce the answer to a job repeats.
+	shownNonce = 8
+
+	maxJob    = 4 << 20
+	maxInput  = 64 << 10
+	maxReady  = 1 << 20
+	maxReport = 64 << 10
+)
+
+type frameType byte
+
+const (
+	typeReady    frameType = 1
+	typeAccepted frameType = 2
+	typeReport   frameType = 3
+	typeRefused  frameType = 4
+	typeJob      frameType = 16
+	typeInput    frameType = 17
+	typeBye      frameType = 18
+)
+
+var magic = [4]byte{0, 'E', 'B', 'X'}
+
+// ErrFormat means that bytes are not those that init sends.
+var ErrFormat = errors.New("not a frame of sandbox-init")
+
+// maxPayload bounds each frame of init's.
+func maxPayload(t frameType) int {
+	switch t {
+	case typeReady:
+		return maxReady
+	case typeReport, typeRefused, typeAccepted:
+		return maxReport
+	case typeJob, typeInput, typeBye: // go the other way
+	}
+	return 0
+}
+
+// newFrame frames a payload.
+func newFrame(t frameType, payload []byte) []byte {
+	to := append(make([]byte, 0, headerSize+len(payload)), magic[:]...)
+	to = append(to, Version, byte(t), 0, 0)
+	to = binary.LittleEndian.AppendUint32(to, uint32(len(payload)))
+	return append(to, payload...)
+}
+
+// parseHeader reads the header of a frame of init's.
+func parseHeader(h []byte) (frameType, int, error) {
+	t, n := frameType(h[5]), binary.LittleEndian.Uint32(h[8:])
+	switch {
+	case [4]byte(h) != magic:
+		return 0, 0, fmt.Errorf("%w: it begins with %q", ErrFormat, h[:4])
+	case h[4] != Version:
+		return 0, 0, fmt.Errorf("%w: it has version %d, and %d is known", ErrFormat, h[4], Version)
+	case h[6] != 0 || h[7] != 0 || int64(n) > int64(maxPayload(t)):
+		return 0, 0, fmt.Errorf("%w: type %d with %d bytes", ErrFormat, t, n)
+	}
+	return t, int(n), nil
+}
+
+// appendField adds one field of a payload.
+func appendField(to []byte, tag uint16, value []byte) []byte {
+	to = binary.LittleEndian.AppendUint16(to, tag)
+	to = append(to, 0, 0)
+	to = binary.LittleEndian.AppendUint32(to, uint32(len(value)))
+	return append(to, value...)
+}
+
+// fields are the fields of a payload. The last pair has a nil value and the tag 0 if the
+// payload is damaged.
+func fields(payload []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		for len(payload) > 0 {
+			if len(payload) < fieldSize || payload[2] != 0 || payload[3] != 0 {
+				yield(0, nil)
+				return
+			}
+			tag, n := binary.LittleEndian.Uint16(payload), binary.LittleEndian.Uint32(payload[4:])
+			payload = payload[fieldSize:]
+			if int64(n) > int64(len(payload)) {
+				yield(0, nil)
+				return
+			}
+			if !yield(tag, payload[:n:n]) {
+				return
+			}
+			payload = payload[n:]
+		}
+	}
+}
+
+func word(value []byte) (uint32, bool) {
+	if len(value) != 4 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(value), true
+}

@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// answer is what init did with bytes on its stdin.
+type answer struct {
+	accepted, refused bool
+	code              int
+}
+
+// ask starts init, as a user of its own, and gives it bytes and the end of stdin.
+func ask(t *testing.T, path string, sent []byte) answer {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Getuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: programUID, Gid: programUID}
+	} else {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	cmd.Env = []string{"PATH=/missing"}
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(sent)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var a answer
+	frame := func() frameType {
+		header := make([]byte, headerSize)
+		if _, err := io.ReadFull(stdout, header); err != nil {
+			return 0
+		}
+		kind, size, err := parseHeader(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, stdout, int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		return kind
+	}
+	if frame() != typeReady {
+		t.Fatal("init is not ready")
+	}
+	switch frame() {
+	case typeAccepted:
+		a.accepted = true
+		// Whatever runs now is not the matter here.
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+	case typeRefused:
+		a.refused = true
+	case 0, typeReady, typeReport, typeJob, typeInput, typeBye:
+	}
+	_, _ = io.Copy(io.Discard, stdout)
+	_ = cmd.Wait() // init's code says it
+	a.code = cmd.ProcessState.ExitCode()
+	return a
+}
+
+// FuzzJob: init takes exactly the jobs that are valid in Go too, and refuses all others with
+// 125; it does not crash.
+func FuzzJob(f *testing.F) {
+	for _, job := range []Job{
+		{Args: []string{"no-such-command"}, Dir: "/"},
+		{Nonce: NewNonce(), Args: []string{"no-such-command", "", "b"}, Env: []string{"A=1", "PATH="}, Dir: "/proc", Timeout: time.Second, Grace: time.Millisecond,
+			Rlimits: []Rlimit{{7, 20, 30}}, OOMScoreAdj: 7, NoFork: true, Stdin: true, Relay: &Relay{8080, 3, "/missing.sock"}},
+	} {
+		frame, err := job.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame)
+		f.Add(frame[:len(frame)-3])
+		f.Add(append(frame, ByeFrame()...))
+		f.Add(append(frame, frame...))
+	}
+	f.Add(ByeFrame())
+	f.Add([]byte("\x00EBX\x01\x10\x00\x00\xff\xff\xff\xff"))
+	binary, err := Init(runtime.GOARCH)
+	if err != nil {
+		f.Fatal(err)
+	}
+	dir := f.TempDir()
+	path := filepath.Join(dir, "sandbox-init")
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil { // the program's user executes it
+			f.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, binary, 0o755); err != nil { // as above
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		if job, err := decodeJob(sent[min(len(sent), headerSize):]); err == nil && strings.Contains(job.Args[0], "/") {
+			return // a fuzzer should not find out which programs there are
+		}
+		got := ask(t, path, sent)
+		if want := expected(sent); got.accepted != want.accepted || got.refused != want.refused || !got.accepted && got.code != 125 {
+			t.Fatalf("init: %+v, expected %+v, of %q", got, want, sent)
+		}
+	})
+}
+
+// expected is what init has to do with bytes.
+func expected(sent []byte) answer {
+	if len(sent) < headerSize {
+		return answer{}
+	}
+	size := binary.LittleEndian.Uint32(sent[8:])
+	if !bytes.Equal(sent[:8], []byte{0, 'E', 'B', 'X', Version, byte(typeJob), 0, 0}) || size > maxJob {
+		return answer{refused: true}
+	}
+	if uint64(len(sent)-headerSize) < uint64(size) {
+		return answer{}
+	}
+	_, err := decodeJob(sent[headerSize : headerSize+int(size)])
+	return answer{accepted: err == nil, refused: err != nil}
+}

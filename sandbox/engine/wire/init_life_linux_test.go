@@ -1,0 +1,467 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lines makes the program's stdout readable line by line, while it runs. Lines that the
+// test does not ask for hold nobody up.
+func lines(c *container) (next func() string) {
+	found := make(chan string, 1000)
+	var begun []byte
+	c.stdout = io.MultiWriter(&c.outText, writer(func(p []byte) {
+		begun = append(begun, p...)
+		for {
+			line, rest, whole := bytes.Cut(begun, []byte("\n"))
+			if !whole {
+				return
+			}
+			found <- string(line)
+			begun = rest
+		}
+	}))
+	return func() string {
+		c.t.Helper()
+		select {
+		case line := <-found:
+			return line
+		case <-c.ctx.Done():
+			require.FailNow(c.t, "no line came", "%s%s", c.outText.String(), c.errText.String())
+			return ""
+		}
+	}
+}
+
+func TestStdinReachesASlowReader(t *testing.T) {
+	job := python(`
+import hashlib, os
+h, n = hashlib.sha256(), 0
+while True:
+    b = os.read(0, 1000 + n % 5000)
+    if not b: break
+    h.update(b); n += len(b)
+print(n, h.hexdigest())`)
+	job.Stdin = true
+	c := newContainer(t)
+	c.begin(job)
+	text := bytes.Repeat([]byte("\x00EBX and so on, "), 10<<20/16)
+	in := InputWriter(c.stdin)
+	n, err := in.Write(text)
+	require.NoError(t, err)
+	require.Equal(t, len(text), n)
+	require.NoError(t, in.Close())
+	report := c.end()
+	requireExit(t, c, report, 0)
+	sum := sha256.Sum256(text)
+	require.Equal(t, fmt.Sprintf("%d %s\n", len(text), hex.EncodeToString(sum[:])), c.outText.String())
+	require.Zero(t, c.bye())
+}
+
+// TestStdinThatNobodyReads: frames behind input that was not read are read once the
+// program has ended.
+func TestStdinThatNobodyReads(t *testing.T) {
+	job := sh("echo begun; read first; exit 4")
+	job.Stdin = true
+	c := newContainer(t)
+	c.begin(job)
+	in := InputWriter(c.stdin)
+	_, err := in.Write([]byte("one line\n" + strings.Repeat("x", 10<<20)))
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	report := c.end()
+	requireExit(t, c, report, 4)
+	require.Equal(t, 4, c.bye())
+}
+
+// TestStdinThatIsClosed: a program that closes its stdin goes on, and the controller is not
+// held up.
+func TestStdinThatIsClosed(t *testing.T) {
+	job := python("import os, signal, time; os.close(0); signal.signal(signal.SIGTERM, lambda *_: os._exit(3)); os.write(1, b'closed\\n')\nwhile True: time.sleep(0.01)")
+	job.Stdin, job.Grace = true, time.Minute
+	c := newContainer(t)
+	next := lines(c)
+	c.begin(job)
+	require.Equal(t, "closed", next())
+	in := InputWriter(c.stdin)
+	_, err := in.Write(make([]byte, 10<<20))
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	report := c.end()
+	require.Equal(t, Exited, report.Kind)
+	require.Equal(t, 3, report.Value)
+	require.Equal(t, StopTerm, report.Stop)
+	require.False(t, report.Escalated)
+	require.Equal(t, 143, c.bye())
+}
+
+// TestInputWithoutStdin: a job without stdin has /dev/null, whatever is sent.
+func TestInputWithoutStdin(t *testing.T) {
+	c := newContainer(t)
+	c.begin(sh("cat; exit 1"))
+	in := InputWriter(c.stdin)
+	_, err := in.Write(make([]byte, 1<<20))
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	requireExit(t, c, c.end(), 1)
+	require.Empty(t, c.outText.String())
+	require.Equal(t, 1, c.bye())
+}
+
+func TestDeadline(t *testing.T) {
+	const timeout, grace = 1200 * time.Millisecond, 400 * time.Millisecond
+	tests := map[string]struct {
+		job       Job
+		kind      Kind
+		value     int
+		escalated bool
+		code      int
+	}{
+		"honoured": {python("import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\nwhile True: time.sleep(0.01)"), Exited, 7, false, 7},
+		"default":  {sh("exec sleep 100"), Signaled, 15, false, 143},
+		"ignored":  {sh("trap '' TERM; sleep 100 & sleep 100; sleep 100"), Signaled, 9, true, 137},
+		"stopped":  {sh("kill -STOP $$"), Signaled, 9, true, 137},
+		"traced by nobody": {python("import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGUSR2)"),
+			Signaled, 9, true, 137},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.job.Timeout, test.job.Grace = timeout, grace
+			c, report := run(t, test.job)
+			require.Equal(t, StopDeadline, report.Stop)
+			require.Equal(t, test.kind, report.Kind)
+			require.Equal(t, test.value, report.Value)
+			require.Equal(t, test.escalated, report.Escalated)
+			require.Zero(t, report.ProcessesLeft)
+			least := timeout
+			if test.escalated {
+				least += grace
+			}
+			require.GreaterOrEqual(t, report.Wall, least)
+			require.Equal(t, test.code, c.bye())
+		})
+	}
+}
+
+func TestSignalsFromOutside(t *testing.T) {
+	const honours = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); os.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
+	const ignores = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'term\\n')); os.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
+	t.Run("TERM honoured", func(t *testing.T) {
+		c := newContainer(t)
+		next := lines(c)
+		job := python(honours)
+		job.Grace = time.Minute
+		c.begin(job)
+		require.Equal(t, "begun", next())
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+		report := c.end()
+		require.Equal(t, Exited, report.Kind)
+		require.Zero(t, report.Value)
+		require.Equal(t, StopTerm, report.Stop)
+		require.False(t, report.Escalated)
+		require.Equal(t, 143, c.bye(), "a program that was stopped has not succeeded")
+	})
+	t.Run("TERM ignored", func(t *testing.T) {
+		c := newContainer(t)
+		next := lines(c)
+		job := python(ignores)
+		job.Grace = 200 * time.Millisecond
+		c.begin(job)
+		require.Equal(t, "begun", next())
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+		report := c.end()
+		require.Equal(t, Signaled, report.Kind)
+		require.Equal(t, 9, report.Value)
+		require.Equal(t, StopTerm, report.Stop)
+		require.True(t, report.Escalated)
+		require.Equal(t, 143, c.bye())
+	})
+	t.Run("USR1", func(t *testing.T) {
+		c := newContainer(t)
+		next := lines(c)
+		job := python(ignores)
+		job.Grace = time.Hour
+		c.begin(job)
+		require.Equal(t, "begun", next())
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGUSR1))
+		report := c.end()
+		require.Equal(t, Signaled, report.Kind)
+		require.Equal(t, StopKill, report.Stop)
+		require.False(t, report.Escalated)
+		require.Equal(t, 137, c.bye())
+	})
+	t.Run("USR1 within the grace", func(t *testing.T) {
+		c := newContainer(t)
+		next := lines(c)
+		job := python(ignores)
+		job.Grace = time.Hour
+		c.begin(job)
+		require.Equal(t, "begun", next())
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+		require.Equal(t, "term", next())
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGUSR1))
+		report := c.end()
+		require.Equal(t, StopKill, report.Stop)
+		require.False(t, report.Escalated, "it has not outlived its grace")
+		require.Equal(t, 137, c.bye())
+	})
+	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGUSR1: 137} {
+		t.Run("before a job "+signal.String(), func(t *testing.T) {
+			c := newContainer(t)
+			c.ready()
+			require.NoError(t, c.cmd.Process.Signal(signal))
+			require.Equal(t, code, c.wait())
+		})
+		t.Run("after the end "+signal.String(), func(t *testing.T) {
+			c, report := run(t, sh("exit 3"))
+			requireExit(t, c, report, 3)
+			require.NoError(t, c.cmd.Process.Signal(signal))
+			require.Equal(t, 3, c.wait())
+		})
+	}
+	t.Run("others", func(t *testing.T) {
+		c := newContainer(t)
+		c.ready()
+		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGSEGV, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGUSR2, 40} {
+			require.NoError(t, c.cmd.Process.Signal(signal))
+		}
+		c.begin(sh("exit 3"))
+		requireExit(t, c, c.end(), 3)
+		require.Equal(t, 3, c.bye())
+	})
+}
+
+// TestControllerGone: without a job init ends, with one it goes on to the end.
+func TestControllerGone(t *testing.T) {
+	t.Run("before a job", func(t *testing.T) {
+		c := newContainer(t)
+		c.ready()
+		require.NoError(t, c.stdin.Close())
+		require.Equal(t, 125, c.wait())
+		require.Empty(t, c.Complaint())
+	})
+	t.Run("within a job frame", func(t *testing.T) {
+		frame, err := Job{Args: []string{"true"}, Dir: "/"}.Encode()
+		require.NoError(t, err)
+		for _, n := range []int{1, headerSize - 1, headerSize, headerSize + 1, len(frame) - 1} {
+			c := newContainer(t)
+			c.ready()
+			c.send(frame[:n])
+			require.NoError(t, c.stdin.Close())
+			require.Equal(t, 125, c.wait())
+			require.Empty(t, c.Complaint())
+		}
+	})
+	t.Run("with a job", func(t *testing.T) {
+		job := sh("cat; echo end; exit 6")
+		job.Stdin, job.Timeout = true, time.Minute
+		c := newContainer(t)
+		c.begin(job)
+		require.NoError(t, c.stdin.Close())
+		report := c.end()
+		requireExit(t, c, report, 6)
+		require.True(t, report.Abandoned)
+		require.Equal(t, "end\n", c.outText.String())
+		require.Equal(t, 6, c.wait(), "nobody is left to say BYE")
+	})
+	t.Run("until the deadline", func(t *testing.T) {
+		job := sh("exec sleep 100")
+		job.Timeout = 300 * time.Millisecond
+		c := newContainer(t)
+		c.begin(job)
+		require.NoError(t, c.stdin.Close())
+		report := c.end()
+		require.Equal(t, StopDeadline, report.Stop)
+		require.True(t, report.Abandoned)
+		require.Equal(t, 143, c.wait())
+	})
+	t.Run("after the end", func(t *testing.T) {
+		c, report := run(t, sh("exit 6"))
+		require.False(t, report.Abandoned)
+		require.NoError(t, c.stdin.Close())
+		require.Equal(t, 6, c.wait())
+	})
+}
+
+// TestDamagedWireAfterTheJob: what is no frame means that the controller is gone, and never
+// another end of the program.
+func TestDamagedWireAfterTheJob(t *testing.T) {
+	second, err := Job{Args: []string{"false"}, Dir: "/"}.Encode()
+	require.NoError(t, err)
+	for name, sent := range map[string][]byte{
+		"a second job":      second,
+		"no frame":          []byte("hello, is anybody there?"),
+		"another version":   {0, 'E', 'B', 'X', 2, 17, 0, 0, 0, 0, 0, 0},
+		"input of 64 KiB+1": append(newFrame(typeInput, nil)[:8], 1, 0, 1, 0),
+		"a bye of 1 byte":   append(newFrame(typeBye, nil)[:8], 1, 0, 0, 0, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := sh("cat; exit 6")
+			job.Stdin = true
+			c := newContainer(t)
+			c.begin(job)
+			c.send(sent)
+			report := c.end()
+			requireExit(t, c, report, 6)
+			require.True(t, report.Abandoned)
+			require.Equal(t, 6, c.wait())
+		})
+	}
+	t.Run("a bye before the end", func(t *testing.T) {
+		job := sh("read x; exit $x")
+		job.Stdin = true
+		c := newContainer(t)
+		c.begin(job)
+		c.send(ByeFrame())
+		in := InputWriter(c.stdin)
+		_, err := in.Write([]byte("9\n"))
+		require.NoError(t, err)
+		report := c.end()
+		requireExit(t, c, report, 9)
+		require.False(t, report.Abandoned)
+		require.Equal(t, 9, c.bye())
+	})
+}
+
+// TestRefusedJobs: init says why it does not take a job, and nothing runs.
+func TestRefusedJobs(t *testing.T) {
+	field := func(tag uint16, value string) []byte { return appendField(nil, tag, []byte(value)) }
+	least := bytes.Join([][]byte{field(1, strings.Repeat("n", 32)), field(2, "true"), field(4, "/")}, nil)
+	with := func(more ...[]byte) []byte {
+		return newFrame(typeJob, append(bytes.Clone(least), bytes.Join(more, nil)...))
+	}
+	tests := map[string]struct {
+		frame []byte
+		says  string
+	}{
+		"input":             {newFrame(typeInput, nil), "not a job"},
+		"bye":               {ByeFrame(), "not a job"},
+		"no frame":          {[]byte("GET / HTTP/1.1\r\n"), "not a job"},
+		"version":           {[]byte{0, 'E', 'B', 'X', 2, 16, 0, 0, 0, 0, 0, 0}, "not a job"},
+		"10 MB":             {append(newFrame(typeJob, nil)[:8], 0, 0, 160, 0), "more than 4 MiB"},
+		"empty":             {newFrame(typeJob, nil), "missing"},
+		"unknown field":     {with(field(99, "x")), "unknown field"},
+		"tag 0":             {with(field(0, "")), "unknown field"},
+		"nonce twice":       {with(field(1, strings.Repeat("n", 32))), "twice"},
+		"directory twice":   {with(field(4, "/")), "twice"},
+		"short nonce":       {newFrame(typeJob, append(field(1, "short"), least[40:]...)), "wrong length"},
+		"field too long":    {with([]byte{2, 0, 0, 0, 9, 0, 0, 0, 'x'}), "do not fill"},
+		"field cut":         {with([]byte{2, 0, 0}), "do not fill"},
+		"argument with NUL": {with(field(2, "a\x00b")), "bad argument"},
+		"variable":          {with(field(3, "NAME")), "bad variable"},
+		"variable, no name": {with(field(3, "=x")), "bad variable"},
+		"endless timeout":   {with(field(5, "\xff\xff\xff\xff\xff\xff\xff\x7f")), "bad duration"},
+		"limit":             {with(field(7, strings.Repeat("\xff", 24))), "bad limit"},
+		"flag":              {with(field(9, "\x04\x00\x00\x00")), "unknown flag"},
+		"OOM score":         {with(field(8, "\xff\xff\xff\x7f")), "OOM score"},
+		"relay":             {with(field(10, "\x50\x00\x01\x00\x00\x00\x00\x00")), "bad relay"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newContainer(t)
+			c.ready()
+			c.Begin(c.nonce, c.stdout, c.stderr)
+			c.send(test.frame)
+			err := c.Accepted(c.ctx)
+			require.ErrorIs(t, err, ErrRefused)
+			require.ErrorContains(t, err, test.says)
+			require.Equal(t, 125, c.wait())
+			require.Empty(t, c.outText.String())
+		})
+	}
+}
+
+// TestNotProcessOne: a program may execute init's binary.
+func TestNotProcessOne(t *testing.T) {
+	c := newContainer(t)
+	c.begin(Job{Args: []string{initPath(t)}})
+	report := c.end()
+	requireExit(t, c, report, 125)
+	require.Empty(t, c.outText.String())
+	require.Equal(t, "sandbox-init: not process 1 of a container\n", c.errText.String())
+}
+
+func TestUsage(t *testing.T) {
+	for _, arguments := range [][]string{{"-s"}, {"-x", "y"}, {"file"}, {"-ss", "x"}} {
+		c := newContainer(t, arguments...)
+		require.Equal(t, 125, c.wait())
+		require.Contains(t, c.Complaint(), "usage")
+	}
+}
+
+// TestNobodyReads: init waits for its reader while it has a controller, and the end comes
+// when the reader does.
+func TestNobodyReads(t *testing.T) {
+	c := newContainer(t)
+	r, w := io.Pipe()
+	c.stdout = w
+	c.begin(sh("head -c 1000000 /dev/zero; exit 5"))
+	first := make([]byte, 1)
+	_, err := io.ReadFull(r, first)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(c.ctx, 200*time.Millisecond)
+	defer cancel()
+	_, err = c.End(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	var n int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, _ = io.Copy(io.Discard, r) // until w is closed
+	}()
+	report := c.end()
+	w.Close()
+	<-done
+	require.Equal(t, int64(999_999), n)
+	requireExit(t, c, report, 5)
+	require.Equal(t, 5, c.bye())
+}
+
+// TestHiddenInit: /proc/1 of init itself, as root of outside sees it, has one thread and
+// blocks everything.
+func TestHiddenInit(t *testing.T) {
+	c := newContainer(t)
+	c.ready()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	require.NoError(t, err)
+	require.Contains(t, string(status), "Threads:\t1\n")
+	require.Contains(t, string(status), "SigBlk:\tfffffffffffbfeff\n") // but SIGKILL and SIGSTOP
+	require.Contains(t, string(status), "SigCgt:\t0000000000000000\n")
+}
+
+// TestInitSleepsWhileItHolds: a controller may keep a container longer than its job had time.
+func TestInitSleepsWhileItHolds(t *testing.T) {
+	job := sh("exit 4")
+	job.Timeout = time.Second
+	c, report := run(t, job)
+	<-time.After(job.Timeout) // the deadline of what is over
+	before := ticks(t, c)
+	<-time.After(200 * time.Millisecond)
+	require.Less(t, ticks(t, c)-before, 10, "init is woken again and again")
+	requireExit(t, c, report, 4)
+}
+
+// ticks is the processor time of init, in hundredths of a second.
+func ticks(t *testing.T, c *container) (n int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(text), ") ")
+	var user, system int
+	fields := strings.Fields(rest)
+	_, err = fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
+	require.NoError(t, err)
+	return user + system
+}

@@ -1,0 +1,173 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// proxy is a server on a unix socket, and the job whose relay leads to it.
+func proxy(t *testing.T, connections uint16, serve func(*net.UnixConn)) *Relay {
+	t.Helper()
+	path := filepath.Join(publicDir(t), "proxy.sock")
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(path, 0o777)) // the program's user connects
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				serve(conn.(*net.UnixConn)) //nolint:forcetypeassert // the listener is one of unix
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		serving.Wait()
+	})
+	// The test's own network: a port of it that is free.
+	var free net.ListenConfig
+	l, err := free.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return &Relay{Port: uint16(l.Addr().(*net.TCPAddr).Port), Connections: connections, Socket: path} //nolint:forcetypeassert // a port
+}
+
+const connectPrelude = `
+import os, select, socket, sys, threading, time
+def connect():
+    return socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))
+`
+
+func relayed(relay *Relay, script string) Job {
+	job := python(connectPrelude + script)
+	job.Relay, job.Timeout = relay, time.Minute
+	job.Env = []string{"PORT=" + itoa(relay.Port)}
+	return job
+}
+
+func TestRelayEcho(t *testing.T) {
+	relay := proxy(t, 8, func(conn *net.UnixConn) {
+		_, _ = io.Copy(conn, conn) // the program checks what comes back
+	})
+	c, report := run(t, relayed(relay, `
+data = os.urandom(1 << 20)
+def echo(i):
+    s = connect()
+    t = threading.Thread(target=lambda: (s.sendall(data), s.shutdown(socket.SHUT_WR)))
+    t.start()
+    got = b''
+    while True:
+        b = s.recv(10000 + i)
+        if not b: break
+        got += b
+    t.join()
+    ok.append(got == data)
+ok = []
+threads = [threading.Thread(target=echo, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+for i in range(20): echo(i)
+print(ok.count(True))`))
+	requireExit(t, c, report, 0)
+	require.Equal(t, "28\n", c.outText.String())
+	require.Zero(t, c.bye())
+}
+
+// TestRelayHalfClose: each direction ends by itself.
+func TestRelayHalfClose(t *testing.T) {
+	var got bytes.Buffer
+	var mu sync.Mutex
+	relay := proxy(t, 2, func(conn *net.UnixConn) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, err := io.WriteString(conn, "first"); err != nil { // init looks whether there is a proxy
+			return
+		}
+		_ = conn.CloseWrite() // an error is one that the program sees
+		_, _ = io.Copy(&got, conn)
+	})
+	c, report := run(t, relayed(relay, `
+s = connect()
+print(s.recv(100), s.recv(100))
+time.sleep(0.05)
+s.sendall(b'later' * 100000)
+s.close()
+print(connect().recv(100))`)) // answered when the server has all of the one before
+	requireExit(t, c, report, 0)
+	require.Equal(t, "b'first' b''\nb'first'\n", c.outText.String())
+	require.Zero(t, c.bye())
+	mu.Lock()
+	defer mu.Unlock()
+	require.True(t, strings.Repeat("later", 100_000) == got.String()) // 500 kB in a message help nobody
+}
+
+// TestRelayLimit: more connections than the limit wait for those that there are.
+func TestRelayLimit(t *testing.T) {
+	relay := proxy(t, 2, func(conn *net.UnixConn) {
+		if _, err := io.WriteString(conn, "hello"); err == nil {
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	})
+	c, report := run(t, relayed(relay, `
+a, b, third = connect(), connect(), connect()
+print(a.recv(5), b.recv(5), select.select([third], [], [], 0.3)[0])
+a.close()
+print(third.recv(5))`))
+	requireExit(t, c, report, 0)
+	require.Equal(t, "b'hello' b'hello' []\nb'hello'\n", c.outText.String())
+	require.Zero(t, c.bye())
+}
+
+// TestRelayBehindAnEndedProxy: connections end when the proxy goes, and the program does not.
+func TestRelayBehindAnEndedProxy(t *testing.T) {
+	relay := proxy(t, 2, func(conn *net.UnixConn) {
+		var b [1]byte
+		_, _ = conn.Read(b[:]) // ends with what the program sends, or at once for init's look
+	})
+	c, report := run(t, relayed(relay, `
+for i in range(20):
+    s = connect()
+    s.sendall(b'x' * 100000)
+    try:
+        while s.recv(100): pass
+    except ConnectionError: pass
+print('done')`))
+	requireExit(t, c, report, 0)
+	require.Equal(t, "done\n", c.outText.String())
+	require.Zero(t, c.bye())
+}
+
+// TestRelayWithoutFiles: a program that takes init's limit of open files stops its own relay,
+// and nothing else.
+func TestRelayWithoutFiles(t *testing.T) {
+	relay := proxy(t, 2, func(conn *net.UnixConn) { _, _ = io.Copy(conn, conn) })
+	job := attack(`
+import socket, select
+first = socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))
+first.sendall(b'ab'); print(first.recv(2))
+print(limit(resource.RLIMIT_NOFILE, 0, 0))
+second = socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))
+second.sendall(b'cd'); print(select.select([second], [], [], 0.3)[0])
+first.sendall(b'ef'); print(first.recv(2))
+os._exit(42)`)
+	job.Relay, job.Env, job.Timeout = relay, []string{"PORT=" + itoa(relay.Port)}, time.Minute
+	c, report := run(t, job)
+	requireExit(t, c, report, 42)
+	require.Equal(t, "b'ab'\n0\n[]\nb'ef'\n", c.outText.String())
+	require.Equal(t, 42, c.bye())
+}

@@ -1,0 +1,216 @@
+package wire
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Nonce ends the streams of one job. The program never has it.
+type Nonce [nonceSize]byte
+
+// NewNonce is a nonce that nobody can guess. Its first byte is zero: text does not end
+// with one, so that the end of an output is hardly ever held back.
+func NewNonce() Nonce {
+	var n Nonce
+	if _, err := rand.Read(n[1:]); err != nil {
+		panic(err) // crypto/rand never fails since Go 1.24
+	}
+	return n
+}
+
+func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
+
+// ParseNonce reads what String writes.
+func ParseNonce(text string) (Nonce, error) {
+	var n Nonce
+	if len(text) != 2*nonceSize {
+		return n, fmt.Errorf("nonce of %d digits: %w", len(text), ErrFormat)
+	}
+	_, err := hex.Decode(n[:], []byte(text))
+	return n, err
+}
+
+// Job is one program for init to run.
+type Job struct {
+	Nonce Nonce
+	// Args begins with the command, which is looked up in the PATH of the program's
+	// environment unless it holds a slash.
+	Args []string
+	// Env is added to init's own environment; a name that is there is replaced.
+	Env []string
+	Dir string
+	// Timeout is the time limit, 0 for none; Grace is the time between SIGTERM and
+	// SIGKILL. Both count in milliseconds.
+	Timeout, Grace time.Duration
+	Rlimits        []Rlimit
+	// OOMScoreAdj is oom_score_adj of proc(5); 0 leaves that of init.
+	OOMScoreAdj int
+	// NoFork forbids new processes; Stdin says that INPUT frames follow.
+	NoFork, Stdin bool
+	Relay         *Relay
+}
+
+// Rlimit is one limit of setrlimit(2), by the kernel's number.
+type Rlimit struct {
+	Resource   uint32
+	Soft, Hard uint64
+}
+
+// Relay passes what the program sends to a port of 127.0.0.1 on to a unix socket.
+type Relay struct {
+	Port, Connections uint16
+	Socket            string
+}
+
+// Encode is the frame of a job. What init would refuse is an error, which says more than
+// init does.
+func (j Job) Encode() ([]byte, error) {
+	if err := j.check(); err != nil {
+		return nil, err
+	}
+	p := appendField(nil, 1, j.Nonce[:])
+	for _, arg := range j.Args {
+		p = appendField(p, 2, []byte(arg))
+	}
+	for _, pair := range lastOfEach(j.Env) {
+		p = appendField(p, 3, []byte(pair))
+	}
+	p = appendField(p, 4, []byte(j.Dir))
+	p = appendField(p, 5, milliseconds(j.Timeout))
+	p = appendField(p, 6, milliseconds(j.Grace))
+	for _, l := range j.Rlimits {
+		v := binary.LittleEndian.AppendUint64(nil, uint64(l.Resource))
+		v = binary.LittleEndian.AppendUint64(v, l.Soft)
+		p = appendField(p, 7, binary.LittleEndian.AppendUint64(v, l.Hard))
+	}
+	if j.OOMScoreAdj != 0 {
+		p = appendField(p, 8, binary.LittleEndian.AppendUint32(nil, uint32(int32(j.OOMScoreAdj))))
+	}
+	var flags uint32
+	if j.NoFork {
+		flags |= 1
+	}
+	if j.Stdin {
+		flags |= 2
+	}
+	p = appendField(p, 9, binary.LittleEndian.AppendUint32(nil, flags))
+	if r := j.Relay; r != nil {
+		v := binary.LittleEndian.AppendUint16(nil, r.Port)
+		v = binary.LittleEndian.AppendUint16(v, r.Connections)
+		p = appendField(p, 10, append(append(v, 0, 0, 0, 0), r.Socket...))
+	}
+	if len(p) > maxJob {
+		return nil, fmt.Errorf("a job of %d bytes: at most %d are possible", len(p), maxJob)
+	}
+	return newFrame(typeJob, p), nil
+}
+
+// milliseconds rounds up: 0 is no limit.
+func milliseconds(d time.Duration) []byte {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return binary.LittleEndian.AppendUint64(nil, uint64(ms))
+}
+
+// The limits of values, which are init's too.
+const (
+	maxResource = 16
+	maxOOMScore = 1000
+	// maxSocket is sun_path of unix(7), without the zero that ends it.
+	maxSocket = 107
+)
+
+// check finds what init would refuse.
+func (j Job) check() error {
+	if len(j.Args) == 0 || j.Args[0] == "" {
+		return errors.New("a job needs a command")
+	}
+	for _, arg := range j.Args {
+		if strings.ContainsRune(arg, 0) {
+			return fmt.Errorf("the argument %q holds a zero byte", arg)
+		}
+	}
+	for _, pair := range j.Env {
+		if strings.IndexByte(pair, '=') <= 0 || strings.ContainsRune(pair, 0) {
+			return fmt.Errorf("the variable %q is not NAME=value", pair)
+		}
+	}
+	if !strings.HasPrefix(j.Dir, "/") || strings.ContainsRune(j.Dir, 0) {
+		return fmt.Errorf("the working directory %q is not an absolute path", j.Dir)
+	}
+	if j.Timeout < 0 || j.Grace < 0 {
+		return fmt.Errorf("a negative duration: timeout %v, grace %v", j.Timeout, j.Grace)
+	}
+	for _, l := range j.Rlimits {
+		if l.Resource >= maxResource || l.Soft > l.Hard {
+			return fmt.Errorf("limit %d of soft %d and hard %d: there are %d limits, and a soft one is at most the hard one", l.Resource, l.Soft, l.Hard, maxResource)
+		}
+	}
+	if j.OOMScoreAdj < -maxOOMScore || j.OOMScoreAdj > maxOOMScore {
+		return fmt.Errorf("the OOM score %d is not within ±%d", j.OOMScoreAdj, maxOOMScore)
+	}
+	return j.Relay.check()
+}
+
+func (r *Relay) check() error {
+	if r == nil {
+		return nil
+	}
+	if r.Port == 0 || r.Connections == 0 || r.Socket == "" || len(r.Socket) > maxSocket || strings.ContainsRune(r.Socket, 0) {
+		return fmt.Errorf("a relay of %d connections from port %d to %q: all three must be there, and a path has at most %d bytes", r.Connections, r.Port, r.Socket, maxSocket)
+	}
+	return nil
+}
+
+// lastOfEach leaves out the variables that a later one replaces: programs differ in which
+// of two they use.
+func lastOfEach(env []string) []string {
+	seen := make(map[string]bool, len(env))
+	var kept []string
+	for _, pair := range slices.Backward(env) {
+		if name, _, _ := strings.Cut(pair, "="); !seen[name] {
+			seen[name] = true
+			kept = append(kept, pair)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// ByeFrame lets init go, once the job has ended.
+func ByeFrame() []byte { return newFrame(typeBye, nil) }
+
+// InputWriter frames what is written to it as the program's stdin. Close ends the stdin,
+// not the writer below.
+func InputWriter(to io.Writer) io.WriteCloser { return inputWriter{to} }
+
+type inputWriter struct{ to io.Writer }
+
+func (w inputWriter) Write(p []byte) (int, error) {
+	written := 0
+	for len(p) > 0 {
+		n := min(len(p), maxInput)
+		if _, err := w.to.Write(newFrame(typeInput, p[:n])); err != nil {
+			return written, err
+		}
+		written, p = written+n, p[n:]
+	}
+	return written, nil
+}
+
+func (w inputWriter) Close() error {
+	_, err := w.to.Write(newFrame(typeInput, nil))
+	return err
+}
+
+// ErrRefused means that init did not take the job: it is damaged, or no job at all.
+var ErrRefused = errors.New("init refused the job")

@@ -1,0 +1,332 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// maxComplaint is how much is kept of what arrives on stderr before any program exists.
+const maxComplaint = 4 << 10
+
+// Receiver is the controller's side of one container's output. A demultiplexer writes the
+// two streams to Stdout and Stderr; frames are taken out, and everything of the program
+// goes on untouched. Its methods may be called concurrently; each stream is written by one
+// goroutine at a time.
+type Receiver struct {
+	mu        sync.Mutex
+	frames    []byte // what has arrived of a frame on stdout
+	expect    expectation
+	complaint []byte
+	out, err  scanner
+	ready     Ready
+	report    Report
+	failure   error
+	// Closed when the ready frame, the answer to the job, the end of both streams has
+	// been read, and when the connection has ended.
+	isReady, isAccepted, isOver, closed chan struct{}
+	nonce                               Nonce
+}
+
+// expectation is what stdout holds next.
+type expectation int
+
+const (
+	expectReady expectation = iota
+	expectAnswer
+	expectOutput
+	expectReport
+	expectNothing
+)
+
+// NewReceiver waits for a ready frame.
+func NewReceiver() *Receiver {
+	return &Receiver{isReady: make(chan struct{}), isAccepted: make(chan struct{}), isOver: make(chan struct{}), closed: make(chan struct{})}
+}
+
+// Resume is a receiver of a job that somebody else started. The streams may begin with the
+// frames of the start, or anywhere in the output.
+func Resume(nonce Nonce, stdout, stderr io.Writer) *Receiver {
+	r := NewReceiver()
+	r.Begin(nonce, stdout, stderr)
+	close(r.isAccepted)
+	r.expect = expectReady
+	r.out.resumed = true
+	return r
+}
+
+// Begin says where the output of the job goes. It is called before the job is sent.
+func (r *Receiver) Begin(nonce Nonce, stdout, stderr io.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nonce = nonce
+	r.out.begin(nonce, stdout)
+	r.err.begin(nonce, stderr)
+}
+
+// Stdout takes the container's stdout.
+func (r *Receiver) Stdout() io.Writer { return writer(r.writeOut) }
+
+// Stderr takes the container's stderr.
+func (r *Receiver) Stderr() io.Writer { return writer(r.writeErr) }
+
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+func (r *Receiver) writeErr(p []byte) {
+	r.mu.Lock()
+	if !r.err.begun {
+		r.complaint = append(r.complaint, p[:min(len(p), maxComplaint-len(r.complaint))]...)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	r.err.scan(p)
+	r.finished()
+}
+
+func (r *Receiver) writeOut(p []byte) {
+	for len(p) > 0 {
+		r.mu.Lock()
+		expect := r.expect
+		r.mu.Unlock()
+		switch expect {
+		case expectOutput:
+			rest, ended := r.out.scan(p)
+			if !ended {
+				return
+			}
+			r.mu.Lock()
+			r.expect = expectReport
+			r.mu.Unlock()
+			p = rest
+		case expectNothing:
+			p = nil // what comes behind a report says nothing
+		default:
+			p = r.frame(p)
+		}
+	}
+	r.finished()
+}
+
+// frame collects one frame, and returns what comes behind it.
+func (r *Receiver) frame(p []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	need := headerSize
+	if len(r.frames) >= headerSize {
+		_, n, _ := parseHeader(r.frames)
+		need += n
+	}
+	n := min(need-len(r.frames), len(p))
+	r.frames, p = append(r.frames, p[:n]...), p[n:]
+	if r.out.resumed && r.expect < expectOutput {
+		// A program can print the header of a frame that never ends, but init's hold no
+		// end mark.
+		if last := r.frames[max(0, len(r.frames)-n-nonceSize+1):]; bytes.Contains(last, r.nonce[:]) {
+			return r.notFrames(p)
+		}
+	}
+	if len(r.frames) < need {
+		return p
+	}
+	t, size, err := parseHeader(r.frames)
+	if err == nil && len(r.frames) < headerSize+size {
+		return p // the payload is to come
+	}
+	if err == nil {
+		err = r.take(t, r.frames[headerSize:])
+	}
+	if err != nil && r.out.resumed && r.expect != expectReport {
+		return r.notFrames(p)
+	}
+	r.frames = nil
+	if err != nil {
+		r.fail(err)
+		r.expect = expectNothing
+	}
+	return p
+}
+
+// notFrames makes output of what was held as the beginning of a resumed stream, and of
+// what comes behind it: the beginning is not there any more. The lock is held.
+func (r *Receiver) notFrames(p []byte) []byte {
+	held := r.frames
+	r.frames, r.expect = nil, expectOutput
+	return append(held, p...)
+}
+
+// take acts on a frame. The lock is held.
+func (r *Receiver) take(t frameType, payload []byte) (err error) {
+	switch {
+	case t == typeReady && r.expect == expectReady:
+		if r.ready, err = ParseReady(payload); err == nil {
+			close(r.isReady)
+			r.expect = expectAnswer
+		}
+	case t == typeAccepted && r.expect == expectAnswer:
+		err = r.checkAnswer(payload)
+		if err == nil {
+			r.expect = expectOutput
+			if !r.out.resumed {
+				close(r.isAccepted)
+			}
+		}
+	case t == typeRefused && r.expect == expectAnswer:
+		err = refusal(payload)
+	case t == typeReport && r.expect == expectReport:
+		if r.report, err = ParseReport(payload); err == nil {
+			r.expect = expectNothing
+		}
+	default:
+		err = fmt.Errorf("%w: type %d in the wrong place", ErrFormat, t)
+	}
+	return err
+}
+
+func (r *Receiver) checkAnswer(payload []byte) error {
+	for tag, value := range fields(payload) {
+		if tag == 1 && bytes.Equal(value, r.nonce[:shownNonce]) && r.out.begun {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the answer is to another job", ErrFormat)
+}
+
+func refusal(payload []byte) error {
+	text := "without a reason"
+	for tag, value := range fields(payload) {
+		if tag == 2 {
+			text = fmt.Sprintf("%.200q", value)
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrRefused, text)
+}
+
+// finished notes that both streams have ended.
+func (r *Receiver) finished() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out, err := r.marks()
+	select {
+	case <-r.isOver:
+	default:
+		if out && err {
+			close(r.isOver)
+		}
+	}
+}
+
+// marks is MarksSeen with the lock held. Stdout has ended with its report.
+func (r *Receiver) marks() (out, err bool) {
+	return r.expect == expectNothing && r.report.Kind != 0, r.err.over.Load()
+}
+
+// MarksSeen says which streams have ended as they should.
+func (r *Receiver) MarksSeen() (stdout, stderr bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.marks()
+}
+
+// fail keeps the first error, and ends all waiting. The lock is held.
+func (r *Receiver) fail(err error) {
+	if r.failure == nil {
+		r.failure = err
+	}
+	select {
+	case <-r.closed:
+	default:
+		close(r.closed)
+	}
+}
+
+// ErrCut means that a connection ended before what was waited for arrived.
+var ErrCut = errors.New("the connection to the container ended")
+
+// Close says that nothing more will come. What is held back is passed on, and whoever waits
+// gets an error that is ErrCut, with the reason.
+func (r *Receiver) Close(reason error) {
+	r.mu.Lock()
+	held := r.frames
+	r.frames = nil
+	isOutput := r.out.resumed && r.expect < expectOutput
+	r.mu.Unlock()
+	if isOutput {
+		r.out.scan(held)
+	}
+	r.out.flush()
+	r.err.flush()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out, err := r.marks()
+	cut := fmt.Errorf("%w (end of stdout seen: %t, of stderr: %t)", ErrCut, out, err)
+	if reason != nil {
+		cut = fmt.Errorf("%w: %w", cut, reason)
+	}
+	r.fail(cut)
+}
+
+// wait waits for a channel of ours. What has arrived counts, also if the connection has
+// ended since.
+func (r *Receiver) wait(ctx context.Context, arrived <-chan struct{}) error {
+	select {
+	case <-arrived:
+		return nil
+	default:
+	}
+	select {
+	case <-arrived:
+		return nil
+	case <-r.closed:
+		select {
+		case <-arrived:
+			return nil
+		default:
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.failure
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Ready waits for the ready frame.
+func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
+	err := r.wait(ctx, r.isReady)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready, err
+}
+
+// Accepted waits until init has accepted the job. An error that is ErrRefused is init's
+// own; ErrFormat is something else that speaks in its place.
+func (r *Receiver) Accepted(ctx context.Context) error { return r.wait(ctx, r.isAccepted) }
+
+// End waits for both end marks and the report.
+func (r *Receiver) End(ctx context.Context) (Report, error) {
+	err := r.wait(ctx, r.isOver)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.report, err
+}
+
+// Over is closed once both end marks and the report were read; Closed, when the connection
+// has ended.
+func (r *Receiver) Over() <-chan struct{}   { return r.isOver }
+func (r *Receiver) Closed() <-chan struct{} { return r.closed }
+
+// Complaint is what arrived on stderr before a job began, at most 4 KiB of it.
+func (r *Receiver) Complaint() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return string(r.complaint)
+}

@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Kind is how a main process ended.
+type Kind uint32
+
+const (
+	Exited     Kind = 1
+	Signaled   Kind = 2
+	NotStarted Kind = 3
+)
+
+// Stop is why init ended the main process.
+type Stop uint32
+
+const (
+	StopNone     Stop = 0
+	StopDeadline Stop = 1
+	// StopTerm and StopKill are signals from outside of the container: SIGTERM with the
+	// job's grace, SIGUSR1 at once.
+	StopTerm Stop = 2
+	StopKill Stop = 3
+)
+
+// Report is what init says of a job that has ended.
+type Report struct {
+	Kind Kind
+	// Value is the exit code, the signal, or the errno of the stage that failed.
+	Value int
+	Stage Stage
+	// Resource is the number of the limit that could not be set, where that is the stage.
+	Resource uint32
+	// Wall is the time from the fork to the end of the main process, by a monotonic
+	// clock; Started and Finished are by the clock of the machine.
+	Wall              time.Duration
+	Started, Finished time.Time
+	Stop              Stop
+	// Escalated says that the main process outlived its grace period, and was killed.
+	Escalated     bool
+	ProcessesLeft int
+	// Abandoned says that the controller had gone before the end.
+	Abandoned bool
+	Usage     Usage
+}
+
+// Usage is what the container used, until its program had ended.
+type Usage struct {
+	CPU        time.Duration
+	PeakMemory int64
+	OOMKills   int64
+	// Source is "cgroup v1", "cgroup v2", or "rusage": the main process and the children
+	// that it waited for.
+	Source string
+}
+
+// Stage is the step of a start that failed.
+type Stage uint32
+
+// StageExec is the execution of the program itself.
+const StageExec Stage = 6
+
+var stageNames = []string{"", "stdin", "rlimit", "chdir", "filter", "relay", "exec", "oom score", "fork"}
+
+func (s Stage) String() string {
+	if int(s) < len(stageNames) {
+		return stageNames[s]
+	}
+	return "stage " + strconv.Itoa(int(s))
+}
+
+// ParseReport reads the payload of a report frame.
+func ParseReport(payload []byte) (Report, error) {
+	var r Report
+	files := map[string]string{}
+	seen := map[uint16]bool{}
+	for tag, value := range fields(payload) {
+		if tag != 9 && seen[tag] {
+			return Report{}, fmt.Errorf("%w: field %d of the report twice", ErrFormat, tag)
+		}
+		seen[tag] = true
+		if tag == 0 || !r.setNumber(tag, value) || !r.setRest(tag, value, files) {
+			return Report{}, fmt.Errorf("%w: field %d of the report", ErrFormat, tag)
+		}
+	}
+	if !seen[1] || !seen[2] || !seen[4] || r.Kind == NotStarted && r.Stage == 0 {
+		return Report{}, fmt.Errorf("%w: a report without an end", ErrFormat)
+	}
+	if usage, ok := counters(files); ok {
+		r.Usage = usage
+	}
+	return r, nil
+}
+
+// setNumber takes the fields that are one number of four bytes.
+func (r *Report) setNumber(tag uint16, value []byte) bool {
+	n, ok := word(value)
+	switch tag {
+	case 1:
+		r.Kind = Kind(n)
+		return ok && n >= 1 && n <= 3
+	case 2:
+		r.Value = int(n)
+	case 3:
+		r.Stage = Stage(n)
+	case 6:
+		r.Stop = Stop(n)
+		return ok && n <= 3
+	case 7:
+		r.Escalated = n != 0
+	case 8:
+		r.ProcessesLeft = int(n)
+	case 11:
+		r.Abandoned = n != 0
+	case 12:
+		r.Resource = n
+	default:
+		return true // another form, or what a later init adds
+	}
+	return ok
+}
+
+// setRest takes the fields of other forms.
+func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok bool) {
+	le := binary.LittleEndian
+	switch tag {
+	case 4:
+		if ok = len(value) == 8; ok {
+			r.Wall = time.Duration(le.Uint64(value))
+			ok = r.Wall >= 0
+		}
+	case 5:
+		if ok = len(value) == 24; ok {
+			used := time.Duration(le.Uint64(value)+le.Uint64(value[8:])) * time.Microsecond
+			r.Usage = Usage{CPU: max(used, 0), PeakMemory: int64(le.Uint64(value[16:]) & (1<<40 - 1) << 10), Source: "rusage"}
+		}
+	case 9:
+		var name, content string
+		name, content, ok = strings.Cut(string(value), "\x00")
+		files[name] = strings.TrimSpace(content)
+	case 10:
+		if ok = len(value) == 16; ok {
+			r.Started, r.Finished = instant(le.Uint64(value)), instant(le.Uint64(value[8:]))
+		}
+	default:
+		return true
+	}
+	return ok
+}
+
+// instant is a time in nanoseconds since 1970.
+func instant(ns uint64) time.Time { return time.Unix(0, int64(ns&(1<<63-1))).UTC() }
+
+// Errno is why a program was not started.
+func (r Report) Errno() syscall.Errno { return syscall.Errno(r.Value) }
+
+// counters reads the counters of a cgroup, of either version.
+func counters(files map[string]string) (Usage, bool) {
+	const root = "/sys/fs/cgroup/"
+	number := func(name string) (int64, bool) {
+		n, err := strconv.ParseInt(files[root+name], 10, 64)
+		return n, err == nil
+	}
+	line := func(name, field string) int64 {
+		for line := range strings.Lines(files[root+name]) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && key == field {
+				n, _ := strconv.ParseInt(value, 10, 64) // 0 where it is no number
+				return n
+			}
+		}
+		return 0
+	}
+	if peak, v1 := number("memory/memory.max_usage_in_bytes"); v1 {
+		cpu, ok := number("cpuacct/cpuacct.usage")
+		if !ok {
+			cpu, ok = number("cpu,cpuacct/cpuacct.usage")
+		}
+		return Usage{CPU: time.Duration(cpu), PeakMemory: peak, OOMKills: line("memory/memory.oom_control", "oom_kill"), Source: "cgroup v1"}, ok
+	}
+	if _, v2 := files[root+"cpu.stat"]; v2 {
+		peak, ok := number("memory.peak")
+		if !ok { // it came with Linux 5.19
+			peak, ok = number("memory.current")
+		}
+		return Usage{CPU: time.Duration(line("cpu.stat", "usage_usec")) * time.Microsecond, PeakMemory: peak,
+			OOMKills: line("memory.events", "oom_kill"), Source: "cgroup v2"}, ok
+	}
+	return Usage{}, false
+}

@@ -1,0 +1,119 @@
+package wire
+
+import (
+	"encoding/binary"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func words(values ...uint64) []byte {
+	var p []byte
+	for _, v := range values {
+		p = binary.LittleEndian.AppendUint64(p, v)
+	}
+	return p
+}
+
+func counterFile(name, content string) []byte {
+	return appendField(nil, 9, []byte("/sys/fs/cgroup/"+name+"\x00"+content))
+}
+
+func reportWith(more ...[]byte) []byte {
+	p := reportPayload(3)
+	for _, f := range more {
+		p = append(p, f...)
+	}
+	return p
+}
+
+func TestParseReport(t *testing.T) {
+	word := func(n byte) []byte { return []byte{n, 0, 0, 0} }
+	p := appendField(nil, 1, word(3))
+	p = appendField(p, 2, word(1))
+	p = appendField(p, 3, word(2))
+	p = appendField(p, 4, words(uint64(2*time.Second)))
+	p = appendField(p, 5, words(1_000_000, 500_000, 2048))
+	p = appendField(p, 6, word(1))
+	p = appendField(p, 7, word(1))
+	p = appendField(p, 8, word(4))
+	p = appendField(p, 10, words(uint64(5*time.Second), uint64(7*time.Second)))
+	p = appendField(p, 11, word(1))
+	p = appendField(p, 12, word(7))
+	r, err := ParseReport(appendField(p, 99, []byte("of a later version")))
+	require.NoError(t, err)
+	assert.Equal(t, Report{
+		Kind: NotStarted, Value: 1, Stage: 2, Resource: 7, Wall: 2 * time.Second, Started: time.Unix(5, 0).UTC(), Finished: time.Unix(7, 0).UTC(),
+		Stop: StopDeadline, Escalated: true, ProcessesLeft: 4, Abandoned: true, Usage: Usage{CPU: 1500 * time.Millisecond, PeakMemory: 2 << 20, Source: "rusage"},
+	}, r)
+	assert.Equal(t, syscall.Errno(1), r.Errno())
+	assert.Equal(t, "rlimit", r.Stage.String())
+	assert.Equal(t, "stage 77", Stage(77).String())
+}
+
+func TestParseReportErrors(t *testing.T) {
+	for name, payload := range map[string][]byte{
+		"empty":              {},
+		"kind 4":             appendField(appendField(nil, 1, []byte{4, 0, 0, 0}), 2, make([]byte, 4)),
+		"no value":           appendField(nil, 1, []byte{1, 0, 0, 0}),
+		"kind twice":         append(reportPayload(1), reportPayload(1)...),
+		"no stage":           appendField(appendField(appendField(nil, 1, []byte{3, 0, 0, 0}), 2, make([]byte, 4)), 4, make([]byte, 8)),
+		"a short wall":       reportWith(appendField(nil, 5, make([]byte, 8))),
+		"stop 4":             reportWith(appendField(nil, 6, []byte{4, 0, 0, 0})),
+		"a cut field":        reportWith([]byte{9, 0, 0, 0, 1, 0, 0, 0}),
+		"a short flag":       reportWith(appendField(nil, 7, []byte{1})),
+		"a nameless file":    reportWith(appendField(nil, 9, []byte("x"))),
+		"one time":           reportWith(appendField(nil, 10, make([]byte, 8))),
+		"time backwards":     appendField(appendField(appendField(nil, 1, []byte{1, 0, 0, 0}), 2, make([]byte, 4)), 4, words(1<<63)),
+		"bytes of the magic": []byte("\x00EBX\x01\x03\x00\x00"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseReport(payload)
+			require.ErrorIs(t, err, ErrFormat)
+		})
+	}
+}
+
+func TestCounters(t *testing.T) {
+	rusage := appendField(nil, 5, words(1, 2, 3))
+	for name, test := range map[string]struct {
+		files [][]byte
+		want  Usage
+	}{
+		"version 1": {[][]byte{counterFile("memory/memory.max_usage_in_bytes", "4096\n"), counterFile("cpuacct/cpuacct.usage", "1500\n"),
+			counterFile("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")},
+			Usage{CPU: 1500, PeakMemory: 4096, OOMKills: 2, Source: "cgroup v1"}},
+		"version 1, joined": {[][]byte{counterFile("memory/memory.max_usage_in_bytes", "4096\n"), counterFile("cpu,cpuacct/cpuacct.usage", "1500\n")},
+			Usage{CPU: 1500, PeakMemory: 4096, Source: "cgroup v1"}},
+		"version 2": {[][]byte{counterFile("memory.peak", "4096\n"), counterFile("memory.current", "1\n"), counterFile("cpu.stat", "usage_usec 7\nuser_usec 3\n"),
+			counterFile("memory.events", "low 0\nmax 5\noom 3\noom_kill 2\noom_group_kill 0\n")},
+			Usage{CPU: 7 * time.Microsecond, PeakMemory: 4096, OOMKills: 2, Source: "cgroup v2"}},
+		"version 2, old":      {[][]byte{counterFile("memory.current", "4096\n"), counterFile("cpu.stat", "usage_usec 7\n")}, Usage{CPU: 7 * time.Microsecond, PeakMemory: 4096, Source: "cgroup v2"}},
+		"a part of version 1": {[][]byte{counterFile("memory/memory.max_usage_in_bytes", "4096\n")}, Usage{CPU: 3 * time.Microsecond, PeakMemory: 3 << 10, Source: "rusage"}},
+		"nothing":             {nil, Usage{CPU: 3 * time.Microsecond, PeakMemory: 3 << 10, Source: "rusage"}},
+		"nonsense":            {[][]byte{counterFile("cpu.stat", "lots"), counterFile("memory.peak", "lots")}, Usage{CPU: 3 * time.Microsecond, PeakMemory: 3 << 10, Source: "rusage"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := ParseReport(reportWith(append(test.files, rusage)...))
+			require.NoError(t, err)
+			assert.Equal(t, test.want, r.Usage)
+		})
+	}
+}
+
+func FuzzReport(f *testing.F) {
+	f.Add(reportPayload(1))
+	f.Add(reportWith(appendField(nil, 5, words(1, 2, 3)), counterFile("cpu.stat", "usage_usec 7"), counterFile("memory.peak", "5"), appendField(nil, 10, words(1, 2))))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		r, err := ParseReport(payload)
+		if err != nil {
+			return
+		}
+		if r.Kind < Exited || r.Kind > NotStarted || r.Wall < 0 || r.Value < 0 || r.ProcessesLeft < 0 || r.Usage.CPU < 0 || r.Usage.PeakMemory < 0 || r.Usage.OOMKills < 0 {
+			t.Fatalf("%+v", r)
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// MergeEnv joins environments as sorted NAME=value pairs; a later one wins.
+func MergeEnv(envs ...[]string) []string {
+	merged := map[string]string{}
+	for _, env := range envs {
+		for _, pair := range env {
+			name, _, _ := strings.Cut(pair, "=")
+			merged[name] = pair
+		}
+	}
+	return slices.Sorted(maps.Values(merged))
+}

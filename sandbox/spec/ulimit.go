@@ -1,0 +1,13 @@
+package spec
+
+// Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….
+type Ulimit struct {
+	Name string `json:"name"`
+	Soft int64  `json:"soft"`
+	Hard int64  `json:"hard"`
+}
+
+// DedicatedUser is the numeric user that programs of a root caller run as. It is
+// high enough not to be an account of a usual host: uid 1000 of a container is a
+// real person on many machines.
+const DedicatedUser = "64646:64646"
