@@ -15,8 +15,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -225,13 +227,26 @@ func addPip(t *testing.T, w *tar.Writer) {
 	pip, err := zip.OpenReader(wheels[0])
 	require.NoError(t, err)
 	defer pip.Close()
+	// A wheel lists no directories. Listed here, they have a time of their own and
+	// not that of the import, which one of two builds may take for its own.
+	released, listed := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), map[string]bool{".": true}
 	for _, file := range pip.File {
+		var parents []string
+		for dir := path.Dir(file.Name); !listed[dir]; dir = path.Dir(dir) {
+			listed[dir] = true
+			parents = append(parents, dir)
+		}
+		for _, dir := range slices.Backward(parents) {
+			writeTar(t, w, &tar.Header{
+				Typeflag: tar.TypeDir, Name: "usr/lib/python3/dist-packages/" + dir + "/", Mode: 0o755, ModTime: released,
+			}, nil)
+		}
 		body, err := file.Open()
 		require.NoError(t, err)
 		text, err := io.ReadAll(body)
 		require.NoError(t, err)
 		writeTar(t, w, &tar.Header{
-			Name: "usr/lib/python3/dist-packages/" + file.Name, Mode: 0o644, ModTime: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+			Name: "usr/lib/python3/dist-packages/" + file.Name, Mode: 0o644, ModTime: released,
 		}, text)
 	}
 }
