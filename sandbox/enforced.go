@@ -36,7 +36,7 @@ func differences(class spec.Class, seen wire.Ready) []string {
 	if class.NoNewPrivileges && !seen.NoNewPrivs {
 		differ("no new privileges", "on", "off")
 	}
-	ownKernel := strings.HasPrefix(class.Runtime, "runsc")
+	ownKernel := spec.OwnKernel(class.Runtime)
 	if seen.Seccomp != 2 && !ownKernel {
 		differ("system call filter", "on", "off")
 	}

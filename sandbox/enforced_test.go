@@ -84,7 +84,7 @@ func TestContainersThatAreNotWeaker(t *testing.T) {
 		"no limits to be seen": {"", func(seen *wire.Ready) { seen.Cgroup = wire.Cgroup{} }},
 		"idle interfaces":      {"", func(seen *wire.Ready) { seen.Interfaces = append(seen.Interfaces, "tunl0", "sit0") }},
 		"gVisor": {"runsc", func(seen *wire.Ready) {
-			seen.Cgroup, seen.Seccomp, seen.BootID = wire.Cgroup{}, 0, ""
+			seen.Cgroup, seen.Seccomp, seen.BootID = wire.Cgroup{}, 0, "another"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,11 +56,18 @@ func mountPointsBelow(mountinfo, dir string) []string {
 	return below
 }
 
-// sameFile reports whether a container's init sees this file of ours. Both run on the
-// same kernel.
-func sameFile(ours fs.FileInfo, seen wire.Stat) bool {
+// sameFile reports whether a container's init sees this file of the host. Another kernel
+// than ours has its own numbers for devices and inodes. It passes on the time of the last
+// change, which nobody can set, and the mode.
+func sameFile(ours fs.FileInfo, seen wire.Stat, sameKernel bool) bool {
 	stat, ok := ours.Sys().(*syscall.Stat_t)
-	return ok && stat.Dev == seen.Dev && stat.Ino == seen.Ino
+	switch {
+	case !ok:
+		return false
+	case sameKernel:
+		return stat.Dev == seen.Dev && stat.Ino == seen.Ino
+	}
+	return stat.Mode == seen.Mode && time.Unix(stat.Ctim.Unix()).Equal(seen.Ctime)
 }
 
 // mountNamespace names what this process sees as its file system.

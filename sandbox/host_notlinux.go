@@ -16,7 +16,7 @@ func reserve(*os.File, int64) error { return nil }
 func mountsBelow(string) ([]string, error) { return nil, nil }
 
 // sameFile cannot be told here: the containers are in a virtual machine.
-func sameFile(fs.FileInfo, wire.Stat) bool { return false }
+func sameFile(fs.FileInfo, wire.Stat, bool) bool { return false }
 
 // mountNamespace is the only one.
 func mountNamespace() string { return "" }

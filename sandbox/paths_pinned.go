@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // pinned is a file or folder of the host as it was when it was checked. The engine
@@ -128,7 +129,7 @@ func (a *attempt) checked(source, name string, do func(*os.Root) error) func(*os
 
 // checkMounted compares what the container's init sees at its mounts with our files: the
 // engine mounts by name, and may have a file system of its own. A runtime with a kernel of
-// its own has its own numbers, and only the names can be looked at.
+// its own has its own numbers, but shows when a file was changed last.
 func (a *attempt) checkMounted(ctx context.Context) error {
 	if a.copies() {
 		return nil
@@ -137,11 +138,8 @@ func (a *attempt) checkMounted(ctx context.Context) error {
 		return err
 	}
 	ready := a.container.Ready()
-	switch ready.BootID {
-	case "":
-		return nil
-	case owner.BootID():
-	default:
+	sameKernel := ready.BootID == owner.BootID()
+	if !sameKernel && !spec.OwnKernel(a.spec.Class.Runtime) {
 		return a.notShared(ctx, false, errors.New("it is on another machine"))
 	}
 	same := 0
@@ -152,7 +150,7 @@ func (a *attempt) checkMounted(ctx context.Context) error {
 			continue
 		}
 		source := a.work.paths[bind.Role]
-		if info, err := os.Lstat(source); err == nil && sameFile(info, inside) {
+		if info, err := os.Lstat(source); err == nil && sameFile(info, inside, sameKernel) {
 			same++
 			continue
 		}

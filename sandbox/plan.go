@@ -116,7 +116,7 @@ const gvisorPIDs = 4096
 // a small machine.
 func fitRequest(req Request, pol policy.Policy) policy.Limits {
 	asked := req.Limits
-	if asked.PIDs == 0 && pol.Defaults.PIDs == 0 && strings.HasPrefix(req.Runtime, "runsc") {
+	if asked.PIDs == 0 && pol.Defaults.PIDs == 0 && spec.OwnKernel(orDefault(req.Runtime, req.Host.DefaultRuntime)) {
 		asked.PIDs = gvisorPIDs
 	}
 	if asked.CPUs == 0 && req.Host.CPUs > 0 {
@@ -156,7 +156,7 @@ func checkRequest(req Request, pol policy.Policy) []error {
 	if req.Name != "" {
 		errs = append(errs, policy.CheckName("name", req.Name))
 	}
-	if runtime := orDefault(req.Runtime, req.Host.DefaultRuntime); req.NoFork && strings.HasPrefix(runtime, "runsc") {
+	if runtime := orDefault(req.Runtime, req.Host.DefaultRuntime); req.NoFork && spec.OwnKernel(runtime) {
 		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + runtime})
 	}
 	errs = append(errs, checkLabels(req.Labels)...)

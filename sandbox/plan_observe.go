@@ -161,7 +161,7 @@ func cannotObserve(req Request) string {
 	switch {
 	case req.Transfer == TransferCopy:
 		return "the engine does not share files with this machine: they are copied"
-	case strings.HasPrefix(runtime, "runsc"):
+	case spec.OwnKernel(runtime):
 		return "the runtime " + runtime + " has a kernel of its own, whose counters and files cannot be watched"
 	}
 	return req.Host.Unseen

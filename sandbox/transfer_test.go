@@ -407,6 +407,21 @@ func TestTransferIsChosen(t *testing.T) {
 	}
 }
 
+// gVisor is a runtime whose kernel numbers devices and inodes in its own way. With age, the
+// files that it shows were changed that much before those of the host.
+func gVisor(age time.Duration) func(f *enginetest.Fake) {
+	return func(f *enginetest.Fake) {
+		f.Facts.Host.DefaultRuntime = "runsc"
+		f.Ready = func(_ Class, _ engine.Meta, ready *wire.Ready) {
+			ready.BootID = "00000000-1111-2222-3333-444444444444"
+			for target, stat := range ready.Stats {
+				stat.Dev, stat.Ino, stat.Ctime = 1, 1, stat.Ctime.Add(-age)
+				ready.Stats[target] = stat
+			}
+		}
+	}
+}
+
 // elsewhere makes the container's init see other files than ours at these mounts, or
 // at all of them.
 func elsewhere(targets ...string) func(f *enginetest.Fake) {
@@ -436,6 +451,7 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 		"it has others by all names":      {elsewhere(), 3},
 		"it has another input":            {elsewhere(InputDir), 4},
 		"it has another folder for final": {elsewhere(FinalDir), 4},
+		"gVisor shows others":             {gVisor(time.Nanosecond), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)
@@ -478,6 +494,23 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 			require.Len(t, fake.Started, 2)
 		})
 	}
+}
+
+// TestGVisorMountsOurFiles: a kernel of its own shows other numbers for files of the host,
+// and the run mounts them all the same.
+func TestGVisorMountsOurFiles(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	gVisor(0)(fake)
+	r := newFakeRunner(t, fake)
+	req := copied(t)
+	req.Transfer = TransferAuto
+	require.NoError(t, os.Chmod(req.Input, 0o755))
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	require.Zero(t, res.ExitCode)
+	require.Equal(t, "runsc", res.Enforced.Runtime)
+	require.Equal(t, TransferBind, res.Enforced.Transfer)
+	require.EqualValues(t, gvisorPIDs, res.Enforced.PIDs, "its own threads count")
 }
 
 // lazyEngine has containers that go a while after their removal is certain.

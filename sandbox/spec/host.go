@@ -1,5 +1,7 @@
 package spec
 
+import "strings"
+
 // Host is what a plan needs to know of the machine that the engine runs on.
 // Zero values mean "unknown".
 type Host struct {
@@ -19,6 +21,11 @@ type Host struct {
 	// nothing is known against it.
 	Unseen string
 }
+
+// OwnKernel says that containers of an OCI runtime have a kernel of their own: gVisor's
+// runsc, also under a longer name. Limits, counters and numbers of files that its kernel
+// shows are not those of the machine.
+func OwnKernel(runtime string) bool { return strings.HasPrefix(runtime, "runsc") }
 
 // HostGPUs is how an engine can hand out GPUs. The zero value is "not at all".
 type HostGPUs struct {

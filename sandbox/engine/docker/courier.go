@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -68,7 +67,7 @@ func helperClass(run spec.Class, user string) spec.Class {
 	class.WorkDir = "/"
 	class.Network = networkNone
 	class.Cgroup.MemoryBytes, class.Cgroup.SwapBytes = helperMemory, 0
-	if class.Cgroup.PIDs = helperPIDs; strings.HasPrefix(run.Runtime, "runsc") {
+	if class.Cgroup.PIDs = helperPIDs; spec.OwnKernel(run.Runtime) {
 		class.Cgroup.PIDs = gvisorPIDs
 	}
 	class.Cgroup.NanoCPUs = min(run.Cgroup.NanoCPUs, helperCPUs)

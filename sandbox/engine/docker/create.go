@@ -86,8 +86,9 @@ func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *contai
 		StopTimeout:  &stop,
 		Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
 		// A network namespace with nothing but its loopback address, and without the
-		// engine's network controller: that doubles what a start costs.
-		NetworkDisabled: class.Network == networkNone,
+		// engine's network controller: that doubles what a start costs. A kernel of its
+		// own gets its addresses from that controller, its loopback's too.
+		NetworkDisabled: class.Network == networkNone && !spec.OwnKernel(class.Runtime),
 	}
 	host := &container.HostConfig{
 		NetworkMode:    container.NetworkMode(class.Network),
