@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -11,10 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
 )
 
 // hashing is a sink that keeps nothing.
@@ -77,6 +81,38 @@ func TestNonceIsNotInTheStream(t *testing.T) {
 	require.NotContains(t, string(before), string(c.nonce[:shownNonce+1]))
 	require.True(t, bytes.HasPrefix(after, c.nonce[:]))
 	require.NotContains(t, string(after[nonceSize:]), string(c.nonce[shownNonce:]))
+}
+
+// TestAnswerIsNotTaken: a program can read what its controller has not read yet of its own
+// stdout. It starts when the answer to its job was read, so that it cannot take that.
+func TestAnswerIsNotTaken(t *testing.T) {
+	read := make(chan struct{})
+	c := tappedContainer(t, func(r *Receiver) io.Writer {
+		return writer(func(p []byte) {
+			_, _ = r.Stdout().Write(p)
+			select {
+			case <-r.isReady:
+				<-read // the answer stays in the pipe
+			default:
+			}
+		})
+	})
+	next := sync.OnceFunc(func() { close(read) })
+	t.Cleanup(next)
+	c.ready()
+	c.Begin(c.nonce, c.stdout, c.stderr)
+	job := python(hostile.Prelude + "print(attempt(os.read, os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK), 99), file=sys.stderr)")
+	job.Nonce, job.Dir = c.nonce, "/"
+	frame, err := job.Encode()
+	require.NoError(t, err)
+	c.send(frame)
+	ctx, cancel := context.WithTimeout(c.ctx, 300*time.Millisecond) // in which a program would have run
+	defer cancel()
+	require.ErrorIs(t, c.Accepted(ctx), context.DeadlineExceeded)
+	next()
+	require.NoError(t, c.Accepted(c.ctx))
+	requireExit(t, c, c.end(), 0)
+	require.Equal(t, "EAGAIN\n", c.errText.String())
 }
 
 // TestEverythingIsKilled: nothing of the container lives when the report comes.
