@@ -77,10 +77,10 @@ func said(pattern string) func(t *testing.T, got observed) {
 // while init kills them.
 func pidsCases() []programCase {
 	const bomb = hostile.Prelude + `
+deaf()
 n = 0
 while (child := fork()) is not None:
     if child == 0:
-        deaf()
         os.setsid()
         while True: fork()
     n += 1
@@ -88,7 +88,7 @@ print('full', n > 0, flush=True)
 `
 	return []programCase{
 		{name: "no process left, then an exit", python: bomb + "os._exit(42)", want: want{code: hostile.Success}, check: said(`^full True\n$`)},
-		{name: "no process left, then the deadline", python: bomb + "deaf()\nwhile True: fork()", job: limit(1, 0.1),
+		{name: "no process left, then the deadline", python: bomb + "while True: fork()", job: limit(3, 0.1),
 			want: want{signal: 9, cause: engine.ByDeadline, escalated: true}, check: said(`^full True\n$`)},
 	}
 }
@@ -98,12 +98,12 @@ func memoryCases() []programCase {
 	// eaters are children that are killed for memory all the time. The kernel chooses them:
 	// the others have the score of init, and none can have a lower one.
 	const eaters = hostile.Prelude + `
+deaf()
 def score(n): return attempt(lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'%d' % n))
 print('scores', score(0), score(-1), flush=True)
 r, w = os.pipe()
 for i in range(3):
     if os.fork() == 0:
-        deaf()
         os.setsid()
         while True:
             eater = fork()
@@ -143,7 +143,7 @@ os.execv('/work/tiny', ['tiny'])`
 	}
 	return []programCase{
 		{name: "no memory left, then an exit", python: eaters + "os._exit(42)", want: want{code: hostile.Success, oom: true}, check: said(scores)},
-		{name: "no memory left, then the deadline", python: eaters + "deaf()\nwhile True: time.sleep(1)", job: limit(1, 0.1),
+		{name: "no memory left, then the deadline", python: eaters + "while True: time.sleep(1)", job: limit(3, 0.1),
 			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, oom: true}, check: said(scores)},
 		{name: "memory that no process maps", python: fmt.Sprintf(outlives, "os.memfd_create('held')"), job: limit(20, 1), oneOf: either, check: said(`^goes on as 1\d\d\n$`)},
 		{name: "memory that outlives its program", python: fmt.Sprintf(outlives, "os.open('/tmp/held', os.O_RDWR | os.O_CREAT)"), class: tight, job: limit(20, 1), oneOf: either,

@@ -31,7 +31,7 @@ def fill(fd):
 		// What the program reads, its controller does not.
 		{Name: "a stream that its writer reads", Said: `^(last)?$`,
 			Python: "r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK); os.write(1, b'last'); attempt(os.read, r, 99); os._exit(42)"},
-		// A stolen answer holds the beginning of the nonce. The rest is guessed.
+		// The answer to the job, if it could be taken, would hold the beginning of the nonce.
 		{Name: "frames and guessed nonces", Said: `(?s)^.*\x00EBX\x01\x03.*last$`, Python: `
 r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
 stolen = attempt(os.read, r, 65536)
