@@ -599,6 +599,23 @@ static void accept_job(void)
 	flush(&b);
 }
 
+/* await_reader waits until the answer was read. The program can open its own stdout for
+ * reading: it could take the answer, and the controller would take the job for one that
+ * never began. Where nobody reads, nothing runs. */
+static void await_reader(void)
+{
+	u64 give_up = now() + MOST_WAITING * SECOND;
+	struct timespec_k moment = {0, SECOND / 50000};
+	int unread;
+
+	while (sys3(ioctl, 1, FIONREAD, &unread) >= 0 && unread > 0) {
+		if (now() >= give_up)
+			leave(REFUSES);
+		read_signals();
+		sys2(nanosleep, &moment, NULL);
+	}
+}
+
 void __attribute__((noreturn, used)) start(long *stack)
 {
 	char **arguments = (char **)(stack + 2);
@@ -614,6 +631,7 @@ void __attribute__((noreturn, used)) start(long *stack)
 	while (!have_job)
 		step(FOREVER);
 	accept_job();
+	await_reader();
 	launch();
 	while (phase == RUNNING)
 		step(FOREVER);

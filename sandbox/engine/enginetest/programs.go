@@ -39,7 +39,9 @@ type programCase struct {
 	// hashed compares hashes of the streams instead of their text.
 	hashed bool
 	want   want
-	check  func(t *testing.T, got observed)
+	// oneOf is what has to be seen where more than one end is right.
+	oneOf func(end engine.End) want
+	check func(t *testing.T, got observed)
 }
 
 // want is what has to be seen of a program's end.
@@ -131,17 +133,6 @@ var cases = sync.OnceValue(func() []programCase {
 		{name: "leaves children behind", python: "import subprocess\n" +
 			"for extra in ({}, {'start_new_session': True}): subprocess.Popen(['sleep', '600'], **extra)\nprint('done')\n",
 			want: want{stdout: "done\n"}, check: atOnce},
-		{name: "init cannot be signaled by its program", python: "import os, signal, time\n" +
-			"for n in range(1, 65):\n    if n not in (32, 33): os.kill(1, n)\ntime.sleep(0.5)\nprint('alive')\n", want: want{stdout: "alive\n"}},
-		{name: "init cannot be looked into", python: "import ctypes\n" + `
-for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/fd/0", "/proc/1/fd/1", "/proc/1/maps"):
-    try:
-        open(path, "rb").read(1)
-        print(path)
-    except PermissionError: pass
-if ctypes.CDLL(None).ptrace(16, 1, 0, 0) != -1: print("ptrace")
-print("done")
-`, want: want{stdout: "done\n"}},
 		{name: "usage", python: "import time\nb = bytearray(32 << 20)\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n",
 			fake: func(*Program) int { return 0 }, check: func(t *testing.T, got observed) {
 				if got.end.Usage.Source == "" {
@@ -250,15 +241,6 @@ func streamCases() []programCase {
 			check: func(t *testing.T, got observed) { assert.Empty(t, got.stdout+got.stderr) }},
 		{name: "both streams closed", python: "import os, time\nos.write(1, b'x')\nos.close(1)\nos.close(2)\ntime.sleep(0.5)\nos._exit(4)\n",
 			fake: func(p *Program) int { p.Print("x"); return 4 }, want: want{code: 4, stdout: "x"}},
-		{name: "a pipe that does not block", python: "import fcntl, os\nfor n in (1, 2):\n" +
-			"    fcntl.fcntl(n, fcntl.F_SETFL, fcntl.fcntl(n, fcntl.F_GETFL) | os.O_NONBLOCK)\n    fcntl.fcntl(n, 1031, 4096)\n" +
-			"    left = 4096\n    while True:\n        try: os.write(n, b'x')\n        except BlockingIOError: break\n        left -= 1\n        if left == 0: break\n",
-			check: func(t *testing.T, got observed) {
-				assert.Regexp(t, "^x+$", got.stdout)
-				assert.Regexp(t, "^x+$", got.stderr)
-			}},
-		{name: "a child that keeps the streams", python: "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\nprint('parent')\n",
-			want: want{stdout: "parent\n"}, check: atOnce},
 		{name: "empty stdin", python: pythonEcho, fake: fakeEcho, stdin: func() io.Reader { return strings.NewReader("") },
 			check: func(t *testing.T, got observed) { assert.Empty(t, got.stdout) }},
 		{name: "10 MB through stdin", python: pythonEcho, fake: fakeEcho, stdin: echo, hashed: true, want: want{stdout: sumOf(long, 1)}},

@@ -82,7 +82,7 @@ func Run(t *testing.T, options Options) {
 			{"images", testImages}, {"removal", testRemoval}, {"canceled", testCanceled}, {"many", testMany}, {"sample", testSample},
 			{"disconnect", testDisconnect}, {"waiting", testWaiting}, {"signals", testSignals}, {"writers", testWriters},
 			{"stuck stdin", testStuckStdin}, {"unasked stdin", testUnaskedStdin}, {"release", testRelease}, {"open", testOpen}, {"depot", testDepot},
-			{"list", testList}, {"foreign", testForeign}, {"relay", testRelay}, {"close", testClose},
+			{"list", testList}, {"foreign", testForeign}, {"relay", testRelay}, {"close", testClose}, {"attacks", testAttacks},
 		} {
 			t.Run(group.name, func(t *testing.T) {
 				s.skipWithout(t, group.name)
@@ -391,6 +391,9 @@ func (s *suite) program(t *testing.T, e engine.Engine, c programCase) {
 	if c.hashed {
 		got.stdout, got.stderr = hashes.sums()
 	}
+	if c.oneOf != nil {
+		c.want = c.oneOf(end)
+	}
 	c.want.compare(t, got)
 	if c.check != nil {
 		c.check(t, got)
@@ -405,6 +408,10 @@ func (w want) compare(t *testing.T, got observed) {
 	if w.unreported {
 		require.False(t, end.Reported, about)
 		require.False(t, end.Complete, about)
+		assert.False(t, end.Interrupted, about)
+		assert.Equal(t, w.oom, end.OOMKilled, about)
+		assert.Empty(t, end.Foreign, about)
+		assert.NoError(t, end.ForeignErr, about)
 		return
 	}
 	require.True(t, end.Reported, about)

@@ -8,7 +8,8 @@
 //
 //  1. READY, on stdout, before any program exists: what init sees of its container.
 //  2. JOB, on stdin, after READY was read: the program, its limits, and a nonce. ACCEPTED
-//     answers, or REFUSED. Then the program starts; INPUT frames are its stdin.
+//     answers, or REFUSED. The program starts once ACCEPTED has left init's pipe, because
+//     it could take the answer out of its own stdout; INPUT frames are its stdin.
 //  3. Stdout and stderr are the program's, untouched. When its main process has ended and
 //     every other process is dead, each stream ends with the nonce, and REPORT follows on
 //     stdout. A newline is the last byte of both, because an engine's log keeps whole lines.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
 )
 
 // proxy is a server on a unix socket, and the job whose relay leads to it.
@@ -156,7 +158,7 @@ print('done')`))
 // and nothing else.
 func TestRelayWithoutFiles(t *testing.T) {
 	relay := proxy(t, 2, func(conn *net.UnixConn) { _, _ = io.Copy(conn, conn) })
-	job := attack(`
+	job := python(hostile.Prelude + `
 import socket, select
 first = socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))
 first.sendall(b'ab'); print(first.recv(2))

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -11,10 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
 )
 
 // hashing is a sink that keeps nothing.
@@ -63,84 +67,6 @@ os._exit(0)`)
 	require.Zero(t, c.bye())
 }
 
-// TestStreamsAsTheProgramLeavesThem: whatever a program does to its stdout and stderr, both
-// end with the mark, behind everything that it wrote.
-func TestStreamsAsTheProgramLeavesThem(t *testing.T) {
-	const fill = `
-import fcntl, os, signal, struct, sys, time
-def fill(fd):
-    os.set_blocking(fd, False)
-    n = 0
-    while True:
-        try: n += os.write(fd, b"x" * 1000)
-        except BlockingIOError:
-            if n > 100: return
-`
-	tests := map[string]struct {
-		script   string
-		code     int
-		contains string
-	}{
-		"closed":             {"import os; os.write(1, b'last'); os.close(1); os.close(2); os._exit(3)", 3, "last"},
-		"duplicated":         {"import os; [os.dup(1 + i % 2) for i in range(100)]; os.dup2(1, 2); os.write(2, b'last'); os._exit(3)", 3, "last"},
-		"swapped":            {"import os; os.dup2(1, 9); os.dup2(2, 1); os.dup2(9, 2); os.write(2, b'last'); os._exit(3)", 3, "last"},
-		"non-blocking":       {fill + "fill(1); fill(2); os._exit(3)", 3, "xxx"},
-		"of one page":        {fill + "[fcntl.fcntl(fd, 1031, 4096) for fd in (1, 2)]; fill(1); fill(2); os._exit(3)", 3, "xxx"},
-		"of 1 MiB":           {fill + "[fcntl.fcntl(fd, 1031, 1 << 20) for fd in (1, 2)]; fill(1); fill(2); os._exit(3)", 3, "xxx"},
-		"of packets":         {fill + "[fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT | os.O_WRONLY) for fd in (1, 2)]; [os.write(1, b'last') for i in range(9)]; os._exit(3)", 3, "lastlastlast"},
-		"appended":           {fill + "[fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK) for fd in (1, 2)]; os.write(1, b'last'); os._exit(3)", 3, "last"},
-		"killed in a write":  {fill + "fill(1); os.write(2, b'last'); os.kill(0, 9)", -9, "xxx"},
-		"read by itself":     {"import os; r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK); os.write(1, b'last'); os._exit(3)", 3, ""},
-		"a forged report":    {"import os; os.write(1, bytes(32) + b'\\0EBX\\1\\3\\0\\0\\0\\0\\0\\0'); os.write(2, b'\\0EBX'); os._exit(3)", 3, "\x00EBX\x01\x03"},
-		"a forged answer":    {"import os; os.write(1, b'\\0EBX\\1\\4\\0\\0\\0\\0\\0\\0'); os._exit(3)", 3, "\x00EBX\x01\x04"},
-		"with a live child":  {"import os\nif os.fork() == 0:\n  while True: os.write(1, b'child\\n')\nos.write(1, b'last'); os._exit(3)", 3, "last"},
-		"with many children": {"import os\nfor i in range(50):\n  if os.fork() == 0:\n    while True: os.write(1, b'child\\n'); os.write(2, b'child\\n')\nos.write(1, b'last'); os._exit(3)", 3, "last"},
-		"with a session of another": {`
-import os, signal, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        for s in range(1, 65):
-            try: signal.signal(s, signal.SIG_IGN)
-            except (OSError, ValueError): pass
-        os.write(1, b'last')
-        while True: os.write(1, b'grandchild\n')
-    os._exit(0)
-time.sleep(0.1)
-os._exit(3)`, 3, "last"},
-		"with a sibling by CLONE_PARENT": {`
-import ctypes, os
-if ctypes.CDLL(None).syscall(56 if os.uname().machine == 'x86_64' else 220, 0x8000 | 17, 0, 0, 0, 0) == 0:
-    while True: os.write(1, b'sibling\n')
-os.write(1, b'last'); os._exit(3)`, 3, "last"},
-		"with children that end all the time": {`
-import os
-for i in range(4):
-    if os.fork() == 0:
-        while True:
-            if os.fork() == 0: os._exit(0)
-            if os.fork() == 0:
-                if os.fork() == 0: os._exit(0)
-                os._exit(0)
-os.write(1, b'last'); os._exit(3)`, 3, "last"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			job := python(test.script)
-			job.Timeout = time.Minute
-			c, report := run(t, job)
-			if test.code < 0 {
-				require.Equal(t, Signaled, report.Kind)
-				require.Equal(t, -test.code, report.Value)
-			} else {
-				requireExit(t, c, report, test.code)
-			}
-			require.Contains(t, c.outText.String()+c.errText.String(), test.contains)
-			c.bye()
-		})
-	}
-}
-
 // TestNonceIsNotInTheStream: a program can read what its controller has not read yet of its
 // own stdout. The answer to the job lies there, and does not give the nonce away.
 func TestNonceIsNotInTheStream(t *testing.T) {
@@ -155,6 +81,38 @@ func TestNonceIsNotInTheStream(t *testing.T) {
 	require.NotContains(t, string(before), string(c.nonce[:shownNonce+1]))
 	require.True(t, bytes.HasPrefix(after, c.nonce[:]))
 	require.NotContains(t, string(after[nonceSize:]), string(c.nonce[shownNonce:]))
+}
+
+// TestAnswerIsNotTaken: a program can read what its controller has not read yet of its own
+// stdout. It starts when the answer to its job was read, so that it cannot take that.
+func TestAnswerIsNotTaken(t *testing.T) {
+	read := make(chan struct{})
+	c := tappedContainer(t, func(r *Receiver) io.Writer {
+		return writer(func(p []byte) {
+			_, _ = r.Stdout().Write(p)
+			select {
+			case <-r.isReady:
+				<-read // the answer stays in the pipe
+			default:
+			}
+		})
+	})
+	next := sync.OnceFunc(func() { close(read) })
+	t.Cleanup(next)
+	c.ready()
+	c.Begin(c.nonce, c.stdout, c.stderr)
+	job := python(hostile.Prelude + "print(attempt(os.read, os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK), 99), file=sys.stderr)")
+	job.Nonce, job.Dir = c.nonce, "/"
+	frame, err := job.Encode()
+	require.NoError(t, err)
+	c.send(frame)
+	ctx, cancel := context.WithTimeout(c.ctx, 300*time.Millisecond) // in which a program would have run
+	defer cancel()
+	require.ErrorIs(t, c.Accepted(ctx), context.DeadlineExceeded)
+	next()
+	require.NoError(t, c.Accepted(c.ctx))
+	requireExit(t, c, c.end(), 0)
+	require.Equal(t, "EAGAIN\n", c.errText.String())
 }
 
 // TestEverythingIsKilled: nothing of the container lives when the report comes.

@@ -1,0 +1,213 @@
+package enginetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// testAttacks runs programs that attack init, each in a container of its own. The end has
+// to be the true one: no program gets a better one, and none keeps its container alive.
+func testAttacks(t *testing.T, s *suite) {
+	if s.Scripted {
+		t.Skip("an attack needs a kernel")
+	}
+	e := s.connect(t)
+	for _, c := range attackCases() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s.program(t, e, c)
+		})
+	}
+	t.Run("the file of init", func(t *testing.T) {
+		t.Parallel()
+		testInitFile(t, s)
+	})
+}
+
+func attackCases() []programCase {
+	var all []programCase
+	for _, p := range hostile.Programs() {
+		all = append(all, hostileCase(p))
+	}
+	return append(append(all, pidsCases()...), memoryCases()...)
+}
+
+// hostileCase is one attack in a container.
+func hostileCase(p hostile.Program) programCase {
+	c := programCase{name: p.Name, python: p.Python, job: limit(p.Timeout.Seconds(), p.Grace.Seconds()),
+		want: want{code: p.Code, signal: p.Signal, unreported: p.Silent}, check: said(p.Said)}
+	if p.Deadline {
+		c.want.cause, c.want.escalated = engine.ByDeadline, true
+	}
+	if p.Forged {
+		// The engine knows that nobody outside sent a signal.
+		c.oneOf = func(end engine.End) want {
+			if end.Signal == 0 {
+				return want{code: hostile.Success}
+			}
+			return want{signal: p.Signal, mayEscalate: "the forged signal decides whether there is a grace period"}
+		}
+	}
+	if p.Input > 0 {
+		c.stdin = func() io.Reader { return bytes.NewReader(make([]byte, p.Input)) }
+	}
+	return c
+}
+
+// said makes sure that the attack was carried out.
+func said(pattern string) func(t *testing.T, got observed) {
+	return func(t *testing.T, got observed) {
+		assert.Regexp(t, pattern, got.stdout, "the attack was not carried out: %.2000s", got.stderr)
+		assert.Less(t, got.took, time.Minute)
+	}
+}
+
+// pidsCases use up the processes of the container. Each process goes on forking, also
+// while init kills them.
+func pidsCases() []programCase {
+	const bomb = hostile.Prelude + `
+deaf()
+n = 0
+while (child := fork()) is not None:
+    if child == 0:
+        os.setsid()
+        while True: fork()
+    n += 1
+print('full', n > 0, flush=True)
+`
+	return []programCase{
+		{name: "no process left, then an exit", python: bomb + "os._exit(42)", want: want{code: hostile.Success}, check: said(`^full True\n$`)},
+		{name: "no process left, then the deadline", python: bomb + "while True: fork()", job: limit(3, 0.1),
+			want: want{signal: 9, cause: engine.ByDeadline, escalated: true}, check: said(`^full True\n$`)},
+	}
+}
+
+// memoryCases use up the memory of the container.
+func memoryCases() []programCase {
+	// eaters are children that are killed for memory all the time. The kernel chooses them:
+	// the others have the score of init, and none can have a lower one.
+	const eaters = hostile.Prelude + `
+deaf()
+def score(n): return attempt(lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'%d' % n))
+print('scores', score(0), score(-1), flush=True)
+r, w = os.pipe()
+for i in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            eater = fork()
+            if eater == 0:
+                score(1000)
+                kept = []
+                while True: kept.append(bytearray(1 << 20))
+            if eater and os.waitpid(eater, 0)[1] == 9: os.write(w, b'x')
+for i in range(3): os.read(r, 1)
+`
+	const scores = `^scores 1 EACCES\n$`
+	// outlives fills memory that no process holds. At the end there is one process besides
+	// init, of a few pages, with init's score: the kernel has a small one to choose from.
+	const outlives = hostile.Prelude + `
+code = b'\xb8\x1d\x01\0\0\xbf\3\0\0\0\x31\xf6\x31\xd2\x41\xba\0\0\0\x40\x0f\5\xeb\xe8' if x86 else bytes.fromhex(
+    'e80580d2600080d2010080d2020080d20300a8d2010000d4faffff17')  # fallocate(3, 0, 0, 1 GiB), again and again
+header = struct.pack('<16sHHIQQQIHHHHHH', b'\x7fELF\2\1\1', 2, 62 if x86 else 183, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+segment = struct.pack('<IIQQQQQQ', 1, 5, 0, 0x400000, 0x400000, 120 + len(code), 120 + len(code), 0x1000)
+with open('/work/tiny', 'wb') as f: f.write(header + segment + code)
+os.chmod('/work/tiny', 0o755)
+os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'0')
+held = %s
+if held != 3: os.dup2(held, 3)
+os.set_inheritable(3, True)
+print('goes on as', os.path.getsize('/work/tiny'), flush=True)
+os.execv('/work/tiny', ['tiny'])`
+	// A file system that holds more than the memory keeps what was written there.
+	tight := func(class *spec.Class) {
+		class.Cgroup.MemoryBytes, class.Tmpfs[0].SizeBytes = 24*mib, 1<<30
+	}
+	// The kernel chooses init or the program. It is the same end.
+	either := func(end engine.End) want {
+		if !end.Reported {
+			return want{unreported: true, oom: true}
+		}
+		return want{signal: 9, oom: true}
+	}
+	return []programCase{
+		{name: "no memory left, then an exit", python: eaters + "os._exit(42)", want: want{code: hostile.Success, oom: true}, check: said(scores)},
+		{name: "no memory left, then the deadline", python: eaters + "while True: time.sleep(1)", job: limit(3, 0.1),
+			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, oom: true}, check: said(scores)},
+		{name: "memory that no process maps", python: fmt.Sprintf(outlives, "os.memfd_create('held')"), job: limit(20, 1), oneOf: either, check: said(`^goes on as 1\d\d\n$`)},
+		{name: "memory that outlives its program", python: fmt.Sprintf(outlives, "os.open('/tmp/held', os.O_RDWR | os.O_CREAT)"), class: tight, job: limit(20, 1), oneOf: either,
+			check: said(`^goes on as 1\d\d\n$`)},
+	}
+}
+
+// initFileAttack tries to change the file that its container's init was started from: by
+// its name, by its mount, and by the processes that execute it.
+const initFileAttack = hostile.Prelude + `
+import hashlib, mmap, subprocess
+path = open('/proc/1/cmdline', 'rb').read().split(b'\0')[0].decode()
+def identity(): return hashlib.sha256(open(path, 'rb').read()).hexdigest(), os.stat(path).st_ino, os.stat(path).st_mode
+before, answers = identity(), {}
+def refused(name, what, *args): answers[name] = attempt(what, *args)
+with open('/tmp/fake', 'wb') as f: f.write(b'#!/bin/true\n')
+os.chmod('/tmp/fake', 0o755)
+child = os.fork()
+if child == 0:
+    call(PTRACE, 0, 0, 0, 0)  # TRACEME: it stops once it is init's binary
+    os.execv(path, [path])
+os.waitpid(child, 0)
+executed = '/proc/%d/exe' % child
+assert os.stat(executed).st_ino == before[1]
+for name in (path, executed, '/proc/1/exe', '/proc/1/root' + path, '/proc/%d/root%s' % (child, path)):
+    for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC, os.O_WRONLY | os.O_APPEND): refused('open %s %d' % (name, flags), os.open, name, flags)
+    refused('truncate ' + name, os.truncate, name, 0)
+    refused('chmod ' + name, os.chmod, name, 0o777)
+    refused('utime ' + name, os.utime, name)
+    refused('setxattr ' + name, os.setxattr, name, 'user.x', b'x')
+readable = os.open(path, os.O_RDONLY)
+refused('reopen', os.open, '/proc/self/fd/%d' % readable, os.O_RDWR)
+refused('fchmod', os.fchmod, readable, 0o777)
+refused('mmap', lambda: mmap.mmap(readable, 4096, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE))
+refused('unlink', os.unlink, path)
+refused('rename away', os.rename, path, path + '.old')
+refused('rename over', os.rename, '/tmp/fake', path)
+refused('link', os.link, path, path + '.old')
+refused('create beside', os.open, path + '.new', os.O_WRONLY | os.O_CREAT)
+MOUNT, UMOUNT, UNSHARE = (165, 40), (166, 39), (272, 97)
+for name, flags in (('bind', 4096), ('remount', 32 | 4096), ('private', 1 << 18)):
+    refused(name, call, MOUNT, b'/tmp/fake', path.encode(), b'none', flags, 0)
+refused('umount', call, UMOUNT, path.encode(), 2)
+for flags in (0x10000000, 0x20000000, 0x00020000): refused('unshare %x' % flags, call, UNSHARE, flags)
+# What a process changes of the text that it executes is its own copy.
+text = next(l for l in open('/proc/%d/maps' % child) if 'x' in l.split()[1] and path in l)
+patched = attempt(lambda: os.pwrite(os.open('/proc/%d/mem' % child, os.O_RDWR), b'\xcc' * 64, int(text.split('-')[0], 16)))
+os.kill(child, 9)
+ran = subprocess.run([path], capture_output=True)
+taken = {name: answer for name, answer in answers.items() if not isinstance(answer, str) or answer[0] != 'E'}
+print(taken or '%d refused' % len(answers), 'patched', patched, 'ran', ran.returncode, ran.stderr.decode().strip(), identity() == before)
+os._exit(42 if not taken else 1)
+`
+
+// testInitFile: the file of init is every container's, so that a program that could change
+// it would be PID 1 of the next one.
+func testInitFile(t *testing.T, s *suite) {
+	e := s.connect(t)
+	attack := programCase{name: "the file of init", python: initFileAttack, want: want{code: hostile.Success},
+		check: said(`^5\d refused patched (64|E[A-Z]+) ran 125 sandbox-init: not process 1 of a container True\n$`)}
+	s.program(t, e, attack)
+	again := s.must(t, s.connect(t), s.class(), s.meta(t))
+	require.Equal(t, wire.BuildID(), again.Ready().Build)
+	got := do(t, again, s.job(t, "prints"), nil)
+	require.True(t, got.end.Reported && got.end.Complete, "%+v", got.end)
+	require.Zero(t, got.end.ExitCode)
+}

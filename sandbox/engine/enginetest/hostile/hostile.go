@@ -1,0 +1,224 @@
+// Package hostile holds programs that attack PID 1 of their container, and the end that
+// each of them comes to. They need a kernel and nothing of an engine, so two rings run
+// them: the tests of sandbox/engine/wire against the bare init, and the conformance suite
+// in the containers of every engine. Attacks that need a container are in the suite.
+//
+// The programs must never run outside a container or a PID namespace.
+package hostile
+
+import "time"
+
+// Program is one attack.
+type Program struct {
+	Name string
+	// Python is the script.
+	Python string
+	// Timeout and Grace are the job's.
+	Timeout, Grace time.Duration
+	// Input is how many bytes the stdin of the program has; 0 means that it has none.
+	Input int
+	// Code and Signal are the end of the program.
+	Code, Signal int
+	// Deadline says that the program is killed at its time limit.
+	Deadline bool
+	// Silent says that init dies, and everything with it.
+	Silent bool
+	// Forged says that init takes the program's signal for one from outside where the
+	// kernel does not say who sent it. Elsewhere the program exits with Success.
+	Forged bool
+	// Said is a regular expression. The program's stdout matches it if the attack was
+	// carried out.
+	Said string
+}
+
+// Success is the exit code of a program that has carried out its attack and lived on. No
+// accident has it.
+const Success = 42
+
+// Prelude is what the scripts have in common: system calls by their numbers on amd64 and
+// arm64, with the kernel's answers as names of errors.
+const Prelude = `
+import ctypes, errno, fcntl, os, resource, signal, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = os.uname().machine == 'x86_64'
+def call(number, *args):
+    ctypes.set_errno(0)
+    r = libc.syscall(number[0 if x86 else 1], *[ctypes.c_long(a) if isinstance(a, int) else a for a in args])
+    return errno.errorcode[ctypes.get_errno()] if r < 0 else r
+CLONE, QUEUEINFO, TGQUEUEINFO, TGKILL, PRLIMIT, PTRACE = (56, 220), (129, 138), (297, 240), (234, 131), (302, 261), (101, 117)
+WRITEV, READV, SCHED, AFFINITY, PRIORITY, IOPRIO = (311, 271), (310, 270), (144, 119), (203, 122), (141, 140), (251, 30)
+PIDFD_OPEN, PIDFD_SEND, PIDFD_GETFD, MADVISE, KCMP, SETPGID = (434, 434), (424, 424), (438, 438), (440, 440), (312, 272), (109, 154)
+SEIZE = 0x4206
+def attempt(what, *args):
+    try: return what(*args)
+    except OSError as e: return errno.errorcode[e.errno]
+def siginfo(signal, code):
+    return struct.pack('iii4xii', signal, 0, code, 0, 0).ljust(128, b'\0')
+def limit(number, soft, hard):
+    return call(PRLIMIT, 1, number, struct.pack('QQ', soft, hard), 0)
+def fork():
+    try: return os.fork()
+    except OSError: return None
+def deaf(): signal.signal(signal.SIGTERM, signal.SIG_IGN)
+`
+
+// Programs are all attacks.
+func Programs() []Program {
+	all := append(append(signals(), resources()...), processes()...)
+	all = append(append(all, closed()), streams()...)
+	for i := range all {
+		p := &all[i]
+		p.Python = Prelude + p.Python
+		if p.Timeout == 0 {
+			p.Timeout = time.Minute
+		}
+		if p.Deadline {
+			p.Timeout, p.Grace = 2*time.Second, 100*time.Millisecond
+		}
+		if p.Code == 0 && p.Signal == 0 && !p.Silent {
+			p.Code = Success
+		}
+	}
+	return all
+}
+
+// everySignal sends all signals in all ways, and counts how many of them the kernel took.
+const everySignal = `
+def attack_with_signals(except_for=()):
+    taken, pidfd = 0, call(PIDFD_OPEN, 1, 0)
+    for s in range(1, 65):
+        if s in except_for: continue
+        taken += libc.kill(1, s) == 0
+        taken += call(TGKILL, 1, 1, s) == 0
+        for code in (0, -1, -2, -3, -6, -60, 1, 0x80, 0x7fffffff):
+            taken += call(QUEUEINFO, 1, s, siginfo(s, code)) == 0
+            taken += call(TGQUEUEINFO, 1, 1, s, siginfo(s, code)) == 0
+            taken += call(PIDFD_SEND, pidfd, s, siginfo(s, code), 0) == 0
+        taken += call(PIDFD_SEND, pidfd, s, None, 0) == 0
+    if isinstance(pidfd, int): os.close(pidfd)
+    return taken
+`
+
+func signals() []Program {
+	// Without a quota of pending signals the kernel loses who has sent one.
+	const noQuota = "print(limit(resource.RLIMIT_SIGPENDING, 0, 0), end=' ')\n"
+	all := []Program{
+		{Name: "every signal in every way", Python: everySignal + "for i in range(20): n = attack_with_signals()\nprint(n)\nos._exit(42)",
+			Said: `^(2[5-9]\d|[3-9]\d\d|\d{4})\n$`},
+		{Name: "signals without a quota", Python: everySignal + noQuota +
+			"for i in range(20): n = attack_with_signals((signal.SIGTERM, signal.SIGUSR1))\nprint(n)\nos._exit(42)", Said: `^0 [1-9]\d\d+\n$`},
+		{Name: "floods of signals", Deadline: true, Signal: 9, Said: `^sent 1\n$`, Python: `
+deaf()
+for s in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM, 40, 41):
+    if fork() == 0:
+        while True: os.kill(1, s)
+os.kill(1, signal.SIGTERM)
+print('sent 1', flush=True)
+while True:
+    if fork() == 0: os._exit(0)
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)`},
+		{Name: "signals of descriptors", Said: `^x*(2[4-9]|[3-9]\d) owned\n$`, Python: `
+r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
+done = 0
+for s in (0, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGSTOP, signal.SIGSEGV, 40):
+    for fd in (1, 2, r):
+        for owner in (1, -1):
+            try:
+                fcntl.fcntl(fd, fcntl.F_SETOWN, owner)
+                fcntl.fcntl(fd, 10, s)  # F_SETSIG
+                fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC | (os.O_NONBLOCK if fd == r else 0))
+                done += 1
+            except OSError: pass
+    for i in range(20):
+        os.write(1, b'x'); os.write(2, b'x')
+        attempt(os.read, r, 1)
+fcntl.fcntl(1, fcntl.F_SETOWN, 1); fcntl.fcntl(1, 10, signal.SIGKILL); fcntl.fcntl(1, fcntl.F_SETFL, os.O_ASYNC)
+os.write(1, b'%d owned\n' % done)
+os._exit(42)`},
+	}
+	// A TERM or USR1 of the program then looks like one from outside. That is the
+	// program's own end.
+	for _, way := range []struct{ name, script string }{
+		{"SIGTERM by tgkill", "call(TGKILL, 1, 1, signal.SIGTERM)"},
+		{"SIGUSR1 by tgkill", "call(TGKILL, 1, 1, signal.SIGUSR1)"},
+		{"SIGTERM queued", "call(QUEUEINFO, 1, signal.SIGTERM, siginfo(signal.SIGTERM, -1))"},
+		{"SIGUSR1 queued", "call(QUEUEINFO, 1, signal.SIGUSR1, siginfo(signal.SIGUSR1, -1))"},
+	} {
+		all = append(all, Program{Name: "as if from outside: " + way.name, Signal: 9, Forged: true, Grace: 10 * time.Millisecond, Said: `^0 (0\n?)?$`,
+			Python: noQuota + "deaf()\nsys.stdout.flush()\nprint(" + way.script + ", flush=True)\ntime.sleep(0.5)\nos._exit(42)"})
+	}
+	return all
+}
+
+func resources() []Program {
+	// spoil changes everything of init that its user may change.
+	const spoil = `
+for number in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC,
+               resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_SIGPENDING, resource.RLIMIT_CORE, resource.RLIMIT_RSS):
+    print(limit(number, 0, 0), end=' ')
+print(call(SCHED, 1, 5, struct.pack('i', 0)), call(PRIORITY, 0, 1, 19), call(IOPRIO, 1, 1, 3 << 13), call(AFFINITY, 1, 8, struct.pack('Q', 1)))
+sys.stdout.flush()
+`
+	const spoiled = `^(0 ){14}0\n$`
+	return []Program{
+		{Name: "resources of init, then an exit", Python: spoil + "os._exit(42)", Said: spoiled},
+		{Name: "resources of init, then the deadline", Python: "deaf()\n" + spoil + "os.fork(); os.fork()\nwhile True: pass", Deadline: true, Signal: 9, Said: spoiled},
+		{Name: "resources of init, then stdin", Python: spoil + "os._exit(42 if len(sys.stdin.read()) == 1000000 else 1)", Input: 1_000_000, Said: spoiled},
+		{Name: "processor limit of init", Silent: true, Timeout: 30 * time.Second, Said: `^0\n$`, Python: `
+print(limit(resource.RLIMIT_CPU, 1, 1), flush=True)
+while True: os.kill(1, signal.SIGTERM)`},
+	}
+}
+
+func processes() []Program {
+	const others = "deaf()\nfor i in range(5):\n  if os.fork() == 0: time.sleep(1000)\n"
+	return []Program{
+		// A program that kills all processes that it can reach keeps itself.
+		{Name: "SIGKILL to everything", Python: others + "print(libc.kill(-1, 9)); time.sleep(0.01); os._exit(42)", Said: `^0\n$`},
+		{Name: "SIGSTOP to everything", Deadline: true, Signal: 9, Said: `^0 0\n$`,
+			Python: others + "print(libc.kill(-1, signal.SIGSTOP), libc.kill(1, signal.SIGSTOP), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"},
+		// The tracer never waits for its tracee, so init hears of its end when the tracer is dead.
+		{Name: "a tracer that keeps the end", Deadline: true, Code: Success, Said: `^0\n$`, Python: `
+parent, (r, w) = os.getpid(), os.pipe()
+if os.fork() == 0:
+    deaf()
+    os.setsid()
+    print(call(PTRACE, SEIZE, parent, 0, 0), flush=True)
+    os.write(w, b'x')
+    time.sleep(1000)
+os.read(r, 1)
+os._exit(42)`},
+	}
+}
+
+// closed tries to look into init: to trace, read and write it. What root owns is left out
+// where the program is root in a namespace of its own.
+func closed() Program {
+	return Program{Name: "a look into init", Said: `^[4-9]\d refused: (E[A-Z]+ ?)+\n$`, Python: `
+answers = {}
+def refused(name, answer): answers[name] = answer
+for request in (16, SEIZE): refused('ptrace %d' % request, call(PTRACE, request, 1, 0, 0))
+own = ctypes.create_string_buffer(8)
+vector, remote = struct.pack('QQ', ctypes.addressof(own), 8), struct.pack('QQ', 0x400000, 8)
+refused('process_vm_writev', call(WRITEV, 1, vector, 1, remote, 1, 0))
+refused('process_vm_readv', call(READV, 1, vector, 1, remote, 1, 0))
+for name in ('mem', 'environ', 'maps', 'smaps', 'pagemap', 'auxv', 'stack', 'syscall', 'personality', 'io'):
+    refused('read ' + name, attempt(lambda: os.read(os.open('/proc/1/' + name, os.O_RDONLY), 10)))
+for name in ('mem', 'oom_score_adj', 'coredump_filter', 'clear_refs', 'comm', 'timerslack_ns', 'attr/current', 'loginuid') if os.getuid() else ():
+    refused('write ' + name, attempt(lambda: os.write(os.open('/proc/1/' + name, os.O_WRONLY), b'1')))
+for name in ('exe', 'cwd', 'root', 'ns/pid', 'fd/0', 'fd/1'):
+    refused('readlink ' + name, attempt(os.readlink, '/proc/1/' + name))
+    refused('open ' + name, attempt(os.open, '/proc/1/' + name, os.O_RDONLY))
+for name in ('root', 'fd', 'fdinfo', 'map_files')[:None if os.getuid() else 1]:
+    refused('list ' + name, attempt(os.listdir, '/proc/1/' + name))
+refused('task', attempt(os.open, '/proc/1/task/1/mem', os.O_RDWR))
+refused('fdinfo', attempt(os.open, '/proc/1/fdinfo/0', os.O_RDONLY))
+pidfd = call(PIDFD_OPEN, 1, 0)
+for fd in range(12): refused('pidfd_getfd %d' % fd, call(PIDFD_GETFD, pidfd, fd, 0))
+refused('process_madvise', call(MADVISE, pidfd, vector, 1, 20, 0))
+refused('kcmp', call(KCMP, 1, os.getpid(), 2, 0, 0))
+refused('setpgid', call(SETPGID, 1, os.getpid()))
+taken = {name: answer for name, answer in answers.items() if not isinstance(answer, str) or answer[0] != 'E'}
+print(taken or '%d refused: %s' % (len(answers), ' '.join(sorted(set(answers.values())))))
+os._exit(1 if taken else 42)`}
+}
