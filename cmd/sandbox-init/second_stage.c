@@ -44,22 +44,33 @@ static void set_oom_score(i32 score)
 #define SAME_BUT 0x40000000 /* the x32 ABI has the same numbers with this bit */
 #define FORK __NR_fork
 #define VFORK __NR_vfork
+enum { PRLIMIT_32 = 340, SCHED_SETATTR_32 = 351 };
 #else
 #define ARCH AUDIT_ARCH_AARCH64
 #define ARCH_32 AUDIT_ARCH_ARM
 #define SAME_BUT 0
 #define FORK __NR_clone3 /* there is neither fork nor vfork, so name what is there */
 #define VFORK __NR_clone3
+enum { PRLIMIT_32 = 369, SCHED_SETATTR_32 = 380 };
 #endif
 
 /* These are the numbers of i386 and of 32-bit ARM alike. */
-enum { FORK_32 = 2, CLONE_32 = 120, VFORK_32 = 190, CLONE3_32 = 435 };
+enum { FORK_32 = 2, SETPRIORITY_32 = 97, CLONE_32 = 120, SCHED_SETPARAM_32 = 154, SCHED_SETSCHEDULER_32 = 156,
+	VFORK_32 = 190, SCHED_SETAFFINITY_32 = 241, CLONE3_32 = 435 };
 
 #define STATEMENT(code, k) {(code), 0, 0, (k)}
 #define IF_EQUAL(k, yes, no) {BPF_JMP | BPF_JEQ | BPF_K, (yes), (no), (k)}
 #define LOAD(member) STATEMENT(BPF_LD | BPF_W | BPF_ABS, __builtin_offsetof(struct seccomp_data, member))
 #define RETURN(action) STATEMENT(BPF_RET | BPF_K, (action))
+#define BY_USER 2 /* PRIO_USER of setpriority */
 #define THREAD 0x10000 /* CLONE_THREAD: the kernel makes no new process with it */
+
+static long install(struct sock_filter *filter, u64 length)
+{
+	struct sock_fprog program = {(unsigned short)length, filter};
+	long r = sys5(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	return r < 0 ? r : sys3(seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
 
 /* forbid_processes permits threads and no new processes. clone3, whose flags a
  * filter cannot see, is not there: C libraries then use clone. */
@@ -87,9 +98,46 @@ static long forbid_processes(void)
 		RETURN(SECCOMP_RET_ERRNO | EPERM),
 		RETURN(SECCOMP_RET_ERRNO | ENOSYS),
 	};
-	struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-	long r = sys5(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	return r < 0 ? r : sys3(seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+	return install(filter, sizeof filter / sizeof *filter);
+}
+
+/* guard_init keeps the program from changing limits, scheduling and priority of process 1,
+ * which the kernel allows the same user: an init with SCHED_IDLE keeps its deadline late,
+ * and one with a limit of processor time is killed. The kernel reads 32 bits of the process
+ * ID and of the filter's arguments only the lower ones are loaded here. */
+static long guard_init(void)
+{
+	static struct sock_filter filter[] = {
+		LOAD(arch),
+		IF_EQUAL(ARCH, 2, 0),
+		IF_EQUAL(ARCH_32, 10, 0),
+		RETURN(SECCOMP_RET_KILL_PROCESS),
+		LOAD(nr),
+		STATEMENT(BPF_ALU | BPF_AND | BPF_K, ~(u32)SAME_BUT),
+		IF_EQUAL(__NR_prlimit64, 17, 0),
+		IF_EQUAL(__NR_sched_setscheduler, 16, 0),
+		IF_EQUAL(__NR_sched_setparam, 15, 0),
+		IF_EQUAL(__NR_sched_setattr, 14, 0),
+		IF_EQUAL(__NR_sched_setaffinity, 13, 0),
+		IF_EQUAL(__NR_setpriority, 8, 0),
+		RETURN(SECCOMP_RET_ALLOW),
+		LOAD(nr),
+		IF_EQUAL(PRLIMIT_32, 9, 0),
+		IF_EQUAL(SCHED_SETSCHEDULER_32, 8, 0),
+		IF_EQUAL(SCHED_SETPARAM_32, 7, 0),
+		IF_EQUAL(SCHED_SETATTR_32, 6, 0),
+		IF_EQUAL(SCHED_SETAFFINITY_32, 5, 0),
+		IF_EQUAL(SETPRIORITY_32, 0, 7),
+		LOAD(args[0]),
+		IF_EQUAL(BY_USER, 4, 0),
+		LOAD(args[1]), /* a process, or its group */
+		IF_EQUAL(1, 2, 3),
+		LOAD(args[0]),
+		IF_EQUAL(1, 0, 1), /* falls through to the refusal */
+		RETURN(SECCOMP_RET_ERRNO | EPERM),
+		RETURN(SECCOMP_RET_ALLOW),
+	};
+	return install(filter, sizeof filter / sizeof *filter);
 }
 
 static bool_t has_slash(const char *s)
@@ -185,6 +233,7 @@ void second_stage(struct job *job, int failures, int input)
 			fail(ST_RLIMIT, r, l->resource);
 	}
 	check(ST_CHDIR, sys1(chdir, job->directory));
+	check(ST_FILTER, guard_init());
 	if (job->flags & NO_FORK)
 		check(ST_FILTER, forbid_processes());
 	sys4(rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, sizeof no_signals);

@@ -46,7 +46,7 @@ func attackCases() []programCase {
 // hostileCase is one attack in a container.
 func hostileCase(p hostile.Program) programCase {
 	c := programCase{name: p.Name, python: p.Python, job: limit(p.Timeout.Seconds(), p.Grace.Seconds()),
-		want: want{code: p.Code, signal: p.Signal, unreported: p.Silent}, check: said(p.Said)}
+		want: want{code: p.Code, signal: p.Signal}, check: said(p.Said)}
 	if p.Deadline {
 		c.want.cause, c.want.escalated = engine.ByDeadline, true
 	}
@@ -58,6 +58,9 @@ func hostileCase(p hostile.Program) programCase {
 			}
 			return want{signal: p.Signal, mayEscalate: "the forged signal decides whether there is a grace period"}
 		}
+	}
+	if p.NoQuota {
+		c.class = func(class *spec.Class) { class.Ulimits = append(class.Ulimits, spec.Ulimit{Name: "sigpending"}) }
 	}
 	if p.Input > 0 {
 		c.stdin = func() io.Reader { return bytes.NewReader(make([]byte, p.Input)) }

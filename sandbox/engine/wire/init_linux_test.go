@@ -30,7 +30,7 @@ const patience = 2 * time.Minute
 // that of the namespace, the streams are the program's user's, as runc has it, and nothing
 // is left of the powers of root.
 const launchScript = `mount --make-rprivate / && mount -t proc proc /proc &&
-	chown %[1]s /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 && exec setpriv \
+	chown %[1]s /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 && exec %[2]s setpriv \
 	--reuid %[1]s --regid %[1]s --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
 
 // container is a real init in namespaces of its own, and the receiver of its streams.
@@ -72,11 +72,12 @@ func publicDir(t *testing.T) string {
 // newContainer starts init with arguments.
 func newContainer(t *testing.T, arguments ...string) *container {
 	t.Helper()
-	return tappedContainer(t, (*Receiver).Stdout, arguments...)
+	return tappedContainer(t, "", (*Receiver).Stdout, arguments...)
 }
 
-// tappedContainer gives its stdout to what tap makes of the receiver.
-func tappedContainer(t *testing.T, tap func(*Receiver) io.Writer, arguments ...string) *container {
+// tappedContainer gives its stdout to what tap makes of the receiver. If not empty, limits is
+// the command that starts init under limits of its own.
+func tappedContainer(t *testing.T, limits string, tap func(*Receiver) io.Writer, arguments ...string) *container {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	uid, flags := strconv.Itoa(programUID), uintptr(syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
@@ -88,7 +89,7 @@ func tappedContainer(t *testing.T, tap func(*Receiver) io.Writer, arguments ...s
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	script := fmt.Sprintf(launchScript, uid)
+	script := fmt.Sprintf(launchScript, uid, limits)
 	if os.Getuid() != 0 {
 		script = strings.Replace(script, "--clear-groups", "--keep-groups --securebits=+noroot", 1)
 	}

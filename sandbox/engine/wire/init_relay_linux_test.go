@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
 )
 
 // proxy is a server on a unix socket, and the job whose relay leads to it.
@@ -152,24 +150,4 @@ print('done')`))
 	requireExit(t, c, report, 0)
 	require.Equal(t, "done\n", c.outText.String())
 	require.Zero(t, c.bye())
-}
-
-// TestRelayWithoutFiles: a program that takes init's limit of open files stops its own relay,
-// and nothing else.
-func TestRelayWithoutFiles(t *testing.T) {
-	relay := proxy(t, 2, func(conn *net.UnixConn) { _, _ = io.Copy(conn, conn) })
-	job := python(hostile.Prelude + `
-import socket, select
-first = socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))
-first.sendall(b'ab'); print(first.recv(2))
-print(limit(resource.RLIMIT_NOFILE, 0, 0))
-second = socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))
-second.sendall(b'cd'); print(select.select([second], [], [], 0.3)[0])
-first.sendall(b'ef'); print(first.recv(2))
-os._exit(42)`)
-	job.Relay, job.Env, job.Timeout = relay, []string{"PORT=" + itoa(relay.Port)}, time.Minute
-	c, report := run(t, job)
-	requireExit(t, c, report, 42)
-	require.Equal(t, "b'ab'\n0\n[]\nb'ef'\n", c.outText.String())
-	require.Equal(t, 42, c.bye())
 }

@@ -71,7 +71,7 @@ os._exit(0)`)
 // own stdout. The answer to the job lies there, and does not give the nonce away.
 func TestNonceIsNotInTheStream(t *testing.T) {
 	var raw bytes.Buffer
-	c := tappedContainer(t, func(r *Receiver) io.Writer { return io.MultiWriter(r.Stdout(), &raw) })
+	c := tappedContainer(t, "", func(r *Receiver) io.Writer { return io.MultiWriter(r.Stdout(), &raw) })
 	c.begin(sh("echo of the program"))
 	c.end()
 	c.bye()
@@ -87,7 +87,7 @@ func TestNonceIsNotInTheStream(t *testing.T) {
 // stdout. It starts when the answer to its job was read, so that it cannot take that.
 func TestAnswerIsNotTaken(t *testing.T) {
 	read := make(chan struct{})
-	c := tappedContainer(t, func(r *Receiver) io.Writer {
+	c := tappedContainer(t, "", func(r *Receiver) io.Writer {
 		return writer(func(p []byte) {
 			_, _ = r.Stdout().Write(p)
 			select {
