@@ -22,7 +22,8 @@
 // The program never sees the nonce. It lies in a process that nobody can trace and comes
 // on a stream that the program does not have; ACCEPTED repeats the first 8 bytes only,
 // because a program can open its own stdout for reading and find there what nobody has
-// read yet. So it can neither end a stream nor forge a report.
+// read yet. So it can neither end a stream nor forge a report; nor can it take ACCEPTED away,
+// because it is started once that was read, where stdout is a pipe.
 //
 // # Frames
 //
@@ -51,8 +52,9 @@
 //
 // Init refuses a JOB with an unknown field, one that is missing, doubled or of a wrong length,
 // and any other frame in its place, and exits with 125: nothing of the program ran. If stdin
-// ends before the job, it exits with 125 without a word. After the job, what is no frame means
-// the same as the end of stdin: the controller is gone.
+// ends before the job, or nobody reads the answer to it for 60 seconds, it exits with 125
+// without a word. After the job, what is no frame means the same as the end of stdin: the
+// controller is gone.
 //
 // # The life of init
 //

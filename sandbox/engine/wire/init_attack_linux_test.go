@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -295,4 +298,51 @@ os._exit(42)`)
 	c, report := run(t, job)
 	requireExit(t, c, report, 42)
 	require.Equal(t, "EAGAIN True\n", c.outText.String())
+}
+
+// TestAnswerIsRead: there is no program before the answer to its job was read. A program
+// can open its own stdout for reading, and would take away what still lies there.
+func TestAnswerIsRead(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	c := tappedContainer(t, func(*Receiver) io.Writer { return write })
+	require.NoError(t, write.Close())
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, notReady := c.Ready(now); notReady != nil; _, notReady = c.Ready(now) {
+		buffer := make([]byte, 4<<10)
+		n, err := read.Read(buffer)
+		require.NoError(t, err)
+		_, _ = c.Stdout().Write(buffer[:n]) // never fails
+	}
+	job := attack(`
+stdout = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
+try: os.write(2, b'took %r' % os.read(stdout, 100))
+except BlockingIOError: pass
+os._exit(42 + len(sys.stdin.read()))`)
+	job.Nonce, job.Dir, job.Stdin = c.nonce, "/", true
+	c.Begin(c.nonce, c.stdout, c.stderr)
+	frame, err := job.Encode()
+	require.NoError(t, err)
+	c.send(frame)
+	in := InputWriter(c.stdin) // which init leaves to the program, whenever that begins
+	_, err = in.Write([]byte("x"))
+	require.NoError(t, errors.Join(err, in.Close()))
+	status := "/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/status"
+	looks := func() (n int) {
+		text, err := os.ReadFile(status)
+		require.NoError(t, err)
+		_, after, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+		n, err = strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+		require.NoError(t, err)
+		return n
+	}
+	began := looks()
+	require.Eventually(t, func() bool { return looks() > began+200 }, 10*time.Second, time.Millisecond, "init does not look whether it was heard")
+	go func() { _, _ = io.Copy(c.Stdout(), read) }() // ends with init
+	require.NoError(t, c.Accepted(c.ctx))
+	requireExit(t, c, c.end(), 43)
+	require.Empty(t, c.errText.String())
+	require.Equal(t, 43, c.bye())
 }
