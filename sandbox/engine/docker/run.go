@@ -47,11 +47,12 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	line := c.line
 	c.mu.Unlock()
 	line.receiver.Begin(nonce, c.stdout, c.stderr)
-	if err := c.handOver(ctx, line, frame); err != nil {
-		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
-	}
-	if job.Stdin {
+	err = c.handOver(ctx, line, frame)
+	if job.Stdin && (err == nil || errors.Is(err, errSilent)) {
 		go pump(line, streams.Stdin)
+	}
+	if err != nil {
+		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
 	}
 	return nil
 }
@@ -68,6 +69,8 @@ func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errSilent):
+		return engineError(ctx, err) // it may take the job still
 	case !errors.Is(err, wire.ErrCut):
 		return fmt.Errorf("%w: %w", engine.ErrProtocol, err)
 	}
