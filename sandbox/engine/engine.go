@@ -169,7 +169,7 @@ type End struct {
 	// Interrupted says that the engine was away for a while.
 	Interrupted bool
 	// StartedAt and FinishedAt are by the clock of the engine's machine; Duration is by
-	// a monotonic one.
+	// a monotonic one, or without a report the time between the two.
 	StartedAt, FinishedAt time.Time
 	Duration              time.Duration
 	Usage                 Usage

@@ -282,6 +282,8 @@ func TestEngineTellsOfSignalsOfOthers(t *testing.T) {
 				require.Equal(t, 137, end.ExitCode)
 				require.Equal(t, []string{"SIGKILL"}, end.Foreign)
 				require.False(t, end.FinishedAt.IsZero())
+				require.Positive(t, end.Duration)
+				require.Equal(t, end.FinishedAt.Sub(end.StartedAt), end.Duration)
 			}},
 		"removal": {func(id string) error { return e.Remove(t.Context(), id) },
 			func(t *testing.T, end engine.End, err error) {

@@ -32,6 +32,9 @@ type instance struct {
 	// nonce is that of the job, if it has begun.
 	nonce wire.Nonce
 	begun bool
+	// up is when the container had started, and waited how long it was without a job.
+	up     time.Time
+	waited time.Duration
 	// sent are the signals that we sent, by their names.
 	sent map[string]bool
 	// lost says that the line broke, and interrupted that one ever did.

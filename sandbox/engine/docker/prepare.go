@@ -125,6 +125,7 @@ func (c *instance) open(ctx context.Context, set initSet) error {
 	if err := c.engine.start(ctx, c.id); err != nil {
 		return notStarted(err)
 	}
+	c.up = time.Now()
 	waiting, cancel := callContext(ctx, readyPatience)
 	defer cancel()
 	switch c.ready, err = c.line.receiver.Ready(waiting); {

@@ -42,7 +42,7 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 		c.mu.Unlock()
 		return fmt.Errorf("container %.12s has had its job", c.id)
 	}
-	c.begun, c.nonce = true, nonce
+	c.begun, c.nonce, c.waited = true, nonce, time.Since(c.up)
 	c.stdout, c.stderr = newSink(streams.Stdout), newSink(streams.Stderr)
 	line := c.line
 	c.mu.Unlock()
@@ -234,12 +234,18 @@ func (c *instance) gone(err error) (engine.End, error) {
 	return engine.End{Interrupted: true, Foreign: []string{"SIGKILL"}}, err
 }
 
-// silent is the end of a container whose init said nothing of it.
+// silent is the end of a container whose init said nothing of it. The engine's times are
+// those of the container, which had to wait for its job.
 func (c *instance) silent(ctx context.Context, now state) engine.End {
 	c.mu.Lock()
-	interrupted := c.interrupted
+	interrupted, started := c.interrupted, now.started.Add(c.waited)
 	c.mu.Unlock()
-	end := engine.End{ExitCode: now.exitCode, OOMKilled: now.oomKilled, StartedAt: now.started, FinishedAt: now.finished, Interrupted: interrupted}
+	end := engine.End{ExitCode: now.exitCode, OOMKilled: now.oomKilled, StartedAt: started, FinishedAt: now.finished, Interrupted: interrupted}
+	if now.started.IsZero() {
+		end.StartedAt = time.Time{}
+	} else {
+		end.Duration = max(now.finished.Sub(started), 0)
+	}
 	end.Foreign, end.ForeignErr = c.foreign(ctx, now.started, now.finished)
 	return end
 }

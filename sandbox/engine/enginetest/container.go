@@ -80,7 +80,8 @@ func (c *container) abort() {
 		c.isKilled = true
 		close(c.killed)
 	}
-	c.finish(engine.End{ExitCode: 128 + 9, StartedAt: c.startedAt, FinishedAt: time.Now()})
+	now := time.Now()
+	c.finish(engine.End{ExitCode: 128 + 9, StartedAt: c.startedAt, FinishedAt: now, Duration: now.Sub(c.startedAt)})
 	c.gone = true
 }
 
