@@ -3,7 +3,9 @@ package docker
 import (
 	"context"
 	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +24,14 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 		c := newInstance(newAdapter(nil, nil), "c1")
 		c.workDir = "/"
 		sent, stdin := io.Pipe()
-		c.line = &line{receiver: wire.NewReceiver(), over: make(chan struct{}), close: stdin.Close, stdin: stdin}
+		closed := make(chan struct{})
+		c.line = c.engine.listen(&line{receiver: wire.NewReceiver(), stdin: stdin, close: sync.OnceValue(func() error {
+			close(closed)
+			return stdin.Close()
+		})}, func(io.Writer, io.Writer) error {
+			<-closed
+			return net.ErrClosed
+		})
 		received := make(chan []byte)
 		go func() {
 			all, _ := io.ReadAll(sent) // what was sent until the line is cut
@@ -40,5 +49,35 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 		cancel()
 		_, err = c.Wait(now)
 		require.ErrorIs(t, err, context.Canceled, "its end can be waited for")
+	})
+}
+
+// TestDisconnectedStreams: whoever has disconnected may close what they lead to.
+func TestDisconnectedStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newInstance(newAdapter(nil, nil), "c1")
+		receiver := wire.NewReceiver()
+		sink, to := io.Pipe() // takes its time
+		read, write := io.Pipe()
+		c.line = c.engine.listen(&line{receiver: receiver, close: read.Close}, func(_, stderr io.Writer) error {
+			_, err := io.Copy(stderr, read)
+			return err
+		})
+		receiver.Begin(wire.NewNonce(), io.Discard, to)
+		go func() { _, _ = write.Write([]byte("a last word")) }() // fails when it is cut
+		synctest.Wait()
+		disconnected := make(chan struct{})
+		go func() {
+			c.Disconnect()
+			close(disconnected)
+		}()
+		synctest.Wait()
+		select {
+		case <-disconnected:
+			t.Error("it is written to still")
+		default:
+		}
+		require.NoError(t, sink.Close())
+		<-disconnected
 	})
 }

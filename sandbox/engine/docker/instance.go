@@ -101,8 +101,10 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 // Disconnect implements [engine.Container].
 func (c *instance) Disconnect() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.line.cut()
+	line := c.line
+	c.mu.Unlock()
+	line.cut()
+	<-line.over
 }
 
 // Release implements [engine.Container]. The end of its stdin lets init go, and is heard
