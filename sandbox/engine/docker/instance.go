@@ -88,7 +88,7 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	}
 	c.sent[name] = true
 	c.mu.Unlock()
-	ctx, cancel := changeContext(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	err := c.engine.api.ContainerKill(ctx, c.id, name)
 	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
