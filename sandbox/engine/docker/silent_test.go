@@ -67,7 +67,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, err := client.NewClientWithOpts(client.WithHTTPClient(&http.Client{Transport: hungDaemon{}}), client.WithVersion(OldestAPI))
 				require.NoError(t, err)
-				err = call(context.Background(), newAdapter(api, nil)) //nolint:usetesting // one that never ends
+				err = call(context.Background(), newAdapter(api, nil)) // which never ends
 				require.ErrorIs(t, err, engine.ErrUnavailable)
 			})
 		})
