@@ -22,7 +22,8 @@ var (
 type facts struct {
 	// startError is why there is no container that could start the program.
 	startError error
-	// accepted says that the container's init took the job.
+	// accepted says that the container's init took the job. Otherwise the engine was lost
+	// before it told, and the program may have run or not.
 	accepted bool
 	// lost is why the end could not be learned.
 	lost error
@@ -62,6 +63,8 @@ func decide(f facts) verdict {
 		return v
 	case f.lost != nil:
 		return lost("The engine was lost before it told how the program ended.", f.lost)
+	case !f.accepted && !f.end.Reported:
+		return lost("The engine was lost before it told whether the program had started.", errNoExit)
 	case f.end.Launch != nil:
 		return decideLaunch(f.end.Launch)
 	case f.stop == stopNone && f.end.Cause == engine.ByDeadline:

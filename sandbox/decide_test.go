@@ -106,6 +106,9 @@ func TestDecide(t *testing.T) {
 		"no folder":           {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"no way to the proxy": {failed("relay", syscall.EADDRINUSE), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 
+		"never heard of":              {facts{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... until its time limit":    {facts{stop: stopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"the answer alone was lost":   {facts{end: engine.End{Reported: true, ExitCode: 3}}, result.StatusExited, result.FaultProgram, 3, 0},
 		"start failed":                {facts{startError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"engine lost":                 {facts{lost: gone}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"engine lost after the limit": {facts{lost: gone, stop: stopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},

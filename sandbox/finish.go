@@ -24,7 +24,7 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.stopHelpers()
 	gone := a.outlived()
-	if a.facts.lost != nil && a.container != nil {
+	if a.container != nil && (a.facts.lost != nil || a.facts.startError != nil) {
 		a.container.Disconnect() // whoever still writes to our streams ends
 	}
 	a.facts.engineGone = a.engineGoes(ctx)

@@ -430,6 +430,31 @@ func TestStartFailureIsRecorded(t *testing.T) {
 	}
 }
 
+// TestNobodyWritesToAResult: what speaks in a container whose run is over for us is not heard
+// any more when the result is written.
+func TestNobodyWritesToAResult(t *testing.T) {
+	for name, fail := range map[string]func(f *enginetest.Fake, err error){
+		"no job": func(f *enginetest.Fake, err error) { f.Fail.Start, f.StartAnyway = err, true },
+		"no end": func(f *enginetest.Fake, err error) { f.WaitErrs = []error{err} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 10 {
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					for {
+						p.Print("on and on\n")
+					}
+				})
+				fail(fake, fmt.Errorf("%w: it speaks", engine.ErrProtocol))
+				fake.Fail.Remove = ErrEngineUnavailable
+				_, err := newFakeRunner(t, fake).Run(t.Context(), command("forever"))
+				require.ErrorIs(t, err, engine.ErrProtocol)
+				fake.Do(func(f *enginetest.Fake) { f.Fail.Remove = nil })
+				require.NoError(t, fake.Remove(t.Context(), "evalbox-r1"))
+			}
+		})
+	}
+}
+
 // TestProgramThatIsNotExecuted: the container's init tells why, by the kernel's number.
 func TestProgramThatIsNotExecuted(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -142,7 +142,7 @@ func New(opts ...Option) (*Runner, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.engine, err = endpoint.Engine(); err != nil {
+		if r.engine, err = endpoint.Engine(docker.WithLogger(r.log)); err != nil {
 			return nil, err
 		}
 	}

@@ -70,6 +70,8 @@ func (a *attempt) supervise(ctx context.Context) {
 			}
 			if tries++; tries > killAttempts {
 				a.facts.lost = errNoExit
+				stopWaiting()
+				<-ends // otherwise it might connect to our streams once more
 				return
 			}
 			switch tries {

@@ -364,8 +364,9 @@ static void step(u64 until)
 		until = program.give_up;
 	/* A poll would return at once for a descriptor that was hung up, so what is not
 	 * waited for is left out. */
-	/* A frame of ours that is under way comes before the answer to one of theirs. */
-	bool_t reads = input.open && !input.complete && !(phase == BEFORE && outputs[0].n);
+	/* A frame of ours that is under way comes before the answer to one of theirs, and
+	 * what follows a job is for its program. */
+	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || have_job));
 	polls[0] = (struct pollfd){reads ? 0 : -1, POLLIN, 0};
 	polls[1] = (struct pollfd){signals, POLLIN, 0};
 	polls[2] = (struct pollfd){input.complete ? program.input : -1, POLLOUT, 0};
@@ -589,30 +590,23 @@ static void greet(char **arguments)
 	sys2(munmap, b.p, MOST_READY);
 }
 
+/* accept_job answers the job, and waits until the answer was read: a program can open its
+ * own stdout for reading, and would take it away. Nobody reads for so long only when
+ * nobody waits for it any more. */
 static void accept_job(void)
 {
 	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
+	u64 give_up = now() + MOST_WAITING * SECOND;
+	int unread;
 
 	frame_begin(&b, ACCEPTED);
 	field(&b, 1, job.nonce, NONCE_SHOWN);
 	frame_end(&b);
 	flush(&b);
-}
-
-/* await_reader waits until the answer was read. The program can open its own stdout for
- * reading: it could take the answer, and the controller would take the job for one that
- * never began. Where nobody reads, nothing runs. */
-static void await_reader(void)
-{
-	u64 give_up = now() + MOST_WAITING * SECOND;
-	struct timespec_k moment = {0, SECOND / 50000};
-	int unread;
-
-	while (sys3(ioctl, 1, FIONREAD, &unread) >= 0 && unread > 0) {
+	while (!sys3(ioctl, 1, FIONREAD, &unread) && unread > 0) {
 		if (now() >= give_up)
 			leave(REFUSES);
-		read_signals();
-		sys2(nanosleep, &moment, NULL);
+		step(now() + SECOND / 20000);
 	}
 }
 
@@ -631,7 +625,6 @@ void __attribute__((noreturn, used)) start(long *stack)
 	while (!have_job)
 		step(FOREVER);
 	accept_job();
-	await_reader();
 	launch();
 	while (phase == RUNNING)
 		step(FOREVER);

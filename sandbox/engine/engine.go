@@ -94,7 +94,8 @@ type Container interface {
 	// Signal asks for the end of the job. A container that has ended is not an error.
 	Signal(ctx context.Context, how Signal) error
 	// Disconnect breaks the connection of the streams: a stuck one can hold up the
-	// engine's other calls. Wait then returns what is known.
+	// engine's other calls. Nothing more is written to them when it returns, until somebody
+	// waits. Wait then returns what is known.
 	Disconnect()
 	// Sample reads the resources of the running container. ok is false where there is
 	// nothing to read.
@@ -169,7 +170,7 @@ type End struct {
 	// Interrupted says that the engine was away for a while.
 	Interrupted bool
 	// StartedAt and FinishedAt are by the clock of the engine's machine; Duration is by
-	// a monotonic one.
+	// a monotonic one, or without a report the time between the two.
 	StartedAt, FinishedAt time.Time
 	Duration              time.Duration
 	Usage                 Usage

@@ -213,6 +213,8 @@ func (e *adapter) transferError(ctx context.Context, runID, doing string, err er
 }
 
 func (e *adapter) createHelper(ctx context.Context, config *container.Config, host *container.HostConfig, name string) error {
+	ctx, cancel := changeContext(ctx, callTimeout)
+	defer cancel()
 	_, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
 	if errdefs.IsConflict(err) {
 		err = fmt.Errorf("%w: %w", engine.ErrNameTaken, err)

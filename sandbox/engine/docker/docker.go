@@ -55,11 +55,6 @@ type Option func(*adapter)
 // WithLogger logs what goes wrong in the background. The default is silence.
 func WithLogger(log *slog.Logger) Option { return func(e *adapter) { e.log = log } }
 
-// WithRootDir says where the engine keeps its data, for a caller that remembers it from
-// an earlier [engine.Info]. Without it, or when it is wrong, the first container costs a
-// call more on an engine that keeps them in another place than usual.
-func WithRootDir(dir string) Option { return func(e *adapter) { e.inits.setRoot(dir) } }
-
 // New is the engine behind a client. It takes the client over.
 func New(api *client.Client, options ...Option) engine.Engine { return newAdapter(api, options) }
 

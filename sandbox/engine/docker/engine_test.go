@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/volume"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -184,9 +185,9 @@ func TestEngineMakesTheInitsVolumeAgain(t *testing.T) {
 		all.Wait()
 	}
 	prepareAll()
-	volume, err := e.api.VolumeInspect(t.Context(), set.volume)
+	made, err := e.api.VolumeInspect(t.Context(), set.volume)
 	require.NoError(t, err)
-	require.Equal(t, initLabels(), volume.Labels)
+	require.Equal(t, initLabels(), made.Labels)
 	depots, err := e.Depots(t.Context())
 	require.NoError(t, err)
 	for _, depot := range depots {
@@ -224,6 +225,45 @@ func TestEngineRefusesAnotherInit(t *testing.T) {
 	require.ErrorContains(t, err, "docker volume rm "+set.volume)
 	_, err = e.inspect(t.Context(), meta.Name)
 	require.ErrorIs(t, err, engine.ErrNoContainer)
+}
+
+// TestEngineNamesADamagedVolume: a machine that lost its power may have an empty file there,
+// and no container starts any more.
+func TestEngineNamesADamagedVolume(t *testing.T) {
+	e := testEngine(t)
+	class := engineClass(t, e)
+	archive, err := initArchive(nil)
+	require.NoError(t, err)
+	set := initSet{volume: "evalbox-init-damaged" + strconv.Itoa(os.Getpid()), archive: archive}
+	initSets.Store("amd64", set)
+	t.Cleanup(func() {
+		initSets.Clear()
+		require.NoError(t, e.api.VolumeRemove(context.Background(), set.volume, false))
+	})
+	_, err = e.Prepare(t.Context(), class, testMeta(t))
+	require.ErrorContains(t, err, "docker volume rm "+set.volume)
+}
+
+// TestEngineLeavesVolumesOfOthersAlone: one of our name may be somebody's way to a folder of
+// the engine's machine.
+func TestEngineLeavesVolumesOfOthersAlone(t *testing.T) {
+	e := testEngine(t)
+	class := engineClass(t, e)
+	set, err := initSetOf(class.Image.Platform)
+	require.NoError(t, err)
+	set.volume = "evalbox-init-foreign" + strconv.Itoa(os.Getpid())
+	initSets.Store("amd64", set)
+	made, err := e.api.VolumeCreate(t.Context(), volume.CreateOptions{Name: set.volume})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		initSets.Clear()
+		require.NoError(t, e.api.VolumeRemove(context.Background(), set.volume, false))
+	})
+	_, err = e.Prepare(t.Context(), class, testMeta(t))
+	require.ErrorContains(t, err, "it is not ours")
+	left, err := os.ReadDir(made.Mountpoint)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // TestEngineTellsWhyAContainerDoesNotStart: nothing is left of it.
@@ -282,6 +322,8 @@ func TestEngineTellsOfSignalsOfOthers(t *testing.T) {
 				require.Equal(t, 137, end.ExitCode)
 				require.Equal(t, []string{"SIGKILL"}, end.Foreign)
 				require.False(t, end.FinishedAt.IsZero())
+				require.Positive(t, end.Duration)
+				require.Equal(t, end.FinishedAt.Sub(end.StartedAt), end.Duration)
 			}},
 		"removal": {func(id string) error { return e.Remove(t.Context(), id) },
 			func(t *testing.T, end engine.End, err error) {

@@ -216,21 +216,34 @@ const (
 func (e *adapter) deliver(ctx context.Context, set initSet, looked initFiles, class spec.Class) error {
 	ctx, cancel := changeContext(ctx, 2*callTimeout)
 	defer cancel()
-	made, err := e.api.VolumeInspect(ctx, set.volume)
-	if errdefs.IsNotFound(err) || err == nil && made.Mountpoint == looked.dir {
+	dir, err := e.findVolume(ctx, set)
+	if errdefs.IsNotFound(err) || err == nil && dir == looked.dir {
 		if err = e.fillVolume(ctx, set, class); err == nil {
-			made, err = e.api.VolumeInspect(ctx, set.volume)
+			dir, err = e.findVolume(ctx, set)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("delivering the init to the engine in volume %s: %w", set.volume, engineError(ctx, err))
 	}
-	if !maps.Equal(made.Labels, initLabels()) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
-		return fmt.Errorf("volume %s is not ours; remove it: docker volume rm %s", set.volume, set.volume)
-	}
-	e.inits.setDir(set.volume, made.Mountpoint)
+	e.inits.setDir(set.volume, dir)
 	return nil
 }
+
+// findVolume is where a volume of ours is. One that somebody else has made of its name may
+// lead anywhere, so nothing is written there.
+func (e *adapter) findVolume(ctx context.Context, set initSet) (dir string, err error) {
+	made, err := e.api.VolumeInspect(ctx, set.volume)
+	if err != nil {
+		return "", err
+	}
+	if !maps.Equal(made.Labels, initLabels()) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
+		return "", fmt.Errorf("it is not ours; %s", set.remedy())
+	}
+	return made.Mountpoint, nil
+}
+
+// remedy is what helps when a volume does not hold what it should.
+func (s initSet) remedy() string { return "remove it: docker volume rm " + s.volume }
 
 // fillVolume makes and fills a volume, or waits until another process has.
 func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class) error {

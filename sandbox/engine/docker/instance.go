@@ -32,6 +32,9 @@ type instance struct {
 	// nonce is that of the job, if it has begun.
 	nonce wire.Nonce
 	begun bool
+	// up is when the container had started, and waited how long it was without a job.
+	up     time.Time
+	waited time.Duration
 	// sent are the signals that we sent, by their names.
 	sent map[string]bool
 	// lost says that the line broke, and interrupted that one ever did.
@@ -85,7 +88,7 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	}
 	c.sent[name] = true
 	c.mu.Unlock()
-	ctx, cancel := changeContext(ctx, callTimeout)
+	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	err := c.engine.api.ContainerKill(ctx, c.id, name)
 	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
@@ -98,8 +101,10 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 // Disconnect implements [engine.Container].
 func (c *instance) Disconnect() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.line.cut()
+	line := c.line
+	c.mu.Unlock()
+	line.cut()
+	<-line.over
 }
 
 // Release implements [engine.Container]. The end of its stdin lets init go, and is heard

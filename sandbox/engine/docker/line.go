@@ -92,6 +92,8 @@ func (e *adapter) callInit(ctx context.Context, id string) (*line, error) {
 // ends with [line.cut] and not with ctx.
 func (e *adapter) readLog(ctx context.Context, id string, kind lineKind, receiver *wire.Receiver) (*line, error) {
 	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, cancel := callContext(ctx, callTimeout) // for the beginning of the answer
+	defer cancel()
 	silent := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
 	log, err := e.api.ContainerLogs(reading, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: kind == logFollowed})
 	if !silent() && err == nil {

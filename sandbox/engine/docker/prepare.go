@@ -123,22 +123,31 @@ func (c *instance) open(ctx context.Context, set initSet) error {
 		return err
 	}
 	if err := c.engine.start(ctx, c.id); err != nil {
-		return notStarted(err)
+		return set.blame(notStarted(err))
 	}
+	c.up = time.Now()
 	waiting, cancel := callContext(ctx, readyPatience)
 	defer cancel()
 	switch c.ready, err = c.line.receiver.Ready(waiting); {
 	case err == nil && c.ready.Build == wire.BuildID():
 		return nil
 	case err == nil:
-		return fmt.Errorf("%w: volume %s does not hold the init of this version; remove it: docker volume rm %s",
-			engine.ErrProtocol, set.volume, set.volume)
+		return fmt.Errorf("%w: volume %s does not hold the init of this version; %s", engine.ErrProtocol, set.volume, set.remedy())
 	case errors.Is(err, wire.ErrCut):
-		return c.whySilent(ctx)
+		return set.blame(c.whySilent(ctx))
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: container %.12s: %w", engine.ErrProtocol, c.id, err)
+}
+
+// blame says which volume an init came from that could not be executed: a machine that lost
+// its power may have an empty file there.
+func (s initSet) blame(err error) error {
+	if strings.Contains(err.Error(), initTarget) {
+		return fmt.Errorf("%w; volume %s may be damaged: %s", err, s.volume, s.remedy())
+	}
+	return err
 }
 
 // whySilent is why a container ended before its init was ready.

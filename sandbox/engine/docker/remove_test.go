@@ -14,6 +14,8 @@ import (
 
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // fakeDaemon answers at a socket.
@@ -67,4 +69,25 @@ func TestRemovalThatCannotBeAskedFor(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the caller has gone"))
 	require.True(t, isLoss(newAdapter(api, nil).removeSoon(ctx, "c1")))
+}
+
+// TestSignalEndsWithItsContext: whoever repeats a request that hangs does not pile them up.
+func TestSignalEndsWithItsContext(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	e := fakeDaemon(t, func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-answer
+	})
+	defer close(answer)
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := make(chan error, 1)
+	go func() { sent <- newInstance(e, "c1").Signal(ctx, engine.Stop) }()
+	<-asked
+	cancel()
+	select {
+	case err := <-sent:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(callTimeout / 3):
+		t.Error("it goes on without its caller")
+	}
 }

@@ -42,16 +42,17 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 		c.mu.Unlock()
 		return fmt.Errorf("container %.12s has had its job", c.id)
 	}
-	c.begun, c.nonce = true, nonce
+	c.begun, c.nonce, c.waited = true, nonce, time.Since(c.up)
 	c.stdout, c.stderr = newSink(streams.Stdout), newSink(streams.Stderr)
 	line := c.line
 	c.mu.Unlock()
 	line.receiver.Begin(nonce, c.stdout, c.stderr)
-	if err := c.handOver(ctx, line, frame); err != nil {
-		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
-	}
-	if job.Stdin {
+	err = c.handOver(ctx, line, frame)
+	if job.Stdin && (err == nil || errors.Is(err, errSilent)) {
 		go pump(line, streams.Stdin)
+	}
+	if err != nil {
+		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
 	}
 	return nil
 }
@@ -68,6 +69,8 @@ func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errSilent):
+		return engineError(ctx, err) // it may take the job still
 	case !errors.Is(err, wire.ErrCut):
 		return fmt.Errorf("%w: %w", engine.ErrProtocol, err)
 	}
@@ -231,12 +234,18 @@ func (c *instance) gone(err error) (engine.End, error) {
 	return engine.End{Interrupted: true, Foreign: []string{"SIGKILL"}}, err
 }
 
-// silent is the end of a container whose init said nothing of it.
+// silent is the end of a container whose init said nothing of it. The engine's times are
+// those of the container, which had to wait for its job.
 func (c *instance) silent(ctx context.Context, now state) engine.End {
 	c.mu.Lock()
-	interrupted := c.interrupted
+	interrupted, started := c.interrupted, now.started.Add(c.waited)
 	c.mu.Unlock()
-	end := engine.End{ExitCode: now.exitCode, OOMKilled: now.oomKilled, StartedAt: now.started, FinishedAt: now.finished, Interrupted: interrupted}
+	end := engine.End{ExitCode: now.exitCode, OOMKilled: now.oomKilled, StartedAt: started, FinishedAt: now.finished, Interrupted: interrupted}
+	if now.started.IsZero() {
+		end.StartedAt = time.Time{}
+	} else {
+		end.Duration = max(now.finished.Sub(started), 0)
+	}
 	end.Foreign, end.ForeignErr = c.foreign(ctx, now.started, now.finished)
 	return end
 }
@@ -312,7 +321,7 @@ func (c *instance) foreign(ctx context.Context, since, until time.Time) ([]strin
 				signals = append(signals, name)
 			}
 		case err := <-errs:
-			if err == nil || strings.Contains(err.Error(), io.EOF.Error()) {
+			if err == io.EOF { //nolint:errorlint // any other kind of end is an answer that broke off
 				return slices.Compact(signals), nil
 			}
 			return signals, fmt.Errorf("asking for events of container %.12s: %w", c.id, engineError(ctx, err))

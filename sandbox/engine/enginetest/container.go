@@ -80,7 +80,8 @@ func (c *container) abort() {
 		c.isKilled = true
 		close(c.killed)
 	}
-	c.finish(engine.End{ExitCode: 128 + 9, StartedAt: c.startedAt, FinishedAt: time.Now()})
+	now := time.Now()
+	c.finish(engine.End{ExitCode: 128 + 9, StartedAt: c.startedAt, FinishedAt: now, Duration: now.Sub(c.startedAt)})
 	c.gone = true
 }
 
@@ -459,6 +460,13 @@ func (h *handle) Signal(ctx context.Context, how engine.Signal) error {
 }
 
 func (h *handle) Disconnect() {
+	if conn := h.disconnect(); conn != nil {
+		<-conn.done
+	}
+}
+
+// disconnect breaks the connection that it returns.
+func (h *handle) disconnect() *connection {
 	h.c.fake.mu.Lock()
 	defer h.c.fake.mu.Unlock()
 	if !h.isCut {
@@ -471,6 +479,7 @@ func (h *handle) Disconnect() {
 	if h.c.program != nil && !h.opened {
 		_ = h.c.program.stdin.close()
 	}
+	return h.conn
 }
 
 func (h *handle) Sample(context.Context) (engine.Usage, bool) {

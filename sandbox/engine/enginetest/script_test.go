@@ -64,7 +64,7 @@ func TestFakeEnds(t *testing.T) {
 		"kill": {program: func(p *Program) int { <-p.Kill(); return 0 }, after: time.Second, how: engine.Kill,
 			end: engine.End{Reported: true, Complete: true, Signal: 9, Cause: engine.BySignal, Duration: time.Second}},
 		"abort": {program: func(p *Program) int { <-p.Kill(); return 0 }, after: time.Second, how: engine.Abort,
-			end: engine.End{ExitCode: 137}},
+			end: engine.End{ExitCode: 137, Duration: time.Second}},
 		"init killed":   {program: func(p *Program) int { p.KillInit(); return 0 }, end: engine.End{ExitCode: 137}},
 		"report lost":   {program: func(*Program) int { return 0 }, change: func(f *Fake) { f.NoReport = true }, end: engine.End{ExitCode: 137}},
 		"not there":     {change: func(f *Fake) { f.Launch = NotFound }, end: engine.End{Reported: true, Complete: true, Launch: NotFound(spec.Job{})}},

@@ -52,8 +52,9 @@
 //
 // Init refuses a JOB with an unknown field, one that is missing, doubled or of a wrong length,
 // and any other frame in its place, and exits with 125: nothing of the program ran. If stdin
-// ends before the job, it exits with 125 without a word. After the job, what is no frame means
-// the same as the end of stdin: the controller is gone.
+// ends before the job, or nobody reads the answer to it for 60 seconds, it exits with 125
+// without a word. After the job, what is no frame means the same as the end of stdin: the
+// controller is gone.
 //
 // # The life of init
 //

@@ -319,10 +319,8 @@ func (r *Receiver) End(ctx context.Context) (Report, error) {
 	return r.report, err
 }
 
-// Over is closed once both end marks and the report were read; Closed, when the connection
-// has ended.
-func (r *Receiver) Over() <-chan struct{}   { return r.isOver }
-func (r *Receiver) Closed() <-chan struct{} { return r.closed }
+// Over is closed once both end marks and the report were read.
+func (r *Receiver) Over() <-chan struct{} { return r.isOver }
 
 // Complaint is what arrived on stderr before a job began, at most 4 KiB of it.
 func (r *Receiver) Complaint() string {

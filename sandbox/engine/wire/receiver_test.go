@@ -174,7 +174,7 @@ func TestReceiverThatIsCut(t *testing.T) {
 		require.ErrorIs(t, err, ErrCut)
 		require.ErrorIs(t, r.Accepted(t.Context()), ErrCut)
 		select {
-		case <-r.Closed():
+		case <-r.closed:
 		default:
 			t.Fatal("not closed")
 		}
