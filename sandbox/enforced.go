@@ -50,7 +50,7 @@ func differences(class spec.Class, seen wire.Ready) []string {
 			}
 		}
 		atMost("memory", class.Cgroup.MemoryBytes, is.MemoryBytes)
-		atMost("processes", class.Cgroup.PIDs+wire.InitThreads, is.PIDs)
+		atMost("processes", class.Cgroup.PIDs+wire.InitTasks(class.Cgroup.PIDs), is.PIDs)
 	}
 	return append(found, mountDifferences(class, seen)...)
 }
@@ -139,8 +139,8 @@ func asSeen(e *result.Enforced, seen wire.Ready) {
 	if limit := seen.Cgroup.MemoryBytes; limit > 0 {
 		e.MemoryBytes = limit
 	}
-	if limit := seen.Cgroup.PIDs; limit > wire.InitThreads {
-		e.PIDs = limit - wire.InitThreads
+	if own := wire.InitTasks(e.PIDs); seen.Cgroup.PIDs > own {
+		e.PIDs = seen.Cgroup.PIDs - own
 	}
 	if root, ok := seen.MountAt("/"); ok {
 		e.ReadOnlyRoot = root.ReadOnly

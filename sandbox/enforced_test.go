@@ -106,7 +106,7 @@ func TestContainersThatAreNotWeaker(t *testing.T) {
 func TestEnforcedIsWhatWasSeen(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	fake.Ready = func(_ Class, _ engine.Meta, seen *wire.Ready) {
-		seen.Cgroup.MemoryBytes, seen.Cgroup.PIDs = 100<<20, 8+wire.InitThreads
+		seen.Cgroup.MemoryBytes, seen.Cgroup.PIDs = 100<<20, 8+wire.InitTasks(8)
 	}
 	r := newFakeRunner(t, fake)
 	req := command("true")

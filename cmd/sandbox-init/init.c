@@ -8,6 +8,8 @@
  * that a program can feed are bounded, so that its deadline is always looked at. */
 #include "init.h"
 
+#include <linux/sched.h>
+
 __asm__(".global _start\n"
 	"_start:\n"
 #if defined(__x86_64__)
@@ -551,6 +553,21 @@ static void close_inherited(u32 fd)
 }
 
 /* prepare makes a clean process of what the engine has started. */
+/* occupy takes places of the container's process limit that no program is to have: runtimes
+ * cannot start a container reliably within a very small one. Threads of init cannot be
+ * killed on their own. */
+static void occupy(int places)
+{
+	const long thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+
+	for (; places > 0; places--) {
+		long number = new_idler(thread);
+		if (number < 0)
+			complain("sandbox-init: no threads\n");
+		last_of_init = (u32)number; /* they are ascending */
+	}
+}
+
 static void prepare(char **arguments)
 {
 	static const u64 all = ~0UL;
@@ -561,8 +578,8 @@ static void prepare(char **arguments)
 	if (sys0(getpid) != 1)
 		complain("sandbox-init: not process 1 of a container\n");
 	for (char **a = arguments; *a; a += 2)
-		if (a[0][0] != '-' || (a[0][1] != 's' && a[0][1] != 'w') || a[0][2] || !a[1])
-			complain("usage: sandbox-init [-w WITNESS] [-s PATH]...\n");
+		if (a[0][0] != '-' || (a[0][1] != 's' && a[0][1] != 'w' && a[0][1] != 't') || a[0][2] || !a[1])
+			complain("usage: sandbox-init [-t THREADS] [-w WITNESS] [-s PATH]...\n");
 	/* What is ignored stays ignored over execve, and ignored children would leave
 	 * no status. */
 	for (long n = 1; n <= 64; n++)
@@ -575,6 +592,9 @@ static void prepare(char **arguments)
 	signals = (int)sys4(signalfd4, -1, &ours, 8, O_CLOEXEC | O_NONBLOCK);
 	if (signals < 0 || sys5(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		complain("sandbox-init: the kernel refuses signalfd or PR_SET_DUMPABLE\n");
+	for (char **a = arguments; *a; a += 2)
+		if (a[0][1] == 't')
+			occupy(a[1][0] - '0');
 }
 
 static void greet(char **arguments)

@@ -80,6 +80,7 @@ u32 count_processes(void);
 u32 each_number(long directory, void (*visit)(u32 number));
 
 /* second_stage.c */
+extern u32 last_of_init; /* process 1 and its threads have the numbers up to this one */
 struct failure {
 	u32 stage, error, detail;
 };

@@ -84,7 +84,7 @@ void put_ready(struct buffer *b, char **arguments)
 	for (; arguments[0] && arguments[1]; arguments += 2)
 		if (arguments[0][1] == 's') {
 			put_stat(b, arguments[1]);
-		} else {
+		} else if (arguments[0][1] == 'w') {
 			/* An observer outside sees that this file was opened. */
 			long fd = open_at(arguments[1], O_RDONLY | O_NONBLOCK);
 			if (fd >= 0)
@@ -95,7 +95,7 @@ void put_ready(struct buffer *b, char **arguments)
 }
 
 /* The counters, and /proc to count processes in, are opened before the program
- * exists: it can set the limit of init's open files to zero. */
+ * exists: nothing can be in the way then. */
 static struct {
 	const char *path;
 	long fd;

@@ -101,13 +101,15 @@ static long forbid_processes(void)
 	return install(filter, sizeof filter / sizeof *filter);
 }
 
+u32 last_of_init = 1;
+
 /* guard_init keeps the program from changing limits, scheduling and priority of process 1,
  * which the kernel allows the same user: an init with SCHED_IDLE keeps its deadline late,
- * and one with a limit of processor time is killed. The kernel reads 32 bits of the process
- * ID and of the filter's arguments only the lower ones are loaded here. */
+ * and one with a limit of processor time is killed. The kernel reads 32 bits of a process
+ * ID, so only the lower ones of the arguments are loaded. */
 static long guard_init(void)
 {
-	static struct sock_filter filter[] = {
+	struct sock_filter filter[] = {
 		LOAD(arch),
 		IF_EQUAL(ARCH, 2, 0),
 		IF_EQUAL(ARCH_32, 10, 0),
@@ -127,13 +129,14 @@ static long guard_init(void)
 		IF_EQUAL(SCHED_SETPARAM_32, 7, 0),
 		IF_EQUAL(SCHED_SETATTR_32, 6, 0),
 		IF_EQUAL(SCHED_SETAFFINITY_32, 5, 0),
-		IF_EQUAL(SETPRIORITY_32, 0, 7),
+		IF_EQUAL(SETPRIORITY_32, 0, 8),
 		LOAD(args[0]),
-		IF_EQUAL(BY_USER, 4, 0),
+		IF_EQUAL(BY_USER, 5, 0),
 		LOAD(args[1]), /* a process, or its group */
-		IF_EQUAL(1, 2, 3),
+		STATEMENT(BPF_JMP | BPF_JA, 1),
 		LOAD(args[0]),
-		IF_EQUAL(1, 0, 1), /* falls through to the refusal */
+		IF_EQUAL(0, 2, 0), /* the caller itself */
+		{BPF_JMP | BPF_JGT | BPF_K, 1, 0, last_of_init},
 		RETURN(SECCOMP_RET_ERRNO | EPERM),
 		RETURN(SECCOMP_RET_ALLOW),
 	};

@@ -77,6 +77,46 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 #define sys4(name, a, b, c, d) sys6(__NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define sys5(name, a, b, c, d, e) sys6(__NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
+/* new_idler makes a thread of this process that waits for ever, and gives its number. It
+ * needs no stack: all it ever does is to call the kernel. */
+static inline long new_idler(long flags)
+{
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = 0;
+	register long r8 __asm__("r8") = 0;
+	long result;
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n"
+			 "0:\tmov %[pause], %%eax\n\t"
+			 "syscall\n\t"
+			 "jmp 0b\n"
+			 "1:"
+			 : "=a"(result)
+			 : "a"(__NR_clone), "D"(flags), "S"(0L), "d"(0L), "r"(r10), "r"(r8), [pause] "i"(__NR_pause)
+			 : "rcx", "r11", "memory", "cc");
+	return result;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = __NR_clone;
+	register long x0 __asm__("x0") = flags;
+	register long x1 __asm__("x1") = 0;
+	register long x2 __asm__("x2") = 0;
+	register long x3 __asm__("x3") = 0;
+	register long x4 __asm__("x4") = 0;
+	__asm__ volatile("svc 0\n\t"
+			 "cbnz x0, 1f\n"
+			 "0:\tmov x0, #0\n\t"
+			 "mov x8, %[ppoll]\n\t" /* the other arguments are zero already */
+			 "svc 0\n\t"
+			 "b 0b\n"
+			 "1:"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [ppoll] "i"(__NR_ppoll)
+			 : "memory", "cc");
+	return x0;
+#endif
+}
+
 static inline __attribute__((noreturn)) void leave(int code)
 {
 	for (;;)

@@ -29,18 +29,18 @@ func createRequest(class spec.Class, meta engine.Meta, init initFiles) (*contain
 	}
 	// Our own init is in front of everything, so that no entry point of the image is.
 	config.Entrypoint = strslice.StrSlice{initTarget}
-	config.Cmd = initArguments(meta)
+	config.Cmd = initArguments(class, meta)
 	// Its stdin is how it gets its job, and the sign that we are there.
 	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
-	pids := class.Cgroup.PIDs + wire.InitThreads
+	pids := class.Cgroup.PIDs + wire.InitTasks(class.Cgroup.PIDs)
 	host.PidsLimit = &pids
 	host.Mounts = append(host.Mounts, init.mounts(config.NetworkDisabled, host.Mounts)...)
 	return config, host, nil
 }
 
 // initArguments is init's command line.
-func initArguments(meta engine.Meta) []string {
-	arguments := []string{}
+func initArguments(class spec.Class, meta engine.Meta) []string {
+	arguments := wire.InitArguments(class.Cgroup.PIDs)
 	if meta.Witness != "" {
 		arguments = append(arguments, "-w", meta.Witness)
 	}

@@ -89,7 +89,22 @@ while (child := fork()) is not None:
     n += 1
 print('full', n > 0, flush=True)
 `
+	// Init has threads of its own where the limit is small.
+	const threads = hostile.Prelude + `
+import threading
+tasks = [int(n) for n in os.listdir('/proc/1/task')]
+print(len(tasks), *{call(PRLIMIT, task, resource.RLIMIT_CPU, struct.pack('QQ', 0, 0), 0) for task in tasks},
+      *{call(TGKILL, 1, task, signal.SIGKILL) for task in tasks}, flush=True)
+stop, n = threading.Event(), 0
+try:
+    while True:
+        threading.Thread(target=stop.wait, daemon=True).start()
+        n += 1
+except RuntimeError: print(n, flush=True)
+os._exit(42)`
 	return []programCase{
+		{name: "threads of init", python: threads, class: func(class *spec.Class) { class.Cgroup.PIDs = 3 },
+			want: want{code: hostile.Success}, check: said(`^5 EPERM 0\n2\n$`)},
 		{name: "no process left, then an exit", python: bomb + "os._exit(42)", want: want{code: hostile.Success}, check: said(`^full True\n$`)},
 		{name: "no process left, then the deadline", python: bomb + "while True: fork()", job: limit(3, 0.1),
 			want: want{signal: 9, cause: engine.ByDeadline, escalated: true}, check: said(`^full True\n$`)},

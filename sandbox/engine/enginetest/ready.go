@@ -47,7 +47,7 @@ func (f *Fake) lookAround(class spec.Class, meta engine.Meta) wire.Ready {
 		Build: wire.BuildID(), NoNewPrivs: class.NoNewPrivileges, Rlimits: rlimits(class), Mounts: mounts(class),
 		Interfaces: []string{"lo"}, BootID: bootID, Machine: machineName(), Stats: map[string]wire.Stat{},
 		Cgroup: wire.Cgroup{Version: version, MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
-			PIDs: class.Cgroup.PIDs + wire.InitThreads, CPUs: float64(class.Cgroup.NanoCPUs) / 1e9},
+			PIDs: class.Cgroup.PIDs + wire.InitTasks(class.Cgroup.PIDs), CPUs: float64(class.Cgroup.NanoCPUs) / 1e9},
 	}
 	user, group, _ := strings.Cut(class.User, ":")
 	ready.UID, _ = strconv.Atoi(user) // a name is root's: there is no /etc/passwd

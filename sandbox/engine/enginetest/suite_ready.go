@@ -33,7 +33,7 @@ func testReady(t *testing.T, s *suite) {
 	assert.NotEmpty(t, ready.Machine)
 	assert.Equal(t, wire.Limits{Soft: noFile, Hard: noFile}, ready.Rlimits["Max open files"])
 	assert.Equal(t, wire.Limits{}, ready.Rlimits["Max core file size"])
-	assert.Equal(t, wire.Cgroup{Version: class.Cgroup.Version, MemoryBytes: memory, PIDs: pids + wire.InitThreads, CPUs: 1}, ready.Cgroup)
+	assert.Equal(t, wire.Cgroup{Version: class.Cgroup.Version, MemoryBytes: memory, PIDs: pids + wire.InitTasks(pids), CPUs: 1}, ready.Cgroup)
 
 	root, ok := ready.MountAt("/")
 	assert.True(t, ok && root.ReadOnly, "%+v", root)

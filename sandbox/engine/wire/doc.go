@@ -58,8 +58,9 @@
 //
 // # The life of init
 //
-// It is started as `init [-w WITNESS] [-s PATH]...`: the witness is a file to open and close
-// before READY, which an observer outside sees; each path is looked at for READY.
+// It is started as `init [-t THREADS] [-w WITNESS] [-s PATH]...`. It makes as many idle threads
+// before READY, see [InitTasks]; the witness is a file to open and close before READY, which an
+// observer outside sees; each path is looked at for READY.
 //
 // The environment of the program is init's own, with the job's on top. A program without a
 // slash is looked up as execvpe(3) does, and ENOEXEC leads to /bin/sh.

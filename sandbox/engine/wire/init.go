@@ -3,12 +3,27 @@ package wire
 import (
 	_ "embed" // for init
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// InitThreads is the number of processes and threads that init takes of a container's
-// limit.
-const InitThreads = 1
+// leastTasks is a process limit under which runtimes start containers reliably. Under a limit
+// of 2 and on a busy machine, runc could not in more than one of ten starts.
+const leastTasks = 8
+
+// InitTasks is the number of processes and threads that init has in a container whose program
+// may have this many. The container's limit is the sum. It is 1, and more where the sum would
+// be too small to start a container: see [InitArguments].
+func InitTasks(programs int64) int64 { return max(1, leastTasks-programs) }
+
+// InitArguments are the arguments of init in a container whose program may have this many
+// processes and threads.
+func InitArguments(programs int64) []string {
+	if idle := InitTasks(programs) - 1; idle > 0 {
+		return []string{"-t", strconv.FormatInt(idle, 10)}
+	}
+	return []string{}
+}
 
 var (
 	//go:embed init_amd64
