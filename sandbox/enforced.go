@@ -50,6 +50,13 @@ func differences(class spec.Class, seen wire.Ready) []string {
 			}
 		}
 		atMost("memory", class.Cgroup.MemoryBytes, is.MemoryBytes)
+		if is.SwapBytes < 0 || is.SwapBytes > class.Cgroup.SwapBytes {
+			differ("swap", class.Cgroup.SwapBytes, is.SwapBytes)
+		}
+		// A quota is rounded to whole microseconds.
+		if planned := float64(class.Cgroup.NanoCPUs) / 1e9; planned > 0 && (is.CPUs < 0 || is.CPUs > planned+0.001) {
+			differ("processors", planned, is.CPUs)
+		}
 		atMost("processes", class.Cgroup.PIDs+wire.InitTasks(class.Cgroup.PIDs), is.PIDs)
 	}
 	return append(found, mountDifferences(class, seen)...)

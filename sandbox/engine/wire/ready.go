@@ -284,7 +284,10 @@ func parseCgroup(files map[string]string) Cgroup {
 	}
 	if _, v1 := files["/sys/fs/cgroup/memory/memory.limit_in_bytes"]; v1 {
 		c.Version, c.MemoryBytes, c.PIDs = 1, number("memory/memory.limit_in_bytes"), number("pids/pids.max")
-		if both := number("memory/memory.memsw.limit_in_bytes"); both > 0 && c.MemoryBytes > 0 {
+		switch both := number("memory/memory.memsw.limit_in_bytes"); {
+		case both == Unlimited:
+			c.SwapBytes = Unlimited
+		case both > 0 && c.MemoryBytes > 0:
 			c.SwapBytes = both - c.MemoryBytes
 		}
 		for _, dir := range []string{"cpu", "cpu,cpuacct"} {

@@ -114,8 +114,11 @@ func TestCgroupLimits(t *testing.T) {
 		}, Cgroup{Version: 1, MemoryBytes: 256 << 20, PIDs: 65, CPUs: 1.5}},
 		"version 1 without limits": {[][]byte{
 			cgroupFile("memory/memory.limit_in_bytes", "9223372036854771712\n"), cgroupFile("pids/pids.max", "max\n"),
+			cgroupFile("memory/memory.memsw.limit_in_bytes", "9223372036854771712\n"),
 			cgroupFile("cpu,cpuacct/cpu.cfs_quota_us", "-1\n"), cgroupFile("cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
-		}, Cgroup{Version: 1, MemoryBytes: Unlimited, PIDs: Unlimited, CPUs: -1}},
+		}, Cgroup{Version: 1, MemoryBytes: Unlimited, SwapBytes: Unlimited, PIDs: Unlimited, CPUs: -1}},
+		"version 1 that counts no swap": {[][]byte{cgroupFile("memory/memory.limit_in_bytes", "268435456\n")},
+			Cgroup{Version: 1, MemoryBytes: 256 << 20}},
 		"version 2": {[][]byte{
 			cgroupFile("memory.max", "268435456\n"), cgroupFile("memory.swap.max", "1024\n"), cgroupFile("pids.max", "65\n"), cgroupFile("cpu.max", "50000 100000\n"),
 		}, Cgroup{Version: 2, MemoryBytes: 256 << 20, SwapBytes: 1024, PIDs: 65, CPUs: 0.5}},
