@@ -5,7 +5,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// The plan's data, which callers of this package name. See [spec].
+// The data of a plan, for callers of this package. See [spec].
 type (
 	Spec        = spec.Spec
 	Class       = spec.Class
@@ -59,7 +59,7 @@ const (
 	DedicatedUser = spec.DedicatedUser
 )
 
-// Errors of the engine. See [engine].
+// Errors of engines. See [engine].
 var (
 	ErrEngineUnavailable = engine.ErrUnavailable
 	ErrEnginePermission  = engine.ErrPermission

@@ -9,34 +9,34 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// Why the end of a program could not be learned.
+// Reasons why the end of a program is unknown.
 var (
 	errNoExit = fmt.Errorf("%w: it did not report the end of the program", engine.ErrUnavailable)
-	// errStoppedBy is an engine that took its containers with it.
+	// errStoppedBy reports an engine that stopped together with its containers.
 	errStoppedBy = fmt.Errorf("%w: it stopped, and stopped the program with it", engine.ErrUnavailable)
-	// errKilled is a container that somebody killed or removed.
+	// errKilled reports a container that somebody else killed or removed.
 	errKilled = errors.New("somebody else killed the container before the program had ended")
 )
 
-// facts is everything that is known about how a run ended.
+// facts is everything that is known about the end of a run.
 type facts struct {
-	// startError is why there is no container that could start the program.
+	// startError says why no container could start the program.
 	startError error
-	// accepted says that the container's init took the job. Otherwise the engine was lost
-	// before it told, and the program may have run or not.
+	// accepted says that the container's init accepted the job. Otherwise the engine was
+	// lost before it answered, and the program may or may not have run.
 	accepted bool
-	// lost is why the end could not be learned.
+	// lost says why the end is unknown.
 	lost error
-	// stop is why we ended the run, and signals what we asked for to do so.
+	// stop says why evalbox ended the run; signals lists its requests to do so.
 	stop    stopReason
 	signals []engine.Signal
-	// end is the end as the container's init, or else the engine, reported it.
+	// end is the end as reported by the container's init, or else by the engine.
 	end engine.End
-	// engineGone says that the engine stopped answering right after the end.
+	// engineGone says that the engine became unreachable right after the end.
 	engineGone bool
 }
 
-// verdict is the one cause of a run's end.
+// verdict is the single cause of a run's end.
 type verdict struct {
 	status      result.Status
 	fault       result.Fault
@@ -44,14 +44,15 @@ type verdict struct {
 	signal      int
 	explanation string
 	warnings    []string
-	// err is why the program's own end is not known.
+	// err says why the program's own end is unknown.
 	err error
 }
 
-// decide finds the one cause from the facts, in a fixed order: what failed of
-// ours, what we did, what others did, what the kernel did for memory, and only then what
-// the program did. It never infers a cause from a number: the container's init tells an
-// exit from a signal, and a program that exits with 137 or 143 exited.
+// decide derives the single cause from the facts, in a fixed order: failures of evalbox
+// or the engine, actions of evalbox, actions of others, kills by the kernel for memory,
+// and only then the program's own end. It never infers a cause from a number: the
+// container's init distinguishes an exit from a signal, and a program that exits with 137
+// or 143 exited.
 func decide(f facts) verdict {
 	switch {
 	case f.startError != nil:
@@ -70,7 +71,7 @@ func decide(f facts) verdict {
 	case f.stop == stopNone && f.end.Cause == engine.ByDeadline:
 		f.stop = stopTimeout
 	case f.stop == stopTimeout && f.end.Reported && f.end.Cause == engine.ByItself:
-		// It had ended when we gave up waiting for that.
+		// It ended just before evalbox gave up waiting.
 		f.stop = stopNone
 	}
 	if f.stop != stopNone {
@@ -91,8 +92,8 @@ func lost(explanation string, err error) verdict {
 	return verdict{status: result.StatusEngineLost, fault: result.FaultEnvironment, exitCode: -1, explanation: explanation, err: err}
 }
 
-// decideStopped is for runs that we ended, or their time limit. The exit code says only
-// how the program took it.
+// decideStopped handles runs that evalbox or their time limit ended. The exit code only
+// shows how the program reacted.
 func decideStopped(f facts) verdict {
 	v := verdict{fault: result.FaultProgram, exitCode: exitCode(f.end)}
 	switch f.stop {
@@ -131,7 +132,7 @@ func decideStopped(f facts) verdict {
 	return v
 }
 
-// decideReported is for programs whose end the container's init saw.
+// decideReported handles programs whose end the container's init saw.
 func decideReported(f facts) verdict {
 	end := f.end
 	switch {
@@ -162,7 +163,7 @@ func decideReported(f facts) verdict {
 	return v
 }
 
-// explainEnd says which end it was.
+// explainEnd describes the program's end.
 func explainEnd(end engine.End) string {
 	if end.Signal > 0 {
 		return fmt.Sprintf("The program was ended by signal %d (%s).", end.Signal, result.SignalName(end.Signal))
@@ -170,8 +171,8 @@ func explainEnd(end engine.End) string {
 	return fmt.Sprintf("The program exited with %d.", end.ExitCode)
 }
 
-// decideSilent is for containers whose init could not report: it was killed. Never is
-// that a better end than the true one.
+// decideSilent handles containers whose init was killed before it could report. The
+// verdict is never more favorable than the program's real end.
 func decideSilent(f facts) verdict {
 	end := f.end
 	switch {
@@ -190,7 +191,7 @@ func decideSilent(f facts) verdict {
 		explanation: "The container ended without a report (init_killed): the program killed the container's init, and itself with it."}
 }
 
-// exitCode is the one number of a shell for an end.
+// exitCode returns the exit status that a shell would report.
 func exitCode(end engine.End) int {
 	if end.Signal > 0 {
 		return 128 + end.Signal
@@ -198,7 +199,7 @@ func exitCode(end engine.End) int {
 	return end.ExitCode
 }
 
-// decideLaunch is for programs that were not executed.
+// decideLaunch handles programs that were not executed.
 func decideLaunch(err *engine.LaunchError) verdict {
 	v := verdict{status: result.StatusStartFailed, fault: result.FaultOperator, exitCode: err.ExitCode()}
 	switch {

@@ -50,28 +50,28 @@ func TestDecide(t *testing.T) {
 		fault        result.Fault
 		code, signal int
 	}{
-		"exit 0":                  {exited(0), result.StatusExited, result.FaultNone, 0, 0},
-		"exit 1":                  {exited(1), result.StatusExited, result.FaultProgram, 1, 0},
-		"exit 124 is its own":     {exited(124), result.StatusExited, result.FaultProgram, 124, 0},
-		"exit 127 is its own":     {exited(127), result.StatusExited, result.FaultProgram, 127, 0},
-		"exit 137 is no signal":   {exited(137), result.StatusExited, result.FaultProgram, 137, 0},
-		"exit 139 is no crash":    {exited(139), result.StatusExited, result.FaultProgram, 139, 0},
-		"exit 143 is no stop":     {exited(143), result.StatusExited, result.FaultProgram, 143, 0},
-		"exit 255":                {exited(255), result.StatusExited, result.FaultProgram, 255, 0},
-		"SIGSEGV":                 {died(11), result.StatusSignaled, result.FaultProgram, 139, 11},
-		"SIGKILL without a cause": {died(9), result.StatusSignaled, result.FaultProgram, 137, 9},
-		"SIGTERM to itself":       {died(15), result.StatusSignaled, result.FaultProgram, 143, 15},
+		"exit 0":                   {exited(0), result.StatusExited, result.FaultNone, 0, 0},
+		"exit 1":                   {exited(1), result.StatusExited, result.FaultProgram, 1, 0},
+		"exit 124 is its own":      {exited(124), result.StatusExited, result.FaultProgram, 124, 0},
+		"exit 127 is its own":      {exited(127), result.StatusExited, result.FaultProgram, 127, 0},
+		"exit 137 is not a signal": {exited(137), result.StatusExited, result.FaultProgram, 137, 0},
+		"exit 139 is not a crash":  {exited(139), result.StatusExited, result.FaultProgram, 139, 0},
+		"exit 143 is not a stop":   {exited(143), result.StatusExited, result.FaultProgram, 143, 0},
+		"exit 255":                 {exited(255), result.StatusExited, result.FaultProgram, 255, 0},
+		"SIGSEGV":                  {died(11), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"SIGKILL without a cause":  {died(9), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"SIGTERM to itself":        {died(15), result.StatusSignaled, result.FaultProgram, 143, 15},
 
-		"memory":                     {died(9, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
-		"a child died for memory":    {exited(0, oom), result.StatusExited, result.FaultNone, 0, 0},
-		"exit 137 after such a one":  {exited(137, oom), result.StatusExited, result.FaultProgram, 137, 0},
-		"memory, then its own crash": {died(6, oom), result.StatusSignaled, result.FaultProgram, 134, 6},
+		"memory":                      {died(9, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"a child died for memory":     {exited(0, oom), result.StatusExited, result.FaultNone, 0, 0},
+		"exit 137 after such a child": {exited(137, oom), result.StatusExited, result.FaultProgram, 137, 0},
+		"memory, then its own crash":  {died(6, oom), result.StatusSignaled, result.FaultProgram, 134, 6},
 
 		"time limit":                  {died(15, deadline), result.StatusTimedOut, result.FaultProgram, -1, 15},
 		"time limit, exits 0":         {exited(0, deadline), result.StatusTimedOut, result.FaultProgram, -1, 0},
 		"time limit, killed":          {died(9, deadline, killed), result.StatusTimedOut, result.FaultProgram, -1, 9},
 		"time limit wins over memory": {died(9, deadline, killed, oom), result.StatusTimedOut, result.FaultProgram, -1, 9},
-		"time limit that we kept":     {died(9, stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"time limit kept by evalbox":  {died(9, stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
 		"... with the container":      {silent(stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
 		"canceled":                    {died(15, stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 143, 15},
 		"canceled, exits 0":           {exited(0, stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 0, 0},
@@ -80,33 +80,33 @@ func TestDecide(t *testing.T) {
 		"disk limit":                  {died(9, stop(stopDiskLimit), killed), result.StatusDiskLimit, result.FaultProgram, 137, 9},
 		"disk full":                   {died(15, stop(stopDiskFull)), result.StatusDiskLimit, result.FaultEnvironment, 143, 15},
 
-		"stopped by somebody":        {died(15, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
-		"stopped, and exits 0":       {exited(0, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
-		"stopped, and killed then":   {died(9, asked, killed), result.StatusSignaled, result.FaultOperator, 137, 9},
-		"a signal that did nothing":  {exited(0, foreign("10")), result.StatusExited, result.FaultNone, 0, 0},
-		"crashed before it was told": {died(11, foreign("15")), result.StatusSignaled, result.FaultProgram, 139, 11},
-		"the engine stopped it":      {died(15, asked, goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"stopped while it was away":  {died(15, asked, away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"ended as the engine went":   {exited(3, goes), result.StatusExited, result.FaultProgram, 3, 0},
-		"ended while it was away":    {exited(3, away), result.StatusExited, result.FaultProgram, 3, 0},
+		"stopped by somebody":       {died(15, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"stopped, then exits 0":     {exited(0, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"stopped, then killed":      {died(9, asked, killed), result.StatusSignaled, result.FaultOperator, 137, 9},
+		"a signal that did nothing": {exited(0, foreign("10")), result.StatusExited, result.FaultNone, 0, 0},
+		"crashed before the signal": {died(11, foreign("15")), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"the engine stopped it":     {died(15, asked, goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"stopped during an outage":  {died(15, asked, away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"ended as the engine went":  {exited(3, goes), result.StatusExited, result.FaultProgram, 3, 0},
+		"ended during an outage":    {exited(3, away), result.StatusExited, result.FaultProgram, 3, 0},
 
-		"init killed":                     {silent(), result.StatusSignaled, result.FaultProgram, 137, 9},
-		"init killed for memory":          {silent(oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
-		"init killed by somebody":         {silent(foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
-		"init killed by who knows":        {silent(func(f *facts) { f.end.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
-		"init killed by the engine":       {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"init killed while it was away":   {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"init killed as we canceled":      {silent(stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
-		"an end of which nothing is told": {facts{accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
+		"init killed":                  {silent(), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"init killed for memory":       {silent(oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"init killed by somebody":      {silent(foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed, sender unknown":  {silent(func(f *facts) { f.end.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed by the engine":    {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"init killed during an outage": {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"init killed while canceling":  {silent(stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
+		"an end without any report":    {facts{accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
 
 		"not found":           {failed(engine.StageExec, syscall.ENOENT), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"not executable":      {failed(engine.StageExec, syscall.EACCES), result.StatusStartFailed, result.FaultOperator, 126, 0},
-		"no room for it":      {failed(engine.StageExec, syscall.ENOMEM), result.StatusStartFailed, result.FaultOperator, 126, 0},
+		"no memory for it":    {failed(engine.StageExec, syscall.ENOMEM), result.StatusStartFailed, result.FaultOperator, 126, 0},
 		"no folder":           {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"no way to the proxy": {failed("relay", syscall.EADDRINUSE), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 
-		"never heard of":              {facts{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"no answer at all":            {facts{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"... until its time limit":    {facts{stop: stopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"the answer alone was lost":   {facts{end: engine.End{Reported: true, ExitCode: 3}}, result.StatusExited, result.FaultProgram, 3, 0},
 		"start failed":                {facts{startError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
@@ -124,8 +124,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestAnEndBeforeOurLimitIsItsOwn: what we asked for because no end had been reported by
-// then did not end a program that had ended by itself.
+// TestAnEndBeforeOurLimitIsItsOwn: a stop that evalbox requested because no end had been
+// reported did not end a program that had already ended by itself.
 func TestAnEndBeforeOurLimitIsItsOwn(t *testing.T) {
 	for _, end := range []engine.End{{Reported: true, ExitCode: 3}, {Reported: true, Signal: 11}} {
 		v := decide(facts{accepted: true, end: end, stop: stopTimeout, signals: []engine.Signal{engine.Kill}})
@@ -134,9 +134,9 @@ func TestAnEndBeforeOurLimitIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestDecideIsTotal tries every way to end with every set of facts: there is always exactly
-// one cause; memory is never claimed without evidence, a time limit never without one
-// that struck, and a program that was executed never looks as if it had not been.
+// TestDecideIsTotal tries every end with every set of facts. There is always exactly one
+// cause; memory is never claimed without evidence, nor a time limit that was not reached;
+// and a program that was executed is never reported as not executed.
 func TestDecideIsTotal(t *testing.T) {
 	gone := errors.New("gone")
 	ends := []engine.End{{ExitCode: 137}, {ExitCode: 125}, {ExitCode: 0}}
@@ -183,27 +183,27 @@ func requireOneCause(t *testing.T, f facts) {
 	struck := end.Cause == engine.ByDeadline || f.stop == stopTimeout
 	switch {
 	case v.status == 0 || v.fault == 0 || v.explanation == "":
-		wrong = "says nothing"
+		wrong = "is incomplete"
 	case (v.status == result.StatusEngineLost) != (v.exitCode == -1 && v.err != nil):
-		wrong = "an end that is not known has no code, and a reason"
+		wrong = "an unknown end must have a reason and no code"
 	case v.status == result.StatusOutOfMemory && !end.OOMKilled:
 		wrong = "claims memory without evidence"
 	case v.status == result.StatusTimedOut && (!struck || v.exitCode != -1):
-		wrong = "claims a time limit"
+		wrong = "claims a time limit that was not reached"
 	case v.status == result.StatusStartFailed && f.startError == nil && end.Launch == nil:
 		wrong = "claims that a program was not executed"
 	case (v.status == result.StatusStartFailed) != (f.startError != nil || end.Launch != nil && f.lost == nil):
-		wrong = "does not tell that nothing was executed"
+		wrong = "does not report that nothing was executed"
 	case f.startError == nil && f.lost != nil && v.status != result.StatusEngineLost:
-		wrong = "knows what nobody does"
+		wrong = "claims to know the end of a lost run"
 	case v.status == result.StatusExited && (!end.Reported || end.Signal != 0 || v.exitCode != end.ExitCode):
-		wrong = "is no exit"
+		wrong = "is not an exit"
 	case v.status == result.StatusExited && (v.fault == result.FaultNone) != (end.ExitCode == 0):
-		wrong = "blames the wrong one for an exit"
+		wrong = "blames the wrong party for an exit"
 	case !end.Reported && f.startError == nil && f.stop == stopNone && !struck && v.fault == result.FaultNone:
-		wrong = "is well without a report"
+		wrong = "blames nobody without a report"
 	}
-	if wrong != "" { // far too many cases for a call each
+	if wrong != "" { // there are too many cases for one call each
 		require.Fail(t, wrong, "%+v\n%+v", f, v)
 	}
 }

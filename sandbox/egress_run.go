@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// egressDir is the folder of a record that is mounted while its run goes on.
+	// egressDir is the directory of a record that is mounted during its run.
 	egressDir = "egress"
-	// networkFile is the log of the requests of a run.
+	// networkFile is the log of a run's requests.
 	networkFile = "network.jsonl"
-	// maxNetworkLog bounds it.
+	// maxNetworkLog is its maximum size in bytes.
 	maxNetworkLog = 16 << 20
 )
 
-// egressPart is what a run carries along for its proxy.
+// egressPart is the state of a run's proxy.
 type egressPart struct {
 	proxy *egress.Proxy
 	log   *os.File
-	// stats are known once the proxy is closed.
+	// stats are available once the proxy is closed.
 	stats egress.Stats
 }
 
-// openEgress starts the proxy of a run that has one. Only who may look into the
-// record reaches its socket, and the container that it is mounted into.
+// openEgress starts the proxy of a run that has one. Its socket is only reachable for
+// users who may read the record, and from the container that it is mounted into.
 func (a *attempt) openEgress() (err error) {
 	e := a.spec.Job.Egress
 	if e == nil {
@@ -64,12 +64,12 @@ func (a *attempt) openEgress() (err error) {
 	return nil
 }
 
-// ownAddresses are those of this machine: what listens there may trust whoever is on
-// the machine, also at an address of the public internet.
+// ownAddresses returns the addresses of this machine. Servers on this machine may trust
+// local clients, even at an address of the public internet.
 func ownAddresses() []netip.Addr {
 	found, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // those that are not public are refused all the same
+		return nil // addresses that are not public are refused anyway
 	}
 	var own []netip.Addr
 	for _, each := range found {
@@ -80,7 +80,7 @@ func ownAddresses() []netip.Addr {
 	return own
 }
 
-// closeEgress ends the proxy and takes away what led to it. It may be called again.
+// closeEgress closes the proxy and removes its socket. It may be called again.
 func (a *attempt) closeEgress() {
 	if a.egress.proxy == nil {
 		return
@@ -96,11 +96,11 @@ func (a *attempt) closeEgress() {
 	}
 }
 
-// dropEgress removes the folder of a record that led to a proxy. No program could
+// dropEgress removes the directory of the proxy's socket from a record. No program could
 // write there.
 func dropEgress(record string) error { return os.RemoveAll(filepath.Join(record, egressDir)) }
 
-// network is what a result says about the proxy of a run; nil without one.
+// network returns the part of a result about the run's proxy; nil without one.
 func (a *attempt) network() *result.Network {
 	e, stats := a.spec.Job.Egress, a.egress.stats
 	if e == nil {

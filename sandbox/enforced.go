@@ -11,7 +11,7 @@ import (
 )
 
 // checkPrepared compares what the container's init sees with the plan. A difference ends
-// the run before any program exists: a weaker sandbox is never a silent one.
+// the run before any program exists: a weaker sandbox is never used silently.
 func (a *attempt) checkPrepared() error {
 	if found := differences(a.spec.Class, a.container.Ready()); len(found) > 0 {
 		return fmt.Errorf("%w: the container is not what was planned: %s", ErrUnenforceable, strings.Join(found, "; "))
@@ -19,9 +19,9 @@ func (a *attempt) checkPrepared() error {
 	return nil
 }
 
-// differences lists what is weaker in a container than its class says, as its init sees
-// it. A runtime with a kernel of its own shows no limits of cgroups: what it does not show
-// is not compared.
+// differences lists the points at which a container, as its init sees it, is weaker than
+// its class. A runtime with its own kernel shows no cgroup limits; values that are not
+// shown are not compared.
 func differences(class spec.Class, seen wire.Ready) []string {
 	var found []string
 	differ := func(what string, planned, is any) {
@@ -62,7 +62,7 @@ func differences(class spec.Class, seen wire.Ready) []string {
 	return append(found, mountDifferences(class, seen)...)
 }
 
-// idle says that an interface is there in every network namespace, and leads nowhere.
+// idle reports whether an interface exists in every network namespace and leads nowhere.
 func idle(name string) bool {
 	return name == "lo" || slices.Contains([]string{"tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}, name)
 }
@@ -94,7 +94,8 @@ func mountDifferences(class spec.Class, seen wire.Ready) []string {
 	return found
 }
 
-// enforced says what was applied: what the container's init saw, where it can see it.
+// enforced reports what was applied, from the view of the container's init where
+// possible.
 func (a *attempt) enforced() result.Enforced {
 	class, job, info := a.spec.Class, a.spec.Job, a.info
 	e := result.Enforced{
@@ -136,10 +137,11 @@ func (a *attempt) enforced() result.Enforced {
 	return e
 }
 
-// asSeen replaces what was planned by what the container's init saw, where it can see it.
+// asSeen replaces planned values by those that the container's init saw, where it can see
+// them.
 func asSeen(e *result.Enforced, seen wire.Ready) {
 	if seen.Build == "" {
-		return // a container that was found again, whose beginning is not known any more
+		return // the start of a reopened container is unknown
 	}
 	e.User = fmt.Sprintf("%d:%d", seen.UID, seen.GID)
 	e.NoNewPrivileges = seen.NoNewPrivs

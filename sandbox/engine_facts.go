@@ -9,29 +9,29 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// An engine's description of itself costs it two processes, a twentieth of the
-// time of a short run. It is remembered in memory for a while, and on disk for as
-// long as the engine's process can be told to be the same.
+// An engine's description of itself costs it two processes, a twentieth of the time of a
+// short run. It is cached in memory briefly, and on disk for longer while the engine's
+// process is known to be the same.
 const (
 	factsInMemory = 10 * time.Second
 	factsOnDisk   = 5 * time.Minute
 )
 
-// rememberedFacts is a file of the user's cache folder.
+// rememberedFacts is the content of a file in the user's cache directory.
 type rememberedFacts struct {
 	Identity string      `json:"identity"`
 	Version  string      `json:"version"`
 	At       time.Time   `json:"at"`
 	Facts    engine.Info `json:"facts"`
-	// Apart says, by mount namespace, that the engine does not share our files.
+	// Apart says, by mount namespace, that the engine does not share the host's files.
 	Apart map[string]bool `json:"apart"`
 }
 
 // factsVersion changes with the fields of [engine.Info], so that a file of another
-// version of ours is not read.
+// version of evalbox is not read.
 const factsVersion = "5"
 
-// engineFacts is the engine's description, asked for again now and then.
+// engineFacts returns the engine's description, at most a few minutes old.
 func (r *Runner) engineFacts(ctx context.Context) (engine.Info, error) {
 	r.factsMu.Lock()
 	defer r.factsMu.Unlock()
@@ -61,8 +61,8 @@ func (r *Runner) engineFacts(ctx context.Context) (engine.Info, error) {
 	return info, nil
 }
 
-// rememberFacts writes down what the engine of this identity said. It is only a
-// saving: without it the next run asks again. r.factsMu is held.
+// rememberFacts saves the description of the engine with this identity. It is only an
+// optimization: without it the next run asks again. r.factsMu is held.
 func (r *Runner) rememberFacts(identity string) {
 	path := factsPath(identity)
 	if path == "" {
@@ -77,7 +77,7 @@ func (r *Runner) rememberFacts(identity string) {
 	}
 }
 
-// identity is the engine's, if it tells one.
+// identity returns the engine's identity; empty if it is unknown.
 func (r *Runner) identity(ctx context.Context) string {
 	if e, ok := r.engine.(engine.Identified); ok {
 		return e.Identity(ctx)
@@ -85,8 +85,8 @@ func (r *Runner) identity(ctx context.Context) string {
 	return ""
 }
 
-// factsPath is where the facts of an engine are remembered; empty when they
-// cannot be.
+// factsPath returns the file that caches an engine's facts; empty if they cannot be
+// cached.
 func factsPath(identity string) string {
 	dir, err := os.UserCacheDir()
 	if identity == "" || err != nil {

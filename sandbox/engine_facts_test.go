@@ -12,7 +12,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// questions counts how often an engine is asked what it is.
+// questions counts the calls of the engine's Info.
 func questions(fake *enginetest.Fake) *int {
 	asked := 0
 	fake.Hook = func(call, _ string) error {
@@ -44,17 +44,17 @@ func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
 
 		fake.Own = "process 2"
 		ask()
-		require.Equal(t, 2, *asked, "another process is asked again")
+		require.Equal(t, 2, *asked, "a new process is asked again")
 		time.Sleep(factsOnDisk)
 		ask()
-		require.Equal(t, 3, *asked, "old facts are asked for again")
+		require.Equal(t, 3, *asked, "expired facts are queried again")
 		require.NoError(t, os.WriteFile(factsPath(fake.Own), []byte("{"), 0o600))
 		ask()
-		require.Equal(t, 4, *asked, "a damaged file is asked over")
+		require.Equal(t, 4, *asked, "a damaged file is ignored")
 		fake.Own = ""
 		ask()
 		ask()
-		require.Equal(t, 6, *asked, "an engine that cannot be told is never remembered")
+		require.Equal(t, 6, *asked, "an engine without an identity is never cached")
 	})
 }
 
@@ -68,14 +68,15 @@ func TestFactsAreOnlyASaving(t *testing.T) {
 	require.Equal(t, fake.Facts, info)
 }
 
-// TestEngineWithOtherFilesIsRemembered: a run is not to pay for a container that cannot
-// be had when an earlier one found that out.
+// TestEngineWithOtherFilesIsRemembered: a run must not pay for a container that cannot
+// mount its files if an earlier run has found that out.
 func TestEngineWithOtherFilesIsRemembered(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		fake := enginetest.NewFake(nil)
 		fake.Own, fake.Unseen = "process 1", true
-		// run is how often a container was asked for, and how the files came there.
+		// run returns the number of containers that were requested, and the transfer that
+		// was used.
 		run := func() (int, string) {
 			before := len(fake.Created)
 			r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
@@ -91,16 +92,16 @@ func TestEngineWithOtherFilesIsRemembered(t *testing.T) {
 			require.Equal(t, wantTries, tries, why)
 			require.Equal(t, wantWay, way, why)
 		}
-		check(2, TransferCopy, "it is found out")
+		check(2, TransferCopy, "the first run finds out")
 		check(1, TransferCopy, "from disk")
 		fake.Unseen = false
-		check(1, TransferCopy, "as long as it is the same process")
+		check(1, TransferCopy, "while it is the same process")
 		fake.Own = "process 2"
 		check(1, TransferBind, "another process may have other files")
 		fake.Unseen = true
-		check(2, TransferCopy, "nothing good is taken for granted")
+		check(2, TransferCopy, "sharing is verified in every run")
 		fake.Unseen = false
 		time.Sleep(factsOnDisk)
-		check(1, TransferBind, "it is asked over after a while")
+		check(1, TransferBind, "the facts expire")
 	})
 }

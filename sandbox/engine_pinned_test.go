@@ -17,8 +17,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
-// swappingEngine has a link in the place of a folder while the engine mounts it, and
-// the folder again before anybody can look.
+// swappingEngine replaces a directory with a link while the engine mounts it, and
+// restores it before anybody can check.
 type swappingEngine struct {
 	engine.Engine
 	engine.Copier
@@ -33,7 +33,8 @@ func (e swappingEngine) Prepare(ctx context.Context, class sandbox.Class, meta e
 	return c, errors.Join(err, os.Remove(e.name), os.Rename(e.name+".old", e.name))
 }
 
-// TestEngineMountsWhatWasChecked looks at what the container has, which no name tells.
+// TestEngineMountsWhatWasChecked compares the content of the container, which the path
+// does not reveal.
 func TestEngineMountsWhatWasChecked(t *testing.T) {
 	t.Parallel()
 	dir := project(t)

@@ -18,14 +18,14 @@ import (
 // collectBudget bounds the hashing of outputs.
 const collectBudget = 30 * time.Minute
 
-// finish learns what is left to learn, collects, writes the result and removes the
-// container. It works on a context that the caller's cancellation does not end.
+// finish gathers the remaining facts, collects the outputs, writes the result and removes
+// the container. Cancellation by the caller does not affect it.
 func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.stopHelpers()
 	gone := a.outlived()
 	if a.container != nil && (a.facts.lost != nil || a.facts.startError != nil) {
-		a.container.Disconnect() // whoever still writes to our streams ends
+		a.container.Disconnect() // no more writes to the streams
 	}
 	a.facts.engineGone = a.engineGoes(ctx)
 	observed := a.observed()
@@ -63,14 +63,14 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	return res, err
 }
 
-// outlived reports whether everything of the program is known to be dead, so that nothing
-// can change its files any more.
+// outlived reports whether all processes of the program are known to be dead, so that
+// nothing can change its files.
 func (a *attempt) outlived() bool {
 	end := a.facts.end
 	return a.facts.lost == nil && a.facts.startError == nil && end.Reported && end.ProcessesLeft == 0
 }
 
-// remove makes sure that the container goes away, which takes a while longer.
+// remove makes sure that the container is removed, which takes the engine a while longer.
 func (a *attempt) remove(ctx context.Context) error {
 	if a.container == nil {
 		return nil
@@ -80,7 +80,7 @@ func (a *attempt) remove(ctx context.Context) error {
 	return a.container.Remove(ctx)
 }
 
-// removeNow waits until the container is gone, for one that may hold processes still.
+// removeNow waits until the container is gone, because it may still contain processes.
 func (a *attempt) removeNow(ctx context.Context) {
 	if a.spec.Job.Keep || a.nameTaken {
 		return
@@ -92,7 +92,7 @@ func (a *attempt) removeNow(ctx context.Context) {
 		a.facts.engineGone = a.facts.engineGone || isLoss(err)
 		a.warnings = append(a.warnings, fmt.Sprintf("container %s is left behind: %v", a.spec.Job.ContainerName(), err))
 		if a.facts.lost == nil && a.facts.startError == nil && !a.facts.end.Reported {
-			a.facts.lost = errors.Join(errNoExit, err) // it may run still
+			a.facts.lost = errors.Join(errNoExit, err) // it may still be running
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (a *attempt) takeOutputs(ctx context.Context) ([]result.Output, []result.Sk
 	outputs, skipped := a.fetch(ctx)
 	trees := a.collectTrees(ctx, a.fetchTree)
 	if !a.spec.Job.Keep {
-		if err := a.remove(ctx); err != nil { // it has the depot mounted
+		if err := a.remove(ctx); err != nil { // the container has the depot mounted
 			a.log.Debug("the container was not removed", logError, err)
 		}
 	}
@@ -116,13 +116,13 @@ func (a *attempt) takeOutputs(ctx context.Context) ([]result.Output, []result.Sk
 	return outputs, skipped, trees
 }
 
-// farewell is how long an engine that is shutting down may still answer after it
-// has stopped a container.
+// farewell is how long an engine that is shutting down may still answer after it has
+// stopped a container.
 const farewell = 3 * time.Second
 
-// engineGoes tells an operator who stopped the program from an engine that
-// shuts down: the engine stops answering soon. It takes time only when somebody
-// else did stop the program.
+// engineGoes distinguishes an engine that shuts down from an operator who stopped the
+// program: the engine soon stops answering. It only takes time if somebody else stopped
+// the program.
 func (a *attempt) engineGoes(ctx context.Context) bool {
 	end := a.facts.end
 	if a.facts.lost != nil || a.facts.startError != nil || len(a.facts.signals) > 0 || len(end.Foreign) == 0 && end.ForeignErr == nil {
@@ -131,7 +131,7 @@ func (a *attempt) engineGoes(ctx context.Context) bool {
 	if isLoss(end.ForeignErr) {
 		return true
 	}
-	// An engine that is stopped waits for its containers.
+	// An engine that is shutting down waits for its containers.
 	a.container.Release()
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
@@ -147,7 +147,7 @@ func (a *attempt) engineGoes(ctx context.Context) bool {
 	}
 }
 
-// collect lists ./final once nothing of the program can change it any more.
+// collect lists ./final once the program can no longer change it.
 func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.SkippedOutput) {
 	if a.facts.startError != nil {
 		return nil, nil
@@ -173,7 +173,7 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 	return outputs, skipped
 }
 
-// heldBy names what the disk limit is of.
+// heldBy names the directories that count toward the disk limit.
 func (a *attempt) heldBy() string {
 	if len(a.spec.Job.Trees) > 0 {
 		return "final and the trees hold"
@@ -181,11 +181,11 @@ func (a *attempt) heldBy() string {
 	return "final holds"
 }
 
-// mayStillRun is why the outputs of a lost run are left alone.
+// mayStillRun says why the outputs of a lost run are not collected.
 const mayStillRun = "the program may still run: its outputs were not collected"
 
-// collecting bounds the collection. Whoever asks for the end at once does not want
-// to wait for hashes.
+// collecting bounds the collection. A caller who closes req.Kill does not want to wait
+// for hashes.
 func (a *attempt) collecting(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, collectBudget)
 	if a.req.Kill != nil {
@@ -200,14 +200,13 @@ func (a *attempt) collecting(ctx context.Context) (context.Context, context.Canc
 	return ctx, cancel
 }
 
-// outputLimits are the limits of a job's collection.
 func outputLimits(job Job) collect.Limits {
 	return collect.Limits{
 		Files: job.OutputFiles, Depth: job.OutputDepth, FileBytes: job.OutputFileBytes, TotalBytes: job.OutputTotalBytes,
 	}
 }
 
-// result puts the facts into the wire form.
+// result converts the facts to the wire form.
 func (a *attempt) result(v verdict) *result.Result {
 	job, end, timedOut := a.spec.Job, a.facts.end, v.status == result.StatusTimedOut
 	complete := end.Complete && !end.Interrupted || a.facts.startError != nil || end.Launch != nil
@@ -227,7 +226,7 @@ func (a *attempt) result(v verdict) *result.Result {
 		Enforced: a.enforced(), Network: a.network(),
 	}
 	if res.IsError && res.Fault == result.FaultNone {
-		// Exit code 0 with a traceback: the program should be looked at.
+		// Exit code 0 with a traceback: the program is at fault.
 		res.Fault = result.FaultProgram
 	}
 	if res.IsError {
@@ -273,13 +272,13 @@ func (a *attempt) result(v verdict) *result.Result {
 	return res
 }
 
-// writeRecord writes the result and lets go of the workspace.
+// writeRecord writes the result and releases the workspace.
 func (a *attempt) writeRecord(res *result.Result) error {
 	text, err := res.Encode()
 	if err != nil {
 		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), a.work.release())
 	}
-	// The space that was set aside is for this file.
+	// The reserved space is for this file.
 	if err := os.Remove(a.work.reserve); err != nil {
 		a.log.Debug("the reserve could not be removed", logError, err)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
-// freeBytes is what an unprivileged process may still write below path.
+// freeBytes returns the number of bytes that an unprivileged process may still write
+// below path.
 func freeBytes(path string) (int64, bool) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
@@ -21,7 +22,7 @@ func freeBytes(path string) (int64, bool) {
 	return int64(stat.Bavail) * stat.Bsize, true
 }
 
-// reserve sets disk space aside without writing it.
+// reserve allocates disk space without writing it.
 func reserve(file *os.File, bytes int64) error {
 	err := unix.Fallocate(int(file.Fd()), 0, 0, bytes)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
@@ -57,8 +58,8 @@ func mountPointsBelow(mountinfo, dir string) []string {
 }
 
 // sameFile reports whether a container's init sees this file of the host. Another kernel
-// than ours has its own numbers for devices and inodes. It passes on the time of the last
-// change, which nobody can set, and the mode.
+// than the host's has its own device and inode numbers. It passes on the mode and the
+// time of the last change (ctime), which nobody can set.
 func sameFile(ours fs.FileInfo, seen wire.Stat, sameKernel bool) bool {
 	stat, ok := ours.Sys().(*syscall.Stat_t)
 	switch {
@@ -70,11 +71,11 @@ func sameFile(ours fs.FileInfo, seen wire.Stat, sameKernel bool) bool {
 	return stat.Mode == seen.Mode && time.Unix(stat.Ctim.Unix()).Equal(seen.Ctime)
 }
 
-// mountNamespace names what this process sees as its file system.
+// mountNamespace identifies this process's view of the file system.
 func mountNamespace() string {
 	name, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
-		return "" // without /proc; there is only one then, as far as we can tell
+		return "" // without /proc only one namespace is known
 	}
 	return name
 }

@@ -15,8 +15,8 @@ func reserve(*os.File, int64) error { return nil }
 
 func mountsBelow(string) ([]string, error) { return nil, nil }
 
-// sameFile cannot be told here: the containers are in a virtual machine.
+// sameFile cannot be determined here: the containers run in a virtual machine.
 func sameFile(fs.FileInfo, wire.Stat, bool) bool { return false }
 
-// mountNamespace is the only one.
+// mountNamespace is always the same here.
 func mountNamespace() string { return "" }

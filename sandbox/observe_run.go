@@ -15,26 +15,27 @@ import (
 )
 
 const (
-	// holdDir and watchDir are folders of a record that are mounted while its run goes
-	// on: the file that shows that accesses are seen, and what lies at the watched paths.
+	// holdDir and watchDir are directories of a record that are mounted during its run.
+	// holdDir contains the file that proves that accesses are seen, watchDir the content
+	// of the watched paths.
 	holdDir  = "hold"
 	watchDir = "watch"
-	// defaultLaunchWait is how long the open of that file may take to be seen.
-	// It takes milliseconds.
+	// defaultLaunchWait is how long the observer may take to see that file opened. It
+	// usually takes milliseconds.
 	defaultLaunchWait = 10 * time.Second
 )
 
-// observer is what a run carries along that is observed.
+// observer is the state of a run's observation.
 type observer struct {
 	paths    *pathWatch
 	counters *routeCounters
-	// inner are the folders in watched folders.
+	// inner are the directories inside watched directories.
 	inner []innerFolder
-	// networkWhy and watchWhy are why something is not observed that was asked for.
+	// networkWhy and watchWhy say why a requested observation is unavailable.
 	networkWhy, watchWhy string
-	// letGo says that the program was let go.
+	// letGo says that the program was started.
 	letGo bool
-	// open says that the record holds what was mounted for the observation.
+	// open says that the record contains the mounts of the observation.
 	open bool
 }
 
@@ -46,14 +47,14 @@ func (o *observer) witness() string {
 	return spec.HoldDir + "/" + spec.WitnessFile
 }
 
-// started notes that the program was let go.
+// started records that the program was started.
 func (o *observer) started() {
 	if o != nil {
 		o.letGo = true
 	}
 }
 
-// openObserver makes what the container mounts for its observation.
+// openObserver creates the files that the container mounts for its observation.
 func (a *attempt) openObserver(ctx context.Context) error {
 	plan := a.spec.Job.Observe
 	if plan == nil {
@@ -86,7 +87,7 @@ func (a *attempt) openObserver(ctx context.Context) error {
 	return nil
 }
 
-// makeAllWatched makes what lies at the watched paths.
+// makeAllWatched creates the content of the watched paths.
 func (a *attempt) makeAllWatched(dir string) error {
 	var errs []error
 	for i, w := range a.spec.Job.Observe.Watch {
@@ -102,7 +103,7 @@ func (a *attempt) makeAllWatched(dir string) error {
 	return errors.Join(errs...)
 }
 
-// showNames shows the names of what is hidden in trees.
+// showNames shows the names of hidden entries in trees.
 func (a *attempt) showNames(ctx context.Context) error {
 	shower, places := nameShower{left: maxShownNames}, viewOf(a.req)
 	for i, w := range a.spec.Job.Observe.Watch {
@@ -117,13 +118,13 @@ func (a *attempt) showNames(ctx context.Context) error {
 	return nil
 }
 
-// decoyText is what decoys hold. It says so to whoever wonders.
+// decoyText is the content of decoys. It explains itself to a reader.
 const decoyText = "This is a decoy of the sandbox. What is usually here is not shown; that it was opened is noted.\n"
 
-// decoyNames are what a folder with keys usually holds.
+// decoyNames are typical names in a directory of SSH keys.
 var decoyNames = []string{"authorized_keys", "config", "id_ed25519", "id_rsa", "known_hosts"}
 
-// makeWatched makes what lies at a watched path: something readable or something empty.
+// makeWatched creates the content of a watched path: a readable decoy or an empty entry.
 func makeWatched(source string, w Watch) error {
 	if !w.Folder {
 		text := ""
@@ -141,13 +142,13 @@ func makeWatched(source string, w Watch) error {
 	return err
 }
 
-// writeDecoy makes a file that everybody may read, whatever our umask is.
+// writeDecoy creates a file that everybody may read, regardless of the umask.
 func writeDecoy(path, text string) error {
 	return errors.Join(os.WriteFile(path, []byte(text), 0o444), os.Chmod(path, 0o444))
 }
 
-// unobserved notes why all that was to be observed is not. It is an error if that is
-// required.
+// unobserved records why nothing can be observed. It returns an error if the observation
+// is required.
 func (a *attempt) unobserved(why string) error {
 	o, plan := a.observer, a.spec.Job.Observe
 	if plan.Network && o.networkWhy == "" {
@@ -159,7 +160,7 @@ func (a *attempt) unobserved(why string) error {
 	return a.checkObserved()
 }
 
-// checkObserved refuses to go on when something required is not observed.
+// checkObserved returns an error if a required observation is unavailable.
 func (a *attempt) checkObserved() error {
 	if a.spec.Job.Observe.Required {
 		for _, each := range [][2]string{{"network attempts", a.observer.networkWhy}, {"watched paths", a.observer.watchWhy}} {
@@ -171,12 +172,13 @@ func (a *attempt) checkObserved() error {
 	return nil
 }
 
-// beginObserving watches a container whose init waits: what the engine opened to mount it
-// does not count, and that accesses of the container arrive here has been seen.
+// beginObserving starts to watch a container whose init is waiting. The engine's own
+// opens while mounting do not count, and the witness has proved that accesses of the
+// container are seen here.
 func (a *attempt) beginObserving(ctx context.Context) (err error) {
 	o, plan := a.observer, a.spec.Job.Observe
 	if o == nil || o.paths == nil {
-		return nil // why was noted
+		return nil // the reason is recorded
 	}
 	select {
 	case <-o.paths.begun:
@@ -203,7 +205,7 @@ func (a *attempt) beginObserving(ctx context.Context) (err error) {
 	return a.checkObserved()
 }
 
-// findCounters opens the counters of the container while no program can run away.
+// findCounters opens the container's network counters before any program can run.
 func (a *attempt) findCounters(ctx context.Context) (*routeCounters, error) {
 	pid, err := a.initPID(ctx)
 	if err != nil {
@@ -212,7 +214,8 @@ func (a *attempt) findCounters(ctx context.Context) (*routeCounters, error) {
 	return openRouteCounters(pid)
 }
 
-// initPID is the container's init as a process of this machine; 0 when it cannot be seen.
+// initPID returns the process ID of the container's init on this machine; 0 if it is not
+// visible.
 func (a *attempt) initPID(ctx context.Context) (int, error) {
 	local, ok := a.container.(engine.Local)
 	if !ok {
@@ -221,14 +224,14 @@ func (a *attempt) initPID(ctx context.Context) (int, error) {
 	return local.PID(context.WithoutCancel(ctx))
 }
 
-// Why observations of a program are not complete.
+// Reasons why the observations of a program are incomplete.
 const (
 	neverStarted = "the program never started"
 	endUnseen    = "the end of the program was not seen"
 )
 
-// observed reads what was observed of a program that has ended. Nothing of ours may
-// have opened a watched file before.
+// observed reads the observations of a program that has ended. Evalbox itself must not
+// open a watched file before this call.
 func (a *attempt) observed() *result.Observed {
 	o, plan := a.observer, a.spec.Job.Observe
 	if o == nil {
@@ -269,8 +272,8 @@ func (a *attempt) observed() *result.Observed {
 	return seen
 }
 
-// closeObserver ends the observation and takes away what was mounted for it. It may be
-// called again.
+// closeObserver ends the observation and removes the files that were mounted for it. It
+// may be called again.
 func (a *attempt) closeObserver() {
 	o := a.observer
 	if o == nil || !o.open {
@@ -283,8 +286,8 @@ func (a *attempt) closeObserver() {
 	}
 }
 
-// dropHold removes from a record what was mounted for an observation. No program could
-// write there.
+// dropHold removes the files that were mounted for an observation from a record. No
+// program could write there.
 func dropHold(record string) error {
 	return errors.Join(os.RemoveAll(filepath.Join(record, holdDir)), os.RemoveAll(filepath.Join(record, watchDir)))
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// pinned is a file or folder of the host as it was when it was checked. The engine
-// mounts by name, and later: whoever may rename things there could put a link, or
-// something else, in its place meanwhile.
+// pinned is a file or directory of the host as it was when it was checked. The engine
+// mounts by name, and later. Somebody who may rename files there could meanwhile replace
+// it with a link or another file.
 type pinned struct {
 	field, path string
 	info        fs.FileInfo
-	// target is where a container shows it; empty where that is not looked at.
+	// target is its path in the container; empty if it is not compared.
 	target string
-	// copied says that the program gets a copy: what matters is what was copied.
+	// copied says that the program gets a copy; only the file that was copied matters.
 	copied bool
 }
 
 const ruleReplaced = "was replaced while the run was prepared"
 
-// resolveAll resolves and checks all host paths of a request, and remembers what they
-// stand for. It changes nothing on disk.
+// resolveAll resolves and checks all host paths of a request, and records the files that
+// they refer to. It changes nothing on disk.
 func resolveAll(ctx context.Context, req Request, stateDir string) (Request, []pinned, error) {
 	req, err := resolvePaths(req, stateDir)
 	if err == nil {
@@ -42,8 +42,8 @@ func resolveAll(ctx context.Context, req Request, stateDir string) (Request, []p
 	return req, all, err
 }
 
-// pin remembers what the mounts of a request stand for, and what the masks hide in
-// them. The paths of the request are resolved.
+// pin records the files that the mounts of a request refer to, and those that its masks
+// hide. The paths of the request must be resolved.
 func pin(req Request) ([]pinned, error) {
 	var all []pinned
 	add := func(field, path, target string, copied bool) error {
@@ -71,7 +71,7 @@ func pin(req Request) ([]pinned, error) {
 			field = "input"
 		}
 		if enclosing(target, trees) != "" {
-			target = "" // the program may rename what encloses it
+			target = "" // the program may rename the enclosing directory
 		}
 		if err := add(field, p.source, target, p.tree); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func pin(req Request) ([]pinned, error) {
 	return all, nil
 }
 
-// check makes sure that the name stands for the same thing still, without a link.
+// check verifies that the path still refers to the same file, without a link.
 func (p pinned) check() error {
 	now, err := os.Lstat(p.path)
 	if err == nil && os.SameFile(now, p.info) && realPath(p.path) == p.path {
@@ -98,7 +98,7 @@ func (p pinned) check() error {
 	return &PathError{Field: p.field, Path: p.path, Rule: ruleReplaced}
 }
 
-// checkPinned looks at all names again.
+// checkPinned checks all paths again.
 func (a *attempt) checkPinned() error {
 	for _, p := range a.pinned {
 		if p.copied {
@@ -111,8 +111,8 @@ func (a *attempt) checkPinned() error {
 	return nil
 }
 
-// checked makes sure that a folder that was opened, or a name in it, is what was
-// pinned by that path. What is read through the open folder then is nothing else.
+// checked verifies that an open directory, or a name in it, is still the file pinned for
+// that path. Reading through the open directory then cannot reach another file.
 func (a *attempt) checked(source, name string, do func(*os.Root) error) func(*os.Root) error {
 	return func(root *os.Root) error {
 		for _, p := range a.pinned {
@@ -127,9 +127,9 @@ func (a *attempt) checked(source, name string, do func(*os.Root) error) func(*os
 	}
 }
 
-// checkMounted compares what the container's init sees at its mounts with our files: the
-// engine mounts by name, and may have a file system of its own. A runtime with a kernel of
-// its own has its own numbers, but shows when a file was changed last.
+// checkMounted compares what the container's init sees at its mounts with the host's
+// files: the engine mounts by name, and may have another file system. A runtime with its
+// own kernel has its own inode numbers, but shows the time of a file's last change.
 func (a *attempt) checkMounted(ctx context.Context) error {
 	if a.copies() {
 		return nil
@@ -165,7 +165,7 @@ func (a *attempt) checkMounted(ctx context.Context) error {
 	return nil
 }
 
-// pinnedAt is what was checked by that path.
+// pinnedAt returns the pinned file at a path.
 func (a *attempt) pinnedAt(path string) (pinned, bool) {
 	i := slices.IndexFunc(a.pinned, func(p pinned) bool { return p.path == path && p.field != "mask" && !p.copied })
 	if i < 0 {

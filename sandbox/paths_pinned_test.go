@@ -14,15 +14,15 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
-// swap puts a link to another folder, or another file, in the place of name.
+// swap replaces name with a link to other.
 func swap(t *testing.T, name, other string) {
 	t.Helper()
 	require.NoError(t, os.Rename(name, name+".old"))
 	require.NoError(t, os.Symlink(other, name))
 }
 
-// TestReplacedMountsAreRefused: what was checked is what the program gets, or it gets
-// nothing, however long it waits for its start.
+// TestReplacedMountsAreRefused: the program gets the files that were checked, or it does
+// not start, no matter how long it waits.
 func TestReplacedMountsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		ask     func(req *Request, dir string)
@@ -63,13 +63,13 @@ func TestReplacedMountsAreRefused(t *testing.T) {
 				require.ErrorContains(t, err, "was replaced while the run was prepared")
 				require.Nil(t, res)
 				require.Empty(t, leftBehind(t, r, fake))
-				require.Len(t, fake.Created, 1, "it is not tried in another way")
+				require.Len(t, fake.Created, 1, "it is not retried with another transfer")
 			}
 		})
 	}
 }
 
-// atPrepare does something when the engine is asked for a container.
+// atPrepare calls a function when the engine is asked for a container.
 func atPrepare(do func()) func(call, name string) error {
 	return func(call, _ string) error {
 		if call == "Prepare" {
@@ -79,8 +79,8 @@ func atPrepare(do func()) func(call, name string) error {
 	}
 }
 
-// TestMountsThatWereReplacedForAMoment: no name tells that the engine mounted something
-// else; the container's init does.
+// TestMountsThatWereReplacedForAMoment: the path cannot show that the engine mounted
+// something else; the container's init can.
 func TestMountsThatWereReplacedForAMoment(t *testing.T) {
 	for name, way := range map[string]string{"files are sent": TransferAuto, "files are not sent": TransferBind} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,8 @@ func TestMountsThatWereReplacedForAMoment(t *testing.T) {
 	}
 }
 
-// Nothing that is done in a folder takes it for another one.
+// TestChangedMountsAreNotReplaced: a change inside a directory is not a replacement of
+// it.
 func TestChangedMountsAreNotReplaced(t *testing.T) {
 	dir := readable(t, map[string]string{"f": "1"})
 	fake := enginetest.NewFake(nil)
@@ -142,7 +143,7 @@ func TestChangedMountsAreNotReplaced(t *testing.T) {
 	require.Zero(t, res.ExitCode)
 }
 
-// TestReplacedSourcesAreNotCopied: a copy is of what was checked as well.
+// TestReplacedSourcesAreNotCopied: only files that were checked are copied.
 func TestReplacedSourcesAreNotCopied(t *testing.T) {
 	for name, c := range map[string]struct {
 		ask func(req *Request, dir string)

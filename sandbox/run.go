@@ -15,36 +15,36 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// cleanupBudget bounds the removal of a container and all that goes with it.
+// cleanupBudget bounds the removal of a container and everything that belongs to it.
 const cleanupBudget = time.Minute
 
-// Run runs one program and says what it did. It blocks until the program has
-// ended, its outputs are collected and its result is on disk; the removal of its
-// container is certain by then, and may take the engine a moment longer.
+// Run runs one program and reports the result. It blocks until the program has ended, its
+// outputs are collected and its result is on disk. The removal of its container is then
+// certain, but may take the engine a moment longer.
 //
-// A program that crashes, hangs or is killed gives a result, not an error; so does
-// a command that the image does not have (start_failed, 126 or 127). An error
-// means that the sandbox failed or refused; when the container had been created by
-// then, a result with the status start_failed or engine_lost comes with the error
-// and holds what was seen.
+// A program that crashes, hangs or is killed produces a result, not an error; so does a
+// command that the image does not have (start_failed, 126 or 127). An error means that
+// the sandbox failed or refused. If the container had been created by then, the error
+// comes with a result that has the status start_failed or engine_lost and contains what
+// was observed.
 //
-// When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and
-// the result has the status canceled; before the start there is only the error
-// of ctx. Closing req.Kill skips the grace period.
+// When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and the result
+// has the status canceled. If ctx ends before the start, Run only returns the error of
+// ctx. Closing req.Kill skips the grace period.
 func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	if req.ID == "" {
 		req.ID = newID(time.Now())
 	}
 	res, err := r.runOnce(ctx, req)
 	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
-		// Nothing has run, and nothing is left.
+		// Nothing has run, and nothing is left behind.
 		req.Transfer = TransferCopy
 		return r.runOnce(ctx, req)
 	}
 	return res, err
 }
 
-// runOnce is Run with the way of the files that the plan chooses.
+// runOnce is Run with the transfer that the plan chooses.
 func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, error) {
 	began := time.Now()
 	prepared, err := r.plan(ctx, req)
@@ -90,20 +90,19 @@ func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, erro
 	return a.finish(ctx)
 }
 
-// markUsed remembers that an image is in use, for whoever makes room for others.
+// markUsed records that an image is in use, for the pruning of other images.
 func (r *Runner) markUsed(image string) {
 	dir, err := images.DefaultUsageDir()
 	if err == nil {
 		err = images.MarkUsed(dir, image, time.Now())
 	}
-	if err != nil { // nothing depends on it but what is pruned first
+	if err != nil { // it only affects the order of pruning
 		r.log.Debug("the use of the image was not remembered", logError, err)
 	}
 }
 
-// prepare writes the journal, sends the files where they have to be sent, and gets a
-// container in which nothing but its init waits. What that init sees is compared with the
-// plan.
+// prepare writes the journal, copies the files if the transfer requires it, and prepares
+// a container in which only init is waiting. It compares what init sees with the plan.
 func (a *attempt) prepare(ctx context.Context) error {
 	deadline := a.deadline(deadlineSlack)
 	if a.copies() {
@@ -120,7 +119,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	); err != nil {
 		return stateError(a.work.record, "cannot be written", err)
 	}
-	// Until Prepare succeeds, a container of the run's name belongs to another run.
+	// Until Prepare succeeds, a container with this name belongs to another run.
 	a.nameTaken = true
 	if err := a.openTrees(ctx); err != nil {
 		return err
@@ -132,7 +131,8 @@ func (a *attempt) prepare(ctx context.Context) error {
 		if sources, err = a.openDepot(ctx, a.labels(deadline)); err != nil {
 			return err
 		}
-		// The disk monitor takes as long to start as the container.
+		// Start the disk monitor concurrently: it takes as long to start as the
+		// container.
 		watched = make(chan error, 1)
 		go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
 	}
@@ -145,7 +145,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	return err
 }
 
-// prepareContainer gets the container, and checks that it is what was planned.
+// prepareContainer prepares the container and checks that it matches the plan.
 func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) (err error) {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
@@ -181,24 +181,24 @@ func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) 
 	return errors.Join(a.checkPrepared(), a.checkMounted(ctx))
 }
 
-// deadlineSlack is how long after its time limit a container may still be there
-// before a sweep takes its owner, which it cannot see, for dead.
+// deadlineSlack is how long after its time limit a container may still exist before a
+// sweep that cannot see its owner considers the owner dead.
 const deadlineSlack = time.Hour
 
-// partSlack is the same for the parts of a run whose files are copied. They are
-// there before its container, from the first file that is sent, and after it.
+// partSlack is the same for the helper containers and the volume of a run whose files are
+// copied. They exist before its container, from the first copied file, and after it.
 const (
 	partSlack = 24 * time.Hour
-	// fillBudget bounds how long files may be sent.
+	// fillBudget bounds the copying of files to the engine.
 	fillBudget = partSlack / 2
 )
 
-// deadline is when the run is over for certain.
+// deadline is the time at which the run is certainly over.
 func (a *attempt) deadline(slack time.Duration) time.Time {
 	return time.Now().Add(a.limit() + slack)
 }
 
-// labels are the caller's and ours.
+// labels returns the labels of the caller and of evalbox.
 func (a *attempt) labels(deadline time.Time) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, a.spec.Job.Labels)
@@ -217,7 +217,7 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 	return labels
 }
 
-// start hands ./final over and starts the program.
+// start gives the program's user access to ./final and starts the program.
 func (a *attempt) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
@@ -239,8 +239,8 @@ func (a *attempt) start(ctx context.Context) error {
 	case err == nil:
 		a.facts.accepted = true
 	case isLoss(err):
-		// The answer was lost, which says nothing about the program: it may
-		// run. Its end will tell.
+		// The answer was lost, so the program may or may not be running. Its end will
+		// show.
 		a.log.Debug("the answer to the start was lost", logError, err)
 	default:
 		return err
@@ -254,18 +254,18 @@ func (a *attempt) start(ctx context.Context) error {
 	return nil
 }
 
-// errCanceledBefore means that the caller gave up before the program started.
+// errCanceledBefore means that the caller canceled before the program started.
 var errCanceledBefore = errors.New("canceled before the program started")
 
-// abandon removes what a run that never started has made. The program's user
-// never saw ./final.
+// abandon removes everything that a run created before its program could start. The
+// program's user never saw ./final.
 func (a *attempt) abandon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
 	var errs []error
 	if !a.nameTaken {
-		// By name: a container whose making was not answered may be there all the same. This
-		// waits until the name is free, for a run that is tried once more.
+		// By name: the container may exist even if the answer to its creation was lost.
+		// This waits until the name is free, because the run may be retried.
 		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
 	}
 	errs = append(errs, a.closeDepot(ctx))
@@ -273,9 +273,9 @@ func (a *attempt) abandon(ctx context.Context) error {
 	return errors.Join(append(errs, a.work.discard())...)
 }
 
-// startFailed ends a run whose program never ran. What is wrong with the host or
-// the request leaves nothing behind; an engine that refused to start the
-// container gives a result, for the record.
+// startFailed ends a run whose program never ran. If the host or the request is at fault,
+// nothing is left behind. If the engine refused to start the container, there is a
+// result, for the record.
 func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
 	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unwatched || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
@@ -288,8 +288,8 @@ func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Resu
 	return res, errors.Join(startErr, err)
 }
 
-// isEngines reports whether an error is the engine's: not one of the host, the request
-// or the caller.
+// isEngines reports whether the engine caused an error, not the host, the request or the
+// caller.
 func isEngines(err error) bool {
 	var path *PathError
 	var field *policy.FieldError

@@ -11,22 +11,22 @@ import (
 const (
 	// signalTimeout bounds one signal call; a call that hangs is repeated.
 	signalTimeout = 5 * time.Second
-	// signalSlack is how long the container's init may take to report the end that it
-	// was asked for, or that its own clock brings about.
+	// signalSlack is how long the container's init may take to report an end after the
+	// request, or after its own timer.
 	signalSlack = 2 * time.Second
-	// killRepeat is how often an end is asked for until it is reported: a busy engine
-	// may lose a request.
+	// killRepeat is the interval at which a requested end is requested again until it is
+	// reported: a busy engine may lose a request.
 	killRepeat = 2 * time.Second
-	// killAttempts is how often before the engine is given up.
+	// killAttempts is the number of requests before the engine counts as lost.
 	killAttempts = 15
-	// reconnectBudget is how long an engine may be away.
+	// reconnectBudget is how long an engine may be unreachable.
 	reconnectBudget = time.Minute
 )
 
-// supervise waits for the end of the program. The container's init keeps the time limit
-// itself (EX-009, EX-037); what we see, and the caller, may ask for the end before, and
-// an init that does not answer in time is not waited for. When supervise returns, the
-// facts say how the run ended.
+// supervise waits for the end of the program. The container's init enforces the time
+// limit itself (EX-009, EX-037). Evalbox's monitors and the caller may request an earlier
+// end; an init that does not respond in time is killed. When supervise returns, the facts
+// describe the end of the run.
 func (a *attempt) supervise(ctx context.Context) {
 	defer func() { a.ended = time.Now() }()
 	waiting, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
@@ -34,7 +34,7 @@ func (a *attempt) supervise(ctx context.Context) {
 	ends := a.wait(waiting)
 
 	grace := seconds(a.spec.Job.GraceSeconds)
-	// escalate strikes when an end that is due has not been reported.
+	// escalate fires when the end is due but has not been reported.
 	escalate := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds) + grace + signalSlack)
 	defer escalate.Stop()
 	canceled, killed := ctx.Done(), a.req.Kill
@@ -71,7 +71,7 @@ func (a *attempt) supervise(ctx context.Context) {
 			if tries++; tries > killAttempts {
 				a.facts.lost = errNoExit
 				stopWaiting()
-				<-ends // otherwise it might connect to our streams once more
+				<-ends // otherwise it might reconnect to the streams
 				return
 			}
 			switch tries {
@@ -80,7 +80,7 @@ func (a *attempt) supervise(ctx context.Context) {
 				continue
 			case 2:
 			default:
-				// A stuck stream can hold up the kill itself.
+				// A stuck stream can block the kill itself.
 				a.container.Disconnect()
 			}
 			ask(engine.Abort, killRepeat)
@@ -88,8 +88,8 @@ func (a *attempt) supervise(ctx context.Context) {
 	}
 }
 
-// signal asks for the end without waiting for the answer: the loop must go on watching.
-// A request that is lost is followed by another.
+// signal requests the end without waiting for the answer, because the loop must not
+// block. A lost request is followed by another.
 func (a *attempt) signal(ctx context.Context, how engine.Signal) {
 	a.facts.signals = append(a.facts.signals, how)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
@@ -101,15 +101,15 @@ func (a *attempt) signal(ctx context.Context, how engine.Signal) {
 	}()
 }
 
-// known is the end of a container, or why it could not be learned.
+// known is the end of a container, or the reason why it is unknown.
 type known struct {
 	engine.End
 	err error
 }
 
-// wait waits for the end of the container. An engine that goes away is looked for again
-// for a while: a container outlives an engine that is killed; it does not outlive one
-// that is stopped, unless it was told to keep its containers.
+// wait waits for the end of the container. If the engine becomes unreachable, wait
+// retries for a while: a container outlives an engine that is killed. It does not outlive
+// an engine that is stopped, unless the engine is configured to keep its containers.
 func (a *attempt) wait(ctx context.Context) <-chan known {
 	ends := make(chan known, 1)
 	go func() {
@@ -125,7 +125,7 @@ func (a *attempt) wait(ctx context.Context) <-chan known {
 			a.log.Debug("waiting for the program failed", logError, err)
 			switch now := time.Now(); {
 			case giveUp.IsZero() || now.Sub(from) > reconnectBudget/2:
-				// It was there in between.
+				// It was reachable in between.
 				giveUp, pause = now.Add(reconnectBudget), 50*time.Millisecond
 			case now.After(giveUp):
 				ends <- known{end, err}

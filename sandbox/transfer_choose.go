@@ -10,14 +10,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// errNotShared means that the engine mounted something else than our files, or does not
-// have them.
+// errNotShared means that the engine mounted something other than the host's files, or
+// does not have them.
 var errNotShared = errors.New("the engine does not see the files of this machine")
 
 // chooseTransfer decides how the files of a run reach the engine. An engine whose process
-// is seen here mounts them, and the container's init then tells what was mounted: nothing
-// is taken for granted. Files are copied to any other engine, and to one that was
-// found to have file systems of its own.
+// is visible here mounts them, and the container's init verifies the mounts. For any
+// other engine, and for one that is known to have its own file systems, the files are
+// copied.
 func (r *Runner) chooseTransfer(asked string, info engine.Info) (string, error) {
 	way, err := planTransfer(asked)
 	if err != nil || asked != "" && asked != TransferAuto {
@@ -31,9 +31,9 @@ func (r *Runner) chooseTransfer(asked string, info engine.Info) (string, error) 
 	return TransferBind, nil
 }
 
-// notShared is the error of a run whose files the engine does not have. They are copied
-// then, unless the request says otherwise. An engine that shares nothing is remembered;
-// one that shares a part may share everything of the next run.
+// notShared returns the error of a run whose files the engine does not have. The files
+// are then copied, unless the request excludes that. An engine that shares no files is
+// remembered; one that shares some may share all files of the next run.
 func (a *attempt) notShared(ctx context.Context, aPart bool, why error) error {
 	r := a.runner
 	if a.asked == TransferBind {
@@ -54,8 +54,8 @@ func (a *attempt) notShared(ctx context.Context, aPart bool, why error) error {
 	return fmt.Errorf("%w: %w", errNotShared, why)
 }
 
-// planTransfer checks how files are to reach the engine. The pure plan takes
-// "auto" for the usual case; [Runner.Run] has found out before.
+// planTransfer checks the requested transfer. The pure plan assumes that "auto" means
+// bind; [Runner.Run] has already resolved it.
 func planTransfer(asked string) (string, error) {
 	switch asked {
 	case "", TransferAuto, TransferBind:

@@ -14,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// copier is the engine as one that files can be sent to.
+// copier returns the engine as a [engine.Copier], or one that fails.
 func (r *Runner) copier() engine.Copier {
 	if c, ok := r.engine.(engine.Copier); ok {
 		return c
@@ -28,7 +28,7 @@ func (r *Runner) removeDepot(ctx context.Context, runID string) error {
 	return r.copier().RemoveDepot(ctx, runID)
 }
 
-// noCopier is an engine that files cannot be sent to: it has no depots.
+// noCopier is an engine that files cannot be copied to. It has no depots.
 type noCopier struct{}
 
 var errNoCopier = errors.New("files cannot be copied to this engine")
@@ -47,7 +47,7 @@ func (noCopier) WatchDepot(context.Context, spec.Spec, map[string]string) (engin
 func (noCopier) RemoveDepot(context.Context, string) error      { return nil }
 func (noCopier) Depots(context.Context) ([]engine.Depot, error) { return nil, nil }
 
-// depotPaths are the host paths of a run whose files are copied.
+// depotPaths returns the host paths of a run whose files are copied.
 func depotPaths(root string, run spec.Spec) engine.Sources {
 	paths := engine.Sources{}
 	if len(run.Class.Masks) > 0 {

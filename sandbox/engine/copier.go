@@ -7,48 +7,48 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Copier is an engine that can be sent the files of a run, for one that does not share a
-// file system with its caller. Such a run has a depot: a folder on the engine's machine,
-// whose host paths are mounted as the caller's own are otherwise. All methods may
-// be called concurrently, and for a run that has no depot.
+// Copier is an engine that can receive the files of a run. It is for engines that do not
+// share a file system with their caller. Such a run has a depot: a staging volume on the
+// engine's machine, whose host paths are mounted in place of the caller's own. All
+// methods may be called concurrently, and for a run without a depot.
 type Copier interface {
-	// MakeDepot makes the depot of a Spec whose image is resolved, with these
-	// labels on all its parts, and returns its host path on the engine's
-	// machine. A name that is taken is an error that satisfies errors.Is with
-	// [ErrNameTaken]; it is then another run's, and not to be removed.
+	// MakeDepot creates the depot of a Spec whose image is resolved, puts these labels on
+	// all of its parts, and returns its host path on the engine's machine. If the name is
+	// taken, the error satisfies errors.Is with [ErrNameTaken]; the depot then belongs to
+	// another run and must not be removed.
 	MakeDepot(ctx context.Context, run spec.Spec, labels map[string]string) (string, error)
-	// MendDepot makes the courier of a depot again, which somebody removed. The
-	// files are where they were; when they are not, it is an error.
+	// MendDepot recreates the helper container of a depot after somebody removed it. The
+	// files are kept. It fails if the volume is gone.
 	MendDepot(ctx context.Context, run spec.Spec, labels map[string]string) error
-	// FillDepot unpacks an archive in the depot. It takes as long as it takes,
-	// as long as it gets on. Without a courier it is an error that satisfies
-	// errors.Is with [ErrNoContainer].
+	// FillDepot unpacks an archive into the depot. There is no overall deadline, only a
+	// stall timeout. Without a helper container the error satisfies errors.Is with
+	// [ErrNoContainer].
 	FillDepot(ctx context.Context, runID string, archive io.Reader) error
-	// FetchDepot is the archive of one path below the depot. The names in it
-	// begin with the path's last element. The path must not hold a link. Without
-	// a courier it is an error as of FillDepot.
+	// FetchDepot returns the archive of one path below the depot. The names in the
+	// archive begin with the last element of the path. The path must not contain a
+	// symbolic link. Without a helper container the error is that of FillDepot.
 	FetchDepot(ctx context.Context, runID, path string) (io.ReadCloser, error)
-	// WatchDepot starts the watcher of a depot, instead of one that is there.
+	// WatchDepot starts the disk monitor of a depot and replaces one that already exists.
 	// Closing the conversation ends it.
 	WatchDepot(ctx context.Context, run spec.Spec, labels map[string]string) (Conversation, error)
-	// RemoveDepot removes all parts. It is safe to call twice and after a
+	// RemoveDepot removes all parts of a depot. It is safe to call twice and after a
 	// failed MakeDepot.
 	RemoveDepot(ctx context.Context, runID string) error
-	// Depots lists the volumes that carry our label.
+	// Depots lists the volumes of runs, by evalbox's labels.
 	Depots(ctx context.Context) ([]Depot, error)
 }
 
-// Depot is one volume of ours, as found by its labels.
+// Depot is the volume of one run, as found by its labels.
 type Depot struct {
 	Name   string
 	Labels map[string]string
 }
 
-// Conversation is the attached streams of a helper.
+// Conversation holds the attached streams of a helper container.
 type Conversation interface {
-	// Copy splits the streams into stdout and stderr until both end. It
-	// returns nil at the end of the streams, and an error when the connection
-	// broke before. It must be called exactly once.
+	// Copy splits the streams into stdout and stderr until both end. It returns nil at
+	// the end of the streams, and an error if the connection broke earlier. It must be
+	// called exactly once.
 	Copy(stdout, stderr io.Writer) error
 	Stdin() io.WriteCloser
 	// Close breaks the connection. It is safe to call twice.

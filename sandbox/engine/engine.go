@@ -1,11 +1,11 @@
-// Package engine is the contract of a container engine: what a run needs of one, and
-// nothing of any engine in particular. Adapters live below it; the exported suite
-// in enginetest defines the contract, and every adapter passes it.
+// Package engine defines the contract of a container engine: what a run needs from an
+// engine, and nothing specific to one. The adapters are in the packages below it. The
+// exported suite in enginetest tests the contract, and every adapter passes it.
 //
-// A container is prepared first and gets its program afterwards: [Engine] Prepare
-// returns a started container in which nothing but our own init waits
-// (cmd/sandbox-init), and [Container] Start hands over one job. Therefore a pool
-// of prepared containers is one more Engine that wraps another.
+// A container is prepared first and receives its program afterwards: [Engine] Prepare
+// returns a started container in which only evalbox's init (cmd/sandbox-init) is waiting,
+// and [Container] Start hands over one job. A pool of prepared containers can therefore
+// be another Engine that wraps the first.
 package engine
 
 import (
@@ -19,186 +19,189 @@ import (
 )
 
 // Engine prepares containers and finds them again. All methods may be called
-// concurrently. Every call returns when its context ends, at the latest a moment
-// after. An error that means "the engine cannot be reached" satisfies errors.Is
-// with [ErrUnavailable].
+// concurrently. Every call returns when its context ends, or shortly after. An error that
+// means "the engine cannot be reached" satisfies errors.Is with [ErrUnavailable].
 type Engine interface {
 	// Info describes the engine and what it can enforce.
 	Info(ctx context.Context) (Info, error)
 	// Resolve finds an image that the engine has; it never pulls. The error of an
 	// unknown image satisfies errors.Is with images.ErrNotFound.
 	Resolve(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error)
-	// Prepare makes and starts a container of a class whose image is resolved. When
-	// it returns, the container's init waits for a job, and no program of a user has
-	// run. On an error nothing is left behind, unless the engine is unavailable: then
-	// [Engine] Remove, by name, is the caller's. Calls of the engine that change
-	// something are not cut short when ctx ends; what they made is removed.
+	// Prepare creates and starts a container of a class whose image is resolved. When it
+	// returns, the container's init is waiting for a job, and no user program has run.
+	// After an error nothing is left behind, unless the engine is unavailable: then the
+	// caller must call [Engine] Remove with the container's name. Engine calls that
+	// change something are not cut short when ctx ends; anything they created is removed.
 	//
-	// A name that is taken is [ErrNameTaken]; a host path that the engine does not have
-	// is [ErrNoSource], and is never made.
+	// If the name is taken, the error is [ErrNameTaken]. If the engine does not have a
+	// host path, the error is [ErrNoSource]; the path is never created.
 	Prepare(ctx context.Context, class spec.Class, meta Meta) (Container, error)
-	// Open finds a container again by what [Container] Ref returned, perhaps to another
-	// process: one that runs a job, or one whose job has ended. Its output is read from
-	// the engine's own bounded copy, from the beginning. A container that is not there is
-	// [ErrNoContainer].
+	// Open finds a container again by the result of [Container] Ref, which another
+	// process may have obtained. Its job may be running or may have ended. The output is
+	// read from the beginning of the engine's own bounded copy. If the container does not
+	// exist, the error is [ErrNoContainer].
 	Open(ctx context.Context, ref Ref, streams Streams) (Container, error)
-	// List returns all containers that carry our label, also ended ones, and the
-	// helpers of runs whose files are copied; those have [spec.LabelPart].
+	// List returns all containers that carry evalbox's label, including ended ones and
+	// the helper containers of runs whose files are copied; those have [spec.LabelPart].
 	List(ctx context.Context) ([]Found, error)
-	// Remove ends and forgets a container by its ID or name. It is safe to call twice;
+	// Remove kills and deletes a container by its ID or name. It is safe to call twice;
 	// an unknown container is not an error.
 	Remove(ctx context.Context, name string) error
-	// Close waits until every removal that goes on is certain, then releases
-	// connections. Runs in flight fail.
+	// Close waits until every pending removal is certain, then releases the connections.
+	// Runs in progress fail.
 	Close() error
 }
 
-// Meta is what tells one container of a class from another.
+// Meta distinguishes one container of a class from another.
 type Meta struct {
 	// Name is unique on the engine.
 	Name   string
 	Labels map[string]string
-	// Sources are the sources of the class's binds, by role: absolute paths on the
+	// Sources maps the roles of the class's binds to their sources: absolute paths on the
 	// engine's machine.
 	Sources Sources
-	// Stat are paths inside the container whose identity init has to report: see
+	// Stat lists paths inside the container whose identity init must report: see
 	// [wire.Ready] Stats.
 	Stat []string
-	// Witness, if not empty, is a file inside the container that init opens once before
+	// Witness, if not empty, is a file inside the container. Init opens it once before
 	// the container counts as prepared.
 	Witness string
 }
 
-// Sources are the sources of bind mounts by their role.
+// Sources maps the roles of bind mounts to their sources.
 type Sources map[string]string
 
 // Container is prepared once and runs one job. All methods may be called concurrently.
 type Container interface {
 	// Ref names the container for [Engine] Open, also in another process.
 	Ref() Ref
-	// Ready is what init saw before any program existed: the truth about the container.
+	// Ready is what init saw before any program existed: the actual state of the
+	// container.
 	Ready() wire.Ready
-	// Warnings are the engine's own.
+	// Warnings returns the engine's own warnings.
 	Warnings() []string
 	// Start hands the job over. Nil means that init accepted it: from then on [Container]
-	// Wait tells how it ended. An error means that no program has run, unless it is
-	// [ErrUnavailable]: then Wait tells whether one did. Start reads
-	// streams.Stdin only if the job asks for it, until the program has ended and that
-	// reader returns; it writes to the others from one goroutine, which never waits for
-	// anything else. It may be called once.
+	// Wait reports how it ended. An error means that no program has run, unless it is
+	// [ErrUnavailable]: then Wait reports whether one did. Start reads streams.Stdin only
+	// if the job asks for it, until the program has ended and a pending Read has
+	// returned. It writes to the other streams from one goroutine, which waits for
+	// nothing else. Start may be called once.
 	Start(ctx context.Context, job spec.Job, streams Streams) error
-	// Wait returns the end of the job, after the last byte of its output was written to
-	// its streams. After an [ErrUnavailable] it may be called again, to look for the
+	// Wait returns the end of the job, after the last byte of its output has been written
+	// to its streams. After an [ErrUnavailable] it may be called again, to look for the
 	// container once more.
 	Wait(ctx context.Context) (End, error)
-	// Signal asks for the end of the job. A container that has ended is not an error.
+	// Signal requests the end of the job. A container that has already ended is not an
+	// error.
 	Signal(ctx context.Context, how Signal) error
-	// Disconnect breaks the connection of the streams: a stuck one can hold up the
-	// engine's other calls. Nothing more is written to them when it returns, until somebody
-	// waits. Wait then returns what is known.
+	// Disconnect closes the connection that carries the streams: a stuck one can block
+	// the engine's other calls. After it returns, nothing more is written to the streams
+	// until the next Wait. Wait then returns what is known.
 	Disconnect()
-	// Sample reads the resources of the running container. ok is false where there is
+	// Sample reads the resource usage of the running container. ok is false if there is
 	// nothing to read.
 	Sample(ctx context.Context) (usage Usage, ok bool)
-	// Release lets init go: the container ends, and stays for whoever looks at it. Only a
-	// container that is to be kept needs it.
+	// Release lets init exit: the container ends, but is not removed. A container that is
+	// removed does not need it.
 	Release()
-	// Remove ends and forgets the container and everything it wrote. It returns once the
-	// removal is certain, also if this process dies; [Engine] Close waits for the rest.
+	// Remove kills and deletes the container and everything it wrote. It returns once the
+	// removal is certain, even if this process dies; [Engine] Close waits for the rest.
 	// It is idempotent, and may be called after a failed Start.
 	Remove(ctx context.Context) error
 }
 
-// Ref names a container of an engine.
+// Ref identifies a container of an engine.
 type Ref struct {
-	// ID is the engine's.
+	// ID is the engine's ID of the container.
 	ID string `json:"id"`
 	// Nonce is the end mark of the job, in hexadecimal digits; empty before Start.
 	Nonce string `json:"nonce"`
 }
 
-// Streams are where a job's streams lead. Writers that fail are not written to any more;
-// the program does not notice.
+// Streams are the source and destinations of a job's streams. After a writer fails,
+// nothing more is written to it; the program does not notice.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// Signal is how a job is asked to end.
+// Signal is a way to request the end of a job.
 type Signal int
 
 const (
-	// Stop sends SIGTERM to the main process, and SIGKILL to every process once the
-	// job's grace period is over.
+	// Stop sends SIGTERM to the main process, and SIGKILL to every process after the
+	// job's grace period.
 	Stop Signal = iota
 	// Kill sends SIGKILL to every process at once.
 	Kill
-	// Abort ends the container itself, init too: for one that does not answer.
+	// Abort kills the container itself, including init, for an init that does not
+	// respond.
 	Abort
 )
 
-// Cause is what ended a job, as far as its container knows.
+// Cause says what ended a job, as far as its container knows.
 type Cause int
 
 const (
-	// ByItself means that the main process ended unasked.
+	// ByItself means that the main process ended on its own.
 	ByItself Cause = iota
-	// ByDeadline means that the job's time limit struck.
+	// ByDeadline means that the job reached its time limit.
 	ByDeadline
-	// BySignal means that somebody asked from outside, we or others.
+	// BySignal means that the end was requested from outside, by evalbox or by somebody
+	// else.
 	BySignal
 )
 
-// End is all that decides about a result. No text of an engine is in it.
+// End holds everything that determines a result. It contains no text of an engine.
 type End struct {
-	// Reported says that init reported: everything below is exact. Without a report the
-	// container ended before its init could say anything, and only ExitCode (the
+	// Reported says that init sent a report: everything below is exact. Without a report
+	// the container ended before its init could send one, and only ExitCode (the
 	// container's), OOMKilled, Foreign and the times are known.
 	Reported bool
-	// Launch is why the program was not executed; nil if it was.
+	// Launch says why the program was not executed; it is nil if it was.
 	Launch *LaunchError
-	// ExitCode is the program's; Signal, if not 0, is what killed it.
+	// ExitCode is the program's; Signal, if not 0, is the signal that killed it.
 	ExitCode, Signal int
 	Cause            Cause
-	// Escalated says that every process was killed, since the main one outlived its
+	// Escalated says that every process was killed because the main one outlived its
 	// grace period.
 	Escalated bool
 	// ProcessesLeft is the number of processes that could not be killed.
 	ProcessesLeft int
-	// Complete says that the output was read to both end marks.
+	// Complete says that the output was read up to both end marks.
 	Complete bool
-	// Interrupted says that the engine was away for a while.
+	// Interrupted says that the engine was temporarily unreachable.
 	Interrupted bool
-	// StartedAt and FinishedAt are by the clock of the engine's machine; Duration is by
-	// a monotonic one, or without a report the time between the two.
+	// StartedAt and FinishedAt are by the clock of the engine's machine. Duration is by a
+	// monotonic clock, or without a report the time between the two.
 	StartedAt, FinishedAt time.Time
 	Duration              time.Duration
 	Usage                 Usage
-	// OOMKilled is the engine's or the kernel's evidence that a process was killed for
+	// OOMKilled says that the engine or the kernel has evidence of a process killed for
 	// memory.
 	OOMKilled bool
-	// Foreign are signals that others sent through the engine; ForeignErr is why it
-	// cannot be told.
+	// Foreign lists the signals that others sent through the engine. ForeignErr says why
+	// the list could not be obtained.
 	Foreign    []string
 	ForeignErr error
 }
 
-// Usage is what a job used. CPU and peak memory only ever grow during a run.
+// Usage is the resource usage of a job. CPU and peak memory never decrease during a run.
 type Usage struct {
 	CPU        time.Duration
 	PeakMemory int64
 	OOMKills   int64
-	// Source says where the figures come from; empty when there are none.
+	// Source names the origin of the figures; it is empty if there are none.
 	Source string
 }
 
-// Found is one container of ours, as found by its labels.
+// Found is one container of evalbox, as found by its labels.
 type Found struct {
 	ID, Name, Image string
 	Labels          map[string]string
 	Running         bool
-	// Ended says that it has run and does not any more. One that neither runs nor
-	// has ended may be about to start.
+	// Ended says that the container has run and is no longer running. A container that
+	// neither runs nor has ended may be about to start.
 	Ended bool
 	// Status is the engine's text, such as "Up 3 minutes".
 	Status    string
@@ -210,49 +213,48 @@ type Info struct {
 	Name, Version, APIVersion string
 	// ID identifies the engine's installation.
 	ID string
-	// OS, Kernel and Architecture are those of the engine's machine.
+	// OS, Kernel and Architecture describe the engine's machine.
 	OS, Kernel, Architecture string
 	StorageDriver, RootDir   string
 	CgroupDriver             string
 	Rootless                 bool
-	// Address is how the engine is reached: unix://…, tcp://… or ssh://….
+	// Address is the engine's address: unix://…, tcp://… or ssh://….
 	Address string
-	// Exposed says what is missing on the way to an engine of another machine. It is a
-	// warning of every result.
+	// Exposed says which protection is missing on the connection to an engine on another
+	// machine. It is a warning in every result.
 	Exposed string
-	// Local says that the engine's process can be seen from here: it is on this machine,
-	// and so are its containers' processes. It says nothing of files.
+	// Local says that the engine's process is visible from here: it runs on this machine,
+	// and so do the processes of its containers. It implies nothing about files.
 	Local bool
 	// Seccomp says that the engine can apply seccomp profiles; MemoryLimit, SwapLimit,
 	// CPUQuota and PIDsLimit say which limits it can enforce.
 	Seccomp, MemoryLimit, SwapLimit, CPUQuota, PIDsLimit bool
-	// Missing lists what every run needs and the engine cannot enforce.
+	// Missing lists features that every run needs and the engine cannot enforce.
 	Missing []string
-	// Containerd and Runc are the versions of the parts.
+	// Containerd and Runc are the versions of these components.
 	Containerd, Runc string
-	// Warnings are the engine's own.
+	// Warnings are the engine's own warnings.
 	Warnings []string
 	Host     spec.Host
 }
 
-// Optional upgrades, found by type assertion.
+// Optional interfaces, found by type assertion.
 type (
-	// Networks is an engine that refuses a network that it does not have, which
-	// otherwise only the start of a container tells. The refusal is a
-	// [*policy.FieldError].
+	// Networks is an engine that can refuse a network that it does not have. Otherwise
+	// only the start of a container reports it. The refusal is a [*policy.FieldError].
 	Networks interface {
 		FindNetwork(ctx context.Context, name string) error
 	}
-	// Identified is an engine with an identity that changes when its process does. The
-	// empty string means that it cannot be told.
+	// Identified is an engine with an identity that changes when its process is replaced.
+	// The empty string means that the identity is unknown.
 	Identified interface {
 		Identity(ctx context.Context) string
-		// Recall tells the engine what its Info said before, perhaps to another process
-		// while the identity was the same.
+		// Recall gives the engine the result of an earlier Info, possibly of another
+		// process, obtained while the identity was the same.
 		Recall(info Info)
 	}
-	// Local is a container whose init can be seen from here, as a process of this
-	// machine; 0 when it cannot.
+	// Local is a container whose init may be visible as a process of this machine. PID is
+	// 0 if it is not.
 	Local interface {
 		PID(ctx context.Context) (int, error)
 	}

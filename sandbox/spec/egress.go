@@ -2,13 +2,13 @@ package spec
 
 import "net/netip"
 
-// Egress is what a run may reach through its proxy: a [policy.Egress] with all its
-// values, in its wire form.
+// Egress says what a run may reach through its proxy. It is the wire form of a
+// [policy.Egress] with all of its values.
 type Egress struct {
 	Level string   `json:"level"`
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
-	// Resolve are names that are not looked up, with their addresses.
+	// Resolve maps names that are not looked up to their addresses.
 	Resolve               map[string][]netip.Addr `json:"resolve"`
 	Connections           int                     `json:"connections"`
 	Requests              int                     `json:"requests"`
@@ -17,12 +17,12 @@ type Egress struct {
 }
 
 const (
-	// EgressDir is where a container that has a proxy finds its socket.
+	// EgressDir is the directory of the proxy's socket inside the container.
 	EgressDir = "/run/evalbox"
-	// EgressSocket is its name.
+	// EgressSocket is the file name of that socket.
 	EgressSocket = "proxy.sock"
-	// EgressPort is where a program finds its proxy, on its own loopback address.
+	// EgressPort is the port of the proxy on the program's own loopback address.
 	EgressPort = 3128
-	// RoleEgress is the mount of [EgressDir].
+	// RoleEgress is the role of the mount at [EgressDir].
 	RoleEgress = "egress"
 )

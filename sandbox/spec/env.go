@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MergeEnv joins environments as sorted NAME=value pairs; a later one wins.
+// MergeEnv merges environments into sorted NAME=value pairs; later ones win.
 func MergeEnv(envs ...[]string) []string {
 	merged := map[string]string{}
 	for _, env := range envs {

@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// GPURequest is which GPUs a run gets: none, all, a number, or named ones. A plan
-// says what was asked for; once GPUs are leased, IDs say which they are.
+// GPURequest says which GPUs a run gets: none, all, a number, or named ones. In a plan it
+// holds the request; once GPUs are leased, IDs holds the leased ones.
 type GPURequest struct {
-	// Driver is how the engine is asked: "nvidia" or "cdi"; empty without GPUs.
+	// Driver selects the mechanism of the engine: "nvidia" or "cdi"; empty without GPUs.
 	Driver string `json:"driver"`
 	All    bool   `json:"all"`
 	Count  int    `json:"count"`
-	// IDs are indexes or UUIDs in a plan, and the engine's names of devices
-	// once they are leased.
+	// IDs are indexes or UUIDs in a plan, and the engine's device names once the GPUs are
+	// leased.
 	IDs []string `json:"ids"`
-	// Share says that other runs may have the same GPUs.
+	// Share says that other runs may use the same GPUs.
 	Share bool `json:"share"`
 }
 
-// Any says that at least one GPU was asked for.
+// Any reports whether at least one GPU was requested.
 func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
 
-// Visible is how many GPUs the program will see; 0 when that is not known yet.
+// Visible is the number of GPUs that the program will see; 0 while it is unknown.
 func (g GPURequest) Visible() int { return max(g.Count, len(g.IDs)) }
 
-// Grant replaces what was asked for by what was leased.
+// Grant replaces the request by the leased devices.
 func (g *GPURequest) Grant(names []string) { g.All, g.Count, g.IDs = false, 0, names }
 
-// Names is the request in the form of a result.
+// Names returns the GPUs in the form that a result uses.
 func (g GPURequest) Names() []string {
 	switch {
 	case g.All:
@@ -40,7 +40,7 @@ func (g GPURequest) Names() []string {
 	return g.IDs
 }
 
-// String is the request as it is written in a request.
+// String returns the GPUs in the form that a request uses.
 func (g GPURequest) String() string {
 	switch {
 	case g.All:

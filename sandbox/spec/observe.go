@@ -1,13 +1,13 @@
 package spec
 
-// Observation is what is observed of a run, as it was planned.
+// Observation is the plan of what is observed during a run.
 type Observation struct {
-	// Network says that attempts are counted, and NetworkWhy why they are not although
-	// somebody asked.
+	// Network says that network attempts are counted. NetworkWhy says why they are not,
+	// although this was requested.
 	Network    bool   `json:"network"`
 	NetworkWhy string `json:"network_why"`
-	// Watch are the watched paths, by the number in the role of their mounts, and
-	// WatchWhy is why there are none although somebody asked.
+	// Watch lists the watched paths; the index is the number in the role of the mount.
+	// WatchWhy says why there are none, although this was requested.
 	Watch    []Watch `json:"watch"`
 	WatchWhy string  `json:"watch_why"`
 	Required bool    `json:"required"`
@@ -17,15 +17,16 @@ type Observation struct {
 type Watch struct {
 	Target string `json:"target"`
 	Folder bool   `json:"folder"`
-	// Decoy says that something readable lies there, and not something empty.
+	// Decoy says that the path has readable content instead of being empty.
 	Decoy bool `json:"decoy"`
-	// Names says that the names of what it hides in its tree are shown there.
+	// Names says that the names of the hidden entries of its tree are shown there.
 	Names bool `json:"names,omitempty"`
-	// Inner says that it lies in another watched path, which stands for it in results.
+	// Inner says that the path is inside another watched path, which represents it in
+	// results.
 	Inner bool `json:"-"`
 }
 
-// Text is how a result names the path.
+// Text returns the path as results name it.
 func (w Watch) Text() string {
 	if w.Folder {
 		return w.Target + "/"
@@ -33,19 +34,19 @@ func (w Watch) Text() string {
 	return w.Target
 }
 
-// Active says that there is something to observe.
+// Active reports whether there is anything to observe.
 func (o *Observation) Active() bool { return o != nil && (o.Network || len(o.Watch) > 0) }
 
 const (
-	// HoldDir is where the container of an observed run finds the file that its init
-	// opens, so that an observer sees that accesses of the container arrive.
+	// HoldDir is a directory in the container of an observed run. Init opens a file in
+	// it, which proves to the observer that it sees the accesses of the container.
 	HoldDir = "/run/evalbox-hold"
 	// WitnessFile is that file.
 	WitnessFile = "witness"
-	// RoleHold is the mount of [HoldDir], and RoleWatch begins the roles of watched
-	// paths, which end in a dash and their number.
+	// RoleHold is the role of the mount at [HoldDir]. The roles of watched paths are
+	// RoleWatch, a dash and their number.
 	RoleHold  = "hold"
 	RoleWatch = "watch"
-	// RoleWatchRoot is the folder that decoys below /root lie in.
+	// RoleWatchRoot is the role of the directory that contains the decoys below /root.
 	RoleWatchRoot = RoleWatch + "-root"
 )

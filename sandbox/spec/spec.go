@@ -1,6 +1,6 @@
-// Package spec is the plan of a run as data, and its vocabulary: what an engine
-// needs to carry a run out, the paths inside a container, and the labels by which
-// containers are found again. It decides nothing.
+// Package spec defines the plan of a run as data: everything that an engine needs to
+// carry out a run, the paths inside a container, and the labels that identify containers.
+// It makes no decisions.
 package spec
 
 import (
@@ -23,13 +23,13 @@ const (
 	TmpDir   = "/tmp"
 )
 
-// namespace begins the names of everything that an engine has of ours.
+// namespace is the prefix of the names of all of evalbox's objects on an engine.
 const namespace = "evalbox"
 
-// HostName is the name of every container.
+// HostName is the hostname of every container.
 const HostName = "sandbox"
 
-// Labels that every container of ours carries. They are the only database that
+// Labels that every container of evalbox carries. They are the only database that
 // survives a controller.
 const (
 	LabelManaged  = owner.LabelManaged
@@ -42,17 +42,16 @@ const (
 	LabelState    = "org.evalbox.state-dir"
 )
 
-// Spec is the full plan of a run: everything that an engine needs to carry it
-// out. It has two parts. The [Class] is fixed when a container is created and is
-// shared by all runs that could use the same prepared container; the [Job] is
-// this one program.
+// Spec is the full plan of a run: everything that an engine needs to carry it out. It has
+// two parts. The [Class] is fixed when a container is created, and all runs that could
+// use the same prepared container share it. The [Job] is the one program.
 type Spec struct {
 	Schema string `json:"schema"`
 	Class  Class  `json:"class"`
 	Job    Job    `json:"job"`
 }
 
-// Class is what is fixed when a container is created.
+// Class is the part of a plan that is fixed when a container is created.
 type Class struct {
 	Image           Image    `json:"image"`
 	Runtime         string   `json:"runtime"`
@@ -68,18 +67,18 @@ type Class struct {
 	Ulimits         []Ulimit `json:"ulimits"`
 	Tmpfs           []Tmpfs  `json:"tmpfs"`
 	Binds           []Bind   `json:"binds"`
-	// Masks are hidden: what lies there looks empty.
+	// Masks are paths that look empty in the container.
 	Masks []Mask     `json:"masks"`
 	Env   []string   `json:"env"`
 	Log   Log        `json:"log"`
 	GPUs  GPURequest `json:"gpus"`
-	// Transfer is [TransferBind] or [TransferCopy]: whether the host paths of the
-	// binds are the caller's own or those of a depot.
+	// Transfer is [TransferBind] or [TransferCopy]: the host paths of the binds are the
+	// caller's own, or those of a depot.
 	Transfer string `json:"transfer"`
 }
 
-// Image is the image of a class. ID is empty in a plan and filled in once the
-// image was resolved; a container is only ever created from an ID.
+// Image is the image of a class. ID is empty in a plan and filled in once the image is
+// resolved; a container is only ever created from an ID.
 type Image struct {
 	Reference string `json:"reference"`
 	ID        string `json:"id"`
@@ -94,7 +93,7 @@ type Seccomp struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Cgroup are the limits that the kernel keeps for the whole container.
+// Cgroup holds the limits that the kernel enforces for the whole container.
 type Cgroup struct {
 	Version     int   `json:"version"`
 	MemoryBytes int64 `json:"memory_bytes"`
@@ -104,21 +103,22 @@ type Cgroup struct {
 	ShmBytes    int64 `json:"shm_bytes"`
 }
 
-// Tmpfs is a writable, bounded file system in memory that vanishes.
+// Tmpfs is a writable, bounded file system in memory, which is discarded with the
+// container.
 type Tmpfs struct {
 	Target    string `json:"target"`
 	SizeBytes int64  `json:"size_bytes"`
 	Inodes    int64  `json:"inodes"`
 }
 
-// Bind is the shape of a bind mount: which role it plays, not which host path.
+// Bind is the shape of a bind mount: its role, not its host path.
 type Bind struct {
 	Role     string `json:"role"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"read_only"`
 }
 
-// Roles of bind mounts. Those of mounts and trees end in a dash and their number in
+// Roles of bind mounts. The roles of mounts and trees end in a dash and their number in
 // the [Job].
 const (
 	RoleInput   = "input"
@@ -126,48 +126,48 @@ const (
 	RoleProgram = "program"
 	RoleMount   = "mount"
 	RoleTree    = "tree"
-	// RoleEmpty is the empty file that hides files.
+	// RoleEmpty is the role of the empty file that hides files.
 	RoleEmpty = "empty"
 )
 
-// Mask hides a file or folder of a mount: an empty file or folder, which nobody can
-// write, lies on top of it.
+// Mask hides a file or directory of a mount under an empty, read-only one.
 type Mask struct {
 	Target string `json:"target"`
 	Folder bool   `json:"folder"`
-	// Role is what lies on top instead, if the path is watched.
+	// Role, if the path is watched, is the role of the bind that is mounted there
+	// instead.
 	Role string `json:"role,omitempty"`
 }
 
-// Log is the engine's own bounded copy of the output: what is left of it when
-// the controller dies.
+// Log is the engine's own bounded copy of the output. It is all that remains of the
+// output if the controller dies.
 type Log struct {
 	Driver  string            `json:"driver"`
 	Options map[string]string `json:"options"`
 }
 
-// Job is the one program of a run.
+// Job is the program of one run.
 type Job struct {
 	RunID   string            `json:"run_id"`
 	Name    string            `json:"name"`
 	Labels  map[string]string `json:"labels"`
 	Command []string          `json:"command"`
 	Env     []string          `json:"env"`
-	// Script, Input and Final are host paths; the empty string is none, and
-	// for Final the record's own folder.
+	// Script, Input and Final are host paths. The empty string means none, and for Final
+	// the record's own directory.
 	Script string `json:"script"`
 	Input  string `json:"input"`
 	Final  string `json:"final"`
-	// Mounts and Trees are the sources of the binds with those roles, in order.
+	// Mounts and Trees are the sources of the binds with those roles, in the same order.
 	Mounts []HostMount `json:"mounts"`
 	Trees  []JobTree   `json:"trees"`
 	Stdin  bool        `json:"stdin"`
-	// NoFork forbids the program to start processes.
+	// NoFork prevents the program from starting processes.
 	NoFork bool `json:"no_fork,omitempty"`
 	Keep   bool `json:"keep"`
-	// Egress is what the program may reach through a proxy; nil is nothing.
+	// Egress says what the program may reach through a proxy; nil means nothing.
 	Egress *Egress `json:"egress,omitempty"`
-	// Observe is what is observed; nil is nothing.
+	// Observe says what is observed; nil means nothing.
 	Observe *Observation `json:"observe,omitempty"`
 
 	TimeoutSeconds float64 `json:"timeout_seconds"`
@@ -184,19 +184,19 @@ type Job struct {
 	OutputTotalBytes   int64 `json:"output_total_bytes"`
 }
 
-// HostMount is a file or folder of the host that is mounted read-only.
+// HostMount is a file or directory of the host that is mounted read-only.
 type HostMount struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 }
 
-// JobTree is a folder of the host that the program gets a copy of; an empty source is
-// an empty folder.
+// JobTree is a directory of the host that the program gets a copy of. An empty source
+// means an empty directory.
 type JobTree struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
-	// Exclude and Deny are paths below the source that are not copied. What is
-	// denied is not copied by any other name either, and never written.
+	// Exclude and Deny list paths below the source that are not copied. A denied file is
+	// not copied under another name either, and is never written.
 	Exclude []string `json:"exclude"`
 	Deny    []string `json:"deny"`
 }
@@ -213,7 +213,7 @@ func (c Class) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ContainerName is the name of the run's container. It is known before the
-// container exists, so that a controller that dies in between can be cleaned up
-// after.
+// ContainerName is the name of the run's container. It is known before the container
+// exists, so that the container can be found even if the controller dies while creating
+// it.
 func (j Job) ContainerName() string { return namespace + "-" + j.RunID }

@@ -7,7 +7,7 @@ type Ulimit struct {
 	Hard int64  `json:"hard"`
 }
 
-// DedicatedUser is the numeric user that programs of a root caller run as. It is
-// high enough not to be an account of a usual host: uid 1000 of a container is a
-// real person on many machines.
+// DedicatedUser is the numeric user that programs of a root caller run as. Such a high
+// number is usually not an account of the host, whereas uid 1000 is a real person on many
+// machines.
 const DedicatedUser = "64646:64646"

@@ -23,7 +23,8 @@ import (
 )
 
 // TestConformance runs on the engine that the docker command would use here, with the
-// debian image. Without either it fails and says what to do: `make test` makes both.
+// debian image. If either is missing it fails with instructions: `make test` provides
+// both.
 func TestConformance(t *testing.T) {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
@@ -49,7 +50,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// detour is a way to an engine that can be broken.
+// detour is a proxy in front of an engine whose connections can be broken.
 type detour struct {
 	t               *testing.T
 	network, target string
@@ -79,7 +80,7 @@ func (d *detour) start() {
 		for {
 			from, err := listener.Accept()
 			if err != nil {
-				return // it was stopped
+				return // stopped
 			}
 			go d.pass(from)
 		}
@@ -90,9 +91,9 @@ func (d *detour) start() {
 func (d *detour) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_ = d.listener.Close() // perhaps it is already
+	_ = d.listener.Close() // may already be closed
 	for conn := range d.open {
-		_ = conn.Close() // perhaps its other side was first
+		_ = conn.Close() // the peer may have closed it first
 	}
 	d.open = map[net.Conn]bool{}
 }
@@ -100,7 +101,7 @@ func (d *detour) stop() {
 func (d *detour) pass(from net.Conn) {
 	to, err := new(net.Dialer).DialContext(context.Background(), d.network, d.target)
 	if err != nil {
-		_ = from.Close() // nobody to tell
+		_ = from.Close() // nobody handles the error
 		return
 	}
 	d.mu.Lock()
@@ -108,14 +109,14 @@ func (d *detour) pass(from net.Conn) {
 	d.mu.Unlock()
 	half := func(to, from net.Conn) {
 		if _, err := io.Copy(to, from); err != nil {
-			_ = to.Close() // it is broken
+			_ = to.Close() // it is already broken
 			return
 		}
-		_ = to.(interface{ CloseWrite() error }).CloseWrite() // perhaps it is closed
+		_ = to.(interface{ CloseWrite() error }).CloseWrite() // may already be closed
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { half(to, from) })
 	wg.Go(func() { half(from, to) })
 	wg.Wait()
-	_, _ = from.Close(), to.Close() // at its end
+	_, _ = from.Close(), to.Close() // both directions have ended
 }

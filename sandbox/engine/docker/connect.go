@@ -15,30 +15,29 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// An Address says which engine is meant. The zero value means the one that the
-// docker command would use here: that of DOCKER_HOST, else of the context that
-// DOCKER_CONTEXT or the user's Docker configuration names, else the default socket.
+// An Address selects an engine. The zero value means the one that the docker command
+// would use here: DOCKER_HOST, else the context named by DOCKER_CONTEXT or the user's
+// Docker configuration, else the default socket.
 type Address struct {
-	// Context is the name of a Docker context, Host an address: unix://…,
-	// tcp://… or ssh://…. At most one of them is set.
+	// Context is the name of a Docker context, Host is an address: unix://…, tcp://… or
+	// ssh://…. At most one of them is set.
 	Context, Host string
-	// AllowInsecure permits to reach an engine of another machine without TLS,
-	// or without checking who answers. Whoever is on the way then controls that
-	// machine and every result; each result says so.
+	// AllowInsecure permits reaching an engine on another machine without TLS, or without
+	// verifying the server. Anybody on the network path then controls that machine and
+	// every result. Each result carries a warning.
 	AllowInsecure bool
 }
 
-// An Endpoint is where an [Address] led.
+// An Endpoint is the engine that an [Address] resolved to.
 type Endpoint struct {
 	// Host is the engine's address, without any password.
 	Host string
-	// Context is the name of the Docker context; "default" for none.
+	// Context is the name of the Docker context; "default" if there is none.
 	Context string
-	// From names the variable or the file that chose it; empty when the caller
-	// did, or nobody.
+	// From names the variable or the file that selected it; empty if the caller selected
+	// it, or nothing did.
 	From string
-	// Insecure says what is missing between us and the engine; empty for
-	// nothing.
+	// Insecure says which protection is missing on the connection; empty if none.
 	Insecure string
 
 	docker   docker.Endpoint
@@ -46,15 +45,14 @@ type Endpoint struct {
 	loopback bool
 }
 
-// FindEngine finds out which engine an address means. It reads the environment
-// and the user's Docker configuration, and talks to nobody. Every error is a
-// [*ConnectError].
+// FindEngine resolves an address to an engine. It reads the environment and the user's
+// Docker configuration, and makes no connection. Every error is a [*ConnectError].
 func FindEngine(at Address) (Endpoint, error) {
 	return findEngine(at, os.Getenv, dockerConfigDir(os.Getenv))
 }
 
-// Warning is what whoever uses the engine should know about the way to it; empty
-// for nothing.
+// Warning returns a warning about the connection for users of the engine; empty if there
+// is none.
 func (e Endpoint) Warning() string {
 	switch {
 	case e.Insecure == "":
@@ -71,7 +69,7 @@ func (e Endpoint) Client() (*client.Client, error) {
 	return api, err
 }
 
-// Engine is the engine at the endpoint. Closing it ends every connection, also
+// Engine returns the engine at the endpoint. Closing it ends every connection, including
 // those in use.
 func (e Endpoint) Engine(options ...Option) (engine.Engine, error) {
 	api, dialer, err := e.connect()
@@ -93,7 +91,7 @@ func NewClient() (*client.Client, error) {
 	return endpoint.Client()
 }
 
-// connect makes the client, and for ssh the dialer of its connections.
+// connect creates the client, and for ssh the dialer of its connections.
 func (e Endpoint) connect() (*client.Client, *sshDialer, error) {
 	var options []client.Opt
 	var dialer *sshDialer
@@ -105,7 +103,7 @@ func (e Endpoint) connect() (*client.Client, *sshDialer, error) {
 		}
 		options = dialer.options()
 	} else if options, err = e.docker.ClientOpts(); err != nil {
-		// The library speaks of a context whether there is one or not.
+		// The library mentions a context even if there is none.
 		detail := strings.TrimPrefix(err.Error(), "failed to retrieve context tls info: ")
 		return nil, nil, &ConnectError{Problem: ProblemCertificate, Address: e.Host, Detail: detail, Err: err}
 	}
@@ -120,15 +118,15 @@ func (e Endpoint) connect() (*client.Client, *sshDialer, error) {
 	return api, dialer, nil
 }
 
-// options make a client of the dialer. The transport comes after the address,
-// which would otherwise give it a proxy.
+// options returns the client options that use the dialer. The transport comes after the
+// address, which would otherwise add a proxy to it.
 func (d *sshDialer) options() []client.Opt {
 	return []client.Opt{
 		client.WithHost(d.helper.Host),
 		client.WithHTTPClient(&http.Client{
 			Transport: &http.Transport{
 				DialContext: d.dial,
-				// Each connection is a process, and a login.
+				// Each connection costs a process and a login.
 				MaxIdleConns: sshIdle, MaxIdleConnsPerHost: sshIdle, IdleConnTimeout: 30 * time.Second,
 			},
 			CheckRedirect: client.CheckRedirect,
@@ -136,8 +134,8 @@ func (d *sshDialer) options() []client.Opt {
 	}
 }
 
-// protect says what is missing on the way to an endpoint, and whether it leaves
-// this machine.
+// protect says which protection is missing on the connection to an endpoint, and whether
+// the connection stays on this machine.
 func protect(e docker.Endpoint) (insecure string, loopback bool) {
 	scheme, rest, _ := strings.Cut(e.Host, "://")
 	switch {
@@ -151,8 +149,8 @@ func protect(e docker.Endpoint) (insecure string, loopback bool) {
 	return insecure, isLoopback(rest)
 }
 
-// isLoopback reports whether the address after "tcp://" is of this machine
-// whatever a name server says.
+// isLoopback reports whether the address after "tcp://" is on this machine regardless of
+// name servers.
 func isLoopback(address string) bool {
 	u, err := url.Parse("tcp://" + address)
 	if err != nil {
@@ -162,7 +160,7 @@ func isLoopback(address string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// withoutPassword is an address as it may be shown, also one that makes no sense.
+// withoutPassword returns an address without its password, even if it is malformed.
 func withoutPassword(host string) string {
 	scheme, rest, ok := strings.Cut(host, "://")
 	if !ok {
@@ -179,8 +177,8 @@ func withoutPassword(host string) string {
 	return strings.TrimPrefix(scheme+"://", "://") + name + ":xxxxx" + rest[at:]
 }
 
-// addressError is about an address, which may hold a password and which the
-// errors of parsers repeat.
+// addressError returns an error about an address. The address may contain a password, and
+// parsers repeat it in their errors.
 func addressError(problem Problem, shown, host string, err error) *ConnectError {
 	return &ConnectError{Problem: problem, Address: shown, Err: err,
 		Detail: strings.ReplaceAll(err.Error(), host, withoutPassword(host))}

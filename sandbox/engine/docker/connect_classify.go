@@ -15,8 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// connectProblem recognises what is wrong with the way to the engine in an error
-// of the client; nil for anything else.
+// connectProblem recognizes connection problems in an error of the client. It returns nil
+// for any other error.
 func connectProblem(err error) *ConnectError {
 	var (
 		known      *ConnectError
@@ -51,7 +51,7 @@ func connectProblem(err error) *ConnectError {
 	case errors.As(err, &operation) && operation.Op == "remote error" && strings.Contains(operation.Err.Error(), "certificate"):
 		return problem(ProblemClientCertificate, errors.New("the engine says: "+operation.Err.Error()))
 	}
-	// The rest comes as text only: from the engine, and from the client itself.
+	// The remaining errors of the engine and of the client are only text.
 	text := err.Error()
 	switch {
 	case errdefs.IsInvalidArgument(err) && strings.Contains(text, "client version"), strings.Contains(text, "requires API version"):
@@ -62,14 +62,14 @@ func connectProblem(err error) *ConnectError {
 	return nil
 }
 
-// questionError is [engineError] for questions that every engine answers: another
-// server does not know them, or answers something else.
+// questionError is [engineError] for calls that every engine answers. If the server does
+// not know such a call, or its answer is malformed, it is not an engine.
 func (e *adapter) questionError(ctx context.Context, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	text := err.Error()
 	if errdefs.IsNotFound(err) || errdefs.IsNotImplemented(err) || errors.As(err, &syntax) || errors.As(err, &kind) ||
-		// One call of the client does not wrap what its JSON reader says.
+		// One call of the client does not wrap the errors of its JSON reader.
 		strings.Contains(text, "remote info: invalid character") || strings.Contains(text, "remote info: json: cannot unmarshal") {
 		return &ConnectError{Problem: ProblemNotDocker, Address: withoutPassword(e.api.DaemonHost()),
 			Detail: "something answers there, and it is no container engine", Err: err}
@@ -77,7 +77,7 @@ func (e *adapter) questionError(ctx context.Context, err error) error {
 	return engineError(ctx, err)
 }
 
-// calledHost is the host of a call that failed, if the error knows.
+// calledHost returns the host of a failed call, or "" if the error does not contain it.
 func calledHost(err error) string {
 	var call *url.Error
 	if !errors.As(err, &call) {
@@ -90,7 +90,7 @@ func calledHost(err error) string {
 	return "tcp://" + u.Host
 }
 
-// innermost is the first cause of an error.
+// innermost returns the root cause of an error.
 func innermost(err error) error {
 	for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(err) {
 		err = cause
@@ -98,7 +98,7 @@ func innermost(err error) error {
 	return err
 }
 
-// fileReason is why a file cannot be used, on one line.
+// fileReason says on one line why a file cannot be used.
 func fileReason(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -7,7 +7,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// A Problem says what stands between us and an engine.
+// A Problem classifies why an engine cannot be reached.
 type Problem string
 
 // Problems of a [ConnectError].
@@ -16,40 +16,39 @@ const (
 	ProblemContext Problem = "context"
 	// ProblemConfig is a Docker configuration that cannot be read.
 	ProblemConfig Problem = "config"
-	// ProblemAddress is an address that makes no sense.
+	// ProblemAddress is a malformed address.
 	ProblemAddress Problem = "address"
-	// ProblemInsecure is a way that anybody on it could take over.
+	// ProblemInsecure is a connection that anybody on the network path could take over.
 	ProblemInsecure Problem = "insecure"
-	// ProblemVersion is a version of the API that was asked for and that the
-	// engine does not speak.
+	// ProblemVersion is a requested API version that the engine does not support.
 	ProblemVersion Problem = "version"
-	// ProblemNotDocker is something at the address that answers, and is no engine.
+	// ProblemNotDocker is a server at the address that is not an engine.
 	ProblemNotDocker Problem = "not_docker"
-	// ProblemHostUnknown is a host name without an address.
+	// ProblemHostUnknown is a host name that does not resolve.
 	ProblemHostUnknown Problem = "host_unknown"
-	// ProblemCertificate is a file with a certificate or a key of ours that
+	// ProblemCertificate is a file with a CA or client certificate, or with a key, that
 	// cannot be used.
 	ProblemCertificate Problem = "certificate"
-	// ProblemServerCertificate is an engine whose certificate is not to be
-	// trusted: of an unknown authority, expired, or for another name.
+	// ProblemServerCertificate is an engine whose certificate is not trusted: it is from
+	// an unknown authority, expired, or for another name.
 	ProblemServerCertificate Problem = "server_certificate"
-	// ProblemClientCertificate is an engine that does not accept our
-	// certificate, or misses it.
+	// ProblemClientCertificate is an engine that rejects the client certificate, or
+	// requires one.
 	ProblemClientCertificate Problem = "client_certificate"
-	// ProblemNotTLS and ProblemOnlyTLS are an engine that does not expect TLS,
-	// or nothing else.
+	// ProblemNotTLS is an engine that does not use TLS; ProblemOnlyTLS is one that
+	// requires it.
 	ProblemNotTLS  Problem = "not_tls"
 	ProblemOnlyTLS Problem = "only_tls"
 	// ProblemNoSSH means that there is no ssh command on this machine.
 	ProblemNoSSH Problem = "no_ssh"
 	// ProblemHostKey is a host key that ssh does not know, or that changed.
 	ProblemHostKey Problem = "host_key"
-	// ProblemLogin is a host that refused the user of ssh.
+	// ProblemLogin is a host that refused the ssh user.
 	ProblemLogin Problem = "login"
 	// ProblemSSH is any other failure of ssh.
 	ProblemSSH Problem = "ssh"
-	// ProblemNoDocker means that there is no docker command at the other end
-	// of ssh; ProblemRemoteEngine that the engine there does not run, and
+	// ProblemNoDocker means that the remote host has no docker command,
+	// ProblemRemoteEngine that the engine there is not running, and
 	// ProblemRemotePermission that the user may not use it.
 	ProblemNoDocker         Problem = "no_docker"
 	ProblemRemoteEngine     Problem = "remote_engine"
@@ -61,10 +60,10 @@ const (
 // [engine.ErrPermission].
 type ConnectError struct {
 	Problem Problem
-	// Address is the engine's, or what should have led to one: a context, a
-	// variable, a file. It holds no password.
+	// Address is the engine's, or that of a context, a variable or a file that should
+	// have led to one. It contains no password.
 	Address string
-	// Detail is one line. It may hold words of another machine.
+	// Detail is one line. It may contain text from another machine.
 	Detail string
 	// Err is the cause, if there is one.
 	Err error
@@ -91,12 +90,12 @@ func (e *ConnectError) Unwrap() []error {
 	return []error{class, e.Err}
 }
 
-// Hint says what to do about it.
+// Hint suggests a fix.
 func (e *ConnectError) Hint() string {
 	return strings.ReplaceAll(connectHints[e.Problem], "ssh HOST", sshCommand(e.Address))
 }
 
-// sshCommand is the command that logs in where an address says.
+// sshCommand returns the command that logs in at an address.
 func sshCommand(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "ssh" || u.Hostname() == "" {

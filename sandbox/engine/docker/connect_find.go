@@ -19,27 +19,26 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// Variables of the docker command that its library has no name for outside of the
-// command itself.
+// Variables of the docker command for which its library exports no names.
 const (
 	envContext = "DOCKER_CONTEXT"
 	envTLS     = "DOCKER_TLS"
 )
 
-// defaultContext is the context that is no context: the environment decides.
+// defaultContext is the name that means "no context": the environment decides.
 const defaultContext = "default"
 
-// A choice is which engine is meant, and what said so.
+// A choice is the selected engine and the origin of the selection.
 type choice struct {
 	context string
-	// host is the address in the default context; empty for the default one.
+	// host is the address in the default context; empty means the default address.
 	host string
-	// from names a variable or a file; empty for the caller, or nobody.
+	// from names a variable or a file; empty if the caller decided, or nothing did.
 	from string
 }
 
-// choose decides as the docker command does (resolveContextName of its version
-// 28). current is the context that the file of the configuration names.
+// choose decides as the docker command does (resolveContextName of its version 28).
+// current is the context that the configuration file names.
 func choose(at Address, env func(string) string, current, file string) (choice, error) {
 	c := choice{context: defaultContext}
 	switch {
@@ -61,7 +60,7 @@ func choose(at Address, env func(string) string, current, file string) (choice, 
 	return c, nil
 }
 
-// findEngine is [FindEngine] with its sources named.
+// findEngine is [FindEngine] with explicit sources.
 func findEngine(at Address, env func(string) string, dir string) (Endpoint, error) {
 	if err := checkVersionVariable(env(client.EnvOverrideAPIVersion)); err != nil {
 		return Endpoint{}, err
@@ -69,7 +68,7 @@ func findEngine(at Address, env func(string) string, dir string) (Endpoint, erro
 	file := filepath.Join(dir, config.ConfigFileName)
 	current, headers, err := readDockerConfig(dir)
 	if err != nil {
-		// The docker command goes on without it: to another engine, perhaps.
+		// The docker command continues without it, and may reach another engine.
 		return Endpoint{}, &ConnectError{Problem: ProblemConfig, Address: file, Detail: innermost(err).Error(), Err: err}
 	}
 	chosen, err := choose(at, env, current, file)
@@ -94,7 +93,7 @@ func findEngine(at Address, env func(string) string, dir string) (Endpoint, erro
 	return endpoint, nil
 }
 
-// by names what chose, for the end of a message.
+// by names the origin of the choice, for the end of a message.
 func (c choice) by() string {
 	if c.from == "" {
 		return ""
@@ -102,7 +101,7 @@ func (c choice) by() string {
 	return " (from " + c.from + ")"
 }
 
-// dockerConfigDir is the folder of the user's Docker configuration; empty for an
+// dockerConfigDir returns the directory of the user's Docker configuration; empty for an
 // account without one.
 func dockerConfigDir(env func(string) string) string {
 	if dir := env(config.EnvOverrideConfigDir); dir != "" {
@@ -115,12 +114,12 @@ func dockerConfigDir(env func(string) string) string {
 		}
 	}
 	if home == "" {
-		return "" // never ".docker" of whatever folder this is
+		return "" // never ".docker" in the current directory
 	}
 	return filepath.Join(home, ".docker")
 }
 
-// readDockerConfig reads what concerns us. No file is an empty one.
+// readDockerConfig reads the relevant settings. A missing file counts as empty.
 func readDockerConfig(dir string) (currentContext string, headers map[string]string, err error) {
 	if dir == "" {
 		return "", nil, nil
@@ -132,7 +131,7 @@ func readDockerConfig(dir string) (currentContext string, headers map[string]str
 	return file.CurrentContext, file.HTTPHeaders, nil
 }
 
-// contextStore is where the docker command keeps its contexts.
+// contextStore returns the store in which the docker command keeps its contexts.
 func contextStore(dir string) *store.ContextStore {
 	return store.New(filepath.Join(dir, "contexts"), store.NewConfig(
 		func() any { return &map[string]any{} },
@@ -140,7 +139,7 @@ func contextStore(dir string) *store.ContextStore {
 	))
 }
 
-// contextEndpoint is the engine of a stored context.
+// contextEndpoint returns the engine of a stored context.
 func contextEndpoint(c choice, dir string) (docker.Endpoint, error) {
 	refuse := func(detail string, err error) (docker.Endpoint, error) {
 		return docker.Endpoint{}, &ConnectError{Problem: ProblemContext, Address: fmt.Sprintf("context %q", c.context),
@@ -171,14 +170,13 @@ func contextEndpoint(c choice, dir string) (docker.Endpoint, error) {
 	return found, nil
 }
 
-// contextNames are the contexts that there are, for a message. Those that cannot
-// be read are left out.
+// contextNames lists the known contexts for a message, without those that cannot be read.
 func contextNames(contexts *store.ContextStore) []string {
 	names, _ := store.Names(contexts)
 	return append([]string{defaultContext}, names...)
 }
 
-// defaultEndpoint is the engine of the environment.
+// defaultEndpoint returns the engine that the environment selects.
 func defaultEndpoint(c choice, env func(string) string, dir string) (docker.Endpoint, error) {
 	verify := env(client.EnvTLSVerify) != ""
 	useTLS := verify || env(envTLS) != ""
@@ -202,8 +200,8 @@ func defaultEndpoint(c choice, env func(string) string, dir string) (docker.Endp
 	if path := env(client.EnvOverrideCertPath); path != "" {
 		dir = path
 	}
-	// The docker command does without a certificate of its own if there is none,
-	// and does not do without the CA's.
+	// The docker command continues without a missing client certificate, but not without
+	// a missing CA certificate.
 	endpoint.TLSData, err = dcontext.TLSDataFromFiles(filepath.Join(dir, "ca.pem"),
 		ifExists(filepath.Join(dir, "cert.pem")), ifExists(filepath.Join(dir, "key.pem")))
 	if err != nil {
@@ -219,11 +217,11 @@ func ifExists(path string) string {
 	return path
 }
 
-// schemes are the ways to an engine that a client can take.
+// schemes are the URL schemes that a client supports.
 var schemes = []string{"unix", "npipe", "tcp", "http", "https", "ssh"}
 
-// checkScheme refuses addresses that would lead somewhere unexpected: a bare path
-// would be taken for a path at port 2375 of this machine.
+// checkScheme refuses addresses that would lead somewhere unexpected: a bare path would
+// be parsed as a path at port 2375 of this machine.
 func checkScheme(address string) error {
 	scheme, _, ok := strings.Cut(address, "://")
 	switch {
@@ -237,8 +235,8 @@ func checkScheme(address string) error {
 
 var versionText = regexp.MustCompile(`^v?[0-9]+\.[0-9]+$`)
 
-// checkVersionVariable refuses what no engine knows: it would answer "not found"
-// to everything that is asked.
+// checkVersionVariable refuses malformed versions: an engine would answer every call with
+// "not found".
 func checkVersionVariable(version string) error {
 	if version == "" || versionText.MatchString(version) {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// dockerConfig makes a Docker configuration with some contexts, by the docker
+// dockerConfig creates a Docker configuration with some contexts, using the docker
 // command itself, and a config.json.
 func dockerConfig(t *testing.T, configJSON string) string {
 	t.Helper()
@@ -35,7 +35,7 @@ func dockerConfig(t *testing.T, configJSON string) string {
 	return dir
 }
 
-// TestFindEngineAsDocker compares every decision with that of the docker command.
+// TestFindEngineAsDocker compares every choice with that of the docker command.
 func TestFindEngineAsDocker(t *testing.T) {
 	plain, uses := dockerConfig(t, ""), dockerConfig(t, `{"currentContext": "near"}`)
 	lost := dockerConfig(t, `{"currentContext": "nosuch"}`)
@@ -46,7 +46,7 @@ func TestFindEngineAsDocker(t *testing.T) {
 		dir string
 		env env
 		at  Address
-		// context and host are expected; both empty for a refusal.
+		// context and host are the expected values; both empty for a refusal.
 		context, host, from string
 	}{
 		"nothing":                      {plain, nil, Address{}, "default", "unix:///var/run/docker.sock", ""},
@@ -104,7 +104,8 @@ func TestFindEngineAsDocker(t *testing.T) {
 	}
 }
 
-// What would be dangerous, or is unclear, is refused, and says why in one line.
+// TestFindEngineRefuses checks that dangerous or unclear settings are refused, with a
+// reason on one line.
 func TestFindEngineRefuses(t *testing.T) {
 	contexts := dockerConfig(t, "")
 	broken, unreadable, halfContext := dockerConfig(t, `{"currentContext": `), dockerConfig(t, ""), dockerConfig(t, "")
@@ -162,8 +163,8 @@ func TestFindEngineRefuses(t *testing.T) {
 	}
 }
 
-// Whoever permits an insecure way hears of it with every result; on loopback only
-// the doctor tells.
+// TestEndpointWarning checks that every result of an insecure connection carries a
+// warning; on loopback only the doctor reports it.
 func TestEndpointWarning(t *testing.T) {
 	none := func(string) string { return "" }
 	for host, want := range map[string]string{
@@ -178,7 +179,8 @@ func TestEndpointWarning(t *testing.T) {
 	}
 }
 
-// An account without a home has no configuration: never one of this folder.
+// TestDockerConfigDir checks that an account without a home directory has no
+// configuration, never one in the current directory.
 func TestDockerConfigDir(t *testing.T) {
 	assert.Equal(t, "/x", dockerConfigDir(func(string) string { return "/x" }))
 	t.Setenv("HOME", "/home/me")
@@ -194,7 +196,7 @@ func TestEveryProblemHasAHint(t *testing.T) {
 	require.Empty(t, (&ConnectError{}).Hint())
 }
 
-// The hint is a command that can be copied.
+// TestSSHHint checks that the hint is a command that can be copied.
 func TestSSHHint(t *testing.T) {
 	for address, want := range map[string]string{
 		"ssh://lab":                             "ssh lab docker version",
@@ -205,7 +207,8 @@ func TestSSHHint(t *testing.T) {
 	}
 }
 
-// A server that is no engine is told apart from an engine that refuses something.
+// TestNotDocker distinguishes a server that is not an engine from an engine that refuses
+// a call.
 func TestNotDocker(t *testing.T) {
 	answers := map[string]struct {
 		code    int
@@ -247,7 +250,8 @@ func TestNotDocker(t *testing.T) {
 	}
 }
 
-// Keys that do not fit are told of in the words of TLS alone.
+// TestMismatchedKey checks that a key that does not match is reported in the words of TLS
+// alone.
 func TestMismatchedKey(t *testing.T) {
 	endpoint := Endpoint{Host: "tcp://lab:2376", docker: docker.Endpoint{EndpointMeta: docker.EndpointMeta{Host: "tcp://lab:2376"},
 		TLSData: &dcontext.TLSData{CA: []byte("x"), Cert: []byte("x"), Key: []byte("x")}}}
@@ -256,7 +260,7 @@ func TestMismatchedKey(t *testing.T) {
 	require.NotContains(t, err.Error(), "context")
 }
 
-// What the connections of ssh say has no type until it is read.
+// TestSSHFailure classifies the errors of ssh connections, which have no type.
 func TestSSHFailure(t *testing.T) {
 	ended := func(status, stderr string) string {
 		return "command [ssh -o ConnectTimeout=30 -T -- lab docker system dial-stdio] has exited with " + status +
@@ -292,8 +296,8 @@ func TestSSHFailure(t *testing.T) {
 	require.Nil(t, parseSSHError("read |0: file already closed", ""))
 }
 
-// BenchmarkFindEngine is the cost for every command: far below a millisecond
-// without a configuration, below three with a context.
+// BenchmarkFindEngine measures a cost of every command: far below a millisecond without a
+// configuration, below three with a context.
 func BenchmarkFindEngine(b *testing.B) {
 	dir := b.TempDir()
 	create := exec.Command("docker", "context", "create", "lab", "--docker", "host=ssh://lab")

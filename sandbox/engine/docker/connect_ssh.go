@@ -14,33 +14,33 @@ import (
 	"github.com/docker/cli/cli/connhelper"
 )
 
-// sshIdle is how many connections are kept for the next calls.
+// sshIdle is the number of idle connections that are kept for later calls.
 const sshIdle = 4
 
-// sshLogins is how many logins may go on at once: a server turns away some of more
-// than ten (MaxStartups of OpenSSH). One that takes longer than sshLoginTime, or
-// has nothing to say yet, counts no more.
+// sshLogins limits concurrent logins: a server rejects some of more than ten (MaxStartups
+// of OpenSSH). A login that takes longer than sshLoginTime, perhaps because the server
+// has nothing to send yet, no longer counts.
 const (
 	sshLogins    = 6
 	sshLoginTime = 5 * time.Second
 )
 
-// sshOptions make a connection whose other end is gone end as well, after a
-// minute: TCP alone would take hours to notice.
+// sshOptions end a connection one minute after its other end disappears. TCP alone would
+// take hours to notice.
 var sshOptions = []string{"-o ServerAliveInterval=15", "-o ServerAliveCountMax=4"}
 
-// sshDialer makes connections to an engine behind ssh. Each is a process: ssh with
-// `docker system dial-stdio` at the other end. They have a session of their own, so
-// that an interrupt at the terminal does not cut them off from a run that is to be
-// ended in order; and the kernel (on Linux) ends them with us.
+// sshDialer makes connections to an engine behind ssh. Each connection is an ssh process,
+// with `docker system dial-stdio` at the other end. The processes have their own session,
+// so that an interrupt at the terminal does not disconnect a run before it is stopped
+// gracefully. On Linux the kernel kills them when this process dies.
 type sshDialer struct {
 	helper *connhelper.ConnectionHelper
-	// address is the engine's as it may be shown.
+	// address is the engine's, without a password.
 	address string
-	// logins holds a token for each login that goes on.
+	// logins holds a token for each login in progress.
 	logins chan struct{}
 
-	// closing is closed by Close; dialing are the dials that go on.
+	// closing is closed by Close; dialing counts the dials in progress.
 	closing chan struct{}
 	dialing sync.WaitGroup
 
@@ -59,7 +59,7 @@ func newSSHDialer(host, address string) (*sshDialer, error) {
 	}, nil
 }
 
-// dial starts a connection. Whether it comes about is told by its first read.
+// dial starts a connection. Its first read reports whether it succeeded.
 func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	d.mu.Lock()
 	if d.open == nil {
@@ -94,8 +94,7 @@ func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 	return conn, nil
 }
 
-// Close ends all connections and waits for their processes. It is safe to call
-// twice.
+// Close ends all connections and waits for their processes. It is safe to call twice.
 func (d *sshDialer) Close() error {
 	d.mu.Lock()
 	open := d.open
@@ -107,17 +106,17 @@ func (d *sshDialer) Close() error {
 	d.dialing.Wait()
 	var wait sync.WaitGroup
 	for conn := range open {
-		wait.Go(func() { _ = conn.Conn.Close() }) // the process has ended, whatever it says
+		wait.Go(func() { _ = conn.Conn.Close() }) // the process has ended, even after an error
 	}
 	wait.Wait()
 	return nil
 }
 
-// sshConn tells failures by type.
+// sshConn gives failures a type.
 type sshConn struct {
 	net.Conn
 	dialer *sshDialer
-	// loggedIn is called when the other end has said something, or never will.
+	// loggedIn is called at the first data from the other end, or once none can arrive.
 	loggedIn func()
 
 	once    sync.Once
@@ -125,8 +124,8 @@ type sshConn struct {
 	failure error
 }
 
-// Read implements [net.Conn]. Only the first read that meets the end of the
-// process learns why it ended.
+// Read implements [net.Conn]. Only the first read that hits the end of the process gets
+// the reason.
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.loggedIn()
@@ -143,8 +142,8 @@ func (c *sshConn) Read(p []byte) (int, error) {
 	return n, c.known(err)
 }
 
-// Write implements [net.Conn]. A process that ended before it was written to told
-// nobody why yet.
+// Write implements [net.Conn]. If the process ended before the write, no read may have
+// reported the reason yet.
 func (c *sshConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || errors.Is(err, os.ErrClosed) {
@@ -158,7 +157,7 @@ func (c *sshConn) Write(p []byte) (int, error) {
 	}
 }
 
-// known is the failure that was told already, if there is one.
+// known returns the failure that was already reported, else err.
 func (c *sshConn) known(err error) error {
 	select {
 	case <-c.failed:
@@ -168,7 +167,7 @@ func (c *sshConn) known(err error) error {
 	}
 }
 
-// CloseWrite ends what we send, and leaves the rest open.
+// CloseWrite closes only the sending side.
 func (c *sshConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -176,8 +175,8 @@ func (c *sshConn) CloseWrite() error {
 	return nil
 }
 
-// Close ends the process. It is listed until it has ended, so that the end of the
-// dialer waits for it.
+// Close ends the process. The connection stays listed until the process has ended, so
+// that closing the dialer waits for it.
 func (c *sshConn) Close() error {
 	c.loggedIn()
 	err := c.Conn.Close()
@@ -187,14 +186,14 @@ func (c *sshConn) Close() error {
 	return err
 }
 
-// An sshError is the end of an ssh process with what it said. Its text says
-// little on purpose: the client takes errors with certain words, which remote
-// messages contain, for others of its own making.
+// An sshError is the end of an ssh process, with its messages. Its text is deliberately
+// short: the client mistakes errors with certain words, which remote messages contain,
+// for errors of its own.
 type sshError struct {
 	address string
-	// status is how the process ended, such as "exit status 255".
+	// status is the process's exit, such as "exit status 255".
 	status string
-	// said is the end of what it printed on stderr.
+	// said is the end of its stderr.
 	said string
 	// err is set when the process could not be started.
 	err error
@@ -209,8 +208,8 @@ var (
 	commandStuck = regexp.MustCompile(`(?s)^command \[.*\] did not exit after .*?: stderr=(.*)$`)
 )
 
-// parseSSHError reads the text of the connection's own errors, which have no
-// type; nil for any other.
+// parseSSHError parses the connection's own errors, which have no type. It returns nil
+// for any other error.
 func parseSSHError(text, address string) *sshError {
 	if found := commandEnded.FindStringSubmatch(text); found != nil {
 		return &sshError{address: address, status: found[1], said: found[2]}
@@ -221,8 +220,8 @@ func parseSSHError(text, address string) *sshError {
 	return nil
 }
 
-// problem classifies what ssh, the shell at the other end, or docker there said.
-// The messages of OpenSSH and docker are not translated.
+// problem classifies the messages of ssh, the remote shell, or docker there. The messages
+// of OpenSSH and docker are not localized.
 func (e *sshError) problem() *ConnectError {
 	has := func(texts ...string) bool {
 		for _, text := range texts {
@@ -253,10 +252,10 @@ func (e *sshError) problem() *ConnectError {
 	return c
 }
 
-// maxSaid bounds what is repeated of another machine's messages, in bytes.
+// maxSaid limits, in bytes, how much of another machine's message is repeated.
 const maxSaid = 300
 
-// lastLine is the last line that says something: banners come first.
+// lastLine returns the last non-empty line: banners come first.
 func lastLine(text string) string {
 	last := ""
 	for line := range strings.Lines(text) {

@@ -24,18 +24,18 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// stallLimit is how long a transfer may stand still.
+// stallLimit is how long a transfer may make no progress.
 const stallLimit = 2 * time.Minute
 
-// depotLabels are those of one part of a run.
+// depotLabels returns the labels of one part of a run.
 func depotLabels(labels map[string]string, part string) map[string]string {
 	with := maps.Clone(labels)
 	with[spec.LabelPart] = part
 	return with
 }
 
-// volumeMount mounts a whole volume of ours, and makes it if it is not there. NoCopy
-// keeps what the image has at that place out of it.
+// volumeMount mounts a whole volume, which is created if it does not exist. NoCopy keeps
+// the image's files at the mount point out of the volume.
 func volumeMount(name string, labels map[string]string, readOnly bool) mount.Mount {
 	return mount.Mount{
 		Type: mount.TypeVolume, Source: name, Target: spec.DepotDir, ReadOnly: readOnly,
@@ -43,24 +43,24 @@ func volumeMount(name string, labels map[string]string, readOnly bool) mount.Mou
 	}
 }
 
-// depotMount mounts the whole depot.
 func depotMount(runID string, labels map[string]string, readOnly bool) mount.Mount {
 	return volumeMount(spec.DepotName(runID), depotLabels(labels, spec.PartDepot), readOnly)
 }
 
-// Limits of a helper. The list of a million files with several names each takes
-// du some 64 MiB.
+// Limits of a helper container. du needs about 64 MiB to list a million files with
+// several names each.
 const (
 	helperMemory = 128 << 20
 	helperPIDs   = 32
 	helperCPUs   = 1e9
-	// gvisorPIDs is the least process limit that gVisor can live with: the limit
-	// hits its own threads, and the whole container then dies without a word.
+	// gvisorPIDs is the lowest process limit that works with gVisor. The limit also
+	// applies to gVisor's own threads; below it, the whole container dies without a
+	// message.
 	gvisorPIDs = 4096
 )
 
-// helperClass is the class of a helper: as walled in as the run itself, from the same
-// image, and without anything of the run.
+// helperClass is the class of a helper container. It is as isolated as the run itself and
+// uses the same image, but has no access to anything of the run.
 func helperClass(run spec.Class, user string) spec.Class {
 	class := run
 	class.User = user
@@ -79,11 +79,11 @@ func helperClass(run spec.Class, user string) spec.Class {
 	return class
 }
 
-// neverStarted is the command of a helper that only lends its mounts.
+// neverStarted is the command of a helper container that only provides its mounts.
 const neverStarted = "/never-started"
 
-// courierRequest is the body of the create call of a courier, which makes the
-// volume too. It is pure.
+// courierRequest builds the body of the create call of the helper container that fills
+// and reads the depot. That call creates the volume too. The function is pure.
 func courierRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
 	config, host, err := baseRequest(helperClass(run.Class, spec.DedicatedUser),
 		engine.Meta{Name: spec.CourierName(run.Job.RunID), Labels: depotLabels(labels, spec.PartCourier)})
@@ -95,15 +95,15 @@ func courierRequest(run spec.Spec, labels map[string]string) (*container.Config,
 	return config, host, nil
 }
 
-// watchedEntries is the number of entries that is too many to look at: as many as a run
-// may have, and the folders that are there before.
+// watchedEntries is the number of entries at which the disk monitor gives up: one more
+// than a run may have, plus the directories that exist before.
 const watchedEntries = "1000003"
 
-// watcherRequest is the body of the create call of a watcher. It is pure. The
-// watcher must see what a program hides from its own user, and must not be able to
-// change anything: it is root with the one capability to read everything, in the
-// one mount that it has. The same capability would let it open files of the host
-// by their handles, so that call is taken out of its profile.
+// watcherRequest builds the body of the create call of the disk monitor. It is pure. The
+// monitor must see files that a program hides from its own user, and must not be able to
+// change anything. Therefore it is root with a single capability, to read everything, and
+// has a single mount. That capability would also permit opening files of the host by
+// handle, so its profile does not allow that call.
 func watcherRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
 	config, host, err := baseRequest(helperClass(run.Class, "0:0"),
 		engine.Meta{Name: spec.WatcherName(run.Job.RunID), Labels: depotLabels(labels, spec.PartWatcher)})
@@ -125,8 +125,8 @@ func watcherRequest(run spec.Spec, labels map[string]string) (*container.Config,
 
 const readEverything = "CAP_DAC_READ_SEARCH"
 
-// withoutReadEverything is a seccomp profile without the calls that the
-// capability would permit.
+// withoutReadEverything returns a seccomp profile without the calls that the capability
+// would permit.
 func withoutReadEverything(profile string) (string, error) {
 	var all map[string]json.RawMessage
 	var rules []json.RawMessage
@@ -152,8 +152,8 @@ func withoutReadEverything(profile string) (string, error) {
 	return string(text), err
 }
 
-// MakeDepot implements [engine.Copier]. The courier's name is what keeps two runs of one
-// ID apart: making a volume that is there is no error.
+// MakeDepot implements [engine.Copier]. The helper container's name separates two runs
+// with the same ID: creating a volume that exists is not an error.
 func (e *adapter) MakeDepot(ctx context.Context, run spec.Spec, labels map[string]string) (string, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
@@ -177,16 +177,16 @@ func (e *adapter) MakeDepot(ctx context.Context, run spec.Spec, labels map[strin
 	}
 	if !maps.Equal(made.Labels, depotLabels(labels, spec.PartDepot)) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
 		err := fmt.Errorf("making volume %s: it is somebody else's: %w", name, engine.ErrNameTaken)
-		return "", errors.Join(err, e.Remove(ctx, spec.CourierName(run.Job.RunID))) // that one is ours
+		return "", errors.Join(err, e.Remove(ctx, spec.CourierName(run.Job.RunID))) // this run created it
 	}
 	return made.Mountpoint, nil
 }
 
-// MendDepot implements [engine.Copier]. A courier that is there is as good as a new one.
+// MendDepot implements [engine.Copier]. An existing helper container is kept.
 func (e *adapter) MendDepot(ctx context.Context, run spec.Spec, labels map[string]string) error {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
-	// Otherwise the courier would make another volume, an empty one.
+	// Otherwise the helper container would create a new, empty volume.
 	if _, err := e.api.VolumeInspect(ctx, spec.DepotName(run.Job.RunID)); err != nil {
 		return fmt.Errorf("looking for volume %s: %w", spec.DepotName(run.Job.RunID), engineError(ctx, err))
 	}
@@ -200,8 +200,8 @@ func (e *adapter) MendDepot(ctx context.Context, run spec.Spec, labels map[strin
 	return nil
 }
 
-// transferError is why files could not be copied. What the engine says when the
-// courier is not there is what it says of a file that is not there.
+// transferError says why files could not be copied. The engine reports a missing helper
+// container and a missing file in the same way.
 func (e *adapter) transferError(ctx context.Context, runID, doing string, err error) error {
 	err = engineError(ctx, err)
 	if ctx.Err() == nil && !isLoss(err) {
@@ -242,21 +242,21 @@ func (e *adapter) FetchDepot(ctx context.Context, runID, name string) (io.ReadCl
 	archive, _, err := e.api.CopyFromContainer(ctx, spec.CourierName(runID), path.Join(spec.DepotDir, name))
 	if err != nil {
 		err = e.transferError(ctx, runID, "copying files from the engine", err)
-		moving.stop() // which ends ctx, and so comes last
+		moving.stop() // last, because it ends ctx
 		return nil, err
 	}
 	return &depotArchive{body: archive, from: moving.reader(archive), ctx: ctx, stop: moving.stop}, nil
 }
 
-// depotArchive is an archive that comes from the engine.
+// depotArchive is an archive sent by the engine.
 type depotArchive struct {
 	body io.Closer
 	from io.Reader
-	ctx  context.Context //nolint:containedctx // of the one call whose answer this is
+	ctx  context.Context //nolint:containedctx // of the one call that this is the answer to
 	stop func()
 }
 
-// Read makes an archive that breaks off a loss of the engine.
+// Read implements [io.Reader]. A truncated archive is reported as a loss of the engine.
 func (a *depotArchive) Read(p []byte) (int, error) {
 	n, err := a.from.Read(p)
 	switch {
@@ -273,7 +273,7 @@ func (a *depotArchive) Close() error {
 	return a.body.Close()
 }
 
-// movement ends a transfer that stands still.
+// movement cancels a transfer that makes no progress.
 type movement struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
@@ -324,8 +324,8 @@ func (e *adapter) WatchDepot(ctx context.Context, run spec.Spec, labels map[stri
 	return streams, nil
 }
 
-// RemoveDepot implements [engine.Copier]. The volume goes last: the engine keeps one
-// that is in use.
+// RemoveDepot implements [engine.Copier]. The volume is removed last, because the engine
+// refuses to remove one that is in use.
 func (e *adapter) RemoveDepot(ctx context.Context, runID string) error {
 	watcher := make(chan error, 1)
 	go func() { watcher <- e.Remove(ctx, spec.WatcherName(runID)) }()

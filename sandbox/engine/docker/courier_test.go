@@ -45,11 +45,11 @@ func TestHelperRequestsGolden(t *testing.T) {
 		}
 		requireGolden(t, name, createBody{config, host})
 	}
-	require.Equal(t, map[string]string{spec.LabelManaged: "true"}, labels, "the run's own labels stay as they are")
+	require.Equal(t, map[string]string{spec.LabelManaged: "true"}, labels, "the run's own labels do not change")
 }
 
-// TestWatchersProfileOpensNoHandles: with CAP_DAC_READ_SEARCH the usual profile
-// permits a call that opens files of the host.
+// TestWatchersProfileOpensNoHandles: with CAP_DAC_READ_SEARCH the default profile permits
+// a call that opens files of the host by handle.
 func TestWatchersProfileOpensNoHandles(t *testing.T) {
 	text, err := withoutReadEverything(spec.SeccompProfile)
 	require.NoError(t, err)
@@ -66,7 +66,8 @@ func TestWatchersProfileOpensNoHandles(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestFetchTellsALostEngine: whoever fetches waits for an engine that comes back.
+// TestFetchTellsALostEngine: the caller of a fetch waits for a lost engine to return, so
+// a fetch must report the loss as such.
 func TestFetchTellsALostEngine(t *testing.T) {
 	api, err := client.NewClientWithOpts(client.WithHost("unix://"+filepath.Join(t.TempDir(), "nobody")), client.WithVersion("1.41"))
 	require.NoError(t, err)
@@ -74,8 +75,8 @@ func TestFetchTellsALostEngine(t *testing.T) {
 	require.True(t, isLoss(err), "%v", err)
 }
 
-// TestMakeDepotLeavesNoCourierInAnothersVolume: the volume may appear between the
-// look for it and its making.
+// TestMakeDepotLeavesNoCourierInAnothersVolume: another run's volume may appear between
+// the check for the volume and its creation.
 func TestMakeDepotLeavesNoCourierInAnothersVolume(t *testing.T) {
 	looks, removed := 0, ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,22 +15,24 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// stopSeconds is what `docker stop`, and an engine that shuts down, wait before they kill
-// everything: longer than jobs take to end, which the container does not know.
+// stopSeconds is how long `docker stop`, and a daemon that shuts down, wait before they
+// kill the container. It exceeds the default grace period; the job's own is not known when
+// the container is created.
 const stopSeconds = 30
 
-// createRequest translates a class into the body of Docker's create call. It is
-// pure: everything that decides what a program may do passes through here and is
-// compared with a golden file.
+// createRequest translates a class into the body of Docker's create call. It is pure:
+// every setting that decides what a program may do passes through here and is compared
+// with a golden file.
 func createRequest(class spec.Class, meta engine.Meta, init initFiles) (*container.Config, *container.HostConfig, error) {
 	config, host, err := baseRequest(class, meta)
 	if err != nil {
 		return nil, nil, err
 	}
-	// Our own init is in front of everything, so that no entry point of the image is.
+	// Evalbox's init is the entry point. The image's own entry point does not run.
 	config.Entrypoint = strslice.StrSlice{initTarget}
 	config.Cmd = initArguments(class, meta)
-	// Its stdin is how it gets its job, and the sign that we are there.
+	// Init receives its job on stdin; an open stdin also shows that the controller is
+	// alive.
 	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
 	pids := class.Cgroup.PIDs + wire.InitTasks(class.Cgroup.PIDs)
 	host.PidsLimit = &pids
@@ -38,7 +40,6 @@ func createRequest(class spec.Class, meta engine.Meta, init initFiles) (*contain
 	return config, host, nil
 }
 
-// initArguments is init's command line.
 func initArguments(class spec.Class, meta engine.Meta) []string {
 	arguments := wire.InitArguments(class.Cgroup.PIDs)
 	if meta.Witness != "" {
@@ -50,7 +51,7 @@ func initArguments(class spec.Class, meta engine.Meta) []string {
 	return arguments
 }
 
-// baseRequest is what the containers of runs and their helpers have in common.
+// baseRequest builds the part that the containers of runs and helper containers share.
 func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *container.HostConfig, error) {
 	if !strings.HasPrefix(class.Image.ID, "sha256:") {
 		return nil, nil, fmt.Errorf("creating container %s: image %q is not resolved to an ID", meta.Name, class.Image.Reference)
@@ -73,7 +74,7 @@ func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *contai
 	stop, noInit := stopSeconds, false
 	config := &container.Config{
 		Image: class.Image.ID,
-		// The environment of the image and of the class; a job's own comes with it.
+		// The environment of the image and of the class. A job brings its own.
 		Env:          spec.MergeEnv(class.Env),
 		User:         class.User,
 		WorkingDir:   class.WorkDir,
@@ -85,9 +86,10 @@ func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *contai
 		StopSignal:   "SIGTERM",
 		StopTimeout:  &stop,
 		Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}},
-		// A network namespace with nothing but its loopback address, and without the
-		// engine's network controller: that doubles what a start costs. A kernel of its
-		// own gets its addresses from that controller, its loopback's too.
+		// A network namespace with only a loopback address, and without the engine's
+		// network controller, which would double the cost of a start. A runtime with its
+		// own kernel gets its addresses from that controller, including the loopback
+		// address.
 		NetworkDisabled: class.Network == networkNone && !spec.OwnKernel(class.Runtime),
 	}
 	host := &container.HostConfig{
@@ -106,7 +108,7 @@ func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *contai
 		LogConfig:      container.LogConfig{Type: class.Log.Driver, Config: class.Log.Options},
 		Resources: container.Resources{
 			Memory: class.Cgroup.MemoryBytes,
-			// Docker counts memory and swap together here.
+			// Docker counts memory and swap together.
 			MemorySwap:     class.Cgroup.MemoryBytes + class.Cgroup.SwapBytes,
 			NanoCPUs:       class.Cgroup.NanoCPUs,
 			PidsLimit:      &class.Cgroup.PIDs,
@@ -115,17 +117,17 @@ func baseRequest(class spec.Class, meta engine.Meta) (*container.Config, *contai
 		},
 	}
 	if class.Cgroup.Version == 1 {
-		// Only cgroup v1 has this knob; v2 needs none once swap is off.
+		// Only cgroup v1 has this setting; v2 does not need it once swap is off.
 		host.MemorySwappiness = new(int64)
 	}
 	return config, host, nil
 }
 
-// networkNone is the class's network of a container that has none.
+// networkNone is the network of a class without network access.
 const networkNone = "none"
 
-// securityOptions sends the seccomp profile itself. It is needed because the engine's
-// own is as old as the engine.
+// securityOptions sends the seccomp profile itself, because the engine's built-in profile
+// is as old as the engine.
 func securityOptions(class spec.Class) []string {
 	options := []string{"seccomp=" + spec.SeccompProfile}
 	if class.NoNewPrivileges {
@@ -134,8 +136,8 @@ func securityOptions(class spec.Class) []string {
 	return options
 }
 
-// bindMounts uses the API's Mounts, never Binds: Binds creates a missing source
-// on the host as root, Mounts refuses it.
+// bindMounts uses the API's Mounts, never Binds: Binds creates a missing source on the
+// host as root, Mounts refuses it.
 func bindMounts(shapes []spec.Bind, sources engine.Sources, propagation mount.Propagation) ([]mount.Mount, error) {
 	mounts := make([]mount.Mount, 0, len(shapes))
 	for _, shape := range shapes {
@@ -148,8 +150,8 @@ func bindMounts(shapes []spec.Bind, sources engine.Sources, propagation mount.Pr
 	return mounts, nil
 }
 
-// bindMount is not recursive, so that a file system mounted below a read-only source is
-// not there writable.
+// bindMount is not recursive. Otherwise a file system mounted below a read-only source
+// would be writable in the container.
 func bindMount(source, target string, readOnly bool, propagation mount.Propagation) mount.Mount {
 	return mount.Mount{
 		Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly,
@@ -157,8 +159,8 @@ func bindMount(source, target string, readOnly bool, propagation mount.Propagati
 	}
 }
 
-// maskMounts hide what the binds show. The engine mounts by depth, so that each comes
-// after what it hides.
+// maskMounts hide parts of the binds. The engine mounts by depth, so each mask is mounted
+// after the path that it hides.
 func maskMounts(masks []spec.Mask, sources engine.Sources, propagation mount.Propagation) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	for _, mask := range masks {
@@ -176,12 +178,12 @@ func maskMounts(masks []spec.Mask, sources engine.Sources, propagation mount.Pro
 	return mounts, nil
 }
 
-// maskBytes is the size of an empty folder that nobody can write.
+// maskBytes is the size of an empty, read-only directory.
 const maskBytes = 4096
 
-// propagation keeps what is mounted on the host later out of the container. For
-// its own data folder the engine insists on the other direction only: nothing
-// that a container mounts gets out.
+// propagation keeps later mounts of the host out of the container. For its own data
+// directory the engine insists on rslave, which only keeps the container's mounts from
+// the host.
 func propagation(transfer string) mount.Propagation {
 	if transfer == spec.TransferCopy {
 		return mount.PropagationRSlave
@@ -193,10 +195,9 @@ func tmpfsOptions(class spec.Class) map[string]string {
 	uid, gid, _ := strings.Cut(class.User, ":")
 	options := make(map[string]string, len(class.Tmpfs))
 	for _, t := range class.Tmpfs {
-		// Compilers of PyTorch and Triton load code from /tmp, so it may be
-		// executed; Docker's default would forbid that and set no size. The
-		// owner matters because runc gives the mount the mode of the folder
-		// that it covers, whatever the option says.
+		// Compilers of PyTorch and Triton load code from /tmp, so it must be executable;
+		// Docker's default is noexec and without a size. The owner matters because runc
+		// gives the mount the mode of the directory below it and ignores the option.
 		options[t.Target] = fmt.Sprintf("rw,nosuid,nodev,exec,size=%d,nr_inodes=%d,mode=1777,uid=%s,gid=%s",
 			t.SizeBytes, t.Inodes, uid, gid)
 	}

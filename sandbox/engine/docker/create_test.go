@@ -31,7 +31,7 @@ func requireGolden(t *testing.T, name string, value any) {
 	require.Equal(t, string(want), string(got)+"\n")
 }
 
-// scriptClass is the class of a script, as plans make it.
+// scriptClass is the class of a script, as plans build it.
 func scriptClass() spec.Class {
 	return spec.Class{
 		Image: spec.Image{Reference: "debian", ID: "sha256:0123", Platform: "linux/amd64"},
@@ -47,7 +47,7 @@ func scriptClass() spec.Class {
 	}
 }
 
-// fullClass has everything that a script's has not.
+// fullClass adds everything that a script's class lacks.
 func fullClass() spec.Class {
 	class := scriptClass()
 	class.Image.Reference, class.Runtime, class.User, class.Network = "cuda", "runsc", "2000:2000", "bridge"
@@ -58,7 +58,7 @@ func fullClass() spec.Class {
 	return class
 }
 
-// mountsClass has mounts, copies and what is hidden in them, and is observed.
+// mountsClass has mounts, copies and masks inside them, and is observed.
 func mountsClass() spec.Class {
 	class := scriptClass()
 	class.Binds = []spec.Bind{
@@ -72,7 +72,7 @@ func mountsClass() spec.Class {
 	return class
 }
 
-// sources gives each role a path.
+// sources returns a path for each role.
 func sources(class spec.Class) engine.Sources {
 	all := engine.Sources{spec.RoleEmpty: "/h/empty"}
 	for _, bind := range class.Binds {
@@ -117,8 +117,8 @@ func TestCreateRequestGolden(t *testing.T) {
 	}
 }
 
-// TestCreateRequestOpensNothing walks the marshalled body: what would weaken the
-// sandbox must not be in it, however it got there.
+// TestCreateRequestOpensNothing walks the marshaled body: it must not contain anything
+// that weakens the sandbox, regardless of where it was set.
 func TestCreateRequestOpensNothing(t *testing.T) {
 	text, err := json.Marshal(createBodyOf(t, scriptClass()))
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestCreateRequestOpensNothing(t *testing.T) {
 	require.NotContains(t, string(text), "docker.sock")
 	require.Equal(t, false, body["Tty"])
 	require.Equal(t, "1000:1000", body["User"])
-	require.Equal(t, []any{initTarget}, body["Entrypoint"], "nothing of the image comes before our init")
+	require.Equal(t, []any{initTarget}, body["Entrypoint"], "nothing of the image runs before init")
 }
 
 func TestCreateRequestRefuses(t *testing.T) {
@@ -157,9 +157,9 @@ func TestCreateRequestRefuses(t *testing.T) {
 		"a mount without source": {func(_ *spec.Class, m *engine.Meta) { m.Sources = nil }, "no host path for mount /work/input"},
 		"a mask without source": {func(c *spec.Class, _ *engine.Meta) { c.Masks = []spec.Mask{{Target: "/x", Role: "watch-9"}} },
 			"no host path for mount /x"},
-		"an unknown profile":       {func(c *spec.Class, _ *engine.Meta) { c.Seccomp.Name = "mine" }, "is not known"},
-		"GPUs that nobody leased":  {func(c *spec.Class, _ *engine.Meta) { c.GPUs = spec.GPURequest{Count: 2} }, "none are leased"},
-		"nothing: it is as before": {func(*spec.Class, *engine.Meta) {}, ""},
+		"an unknown profile":   {func(c *spec.Class, _ *engine.Meta) { c.Seccomp.Name = "mine" }, "is not known"},
+		"GPUs without a lease": {func(c *spec.Class, _ *engine.Meta) { c.GPUs = spec.GPURequest{Count: 2} }, "none are leased"},
+		"no change":            {func(*spec.Class, *engine.Meta) {}, ""},
 	} {
 		changed, meta := class, engine.Meta{Sources: sources(class)}
 		test.change(&changed, &meta)
@@ -172,8 +172,8 @@ func TestCreateRequestRefuses(t *testing.T) {
 	}
 }
 
-// TestCopyHasTheSameShape: but for the propagation, which the engine insists on for
-// its own folder, a run whose files are copied is the same container.
+// TestCopyHasTheSameShape: a run whose files are copied uses the same container, except
+// for the propagation that the engine requires for its own directory.
 func TestCopyHasTheSameShape(t *testing.T) {
 	bind := createBodyOf(t, scriptClass())
 	class := scriptClass()

@@ -1,6 +1,6 @@
-// Package docker carries plans out through Docker's API, 1.41 (Docker 20.10) and
-// newer. Nothing of Docker is visible above this package but its client and the way
-// to an engine: see [FindEngine].
+// Package docker carries out plans through Docker's API, version 1.41 (Docker 20.10) or
+// newer. Above this package nothing of Docker is visible except its client and the way an
+// engine is found: see [FindEngine].
 package docker
 
 import (
@@ -24,21 +24,20 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// adapter is the engine behind one client.
+// adapter implements [engine.Engine] with one client.
 type adapter struct {
 	api *client.Client
 	log *slog.Logger
-	// at is the way to the engine, if it was found by us; dialer is set when
-	// that is ssh.
+	// at is the endpoint, if [FindEngine] found it; dialer is set if that is ssh.
 	at     Endpoint
 	dialer *sshDialer
-	// inits remembers where the engine has our init.
+	// inits remembers where the engine keeps evalbox's init.
 	inits initVolumes
-	// removals are those whose requests are on their way.
+	// removals counts removals whose requests are not yet written.
 	removals sync.WaitGroup
 
 	mu sync.Mutex
-	// lines are those that are open; nil once closed.
+	// lines are the open connections; nil once closed.
 	lines map[*line]struct{}
 }
 
@@ -49,13 +48,13 @@ var (
 	_ engine.Copier     = (*adapter)(nil)
 )
 
-// An Option changes how an engine is used.
+// An Option configures an engine.
 type Option func(*adapter)
 
-// WithLogger logs what goes wrong in the background. The default is silence.
+// WithLogger logs failures in the background. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(e *adapter) { e.log = log } }
 
-// New is the engine behind a client. It takes the client over.
+// New returns the engine behind a client. The engine owns the client.
 func New(api *client.Client, options ...Option) engine.Engine { return newAdapter(api, options) }
 
 func newAdapter(api *client.Client, options []Option) *adapter {
@@ -67,10 +66,10 @@ func newAdapter(api *client.Client, options []Option) *adapter {
 }
 
 const (
-	// callTimeout bounds every call that does not wait for a program. A daemon can
-	// answer some calls and hang on others.
+	// callTimeout bounds every call that does not wait for a program. A daemon can answer
+	// some calls and hang on others.
 	callTimeout = 30 * time.Second
-	// closePatience bounds how long the end of an engine waits for removals.
+	// closePatience bounds how long Close waits for removals.
 	closePatience = 30 * time.Second
 )
 
@@ -81,14 +80,15 @@ func callContext(ctx context.Context, limit time.Duration) (context.Context, con
 	return context.WithTimeoutCause(ctx, limit, errSilent)
 }
 
-// changeContext bounds one call that changes something. Such a call is not cut short with
-// its caller: it would go on in the engine, and a container appear after its removal.
+// changeContext bounds one call that changes something. Such a call is not canceled with
+// its caller: the engine would carry it out anyway, and a container could appear after
+// its removal.
 func changeContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return callContext(context.WithoutCancel(ctx), limit)
 }
 
-// Close implements [engine.Engine]. The client itself closes only what is not in use, and
-// knows nothing of attached streams.
+// Close implements [engine.Engine]. The client's own Close only closes idle connections,
+// and does not track attached streams.
 func (e *adapter) Close() error {
 	certain := make(chan struct{})
 	go func() {
@@ -123,9 +123,9 @@ func (e *adapter) Resolve(ctx context.Context, catalog images.Catalog, ref strin
 	return resolved, engineError(ctx, err)
 }
 
-// engineError classifies an error of the client once, so that nothing above
-// looks at its text. An error that only says that ctx has ended becomes that
-// of ctx: the client reports it as a failed connection.
+// engineError classifies an error of the client once, so that nothing above parses its
+// text. An error that only says that ctx has ended becomes the error of ctx: the client
+// reports it as a failed connection.
 func engineError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -152,15 +152,15 @@ func engineError(ctx context.Context, err error) error {
 // isLoss reports whether an error means that the engine cannot be reached.
 func isLoss(err error) bool { return errors.Is(err, engine.ErrUnavailable) }
 
-// isCut reports whether a connection broke in the middle of a call. The client passes this
-// on as it is for connections that it hands over.
+// isCut reports whether a connection broke in the middle of a call. The client passes
+// this error on unchanged for hijacked connections.
 func isCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// connectionError gives an error of the client a class, and its text without the
-// address of the call, which for a socket is an escaped path of many lines.
+// connectionError adds a class to an error of the client, and omits the address of the
+// call from its text: for a socket that is an escaped path of many lines.
 type connectionError struct{ class, err error }
 
 var callAddress = regexp.MustCompile(`(Get|Head|Post|Put|Delete) "[^"]*": `)

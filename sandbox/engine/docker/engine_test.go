@@ -26,10 +26,9 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// These tests run on the real engine with the debian image. Without either they
-// fail and say what to do: `make test` makes both.
+// These tests run on the real engine with the debian image. If either is missing they
+// fail with instructions: `make test` provides both.
 
-// testEngine is the real engine.
 func testEngine(t testing.TB) *adapter {
 	t.Helper()
 	api, err := NewClient()
@@ -39,7 +38,7 @@ func testEngine(t testing.TB) *adapter {
 	return e
 }
 
-// engineClass is a class of the real image, as plans make it.
+// engineClass is a class with the real image, as plans build it.
 func engineClass(t testing.TB, e engine.Engine) spec.Class {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
@@ -68,7 +67,7 @@ func testMeta(t testing.TB) engine.Meta {
 			spec.LabelDeadline: time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}}
 }
 
-// prepare is a container that is removed at the end of its test.
+// prepare returns a container that is removed at the end of the test.
 func prepare(t testing.TB, e engine.Engine, class spec.Class) engine.Container {
 	t.Helper()
 	c, err := e.Prepare(t.Context(), class, testMeta(t))
@@ -77,7 +76,7 @@ func prepare(t testing.TB, e engine.Engine, class spec.Class) engine.Container {
 	return c
 }
 
-// output keeps what a job printed.
+// output records what a job prints.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -120,8 +119,8 @@ func TestEngineHello(t *testing.T) {
 	require.Positive(t, end.Duration)
 }
 
-// TestEngineOfNoNetwork: a container without a network is a machine without one, and not
-// a broken one.
+// TestEngineOfNoNetwork: a container without a network looks like a machine without one,
+// not like a broken one.
 func TestEngineOfNoNetwork(t *testing.T) {
 	e := testEngine(t)
 	end, stdout, stderr := runJob(t, e, engineClass(t, e), shell(`cat /etc/hosts /etc/resolv.conf /etc/hostname; hostname
@@ -157,13 +156,13 @@ at once
 `, stdout)
 }
 
-// TestEngineMakesTheInitsVolumeAgain: anybody may prune it, at any time.
+// TestEngineMakesTheInitsVolumeAgain: the volume may be pruned at any time.
 func TestEngineMakesTheInitsVolumeAgain(t *testing.T) {
 	e := testEngine(t)
 	class := engineClass(t, e)
 	set, err := initSetOf(class.Image.Platform)
 	require.NoError(t, err)
-	// One of its own, so that the tests of others find theirs.
+	// A separate volume, so that concurrent tests keep theirs.
 	set.volume = "evalbox-init-test" + strconv.Itoa(os.Getpid())
 	initSets.Store("amd64", set)
 	t.Cleanup(func() {
@@ -173,7 +172,7 @@ func TestEngineMakesTheInitsVolumeAgain(t *testing.T) {
 	prepareAll := func() {
 		var all sync.WaitGroup
 		for range 4 {
-			// As different processes would.
+			// As separate processes would.
 			other := testEngine(t)
 			all.Go(func() {
 				c, err := other.Prepare(t.Context(), class, testMeta(t))
@@ -193,8 +192,8 @@ func TestEngineMakesTheInitsVolumeAgain(t *testing.T) {
 	for _, depot := range depots {
 		require.NotEqual(t, set.volume, depot.Name)
 	}
-	c := prepare(t, e, class) // it is known where the volume is
-	require.NoError(t, e.api.VolumeRemove(t.Context(), set.volume, false), "it is in nobody's use")
+	c := prepare(t, e, class) // the volume's directory is now known
+	require.NoError(t, e.api.VolumeRemove(t.Context(), set.volume, false), "the volume is not in use")
 	prepareAll()
 	prepare(t, e, class)
 	require.NoError(t, c.Start(t.Context(), shell("true"), engine.Streams{}), "a container keeps its init")
@@ -205,7 +204,8 @@ func TestEngineMakesTheInitsVolumeAgain(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrNoContainer)
 }
 
-// TestEngineRefusesAnotherInit: what lies in the volume is what we put there.
+// TestEngineRefusesAnotherInit: only the init that evalbox put into the volume is
+// accepted.
 func TestEngineRefusesAnotherInit(t *testing.T) {
 	e := testEngine(t)
 	class := engineClass(t, e)
@@ -227,8 +227,8 @@ func TestEngineRefusesAnotherInit(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrNoContainer)
 }
 
-// TestEngineNamesADamagedVolume: a machine that lost its power may have an empty file there,
-// and no container starts any more.
+// TestEngineNamesADamagedVolume: after a power failure the init's file may be empty, and
+// then no container starts.
 func TestEngineNamesADamagedVolume(t *testing.T) {
 	e := testEngine(t)
 	class := engineClass(t, e)
@@ -244,8 +244,8 @@ func TestEngineNamesADamagedVolume(t *testing.T) {
 	require.ErrorContains(t, err, "docker volume rm "+set.volume)
 }
 
-// TestEngineLeavesVolumesOfOthersAlone: one of our name may be somebody's way to a folder of
-// the engine's machine.
+// TestEngineLeavesVolumesOfOthersAlone: a volume with the expected name may lead to any
+// directory of the engine's machine.
 func TestEngineLeavesVolumesOfOthersAlone(t *testing.T) {
 	e := testEngine(t)
 	class := engineClass(t, e)
@@ -266,7 +266,7 @@ func TestEngineLeavesVolumesOfOthersAlone(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestEngineTellsWhyAContainerDoesNotStart: nothing is left of it.
+// TestEngineTellsWhyAContainerDoesNotStart also checks that nothing is left behind.
 func TestEngineTellsWhyAContainerDoesNotStart(t *testing.T) {
 	e := testEngine(t)
 	for name, test := range map[string]struct {
@@ -274,13 +274,13 @@ func TestEngineTellsWhyAContainerDoesNotStart(t *testing.T) {
 		is     error
 		want   string
 	}{
-		"a runtime that cannot": {func(c *spec.Class, _ *engine.Meta) {
+		"a limit beyond the kernel's": {func(c *spec.Class, _ *engine.Meta) {
 			c.Ulimits = []spec.Ulimit{{Name: "nofile", Soft: 1 << 40, Hard: 1 << 40}}
 		},
 			engine.ErrNotStarted, "rlimit"},
 		"an architecture without init": {func(c *spec.Class, _ *engine.Meta) { c.Image.Platform = "linux/riscv64" }, nil, "riscv64"},
-		"another system":               {func(c *spec.Class, _ *engine.Meta) { c.Image.Platform = "windows/amd64" }, nil, "windows/amd64"},
-		"a source that is not there": {func(c *spec.Class, m *engine.Meta) {
+		"another operating system":     {func(c *spec.Class, _ *engine.Meta) { c.Image.Platform = "windows/amd64" }, nil, "windows/amd64"},
+		"a source that does not exist": {func(c *spec.Class, m *engine.Meta) {
 			c.Binds = []spec.Bind{{Role: spec.RoleInput, Target: spec.InputDir}}
 			m.Sources = engine.Sources{spec.RoleInput: "/nowhere/at/all"}
 		}, engine.ErrNoSource, "/nowhere/at/all"},
@@ -298,7 +298,8 @@ func TestEngineTellsWhyAContainerDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestEngineTellsOfSignalsOfOthers: who has the engine can end any program.
+// TestEngineTellsOfSignalsOfOthers: anybody with access to the engine can end any
+// program.
 func TestEngineTellsOfSignalsOfOthers(t *testing.T) {
 	e := testEngine(t)
 	for name, test := range map[string]struct {
@@ -358,7 +359,7 @@ func TestEngineTellsOfSignalsOfOthers(t *testing.T) {
 	}
 }
 
-// TestEngineKeepsAContainer: one that is released ends, and stays.
+// TestEngineKeepsAContainer: a released container ends, and is not removed.
 func TestEngineKeepsAContainer(t *testing.T) {
 	e := testEngine(t)
 	c := prepare(t, e, engineClass(t, e))
@@ -367,7 +368,7 @@ func TestEngineKeepsAContainer(t *testing.T) {
 	require.NoError(t, err)
 	now, err := e.inspect(t.Context(), c.Ref().ID)
 	require.NoError(t, err)
-	require.True(t, now.running, "its init waits")
+	require.True(t, now.running, "its init is waiting")
 	c.Release()
 	now, err = e.ended(t.Context(), c.Ref().ID)
 	require.NoError(t, err)
@@ -375,7 +376,7 @@ func TestEngineKeepsAContainer(t *testing.T) {
 	require.Equal(t, 7, now.exitCode)
 }
 
-// TestEngineRemovesWithoutWaiting: the removal needs nobody any more.
+// TestEngineRemovesWithoutWaiting: the removal completes without further calls.
 func TestEngineRemovesWithoutWaiting(t *testing.T) {
 	e := testEngine(t)
 	c := prepare(t, e, engineClass(t, e))

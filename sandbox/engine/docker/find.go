@@ -40,17 +40,17 @@ func (e *adapter) List(ctx context.Context) ([]engine.Found, error) {
 	return containers, nil
 }
 
-// state is what the engine knows of a container.
+// state is the engine's view of a container.
 type state struct {
 	running, oomKilled bool
 	exitCode, pid      int
-	// complaint is the engine's text when the start failed.
+	// complaint is the engine's message if the start failed.
 	complaint string
-	// started and finished are zero when it never started or ended.
+	// started and finished are zero if the container never started or ended.
 	started, finished time.Time
 }
 
-// inspect reports the state of a container; one that is not there is an
+// inspect returns the state of a container. If it does not exist, the error is
 // [engine.ErrNoContainer].
 func (e *adapter) inspect(ctx context.Context, id string) (state, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
@@ -71,7 +71,7 @@ func (e *adapter) inspect(ctx context.Context, id string) (state, error) {
 	}, nil
 }
 
-// engineTime reads a time of the engine; the year 1 means never.
+// engineTime parses a time of the engine; the year 1 means never.
 func engineTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Year() <= 1 {

@@ -18,7 +18,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// TestListedStates reads every state that an engine gives a container.
+// TestListedStates checks every state that an engine reports for a container.
 func TestListedStates(t *testing.T) {
 	want := map[string]struct{ running, ended bool }{
 		"created": {false, false}, "running": {true, false}, "paused": {true, false}, "restarting": {true, false},
@@ -46,7 +46,7 @@ func TestListedStates(t *testing.T) {
 	}
 }
 
-// TestACutConnectionIsALoss: also one that the client has handed over.
+// TestACutConnectionIsALoss includes connections that the client has handed over.
 func TestACutConnectionIsALoss(t *testing.T) {
 	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
 		require.ErrorIs(t, engineError(t.Context(), fmt.Errorf("reading: %w", err)), engine.ErrUnavailable)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForeignSignalsOfAnEngineThatGoes: an answer that breaks off is not one that names
-// nobody, because then a program would be told to have ended by itself.
+// TestForeignSignalsOfAnEngineThatGoes: a truncated answer must not count as "no
+// signals", because the program would then be reported to have ended by itself.
 func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
 	const event = `{"Type":"container","Action":"kill","Actor":{"ID":"c1","Attributes":{"signal":"15"}}}`
 	for name, test := range map[string]struct {

@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	// cdiAPI is the first version of the API that hands out CDI devices, and
-	// cdiListAPI the first that lists them.
+	// cdiAPI is the first API version that provides CDI devices, cdiListAPI the first
+	// that lists them.
 	cdiAPI     = "1.44"
 	cdiListAPI = "1.50"
-	// driverCDI is the driver of a request for CDI devices; any other is the engine's own.
+	// driverCDI is the driver of a request for CDI devices; other drivers are the
+	// engine's own.
 	driverCDI = "cdi"
-	// cdiNVIDIA begins the names of NVIDIA's CDI devices.
+	// cdiNVIDIA is the prefix of the names of NVIDIA's CDI devices.
 	cdiNVIDIA = "nvidia.com/gpu="
 )
 
-// hostGPUs finds in Docker's description of itself how it can hand out GPUs.
+// hostGPUs derives from Docker's system info how the engine can provide GPUs.
 func hostGPUs(info system.Info, api string) spec.HostGPUs {
 	var gpus spec.HostGPUs
 	_, gpus.NVIDIA = info.Runtimes["nvidia"]
 	api = cmp.Or(api, OldestAPI)
-	// An engine with CDI switched off has no folders for it.
+	// An engine with CDI disabled has no directories for it.
 	gpus.CDI = versions.GreaterThanOrEqualTo(api, cdiAPI) && len(info.CDISpecDirs) > 0
 	if gpus.CDI && versions.GreaterThanOrEqualTo(api, cdiListAPI) {
 		gpus.CDIDevices = []string{}
@@ -43,8 +44,8 @@ func hostGPUs(info system.Info, api string) spec.HostGPUs {
 	return gpus
 }
 
-// deviceRequests asks for exactly the leased devices. "All" is only left where
-// nobody knows which there are.
+// deviceRequests requests exactly the leased devices. "All" remains only if the devices
+// are unknown.
 func deviceRequests(gpus spec.GPURequest) ([]container.DeviceRequest, error) {
 	request := container.DeviceRequest{Driver: gpus.Driver, DeviceIDs: gpus.IDs}
 	switch {
@@ -58,8 +59,8 @@ func deviceRequests(gpus spec.GPURequest) ([]container.DeviceRequest, error) {
 		request.Count = -1
 	}
 	if gpus.Driver != driverCDI {
-		// A CDI request has no capabilities: the device's own list says what
-		// comes with it.
+		// A CDI request has no capabilities: the device's specification lists what it
+		// needs.
 		request.Capabilities = [][]string{{"gpu"}}
 	}
 	return []container.DeviceRequest{request}, nil

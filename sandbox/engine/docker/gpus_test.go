@@ -15,8 +15,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// TestGPUsOnTheWire looks at what an engine with the NVIDIA runtime is sent, and
-// what is understood of its answers in each version of the API.
+// TestGPUsOnTheWire checks the requests to an engine with the NVIDIA runtime, and how its
+// answers are read in each API version.
 func TestGPUsOnTheWire(t *testing.T) {
 	var created createBody
 	info := `{"Runtimes": {"nvidia": {"path": "nvidia-container-runtime"}, "runc": {"path": "runc"}}, "CDISpecDirs": ["/etc/cdi"],
@@ -52,7 +52,7 @@ func TestGPUsOnTheWire(t *testing.T) {
 	class := scriptClass()
 	class.GPUs = spec.GPURequest{Driver: "nvidia", IDs: []string{"1", "3"}}
 	_, err := at("1.41").Prepare(t.Context(), class, engine.Meta{Name: "x", Sources: sources(class)})
-	require.Error(t, err, "nobody attaches here")
+	require.Error(t, err, "the server does not support attach")
 	require.Equal(t, []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: []string{"1", "3"}, Capabilities: [][]string{{"gpu"}}}},
 		created.HostConfig.DeviceRequests)
 }

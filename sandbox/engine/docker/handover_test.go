@@ -18,7 +18,8 @@ import (
 )
 
 // TestSilenceIsNoRefusal: an init that did not answer in time, because its container was
-// paused or its engine stands still, may run the program later. Only its end tells.
+// paused or its engine is stuck, may still run the program later. Only the end of the job
+// decides.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newInstance(newAdapter(nil, nil), "c1")
@@ -34,7 +35,7 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 		})
 		received := make(chan []byte)
 		go func() {
-			all, _ := io.ReadAll(sent) // what was sent until the line is cut
+			all, _ := io.ReadAll(sent) // until the line is cut
 			received <- all
 		}()
 		job := spec.Job{Command: []string{"true"}, TimeoutSeconds: 1, Stdin: true}
@@ -44,7 +45,7 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 		require.Equal(t, acceptPatience, time.Since(began))
 		synctest.Wait()
 		c.Disconnect()
-		require.Contains(t, string(<-received), "input", "a program that begins later has its stdin")
+		require.Contains(t, string(<-received), "input", "a program that starts later has its stdin")
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = c.Wait(now)
@@ -52,19 +53,20 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 	})
 }
 
-// TestDisconnectedStreams: whoever has disconnected may close what they lead to.
+// TestDisconnectedStreams: after Disconnect the caller may close the streams'
+// destinations.
 func TestDisconnectedStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newInstance(newAdapter(nil, nil), "c1")
 		receiver := wire.NewReceiver()
-		sink, to := io.Pipe() // takes its time
+		sink, to := io.Pipe() // a slow reader
 		read, write := io.Pipe()
 		c.line = c.engine.listen(&line{receiver: receiver, close: read.Close}, func(_, stderr io.Writer) error {
 			_, err := io.Copy(stderr, read)
 			return err
 		})
 		receiver.Begin(wire.NewNonce(), io.Discard, to)
-		go func() { _, _ = write.Write([]byte("a last word")) }() // fails when it is cut
+		go func() { _, _ = write.Write([]byte("a last word")) }() // fails when the line is cut
 		synctest.Wait()
 		disconnected := make(chan struct{})
 		go func() {
@@ -74,7 +76,7 @@ func TestDisconnectedStreams(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-disconnected:
-			t.Error("it is written to still")
+			t.Error("the stream is still being written to")
 		default:
 		}
 		require.NoError(t, sink.Close())

@@ -15,7 +15,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// OldestAPI is the oldest version of the API that will do: that of Docker 20.10.
+// OldestAPI is the oldest supported API version: that of Docker 20.10.
 const OldestAPI = "1.41"
 
 // Info implements [engine.Engine].
@@ -32,7 +32,7 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 	if !e.at.loopback {
 		info.Exposed = e.at.Warning()
 	}
-	// Without any swap, a missing limit of it does not matter.
+	// On a machine without swap, a missing swap limit does not matter.
 	info.Missing = missing(info, !local || hasSwap())
 	if local {
 		info.Host.NoFile = engineNoFile(ctx, e.api.DaemonHost())
@@ -41,8 +41,8 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 	return info, nil
 }
 
-// Identity implements [engine.Identified]: it names the daemon's process, where the
-// socket tells it.
+// Identity implements [engine.Identified]. It identifies the daemon's process, if the
+// socket shows which one that is.
 func (e *adapter) Identity(ctx context.Context) string {
 	if !isLocal(e.api.DaemonHost()) {
 		return ""
@@ -50,12 +50,12 @@ func (e *adapter) Identity(ctx context.Context) string {
 	return engineIdentity(ctx, e.api.DaemonHost())
 }
 
-// isLocal reports whether a daemon address is a socket of this machine.
+// isLocal reports whether a daemon address is a socket on this machine.
 func isLocal(host string) bool {
 	return strings.HasPrefix(host, "unix://") || strings.HasPrefix(host, "npipe://")
 }
 
-// engineInfo translates Docker's description of itself.
+// engineInfo translates Docker's system info.
 func engineInfo(said system.Info, api string, local bool) engine.Info {
 	info := engine.Info{
 		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID,
@@ -79,13 +79,13 @@ func engineInfo(said system.Info, api string, local bool) engine.Info {
 	return info
 }
 
-// hasOption reports whether the engine names a security option.
+// hasOption reports whether the engine lists a security option.
 func hasOption(said system.Info, name string) bool {
 	return slices.ContainsFunc(said.SecurityOptions, func(option string) bool { return strings.HasPrefix(option, "name="+name) })
 }
 
-// missing lists what every run needs and the engine cannot do. An engine that ignores a
-// limit silently would make every result untrue.
+// missing lists features that every run needs and the engine lacks. An engine that
+// silently ignores a limit would make every result untrue.
 func missing(info engine.Info, swap bool) []string {
 	var all []string
 	for _, need := range []struct {

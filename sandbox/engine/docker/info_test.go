@@ -10,7 +10,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// goodInfo is an engine that can do what every run needs.
+// goodInfo describes an engine with everything that a run needs.
 func goodInfo() system.Info {
 	return system.Info{
 		ID: "the-id", ServerVersion: "28.5.2", OperatingSystem: "Debian", KernelVersion: "6.1", Architecture: "x86_64",
@@ -46,11 +46,11 @@ func TestEngineInfoOfOtherEngines(t *testing.T) {
 			func(t *testing.T, got engine.Info) { require.Equal(t, 1, got.Host.CgroupVersion) }},
 		"no cgroups": {func(i *system.Info) { i.CgroupVersion = "" },
 			func(t *testing.T, got engine.Info) { require.Zero(t, got.Host.CgroupVersion) }},
-		"cgroups to come": {func(i *system.Info) { i.CgroupVersion = "3" },
+		"a future cgroup version": {func(i *system.Info) { i.CgroupVersion = "3" },
 			func(t *testing.T, got engine.Info) { require.Zero(t, got.Host.CgroupVersion) }},
 		"no seccomp": {func(i *system.Info) { i.SecurityOptions = []string{"name=apparmor"} },
 			func(t *testing.T, got engine.Info) { require.False(t, got.Seccomp) }},
-		"seccomp in another word": {func(i *system.Info) { i.SecurityOptions = []string{"name=noseccomp", "x,name=seccomp"} },
+		"seccomp in another name": {func(i *system.Info) { i.SecurityOptions = []string{"name=noseccomp", "x,name=seccomp"} },
 			func(t *testing.T, got engine.Info) { require.False(t, got.Seccomp) }},
 		"rootless": {func(i *system.Info) { i.SecurityOptions = append(i.SecurityOptions, "name=rootless") },
 			func(t *testing.T, got engine.Info) { require.True(t, got.Rootless && got.Seccomp) }},
@@ -62,7 +62,7 @@ func TestEngineInfoOfOtherEngines(t *testing.T) {
 		})
 	}
 	require.False(t, engineInfo(goodInfo(), OldestAPI, false).Local)
-	require.Empty(t, engineInfo(system.Info{}, OldestAPI, true).Host.Runtimes, "an engine that says nothing")
+	require.Empty(t, engineInfo(system.Info{}, OldestAPI, true).Host.Runtimes, "an engine that reports nothing")
 }
 
 func TestMissing(t *testing.T) {
@@ -86,10 +86,10 @@ func TestMissing(t *testing.T) {
 
 	info := goodInfo()
 	info.SecurityOptions = append(info.SecurityOptions, "name=rootless")
-	require.Empty(t, missing(engineInfo(info, OldestAPI, true), true), "rootless with cgroup v2 can")
+	require.Empty(t, missing(engineInfo(info, OldestAPI, true), true), "rootless with cgroup v2 can enforce limits")
 	info = goodInfo()
 	info.CgroupVersion, info.SwapLimit = "1", false
-	require.Empty(t, missing(engineInfo(info, OldestAPI, true), false), "swap is off by the memory limit where there is none")
+	require.Empty(t, missing(engineInfo(info, OldestAPI, true), false), "a machine without swap needs no swap limit")
 }
 
 func TestIsLocal(t *testing.T) {

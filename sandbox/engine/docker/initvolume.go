@@ -27,34 +27,35 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Files of the volume that every container gets its init from.
+// Files of the volume from which every container gets its init.
 const (
-	// initTarget is where a container has its init.
+	// initTarget is the path of init in a container.
 	initTarget = "/run/evalbox-init"
 
 	initFile, hostsFile, resolvFile, hostnameFile = "init", "hosts", "resolv.conf", "hostname"
 )
 
-// Docker leaves these empty in a container whose network is disabled (20.10 all but the
-// last). Ours are what it writes otherwise, and the name of the container itself.
+// Docker leaves these files empty in a container whose network is disabled (20.10 fills
+// the last one). The texts are those that it writes otherwise, with the name of the
+// container.
 const (
 	hostsText = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
 		"fe00::0\tip6-localnet\nff00::0\tip6-mcastprefix\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n" +
 		"127.0.0.1\t" + spec.HostName + "\n"
-	// resolvText names an address that nobody has (RFC 5737). A lookup fails at once,
-	// for want of a route, and an observer of the network counts it.
+	// resolvText names an address that nobody uses (RFC 5737). A lookup fails at once,
+	// because there is no route, and an observer of the network counts it.
 	resolvText   = "nameserver 192.0.2.53\n"
 	hostnameText = spec.HostName + "\n"
 )
 
-// initSet is what a volume of ours holds for one architecture. Its name comes from its
-// content, so that it never changes.
+// initSet is the content of the init volume for one architecture. The volume's name is
+// derived from the content, so the content of a volume never changes.
 type initSet struct {
 	volume  string
 	archive []byte
 }
 
-// initSetOf is the set for an image's platform: os/architecture[/variant].
+// initSetOf returns the set for an image's platform: os/architecture[/variant].
 func initSetOf(platform string) (initSet, error) {
 	parts := strings.Split(platform, "/")
 	if len(parts) < 2 || parts[0] != "linux" {
@@ -83,8 +84,8 @@ func initSetFor(architecture string) (initSet, error) {
 	return set, nil
 }
 
-// initArchive is the content of a volume. The init comes last, and as a second name of a
-// file that is complete: once it is there, everything is.
+// initArchive is the content of a volume. Init comes last, as a hard link to a complete
+// file: once it exists, all files are complete.
 func initArchive(binary []byte) ([]byte, error) {
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
@@ -115,16 +116,16 @@ func initArchive(binary []byte) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-// initFiles is the folder of the engine's machine that holds a set.
+// initFiles is the directory on the engine's machine that holds a set.
 type initFiles struct{ dir string }
 
-// mounts shows a container its init and, where Docker writes none, the files of a machine
-// without a network, unless something else is mounted there.
+// mounts returns the mounts of init and, where Docker writes none, of the files of a
+// machine without a network. It skips paths at which something else is mounted.
 func (f initFiles) mounts(networkDisabled bool, others []mount.Mount) []mount.Mount {
 	var mounts []mount.Mount
 	show := func(file, target string) {
 		if !slices.ContainsFunc(others, func(m mount.Mount) bool { return path.Clean(m.Target) == target }) {
-			// The folder is the engine's own: see propagation.
+			// The directory is the engine's own: see propagation.
 			mounts = append(mounts, bindMount(path.Join(f.dir, file), target, true, mount.PropagationRSlave))
 		}
 	}
@@ -137,16 +138,16 @@ func (f initFiles) mounts(networkDisabled bool, others []mount.Mount) []mount.Mo
 	return mounts
 }
 
-// initVolumes remembers where an engine has its volumes, or guesses: a wrong guess is
-// refused by the engine when a container is created, and costs one call more.
+// initVolumes remembers where an engine keeps its volumes, or guesses. The engine refuses
+// a wrong guess when a container is created, which costs one more call.
 type initVolumes struct {
 	mu   sync.Mutex
 	root string
-	// dirs are what the engine said, by volume.
+	// dirs maps volumes to the directories that the engine reported.
 	dirs map[string]string
 }
 
-// usualRoot is the data folder of an engine that was not told otherwise.
+// usualRoot is the default data directory of an engine.
 const usualRoot = "/var/lib/docker"
 
 // Recall implements [engine.Identified].
@@ -167,7 +168,7 @@ func (v *initVolumes) setDir(volume, dir string) {
 	v.dirs[volume] = dir
 }
 
-// files is where the files of a volume are expected.
+// files returns the expected directory of a volume.
 func (v *initVolumes) files(volume string) initFiles {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -181,14 +182,14 @@ func (v *initVolumes) files(volume string) initFiles {
 	return initFiles{path.Join(root, "volumes", volume, "_data")}
 }
 
-// initLabels are those of the volume. It is nobody's, so that nothing removes it with a
-// run; `docker volume prune` may.
+// initLabels returns the labels of the init volume. It belongs to no run, so nothing
+// removes it with a run; `docker volume prune` may.
 func initLabels() map[string]string {
 	return map[string]string{spec.LabelManaged: "true", spec.LabelPart: spec.PartInit}
 }
 
-// initHelper is the body of the create call of the container, never started, through
-// which a volume is made and filled. It is pure.
+// initHelper builds the body of the create call of the helper container, never started,
+// through which a volume is created and filled. It is pure.
 func initHelper(class spec.Class, set initSet, labels map[string]string) (*container.Config, *container.HostConfig, error) {
 	config, host, err := baseRequest(helperClass(class, spec.DedicatedUser), engine.Meta{Name: initHelperName(set), Labels: labels})
 	if err != nil {
@@ -199,20 +200,21 @@ func initHelper(class spec.Class, set initSet, labels map[string]string) (*conta
 	return config, host, nil
 }
 
-// initHelperName is one for all processes that would fill a volume, so that one does.
+// initHelperName is the same for all processes that would fill a volume, so only one of
+// them does.
 func initHelperName(set initSet) string {
 	return strings.Replace(set.volume, "evalbox-init-", "evalbox_init-", 1)
 }
 
 const (
 	// fillPatience is how long another process may take to fill a volume before it is
-	// taken for dead.
+	// considered dead.
 	fillPatience = 15 * time.Second
 	fillPoll     = 50 * time.Millisecond
 )
 
-// deliver sees to it that the engine has a set, which it does not have where it was looked
-// for, and learns where.
+// deliver makes sure that the engine has a set, which was not found in looked, and
+// records its directory.
 func (e *adapter) deliver(ctx context.Context, set initSet, looked initFiles, class spec.Class) error {
 	ctx, cancel := changeContext(ctx, 2*callTimeout)
 	defer cancel()
@@ -229,8 +231,8 @@ func (e *adapter) deliver(ctx context.Context, set initSet, looked initFiles, cl
 	return nil
 }
 
-// findVolume is where a volume of ours is. One that somebody else has made of its name may
-// lead anywhere, so nothing is written there.
+// findVolume returns the directory of a volume of evalbox. A volume with the same name
+// that somebody else created may be mounted from anywhere, so nothing is written to it.
 func (e *adapter) findVolume(ctx context.Context, set initSet) (dir string, err error) {
 	made, err := e.api.VolumeInspect(ctx, set.volume)
 	if err != nil {
@@ -242,10 +244,10 @@ func (e *adapter) findVolume(ctx context.Context, set initSet) (dir string, err 
 	return made.Mountpoint, nil
 }
 
-// remedy is what helps when a volume does not hold what it should.
+// remedy is the fix for a volume with the wrong content.
 func (s initSet) remedy() string { return "remove it: docker volume rm " + s.volume }
 
-// fillVolume makes and fills a volume, or waits until another process has.
+// fillVolume creates and fills a volume, or waits until another process has.
 func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class) error {
 	labels := initLabels()
 	labels[spec.LabelOwner] = owner.This().String()
@@ -281,7 +283,8 @@ func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class)
 	}
 }
 
-// fillThrough fills the volume of a helper, unless it is full, and removes the helper.
+// fillThrough fills the volume through a helper container, unless it is full, and removes
+// the container.
 func (e *adapter) fillThrough(ctx context.Context, id string, set initSet) error {
 	_, err := e.api.ContainerStatPath(ctx, id, path.Join(spec.DepotDir, initFile))
 	if errdefs.IsNotFound(err) {

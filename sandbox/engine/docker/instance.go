@@ -20,32 +20,33 @@ type instance struct {
 	engine   *adapter
 	id       string
 	warnings []string
-	// workDir is where the job begins.
+	// workDir is the working directory of the job.
 	workDir string
 	ready   wire.Ready
-	// stdout and stderr are where the job's output goes, over however many lines it
-	// comes.
+	// stdout and stderr receive the job's output, across any number of connections.
 	stdout, stderr *sink
 
 	mu   sync.Mutex
 	line *line
-	// nonce is that of the job, if it has begun.
+	// nonce is the job's, once it has begun.
 	nonce wire.Nonce
 	begun bool
-	// up is when the container had started, and waited how long it was without a job.
+	// up is when the container had started; waited is how long it then had no job.
 	up     time.Time
 	waited time.Duration
-	// sent are the signals that we sent, by their names.
+	// sent holds the names of the signals that evalbox sent.
 	sent map[string]bool
-	// lost says that the line broke, and interrupted that one ever did.
+	// lost says that the current connection broke; interrupted says that any connection
+	// ever did.
 	lost, interrupted bool
-	// peak is the highest memory of all samples.
+	// peak is the highest memory usage of all samples.
 	peak int64
 
-	// waiting is held by who waits for the end, and replaces lines until it is known.
+	// waiting is held by the goroutine that waits for the end. Until the end is known,
+	// that goroutine replaces broken connections.
 	waiting chan struct{}
 	end     *engine.End
-	// removing is held by who removes the container.
+	// removing is held while the container is being removed.
 	removing sync.Mutex
 	removed  bool
 }
@@ -76,7 +77,7 @@ func (c *instance) Ready() wire.Ready { return c.ready }
 // Warnings implements [engine.Container].
 func (c *instance) Warnings() []string { return c.warnings }
 
-// Signals of an end, as our init understands them.
+// signalNames maps requests to the signals that evalbox's init understands.
 var signalNames = map[engine.Signal]string{engine.Stop: "SIGTERM", engine.Kill: "SIGUSR1", engine.Abort: "SIGKILL"}
 
 // Signal implements [engine.Container].
@@ -107,11 +108,11 @@ func (c *instance) Disconnect() {
 	<-line.over
 }
 
-// Release implements [engine.Container]. The end of its stdin lets init go, and is heard
-// also where nobody reads.
+// Release implements [engine.Container]. Init exits when its stdin closes, even if nobody
+// reads its output.
 func (c *instance) Release() { c.Disconnect() }
 
-// sampleTimeout bounds one reading: the next one comes soon.
+// sampleTimeout bounds one sample; the next one follows soon.
 const sampleTimeout = 5 * time.Second
 
 // Sample implements [engine.Container].
@@ -133,7 +134,7 @@ func (c *instance) Sample(ctx context.Context) (engine.Usage, bool) {
 	return engine.Usage{CPU: time.Duration(stats.CPUStats.CPUUsage.TotalUsage), PeakMemory: c.peak, Source: "engine samples"}, true
 }
 
-// statsLimit bounds one reading: some 10 KiB, and more with many processors.
+// statsLimit bounds one sample: about 10 KiB, and more with many processors.
 const statsLimit = 1 << 20
 
 // PID implements [engine.Local].
@@ -155,7 +156,7 @@ func (c *instance) Remove(ctx context.Context) error {
 	return err
 }
 
-// errLost is why a container cannot be spoken to that may still run.
+// errLost reports a container that cannot be reached but may still be running.
 func (c *instance) errLost() error {
 	return fmt.Errorf("%w: the connection to container %.12s was lost", engine.ErrUnavailable, c.id)
 }

@@ -15,35 +15,35 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
-// line is one connection to a container's streams. What is read from it goes to a
-// receiver, which knows our init's protocol.
+// line is one connection to a container's streams. Its input goes to a receiver, which
+// implements the protocol of evalbox's init.
 type line struct {
 	kind     lineKind
 	receiver *wire.Receiver
-	// over is closed at the end of the connection, which err tells about; nil is a
-	// proper end of the streams.
+	// over is closed at the end of the connection. err then says why it ended; nil means
+	// a regular end of the streams.
 	over chan struct{}
 	err  error
 
 	close func() error
-	// stdin takes frames for init; nil in a log.
+	// stdin takes frames for init; nil for a log.
 	stdin io.Writer
 }
 
-// lineKind is where a line leads.
+// lineKind is the source of a line.
 type lineKind int
 
 const (
-	// attached is the streams themselves.
+	// attached means the streams themselves.
 	attached lineKind = iota
-	// logFollowed is the engine's copy of the output, from its beginning to the end of
-	// the container, and logSoFar what there is of it.
+	// logFollowed means the engine's copy of the output, from its beginning to the end of
+	// the container; logSoFar means the part of it that exists now.
 	logFollowed
 	logSoFar
 )
 
-// whole reports whether the line began with the beginning of the output: a log that has
-// grown too long has lost it.
+// whole reports whether the line started at the beginning of the output: a log that
+// exceeded its limit has lost it.
 func (l *line) whole() bool {
 	if l.kind == attached {
 		return true
@@ -78,7 +78,7 @@ func (e *adapter) listen(l *line, streams func(stdout, stderr io.Writer) error) 
 // cut ends a line. It is safe to call twice.
 func (l *line) cut() { _ = l.close() }
 
-// callInit is the line to a container that is about to start.
+// callInit attaches to a container that is about to start.
 func (e *adapter) callInit(ctx context.Context, id string) (*line, error) {
 	streams, err := e.attach(ctx, id)
 	if err != nil {
@@ -88,11 +88,11 @@ func (e *adapter) callInit(ctx context.Context, id string) (*line, error) {
 	return e.listen(l, streams.Copy), nil
 }
 
-// readLog is a line that reads what the engine kept of the output, from the beginning. It
-// ends with [line.cut] and not with ctx.
+// readLog returns a line that reads the engine's log of the output from the beginning. It
+// ends with [line.cut], not with ctx.
 func (e *adapter) readLog(ctx context.Context, id string, kind lineKind, receiver *wire.Receiver) (*line, error) {
 	reading, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	ctx, cancel := callContext(ctx, callTimeout) // for the beginning of the answer
+	ctx, cancel := callContext(ctx, callTimeout) // until the answer begins
 	defer cancel()
 	silent := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
 	log, err := e.api.ContainerLogs(reading, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: kind == logFollowed})
@@ -114,19 +114,19 @@ func (e *adapter) readLog(ctx context.Context, id string, kind lineKind, receive
 	return e.listen(l, func(stdout, stderr io.Writer) error { return demultiplex(log, stdout, stderr) }), nil
 }
 
-// sink is where one stream of a job goes. A writer that fails is not written to any
-// more, and the program does not notice.
+// sink is the destination of one stream of a job. After the writer fails, nothing more is
+// written to it; the program does not notice.
 type sink struct {
 	to     io.Writer
 	failed bool
-	// passed counts the bytes of the stream so far; skip is how many of them a log that is
-	// read from the beginning repeats.
+	// passed counts the bytes of the stream so far. skip is the number of bytes that a
+	// log read from the beginning still repeats.
 	passed, skip int64
 }
 
 func newSink(to io.Writer) *sink { return &sink{to: to, failed: to == nil} }
 
-// again prepares for the same stream from its beginning.
+// again prepares for reading the same stream from its beginning.
 func (s *sink) again() { s.skip = s.passed }
 
 func (s *sink) Write(p []byte) (int, error) {

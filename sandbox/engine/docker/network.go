@@ -12,8 +12,8 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// FindNetwork implements [engine.Networks]. It refuses the network of the host too, under
-// whatever name or ID.
+// FindNetwork implements [engine.Networks]. It also refuses the host's network, under any
+// name or ID.
 func (e *adapter) FindNetwork(ctx context.Context, name string) error {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
@@ -37,7 +37,7 @@ func (e *adapter) FindNetwork(ctx context.Context, name string) error {
 	return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", name), Rule: "the engine does not have it; " + hasNetworks(names)}
 }
 
-// judgeNetwork refuses networks that are not for a sandbox.
+// judgeNetwork refuses networks that are unsuitable for a sandbox.
 func judgeNetwork(name, driver string) error {
 	if driver == "host" || driver == "null" {
 		return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", name),
@@ -46,7 +46,7 @@ func judgeNetwork(name, driver string) error {
 	return nil
 }
 
-// namedNetworks is how many networks a message names.
+// namedNetworks is the maximum number of networks in a message.
 const namedNetworks = 10
 
 func hasNetworks(names []string) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// readyPatience is how long an init may take to answer, once its container has started.
+// readyPatience is how long init may take to report after its container has started.
 const readyPatience = time.Minute
 
 // Prepare implements [engine.Engine].
@@ -43,11 +43,11 @@ func (e *adapter) Prepare(ctx context.Context, class spec.Class, meta engine.Met
 	return c, nil
 }
 
-// createTries is how often a container is created: the volume of the init may be in
-// another place than usual, may not be there, and may go again.
+// createTries limits the attempts to create a container: the init volume may be in an
+// unusual place, may be missing, and may disappear again.
 const createTries = 4
 
-// create makes the container, and before it what the engine lacks of ours.
+// create creates the container, and before that the init volume if the engine lacks it.
 func (e *adapter) create(ctx context.Context, set initSet, class spec.Class, meta engine.Meta) (string, []string, error) {
 	for try := 1; ; try++ {
 		files := e.inits.files(set.volume)
@@ -74,7 +74,7 @@ func (e *adapter) create(ctx context.Context, set initSet, class spec.Class, met
 	}
 }
 
-// createOnce makes one container, and classifies why it was not made.
+// createOnce makes one attempt to create a container, and classifies its error.
 func (e *adapter) createOnce(ctx context.Context, config *container.Config, host *container.HostConfig, name string) (container.CreateResponse, error) {
 	ctx, cancel := changeContext(ctx, callTimeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (e *adapter) createOnce(ctx context.Context, config *container.Config, host
 	return created, fmt.Errorf("creating container %s: %w", name, err)
 }
 
-// missingSource is the path that the engine does not have, in its refusal of a mount.
+// missingSource extracts the missing path from the engine's refusal of a mount.
 func missingSource(err error) (path string, ok bool) {
 	if err == nil || !errdefs.IsInvalidArgument(err) {
 		return "", false
@@ -97,7 +97,6 @@ func missingSource(err error) (path string, ok bool) {
 	return strings.TrimSpace(path), ok
 }
 
-// start starts a container.
 func (e *adapter) start(ctx context.Context, id string) error {
 	ctx, cancel := changeContext(ctx, 2*callTimeout)
 	defer cancel()
@@ -107,7 +106,7 @@ func (e *adapter) start(ctx context.Context, id string) error {
 	return nil
 }
 
-// notStarted tells an engine that refused a start from one that was lost.
+// notStarted distinguishes an engine that refused a start from one that was lost.
 func notStarted(err error) error {
 	if isLoss(err) {
 		return err
@@ -115,8 +114,8 @@ func notStarted(err error) error {
 	return fmt.Errorf("%w: %w", engine.ErrNotStarted, err)
 }
 
-// open starts the container and waits until its init is ready. The line is there before:
-// what is printed while nobody is attached is lost.
+// open starts the container and waits until its init is ready. It attaches before the
+// start, because output is lost while nobody is attached.
 func (c *instance) open(ctx context.Context, set initSet) error {
 	var err error
 	if c.line, err = c.engine.callInit(ctx, c.id); err != nil {
@@ -141,8 +140,8 @@ func (c *instance) open(ctx context.Context, set initSet) error {
 	return fmt.Errorf("%w: container %.12s: %w", engine.ErrProtocol, c.id, err)
 }
 
-// blame says which volume an init came from that could not be executed: a machine that lost
-// its power may have an empty file there.
+// blame adds the volume of an init that could not be executed: after a power failure its
+// file may be empty.
 func (s initSet) blame(err error) error {
 	if strings.Contains(err.Error(), initTarget) {
 		return fmt.Errorf("%w; volume %s may be damaged: %s", err, s.volume, s.remedy())
@@ -150,7 +149,7 @@ func (s initSet) blame(err error) error {
 	return err
 }
 
-// whySilent is why a container ended before its init was ready.
+// whySilent says why a container ended before its init was ready.
 func (c *instance) whySilent(ctx context.Context) error {
 	<-c.line.over
 	if c.line.err != nil {
@@ -167,12 +166,12 @@ func (c *instance) whySilent(ctx context.Context) error {
 		engine.ErrProtocol, c.id, now.exitCode, c.line.receiver.Complaint()+now.complaint)
 }
 
-// endPatience is how long an engine may take to notice the end of a container whose
+// endPatience is how long the engine may take to notice the end of a container whose
 // streams have ended.
 const endPatience = 3 * time.Second
 
-// ended is the state of a container whose streams have ended. The engine hears of the
-// container's end a little later than that. One that still runs was cut off.
+// ended returns the state of a container whose streams have ended. The engine notices the
+// end of the container a little later. If it is still running, the connection was lost.
 func (e *adapter) ended(ctx context.Context, id string) (state, error) {
 	waiting, cancel := context.WithTimeout(ctx, endPatience)
 	statuses, errs := e.api.ContainerWait(waiting, id, container.WaitConditionNotRunning)
@@ -185,8 +184,8 @@ func (e *adapter) ended(ctx context.Context, id string) (state, error) {
 	return e.inspect(ctx, id)
 }
 
-// logPatience is how long the first frame of a log may take to arrive. The engine keeps
-// whole lines, so that it may come with the program's first.
+// logPatience is how long the first frame of a log may take to arrive. The engine stores
+// whole lines, so the frame may only arrive with the first line of the program.
 const logPatience = 200 * time.Millisecond
 
 // Open implements [engine.Engine].
@@ -209,6 +208,6 @@ func (e *adapter) Open(ctx context.Context, ref engine.Ref, streams engine.Strea
 	}
 	waiting, cancel := context.WithTimeout(ctx, logPatience)
 	defer cancel()
-	c.ready, _ = c.line.receiver.Ready(waiting) // what is not in the log stays unknown
+	c.ready, _ = c.line.receiver.Ready(waiting) // without it in the log, it stays unknown
 	return c, nil
 }

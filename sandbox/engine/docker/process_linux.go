@@ -14,9 +14,9 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// engineNoFile is the number of files that the engine at a unix socket may open,
-// or 0 when that cannot be told. The engine cannot grant more: a higher limit
-// makes the start of a container fail.
+// engineNoFile returns the number of files that the engine at a unix socket may open, or
+// 0 if that is unknown. The engine cannot grant more: with a higher limit a container
+// does not start.
 func engineNoFile(ctx context.Context, host string) int64 {
 	pid, ok := socketOwner(ctx, host)
 	if !ok {
@@ -25,9 +25,9 @@ func engineNoFile(ctx context.Context, host string) int64 {
 	return processNoFile(pid)
 }
 
-// sameMachine reports whether the engine at a unix socket can be seen from here: a
-// socket that was mounted into our container, or is forwarded from afar, is not
-// the engine's whereabouts.
+// sameMachine reports whether the engine at a unix socket is visible from here. It is not
+// if the socket was mounted into the container that evalbox runs in, or is forwarded from
+// another machine.
 func sameMachine(ctx context.Context, host, kernel string) bool {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil || unix.ByteSliceToString(name.Release[:]) != kernel {
@@ -37,11 +37,11 @@ func sameMachine(ctx context.Context, host, kernel string) bool {
 	return seen
 }
 
-// engineIdentity names the process behind a unix socket, or is empty.
+// engineIdentity identifies the process behind a unix socket; empty if it is unknown.
 func engineIdentity(ctx context.Context, host string) string {
 	pid, ok := socketOwner(ctx, host)
 	if !ok || pid == 1 {
-		// An init that listens for the daemon outlives it.
+		// An init that listens on the daemon's behalf outlives it.
 		return ""
 	}
 	start, ok := owner.ProcessStart(pid)
@@ -51,7 +51,7 @@ func engineIdentity(ctx context.Context, host string) string {
 	return fmt.Sprintf("%s %s/%s/%d/%s", host, owner.BootID(), owner.PIDNamespace(), pid, start)
 }
 
-// socketOwner is the process that listens on a unix socket.
+// socketOwner returns the process that listens on a unix socket.
 func socketOwner(ctx context.Context, host string) (pid int, ok bool) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", strings.TrimPrefix(host, "unix://"))
@@ -96,7 +96,7 @@ func processNoFile(pid int) int64 {
 	return 0
 }
 
-// hasSwap reports whether this machine has swap, or that it cannot be told. The
+// hasSwap reports whether this machine has swap. If that is unknown, it returns true. The
 // first line of /proc/swaps is a heading.
 func hasSwap() bool {
 	text, err := os.ReadFile("/proc/swaps")

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// removePoll is how often a removal by somebody else is looked at.
+	// removePoll is the interval at which a removal by somebody else is checked.
 	removePoll = 50 * time.Millisecond
-	// removeTries is how often a removal is asked for that nobody waits for.
+	// removeTries is the number of attempts of a removal that nobody waits for.
 	removeTries = 3
 	removePause = time.Second
 )
@@ -36,7 +36,7 @@ func (e *adapter) removeNow(ctx context.Context, name string) error {
 		case !errdefs.IsConflict(err):
 			return fmt.Errorf("removing container %.32s: %w", name, engineError(ctx, err))
 		}
-		// Somebody else's removal is in progress; it may still fail.
+		// Another removal is in progress; it may still fail.
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("removing container %.32s: %w", name, err)
@@ -45,9 +45,9 @@ func (e *adapter) removeNow(ctx context.Context, name string) error {
 	}
 }
 
-// removeSoon returns once the removal is certain. An engine at a socket of this machine
-// has a request as soon as it is written: the kernel keeps it, and the engine carries it
-// out whoever waits for the answer. That goes on in the background.
+// removeSoon returns once the removal is certain. For an engine at a socket on this
+// machine that is once the request is written: the kernel holds it, and the engine
+// carries it out even if nobody waits for the answer. The rest happens in the background.
 func (e *adapter) removeSoon(ctx context.Context, id string) error {
 	if !isLocal(e.api.DaemonHost()) {
 		return e.Remove(ctx, id)
@@ -82,7 +82,7 @@ func (e *adapter) removeSoon(ctx context.Context, id string) error {
 	}
 }
 
-// removeTrying removes a container that the engine may fail to remove at first.
+// removeTrying retries, because the engine may fail to remove a container at first.
 func (e *adapter) removeTrying(ctx context.Context, id string) error {
 	for try := 1; ; try++ {
 		err := e.removeNow(ctx, id)

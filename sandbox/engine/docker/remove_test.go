@@ -18,21 +18,21 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// fakeDaemon answers at a socket.
+// fakeDaemon serves requests on a socket.
 func fakeDaemon(t *testing.T, handle http.HandlerFunc) *adapter {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	require.NoError(t, err)
 	server := &http.Server{Handler: handle, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }() // until it is closed
+	go func() { _ = server.Serve(listener) }() // until the listener is closed
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	api, err := client.NewClientWithOpts(client.WithHost("unix://"+socket), client.WithVersion(OldestAPI))
 	require.NoError(t, err)
 	return newAdapter(api, nil)
 }
 
-// TestRemovalIsCertainOnceItIsWritten: nobody waits for the engine's answer.
+// TestRemovalIsCertainOnceItIsWritten: nobody has to wait for the engine's answer.
 func TestRemovalIsCertainOnceItIsWritten(t *testing.T) {
 	asked, answer := make(chan string, 1), make(chan struct{})
 	e := fakeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func TestRemovalIsCertainOnceItIsWritten(t *testing.T) {
 	close(answer)
 }
 
-// TestRemovalIsRepeated: an engine may fail at first, and nobody waits to ask again.
+// TestRemovalIsRepeated: the engine may fail at first, and no caller is waiting to retry.
 func TestRemovalIsRepeated(t *testing.T) {
 	var asked atomic.Int32
 	gone := make(chan struct{})
@@ -62,7 +62,7 @@ func TestRemovalIsRepeated(t *testing.T) {
 	<-gone
 }
 
-// TestRemovalThatCannotBeAskedFor is no certain one.
+// TestRemovalThatCannotBeAskedFor: without a connection the removal is not certain.
 func TestRemovalThatCannotBeAskedFor(t *testing.T) {
 	api, err := client.NewClientWithOpts(client.WithHost("unix://"+filepath.Join(t.TempDir(), "nobody")), client.WithVersion(OldestAPI))
 	require.NoError(t, err)
@@ -71,7 +71,8 @@ func TestRemovalThatCannotBeAskedFor(t *testing.T) {
 	require.True(t, isLoss(newAdapter(api, nil).removeSoon(ctx, "c1")))
 }
 
-// TestSignalEndsWithItsContext: whoever repeats a request that hangs does not pile them up.
+// TestSignalEndsWithItsContext: repeating a request that hangs must not accumulate
+// requests.
 func TestSignalEndsWithItsContext(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	e := fakeDaemon(t, func(http.ResponseWriter, *http.Request) {

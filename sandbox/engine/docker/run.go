@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// acceptPatience is how long an init may take to accept a job.
+	// acceptPatience is how long init may take to accept a job.
 	acceptPatience = 30 * time.Second
-	// oomScore makes the kernel choose a program before anything of the machine's own.
+	// oomScore makes the kernel prefer a program over the machine's own processes as an
+	// OOM victim.
 	oomScore = 500
 )
 
@@ -57,12 +58,13 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	return nil
 }
 
-// handOver sends the job, and waits until init has it: ctx cannot take it back.
+// handOver sends the job and waits until init has it. Canceling ctx does not take it
+// back.
 func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error {
 	ctx, cancel := changeContext(ctx, acceptPatience)
 	defer cancel()
 	go func() {
-		// That it cannot be written is told by the end of the line.
+		// A failed write shows as the end of the line.
 		_, _ = line.stdin.Write(frame)
 	}()
 	err := line.receiver.Accepted(ctx)
@@ -70,7 +72,7 @@ func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error
 	case err == nil:
 		return nil
 	case errors.Is(err, errSilent):
-		return engineError(ctx, err) // it may take the job still
+		return engineError(ctx, err) // init may still accept the job
 	case !errors.Is(err, wire.ErrCut):
 		return fmt.Errorf("%w: %w", engine.ErrProtocol, err)
 	}
@@ -87,7 +89,7 @@ func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error
 	return fmt.Errorf("%w: the container ended before, with exit code %d", engine.ErrProtocol, now.exitCode)
 }
 
-// wireJob is a job in the words of our init.
+// wireJob translates a job for evalbox's init.
 func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
 	j := wire.Job{
 		Nonce: nonce, Args: job.Command, Env: job.Env, Dir: dir,
@@ -102,8 +104,8 @@ func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// pump sends what the caller gives to the program's stdin. A reader that blocks holds it
-// up for as long as it likes.
+// pump copies the caller's input to the program's stdin. A reader that blocks also blocks
+// pump, without a time limit.
 func pump(line *line, from io.Reader) {
 	to := wire.InputWriter(line.stdin)
 	buffer := make([]byte, 32<<10)
@@ -121,7 +123,7 @@ func pump(line *line, from io.Reader) {
 		default:
 		}
 	}
-	_ = to.Close() // nobody is there to whom it would matter
+	_ = to.Close() // the program may have ended
 }
 
 // Wait implements [engine.Container].
@@ -142,9 +144,9 @@ func (c *instance) Wait(ctx context.Context) (engine.End, error) {
 	return end, err
 }
 
-// await looks for the end of the job wherever it can be found.
+// await looks for the end of the job in every place that may have it.
 func (c *instance) await(ctx context.Context) (engine.End, error) {
-	cut := false // the streams themselves ended too early
+	cut := false // the attached streams ended too early
 	for {
 		line, err := c.listening(ctx)
 		if err != nil {
@@ -172,17 +174,17 @@ func (c *instance) await(ctx context.Context) (engine.End, error) {
 			return c.silent(ctx, now), nil
 		}
 		cut = cut || line.kind == attached
-		// A connection may end as if the streams had, and what was said behind it is in the
-		// log. A log that is followed may lack the last words: Docker does not pass on what
-		// is behind the last end of a line when the container ends.
+		// A broken connection may look like the end of the streams; the rest of the
+		// output is then in the log. A followed log may lack the last bytes: when the
+		// container ends, Docker does not pass on output after the last newline.
 		if err := c.reread(ctx, logSoFar); err != nil {
 			return c.gone(err)
 		}
 	}
 }
 
-// listening is the line that is read. One that broke is replaced: the engine's log has
-// what was said meanwhile.
+// listening returns the line in use. A broken one is replaced: the engine's log has the
+// output since then.
 func (c *instance) listening(ctx context.Context) (*line, error) {
 	c.mu.Lock()
 	lost, line := c.lost, c.line
@@ -198,7 +200,7 @@ func (c *instance) listening(ctx context.Context) (*line, error) {
 	return c.line, nil
 }
 
-// reread reads the output from the beginning, and passes on what is new in it.
+// reread reads the output from the beginning, and passes on only the new part.
 func (c *instance) reread(ctx context.Context, kind lineKind) error {
 	c.mu.Lock()
 	before := c.line
@@ -225,8 +227,8 @@ func (c *instance) lose() {
 	c.lost, c.interrupted = true, true
 }
 
-// gone is the end of a container that cannot be asked any more. Who removes one that
-// runs kills it.
+// gone returns the end of a container that no longer exists. Removing a running container
+// kills it.
 func (c *instance) gone(err error) (engine.End, error) {
 	if !errors.Is(err, engine.ErrNoContainer) {
 		return engine.End{}, err
@@ -234,8 +236,8 @@ func (c *instance) gone(err error) (engine.End, error) {
 	return engine.End{Interrupted: true, Foreign: []string{"SIGKILL"}}, err
 }
 
-// silent is the end of a container whose init said nothing of it. The engine's times are
-// those of the container, which had to wait for its job.
+// silent returns the end of a container whose init did not report one. The engine's times
+// are those of the container, which first waited for its job.
 func (c *instance) silent(ctx context.Context, now state) engine.End {
 	c.mu.Lock()
 	interrupted, started := c.interrupted, now.started.Add(c.waited)
@@ -250,7 +252,7 @@ func (c *instance) silent(ctx context.Context, now state) engine.End {
 	return end
 }
 
-// reported is an end in init's own words.
+// reported translates the report of init.
 func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine.End {
 	c.mu.Lock()
 	interrupted, sent, whole := c.interrupted || cut, len(c.sent) > 0, c.line.whole()
@@ -279,8 +281,8 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		if sent {
 			break
 		}
-		// The kernel's word for who sent a signal can be lost, and so be forged by the
-		// program. The engine's cannot.
+		// The kernel can lose the sender of a signal, so a program can make its own
+		// signal look foreign to init. The engine's events cannot be forged.
 		end.Foreign, end.ForeignErr = c.foreign(ctx, r.Started, r.Finished)
 		if len(end.Foreign) == 0 && end.ForeignErr == nil {
 			end.Cause = engine.ByItself
@@ -290,15 +292,15 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 }
 
 const (
-	// foreignTimeout bounds the question for the signals of others.
+	// foreignTimeout bounds the query for foreign signals.
 	foreignTimeout = 5 * time.Second
-	// eventSlack is by how much an engine may note a signal after it took effect.
+	// eventSlack is how much later than its effect the engine may record a signal.
 	eventSlack = 500 * time.Millisecond
 )
 
 // foreign lists signals that others sent through the engine between two times of its
-// clock. A daemon that is stopped sends SIGTERM to every container, and so does
-// `docker stop`: both leave an event, the program itself none.
+// clock. A daemon that is stopped sends SIGTERM to every container, and so does `docker
+// stop`: both leave an event. A signal from the program itself leaves none.
 func (c *instance) foreign(ctx context.Context, since, until time.Time) ([]string, error) {
 	if since.IsZero() || until.IsZero() {
 		return nil, nil
@@ -321,7 +323,7 @@ func (c *instance) foreign(ctx context.Context, since, until time.Time) ([]strin
 				signals = append(signals, name)
 			}
 		case err := <-errs:
-			if err == io.EOF { //nolint:errorlint // any other kind of end is an answer that broke off
+			if err == io.EOF { //nolint:errorlint // a wrapped EOF is not a complete answer
 				return slices.Compact(signals), nil
 			}
 			return signals, fmt.Errorf("asking for events of container %.12s: %w", c.id, engineError(ctx, err))
@@ -329,11 +331,11 @@ func (c *instance) foreign(ctx context.Context, since, until time.Time) ([]strin
 	}
 }
 
-// eventTime renders a time as the events call takes it.
+// eventTime formats a time for the events call.
 func eventTime(t time.Time) string { return fmt.Sprintf("%d.%09d", t.Unix(), t.Nanosecond()) }
 
-// signalName is the name of a signal in an event: older engines give the number, and none
-// the beginning.
+// signalName returns the name of a signal in an event: older engines report the number,
+// or the name without "SIG".
 func signalName(text string) string {
 	if n, err := strconv.Atoi(text); err == nil {
 		if name, ok := signalNumbers[n]; ok {
@@ -344,5 +346,5 @@ func signalName(text string) string {
 	return "SIG" + strings.TrimPrefix(text, "SIG")
 }
 
-// signalNumbers are those that engines and people send, as Linux has them.
+// signalNumbers maps the usual signals to their names on Linux.
 var signalNumbers = map[int]string{1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 9: "SIGKILL", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}

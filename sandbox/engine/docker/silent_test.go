@@ -28,7 +28,7 @@ func (hungDaemon) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestEveryCallHasADeadlineOfItsOwn: an engine can answer some calls and hang on others,
-// and callers that clean up have no deadline.
+// and callers that clean up pass a context without a deadline.
 func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 	run := copiedRun(fullClass())
 	for name, call := range map[string]func(ctx context.Context, e *adapter) error{
@@ -67,7 +67,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, err := client.NewClientWithOpts(client.WithHTTPClient(&http.Client{Transport: hungDaemon{}}), client.WithVersion(OldestAPI))
 				require.NoError(t, err)
-				err = call(context.Background(), newAdapter(api, nil)) // which never ends
+				err = call(context.Background(), newAdapter(api, nil)) // a context that never ends
 				require.ErrorIs(t, err, engine.ErrUnavailable)
 			})
 		})

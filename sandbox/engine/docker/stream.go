@@ -25,8 +25,8 @@ func (e *adapter) attach(ctx context.Context, id string) (*conversation, error) 
 	return &conversation{hijacked: hijacked, close: sync.OnceValue(hijacked.Conn.Close)}, nil
 }
 
-// attachUnder ends with its context. The client's own call does not: it writes and
-// reads by itself on a connection that it has taken over.
+// attachUnder returns when its context ends. The client's own call does not: it writes to
+// and reads from the hijacked connection directly.
 func (e *adapter) attachUnder(ctx context.Context, id string, options container.AttachOptions) (types.HijackedResponse, error) {
 	var hijacked types.HijackedResponse
 	var err error
@@ -41,7 +41,7 @@ func (e *adapter) attachUnder(ctx context.Context, id string, options container.
 	case <-ctx.Done():
 	}
 	go func() {
-		// Too late: nobody waits for it any more.
+		// Too late: nobody waits for the connection any more.
 		if <-attached; err == nil {
 			hijacked.Close()
 		}
@@ -49,7 +49,7 @@ func (e *adapter) attachUnder(ctx context.Context, id string, options container.
 	return types.HijackedResponse{}, ctx.Err()
 }
 
-// conversation is the attached streams of one container.
+// conversation holds the attached streams of one container.
 type conversation struct {
 	hijacked types.HijackedResponse
 	close    func() error
@@ -77,20 +77,21 @@ func (s conversationStdin) Write(p []byte) (int, error) { return s.hijacked.Conn
 func (s conversationStdin) Close() error                { return s.hijacked.CloseWrite() }
 
 const (
-	// streamBuffer is what one container's output takes of our memory.
+	// streamBuffer is the size of the buffer per container.
 	streamBuffer = 64 << 10
-	// frameHeader is the stream's number, three zeros, and the length, big-endian.
+	// frameHeader is the size of a header: the stream's number, three zeros, and the
+	// length, big-endian.
 	frameHeader                              = 8
 	frameStdout, frameStderr, frameComplaint = 1, 2, 3
-	// complaintLimit bounds what the engine says of itself in a stream.
+	// complaintLimit bounds a message of the engine itself in a stream.
 	complaintLimit = 1 << 10
 )
 
-// errFrame means that the other side does not speak as Docker does.
+// errFrame means that the peer does not send Docker's format.
 var errFrame = errors.New("the stream is not in Docker's format")
 
-// demultiplex splits an attached stream until it ends. Frames are passed on piece by
-// piece, so that nobody's word for their length, up to 4 GiB, costs memory.
+// demultiplex splits an attached stream until it ends. Frames are passed on in pieces, so
+// that a claimed length, up to 4 GiB, costs no memory.
 func demultiplex(from io.Reader, stdout, stderr io.Writer) error {
 	d := demultiplexer{stdout: stdout, stderr: stderr}
 	buffer := make([]byte, streamBuffer)
@@ -114,16 +115,17 @@ func demultiplex(from io.Reader, stdout, stderr io.Writer) error {
 	}
 }
 
-// demultiplexer knows where in which frame a stream is.
+// demultiplexer holds the position within a stream of frames.
 type demultiplexer struct {
 	stdout, stderr io.Writer
-	// to takes the rest of the frame, and left is its length; to is nil for a complaint.
+	// to receives the rest of the frame, and left is its length; to is nil for a
+	// complaint.
 	to        io.Writer
 	left      uint32
 	complaint []byte
 }
 
-// pass passes bytes on, and returns those at the end that are the beginning of a header.
+// pass passes bytes on, and returns an incomplete header at the end.
 func (d *demultiplexer) pass(p []byte) ([]byte, error) {
 	for {
 		if d.left == 0 {

@@ -27,16 +27,16 @@ func TestDemultiplex(t *testing.T) {
 		err                    error
 		says                   string
 	}{
-		"nothing":               {},
-		"both":                  {stream: dockerFrame(1, "a") + dockerFrame(2, "b") + dockerFrame(1, "c"), stdout: "ac", stderr: "b"},
-		"empty frames":          {stream: dockerFrame(1, "") + dockerFrame(2, "") + dockerFrame(1, "x"), stdout: "x"},
-		"more than the buffer":  {stream: dockerFrame(2, long) + dockerFrame(1, long), stdout: long, stderr: long},
-		"cut in a header":       {stream: dockerFrame(1, "a") + "\x01\x00", stdout: "a", err: io.ErrUnexpectedEOF},
-		"cut in a frame":        {stream: dockerFrame(1, "abc")[:10], stdout: "ab", err: io.ErrUnexpectedEOF},
-		"an unknown stream":     {stream: dockerFrame(1, "a") + dockerFrame(7, "b"), stdout: "a", err: errFrame},
-		"no frames, but a text": {stream: "hello, world, without a header", err: errFrame},
-		"zeros that are none":   {stream: "\x01\x00\x01\x00\x00\x00\x00\x01a", err: errFrame},
-		"the engine complains":  {stream: dockerFrame(1, "a") + dockerFrame(3, "no\n") + dockerFrame(1, "b"), stdout: "a", says: `the engine says: "no\n"`},
+		"nothing":              {},
+		"both":                 {stream: dockerFrame(1, "a") + dockerFrame(2, "b") + dockerFrame(1, "c"), stdout: "ac", stderr: "b"},
+		"empty frames":         {stream: dockerFrame(1, "") + dockerFrame(2, "") + dockerFrame(1, "x"), stdout: "x"},
+		"more than the buffer": {stream: dockerFrame(2, long) + dockerFrame(1, long), stdout: long, stderr: long},
+		"cut in a header":      {stream: dockerFrame(1, "a") + "\x01\x00", stdout: "a", err: io.ErrUnexpectedEOF},
+		"cut in a frame":       {stream: dockerFrame(1, "abc")[:10], stdout: "ab", err: io.ErrUnexpectedEOF},
+		"an unknown stream":    {stream: dockerFrame(1, "a") + dockerFrame(7, "b"), stdout: "a", err: errFrame},
+		"text without frames":  {stream: "hello, world, without a header", err: errFrame},
+		"nonzero padding":      {stream: "\x01\x00\x01\x00\x00\x00\x00\x01a", err: errFrame},
+		"the engine complains": {stream: dockerFrame(1, "a") + dockerFrame(3, "no\n") + dockerFrame(1, "b"), stdout: "a", says: `the engine says: "no\n"`},
 	} {
 		for how, reader := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "halves": iotest.HalfReader, "early EOF": iotest.DataErrReader,
@@ -55,7 +55,8 @@ func TestDemultiplex(t *testing.T) {
 	}
 }
 
-// TestDemultiplexTakesNobodysWord: a frame of 4 GiB costs as much as one byte.
+// TestDemultiplexTakesNobodysWord: a frame that claims 4 GiB costs as much as one of one
+// byte.
 func TestDemultiplexTakesNobodysWord(t *testing.T) {
 	for _, stream := range []byte{frameStdout, frameComplaint} {
 		endless := io.MultiReader(bytes.NewReader([]byte{stream, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}), io.LimitReader(zeros{}, 64<<20))
