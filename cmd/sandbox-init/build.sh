@@ -1,12 +1,12 @@
 #!/bin/sh
-# Compiles sandbox-init for every architecture that it is written for, and notes what
-# it was compiled from and with.
+# Compiles sandbox-init for every supported architecture, and records the hash of its
+# sources and the versions of the compilers.
 #
 #   cmd/sandbox-init/build.sh [DIRECTORY]      default: sandbox/engine/wire
-#   cmd/sandbox-init/build.sh notes            prints what is noted, compiles nothing
+#   cmd/sandbox-init/build.sh notes            prints that record, compiles nothing
 #
-# The bytes depend on the sources and the compilers alone: no path, time or build id
-# goes into them. hack/setup.sh test-tools installs both compilers.
+# The binaries depend only on the sources and the compilers: they contain no path, no
+# time and no ELF build ID. hack/setup.sh test-tools installs both compilers.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,8 +21,8 @@ cd "$here"
 # shellcheck disable=SC2086 # lists of words
 id=$(cat $sources $headers | sha256sum | cut -d ' ' -f 1)
 
-# compile ARCHITECTURE TOOLS [FLAG...]: -Os, because every container loads it; no
-# unwinding tables and no stack protector, because both need a C library.
+# compile ARCHITECTURE TOOLS [FLAG...]: -Os, because every container loads the
+# binary; no unwind tables and no stack protector, because both need a C library.
 compile() {
 	arch=$1
 	tools=$2

@@ -1,11 +1,12 @@
-/* sandbox-init is process 1 of every container. It says what it sees, reads one job,
- * runs it, ends it, and reports; the package comment of sandbox/engine/wire describes
- * what goes over its standard streams.
+/* sandbox-init is PID 1 of every container. It reports what it sees, reads one job, runs
+ * it, ends it and reports the end; the package comment of sandbox/engine/wire describes
+ * the protocol on its standard streams.
  *
- * The program is hostile and has init's uid. So init is not dumpable (nothing of its
- * memory, descriptors or environment can be opened), and blocks every signal. It reads
- * three, and believes them when the kernel says that they are not from in here. Loops
- * that a program can feed are bounded, so that its deadline is always looked at. */
+ * The program is hostile and has init's uid. So init is not dumpable (its memory,
+ * descriptors and environment cannot be opened) and blocks every signal. It reads three
+ * through a signalfd, and obeys SIGTERM and SIGUSR1 only if the kernel reports a sender
+ * outside the container. Loops that a program can feed are bounded, so that init always
+ * checks the deadline. */
 #include "init.h"
 
 #include <linux/sched.h>
@@ -27,23 +28,23 @@ __asm__(".global _start\n"
 enum kind { EXITED = 1, SIGNALED, NOT_STARTED };
 enum stop { NONE, DEADLINE, TERMINATED, KILLED };
 
-enum { REFUSES = 125, MOST_KILLING = 10, MOST_WAITING = 60 /* seconds */, MOST_FDS = 1 << 18 /* two for each connection, and some */ };
+enum { REFUSES = 125, MOST_KILLING = 10, MOST_WAITING = 60 /* seconds */, MOST_FDS = 1 << 18 /* two per connection, plus a few */ };
 
 static u64 report_bytes[MOST_REPORT / 8], input_bytes[MOST_INPUT / 8];
 static char **environment;
 static struct job job;
 
-/* What is to be written, per stream. A stream that nobody reads any more is dropped. */
+/* Pending output, per stream. Output to a stream without a reader is dropped. */
 static struct output {
 	int fd;
 	const u8 *p;
 	u64 n;
 } outputs[] = {{1, NULL, 0}, {2, NULL, 0}};
 
-/* The controller's side: the frame that is being read. */
+/* The frame being read from the controller. */
 static struct {
 	bool_t open;
-	bool_t complete; /* the frame is read, and its payload still in use */
+	bool_t complete; /* the frame was read, and its payload is still in use */
 	u8 head[HEADER];
 	u8 *payload;
 	u64 have, length;
@@ -51,32 +52,32 @@ static struct {
 
 static enum { BEFORE, RUNNING, OVER } phase;
 static bool_t have_job, bye;
-static u64 released_at; /* when the controller left, or sent us away */
+static u64 released_at; /* when the controller disconnected, or a signal released init */
 static int signals = -1;
 static struct pollfd first_polls[5], *polls = first_polls;
 
 static struct {
 	i64 pid;
 	int failures; /* the pipe of the second stage */
-	int input;    /* the program's stdin, -1 when there is none any more */
-	u64 sent;     /* so much of the frame's payload is in it */
+	int input;    /* the program's stdin, -1 once closed */
+	u64 sent;     /* bytes of the frame's payload written to it */
 	int status;
 	struct rusage usage;
 	u64 began, ended, began_wall, ended_wall;
 	u64 deadline, kill_at;
 	enum stop stop;
-	u64 give_up; /* when to stop waiting for the death of what was killed */
+	u64 give_up; /* when to stop waiting for killed processes to die */
 	bool_t escalated, abandoned;
 	struct failure failure;
 } program = {.failures = -1, .input = -1, .deadline = FOREVER, .kill_at = FOREVER, .give_up = FOREVER};
 
-static bool_t children = 1; /* there may be some */
-static bool_t unreaped;     /* and some that have ended */
+static bool_t children = 1; /* there may be children */
+static bool_t unreaped;     /* there may be zombies */
 
 static void write_output(struct output *o)
 {
-	/* A pipe that polls as writable takes so much without blocking, whatever the
-	 * program has done to its flags. */
+	/* A pipe that polls as writable takes 4096 bytes without blocking, whatever flags
+	 * the program has set on it. */
 	long n = sys3(write, o->fd, o->p, o->n < 4096 ? o->n : 4096);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
@@ -88,7 +89,7 @@ static void write_output(struct output *o)
 
 static void step(u64 until);
 
-/* flush writes a frame before any program exists: nothing else is to be done then. */
+/* flush writes a frame while no program exists yet and init has nothing else to do. */
 static void flush(const struct buffer *b)
 {
 	outputs[0].p = b->p;
@@ -105,12 +106,12 @@ static void __attribute__((noreturn)) refuse(enum refusal code, const char *text
 	field32(&b, 1, code);
 	field(&b, 2, text, strlen(text));
 	frame_end(&b);
-	input.open = 0; /* nothing that comes now counts */
+	input.open = 0; /* ignore everything that follows */
 	flush(&b);
 	leave(REFUSES);
 }
 
-/* next_frame: what was read has been dealt with. */
+/* next_frame starts reading the next frame, after the current one was handled. */
 static void next_frame(void)
 {
 	program.sent = input.have = 0;
@@ -122,7 +123,7 @@ static void close_program_input(void)
 	if (program.input >= 0)
 		sys1(close, program.input);
 	program.input = -1;
-	/* What it has not read would keep the frames behind it, up to BYE. */
+	/* Unread input would hold up the frames behind it, including BYE. */
 	if (input.complete)
 		next_frame();
 }
@@ -133,7 +134,7 @@ static void released(void)
 		released_at = now();
 }
 
-/* abandon: the controller is gone, or sends what nobody understands. */
+/* abandon handles a controller that has disconnected, or that sends garbage. */
 static void abandon(void)
 {
 	if (phase == BEFORE)
@@ -144,8 +145,8 @@ static void abandon(void)
 	close_program_input();
 }
 
-/* feed passes on what an INPUT frame holds. A program that does not read leaves the
- * rest with the controller: no further frame is read before this one is done. */
+/* feed writes the payload of an INPUT frame to the program's stdin. init reads no further
+ * frame before this one is done: a program that does not read blocks the controller. */
 static void feed(void)
 {
 	while (program.input >= 0 && program.sent < input.length) {
@@ -195,7 +196,7 @@ static void close_frame(void)
 		return;
 	}
 	if (input.head[5] == BYE) {
-		bye |= phase == OVER; /* earlier it means nothing */
+		bye |= phase == OVER; /* an earlier one is ignored */
 		input.have = 0;
 		return;
 	}
@@ -227,7 +228,7 @@ static void read_input(void)
 static void over(int status)
 {
 	phase = OVER;
-	/* What is over has no deadline: one that has passed would let no wait wait. */
+	/* An expired deadline would make every later wait return at once. */
 	program.deadline = program.kill_at = FOREVER;
 	program.pid = 0;
 	program.status = status;
@@ -236,8 +237,8 @@ static void over(int status)
 	close_program_input();
 }
 
-/* reap takes a part of what has ended: a program can make ends as fast as init takes
- * them, and there is a deadline to look at. */
+/* reap reaps at most 64 processes: a program can create zombies as fast as init reaps
+ * them, and init has to check the deadline in between. */
 static void reap(void)
 {
 	struct rusage usage;
@@ -245,8 +246,8 @@ static void reap(void)
 	long pid = 0;
 
 	for (int i = 0; i < 64 && (pid = sys4(wait4, -1, &status, WNOHANG | __WALL, &usage)) > 0; i++) {
-		/* A child that asked to be traced is ours to trace, and is reported when it
-		 * stops. That is no end. */
+		/* init is the tracer of a child that called PTRACE_TRACEME, so wait4 also
+		 * reports its stops. A stop is not an end. */
 		if (pid != program.pid || (status & 0xff) == 0x7f)
 			continue;
 		program.usage = usage;
@@ -263,7 +264,7 @@ static void kill_all(void)
 		program.give_up = now() + MOST_KILLING * SECOND;
 }
 
-/* stop ends the program: softly, with its grace, or at once. */
+/* stop ends the program: with SIGTERM and its grace period, or with SIGKILL at once. */
 static void stop(enum stop why)
 {
 	if (phase == BEFORE)
@@ -290,10 +291,10 @@ static void read_signals(void)
 {
 	struct signalfd_siginfo s;
 
-	/* No more than are blocked: new ones may come as fast as they are read. */
+	/* At most three: new ones may arrive as fast as they are read. */
 	for (int i = 0; i < 3 && sys3(read, signals, &s, sizeof s) == sizeof s; i++)
-		/* Only the outside has no number here, and nobody can forge that: the
-		 * kernel refuses a sender's own si_code of 0. */
+		/* Only a sender outside the PID namespace has PID 0. A program cannot forge
+		 * that: the kernel refuses an si_code of 0 that a sender chose itself. */
 		if (s.ssi_code == 0 && s.ssi_pid == 0 && s.ssi_signo != SIGCHLD)
 			stop(s.ssi_signo == SIGTERM ? TERMINATED : KILLED);
 }
@@ -311,13 +312,13 @@ static void check_time(void)
 		program.escalated = 1;
 		kill_all();
 	}
-	/* Nothing else can be said of a process that does not even die of SIGKILL. */
+	/* A main process that survives SIGKILL is reported as killed by it. */
 	if (t >= program.give_up)
 		over(SIGKILL);
 }
 
-/* wait_for is poll(2) by means of select(2): poll fails when it is asked for more
- * descriptors than the limit of open files, and the program can set init's to zero. */
+/* wait_for is poll(2) implemented with select(2): poll fails if it gets more descriptors
+ * than RLIMIT_NOFILE, which only guard_init keeps the program from setting to zero. */
 static void wait_for(struct pollfd *p, u64 n, u64 until)
 {
 	static u64 readable[MOST_FDS / 64], writable[MOST_FDS / 64];
@@ -353,7 +354,7 @@ static void wait_for(struct pollfd *p, u64 n, u64 until)
 	}
 }
 
-/* step waits for whatever comes next, at most until then, and deals with it. */
+/* step waits for the next event, at most until the given time, and handles it. */
 static void step(u64 until)
 {
 	u64 n = sizeof first_polls / sizeof *first_polls;
@@ -364,10 +365,10 @@ static void step(u64 until)
 		until = program.kill_at;
 	if (phase == RUNNING && until > program.give_up)
 		until = program.give_up;
-	/* A poll would return at once for a descriptor that was hung up, so what is not
-	 * waited for is left out. */
-	/* A frame of ours that is under way comes before the answer to one of theirs, and
-	 * what follows a job is for its program. */
+	/* A descriptor that was hung up is always ready, so descriptors that init does not
+	 * wait for are left out. */
+	/* Before the program runs, init finishes its own frame before it reads another one,
+	 * and leaves the frames behind the job for the program. */
 	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || have_job));
 	polls[0] = (struct pollfd){reads ? 0 : -1, POLLIN, 0};
 	polls[1] = (struct pollfd){signals, POLLIN, 0};
@@ -391,8 +392,8 @@ static void step(u64 until)
 	check_time();
 }
 
-/* launch starts the program. What fails before there is a process is noted as what
- * fails in the second stage. */
+/* launch starts the program. A failure before the fork is recorded like one in the second
+ * stage. */
 static void launch(void)
 {
 	int failures[2], in[2] = {-1, -1};
@@ -409,7 +410,7 @@ static void launch(void)
 	}
 	if (r >= 0 && job.flags & WITH_STDIN) {
 		r = sys2(pipe2, in, O_CLOEXEC);
-		/* Only our end: a program does not expect to be told to come back. */
+		/* Only init's end: a program does not expect EAGAIN on its stdin. */
 		sys3(fcntl, in[1], F_SETFL, O_NONBLOCK);
 	}
 	program.began = now();
@@ -437,7 +438,7 @@ static void launch(void)
 	sys2(munmap, input.payload, input.length);
 }
 
-/* end_all kills what the program has left, and says how much of it did not die. */
+/* end_all kills all remaining processes, and returns how many of them did not die. */
 static u32 end_all(void)
 {
 	for (;;) {
@@ -495,11 +496,11 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 	frame_end(b);
 }
 
-/* report ends both streams with the nonce. They are as the program has left them, and
- * nothing else writes there any more. */
+/* report ends both streams with the nonce. They are in the state in which the program left
+ * them; nothing else writes to them any more. */
 static void report(enum kind how, u32 value, u32 left)
 {
-	/* An engine's log keeps whole lines, and may lose the last one if it has no end. */
+	/* An engine's log keeps whole lines, and may lose an unterminated last one. */
 	static const u8 line_end[] = {'\n'};
 	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
 	u64 began = now(), limit, second;
@@ -552,10 +553,9 @@ static void close_inherited(u32 fd)
 		sys1(close, fd);
 }
 
-/* prepare makes a clean process of what the engine has started. */
-/* occupy takes places of the container's process limit that no program is to have: runtimes
- * cannot start a container reliably within a very small one. Threads of init cannot be
- * killed on their own. */
+/* occupy starts idle threads. They use up the part of the container's process limit that
+ * the program may not have: runtimes cannot start a container reliably under a very small
+ * limit. Threads of init cannot be killed individually. */
 static void occupy(int places)
 {
 	const long thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
@@ -564,10 +564,11 @@ static void occupy(int places)
 		long number = new_idler(thread);
 		if (number < 0)
 			complain("sandbox-init: no threads\n");
-		last_of_init = (u32)number; /* they are ascending */
+		last_of_init = (u32)number; /* IDs ascend */
 	}
 }
 
+/* prepare turns the process that the engine started into a clean PID 1. */
 static void prepare(char **arguments)
 {
 	static const u64 all = ~0UL;
@@ -580,8 +581,8 @@ static void prepare(char **arguments)
 	for (char **a = arguments; *a; a += 2)
 		if (a[0][0] != '-' || (a[0][1] != 's' && a[0][1] != 'w' && a[0][1] != 't') || a[0][2] || !a[1])
 			complain("usage: sandbox-init [-t THREADS] [-w WITNESS] [-s PATH]...\n");
-	/* What is ignored stays ignored over execve, and ignored children would leave
-	 * no status. */
+	/* Ignored signals stay ignored across execve, and children leave no exit status
+	 * while SIGCHLD is ignored. */
 	for (long n = 1; n <= 64; n++)
 		sys4(rt_sigaction, n, by_default, NULL, 8);
 	if ((own_directory = open_at("/proc/self/fd", O_RDONLY | O_DIRECTORY)) < 0)
@@ -610,9 +611,9 @@ static void greet(char **arguments)
 	sys2(munmap, b.p, MOST_READY);
 }
 
-/* accept_job answers the job, and waits until the answer was read: a program can open its
- * own stdout for reading, and would take it away. Nobody reads for so long only when
- * nobody waits for it any more. */
+/* accept_job answers the job and waits until the answer was read: a program can open its
+ * own stdout for reading, and could steal the answer. If nobody has read it after
+ * MOST_WAITING seconds, the controller no longer waits for it. */
 static void accept_job(void)
 {
 	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};

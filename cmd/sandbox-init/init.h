@@ -1,5 +1,5 @@
-/* What the parts of sandbox-init share. The protocol is described in the package
- * comment of sandbox/engine/wire; limits and numbers here are those there. */
+/* Declarations shared by all parts of sandbox-init. The package comment of
+ * sandbox/engine/wire describes the protocol; limits and numbers here match it. */
 #ifndef INIT_H
 #define INIT_H
 
@@ -9,8 +9,8 @@ enum {
 	VERSION = 1,
 	HEADER = 12,
 	NONCE = 32,
-	/* So much of the nonce is in ACCEPTED. The rest stays secret: the program can
-	 * open its own stdout for reading and find there what nobody has read yet. */
+	/* ACCEPTED contains only this many bytes of the nonce. The rest stays secret: the
+	 * program can open its own stdout for reading and find unread bytes there. */
 	NONCE_SHOWN = 8,
 	MOST_JOB = 4 << 20,
 	MOST_INPUT = 64 << 10,
@@ -36,10 +36,10 @@ struct limit {
 
 struct job {
 	u8 nonce[NONCE];
-	char **argv; /* one free place in front of it, for the shell of a script */
+	char **argv; /* preceded by a free slot, for the shell of a script */
 	char **envp;
 	char *directory;
-	u64 timeout, grace; /* ms; a timeout of 0 is none */
+	u64 timeout, grace; /* ms; a timeout of 0 means no limit */
 	struct limit *limits;
 	u64 limit_count;
 	bool_t has_oom_score;
@@ -49,11 +49,11 @@ struct job {
 	char *relay_path; /* NULL: no relay */
 };
 
-/* A buffer that notes when something did not fit, instead of overflowing. */
+/* A buffer that sets full instead of overflowing. */
 struct buffer {
 	u8 *p;
 	u64 n, size;
-	u64 frame; /* where the header of the frame is that is being written */
+	u64 frame; /* offset of the header of the frame being written */
 	bool_t full;
 };
 
@@ -80,7 +80,7 @@ u32 count_processes(void);
 u32 each_number(long directory, void (*visit)(u32 number));
 
 /* second_stage.c */
-extern u32 last_of_init; /* process 1 and its threads have the numbers up to this one */
+extern u32 last_of_init; /* PID 1 and its threads have the IDs 1 to last_of_init */
 struct failure {
 	u32 stage, error, detail;
 };

@@ -1,6 +1,6 @@
-/* What init sees of the container before any program exists (READY), and of the
- * cgroup when the program has ended (REPORT). Nothing is understood here: the other
- * side parses texts, because a mistake there cannot kill a container. */
+/* The contents of READY (the container before any program exists), and the cgroup counters
+ * of REPORT (after the program has ended). Nothing is parsed here: the controller parses
+ * the texts, because a bug there cannot kill a container. */
 #include "init.h"
 
 #include <linux/utsname.h>
@@ -94,8 +94,8 @@ void put_ready(struct buffer *b, char **arguments)
 	frame_end(b);
 }
 
-/* The counters, and /proc to count processes in, are opened before the program
- * exists: nothing can be in the way then. */
+/* The counters, and /proc for counting processes, are opened before the program exists,
+ * when nothing can interfere. */
 static struct {
 	const char *path;
 	long fd;
@@ -127,8 +127,8 @@ void put_counters(struct buffer *b, u16 tag)
 
 u32 each_number(long directory, void (*visit)(u32 number))
 {
-	/* The kernel's struct linux_dirent64 is in no exported header: after inode and
-	 * offset come the length of the entry, its type and its name. */
+	/* struct linux_dirent64 is not in an exported header. Inode and offset are followed
+	 * by the length of the entry, its type and its name. */
 	static u8 entries[4096] __attribute__((aligned(8)));
 	u32 found = 0;
 	long n;
@@ -148,8 +148,8 @@ u32 each_number(long directory, void (*visit)(u32 number))
 	return found;
 }
 
-/* count_processes is the number of processes besides init, at least 1: it is asked
- * when there must be some, and they may be hidden. */
+/* count_processes returns the number of processes besides init, at least 1: it is called
+ * only if some are left, and they may be hidden. */
 u32 count_processes(void)
 {
 	u32 n = each_number(proc, NULL);

@@ -1,5 +1,5 @@
-/* The relay of a network level: 127.0.0.1:port inside leads to the proxy's socket,
- * which is a file here because the container has no network. */
+/* The relay of a network level forwards 127.0.0.1:port inside the container to the proxy's
+ * Unix socket, because the container has no network. */
 #include "init.h"
 
 #include <linux/in.h>
@@ -8,8 +8,8 @@
 /* The kernel does not export these. */
 enum { SOCK_STREAM = 1, SOCK_NONBLOCK_CLOEXEC = O_NONBLOCK | O_CLOEXEC, UNIX = 1, INET = 2, SHUT_WRITING = 1, MOST_WAY = 16 << 10 };
 
-/* What came from one side and is to go to the other. A side is read only when its
- * buffer is empty, so a slow reader slows its writer down and nobody else. */
+/* One direction of a connection. A side is read only while its buffer is empty, so a slow
+ * reader slows down only its own writer. */
 struct way {
 	u8 *bytes;
 	u32 at, n;
@@ -17,15 +17,15 @@ struct way {
 };
 
 struct connection {
-	int fd[2]; /* the program's side, the proxy's */
-	struct way way[2]; /* way[i] begins at fd[i] */
+	int fd[2]; /* the program's side and the proxy's */
+	struct way way[2]; /* way[i] starts at fd[i] */
 };
 
 static int listener = -1;
 static struct sockaddr_un proxy = {.sun_family = UNIX};
 static struct connection *connections;
 static u32 count, most, watched;
-static u64 paused_until; /* accepting failed for want of something: not again at once */
+static u64 paused_until; /* set after accept failed for lack of resources */
 
 static long connect_proxy(void)
 {
@@ -38,7 +38,8 @@ static long connect_proxy(void)
 	return r < 0 ? r : fd;
 }
 
-/* relay_open listens, and finds out whether the proxy does: 0, or a negative errno. */
+/* relay_open listens, and checks that the proxy does too. It returns 0 or a negative
+ * errno. */
 int relay_open(const struct job *job)
 {
 	struct sockaddr_in here = {.sin_family = INET, .sin_port = __builtin_bswap16(job->relay_port), .sin_addr = {__builtin_bswap32(INADDR_LOOPBACK)}};
@@ -61,14 +62,14 @@ int relay_open(const struct job *job)
 	return 0;
 }
 
-/* relay_polls is how many places relay_watch may need. */
+/* relay_polls returns how many entries relay_watch may need at most. */
 u64 relay_polls(void)
 {
 	return listener < 0 ? 0 : 1 + 2 * (u64)most;
 }
 
-/* relay_watch says what it waits for. A descriptor that has nothing to do is left
- * out: a poll would return at once for each that was hung up. */
+/* relay_watch fills in the descriptors to wait for, and returns their number. An idle
+ * descriptor is left out: one that was hung up is always ready. */
 int relay_watch(struct pollfd *polls, u64 *until)
 {
 	if (listener < 0)
@@ -92,7 +93,8 @@ static bool_t again(long r)
 	return r == -EAGAIN || r == -EINTR;
 }
 
-/* move carries what can be carried one way: 0 when the connection is broken. */
+/* move transfers as much as possible in one direction. It returns 0 if the connection is
+ * broken. */
 static bool_t move(struct way *way, int from, int to)
 {
 	if (!way->n && !way->ended) {
@@ -148,7 +150,7 @@ void relay_step(const struct pollfd *polls)
 {
 	if (listener < 0)
 		return;
-	/* Backwards, because drop puts the last connection into the place that is free. */
+	/* Backwards, because drop moves the last connection into the freed slot. */
 	for (u32 i = watched; i-- > 0;) {
 		struct connection *c = &connections[i];
 		bool_t works = 1;

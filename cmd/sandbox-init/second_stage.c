@@ -1,4 +1,4 @@
-/* Between fork and exec: the new process becomes what the job asks for. */
+/* The second stage, between fork and exec: it sets up the process as the job asks. */
 #include "init.h"
 
 #include <linux/audit.h>
@@ -31,7 +31,7 @@ static void set_oom_score(i32 score)
 	while (n /= 10);
 	if (score < 0)
 		*--p = '-';
-	/* The files of a process that is not dumpable belong to root. */
+	/* The /proc files of a process that is not dumpable belong to root. */
 	sys5(prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
 	long fd = open_at("/proc/self/oom_score_adj", O_WRONLY);
 	check(ST_OOM_SCORE, fd);
@@ -41,7 +41,7 @@ static void set_oom_score(i32 score)
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64
 #define ARCH_32 AUDIT_ARCH_I386
-#define SAME_BUT 0x40000000 /* the x32 ABI has the same numbers with this bit */
+#define SAME_BUT 0x40000000 /* x32 system calls have the same numbers plus this bit */
 #define FORK __NR_fork
 #define VFORK __NR_vfork
 enum { PRLIMIT_32 = 340, SCHED_SETATTR_32 = 351 };
@@ -49,12 +49,12 @@ enum { PRLIMIT_32 = 340, SCHED_SETATTR_32 = 351 };
 #define ARCH AUDIT_ARCH_AARCH64
 #define ARCH_32 AUDIT_ARCH_ARM
 #define SAME_BUT 0
-#define FORK __NR_clone3 /* there is neither fork nor vfork, so name what is there */
+#define FORK __NR_clone3 /* arm64 has neither fork nor vfork: repeat a number that is checked anyway */
 #define VFORK __NR_clone3
 enum { PRLIMIT_32 = 369, SCHED_SETATTR_32 = 380 };
 #endif
 
-/* These are the numbers of i386 and of 32-bit ARM alike. */
+/* i386 and 32-bit ARM share these numbers. */
 enum { FORK_32 = 2, SETPRIORITY_32 = 97, CLONE_32 = 120, SCHED_SETPARAM_32 = 154, SCHED_SETSCHEDULER_32 = 156,
 	VFORK_32 = 190, SCHED_SETAFFINITY_32 = 241, CLONE3_32 = 435 };
 
@@ -63,7 +63,7 @@ enum { FORK_32 = 2, SETPRIORITY_32 = 97, CLONE_32 = 120, SCHED_SETPARAM_32 = 154
 #define LOAD(member) STATEMENT(BPF_LD | BPF_W | BPF_ABS, __builtin_offsetof(struct seccomp_data, member))
 #define RETURN(action) STATEMENT(BPF_RET | BPF_K, (action))
 #define BY_USER 2 /* PRIO_USER of setpriority */
-#define THREAD 0x10000 /* CLONE_THREAD: the kernel makes no new process with it */
+#define THREAD 0x10000 /* CLONE_THREAD: the call creates a thread, not a process */
 
 static long install(struct sock_filter *filter, u64 length)
 {
@@ -72,8 +72,8 @@ static long install(struct sock_filter *filter, u64 length)
 	return r < 0 ? r : sys3(seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-/* forbid_processes permits threads and no new processes. clone3, whose flags a
- * filter cannot see, is not there: C libraries then use clone. */
+/* forbid_processes permits new threads, but no new processes. A filter cannot see the
+ * flags of clone3, so clone3 fails with ENOSYS, and C libraries fall back to clone. */
 static long forbid_processes(void)
 {
 	static struct sock_filter filter[] = {
@@ -103,10 +103,10 @@ static long forbid_processes(void)
 
 u32 last_of_init = 1;
 
-/* guard_init keeps the program from changing limits, scheduling and priority of process 1,
- * which the kernel allows the same user: an init with SCHED_IDLE keeps its deadline late,
- * and one with a limit of processor time is killed. The kernel reads 32 bits of a process
- * ID, so only the lower ones of the arguments are loaded. */
+/* guard_init keeps the program from changing limits, scheduling and priority of PID 1,
+ * which the kernel permits to the same user: an init with SCHED_IDLE acts on its deadline
+ * too late, and one with a CPU time limit is killed. The kernel reads the lower 32 bits of
+ * a process ID, so the filter loads only those. */
 static long guard_init(void)
 {
 	struct sock_filter filter[] = {
@@ -132,7 +132,7 @@ static long guard_init(void)
 		IF_EQUAL(SETPRIORITY_32, 0, 8),
 		LOAD(args[0]),
 		IF_EQUAL(BY_USER, 5, 0),
-		LOAD(args[1]), /* a process, or its group */
+		LOAD(args[1]), /* a process or a process group */
 		STATEMENT(BPF_JMP | BPF_JA, 1),
 		LOAD(args[0]),
 		IF_EQUAL(0, 2, 0), /* the caller itself */
@@ -151,7 +151,8 @@ static bool_t has_slash(const char *s)
 	return 0;
 }
 
-/* execute is execve, or what C libraries do with a script that names no interpreter. */
+/* execute is execve with the fallback of C libraries: a script without an interpreter line
+ * runs in /bin/sh. */
 static long execute(const char *file, struct job *job)
 {
 	long r = sys3(execve, file, job->argv, job->envp);
@@ -165,8 +166,8 @@ static long execute(const char *file, struct job *job)
 	return r;
 }
 
-/* search executes the program as execvpe of the C library does: that decides which of
- * several errors a user reads. */
+/* search looks up and executes the program like execvpe(3), so that a user sees the same
+ * one of several errors. */
 static long search(struct job *job)
 {
 	static char file[4096 + 256];
@@ -219,14 +220,14 @@ void second_stage(struct job *job, int failures, int input)
 	static const u64 no_signals;
 
 	failures_fd = failures;
-	memset(job->nonce, 0, NONCE); /* of no use here, so it is not here */
+	memset(job->nonce, 0, NONCE); /* not needed in this process */
 	if (input < 0) {
 		input = (int)open_at("/dev/null", O_RDONLY);
 		check(ST_STDIN, input);
 	}
 	check(ST_STDIN, sys3(dup3, input, 0, 0));
 	sys2(setpgid, 0, 0);
-	/* Before the limits: one of them may be that of open files. */
+	/* Before the limits: RLIMIT_NOFILE may forbid opening the file. */
 	if (job->has_oom_score)
 		set_oom_score(job->oom_score);
 	for (u64 i = 0; i < job->limit_count; i++) {

@@ -1,7 +1,6 @@
-/* The kernel's side of sandbox-init: types, system calls, and the few constants
- * that the kernel's own headers do not export. There is no C library: its start
- * would cost more than the rest of this program, and it handles signals, locales
- * and memory in ways that nobody here has asked for. */
+/* Types, system calls, and the few constants that the kernel's headers do not export.
+ * sandbox-init does not use a C library: its startup would cost more than the rest of the
+ * program, and its handling of signals, locales and memory is not wanted here. */
 #ifndef SYS_H
 #define SYS_H
 
@@ -69,7 +68,7 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 #endif
 }
 
-/* Results are the kernel's: negative errno on failure. */
+/* The results are the kernel's: a negative errno on failure. */
 #define sys0(name) sys6(__NR_##name, 0, 0, 0, 0, 0, 0)
 #define sys1(name, a) sys6(__NR_##name, (long)(a), 0, 0, 0, 0, 0)
 #define sys2(name, a, b) sys6(__NR_##name, (long)(a), (long)(b), 0, 0, 0, 0)
@@ -77,8 +76,8 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 #define sys4(name, a, b, c, d) sys6(__NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define sys5(name, a, b, c, d, e) sys6(__NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
-/* new_idler makes a thread of this process that waits for ever, and gives its number. It
- * needs no stack: all it ever does is to call the kernel. */
+/* new_idler starts a thread that waits forever, and returns its ID. The thread needs no
+ * stack: it only makes system calls. */
 static inline long new_idler(long flags)
 {
 #if defined(__x86_64__)
@@ -128,7 +127,7 @@ static inline long open_at(const char *path, int flags)
 	return sys4(openat, AT_FDCWD, path, flags | O_CLOEXEC, 0);
 }
 
-/* map gives zeroed memory, or NULL. */
+/* map returns zeroed memory, or NULL. */
 static inline void *map(u64 size)
 {
 	long p = sys6(__NR_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_ANONYMOUS_PRIVATE, -1, 0);
@@ -147,7 +146,7 @@ static inline u64 now(void)
 	return clock(CLOCK_MONOTONIC);
 }
 
-/* The compiler may call these four on its own. */
+/* The compiler may emit calls to the first four by itself. */
 void *memcpy(void *to, const void *from, u64 n);
 void *memmove(void *to, const void *from, u64 n);
 void *memset(void *to, int c, u64 n);

@@ -1,4 +1,4 @@
-/* Frames: how they are written, and how the one that matters is read. */
+/* Writing frames, and parsing the JOB frame. */
 #include "init.h"
 
 void *memcpy(void *to, const void *from, u64 n)
@@ -95,8 +95,7 @@ void frame_end(struct buffer *b)
 	set32(b, b->frame + 8, (u32)(b->n - b->frame - HEADER));
 }
 
-/* field_begin and field_end frame what is written between them, when its length is
- * not known before. */
+/* field_begin and field_end enclose a value whose length is not known in advance. */
 u64 field_begin(struct buffer *b, u16 tag)
 {
 	u64 at = b->n;
@@ -122,7 +121,7 @@ void field32(struct buffer *b, u16 tag, u32 v)
 	field(b, tag, &v, sizeof v);
 }
 
-/* put_file adds what can be read from the beginning of a file, at most so much. */
+/* put_file appends the beginning of a file, at most that many bytes. */
 void put_file(struct buffer *b, int fd, u64 most)
 {
 	u64 start = b->n;
@@ -148,7 +147,8 @@ struct span {
 	u32 n;
 };
 
-/* next_field reads the field at *at and moves on: 1, or 0 at the end, or -1. */
+/* next_field reads the field at *at and advances. It returns 1, 0 at the end, or -1 if the
+ * payload is malformed. */
 static int next_field(u8 *payload, u64 size, u64 *at, struct span *f)
 {
 	if (*at == size)
@@ -173,7 +173,7 @@ static bool_t has_nul(const u8 *p, u64 n)
 	return 0;
 }
 
-/* name_length is the length of NAME in NAME=value, 0 where there is none. */
+/* name_length returns the length of NAME in NAME=value, or 0 if there is no '='. */
 static u64 name_length(const char *s, u64 n)
 {
 	for (u64 i = 0; i < n; i++)
@@ -182,9 +182,8 @@ static u64 name_length(const char *s, u64 n)
 	return 0;
 }
 
-/* text turns the bytes of a field into a string. It moves them by one, over the end
- * of the field's header, so that there is a place for the NUL and nothing has to be
- * allocated. */
+/* text turns the bytes of a field into a string without allocating: it moves them back by
+ * one, over the end of the field's header, to make room for the NUL. */
 static char *text(const struct span *f, u32 skip)
 {
 	char *s = (char *)f->p - 1;
@@ -193,7 +192,7 @@ static char *text(const struct span *f, u32 skip)
 	return s;
 }
 
-/* check_field says what is wrong with the value of one field, NULL for nothing. */
+/* check_field returns what is wrong with the value of a field, or NULL. */
 static const char *check_field(const struct span *f, bool_t first)
 {
 	static const u8 sizes[F_END] = {[F_NONCE] = NONCE, [F_TIMEOUT] = 8, [F_GRACE] = 8, [F_LIMIT] = sizeof(struct limit), [F_OOM_SCORE] = 4, [F_FLAGS] = 4};
@@ -238,7 +237,7 @@ static const char *check_field(const struct span *f, bool_t first)
 	return NULL;
 }
 
-/* overlay puts init's own variables that the job does not set behind the job's. */
+/* overlay appends those of init's own variables that the job does not set. */
 static void overlay(char **envp, u64 n, char **environ)
 {
 	u64 of_job = n;
@@ -251,8 +250,8 @@ static void overlay(char **envp, u64 n, char **environ)
 	}
 }
 
-/* parse_job reads the payload of a JOB frame, in place: the job points into it. It
- * returns NULL, or a text and in *why the code of what is wrong. */
+/* parse_job parses the payload of a JOB frame in place: the job points into it. On an
+ * error it returns a message and sets *why to the reason; otherwise it returns NULL. */
 const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, enum refusal *why)
 {
 	u64 seen[F_END] = {0}, at = 0, own = 0;

@@ -15,8 +15,8 @@ import (
 // batchJobs is how many programs run at once on both sides.
 const batchJobs = 2
 
-// batch compares the rate of a batch of scripts that do nothing with that of as many
-// calls of docker run, as many at once.
+// batch compares the rate of a batch of scripts that do nothing with that of the same
+// number of docker runs, with the same parallelism.
 func (b bench) batch(ctx context.Context) ([]row, error) {
 	dir := filepath.Join(filepath.Dir(b.cli.stateDir), "batch")
 	scripts, err := writeBatch(dir, b.options.scripts)
@@ -45,7 +45,7 @@ metric_direction: maximize
 description: Nothing.
 `
 
-// writeBatch makes a task, its data and scripts.
+// writeBatch writes a task, its data and n scripts.
 func writeBatch(dir string, n int) (scripts []string, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, "input"), 0o755); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// busy is the processor time that the machine has spent since it started, of all
-// processes and of the kernel (proc(5), /proc/stat, in hundredths of a second).
+// busy returns the processor time that all processes and the kernel have used since
+// boot (/proc/stat in proc(5), in hundredths of a second).
 func busy() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -19,7 +19,7 @@ func busy() time.Duration {
 	for i, field := range strings.Fields(line)[1:] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if idle := i == 3 || i == 4; err != nil || idle || i > 6 {
-			continue // idle, waiting for a disk, and what is counted twice
+			continue // idle, iowait, and fields that are counted twice
 		}
 		total += time.Duration(n) * 10 * time.Millisecond
 	}

@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// busy is not known here.
+// busy is not implemented on this system.
 func busy() time.Duration { return 0 }

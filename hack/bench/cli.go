@@ -13,18 +13,18 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// waitDelay is how long a command may take to end after it was told to.
+// waitDelay is how long a canceled command may take to end.
 const waitDelay = 15 * time.Second
 
-// cli is our own side: the built command with records of its own.
+// cli is evalbox's side: the built command, with its own state directory.
 type cli struct{ program, stateDir string }
 
-// command runs the CLI with the shipped settings, whatever the caller's are.
+// command returns a run of the CLI with the shipped settings instead of the caller's.
 func (c cli) command(ctx context.Context, flags []string, command ...string) *exec.Cmd {
 	args := append([]string{"run", "--state-dir", c.stateDir}, flags...)
 	cmd := exec.CommandContext(ctx, c.program, append(append(args, "--"), command...)...)
 	cmd.Env = withoutSettings(os.Environ())
-	// A time-out of the benchmark must not leave a container behind.
+	// A timeout of the benchmark must not leave a container behind.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = waitDelay
 	return cmd
@@ -40,7 +40,7 @@ func withoutSettings(environ []string) []string {
 	return kept
 }
 
-// plan is what the CLI would carry out.
+// plan returns the plan of a dry run.
 func (c cli) plan(ctx context.Context, command ...string) (sandbox.Spec, error) {
 	cmd := c.command(ctx, []string{"--dry-run"}, command...)
 	var stderr bytes.Buffer
@@ -56,10 +56,10 @@ func (c cli) plan(ctx context.Context, command ...string) (sandbox.Spec, error) 
 	return spec, nil
 }
 
-// timed runs a command whose stdout is the null device and says how long it took.
+// timed runs a command with its stdout discarded, and returns how long it took.
 func timed(cmd *exec.Cmd) (time.Duration, error) {
-	// Without a writer stdout is the null device itself, so that no pipe of
-	// ours is measured.
+	// Without a writer, stdout is the null device itself, so that no pipe of the
+	// benchmark is measured.
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	began := time.Now()

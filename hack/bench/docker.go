@@ -20,7 +20,7 @@ import (
 
 // docker is the other side: docker run with the restrictions of a plan.
 type docker struct {
-	// args are all restrictions, image the ID of the plan's image.
+	// args has all restrictions; image is the ID of the plan's image.
 	args  []string
 	image string
 }
@@ -46,7 +46,7 @@ func newDocker(ctx context.Context, c cli, dir string) (docker, error) {
 	return docker{args: args, image: plan.Class.Image.ID}, err
 }
 
-// seccompFile finds the profile of the plan; docker run wants a path.
+// seccompFile returns the path of the plan's profile, for docker run.
 func seccompFile(profile spec.Seccomp) (string, error) {
 	path, err := filepath.Abs(filepath.Join("sandbox", "spec", "seccomp.json"))
 	if err != nil {
@@ -63,9 +63,9 @@ func seccompFile(profile spec.Seccomp) (string, error) {
 	return path, nil
 }
 
-// runArgs puts every restriction of a class into the words of docker run. A part
-// of a class that it does not know how to say is an error: the two sides would no
-// longer do the same.
+// runArgs translates every restriction of a class into arguments of docker run. It
+// fails for a restriction without a translation: the two sides would no longer do the
+// same.
 func runArgs(plan sandbox.Spec, seccomp string, sources map[string]string) ([]string, error) {
 	class := plan.Class
 	if class.GPUs.Any() || class.IPC != "private" || !class.ReadOnlyRoot || !class.NoNewPrivileges {
@@ -116,8 +116,8 @@ func runArgs(plan sandbox.Spec, seccomp string, sources map[string]string) ([]st
 	return args, nil
 }
 
-// command is docker run of one command in the image of the plan. It has a name,
-// so that the container can be removed whatever happens to the client.
+// command returns a docker run of one command in the image of the plan. The container
+// has a name, so that it can be removed even if the client is killed.
 func (d docker) command(ctx context.Context, command ...string) *exec.Cmd {
 	name := fmt.Sprintf("evalbox-bench-%d-%d", os.Getpid(), time.Now().UnixNano())
 	args := slices.Concat(d.args, []string{"--name", name, "--entrypoint", command[0], d.image}, command[1:])

@@ -18,8 +18,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
-// init measures the container's PID 1: its size, its memory beside a program that runs,
-// and how long it takes from its start to its ready frame.
+// init measures the container's PID 1: its size, its memory while a program runs, and
+// the time from its start to its ready frame.
 func (b bench) init(ctx context.Context) ([]row, error) {
 	binary, err := wire.Init(runtime.GOARCH)
 	if err != nil {
@@ -41,7 +41,7 @@ func (b bench) init(ctx context.Context) ([]row, error) {
 	}, nil
 }
 
-// initMemory is what init has resident while a program runs.
+// initMemory returns the resident memory of init while a program runs.
 func (b bench) initMemory(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,7 +72,7 @@ func (b bench) initMemory(ctx context.Context) (int64, error) {
 	return kib << 10, errors.Join(err, <-ended)
 }
 
-// firstWrite is a writer that closes a channel at its first write.
+// firstWrite is a writer that closes itself, a channel, at the first write.
 type firstWrite chan struct{}
 
 func (s firstWrite) Write(p []byte) (int, error) {
@@ -84,7 +84,7 @@ func (s firstWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// timesToReady starts init outside of a container, as PID 1 of a namespace of its own.
+// timesToReady measures init outside a container, as PID 1 of a new namespace.
 func timesToReady(ctx context.Context, dir string, binary []byte) ([]time.Duration, error) {
 	path := filepath.Join(dir, "sandbox-init")
 	if err := os.WriteFile(path, binary, 0o755); err != nil {

@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// init cannot be measured here: the containers are in a virtual machine.
+// init cannot be measured here, because the containers run in a virtual machine.
 func (b bench) init(context.Context) ([]row, error) { return nil, nil }

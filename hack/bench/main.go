@@ -1,14 +1,13 @@
-// Command bench measures what a run costs, side by side with docker run under
-// the same restrictions, and prints each figure with its target:
+// Command bench measures the cost of a run, compares it with docker run under the
+// same restrictions, and prints each figure with its target:
 //
 //	go run ./hack/bench [-n 20] [-megabytes 100] [-batch-n 5] [-scripts 40]
 //
 // The docker command line is built from the plan that `sandbox run --dry-run`
-// prints, so the two sides cannot drift apart. Pairs are measured in turn, so
-// that whatever else the machine does meets both sides. Nothing is left behind.
+// prints, so the two sides cannot drift apart. The sides are measured in turn, so
+// that other load on the machine affects both. Nothing is left behind.
 //
-// It exits with 0 whether targets are met or missed, and with 1 when it could not
-// measure.
+// It exits with 0 even if targets are missed, and with 1 if it could not measure.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
-// budget bounds the whole program; a run that hangs ends it.
+// budget bounds the whole program, in case a run hangs.
 const budget = 10 * time.Minute
 
 func main() {
@@ -44,7 +43,7 @@ func main() {
 	defer cancel()
 	if err := run(ctx, options); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
-		os.Exit(1) //nolint:gocritic // everything that was started is gone by now
+		os.Exit(1) //nolint:gocritic // run has cleaned up
 	}
 }
 
@@ -69,8 +68,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	// Records and everything else of the measured runs goes here, and is not
-	// kept.
+	// Everything that the measured runs write goes here, and is deleted at the end.
 	dir, err := os.MkdirTemp("", "evalbox-bench-*")
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	engine "github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
-// cold compares the time of a program that does nothing, and what it costs the machine.
+// cold compares the time and the processor time of a program that does nothing.
 func (b bench) cold(ctx context.Context) ([]row, error) {
 	program := []string{"python3", "-c", "pass"}
 	docker := func() (time.Duration, error) { return timed(b.docker.command(ctx, program...)) }
@@ -31,7 +31,7 @@ func (b bench) cold(ctx context.Context) ([]row, error) {
 	return append(rows, throughput...), err
 }
 
-// target is the limit for the oldest engine that is promised, or for a current one.
+// target returns the limit for the oldest supported engine, or for a current one.
 func (b bench) target(floor, current float64) float64 {
 	if b.info.APIVersion == engine.OldestAPI {
 		return floor
@@ -39,8 +39,8 @@ func (b bench) target(floor, current float64) float64 {
 	return current
 }
 
-// settled waits after each measured time until the engine has removed the container, so
-// that what goes on behind a run does not count against the next one.
+// settled waits after each measurement until the engine has removed the container, so
+// that the removal does not count against the next one.
 func (b bench) settled(ctx context.Context, measure func() (time.Duration, error)) func() (time.Duration, error) {
 	return func() (time.Duration, error) {
 		took, err := measure()
@@ -48,7 +48,7 @@ func (b bench) settled(ctx context.Context, measure func() (time.Duration, error
 	}
 }
 
-// untilGone waits until the engine lists no container of ours.
+// untilGone waits until the engine lists no evalbox container.
 func (b bench) untilGone(ctx context.Context) error {
 	for {
 		left, err := b.library.Containers(ctx)
@@ -63,7 +63,7 @@ func (b bench) untilGone(ctx context.Context) error {
 	}
 }
 
-// inProcess is one run through the library.
+// inProcess measures one run through the library.
 func (b bench) inProcess(ctx context.Context, program []string) (time.Duration, error) {
 	began := time.Now()
 	res, err := b.library.Run(ctx, sandbox.Request{Image: b.docker.image, Command: program})
@@ -108,7 +108,7 @@ func (b bench) throughput(ctx context.Context, program []string) ([]row, error) 
 	}, nil
 }
 
-// output compares how fast a lot of output arrives, and what that costs us.
+// output compares the throughput of a lot of output, and measures the controller's memory.
 func (b bench) output(ctx context.Context) ([]row, error) {
 	megabytes := b.options.megabytes
 	program := []string{"python3", "-c", fmt.Sprintf(`import sys
@@ -148,8 +148,8 @@ func memoryRow(name string, peak int64) row {
 	return r
 }
 
-// parsing times the search for a score, in a usual log and in one that is made to
-// be slow to search.
+// parsing times the search for a score, in a usual log and in one designed to be slow
+// to search.
 func (b bench) parsing(context.Context) ([]row, error) {
 	const size = 1 << 20
 	usual := strings.Repeat("epoch 17: loss 0.3141, accuracy 0.9265\n", size/39) + "Final Validation Performance: 0.9265\n"
@@ -173,9 +173,9 @@ func (b bench) parsing(context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// inTurn measures all sides n times, one after the other, after one round that
-// does not count. Each round begins with another side, because a run can slow
-// down the one after it. The answer has the times of each side, by round.
+// inTurn measures all sides n times, one after the other, after one round that does
+// not count. Each round begins with another side, because a run can slow down the
+// next one. It returns the times of each side, by round.
 func inTurn(n int, sides ...func() (time.Duration, error)) ([][]time.Duration, error) {
 	times := make([][]time.Duration, len(sides))
 	for round := range n + 1 {

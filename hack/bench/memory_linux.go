@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// peakMemory is the largest resident memory of a process that has ended. The
-// kernel also counts the moment before the process became its program, when it
-// was a copy of this one: the figure can be too high, not too low.
+// peakMemory returns the peak resident memory of a process that has ended. The kernel
+// includes the time before exec, when the process was a copy of this one: the figure
+// can be too high, but not too low.
 func peakMemory(state *os.ProcessState) int64 {
 	usage, ok := state.SysUsage().(*syscall.Rusage)
 	if !ok {

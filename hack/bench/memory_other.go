@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// peakMemory is unknown: the unit differs from system to system.
+// peakMemory is not implemented: the unit differs between systems.
 func peakMemory(*os.ProcessState) int64 { return 0 }

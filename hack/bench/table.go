@@ -14,9 +14,9 @@ type row struct {
 	met                               bool
 }
 
-// compared is a row for a time that should be at most limit times docker's. The
-// ratio is the median of the ratios of each pair, which a machine that gets
-// slower in between does not change.
+// compared returns a row for a time that should be at most limit times docker's. The
+// ratio is the median of the ratios of all pairs, so a machine that gets slower over
+// time does not affect it.
 func compared(what string, ours, docker []time.Duration, limit float64) row {
 	ratio := medianRatio(ours, docker)
 	return row{
@@ -25,7 +25,7 @@ func compared(what string, ours, docker []time.Duration, limit float64) row {
 	}
 }
 
-// spread is the median of times, with the least and the most.
+// spread formats the median of times, with the minimum and the maximum.
 func spread(times []time.Duration) string {
 	return fmt.Sprintf("%s (%.1f-%.1f)", milliseconds(median(times)),
 		float64(slices.Min(times))/float64(time.Millisecond), float64(slices.Max(times))/float64(time.Millisecond))
@@ -33,7 +33,7 @@ func spread(times []time.Duration) string {
 
 func printTable(w io.Writer, rows []row) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "MEDIAN (MIN-MAX) OF\tEVALBOX\tDOCKER RUN\tRATIO\tTARGET\t") // errors come back from Flush
+	fmt.Fprintln(table, "MEDIAN (MIN-MAX) OF\tEVALBOX\tDOCKER RUN\tRATIO\tTARGET\t") // Flush returns the errors
 	for _, r := range rows {
 		verdict := "missed"
 		if r.met {
@@ -60,7 +60,7 @@ func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 }
 
-// median is the middle of the values; of two in the middle, their mean.
+// median returns the middle value, or the mean of the two middle values.
 func median[T time.Duration | float64](values []T) T {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

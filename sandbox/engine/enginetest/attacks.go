@@ -16,8 +16,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// testAttacks runs programs that attack init, each in a container of its own. The end has
-// to be the true one: no program gets a better one, and none keeps its container alive.
+// testAttacks runs programs that attack init, each in its own container. The reported end must
+// be the true one: no program gets a better one, and none keeps its container alive.
 func testAttacks(t *testing.T, s *suite) {
 	if s.Scripted {
 		t.Skip("an attack needs a kernel")
@@ -68,7 +68,7 @@ func hostileCase(p hostile.Program) programCase {
 	return c
 }
 
-// said makes sure that the attack was carried out.
+// said checks the output for evidence that the attack was carried out.
 func said(pattern string) func(t *testing.T, got observed) {
 	return func(t *testing.T, got observed) {
 		assert.Regexp(t, pattern, got.stdout, "the attack was not carried out: %.2000s", got.stderr)
@@ -76,8 +76,8 @@ func said(pattern string) func(t *testing.T, got observed) {
 	}
 }
 
-// pidsCases use up the processes of the container. Each process goes on forking, also
-// while init kills them.
+// pidsCases use up the process limit of the container. Each process keeps forking, even while
+// init kills them.
 func pidsCases() []programCase {
 	const bomb = hostile.Prelude + `
 deaf()
@@ -89,7 +89,7 @@ while (child := fork()) is not None:
     n += 1
 print('full', n > 0, flush=True)
 `
-	// Init has threads of its own where the limit is small.
+	// Init has idle threads if the limit is small.
 	const threads = hostile.Prelude + `
 import threading
 tasks = [int(n) for n in os.listdir('/proc/1/task')]
@@ -113,8 +113,8 @@ os._exit(42)`
 
 // memoryCases use up the memory of the container.
 func memoryCases() []programCase {
-	// eaters are children that are killed for memory all the time. The kernel chooses them:
-	// the others have the score of init, and none can have a lower one.
+	// eaters are children that the OOM killer keeps killing. It chooses them because the other
+	// processes have the OOM score of init, and none can lower its own below that.
 	const eaters = hostile.Prelude + `
 deaf()
 def score(n): return attempt(lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'%d' % n))
@@ -133,8 +133,8 @@ for i in range(3):
 for i in range(3): os.read(r, 1)
 `
 	const scores = `^scores 1 EACCES\n$`
-	// outlives fills memory that no process holds. At the end there is one process besides
-	// init, of a few pages, with init's score: the kernel has a small one to choose from.
+	// outlives fills memory that does not belong to a process. At the end only one process is
+	// left besides init: it has a few pages and init's score, so killing it frees little.
 	const outlives = hostile.Prelude + `
 code = b'\xb8\x1d\x01\0\0\xbf\3\0\0\0\x31\xf6\x31\xd2\x41\xba\0\0\0\x40\x0f\5\xeb\xe8' if x86 else bytes.fromhex(
     'e80580d2600080d2010080d2020080d20300a8d2010000d4faffff17')  # fallocate(3, 0, 0, 1 GiB), again and again
@@ -148,11 +148,11 @@ if held != 3: os.dup2(held, 3)
 os.set_inheritable(3, True)
 print('goes on as', os.path.getsize('/work/tiny'), flush=True)
 os.execv('/work/tiny', ['tiny'])`
-	// A file system that holds more than the memory keeps what was written there.
+	// A tmpfs larger than the memory limit keeps what was written to it.
 	tight := func(class *spec.Class) {
 		class.Cgroup.MemoryBytes, class.Tmpfs[0].SizeBytes = 24*mib, 1<<30
 	}
-	// The kernel chooses init or the program. It is the same end.
+	// The kernel kills init or the program. The run ends out of memory either way.
 	either := func(end engine.End) want {
 		if !end.Reported {
 			return want{unreported: true, oom: true}
@@ -169,8 +169,8 @@ os.execv('/work/tiny', ['tiny'])`
 	}
 }
 
-// initFileAttack tries to change the file that its container's init was started from: by
-// its name, by its mount, and by the processes that execute it.
+// initFileAttack tries to change the binary of its container's init: through its name, its
+// mount, and the processes that execute it.
 const initFileAttack = hostile.Prelude + `
 import hashlib, mmap, subprocess
 path = open('/proc/1/cmdline', 'rb').read().split(b'\0')[0].decode()
@@ -216,8 +216,8 @@ print(taken or '%d refused' % len(answers), 'patched', patched, 'ran', ran.retur
 os._exit(42 if not taken else 1)
 `
 
-// testInitFile: the file of init is every container's, so that a program that could change
-// it would be PID 1 of the next one.
+// testInitFile attacks the file of init. All containers share it, so a program that could
+// change it would be PID 1 of the next one.
 func testInitFile(t *testing.T, s *suite) {
 	e := s.connect(t)
 	attack := programCase{name: "the file of init", python: initFileAttack, want: want{code: hostile.Success},

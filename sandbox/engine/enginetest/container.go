@@ -13,8 +13,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// container is what the engine has. Its fields are guarded by the lock of the engine,
-// but for those that never change.
+// container is the engine's side of a container. The lock of the engine guards the fields
+// that change.
 type container struct {
 	fake    *Fake
 	id      string
@@ -30,17 +30,17 @@ type container struct {
 	program   *Program
 	startedAt time.Time
 	end       engine.End
-	// over is closed when the job has ended or never will; gone says that the
-	// container itself has.
+	// over is closed when the job has ended, or can never start. gone means that the
+	// container itself has ended.
 	over   chan struct{}
 	isOver bool
 	gone   bool
-	// killed is closed when the container ends under its program.
+	// killed is closed when the container is killed while its program runs.
 	killed   chan struct{}
 	isKilled bool
-	// joined are the connections of its streams.
+	// joined are the handles that are connected to its streams.
 	joined []*handle
-	// sent are all signals, by who sent them.
+	// sent are all signals, with their senders.
 	sent []sentSignal
 }
 
@@ -52,7 +52,7 @@ type sentSignal struct {
 // signalNames are the signals that arrive at init.
 var signalNames = map[engine.Signal]string{engine.Stop: "SIGTERM", engine.Kill: "SIGUSR1", engine.Abort: "SIGKILL"}
 
-// orphan is the end of the process that prepared the container. The lock is held.
+// orphan simulates the end of the process that prepared the container. The lock is held.
 func (c *container) orphan() {
 	c.lose()
 	switch {
@@ -60,7 +60,7 @@ func (c *container) orphan() {
 		c.finish(engine.End{ExitCode: 125})
 		c.gone = true
 	case c.isOver:
-		c.gone = true // its init was waiting to be let go
+		c.gone = true // its init was waiting for BYE
 	default:
 		_ = c.program.stdin.close()
 	}
@@ -74,7 +74,7 @@ func (c *container) lose() {
 	c.joined = nil
 }
 
-// abort ends the container, init too. The lock is held.
+// abort kills the container, including init. The lock is held.
 func (c *container) abort() {
 	if !c.isKilled && !c.gone {
 		c.isKilled = true
@@ -85,7 +85,7 @@ func (c *container) abort() {
 	c.gone = true
 }
 
-// finish is the end of the job. The lock is held.
+// finish ends the job. The lock is held.
 func (c *container) finish(end engine.End) {
 	if c.isOver {
 		return
@@ -106,7 +106,7 @@ func (c *container) run(p *Program) {
 	began := time.Now()
 	code := make(chan int, 1)
 	go func() {
-		result := 1 // of a program that ends its goroutine
+		result := 1 // if the program ends its goroutine
 		defer func() { code <- result }()
 		if run := c.fake.Program; run != nil {
 			result = run(p)
@@ -193,7 +193,7 @@ func (c *container) report(p *Program, end engine.End, began time.Time) {
 	c.finish(end)
 }
 
-// launchFailed is the end of a job that was never executed.
+// launchFailed ends a job that was never executed.
 func (c *container) launchFailed(why *engine.LaunchError) {
 	c.fake.mu.Lock()
 	defer c.fake.mu.Unlock()
@@ -205,12 +205,12 @@ func (c *container) launchFailed(why *engine.LaunchError) {
 type handle struct {
 	c       *container
 	opened  bool
-	strange bool // its nonce is another job's
+	strange bool // its nonce belongs to another job
 	streams engine.Streams
 
 	conn        *connection
 	started     bool
-	lost        bool // a call has failed since the streams were joined
+	lost        bool // a call has failed since the streams were connected
 	interrupted bool
 	// cut is closed by Disconnect.
 	cut   chan struct{}
@@ -236,7 +236,7 @@ func (h *handle) Warnings() []string {
 	return slices.Clone(h.c.fake.Warn)
 }
 
-// join connects the streams, from where they were lost. The lock is held.
+// join connects the streams, from where they were broken. The lock is held.
 func (h *handle) join(stuck bool) {
 	before := h.conn
 	if before != nil {
@@ -307,7 +307,7 @@ func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams
 	return fail
 }
 
-// failed is the next error of Wait.
+// failed returns the next error of WaitErrs.
 func (h *handle) failed(ctx context.Context) error {
 	f := h.c.fake
 	f.mu.Lock()
@@ -349,7 +349,7 @@ func (h *handle) Wait(ctx context.Context) (engine.End, error) {
 			}
 			down, late, cut := f.downChan(), f.LateBy, h.cut
 			if h.isCut {
-				cut = nil // there are no streams to break any more
+				cut = nil // the streams are already broken
 			}
 			f.mu.Unlock()
 			return h.await(ctx, down, cut, late)
@@ -465,7 +465,7 @@ func (h *handle) Disconnect() {
 	}
 }
 
-// disconnect breaks the connection that it returns.
+// disconnect breaks the connection and returns it.
 func (h *handle) disconnect() *connection {
 	h.c.fake.mu.Lock()
 	defer h.c.fake.mu.Unlock()

@@ -21,26 +21,25 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Copying is the part of a [Fake] that keeps depots: temporary folders here, as long as
-// the engine has them.
+// Copying is the part of a [Fake] that implements depots, as temporary directories.
 type Copying struct {
-	// MakeErr and the others are errors of calls.
+	// MakeErr and the others are the errors of calls.
 	MakeErr, FillErr, FetchErr, WatchErr, RemoveDepotErr error
-	// Gone is how often the courier is found to be removed. It stays so until somebody
-	// mends that.
+	// Gone is how many times a call finds the courier removed. It stays removed until
+	// MendDepot.
 	Gone int
-	// CutAfter breaks the next Cuts archives off after so many bytes.
+	// CutAfter is the number of bytes after which the next Cuts archives break off.
 	CutAfter, Cuts int
-	// Space is what the watcher answers; nil is plenty. [TooDeep] is a size that cannot
-	// be told.
+	// Space is what the watcher answers; nil means plenty. If used is [TooDeep], the watcher
+	// cannot measure it.
 	Space func() (free, entries, used int64)
-	// Deaf is how many watchers end at the first question, DeafToList how many when they
-	// shall list. After DeafAfter all do.
+	// Deaf is how many watchers end at their first question, DeafToList how many when asked
+	// for a list. After DeafAfter all do at any question.
 	Deaf, DeafToList int
 	DeafAfter        time.Time
 
-	// Fetched are the paths that were fetched, and Watches is how many watchers there
-	// were.
+	// Fetched has the paths that were fetched, and Watches is the number of watchers that
+	// were started.
 	Fetched []string
 	Watches int
 
@@ -48,18 +47,18 @@ type Copying struct {
 	depots map[string]*depot
 }
 
-// depot is what the engine has of one.
+// depot is the volume of one run, and its helpers.
 type depot struct {
 	dir     string
 	labels  map[string]string
-	courier bool // it is there
-	watcher bool
+	courier bool // exists
+	watcher bool // exists
 }
 
-// TooDeep is a size that a watcher cannot tell.
+// TooDeep stands for a size that a watcher cannot measure.
 const TooDeep = -1
 
-// DepotDir is where a depot lies here; empty if there is none.
+// DepotDir returns the directory of a depot, or "" if it does not exist.
 func (d *Copying) DepotDir(runID string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +68,7 @@ func (d *Copying) DepotDir(runID string) string {
 	return ""
 }
 
-// DepotLabels are those of a depot.
+// DepotLabels returns the labels of a depot.
 func (d *Copying) DepotLabels(runID string) map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +78,7 @@ func (d *Copying) DepotLabels(runID string) map[string]string {
 	return nil
 }
 
-// LeftDepots is what the engine still has of depots.
+// LeftDepots lists the depots and watchers that still exist.
 func (d *Copying) LeftDepots() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +103,7 @@ func (d *Copying) inDepot(source string) bool {
 	return false
 }
 
-// helpers are the containers of depots.
+// helpers lists the containers of depots.
 func (d *Copying) helpers() []engine.Found {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,7 +161,7 @@ func (d *Copying) MakeDepot(ctx context.Context, run spec.Spec, labels map[strin
 	return dir, nil
 }
 
-// find is a depot that has its courier.
+// find returns a depot that has its courier.
 func (d *Copying) find(ctx context.Context, id string) (*depot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -227,7 +226,7 @@ func unpack(to string, header *tar.Header, content io.Reader) error {
 	return os.WriteFile(to, text, fs.FileMode(header.Mode)|0o200)
 }
 
-// FetchDepot makes archives as an engine does: sorted, without sockets.
+// FetchDepot returns archives like those of an engine: sorted, without sockets.
 func (d *Copying) FetchDepot(ctx context.Context, id, name string) (io.ReadCloser, error) {
 	d.mu.Lock()
 	err := d.FetchErr
@@ -255,8 +254,8 @@ func (d *Copying) FetchDepot(ctx context.Context, id, name string) (io.ReadClose
 	return io.NopCloser(&archive), nil
 }
 
-// packInto writes what lies below a path to an archive, by names that begin with its last
-// element.
+// packInto writes the tree below base to an archive. The names begin with the last element of
+// base.
 func packInto(w *tar.Writer, base string) error {
 	return filepath.WalkDir(base, func(full string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -284,7 +283,7 @@ func packInto(w *tar.Writer, base string) error {
 		if err := w.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
 			return err
 		}
-		text, err := os.ReadFile(full) //nolint:gosec // of a test that changes nothing meanwhile
+		text, err := os.ReadFile(full) //nolint:gosec // a test does not change it meanwhile
 		if err == nil {
 			_, err = w.Write(text)
 		}
@@ -319,7 +318,7 @@ func (d *Copying) WatchDepot(ctx context.Context, run spec.Spec, _ map[string]st
 	return w, nil
 }
 
-// watcher answers as the script of the watcher does.
+// watcher answers like the shell script of the watcher.
 type watcher struct {
 	copying   *Copying
 	depot     *depot
@@ -356,10 +355,10 @@ func (w *watcher) Copy(stdout, stderr io.Writer) error {
 		}
 		fmt.Fprintf(stdout, "free /dev/fake disk 9 9 %d 1%% /evalbox\nentries %d\nused %s\n", free/1024, entries, size)
 	}
-	return nil // nobody asks any more
+	return nil // end of the questions
 }
 
-// ends reports whether a watcher that hears a question ends.
+// ends reports whether a watcher ends at a question.
 func (d *Copying) ends(question string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package enginetest defines what an engine does. [Run] is the conformance suite that
-// every adapter passes. [Fake] is an engine in memory that passes it as well, for tests
-// of what stands above the engines.
+// Package enginetest defines the behavior of an engine. [Run] is the conformance suite that
+// every adapter passes. [Fake] is an in-memory engine that passes it as well, for tests of
+// the layers above the engines.
 package enginetest
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Fake is a scripted engine in memory. Its containers behave as those of a real engine
-// with our init: they wait for a job, keep its time limit and grace, pass its
-// output on and report the end. Only the clock of the time package is used, so it works
+// Fake is a scripted in-memory engine. Its containers behave like those of a real engine
+// with sandbox-init: they wait for a job, enforce its deadline and grace period, pass its
+// output on and report the end. It uses only the clock of the time package, so it works
 // inside a bubble of testing/synctest.
 //
-// The fields are the script. They are set before the engine is used, or with [Fake] Do.
+// The fields are the script. Set them before the engine is used, or with [Fake.Do].
 type Fake struct {
 	Copying
 
-	// Program is what every job does, and its result is the exit code; see [Died]. Nil
-	// exits with 0 at once. A killed program is over, whatever its function does: that
-	// ends at its next use of the [Program]. One that does not look at Term ignores SIGTERM.
+	// Program is what every job runs. Its result is the exit code; see [Died]. A nil Program
+	// exits with 0 at once. A killed program ends at once, and its function at its next use
+	// of the [Program]. A function that does not use Term ignores SIGTERM.
 	Program func(p *Program) int
-	// Facts are the answer of Info.
+	// Facts is the answer of Info.
 	Facts engine.Info
 	// Image changes the answer of Resolve.
 	Image func(ref string, image *images.Resolved)
@@ -44,60 +44,60 @@ type Fake struct {
 	Warn []string
 	// Own is the answer of Identity.
 	Own string
-	// KnownNetworks are the networks that FindNetwork finds; nil is all.
+	// KnownNetworks are the networks that FindNetwork finds; nil means all.
 	KnownNetworks []string
-	// Listed are containers that others made. Remove takes them away.
+	// Listed are containers that other clients created. Remove removes them.
 	Listed []engine.Found
-	// Process tells the process of a container's init. Nil tells of none.
+	// Process returns the PID of a container's init. If it is nil, the PID is unknown.
 	Process func(name string) (int, error)
 
-	// Fail are errors of calls.
+	// Fail has the errors of calls.
 	Fail Failures
-	// Hook is asked at the beginning of every call, by its name, and of a call for one
-	// container with that name. Its error is the answer.
+	// Hook is called at the beginning of every call, with the name of the call and of the
+	// container, if any. Its error is the answer.
 	Hook func(call, name string) error
-	// PrepareAnyway and StartAnyway do what Fail.Prepare or Fail.Start say has failed:
-	// only the answer is lost.
+	// PrepareAnyway and StartAnyway carry a call out although Fail.Prepare or Fail.Start is
+	// returned: only the answer is lost.
 	PrepareAnyway, StartAnyway bool
 	// PrepareTakes is how long Prepare takes.
 	PrepareTakes time.Duration
-	// Unseen says that the engine has none of our files: the sources of binds are only
-	// found in depots.
+	// Unseen means that the engine does not share this machine's files: sources of binds
+	// exist only in depots.
 	Unseen bool
-	// Ready changes what init saw.
+	// Ready changes the ready frame.
 	Ready func(class spec.Class, meta engine.Meta, ready *wire.Ready)
-	// BootID is that of the engine's machine; empty is this one's.
+	// BootID is the boot ID of the engine's machine; empty means this machine's.
 	BootID string
 
-	// WaitErrs are answered by Wait, in order, instead of an end. The program goes on. One
-	// that is ErrUnavailable breaks the streams, which the next Wait joins again.
+	// WaitErrs are returned by Wait, in order, instead of an end. The program continues. An
+	// ErrUnavailable breaks the streams; the next Wait connects them again.
 	WaitErrs []error
-	// WaitGate, if not nil, holds errors of Wait back until it is closed.
+	// WaitGate, if not nil, delays WaitErrs until it is closed.
 	WaitGate chan struct{}
 	// LateBy delays the answer of Wait.
 	LateBy time.Duration
-	// Stuck says that streams do not end when the program does, and StuckAgain that
-	// those do not that were joined again. Only Disconnect frees Wait.
+	// Stuck means that the streams do not end when the program does, StuckAgain that
+	// reconnected streams do not. Only Disconnect unblocks Wait.
 	Stuck, StuckAgain bool
-	// IgnoreKill makes kills have no effect, as on a process that the kernel holds.
+	// IgnoreKill makes kills have no effect, as on a process in uninterruptible sleep.
 	IgnoreKill bool
 	// NoReport loses the report and the end marks of every job.
 	NoReport bool
-	// Launch says why a job cannot be started; nil is that it can.
+	// Launch returns why a job cannot be started, or nil. A nil Launch starts every job.
 	Launch func(job spec.Job) *engine.LaunchError
 	// OOMKilled, Foreign and ForeignErr are part of every end.
 	OOMKilled  bool
 	Foreign    []string
 	ForeignErr error
-	// Usage is what every program uses, and NoUsage says that it cannot be told.
+	// Usage is what every program uses. NoUsage means that the engine does not know it.
 	Usage   engine.Usage
 	NoUsage bool
-	// LogBytes bounds the engine's own copy of each job's output; its beginning is
-	// dropped. 0 is 16 MiB.
+	// LogBytes bounds the engine's own copy of each job's output, by dropping its beginning.
+	// 0 means 16 MiB.
 	LogBytes int
 
-	// Created, Started, Signals and Removed are what was asked for, in order. Removed
-	// has the names of containers.
+	// Created, Started, Signals and Removed record the calls, in order. Removed has the
+	// names of containers.
 	Created []Created
 	Started []spec.Job
 	Signals []engine.Signal
@@ -121,7 +121,7 @@ type Created struct {
 	Meta  engine.Meta
 }
 
-// Failures are the errors of calls; nil is none. Those of Wait come after WaitErrs.
+// Failures has the errors of calls, or nil. Wait returns its error after WaitErrs.
 type Failures struct {
 	Info, Resolve, Network, Prepare, Open, List, Start, Wait, Signal, Remove, Close error
 }
@@ -133,7 +133,7 @@ var (
 	_ engine.Identified = (*Fake)(nil)
 )
 
-// NewFake is an engine on which every job does the same.
+// NewFake returns an engine on which every job runs program.
 func NewFake(program func(p *Program) int) *Fake {
 	return &Fake{
 		Program: program,
@@ -152,7 +152,7 @@ func NewFake(program func(p *Program) int) *Fake {
 // Died is the result of a program that a signal killed.
 func Died(signal int) int { return -signal }
 
-// NotFound is a launch error for [Fake] Launch: the program is not in the image.
+// NotFound is a function for [Fake.Launch]: the program is not in the image.
 func NotFound(spec.Job) *engine.LaunchError {
 	return &engine.LaunchError{Stage: "exec", Errno: syscall.ENOENT}
 }
@@ -164,7 +164,7 @@ func (f *Fake) Do(change func(f *Fake)) {
 	change(f)
 }
 
-// Left is everything of ours that the engine still has.
+// Left lists the containers and depots that still exist, without those in Listed.
 func (f *Fake) Left() []string {
 	f.mu.Lock()
 	var left []string
@@ -177,17 +177,17 @@ func (f *Fake) Left() []string {
 	return left
 }
 
-// Containers are the names of the containers that there are.
+// Containers returns the names of the existing containers.
 func (f *Fake) Containers() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Sorted(maps.Keys(f.containers))
 }
 
-// Sources are those of the last container.
+// Sources returns the sources of the last container.
 func (f *Fake) Sources() engine.Sources { return f.last().Meta.Sources }
 
-// Labels are those of the last container.
+// Labels returns the labels of the last container.
 func (f *Fake) Labels() map[string]string { return f.last().Meta.Labels }
 
 func (f *Fake) last() Created {
@@ -199,7 +199,7 @@ func (f *Fake) last() Created {
 	return f.Created[len(f.Created)-1]
 }
 
-// Break makes the engine unreachable and breaks all its connections; containers go on.
+// Break makes the engine unreachable and breaks all its connections. Containers continue.
 func (f *Fake) Break() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,9 +220,9 @@ func (f *Fake) Mend() {
 	f.away = false
 }
 
-// Die does what the death of the process that uses the engine does: containers that wait
-// for a job end, and so do the streams of the others. The engine can be used on, as
-// another process would.
+// Die simulates the death of the process that uses the engine: containers that wait for a
+// job end, and the streams of the others break. The engine can still be used, as by
+// another process.
 func (f *Fake) Die() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,7 +237,7 @@ func (f *Fake) misused(format string, args ...any) {
 
 var errClosed = errors.New("the engine was closed")
 
-// enter is the beginning of a call. It returns with the lock held if there is no error.
+// enter begins a call. It returns with the lock held unless it returns an error.
 func (f *Fake) enter(ctx context.Context, call, name string, fail error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -266,14 +266,14 @@ func (f *Fake) enter(ctx context.Context, call, name string, fail error) error {
 	return nil
 }
 
-// fail is an injected error, read under the lock.
+// fail returns an injected error, read under the lock.
 func (f *Fake) fail(of func(*Failures) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return of(&f.Fail)
 }
 
-// downChan is closed when the engine breaks. The lock is held.
+// downChan returns a channel that Break closes. The lock is held.
 func (f *Fake) downChan() chan struct{} {
 	if f.down == nil {
 		f.down = make(chan struct{})
@@ -375,7 +375,7 @@ func (f *Fake) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) 
 	return &handle{c: c, cut: make(chan struct{})}, nil
 }
 
-// check refuses what no engine can do, and notes what no caller may ask for. The lock is
+// check refuses names that are taken, and records violations of the contract. The lock is
 // held.
 func (f *Fake) check(class spec.Class, meta engine.Meta) error {
 	switch {
@@ -464,7 +464,7 @@ func (f *Fake) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// remove forgets a container. The lock is held.
+// remove removes a container. The lock is held.
 func (f *Fake) remove(name string) {
 	listed := slices.IndexFunc(f.Listed, func(found engine.Found) bool { return found.ID == name || found.Name == name })
 	switch c := f.find(name); {
@@ -493,7 +493,7 @@ func (f *Fake) Close() error {
 	return f.Fail.Close
 }
 
-// pause waits, but not longer than a context.
+// pause waits for a duration or until the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -12,7 +12,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// TestMain runs many cases at once: they wait more than they work.
+// TestMain runs many cases at once, because they mostly wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shared is one engine of several values: none of them closes it.
+// shared is an engine that several values share: none of them closes it.
 type shared struct{ *enginetest.Fake }
 
 func (shared) Close() error { return nil }

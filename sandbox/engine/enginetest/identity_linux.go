@@ -10,7 +10,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
-// identify looks at a path of this machine as init does at one of its container.
+// identify stats a path of this machine as init does in its container.
 func identify(name string) wire.Stat {
 	var st syscall.Stat_t
 	if err := syscall.Lstat(name, &st); err != nil {
@@ -26,7 +26,7 @@ func openWitness(name string) syscall.Errno {
 		return errnoOf(err)
 	}
 	_, err = io.Copy(io.Discard, file)
-	_ = file.Close() // only read
+	_ = file.Close() // it was only read
 	if err != nil {
 		return errnoOf(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
-// identify cannot tell an identity that a container of another system has.
+// identify is not supported: containers run on another system.
 func identify(string) wire.Stat { return wire.Stat{Errno: syscall.ENOSYS} }
 
 func openWitness(name string) syscall.Errno {

@@ -23,13 +23,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// soon is tried until it is true.
+// soon waits until is returns true, at most a minute.
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	require.Eventually(t, is, time.Minute, 20*time.Millisecond, what)
 }
 
-// testNames: a name is taken by one container, which does not notice who else wants it.
+// testNames checks that only one container can have a name, and that a failed attempt to reuse
+// the name does not affect it.
 func testNames(t *testing.T, s *suite) {
 	e := s.connect(t)
 	meta := s.meta(t)
@@ -41,7 +42,7 @@ func testNames(t *testing.T, s *suite) {
 	require.Zero(t, do(t, s.must(t, e, s.class(), meta), s.job(t, "nothing"), nil).end.ExitCode)
 }
 
-// testSources: a bind needs its source, and no source is ever made.
+// testSources checks that a bind needs its source, and that a missing source is never created.
 func testSources(t *testing.T, s *suite) {
 	e := s.connect(t)
 	gone := filepath.Join(t.TempDir(), "gone", "below")
@@ -53,7 +54,7 @@ func testSources(t *testing.T, s *suite) {
 	require.NoDirExists(t, filepath.Dir(gone))
 	require.Empty(t, s.found(t, e, meta.Name))
 
-	// What is there is there, with its own identity, and as writable as it shall be.
+	// Existing sources are mounted with their own identity, read-only or writable as requested.
 	dir, rw, one := openDir(t), openDir(t), filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("inside"), 0o644))
 	require.NoError(t, os.WriteFile(one, []byte("inside"), 0o644))
@@ -71,7 +72,7 @@ func testSources(t *testing.T, s *suite) {
 	require.Equal(t, "inside", string(text))
 }
 
-// testMasks: what is masked looks empty, and cannot be written.
+// testMasks checks that masked files and directories are empty and cannot be written.
 func testMasks(t *testing.T, s *suite) {
 	e := s.connect(t)
 	dir, empty := openDir(t), filepath.Join(t.TempDir(), "empty")
@@ -88,7 +89,7 @@ func testMasks(t *testing.T, s *suite) {
 	require.Equal(t, "[] '' open\nrefused\nrefused\n", got.stdout)
 }
 
-// testDirectoryThatIsGone: the working directory is entered when the program starts.
+// testDirectoryThatIsGone removes the working directory between Prepare and Start.
 func testDirectoryThatIsGone(t *testing.T, s *suite) {
 	e := s.connect(t)
 	dir := openDir(t)
@@ -116,10 +117,11 @@ func testImages(t *testing.T, s *suite) {
 	require.Equal(t, s.info.ID, info.ID)
 }
 
-// testRemoval: it can be repeated at any time and by any name, and ends what runs.
+// testRemoval checks that a removal can be repeated, works in any state and by name or ID, and
+// ends a running program.
 func testRemoval(t *testing.T, s *suite) {
 	e := s.connect(t)
-	require.NoError(t, e.Remove(t.Context(), "evalbox-t"+randomID()), "an unknown one")
+	require.NoError(t, e.Remove(t.Context(), "evalbox-t"+randomID()), "an unknown container")
 	for name, remove := range map[string]func(c engine.Container, meta engine.Meta) error{
 		"itself":  func(c engine.Container, _ engine.Meta) error { return c.Remove(t.Context()) },
 		"by name": func(_ engine.Container, meta engine.Meta) error { return e.Remove(t.Context(), meta.Name) },
@@ -139,8 +141,8 @@ func testRemoval(t *testing.T, s *suite) {
 			for range 2 {
 				require.NoError(t, remove(c, meta), "%s, %s", name, state)
 			}
-			if name == "itself" { // is certain, and may take a moment
-				soon(t, "it is there", func() bool { return len(s.found(t, e, meta.Name)) == 0 })
+			if name == "itself" { // the removal is certain, but may take a moment
+				soon(t, "it still exists", func() bool { return len(s.found(t, e, meta.Name)) == 0 })
 			}
 			require.Empty(t, s.found(t, e, meta.Name), "%s, %s", name, state)
 			if state != "running" {
@@ -153,7 +155,7 @@ func testRemoval(t *testing.T, s *suite) {
 	}
 }
 
-// testCanceled: a preparation that was given up leaves nothing behind.
+// testCanceled checks that a canceled Prepare leaves nothing behind.
 func testCanceled(t *testing.T, s *suite) {
 	e := s.connect(t)
 	canceled, cancel := context.WithCancel(t.Context())
@@ -176,13 +178,13 @@ func testCanceled(t *testing.T, s *suite) {
 		}
 		cancel()
 	}
-	require.NoError(t, apart.Close(), "it waits until all removals are certain")
+	require.NoError(t, apart.Close(), "Close waits until all removals are certain")
 	for _, name := range append(names, meta.Name) {
-		soon(t, name+" is there", func() bool { return len(s.found(t, e, name)) == 0 })
+		soon(t, name+" still exists", func() bool { return len(s.found(t, e, name)) == 0 })
 	}
 }
 
-// testMany runs many containers at once, from one engine.
+// testMany runs many containers at once on one engine.
 func testMany(t *testing.T, s *suite) {
 	e := s.connect(t)
 	var wg sync.WaitGroup
@@ -229,10 +231,11 @@ func testSample(t *testing.T, s *suite) {
 	require.GreaterOrEqual(t, end.Usage.PeakMemory, second.PeakMemory)
 	require.NoError(t, e.Remove(t.Context(), c.Ref().ID))
 	_, ok = c.Sample(t.Context())
-	require.False(t, ok, "of a container that is gone")
+	require.False(t, ok, "a removed container has no samples")
 }
 
-// testDisconnect: broken streams free Wait, and the container can be removed.
+// testDisconnect checks that Disconnect ends a blocked Wait, and that the container can still be
+// signaled, awaited and removed.
 func testDisconnect(t *testing.T, s *suite) {
 	e := s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
@@ -255,7 +258,7 @@ func testDisconnect(t *testing.T, s *suite) {
 	case got := <-ended:
 		require.ErrorIs(t, got.err, engine.ErrUnavailable, "it has not ended: %+v", got.end)
 	case <-time.After(time.Minute):
-		t.Fatal("Wait goes on after Disconnect")
+		t.Fatal("Wait does not return after Disconnect")
 	}
 	require.NoError(t, c.Signal(t.Context(), engine.Kill))
 	end := wait(t, c)
@@ -267,7 +270,7 @@ func testDisconnect(t *testing.T, s *suite) {
 	require.NoError(t, c.Remove(t.Context()))
 }
 
-// testWaiting: a context ends a call, and no container.
+// testWaiting checks that a context ends only the call, not the container.
 func testWaiting(t *testing.T, s *suite) {
 	e := s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
@@ -289,14 +292,14 @@ func testWaiting(t *testing.T, s *suite) {
 	require.True(t, strings.HasSuffix(stdout.String(), "19\nend\n"))
 }
 
-// testSignals: a container that waits, or has ended, can be signaled too.
+// testSignals signals containers that wait for a job or have ended.
 func testSignals(t *testing.T, s *suite) {
 	e := s.connect(t)
 	for _, how := range []engine.Signal{engine.Stop, engine.Kill, engine.Abort} {
 		meta := s.meta(t)
 		c := s.must(t, e, s.class(), meta)
 		require.NoError(t, c.Signal(t.Context(), how))
-		soon(t, "it waits on", func() bool { found := s.found(t, e, meta.Name); return len(found) == 1 && found[0].Ended })
+		soon(t, "it still waits", func() bool { found := s.found(t, e, meta.Name); return len(found) == 1 && found[0].Ended })
 		require.Error(t, c.Start(t.Context(), s.job(t, "nothing"), engine.Streams{}))
 	}
 	c := s.must(t, e, s.class(), s.meta(t))
@@ -308,7 +311,7 @@ func testSignals(t *testing.T, s *suite) {
 	require.NoError(t, c.Signal(t.Context(), engine.Kill))
 }
 
-// brokenWriter takes so many bytes.
+// brokenWriter fails after the given number of bytes.
 type brokenWriter struct{ left int }
 
 func (w *brokenWriter) Write(text []byte) (int, error) {
@@ -318,7 +321,7 @@ func (w *brokenWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// testWriters: a writer that fails is the caller's problem, and nil is none.
+// testWriters checks that a writer that fails, or is nil, does not affect the job.
 func testWriters(t *testing.T, s *suite) {
 	e := s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
@@ -329,7 +332,7 @@ func testWriters(t *testing.T, s *suite) {
 	require.Zero(t, end.ExitCode)
 }
 
-// testStuckStdin: an end does not wait for input that never comes.
+// testStuckStdin checks that the end of a job does not wait for a blocked stdin.
 func testStuckStdin(t *testing.T, s *suite) {
 	e := s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
@@ -342,10 +345,10 @@ func testStuckStdin(t *testing.T, s *suite) {
 	atOnce(t, got)
 }
 
-// testUnaskedStdin: input that the job does not ask for is not touched.
+// testUnaskedStdin checks that stdin is not read if the job does not ask for it.
 func testUnaskedStdin(t *testing.T, s *suite) {
 	untouched := readerFunc(func([]byte) (int, error) {
-		t.Error("it was read")
+		t.Error("stdin was read")
 		return 0, io.EOF
 	})
 	got := do(t, s.must(t, s.connect(t), s.class(), s.meta(t)), s.job(t, "nothing"), untouched)
@@ -356,20 +359,20 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// testRelease: a container that is kept has ended, and is there.
+// testRelease checks that a released container ends, and continues to exist.
 func testRelease(t *testing.T, s *suite) {
 	e := s.connect(t)
 	meta := s.meta(t)
 	c := s.must(t, e, s.class(), meta)
 	do(t, c, s.job(t, "nothing"), nil)
 	c.Release()
-	soon(t, "it goes on", func() bool {
+	soon(t, "it still runs", func() bool {
 		found := s.found(t, e, meta.Name)
 		return len(found) == 1 && found[0].Ended && !found[0].Running
 	})
 }
 
-// testOpen finds containers again from another engine value.
+// testOpen opens containers through another engine value.
 func testOpen(t *testing.T, s *suite) {
 	e, other := s.connect(t), s.connect(t)
 	_, err := other.Open(t.Context(), engine.Ref{ID: strings.Repeat("0f", 32), Nonce: strings.Repeat("00", 32)}, engine.Streams{})
@@ -403,7 +406,7 @@ func testOpen(t *testing.T, s *suite) {
 	require.ErrorIs(t, err, engine.ErrNoContainer)
 }
 
-// testList: what is listed can be recognized.
+// testList checks that a listed container can be recognized.
 func testList(t *testing.T, s *suite) {
 	e := s.connect(t)
 	meta := s.meta(t)
@@ -419,7 +422,7 @@ func testList(t *testing.T, s *suite) {
 	do(t, c, s.job(t, "nothing"), nil)
 }
 
-// testForeign: an end that another client of the engine asked for is told apart.
+// testForeign checks that a signal from another client of the engine is reported as foreign.
 func testForeign(t *testing.T, s *suite) {
 	e, other := s.connect(t), s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
@@ -437,10 +440,10 @@ func testForeign(t *testing.T, s *suite) {
 	}
 	require.True(t, told(c))
 	c.Release()
-	require.False(t, told(opened), "its own")
+	require.False(t, told(opened), "its own signal")
 }
 
-// testRelay: the way to a proxy is a socket of the host, behind a port of the container.
+// testRelay connects to a proxy: a port in the container leads to a socket of the host.
 func testRelay(t *testing.T, s *suite) {
 	e := s.connect(t)
 	dir := openDir(t)
@@ -452,7 +455,7 @@ func testRelay(t *testing.T, s *suite) {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				return // it is over
+				return // the listener was closed
 			}
 			go func() {
 				text, _ := io.ReadAll(conn)
@@ -470,7 +473,7 @@ func testRelay(t *testing.T, s *suite) {
 	require.Equal(t, strings.Repeat("HELLO\n", 3), got.stdout, "%+v %s", got.end, got.stderr)
 }
 
-// testClose: an engine that is closed lets go of its jobs, which run on.
+// testClose checks that the jobs of a closed engine continue to run.
 func testClose(t *testing.T, s *suite) {
 	e, closed := s.connect(t), s.New(t)
 	c, err := closed.Prepare(t.Context(), s.class(), s.meta(t))
@@ -489,7 +492,7 @@ func testClose(t *testing.T, s *suite) {
 	case err := <-answered:
 		require.Error(t, err)
 	case <-time.After(time.Minute):
-		t.Error("Wait goes on after Close")
+		t.Error("Wait does not return after Close")
 	}
 	opened, err := e.Open(t.Context(), c.Ref(), engine.Streams{})
 	require.NoError(t, err)
@@ -504,7 +507,7 @@ func testDepot(t *testing.T, s *suite) {
 	e := s.connect(t)
 	copier, ok := e.(engine.Copier)
 	if !ok {
-		t.Fatal("the engine is no Copier; say so in Options.Without")
+		t.Fatal("the engine is not a Copier; say so in Options.Without")
 	}
 	meta := s.meta(t)
 	id := meta.Labels[spec.LabelRun]
@@ -529,7 +532,7 @@ func testDepot(t *testing.T, s *suite) {
 	got := s.runs(t, e, class, meta, "depot")
 	require.Equal(t, "sent True\n", got.stdout)
 
-	// Somebody takes the courier away.
+	// Another client removes the courier.
 	require.NoError(t, e.Remove(t.Context(), spec.CourierName(id)))
 	_, err = copier.FetchDepot(t.Context(), id, "out/final")
 	require.ErrorIs(t, err, engine.ErrNoContainer)
@@ -543,7 +546,7 @@ func testDepot(t *testing.T, s *suite) {
 	var answer, trouble recorder
 	ended := make(chan struct{})
 	go func() {
-		_ = conversation.Copy(&answer, &trouble) // it is broken off
+		_ = conversation.Copy(&answer, &trouble) // Close breaks it off
 		close(ended)
 	}()
 	_, err = io.WriteString(conversation.Stdin(), "free\n")
@@ -571,7 +574,7 @@ func (s *suite) removesDepot(t *testing.T, e engine.Engine, copier engine.Copier
 	}
 }
 
-// unpacked is what an archive holds.
+// unpacked returns the content of an archive by name.
 func unpacked(t *testing.T, archive io.ReadCloser) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -613,7 +616,7 @@ func testOrphan(t *testing.T, s *suite) {
 	t.Run("that waits", func(t *testing.T) {
 		meta := s.meta(t)
 		ref := s.orphan(t, s.class(), meta, nil)
-		soon(t, "it waits on", func() bool {
+		soon(t, "it still waits", func() bool {
 			found := s.found(t, e, meta.Name)
 			return len(found) == 0 || found[0].Ended
 		})
@@ -660,9 +663,9 @@ func testOrphan(t *testing.T, s *suite) {
 // testOutage makes the engine unreachable at each call.
 func testOutage(t *testing.T, s *suite) {
 	if s.Breakable == nil {
-		t.Fatal("there is no Options.Breakable; say so in Options.Without")
+		t.Fatal("Options.Breakable is nil; say so in Options.Without")
 	}
-	s.connect(t) // for what is found out once
+	s.connect(t) // resolves the image, once
 	e, stop, start := s.Breakable(t)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	meta := s.meta(t)
@@ -709,11 +712,11 @@ func testOutage(t *testing.T, s *suite) {
 	require.Equal(t, 1, strings.Count(stdout.String(), "19\nend\n"), stdout.String())
 	require.Equal(t, 21, strings.Count(stdout.String(), "\n"), "every line once: %q", stdout.String())
 	require.Empty(t, s.found(t, e, meta.Name))
-	require.False(t, wait(t, waiting).Reported, "a job that never arrived")
+	require.False(t, wait(t, waiting).Reported, "its job never arrived")
 	require.NoError(t, e.Remove(t.Context(), waiting.Ref().ID))
 	require.NoError(t, e.Remove(t.Context(), running.Ref().ID))
 
-	// What Prepare had made when the engine went away is found by its name.
+	// A container that Prepare had created when the engine went away can be removed by name.
 	for _, after := range []time.Duration{5 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		meta, made := s.meta(t), make(chan error, 1)
 		go func() {
@@ -727,7 +730,7 @@ func testOutage(t *testing.T, s *suite) {
 			require.ErrorIs(t, err, engine.ErrUnavailable)
 		}
 		if !s.Scripted {
-			time.Sleep(time.Second) // what was on its way arrives
+			time.Sleep(time.Second) // requests in flight arrive
 		}
 		require.NoError(t, e.Remove(t.Context(), meta.Name))
 		require.Empty(t, s.found(t, e, meta.Name))

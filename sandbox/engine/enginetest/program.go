@@ -13,7 +13,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Program is what the function of a [Fake] sees of its container.
+// Program is the view that the function of a [Fake] has of its container.
 type Program struct {
 	Job   spec.Job
 	Class spec.Class
@@ -21,7 +21,7 @@ type Program struct {
 
 	c     *container
 	stdin *input
-	// term is closed by SIGTERM, and dead when the program is killed or has ended.
+	// term is closed by SIGTERM, dead when the program is killed or has ended.
 	term, dead         chan struct{}
 	termOnce, deadOnce sync.Once
 	initKilled         chan struct{}
@@ -45,7 +45,7 @@ func (p *Program) die() {
 	})
 }
 
-// Print writes to stdout, and returns once it was passed on.
+// Print writes to stdout, and returns once the text was passed on.
 func (p *Program) Print(text string) { _, _ = p.Stdout().Write([]byte(text)) }
 
 // PrintErr writes to stderr.
@@ -54,14 +54,14 @@ func (p *Program) PrintErr(text string) { _, _ = p.Stderr().Write([]byte(text)) 
 func (p *Program) Stdout() io.Writer { return output{p, false} }
 func (p *Program) Stderr() io.Writer { return output{p, true} }
 
-// Stdin is what the caller gives if the job asks for it; otherwise it is empty.
+// Stdin is the caller's stdin if the job asks for it; otherwise it is empty.
 func (p *Program) Stdin() io.Reader { return p.stdin.r }
 
-// CloseStdin makes the rest of the input go nowhere.
+// CloseStdin discards the rest of the input.
 func (p *Program) CloseStdin() { go func() { _, _ = io.Copy(io.Discard, p.stdin.r) }() }
 
-// Sleep waits, as long as the program lives. In a bubble of testing/synctest a function that
-// sleeps otherwise, and outlives its program, keeps the bubble from ending.
+// Sleep waits, at most until the program is dead. In a bubble of testing/synctest, a function
+// that sleeps in another way and outlives its program keeps the bubble from ending.
 func (p *Program) Sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -85,19 +85,19 @@ func (p *Program) KillInit() {
 	runtime.Goexit()
 }
 
-// End changes what init reports. It is called by the program, before it ends.
+// End changes what init reports. The program calls it before it ends.
 func (p *Program) End(change func(end *engine.End)) {
 	p.c.fake.mu.Lock()
 	defer p.c.fake.mu.Unlock()
 	p.changes = append(p.changes, change)
 }
 
-// Disconnected is closed when nobody reads the streams any more that Start was given.
+// Disconnected is closed when the streams that Start was given are disconnected.
 func (p *Program) Disconnected() <-chan struct{} {
 	return p.attached.cut
 }
 
-// Env is the environment of the program: the class's, with the job's on top.
+// Env returns the environment of the program: the class's, overridden by the job's.
 func (p *Program) Env() map[string]string {
 	env := map[string]string{}
 	for _, pair := range slices.Concat(p.Class.Env, p.Job.Env) {
@@ -107,14 +107,13 @@ func (p *Program) Env() map[string]string {
 	return env
 }
 
-// Path is where a path of the container lies on this machine; empty if it lies in none of
-// its binds.
+// Path returns the host path of a path in the container, or "" if it is not in a bind.
 func (p *Program) Path(inside string) string { return hostPath(p.Class, p.Meta, inside) }
 
-// Final is a path in the output folder, on this machine.
+// Final returns the host path of a file in the output directory.
 func (p *Program) Final(name string) string { return path.Join(p.Meta.Sources[spec.RoleFinal], name) }
 
-// hostPath maps a path of a container, by the deepest bind that it lies in.
+// hostPath maps a path in a container to the host, by the deepest bind that contains it.
 func hostPath(class spec.Class, meta engine.Meta, inside string) string {
 	best, found := "", ""
 	for _, bind := range class.Binds {

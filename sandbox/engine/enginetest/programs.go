@@ -24,11 +24,11 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// programCase is one program in one container, and what it has to come to.
+// programCase is one program in one container, and its expected end.
 type programCase struct {
 	name string
-	// python is the program, and fake what a scripted engine does instead; nil if only a
-	// kernel can.
+	// python is the program. fake stands in for it on a scripted engine; it is nil if the
+	// case needs a kernel.
 	python string
 	fake   func(p *Program) int
 	class  func(class *spec.Class)
@@ -39,21 +39,21 @@ type programCase struct {
 	// hashed compares hashes of the streams instead of their text.
 	hashed bool
 	want   want
-	// oneOf is what has to be seen where more than one end is right.
+	// oneOf selects the expectation if more than one end is correct.
 	oneOf func(end engine.End) want
 	check func(t *testing.T, got observed)
 }
 
-// want is what has to be seen of a program's end.
+// want is the expected end of a program.
 type want struct {
 	code, signal   int
 	cause          engine.Cause
 	escalated, oom bool
 	unreported     bool
-	// mayEscalate is why it does not matter whether the end is called escalated.
+	// mayEscalate, if not empty, is why End.Escalated is not compared.
 	mayEscalate string
 	launch      *engine.LaunchError
-	// duration, if not 0, is compared to within a second.
+	// duration, if not 0, is compared with a tolerance of 0.9 s.
 	duration       time.Duration
 	stdout, stderr string
 }
@@ -70,7 +70,7 @@ const (
 	sleeps   = "import time\nprint('ready')\ntime.sleep(600)\n"
 	ignores  = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready')\ntime.sleep(600)\n"
 	withTerm = "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(0))\nprint('ready')\ntime.sleep(600)\n"
-	// ignoresAll does so in two processes.
+	// ignoresAll ignores SIGTERM in two processes.
 	ignoresAll = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nif os.fork() == 0: os.setsid()\nelse: print('ready')\ntime.sleep(600)\n"
 )
 
@@ -92,7 +92,7 @@ func fakeTerm(p *Program) int {
 	return 0
 }
 
-// cases are all programs.
+// cases returns all programs.
 var cases = sync.OnceValue(func() []programCase {
 	all := []programCase{
 		{name: "deadline", python: sleeps, fake: fakeSleeps, job: limit(1, 30), want: want{signal: 15, cause: engine.ByDeadline, duration: time.Second}},
@@ -109,7 +109,7 @@ var cases = sync.OnceValue(func() []programCase {
 		{name: "stop twice", python: withTerm, fake: fakeTerm, signals: []engine.Signal{engine.Stop, engine.Stop}, want: want{cause: engine.BySignal}},
 		{name: "kill", python: ignoresAll, fake: fakeIgnores, signals: []engine.Signal{engine.Kill}, want: want{signal: 9, cause: engine.BySignal}},
 		{name: "stop, then kill", python: ignores, fake: fakeIgnores, job: limit(120, 110), signals: []engine.Signal{engine.Stop, engine.Kill},
-			want: want{signal: 9, cause: engine.BySignal, mayEscalate: "it was asked to end before, and its grace was not over"}},
+			want: want{signal: 9, cause: engine.BySignal, mayEscalate: "it was stopped before, and its grace period was not over"}},
 		{name: "abort", python: ignores, fake: fakeIgnores, signals: []engine.Signal{engine.Abort}, want: want{unreported: true}},
 
 		{name: "not there", job: command("/no/such/program"), want: want{launch: &engine.LaunchError{Stage: "exec", Errno: syscall.ENOENT}}},
@@ -136,7 +136,7 @@ var cases = sync.OnceValue(func() []programCase {
 		{name: "usage", python: "import time\nb = bytearray(32 << 20)\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n",
 			fake: func(*Program) int { return 0 }, check: func(t *testing.T, got observed) {
 				if got.end.Usage.Source == "" {
-					t.Log("the engine tells no usage")
+					t.Log("the engine reports no usage")
 					return
 				}
 				assert.GreaterOrEqual(t, got.end.Usage.CPU, 300*time.Millisecond)
@@ -155,12 +155,12 @@ var cases = sync.OnceValue(func() []programCase {
 	return append(append(append(all, streamCases()...), limitCases()...), environmentCases()...)
 })
 
-// atOnce makes sure that nothing was waited for.
+// atOnce checks that the end was not delayed.
 func atOnce(t *testing.T, got observed) { assert.Less(t, got.took, 30*time.Second) }
 
 // Streams.
 
-// hashes hashes two streams, so that none has to be kept.
+// hashes hashes two streams instead of keeping them.
 type hashes struct{ stdout, stderr hash.Hash }
 
 func newHashes() hashes { return hashes{sha256.New(), sha256.New()} }
@@ -177,7 +177,7 @@ func sumOf(text []byte, times int) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// everyByte has every byte, invalid UTF-8, and a partial line at the end.
+// everyByte has every byte value, invalid UTF-8, and a partial line at the end.
 var everyByte = func() []byte {
 	var all []byte
 	for i := range 256 {
@@ -186,7 +186,7 @@ var everyByte = func() []byte {
 	return append(append(all, "\n\xed\xa0\x80\xc0\xaf\x00\x00\r\r\n"...), "no end"...)
 }()
 
-// forged looks as if init reported an exit code of 0.
+// forged looks like a report from init of the exit code 0.
 const forged = "\x00EBX\x01\x03\x00\x00\x10\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
 
 func streamCases() []programCase {
@@ -291,7 +291,7 @@ func environmentCases() []programCase {
 
 // Limits.
 
-// facts is a program that tells all it can about its container.
+// facts is a program that prints everything it can find out about its container.
 const facts = `
 import json, os, resource, socket
 def tell(f):
@@ -372,7 +372,7 @@ func checkFacts(t *testing.T, got observed) {
 	assert.True(t, seen.PID)
 }
 
-// networkFacts is a program that tells what it can reach.
+// networkFacts is a program that prints what it can reach.
 const networkFacts = `
 import os, socket, threading, time
 print("interfaces", [name for _, name in socket.if_nameindex()])
@@ -412,7 +412,7 @@ func limitCases() []programCase {
 			python: "import os, time\nos.fork()\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass\n",
 			check: func(t *testing.T, got observed) {
 				if got.end.Usage.Source == "" {
-					t.Log("the engine tells no usage")
+					t.Log("the engine reports no usage")
 					return
 				}
 				assert.Less(t, got.end.Usage.CPU.Seconds(), 0.5*got.end.Duration.Seconds()+0.4)
@@ -437,7 +437,7 @@ os.execv(sys.executable, [sys.executable, "-c", "print('exec')"])
 	}
 }
 
-// helpers are the programs of the other tests, by the name of their job.
+// helpers has the programs of the other tests, by the name of their job.
 var helpers = map[string]struct {
 	python string
 	fake   func(p *Program) int
@@ -482,7 +482,7 @@ var helpers = map[string]struct {
 				return 1
 			}
 			_, _ = io.WriteString(conn, "hello")
-			_ = conn.CloseWrite() // it would not answer
+			_ = conn.CloseWrite() // without it there is no answer
 			answer, _ := io.ReadAll(conn)
 			_ = conn.Close()
 			p.Print(string(answer) + "\n")

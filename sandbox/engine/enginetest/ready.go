@@ -28,7 +28,7 @@ func (f *Fake) findSources(class spec.Class, meta engine.Meta) error {
 	return nil
 }
 
-// lookAround is what init sees of a container that is made as its class demands.
+// lookAround returns what init would see in a container that matches its class.
 func (f *Fake) lookAround(class spec.Class, meta engine.Meta) wire.Ready {
 	f.mu.Lock()
 	version, bootID, change := class.Cgroup.Version, f.BootID, f.Ready
@@ -50,7 +50,7 @@ func (f *Fake) lookAround(class spec.Class, meta engine.Meta) wire.Ready {
 			PIDs: class.Cgroup.PIDs + wire.InitTasks(class.Cgroup.PIDs), CPUs: float64(class.Cgroup.NanoCPUs) / 1e9},
 	}
 	user, group, _ := strings.Cut(class.User, ":")
-	ready.UID, _ = strconv.Atoi(user) // a name is root's: there is no /etc/passwd
+	ready.UID, _ = strconv.Atoi(user) // a name is 0, root's: there is no /etc/passwd
 	ready.GID, _ = strconv.Atoi(group)
 	if !slices.Contains(class.CapDrop, "ALL") {
 		ready.CapBounding = usualCaps
@@ -76,10 +76,10 @@ func (f *Fake) lookAround(class spec.Class, meta engine.Meta) wire.Ready {
 	return ready
 }
 
-// usualCaps are those that engines give a container of root.
+// usualCaps are the capabilities that engines give a container by default.
 const usualCaps = 0xa80425fb
 
-// statPath is what lies at a mount point: a mask on top of what it hides.
+// statPath returns the host path of a mount point. A mask covers what it hides.
 func statPath(class spec.Class, meta engine.Meta, inside string) string {
 	for _, mask := range class.Masks {
 		if mask.Target != inside {

@@ -20,7 +20,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// scripted is a container of a fake that does what a program says.
+// scripted prepares a container of a fake.
 func scripted(t *testing.T, f *Fake, change func(class *spec.Class, meta *engine.Meta)) engine.Container {
 	t.Helper()
 	class, meta := spec.Class{User: "64646:64646", Image: spec.Image{ID: "sha256:0123"}}, engine.Meta{Name: "evalbox-r1"}
@@ -41,7 +41,7 @@ var errAway = fmt.Errorf("%w: EOF", engine.ErrUnavailable)
 func TestFakeEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		program func(p *Program) int
-		after   time.Duration // when somebody signals
+		after   time.Duration // when a signal is sent
 		how     engine.Signal
 		change  func(f *Fake)
 		end     engine.End
@@ -53,7 +53,7 @@ func TestFakeEnds(t *testing.T) {
 			end: engine.End{Reported: true, Complete: true, Signal: 15, Cause: engine.ByDeadline, Duration: 10 * time.Second}},
 		"deadline ignored": {program: func(p *Program) int { p.Sleep(time.Hour); return 0 },
 			end: engine.End{Reported: true, Complete: true, Signal: 9, Cause: engine.ByDeadline, Escalated: true, Duration: 15 * time.Second}},
-		"printed on after the kill": {program: func(p *Program) int {
+		"keeps printing": {program: func(p *Program) int {
 			for {
 				p.Print("x")
 				p.Sleep(time.Second)

@@ -10,13 +10,13 @@ import (
 // defaultLog bounds the engine's own copy of an output.
 const defaultLog = 16 << 20
 
-// tape is the output of a job, as the engine keeps it, and its connections. What is
-// written waits until every connection has passed it on.
+// tape is the engine's copy of a job's output, and the connections to it. A write waits until
+// every connection has passed it on.
 type tape struct {
 	mu     sync.Mutex
 	limit  int
 	size   int
-	first  int // the number of the first chunk that is still kept
+	first  int // the number of the oldest chunk kept
 	chunks []chunk
 	closed bool
 	marked bool
@@ -37,13 +37,14 @@ func newTape(limit int) *tape {
 	return &tape{limit: limit, changed: make(chan struct{})}
 }
 
-// wake is called with the lock held.
+// wake wakes all waiting goroutines. The lock is held.
 func (t *tape) wake() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// write appends to the tape and waits for the connections, or until dead is closed.
+// write appends to the tape and waits for the connections, or until dead is closed. It reports
+// whether the write was complete.
 func (t *tape) write(stderr bool, text []byte, dead <-chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,7 +74,7 @@ func (t *tape) write(stderr bool, text []byte, dead <-chan struct{}) bool {
 	return true
 }
 
-// close ends the tape, with its end marks or without.
+// close ends the tape, with or without end marks.
 func (t *tape) close(marked bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +84,7 @@ func (t *tape) close(marked bool) {
 	}
 }
 
-// connect adds a connection, which goes on where another one was broken.
+// connect adds a connection, which continues where the previous one was broken.
 func (t *tape) connect(before *connection, stuck bool) *connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,8 +102,8 @@ type connection struct {
 	stuck bool
 	next  int // the number of the next chunk
 	isCut bool
-	all   bool // it came to the end marks
-	// cut is closed to break it, and done when it has come to an end.
+	all   bool // it reached the end marks
+	// cut is closed to break it, done when it has ended.
 	cut, done chan struct{}
 }
 
@@ -118,7 +119,7 @@ func (c *connection) close() {
 	}
 }
 
-// leave is called with the lock held.
+// leave removes the connection from its tape. The lock is held.
 func (c *connection) leave() {
 	c.tape.readers = slices.DeleteFunc(c.tape.readers, func(other *connection) bool { return other == c })
 	c.tape.wake()
@@ -179,7 +180,7 @@ func (c *connection) copy(before *connection, stdout, stderr io.Writer) {
 	}
 }
 
-// output is a stream of a program.
+// output is stdout or stderr of a program.
 type output struct {
 	p      *Program
 	stderr bool
@@ -207,11 +208,11 @@ func newInput() *input {
 	return &input{r, w}
 }
 
-// feed copies until either side has enough. Its reader may hold it up after the end.
+// feed copies until either side ends. A blocked reader may hold it up after the program's end.
 func (i *input) feed(from io.Reader) {
 	_, err := io.Copy(i.w, from)
 	_ = i.w.CloseWithError(err) // never fails
 }
 
-// close is the end of input.
+// close ends the input.
 func (i *input) close() error { return i.w.Close() }

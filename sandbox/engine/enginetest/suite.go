@@ -29,40 +29,39 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Options are an engine for [Run].
+// Options describe an engine for [Run].
 type Options struct {
-	// New connects to the engine, each time as another process would. What it returns is
-	// closed by the suite.
+	// New connects to the engine, each time as another process would. The suite closes the
+	// returned engine.
 	New func(t *testing.T) engine.Engine
 	// Catalog and Image name an image that has python3.
 	Catalog images.Catalog
 	Image   string
 	// Class adapts the class of every container to the engine.
 	Class func(class *spec.Class)
-	// Scripted says that the engine runs the functions of the cases, as [NewScripted]
+	// Scripted means that the engine runs the functions of the cases, as [NewScripted]
 	// does, and that its containers have no kernel.
 	Scripted bool
-	// Orphan prepares a container in a process that is killed then, and starts a job in
-	// it before that if there is one. Nil does so with the test's own binary.
+	// Orphan prepares a container in another process, starts job in it unless job is nil, and
+	// kills the process. If Orphan is nil, the suite uses the test's own binary.
 	Orphan func(t *testing.T, class spec.Class, meta engine.Meta, job *spec.Job) engine.Ref
-	// Breakable connects to the engine on a way that stop breaks, also for what is
-	// connected already, and start mends. The containers run on meanwhile.
+	// Breakable connects to the engine in a way that stop breaks, including existing
+	// connections, and start restores. The containers keep running meanwhile.
 	Breakable func(t *testing.T) (e engine.Engine, stop, start func())
-	// Labels are of all containers, so that those of a test that was killed are found.
+	// Labels are added to all containers, so that those of a killed test can be found.
 	Labels map[string]string
-	// Without names what the engine cannot do, each as "name: reason", by the name of a
-	// group or of a case in it. It is printed. What cannot be run and is not named fails.
+	// Without lists what the engine cannot do as "name: reason", with the name of a group or
+	// of a case. The list is printed. A group or case that cannot run and is not listed fails.
 	Without []string
 }
 
-// orphanEnv tells the test's own binary what to prepare.
+// orphanEnv is the variable that says what the test's own binary has to prepare.
 const orphanEnv = "EVALBOX_ENGINETEST_ORPHAN"
 
-// labelSuite tells the containers of one suite from others.
+// labelSuite distinguishes the containers of one suite from those of others.
 const labelSuite = "org.evalbox.test.suite"
 
-// Run checks that an engine does what the contract says. It is called by a test that has
-// no other purpose.
+// Run checks that an engine fulfills the contract. Call it from a test of its own.
 func Run(t *testing.T, options Options) {
 	s := &suite{Options: options, id: randomID(), top: t.Name()}
 	if text := os.Getenv(orphanEnv); text != "" {
@@ -75,7 +74,7 @@ func Run(t *testing.T, options Options) {
 		name string
 		test func(t *testing.T, s *suite)
 	}
-	t.Run("apart", func(t *testing.T) { // everything that disturbs nothing else
+	t.Run("apart", func(t *testing.T) { // groups that do not disturb each other
 		s.programs(t)
 		for _, group := range []group{
 			{"ready", testReady}, {"names", testNames}, {"sources", testSources}, {"masks", testMasks}, {"directory", testDirectoryThatIsGone},
@@ -116,7 +115,7 @@ func (s *suite) skipWithout(t *testing.T, name string) {
 	}
 }
 
-// connect is an engine that is closed with the test.
+// connect returns an engine that is closed at the end of the test.
 func (s *suite) connect(t *testing.T) engine.Engine {
 	t.Helper()
 	e := s.New(t)
@@ -137,7 +136,7 @@ func randomID() string {
 	return hex.EncodeToString(raw)
 }
 
-// What every class of the suite has.
+// Settings of every class of the suite.
 const (
 	mib      = 1 << 20
 	memory   = 128 * mib
@@ -174,12 +173,12 @@ func (s *suite) meta(t *testing.T) engine.Meta {
 	return engine.Meta{Name: spec.Job{RunID: id}.ContainerName(), Labels: labels}
 }
 
-// python is a job that runs a program. Its name is how a scripted engine finds it.
+// python is a job that runs a program. A scripted engine finds the program by its name.
 func python(name, program string) spec.Job {
 	return spec.Job{Name: name, Command: []string{"python3", "-u", "-c", program}, TimeoutSeconds: 120, GraceSeconds: 2}
 }
 
-// must starts a container that is removed with the test.
+// must prepares a container that is removed at the end of the test.
 func (s *suite) must(t *testing.T, e engine.Engine, class spec.Class, meta engine.Meta) engine.Container {
 	t.Helper()
 	c, err := e.Prepare(t.Context(), class, meta)
@@ -192,7 +191,7 @@ func (s *suite) must(t *testing.T, e engine.Engine, class spec.Class, meta engin
 	return c
 }
 
-// found are the containers of this suite, or those of one name.
+// found lists the containers of this suite: all, or those of one name.
 func (s *suite) found(t *testing.T, e engine.Engine, name string) []engine.Found {
 	t.Helper()
 	all, err := e.List(context.WithoutCancel(t.Context()))
@@ -205,7 +204,7 @@ func (s *suite) found(t *testing.T, e engine.Engine, name string) []engine.Found
 func (s *suite) nothingLeft(t *testing.T) {
 	e := s.connect(t)
 	for deadline := time.Now().Add(30 * time.Second); len(s.found(t, e, "")) > 0 && time.Now().Before(deadline); {
-		time.Sleep(20 * time.Millisecond) // the last are being removed
+		time.Sleep(20 * time.Millisecond) // the last ones are still being removed
 	}
 	for _, found := range s.found(t, e, "") {
 		t.Errorf("%s of %s is left: %s", found.Name, found.Labels[spec.LabelName], found.Status)
@@ -232,7 +231,7 @@ type observed struct {
 	took           time.Duration // from Start to the end of Wait
 }
 
-// recorder collects a stream. What waits for a text goes on when it was written.
+// recorder collects a stream, and can wait for a text in it.
 type recorder struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -240,7 +239,7 @@ type recorder struct {
 	seen chan struct{}
 }
 
-// lookFor is a recorder that waits for a text.
+// lookFor returns a recorder that can wait for a text.
 func lookFor(text string) *recorder { return &recorder{want: text, seen: make(chan struct{})} }
 
 func (r *recorder) Write(text []byte) (int, error) {
@@ -270,10 +269,10 @@ func (r *recorder) await(t *testing.T) {
 	}
 }
 
-// patience is how long any end may take: much more than it does.
+// patience is the timeout for any end; no working engine reaches it.
 const patience = 2 * time.Minute
 
-// wait is the end of a job, which has to come.
+// wait waits for the end of a job.
 func wait(t *testing.T, c engine.Container) engine.End {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -293,7 +292,7 @@ func do(t *testing.T, c engine.Container, job spec.Job, stdin io.Reader) observe
 	return observed{end: end, ready: c.Ready(), stdout: stdout.String(), stderr: stderr.String(), took: time.Since(began)}
 }
 
-// runs prepares a container, runs one program in it and demands that it exits with 0.
+// runs prepares a container, runs one program in it and requires exit code 0.
 func (s *suite) runs(t *testing.T, e engine.Engine, class spec.Class, meta engine.Meta, name string) observed {
 	t.Helper()
 	got := do(t, s.must(t, e, class, meta), s.job(t, name), nil)
@@ -303,7 +302,7 @@ func (s *suite) runs(t *testing.T, e engine.Engine, class spec.Class, meta engin
 	return got
 }
 
-// job is the job of a program of the table.
+// job returns the job of a program in helpers.
 func (s *suite) job(t *testing.T, name string) spec.Job {
 	t.Helper()
 	program, ok := helpers[name]
@@ -311,7 +310,7 @@ func (s *suite) job(t *testing.T, name string) spec.Job {
 	return python(name, program.python)
 }
 
-// NewScripted is a fake that runs the functions of the suite's cases.
+// NewScripted returns a fake that runs the functions of the suite's cases.
 func NewScripted() *Fake {
 	f := NewFake(func(p *Program) int {
 		if c := findCase(p.Job.Name); c != nil {
@@ -338,7 +337,7 @@ func findCase(name string) *programCase {
 	return nil
 }
 
-// programs runs all programs of the table, each in a container of its own.
+// programs runs all cases, each in a container of its own.
 func (s *suite) programs(t *testing.T) {
 	e := s.connect(t)
 	var missing []string
@@ -400,7 +399,7 @@ func (s *suite) program(t *testing.T, e engine.Engine, c programCase) {
 	}
 }
 
-// compare compares the parts of an end that a case is about.
+// compare compares the parts of an end that a case specifies.
 func (w want) compare(t *testing.T, got observed) {
 	t.Helper()
 	end := got.end
@@ -448,7 +447,7 @@ func (w want) compare(t *testing.T, got observed) {
 	}
 }
 
-// orphaned is what the test's own binary shall prepare.
+// orphaned is what the test's own binary has to prepare.
 type orphaned struct {
 	Class spec.Class  `json:"class"`
 	Meta  engine.Meta `json:"meta"`
@@ -471,7 +470,7 @@ func (s *suite) beOrphan(t *testing.T, text string) {
 	select {}
 }
 
-// orphan prepares a container in another process, which is killed.
+// orphan prepares a container in another process and kills that process.
 func (s *suite) orphan(t *testing.T, class spec.Class, meta engine.Meta, job *spec.Job) engine.Ref {
 	t.Helper()
 	if s.Orphan != nil {

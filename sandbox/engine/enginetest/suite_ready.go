@@ -14,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// testReady compares what init saw with what was asked for.
+// testReady compares what init saw with the class.
 func testReady(t *testing.T, s *suite) {
 	e := s.connect(t)
 	class, meta := s.class(), s.meta(t)
@@ -52,13 +52,13 @@ func testReady(t *testing.T, s *suite) {
 	writable := slices.DeleteFunc(slices.Clone(ready.Mounts), func(m wire.Mount) bool {
 		return m.ReadOnly || slices.Contains([]string{"tmpfs", "proc", "devpts", "mqueue", "cgroup", "cgroup2", "sysfs"}, m.FSType) || m.Target == spec.FinalDir
 	})
-	assert.Empty(t, writable, "more can be written than was asked for")
+	assert.Empty(t, writable, "more mounts are writable than requested")
 
 	assert.Equal(t, identify(dir), ready.Stats["/data/a b"])
 	assert.Equal(t, identify("/no/such/path").Errno, ready.Stats["/no/such/path"].Errno)
 }
 
-// checkStats compares what init saw at mount points with what lies here.
+// checkStats compares the stats of mount points with those of their sources here.
 func checkStats(t *testing.T, ready wire.Ready, want map[string]string) {
 	t.Helper()
 	require.Len(t, ready.Stats, len(want))

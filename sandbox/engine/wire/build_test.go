@@ -14,11 +14,12 @@ import (
 
 const sourceDir = "../../../cmd/sandbox-init"
 
-// TestBinariesAreOfTheseSources: what is embedded was compiled from what lies beside it. A
-// change of the sources alone fails here; `go generate ./sandbox/engine/wire` follows it.
+// TestBinariesAreOfTheseSources checks that the embedded binaries were compiled from the
+// sources in this repository. After a change of the sources, run
+// `go generate ./sandbox/engine/wire`.
 func TestBinariesAreOfTheseSources(t *testing.T) {
 	hash := sha256.New()
-	// The order of build.sh.
+	// In the order of build.sh.
 	for _, pattern := range []string{"*.c", "*.h"} {
 		files, err := filepath.Glob(filepath.Join(sourceDir, pattern)) // sorted
 		require.NoError(t, err)
@@ -32,15 +33,15 @@ func TestBinariesAreOfTheseSources(t *testing.T) {
 	require.Equal(t, hex.EncodeToString(hash.Sum(nil)), BuildID(), "run: go generate ./sandbox/engine/wire")
 }
 
-// TestBinariesAreReproducible: the same compilers make the same bytes, also at another path.
-// Other compilers are told, and prove nothing.
+// TestBinariesAreReproducible checks that the same compilers produce the same bytes, also at
+// another path. With other compilers it only logs their versions.
 func TestBinariesAreReproducible(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(there, os.DirFS(sourceDir)))
-	require.NoError(t, os.Chmod(filepath.Join(there, "build.sh"), 0o755)) // a program
+	require.NoError(t, os.Chmod(filepath.Join(there, "build.sh"), 0o755)) // executable
 	notes, err := exec.CommandContext(t.Context(), filepath.Join(there, "build.sh"), "notes").Output()
 	if err != nil || string(notes) != initBuild {
-		t.Logf("the compilers are others than those of the binaries (%v):\n%s", err, notes)
+		t.Logf("the binaries were built with other compilers (%v):\n%s", err, notes)
 		return
 	}
 	for _, build := range []string{filepath.Join(there, "build.sh"), filepath.Join(sourceDir, "build.sh")} {
@@ -51,7 +52,7 @@ func TestBinariesAreReproducible(t *testing.T) {
 			require.NoError(t, err)
 			got, err := os.ReadFile(filepath.Join(here, "init_"+arch))
 			require.NoError(t, err)
-			assert.True(t, string(want) == string(got), "%s differs: run go generate ./sandbox/engine/wire", arch) // a binary in a message helps nobody
+			assert.True(t, string(want) == string(got), "%s differs: run go generate ./sandbox/engine/wire", arch) // not assert.Equal, which prints both binaries
 			assert.NotContains(t, string(got), there, arch)
 		}
 	}

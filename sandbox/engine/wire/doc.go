@@ -1,36 +1,36 @@
-// Package wire is the protocol between a controller and sandbox-init, the process 1 of
-// every container, and holds init's binaries (cmd/sandbox-init has the sources).
+// Package wire implements the protocol between a controller and sandbox-init, the PID 1 of
+// every container, and embeds init's binaries (cmd/sandbox-init has the sources).
 //
 // # The conversation
 //
-// It goes over the container's own standard streams, so it works on every engine and
+// The protocol uses the container's own standard streams, so it works on every engine and
 // through every proxy:
 //
 //  1. READY, on stdout, before any program exists: what init sees of its container.
-//  2. JOB, on stdin, after READY was read: the program, its limits, and a nonce. ACCEPTED
-//     answers, or REFUSED. The program starts once ACCEPTED has left init's pipe, because
-//     it could take the answer out of its own stdout; INPUT frames are its stdin.
-//  3. Stdout and stderr are the program's, untouched. When its main process has ended and
-//     every other process is dead, each stream ends with the nonce, and REPORT follows on
-//     stdout. A newline is the last byte of both, because an engine's log keeps whole lines.
-//     The two streams are not ordered against each other: a run is over when both marks and
-//     the report were read.
-//  4. BYE, on stdin, lets init go; so does the end of stdin.
+//  2. JOB, on stdin, after READY was read: the program, its limits, and a nonce. Init answers
+//     with ACCEPTED or REFUSED. The program starts once ACCEPTED has left init's pipe, because
+//     it could read the answer from its own stdout; INPUT frames are its stdin.
+//  3. Stdout and stderr are the program's, unmodified. When its main process has ended and
+//     every other process is dead, init ends each stream with the nonce, followed by REPORT on
+//     stdout. The last byte of both is a newline, because an engine's log keeps whole lines.
+//     The two streams are not ordered relative to each other: a run is over once both marks
+//     and the report were read.
+//  4. BYE, on stdin, releases init; so does the end of stdin.
 //
-// [Receiver] is the controller's side of all that arrives; [Job.Encode], [InputWriter] and
-// [ByeFrame] make what is sent.
+// [Receiver] is the controller's side of everything that arrives; [Job.Encode], [InputWriter]
+// and [ByeFrame] produce what is sent.
 //
-// The program never sees the nonce. It lies in a process that nobody can trace and comes
-// on a stream that the program does not have; ACCEPTED repeats the first 8 bytes only,
-// because a program can open its own stdout for reading and find there what nobody has
-// read yet. So it can neither end a stream nor forge a report.
+// The program never sees the nonce. It is held by a process that nobody can trace, and arrives
+// on a stream that the program does not have. ACCEPTED repeats only its first 8 bytes, because
+// a program can open its own stdout for reading and find unread bytes there. So the program
+// can forge neither the end of a stream nor a report.
 //
 // # Frames
 //
 // All integers are little-endian. A frame is a header of 12 bytes (magic "\0EBX", version
-// 1, type, two zero bytes, length of the payload in 4 bytes) and a payload. That of INPUT is
-// raw bytes, none of them meaning the end of the input; all others consist of fields (tag in
-// 2 bytes, two zero bytes, length in 4, value).
+// 1, type, two zero bytes, length of the payload in 4 bytes) and a payload. The payload of
+// INPUT is raw bytes, and an empty one is the end of the input. All other payloads consist of
+// fields (tag in 2 bytes, two zero bytes, length in 4, value).
 //
 //	READY     1  at most 1 MiB   build id 1, texts of /proc/self/status 2, limits 3 and mountinfo 4
 //	                             (512 KiB), of /proc/net/dev 5, boot id 6, machine 7; repeated
@@ -50,34 +50,36 @@
 //	INPUT    17  at most 64 KiB
 //	BYE      18  empty
 //
-// Init refuses a JOB with an unknown field, one that is missing, doubled or of a wrong length,
-// and any other frame in its place, and exits with 125: nothing of the program ran. If stdin
-// ends before the job, or nobody reads the answer to it for 60 seconds, it exits with 125
-// without a word. After the job, what is no frame means the same as the end of stdin: the
-// controller is gone.
+// Init refuses a JOB with a field that is unknown, missing, duplicated or of a wrong length,
+// and any other frame in its place. It then exits with 125, and nothing of the program has run.
+// If stdin ends before the job, or nobody reads the answer to it for 60 seconds, init exits
+// with 125 silently. After the job, bytes that are not a frame mean the same as the end of
+// stdin: the controller is gone.
 //
 // # The life of init
 //
-// It is started as `init [-t THREADS] [-w WITNESS] [-s PATH]...`. It makes as many idle threads
-// before READY, see [InitTasks]; the witness is a file to open and close before READY, which an
-// observer outside sees; each path is looked at for READY.
+// Init is started as `init [-t THREADS] [-w WITNESS] [-s PATH]...`. It starts that many idle
+// threads before READY, see [InitTasks]. It opens and closes the file WITNESS before READY, so
+// that an observer outside can see it. READY has the result of lstat(2) for each PATH.
 //
-// The environment of the program is init's own, with the job's on top. A program without a
-// slash is looked up as execvpe(3) does, and ENOEXEC leads to /bin/sh.
+// The program's environment is init's own, with the job's variables on top. A program without
+// a slash is looked up like execvpe(3) does, and ENOEXEC falls back to /bin/sh.
 //
-// The main process is stopped by its deadline, or by a signal from outside of the container:
-// SIGTERM gives it the job's grace after a SIGTERM of its own, SIGUSR1 none. Before a job they
-// end init, with 143 and 137. A signal counts when the kernel says that its sender has no
-// number in here, which no program can forge; with one exception: when the user's quota of
-// pending signals is used up, the kernel loses the sender of a tgkill(2), and init takes it for
-// one from outside. So a program can ask for its own end; an engine that did not send the
-// signal knows better than the report's stop reason.
+// The main process is stopped by its deadline, or by a signal to init from outside the
+// container. SIGTERM makes init send SIGTERM to it and wait for the job's grace period; SIGUSR1
+// kills it at once. Before a job these signals end init, with 143 and 137. A signal counts if
+// the kernel reports that its sender has no PID in the container, which a program cannot forge.
+// There is one exception: when the user's quota of pending signals is used up, the kernel
+// drops the sender of a tgkill(2), and init takes the signal for one from outside. So a
+// program can request its own end; an engine that did not send the signal knows better than
+// the report's stop reason.
 //
-// A program that sends SIGTERM to init all the time can hide one from outside, because the
-// kernel keeps one of a kind. It cannot hide its deadline, or the engine's SIGKILL.
+// A program that keeps sending SIGTERM to init can hide one from outside, because the kernel
+// keeps only one pending signal of a kind. It cannot hide its deadline, or the engine's SIGKILL.
 //
-// After the end of the main process everything else is killed, for at most 10 seconds. While
-// stdin is open init waits for as long as it takes that its report is read, and for BYE;
-// without a controller 60 seconds. It exits with the program's code, 128 and the signal, 127 or
-// 126 if there is no program, 143 and 137 when it was stopped from outside.
+// After the main process has ended, init kills everything else, for at most 10 seconds. While
+// stdin is open, init waits without a limit until its report is read and BYE arrives; without a
+// controller it waits 60 seconds. It exits with the program's exit code, 128 plus the signal
+// number, 127 or 126 if the program was not started, or 143 or 137 if it was stopped from
+// outside.
 package wire

@@ -7,14 +7,14 @@ import (
 	"iter"
 )
 
-// Version is the only version of frames that there is.
+// Version is the only version of the frame format.
 const Version = 1
 
 const (
 	headerSize = 12
 	fieldSize  = 8
 	nonceSize  = 32
-	// shownNonce is how much of the nonce the answer to a job repeats.
+	// shownNonce is the number of nonce bytes that the answer to a job repeats.
 	shownNonce = 8
 
 	maxJob    = 4 << 20
@@ -37,22 +37,22 @@ const (
 
 var magic = [4]byte{0, 'E', 'B', 'X'}
 
-// ErrFormat means that bytes are not those that init sends.
+// ErrFormat means that the bytes are not a valid frame from init.
 var ErrFormat = errors.New("not a frame of sandbox-init")
 
-// maxPayload bounds each frame of init's.
+// maxPayload is the largest payload of a frame from init, by type.
 func maxPayload(t frameType) int {
 	switch t {
 	case typeReady:
 		return maxReady
 	case typeReport, typeRefused, typeAccepted:
 		return maxReport
-	case typeJob, typeInput, typeBye: // go the other way
+	case typeJob, typeInput, typeBye: // sent to init
 	}
 	return 0
 }
 
-// newFrame frames a payload.
+// newFrame puts a header in front of a payload.
 func newFrame(t frameType, payload []byte) []byte {
 	to := append(make([]byte, 0, headerSize+len(payload)), magic[:]...)
 	to = append(to, Version, byte(t), 0, 0)
@@ -60,7 +60,7 @@ func newFrame(t frameType, payload []byte) []byte {
 	return append(to, payload...)
 }
 
-// parseHeader reads the header of a frame of init's.
+// parseHeader parses the header of a frame from init.
 func parseHeader(h []byte) (frameType, int, error) {
 	t, n := frameType(h[5]), binary.LittleEndian.Uint32(h[8:])
 	switch {
@@ -74,7 +74,7 @@ func parseHeader(h []byte) (frameType, int, error) {
 	return t, int(n), nil
 }
 
-// appendField adds one field of a payload.
+// appendField appends one field to a payload.
 func appendField(to []byte, tag uint16, value []byte) []byte {
 	to = binary.LittleEndian.AppendUint16(to, tag)
 	to = append(to, 0, 0)
@@ -82,8 +82,8 @@ func appendField(to []byte, tag uint16, value []byte) []byte {
 	return append(to, value...)
 }
 
-// fields are the fields of a payload. The last pair has a nil value and the tag 0 if the
-// payload is damaged.
+// fields iterates over the fields of a payload. If the payload is malformed, the last pair
+// has the tag 0 and a nil value.
 func fields(payload []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(payload) > 0 {

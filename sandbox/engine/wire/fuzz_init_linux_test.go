@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// answer is what init did with bytes on its stdin.
+// answer is init's reaction to bytes on its stdin.
 type answer struct {
 	accepted, refused bool
 	code              int
 }
 
-// ask starts init, as a user of its own, and gives it bytes and the end of stdin.
+// ask starts init as an unprivileged user, and sends it the bytes and the end of stdin.
 func ask(t *testing.T, path string, sent []byte) answer {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path)
@@ -62,7 +62,7 @@ func ask(t *testing.T, path string, sent []byte) answer {
 	switch frame() {
 	case typeAccepted:
 		a.accepted = true
-		// Whatever runs now is not the matter here.
+		// The run of the program is not tested here.
 		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatal(err)
 		}
@@ -71,13 +71,13 @@ func ask(t *testing.T, path string, sent []byte) answer {
 	case 0, typeReady, typeReport, typeJob, typeInput, typeBye:
 	}
 	_, _ = io.Copy(io.Discard, stdout)
-	_ = cmd.Wait() // init's code says it
+	_ = cmd.Wait() // the exit code is checked instead
 	a.code = cmd.ProcessState.ExitCode()
 	return a
 }
 
-// FuzzJob: init takes exactly the jobs that are valid in Go too, and refuses all others with
-// 125; it does not crash.
+// FuzzJob checks that init accepts exactly the jobs that are valid in Go, refuses all others
+// with 125, and does not crash.
 func FuzzJob(f *testing.F) {
 	for _, job := range []Job{
 		{Args: []string{"no-such-command"}, Dir: "/"},
@@ -111,7 +111,7 @@ func FuzzJob(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		if job, err := decodeJob(sent[min(len(sent), headerSize):]); err == nil && strings.Contains(job.Args[0], "/") {
-			return // a fuzzer should not find out which programs there are
+			return // a fuzzer must not find programs to run
 		}
 		got := ask(t, path, sent)
 		if want := expected(sent); got.accepted != want.accepted || got.refused != want.refused || !got.accepted && got.code != 125 {
@@ -120,7 +120,7 @@ func FuzzJob(f *testing.F) {
 	})
 }
 
-// expected is what init has to do with bytes.
+// expected is the reaction that init must have to the bytes.
 func expected(sent []byte) answer {
 	if len(sent) < headerSize {
 		return answer{}

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// leastTasks is a process limit under which runtimes start containers reliably. Under a limit
-// of 2 and on a busy machine, runc could not in more than one of ten starts.
+// leastTasks is a process limit under which runtimes start containers reliably. With a limit
+// of 2 on a busy machine, more than one in ten starts by runc failed.
 const leastTasks = 8
 
-// InitTasks is the number of processes and threads that init has in a container whose program
-// may have this many. The container's limit is the sum. It is 1, and more where the sum would
-// be too small to start a container: see [InitArguments].
+// InitTasks returns the number of threads that init has in a container whose program may have
+// the given number of processes and threads. The container's limit is the sum. It is 1, or more
+// if the sum would be too small to start a container reliably: see [InitArguments].
 func InitTasks(programs int64) int64 { return max(1, leastTasks-programs) }
 
-// InitArguments are the arguments of init in a container whose program may have this many
-// processes and threads.
+// InitArguments returns the arguments of init in a container whose program may have the given
+// number of processes and threads.
 func InitArguments(programs int64) []string {
 	if idle := InitTasks(programs) - 1; idle > 0 {
 		return []string{"-t", strconv.FormatInt(idle, 10)}
@@ -36,7 +36,7 @@ var (
 
 //go:generate ../../../cmd/sandbox-init/build.sh
 
-// Init is the static binary of PID 1 for an architecture, in Go's name or the kernel's.
+// Init returns the static binary of PID 1 for an architecture, by Go's name or the kernel's.
 func Init(arch string) ([]byte, error) {
 	switch arch {
 	case "amd64", "x86_64":
@@ -47,7 +47,7 @@ func Init(arch string) ([]byte, error) {
 	return nil, fmt.Errorf("there is no sandbox-init for the architecture %q: it is built for amd64 and arm64", arch)
 }
 
-// BuildID is the hash of the sources of init, which it tells in its ready frame.
+// BuildID returns the hash of init's sources, which init reports in its ready frame.
 func BuildID() string {
 	for line := range strings.Lines(initBuild) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "sources "); ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
 )
 
-// TestHostilePrograms runs the attacks that need no container, which the conformance suite
-// runs in containers, against the bare init.
+// TestHostilePrograms runs the attacks that need no container against the bare init. The
+// conformance suite runs the same ones in containers.
 func TestHostilePrograms(t *testing.T) {
 	for _, p := range hostile.Programs() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestHostilePrograms(t *testing.T) {
 	}
 }
 
-// TestNoMoreProcesses: a program that has used up what its user may start does not keep init
-// from reporting, which starts nothing.
+// TestNoMoreProcesses checks that init reports although the program has used up the process
+// limit of its user.
 func TestNoMoreProcesses(t *testing.T) {
 	job := python(hostile.Prelude + `
 try:

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lines makes the program's stdout readable line by line, while it runs. Lines that the
-// test does not ask for hold nobody up.
+// lines makes the program's stdout readable line by line while it runs. Unread lines are
+// buffered and do not block the program.
 func lines(c *container) (next func() string) {
 	found := make(chan string, 1000)
 	var begun []byte
@@ -69,7 +69,7 @@ print(n, h.hexdigest())`)
 	require.Zero(t, c.bye())
 }
 
-// TestStdinThatNobodyReads: frames behind input that was not read are read once the
+// TestStdinThatNobodyReads checks that init reads the frames behind unread input once the
 // program has ended.
 func TestStdinThatNobodyReads(t *testing.T) {
 	job := sh("echo begun; read first; exit 4")
@@ -85,8 +85,8 @@ func TestStdinThatNobodyReads(t *testing.T) {
 	require.Equal(t, 4, c.bye())
 }
 
-// TestStdinThatIsClosed: a program that closes its stdin goes on, and the controller is not
-// held up.
+// TestStdinThatIsClosed checks that a program that closes its stdin continues to run, and does
+// not block the controller.
 func TestStdinThatIsClosed(t *testing.T) {
 	job := python("import os, signal, time; os.close(0); signal.signal(signal.SIGTERM, lambda *_: os._exit(3)); os.write(1, b'closed\\n')\nwhile True: time.sleep(0.01)")
 	job.Stdin, job.Grace = true, time.Minute
@@ -107,7 +107,7 @@ func TestStdinThatIsClosed(t *testing.T) {
 	require.Equal(t, 143, c.bye())
 }
 
-// TestInputWithoutStdin: a job without stdin has /dev/null, whatever is sent.
+// TestInputWithoutStdin checks that a job without stdin reads /dev/null even if input is sent.
 func TestInputWithoutStdin(t *testing.T) {
 	c := newContainer(t)
 	c.begin(sh("cat; exit 1"))
@@ -133,7 +133,7 @@ func TestDeadline(t *testing.T) {
 		"default":  {sh("exec sleep 100"), Signaled, 15, false, 143},
 		"ignored":  {sh("trap '' TERM; sleep 100 & sleep 100; sleep 100"), Signaled, 9, true, 137},
 		"stopped":  {sh("kill -STOP $$"), Signaled, 9, true, 137},
-		"traced by nobody": {python("import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGUSR2)"),
+		"traced by init": {python("import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGUSR2)"),
 			Signaled, 9, true, 137},
 	}
 	for name, test := range tests {
@@ -243,7 +243,7 @@ func TestSignalsFromOutside(t *testing.T) {
 	})
 }
 
-// TestControllerGone: without a job init ends, with one it goes on to the end.
+// TestControllerGone: without a job init ends at once, with one after the job.
 func TestControllerGone(t *testing.T) {
 	t.Run("before a job", func(t *testing.T) {
 		c := newContainer(t)
@@ -295,14 +295,14 @@ func TestControllerGone(t *testing.T) {
 	})
 }
 
-// TestDamagedWireAfterTheJob: what is no frame means that the controller is gone, and never
-// another end of the program.
+// TestDamagedWireAfterTheJob checks that init treats garbage like a disconnected controller,
+// and that garbage does not change how the program ends.
 func TestDamagedWireAfterTheJob(t *testing.T) {
 	second, err := Job{Args: []string{"false"}, Dir: "/"}.Encode()
 	require.NoError(t, err)
 	for name, sent := range map[string][]byte{
 		"a second job":      second,
-		"no frame":          []byte("hello, is anybody there?"),
+		"not a frame":       []byte("hello, is anybody there?"),
 		"another version":   {0, 'E', 'B', 'X', 2, 17, 0, 0, 0, 0, 0, 0},
 		"input of 64 KiB+1": append(newFrame(typeInput, nil)[:8], 1, 0, 1, 0),
 		"a bye of 1 byte":   append(newFrame(typeBye, nil)[:8], 1, 0, 0, 0, 0),
@@ -335,7 +335,7 @@ func TestDamagedWireAfterTheJob(t *testing.T) {
 	})
 }
 
-// TestRefusedJobs: init says why it does not take a job, and nothing runs.
+// TestRefusedJobs checks that init reports why it refuses a job, and runs nothing.
 func TestRefusedJobs(t *testing.T) {
 	field := func(tag uint16, value string) []byte { return appendField(nil, tag, []byte(value)) }
 	least := bytes.Join([][]byte{field(1, strings.Repeat("n", 32)), field(2, "true"), field(4, "/")}, nil)
@@ -348,7 +348,7 @@ func TestRefusedJobs(t *testing.T) {
 	}{
 		"input":             {newFrame(typeInput, nil), "not a job"},
 		"bye":               {ByeFrame(), "not a job"},
-		"no frame":          {[]byte("GET / HTTP/1.1\r\n"), "not a job"},
+		"not a frame":       {[]byte("GET / HTTP/1.1\r\n"), "not a job"},
 		"version":           {[]byte{0, 'E', 'B', 'X', 2, 16, 0, 0, 0, 0, 0, 0}, "not a job"},
 		"10 MB":             {append(newFrame(typeJob, nil)[:8], 0, 0, 160, 0), "more than 4 MiB"},
 		"empty":             {newFrame(typeJob, nil), "missing"},
@@ -383,7 +383,7 @@ func TestRefusedJobs(t *testing.T) {
 	}
 }
 
-// TestNotProcessOne: a program may execute init's binary.
+// TestNotProcessOne: a program may execute init's binary, which then fails.
 func TestNotProcessOne(t *testing.T) {
 	c := newContainer(t)
 	c.begin(Job{Args: []string{initPath(t)}})
@@ -401,8 +401,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestNobodyReads: init waits for its reader while it has a controller, and the end comes
-// when the reader does.
+// TestNobodyReads checks that init waits for a slow reader while it has a controller.
 func TestNobodyReads(t *testing.T) {
 	c := newContainer(t)
 	r, w := io.Pipe()
@@ -429,27 +428,27 @@ func TestNobodyReads(t *testing.T) {
 	require.Equal(t, 5, c.bye())
 }
 
-// TestHiddenInit: /proc/1 of init itself, as root of outside sees it, has one thread and
-// blocks everything.
+// TestHiddenInit checks in /proc, from outside, that init has one thread and blocks all signals.
 func TestHiddenInit(t *testing.T) {
 	c := newContainer(t)
 	c.ready()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
 	require.NoError(t, err)
 	require.Contains(t, string(status), "Threads:\t1\n")
-	require.Contains(t, string(status), "SigBlk:\tfffffffffffbfeff\n") // but SIGKILL and SIGSTOP
+	require.Contains(t, string(status), "SigBlk:\tfffffffffffbfeff\n") // all but SIGKILL and SIGSTOP
 	require.Contains(t, string(status), "SigCgt:\t0000000000000000\n")
 }
 
-// TestInitSleepsWhileItHolds: a controller may keep a container longer than its job had time.
+// TestInitSleepsWhileItHolds checks that init uses no processor time while a controller keeps
+// the container beyond the job's deadline.
 func TestInitSleepsWhileItHolds(t *testing.T) {
 	job := sh("exit 4")
 	job.Timeout = time.Second
 	c, report := run(t, job)
-	<-time.After(job.Timeout) // the deadline of what is over
+	<-time.After(job.Timeout) // until after the deadline of the ended job
 	before := ticks(t, c)
 	<-time.After(200 * time.Millisecond)
-	require.Less(t, ticks(t, c)-before, 10, "init is woken again and again")
+	require.Less(t, ticks(t, c)-before, 10, "init wakes up all the time")
 	requireExit(t, c, report, 4)
 }
 

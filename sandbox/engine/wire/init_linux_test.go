@@ -20,15 +20,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// programUID is nobody's: init and the program have it, as in a container.
+// programUID is the unused uid that init and the program have, as in a container.
 const programUID = 64646
 
-// patience is how long a container of a test may take; only a broken one takes it.
+// patience is the timeout of a container in a test; only a broken one reaches it.
 const patience = 2 * time.Minute
 
-// launchScript makes process 1 of a new namespace what init is in a container: /proc is
-// that of the namespace, the streams are the program's user's, as runc has it, and nothing
-// is left of the powers of root.
+// launchScript sets up PID 1 of a new namespace as in a container: /proc is that of the
+// namespace, the program's user owns the streams, as with runc, and root's privileges are
+// dropped.
 const launchScript = `mount --make-rprivate / && mount -t proc proc /proc &&
 	chown %[1]s /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 && exec %[2]s setpriv \
 	--reuid %[1]s --regid %[1]s --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
@@ -37,7 +37,7 @@ const launchScript = `mount --make-rprivate / && mount -t proc proc /proc &&
 type container struct {
 	*Receiver
 	t     *testing.T
-	ctx   context.Context // it is the container's lifetime, in tests only
+	ctx   context.Context // the container's lifetime; stored in tests only
 	cmd   *exec.Cmd
 	stdin *os.File
 	nonce Nonce
@@ -59,7 +59,7 @@ func initPath(t *testing.T) string {
 	return path
 }
 
-// publicDir is a directory that the program's user reaches.
+// publicDir is a directory that the program's user can access.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,15 +75,15 @@ func newContainer(t *testing.T, arguments ...string) *container {
 	return tappedContainer(t, "", (*Receiver).Stdout, arguments...)
 }
 
-// tappedContainer gives its stdout to what tap makes of the receiver. If not empty, limits is
-// the command that starts init under limits of its own.
+// tappedContainer writes init's stdout to the writer that tap returns. If not empty, limits is
+// a command that starts init under further limits.
 func tappedContainer(t *testing.T, limits string, tap func(*Receiver) io.Writer, arguments ...string) *container {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	uid, flags := strconv.Itoa(programUID), uintptr(syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
 	attr := &syscall.SysProcAttr{Cloneflags: flags}
 	if os.Getuid() != 0 {
-		// A user namespace of our own has one user.
+		// A user namespace of an unprivileged user has one user.
 		uid = "0"
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
@@ -111,11 +111,11 @@ func tappedContainer(t *testing.T, limits string, tap func(*Receiver) io.Writer,
 	return c
 }
 
-// wait waits for the end of init, and tells the receiver that nothing more comes.
+// wait waits until init has ended, closes the receiver and returns the exit code.
 func (c *container) wait() int {
 	if !c.waited {
 		c.waited = true
-		err := c.cmd.Wait() // an error is its exit code, which the caller looks at
+		err := c.cmd.Wait() // the caller checks the exit code
 		c.Receiver.Close(err)
 		c.code = c.cmd.ProcessState.ExitCode()
 	}
@@ -164,14 +164,14 @@ func (c *container) end() Report {
 	return report
 }
 
-// bye lets init go, and is its exit code.
+// bye releases init and returns its exit code.
 func (c *container) bye() int {
 	c.t.Helper()
 	c.send(ByeFrame())
 	return c.wait()
 }
 
-// run is the whole life of a job.
+// run runs a job in a new container, up to its report.
 func run(t *testing.T, job Job) (c *container, report Report) {
 	t.Helper()
 	c = newContainer(t)
@@ -179,12 +179,12 @@ func run(t *testing.T, job Job) (c *container, report Report) {
 	return c, c.end()
 }
 
-// sh and python are jobs of a script.
+// sh and python are jobs that run a script.
 func sh(script string) Job { return Job{Args: []string{"sh", "-c", script}} }
 
 func python(script string) Job { return Job{Args: []string{"python3", "-u", "-c", script}} }
 
-// requireExit checks the usual end.
+// requireExit checks for a normal exit with a code.
 func requireExit(t *testing.T, c *container, report Report, code int) {
 	t.Helper()
 	require.Equal(t, Exited, report.Kind, "%v %d\n%s%s", report.Stage, report.Value, c.outText.String(), c.errText.String())
@@ -193,7 +193,7 @@ func requireExit(t *testing.T, c *container, report Report, code int) {
 	require.Zero(t, report.ProcessesLeft)
 }
 
-// TestConversation is all of it in one: what init sees, a job with stdin, its end.
+// TestConversation is a complete run: the ready frame, a job with stdin, the report.
 func TestConversation(t *testing.T) {
 	dir := publicDir(t)
 	witness := filepath.Join(dir, "witness")
@@ -260,7 +260,7 @@ func TestSignalDeaths(t *testing.T) {
 		if slices.Contains(harmless, syscall.Signal(signal)) {
 			continue
 		}
-		// sh leaves every signal as it was given: at its default.
+		// sh leaves every signal at its default.
 		c, report := run(t, sh(fmt.Sprintf("kill -%d $$", signal)))
 		require.Equal(t, Signaled, report.Kind, "signal %d: %d", signal, report.Value)
 		require.Equal(t, signal, report.Value)
@@ -268,8 +268,8 @@ func TestSignalDeaths(t *testing.T) {
 	}
 }
 
-// TestNotStarted: a program that cannot be executed is told by stage and errno, and by the
-// exit code that shells use.
+// TestNotStarted checks the stage, the errno, and the exit code (as in shells) of programs that
+// cannot be executed.
 func TestNotStarted(t *testing.T) {
 	dir := publicDir(t)
 	write := func(name, text string, mode os.FileMode) string {
@@ -282,31 +282,31 @@ func TestNotStarted(t *testing.T) {
 	noInterpreter := write("no-interpreter", "#!/missing/interpreter\n", 0o755)
 	loop := filepath.Join(dir, "loop")
 	require.NoError(t, os.Symlink(loop, loop))
-	const command = "printf" // something that there is
+	const command = "printf" // a command that exists
 	tests := map[string]struct {
 		job   Job
 		stage string
 		errno syscall.Errno
 		code  int
 	}{
-		"missing":               {Job{Args: []string{"/missing"}}, "exec", syscall.ENOENT, 127},
-		"not in PATH":           {Job{Args: []string{"no-such-command"}}, "exec", syscall.ENOENT, 127},
-		"below a file":          {Job{Args: []string{"/etc/passwd/x"}}, "exec", syscall.ENOTDIR, 127},
-		"not executable":        {Job{Args: []string{plain}}, "exec", syscall.EACCES, 126},
-		"directory":             {Job{Args: []string{"/tmp"}}, "exec", syscall.EACCES, 126},
-		"no interpreter":        {Job{Args: []string{noInterpreter}}, "exec", syscall.ENOENT, 127},
-		"link to itself":        {Job{Args: []string{loop}}, "exec", syscall.ELOOP, 126},
-		"long name":             {Job{Args: []string{strings.Repeat("n", 256)}}, "exec", syscall.ENAMETOOLONG, 126},
-		"long argument":         {Job{Args: []string{command, strings.Repeat("a", 1<<17)}}, "exec", syscall.E2BIG, 126},
-		"denied in PATH":        {Job{Args: []string{"plain"}, Env: []string{"PATH=/missing:" + dir + ":/missing"}}, "exec", syscall.EACCES, 126},
-		"a file in PATH":        {Job{Args: []string{"x"}, Env: []string{"PATH=/etc/passwd"}}, "exec", syscall.ENOTDIR, 127},
-		"no directory":          {Job{Args: []string{command}, Dir: "/missing"}, "chdir", syscall.ENOENT, 127},
-		"directory that is not": {Job{Args: []string{command}, Dir: "/etc/passwd"}, "chdir", syscall.ENOTDIR, 127},
-		"limit above the hard":  {Job{Args: []string{command}, Rlimits: []Rlimit{{Resource: syscall.RLIMIT_NOFILE, Soft: 1 << 40, Hard: 1 << 40}}}, "rlimit", syscall.EPERM, 126},
-		"lower OOM score":       {Job{Args: []string{command}, OOMScoreAdj: -1000}, "oom score", syscall.EACCES, 126},
-		"no socket":             {Job{Args: []string{command}, Relay: &Relay{Port: 40404, Connections: 1, Socket: "/missing.sock"}}, "relay", syscall.ENOENT, 127},
-		"socket that is none":   {Job{Args: []string{command}, Relay: &Relay{Port: 40405, Connections: 1, Socket: plain}}, "relay", syscall.ECONNREFUSED, 126},
-		"port of root":          {Job{Args: []string{command}, Relay: &Relay{Port: 7, Connections: 1, Socket: plain}}, "relay", syscall.EACCES, 126},
+		"missing":              {Job{Args: []string{"/missing"}}, "exec", syscall.ENOENT, 127},
+		"not in PATH":          {Job{Args: []string{"no-such-command"}}, "exec", syscall.ENOENT, 127},
+		"below a file":         {Job{Args: []string{"/etc/passwd/x"}}, "exec", syscall.ENOTDIR, 127},
+		"not executable":       {Job{Args: []string{plain}}, "exec", syscall.EACCES, 126},
+		"directory":            {Job{Args: []string{"/tmp"}}, "exec", syscall.EACCES, 126},
+		"no interpreter":       {Job{Args: []string{noInterpreter}}, "exec", syscall.ENOENT, 127},
+		"link to itself":       {Job{Args: []string{loop}}, "exec", syscall.ELOOP, 126},
+		"long name":            {Job{Args: []string{strings.Repeat("n", 256)}}, "exec", syscall.ENAMETOOLONG, 126},
+		"long argument":        {Job{Args: []string{command, strings.Repeat("a", 1<<17)}}, "exec", syscall.E2BIG, 126},
+		"denied in PATH":       {Job{Args: []string{"plain"}, Env: []string{"PATH=/missing:" + dir + ":/missing"}}, "exec", syscall.EACCES, 126},
+		"a file in PATH":       {Job{Args: []string{"x"}, Env: []string{"PATH=/etc/passwd"}}, "exec", syscall.ENOTDIR, 127},
+		"no directory":         {Job{Args: []string{command}, Dir: "/missing"}, "chdir", syscall.ENOENT, 127},
+		"not a directory":      {Job{Args: []string{command}, Dir: "/etc/passwd"}, "chdir", syscall.ENOTDIR, 127},
+		"limit above the hard": {Job{Args: []string{command}, Rlimits: []Rlimit{{Resource: syscall.RLIMIT_NOFILE, Soft: 1 << 40, Hard: 1 << 40}}}, "rlimit", syscall.EPERM, 126},
+		"lower OOM score":      {Job{Args: []string{command}, OOMScoreAdj: -1000}, "oom score", syscall.EACCES, 126},
+		"no socket":            {Job{Args: []string{command}, Relay: &Relay{Port: 40404, Connections: 1, Socket: "/missing.sock"}}, "relay", syscall.ENOENT, 127},
+		"not a socket":         {Job{Args: []string{command}, Relay: &Relay{Port: 40405, Connections: 1, Socket: plain}}, "relay", syscall.ECONNREFUSED, 126},
+		"port of root":         {Job{Args: []string{command}, Relay: &Relay{Port: 7, Connections: 1, Socket: plain}}, "relay", syscall.EACCES, 126},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestSearch: a command is found as C libraries find it.
+// TestSearch checks that a command is looked up as in C libraries.
 func TestSearch(t *testing.T) {
 	dir := publicDir(t)
 	script := filepath.Join(dir, "script")
@@ -349,7 +349,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestProgramIsPrepared: what the program has of init, and what it has not.
+// TestProgramIsPrepared checks what the program inherits from init.
 func TestProgramIsPrepared(t *testing.T) {
 	job := python(`
 import os, resource, signal
@@ -374,11 +374,12 @@ True 1
 `, c.outText.String())
 }
 
-// TestOpenFilesLimitOfNothing: the second stage needs no file once its limits are set.
+// TestOpenFilesLimitOfNothing checks that the second stage opens no file after it has set the
+// limits.
 func TestOpenFilesLimitOfNothing(t *testing.T) {
 	job := Job{Args: []string{"/bin/true"}, OOMScoreAdj: 1, Rlimits: []Rlimit{{Resource: syscall.RLIMIT_NOFILE}}}
 	_, report := run(t, job)
-	require.Equal(t, Exited, report.Kind) // the loader of libraries may not open any, which is its own affair
+	require.Equal(t, Exited, report.Kind) // the dynamic loader may fail to open libraries
 }
 
 func TestNoFork(t *testing.T) {

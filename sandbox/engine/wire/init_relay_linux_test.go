@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy is a server on a unix socket, and the job whose relay leads to it.
+// proxy starts a server on a Unix socket, and returns a relay to it.
 func proxy(t *testing.T, connections uint16, serve func(*net.UnixConn)) *Relay {
 	t.Helper()
 	path := filepath.Join(publicDir(t), "proxy.sock")
@@ -31,7 +31,7 @@ func proxy(t *testing.T, connections uint16, serve func(*net.UnixConn)) *Relay {
 			}
 			serving.Go(func() {
 				defer conn.Close()
-				serve(conn.(*net.UnixConn)) //nolint:forcetypeassert // the listener is one of unix
+				serve(conn.(*net.UnixConn)) //nolint:forcetypeassert // a Unix listener
 			})
 		}
 	})
@@ -39,12 +39,12 @@ func proxy(t *testing.T, connections uint16, serve func(*net.UnixConn)) *Relay {
 		listener.Close()
 		serving.Wait()
 	})
-	// The test's own network: a port of it that is free.
+	// The relay listens in the test's own network: find a free port.
 	var free net.ListenConfig
 	l, err := free.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	return &Relay{Port: uint16(l.Addr().(*net.TCPAddr).Port), Connections: connections, Socket: path} //nolint:forcetypeassert // a port
+	return &Relay{Port: uint16(l.Addr().(*net.TCPAddr).Port), Connections: connections, Socket: path} //nolint:forcetypeassert // a TCP listener
 }
 
 const connectPrelude = `
@@ -62,7 +62,7 @@ func relayed(relay *Relay, script string) Job {
 
 func TestRelayEcho(t *testing.T) {
 	relay := proxy(t, 8, func(conn *net.UnixConn) {
-		_, _ = io.Copy(conn, conn) // the program checks what comes back
+		_, _ = io.Copy(conn, conn) // the program checks the answer
 	})
 	c, report := run(t, relayed(relay, `
 data = os.urandom(1 << 20)
@@ -88,17 +88,17 @@ print(ok.count(True))`))
 	require.Zero(t, c.bye())
 }
 
-// TestRelayHalfClose: each direction ends by itself.
+// TestRelayHalfClose checks that each direction can be closed separately.
 func TestRelayHalfClose(t *testing.T) {
 	var got bytes.Buffer
 	var mu sync.Mutex
 	relay := proxy(t, 2, func(conn *net.UnixConn) {
 		mu.Lock()
 		defer mu.Unlock()
-		if _, err := io.WriteString(conn, "first"); err != nil { // init looks whether there is a proxy
+		if _, err := io.WriteString(conn, "first"); err != nil { // init's first connection, which checks for a proxy
 			return
 		}
-		_ = conn.CloseWrite() // an error is one that the program sees
+		_ = conn.CloseWrite() // the program notices an error
 		_, _ = io.Copy(&got, conn)
 	})
 	c, report := run(t, relayed(relay, `
@@ -107,16 +107,16 @@ print(s.recv(100), s.recv(100))
 time.sleep(0.05)
 s.sendall(b'later' * 100000)
 s.close()
-print(connect().recv(100))`)) // answered when the server has all of the one before
+print(connect().recv(100))`)) // answered once the server has read all of the previous one
 	requireExit(t, c, report, 0)
 	require.Equal(t, "b'first' b''\nb'first'\n", c.outText.String())
 	require.Zero(t, c.bye())
 	mu.Lock()
 	defer mu.Unlock()
-	require.True(t, strings.Repeat("later", 100_000) == got.String()) // 500 kB in a message help nobody
+	require.True(t, strings.Repeat("later", 100_000) == got.String()) // not require.Equal, which prints 500 kB
 }
 
-// TestRelayLimit: more connections than the limit wait for those that there are.
+// TestRelayLimit checks that a connection beyond the limit waits until another one ends.
 func TestRelayLimit(t *testing.T) {
 	relay := proxy(t, 2, func(conn *net.UnixConn) {
 		if _, err := io.WriteString(conn, "hello"); err == nil {
@@ -133,11 +133,12 @@ print(third.recv(5))`))
 	require.Zero(t, c.bye())
 }
 
-// TestRelayBehindAnEndedProxy: connections end when the proxy goes, and the program does not.
+// TestRelayBehindAnEndedProxy checks that connections end when the proxy closes them, and that
+// the program continues.
 func TestRelayBehindAnEndedProxy(t *testing.T) {
 	relay := proxy(t, 2, func(conn *net.UnixConn) {
 		var b [1]byte
-		_, _ = conn.Read(b[:]) // ends with what the program sends, or at once for init's look
+		_, _ = conn.Read(b[:]) // returns with data from the program, or at once for init's first connection
 	})
 	c, report := run(t, relayed(relay, `
 for i in range(20):

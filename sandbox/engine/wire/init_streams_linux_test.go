@@ -21,7 +21,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
 )
 
-// hashing is a sink that keeps nothing.
+// hashing is a sink that hashes and counts.
 type hashing struct {
 	hash.Hash
 	n int64
@@ -32,11 +32,11 @@ func (h *hashing) Write(p []byte) (int, error) {
 	return h.Hash.Write(p)
 }
 
-// TestMuchOutput: 100 MB on each stream at once, zeros and beginnings of frames among them,
-// arrive exactly, and both end marks are found.
+// TestMuchOutput checks that 100 MB on each stream at once, with zeros and starts of frames
+// among them, arrive unchanged, and that both end marks are found.
 func TestMuchOutput(t *testing.T) {
 	const size = 100 << 20
-	// The program cannot know the nonce, but knows how one begins.
+	// The program cannot know the nonce, but it knows that one starts with a zero byte.
 	block := bytes.Repeat(append(bytes.Repeat([]byte("\x00EBX\x01\x03\x00\x00"), 8), make([]byte, 37)...), 1000)
 	job := python(`
 import os, threading
@@ -67,8 +67,8 @@ os._exit(0)`)
 	require.Zero(t, c.bye())
 }
 
-// TestNonceIsNotInTheStream: a program can read what its controller has not read yet of its
-// own stdout. The answer to the job lies there, and does not give the nonce away.
+// TestNonceIsNotInTheStream: a program can read unread bytes of its own stdout. The answer to
+// the job may be among them, and must not reveal the nonce.
 func TestNonceIsNotInTheStream(t *testing.T) {
 	var raw bytes.Buffer
 	c := tappedContainer(t, "", func(r *Receiver) io.Writer { return io.MultiWriter(r.Stdout(), &raw) })
@@ -83,8 +83,8 @@ func TestNonceIsNotInTheStream(t *testing.T) {
 	require.NotContains(t, string(after[nonceSize:]), string(c.nonce[shownNonce:]))
 }
 
-// TestAnswerIsNotTaken: a program can read what its controller has not read yet of its own
-// stdout. It starts when the answer to its job was read, so that it cannot take that.
+// TestAnswerIsNotTaken: a program can read unread bytes of its own stdout. It starts after the
+// answer to its job was read, so that it cannot steal the answer.
 func TestAnswerIsNotTaken(t *testing.T) {
 	read := make(chan struct{})
 	c := tappedContainer(t, "", func(r *Receiver) io.Writer {
@@ -106,7 +106,7 @@ func TestAnswerIsNotTaken(t *testing.T) {
 	frame, err := job.Encode()
 	require.NoError(t, err)
 	c.send(frame)
-	ctx, cancel := context.WithTimeout(c.ctx, 300*time.Millisecond) // in which a program would have run
+	ctx, cancel := context.WithTimeout(c.ctx, 300*time.Millisecond) // long enough for the program to start
 	defer cancel()
 	require.ErrorIs(t, c.Accepted(ctx), context.DeadlineExceeded)
 	next()
@@ -115,7 +115,7 @@ func TestAnswerIsNotTaken(t *testing.T) {
 	require.Equal(t, "EAGAIN\n", c.errText.String())
 }
 
-// TestEverythingIsKilled: nothing of the container lives when the report comes.
+// TestEverythingIsKilled checks that every process but init is dead when the report arrives.
 func TestEverythingIsKilled(t *testing.T) {
 	requireRoot(t)
 	c, report := run(t, python(`
@@ -130,13 +130,13 @@ os._exit(0)`))
 	require.Zero(t, c.bye())
 }
 
-// requireRoot: what looks into other namespaces, or makes processes of another user there.
+// requireRoot is for tests that inspect other namespaces, or create processes in them.
 func requireRoot(t *testing.T) {
 	t.Helper()
 	require.Zero(t, os.Getuid(), "this test needs root")
 }
 
-// processesOf are the processes of the container's namespace, by their numbers out here.
+// processesOf returns the processes of the container's PID namespace, by their PIDs outside.
 func processesOf(t *testing.T, c *container) []int {
 	t.Helper()
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", c.cmd.Process.Pid))
@@ -145,7 +145,7 @@ func processesOf(t *testing.T, c *container) []int {
 	require.NoError(t, err)
 	var found []int
 	for _, link := range links {
-		if other, err := os.Readlink(link); err == nil && other == ns { // an error: it has ended
+		if other, err := os.Readlink(link); err == nil && other == ns { // an error means that it has ended
 			pid, err := strconv.Atoi(strings.Split(link, "/")[2])
 			require.NoError(t, err)
 			found = append(found, pid)
@@ -154,8 +154,8 @@ func processesOf(t *testing.T, c *container) []int {
 	return found
 }
 
-// TestProcessesLeft: what init may not kill is told, after 10 seconds, and the end of the
-// program stays what it was.
+// TestProcessesLeft checks that init reports processes that it may not kill after 10 seconds,
+// and that they do not change the end of the program.
 func TestProcessesLeft(t *testing.T) {
 	t.Parallel()
 	requireRoot(t)
@@ -163,7 +163,7 @@ func TestProcessesLeft(t *testing.T) {
 	job := sh("read x; exit 3")
 	job.Stdin = true
 	c.begin(job)
-	// A process of root's becomes init's child when its parent ends.
+	// A root process becomes init's child when its parent ends.
 	enter := exec.CommandContext(c.ctx, "nsenter", "-t", strconv.Itoa(c.cmd.Process.Pid), "-p", "--", "sh", "-c", "sleep 1000 & sleep 1000 &")
 	require.NoError(t, enter.Run())
 	_, err := InputWriter(c.stdin).Write([]byte("\n"))

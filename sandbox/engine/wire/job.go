@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Nonce ends the streams of one job. The program never has it.
+// Nonce is the end mark of the streams of one job. The program never has it.
 type Nonce [nonceSize]byte
 
-// NewNonce is a nonce that nobody can guess. Its first byte is zero: text does not end
-// with one, so that the end of an output is hardly ever held back.
+// NewNonce returns a random nonce. Its first byte is zero: text does not contain zeros, so
+// the end of the output so far is hardly ever held back.
 func NewNonce() Nonce {
 	var n Nonce
 	if _, err := rand.Read(n[1:]); err != nil {
@@ -27,7 +27,7 @@ func NewNonce() Nonce {
 
 func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
 
-// ParseNonce reads what String writes.
+// ParseNonce parses the output of [Nonce.String].
 func ParseNonce(text string) (Nonce, error) {
 	var n Nonce
 	if len(text) != 2*nonceSize {
@@ -41,16 +41,16 @@ func ParseNonce(text string) (Nonce, error) {
 type Job struct {
 	Nonce Nonce
 	// Args begins with the command, which is looked up in the PATH of the program's
-	// environment unless it holds a slash.
+	// environment unless it contains a slash.
 	Args []string
-	// Env is added to init's own environment; a name that is there is replaced.
+	// Env is added to init's own environment, and replaces variables of the same name.
 	Env []string
 	Dir string
 	// Timeout is the time limit, 0 for none; Grace is the time between SIGTERM and
-	// SIGKILL. Both count in milliseconds.
+	// SIGKILL. Both are rounded up to milliseconds.
 	Timeout, Grace time.Duration
 	Rlimits        []Rlimit
-	// OOMScoreAdj is oom_score_adj of proc(5); 0 leaves that of init.
+	// OOMScoreAdj is oom_score_adj of proc(5); 0 inherits init's.
 	OOMScoreAdj int
 	// NoFork forbids new processes; Stdin says that INPUT frames follow.
 	NoFork, Stdin bool
@@ -63,14 +63,14 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Relay passes what the program sends to a port of 127.0.0.1 on to a unix socket.
+// Relay forwards connections to a port of 127.0.0.1 to a Unix socket.
 type Relay struct {
 	Port, Connections uint16
 	Socket            string
 }
 
-// Encode is the frame of a job. What init would refuse is an error, which says more than
-// init does.
+// Encode returns the frame of a job. It fails for a job that init would refuse, with a more
+// detailed error.
 func (j Job) Encode() ([]byte, error) {
 	if err := j.check(); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (j Job) Encode() ([]byte, error) {
 	return newFrame(typeJob, p), nil
 }
 
-// milliseconds rounds up: 0 is no limit.
+// milliseconds rounds up, because 0 means no limit.
 func milliseconds(d time.Duration) []byte {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -121,15 +121,15 @@ func milliseconds(d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(nil, uint64(ms))
 }
 
-// The limits of values, which are init's too.
+// Limits of values, as in init.
 const (
 	maxResource = 16
 	maxOOMScore = 1000
-	// maxSocket is sun_path of unix(7), without the zero that ends it.
+	// maxSocket is the length of sun_path of unix(7), without the terminating zero.
 	maxSocket = 107
 )
 
-// check finds what init would refuse.
+// check returns an error for a job that init would refuse.
 func (j Job) check() error {
 	if len(j.Args) == 0 || j.Args[0] == "" {
 		return errors.New("a job needs a command")
@@ -171,8 +171,8 @@ func (r *Relay) check() error {
 	return nil
 }
 
-// lastOfEach leaves out the variables that a later one replaces: programs differ in which
-// of two they use.
+// lastOfEach drops variables that a later one replaces: programs differ in which of two
+// duplicates they use.
 func lastOfEach(env []string) []string {
 	seen := make(map[string]bool, len(env))
 	var kept []string
@@ -186,11 +186,11 @@ func lastOfEach(env []string) []string {
 	return kept
 }
 
-// ByeFrame lets init go, once the job has ended.
+// ByeFrame returns the frame that releases init after the job has ended.
 func ByeFrame() []byte { return newFrame(typeBye, nil) }
 
-// InputWriter frames what is written to it as the program's stdin. Close ends the stdin,
-// not the writer below.
+// InputWriter returns a writer to the program's stdin, which sends INPUT frames. Close ends
+// the stdin; it does not close the underlying writer.
 func InputWriter(to io.Writer) io.WriteCloser { return inputWriter{to} }
 
 type inputWriter struct{ to io.Writer }
@@ -212,5 +212,5 @@ func (w inputWriter) Close() error {
 	return err
 }
 
-// ErrRefused means that init did not take the job: it is damaged, or no job at all.
+// ErrRefused means that init refused the job, because it is malformed or not a job at all.
 var ErrRefused = errors.New("init refused the job")

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// decodeJob reads a JOB payload by the rules of init, in Go: what it gives is what init must
-// understand.
+// decodeJob parses a JOB payload by init's rules, as a reference implementation in Go.
 func decodeJob(payload []byte) (Job, error) {
 	var j Job
 	seen := map[uint16]bool{}
@@ -53,7 +52,7 @@ func decodeJob(payload []byte) (Job, error) {
 				err = errors.New("reserved")
 			}
 		case 8:
-			j.OOMScoreAdj = int(int32(le.Uint32(value))) // a signed number in four bytes
+			j.OOMScoreAdj = int(int32(le.Uint32(value))) // a signed 32-bit number
 		case 9:
 			flags := le.Uint32(value)
 			j.NoFork, j.Stdin = flags&1 != 0, flags&2 != 0
@@ -149,7 +148,7 @@ func TestNonce(t *testing.T) {
 	}
 }
 
-// partly takes so many writes.
+// partly fails after the given number of writes.
 type partly struct {
 	bytes.Buffer
 	writes int
@@ -169,7 +168,7 @@ func TestInputWriter(t *testing.T) {
 	n, err := w.Write(text)
 	require.NoError(t, err)
 	require.Equal(t, len(text), n)
-	_, err = w.Write(nil) // that is no end
+	_, err = w.Write(nil) // does not end the input
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	var got []byte

@@ -12,60 +12,60 @@ import (
 	"time"
 )
 
-// Unknown is a limit that init could not read; [Unlimited] is one that there is not.
+// Unknown is a limit that init could not read; [Unlimited] means that there is no limit.
 const (
 	Unknown   int64 = 0
 	Unlimited int64 = -1
 )
 
-// Ready is what init saw of its container before any program existed.
+// Ready describes the container as init saw it before any program existed.
 type Ready struct {
 	// Build is the hash of init's sources; empty in a Ready that was not received.
 	Build    string
 	UID, GID int
-	// Capabilities, as sets of bits.
+	// Capabilities, as bit sets.
 	CapEffective, CapPermitted, CapBounding uint64
 	NoNewPrivs                              bool
 	// Seccomp is the mode of prctl(2): 2 is a filter.
 	Seccomp int
-	// Rlimits are those of /proc/self/limits, by the name there; -1 is none.
+	// Rlimits are those of /proc/self/limits, by the name there; -1 means unlimited.
 	Rlimits    map[string]Limits
 	Mounts     []Mount
 	Interfaces []string
-	// BootID identifies the running kernel; empty where a runtime has its own.
+	// BootID identifies the running kernel. It is empty where a runtime has its own kernel.
 	BootID string
 	// Machine is the architecture as uname(2) names it.
 	Machine string
 	Cgroup  Cgroup
-	// Stats are the paths that init was asked to look at.
+	// Stats has the paths that init was asked to stat.
 	Stats map[string]Stat
 	// Witness is 0 if the file that init was asked to open could be opened.
 	Witness syscall.Errno
 }
 
-// Limits are a soft and a hard limit; -1 is none.
+// Limits are a soft and a hard limit; -1 means unlimited.
 type Limits struct{ Soft, Hard int64 }
 
-// Mount is one line of /proc/self/mountinfo. Later ones lie on top.
+// Mount is one line of /proc/self/mountinfo. Later mounts cover earlier ones.
 type Mount struct {
 	Target, FSType, Root string
 	// Device is major:minor.
 	Device   string
 	ReadOnly bool
-	// Options are those of the mount, Super those of its file system.
+	// Options are the options of the mount, Super those of its file system.
 	Options, Super string
 }
 
-// Cgroup are the limits of the container, as its files show them.
+// Cgroup has the limits of the container, as its cgroup files show them.
 type Cgroup struct {
-	// Version is 1 or 2, and 0 where nothing is shown.
+	// Version is 1 or 2, or 0 if there are no files.
 	Version                      int
 	MemoryBytes, SwapBytes, PIDs int64
-	// CPUs is the quota in processors; 0 is unknown, -1 none.
+	// CPUs is the quota in processors; 0 is unknown, -1 unlimited.
 	CPUs float64
 }
 
-// Stat is what a path inside the container is.
+// Stat is the result of lstat(2) for a path inside the container.
 type Stat struct {
 	Errno    syscall.Errno
 	Mode     uint32
@@ -73,7 +73,7 @@ type Stat struct {
 	Ctime    time.Time
 }
 
-// MountAt is what is mounted at a path, on top of everything else.
+// MountAt returns the topmost mount at a path.
 func (r Ready) MountAt(target string) (Mount, bool) {
 	for _, m := range slices.Backward(r.Mounts) {
 		if m.Target == target {
@@ -83,7 +83,7 @@ func (r Ready) MountAt(target string) (Mount, bool) {
 	return Mount{}, false
 }
 
-// ParseReady reads the payload of a ready frame.
+// ParseReady parses the payload of a ready frame.
 func ParseReady(payload []byte) (Ready, error) {
 	r := Ready{Rlimits: map[string]Limits{}, Stats: map[string]Stat{}}
 	files := map[string]string{}
@@ -133,7 +133,7 @@ func ParseReady(payload []byte) (Ready, error) {
 	return r, nil
 }
 
-// parseStatus reads /proc/self/status, see proc(5).
+// parseStatus parses /proc/self/status, see proc(5).
 func (r *Ready) parseStatus(text string) bool {
 	var err error
 	read := func(err2 error) {
@@ -178,7 +178,7 @@ func (r *Ready) parseStatus(text string) bool {
 	return err == nil && found >= 2
 }
 
-// parseLimits reads /proc/self/limits: columns that are aligned, names with spaces.
+// parseLimits parses /proc/self/limits: aligned columns, with spaces in the names.
 func (r *Ready) parseLimits(text string) {
 	for line := range strings.Lines(text) {
 		if len(line) < 26 || !strings.HasPrefix(line, "Max ") {
@@ -196,7 +196,7 @@ func (r *Ready) parseLimits(text string) {
 	}
 }
 
-// limit reads a number, or the words for none.
+// limit parses a number, or one of the words for unlimited.
 func limit(text string) (int64, bool) {
 	if text == "unlimited" || text == "max" {
 		return Unlimited, true
@@ -211,7 +211,7 @@ func limit(text string) (int64, bool) {
 	return int64(n), true
 }
 
-// parseMounts reads /proc/self/mountinfo, see proc(5). A line that was cut is left out.
+// parseMounts parses /proc/self/mountinfo, see proc(5). It skips a truncated last line.
 func (r *Ready) parseMounts(text string) {
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
@@ -232,7 +232,7 @@ func hasOption(options, name string) bool {
 	return slices.Contains(strings.Split(options, ","), name)
 }
 
-// unescape replaces the octal numbers that the kernel writes for blanks.
+// unescape replaces the octal escapes that the kernel writes for white space and backslashes.
 func unescape(text string) string {
 	if !strings.Contains(text, `\`) {
 		return text
@@ -251,7 +251,7 @@ func unescape(text string) string {
 	return out.String()
 }
 
-// parseInterfaces reads the names in /proc/net/dev.
+// parseInterfaces returns the names in /proc/net/dev.
 func parseInterfaces(text string) []string {
 	var names []string
 	for line := range strings.Lines(text) {
@@ -275,7 +275,7 @@ func (r *Ready) parseStat(value []byte) bool {
 	return true
 }
 
-// parseCgroup reads the files of limits, of either version.
+// parseCgroup parses the cgroup files with limits, of either version.
 func parseCgroup(files map[string]string) Cgroup {
 	var c Cgroup
 	number := func(name string) int64 {

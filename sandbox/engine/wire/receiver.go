@@ -9,29 +9,29 @@ import (
 	"sync"
 )
 
-// maxComplaint is how much is kept of what arrives on stderr before any program exists.
+// maxComplaint bounds what is kept of stderr from before any program exists.
 const maxComplaint = 4 << 10
 
 // Receiver is the controller's side of one container's output. A demultiplexer writes the
-// two streams to Stdout and Stderr; frames are taken out, and everything of the program
-// goes on untouched. Its methods may be called concurrently; each stream is written by one
-// goroutine at a time.
+// two streams to Stdout and Stderr; the receiver takes the frames out, and passes the
+// program's output on unmodified. Its methods may be called concurrently, but each stream
+// must be written by one goroutine at a time.
 type Receiver struct {
 	mu        sync.Mutex
-	frames    []byte // what has arrived of a frame on stdout
+	frames    []byte // the part of a frame on stdout that has arrived
 	expect    expectation
 	complaint []byte
 	out, err  scanner
 	ready     Ready
 	report    Report
 	failure   error
-	// Closed when the ready frame, the answer to the job, the end of both streams has
+	// Closed when the ready frame, the answer to the job and the end of both streams have
 	// been read, and when the connection has ended.
 	isReady, isAccepted, isOver, closed chan struct{}
 	nonce                               Nonce
 }
 
-// expectation is what stdout holds next.
+// expectation is what comes next on stdout.
 type expectation int
 
 const (
@@ -42,13 +42,13 @@ const (
 	expectNothing
 )
 
-// NewReceiver waits for a ready frame.
+// NewReceiver returns a receiver that expects a ready frame.
 func NewReceiver() *Receiver {
 	return &Receiver{isReady: make(chan struct{}), isAccepted: make(chan struct{}), isOver: make(chan struct{}), closed: make(chan struct{})}
 }
 
-// Resume is a receiver of a job that somebody else started. The streams may begin with the
-// frames of the start, or anywhere in the output.
+// Resume returns a receiver for a job that was started before, perhaps by another process. The
+// streams may begin with the first frames, or anywhere in the output.
 func Resume(nonce Nonce, stdout, stderr io.Writer) *Receiver {
 	r := NewReceiver()
 	r.Begin(nonce, stdout, stderr)
@@ -58,7 +58,7 @@ func Resume(nonce Nonce, stdout, stderr io.Writer) *Receiver {
 	return r
 }
 
-// Begin says where the output of the job goes. It is called before the job is sent.
+// Begin sets where the output of the job goes. It must be called before the job is sent.
 func (r *Receiver) Begin(nonce Nonce, stdout, stderr io.Writer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +67,10 @@ func (r *Receiver) Begin(nonce Nonce, stdout, stderr io.Writer) {
 	r.err.begin(nonce, stderr)
 }
 
-// Stdout takes the container's stdout.
+// Stdout returns the writer for the container's stdout.
 func (r *Receiver) Stdout() io.Writer { return writer(r.writeOut) }
 
-// Stderr takes the container's stderr.
+// Stderr returns the writer for the container's stderr.
 func (r *Receiver) Stderr() io.Writer { return writer(r.writeErr) }
 
 type writer func(p []byte)
@@ -108,7 +108,7 @@ func (r *Receiver) writeOut(p []byte) {
 			r.mu.Unlock()
 			p = rest
 		case expectNothing:
-			p = nil // what comes behind a report says nothing
+			p = nil // ignore everything behind a report
 		default:
 			p = r.frame(p)
 		}
@@ -116,7 +116,7 @@ func (r *Receiver) writeOut(p []byte) {
 	r.finished()
 }
 
-// frame collects one frame, and returns what comes behind it.
+// frame collects one frame, and returns the bytes behind it.
 func (r *Receiver) frame(p []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +128,8 @@ func (r *Receiver) frame(p []byte) []byte {
 	n := min(need-len(r.frames), len(p))
 	r.frames, p = append(r.frames, p[:n]...), p[n:]
 	if r.out.resumed && r.expect < expectOutput {
-		// A program can print the header of a frame that never ends, but init's hold no
-		// end mark.
+		// A program can print the header of a frame that never ends, but a frame from init
+		// never contains the end mark.
 		if last := r.frames[max(0, len(r.frames)-n-nonceSize+1):]; bytes.Contains(last, r.nonce[:]) {
 			return r.notFrames(p)
 		}
@@ -139,7 +139,7 @@ func (r *Receiver) frame(p []byte) []byte {
 	}
 	t, size, err := parseHeader(r.frames)
 	if err == nil && len(r.frames) < headerSize+size {
-		return p // the payload is to come
+		return p // the payload is still incomplete
 	}
 	if err == nil {
 		err = r.take(t, r.frames[headerSize:])
@@ -155,15 +155,15 @@ func (r *Receiver) frame(p []byte) []byte {
 	return p
 }
 
-// notFrames makes output of what was held as the beginning of a resumed stream, and of
-// what comes behind it: the beginning is not there any more. The lock is held.
+// notFrames treats the collected bytes and those behind them as output: the log of a resumed
+// job has lost its beginning. The lock is held.
 func (r *Receiver) notFrames(p []byte) []byte {
 	held := r.frames
 	r.frames, r.expect = nil, expectOutput
 	return append(held, p...)
 }
 
-// take acts on a frame. The lock is held.
+// take handles a frame. The lock is held.
 func (r *Receiver) take(t frameType, payload []byte) (err error) {
 	switch {
 	case t == typeReady && r.expect == expectReady:
@@ -210,7 +210,7 @@ func refusal(payload []byte) error {
 	return fmt.Errorf("%w: %s", ErrRefused, text)
 }
 
-// finished notes that both streams have ended.
+// finished closes isOver if both streams have ended.
 func (r *Receiver) finished() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,19 +224,19 @@ func (r *Receiver) finished() {
 	}
 }
 
-// marks is MarksSeen with the lock held. Stdout has ended with its report.
+// marks is MarksSeen with the lock held. The end of stdout includes the report.
 func (r *Receiver) marks() (out, err bool) {
 	return r.expect == expectNothing && r.report.Kind != 0, r.err.over.Load()
 }
 
-// MarksSeen says which streams have ended as they should.
+// MarksSeen reports which streams have ended with their mark.
 func (r *Receiver) MarksSeen() (stdout, stderr bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.marks()
 }
 
-// fail keeps the first error, and ends all waiting. The lock is held.
+// fail records the first error, and wakes all waiting calls. The lock is held.
 func (r *Receiver) fail(err error) {
 	if r.failure == nil {
 		r.failure = err
@@ -248,11 +248,11 @@ func (r *Receiver) fail(err error) {
 	}
 }
 
-// ErrCut means that a connection ended before what was waited for arrived.
+// ErrCut means that the connection ended before the expected frame arrived.
 var ErrCut = errors.New("the connection to the container ended")
 
-// Close says that nothing more will come. What is held back is passed on, and whoever waits
-// gets an error that is ErrCut, with the reason.
+// Close ends the receiver after the last write. It passes on bytes that were held back, and
+// waiting calls return an error that wraps ErrCut and the reason.
 func (r *Receiver) Close(reason error) {
 	r.mu.Lock()
 	held := r.frames
@@ -274,8 +274,8 @@ func (r *Receiver) Close(reason error) {
 	r.fail(cut)
 }
 
-// wait waits for a channel of ours. What has arrived counts, also if the connection has
-// ended since.
+// wait waits until arrived is closed. A frame that has arrived counts even if the connection
+// has ended since.
 func (r *Receiver) wait(ctx context.Context, arrived <-chan struct{}) error {
 	select {
 	case <-arrived:
@@ -307,8 +307,8 @@ func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
 	return r.ready, err
 }
 
-// Accepted waits until init has accepted the job. An error that is ErrRefused is init's
-// own; ErrFormat is something else that speaks in its place.
+// Accepted waits until init has accepted the job. The error is ErrRefused if init refused it,
+// and ErrFormat if something other than init has answered.
 func (r *Receiver) Accepted(ctx context.Context) error { return r.wait(ctx, r.isAccepted) }
 
 // End waits for both end marks and the report.
@@ -319,10 +319,10 @@ func (r *Receiver) End(ctx context.Context) (Report, error) {
 	return r.report, err
 }
 
-// Over is closed once both end marks and the report were read.
+// Over returns a channel that is closed once both end marks and the report were read.
 func (r *Receiver) Over() <-chan struct{} { return r.isOver }
 
-// Complaint is what arrived on stderr before a job began, at most 4 KiB of it.
+// Complaint returns the first 4 KiB of stderr from before the job.
 func (r *Receiver) Complaint() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Frames as init sends them.
+// readyFrame, acceptedFrame and reportFrame are frames as init sends them.
 func readyFrame() []byte {
 	payload := appendField(nil, 1, []byte("build"))
 	return newFrame(typeReady, appendField(payload, 2, []byte("Uid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\n")))
@@ -35,7 +35,7 @@ func reportFrame(code byte) []byte {
 	return append(newFrame(typeReport, reportPayload(code)), '\n')
 }
 
-// pieces cuts p at what the numbers say.
+// pieces cuts p into parts of the given lengths plus one, and the rest.
 func pieces(p []byte, cuts []byte) [][]byte {
 	var all [][]byte
 	for i := 0; len(p) > 0; i++ {
@@ -101,7 +101,7 @@ func TestReceiver(t *testing.T) {
 	}
 }
 
-// TestReceiverEndsInAnyOrder: the last part may be either mark, the report, or a newline.
+// TestReceiverEndsInAnyOrder: the last bytes may be either mark, the report, or a newline.
 func TestReceiverEndsInAnyOrder(t *testing.T) {
 	nonce := NewNonce()
 	end := slices.Concat(nonce[:], reportFrame(3))
@@ -132,8 +132,8 @@ func TestReceiverEndsInAnyOrder(t *testing.T) {
 
 func acceptedLog(nonce Nonce) []byte { return append(readyFrame(), acceptedFrame(nonce)...) }
 
-// TestReceiverThatIsCut: an error says which marks are missing, and what was held back for
-// one arrives.
+// TestReceiverThatIsCut checks that the error names the missing marks, and that bytes held back
+// for a mark are passed on.
 func TestReceiverThatIsCut(t *testing.T) {
 	nonce := NewNonce()
 	begun := func() (*Receiver, *bytes.Buffer, *bytes.Buffer) {
@@ -206,9 +206,9 @@ func TestReceiverRefusesGarbage(t *testing.T) {
 		before, after []byte
 		want          error
 	}{
-		"no frame":              {before: []byte("sh: not found\n"), want: ErrFormat},
+		"not a frame":           {before: []byte("sh: not found\n"), want: ErrFormat},
 		"another version":       {before: []byte{0, 'E', 'B', 'X', 2, 1, 0, 0, 0, 0, 0, 0}, want: ErrFormat},
-		"a frame of ours":       {before: ByeFrame(), want: ErrFormat},
+		"a controller's frame":  {before: ByeFrame(), want: ErrFormat},
 		"too long":              {before: []byte{0, 'E', 'B', 'X', 1, 1, 0, 0, 1, 0, 16, 0}, want: ErrFormat},
 		"an empty ready frame":  {before: newFrame(typeReady, nil), want: ErrFormat},
 		"accepted before ready": {before: acceptedFrame(nonce), want: ErrFormat},
@@ -231,7 +231,7 @@ func TestReceiverRefusesGarbage(t *testing.T) {
 	}
 }
 
-// TestResume: a log may begin anywhere.
+// TestResume: a log may begin anywhere in the output.
 func TestResume(t *testing.T) {
 	nonce := NewNonce()
 	endless := newFrame(typeReady, nil)
@@ -285,7 +285,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return 0, io.ErrShortWrite
 }
 
-// TestReceiverWithoutSink: a sink that fails ends no run.
+// TestReceiverWithoutSink checks that a failing sink does not end a run.
 func TestReceiverWithoutSink(t *testing.T) {
 	nonce := NewNonce()
 	sink := &failing{}
@@ -303,7 +303,7 @@ func TestReceiverWithoutSink(t *testing.T) {
 	assert.Equal(t, 2, sink.n)
 }
 
-// TestReceiverConcurrently: each stream has a goroutine, and somebody waits.
+// TestReceiverConcurrently writes each stream from a goroutine of its own while End waits.
 func TestReceiverConcurrently(t *testing.T) {
 	nonce := NewNonce()
 	var out, errs bytes.Buffer
@@ -323,7 +323,7 @@ func TestReceiverConcurrently(t *testing.T) {
 	assert.Equal(t, text, errs.Bytes())
 }
 
-// counter is a sink that keeps nothing.
+// counter is a sink that counts bytes.
 type counter struct{ n int64 }
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -331,7 +331,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReceiver: how a stream is cut into writes changes nothing.
+// FuzzReceiver checks that the result does not depend on how a stream is split into writes.
 func FuzzReceiver(f *testing.F) {
 	nonce := Nonce{}
 	copy(nonce[:], "\x00a\x00\x00ab0123456789abcdefghijklmnopq")
@@ -375,8 +375,8 @@ func FuzzReceiver(f *testing.F) {
 	})
 }
 
-// BenchmarkReceiver is the speed of output: of random bytes, of zeros, with which a mark
-// begins too, and of text.
+// BenchmarkReceiver measures the throughput of random bytes, zeros (the first byte of a mark),
+// text, and starts of a mark.
 func BenchmarkReceiver(b *testing.B) {
 	random := make([]byte, 1<<20)
 	_, err := rand.Read(random)

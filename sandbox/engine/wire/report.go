@@ -18,50 +18,50 @@ const (
 	NotStarted Kind = 3
 )
 
-// Stop is why init ended the main process.
+// Stop is the reason why init stopped the main process.
 type Stop uint32
 
 const (
 	StopNone     Stop = 0
 	StopDeadline Stop = 1
-	// StopTerm and StopKill are signals from outside of the container: SIGTERM with the
-	// job's grace, SIGUSR1 at once.
+	// StopTerm and StopKill are signals from outside the container: SIGTERM, with the job's
+	// grace period, and SIGUSR1, which kills at once.
 	StopTerm Stop = 2
 	StopKill Stop = 3
 )
 
-// Report is what init says of a job that has ended.
+// Report is init's report about a job that has ended.
 type Report struct {
 	Kind Kind
 	// Value is the exit code, the signal, or the errno of the stage that failed.
 	Value int
 	Stage Stage
-	// Resource is the number of the limit that could not be set, where that is the stage.
+	// Resource is the number of the limit that could not be set, if Stage is "rlimit".
 	Resource uint32
 	// Wall is the time from the fork to the end of the main process, by a monotonic
-	// clock; Started and Finished are by the clock of the machine.
+	// clock; Started and Finished are by the machine's wall clock.
 	Wall              time.Duration
 	Started, Finished time.Time
 	Stop              Stop
-	// Escalated says that the main process outlived its grace period, and was killed.
+	// Escalated reports whether the main process outlived its grace period and was killed.
 	Escalated     bool
 	ProcessesLeft int
-	// Abandoned says that the controller had gone before the end.
+	// Abandoned reports whether the controller had disconnected before the end.
 	Abandoned bool
 	Usage     Usage
 }
 
-// Usage is what the container used, until its program had ended.
+// Usage is what the container had used when its program ended.
 type Usage struct {
 	CPU        time.Duration
 	PeakMemory int64
 	OOMKills   int64
-	// Source is "cgroup v1", "cgroup v2", or "rusage": the main process and the children
-	// that it waited for.
+	// Source is "cgroup v1", "cgroup v2", or "rusage", which covers only the main process and
+	// the children that it waited for.
 	Source string
 }
 
-// Stage is the step of a start that failed.
+// Stage is the step at which a start failed.
 type Stage uint32
 
 // StageExec is the execution of the program itself.
@@ -76,7 +76,7 @@ func (s Stage) String() string {
 	return "stage " + strconv.Itoa(int(s))
 }
 
-// ParseReport reads the payload of a report frame.
+// ParseReport parses the payload of a report frame.
 func ParseReport(payload []byte) (Report, error) {
 	var r Report
 	files := map[string]string{}
@@ -99,7 +99,7 @@ func ParseReport(payload []byte) (Report, error) {
 	return r, nil
 }
 
-// setNumber takes the fields that are one number of four bytes.
+// setNumber handles the fields that are one 32-bit number.
 func (r *Report) setNumber(tag uint16, value []byte) bool {
 	n, ok := word(value)
 	switch tag {
@@ -122,12 +122,12 @@ func (r *Report) setNumber(tag uint16, value []byte) bool {
 	case 12:
 		r.Resource = n
 	default:
-		return true // another form, or what a later init adds
+		return true // another form, or a field of a later version
 	}
 	return ok
 }
 
-// setRest takes the fields of other forms.
+// setRest handles the fields of other forms.
 func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok bool) {
 	le := binary.LittleEndian
 	switch tag {
@@ -155,13 +155,13 @@ func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok 
 	return ok
 }
 
-// instant is a time in nanoseconds since 1970.
+// instant converts nanoseconds since 1970.
 func instant(ns uint64) time.Time { return time.Unix(0, int64(ns&(1<<63-1))).UTC() }
 
-// Errno is why a program was not started.
+// Errno returns the error of a program that was not started.
 func (r Report) Errno() syscall.Errno { return syscall.Errno(r.Value) }
 
-// counters reads the counters of a cgroup, of either version.
+// counters parses the cgroup counters, of either version.
 func counters(files map[string]string) (Usage, bool) {
 	const root = "/sys/fs/cgroup/"
 	number := func(name string) (int64, bool) {
@@ -171,7 +171,7 @@ func counters(files map[string]string) (Usage, bool) {
 	line := func(name, field string) int64 {
 		for line := range strings.Lines(files[root+name]) {
 			if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && key == field {
-				n, _ := strconv.ParseInt(value, 10, 64) // 0 where it is no number
+				n, _ := strconv.ParseInt(value, 10, 64) // 0 if it is not a number
 				return n
 			}
 		}
@@ -186,7 +186,7 @@ func counters(files map[string]string) (Usage, bool) {
 	}
 	if _, v2 := files[root+"cpu.stat"]; v2 {
 		peak, ok := number("memory.peak")
-		if !ok { // it came with Linux 5.19
+		if !ok { // before Linux 5.19
 			peak, ok = number("memory.current")
 		}
 		return Usage{CPU: time.Duration(line("cpu.stat", "usage_usec")) * time.Microsecond, PeakMemory: peak,

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// scanner passes one stream on until its end mark.
+// scanner passes one stream on, up to its end mark.
 type scanner struct {
 	mu    sync.Mutex
 	nonce Nonce
 	to    io.Writer // nil once it has failed
 	begun bool
-	// resumed says that the beginning may be missing.
+	// resumed means that the beginning of the stream may be missing.
 	resumed bool
-	// held is the beginning of the nonce that the last bytes could be.
+	// held is the number of bytes at the end that may be the start of the nonce.
 	held int
 	over atomic.Bool
 }
@@ -26,7 +26,7 @@ func (s *scanner) begin(nonce Nonce, to io.Writer) {
 	s.nonce, s.to, s.begun = nonce, to, true
 }
 
-// scan passes p on, but for the end mark and what comes behind it, which it returns.
+// scan passes p on up to the end mark, and returns the bytes behind the mark.
 func (s *scanner) scan(p []byte) (rest []byte, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *scanner) scan(p []byte) (rest []byte, ended bool) {
 	return nil, false
 }
 
-// find is the place of the end mark in p, or -1. It looks for the part that the program
-// cannot know, because output of zeros, or of what it can know, would slow it down.
+// find returns the index of the end mark in p, or -1. It searches for the part that the
+// program cannot know, because output of zeros or of the known part would slow it down.
 func (s *scanner) find(p []byte) int {
 	for from := 0; ; {
 		i := bytes.Index(p[from:], s.nonce[shownNonce:])
@@ -68,12 +68,12 @@ func (s *scanner) find(p []byte) int {
 	}
 }
 
-// resolve decides about bytes that were held back, with what comes behind them, and returns
-// what it has not used of that. All of the mark is held when it was the mark.
+// resolve decides about the held bytes with the help of p, the bytes behind them, and returns
+// the unused rest of p. If they were the mark, held is then the length of the mark.
 func (s *scanner) resolve(p []byte) []byte {
 	n := min(nonceSize-s.held, len(p))
 	for k := range s.held {
-		// Without the first k of them.
+		// Perhaps the mark starts k bytes later.
 		if bytes.Equal(s.nonce[k:s.held], s.nonce[:s.held-k]) && bytes.HasPrefix(s.nonce[s.held-k:], p[:n]) {
 			s.pass(s.nonce[:k])
 			s.held += n - k
@@ -85,7 +85,7 @@ func (s *scanner) resolve(p []byte) []byte {
 	return p
 }
 
-// suffix is the length of the longest end of p that the nonce begins with.
+// suffix returns the length of the longest suffix of p that is a prefix of the nonce.
 func (s *scanner) suffix(p []byte) int {
 	tail := p[max(0, len(p)-nonceSize+1):]
 	for len(tail) > 0 {
@@ -102,7 +102,7 @@ func (s *scanner) suffix(p []byte) int {
 	return 0
 }
 
-// pass writes to the sink until it fails.
+// pass writes to the sink, until a write fails.
 func (s *scanner) pass(p []byte) {
 	if len(p) == 0 || s.to == nil {
 		return
@@ -112,7 +112,7 @@ func (s *scanner) pass(p []byte) {
 	}
 }
 
-// flush passes on what was held back for an end mark that never came.
+// flush passes on bytes that were held back for an end mark that never came.
 func (s *scanner) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

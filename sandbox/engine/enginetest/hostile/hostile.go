@@ -1,7 +1,7 @@
-// Package hostile holds programs that attack PID 1 of their container, and the end that
-// each of them comes to. They need a kernel and nothing of an engine, so two rings run
-// them: the tests of sandbox/engine/wire against the bare init, and the conformance suite
-// in the containers of every engine. Attacks that need a container are in the suite.
+// Package hostile has programs that attack PID 1 of their container, with their expected ends.
+// They need a kernel but not an engine, so two suites run them: the tests of
+// sandbox/engine/wire against the bare init, and the conformance suite in the containers of
+// every engine. Attacks that need a container are in the conformance suite.
 //
 // The programs must never run outside a container or a PID namespace.
 package hostile
@@ -15,29 +15,28 @@ type Program struct {
 	Python string
 	// Timeout and Grace are the job's.
 	Timeout, Grace time.Duration
-	// Input is how many bytes the stdin of the program has; 0 means that it has none.
+	// Input is the number of bytes on the program's stdin; 0 means no stdin.
 	Input int
-	// Code and Signal are the end of the program.
+	// Code and Signal are the expected end of the program.
 	Code, Signal int
-	// Deadline says that the program is killed at its time limit.
+	// Deadline means that the program is killed at its deadline.
 	Deadline bool
-	// NoQuota says that no signal may be pending in the container, as if its user had used
-	// up the quota: the kernel then loses who has sent one.
+	// NoQuota sets the quota of pending signals to 0, as if the user had used it up. The kernel
+	// then drops the sender of a signal.
 	NoQuota bool
-	// Forged says that init takes the program's signal for one from outside where the
-	// kernel does not say who sent it. Elsewhere the program exits with Success.
+	// Forged means that init takes the program's signal for one from outside if the kernel
+	// does not report its sender. Otherwise the program exits with Success.
 	Forged bool
-	// Said is a regular expression. The program's stdout matches it if the attack was
-	// carried out.
+	// Said is a regular expression that matches stdout if the attack was carried out.
 	Said string
 }
 
-// Success is the exit code of a program that has carried out its attack and lived on. No
-// accident has it.
+// Success is the exit code of a program that survived its own attack. Accidental ends do not
+// have this code.
 const Success = 42
 
-// Prelude is what the scripts have in common: system calls by their numbers on amd64 and
-// arm64, with the kernel's answers as names of errors.
+// Prelude is shared by the scripts: system calls by number on amd64 and arm64, which return
+// errors by name.
 const Prelude = `
 import ctypes, errno, fcntl, os, resource, signal, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +63,7 @@ def fork():
 def deaf(): signal.signal(signal.SIGTERM, signal.SIG_IGN)
 `
 
-// Programs are all attacks.
+// Programs returns all attacks.
 func Programs() []Program {
 	all := append(append(signals(), resources()...), processes()...)
 	all = append(append(all, closed()), streams()...)
@@ -84,7 +83,7 @@ func Programs() []Program {
 	return all
 }
 
-// everySignal sends all signals in all ways, and counts how many of them the kernel took.
+// everySignal sends all signals in all ways, and counts those that the kernel accepted.
 const everySignal = `
 def attack_with_signals(except_for=()):
     taken, pidfd = 0, call(PIDFD_OPEN, 1, 0)
@@ -136,8 +135,8 @@ fcntl.fcntl(1, fcntl.F_SETOWN, 1); fcntl.fcntl(1, 10, signal.SIGKILL); fcntl.fcn
 os.write(1, b'%d owned\n' % done)
 os._exit(42)`},
 	}
-	// A TERM or USR1 of the program then looks like one from outside. That is the
-	// program's own end.
+	// Without a quota, a SIGTERM or SIGUSR1 from the program looks like one from outside. It
+	// ends the program itself.
 	for _, way := range []struct{ name, script string }{
 		{"SIGTERM by tgkill", "call(TGKILL, 1, 1, signal.SIGTERM)"},
 		{"SIGUSR1 by tgkill", "call(TGKILL, 1, 1, signal.SIGUSR1)"},
@@ -151,8 +150,8 @@ os._exit(42)`},
 }
 
 func resources() []Program {
-	// spoil tries to change everything of init that the kernel lets its user change. Only
-	// the class of input and output is left, of which init has none.
+	// spoil tries to change every attribute of init that the kernel lets the same user change.
+	// Only the I/O scheduling class can be changed, and init does no I/O on disks.
 	const spoil = `
 for number in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC,
                resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_SIGPENDING, resource.RLIMIT_CORE, resource.RLIMIT_RSS, resource.RLIMIT_CPU):
@@ -175,11 +174,11 @@ sys.stdout.flush()
 func processes() []Program {
 	const others = "deaf()\nfor i in range(5):\n  if os.fork() == 0: time.sleep(1000)\n"
 	return []Program{
-		// A program that kills all processes that it can reach keeps itself.
+		// kill(-1) does not include the caller.
 		{Name: "SIGKILL to everything", Python: others + "print(libc.kill(-1, 9)); time.sleep(0.01); os._exit(42)", Said: `^0\n$`},
 		{Name: "SIGSTOP to everything", Deadline: true, Signal: 9, Said: `^0 0\n$`,
 			Python: others + "print(libc.kill(-1, signal.SIGSTOP), libc.kill(1, signal.SIGSTOP), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"},
-		// The tracer never waits for its tracee, so init hears of its end when the tracer is dead.
+		// The tracer never waits for its tracee, so init can reap it only after the tracer's death.
 		{Name: "a tracer that keeps the end", Deadline: true, Code: Success, Said: `^0\n$`, Python: `
 parent, (r, w) = os.getpid(), os.pipe()
 if os.fork() == 0:
@@ -193,8 +192,8 @@ os._exit(42)`},
 	}
 }
 
-// closed tries to look into init: to trace, read and write it. What root owns is left out
-// where the program is root in a namespace of its own.
+// closed tries to trace, read and write init. It skips files that root owns if the program is
+// root in a user namespace.
 func closed() Program {
 	return Program{Name: "a look into init", Said: `^[4-9]\d refused: (E[A-Z]+ ?)+\n$`, Python: `
 answers = {}

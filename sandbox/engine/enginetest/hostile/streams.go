@@ -1,7 +1,7 @@
 package hostile
 
-// streams are programs that leave their stdout and stderr in a state in which init has to
-// end both with its marks, behind everything that they wrote.
+// streams are programs that leave stdout and stderr in a difficult state. Init must still end
+// both with its marks, behind all output.
 func streams() []Program {
 	const fill = `
 def fill(fd):
@@ -28,10 +28,11 @@ def fill(fd):
 		{Name: "streams that append", Said: last,
 			Python: "[fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK) for fd in (1, 2)]; os.write(1, b'last'); os._exit(42)"},
 		{Name: "killed in a write", Python: fill + "fill(1); os.write(2, b'last'); os.kill(0, 9)", Signal: 9, Said: filled},
-		// What the program reads, its controller does not.
+		// Output that the program itself reads does not reach the controller.
 		{Name: "a stream that its writer reads", Said: `^(last)?$`,
 			Python: "r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK); os.write(1, b'last'); attempt(os.read, r, 99); os._exit(42)"},
-		// The answer to the job, if it could be taken, would hold the beginning of the nonce.
+		// If the program could steal the answer to the job, it would have the beginning of the
+		// nonce.
 		{Name: "frames and guessed nonces", Said: `(?s)^.*\x00EBX\x01\x03.*last$`, Python: `
 r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
 stolen = attempt(os.read, r, 65536)
