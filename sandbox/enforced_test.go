@@ -89,7 +89,7 @@ func TestContainersThatAreNotWeaker(t *testing.T) {
 		"no visible limits": {"", func(seen *wire.Ready) { seen.Cgroup = wire.Cgroup{} }},
 		"idle interfaces":   {"", func(seen *wire.Ready) { seen.Interfaces = append(seen.Interfaces, "tunl0", "sit0") }},
 		"gVisor": {"runsc", func(seen *wire.Ready) {
-			seen.Cgroup, seen.Seccomp, seen.BootID = wire.Cgroup{}, 0, "another"
+			seen.Cgroup, seen.Seccomp, seen.NoNewPrivs, seen.BootID = wire.Cgroup{}, 0, false, "another"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
