@@ -37,14 +37,19 @@ func testAttacks(t *testing.T, s *suite) {
 
 func attackCases() []programCase {
 	var all []programCase
-	for _, p := range hostile.Programs() {
-		all = append(all, hostileCase(p))
+	for i, p := range hostile.Programs() {
+		all = append(all, hostileCase(p, firstUser+i))
 	}
 	return append(append(all, pidsCases()...), memoryCases()...)
 }
 
+// firstUser is the user of the first attack. Each attack has a user of its own, because the
+// kernel counts pending signals by user: a flood of them in one container makes it lose the
+// senders of signals in the others.
+const firstUser = 70000
+
 // hostileCase is one attack in a container.
-func hostileCase(p hostile.Program) programCase {
+func hostileCase(p hostile.Program, user int) programCase {
 	c := programCase{name: p.Name, python: p.Python, job: limit(p.Timeout.Seconds(), p.Grace.Seconds()),
 		want: want{code: p.Code, signal: p.Signal}, check: said(p.Said)}
 	if p.Deadline {
@@ -59,8 +64,11 @@ func hostileCase(p hostile.Program) programCase {
 			return want{signal: p.Signal, mayEscalate: "the forged signal decides whether there is a grace period"}
 		}
 	}
-	if p.NoQuota {
-		c.class = func(class *spec.Class) { class.Ulimits = append(class.Ulimits, spec.Ulimit{Name: "sigpending"}) }
+	c.class = func(class *spec.Class) {
+		class.User = fmt.Sprintf("%[1]d:%[1]d", user)
+		if p.NoQuota {
+			class.Ulimits = append(class.Ulimits, spec.Ulimit{Name: "sigpending"})
+		}
 	}
 	if p.Input > 0 {
 		c.stdin = func() io.Reader { return bytes.NewReader(make([]byte, p.Input)) }

@@ -20,8 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// programUID is the unused uid that init and the program have, as in a container.
-const programUID = 64646
+// programUID is the unused uid that init and the program have, as in a container. It is not
+// that of containers, whose tests run at the same time: quotas are by user.
+const programUID = 64640
 
 // patience is the timeout of a container in a test; only a broken one reaches it.
 const patience = 2 * time.Minute

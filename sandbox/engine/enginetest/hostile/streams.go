@@ -77,7 +77,7 @@ if call(CLONE, 0x8000 | 17, 0, 0, 0, 0) == 0:  # CLONE_PARENT
 os.write(1, b'last'); os._exit(42)`},
 		{Name: "children that end all the time", Said: last, Python: `
 for i in range(4):
-    if os.fork() == 0:
+    if fork() == 0:
         while True:
             if fork() == 0: os._exit(0)
             if fork() == 0:
