@@ -63,9 +63,9 @@ func decide(f facts) verdict {
 		v.fault = result.FaultOperator
 		return v
 	case f.lost != nil:
-		return lost("The engine was lost before it told how the program ended.", f.lost)
+		return lost("The engine was lost before it reported how the program ended.", f.lost)
 	case !f.accepted && !f.end.Reported:
-		return lost("The engine was lost before it told whether the program had started.", errNoExit)
+		return lost("The engine was lost before it reported whether the program had started.", errNoExit)
 	case f.end.Launch != nil:
 		return decideLaunch(f.end.Launch)
 	case f.stop == stopNone && f.end.Cause == engine.ByDeadline:

@@ -311,7 +311,7 @@ for url in ("http://elsewhere.example:" + os.environ["PLAIN_PORT"], "http://loca
 	require.Equal(t, 8, strings.Count(res.Stdout, "403 refused by the sandbox"), res.Stdout)
 }
 
-// The way to the proxy changes nothing about how a program ends, and how it is told.
+// The way to the proxy changes nothing about how a program ends, or about the report of it.
 func TestEngineEgressEndsAsWithout(t *testing.T) {
 	t.Parallel()
 	r := egressRunner(t)

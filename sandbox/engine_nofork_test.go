@@ -104,7 +104,7 @@ func TestEngineNoForkEndsAsOthers(t *testing.T) {
 	})
 }
 
-// TestEngineSmallestProcessLimits: the limit is the program's, and nothing of ours counts.
+// TestEngineSmallestProcessLimits: the limit is the program's, and nothing of evalbox counts.
 func TestEngineSmallestProcessLimits(t *testing.T) {
 	t.Parallel()
 	const program = `

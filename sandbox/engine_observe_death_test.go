@@ -22,7 +22,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
-// stuckEngine never tells the process of a container, so that its program is held back.
+// stuckEngine never reports the process of a container, so its program is held back.
 type stuckEngine struct{ engine.Engine }
 
 type stuckContainer struct{ engine.Container }

@@ -455,7 +455,7 @@ func TestNobodyWritesToAResult(t *testing.T) {
 	}
 }
 
-// TestProgramThatIsNotExecuted: the container's init tells why, by the kernel's number.
+// TestProgramThatIsNotExecuted: the init of the container reports why, by errno.
 func TestProgramThatIsNotExecuted(t *testing.T) {
 	for name, test := range map[string]struct {
 		why   engine.LaunchError
@@ -666,7 +666,7 @@ func TestEngineThatStaysAwayIsALoss(t *testing.T) {
 func TestFailedRemovalIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		end func(end *engine.End)
-		// warned says that the result tells.
+		// warned says that the result has a warning.
 		warned bool
 	}{
 		"the program has ended":     {func(*engine.End) {}, false},
@@ -927,7 +927,7 @@ func TestConnectionThatNeverEndsIsCut(t *testing.T) {
 }
 
 // TestContainerThatEndsWithoutAReport: its init was killed. Who did that is not always
-// known; a better end than the true one is never told.
+// known; a better end than the true one is never reported.
 func TestContainerThatEndsWithoutAReport(t *testing.T) {
 	gone := fmt.Errorf("%w: connection refused", ErrEngineUnavailable)
 	killsInit := func(p *enginetest.Program) int { p.KillInit(); return 0 }

@@ -63,7 +63,7 @@ func (e *adapter) inspect(ctx context.Context, id string) (state, error) {
 		return state{}, fmt.Errorf("inspecting container %.12s: %w", id, engineError(ctx, err))
 	}
 	if info.ContainerJSONBase == nil || info.State == nil {
-		return state{}, fmt.Errorf("inspecting container %.12s: the engine tells no state", id)
+		return state{}, fmt.Errorf("inspecting container %.12s: the engine reported no state", id)
 	}
 	return state{
 		running: info.State.Running, oomKilled: info.State.OOMKilled, exitCode: info.State.ExitCode, pid: info.State.Pid,

@@ -432,15 +432,15 @@ func testForeign(t *testing.T, s *suite) {
 	opened, err := other.Open(t.Context(), c.Ref(), engine.Streams{})
 	require.NoError(t, err)
 	require.NoError(t, opened.Signal(t.Context(), engine.Kill))
-	told := func(c engine.Container) bool {
+	foreign := func(c engine.Container) bool {
 		end := wait(t, c)
 		require.Equal(t, 9, end.Signal, "%+v", end)
 		require.Equal(t, engine.BySignal, end.Cause)
 		return len(end.Foreign) > 0 || end.ForeignErr != nil
 	}
-	require.True(t, told(c))
+	require.True(t, foreign(c))
 	c.Release()
-	require.False(t, told(opened), "its own signal")
+	require.False(t, foreign(opened), "its own signal")
 }
 
 // testRelay connects to a proxy: a port in the container leads to a socket of the host.
