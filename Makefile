@@ -95,10 +95,9 @@ format-check: ## fail when a file is not formatted
 	  [ -z "$$bad" ] || { printf 'not formatted, run gofmt -w:\n%s\n' "$$bad" >&2; exit 1; }
 
 .PHONY: vet
-vet: ## go vet for Linux, macOS and Windows
+vet: ## go vet for Linux and macOS
 	GOOS=linux go vet ./...
 	GOOS=darwin go vet ./...
-	GOOS=windows go vet ./...
 
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

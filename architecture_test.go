@@ -26,21 +26,24 @@ var importTable = []struct {
 	may    []string
 }{
 	{"result", nil},
-	{"policy", []string{"result", "internal/strictyaml"}},
+	{"policy", []string{"result", "internal/strict"}},
 	{"internal/owner", nil},
-	{"internal/hostfile", nil},
-	{"internal/hosttree", []string{"internal/hostfile"}},
-	{"internal/strictyaml", nil},
+	{"internal/fsx", nil},
+	{"internal/treetest", nil},
+	{"internal/strict", nil},
 	{"internal/schedule", nil},
 	{"internal/schematest", nil},
-	{"images", []string{"internal/owner", "internal/strictyaml"}},
+	{"images", []string{"internal/owner", "internal/strict"}},
 	{"sandbox/spec", []string{"internal/owner"}},
 	{"sandbox/engine/wire", nil},
-	{"sandbox/engine/docker", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "sandbox/internal", "sandbox/gpu", "policy", "images", "internal/owner"}},
+	{"sandbox/engine/docker", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "sandbox/stage", "sandbox/gpu", "policy", "images", "internal/owner"}},
 	{"sandbox/engine/enginetest", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "policy", "result", "images", "internal/owner"}},
 	{"sandbox/engine", []string{"sandbox/engine/wire", "sandbox/spec", "images"}},
-	{"sandbox/internal", []string{"result", "internal/hostfile", "internal/hosttree"}},
-	{"sandbox", []string{"sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/engine/docker", "sandbox/internal", "sandbox/gpu", "sandbox/egress", "policy", "result", "images", "internal/owner", "internal/hostfile", "internal/hosttree"}},
+	{"sandbox/collect", []string{"result", "internal/fsx"}},
+	{"sandbox/stream", nil},
+	{"sandbox/tree", []string{"sandbox/collect", "result", "internal/fsx"}},
+	{"sandbox/stage", []string{"sandbox/collect", "sandbox/tree", "result", "internal/fsx"}},
+	{"sandbox", []string{"sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/engine/docker", "sandbox/collect", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/gpu", "sandbox/egress", "policy", "result", "images", "internal/owner", "internal/fsx"}},
 	{"sandbox/gpu", []string{"result"}},
 	{"sandbox/egress", []string{"policy"}},
 	{"harness/evaluate", belowHarness},
@@ -53,7 +56,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 }
 
-var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/hostfile", "internal/hosttree", "internal/schedule", "internal/strictyaml"}
+var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/fsx", "internal/schedule", "internal/strict"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {
@@ -105,7 +108,7 @@ func TestAllowed(t *testing.T) {
 	assert.False(t, allowed("policy", "sandbox"))
 	assert.False(t, allowed("images", "result"))
 	assert.False(t, allowed("sandbox", "."))
-	assert.Equal(t, "sandbox/internal", folderOf(module+"/sandbox/internal/stream"))
+	assert.Equal(t, "sandbox/stage", folderOf(module+"/sandbox/stage/archive"))
 	assert.Equal(t, "sandbox/engine/docker", folderOf(module+"/sandbox/engine/docker"))
 	assert.Equal(t, ".", folderOf(module))
 	assert.Empty(t, folderOf(module+"/elsewhere"))
@@ -134,7 +137,7 @@ func TestGateNodesSeeTheirInputs(t *testing.T) {
 // TestImportTable looks at the imports for every system that the repository
 // builds on: files of one system have imports of their own.
 func TestImportTable(t *testing.T) {
-	for _, goos := range []string{"linux", "darwin", "windows"} {
+	for _, goos := range []string{"linux", "darwin"} {
 		t.Run(goos, func(t *testing.T) {
 			packages := listPackages(t, goos)
 			require.NotEmpty(t, packages)
@@ -176,7 +179,7 @@ func TestResultImportsOnlyTheStandardLibrary(t *testing.T) {
 // of its own (EX-041). Nothing of the harness can start a process or load code.
 func TestEvaluationsRunNothingThemselves(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin"} {
-		for _, p := range goList(t, goos, "./harness/evaluate/...", "./internal/hostfile", "./internal/hosttree") {
+		for _, p := range goList(t, goos, "./harness/evaluate/...", "./internal/fsx") {
 			for _, means := range []string{"os/exec", "plugin", "unsafe", "C"} {
 				assert.NotContains(t, p.Imports, means, "%s of %s", goos, p.ImportPath)
 			}

@@ -1,6 +1,6 @@
 package images
 
-import "github.com/evalbox/evalbox/internal/strictyaml"
+import "github.com/evalbox/evalbox/internal/strict"
 
 // document is the wire form of a catalog.
 type document struct {
@@ -14,8 +14,8 @@ type document struct {
 // are errors. The error joins every problem that was found.
 func LoadCatalog(data []byte, source string) (Catalog, error) {
 	var doc document
-	if problems := strictyaml.Decode(data, &doc, strictyaml.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
-		return Catalog{}, strictyaml.Join(source, problems)
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
+		return Catalog{}, strict.Join(source, problems)
 	}
 	if err := validate(source, doc); err != nil {
 		return Catalog{}, err

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // lockDocument is the wire form of a lock.
@@ -71,8 +71,8 @@ func (e *badLockError) Hint() string {
 // that was found.
 func LoadLock(data []byte, source string) (Lock, error) {
 	var doc lockDocument
-	if problems := strictyaml.Decode(data, &doc, strictyaml.Options{Schema: LockSchema, Lenient: true}); len(problems) > 0 {
-		return Lock{}, strictyaml.Join(source, problems)
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: LockSchema, Lenient: true}); len(problems) > 0 {
+		return Lock{}, strict.Join(source, problems)
 	}
 	l := Lock{Source: source, entries: map[string]LockEntry{}}
 	var errs []error

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // profilesDocument is the wire form of a profile file.
@@ -45,14 +45,14 @@ const maxCaptureText = 1 << 30
 func ParseProfiles(text []byte, source string) (Profiles, error) {
 	var doc profilesDocument
 	lines := map[string]int{}
-	problems := strictyaml.Decode(text, &doc, strictyaml.Options{Schema: ProfilesSchema, Lines: lines})
+	problems := strict.Decode(text, &doc, strict.Options{Schema: ProfilesSchema, Lines: lines})
 	if len(problems) > 0 {
-		return nil, strictyaml.Join(source, problems)
+		return nil, strict.Join(source, problems)
 	}
 	profiles := Profiles{}
 	var errs []error
 	report := func(path, rule string) {
-		errs = append(errs, errors.New(strictyaml.Problem{Line: lines[path], Path: path, Rule: rule}.At(source)))
+		errs = append(errs, errors.New(strict.Problem{Line: lines[path], Path: path, Rule: rule}.At(source)))
 	}
 	if len(doc.Profiles) == 0 {
 		report("profiles", "must have at least one profile")

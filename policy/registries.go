@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // RegistriesSchemaV1 is the version of the list of package registries that this
@@ -20,8 +20,8 @@ func LoadRegistries(data []byte, source string) ([]string, error) {
 		Schema     string              `yaml:"schema"`
 		Registries map[string][]string `yaml:"registries"`
 	}
-	if problems := strictyaml.Decode(data, &doc, strictyaml.Options{Schema: RegistriesSchemaV1}); len(problems) > 0 {
-		return nil, strictyaml.Join(source, problems)
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: RegistriesSchemaV1}); len(problems) > 0 {
+		return nil, strict.Join(source, problems)
 	}
 	var hosts []string
 	var errs []error

@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/stream"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/internal/stream"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 

@@ -10,7 +10,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
+	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
 // finalNote says which run filled a ./final last.

@@ -9,9 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/collect"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 

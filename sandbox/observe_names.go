@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // What is shown of the names in hidden folders: so many in a run, and so deep. Each is a
@@ -44,15 +44,15 @@ func (s *nameShower) show(ctx context.Context, source string, w Watch, places vi
 	if !w.Names || !ok {
 		return nil
 	}
-	err := inFolder(place.source, func(tree *os.Root) error {
-		root, err := tree.OpenRoot(filepath.FromSlash(rel))
+	err := inFolder(place.source, func(shown *os.Root) error {
+		root, err := shown.OpenRoot(filepath.FromSlash(rel))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it is gone meanwhile
 		}
 		if err != nil {
 			return err
 		}
-		err = snapshot.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return s.one(source, w, name, info) })
+		err = tree.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return s.one(source, w, name, info) })
 		return errors.Join(err, root.Close())
 	})
 	if err != nil && !errors.Is(err, errEnoughNames) {

@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/stream"
+
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/internal/stream"
 )
 
 // livePatience is how long a live writer may stand still after the end.

@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/tree"
+
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
 )
 
 // maxLinks is how many links a path may lead over, as in the kernel.
@@ -116,7 +117,7 @@ func (v view) resolveMasks(ctx context.Context, req Request) (Request, error) {
 		return req, err
 	}
 	req.Masks = nil
-	for _, inside := range snapshot.SortedKeys(found) {
+	for _, inside := range tree.SortedKeys(found) {
 		if found[inside] {
 			inside += "/"
 		}
@@ -128,8 +129,8 @@ func (v view) resolveMasks(ctx context.Context, req Request) (Request, error) {
 // addNames adds the other paths of what is hidden: through another mount that shows the
 // same folder of the host, and through further names of the same file.
 func (v view) addNames(ctx context.Context, found map[string]bool) error {
-	var secrets snapshot.Secrets
-	for _, inside := range snapshot.SortedKeys(found) {
+	var secrets tree.Secrets
+	for _, inside := range tree.SortedKeys(found) {
 		p, rel, _ := v.at(inside)
 		host := filepath.Join(p.source, filepath.FromSlash(rel))
 		for _, other := range v {

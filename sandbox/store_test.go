@@ -17,7 +17,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 
-	"github.com/evalbox/evalbox/sandbox/internal/treetest"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // deadOwner is a process of this boot that is gone: its start time is not that

@@ -12,8 +12,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -135,30 +136,30 @@ func (a *attempt) sendFiles(ctx context.Context) error {
 
 // pack writes the archive that fills the depot.
 func (a *attempt) pack(ctx context.Context, to io.Writer) error {
-	packer := transfer.NewPacker(to)
+	packer := archive.NewPacker(to)
 	uid, gid, err := numericUser(a.spec.Class.User)
 	if err != nil {
 		return err
 	}
 	if program := a.work.paths[RoleProgram]; program != "" {
-		err = errors.Join(packer.Folder(transfer.ProgramDir, 0, 0, 0o555),
+		err = errors.Join(packer.Folder(archive.ProgramDir, 0, 0, 0o555),
 			withFolder("script", filepath.Dir(program), func(root *os.Root) error {
 				name := filepath.Base(program)
-				return packer.File(path.Join(transfer.ProgramDir, name), root, name)
+				return packer.File(path.Join(archive.ProgramDir, name), root, name)
 			}))
 	}
 	if err == nil && a.spec.Job.Input == "" {
-		err = errors.Join(packer.Folder(transfer.InputDir, 0, 0, 0o555), packPoints(packer, transfer.InputDir, pointsOf(a.spec, InputDir)))
+		err = errors.Join(packer.Folder(archive.InputDir, 0, 0, 0o555), packPoints(packer, archive.InputDir, pointsOf(a.spec, InputDir)))
 	} else if err == nil {
 		err = withFolder("input", a.spec.Job.Input, a.checked(a.spec.Job.Input, ".", func(root *os.Root) error {
-			return packer.Tree(ctx, transfer.InputDir, root, a.hiddenIn(InputDir))
+			return packer.Tree(ctx, archive.InputDir, root, a.hiddenIn(InputDir))
 		}))
 	}
 	if err == nil {
 		err = a.packMounts(ctx, packer)
 	}
 	if err == nil {
-		err = errors.Join(packer.Folder(transfer.OutDir, 0, 0, 0o755), packer.Folder(transfer.FinalDir, uid, gid, 0o755))
+		err = errors.Join(packer.Folder(archive.OutDir, 0, 0, 0o755), packer.Folder(archive.FinalDir, uid, gid, 0o755))
 	}
 	if err == nil {
 		err = a.packTrees(ctx, packer, uid, gid)

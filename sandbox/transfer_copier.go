@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+
 	"path"
 	"strconv"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -51,22 +52,22 @@ func (noCopier) Depots(context.Context) ([]engine.Depot, error) { return nil, ni
 func depotPaths(root string, run spec.Spec) engine.Sources {
 	paths := engine.Sources{}
 	if len(run.Class.Masks) > 0 {
-		paths[spec.RoleEmpty] = path.Join(root, transfer.EmptyFile)
+		paths[spec.RoleEmpty] = path.Join(root, archive.EmptyFile)
 	}
 	for i := range run.Job.Mounts {
-		paths[mountRole(i)] = path.Join(root, transfer.MountsDir, strconv.Itoa(i))
+		paths[mountRole(i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
 	}
 	for i := range run.Job.Trees {
-		paths[treeRole(i)] = path.Join(root, transfer.TreesDir, strconv.Itoa(i))
+		paths[treeRole(i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
 	}
 	for _, bind := range run.Class.Binds {
 		switch bind.Role {
 		case RoleProgram:
-			paths[RoleProgram] = path.Join(root, transfer.ProgramDir, path.Base(bind.Target))
+			paths[RoleProgram] = path.Join(root, archive.ProgramDir, path.Base(bind.Target))
 		case RoleInput:
-			paths[RoleInput] = path.Join(root, transfer.InputDir)
+			paths[RoleInput] = path.Join(root, archive.InputDir)
 		case RoleFinal:
-			paths[RoleFinal] = path.Join(root, transfer.FinalDir)
+			paths[RoleFinal] = path.Join(root, archive.FinalDir)
 		}
 	}
 	return paths

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
-	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
 
 // fetchRetries is how often a transfer that broke off goes on.
@@ -34,9 +36,9 @@ func (a *attempt) fetch(ctx context.Context) ([]result.Output, []result.SkippedO
 	ctx, cancel := a.collecting(ctx)
 	defer cancel()
 	limits := outputLimits(a.spec.Job)
-	unpacker := transfer.NewUnpacker(a.work.final, transfer.FinalDir, limits, a.room)
+	unpacker := archive.NewUnpacker(a.work.final, archive.FinalDir, limits, a.room)
 	list := a.listDepot(ctx)
-	fetchErr := a.fetchAll(ctx, transfer.FinalDir, unpacker, list)
+	fetchErr := a.fetchAll(ctx, archive.FinalDir, unpacker, list)
 	if fetchErr != nil {
 		if list != nil {
 			for _, full := range unpacker.Left(list) {
@@ -70,7 +72,7 @@ func (a *attempt) room() int64 {
 
 // listDepot asks the watcher what ./final holds. Without an answer the archive has
 // to do, which does not tell of everything.
-func (a *attempt) listDepot(ctx context.Context) *transfer.Inventory {
+func (a *attempt) listDepot(ctx context.Context) *archive.Inventory {
 	space, list, err := a.takeStock(ctx)
 	if err != nil && a.engineBack(ctx) {
 		// The watcher did not outlive the engine.
@@ -95,35 +97,35 @@ func (a *attempt) listDepot(ctx context.Context) *transfer.Inventory {
 	return list
 }
 
-func (a *attempt) takeStock(ctx context.Context) (space transfer.Space, list *transfer.Inventory, err error) {
+func (a *attempt) takeStock(ctx context.Context) (space archive.Space, list *archive.Inventory, err error) {
 	if a.depot.watcher == nil {
 		return space, nil, errWatcherEnded
 	}
 	if space, err = a.depot.watcher.look(ctx); err != nil {
 		return space, nil, err
 	}
-	list, err = a.depot.watcher.list(ctx, transfer.FinalDir, a.spec.Job.OutputFiles+1, a.spec.Job.OutputDepth)
+	list, err = a.depot.watcher.list(ctx, archive.FinalDir, a.spec.Job.OutputFiles+1, a.spec.Job.OutputDepth)
 	return space, list, err
 }
 
 // fetchAll fetches the folder, and then piece by piece what did not come with it:
 // after a file that is not worth reading, and after a connection that broke.
-func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *transfer.Unpacker, list *transfer.Inventory) error {
+func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *archive.Unpacker, list *archive.Inventory) error {
 	work, retries := []string{"."}, fetchRetries
 	for len(work) > 0 {
 		at := work[0]
 		work = work[1:]
 		err := a.fetchOne(ctx, dir, unpacker, at)
 		switch {
-		case errors.Is(err, transfer.ErrTooMany):
+		case errors.Is(err, archive.ErrTooMany):
 			return nil // told in the list of what was left out
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case list == nil && errors.Is(err, transfer.ErrCut):
+		case list == nil && errors.Is(err, archive.ErrCut):
 			return errors.New("what comes after a file that was left out could not be listed")
 		case list == nil:
 			return err
-		case err == nil, errors.Is(err, transfer.ErrCut):
+		case err == nil, errors.Is(err, archive.ErrCut):
 			unpacker.Missing(list, at, "was not in what the engine sent")
 		case isLoss(err):
 			if retries--; retries < 0 || !a.engineBack(ctx) {
@@ -142,17 +144,17 @@ func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *transfer.U
 }
 
 // fetchOne fetches one path below a folder of the depot.
-func (a *attempt) fetchOne(ctx context.Context, dir string, unpacker *transfer.Unpacker, at string) error {
-	var archive io.ReadCloser
+func (a *attempt) fetchOne(ctx context.Context, dir string, unpacker *archive.Unpacker, at string) error {
+	var sent io.ReadCloser
 	err := a.withCourier(ctx, func() (err error) {
-		archive, err = a.runner.copier().FetchDepot(ctx, a.spec.Job.RunID, path.Join(dir, at))
+		sent, err = a.runner.copier().FetchDepot(ctx, a.spec.Job.RunID, path.Join(dir, at))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer archive.Close()
-	return unpacker.Unpack(ctx, archive, at)
+	defer sent.Close()
+	return unpacker.Unpack(ctx, sent, at)
 }
 
 // engineBack waits for an engine that went away.

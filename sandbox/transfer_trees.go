@@ -8,18 +8,21 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+
+	"github.com/evalbox/evalbox/sandbox/tree"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
-	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
 
 // treeDir is a tree's folder of the depot.
-func treeDir(i int) string { return path.Join(transfer.TreesDir, strconv.Itoa(i)) }
+func treeDir(i int) string { return path.Join(archive.TreesDir, strconv.Itoa(i)) }
 
 // hiddenIn says what of a mount is hidden: it is not sent to another machine at all.
 func (a *attempt) hiddenIn(target string) func(name string) bool {
-	var hidden snapshot.Paths
+	var hidden tree.Paths
 	for _, mask := range a.spec.Class.Masks {
 		if insideOf(mask.Target, target) {
 			hidden = append(hidden, relInside(mask.Target, target))
@@ -29,20 +32,20 @@ func (a *attempt) hiddenIn(target string) func(name string) bool {
 }
 
 // packMounts packs what hides files, and the further mounts.
-func (a *attempt) packMounts(ctx context.Context, packer *transfer.Packer) error {
+func (a *attempt) packMounts(ctx context.Context, packer *archive.Packer) error {
 	if len(a.spec.Class.Masks) > 0 {
-		if err := packer.Empty(transfer.EmptyFile); err != nil {
+		if err := packer.Empty(archive.EmptyFile); err != nil {
 			return err
 		}
 	}
 	if len(a.spec.Job.Mounts) == 0 {
 		return nil
 	}
-	if err := packer.Folder(transfer.MountsDir, 0, 0, 0o555); err != nil {
+	if err := packer.Folder(archive.MountsDir, 0, 0, 0o555); err != nil {
 		return err
 	}
 	for i, m := range a.spec.Job.Mounts {
-		name, dir, checked := path.Join(transfer.MountsDir, strconv.Itoa(i)), m.Source, "."
+		name, dir, checked := path.Join(archive.MountsDir, strconv.Itoa(i)), m.Source, "."
 		pack := func(root *os.Root) error { return packer.Tree(ctx, name, root, a.hiddenIn(m.Target)) }
 		if !isFolder(m.Source) {
 			dir, checked = filepath.Dir(m.Source), filepath.Base(m.Source)
@@ -61,7 +64,7 @@ func (a *attempt) packMounts(ctx context.Context, packer *transfer.Packer) error
 }
 
 // packPoints packs what something is mounted on.
-func packPoints(packer *transfer.Packer, dir string, points map[string]bool) error {
+func packPoints(packer *archive.Packer, dir string, points map[string]bool) error {
 	made := map[string]bool{}
 	var folder func(name string) error
 	folder = func(name string) error {
@@ -71,7 +74,7 @@ func packPoints(packer *transfer.Packer, dir string, points map[string]bool) err
 		made[name] = true
 		return errors.Join(folder(path.Dir(name)), packer.Folder(path.Join(dir, name), 0, 0, 0o555))
 	}
-	for _, name := range snapshot.SortedKeys(points) {
+	for _, name := range tree.SortedKeys(points) {
 		err := folder(path.Dir(name))
 		if points[name] {
 			err = errors.Join(err, folder(name))
@@ -86,11 +89,11 @@ func packPoints(packer *transfer.Packer, dir string, points map[string]bool) err
 }
 
 // packTrees packs the copies that the program may change.
-func (a *attempt) packTrees(ctx context.Context, packer *transfer.Packer, uid, gid int) error {
+func (a *attempt) packTrees(ctx context.Context, packer *archive.Packer, uid, gid int) error {
 	if len(a.work.trees) == 0 {
 		return nil
 	}
-	if err := packer.Folder(transfer.TreesDir, 0, 0, 0o755); err != nil {
+	if err := packer.Folder(archive.TreesDir, 0, 0, 0o755); err != nil {
 		return err
 	}
 	left := treeLimits(a.spec.Job)
@@ -107,25 +110,25 @@ func (a *attempt) packTrees(ctx context.Context, packer *transfer.Packer, uid, g
 
 // fetchTree brings a tree back from the engine. What comes is an archive that a
 // stranger wrote.
-func (a *attempt) fetchTree(ctx context.Context, i int, t *runTree) (snapshot.Now, error) {
+func (a *attempt) fetchTree(ctx context.Context, i int, t *runTree) (tree.Now, error) {
 	limits := outputLimits(a.spec.Job)
 	wide := limits
 	wide.Files, wide.Depth = limits.Files+len(t.base), max(limits.Depth, t.base.Depth()+1)
-	others := snapshot.Now{Entries: map[string]snapshot.Entry{}, Left: map[string]result.SkippedOutput{}}
-	unpacker := transfer.NewUnpacker(t.root, treeDir(i), wide, a.room)
+	others := tree.Now{Entries: map[string]tree.Entry{}, Left: map[string]result.SkippedOutput{}}
+	unpacker := archive.NewUnpacker(t.root, treeDir(i), wide, a.room)
 	unpacker.Known = func(name string, size int64) bool {
 		was := t.base[name]
-		return was.Kind == snapshot.KindFile && was.Size == size
+		return was.Kind == tree.KindFile && was.Size == size
 	}
 	whole := true
 	unpacker.Refused = func(name, kind string, size int64, reason, target string) {
-		if kind == snapshot.KindSymlink && target != "" {
-			others.Entries[name] = snapshot.Entry{Path: name, Kind: kind, Mode: 0o777, Target: target}
+		if kind == tree.KindSymlink && target != "" {
+			others.Entries[name] = tree.Entry{Path: name, Kind: kind, Mode: 0o777, Target: target}
 			return
 		}
 		others.Left[name] = result.SkippedOutput{Kind: kind, SizeBytes: size, Reason: reason}
 	}
-	var list *transfer.Inventory
+	var list *archive.Inventory
 	err := errWatcherEnded
 	if a.depot.watcher != nil {
 		list, err = a.depot.watcher.list(ctx, treeDir(i), wide.Files+1, wide.Depth)
@@ -134,7 +137,7 @@ func (a *attempt) fetchTree(ctx context.Context, i int, t *runTree) (snapshot.No
 		list, whole = nil, false
 	}
 	fetchErr := a.fetchAll(ctx, treeDir(i), unpacker, list)
-	now, err := snapshot.List(ctx, t.root, t.base, limits)
+	now, err := tree.List(ctx, t.root, t.base, limits)
 	for name, e := range now.Entries {
 		text, _ := collect.EncodePath(name)
 		if mode, ok := unpacker.Mode(text); ok {

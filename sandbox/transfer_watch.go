@@ -10,10 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 )
 
 const (
@@ -111,9 +112,9 @@ func (w *watcher) ask(ctx context.Context, question string, read func(*bufio.Rea
 }
 
 // look asks how much the depot holds.
-func (w *watcher) look(ctx context.Context) (space transfer.Space, err error) {
+func (w *watcher) look(ctx context.Context) (space archive.Space, err error) {
 	err = w.ask(ctx, "space", func(from *bufio.Reader) error {
-		space, err = transfer.ReadSpace(lineOf(from))
+		space, err = archive.ReadSpace(lineOf(from))
 		return err
 	})
 	return space, err
@@ -122,16 +123,16 @@ func (w *watcher) look(ctx context.Context) (space transfer.Space, err error) {
 // free asks how much may still be written to the disk.
 func (w *watcher) free(ctx context.Context) (free int64, err error) {
 	err = w.ask(ctx, "free", func(from *bufio.Reader) error {
-		free, err = transfer.ReadFree(lineOf(from))
+		free, err = archive.ReadFree(lineOf(from))
 		return err
 	})
 	return free, err
 }
 
 // list asks what a folder of the depot holds.
-func (w *watcher) list(ctx context.Context, dir string, limit, depth int) (list *transfer.Inventory, err error) {
-	err = w.ask(ctx, "list "+strings.TrimPrefix(dir, transfer.OutDir+"/"), func(from *bufio.Reader) error {
-		list, err = transfer.ReadInventory(from, limit, depth)
+func (w *watcher) list(ctx context.Context, dir string, limit, depth int) (list *archive.Inventory, err error) {
+	err = w.ask(ctx, "list "+strings.TrimPrefix(dir, archive.OutDir+"/"), func(from *bufio.Reader) error {
+		list, err = archive.ReadInventory(from, limit, depth)
 		return err
 	})
 	return list, err
@@ -148,7 +149,7 @@ func lineOf(from *bufio.Reader) func() (string, error) {
 // startWatcher has the depot watched, once it is filled. An image that cannot do that is refused:
 // without a watcher nothing would keep the program from filling the disk.
 func (a *attempt) startWatcher(ctx context.Context) error {
-	var space transfer.Space
+	var space archive.Space
 	err := <-a.depot.connected
 	if err == nil {
 		space, err = a.depot.watcher.look(ctx)
@@ -193,9 +194,9 @@ func (a *attempt) connectWatcher(ctx context.Context) error {
 }
 
 // watchAnew starts a watcher and looks once.
-func (a *attempt) watchAnew(ctx context.Context) (transfer.Space, error) {
+func (a *attempt) watchAnew(ctx context.Context) (archive.Space, error) {
 	if err := a.connectWatcher(ctx); err != nil {
-		return transfer.Space{}, err
+		return archive.Space{}, err
 	}
 	return a.depot.watcher.look(ctx)
 }
@@ -242,8 +243,8 @@ func (a *attempt) watchDepot(ctx, looking context.Context) {
 // lookAgain looks once, with a new watcher where the old one has ended. It gives up
 // when new ones fail although the engine is there, or when nobody has looked for
 // too long.
-func (a *attempt) lookAgain(ctx, looking context.Context, lastLook time.Time) (transfer.Space, error) {
-	space, err := transfer.Space{}, errWatcherEnded
+func (a *attempt) lookAgain(ctx, looking context.Context, lastLook time.Time) (archive.Space, error) {
+	space, err := archive.Space{}, errWatcherEnded
 	if a.depot.watcher != nil {
 		space, err = a.depot.watcher.look(ctx)
 	}
@@ -267,6 +268,6 @@ func (a *attempt) lookAgain(ctx, looking context.Context, lastLook time.Time) (t
 }
 
 // tooMuch compares one look with the disk limit.
-func (a *attempt) tooMuch(space transfer.Space) bool {
+func (a *attempt) tooMuch(space archive.Space) bool {
 	return space.Used-a.depot.empty > a.spec.Job.DiskBytes || space.Entries > maxEntries+outFolders
 }

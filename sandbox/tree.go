@@ -3,11 +3,11 @@ package sandbox
 import (
 	"os"
 
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // removeTree deletes a folder that a program may have filled.
-func removeTree(dir string) error { return hosttree.Remove(dir) }
+func removeTree(dir string) error { return fsx.Remove(dir) }
 
 // emptyTree deletes everything below root and keeps root (EX-002, resolution 31).
-func emptyTree(root *os.Root) error { return hosttree.Empty(root) }
+func emptyTree(root *os.Root) error { return fsx.Empty(root) }

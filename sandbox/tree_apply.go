@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/tree"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
 )
 
 // TreeReport is what became of each change of a tree.
@@ -51,9 +53,9 @@ func (r TreeReport) Count(state string) (n int) {
 
 // States of a change.
 const (
-	TreeApplied  = snapshot.Applied
-	TreeConflict = snapshot.Conflict
-	TreeSkipped  = snapshot.Skipped
+	TreeApplied  = tree.Applied
+	TreeConflict = tree.Conflict
+	TreeSkipped  = tree.Skipped
 )
 
 // ApplyTree carries what the program of a finished run changed in a tree over to the
@@ -128,8 +130,8 @@ func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts Apply
 }
 
 // denyBelow is everything that must not be written, relative to the source.
-func denyBelow(job JobTree, deny []string) (snapshot.Paths, error) {
-	all := append(append(snapshot.Paths{}, job.Exclude...), job.Deny...)
+func denyBelow(job JobTree, deny []string) (tree.Paths, error) {
+	all := append(append(tree.Paths{}, job.Exclude...), job.Deny...)
 	for _, name := range deny {
 		rel := filepath.Clean(name)
 		if filepath.IsAbs(name) {
@@ -146,14 +148,14 @@ func denyBelow(job JobTree, deny []string) (snapshot.Paths, error) {
 	return all, nil
 }
 
-func applyTree(ctx context.Context, record Record, index int, job JobTree, changes result.Tree, deny snapshot.Paths, git bool,
+func applyTree(ctx context.Context, record Record, index int, job JobTree, changes result.Tree, deny tree.Paths, git bool,
 	report *TreeReport,
 ) (err error) {
 	file, err := os.Open(baseFile(record.Dir, index))
 	if err != nil {
 		return stateError(record.Dir, "cannot be read", err)
 	}
-	base, err := snapshot.ReadBase(file)
+	base, err := tree.ReadBase(file)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return stateError(record.Dir, "cannot be read", err)
 	}
@@ -171,13 +173,13 @@ func applyTree(ctx context.Context, record Record, index int, job JobTree, chang
 		return stateError(record.Dir, "cannot be read", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	var denied snapshot.Secrets
+	var denied tree.Secrets
 	for _, name := range deny {
 		if err := denied.Add(ctx, to, name); err != nil {
 			return &PathError{"tree", filepath.Join(job.Source, name), "its other names cannot be looked for", cause(err)}
 		}
 	}
-	a := snapshot.Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + record.ID + "-"}
+	a := tree.Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + record.ID + "-"}
 	created, err1 := entriesOf(changes.Created)
 	changed, err2 := entriesOf(changes.Changed)
 	deleted, err3 := entriesOf(changes.Deleted)
@@ -206,8 +208,8 @@ func applyTree(ctx context.Context, record Record, index int, job JobTree, chang
 }
 
 // entriesOf reads entries of a result.
-func entriesOf(list []result.TreeEntry) ([]snapshot.Entry, error) {
-	var entries []snapshot.Entry
+func entriesOf(list []result.TreeEntry) ([]tree.Entry, error) {
+	var entries []tree.Entry
 	for _, e := range list {
 		name := e.Path
 		if e.PathBase64 != "" {
@@ -221,7 +223,7 @@ func entriesOf(list []result.TreeEntry) ([]snapshot.Entry, error) {
 		if err != nil || name != path.Clean(name) || strings.HasPrefix(name, "/") {
 			return nil, errors.Join(fmt.Errorf("%.200q is not a change", e.Path), err)
 		}
-		entries = append(entries, snapshot.Entry{Path: name, Kind: e.Kind, Size: e.SizeBytes, SHA256: e.SHA256, Mode: os.FileMode(mode).Perm()})
+		entries = append(entries, tree.Entry{Path: name, Kind: e.Kind, Size: e.SizeBytes, SHA256: e.SHA256, Mode: os.FileMode(mode).Perm()})
 	}
 	return entries, nil
 }

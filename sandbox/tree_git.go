@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // gitGuard keeps changes away from where Git looks for commands to execute: a hook, or
@@ -32,7 +32,7 @@ const (
 	ruleOfGit = "is of Git, which executes what it holds: apply it by hand, or say that Git's own files may be written"
 )
 
-func newGitGuard(source string, there func(string) bool, lists ...[]snapshot.Entry) gitGuard {
+func newGitGuard(source string, there func(string) bool, lists ...[]tree.Entry) gitGuard {
 	g := gitGuard{names: map[string]map[string]bool{}, there: there}
 	for at := source; at != filepath.Dir(at) && !g.inside; at = filepath.Dir(at) {
 		g.inside = isGitFolder(filepath.Base(at))
@@ -54,7 +54,7 @@ func newGitGuard(source string, there func(string) bool, lists ...[]snapshot.Ent
 }
 
 // refuse says why a change is not applied, or nothing.
-func (g gitGuard) refuse(e snapshot.Entry) string {
+func (g gitGuard) refuse(e tree.Entry) string {
 	if g.inside {
 		return ruleOfGit
 	}

@@ -7,16 +7,17 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/tree"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
-	"github.com/evalbox/evalbox/sandbox/internal/treetest"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 func TestGitGuard(t *testing.T) {
-	entries := func(names ...string) (list []snapshot.Entry) {
+	entries := func(names ...string) (list []tree.Entry) {
 		for _, name := range names {
-			list = append(list, snapshot.Entry{Path: name, Kind: snapshot.KindFile})
+			list = append(list, tree.Entry{Path: name, Kind: tree.KindFile})
 		}
 		return list
 	}
@@ -35,10 +36,10 @@ func TestGitGuard(t *testing.T) {
 	} {
 		guard := newGitGuard(source, there, changes)
 		for _, name := range c.refused {
-			require.NotEmpty(t, guard.refuse(snapshot.Entry{Path: name}), "%s in %s", name, source)
+			require.NotEmpty(t, guard.refuse(tree.Entry{Path: name}), "%s in %s", name, source)
 		}
 		for _, name := range c.fine {
-			require.Empty(t, guard.refuse(snapshot.Entry{Path: name}), "%s in %s", name, source)
+			require.Empty(t, guard.refuse(tree.Entry{Path: name}), "%s in %s", name, source)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/evalbox/evalbox/sandbox/internal/treetest"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // stranger is an ordinary user of no account.

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/evalbox/evalbox/internal/fsx"
 
-	"github.com/evalbox/evalbox/sandbox/internal/descend"
+	"golang.org/x/sys/unix"
 )
 
 // chownTree gives root, and everything below it that belongs to the user from, to
 // uid and gid; from -1 means everything. It follows nothing, and a file of
 // somebody else's that has a second name in the tree keeps its owner.
 func chownTree(root *os.Root, from, uid, gid int) error {
-	err := descend.Visit(root, func() bool { return true }, func(dir int, name string, stat *unix.Stat_t) error {
+	err := fsx.Visit(root, func() bool { return true }, func(dir int, name string, stat *unix.Stat_t) error {
 		if from >= 0 && int(stat.Uid) != from {
 			return nil
 		}

@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/evalbox/evalbox/sandbox/tree"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
 )
 
 // Limits of the copies of all trees of a run together. The bytes are those of the disk
@@ -29,7 +31,7 @@ type runTree struct {
 	// live is the copy in the record that a program changes, or what came back of it.
 	live string
 	root *os.Root
-	base snapshot.Base
+	base tree.Base
 	left []result.SkippedOutput
 	// points are what something is mounted on, folder or not.
 	points map[string]bool
@@ -88,7 +90,7 @@ func (a *attempt) measureTrees(ctx context.Context) error {
 			continue
 		}
 		err := inFolder(job.Source, a.checked(job.Source, ".", func(root *os.Root) error {
-			entries, bytes, err := snapshot.Size(ctx, root, append(snapshot.Paths(job.Exclude), job.Deny...), left)
+			entries, bytes, err := tree.Size(ctx, root, append(tree.Paths(job.Exclude), job.Deny...), left)
 			left.Entries -= entries
 			left.Bytes -= bytes
 			total += bytes
@@ -105,13 +107,13 @@ func (a *attempt) measureTrees(ctx context.Context) error {
 	return nil
 }
 
-func treeLimits(job Job) snapshot.Limits {
-	return snapshot.Limits{Entries: maxTreeEntries, Depth: maxTreeDepth, Bytes: job.DiskBytes}
+func treeLimits(job Job) tree.Limits {
+	return tree.Limits{Entries: maxTreeEntries, Depth: maxTreeDepth, Bytes: job.DiskBytes}
 }
 
 // treeError names the tree, and gives a limit its numbers and its way out.
 func (a *attempt) treeError(ctx context.Context, job JobTree, err error) error {
-	var limit *snapshot.LimitError
+	var limit *tree.LimitError
 	var file *fs.PathError
 	var told *PathError
 	switch {
@@ -179,7 +181,7 @@ func (a *attempt) copyTrees(ctx context.Context) error {
 	}
 	left := treeLimits(a.spec.Job)
 	for i, t := range a.work.trees {
-		if err := a.copyTree(ctx, i, t, snapshot.NewFolderSink(t.root, uid, gid), &left); err != nil {
+		if err := a.copyTree(ctx, i, t, tree.NewFolderSink(t.root, uid, gid), &left); err != nil {
 			return err
 		}
 	}
@@ -187,10 +189,10 @@ func (a *attempt) copyTrees(ctx context.Context) error {
 }
 
 // copyTree copies one tree into a sink, and notes what it began with.
-func (a *attempt) copyTree(ctx context.Context, i int, t *runTree, to snapshot.Sink, left *snapshot.Limits) error {
-	opts := snapshot.Options{Exclude: t.job.Exclude, Secret: t.job.Deny, Points: t.points, Limits: *left}
+func (a *attempt) copyTree(ctx context.Context, i int, t *runTree, to tree.Sink, left *tree.Limits) error {
+	opts := tree.Options{Exclude: t.job.Exclude, Secret: t.job.Deny, Points: t.points, Limits: *left}
 	do := func(root *os.Root) (err error) {
-		t.base, t.left, err = snapshot.Copy(ctx, root, to, opts)
+		t.base, t.left, err = tree.Copy(ctx, root, to, opts)
 		return err
 	}
 	source := t.job.Source
@@ -242,7 +244,7 @@ func (a *attempt) diskUse(ctx context.Context) (bytes int64, entries int) {
 
 // collectTrees tells what the program changed, keeps that, and lets the rest go.
 // bring, if not nil, brings a tree back first.
-func (a *attempt) collectTrees(ctx context.Context, bring func(context.Context, int, *runTree) (snapshot.Now, error)) []result.Tree {
+func (a *attempt) collectTrees(ctx context.Context, bring func(context.Context, int, *runTree) (tree.Now, error)) []result.Tree {
 	if len(a.work.trees) == 0 || a.facts.lost != nil {
 		return nil // its program may still run
 	}
@@ -254,12 +256,12 @@ func (a *attempt) collectTrees(ctx context.Context, bring func(context.Context, 
 			a.dropLive(t)
 			continue
 		}
-		tree := a.collectTree(ctx, i, t, bring)
-		trees = append(trees, tree)
+		changed := a.collectTree(ctx, i, t, bring)
+		trees = append(trees, changed)
 		// Nothing is lost: what is not told as a change stays where it is.
-		if isFile := func(s result.SkippedOutput) bool { return s.Kind == snapshot.KindFile || s.Kind == "other" }; !tree.Complete ||
-			slices.ContainsFunc(tree.Skipped, isFile) {
-			a.warnings = append(a.warnings, fmt.Sprintf("tree %s holds more than is told; it is kept in %s", tree.Target, t.live))
+		if isFile := func(s result.SkippedOutput) bool { return s.Kind == tree.KindFile || s.Kind == "other" }; !changed.Complete ||
+			slices.ContainsFunc(changed.Skipped, isFile) {
+			a.warnings = append(a.warnings, fmt.Sprintf("tree %s holds more than is told; it is kept in %s", changed.Target, t.live))
 			continue
 		}
 		a.dropLive(t)
@@ -274,12 +276,12 @@ func (a *attempt) dropLive(t *runTree) {
 	}
 }
 
-func (a *attempt) collectTree(ctx context.Context, i int, t *runTree, bring func(context.Context, int, *runTree) (snapshot.Now, error)) result.Tree {
+func (a *attempt) collectTree(ctx context.Context, i int, t *runTree, bring func(context.Context, int, *runTree) (tree.Now, error)) result.Tree {
 	if bring == nil {
-		bring = func(ctx context.Context, _ int, t *runTree) (snapshot.Now, error) {
+		bring = func(ctx context.Context, _ int, t *runTree) (tree.Now, error) {
 			// A program may have shut us out of its own folder.
 			_ = t.root.Chmod(".", 0o755) // told when it is read
-			return snapshot.List(ctx, t.root, t.base, outputLimits(a.spec.Job))
+			return tree.List(ctx, t.root, t.base, outputLimits(a.spec.Job))
 		}
 	}
 	now, err := bring(ctx, i, t)
@@ -287,10 +289,10 @@ func (a *attempt) collectTree(ctx context.Context, i int, t *runTree, bring func
 		// What was not seen is not gone.
 		now.Read = nil
 	}
-	changes := snapshot.Compare(t.base, now, a.spec.Job.OutputFiles)
+	changes := tree.Compare(t.base, now, a.spec.Job.OutputFiles)
 	keepErr := inFolder(a.work.record, func(root *os.Root) error {
 		return errors.Join(root.MkdirAll(filepath.Join(keptTrees, strconv.Itoa(i)), 0o700),
-			snapshot.Keep(root, filepath.Join(liveTrees, strconv.Itoa(i)), filepath.Join(keptTrees, strconv.Itoa(i)), changes))
+			tree.Keep(root, filepath.Join(liveTrees, strconv.Itoa(i)), filepath.Join(keptTrees, strconv.Itoa(i)), changes))
 	})
 	if err = errors.Join(err, keepErr); err != nil {
 		a.warnings = append(a.warnings, fmt.Sprintf("changes of tree %s are incomplete: %v", t.job.Target, cause(err)))
@@ -303,7 +305,7 @@ func (a *attempt) collectTree(ctx context.Context, i int, t *runTree, bring func
 	}
 }
 
-func treeEntries(entries []snapshot.Entry) []result.TreeEntry {
+func treeEntries(entries []tree.Entry) []result.TreeEntry {
 	list := make([]result.TreeEntry, 0, len(entries))
 	for _, e := range entries {
 		name, raw := collect.EncodePath(e.Path)

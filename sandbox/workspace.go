@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/tree"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/internal/collect"
-	"github.com/evalbox/evalbox/sandbox/internal/snapshot"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -123,7 +125,7 @@ func (w *workspace) openMounts(plan Spec) error {
 
 // makePoints makes what something is mounted on in a folder of ours.
 func makePoints(dir string, points map[string]bool) error {
-	for _, name := range snapshot.SortedKeys(points) {
+	for _, name := range tree.SortedKeys(points) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
 		folder := full
 		if !points[name] {

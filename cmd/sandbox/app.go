@@ -8,10 +8,11 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -70,7 +71,7 @@ func (s settings) catalog() (images.Catalog, error) {
 	if s.Catalog == "" {
 		return images.LoadCatalog(configs.Images(), "images.yaml")
 	}
-	data, err := hostfile.Read(s.Catalog, maxCatalog)
+	data, err := fsx.Read(s.Catalog, maxCatalog)
 	if err != nil {
 		return images.Catalog{}, &fileError{fileCatalog, s.Catalog, err}
 	}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // maxChecked bounds a script that is read, as a run does.
@@ -109,7 +110,7 @@ func (a *app) printChecked(c checkedScript) error {
 // readScript reads a script of the caller, or of a stranger: what is no regular file is
 // refused, not waited for.
 func readScript(path string) (string, error) {
-	text, err := hostfile.Read(path, maxChecked)
+	text, err := fsx.Read(path, maxChecked)
 	if err != nil {
 		return "", &fileError{fileScript, path, err}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // maxEnvFile bounds a file of variables, far above what a program can be given.
@@ -17,7 +17,7 @@ const maxEnvFile = 16 << 20
 // alone for the caller's own value, if there is one; lines that begin with # and
 // blank lines say nothing. Nothing is unquoted or expanded.
 func readEnvFile(file string, environ []string, into map[string]string) error {
-	data, err := hostfile.Read(file, maxEnvFile)
+	data, err := fsx.Read(file, maxEnvFile)
 	if err != nil {
 		return &fileError{fileEnv, file, err}
 	}

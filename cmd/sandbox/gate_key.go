@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/attest"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // key reads the private key of --sign; nil if there is none. It must lie where the gates
@@ -19,7 +20,7 @@ func (f *gateFlags) key(a *app, o gate.Options) ([]byte, error) {
 	if f.sign == "" {
 		return nil, nil
 	}
-	text, err := hostfile.Read(f.sign, attest.MaxKey)
+	text, err := fsx.Read(f.sign, attest.MaxKey)
 	if err != nil {
 		return nil, &fileError{fileKey, f.sign, err}
 	}
@@ -71,7 +72,7 @@ func signGate(ctx context.Context, dir string, key []byte) (err error) {
 
 // publicKey reads a public key, and makes a check of attestations of it.
 func publicKey(file string) (func(ctx context.Context, root *os.Root) error, error) {
-	text, err := hostfile.Read(file, attest.MaxKey)
+	text, err := fsx.Read(file, attest.MaxKey)
 	if err != nil {
 		return nil, &fileError{filePublicKey, file, err}
 	}

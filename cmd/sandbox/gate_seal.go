@@ -12,11 +12,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -105,7 +106,7 @@ const wishHint = "see the form of a wish with: sandbox gate schema; an example i
 
 // readWish reads a wish or its lock.
 func readWish(ctx context.Context, file string) ([]byte, error) {
-	text, err := interruptibly(ctx, func() ([]byte, error) { return hostfile.Read(file, wish.MaxDocument) })
+	text, err := interruptibly(ctx, func() ([]byte, error) { return fsx.Read(file, wish.MaxDocument) })
 	if err != nil {
 		return nil, &fileError{fileWish, file, err}
 	}

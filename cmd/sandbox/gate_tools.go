@@ -4,8 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/contract"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // maxRegistry bounds a registry of tools.
@@ -14,7 +15,7 @@ const maxRegistry = 4 << 20
 // gateTools reads the registry that the commands of a gate are checked against, and its
 // SHA-256.
 func gateTools(file string) (contract.Registry, string, error) {
-	text, err := hostfile.Read(file, maxRegistry)
+	text, err := fsx.Read(file, maxRegistry)
 	if err != nil {
 		return contract.Registry{}, "", &fileError{fileTools, file, err}
 	}

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/invoke"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -49,7 +50,7 @@ func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
 	if f.profile == "" {
 		return opts, nil
 	}
-	text, err := hostfile.Read(f.profile, maxProfile)
+	text, err := fsx.Read(f.profile, maxProfile)
 	if err != nil {
 		return opts, &fileError{fileArtifacts, f.profile, err}
 	}

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/contract"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -38,7 +39,7 @@ func contractOf(record sandbox.Record) *recordedContract {
 			c.unread = append(c.unread, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	text, err := hostfile.Read(filepath.Join(record.Dir, contract.ContractFile), contract.MaxDocument)
+	text, err := fsx.Read(filepath.Join(record.Dir, contract.ContractFile), contract.MaxDocument)
 	if err == nil {
 		c.contract, err = contract.Parse(text, contract.ContractFile)
 	}

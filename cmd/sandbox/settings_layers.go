@@ -8,8 +8,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/configs"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // A layer is one place that settings come from.
@@ -107,7 +108,7 @@ const maxSettingsFile = 1 << 20
 // readLayer reads a settings file. One that does not exist is an empty layer,
 // unless it must exist.
 func readLayer(file string, trusted, must bool) (layer, error) {
-	data, err := hostfile.Read(file, maxSettingsFile)
+	data, err := fsx.Read(file, maxSettingsFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !must:
 		return layer{}, nil

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -18,7 +19,7 @@ import (
 func ParseApproval(text []byte, source string) (Approval, error) {
 	var a Approval
 	lines := map[string]int{}
-	violations := decode(text, &a, strictyaml.Options{Schema: ApprovalSchemaV1, Lines: lines})
+	violations := decode(text, &a, strict.Options{Schema: ApprovalSchemaV1, Lines: lines})
 	if len(violations) == 0 {
 		violations = a.problems()
 	}
@@ -40,13 +41,13 @@ func (a Approval) problems() []Violation {
 	k := &checker{}
 	report := k.as("CK-01")
 	if a.Schema != ApprovalSchemaV1 {
-		report("schema", strictyaml.Quoted(a.Schema), fmt.Sprintf("want %q", ApprovalSchemaV1))
+		report("schema", strict.Quoted(a.Schema), fmt.Sprintf("want %q", ApprovalSchemaV1))
 	}
 	if err := policy.CheckName("id", a.ID); err != nil {
-		report("id", strictyaml.Quoted(a.ID), fieldRule(err))
+		report("id", strict.Quoted(a.ID), fieldRule(err))
 	}
 	if !sha256Pattern.MatchString(a.ContractSHA256) {
-		report("contract_sha256", strictyaml.Quoted(a.ContractSHA256), "must be 64 lower-case hexadecimal digits")
+		report("contract_sha256", strict.Quoted(a.ContractSHA256), "must be 64 lower-case hexadecimal digits")
 	}
 	for _, f := range []struct{ field, value string }{{"approved_by", a.ApprovedBy}, {"reason", a.Reason}} {
 		rule := textRule(f.value, maxPurpose)
@@ -54,29 +55,29 @@ func (a Approval) problems() []Violation {
 			rule = "must not be empty"
 		}
 		if rule != "" {
-			report(f.field, strictyaml.Quoted(f.value), rule)
+			report(f.field, strict.Quoted(f.value), rule)
 		}
 	}
 	if !filepath.IsAbs(a.Root) || textRule(a.Root, maxPath) != "" {
-		report("root", strictyaml.Quoted(a.Root), "must be the absolute path of a folder")
+		report("root", strict.Quoted(a.Root), "must be the absolute path of a folder")
 	}
 	if rule := textRule(a.Image, maxMetadata); rule != "" {
-		report("image", strictyaml.Quoted(a.Image), rule)
+		report("image", strict.Quoted(a.Image), rule)
 	}
 	var times []time.Time
 	for _, f := range []struct{ field, value string }{{"approved_at", a.ApprovedAt}, {"expires_at", a.ExpiresAt}} {
 		t, err := time.Parse(time.RFC3339, f.value)
 		if err != nil {
-			report(f.field, strictyaml.Quoted(f.value), "must be a time of RFC 3339, such as 2026-01-31T12:00:00Z")
+			report(f.field, strict.Quoted(f.value), "must be a time of RFC 3339, such as 2026-01-31T12:00:00Z")
 			continue
 		}
 		times = append(times, t)
 	}
 	if len(times) == 2 && !times[1].After(times[0]) {
-		report("expires_at", strictyaml.Quoted(a.ExpiresAt), "is not after approved_at")
+		report("expires_at", strict.Quoted(a.ExpiresAt), "is not after approved_at")
 	}
 	if len(times) == 2 && times[1].Sub(times[0]) > MaxApproval {
-		report("expires_at", strictyaml.Quoted(a.ExpiresAt), "is more than 7 days after approved_at")
+		report("expires_at", strict.Quoted(a.ExpiresAt), "is more than 7 days after approved_at")
 	}
 	if len(a.Levels) == 0 {
 		report("levels", "", "must name what is approved: "+needElevated+", "+needOpen)
@@ -119,19 +120,19 @@ func CheckApproval(a Approval, of Approvable, now time.Time) []Violation {
 		from, _ := time.Parse(time.RFC3339, a.ApprovedAt) // parsed before
 		until, _ := time.Parse(time.RFC3339, a.ExpiresAt)
 		if now.Before(from) {
-			report("approved_at", strictyaml.Quoted(a.ApprovedAt), "the approval is not valid yet")
+			report("approved_at", strict.Quoted(a.ApprovedAt), "the approval is not valid yet")
 		}
 		if !now.Before(until) {
-			report("expires_at", strictyaml.Quoted(a.ExpiresAt), "the approval has expired")
+			report("expires_at", strict.Quoted(a.ExpiresAt), "the approval has expired")
 		}
 		if a.ContractSHA256 != of.ContractSHA256 {
-			report("contract_sha256", strictyaml.Quoted(a.ContractSHA256), "the approval is for another contract: this one is "+of.ContractSHA256)
+			report("contract_sha256", strict.Quoted(a.ContractSHA256), "the approval is for another contract: this one is "+of.ContractSHA256)
 		}
 		if a.Root != of.Root {
-			report("root", strictyaml.Quoted(a.Root), "the approval is for another root: this one is "+of.Root)
+			report("root", strict.Quoted(a.Root), "the approval is for another root: this one is "+of.Root)
 		}
 		if a.Image != of.Image {
-			report("image", strictyaml.Quoted(a.Image), "the approval is for another image: this one is "+or(of.Image, "the default"))
+			report("image", strict.Quoted(a.Image), "the approval is for another image: this one is "+or(of.Image, "the default"))
 		}
 	}
 	for _, level := range of.Needs {

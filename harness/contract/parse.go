@@ -5,7 +5,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -49,17 +50,17 @@ func Parse(text []byte, source string) (Contract, error) {
 func parse(text []byte) (Contract, map[string]int, []Violation) {
 	var c Contract
 	lines := map[string]int{}
-	violations := decode(text, &c, strictyaml.Options{
+	violations := decode(text, &c, strict.Options{
 		Schema: SchemaV1, SchemaOptional: true, Lines: lines, Nullable: []string{"inputs.stdin", "determinism.seed"},
 	})
 	return c, lines, violations
 }
 
 // decode reads one of the documents of this package.
-func decode(text []byte, into any, o strictyaml.Options) []Violation {
+func decode(text []byte, into any, o strict.Options) []Violation {
 	if len(text) > MaxDocument {
 		return []Violation{{Code: "CX-01", Rule: fmt.Sprintf("has more than %v", policy.Size(MaxDocument))}}
 	}
 	o.Tag = "json"
-	return formViolations(strictyaml.Decode(text, into, o))
+	return formViolations(strict.Decode(text, into, o))
 }

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -45,7 +46,7 @@ func (v Violation) String() string {
 }
 
 // maxViolations bounds how many violations are told.
-const maxViolations = strictyaml.MaxProblems
+const maxViolations = strict.MaxProblems
 
 // bounded cuts a list of violations, and says so.
 func bounded(violations []Violation) []Violation {
@@ -58,7 +59,7 @@ func bounded(violations []Violation) []Violation {
 }
 
 // formViolations are problems with the form of a document (CX-01).
-func formViolations(problems []strictyaml.Problem) []Violation {
+func formViolations(problems []strict.Problem) []Violation {
 	var violations []Violation
 	for _, p := range problems {
 		violations = append(violations, Violation{Code: "CX-01", Line: p.Line, Field: p.Path, Value: p.Value, Rule: p.Rule})

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -23,9 +24,9 @@ type toolsDocument struct {
 func ParseRegistry(text []byte, source string) (Registry, error) {
 	var doc toolsDocument
 	lines := map[string]int{}
-	problems := strictyaml.Decode(text, &doc, strictyaml.Options{Schema: ToolsSchemaV1, Lines: lines})
+	problems := strict.Decode(text, &doc, strict.Options{Schema: ToolsSchemaV1, Lines: lines})
 	if len(problems) > 0 {
-		return Registry{}, strictyaml.Join(source, problems)
+		return Registry{}, strict.Join(source, problems)
 	}
 	r := Registry{Source: source, tools: map[string]Tool{}}
 	var errs []error
@@ -37,11 +38,11 @@ func ParseRegistry(text []byte, source string) (Registry, error) {
 			if line == 0 {
 				line = lines[at]
 			}
-			errs = append(errs, errors.New(strictyaml.Problem{Line: line, Path: path, Value: value, Rule: rule}.At(source)))
+			errs = append(errs, errors.New(strict.Problem{Line: line, Path: path, Value: value, Rule: rule}.At(source)))
 		}
 		t.check(report)
 		if _, twice := r.tools[t.ID]; twice {
-			report("tool_id", strictyaml.Quoted(t.ID), "is given twice")
+			report("tool_id", strict.Quoted(t.ID), "is given twice")
 		}
 		r.tools[t.ID] = t
 	}
@@ -57,7 +58,7 @@ func ParseRegistry(text []byte, source string) (Registry, error) {
 // check reports what is wrong with an entry, and compiles its patterns.
 func (t *Tool) check(report func(field, value, rule string)) {
 	if err := policy.CheckName("tool_id", t.ID); err != nil {
-		report("tool_id", strictyaml.Quoted(t.ID), fieldRule(err))
+		report("tool_id", strict.Quoted(t.ID), fieldRule(err))
 	}
 	for _, f := range []struct{ field, value string }{
 		{"name", t.Name}, {"version", t.Version}, {"owner", t.Owner}, {"approval.approver", t.Approval.Approver},
@@ -73,7 +74,7 @@ func (t *Tool) check(report func(field, value, rule string)) {
 		{"approval.date", t.Approval.Date, false}, {"last_review", t.LastReview, true}, {"next_review", t.NextReview, true},
 	} {
 		if _, err := time.Parse(time.DateOnly, f.value); err != nil && (f.value != "" || !f.optional) {
-			report(f.field, strictyaml.Quoted(f.value), "must be a date such as 2026-01-31")
+			report(f.field, strict.Quoted(f.value), "must be a date such as 2026-01-31")
 		}
 	}
 	oneOf(report, "status", string(t.Status), []ToolStatus{ToolActive, ToolDeprecated, ToolBlocked})
@@ -89,14 +90,14 @@ func (t *Tool) checkScope(report func(field, value, rule string)) {
 	}
 	for i, command := range t.Scope.Commands {
 		if rule := textRule(command, maxPath); rule != "" || command == "" {
-			report(fmt.Sprintf("scope.commands[%d]", i), strictyaml.Quoted(command), or(rule, "must not be empty"))
+			report(fmt.Sprintf("scope.commands[%d]", i), strict.Quoted(command), or(rule, "must not be empty"))
 		}
 	}
 	for i, pattern := range t.Scope.Arguments {
 		// \z, not $: that stands before a line end as well.
 		r, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
 		if err != nil {
-			report(fmt.Sprintf("scope.arguments[%d]", i), strictyaml.Quoted(pattern), "must be a regular expression: "+err.Error())
+			report(fmt.Sprintf("scope.arguments[%d]", i), strict.Quoted(pattern), "must be a regular expression: "+err.Error())
 			continue
 		}
 		t.arguments = append(t.arguments, r)
@@ -111,7 +112,7 @@ func (t *Tool) checkScope(report func(field, value, rule string)) {
 // oneOf reports a word that is none of those that there are.
 func oneOf[T ~string](report func(field, value, rule string), field, value string, all []T) {
 	if !slices.Contains(all, T(value)) {
-		report(field, strictyaml.Quoted(value), "must be one of "+joined(all))
+		report(field, strict.Quoted(value), "must be one of "+joined(all))
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -149,7 +150,7 @@ func (k *checker) refuse(code, field, value, rule string) {
 
 // refuseText adds a violation by a text of the contract.
 func (k *checker) refuseText(code, field, text, rule string) {
-	k.refuse(code, field, strictyaml.Quoted(text), rule)
+	k.refuse(code, field, strict.Quoted(text), rule)
 }
 
 // as makes refuse report with one code.

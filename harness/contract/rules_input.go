@@ -10,7 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -249,5 +250,5 @@ func (k *checker) stdin() {
 	}
 }
 
-// envField is the field of a variable, as [strictyaml] names it.
-func envField(name string) string { return strictyaml.Path("inputs.environment", name) }
+// envField is the field of a variable, as [strict] names it.
+func envField(name string) string { return strict.Path("inputs.environment", name) }

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -154,7 +155,7 @@ func (k *checker) toolNetwork(level policy.NetworkLevel) {
 	}
 	for i, host := range k.c.Sandbox.Network.Allow {
 		if len(scope.Endpoints) > 0 && !slices.Contains(scope.Endpoints, host) {
-			k.refuse("CX-04", fmt.Sprintf("sandbox.network.allow[%d]", i), strictyaml.Quoted(host),
+			k.refuse("CX-04", fmt.Sprintf("sandbox.network.allow[%d]", i), strict.Quoted(host),
 				fmt.Sprintf("is no endpoint of tool %s, which has %s", k.t.ID, strings.Join(scope.Endpoints, ", ")))
 		}
 	}

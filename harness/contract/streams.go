@@ -7,7 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -203,5 +204,5 @@ func quoted(text string) string {
 	if text == "" {
 		return ""
 	}
-	return strictyaml.Quoted(text)
+	return strict.Quoted(text)
 }

@@ -11,7 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -220,7 +221,7 @@ func (c *Cache) memoryOf(dir string) string {
 const maxEntry = 256 << 20
 
 func (c *Cache) load(key string) (Evaluation, error) {
-	text, err := hostfile.Read(c.path(key), maxEntry)
+	text, err := fsx.Read(c.path(key), maxEntry)
 	if err != nil {
 		return Evaluation{}, err
 	}

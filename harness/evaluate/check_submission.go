@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -111,7 +112,7 @@ func (r SubmissionRule) openSample() (sample *os.File, t *table, header []string
 	if err := r.check(); err != nil {
 		return nil, nil, nil, 0, err
 	}
-	if sample, err = hostfile.Open(r.Sample); err != nil {
+	if sample, err = fsx.Open(r.Sample); err != nil {
 		return nil, nil, nil, 0, unusable("sample", r.Sample, err)
 	}
 	t = newTable("sample", sample)

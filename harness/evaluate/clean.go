@@ -5,7 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -43,7 +44,7 @@ func CleanOutputDirectory(base string) (err error) {
 		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := hosttree.Empty(folder); err != nil {
+	if err := fsx.Empty(folder); err != nil {
 		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
 	}
 	return nil

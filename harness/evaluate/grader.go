@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -100,7 +100,7 @@ const maxGrader = 64 << 20
 
 // read returns the grader's program, and refuses a grader that could never run.
 func (g Grader) read() ([]byte, error) {
-	text, err := hostfile.Read(g.Script, maxGrader)
+	text, err := fsx.Read(g.Script, maxGrader)
 	if err == nil && len(bytes.TrimSpace(text)) == 0 {
 		err = errors.New("is empty")
 	}
@@ -150,7 +150,7 @@ func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *r
 		return fmt.Errorf("making a folder for the grading: %w", err)
 	}
 	defer func() {
-		if err := hosttree.Remove(private); err != nil { // the score is what it is
+		if err := fsx.Remove(private); err != nil { // the score is what it is
 			e.log.LogAttrs(ctx, slog.LevelWarn, "the folder of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}()

@@ -19,9 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -250,7 +251,7 @@ func TestReadersDoNotWait(t *testing.T) {
 		require.ErrorContains(t, open(), "is not a regular file (a named pipe)", name)
 	}
 	_, err := ReadResults(pipe, ReadOptions{})
-	require.ErrorAs(t, err, new(*hostfile.NotRegularError))
+	require.ErrorAs(t, err, new(*fsx.NotRegularError))
 }
 
 // TestTreeMemoryIsWrittenTheFirstTime, also when the folder of the cache is new.

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -50,7 +52,7 @@ func (e *TaskError) Hint() string {
 // keys that are not known, with their lines; values that break a rule; required
 // keys that are missing; and a data folder that is missing or empty (AI-11).
 func LoadTask(path string) (TaskDescription, error) {
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return TaskDescription{}, &TaskError{Source: path, Rule: cause(err).Error(), Err: err}
 	}
@@ -80,7 +82,7 @@ func LoadTask(path string) (TaskDescription, error) {
 func parseTask(text []byte, source string) (TaskDescription, error) {
 	task := TaskDescription{DataDir: "./" + inputName, OutputDir: "./" + finalName}
 	var errs []error
-	for _, problem := range strictyaml.Decode(text, &task, strictyaml.Options{Lenient: true}) {
+	for _, problem := range strict.Decode(text, &task, strict.Options{Lenient: true}) {
 		errs = append(errs, taskError(problem, source))
 	}
 	if len(errs) == 0 {
@@ -91,7 +93,7 @@ func parseTask(text []byte, source string) (TaskDescription, error) {
 	return task, errors.Join(errs...)
 }
 
-func taskError(p strictyaml.Problem, source string) error {
+func taskError(p strict.Problem, source string) error {
 	if field, ok := errors.AsType[*policy.FieldError](p.Err); ok {
 		p.Value, p.Rule = field.Value, field.Rule
 	}

@@ -5,15 +5,16 @@ import (
 	"io"
 	"os"
 
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/sandbox"
 )
 
 // lockFolder takes the lock that a run holds on its ./final, as long as the answer
 // is open. It does not wait. A file system without locks gives none.
 func lockFolder(folder *os.Root) (io.Closer, error) {
-	lock, err := hosttree.Lock(folder)
-	if errors.Is(err, hosttree.ErrLocked) {
+	lock, err := fsx.Lock(folder)
+	if errors.Is(err, fsx.ErrLocked) {
 		err = sandbox.ErrBusy
 	}
 	return lock, err

@@ -10,9 +10,10 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/gofrs/flock"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -69,7 +70,7 @@ type ReadOptions struct {
 // ReadResults reads a results file, which must be a regular one. A last line that was cut
 // is left out and told; any other line that is no evaluation is an error that names it.
 func ReadResults(path string, opts ReadOptions) (ReadReport, error) {
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
 	}
@@ -186,7 +187,7 @@ type ResultsFile struct {
 // file that another process is writing is [sandbox.ErrBusy].
 func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error) {
 	// The lock opens the file in its own way, which may wait for ever.
-	if file, err := hostfile.Open(path); err == nil {
+	if file, err := fsx.Open(path); err == nil {
 		err = file.Close()
 		if err != nil {
 			return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}

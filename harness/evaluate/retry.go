@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -123,7 +124,7 @@ func (e *Evaluator) earlierRepair(given SolutionScript, evaluation Evaluation) S
 	if err != nil {
 		return given
 	}
-	text, err := hostfile.Read(record.ProgramPath(), maxProgram)
+	text, err := fsx.Read(record.ProgramPath(), maxProgram)
 	if err != nil || hashText(string(text)) != evaluation.ScriptSHA256 {
 		return given
 	}

@@ -12,7 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -149,7 +150,7 @@ func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
 	if err := context.Cause(s.ctx); err != nil {
 		return "", err
 	}
-	source, _, err := hostfile.OpenIn(from, name)
+	source, _, err := fsx.OpenIn(from, name)
 	if err != nil {
 		return "", err
 	}

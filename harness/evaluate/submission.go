@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -76,10 +77,10 @@ func openSubmission(workingDir, name string) (*os.File, Submission, error) {
 	}
 	info := Submission{Path: filepath.Join(dir, filepath.FromSlash(name))}
 	file, stat, err := openRegular(dir, name)
-	var special *hostfile.NotRegularError
+	var special *fsx.NotRegularError
 	switch {
 	case errors.As(err, &special):
-		info.Problem = "is " + hostfile.Kind(special.Mode) + ", not a file"
+		info.Problem = "is " + fsx.Kind(special.Mode) + ", not a file"
 		if special.Mode&fs.ModeSymlink != 0 {
 			info.Problem = "is a symbolic link, which is not followed"
 		}
@@ -108,7 +109,7 @@ func openRegular(dir, name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer root.Close()
-	return hostfile.OpenIn(root, name)
+	return fsx.OpenIn(root, name)
 }
 
 // countRows counts the lines of a file as [Submission.RowCount] says.

@@ -16,10 +16,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/zeebo/blake3"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -134,7 +135,7 @@ func (h *treeHash) file(ctx context.Context, rel string) error {
 	}
 	sum, ok := h.memory.recall(rel, info)
 	if !ok {
-		file, opened, err := hostfile.OpenIn(h.root, rel)
+		file, opened, err := fsx.OpenIn(h.root, rel)
 		if err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func hashOpen(ctx context.Context, file *os.File, info fs.FileInfo, sum hash.Has
 
 // hashFile is the SHA-256 of a regular file.
 func hashFile(path string) (string, error) {
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -273,7 +274,7 @@ func (c *treeCache) ofFile(ctx context.Context, path string) (snapshot, error) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	memory := known.next("")
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return snapshot{}, err
 	}

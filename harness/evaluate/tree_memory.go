@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // treeMemory remembers the hashes of files by what changes when they do.
@@ -45,7 +45,7 @@ func loadTreeMemory(path string) *treeMemory {
 		return m
 	}
 	var file treeMemoryFile
-	if text, err := hostfile.Read(path, maxTreeMemory); err == nil && json.Unmarshal(text, &file) == nil && file.Schema == treeMemorySchema {
+	if text, err := fsx.Read(path, maxTreeMemory); err == nil && json.Unmarshal(text, &file) == nil && file.Schema == treeMemorySchema {
 		m.known = file.Files
 	}
 	return m

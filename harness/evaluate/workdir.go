@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -74,7 +75,7 @@ func markScript(job Job, dir, sha256 string) error {
 // isOurs says that an evaluation wrote the solution.py of a folder.
 func isOurs(dir string) bool {
 	const most = 1 << 10
-	mark, err := hostfile.Read(filepath.Join(dir, scriptMark), most)
+	mark, err := fsx.Read(filepath.Join(dir, scriptMark), most)
 	if err != nil {
 		return false
 	}

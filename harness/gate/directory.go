@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // A DirectoryError is a gate directory that cannot be used.
@@ -67,9 +68,9 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 		}
 	}()
 	dir.root = root
-	dir.lock, err = hosttree.Lock(root)
+	dir.lock, err = fsx.Lock(root)
 	switch {
-	case errors.Is(err, hosttree.ErrLocked):
+	case errors.Is(err, fsx.ErrLocked):
 		return dir, &DirectoryError{Path: path, Rule: "cannot be used", Err: ErrInUse, hint: "wait for its end, or choose another directory"}
 	case err != nil:
 		return dir, &DirectoryError{Path: path, Rule: "cannot be locked", Err: cause(err)}
@@ -108,7 +109,7 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 			return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: cause(err)}
 		}
 	}
-	if err := hosttree.Empty(root); err != nil {
+	if err := fsx.Empty(root); err != nil {
 		return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: cause(err)}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Line is the first place where two texts differ.
@@ -26,12 +26,12 @@ const maxShown = 200
 // firstDifference compares a file of two directories; nil means that there is none. It
 // streams, and memory does not grow with the length of lines.
 func firstDifference(want, got *os.Root, name string) (*Line, error) {
-	a, _, err := hostfile.OpenIn(want, name)
+	a, _, err := fsx.OpenIn(want, name)
 	if err != nil {
 		return nil, err
 	}
 	defer a.Close()
-	b, _, err := hostfile.OpenIn(got, name)
+	b, _, err := fsx.OpenIn(got, name)
 	if err != nil {
 		return nil, err
 	}

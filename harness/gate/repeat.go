@@ -12,10 +12,10 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
-	"github.com/evalbox/evalbox/internal/hostfile"
-	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // compareRepeats normalizes each repetition as the first pass was, and tells the first
@@ -39,7 +39,7 @@ func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artif
 		return nil, err
 	}
 	// At once: of many repetitions, the disk has to hold one copy.
-	defer func() { err = errors.Join(err, hosttree.Remove(temp)) }()
+	defer func() { err = errors.Join(err, fsx.Remove(temp)) }()
 	other, err := os.OpenRoot(temp)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (g *run) copyRepeat(ctx context.Context, k int, to *os.Root) error {
 
 // copyFile copies a regular file to a new one.
 func copyFile(from *os.Root, name string, to *os.Root, as string) (err error) {
-	in, _, err := hostfile.OpenIn(from, name)
+	in, _, err := fsx.OpenIn(from, name)
 	if err != nil {
 		return err
 	}

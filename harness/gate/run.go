@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/judge"
@@ -16,7 +18,6 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/normalize"
 	"github.com/evalbox/evalbox/harness/gate/repo"
 	"github.com/evalbox/evalbox/harness/gate/wish"
-	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // Run makes a gate directory and its verdict. A wish that cannot pass, whatever the
@@ -225,7 +226,7 @@ func (g *run) newTemp(what string) (string, error) {
 func (g *run) clean() error {
 	var errs []error
 	for _, dir := range g.temp {
-		errs = append(errs, hosttree.Remove(dir))
+		errs = append(errs, fsx.Remove(dir))
 	}
 	return errors.Join(errs...)
 }

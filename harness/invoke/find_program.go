@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // findProgram looks a program up as a shell does, but in the PATH that the tool gets
@@ -45,11 +45,11 @@ func executable(file string) error {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%q: %w", file, hostfile.Cause(err))
+		return fmt.Errorf("%q: %w", file, fsx.Cause(err))
 	case err != nil:
-		return fmt.Errorf("%q: %w: %w", file, ErrNotExecutable, hostfile.Cause(err))
+		return fmt.Errorf("%q: %w: %w", file, ErrNotExecutable, fsx.Cause(err))
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%q: %w: is %s", file, ErrNotExecutable, hostfile.Kind(info.Mode()))
+		return fmt.Errorf("%q: %w: is %s", file, ErrNotExecutable, fsx.Kind(info.Mode()))
 	case info.Mode().Perm()&0o111 == 0:
 		return fmt.Errorf("%q: %w: permission denied", file, ErrNotExecutable)
 	}

@@ -7,13 +7,13 @@ import (
 	"hash"
 	"io"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // HashArtifact is the SHA-256 of a file's bytes, in lower-case hex (M3-04, M3-10). The
 // file must be regular; links are followed. Its error is an [*ArtifactError] or that of ctx.
 func HashArtifact(ctx context.Context, path string) (string, error) {
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return "", openError(path, err)
 	}
@@ -32,7 +32,7 @@ func readError(ctx context.Context, path string, err error) error {
 	if canceled := context.Cause(ctx); canceled != nil {
 		return canceled
 	}
-	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", hostfile.Cause(err))
+	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", fsx.Cause(err))
 }
 
 // patient is a reader that ends with a context.

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // judge says what is wrong with a call, the first thing first; nil for nothing. root is
@@ -69,9 +69,9 @@ func whyMissing(root *os.Root, name string, from *origin, odd string) string {
 	if root == nil {
 		return " (the output directory is gone)"
 	}
-	if info, err := hostfile.LstatBelow(root, filepath.FromSlash(name)); err == nil {
+	if info, err := fsx.LstatBelow(root, filepath.FromSlash(name)); err == nil {
 		if !info.Mode().IsRegular() {
-			return " (is " + hostfile.Kind(info.Mode()) + ")"
+			return " (is " + fsx.Kind(info.Mode()) + ")"
 		}
 		return " (" + from.foreign(name, info) + ")"
 	}

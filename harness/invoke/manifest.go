@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Names of the artifacts in an output directory (M3-04).
@@ -35,7 +35,7 @@ type Manifest struct {
 
 // LoadManifest reads a manifest (M3-11). Its error is an [*ArtifactError] or that of ctx.
 func LoadManifest(ctx context.Context, path string) (Manifest, error) {
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return Manifest{}, openError(path, err)
 	}

@@ -5,13 +5,13 @@ import (
 	"io/fs"
 	"syscall"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // openError gives a file that cannot be opened its class.
 func openError(path string, err error) *ArtifactError {
-	var odd *hostfile.NotRegularError
-	var behind *hostfile.NotFolderError
+	var odd *fsx.NotRegularError
+	var behind *fsx.NotFolderError
 	switch {
 	case errors.As(err, &odd):
 		return artifactError(path, 0, KindNotRegular, "%s", odd)
@@ -20,12 +20,12 @@ func openError(path string, err error) *ArtifactError {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), behind != nil:
 		return artifactError(path, 0, KindMissing, "does not exist")
 	}
-	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", hostfile.Cause(err))
+	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", fsx.Cause(err))
 }
 
 // folderError gives a directory that cannot be opened its class.
 func folderError(path string, err error) *ArtifactError {
-	var odd *hostfile.NotFolderError
+	var odd *fsx.NotFolderError
 	if errors.As(err, &odd) {
 		return artifactError(path, 0, KindNotDirectory, "%s", odd)
 	}

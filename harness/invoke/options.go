@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -44,7 +45,7 @@ func WithRoot(dir string) Option {
 			err = errors.New("is not a directory")
 		}
 		if err != nil {
-			return &policy.FieldError{Field: "root", Value: fmt.Sprintf("%.200q", dir), Rule: hostfile.Cause(err).Error()}
+			return &policy.FieldError{Field: "root", Value: fmt.Sprintf("%.200q", dir), Rule: fsx.Cause(err).Error()}
 		}
 		r.root, err = filepath.Abs(dir)
 		return err

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // origin tells the files of a run from all others in its output directory. The rule is
@@ -50,7 +50,7 @@ func (o *origin) path(root *os.Root, name string) string {
 	if root == nil {
 		return ""
 	}
-	info, err := hostfile.LstatBelow(root, filepath.FromSlash(name))
+	info, err := fsx.LstatBelow(root, filepath.FromSlash(name))
 	if err != nil || !info.Mode().IsRegular() || o.foreign(name, info) != "" {
 		return ""
 	}

@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -17,15 +18,15 @@ func outputError(dir, rule string) error {
 
 // openOutput opens the output directory, which must be there (MI-02).
 func openOutput(dir string) (*os.Root, error) {
-	root, err := hostfile.OpenRoot(dir)
-	var odd *hostfile.NotFolderError
+	root, err := fsx.OpenRoot(dir)
+	var odd *fsx.NotFolderError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, outputError(dir, "does not exist: make the directory first")
 	case errors.As(err, &odd):
 		return nil, outputError(dir, "is not a directory")
 	case err != nil:
-		return nil, outputError(dir, "cannot be used: "+hostfile.Cause(err).Error())
+		return nil, outputError(dir, "cannot be used: "+fsx.Cause(err).Error())
 	}
 	return root, nil
 }
@@ -35,13 +36,13 @@ func openOutput(dir string) (*os.Root, error) {
 // so is refused. What lies behind a link is no artifact.
 func checkOutput(root *os.Root, dir string, artifacts []string) error {
 	for _, name := range artifacts {
-		_, err := hostfile.LstatBelow(root, filepath.FromSlash(name))
-		var elsewhere *hostfile.NotFolderError
+		_, err := fsx.LstatBelow(root, filepath.FromSlash(name))
+		var elsewhere *fsx.NotFolderError
 		switch {
 		case err == nil:
 			return outputError(dir, "holds "+name+" from before: give a directory without it, or remove it")
 		case !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &elsewhere):
-			return outputError(dir, name+" cannot be looked at: "+hostfile.Cause(err).Error())
+			return outputError(dir, name+" cannot be looked at: "+fsx.Cause(err).Error())
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/strictyaml"
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // ProfileSchemaV1 names the wire form of [Profile].
@@ -51,9 +51,9 @@ const maxDeclared = 1000
 func ParseProfile(text []byte, source string) (Profile, error) {
 	var p Profile
 	lines := map[string]int{}
-	problems := strictyaml.Decode(text, &p, strictyaml.Options{Schema: ProfileSchemaV1, Lines: lines})
+	problems := strict.Decode(text, &p, strict.Options{Schema: ProfileSchemaV1, Lines: lines})
 	if len(problems) > 0 {
-		return Profile{}, strictyaml.Join(source, problems)
+		return Profile{}, strict.Join(source, problems)
 	}
 	return p, p.check(lines, source)
 }
@@ -72,17 +72,17 @@ func (p Profile) check(lines map[string]int, source string) error {
 			if line == 0 {
 				line = lines[at]
 			}
-			errs = append(errs, errors.New(strictyaml.Problem{Line: line, Path: at + "." + field, Value: value, Rule: rule}.At(source)))
+			errs = append(errs, errors.New(strict.Problem{Line: line, Path: at + "." + field, Value: value, Rule: rule}.At(source)))
 		}
 		switch {
 		case d.Path == "" || !filepath.IsLocal(d.Path) || path.Clean(d.Path) != d.Path || d.Path == "." || strings.ContainsAny(d.Path, "\\\x00"):
-			report("path", strictyaml.Quoted(d.Path), "must be a path below the output directory, such as plots/loss.json")
+			report("path", strict.Quoted(d.Path), "must be a path below the output directory, such as plots/loss.json")
 		case seen[d.Path]:
-			report("path", strictyaml.Quoted(d.Path), "is declared already")
+			report("path", strict.Quoted(d.Path), "is declared already")
 		}
 		seen[d.Path] = true
 		if d.Format != "" && !slices.Contains([]Format{FormatBytes, FormatJSON, FormatJSONL}, d.Format) {
-			report("format", strictyaml.Quoted(string(d.Format)), "must be one of bytes, json, jsonl")
+			report("format", strict.Quoted(string(d.Format)), "must be one of bytes, json, jsonl")
 		}
 		if len(d.Keys) > 0 && d.Format != FormatJSON && d.Format != FormatJSONL {
 			report("keys", "", "needs the format json or jsonl")

@@ -6,8 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // ran is what an engine saw of a call.
@@ -43,7 +42,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 		return RunResult{}, err
 	}
 	defer root.Close()
-	lock, err := hosttree.Lock(root)
+	lock, err := fsx.Lock(root)
 	if err != nil {
 		return RunResult{}, outputError(c.OutputDir, lockRule(err))
 	}
@@ -74,10 +73,10 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 }
 
 func lockRule(err error) string {
-	if errors.Is(err, hosttree.ErrLocked) {
+	if errors.Is(err, fsx.ErrLocked) {
 		return "is in use by another call: give each call a directory of its own"
 	}
-	return "cannot be locked: " + hostfile.Cause(err).Error()
+	return "cannot be locked: " + fsx.Cause(err).Error()
 }
 
 // lookAt refuses an output directory that cannot be used, and remembers what it holds.

@@ -13,7 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -99,7 +100,7 @@ func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
 	case err == nil:
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.Config, Target: path.Join(ConfigDir, filepath.Base(c.Config))})
 	case !errors.Is(err, fs.ErrNotExist) && !isNotDir(err):
-		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + hostfile.Cause(err).Error()}
+		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + fsx.Cause(err).Error()}
 	}
 	if c.root != "" {
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.root, Target: sandbox.RepoDir})

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Mode says how much of a record is judged (E35 of the requirements).
@@ -77,7 +77,7 @@ func scanRecords(ctx context.Context, r io.Reader, path string, check func(text 
 // LoadTracePack reads a whole trace into memory (M3-11), up to 256 MiB; longer ones are
 // for [ScanTrace].
 func LoadTracePack(ctx context.Context, path string, mode Mode) ([]json.RawMessage, error) {
-	file, err := hostfile.Open(path)
+	file, err := fsx.Open(path)
 	if err != nil {
 		return nil, openError(path, err)
 	}

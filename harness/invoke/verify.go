@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // VerifyOptions say what is demanded of artifacts.
@@ -66,7 +66,7 @@ func verify(ctx context.Context, dir string, opts VerifyOptions, from *origin, n
 	if err := opts.Profile.check(nil, "profile"); err != nil {
 		return Report{}, err
 	}
-	root, err := hostfile.OpenRoot(dir)
+	root, err := fsx.OpenRoot(dir)
 	if err != nil {
 		return Report{}, folderError(dir, err)
 	}

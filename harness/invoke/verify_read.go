@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // open opens an artifact once. Nil without an error means that there is none to read:
@@ -18,7 +18,7 @@ func (v *verification) open(name string, optional bool) *os.File {
 		return nil
 	}
 	v.tried[name] = true
-	file, info, err := hostfile.OpenBelow(v.root, filepath.FromSlash(name))
+	file, info, err := fsx.OpenBelow(v.root, filepath.FromSlash(name))
 	if err != nil {
 		problem := openError(shortened(name), err)
 		if v.absent[name] = optional && problem.Kind == KindMissing; !v.absent[name] {

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"syscall"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // A FileError is a file of a gate directory that is not what it must be: not there, not
@@ -23,7 +23,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // openError gives a file that cannot be opened its rule.
 func openError(name string, err error) error {
-	var odd *hostfile.NotRegularError
+	var odd *fsx.NotRegularError
 	switch {
 	case errors.As(err, &odd):
 		return &FileError{File: name, Rule: odd.Error(), Err: err}

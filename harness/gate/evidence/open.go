@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // openFile opens a regular file below root. No link is followed on the way to it either.
@@ -23,10 +23,10 @@ func openFile(root *os.Root, name string) (*os.File, error) {
 			return nil, openError(name, err)
 		}
 		if !folder.IsDir() {
-			return nil, &FileError{File: name, Rule: "is behind " + name[:i] + ", which is " + hostfile.Kind(folder.Mode()) + " and no folder"}
+			return nil, &FileError{File: name, Rule: "is behind " + name[:i] + ", which is " + fsx.Kind(folder.Mode()) + " and no folder"}
 		}
 	}
-	file, _, err := hostfile.OpenIn(root, name)
+	file, _, err := fsx.OpenIn(root, name)
 	if err != nil {
 		return nil, openError(name, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // roleOf is what a file is for (RO-07).
@@ -48,5 +48,5 @@ func isEvidence(name string) bool {
 }
 
 func kindProblem(mode fs.FileMode) string {
-	return "is " + hostfile.Kind(mode) + ", not a regular file"
+	return "is " + fsx.Kind(mode) + ", not a regular file"
 }

@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -52,7 +53,7 @@ func (x *run) keep(s *set, g evidence.Gate, id string, res result.Result) error 
 // copyLog copies at most limit bytes of a stream's record. A run that never started has
 // none.
 func (x *run) copyLog(from, to string, limit int64) (n int64, err error) {
-	in, err := hostfile.Open(from)
+	in, err := fsx.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, x.root.WriteFile(to, nil, 0o644)
 	}

@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -136,7 +137,7 @@ func (x *run) keepOutput(s *set, from *os.Root, entry result.TreeEntry, dir stri
 		out.lose(entry.Path, fmt.Sprintf("is too large: %d bytes are kept of all together", MaxOutputBytes))
 		return nil
 	}
-	in, _, err := hostfile.OpenIn(from, filepath.FromSlash(entry.Path))
+	in, _, err := fsx.OpenIn(from, filepath.FromSlash(entry.Path))
 	if err != nil {
 		out.lose(entry.Path, "cannot be read: "+cause(err))
 		return nil
@@ -180,7 +181,7 @@ func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error
 		return nil
 	}
 	defer from.Close()
-	in, info, err := hostfile.OpenIn(from, filepath.FromSlash(name))
+	in, info, err := fsx.OpenIn(from, filepath.FromSlash(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		out.skip(inside, "was not made by this run")

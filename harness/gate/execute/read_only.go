@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -14,7 +15,7 @@ import (
 // lies behind one, is no place to mount anything on: that it was changed is seen
 // afterwards, as of a path that is not there yet.
 func mountable(root *os.Root, name string) bool {
-	info, err := hostfile.LstatBelow(root, filepath.FromSlash(path.Clean(name)))
+	info, err := fsx.LstatBelow(root, filepath.FromSlash(path.Clean(name)))
 	return err == nil && (info.IsDir() || info.Mode().IsRegular())
 }
 

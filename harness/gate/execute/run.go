@@ -8,8 +8,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // maxManifest bounds RunManifest.json, in bytes.
@@ -66,7 +67,7 @@ func Run(ctx context.Context, root *os.Root, r Runner, o Options) (err error) {
 	}
 	defer func() {
 		if x.temp != "" {
-			err = errors.Join(err, hosttree.Remove(x.temp))
+			err = errors.Join(err, fsx.Remove(x.temp))
 		}
 	}()
 	if err := x.takeCopies(ctx); err != nil {

@@ -11,10 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/repo"
 	"github.com/evalbox/evalbox/harness/gate/wish"
-	"github.com/evalbox/evalbox/internal/hosttree"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -174,7 +175,7 @@ func (x *run) takeCopy(ctx context.Context, what, dir string, reason evidence.St
 		return "", err
 	}
 	defer to.Close()
-	err = hosttree.Copy(ctx, from, to, hosttree.CopyOptions{Leave: c.leaves, Entries: maxEntries, Depth: maxDepth, Bytes: diskBytes(x.m.TimeoutCaps)})
+	err = fsx.Copy(ctx, from, to, fsx.CopyOptions{Leave: c.leaves, Entries: maxEntries, Depth: maxDepth, Bytes: diskBytes(x.m.TimeoutCaps)})
 	if err == nil {
 		err = openUp(to, x.m.ReadOnlyPaths)
 	}
@@ -191,14 +192,14 @@ func diskBytes(c evidence.Caps) int64 {
 
 // copyError tells what is wrong with a workspace from what fails here.
 func (x *run) copyError(ctx context.Context, what string, err error) error {
-	var limit *hosttree.LimitError
+	var limit *fsx.LimitError
 	var file *fs.PathError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, hosttree.ErrChanged):
+	case errors.Is(err, fsx.ErrChanged):
 		return refuse(evidence.ReasonEnvironment, 0, what, "its files changed while they were copied: "+err.Error(), err)
 	case errors.As(err, &limit):
 		return refuse(evidence.ReasonIncomplete, 0, what, err.Error()+"; raise limits.disk in the wish, or exclude folders", err)

@@ -8,8 +8,9 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hostfile"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -52,7 +53,7 @@ func (r *raw) started() bool { return r.result.Status != result.StatusStartFaile
 
 // stream is a raw stream or report; nil if it was not left.
 func (r *raw) stream(ctx context.Context, root *os.Root, name string) (*stream, error) {
-	file, info, err := hostfile.OpenIn(root, evidence.RawFile(r.set, r.gate.Index, name))
+	file, info, err := fsx.OpenIn(root, evidence.RawFile(r.set, r.gate.Index, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
-
-	"github.com/evalbox/evalbox/internal/hosttree"
 )
 
 // Checkout writes the files that a revision has in dir to the folder into, which must be
@@ -89,7 +89,7 @@ func fill(ctx context.Context, r *repository, c *object.Commit, into string) (er
 	if err = r.walkTree(ctx, c, r.prefix, w.entry); err == nil {
 		return nil
 	}
-	err = errors.Join(err, hosttree.Empty(root))
+	err = errors.Join(err, fsx.Empty(root))
 	if made {
 		err = errors.Join(err, os.Remove(into))
 	}

@@ -19,10 +19,11 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // Compare tells what a folder has that another one had not (RO-04): the hashes of every
@@ -161,7 +162,7 @@ func (s *stock) file(ctx context.Context, name string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	file, info, err := hostfile.OpenIn(s.root, name)
+	file, info, err := fsx.OpenIn(s.root, name)
 	if err != nil {
 		return err
 	}

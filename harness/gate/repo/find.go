@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // place is where a repository is.
@@ -90,7 +90,7 @@ func (p *place) locate(info fs.FileInfo) error {
 
 // pointer reads a file that holds a path, relative to its own folder.
 func pointer(file, prefix string) (string, error) {
-	text, err := hostfile.Read(file, maxPointer)
+	text, err := fsx.Read(file, maxPointer)
 	if err != nil {
 		return "", err
 	}

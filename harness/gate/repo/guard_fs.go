@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/go-git/go-billy/v5"
+	"github.com/evalbox/evalbox/internal/fsx"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/go-git/go-billy/v5"
 )
 
 // guardFS is what go-git sees of a folder: regular files to read, nothing to write, and
@@ -62,7 +62,7 @@ func (guardFile) Unlock() error  { return billy.ErrReadOnly }
 
 // Open opens a regular file that is no link and not too large.
 func (g *guardFS) Open(name string) (billy.File, error) {
-	file, info, err := hostfile.OpenIn(g.root, g.at(name))
+	file, info, err := fsx.OpenIn(g.root, g.at(name))
 	if err != nil {
 		return nil, err
 	}

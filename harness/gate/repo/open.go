@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/go-git/go-git/v5/storage/filesystem/dotgit"
-
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 const (
@@ -98,7 +98,7 @@ func (r *repository) checkFormat() error {
 // follows such paths without bounds, and finds no relative ones.
 func (r *repository) borrow(s *store, guarded func(dir string) (*guardFS, error), depth int) error {
 	file := filepath.Join(s.loose.Root(), "objects", "info", "alternates")
-	text, err := hostfile.Read(file, maxPointer*maxBorrowed)
+	text, err := fsx.Read(file, maxPointer*maxBorrowed)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

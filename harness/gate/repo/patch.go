@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 const (
@@ -129,7 +129,7 @@ func (s side) text(name string) ([]byte, bool, error) {
 	case s.size > maxText:
 		return nil, false, nil
 	}
-	file, _, err := hostfile.OpenIn(s.root, name)
+	file, _, err := fsx.OpenIn(s.root, name)
 	if err != nil {
 		return nil, false, err
 	}

@@ -16,13 +16,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // statusWalk compares commit, index and files of a work tree. Paths are relative to the
@@ -262,7 +262,7 @@ func (s *statusWalk) file(ctx context.Context, name string, t tracked) error {
 }
 
 func (s *statusWalk) hash(name string) (plumbing.Hash, error) {
-	file, info, err := hostfile.OpenIn(s.files, filepath.FromSlash(name))
+	file, info, err := fsx.OpenIn(s.files, filepath.FromSlash(name))
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -355,8 +355,8 @@ func (s *statusWalk) outerPatterns() ([]gitignore.Pattern, error) {
 // readPatterns reads the ignore file of a folder, which is full in the repository. One
 // that is a link or no file is none, as for git.
 func (s *statusWalk) readPatterns(files *os.Root, folder, full string) ([]gitignore.Pattern, error) {
-	file, _, err := hostfile.OpenIn(files, filepath.FromSlash(path.Join(folder, ".gitignore")))
-	var special *hostfile.NotRegularError
+	file, _, err := fsx.OpenIn(files, filepath.FromSlash(path.Join(folder, ".gitignore")))
+	var special *fsx.NotRegularError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &special) {
 		return nil, nil
 	}

@@ -11,10 +11,10 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/storage/filesystem"
-
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // store reads objects within bounds, and none that is not what its hash says. Objects in
@@ -110,7 +110,7 @@ func (s *store) object(h plumbing.Hash) (io.ReadCloser, plumbing.ObjectType, int
 // own opens an object of this folder.
 func (s *store) own(h plumbing.Hash) (io.ReadCloser, plumbing.ObjectType, int64, error) {
 	name := h.String()
-	file, _, err := hostfile.OpenIn(s.loose.root, path.Join("objects", name[:2], name[2:]))
+	file, _, err := fsx.OpenIn(s.loose.root, path.Join("objects", name[:2], name[2:]))
 	switch {
 	case err == nil:
 		r, kind, size, err := looseObject(file)

@@ -10,8 +10,9 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // maxDocument bounds a file that is read whole, in bytes.
@@ -34,7 +35,7 @@ func openFile(dir fs.FS, name string) (io.ReadCloser, error) {
 			return nil, err
 		}
 		if !info.IsDir() {
-			return nil, fmt.Errorf("is behind %s, which is %s", name[:i], hostfile.Kind(info.Mode()))
+			return nil, fmt.Errorf("is behind %s, which is %s", name[:i], fsx.Kind(info.Mode()))
 		}
 	}
 	info, err := fs.Lstat(dir, name)
@@ -42,7 +43,7 @@ func openFile(dir fs.FS, name string) (io.ReadCloser, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, &hostfile.NotRegularError{Mode: info.Mode().Type()}
+		return nil, &fsx.NotRegularError{Mode: info.Mode().Type()}
 	}
 	return dir.Open(name)
 }

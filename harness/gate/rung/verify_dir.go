@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // Files of an evidence directory (RO-06).
@@ -58,7 +59,7 @@ func VerifyDir(dir fs.FS, rung int) Report {
 	}
 	for _, name := range Files() {
 		file, err := openFile(dir, name)
-		var odd *hostfile.NotRegularError
+		var odd *fsx.NotRegularError
 		switch {
 		case err == nil:
 			file.Close()

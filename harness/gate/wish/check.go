@@ -11,8 +11,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/strictyaml"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -317,7 +318,7 @@ func (c *checker) toolchain(tools []Tool) {
 		}
 		for _, other := range tools[:i] {
 			if other.Target == t.Target || strings.HasPrefix(t.Target, other.Target+"/") || strings.HasPrefix(other.Target, t.Target+"/") {
-				c.refuse(at+".target", t.Target, "is, holds or lies in the target "+strictyaml.Quoted(other.Target))
+				c.refuse(at+".target", t.Target, "is, holds or lies in the target "+strict.Quoted(other.Target))
 			}
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/zeebo/blake3"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // maxTreeEntries bounds a tree: the memory of its hash grows with the number of entries.
@@ -93,19 +93,19 @@ func (t *treeHash) walk(ctx context.Context, group *errgroup.Group) error {
 			target, err := t.root.Readlink(name)
 			return cmp.Or(err, t.add(treeEntry{name, "link", target}))
 		default:
-			return t.add(treeEntry{name, "special", hostfile.Kind(kind)})
+			return t.add(treeEntry{name, "special", fsx.Kind(kind)})
 		}
 	})
 }
 
 func (t *treeHash) file(ctx context.Context, name string) error {
-	file, info, err := hostfile.OpenIn(t.root, name)
+	file, info, err := fsx.OpenIn(t.root, name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	sum := blake3.New()
-	n, err := io.Copy(sum, hostfile.WithContext(ctx, file))
+	n, err := io.Copy(sum, fsx.WithContext(ctx, file))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

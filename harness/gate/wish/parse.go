@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/strictyaml"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -24,8 +25,8 @@ func Parse(text []byte, name string) (Wish, error) {
 	}
 	var d document
 	lines := map[string]int{}
-	problems := strictyaml.Decode(text, &d, strictyaml.Options{Tag: "json", Schema: SchemaV1, SchemaOptional: true, Lines: lines})
-	form := strictyaml.Join(name, problems)
+	problems := strict.Decode(text, &d, strict.Options{Tag: "json", Schema: SchemaV1, SchemaOptional: true, Lines: lines})
+	form := strict.Join(name, problems)
 	if len(lines) == 0 {
 		return Wish{}, form
 	}
@@ -144,7 +145,7 @@ type checker struct {
 	source string
 	lines  map[string]int
 	// form is what is wrong already; it is not told twice.
-	form []strictyaml.Problem
+	form []strict.Problem
 	errs []error
 	more int
 }
@@ -158,21 +159,21 @@ func (c *checker) err() error {
 
 // refuse adds a problem of a field; value is shown shortened, unless it is empty.
 func (c *checker) refuse(field, value, rule string) {
-	if slices.ContainsFunc(c.form, func(p strictyaml.Problem) bool {
+	if slices.ContainsFunc(c.form, func(p strict.Problem) bool {
 		return p.Path == field || strings.HasPrefix(field, p.Path+".") || strings.HasPrefix(field, p.Path+"[")
 	}) {
 		return
 	}
-	if len(c.errs) == strictyaml.MaxProblems {
+	if len(c.errs) == strict.MaxProblems {
 		c.more++
 		return
 	}
 	if value != "" {
-		value = strictyaml.Quoted(value)
+		value = strict.Quoted(value)
 	}
 	line := 0
 	for at := field; line == 0 && at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		line = c.lines[at]
 	}
-	c.errs = append(c.errs, errors.New(strictyaml.Problem{Line: line, Path: field, Value: value, Rule: rule}.At(c.source)))
+	c.errs = append(c.errs, errors.New(strict.Problem{Line: line, Path: field, Value: value, Rule: rule}.At(c.source)))
 }

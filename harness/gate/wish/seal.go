@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/evalbox/evalbox/internal/strict"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/internal/strictyaml"
 )
 
 // LockV1 names the wire form of [Lock].
@@ -62,8 +63,8 @@ func ParseLock(text []byte, name string) (Lock, error) {
 	}
 	var l Lock
 	lines := map[string]int{}
-	problems := strictyaml.Decode(text, &l, strictyaml.Options{Tag: "json", Schema: LockV1, Lines: lines})
-	if err := strictyaml.Join(name, problems); err != nil {
+	problems := strict.Decode(text, &l, strict.Options{Tag: "json", Schema: LockV1, Lines: lines})
+	if err := strict.Join(name, problems); err != nil {
 		return Lock{}, err
 	}
 	sum, err := l.hash()
@@ -95,7 +96,7 @@ func (l Lock) check(source string, lines map[string]int) error {
 	c.wish(l.Wish)
 	t := checker{source: source, lines: lines}
 	if t.text("toolchain.image", l.Toolchain.Image) && l.Wish.Image != "" && l.Toolchain.Image != l.Wish.Image {
-		t.refuse("toolchain.image", l.Toolchain.Image, "is not the image of the wish, "+strictyaml.Quoted(l.Wish.Image))
+		t.refuse("toolchain.image", l.Toolchain.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
 	}
 	if id := l.Toolchain.ImageID; id != "" && !imageID.MatchString(id) {
 		t.refuse("toolchain.image_id", id, "must be the ID of an image, such as sha256:…")

@@ -5,12 +5,12 @@ import (
 	"io"
 	"os"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // readIn reads a regular file of at most limit bytes below root.
 func readIn(root *os.Root, name string, limit int64) ([]byte, error) {
-	file, _, err := hostfile.OpenIn(root, name)
+	file, _, err := fsx.OpenIn(root, name)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // runFolder is the name of the folder of a run, below the root.
@@ -16,7 +16,7 @@ func runFolder(name string) string { return filepath.Join(RunsName, name) }
 func (f *folder) begin(name string, spec []byte, again bool) (Job, error) {
 	dir := runFolder(name)
 	if again {
-		if err := hosttree.Remove(filepath.Join(f.path, dir)); err != nil {
+		if err := fsx.Remove(filepath.Join(f.path, dir)); err != nil {
 			return Job{}, fmt.Errorf("run %s: its former folder cannot be deleted: %w", name, err)
 		}
 	}

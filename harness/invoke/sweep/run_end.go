@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/moby/sys/atomicwriter"
+	"github.com/evalbox/evalbox/internal/fsx"
 
-	"github.com/evalbox/evalbox/internal/hosttree"
+	"github.com/moby/sys/atomicwriter"
 )
 
 // RunSchemaV1 is the schema of the file that says how a run ended.
@@ -59,7 +59,7 @@ func (f *folder) takeAway(name string) (planted string, err error) {
 		}
 		planted = file
 		if lookErr == nil {
-			lookErr = hosttree.Remove(filepath.Join(f.path, at))
+			lookErr = fsx.Remove(filepath.Join(f.path, at))
 		}
 		if lookErr != nil {
 			return planted, fmt.Errorf("run %s: %s, which it made, cannot be deleted: %w", name, file, cause(lookErr))

@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+
 	"github.com/evalbox/evalbox/harness/invoke"
-	"github.com/evalbox/evalbox/internal/hostfile"
 )
 
 // known is how a run ended that needs not be done again: it succeeded, its spec is the
@@ -63,7 +64,7 @@ func (f *folder) isLeft(ctx context.Context, name string, artifacts, seen map[st
 
 // isGone says that there is nothing, or something else than a file.
 func isGone(err error) bool {
-	special := new(hostfile.NotRegularError)
+	special := new(fsx.NotRegularError)
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &special) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, errOutside)
 }
 
@@ -86,7 +87,7 @@ func (f *folder) manifestHash(ctx context.Context, name string) (string, error) 
 	output := filepath.Join(runFolder(name), OutputName)
 	info, err := f.root.Lstat(output)
 	if err == nil && !info.IsDir() {
-		err = errors.New(OutputName + " is " + hostfile.Kind(info.Mode()))
+		err = errors.New(OutputName + " is " + fsx.Kind(info.Mode()))
 	}
 	if err != nil {
 		return "", err
@@ -105,7 +106,7 @@ func (f *folder) hash(ctx context.Context, name, artifact string) (string, error
 		return "", errOutside
 	}
 	at := filepath.Join(runFolder(name), OutputName, artifact)
-	file, _, err := hostfile.OpenIn(f.root, at)
+	file, _, err := fsx.OpenIn(f.root, at)
 	if err != nil {
 		return "", err
 	}

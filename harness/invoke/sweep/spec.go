@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/hostfile"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // A Spec is the configuration that every run's own is made of: a JSON object.
@@ -50,7 +50,7 @@ func (e *SpecError) Hint() string {
 
 // LoadSpec reads the file of a base spec, which must be a regular one.
 func LoadSpec(path string) (Spec, error) {
-	text, err := hostfile.Read(path, MaxSpec)
+	text, err := fsx.Read(path, MaxSpec)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Spec{}, &SpecError{path, "not found", err}
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -20,7 +22,6 @@ import (
 	"github.com/docker/docker/api/types/volume"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/internal/transfer"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -115,7 +116,7 @@ func watcherRequest(run spec.Spec, labels map[string]string) (*container.Config,
 		return nil, nil, err
 	}
 	config.Entrypoint = strslice.StrSlice{"/bin/sh"}
-	config.Cmd = strslice.StrSlice{"-c", transfer.Script, "watcher", path.Join(spec.DepotDir, transfer.OutDir), watchedEntries}
+	config.Cmd = strslice.StrSlice{"-c", archive.Script, "watcher", path.Join(spec.DepotDir, archive.OutDir), watchedEntries}
 	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
 	host.CapAdd = strslice.StrSlice{readEverything}
 	host.SecurityOpt[0] = "seccomp=" + profile

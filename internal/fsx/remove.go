@@ -1,0 +1,134 @@
+package fsx
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+)
+
+// Remove deletes a folder that a program may have filled. A folder that its
+// owner may not read (mode 000) is opened up first; nothing is followed.
+func Remove(dir string) error {
+	// Also the end of a link or a file of that name, and of a folder that is
+	// empty or gone.
+	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err := emptyFolder(dir)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil {
+		err = emptyFolder(dir)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+func emptyFolder(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Empty(root), root.Close())
+}
+
+// Empty deletes everything below root and keeps root. Links are deleted, never
+// followed.
+//
+// A program can nest folders deeper than any recursion or number of descriptors
+// reaches. So a folder that is not empty is first moved up to the others in
+// root: nothing that is looked at is more than two levels below it.
+func Empty(root *os.Root) error {
+	prefix, moved := ".evalbox-"+rand.Text()+"-", 0
+	return eachEntry(root, ".", func(entry fs.DirEntry) error {
+		name := entry.Name()
+		err := removeEntry(root, ".", name)
+		if err == nil || !entry.IsDir() {
+			return err
+		}
+		err = eachEntry(root, name, func(entry fs.DirEntry) error {
+			full := path.Join(name, entry.Name())
+			err := removeEntry(root, name, full)
+			if err == nil || !entry.IsDir() {
+				return err
+			}
+			moved++
+			if moveUp(root, full, prefix+strconv.Itoa(moved)) == nil {
+				return nil
+			}
+			// Some file systems refuse to move folders.
+			return root.RemoveAll(full)
+		})
+		if err != nil {
+			return err
+		}
+		return root.Remove(name)
+	})
+}
+
+// eachEntry calls do, which removes the entry from the folder, until the folder
+// at is empty or an entry cannot be removed.
+func eachEntry(root *os.Root, at string, do func(fs.DirEntry) error) error {
+	dir, err := root.Open(at)
+	if errors.Is(err, fs.ErrPermission) && openUp(root, at) {
+		dir, err = root.Open(at)
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	opened := false
+	for {
+		entries, err := dir.ReadDir(256)
+		if errors.Is(err, fs.ErrPermission) && !opened && openUp(root, at) {
+			// Names could be read, but not what they stand for.
+			opened = true
+		} else if len(entries) == 0 {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		for _, entry := range entries {
+			if err := do(entry); err != nil {
+				return err
+			}
+		}
+		// Names that were deleted may hide others from this reading.
+		if _, err := dir.Seek(0, 0); err != nil {
+			return err
+		}
+	}
+}
+
+// removeEntry deletes a file, a link or an empty folder in the folder at.
+func removeEntry(root *os.Root, at, full string) error {
+	err := root.Remove(full)
+	if errors.Is(err, fs.ErrPermission) && openUp(root, at) {
+		err = root.Remove(full)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// moveUp renames a folder. Its owner must be able to write in it, since its
+// parent changes.
+func moveUp(root *os.Root, from, to string) error {
+	err := root.Rename(from, to)
+	if errors.Is(err, fs.ErrPermission) && openUp(root, from) {
+		err = root.Rename(from, to)
+	}
+	return err
+}
+
+// openUp gives the owner back a folder.
+func openUp(root *os.Root, at string) bool {
+	info, err := root.Lstat(at)
+	return err == nil && info.IsDir() && root.Chmod(at, info.Mode().Perm()|0o700) == nil
+}

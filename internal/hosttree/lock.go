@@ -1,6 +1,0 @@
-package hosttree
-
-import "errors"
-
-// ErrLocked means that somebody else holds the lock of a folder.
-var ErrLocked = errors.New("is locked by another process")

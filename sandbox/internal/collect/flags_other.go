@@ -1,6 +1,0 @@
-//go:build !unix
-
-package collect
-
-// OpenFlags are none here.
-const OpenFlags = 0

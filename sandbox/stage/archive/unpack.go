@@ -1,0 +1,372 @@
+package archive
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+)
+
+const (
+	// maxPath is the longest path that a file system can have.
+	maxPath = 4096
+	// maxHeaders bounds the entries that are read at all, also of those that
+	// lie too deep to be listed.
+	maxHeaders = 1_000_000
+	// readOn is the size of a file that is left out up to which reading it is
+	// cheaper than asking anew for what comes after it.
+	readOn = 1 << 20
+)
+
+// Why an archive was not read to its end.
+var (
+	// ErrCut means that the next bytes are of a file that is left out and not
+	// worth reading. What comes after it has to be fetched anew.
+	ErrCut = errors.New("the rest is not worth reading")
+	// ErrTooMany means that the limit of entries is reached.
+	ErrTooMany = errors.New("too many entries")
+)
+
+// Unpacker writes what archives of an untrusted folder hold into a folder of
+// ours: regular files and folders only, with modes of ours, each a new file.
+// Everything else, and whatever a limit forbids, is listed as left out, with the
+// same reasons as if the folder itself had been read.
+type Unpacker struct {
+	root   *os.Root
+	limits collect.Limits
+	// room is how many bytes may still be written here; nil is no bound.
+	room func() int64
+	// top is what the names in an archive of the whole folder begin with.
+	top string
+
+	// Known says that a file of this size is taken whatever the limits of sizes are;
+	// nil is none.
+	Known func(name string, size int64) bool
+	// Refused, if not nil, hears of what is left out, instead of Skipped. target is
+	// where a link leads.
+	Refused func(name, kind string, size int64, reason, target string)
+	// Skipped is what was left out.
+	Skipped collect.SkipList
+	// modes are the permission bits of the files as the program left them, by
+	// rendered path.
+	modes   map[string]uint32
+	seen    map[string]kind
+	headers int
+	entries int
+	total   int64
+}
+
+// kind is what became of an entry.
+type kind int
+
+const (
+	kindFolder  kind = iota + 1 // made here
+	kindFile                    // written here
+	kindSkipped                 // listed as left out
+)
+
+// NewUnpacker unpacks into root what the engine has as name.
+func NewUnpacker(root *os.Root, name string, limits collect.Limits, room func() int64) *Unpacker {
+	return &Unpacker{top: path.Base(name), root: root, limits: limits, room: room, seen: map[string]kind{".": kindFolder}, modes: map[string]uint32{}}
+}
+
+// Full says that the limit of entries was reached.
+func (u *Unpacker) Full() bool { return u.entries > u.limits.Files }
+
+// Mode is the permission bits that an unpacked file had in the archive. The path
+// is given as [collect.EncodePath] renders it.
+func (u *Unpacker) Mode(path string) (uint32, bool) {
+	mode, ok := u.modes[path]
+	return mode, ok
+}
+
+// Unpack reads the archive of one entry of the folder, "." for the folder itself,
+// as an engine makes it: names begin with the entry's own. An error other than
+// those of this package means that the archive broke off or is none.
+func (u *Unpacker) Unpack(ctx context.Context, archive io.Reader, at string) error {
+	reader := tar.NewReader(archive)
+	top := u.top
+	if at != "." {
+		top = path.Base(at)
+	}
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the archive: %w", err)
+		}
+		if u.headers++; u.headers > maxHeaders {
+			return ErrTooMany
+		}
+		name, ok := inside(header.Name, top, at)
+		if !ok {
+			u.leave(short(header.Name), "other", 0, "its name in the archive leads out of the folder")
+			continue
+		}
+		if err := u.entry(ctx, reader, header, name, func(link string) (string, bool) { return inside(link, top, at) }); err != nil {
+			return err
+		}
+	}
+}
+
+// inside turns a name of the archive of at into a path below the folder. It
+// refuses what is not exactly such a path.
+func inside(name, top, at string) (string, bool) {
+	name = strings.TrimSuffix(name, "/")
+	if len(name) > maxPath || strings.ContainsRune(name, 0) || name != path.Clean(name) || path.IsAbs(name) {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(name+"/", top+"/")
+	if !ok {
+		return "", false
+	}
+	full := path.Join(at, rest)
+	if full != "." && !filepath.IsLocal(filepath.FromSlash(full)) {
+		return "", false
+	}
+	if os.PathSeparator != '/' && strings.ContainsRune(full, os.PathSeparator) {
+		return "", false
+	}
+	return full, true
+}
+
+// short keeps what a broken archive calls a name from filling the result.
+func short(name string) string { return name[:min(len(name), 200)] }
+
+// entry decides about one entry and takes it.
+func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, name string, inside func(string) (string, bool)) error {
+	if name == "." {
+		return nil // the folder itself, which is here
+	}
+	depth := strings.Count(name, "/") + 1
+	if depth > u.limits.Depth+1 {
+		return nil // in a folder that is listed as too deep
+	}
+	if _, twice := u.seen[name]; twice {
+		u.leave(name, kindOf(h), 0, "is in the archive twice")
+		return nil
+	}
+	if u.entries++; u.entries > u.limits.Files {
+		u.leave(name, "other", 0, u.limits.TooMany())
+		return ErrTooMany
+	}
+	if u.seen[path.Dir(name)] != kindFolder {
+		u.skip(name, kindOf(h), 0, "its folder is not in the archive")
+		return nil
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if depth > u.limits.Depth {
+			u.skip(name, "directory", 0, u.limits.TooDeep())
+			return nil
+		}
+		if err := u.folder(name); err != nil {
+			u.skip(name, "directory", 0, "cannot be made here: "+collect.Cause(err))
+			return nil
+		}
+		u.seen[name] = kindFolder
+		return nil
+	case tar.TypeReg:
+		if sparse(h) {
+			u.skip(name, "file", h.Size, "is a sparse file in the archive, which is refused")
+			return nil
+		}
+		return u.file(ctx, reader, h, name)
+	case tar.TypeLink:
+		return u.link(ctx, h, name, inside)
+	}
+	if u.Refused != nil && h.Typeflag == tar.TypeSymlink {
+		u.seen[name] = kindSkipped
+		u.Refused(name, "symlink", 0, collect.NotRegular, h.Linkname)
+		return nil
+	}
+	u.skip(name, kindOf(h), 0, collect.NotRegular)
+	return nil
+}
+
+// sparse reports whether a header makes bytes that the archive does not hold.
+// Engines write whole files.
+func sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+func kindOf(h *tar.Header) string {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeLink, tar.TypeGNUSparse:
+		return "file"
+	case tar.TypeDir:
+		return "directory"
+	case tar.TypeSymlink:
+		return "symlink"
+	case tar.TypeFifo:
+		return "fifo"
+	case tar.TypeChar, tar.TypeBlock:
+		return "device"
+	}
+	return "other"
+}
+
+func (u *Unpacker) skip(name, kind string, size int64, reason string) {
+	u.seen[name] = kindSkipped
+	u.leave(name, kind, size, reason)
+}
+
+// leave lists what is left out.
+func (u *Unpacker) leave(name, kind string, size int64, reason string) {
+	if u.Refused != nil {
+		u.Refused(name, kind, size, reason, "")
+		return
+	}
+	u.Skipped.Add(name, kind, size, reason)
+}
+
+// admit says why a file of this size is left out, or nothing.
+func (u *Unpacker) admit(name string, size int64) string {
+	if u.Known == nil || !u.Known(name, size) {
+		if reason := u.limits.Refuse(size, u.total); reason != "" {
+			return reason
+		}
+	}
+	if u.room != nil && size > u.room() {
+		return "there is no room for it on the disk here"
+	}
+	return ""
+}
+
+// folder makes one folder, with a mode of ours whatever our umask is.
+func (u *Unpacker) folder(name string) error {
+	if err := u.root.Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return u.root.Chmod(name, 0o755)
+}
+
+// file takes one regular file.
+func (u *Unpacker) file(ctx context.Context, reader io.Reader, h *tar.Header, name string) error {
+	if reason := u.admit(name, h.Size); reason != "" {
+		u.skip(name, "file", h.Size, reason)
+		if h.Size > readOn {
+			return ErrCut
+		}
+		return nil
+	}
+	readErr, writeErr := u.write(ctx, reader, h.Size, h.Mode, name)
+	switch {
+	case readErr != nil:
+		// What was here of it is not what the program wrote.
+		u.entries--
+		return fmt.Errorf("reading %q from the archive: %w", short(name), readErr)
+	case writeErr != nil:
+		u.skip(name, "file", h.Size, "cannot be written here: "+collect.Cause(writeErr))
+	default:
+		u.taken(name, h.Size, h.Mode)
+	}
+	return nil
+}
+
+func (u *Unpacker) taken(name string, size, mode int64) {
+	u.seen[name] = kindFile
+	text, _ := collect.EncodePath(name)
+	u.modes[text] = uint32(mode & 0o7777)
+	if u.Known == nil || !u.Known(name, size) {
+		u.total += size
+	}
+}
+
+// write makes one new file, or none.
+func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, name string) (readErr, writeErr error) {
+	perm := fs.FileMode(0o644)
+	if mode&0o111 != 0 {
+		perm = 0o755
+	}
+	to, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|collect.OpenFlags, perm)
+	if err != nil {
+		return nil, err
+	}
+	read := &countingReader{ctx: ctx, from: io.LimitReader(from, size)}
+	_, err = io.Copy(to, read)
+	if readErr = read.err; readErr == nil && err == nil && read.n != size {
+		readErr = io.ErrUnexpectedEOF
+	}
+	writeErr = errors.Join(err, to.Chmod(perm), to.Close())
+	if readErr != nil || writeErr != nil {
+		writeErr = errors.Join(writeErr, u.root.Remove(name))
+	}
+	return readErr, writeErr
+}
+
+// countingReader tells an error of reading from one of writing, and ends when
+// its context does.
+type countingReader struct {
+	ctx  context.Context //nolint:containedctx // lives as long as the one copy that it interrupts
+	from io.Reader
+	n    int64
+	err  error
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		r.err = context.Cause(r.ctx)
+		return 0, r.err
+	}
+	n, err := r.from.Read(p)
+	r.n += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// link takes a second name of a file that is here already. The engine writes it
+// so; the folder here gets a file of its own.
+func (u *Unpacker) link(ctx context.Context, h *tar.Header, name string, inside func(string) (string, bool)) error {
+	target, ok := inside(h.Linkname)
+	if !ok || u.seen[target] == 0 {
+		u.skip(name, "file", 0, "is another name of a file that is not in the archive")
+		return nil
+	}
+	if u.seen[target] != kindFile {
+		text, _ := collect.EncodePath(target)
+		u.skip(name, "file", 0, "is another name of "+text+", which was left out")
+		return nil
+	}
+	from, err := u.root.OpenFile(target, os.O_RDONLY|collect.OpenFlags, 0)
+	if err != nil {
+		u.skip(name, "file", 0, "cannot be read here: "+collect.Cause(err))
+		return nil
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		u.skip(name, "file", 0, collect.NotRegular)
+		return nil
+	}
+	if reason := u.admit(name, info.Size()); reason != "" {
+		u.skip(name, "file", info.Size(), reason)
+		return nil
+	}
+	if err := errors.Join(u.write(ctx, from, info.Size(), h.Mode, name)); err != nil {
+		u.skip(name, "file", info.Size(), "cannot be written here: "+collect.Cause(err))
+		return nil
+	}
+	u.taken(name, info.Size(), h.Mode)
+	return nil
+}

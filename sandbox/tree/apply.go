@@ -1,0 +1,310 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+)
+
+// Verdict is what became of one change.
+type Verdict struct {
+	Entry Entry
+	// State is one of applied, conflict and skipped, Reason why not.
+	State, Reason string
+}
+
+// States of a [Verdict].
+const (
+	Applied  = "applied"
+	Conflict = "conflict"
+	Skipped  = "skipped"
+)
+
+// Application carries changes over to the folder that was copied.
+type Application struct {
+	// To is that folder, From the folder that holds the created and changed files.
+	To, From *os.Root
+	Base     Base
+	// Deny is never written.
+	Deny Paths
+	// Denied are files of several names that are denied by another name.
+	Denied *Secrets
+	// Refuse, if not nil, says of a change why it must not be applied, or nothing.
+	Refuse func(e Entry) string
+	// Temp begins the names of files that are not whole yet; what is there of an
+	// earlier application of the same changes is replaced.
+	Temp string
+}
+
+// Apply deletes, makes and replaces what the changes say, in an order in which each
+// is possible. A file is replaced in one step, or not at all, and only if the folder
+// holds what was copied; nothing is written through a link. Applying again does no
+// harm. The error is of ctx; all that had a verdict until then is returned.
+func (a *Application) Apply(ctx context.Context, created, changed, deleted []Entry) ([]Verdict, error) {
+	type step struct {
+		entry Entry
+		do    doer
+	}
+	var steps []step
+	for _, e := range slices.Backward(slices.SortedFunc(slices.Values(deleted), byPath)) {
+		steps = append(steps, step{e, a.remove})
+	}
+	for _, e := range slices.SortedFunc(slices.Values(created), byPath) {
+		steps = append(steps, step{e, a.create})
+	}
+	for _, e := range slices.SortedFunc(slices.Values(changed), byPath) {
+		steps = append(steps, step{e, a.replace})
+	}
+	var verdicts []Verdict
+	for _, s := range steps {
+		if ctx.Err() != nil {
+			return verdicts, context.Cause(ctx)
+		}
+		v := Verdict{Entry: s.entry, State: Applied}
+		var refused *refusal
+		switch err := a.one(ctx, s.entry, s.do); {
+		case errors.As(err, &refused):
+			v.State, v.Reason = refused.state, refused.reason
+		case err != nil:
+			v.State, v.Reason = Conflict, collect.Cause(err)
+		}
+		verdicts = append(verdicts, v)
+	}
+	return verdicts, nil
+}
+
+// doer applies one change to a name in a folder.
+type doer func(ctx context.Context, dir *os.Root, name string, e Entry) error
+
+func byPath(a, b Entry) int { return strings.Compare(a.Path, b.Path) }
+
+// refusal is why a change is not applied.
+type refusal struct{ state, reason string }
+
+func (r *refusal) Error() string { return r.reason }
+
+func conflict(format string, args ...any) error {
+	return &refusal{Conflict, fmt.Sprintf(format, args...)}
+}
+
+// one applies one change in the folder that holds it, which is reached without any
+// link.
+func (a *Application) one(ctx context.Context, e Entry, do doer) error {
+	if !fs.ValidPath(e.Path) || e.Path == "." {
+		return &refusal{Skipped, "is not a path in the folder"}
+	}
+	if a.Deny.Has(e.Path) || a.Deny.Below(e.Path) && e.Kind != KindFolder {
+		return &refusal{Skipped, "is denied"}
+	}
+	if e.Kind != KindFile && e.Kind != KindFolder {
+		return &refusal{Skipped, "is a " + e.Kind + ", and only files and folders are applied"}
+	}
+	if a.Refuse != nil {
+		if reason := a.Refuse(e); reason != "" {
+			return &refusal{Skipped, reason}
+		}
+	}
+	dir := a.To
+	for _, name := range splitDir(e.Path) {
+		below, err := openFolder(dir, name)
+		if dir != a.To {
+			_ = dir.Close() // was only read
+		}
+		if err != nil {
+			return err
+		}
+		dir = below
+	}
+	if dir != a.To {
+		defer dir.Close()
+	}
+	return do(ctx, dir, path.Base(e.Path), e)
+}
+
+func splitDir(name string) []string {
+	if dir := path.Dir(name); dir != "." {
+		return strings.Split(dir, "/")
+	}
+	return nil
+}
+
+// openFolder opens a folder that is no link. The open folder is compared with the one
+// that was looked at, so that a link that takes its place meanwhile leads nowhere.
+func openFolder(dir *os.Root, name string) (*os.Root, error) {
+	info, err := dir.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, conflict("its folder is not there any more")
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, conflict("there is a %s where its folder was", collect.KindOf(info.Mode()))
+	}
+	below, err := dir.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := below.Stat("."); err != nil || !os.SameFile(opened, info) {
+		return nil, errors.Join(conflict("its folder was replaced meanwhile"), err, below.Close())
+	}
+	return below, nil
+}
+
+// is tells what a name of the folder stands for, compared with an entry.
+func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry) (there, same bool, err error) {
+	info, err := dir.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	if info.Mode().IsRegular() && a.Denied != nil {
+		if id, several := idOf(info); several && a.Denied.ids[id] {
+			return true, false, &refusal{Skipped, "is another name of a file that is denied"}
+		}
+	}
+	switch {
+	case e.Kind == KindFolder:
+		return true, info.IsDir(), nil
+	case !info.Mode().IsRegular() || info.Size() != e.Size:
+		return true, false, nil
+	}
+	sum, err := collect.HashUntouched(ctx, dir, name, info)
+	return true, sum == e.SHA256, err
+}
+
+func (a *Application) remove(ctx context.Context, dir *os.Root, name string, e Entry) error {
+	there, same, err := a.is(ctx, dir, name, e)
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return nil
+	case !same:
+		return conflict("was changed meanwhile, and is not deleted")
+	}
+	err = dir.Remove(name)
+	if e.Kind == KindFolder && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return conflict("holds what the copy did not, and is not deleted")
+	}
+	return err
+}
+
+func (a *Application) create(ctx context.Context, dir *os.Root, name string, e Entry) error {
+	there, same, err := a.is(ctx, dir, name, e)
+	switch {
+	case err != nil:
+		return err
+	case there && same:
+		return nil
+	case there:
+		return conflict("is there already, with other content")
+	}
+	if e.Kind == KindFolder {
+		return errors.Join(dir.Mkdir(name, 0o755), dir.Chmod(name, 0o755), likeFolder(dir, name))
+	}
+	temp, err := a.write(dir, e, nil)
+	if err != nil {
+		return err
+	}
+	// A name that appears meanwhile is not replaced.
+	err = dir.Link(temp, name)
+	if errors.Is(err, fs.ErrExist) {
+		err = conflict("is there already, with other content")
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// Some file systems have no second names.
+		if _, statErr := dir.Lstat(name); errors.Is(statErr, fs.ErrNotExist) {
+			return errors.Join(dir.Rename(temp, name))
+		}
+	}
+	return errors.Join(err, dir.Remove(temp))
+}
+
+func (a *Application) replace(ctx context.Context, dir *os.Root, name string, e Entry) error {
+	if _, same, err := a.is(ctx, dir, name, e); err != nil {
+		return err
+	} else if info, statErr := dir.Lstat(name); same && statErr == nil && info.Mode().Perm() == modeFor(e.Mode, info) {
+		return nil
+	}
+	there, same, err := a.is(ctx, dir, name, a.Base[e.Path])
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return conflict("was deleted meanwhile")
+	case !same:
+		return conflict("was changed meanwhile, and is not replaced")
+	}
+	before, err := dir.Lstat(name)
+	if err != nil {
+		return err
+	}
+	temp, err := a.write(dir, e, before)
+	if err != nil {
+		return err
+	}
+	if now, err := dir.Lstat(name); err != nil || !os.SameFile(now, before) || !now.ModTime().Equal(before.ModTime()) {
+		return errors.Join(conflict("was changed meanwhile, and is not replaced"), dir.Remove(temp))
+	}
+	if err := dir.Rename(temp, name); err != nil {
+		return errors.Join(err, dir.Remove(temp))
+	}
+	return nil
+}
+
+// write makes a whole new file beside the place where it belongs.
+func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp string, err error) {
+	from, err := a.From.OpenFile(e.Path, os.O_RDONLY|collect.OpenFlags, 0)
+	if errors.Is(err, fs.ErrPermission) && a.From.Chmod(e.Path, 0o600) == nil {
+		from, err = a.From.OpenFile(e.Path, os.O_RDONLY|collect.OpenFlags, 0)
+	}
+	if err != nil {
+		return "", &refusal{Skipped, "cannot be read in the record: " + collect.Cause(err)}
+	}
+	defer from.Close()
+	temp = a.Temp + collect.ShortHash(e.Path)
+	if err := dir.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	to, err := dir.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|collect.OpenFlags, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, dir.Remove(temp))
+		}
+	}()
+	sum, err := collect.CopyHash(to, from, e.Size)
+	if err == nil && sum != e.SHA256 {
+		err = &refusal{Skipped, "is not in the record any more as the program left it"}
+	}
+	err = errors.Join(err, to.Close())
+	if err == nil {
+		err = likeFile(dir, temp, like)
+	}
+	if err == nil {
+		err = dir.Chmod(temp, modeFor(e.Mode, like))
+	}
+	return temp, err
+}
+
+// modeFor is the mode of a file that was made, or that takes the place of another. A
+// program must not make files that anybody may write, nor such that their owner cannot
+// use.
+func modeFor(asked fs.FileMode, like fs.FileInfo) fs.FileMode {
+	most, least := fs.FileMode(0o755), fs.FileMode(0o400)
+	if like != nil {
+		most |= like.Mode().Perm()
+		least = like.Mode().Perm() & 0o600
+	}
+	return asked.Perm()&most | least
+}

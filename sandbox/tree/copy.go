@@ -1,0 +1,221 @@
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"github.com/evalbox/evalbox/sandbox/collect"
+
+	"github.com/evalbox/evalbox/result"
+)
+
+// A Sink takes a copy, folders before what is in them.
+type Sink interface {
+	Folder(name string, mode fs.FileMode) error
+	// File takes exactly size bytes.
+	File(name string, mode fs.FileMode, size int64, modified time.Time, content io.Reader) error
+	// Link says why a link cannot be had, if it cannot.
+	Link(name, target string, modified time.Time) (refused string, err error)
+	// Close ends the copy.
+	Close() error
+}
+
+// Options of a copy.
+type Options struct {
+	// Exclude is not copied, nor is any other name of a file in Secret, which is
+	// excluded as well.
+	Exclude, Secret Paths
+	// Points are empty folders (true) and files that the copy gets in place of what
+	// is excluded, for something to be mounted on.
+	Points map[string]bool
+	Limits Limits
+}
+
+// ErrChanged means that a file changed while it was read.
+var ErrChanged = errors.New("changed while it was read")
+
+// Copy copies root into a sink: folders, regular files with their modes, and links
+// as links. Anything else is listed as left out. A file that cannot be read, and a
+// limit that is passed, are errors.
+func Copy(ctx context.Context, root *os.Root, to Sink, opts Options) (Base, []result.SkippedOutput, error) {
+	aliases, err := aliasesIn(ctx, root, opts.Secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &copier{root: root, to: to, opts: opts, aliases: aliases, base: Base{}}
+	if err := Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return c.entry(ctx, name, info) }); err != nil {
+		return nil, nil, err
+	}
+	if err := c.points(); err != nil {
+		return nil, nil, err
+	}
+	return c.base, c.left.Sorted(), to.Close()
+}
+
+type copier struct {
+	root    *os.Root
+	to      Sink
+	opts    Options
+	aliases map[fileID]bool
+	base    Base
+	left    collect.SkipList
+	bytes   int64
+}
+
+func (c *copier) entry(ctx context.Context, name string, info fs.FileInfo) (into bool, err error) {
+	if c.opts.Exclude.Has(name) || c.opts.Secret.Has(name) {
+		return false, nil
+	}
+	mode := info.Mode()
+	if id, several := idOf(info); several && c.aliases[id] {
+		c.left.Add(name, KindFile, info.Size(), "is another name of a file that is denied")
+		return false, nil
+	}
+	if mode.IsRegular() {
+		c.bytes += info.Size()
+	}
+	if err := c.opts.Limits.check(len(c.base)+1, depthOf(name), c.bytes); err != nil {
+		return false, err
+	}
+	entry := Entry{Path: name, Mode: mode.Perm()}
+	switch {
+	case mode.IsDir():
+		entry.Kind = KindFolder
+		err = c.to.Folder(name, mode.Perm())
+	case mode.IsRegular():
+		entry.Kind, entry.Size = KindFile, info.Size()
+		entry.SHA256, err = c.file(ctx, name, info)
+	case mode&fs.ModeSymlink != 0:
+		entry.Kind, entry.Mode = KindSymlink, 0o777
+		if entry.Target, err = c.root.Readlink(name); err != nil {
+			return false, err
+		}
+		var refused string
+		if refused, err = c.to.Link(name, entry.Target, info.ModTime()); refused != "" {
+			c.left.Add(name, KindSymlink, 0, refused)
+			return false, err
+		}
+	default:
+		c.left.Add(name, collect.KindOf(mode), 0, collect.NotRegular)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	c.base[name] = entry
+	return true, nil
+}
+
+// file copies one file and hashes what it copies.
+func (c *copier) file(ctx context.Context, name string, listed fs.FileInfo) (string, error) {
+	file, err := c.root.OpenFile(name, os.O_RDONLY|collect.OpenFlags, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || !os.SameFile(info, listed) || info.Size() != listed.Size() {
+		return "", &fs.PathError{Op: "read", Path: name, Err: ErrChanged}
+	}
+	sum := sha256.New()
+	content := &exactly{from: io.TeeReader(ctxReader{ctx, file}, sum), left: info.Size(), name: name}
+	if err := c.to.File(name, info.Mode().Perm(), info.Size(), info.ModTime(), content); err != nil {
+		return "", err
+	}
+	var one [1]byte
+	if more, _ := file.Read(one[:]); more > 0 || content.left != 0 {
+		return "", &fs.PathError{Op: "read", Path: name, Err: ErrChanged}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// points makes what something is mounted on, with the folders above it.
+func (c *copier) points() error {
+	for _, name := range SortedKeys(c.opts.Points) {
+		for _, above := range parents(name) {
+			if err := c.point(above, true); err != nil {
+				return err
+			}
+		}
+		if err := c.point(name, c.opts.Points[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *copier) point(name string, folder bool) error {
+	want := Entry{Path: name, Kind: KindFile, SHA256: emptySum, Mode: 0o444, Ours: true}
+	if folder {
+		want.Kind, want.SHA256, want.Mode = KindFolder, "", 0o755
+	}
+	if there, ok := c.base[name]; ok {
+		if there.Kind != want.Kind {
+			return &fs.PathError{Op: "mount", Path: name, Err: fmt.Errorf("it is a %s, where a %s is needed", there.Kind, want.Kind)}
+		}
+		return nil
+	}
+	c.base[name] = want
+	if folder {
+		return c.to.Folder(name, want.Mode)
+	}
+	return c.to.File(name, want.Mode, 0, time.Unix(0, 0), nothing{})
+}
+
+const emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// parents are the folders above a path, the highest first.
+func parents(name string) []string {
+	var above []string
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		above = append([]string{dir}, above...)
+	}
+	return above
+}
+
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
+
+// exactly reads the size that a file had.
+type exactly struct {
+	from io.Reader
+	left int64
+	name string
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.from.Read(p[:min(int64(len(p)), e.left)])
+	e.left -= int64(n)
+	if errors.Is(err, io.EOF) && e.left > 0 {
+		err = &fs.PathError{Op: "read", Path: e.name, Err: ErrChanged}
+	}
+	return n, err
+}
+
+// ctxReader ends a long read when its context ends.
+type ctxReader struct {
+	ctx  context.Context //nolint:containedctx // lives as long as the one read that it interrupts
+	from io.Reader
+}
+
+func (r ctxReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.from.Read(p)
+}
