@@ -28,6 +28,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // These tests run on the real engine with the debian image. Without either they
@@ -558,9 +559,9 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, ofRun(report.Removed, id), "a living owner's container was taken")
 			require.Len(t, ofRun(report.Left, id), parts)
-			record, err := r.Store().Get(id)
+			kept, err := r.Store().Get(id)
 			require.NoError(t, err)
-			require.Equal(t, sandbox.RecordRunning, record.State)
+			require.Equal(t, record.Running, kept.State)
 			containers, err := r.Containers(t.Context())
 			require.NoError(t, err)
 			for _, c := range containers {
@@ -569,9 +570,9 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 
 			require.NoError(t, owner.Process.Kill())
 			_, _ = owner.Process.Wait()
-			record, err = r.Store().Get(id)
+			kept, err = r.Store().Get(id)
 			require.NoError(t, err)
-			require.Equal(t, sandbox.RecordLost, record.State)
+			require.Equal(t, record.Lost, kept.State)
 			report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
 			require.NoError(t, err)
 			require.Len(t, ofRun(report.Removed, id), parts)

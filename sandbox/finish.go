@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 
 	"github.com/evalbox/evalbox/policy"
@@ -169,7 +172,7 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 	}
 	outputs, skipped, err := collect.Outputs(ctx, a.work.final, outputLimits(a.spec.Job))
 	if err != nil {
-		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
+		a.warnings = append(a.warnings, "outputs are incomplete: "+fsx.Cause(err).Error())
 	}
 	return outputs, skipped
 }
@@ -254,7 +257,7 @@ func (a *attempt) result(v verdict) *result.Result {
 	default:
 		a.warnings = append(a.warnings, "output may be incomplete: its end was not seen")
 	}
-	for name, out := range map[string]*output{stdoutFile: a.stdout, stderrFile: a.stderr} {
+	for name, out := range map[string]*output{record.StdoutFile: a.stdout, record.StderrFile: a.stderr} {
 		if kept := out.Kept(); kept < out.Total() {
 			a.warnings = append(a.warnings, fmt.Sprintf("%s holds the first %d of %d bytes", name, kept, out.Total()))
 		}
@@ -283,8 +286,8 @@ func (a *attempt) writeRecord(res *result.Result) error {
 	if err := os.Remove(a.work.reserve); err != nil {
 		a.log.Debug("the reserve could not be removed", logError, err)
 	}
-	if err := writeAtomically(filepath.Join(a.work.record, resultFile), text, true); err != nil {
-		return errors.Join(stateError(a.work.record, "cannot be written", err), a.work.release())
+	if err := record.WriteFile(filepath.Join(a.work.record, record.ResultFile), text, true); err != nil {
+		return errors.Join(record.StateError(a.work.record, "cannot be written", err), a.work.release())
 	}
 	return a.work.release()
 }

@@ -54,7 +54,7 @@ func (g *gpuPart) watching(stream int, observers ...io.Writer) []io.Writer {
 func (r *Runner) gpuManager(info engine.Info) *gpu.Manager {
 	dir := r.gpuDir
 	if dir == "" {
-		dir = filepath.Join(r.store.dir, "gpus")
+		dir = filepath.Join(r.store.Dir(), "gpus")
 	}
 	sum := sha256.Sum256([]byte(info.ID))
 	pools := []string{"engine-" + hex.EncodeToString(sum[:8])}

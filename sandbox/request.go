@@ -148,7 +148,7 @@ type Mount struct{ Source, Target string }
 // several names of one file become files of their own. All trees
 // together count as much as ./final does: see [policy.Limits].Disk. Exclude are
 // paths below Source that are not copied. The host's folder does not change; see
-// [Store.ApplyTree].
+// [record.Store.ApplyTree].
 type Tree struct {
 	Source, Target string
 	Exclude        []string

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
@@ -33,7 +35,7 @@ const cleanupBudget = time.Minute
 // ctx. Closing req.Kill skips the grace period.
 func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
 	if req.ID == "" {
-		req.ID = newID(time.Now())
+		req.ID = record.NewID(time.Now())
 	}
 	res, err := r.runOnce(ctx, req)
 	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
@@ -108,16 +110,16 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if a.copies() {
 		deadline = a.deadline(partSlack)
 	}
-	note := journal{
-		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
+	note := record.Journal{
+		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
 		Transfer: a.spec.Class.Transfer,
 	}
 	if err := errors.Join(
-		writeJSON(filepath.Join(a.work.record, journalFile), note),
-		writeJSON(filepath.Join(a.work.record, specFile), a.spec),
+		record.WriteJSON(filepath.Join(a.work.record, record.JournalFile), note),
+		record.WriteJSON(filepath.Join(a.work.record, record.SpecFile), a.spec),
 	); err != nil {
-		return stateError(a.work.record, "cannot be written", err)
+		return record.StateError(a.work.record, "cannot be written", err)
 	}
 	// Until Prepare succeeds, a container with this name belongs to another run.
 	a.nameTaken = true
@@ -209,7 +211,7 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 		LabelOwner:    owner.This().String(),
 		LabelDeadline: deadline.UTC().Format(time.RFC3339),
 		LabelSpec:     a.spec.Class.Hash(),
-		LabelState:    a.runner.store.dir,
+		LabelState:    a.runner.store.Dir(),
 	})
 	if a.spec.Job.Keep {
 		labels[LabelKeep] = "true"
@@ -294,7 +296,7 @@ func isEngines(err error) bool {
 	var path *PathError
 	var field *policy.FieldError
 	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.Is(err, errCanceledBefore) && !errors.Is(err, ErrUnobserved) &&
-		!errors.Is(err, errNotShared) && !errors.Is(err, ErrUnenforceable) && !errors.Is(err, ErrNoSpace)
+		!errors.Is(err, errNotShared) && !errors.Is(err, ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

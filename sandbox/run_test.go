@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
@@ -119,17 +121,17 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		require.Equal(t, owner.This().String(), fake.Labels()[LabelOwner])
 		require.Equal(t, "evalbox-r1", fake.Created[0].Meta.Name)
 
-		record, err := r.Store().Get("r1")
+		kept, err := r.Store().Get("r1")
 		require.NoError(t, err)
-		require.Equal(t, RecordFinished, record.State)
-		require.Equal(t, res.Status, record.Result.Status)
-		require.Equal(t, "sha256:0123", record.Spec.Class.Image.ID)
-		require.Equal(t, record.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
-		require.Equal(t, record.Spec.Class, fake.Created[0].Class)
-		text, err := os.ReadFile(record.StdoutPath())
+		require.Equal(t, record.Finished, kept.State)
+		require.Equal(t, res.Status, kept.Result.Status)
+		require.Equal(t, "sha256:0123", kept.Spec.Class.Image.ID)
+		require.Equal(t, kept.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
+		require.Equal(t, kept.Spec.Class, fake.Created[0].Class)
+		text, err := os.ReadFile(kept.StdoutPath())
 		require.NoError(t, err)
 		require.Equal(t, res.Stdout, string(text))
-		require.NoFileExists(t, filepath.Join(record.Dir, reserveFile))
+		require.NoFileExists(t, filepath.Join(kept.Dir, record.ReserveFile))
 	})
 }
 
@@ -141,7 +143,7 @@ func TestResultIsOnDiskBeforeTheContainerGoes(t *testing.T) {
 	fake.Hook = func(call, _ string) error {
 		if call == "Remove" {
 			removals++
-			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), resultFile))
+			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), record.ResultFile))
 		}
 		return nil
 	}
@@ -871,7 +873,7 @@ func TestRecordIsReadableByOthers(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, resultFile))
+	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, record.ResultFile))
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))

@@ -2,8 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
@@ -36,7 +36,7 @@ type Runner struct {
 	// lock is what images must be; nil for no rule.
 	lock   *images.Lock
 	policy policy.Policy
-	store  *Store
+	store  *record.Store
 	log    *slog.Logger
 	// gpuDir is where GPUs are leased; empty for a folder of the store.
 	gpuDir string
@@ -96,13 +96,13 @@ func WithPolicy(p policy.Policy) Option {
 	}
 }
 
-// WithStateDir sets the folder of records and locks; see [DefaultStateDir].
+// WithStateDir sets the folder of records and locks; see [record.DefaultDir].
 func WithStateDir(dir string) Option {
 	return func(r *Runner) (err error) {
 		if dir == "" {
 			return errors.New("sandbox: empty state folder")
 		}
-		r.store, err = OpenStore(dir)
+		r.store, err = record.Open(dir)
 		return err
 	}
 }
@@ -129,11 +129,11 @@ func New(opts ...Option) (*Runner, error) {
 		}
 	}
 	if r.store == nil {
-		dir, err := DefaultStateDir()
+		dir, err := record.DefaultDir()
 		if err != nil {
 			return nil, err
 		}
-		if r.store, err = OpenStore(dir); err != nil {
+		if r.store, err = record.Open(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +154,7 @@ func New(opts ...Option) (*Runner, error) {
 func (r *Runner) Close() error { return r.engine.Close() }
 
 // Store gives access to the records of runs.
-func (r *Runner) Store() *Store { return r.store }
+func (r *Runner) Store() *record.Store { return r.store }
 
 // Info describes the engine.
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
@@ -175,8 +175,14 @@ func (r *Runner) isGoing(c engine.Found) bool {
 	if c.Labels[LabelKeep] == "true" {
 		return false
 	}
-	written, err := os.Stat(filepath.Join(r.storeOf(c).runsDir(), c.Labels[LabelRun], resultFile))
+	written, err := os.Stat(filepath.Join(r.storeOf(c).RunsDir(), c.Labels[LabelRun], record.ResultFile))
 	return err == nil && time.Since(written.ModTime()) < removalPatience
+}
+
+// ApplyTree applies what the program of a finished run changed in a tree to the host
+// directory that the tree was copied from.
+func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts ApplyOptions) (TreeReport, error) {
+	return applyRecorded(ctx, r.store, id, target, opts)
 }
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the engine's
@@ -202,12 +208,12 @@ type planned struct {
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
 func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.ID == "" {
-		req.ID = newID(time.Now())
+		req.ID = record.NewID(time.Now())
 	}
 	if req.User == "" {
 		req.User = defaultUser(os.Getuid(), os.Getgid())
 	}
-	req, pinned, err := resolveAll(ctx, req, r.store.dir)
+	req, pinned, err := resolveAll(ctx, req, r.store.Dir())
 	if err != nil {
 		return planned{}, err
 	}
@@ -318,13 +324,4 @@ func defaultUser(uid, gid int) string {
 		return fmt.Sprintf("%d:%d", uid, dedicatedID)
 	}
 	return fmt.Sprintf("%d:%d", uid, gid)
-}
-
-// newID makes an ID that sorts by time and is unique on any number of hosts.
-func newID(now time.Time) string {
-	var random [5]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		panic(err) // crypto/rand never fails since Go 1.24
-	}
-	return now.UTC().Format("20060102t150405") + "-" + hex.EncodeToString(random[:])
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -45,11 +46,11 @@ func (a *attempt) fetch(ctx context.Context) ([]result.Output, []result.SkippedO
 				unpacker.Missing(list, full, "was not copied: the transfer broke off")
 			}
 		}
-		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(fetchErr).Error())
+		a.warnings = append(a.warnings, "outputs are incomplete: "+fsx.Cause(fetchErr).Error())
 	}
 	outputs, skipped, err := collect.Outputs(ctx, a.work.final, limits)
 	if err != nil && fetchErr == nil {
-		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
+		a.warnings = append(a.warnings, "outputs are incomplete: "+fsx.Cause(err).Error())
 	}
 	for i, out := range outputs {
 		if mode, ok := unpacker.Mode(out.Path); ok {
@@ -81,7 +82,7 @@ func (a *attempt) listDepot(ctx context.Context) *archive.Inventory {
 		}
 	}
 	if err != nil {
-		a.warnings = append(a.warnings, "not all of what was left out of the outputs can be told: "+cause(err).Error())
+		a.warnings = append(a.warnings, "not all of what was left out of the outputs can be told: "+fsx.Cause(err).Error())
 		return nil
 	}
 	if list.Truncated {
@@ -134,7 +135,7 @@ func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *archive.Un
 		case at == ".":
 			return err
 		default:
-			unpacker.Missing(list, at, "could not be copied: "+cause(err).Error())
+			unpacker.Missing(list, at, "could not be copied: "+fsx.Cause(err).Error())
 		}
 		if len(work) == 0 {
 			work = unpacker.Left(list)

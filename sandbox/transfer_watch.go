@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/policy"
@@ -167,7 +169,7 @@ func (a *attempt) startWatcher(ctx context.Context) error {
 // watchError is why nobody can watch the depot, or why it is not to be filled.
 func (a *attempt) watchError(err error) error {
 	noShell := errors.Is(err, engine.ErrNotStarted)
-	if isLoss(err) || errors.Is(err, ErrNoSpace) || a.depot.watcher == nil && !noShell {
+	if isLoss(err) || errors.Is(err, record.ErrNoSpace) || a.depot.watcher == nil && !noShell {
 		return err
 	}
 	rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"

@@ -39,7 +39,7 @@ func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, er
 		}
 	}
 	return place{
-		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Store: runner.Store(), Request: req}),
+		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Request: req}),
 		begin:  func() {},
 		ended: func() {
 			waiting.end()

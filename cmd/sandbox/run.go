@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
@@ -149,7 +151,7 @@ const liveWarning = "live output: "
 
 // sumUp prints the summary of a run, whose live output ended with the error shown.
 // A terminal that takes nothing any more is left alone: the record has it all.
-func (a *app) sumUp(store *sandbox.Store, req sandbox.Request, res *result.Result, shown error) error {
+func (a *app) sumUp(store *record.Store, req sandbox.Request, res *result.Result, shown error) error {
 	err := patiently(func() error {
 		told := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
 		if shown != nil && !slices.ContainsFunc(res.Warnings, told) {

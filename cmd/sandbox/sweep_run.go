@@ -90,7 +90,7 @@ func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[st
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, runner.Close())
 	}
-	box := invoke.Sandbox{Runner: a.watched(runner), Store: runner.Store(), Request: req}
+	box := invoke.Sandbox{Runner: a.watched(runner), Request: req}
 	return invoke.WithSandbox(box), classSetup(spec.Class, s.GPUs), func() { _ = runner.Close() }, nil
 }
 

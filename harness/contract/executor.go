@@ -18,6 +18,7 @@ import (
 type Runner interface {
 	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
+	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
 
 // Store has the records of runs; *sandbox.Store is one.
@@ -25,7 +26,6 @@ type Store interface {
 	RecordDir(id string) string
 	TreeDir(id string, i int) string
 	Remove(id string) error
-	ApplyTreeWith(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
 
 // Executor carries contracts out. It may be used concurrently.

@@ -153,7 +153,7 @@ func cat() Contract {
 	}
 }
 
-// fakeStore has records and applies nothing.
+// fakeStore has records.
 type fakeStore struct{ dir string }
 
 func (s fakeStore) RecordDir(id string) string { return filepath.Join(s.dir, id) }
@@ -164,7 +164,7 @@ func (s fakeStore) TreeDir(id string, i int) string {
 
 func (s fakeStore) Remove(id string) error { return os.RemoveAll(s.RecordDir(id)) }
 
-func (s fakeStore) ApplyTreeWith(_ context.Context, _, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
+func (f *fakeRunner) ApplyTree(_ context.Context, _, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
 	if opts.Git {
 		return sandbox.TreeReport{Target: target, Complete: true, Changes: []sandbox.TreeState{{Path: ".git/config", Change: "created", State: sandbox.TreeApplied}}}, nil
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -21,7 +23,7 @@ const labelProbe = "contract.probe"
 func (run *execution) probe(ctx context.Context, what, script string, args ...string) (res *result.Result, err error) {
 	common := run.Request
 	req := sandbox.Request{
-		ID: sandbox.NewID(run.now()), Labels: map[string]string{labelProbe: what},
+		ID: record.NewID(run.now()), Labels: map[string]string{labelProbe: what},
 		Image: common.Image, AllowUnlocked: common.AllowUnlocked, Runtime: common.Runtime, User: common.User,
 		Transfer: common.Transfer, Kill: common.Kill, Command: append([]string{"sh", "-c", script, "probe"}, args...),
 		Limits: policy.Limits{Timeout: 30 * time.Second},

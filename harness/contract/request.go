@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -25,7 +27,7 @@ const (
 func (run *execution) planRequest() {
 	e, c := run.effective, run.effective.Contract
 	req := run.Request
-	req.ID = sandbox.NewID(run.now())
+	req.ID = record.NewID(run.now())
 	if policy.CheckName("name", run.outcome.ExecutionID) == nil {
 		req.Name = run.outcome.ExecutionID
 	}

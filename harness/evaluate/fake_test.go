@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
@@ -251,12 +253,12 @@ func (r *recorder) Run(ctx context.Context, req sandbox.Request) (*result.Result
 	return res, nil
 }
 
-func (r *recorder) Record(id string) (sandbox.Record, error) {
+func (r *recorder) Record(id string) (record.Record, error) {
 	res := r.results[id]
 	if res == nil {
-		return sandbox.Record{}, sandbox.ErrNoRecord
+		return record.Record{}, record.ErrNoRecord
 	}
-	return sandbox.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
+	return record.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
 }
 
 func (r *recorder) LeftBy(_ context.Context, final string) string {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
@@ -96,7 +98,7 @@ func (f *fake) TreeDir(id string, i int) string {
 
 func (f *fake) Remove(id string) error {
 	if _, err := os.Stat(f.RecordDir(id)); err != nil {
-		return sandbox.ErrNoRecord
+		return record.ErrNoRecord
 	}
 	return os.RemoveAll(f.RecordDir(id))
 }

@@ -42,7 +42,7 @@ func newSandbox(t *testing.T) invoke.Sandbox {
 		}
 		require.NoError(t, r.Close())
 	})
-	return invoke.Sandbox{Runner: r, Store: r.Store(), Request: sandbox.Request{Limits: policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}}}
+	return invoke.Sandbox{Runner: r, Request: sandbox.Request{Limits: policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}}}
 }
 
 // invocation has a configuration with these flags and an empty output directory.

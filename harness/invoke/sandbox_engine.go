@@ -38,11 +38,7 @@ const (
 type ProgramRunner interface {
 	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
-}
-
-// TreeStore carries over what programs changed; *sandbox.Store is one.
-type TreeStore interface {
-	ApplyTree(ctx context.Context, id, target string, deny []string) (sandbox.TreeReport, error)
+	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
 
 // Sandbox runs tools in fresh containers: the configuration and the root are read-only,
@@ -50,15 +46,14 @@ type TreeStore interface {
 // outlives it. When the tool has ended, what it wrote is carried over to the host.
 type Sandbox struct {
 	Runner ProgramRunner
-	Store  TreeStore
 	// Request is what all calls have in common: image, limits, user, live output. What
 	// the call says takes its place.
 	Request sandbox.Request
 }
 
 func (s Sandbox) check() error {
-	if s.Runner == nil || s.Store == nil {
-		return errors.New("invoke: the sandbox needs a runner and its store")
+	if s.Runner == nil {
+		return errors.New("invoke: the sandbox needs a runner")
 	}
 	return nil
 }
@@ -133,7 +128,7 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 	default:
 		// That the tool failed is no reason not to: what it wrote tells why.
 		var report sandbox.TreeReport
-		report, out.lost = s.Store.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, nil)
+		report, out.lost = s.Runner.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, sandbox.ApplyOptions{})
 		out.left, out.created = leftOutOf(*res, report), createdOf(*res, report)
 		if out.lost != nil {
 			out.left.list = append(out.left.list, fmt.Sprintf("all other changes: %v", out.lost))

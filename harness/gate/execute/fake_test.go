@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -76,7 +78,7 @@ func (f *fake) TreeDir(id string, i int) string {
 func (f *fake) Remove(id string) error {
 	f.removed = append(f.removed, id)
 	if _, err := os.Stat(f.RecordDir(id)); err != nil {
-		return sandbox.ErrNoRecord
+		return record.ErrNoRecord
 	}
 	return os.RemoveAll(f.RecordDir(id))
 }

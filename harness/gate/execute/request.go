@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -31,7 +33,7 @@ const leastCapture = 4 * policy.KiB
 // common is what all containers of a manifest share. It is pure but for the ID.
 func (x *run) common(name string) sandbox.Request {
 	req := x.o.Request
-	req.ID = sandbox.NewID(x.now())
+	req.ID = record.NewID(x.now())
 	req.Name = runName(name)
 	req.Labels = map[string]string{}
 	maps.Copy(req.Labels, x.o.Request.Labels)

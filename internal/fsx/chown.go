@@ -1,21 +1,19 @@
 //go:build unix
 
-package sandbox
+package fsx
 
 import (
 	"errors"
 	"os"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"golang.org/x/sys/unix"
 )
 
-// chownTree gives root, and everything below it that belongs to the user from, to
+// ChownTree gives root, and everything below it that belongs to the user from, to
 // uid and gid; from -1 means everything. It follows nothing, and a file of
 // somebody else's that has a second name in the tree keeps its owner.
-func chownTree(root *os.Root, from, uid, gid int) error {
-	err := fsx.Visit(root, func() bool { return true }, func(dir int, name string, stat *unix.Stat_t) error {
+func ChownTree(root *os.Root, from, uid, gid int) error {
+	err := Visit(root, func() bool { return true }, func(dir int, name string, stat *unix.Stat_t) error {
 		if from >= 0 && int(stat.Uid) != from {
 			return nil
 		}
