@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
 	"github.com/evalbox/evalbox/sandbox/stream"
 
 	"github.com/evalbox/evalbox/result"
@@ -51,7 +53,7 @@ type attempt struct {
 	// stopHelpers ends what watches the run.
 	stopHelpers context.CancelFunc
 	// stops is how helpers ask for the end of the run.
-	stops chan stopReason
+	stops chan outcome.StopReason
 
 	stdout  *output
 	stderr  *output
@@ -62,27 +64,11 @@ type attempt struct {
 	score     result.ScoreScanner
 	traceback result.TracebackScanner
 
-	facts facts
+	facts outcome.Evidence
 }
 
-// stopReason says why we ended a run.
-type stopReason int
-
-const (
-	stopNone stopReason = iota
-	stopTimeout
-	stopCanceled
-	stopOutputLimit
-	stopDiskLimit
-	// stopTooDeep is for folders so deep that nobody can tell what they hold.
-	stopTooDeep
-	stopDiskFull
-	// stopUnwatched is for a disk that nobody could look at any more.
-	stopUnwatched
-)
-
 // askStop asks for the end of the run; only the first reason counts.
-func (a *attempt) askStop(reason stopReason) {
+func (a *attempt) askStop(reason outcome.StopReason) {
 	select {
 	case a.stops <- reason:
 	default:

@@ -154,7 +154,7 @@ func (a *attempt) releaseGPUs(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
-	gone, err := a.facts.lost == nil && !a.left, error(nil)
+	gone, err := a.facts.Lost == nil && !a.left, error(nil)
 	if gone {
 		err = a.gpus.lease.Release(ctx)
 	} else {

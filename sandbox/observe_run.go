@@ -245,7 +245,7 @@ func (a *attempt) observed() *result.Observed {
 	switch {
 	case plan.Active() && !o.letGo:
 		why = neverStarted
-	case a.facts.lost != nil || !a.facts.end.Reported:
+	case a.facts.Lost != nil || !a.facts.End.Reported:
 		why = endUnseen
 	}
 	if plan.Network && o.networkWhy == "" {

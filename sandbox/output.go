@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -27,7 +29,7 @@ type output struct {
 
 // openOutput makes the files of the record and what reads the streams.
 func (a *attempt) openOutput() error {
-	a.stops = make(chan stopReason, 1)
+	a.stops = make(chan outcome.StopReason, 1)
 	job := a.spec.Job
 	outFile, outAgain, err := a.openLog(record.StdoutFile)
 	if err != nil {
@@ -63,7 +65,7 @@ func (a *attempt) openLog(name string) (write, read *os.File, err error) {
 func (a *attempt) countOutput(n int64) {
 	total := a.written.Add(n)
 	if limit := a.spec.Job.OutputLimitBytes; limit > 0 && total > limit {
-		a.askStop(stopOutputLimit)
+		a.askStop(outcome.StopOutputLimit)
 	}
 }
 

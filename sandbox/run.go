@@ -239,8 +239,8 @@ func (a *attempt) start(ctx context.Context) error {
 	streams := engine.Streams{Stdin: a.req.Stdin, Stdout: a.stdout, Stderr: a.stderr}
 	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job, streams); {
 	case err == nil:
-		a.facts.accepted = true
-	case isLoss(err):
+		a.facts.Accepted = true
+	case errors.Is(err, engine.ErrUnavailable):
 		// The answer was lost, so the program may or may not be running. Its end will
 		// show.
 		a.log.Debug("the answer to the start was lost", logError, err)
@@ -282,7 +282,7 @@ func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Resu
 	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unwatched || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
-	a.facts.startError = startErr
+	a.facts.StartError = startErr
 	if err := a.work.putBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/stretchr/testify/require"
@@ -946,15 +948,15 @@ func TestContainerThatEndsWithoutAReport(t *testing.T) {
 		"for memory": {killsInit, func(f *enginetest.Fake) { f.OOMKilled = true },
 			result.StatusOutOfMemory, result.FaultProgram, 137, "with the whole container", nil},
 		"by somebody": {killsInit, func(f *enginetest.Fake) { f.Foreign = []string{"15", "9"} },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", errKilled},
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", outcome.ErrKilled},
 		"perhaps by somebody": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = errors.New("no events") },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", errKilled},
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", outcome.ErrKilled},
 		"by an engine that goes": {killsInit, func(f *enginetest.Fake) { f.Foreign, f.Hook = []string{"9"}, awayAfterTheStart(f, gone) },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"by an engine that is gone": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = gone },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"while the engine was away": {killsInit, func(f *enginetest.Fake) { f.WaitErrs = []error{gone} },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"and is not there any more": {outlasts, func(f *enginetest.Fake) { f.WaitErrs = []error{ErrNoContainer} },
 			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else removed", ErrNoContainer},
 	} {

@@ -236,14 +236,14 @@ func (a *attempt) diskUse(ctx context.Context) (bytes int64, entries int) {
 // collectTrees tells what the program changed, keeps that, and lets the rest go.
 // bring, if not nil, brings a tree back first.
 func (a *attempt) collectTrees(ctx context.Context, bring func(context.Context, int, *runTree) (tree.Now, error)) []result.Tree {
-	if len(a.work.trees) == 0 || a.facts.lost != nil {
+	if len(a.work.trees) == 0 || a.facts.Lost != nil {
 		return nil // its program may still run
 	}
 	ctx, cancel := a.collecting(ctx)
 	defer cancel()
 	var trees []result.Tree
 	for i, t := range a.work.trees {
-		if t.base == nil || a.facts.startError != nil {
+		if t.base == nil || a.facts.StartError != nil {
 			a.dropLive(t)
 			continue
 		}

@@ -186,6 +186,15 @@ type End struct {
 	ForeignErr error
 }
 
+// ExitStatus returns the exit status that a shell would report: the exit code, or 128
+// plus the number of the signal.
+func (e End) ExitStatus() int {
+	if e.Signal > 0 {
+		return 128 + e.Signal
+	}
+	return e.ExitCode
+}
+
 // Usage is the resource usage of a job. CPU and peak memory never decrease during a run.
 type Usage struct {
 	CPU        time.Duration

@@ -1,4 +1,4 @@
-package sandbox
+package outcome
 
 import (
 	"errors"
@@ -13,39 +13,39 @@ import (
 
 func TestDecide(t *testing.T) {
 	gone := errors.New("gone")
-	with := func(end engine.End, change []func(*facts)) facts {
-		f := facts{accepted: true, end: end}
+	with := func(end engine.End, change []func(*Evidence)) Evidence {
+		f := Evidence{Accepted: true, End: end}
 		for _, c := range change {
 			c(&f)
 		}
 		return f
 	}
-	exited := func(code int, change ...func(*facts)) facts {
+	exited := func(code int, change ...func(*Evidence)) Evidence {
 		return with(engine.End{Reported: true, ExitCode: code}, change)
 	}
-	died := func(signal int, change ...func(*facts)) facts {
+	died := func(signal int, change ...func(*Evidence)) Evidence {
 		return with(engine.End{Reported: true, Signal: signal}, change)
 	}
-	silent := func(change ...func(*facts)) facts {
+	silent := func(change ...func(*Evidence)) Evidence {
 		return with(engine.End{ExitCode: 137}, change)
 	}
-	failed := func(stage string, errno syscall.Errno) facts {
+	failed := func(stage string, errno syscall.Errno) Evidence {
 		return with(engine.End{Reported: true, Launch: &engine.LaunchError{Stage: stage, Errno: errno}}, nil)
 	}
-	oom := func(f *facts) { f.end.OOMKilled = true }
-	deadline := func(f *facts) { f.end.Cause = engine.ByDeadline }
-	killed := func(f *facts) { f.end.Escalated = true }
-	stop := func(reason stopReason) func(*facts) {
-		return func(f *facts) {
-			f.stop, f.signals, f.end.Cause = reason, []engine.Signal{engine.Stop}, engine.BySignal
+	oom := func(f *Evidence) { f.End.OOMKilled = true }
+	deadline := func(f *Evidence) { f.End.Cause = engine.ByDeadline }
+	killed := func(f *Evidence) { f.End.Escalated = true }
+	stop := func(reason StopReason) func(*Evidence) {
+		return func(f *Evidence) {
+			f.Stop, f.Requested, f.End.Cause = reason, []engine.Signal{engine.Stop}, engine.BySignal
 		}
 	}
-	asked := func(f *facts) { f.end.Cause, f.end.Foreign = engine.BySignal, []string{"15"} }
-	foreign := func(signals ...string) func(*facts) { return func(f *facts) { f.end.Foreign = signals } }
-	goes := func(f *facts) { f.engineGone = true }
-	away := func(f *facts) { f.end.Interrupted = true }
+	asked := func(f *Evidence) { f.End.Cause, f.End.Foreign = engine.BySignal, []string{"15"} }
+	foreign := func(signals ...string) func(*Evidence) { return func(f *Evidence) { f.End.Foreign = signals } }
+	goes := func(f *Evidence) { f.EngineGone = true }
+	away := func(f *Evidence) { f.End.Interrupted = true }
 	for name, test := range map[string]struct {
-		facts        facts
+		facts        Evidence
 		status       result.Status
 		fault        result.Fault
 		code, signal int
@@ -71,14 +71,14 @@ func TestDecide(t *testing.T) {
 		"time limit, exits 0":         {exited(0, deadline), result.StatusTimedOut, result.FaultProgram, -1, 0},
 		"time limit, killed":          {died(9, deadline, killed), result.StatusTimedOut, result.FaultProgram, -1, 9},
 		"time limit wins over memory": {died(9, deadline, killed, oom), result.StatusTimedOut, result.FaultProgram, -1, 9},
-		"time limit kept by evalbox":  {died(9, stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
-		"... with the container":      {silent(stop(stopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
-		"canceled":                    {died(15, stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 143, 15},
-		"canceled, exits 0":           {exited(0, stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 0, 0},
-		"canceled, then its limit":    {died(15, stop(stopCanceled), deadline), result.StatusCanceled, result.FaultOperator, 143, 15},
-		"output limit":                {died(15, stop(stopOutputLimit)), result.StatusOutputLimit, result.FaultProgram, 143, 15},
-		"disk limit":                  {died(9, stop(stopDiskLimit), killed), result.StatusDiskLimit, result.FaultProgram, 137, 9},
-		"disk full":                   {died(15, stop(stopDiskFull)), result.StatusDiskLimit, result.FaultEnvironment, 143, 15},
+		"time limit kept by evalbox":  {died(9, stop(StopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"... with the container":      {silent(stop(StopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"canceled":                    {died(15, stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 143, 15},
+		"canceled, exits 0":           {exited(0, stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 0, 0},
+		"canceled, then its limit":    {died(15, stop(StopCanceled), deadline), result.StatusCanceled, result.FaultOperator, 143, 15},
+		"output limit":                {died(15, stop(StopOutputLimit)), result.StatusOutputLimit, result.FaultProgram, 143, 15},
+		"disk limit":                  {died(9, stop(StopDiskLimit), killed), result.StatusDiskLimit, result.FaultProgram, 137, 9},
+		"disk full":                   {died(15, stop(StopDiskFull)), result.StatusDiskLimit, result.FaultEnvironment, 143, 15},
 
 		"stopped by somebody":       {died(15, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
 		"stopped, then exits 0":     {exited(0, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
@@ -93,11 +93,11 @@ func TestDecide(t *testing.T) {
 		"init killed":                  {silent(), result.StatusSignaled, result.FaultProgram, 137, 9},
 		"init killed for memory":       {silent(oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
 		"init killed by somebody":      {silent(foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
-		"init killed, sender unknown":  {silent(func(f *facts) { f.end.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed, sender unknown":  {silent(func(f *Evidence) { f.End.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
 		"init killed by the engine":    {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"init killed during an outage": {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"init killed while canceling":  {silent(stop(stopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
-		"an end without any report":    {facts{accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
+		"init killed while canceling":  {silent(stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
+		"an end without any report":    {Evidence{Accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
 
 		"not found":           {failed(engine.StageExec, syscall.ENOENT), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},
@@ -106,20 +106,20 @@ func TestDecide(t *testing.T) {
 		"no folder":           {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"no way to the proxy": {failed("relay", syscall.EADDRINUSE), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 
-		"no answer at all":            {facts{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"... until its time limit":    {facts{stop: stopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"the answer alone was lost":   {facts{end: engine.End{Reported: true, ExitCode: 3}}, result.StatusExited, result.FaultProgram, 3, 0},
-		"start failed":                {facts{startError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
-		"engine lost":                 {facts{lost: gone}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"engine lost after the limit": {facts{lost: gone, stop: stopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"no answer at all":            {Evidence{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... until its time limit":    {Evidence{Stop: StopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"the answer alone was lost":   {Evidence{End: engine.End{Reported: true, ExitCode: 3}}, result.StatusExited, result.FaultProgram, 3, 0},
+		"start failed":                {Evidence{StartError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"engine lost":                 {Evidence{Lost: gone}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"engine lost after the limit": {Evidence{Lost: gone, Stop: StopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := decide(test.facts)
-			require.Equal(t, test.status.String(), v.status.String())
-			require.Equal(t, test.fault.String(), v.fault.String())
-			require.Equal(t, test.code, v.exitCode)
-			require.Equal(t, test.signal, v.signal)
-			require.NotEmpty(t, v.explanation)
+			v := Decide(test.facts)
+			require.Equal(t, test.status.String(), v.Status.String())
+			require.Equal(t, test.fault.String(), v.Fault.String())
+			require.Equal(t, test.code, v.ExitCode)
+			require.Equal(t, test.signal, v.Signal)
+			require.NotEmpty(t, v.Explanation)
 		})
 	}
 }
@@ -128,9 +128,9 @@ func TestDecide(t *testing.T) {
 // reported did not end a program that had already ended by itself.
 func TestAnEndBeforeOurLimitIsItsOwn(t *testing.T) {
 	for _, end := range []engine.End{{Reported: true, ExitCode: 3}, {Reported: true, Signal: 11}} {
-		v := decide(facts{accepted: true, end: end, stop: stopTimeout, signals: []engine.Signal{engine.Kill}})
-		require.NotEqual(t, result.StatusTimedOut, v.status)
-		require.Equal(t, exitCode(end), v.exitCode)
+		v := Decide(Evidence{Accepted: true, End: end, Stop: StopTimeout, Requested: []engine.Signal{engine.Kill}})
+		require.NotEqual(t, result.StatusTimedOut, v.Status)
+		require.Equal(t, end.ExitStatus(), v.ExitCode)
 	}
 }
 
@@ -153,54 +153,54 @@ func TestDecideIsTotal(t *testing.T) {
 	}
 	for _, end := range ends {
 		for _, cause := range []engine.Cause{engine.ByItself, engine.ByDeadline, engine.BySignal} {
-			for stop := stopNone; stop <= stopUnwatched; stop++ {
+			for stop := StopNone; stop <= StopUnwatched; stop++ {
 				for bits := range 1 << 7 {
-					f := facts{accepted: true, end: end, stop: stop, engineGone: bits&1 != 0}
-					f.end.Cause, f.end.OOMKilled, f.end.Interrupted = cause, bits&2 != 0, bits&4 != 0
-					f.end.Escalated = bits&8 != 0
+					f := Evidence{Accepted: true, End: end, Stop: stop, EngineGone: bits&1 != 0}
+					f.End.Cause, f.End.OOMKilled, f.End.Interrupted = cause, bits&2 != 0, bits&4 != 0
+					f.End.Escalated = bits&8 != 0
 					if bits&16 != 0 {
-						f.end.Foreign = []string{"15"}
+						f.End.Foreign = []string{"15"}
 					}
 					if bits&32 != 0 {
-						f.end.ForeignErr = gone
+						f.End.ForeignErr = gone
 					}
 					if bits&64 != 0 {
-						f.lost = gone
+						f.Lost = gone
 					}
 					requireOneCause(t, f)
 				}
 			}
 		}
 	}
-	requireOneCause(t, facts{startError: gone})
-	requireOneCause(t, facts{})
+	requireOneCause(t, Evidence{StartError: gone})
+	requireOneCause(t, Evidence{})
 }
 
-func requireOneCause(t *testing.T, f facts) {
+func requireOneCause(t *testing.T, f Evidence) {
 	t.Helper()
-	v, end := decide(f), f.end
+	v, end := Decide(f), f.End
 	wrong := ""
-	struck := end.Cause == engine.ByDeadline || f.stop == stopTimeout
+	struck := end.Cause == engine.ByDeadline || f.Stop == StopTimeout
 	switch {
-	case v.status == 0 || v.fault == 0 || v.explanation == "":
+	case v.Status == 0 || v.Fault == 0 || v.Explanation == "":
 		wrong = "is incomplete"
-	case (v.status == result.StatusEngineLost) != (v.exitCode == -1 && v.err != nil):
+	case (v.Status == result.StatusEngineLost) != (v.ExitCode == -1 && v.Err != nil):
 		wrong = "an unknown end must have a reason and no code"
-	case v.status == result.StatusOutOfMemory && !end.OOMKilled:
+	case v.Status == result.StatusOutOfMemory && !end.OOMKilled:
 		wrong = "claims memory without evidence"
-	case v.status == result.StatusTimedOut && (!struck || v.exitCode != -1):
+	case v.Status == result.StatusTimedOut && (!struck || v.ExitCode != -1):
 		wrong = "claims a time limit that was not reached"
-	case v.status == result.StatusStartFailed && f.startError == nil && end.Launch == nil:
+	case v.Status == result.StatusStartFailed && f.StartError == nil && end.Launch == nil:
 		wrong = "claims that a program was not executed"
-	case (v.status == result.StatusStartFailed) != (f.startError != nil || end.Launch != nil && f.lost == nil):
+	case (v.Status == result.StatusStartFailed) != (f.StartError != nil || end.Launch != nil && f.Lost == nil):
 		wrong = "does not report that nothing was executed"
-	case f.startError == nil && f.lost != nil && v.status != result.StatusEngineLost:
+	case f.StartError == nil && f.Lost != nil && v.Status != result.StatusEngineLost:
 		wrong = "claims to know the end of a lost run"
-	case v.status == result.StatusExited && (!end.Reported || end.Signal != 0 || v.exitCode != end.ExitCode):
+	case v.Status == result.StatusExited && (!end.Reported || end.Signal != 0 || v.ExitCode != end.ExitCode):
 		wrong = "is not an exit"
-	case v.status == result.StatusExited && (v.fault == result.FaultNone) != (end.ExitCode == 0):
+	case v.Status == result.StatusExited && (v.Fault == result.FaultNone) != (end.ExitCode == 0):
 		wrong = "blames the wrong party for an exit"
-	case !end.Reported && f.startError == nil && f.stop == stopNone && !struck && v.fault == result.FaultNone:
+	case !end.Reported && f.StartError == nil && f.Stop == StopNone && !struck && v.Fault == result.FaultNone:
 		wrong = "blames nobody without a report"
 	}
 	if wrong != "" { // there are too many cases for one call each
