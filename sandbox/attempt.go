@@ -21,6 +21,8 @@ import (
 type attempt struct {
 	runner *Runner
 	req    Request
+	io     IO
+	hooks  Hooks
 	spec   spec.Spec
 	info   engine.Info
 	log    *slog.Logger
@@ -44,7 +46,7 @@ type attempt struct {
 	// pinned are the sources of mounts as they were checked.
 	pinned []pinned
 
-	// release says that the program has ended; see [Request].
+	// release says that the program has ended; see [Hooks].
 	release func()
 
 	// Times of our own monotonic clock.

@@ -52,10 +52,10 @@ func beObservingOwner(state string) error {
 		return err
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
-		ID: orphan(ownerObserves), Image: os.Getenv(ownerImage), Command: []string{"sh", "-c", "echo it ran; exit 0"}, Stdout: os.Stdout,
+		ID: orphan(ownerObserves), Image: os.Getenv(ownerImage), Command: []string{"sh", "-c", "echo it ran; exit 0"},
 		Observe: &sandbox.Observe{Network: true, Decoys: []string{"/etc/shadow"}},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
-	})
+	}, sandbox.IO{Stdout: os.Stdout})
 	return err
 }
 

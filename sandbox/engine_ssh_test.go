@@ -261,9 +261,9 @@ func TestRunOverSSH(t *testing.T) {
 	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(t.TempDir()))
 	require.NoError(t, err)
 	res, err := r.Run(t.Context(), sandbox.Request{
-		Command: []string{"sh", "-c", "cat; echo kept >final/kept"}, Stdin: strings.NewReader("over ssh\n"),
-		Final: filepath.Join(t.TempDir(), "final"),
-	})
+		Command: []string{"sh", "-c", "cat; echo kept >final/kept"},
+		Final:   filepath.Join(t.TempDir(), "final"),
+	}, sandbox.IO{Stdin: strings.NewReader("over ssh\n")})
 	require.NoError(t, err)
 	require.Equal(t, result.StatusExited, res.Status, res.Explanation)
 	require.Equal(t, "over ssh\n", res.Stdout)

@@ -116,9 +116,9 @@ func python(t *testing.T, program string) sandbox.Request {
 	}
 }
 
-func run(t *testing.T, r *sandbox.Runner, req sandbox.Request) *result.Result {
+func run(t *testing.T, r *sandbox.Runner, req sandbox.Request, opts ...sandbox.RunOption) *result.Result {
 	t.Helper()
-	res, err := r.Run(t.Context(), req)
+	res, err := r.Run(t.Context(), req, opts...)
 	require.NoError(t, err)
 	text, err := res.Encode()
 	require.NoError(t, err)
@@ -371,8 +371,8 @@ sys.stdout.write("o" * 3_000_000); sys.stderr.write("e" * 2_000_000)
 print("\nFinal Validation Performance: 0.125", flush=True)
 `)
 	var stdout, stderr bytes.Buffer
-	req.Stdout, req.Stderr = &stdout, &stderr
-	res := run(t, newRunner(t), req)
+	streams := sandbox.IO{Stdout: &stdout, Stderr: &stderr}
+	res := run(t, newRunner(t), req, streams)
 	require.EqualValues(t, 9+3_000_000+37, res.StdoutBytes)
 	require.EqualValues(t, 3+2_000_000, res.StderrBytes)
 	require.EqualValues(t, res.StdoutBytes, stdout.Len())
@@ -389,8 +389,8 @@ func TestEngineFileOfAStreamIsBounded(t *testing.T) {
 	req.Limits.StreamFile = policy.MiB
 	r := newRunner(t)
 	var live bytes.Buffer
-	req.Stdout = &live
-	res := run(t, r, req)
+	streams := sandbox.IO{Stdout: &live}
+	res := run(t, r, req, streams)
 	record, err := r.Store().Get(res.ID)
 	require.NoError(t, err)
 	info, err := os.Stat(record.StdoutPath())
@@ -404,16 +404,16 @@ func TestEngineFileOfAStreamIsBounded(t *testing.T) {
 func TestEngineStdin(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
-	req.Stdin = strings.NewReader("from the caller")
-	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req).Stdout)
+	streams := sandbox.IO{Stdin: strings.NewReader("from the caller")}
+	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req, streams).Stdout)
 }
 
 func TestEngineCancel(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	ctx, cancel := context.WithCancel(t.Context())
-	req.Stdout = writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
-	res, err := newRunner(t).Run(ctx, req)
+	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })}
+	res, err := newRunner(t).Run(ctx, req, streams)
 	require.NoError(t, err)
 	require.Equal(t, result.StatusCanceled, res.Status)
 	require.Equal(t, "started\n", res.Stdout)
@@ -430,11 +430,12 @@ func TestEngineTellsWhoStoppedTheProgram(t *testing.T) {
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	req.ID = "outside-" + fmt.Sprint(os.Getpid())
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() { _ = api.ContainerKill(context.Background(), "evalbox-"+req.ID, "SIGTERM") }()
 		return len(p), nil
 	})
-	res := run(t, newRunner(t), req)
+	res := run(t, newRunner(t), req, streams)
 	require.Equal(t, result.StatusSignaled, res.Status)
 	require.Equal(t, result.FaultOperator, res.Fault)
 	require.Equal(t, 143, res.ExitCode)
@@ -447,11 +448,12 @@ func TestEngineTellsWhoKilledTheContainer(t *testing.T) {
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	req.ID = "killed-" + fmt.Sprint(os.Getpid())
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() { _ = api.ContainerKill(context.Background(), "evalbox-"+req.ID, "SIGKILL") }()
 		return len(p), nil
 	})
-	res, err := newRunner(t).Run(t.Context(), req)
+	res, err := newRunner(t).Run(t.Context(), req, streams)
 	require.ErrorContains(t, err, "somebody else killed the container")
 	require.Equal(t, result.StatusEngineLost, res.Status)
 	require.Equal(t, result.FaultOperator, res.Fault)
@@ -467,13 +469,14 @@ func TestEngineContainerThatVanishesIsNotTheProgramsFault(t *testing.T) {
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	req.ID = "vanish-" + fmt.Sprint(os.Getpid())
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() {
 			_ = api.ContainerRemove(context.Background(), "evalbox-"+req.ID, container.RemoveOptions{Force: true})
 		}()
 		return len(p), nil
 	})
-	res, err := newRunner(t).Run(t.Context(), req)
+	res, err := newRunner(t).Run(t.Context(), req, streams)
 	require.Error(t, err)
 	require.Equal(t, result.StatusEngineLost, res.Status)
 	require.NotEqual(t, result.FaultProgram, res.Fault)
@@ -489,14 +492,15 @@ func TestEngineOneFinalForTwoRunsIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var second error
-	first.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		req := python(t, "print(1)")
 		req.Final = final
 		_, second = r.Run(t.Context(), req)
 		cancel()
 		return len(p), nil
 	})
-	_, err := r.Run(ctx, first)
+	_, err := r.Run(ctx, first, streams)
 	require.NoError(t, err)
 	require.ErrorIs(t, second, sandbox.ErrBusy)
 	records, err := r.Store().List()

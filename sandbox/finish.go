@@ -191,14 +191,14 @@ func (a *attempt) heldBy() string {
 // mayStillRun says why the outputs of a lost run are not collected.
 const mayStillRun = "the program may still run: its outputs were not collected"
 
-// collecting bounds the collection. A caller who closes req.Kill does not want to wait
+// collecting bounds the collection. A caller who closes [Hooks].Kill does not want to wait
 // for hashes.
 func (a *attempt) collecting(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, collectBudget)
-	if a.req.Kill != nil {
+	if a.hooks.Kill != nil {
 		go func() {
 			select {
-			case <-a.req.Kill:
+			case <-a.hooks.Kill:
 				cancel()
 			case <-ctx.Done():
 			}

@@ -112,7 +112,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 		return nil
 	}
 	order := gpu.Order{
-		Want: wanted(*asked), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
+		Want: wanted(*asked), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.hooks.Waiting,
 		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
 			LimitSeconds: (a.limit() + deadlineSlack).Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {

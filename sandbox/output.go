@@ -39,8 +39,8 @@ func (a *attempt) openOutput() error {
 	if err != nil {
 		return errors.Join(err, outFile.Close(), outAgain.Close())
 	}
-	if a.req.Stdout != nil || a.req.Stderr != nil {
-		a.live = stream.NewLive(a.req.Stdout, a.req.Stderr, outAgain, errAgain)
+	if a.io.Stdout != nil || a.io.Stderr != nil {
+		a.live = stream.NewLive(a.io.Stdout, a.io.Stderr, outAgain, errAgain)
 	}
 	a.stdout = &output{text: result.NewHeadTail(int(job.CaptureStdoutBytes)), again: outAgain}
 	a.stdout.Recorder = stream.NewRecorder(outFile, job.StreamFileBytes, a.live, 0, a.countOutput, a.gpus.watching(0, a.stdout.text, &a.score)...)

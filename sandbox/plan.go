@@ -89,7 +89,7 @@ func Plan(req Request, pol policy.Policy) (spec.Spec, error) {
 			Command: command, Env: sortedEnv(req.FakeClock.env(req.Env)),
 			Script: req.Script, Input: req.Input, Final: req.Final,
 			Mounts: mounts.hosts, Trees: mounts.trees,
-			Stdin: req.Stdin != nil, NoFork: req.NoFork, Keep: req.Keep,
+			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
 			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
 			StreamFileBytes:    int64(limits.StreamFile),

@@ -32,22 +32,27 @@ const cleanupBudget = time.Minute
 //
 // When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and the result
 // has the status canceled. If ctx ends before the start, Run only returns the error of
-// ctx. Closing req.Kill skips the grace period.
-func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
+// ctx. Closing [Hooks].Kill skips the grace period.
+func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*result.Result, error) {
+	var o runOptions
+	for _, opt := range opts {
+		opt.apply(&o)
+	}
+	req.Stdin = o.io.Stdin != nil
 	if req.ID == "" {
 		req.ID = record.NewID(time.Now())
 	}
-	res, err := r.runOnce(ctx, req)
+	res, err := r.runOnce(ctx, req, o)
 	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
 		// Nothing has run, and nothing is left behind.
 		req.Transfer = TransferCopy
-		return r.runOnce(ctx, req)
+		return r.runOnce(ctx, req, o)
 	}
 	return res, err
 }
 
 // runOnce is Run with the transfer that the plan chooses.
-func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, error) {
+func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*result.Result, error) {
 	began := time.Now()
 	prepared, err := r.plan(ctx, req)
 	if err != nil {
@@ -55,7 +60,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, erro
 	}
 	r.markUsed(prepared.spec.Class.Image.ID)
 	a := &attempt{
-		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
+		runner: r, req: prepared.request, io: o.io, hooks: o.hooks, spec: prepared.spec, info: prepared.info, began: began,
 		warnings: prepared.warnings, pinned: prepared.pinned, asked: prepared.asked, stopHelpers: func() {},
 		log: r.log.With(logRun, prepared.spec.Job.RunID),
 	}
@@ -233,10 +238,10 @@ func (a *attempt) start(ctx context.Context) error {
 	if err := a.work.handOver(ctx); err != nil {
 		return err
 	}
-	if a.req.Started != nil {
-		a.req.Started()
+	if a.hooks.Started != nil {
+		a.hooks.Started()
 	}
-	streams := engine.Streams{Stdin: a.req.Stdin, Stdout: a.stdout, Stderr: a.stderr}
+	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.stdout, Stderr: a.stderr}
 	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job, streams); {
 	case err == nil:
 		a.facts.Accepted = true

@@ -96,10 +96,10 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		var stdout, stderr bytes.Buffer
 		req := command("python3", "-c", "pass")
-		req.Stdout, req.Stderr = &stdout, &stderr
+		streams := IO{Stdout: &stdout, Stderr: &stderr}
 		req.Labels = map[string]string{"team": "blue"}
 
-		res, err := r.Run(t.Context(), req)
+		res, err := r.Run(t.Context(), req, streams)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status)
 		require.Equal(t, result.FaultNone, res.Fault)
@@ -300,9 +300,9 @@ func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		time.AfterFunc(1500*time.Millisecond, func() { close(kill) })
 		req := command("sleep")
-		req.Kill = kill
+		hooks := Hooks{Kill: kill}
 		began := time.Now()
-		res, err := r.Run(ctx, req)
+		res, err := r.Run(ctx, req, hooks)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 1500*time.Millisecond, time.Since(began))
@@ -318,8 +318,8 @@ func TestCancelWhileItStartsIsHeard(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		ctx, cancel := context.WithCancel(t.Context())
 		req := command("sleep")
-		req.Started = cancel
-		res, err := r.Run(ctx, req)
+		hooks := Hooks{Started: cancel}
+		res, err := r.Run(ctx, req, hooks)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 15, res.Signal)
@@ -719,8 +719,8 @@ func TestOutputsAreCollectedOnceNothingCanChangeThem(t *testing.T) {
 			}
 			r := newFakeRunner(t, fake)
 			req := command("train")
-			req.Started = func() { final = fake.Sources()[RoleFinal] }
-			res, err := r.Run(t.Context(), req)
+			hooks := Hooks{Started: func() { final = fake.Sources()[RoleFinal] }}
+			res, err := r.Run(t.Context(), req, hooks)
 			require.NoError(t, err)
 			require.Equal(t, name != "all is reported", len(res.Outputs) == 1, "%v", res.Outputs)
 			require.Empty(t, fake.Left())
@@ -751,8 +751,8 @@ func TestStdinReachesTheProgram(t *testing.T) {
 	})
 	r := newFakeRunner(t, fake)
 	req := command("cat")
-	req.Stdin = strings.NewReader("hello")
-	res, err := r.Run(t.Context(), req)
+	streams := IO{Stdin: strings.NewReader("hello")}
+	res, err := r.Run(t.Context(), req, streams)
 	require.NoError(t, err)
 	require.Equal(t, "HELLO", res.Stdout)
 }
@@ -767,8 +767,8 @@ func TestBrokenLiveWriterDoesNotHoldTheProgramUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, read.Close())
 	req := command("yes")
-	req.Stdout = write
-	res, err := r.Run(t.Context(), req)
+	streams := IO{Stdout: write}
+	res, err := r.Run(t.Context(), req, streams)
 	require.NoError(t, err)
 	require.EqualValues(t, 50_000, res.StdoutBytes)
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "live output")

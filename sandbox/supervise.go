@@ -39,7 +39,7 @@ func (a *attempt) supervise(ctx context.Context) {
 	// escalate fires when the end is due but has not been reported.
 	escalate := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds) + grace + signalSlack)
 	defer escalate.Stop()
-	canceled, killed := ctx.Done(), a.req.Kill
+	canceled, killed := ctx.Done(), a.hooks.Kill
 	ask := func(how engine.Signal, patience time.Duration) {
 		a.signal(ctx, how)
 		escalate.Reset(patience)

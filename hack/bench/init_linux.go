@@ -50,8 +50,8 @@ func (b bench) initMemory(ctx context.Context) (int64, error) {
 	began, ended := make(chan struct{}), make(chan error, 1)
 	id := record.NewID(time.Now())
 	go func() {
-		_, err := b.library.Run(ctx, sandbox.Request{ID: id, Image: b.docker.image, Stdout: firstWrite(began),
-			Command: []string{"python3", "-c", "print(1, flush=True); import time; time.sleep(60)"}})
+		_, err := b.library.Run(ctx, sandbox.Request{ID: id, Image: b.docker.image,
+			Command: []string{"python3", "-c", "print(1, flush=True); import time; time.sleep(60)"}}, sandbox.IO{Stdout: firstWrite(began)})
 		ended <- err
 	}()
 	select {

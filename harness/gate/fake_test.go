@@ -40,7 +40,7 @@ const fakeImage = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012345
 
 func newFake(t *testing.T) *fake { return &fake{records: t.TempDir()} }
 
-func (f *fake) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	g := fakeGate{
 		Result: result.Result{
 			ID: req.ID, Status: result.StatusExited, Fault: result.FaultNone, OutputComplete: true,

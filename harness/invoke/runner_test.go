@@ -34,7 +34,7 @@ type fakeSandbox struct {
 	applied    int
 }
 
-func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	f.requests = append(f.requests, req)
 	if f.program == nil {
 		return nil, f.err
@@ -162,7 +162,7 @@ func TestRun(t *testing.T) {
 	fake := &fakeSandbox{program: exits(0), left: good}
 	root := t.TempDir()
 	// Of what all calls have in common nothing is shown to the tool that the call does not name.
-	common := sandbox.Request{Stdin: strings.NewReader("x"), Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
+	common := sandbox.Request{Stdin: true, Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
 	r, err := New("python -m tool.cli", WithSandbox(Sandbox{Runner: fake, Request: common}),
 		WithTimeout(7*time.Second), WithRoot(root), WithEnv(map[string]string{"A": "1"}))
 	require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 7*time.Second, req.Limits.Timeout)
 	require.Equal(t, map[string]string{"A": "1"}, req.Env)
 	require.Equal(t, "/repo", req.WorkDir)
-	require.Nil(t, req.Stdin)
+	require.False(t, req.Stdin)
 	report, err := res.Verify(t.Context(), VerifyOptions{})
 	require.NoError(t, err)
 	require.True(t, report.OK, report.Problems)

@@ -36,7 +36,7 @@ const (
 
 // ProgramRunner runs single programs; *sandbox.Runner is one.
 type ProgramRunner interface {
-	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
+	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
 	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
@@ -46,9 +46,12 @@ type ProgramRunner interface {
 // outlives it. When the tool has ended, what it wrote is carried over to the host.
 type Sandbox struct {
 	Runner ProgramRunner
-	// Request is what all calls have in common: image, limits, user, live output. What
-	// the call says takes its place.
+	// Request is what all calls have in common: image, limits, user. What the call says
+	// takes its place.
 	Request sandbox.Request
+	// IO shows the output live. Tools have no stdin.
+	IO    sandbox.IO
+	Hooks sandbox.Hooks
 }
 
 func (s Sandbox) check() error {
@@ -88,7 +91,7 @@ func (s Sandbox) plan(ctx context.Context, c call, p Plan) (Plan, error) {
 // configuration: the tool is to find out that there is none (MI-02).
 func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
 	req := s.Request
-	req.Script, req.Args, req.Input, req.Final, req.Stdin = "", nil, "", "", nil
+	req.Script, req.Args, req.Input, req.Final, req.Stdin = "", nil, "", "", false
 	req.Command, req.WorkDir = p.Command, p.WorkDir
 	req.Mounts, req.Trees, req.Masks = nil, nil, nil
 	switch _, err := os.Stat(c.Config); {
@@ -113,7 +116,7 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 	if err != nil {
 		return ran{}, err
 	}
-	res, err := s.Runner.Run(ctx, req)
+	res, err := s.Runner.Run(ctx, req, sandbox.IO{Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}, s.Hooks)
 	if res == nil {
 		return ran{}, err
 	}

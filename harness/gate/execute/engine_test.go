@@ -193,7 +193,7 @@ func TestEngineCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	began := make(chan struct{})
 	go func() { <-began; cancel(errStop) }()
-	err := execute.Run(ctx, root, r, execute.Options{Store: r.Store(), Request: sandbox.Request{Stdout: onWrite(func() { close(began) })}})
+	err := execute.Run(ctx, root, r, execute.Options{Store: r.Store(), IO: sandbox.IO{Stdout: onWrite(func() { close(began) })}})
 	require.ErrorIs(t, err, errStop)
 	require.Equal(t, "began\n", text(t, root, "evidence/raw/01.stdout.log"))
 	require.Equal(t, result.StatusCanceled, resultOf(t, root, "evidence/raw/01.result.json").Status)

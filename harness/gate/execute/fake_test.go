@@ -36,7 +36,7 @@ type fake struct {
 	removed []string
 }
 
-func (f *fake) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	f.ran = append(f.ran, req)
 	res := ended(0)
 	res.ID = req.ID
