@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
@@ -34,7 +35,7 @@ type Runner struct {
 	engine  engine.Engine
 	catalog images.Catalog
 	// lock is what images must be; nil for no rule.
-	lock   *images.Lock
+	lock   *lock.Lock
 	policy policy.Policy
 	store  *record.Store
 	log    *slog.Logger
@@ -78,12 +79,12 @@ func WithCatalog(catalog images.Catalog) Option {
 }
 
 // WithLock sets what images must be: a run of another one is refused with an
-// error that satisfies errors.Is with images.ErrUnlocked, before anything is made,
+// error that satisfies errors.Is with lock.ErrUnlocked, before anything is made,
 // unless its request says AllowUnlocked. A lock without entries permits no image.
 // Without this option any image runs, and no result says that its image is locked.
-func WithLock(lock images.Lock) Option {
+func WithLock(l lock.Lock) Option {
 	return func(r *Runner) error {
-		r.lock = &lock
+		r.lock = &l
 		return nil
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -119,7 +120,7 @@ func (e *adapter) Close() error {
 func (e *adapter) Resolve(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
-	resolved, err := images.Resolve(ctx, e.api, catalog, ref)
+	resolved, err := images.Resolve(ctx, store.Docker{APIClient: e.api}, catalog, ref)
 	return resolved, engineError(ctx, err)
 }
 
