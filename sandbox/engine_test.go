@@ -24,9 +24,11 @@ import (
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -34,12 +36,29 @@ import (
 // These tests run on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
 
+// testEngine is the real engine, which its runner closes.
+func testEngine(t *testing.T) engine.Engine {
+	t.Helper()
+	e, err := docker.FromEnv()
+	require.NoError(t, err)
+	return e
+}
+
 func testAPI(t *testing.T) *client.Client {
 	t.Helper()
-	api, err := docker.NewClient()
-	require.NoError(t, err)
+	api := newAPI(t)
 	t.Cleanup(func() { require.NoError(t, api.Close()) })
 	return api
+}
+
+// newAPI is a client of the real engine, which the caller closes.
+func newAPI(t *testing.T) *client.Client {
+	t.Helper()
+	endpoint, err := dockerhost.Find(dockerhost.Address{})
+	require.NoError(t, err)
+	api, err := endpoint.Client()
+	require.NoError(t, err)
+	return api.Client
 }
 
 func testCatalog(t *testing.T) images.Catalog {
@@ -54,12 +73,11 @@ func testCatalog(t *testing.T) images.Catalog {
 func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
+	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.Close())
-		api, err := docker.NewClient()
-		require.NoError(t, err)
+		api := newAPI(t)
 		requireNothingLeft(t, api, sandbox.LabelState+"="+state)
 		require.NoError(t, api.Close())
 	})
@@ -556,7 +574,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			id := orphan(way)
 			owner := startOwner(t, state, final, way)
 
-			r, err := sandbox.New(sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
+			r, err := sandbox.New(sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
 			require.NoError(t, err)
 			defer r.Close()
 			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})

@@ -17,6 +17,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // The test binary serves as a controller that can be killed.
@@ -51,7 +52,11 @@ func beOwner(state, final string) error {
 	if err != nil {
 		return err
 	}
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
+	e, err := docker.FromEnv()
+	if err != nil {
+		return err
+	}
+	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
 		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}))
 	if err != nil {
 		return err

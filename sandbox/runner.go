@@ -18,7 +18,6 @@ import (
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -56,9 +55,8 @@ type Runner struct {
 // Option configures a [Runner]; a value that makes no sense is refused.
 type Option func(*Runner) error
 
-// WithEngine sets the engine, such as that of a [docker.Endpoint]. The default is
-// the Docker engine that the docker command would use here; see [docker.Address]. The
-// runner closes it.
+// WithEngine sets the engine, such as docker.FromEnv of the package sandbox/engine/docker.
+// It is required. The runner closes the engine.
 func WithEngine(e engine.Engine) Option {
 	return func(r *Runner) error {
 		if e == nil {
@@ -129,21 +127,15 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 	}
+	if r.engine == nil {
+		return nil, errors.New("sandbox: no engine is given; use WithEngine, for example with docker.FromEnv()")
+	}
 	if r.store == nil {
 		dir, err := record.DefaultDir()
 		if err != nil {
 			return nil, err
 		}
 		if r.store, err = record.Open(dir); err != nil {
-			return nil, err
-		}
-	}
-	if r.engine == nil {
-		endpoint, err := docker.FindEngine(docker.Address{})
-		if err != nil {
-			return nil, err
-		}
-		if r.engine, err = endpoint.Engine(docker.WithLogger(r.log)); err != nil {
 			return nil, err
 		}
 	}
@@ -306,13 +298,28 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 		imageErr error
 		asked    sync.WaitGroup
 	)
-	asked.Go(func() { image, imageErr = r.engine.Resolve(ctx, r.catalog, ref) })
+	asked.Go(func() { image, imageErr = r.resolve(ctx, ref) })
 	info, err := r.engineFacts(ctx)
 	asked.Wait()
 	if err == nil {
 		err = imageErr
 	}
 	return info, image, err
+}
+
+// resolve finds an image that the engine has. The empty string is the default of the
+// catalog; a name of the catalog wins over an equal reference.
+func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, error) {
+	entry, named := r.catalog.Lookup(ref)
+	if !named {
+		return r.engine.Resolve(ctx, ref)
+	}
+	image, err := r.engine.Resolve(ctx, entry.Tag())
+	image.Name, image.CatalogName = orDefault(ref, r.catalog.Default), true
+	if errors.Is(err, images.ErrNotFound) {
+		err = &images.NotFoundError{Ref: image.Name, CatalogName: true, Entry: entry}
+	}
+	return image, err
 }
 
 // defaultUser is the caller, so that files in ./final are the caller's; never

@@ -11,6 +11,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
@@ -145,7 +146,7 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := s.engine()
+	engine, err := docker.Connect(s.Engine)
 	if err != nil {
 		return nil, err
 	}

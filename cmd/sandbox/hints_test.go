@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -44,9 +44,8 @@ func TestHints(t *testing.T) {
 		"GPUs, longer":    {&gpu.BusyError{Waited: time.Hour}, []string{"wait longer for them with --gpu-wait"}},
 		"lease folder":    {errors.New("leases of GPUs in \"/x\": open /x: permission denied"), []string{"you may write to"}},
 		"no network":      {&policy.FieldError{Field: "network", Rule: "the engine does not have it; it has lab"}, []string{"docker network ls"}},
-		"API version":     {fmt.Errorf("asking: %w", &docker.ConnectError{Problem: docker.ProblemVersion}), []string{"unset DOCKER_API_VERSION"}},
-		"context":         {&docker.ConnectError{Problem: docker.ProblemContext, Detail: "does not exist"}, []string{"docker context ls"}},
-		"far permission":  {&docker.ConnectError{Problem: docker.ProblemRemotePermission, Detail: "refused"}, []string{"on the engine's machine"}},
+		"API version":     {fmt.Errorf("asking: %w", &dockerhost.Error{Kind: dockerhost.KindVersion, Advice: "unset DOCKER_API_VERSION"}), []string{"unset DOCKER_API_VERSION"}},
+		"far permission":  {&dockerhost.Error{Kind: dockerhost.KindPermission, Advice: "on the engine's machine"}, []string{"on the engine's machine"}},
 		"other machine":   {&policy.FieldError{Field: "transfer", Rule: "the engine does not see"}, []string{"leave --transfer out: the files"}},
 		"engine's disk":   {fmt.Errorf("the engine's disk: %w", record.ErrNoSpace), []string{"docker system df"}},
 		"odd transfer":    {&policy.FieldError{Field: "transfer", Rule: "must be auto"}, []string{"auto finds out"}},

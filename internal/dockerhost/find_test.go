@@ -1,8 +1,7 @@
-package docker
+package dockerhost
 
 import (
-	"net/http"
-	"net/http/httptest"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,8 +34,8 @@ func dockerConfig(t *testing.T, configJSON string) string {
 	return dir
 }
 
-// TestFindEngineAsDocker compares every choice with that of the docker command.
-func TestFindEngineAsDocker(t *testing.T) {
+// TestFindAsDocker compares every choice with that of the docker command.
+func TestFindAsDocker(t *testing.T) {
 	plain, uses := dockerConfig(t, ""), dockerConfig(t, `{"currentContext": "near"}`)
 	lost := dockerConfig(t, `{"currentContext": "nosuch"}`)
 	certs := t.TempDir()
@@ -89,7 +88,7 @@ func TestFindEngineAsDocker(t *testing.T) {
 			}
 			out, dockerErr := inspect.Output()
 
-			got, err := findEngine(test.at, func(name string) string { return test.env[name] }, test.dir)
+			got, err := find(test.at, func(name string) string { return test.env[name] }, test.dir)
 			if test.host == "" {
 				require.ErrorIs(t, err, engine.ErrUnavailable)
 				require.Error(t, dockerErr, "docker finds %s", out)
@@ -104,9 +103,9 @@ func TestFindEngineAsDocker(t *testing.T) {
 	}
 }
 
-// TestFindEngineRefuses checks that dangerous or unclear settings are refused, with a
+// TestFindRefuses checks that dangerous or unclear settings are refused, with a
 // reason on one line.
-func TestFindEngineRefuses(t *testing.T) {
+func TestFindRefuses(t *testing.T) {
 	contexts := dockerConfig(t, "")
 	broken, unreadable, halfContext := dockerConfig(t, `{"currentContext": `), dockerConfig(t, ""), dockerConfig(t, "")
 	require.NoError(t, os.Mkdir(filepath.Join(unreadable, "config.json"), 0o700))
@@ -120,40 +119,40 @@ func TestFindEngineRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(certs, "ca.pem"), []byte("any"), 0o600))
 	type env = map[string]string
 	tests := map[string]struct {
-		dir     string
-		env     env
-		at      Address
-		problem Problem
-		text    string
+		dir  string
+		env  env
+		at   Address
+		kind Kind
+		text string
 	}{
-		"broken configuration":     {broken, nil, Address{}, ProblemConfig, broken + "/config.json: unexpected EOF"},
-		"unreadable configuration": {unreadable, nil, Address{Host: "unix:///x"}, ProblemConfig, unreadable + "/config.json: is a directory"},
-		"unknown context": {contexts, env{"DOCKER_CONTEXT": "nosuch"}, Address{}, ProblemContext,
+		"broken configuration":     {broken, nil, Address{}, KindConfig, broken + "/config.json: unexpected EOF"},
+		"unreadable configuration": {unreadable, nil, Address{Host: "unix:///x"}, KindConfig, unreadable + "/config.json: is a directory"},
+		"unknown context": {contexts, env{"DOCKER_CONTEXT": "nosuch"}, Address{}, KindConfig,
 			`context "nosuch": does not exist; there are default, blind, lab, naked, near (from DOCKER_CONTEXT)`},
-		"broken context": {halfContext, nil, Address{Context: "lab"}, ProblemContext, `context "lab": `},
-		"no TLS": {contexts, env{"DOCKER_HOST": "tcp://10.9.8.7:2375"}, Address{}, ProblemInsecure,
+		"broken context": {halfContext, nil, Address{Context: "lab"}, KindConfig, `context "lab": `},
+		"no TLS": {contexts, env{"DOCKER_HOST": "tcp://10.9.8.7:2375"}, Address{}, KindInsecure,
 			"tcp://10.9.8.7:2375: would be reached without TLS, and whoever is on the way would control its machine (from DOCKER_HOST)"},
-		"no TLS by name":       {contexts, nil, Address{Host: "tcp://lab.example.com:2375"}, ProblemInsecure, "without TLS"},
-		"a name like loopback": {contexts, nil, Address{Host: "tcp://127.0.0.1.example.com:2375"}, ProblemInsecure, "without TLS"},
-		"all addresses":        {contexts, nil, Address{Host: "tcp://0.0.0.0:2375"}, ProblemInsecure, "without TLS"},
-		"no scheme":            {contexts, nil, Address{Host: "garbage"}, ProblemInsecure, "tcp://garbage:2375"},
-		"no TLS, context":      {contexts, nil, Address{Context: "naked"}, ProblemInsecure, "tcp://10.9.8.7:2375"},
+		"no TLS by name":       {contexts, nil, Address{Host: "tcp://lab.example.com:2375"}, KindInsecure, "without TLS"},
+		"a name like loopback": {contexts, nil, Address{Host: "tcp://127.0.0.1.example.com:2375"}, KindInsecure, "without TLS"},
+		"all addresses":        {contexts, nil, Address{Host: "tcp://0.0.0.0:2375"}, KindInsecure, "without TLS"},
+		"no scheme":            {contexts, nil, Address{Host: "garbage"}, KindInsecure, "tcp://garbage:2375"},
+		"no TLS, context":      {contexts, nil, Address{Context: "naked"}, KindInsecure, "tcp://10.9.8.7:2375"},
 		"TLS that checks nothing": {contexts, env{"DOCKER_HOST": "tcp://10.9.8.7:2376", "DOCKER_TLS": "1", "DOCKER_CERT_PATH": certs}, Address{},
-			ProblemInsecure, "without checking who answers"},
-		"a context that checks nothing": {contexts, nil, Address{Context: "blind"}, ProblemInsecure, "without checking who answers"},
-		"a bare path":                   {contexts, env{"DOCKER_HOST": "/run/docker.sock"}, Address{}, ProblemAddress, `DOCKER_HOST "/run/docker.sock": has no scheme`},
-		"a descriptor":                  {contexts, env{"DOCKER_HOST": "fd://3"}, Address{}, ProblemAddress, `"fd" is not one of`},
-		"a bad port":                    {contexts, nil, Address{Host: "tcp://me:secret@b:x"}, ProblemAddress, `address "tcp://me:xxxxx@b:x"`},
-		"a password":                    {contexts, env{"DOCKER_HOST": "gopher://a:secret@b"}, Address{}, ProblemAddress, "gopher://a:xxxxx@b"},
-		"no certificate":                {contexts, env{"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/no/such"}, Address{}, ProblemCertificate, "/no/such/ca.pem"},
-		"no version":                    {contexts, env{"DOCKER_API_VERSION": "new"}, Address{}, ProblemVersion, `DOCKER_API_VERSION "new": must be a version`},
+			KindInsecure, "without checking who answers"},
+		"a context that checks nothing": {contexts, nil, Address{Context: "blind"}, KindInsecure, "without checking who answers"},
+		"a bare path":                   {contexts, env{"DOCKER_HOST": "/run/docker.sock"}, Address{}, KindAddress, `DOCKER_HOST "/run/docker.sock": has no scheme`},
+		"a descriptor":                  {contexts, env{"DOCKER_HOST": "fd://3"}, Address{}, KindAddress, `"fd" is not one of`},
+		"a bad port":                    {contexts, nil, Address{Host: "tcp://me:secret@b:x"}, KindAddress, `address "tcp://me:xxxxx@b:x"`},
+		"a password":                    {contexts, env{"DOCKER_HOST": "gopher://a:secret@b"}, Address{}, KindAddress, "gopher://a:xxxxx@b"},
+		"no certificate":                {contexts, env{"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/no/such"}, Address{}, KindTLS, "/no/such/ca.pem"},
+		"no version":                    {contexts, env{"DOCKER_API_VERSION": "new"}, Address{}, KindVersion, `DOCKER_API_VERSION "new": must be a version`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := findEngine(test.at, func(name string) string { return test.env[name] }, test.dir)
-			var refused *ConnectError
+			_, err := find(test.at, func(name string) string { return test.env[name] }, test.dir)
+			var refused *Error
 			require.ErrorAs(t, err, &refused)
-			assert.Equal(t, test.problem, refused.Problem)
+			assert.Equal(t, test.kind, refused.Kind)
 			assert.Contains(t, err.Error(), test.text)
 			assert.NotContains(t, err.Error(), "\n")
 			assert.NotContains(t, err.Error(), "secret")
@@ -172,28 +171,30 @@ func TestEndpointWarning(t *testing.T) {
 		"tcp://127.9.9.9:1": "every user of this machine", "tcp://localhost:1": "every user of this machine", "tcp://[::1]:1": "every user of this machine",
 		"tcp://10.9.8.7:1": "whoever is on the way controls its machine",
 	} {
-		endpoint, err := findEngine(Address{Host: host, AllowInsecure: true}, none, "")
+		endpoint, err := find(Address{Host: host, AllowInsecure: true}, none, "")
 		require.NoError(t, err)
-		assert.Equal(t, want == "", endpoint.Warning() == "", host)
-		assert.Contains(t, endpoint.Warning(), want)
+		assert.Equal(t, want == "", endpoint.Warning == "", host)
+		assert.Contains(t, endpoint.Warning, want)
 	}
 }
 
-// TestDockerConfigDir checks that an account without a home directory has no
+func TestIsLocal(t *testing.T) {
+	for host, want := range map[string]bool{
+		"unix:///var/run/docker.sock": true, "unix://x": true,
+		"tcp://127.0.0.1:2375": false, "ssh://me@host": false, "http://unix://": false, "": false, "/var/run/docker.sock": false,
+	} {
+		require.Equal(t, want, IsLocal(host), host)
+	}
+}
+
+// TestConfigDir checks that an account without a home directory has no
 // configuration, never one in the current directory.
-func TestDockerConfigDir(t *testing.T) {
-	assert.Equal(t, "/x", dockerConfigDir(func(string) string { return "/x" }))
+func TestConfigDir(t *testing.T) {
+	assert.Equal(t, "/x", configDir(func(string) string { return "/x" }))
 	t.Setenv("HOME", "/home/me")
-	assert.Equal(t, "/home/me/.docker", dockerConfigDir(func(string) string { return "" }))
+	assert.Equal(t, "/home/me/.docker", configDir(func(string) string { return "" }))
 	t.Setenv("HOME", "")
-	assert.True(t, filepath.IsAbs(dockerConfigDir(func(string) string { return "" })))
-}
-
-func TestEveryProblemHasAHint(t *testing.T) {
-	for problem, hint := range connectHints {
-		assert.NotEmpty(t, hint, problem)
-	}
-	require.Empty(t, (&ConnectError{}).Hint())
+	assert.True(t, filepath.IsAbs(configDir(func(string) string { return "" })))
 }
 
 // TestSSHHint checks that the hint is a command that can be copied.
@@ -203,50 +204,7 @@ func TestSSHHint(t *testing.T) {
 		"ssh://me:xxxxx@lab:2222/run/some.sock": "ssh -p 2222 me@lab docker version",
 		"":                                      "ssh HOST docker version",
 	} {
-		assert.Contains(t, (&ConnectError{Problem: ProblemSSH, Address: address}).Hint(), want)
-	}
-}
-
-// TestNotDocker distinguishes a server that is not an engine from an engine that refuses
-// a call.
-func TestNotDocker(t *testing.T) {
-	answers := map[string]struct {
-		code    int
-		text    string
-		problem Problem
-	}{
-		"not found":    {http.StatusNotFound, "404 page not found", ProblemNotDocker},
-		"a page":       {http.StatusOK, "<html>", ProblemNotDocker},
-		"other JSON":   {http.StatusOK, "[]", ProblemNotDocker},
-		"engine fails": {http.StatusInternalServerError, "{\"message\": \"no\"}", ""},
-	}
-	for name, answer := range answers {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(answer.code)
-				_, _ = w.Write([]byte(answer.text))
-			}))
-			defer server.Close()
-			endpoint, err := findEngine(Address{Host: "tcp://" + server.Listener.Addr().String()}, func(string) string { return "" }, "")
-			require.NoError(t, err)
-			e, err := endpoint.Engine()
-			require.NoError(t, err)
-			defer e.Close()
-			if answer.text != "[]" { // no containers
-				_, err = e.List(t.Context())
-				require.Equal(t, answer.problem == ProblemNotDocker, strings.Contains(err.Error(), "something answers there"), "%v", err)
-			}
-			_, err = e.Info(t.Context())
-			var refused *ConnectError
-			if answer.problem == "" {
-				require.Error(t, err)
-				require.NotErrorAs(t, err, &refused)
-				return
-			}
-			require.ErrorAs(t, err, &refused)
-			require.Equal(t, answer.problem, refused.Problem)
-			require.ErrorContains(t, err, "tcp://"+server.Listener.Addr().String()+": something answers there")
-		})
+		assert.Contains(t, (&Error{Advice: adviceSSH, Address: address}).Hint(), want)
 	}
 }
 
@@ -267,38 +225,38 @@ func TestSSHFailure(t *testing.T) {
 			", make sure the URL is valid, and Docker 18.09 or later is installed on the remote host: stderr=" + stderr
 	}
 	tests := map[string]struct {
-		text    string
-		problem Problem
-		detail  string
+		text   string
+		advice string
+		detail string
 	}{
-		"host key":   {ended("exit status 255", "No ED25519 host key is known for lab and you have requested strict checking.\r\nHost key verification failed.\r\n"), ProblemHostKey, "Host key verification failed."},
-		"login":      {ended("exit status 255", "Welcome!\nme@lab: Permission denied (publickey).\r\n"), ProblemLogin, "me@lab: Permission denied (publickey)."},
-		"name":       {ended("exit status 255", "ssh: Could not resolve hostname lab: Name or service not known\r\n"), ProblemSSH, "ssh: Could not resolve hostname lab: Name or service not known"},
-		"no docker":  {ended("exit status 127", "sh: 1: docker: not found\n"), ProblemNoDocker, "sh: 1: docker: not found"},
-		"no engine":  {ended("exit status 1", "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n"), ProblemRemoteEngine, "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"},
-		"no right":   {ended("exit status 1", "permission denied while trying to connect to the Docker daemon socket at unix:///x: dial unix /x: connect: permission denied"), ProblemRemotePermission, "permission denied while"},
-		"cut":        {ended("signal: killed", ""), ProblemSSH, "ssh ended with signal: killed"},
-		"stuck":      {`command [ssh lab] did not exit after EOF: stderr="x"`, ProblemSSH, `"x"`},
-		"a flood":    {ended("exit status 1", strings.Repeat("é", 5000)), ProblemSSH, "…"},
-		"two lines!": {ended("exit status 1", "a\nb: stderr=c\n\n"), ProblemSSH, "b: stderr=c"},
+		"host key":   {ended("exit status 255", "No ED25519 host key is known for lab and you have requested strict checking.\r\nHost key verification failed.\r\n"), adviceHostKey, "Host key verification failed."},
+		"login":      {ended("exit status 255", "Welcome!\nme@lab: Permission denied (publickey).\r\n"), adviceLogin, "me@lab: Permission denied (publickey)."},
+		"name":       {ended("exit status 255", "ssh: Could not resolve hostname lab: Name or service not known\r\n"), adviceSSH, "ssh: Could not resolve hostname lab: Name or service not known"},
+		"no docker":  {ended("exit status 127", "sh: 1: docker: not found\n"), adviceNoDocker, "sh: 1: docker: not found"},
+		"no engine":  {ended("exit status 1", "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n"), adviceNoDaemon, "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"},
+		"no right":   {ended("exit status 1", "permission denied while trying to connect to the Docker daemon socket at unix:///x: dial unix /x: connect: permission denied"), advicePermission, "permission denied while"},
+		"cut":        {ended("signal: killed", ""), adviceSSH, "ssh ended with signal: killed"},
+		"stuck":      {`command [ssh lab] did not exit after EOF: stderr="x"`, adviceSSH, `"x"`},
+		"a flood":    {ended("exit status 1", strings.Repeat("é", 5000)), adviceSSH, "…"},
+		"two lines!": {ended("exit status 1", "a\nb: stderr=c\n\n"), adviceSSH, "b: stderr=c"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			failure := parseSSHError(test.text, "ssh://lab")
-			require.NotNil(t, failure)
-			got := failure.problem()
-			assert.Equal(t, test.problem, got.Problem)
+			got := sshFailure(test.text, "ssh://lab")
+			require.NotNil(t, got)
+			assert.Equal(t, test.advice, got.Advice)
+			assert.Equal(t, test.advice == advicePermission, errors.Is(got, engine.ErrPermission))
 			assert.Contains(t, got.Detail, test.detail)
 			assert.LessOrEqual(t, len(got.Detail), maxSaid+len("…"))
 			assert.Contains(t, got.Error(), "container engine unavailable: ssh://lab: ")
 		})
 	}
-	require.Nil(t, parseSSHError("read |0: file already closed", ""))
+	require.Nil(t, sshFailure("read |0: file already closed", ""))
 }
 
-// BenchmarkFindEngine measures a cost of every command: far below a millisecond without a
+// BenchmarkFind measures a cost of every command: far below a millisecond without a
 // configuration, below three with a context.
-func BenchmarkFindEngine(b *testing.B) {
+func BenchmarkFind(b *testing.B) {
 	dir := b.TempDir()
 	create := exec.Command("docker", "context", "create", "lab", "--docker", "host=ssh://lab")
 	create.Env = append(os.Environ(), "DOCKER_CONFIG="+dir)
@@ -307,7 +265,7 @@ func BenchmarkFindEngine(b *testing.B) {
 	for name, at := range map[string]Address{"default": {}, "context": {Context: "lab"}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				endpoint, err := findEngine(at, func(string) string { return "" }, dir)
+				endpoint, err := find(at, func(string) string { return "" }, dir)
 				if err == nil {
 					_, err = endpoint.Client()
 				}
