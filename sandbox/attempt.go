@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/hostpath"
 	"github.com/evalbox/evalbox/sandbox/stream"
 
 	"github.com/evalbox/evalbox/result"
@@ -19,6 +20,7 @@ import (
 type attempt struct {
 	runner *Runner
 	req    Request
+	layout spec.Layout
 	io     IO
 	hooks  Hooks
 	spec   spec.Spec
@@ -41,8 +43,8 @@ type attempt struct {
 	// asked is the way of the files that the request named.
 	asked    string
 	warnings []string
-	// pinned are the sources of mounts as they were checked.
-	pinned []pinned
+	// verified are the sources of mounts as they were checked.
+	verified hostpath.Verified
 
 	// release says that the program has ended; see [Hooks].
 	release func()

@@ -66,7 +66,7 @@ func TestWeakerContainersAreRefused(t *testing.T) {
 			fake.Ready = func(_ Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
 			r := newFakeRunner(t, fake)
 			req := command("true")
-			req.Mounts, req.Masks = []Mount{{dir, "/repo"}}, []string{"/repo/secret"}
+			req.Mounts, req.Masks = []Mount{{Source: dir, Target: "/repo"}}, []string{"/repo/secret"}
 			hooks := Hooks{Started: func() { t.Error("the program was started") }}
 			res, err := r.Run(t.Context(), req, hooks)
 			require.ErrorIs(t, err, ErrUnenforceable)

@@ -53,7 +53,7 @@ func beObservingOwner(state string) error {
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
 		ID: orphan(ownerObserves), Image: os.Getenv(ownerImage), Command: []string{"sh", "-c", "echo it ran; exit 0"},
-		Observe: &sandbox.Observe{Network: true, Decoys: []string{"/etc/shadow"}},
+		Observe: &sandbox.Observe{Network: true, Canaries: []string{"/etc/shadow"}},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
 	}, sandbox.IO{Stdout: os.Stdout})
 	return err

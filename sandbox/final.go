@@ -26,13 +26,13 @@ func (w *workspace) openFinal(store *Store, spec Spec) error {
 		case err == nil:
 			w.made = true
 		case !errors.Is(err, fs.ErrExist):
-			return &PathError{"final", final, "cannot be made", cause(err)}
+			return &PathError{Field: "final", Path: final, Rule: "cannot be made", Err: cause(err)}
 		}
 	}
 	w.paths[RoleFinal] = final
 	root, err := os.OpenRoot(final)
 	if err != nil {
-		return &PathError{"final", final, "cannot be opened", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: cause(err)}
 	}
 	w.final = root
 	if w.folder, err = lockFolder(final); err != nil {
@@ -47,13 +47,13 @@ func (w *workspace) openFinal(store *Store, spec Spec) error {
 func (w *workspace) planLending(spec Spec) error {
 	info, err := w.final.Stat(".")
 	if err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be read", cause(err)}
+		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be read", Err: cause(err)}
 	}
 	w.mode = info.Mode().Perm()
 	if spec.Class.Transfer == TransferCopy {
 		// The program writes elsewhere; what it leaves is written here by us.
 		if err := mayWriteIn(w.paths[RoleFinal]); err != nil {
-			return &PathError{"final", w.paths[RoleFinal], "is not writable", cause(err)}
+			return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "is not writable", Err: cause(err)}
 		}
 		return nil
 	}
@@ -109,7 +109,7 @@ func (w *workspace) handOver(ctx context.Context) error {
 	}
 	if w.lent.Lent {
 		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToGID); err != nil {
-			return &PathError{"final", final, "cannot be given to the program's user", cause(err)}
+			return &PathError{Field: "final", Path: final, Rule: "cannot be given to the program's user", Err: cause(err)}
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func (w *workspace) handOver(ctx context.Context) error {
 // out of its own folder.
 func (w *workspace) reopenFinal() error {
 	if err := w.final.Chmod(".", w.mode); err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be opened again", cause(err)}
+		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be opened again", Err: cause(err)}
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (w *workspace) handBack() error {
 		return nil
 	}
 	if err := chownTree(w.final, w.lent.ToUID, w.lent.UID, w.lent.GID); err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be handed back entirely", err}
+		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be handed back entirely", Err: err}
 	}
 	return nil
 }

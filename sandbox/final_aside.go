@@ -27,7 +27,7 @@ func (w *workspace) clear(ctx context.Context) error {
 	final := w.paths[RoleFinal]
 	names, err := entries(w.final)
 	if err != nil {
-		return &PathError{"final", final, "cannot be read", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "cannot be read", Err: cause(err)}
 	}
 	if len(names) == 0 {
 		return nil
@@ -37,10 +37,10 @@ func (w *workspace) clear(ctx context.Context) error {
 		return nil
 	}
 	if w.keepAside {
-		return &PathError{"final", final, "holds what no run left there, and it cannot be moved aside", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "holds what no run left there, and it cannot be moved aside", Err: cause(err)}
 	}
 	if err := emptyTree(w.final); err != nil {
-		return &PathError{"final", final, "cannot be emptied", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 		return "", nil
 	}
 	if err != nil {
-		return "", &PathError{"final", final, "cannot be used", cause(err)}
+		return "", &PathError{Field: "final", Path: final, Rule: "cannot be used", Err: cause(err)}
 	}
 	if err := r.store.prepare(); err != nil {
 		return "", err
@@ -42,7 +42,7 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 		return "", err
 	}
 	if w.final, err = os.OpenRoot(abs); err != nil {
-		return "", &PathError{"final", abs, "cannot be opened", cause(err)}
+		return "", &PathError{Field: "final", Path: abs, Rule: "cannot be opened", Err: cause(err)}
 	}
 	if w.folder, err = lockFolder(abs); err != nil {
 		return "", fmt.Errorf("final %q: %w", abs, err)

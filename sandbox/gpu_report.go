@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/plan"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // GPUReport is every GPU that the engine can hand out, who has it, and who waits.
@@ -31,7 +33,7 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	if err := r.checkGPUDir(); err != nil {
 		return GPUReport{}, err
 	}
-	driver, driverErr := planGPUDriver("", info.Host)
+	driver, driverErr := plan.GPUDriver("", info.Host)
 	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
 	switch {
 	case !info.Local && strings.HasPrefix(info.Address, "unix://"):
@@ -86,7 +88,7 @@ func (r *Runner) checkGPUDir() error {
 	refused := &PathError{Field: "gpu_dir", Path: r.gpuDir}
 	switch info, err := os.Stat(r.gpuDir); {
 	case errors.Is(err, fs.ErrNotExist):
-		refused.Rule = ruleMissing
+		refused.Rule = spec.RuleMissing
 	case err != nil:
 		refused.Rule, refused.Err = "cannot be used", cause(err)
 	case !info.IsDir():

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -29,32 +28,6 @@ func reserve(file *os.File, bytes int64) error {
 		return nil
 	}
 	return err
-}
-
-// mountsBelow lists mount points strictly below dir.
-func mountsBelow(dir string) ([]string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	return mountPointsBelow(string(text), dir), nil
-}
-
-var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// mountPointsBelow reads the fifth field of /proc/self/mountinfo (proc(5)).
-func mountPointsBelow(mountinfo, dir string) []string {
-	var below []string
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if point := mountEscapes.Replace(fields[4]); point != dir && within(point, dir) {
-			below = append(below, point)
-		}
-	}
-	return below
 }
 
 // sameFile reports whether a container's init sees this file of the host. Another kernel

@@ -13,8 +13,6 @@ func freeBytes(string) (int64, bool) { return 0, false }
 
 func reserve(*os.File, int64) error { return nil }
 
-func mountsBelow(string) ([]string, error) { return nil, nil }
-
 // sameFile cannot be determined here: the containers run in a virtual machine.
 func sameFile(fs.FileInfo, wire.Stat, bool) bool { return false }
 

@@ -140,7 +140,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 		}
 		asked.Grant(names)
 	}
-	a.spec.Class.Env = spec.MergeEnv(a.spec.Class.Env, sortedEnv(gpuEnv(*asked)))
+	a.spec.Class.Env = spec.MergeEnv(a.spec.Class.Env, spec.SortedEnv(asked.Env()))
 	a.log.Debug("GPUs leased", logGPUs, asked.Names())
 	return nil
 }
@@ -200,4 +200,9 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 		reasons = append(reasons, fmt.Sprintf("container %s %s: %s", c.Name, does, reason))
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// wanted is a request in the form of a lease.
+func wanted(g spec.GPURequest) gpu.Want {
+	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
@@ -39,12 +41,12 @@ var errEnoughNames = errors.New("no more names are shown")
 
 // show makes decoys with the names of what the watched path hides: without them nothing
 // would be there to open, and so nobody would see that somebody tried.
-func (s *nameShower) show(ctx context.Context, source string, w Watch, places view) error {
-	place, rel, ok := places.at(w.Target)
+func (s *nameShower) show(ctx context.Context, source string, w Watch, table spec.Layout) error {
+	entry, rel, ok := table.Lookup(w.Target)
 	if !w.Names || !ok {
 		return nil
 	}
-	err := inFolder(place.source, func(shown *os.Root) error {
+	err := fsx.InRoot(entry.Source, func(shown *os.Root) error {
 		root, err := shown.OpenRoot(filepath.FromSlash(rel))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it is gone meanwhile
@@ -56,7 +58,7 @@ func (s *nameShower) show(ctx context.Context, source string, w Watch, places vi
 		return errors.Join(err, root.Close())
 	})
 	if err != nil && !errors.Is(err, errEnoughNames) {
-		return &PathError{"mask", filepath.Join(place.source, rel), "its names cannot be read", cause(err)}
+		return &PathError{Field: "mask", Path: filepath.Join(entry.Source, rel), Rule: "its names cannot be read", Err: cause(err)}
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // shown is what is shown of a hidden folder of a tree, and who showed it.
@@ -20,8 +22,10 @@ func shown(t *testing.T, tree string, left int) (string, *nameShower) {
 	require.NoError(t, mkdirReadable(source))
 	s := &nameShower{left: left}
 	w := Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
-	other := place{source: t.TempDir(), target: "/repo"}
-	require.NoError(t, s.show(t.Context(), source, w, view{other, {source: tree, target: "/repo/sub"}}))
+	layout := spec.Layout{Entries: []spec.Entry{
+		{Role: spec.RoleMount, Source: t.TempDir(), Target: "/repo", Dir: true}, {Role: spec.RoleTree, Source: tree, Target: "/repo/sub", Dir: true},
+	}}
+	require.NoError(t, s.show(t.Context(), source, w, layout))
 	return source, s
 }
 
@@ -78,11 +82,12 @@ func TestShowNamesStaysInTheTree(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "watch-0")
 	require.NoError(t, mkdirReadable(source))
 	w := Watch{Target: "/repo/keys", Folder: true, Names: true}
-	err := s.show(t.Context(), source, w, view{{source: tree, target: "/repo"}})
+	layout := spec.Layout{Entries: []spec.Entry{{Role: spec.RoleTree, Source: tree, Target: "/repo", Dir: true}}}
+	err := s.show(t.Context(), source, w, layout)
 	require.ErrorContains(t, err, "its names cannot be read")
 
 	require.NoError(t, os.Remove(filepath.Join(tree, "keys")))
-	require.NoError(t, s.show(t.Context(), source, w, view{{source: tree, target: "/repo"}}), "it is gone meanwhile")
+	require.NoError(t, s.show(t.Context(), source, w, layout), "it is gone meanwhile")
 	w.Names = false
-	require.NoError(t, s.show(t.Context(), source, w, view{{source: "/none", target: "/repo"}}))
+	require.NoError(t, s.show(t.Context(), source, w, layout))
 }

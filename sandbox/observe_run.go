@@ -91,11 +91,11 @@ func (a *attempt) openObserver(ctx context.Context) error {
 func (a *attempt) makeAllWatched(dir string) error {
 	var errs []error
 	for i, w := range a.spec.Job.Observe.Watch {
-		source := filepath.Join(dir, watchRole(i))
-		a.work.paths[watchRole(i)] = source
+		source := filepath.Join(dir, spec.NumberedRole(RoleWatch, i))
+		a.work.paths[spec.NumberedRole(RoleWatch, i)] = source
 		errs = append(errs, makeWatched(source, w))
 	}
-	if points := rootPoints(a.spec); len(points) > 0 {
+	if points := a.spec.RootPoints(); len(points) > 0 {
 		source := filepath.Join(dir, spec.RoleWatchRoot)
 		a.work.paths[spec.RoleWatchRoot] = source
 		errs = append(errs, mkdirReadable(source), makePoints(source, points))
@@ -105,9 +105,9 @@ func (a *attempt) makeAllWatched(dir string) error {
 
 // showNames shows the names of hidden entries in trees.
 func (a *attempt) showNames(ctx context.Context) error {
-	shower, places := nameShower{left: maxShownNames}, viewOf(a.req)
+	shower, table := nameShower{left: maxShownNames}, a.layout
 	for i, w := range a.spec.Job.Observe.Watch {
-		if err := shower.show(ctx, a.work.paths[watchRole(i)], w, places); err != nil {
+		if err := shower.show(ctx, a.work.paths[spec.NumberedRole(RoleWatch, i)], w, table); err != nil {
 			return err
 		}
 	}
@@ -128,13 +128,13 @@ var decoyNames = []string{"authorized_keys", "config", "id_ed25519", "id_rsa", "
 func makeWatched(source string, w Watch) error {
 	if !w.Folder {
 		text := ""
-		if w.Decoy {
+		if w.Canary {
 			text = decoyText
 		}
 		return writeDecoy(source, text)
 	}
 	err := mkdirReadable(source)
-	if w.Decoy {
+	if w.Canary {
 		for _, name := range decoyNames {
 			err = errors.Join(err, writeDecoy(filepath.Join(source, name), decoyText))
 		}
@@ -193,7 +193,7 @@ func (a *attempt) beginObserving(ctx context.Context) (err error) {
 		}
 	}
 	for i, w := range plan.Watch {
-		if err := o.paths.add(a.work.paths[watchRole(i)], w); err != nil {
+		if err := o.paths.add(a.work.paths[spec.NumberedRole(RoleWatch, i)], w); err != nil {
 			o.watchWhy = fmt.Sprintf("%s cannot be watched: %v", w.Target, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // pathWatch hears from the kernel (inotify) which of some files of the host were opened,
@@ -31,7 +33,7 @@ type pathWatch struct {
 
 // maxOpened bounds what is told of names in watched folders. Nobody can make one there,
 // and so it is never reached: each path, the names in a decoy, and those that are shown.
-const maxOpened = maxWatched*8 + maxShownNames
+const maxOpened = spec.MaxWatched*8 + maxShownNames
 
 // errOverflow means that paths were opened faster than anybody could listen.
 var errOverflow = errors.New("watched paths were opened so often that the kernel dropped reports: others may have been opened, too")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -31,7 +32,7 @@ func (s *Store) reclaim(id string) (err error) {
 	if !note.Final.Lent {
 		return nil
 	}
-	if !within(note.Final.Path, dir) {
+	if !fsx.Within(note.Final.Path, dir) {
 		lock, err := lockFinal(s, note.Final.Path)
 		if err != nil {
 			return fmt.Errorf("handing back final of run %s: %w", id, err)
@@ -52,7 +53,7 @@ func (s *Store) reclaim(id string) (err error) {
 // its program's user.
 func (s *Store) lentBy(id string) (path string, lent bool) {
 	note, err := s.journal(id)
-	if err != nil || !note.Final.Lent || within(note.Final.Path, filepath.Join(s.runsDir(), id)) {
+	if err != nil || !note.Final.Lent || fsx.Within(note.Final.Path, filepath.Join(s.runsDir(), id)) {
 		return "", false
 	}
 	info, err := os.Stat(note.Final.Path)

@@ -58,8 +58,8 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	r.markUsed(prepared.spec.Class.Image.ID)
 	a := &attempt{
-		runner: r, req: prepared.request, io: o.io, hooks: o.hooks, spec: prepared.spec, info: prepared.info, began: began,
-		warnings: prepared.warnings, pinned: prepared.pinned, asked: prepared.asked, stopHelpers: func() {},
+		runner: r, req: prepared.request, layout: prepared.layout, io: o.io, hooks: o.hooks, spec: prepared.spec, info: prepared.info, began: began,
+		warnings: prepared.warnings, verified: prepared.verified, asked: prepared.asked, stopHelpers: func() {},
 		log: r.log.With(logRun, prepared.spec.Job.RunID),
 	}
 	if err := a.leaseGPUs(ctx, prepared.gpus); err != nil {
@@ -155,7 +155,7 @@ func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) 
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 	}
-	if err := a.checkPinned(); err != nil {
+	if err := a.verified.Check(); err != nil {
 		return err
 	}
 	if err := a.openOutput(); err != nil {
@@ -227,7 +227,7 @@ func (a *attempt) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
 	}
-	if err := a.checkPinned(); err != nil {
+	if err := a.verified.Check(); err != nil {
 		return err
 	}
 	if err := a.beginObserving(ctx); err != nil {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -19,6 +20,9 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/hostpath"
+	"github.com/evalbox/evalbox/sandbox/plan"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Keys of the runner's log records.
@@ -194,7 +198,8 @@ type planned struct {
 	// warnings are for the result.
 	warnings []string
 	gpus     gpu.Inventory
-	pinned   []pinned
+	layout   spec.Layout
+	verified hostpath.Verified
 	// asked is the way of the files that the request named.
 	asked string
 }
@@ -207,7 +212,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.User == "" {
 		req.User = defaultUser(os.Getuid(), os.Getgid())
 	}
-	req, pinned, err := resolveAll(ctx, req, r.store.dir)
+	layout, verified, err := hostpath.Resolve(ctx, req, hostpath.Protected{StateDir: r.store.dir, Output: isOutput})
 	if err != nil {
 		return planned{}, err
 	}
@@ -226,46 +231,41 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(info.Missing, ", "))
 	}
 	asked := req.Transfer
-	if req.Transfer, err = r.chooseTransfer(asked, info); err != nil {
+	req.Transfer = r.chooseTransfer(asked, info)
+	root := info.RootDir
+	if req.Transfer != TransferBind {
+		root = "" // of another machine
+	}
+	if err := hostpath.CheckEngine(layout, root, info.Address); err != nil {
 		return planned{}, err
 	}
 	var hidden []string
 	if req.Transfer == TransferBind {
-		if err := checkEngineFolder(req, info.RootDir); err != nil {
-			return planned{}, err
-		}
-		if req, hidden, err = hideSpecial(ctx, req); err != nil {
+		if hidden, err = hostpath.HideSpecial(ctx, &layout); err != nil {
 			return planned{}, err
 		}
 	}
-	if req.Transfer != TransferBind {
-		info.RootDir = "" // of another machine
-	}
-	if err := checkEngineSource(req, info.RootDir, info.Address); err != nil {
-		return planned{}, err
-	}
-	req.Host = hostOf(info)
 	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
 	if err != nil {
 		return planned{}, err
 	}
-	spec, err := Plan(req, r.policy)
+	s, err := plan.Plan(req, layout, r.policy, hostOf(info))
 	if err != nil {
 		return planned{}, err
 	}
-	if finder, ok := r.engine.(engine.Networks); ok && spec.Class.Network != "none" {
-		if err := finder.FindNetwork(ctx, spec.Class.Network); err != nil {
+	if finder, ok := r.engine.(engine.Networks); ok && s.Class.Network != "none" {
+		if err := finder.FindNetwork(ctx, s.Class.Network); err != nil {
 			return planned{}, err
 		}
 	}
-	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
+	s.Class.Image = Image{Reference: cmp.Or(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: locked}
-	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
-	gpus, err := r.gpusFor(ctx, spec.Class.GPUs, info)
+	s.Class.Runtime = cmp.Or(s.Class.Runtime, info.Host.DefaultRuntime)
+	gpus, err := r.gpusFor(ctx, s.Class.GPUs, info)
 	if err != nil {
 		return planned{}, err
 	}
-	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned, asked: asked}, nil
+	return planned{request: req, spec: s, info: info, gpus: gpus, warnings: append(warnings, hidden...), layout: layout, verified: verified, asked: asked}, nil
 }
 
 // hostOf is what a plan needs to know of the engine's machine.
@@ -308,6 +308,13 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 	return info, image, err
 }
 
+// isOutput reports whether a path of the state directory is what a run left behind, and
+// nothing else of its record.
+func isOutput(rel string) bool {
+	parts := strings.Split(rel, "/")
+	return len(parts) >= 3 && parts[0] == "runs" && (parts[2] == ownFinal || parts[2] == keptTrees && len(parts) >= 4)
+}
+
 // defaultUser is the caller, so that files in ./final are the caller's; never
 // root, whose files and rights in a container are those of the host's root.
 func defaultUser(uid, gid int) string {
@@ -315,7 +322,7 @@ func defaultUser(uid, gid int) string {
 	case uid <= 0:
 		return DedicatedUser
 	case gid <= 0:
-		return fmt.Sprintf("%d:%d", uid, dedicatedID)
+		return fmt.Sprintf("%d:%d", uid, spec.DedicatedID)
 	}
 	return fmt.Sprintf("%d:%d", uid, gid)
 }

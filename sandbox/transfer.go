@@ -151,7 +151,7 @@ func (a *attempt) pack(ctx context.Context, to io.Writer) error {
 	if err == nil && a.spec.Job.Input == "" {
 		err = errors.Join(packer.Folder(archive.InputDir, 0, 0, 0o555), packPoints(packer, archive.InputDir, pointsOf(a.spec, InputDir)))
 	} else if err == nil {
-		err = withFolder("input", a.spec.Job.Input, a.checked(a.spec.Job.Input, ".", func(root *os.Root) error {
+		err = withFolder("input", a.spec.Job.Input, a.verified.Guard(a.spec.Job.Input, ".", func(root *os.Root) error {
 			return packer.Tree(ctx, archive.InputDir, root, a.hiddenIn(InputDir))
 		}))
 	}
@@ -178,12 +178,12 @@ func (a *attempt) pack(ctx context.Context, to io.Writer) error {
 func withFolder(field, dir string, do func(*os.Root) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return &PathError{field, dir, "cannot be read", cause(err)}
+		return &PathError{Field: field, Path: dir, Rule: "cannot be read", Err: cause(err)}
 	}
 	err = errors.Join(do(root), root.Close())
 	var file *fs.PathError
 	if errors.As(err, &file) {
-		return &PathError{field, filepath.Join(dir, file.Path), "cannot be copied to the engine", file.Err}
+		return &PathError{Field: field, Path: filepath.Join(dir, file.Path), Rule: "cannot be copied to the engine", Err: file.Err}
 	}
 	return err
 }

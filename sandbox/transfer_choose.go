@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -18,17 +17,16 @@ var errNotShared = errors.New("the engine does not see the files of this machine
 // is visible here mounts them, and the container's init verifies the mounts. For any
 // other engine, and for one that is known to have its own file systems, the files are
 // copied.
-func (r *Runner) chooseTransfer(asked string, info engine.Info) (string, error) {
-	way, err := planTransfer(asked)
-	if err != nil || asked != "" && asked != TransferAuto {
-		return way, err
+func (r *Runner) chooseTransfer(asked string, info engine.Info) string {
+	if asked != "" && asked != TransferAuto {
+		return asked
 	}
 	r.factsMu.Lock()
 	defer r.factsMu.Unlock()
 	if !info.Local || r.apart[mountNamespace()] {
-		return TransferCopy, nil
+		return TransferCopy
 	}
-	return TransferBind, nil
+	return TransferBind
 }
 
 // notShared returns the error of a run whose files the engine does not have. The files
@@ -52,21 +50,4 @@ func (a *attempt) notShared(ctx context.Context, aPart bool, why error) error {
 	r.apart[mountNamespace()] = true
 	r.rememberFacts(r.identity(ctx))
 	return fmt.Errorf("%w: %w", errNotShared, why)
-}
-
-// planTransfer checks the requested transfer. The pure plan assumes that "auto" means
-// bind; [Runner.Run] has already resolved it.
-func planTransfer(asked string) (string, error) {
-	switch asked {
-	case "", TransferAuto, TransferBind:
-		return TransferBind, nil
-	case TransferCopy:
-		return TransferCopy, nil
-	}
-	return "", &policy.FieldError{Field: "transfer", Value: asked, Rule: "must be auto, bind or copy"}
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

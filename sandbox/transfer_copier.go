@@ -55,10 +55,10 @@ func depotPaths(root string, run spec.Spec) engine.Sources {
 		paths[spec.RoleEmpty] = path.Join(root, archive.EmptyFile)
 	}
 	for i := range run.Job.Mounts {
-		paths[mountRole(i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
+		paths[spec.NumberedRole(RoleMount, i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
 	}
 	for i := range run.Job.Trees {
-		paths[treeRole(i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
+		paths[spec.NumberedRole(RoleTree, i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
 	}
 	for _, bind := range run.Class.Binds {
 		switch bind.Role {

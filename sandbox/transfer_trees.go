@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/sandbox/tree"
@@ -24,8 +26,8 @@ func treeDir(i int) string { return path.Join(archive.TreesDir, strconv.Itoa(i))
 func (a *attempt) hiddenIn(target string) func(name string) bool {
 	var hidden tree.Paths
 	for _, mask := range a.spec.Class.Masks {
-		if insideOf(mask.Target, target) {
-			hidden = append(hidden, relInside(mask.Target, target))
+		if spec.Below(mask.Target, target) {
+			hidden = append(hidden, spec.Rel(mask.Target, target))
 		}
 	}
 	return hidden.Has
@@ -47,12 +49,12 @@ func (a *attempt) packMounts(ctx context.Context, packer *archive.Packer) error 
 	for i, m := range a.spec.Job.Mounts {
 		name, dir, checked := path.Join(archive.MountsDir, strconv.Itoa(i)), m.Source, "."
 		pack := func(root *os.Root) error { return packer.Tree(ctx, name, root, a.hiddenIn(m.Target)) }
-		if !isFolder(m.Source) {
+		if !fsx.IsDir(m.Source) {
 			dir, checked = filepath.Dir(m.Source), filepath.Base(m.Source)
 			pack = func(root *os.Root) error { return packer.File(name, root, filepath.Base(m.Source)) }
 		}
 		before := len(packer.Omitted)
-		if err := withFolder("mount", dir, a.checked(m.Source, checked, pack)); err != nil {
+		if err := withFolder("mount", dir, a.verified.Guard(m.Source, checked, pack)); err != nil {
 			return err
 		}
 		for _, omitted := range packer.Omitted[before:] {

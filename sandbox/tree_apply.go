@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -136,7 +137,7 @@ func denyBelow(job JobTree, deny []string) (tree.Paths, error) {
 		rel := filepath.Clean(name)
 		if filepath.IsAbs(name) {
 			var err error
-			if rel, err = filepath.Rel(job.Source, realPath(name)); err != nil || !filepath.IsLocal(rel) {
+			if rel, err = filepath.Rel(job.Source, fsx.RealPath(name)); err != nil || !filepath.IsLocal(rel) {
 				continue // elsewhere
 			}
 		}
@@ -160,12 +161,12 @@ func applyTree(ctx context.Context, record Record, index int, job JobTree, chang
 		return stateError(record.Dir, "cannot be read", err)
 	}
 	// Links were followed when the run was planned; one that is there now is new.
-	if real := realPath(job.Source); real != job.Source {
+	if real := fsx.RealPath(job.Source); real != job.Source {
 		return &PathError{Field: "tree", Path: job.Source, Rule: "was replaced by a link"}
 	}
 	to, err := os.OpenRoot(job.Source)
 	if err != nil {
-		return &PathError{"tree", job.Source, "cannot be opened", cause(err)}
+		return &PathError{Field: "tree", Path: job.Source, Rule: "cannot be opened", Err: cause(err)}
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 	from, err := os.OpenRoot(keptTree(record.Dir, index))
@@ -176,7 +177,7 @@ func applyTree(ctx context.Context, record Record, index int, job JobTree, chang
 	var denied tree.Secrets
 	for _, name := range deny {
 		if err := denied.Add(ctx, to, name); err != nil {
-			return &PathError{"tree", filepath.Join(job.Source, name), "its other names cannot be looked for", cause(err)}
+			return &PathError{Field: "tree", Path: filepath.Join(job.Source, name), Rule: "its other names cannot be looked for", Err: cause(err)}
 		}
 	}
 	a := tree.Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + record.ID + "-"}

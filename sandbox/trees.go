@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -72,7 +74,7 @@ func (a *attempt) openTrees(ctx context.Context) error {
 			return stateError(live, "cannot be opened", err)
 		}
 		a.work.trees = append(a.work.trees, &runTree{job: job, live: live, root: root, points: pointsOf(a.spec, job.Target)})
-		a.work.paths[treeRole(i)] = live
+		a.work.paths[spec.NumberedRole(RoleTree, i)] = live
 	}
 	if a.copies() {
 		return nil
@@ -89,7 +91,7 @@ func (a *attempt) measureTrees(ctx context.Context) error {
 		if job.Source == "" {
 			continue
 		}
-		err := inFolder(job.Source, a.checked(job.Source, ".", func(root *os.Root) error {
+		err := fsx.InRoot(job.Source, a.verified.Guard(job.Source, ".", func(root *os.Root) error {
 			entries, bytes, err := tree.Size(ctx, root, append(tree.Paths(job.Exclude), job.Deny...), left)
 			left.Entries -= entries
 			left.Bytes -= bytes
@@ -127,31 +129,31 @@ func (a *attempt) treeError(ctx context.Context, job JobTree, err error) error {
 	case isNoSpace(err):
 		return stateError(a.work.record, "cannot be written", err)
 	case errors.As(err, &file):
-		return &PathError{"tree", filepath.Join(job.Source, file.Path), "cannot be copied", file.Err}
+		return &PathError{Field: "tree", Path: filepath.Join(job.Source, file.Path), Rule: "cannot be copied", Err: file.Err}
 	}
-	return &PathError{"tree", job.Source, "cannot be copied", err}
+	return &PathError{Field: "tree", Path: job.Source, Rule: "cannot be copied", Err: err}
 }
 
 // pointsOf are the paths in a tree, or in the input, that other mounts lie on, folder or
 // not.
-func pointsOf(spec Spec, target string) map[string]bool {
+func pointsOf(s Spec, target string) map[string]bool {
 	all := []string{target}
 	folders := map[string]bool{}
-	for _, m := range spec.Job.Mounts {
+	for _, m := range s.Job.Mounts {
 		all = append(all, m.Target)
-		folders[m.Target] = isFolder(m.Source)
+		folders[m.Target] = fsx.IsDir(m.Source)
 	}
-	for _, t := range spec.Job.Trees {
+	for _, t := range s.Job.Trees {
 		all = append(all, t.Target)
 		folders[t.Target] = true
 	}
-	for _, m := range spec.Class.Masks {
+	for _, m := range s.Class.Masks {
 		folders[m.Target] = m.Folder
 	}
 	points := map[string]bool{}
 	for inner, folder := range folders {
-		if insideOf(inner, target) && enclosingOther(inner, all) == target {
-			points[relInside(inner, target)] = folder
+		if spec.Below(inner, target) && enclosingOther(inner, all) == target {
+			points[spec.Rel(inner, target)] = folder
 		}
 	}
 	return points
@@ -160,7 +162,7 @@ func pointsOf(spec Spec, target string) map[string]bool {
 // enclosingOther is the nearest of the targets that a path lies strictly below.
 func enclosingOther(inner string, targets []string) (nearest string) {
 	for _, target := range targets {
-		if insideOf(inner, target) && len(target) > len(nearest) {
+		if spec.Below(inner, target) && len(target) > len(nearest) {
 			nearest = target
 		}
 	}
@@ -199,7 +201,7 @@ func (a *attempt) copyTree(ctx context.Context, i int, t *runTree, to tree.Sink,
 	if source == "" {
 		source = t.live // empty
 	}
-	if err := inFolder(source, a.checked(source, ".", do)); err != nil {
+	if err := fsx.InRoot(source, a.verified.Guard(source, ".", do)); err != nil {
 		return a.treeError(ctx, t.job, err)
 	}
 	entries, bytes := t.base.Sum()
@@ -290,7 +292,7 @@ func (a *attempt) collectTree(ctx context.Context, i int, t *runTree, bring func
 		now.Read = nil
 	}
 	changes := tree.Compare(t.base, now, a.spec.Job.OutputFiles)
-	keepErr := inFolder(a.work.record, func(root *os.Root) error {
+	keepErr := fsx.InRoot(a.work.record, func(root *os.Root) error {
 		return errors.Join(root.MkdirAll(filepath.Join(keptTrees, strconv.Itoa(i)), 0o700),
 			tree.Keep(root, filepath.Join(liveTrees, strconv.Itoa(i)), filepath.Join(keptTrees, strconv.Itoa(i)), changes))
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/hostpath"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -19,8 +20,6 @@ import (
 )
 
 const (
-	// maxScript bounds a program file. Generated scripts have kilobytes.
-	maxScript = 64 << 20
 	// minFree is what the state folder's disk must have left: room for the
 	// result and for what the program prints first.
 	minFree = 64 << 20
@@ -100,7 +99,7 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 // openMounts makes what hides files, and what is mounted on in an empty input.
 func (w *workspace) openMounts(plan Spec) error {
 	for i, m := range plan.Job.Mounts {
-		w.paths[mountRole(i)] = m.Source
+		w.paths[spec.NumberedRole(RoleMount, i)] = m.Source
 		if plan.Class.Transfer == TransferCopy {
 			continue
 		}
@@ -171,7 +170,7 @@ func checkMountReadable(source, user string) error { return checkReadableAs("mou
 func checkReadableAs(field, dir, user string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return &PathError{field, dir, "cannot be read", cause(err)}
+		return &PathError{Field: field, Path: dir, Rule: "cannot be read", Err: cause(err)}
 	}
 	need := mayRead
 	if !info.IsDir() {
@@ -210,7 +209,7 @@ func mkdirReadable(dir string) error {
 func copyScript(from, toDir string) (string, error) {
 	source, err := os.OpenFile(from, os.O_RDONLY|collect.OpenFlags, 0)
 	if err != nil {
-		return "", &PathError{"script", from, "cannot be read", cause(err)}
+		return "", &PathError{Field: "script", Path: from, Rule: "cannot be read", Err: cause(err)}
 	}
 	defer source.Close()
 	// Links were followed when the run was planned; one that is there now is new.
@@ -219,17 +218,17 @@ func copyScript(from, toDir string) (string, error) {
 		err = errors.New("is not a regular file")
 	}
 	if err != nil {
-		return "", &PathError{"script", from, "cannot be read", cause(err)}
+		return "", &PathError{Field: "script", Path: from, Rule: "cannot be read", Err: cause(err)}
 	}
-	if err := (pinned{field: "script", path: from, info: opened}).check(); err != nil {
+	if err := (hostpath.VerifiedPath{Field: "script", Path: from, Info: opened}).Check(); err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(io.LimitReader(source, maxScript+1))
+	text, err := io.ReadAll(io.LimitReader(source, hostpath.MaxScript+1))
 	if err != nil {
-		return "", &PathError{"script", from, "cannot be read", cause(err)}
+		return "", &PathError{Field: "script", Path: from, Rule: "cannot be read", Err: cause(err)}
 	}
-	if len(text) > maxScript {
-		return "", &PathError{Field: "script", Path: from, Rule: fmt.Sprintf("has more than %d bytes", maxScript)}
+	if len(text) > hostpath.MaxScript {
+		return "", &PathError{Field: "script", Path: from, Rule: fmt.Sprintf("has more than %d bytes", hostpath.MaxScript)}
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return "", &PathError{Field: "script", Path: from, Rule: "is empty"}
