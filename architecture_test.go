@@ -33,6 +33,7 @@ var importTable = []struct {
 	{"internal/strict", nil},
 	{"internal/schedule", nil},
 	{"internal/schematest", nil},
+	{"internal/terminal", nil},
 	{"images", []string{"internal/owner", "internal/strict"}},
 	{"sandbox/spec", []string{"internal/owner"}},
 	{"sandbox/engine/wire", nil},

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 )
 

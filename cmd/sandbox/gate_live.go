@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // gateLive is a gate while it runs: what is shown of it, and how long its commands take.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // showInvoked tells a call to people, and to programs if they asked.

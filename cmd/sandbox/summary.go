@@ -9,7 +9,7 @@ import (
 
 	"github.com/docker/go-units"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
