@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
@@ -59,7 +60,7 @@ func stepText(e gate.Event) string {
 	case execute.StageSnapshot:
 		return "looking at image, workspace and tools"
 	case execute.StageStart:
-		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, short(oneLine(e.Cmd), maxReason))
+		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, format.Brief(e.Cmd))
 	case execute.StageNormalize:
 		return "normalizing, hashing and judging"
 	case execute.StageEnd, execute.StageManifest, execute.StageHash, execute.StageJudge:
