@@ -10,9 +10,9 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 

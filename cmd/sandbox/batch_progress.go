@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // progress tells on stderr how far a batch is, as [counter] does, and the best score.
@@ -28,7 +29,7 @@ func (p *progress) more() string {
 		text += fmt.Sprintf(", %d in repair", p.repairing)
 	}
 	if p.best != nil {
-		text += " · best " + formatScore(*p.best)
+		text += " · best " + format.Number(*p.best)
 	}
 	return text
 }
@@ -79,18 +80,15 @@ func endText(e evaluate.Evaluation) string {
 	switch s := e.Submission; {
 	case s == nil || s.OK:
 	case s.Failure != "":
-		parts = append(parts, "submission not checked: "+short(oneLine(s.Failure), maxReason))
+		parts = append(parts, "submission not checked: "+format.Brief(s.Failure))
 	case len(s.Problems) > 0:
-		parts = append(parts, "submission: "+short(oneLine(s.Problems[0]), maxReason))
+		parts = append(parts, "submission: "+format.Brief(s.Problems[0]))
 	}
 	if e.Valid() && e.Grading != nil && e.Grading.Failure != "" {
-		parts = append(parts, "not graded: "+short(oneLine(e.Grading.Failure), maxReason))
+		parts = append(parts, "not graded: "+format.Brief(e.Grading.Failure))
 	}
-	return strings.Join(append(parts, formatSeconds(e.DurationSeconds)), " · ")
+	return strings.Join(append(parts, format.Seconds(e.DurationSeconds)), " · ")
 }
-
-// maxReason bounds what a line says about something that went wrong.
-const maxReason = 200
 
 // warningText is a line on the warnings of an evaluation; empty without one.
 func warningText(e evaluate.Evaluation) string {
@@ -98,8 +96,8 @@ func warningText(e evaluate.Evaluation) string {
 	case n < 0:
 		return ""
 	case n == 0:
-		return e.Name + ": " + short(oneLine(e.Warnings[0]), maxReason)
+		return e.Name + ": " + format.Brief(e.Warnings[0])
 	default:
-		return fmt.Sprintf("%s: %s (and %d more)", e.Name, short(oneLine(e.Warnings[0]), maxReason), n)
+		return fmt.Sprintf("%s: %s (and %d more)", e.Name, format.Brief(e.Warnings[0]), n)
 	}
 }

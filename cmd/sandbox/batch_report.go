@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // resumedText says what an earlier batch has done already; empty for nothing.
@@ -158,7 +159,7 @@ func (b *batchRun) printLines(ended error) error {
 			missing := b.entries[i].asked(b.task.CompetitionID, b.setup)
 			why := "the batch ended"
 			if ended != nil && !errors.Is(ended, context.Canceled) {
-				why = oneLine(ended.Error())
+				why = format.OneLine(ended.Error())
 			}
 			missing.Failure = "not started: " + why
 			e = &missing

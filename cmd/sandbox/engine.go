@@ -70,23 +70,3 @@ func (s settings) engine() (engine.Engine, error) {
 	}
 	return endpoint.Engine()
 }
-
-// checkAddress judges the way to the engine.
-func checkAddress(endpoint docker.Endpoint, err error) finding {
-	const check = "engine address"
-	if err != nil {
-		return failed(check, err)
-	}
-	f := finding{Check: check, Verdict: verdictOK, Seen: endpoint.Host}
-	if endpoint.Context != "default" {
-		f.Seen += fmt.Sprintf(", of the context %s", endpoint.Context)
-	}
-	if endpoint.From != "" {
-		f.Seen += fmt.Sprintf(" (from %s)", endpoint.From)
-	}
-	if warning := endpoint.Warning(); warning != "" {
-		insecure := &docker.ConnectError{Problem: docker.ProblemInsecure}
-		f.Verdict, f.Seen, f.Mend = verdictWarn, warning, insecure.Hint()
-	}
-	return f
-}

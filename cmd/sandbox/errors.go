@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // A usageError is a command line that does not exist.

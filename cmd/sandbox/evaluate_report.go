@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -120,7 +121,7 @@ func (a *app) printEvaluation(e evaluate.Evaluation, workspace string, live bool
 	}
 	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (its own word)")...)
 	if e.Run != nil {
-		parts = append(parts, formatSeconds(e.DurationSeconds))
+		parts = append(parts, format.Seconds(e.DurationSeconds))
 		if !e.Cached {
 			parts = append(parts, "outputs in "+filepath.Join(workspace, "final"))
 		}
@@ -134,11 +135,11 @@ func (a *app) printEvaluation(e evaluate.Evaluation, workspace string, live bool
 func scoreParts(e evaluate.Evaluation, ownWord string) []string {
 	var parts []string
 	if e.GradedScore != nil {
-		parts = append(parts, "graded "+formatScore(*e.GradedScore))
+		parts = append(parts, "graded "+format.Number(*e.GradedScore))
 	}
 	switch {
 	case e.Score != nil:
-		parts = append(parts, "score "+formatScore(*e.Score)+ownWord)
+		parts = append(parts, "score "+format.Number(*e.Score)+ownWord)
 	case e.Run != nil && e.Valid():
 		parts = append(parts, "no score")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -27,9 +28,9 @@ func outcomeLine(o *contract.Outcome, p palette) string {
 		o.Status != result.StatusOutOfMemory.String() {
 		parts = append(parts, o.Error)
 	}
-	parts = append(parts, formatSeconds(float64(o.DurationMS)/1000))
+	parts = append(parts, format.Seconds(float64(o.DurationMS)/1000))
 	if n := o.Network; n != nil {
-		text := plural(int(n.Requests), "request")
+		text := format.Count(int(n.Requests), "request")
 		if n.Refused > 0 {
 			text += fmt.Sprintf(", %d refused", n.Refused)
 		}
@@ -39,7 +40,7 @@ func outcomeLine(o *contract.Outcome, p palette) string {
 		parts = append(parts, text)
 	}
 	if n := len(o.Artifacts); n > 0 {
-		parts = append(parts, plural(n, "artifact"))
+		parts = append(parts, format.Count(n, "artifact"))
 	}
 	if o.Truncated {
 		parts = append(parts, "output cut")
@@ -58,7 +59,7 @@ func endingText(o *contract.Outcome) string {
 	case o.TimedOut:
 		text = "timed out"
 		if o.Executed != nil {
-			text += " after " + formatSeconds(float64(o.Executed.TimeoutMS)/1000)
+			text += " after " + format.Seconds(float64(o.Executed.TimeoutMS)/1000)
 		}
 	case o.Status == result.StatusOutOfMemory.String():
 		text = "killed for memory"
@@ -117,18 +118,11 @@ func filesText(o *contract.Outcome) string {
 	}
 	switch n := len(o.OutputFiles); {
 	case n > 0 && kept != "":
-		return plural(n, "output file") + ", " + kept
+		return format.Count(n, "output file") + ", " + kept
 	case n > 0:
-		return plural(n, "output file")
+		return format.Count(n, "output file")
 	case missed > 0 && written == 0:
 		return "nothing was carried over"
 	}
 	return kept
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }

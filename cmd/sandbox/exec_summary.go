@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 )
 

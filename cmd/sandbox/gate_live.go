@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // gateLive is a gate while it runs: what is shown of it, and how long its commands take.
@@ -59,7 +60,7 @@ func stepText(e gate.Event) string {
 	case execute.StageSnapshot:
 		return "looking at image, workspace and tools"
 	case execute.StageStart:
-		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, short(oneLine(e.Cmd), maxReason))
+		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, format.Brief(e.Cmd))
 	case execute.StageNormalize:
 		return "normalizing, hashing and judging"
 	case execute.StageEnd, execute.StageManifest, execute.StageHash, execute.StageJudge:

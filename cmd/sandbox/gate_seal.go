@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/fsx"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,7 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if !lock.Toolchain.Locked {
 		a.say("warning: the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
 	}
-	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, countText(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
+	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, format.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }
 
 // checkWish refuses to seal what could never be run, and warns of what protects nothing.

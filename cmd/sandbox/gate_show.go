@@ -8,6 +8,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/report"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // gated is what `gate run --json` prints.
@@ -61,7 +62,7 @@ func (a *app) printLines(lines []string) error {
 
 // gateLine is one line on a gate.
 func gateLine(c evidence.CommandTests, live *gateLive, all int, p palette) string {
-	parts := []string{fmt.Sprintf("gate %d/%d", c.Index, all), short(oneLine(c.Command), maxReason)}
+	parts := []string{fmt.Sprintf("gate %d/%d", c.Index, all), format.Brief(c.Command)}
 	word := p.good("ok")
 	switch {
 	case !c.Started:
@@ -76,7 +77,7 @@ func gateLine(c evidence.CommandTests, live *gateLive, all int, p palette) strin
 		parts = append(parts, "no tests")
 	}
 	if seconds, ok := live.seconds[c.Index]; ok {
-		parts = append(parts, formatSeconds(seconds))
+		parts = append(parts, format.Seconds(seconds))
 	}
 	return strings.Join(append([]string{word}, parts...), " · ")
 }
@@ -91,9 +92,9 @@ func failedLines(c evidence.CommandTests) (lines []string) {
 		if test.Outcome != evidence.Failed && test.Outcome != evidence.Errored || len(lines) == maxFailed {
 			continue
 		}
-		text := fmt.Sprintf("gate %d: %s: %s", c.Index, test.Outcome, short(oneLine(test.ID), maxReason))
+		text := fmt.Sprintf("gate %d: %s: %s", c.Index, test.Outcome, format.Brief(test.ID))
 		if test.Message != "" {
-			text += ": " + short(oneLine(test.Message), maxReason)
+			text += ": " + format.Brief(test.Message)
 		}
 		lines = append(lines, text)
 		more--
@@ -124,7 +125,7 @@ func (a *app) findingLines(v evidence.Verdict) (lines []string) {
 		if f.Gate > 0 {
 			text += fmt.Sprintf(" in gate %d", f.Gate)
 		}
-		lines = append(lines, text+": "+short(oneLine(f.Detail), 2*maxReason))
+		lines = append(lines, text+": "+format.Short(format.OneLine(f.Detail), 2*format.Most))
 	}
 	for _, f := range v.Findings {
 		if hint := gateHints[f.Reason]; hint != "" && !told[f.Reason] && len(told) < 3 {
@@ -142,7 +143,7 @@ func verdictLine(r gate.Report, signed bool, p palette) string {
 	if v.Status != evidence.Pass {
 		text = p.bad(string(v.Status)) + " · " + string(v.StopReason)
 	}
-	text += " · " + countText(len(r.Tests.Commands), "gate")
+	text += " · " + format.Count(len(r.Tests.Commands), "gate")
 	if counts := report.CountsText(v.EvidenceSummary.Counts); counts != "" {
 		text += ", " + counts
 	}
@@ -162,7 +163,7 @@ func provenText(m evidence.RunManifest) (text string) {
 		text += fmt.Sprintf(", the same %d times", n)
 	}
 	if m.Repo.BaselineCommit != "" {
-		text += ", no worse than " + short(oneLine(m.Repo.BaselineRev), maxReason)
+		text += ", no worse than " + format.Brief(m.Repo.BaselineRev)
 	}
 	return text
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // inspectFlags say what of an image is shown.
@@ -108,7 +109,7 @@ func (a *app) printDetails(d images.Details, lockPath string) error {
 	for _, row := range [][2]string{
 		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
 		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
-		{"size", formatSize(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
+		{"size", format.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
 		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
 	} {
 		if row[1] == "" {

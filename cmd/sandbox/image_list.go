@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 func newImageListCommand(a *app) *cobra.Command {
@@ -65,7 +66,7 @@ func (a *app) listImages(ctx context.Context) error {
 			name += " (default)"
 		}
 		if i.Present {
-			there, size = "yes", formatSize(i.SizeBytes)
+			there, size = "yes", format.Size(i.SizeBytes)
 		}
 		switch {
 		case locked:

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 func newImageLockCommand(a *app) *cobra.Command {

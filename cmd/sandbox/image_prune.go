@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -95,16 +96,16 @@ func (a *app) printPruned(report images.PruneReport, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, img := range report.Removed {
-		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), formatSize(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
+		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), format.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
 			return err
 		}
 	}
 	for _, img := range report.Kept {
-		if err := a.print("kept %s (%s): %s\n", prunedName(img), formatSize(img.SizeBytes), img.Reason); err != nil {
+		if err := a.print("kept %s (%s): %s\n", prunedName(img), format.Size(img.SizeBytes), img.Reason); err != nil {
 			return err
 		}
 	}
-	return a.print("%s %s, kept %s\n", verb, formatSize(report.RemovedBytes), formatSize(report.KeptBytes))
+	return a.print("%s %s, kept %s\n", verb, format.Size(report.RemovedBytes), format.Size(report.KeptBytes))
 }
 
 func prunedName(img images.PrunedImage) string {

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // showInvoked tells a call to people, and to programs if they asked.
@@ -72,10 +73,10 @@ func invokedLine(told invoked) string {
 
 // artifactsText counts what was verified.
 func artifactsText(report invoke.Report) string {
-	text := countText(len(report.Artifacts), "file")
+	text := format.Count(len(report.Artifacts), "file")
 	for _, artifact := range report.Artifacts {
 		if artifact.Role == invoke.RoleTracePack && artifact.Records != nil {
-			text += fmt.Sprintf(", %s", countText(int(*artifact.Records), "record"))
+			text += fmt.Sprintf(", %s", format.Count(int(*artifact.Records), "record"))
 		}
 	}
 	return text
@@ -83,13 +84,5 @@ func artifactsText(report invoke.Report) string {
 
 // problemsText counts what is wrong.
 func problemsText(report invoke.Report) string {
-	return countText(len(report.Problems)+report.ProblemsDropped, "problem") + " in the artifacts"
-}
-
-// countText is a number of things.
-func countText(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return format.Count(len(report.Problems)+report.ProblemsDropped, "problem") + " in the artifacts"
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -38,7 +39,7 @@ var leaderboard = []column{
 		}
 		return strconv.Itoa(rank)
 	}},
-	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return short(e.Name, maxNameCell) }},
+	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(e.Name, maxNameCell) }},
 	{
 		name: "SEED", right: true,
 		shown: func(e evaluate.Evaluation) bool { return e.Seed != nil },
@@ -55,12 +56,12 @@ var leaderboard = []column{
 		cell:  func(_ int, e evaluate.Evaluation) string { return gradedCell(e) },
 	},
 	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Evaluation) string { return scoreCell(e.Score) }},
-	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return short(evaluationStatus(e), maxStatusCell) }},
+	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(evaluationStatus(e), maxStatusCell) }},
 	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
 			return absent
 		}
-		return formatSeconds(e.DurationSeconds)
+		return format.Seconds(e.DurationSeconds)
 	}},
 	{name: "RUN", cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
@@ -125,7 +126,7 @@ func leaderboardTable(ranked []evaluate.Evaluation) (header []string, rows [][]s
 
 // printLeaderboard prints ranked evaluations as a table below its title.
 func (a *app) printLeaderboard(title string, ranked []evaluate.Evaluation) error {
-	if err := a.print("%s\n", oneLine(title)); err != nil {
+	if err := a.print("%s\n", format.OneLine(title)); err != nil {
 		return err
 	}
 	header, rows := leaderboardTable(ranked)
@@ -134,7 +135,7 @@ func (a *app) printLeaderboard(title string, ranked []evaluate.Evaluation) error
 
 // taskTitle is what a leaderboard of a task is about.
 func taskTitle(task evaluate.TaskDescription) string {
-	title := fmt.Sprintf("%s · %s, %s", short(task.CompetitionID, maxNameCell), short(task.EvaluationMetric, maxNameCell), task.MetricDirection)
+	title := fmt.Sprintf("%s · %s, %s", format.Short(task.CompetitionID, maxNameCell), format.Short(task.EvaluationMetric, maxNameCell), task.MetricDirection)
 	if task.BaselineValue != nil {
 		title += " · baseline " + scoreCell(task.BaselineValue)
 	}
@@ -150,7 +151,7 @@ func resultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirecti
 	case len(ids) == 0 || ids[0] == "":
 		return string(direction)
 	}
-	return short(ids[0], maxNameCell) + " · " + string(direction)
+	return format.Short(ids[0], maxNameCell) + " · " + string(direction)
 }
 
 // replacedText says which evaluations others have taken the place of; empty for none.

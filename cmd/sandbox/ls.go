@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -57,8 +58,8 @@ func (a *app) list() error {
 	}
 	var rows [][]string
 	for i, run := range runs {
-		rows = append(rows, []string{run.ID, run.Name, short(statuses[i], 40), scoreText(run.Score),
-			durationText(records[i]), run.Created.Local().Format(time.DateTime), short(strings.Join(run.Command, " "), 60)})
+		rows = append(rows, []string{run.ID, run.Name, format.Short(statuses[i], 40), scoreText(run.Score),
+			durationText(records[i]), run.Created.Local().Format(time.DateTime), format.Short(strings.Join(run.Command, " "), 60)})
 	}
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
 }
@@ -87,20 +88,12 @@ func scoreText(score *float64) string {
 	if score == nil {
 		return "-"
 	}
-	return formatScore(*score)
+	return format.Number(*score)
 }
 
 func durationText(record sandbox.Record) string {
 	if record.Result == nil {
 		return "-"
 	}
-	return formatSeconds(record.Result.DurationSeconds)
-}
-
-// short cuts text for a column, at a character.
-func short(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return text
+	return format.Seconds(record.Result.DurationSeconds)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 func newRankCommand(a *app) *cobra.Command {
@@ -55,7 +56,7 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 		a.warn(path + ": " + text)
 	}
 	if ids := evaluate.Competitions(latest); len(ids) > 1 {
-		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), short(strings.Join(ids, ", "), maxReason)))
+		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), format.Short(strings.Join(ids, ", "), format.Most)))
 	}
 	ranked, err := evaluate.RankEvaluations(latest, direction)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // replayFlags are the flags of `replay` that are no settings.
@@ -133,14 +134,14 @@ func replayLines(r gate.ReplayReport, p palette) (lines []string) {
 		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, told(d.Got), told(d.Want)))
 	}
 	if line := r.FirstLine; line != nil {
-		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, short(line.Got, maxReason), short(line.Want, maxReason)))
+		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, format.Short(line.Got, format.Most), format.Short(line.Want, format.Most)))
 	}
-	commands := countText(len(r.Commands), "command")
+	commands := format.Count(len(r.Commands), "command")
 	switch r.Outcome {
 	case gate.ReplaySame:
 		return append(lines, p.good("the same")+" · "+commands+" · behavior "+r.BehaviorHash)
 	case gate.ReplayDifferent:
-		return append(lines, p.bad("different")+" · "+commands+" · "+countText(len(r.Differences), "difference"))
+		return append(lines, p.bad("different")+" · "+commands+" · "+format.Count(len(r.Differences), "difference"))
 	case gate.ReplayCannot:
 	}
 	lines = append(lines, p.odd("cannot be replayed")+" · nothing was compared")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // newRootCommand builds the tree of all commands.
@@ -131,7 +133,7 @@ func usageArgs(cmd *cobra.Command) {
 					// cobra takes every argument where there can be none for a command.
 					err = fmt.Errorf("takes no argument, and %q is one", args[0])
 				}
-				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), oneLine(err.Error()))
+				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), format.OneLine(err.Error()))
 			}
 			return nil
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/viper"
 	"gopkg.in/yaml.v3"
+
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // settingsSchema is the version of the settings file that this build reads.
@@ -26,7 +28,7 @@ func parseLayer(data []byte, source string, trusted bool) (layer, error) {
 	file := viper.New()
 	file.SetConfigType("yaml")
 	if err := file.ReadConfig(bytes.NewReader(data)); err != nil {
-		return layer{}, &fileError{fileSettings, source, errors.New(oneLine(err.Error()))}
+		return layer{}, &fileError{fileSettings, source, errors.New(format.OneLine(err.Error()))}
 	}
 
 	l := layer{values: map[string]value{}}
@@ -72,7 +74,7 @@ func keyLines(data []byte) (map[string]int, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, errors.New(oneLine(err.Error()))
+		return nil, errors.New(format.OneLine(err.Error()))
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("must be one YAML document")
@@ -152,15 +154,4 @@ func keyNames() []string {
 		names = append(names, k.name)
 	}
 	return names
-}
-
-// oneLine joins the lines of a message of a library.
-func oneLine(text string) string {
-	var parts []string
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			parts = append(parts, line)
-		}
-	}
-	return strings.Join(parts, " ")
 }

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -72,10 +73,10 @@ func describe(record sandbox.Record, final string) string {
 		return b.String()
 	}
 	if res.Score != nil {
-		field("score", formatScore(*res.Score))
+		field("score", format.Number(*res.Score))
 	}
-	field("duration", fmt.Sprintf("%s (and %s of ours)", formatSeconds(res.DurationSeconds),
-		formatSeconds(res.SetupSeconds+res.TeardownSeconds)))
+	field("duration", fmt.Sprintf("%s (and %s of ours)", format.Seconds(res.DurationSeconds),
+		format.Seconds(res.SetupSeconds+res.TeardownSeconds)))
 	field("used", usedText(res.Resources))
 	field("image", res.Image.Name+" "+res.Image.ID)
 	field("enforced", enforcedText(res.Enforced))
@@ -87,7 +88,7 @@ func describe(record sandbox.Record, final string) string {
 	}
 	field("outputs", outputsText(res, final))
 	for _, out := range res.Outputs {
-		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), formatSize(out.SizeBytes), out.SHA256)
+		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), format.Size(out.SizeBytes), out.SHA256)
 	}
 	for _, skipped := range res.OutputsSkipped {
 		field("left out", fmt.Sprintf("%s (%s): %s", skipped.Path, skipped.Kind, skipped.Reason))
@@ -107,13 +108,13 @@ func usedText(used result.Resources) string {
 	if used.Source == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s of processor time, peak memory %s (%s)", formatSeconds(used.CPUSeconds),
-		formatSize(used.PeakMemoryBytes), used.Source)
+	return fmt.Sprintf("%s of processor time, peak memory %s (%s)", format.Seconds(used.CPUSeconds),
+		format.Size(used.PeakMemoryBytes), used.Source)
 }
 
 func networkText(n result.Network, dir string) string {
-	return fmt.Sprintf("level %s: %s, %d refused, %s up, %s down; see %s", n.Level, plural(int(n.Requests), "request"), n.Refused,
-		formatSize(n.BytesUp), formatSize(n.BytesDown), filepath.Join(dir, n.Log))
+	return fmt.Sprintf("level %s: %s, %d refused, %s up, %s down; see %s", n.Level, format.Count(int(n.Requests), "request"), n.Refused,
+		format.Size(n.BytesUp), format.Size(n.BytesDown), filepath.Join(dir, n.Log))
 }
 
 func enforcedText(e result.Enforced) string {
@@ -126,13 +127,13 @@ func enforcedText(e result.Enforced) string {
 		processes = "1 process"
 	}
 	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
-		formatSeconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
+		format.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
 }
 
 // treeText is what a program did to one tree.
 func treeText(t result.Tree) string {
 	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
-		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, formatSize(t.SizeBytes))
+		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, format.Size(t.SizeBytes))
 	if !t.Complete {
 		text += " (not all changes could be told)"
 	}

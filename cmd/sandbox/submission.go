@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // submissionFlags say what to look at and what to compare it with.
@@ -127,7 +128,7 @@ func submissionText(info evaluate.Submission) string {
 		if *info.RowCount == 1 {
 			rows = "row"
 		}
-		return fmt.Sprintf("%s: %s, %d %s\n", info.Path, formatSize(info.SizeBytes), *info.RowCount, rows)
+		return fmt.Sprintf("%s: %s, %d %s\n", info.Path, format.Size(info.SizeBytes), *info.RowCount, rows)
 	case info.Problem != "":
 		return fmt.Sprintf("%s: %s\n", info.Path, info.Problem)
 	}

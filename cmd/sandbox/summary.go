@@ -5,11 +5,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/docker/go-units"
-
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -48,14 +46,14 @@ func finalOf(store *sandbox.Store, asked, id string) string {
 func summary(res *result.Result, final string, p palette) string {
 	parts := []string{statusText(res, p)}
 	if res.Score != nil {
-		parts = append(parts, "score "+formatScore(*res.Score))
+		parts = append(parts, "score "+format.Number(*res.Score))
 	}
-	parts = append(parts, formatSeconds(res.DurationSeconds))
+	parts = append(parts, format.Seconds(res.DurationSeconds))
 	if peak := res.Resources.PeakMemoryBytes; peak > 0 {
-		parts = append(parts, "peak "+formatSize(peak))
+		parts = append(parts, "peak "+format.Size(peak))
 	}
 	if n := res.Network; n != nil {
-		text := plural(int(n.Requests), "request")
+		text := format.Count(int(n.Requests), "request")
 		if n.Refused > 0 {
 			text += p.bad(fmt.Sprintf(", %d refused", n.Refused))
 		}
@@ -83,7 +81,7 @@ func statusText(res *result.Result, p palette) string {
 	case result.StatusSignaled:
 		return p.bad(signalText(res))
 	case result.StatusTimedOut:
-		return p.bad("timed out after " + formatSeconds(limits.TimeoutSeconds))
+		return p.bad("timed out after " + format.Seconds(limits.TimeoutSeconds))
 	case result.StatusOutOfMemory:
 		return p.bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
 	case result.StatusDiskLimit:
@@ -148,22 +146,4 @@ func outputsText(res *result.Result, final string) string {
 		text = strings.TrimSpace(fmt.Sprintf("%s (%d left out)", text, n))
 	}
 	return text
-}
-
-func formatScore(score float64) string { return strconv.FormatFloat(score, 'g', -1, 64) }
-
-// formatSize prints a number of bytes with the digits that a reader looks at.
-func formatSize(bytes int64) string {
-	return units.CustomSize("%.4g %s", float64(bytes), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"})
-}
-
-// formatSeconds prints a duration with the digits that a reader looks at.
-func formatSeconds(seconds float64) string {
-	switch {
-	case seconds < 10:
-		return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
-	case seconds < 60:
-		return strconv.FormatFloat(seconds, 'f', 1, 64) + "s"
-	}
-	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }

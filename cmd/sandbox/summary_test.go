@@ -80,14 +80,3 @@ func TestDescribe(t *testing.T) {
 	record.State = sandbox.RecordLost
 	require.Contains(t, describe(record, ""), "status     lost")
 }
-
-func TestFormat(t *testing.T) {
-	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 10328 << 10: "10.09 MiB", 143 << 20: "143 MiB", 3 << 30: "3 GiB"} {
-		require.Equal(t, want, formatSize(bytes))
-	}
-	for seconds, want := range map[float64]string{0: "0.00s", 1.234: "1.23s", 12.34: "12.3s", 61: "1m1s", 7200: "2h0m0s"} {
-		require.Equal(t, want, formatSeconds(seconds))
-	}
-	require.Equal(t, "abc", short("abc", 3))
-	require.Equal(t, "äb…", short("äbcd", 3))
-}

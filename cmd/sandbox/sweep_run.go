@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error {
@@ -145,7 +146,7 @@ func (r *sweepRun) carryOut(ctx context.Context, do sweep.Invoke, opts sweep.Opt
 func endOfRun(end sweep.End) string {
 	text := end.Name + " · " + string(end.Status)
 	if end.Failure != "" {
-		text += " · " + short(oneLine(end.Failure), maxReason)
+		text += " · " + format.Brief(end.Failure)
 	}
 	return text
 }

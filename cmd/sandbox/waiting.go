@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // waitingEvery is how often what a run waits for is told at most: a busy queue

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type trial struct {
 	check   string
 	program string
 	limits  policy.Limits
-	judge   func(*result.Result) []finding
+	judge   func(*result.Result) []Finding
 }
 
 // probePIDs is the process limit that the inside probe runs against.
@@ -52,17 +52,17 @@ var trials = []trial{
 }
 
 // probe runs all trials, side by side, and returns their findings in order.
-func probe(ctx context.Context, runner *sandbox.Runner, s settings) []finding {
-	findings := make([][]finding, len(trials))
+func (m Machine) probe(ctx context.Context) []Finding {
+	findings := make([][]Finding, len(trials))
 	var group errgroup.Group
 	for i, t := range trials {
 		group.Go(func() error {
-			findings[i] = t.run(ctx, runner, s)
+			findings[i] = t.run(ctx, m)
 			return nil
 		})
 	}
 	_ = group.Wait() // trials have findings, not errors
-	var all []finding
+	var all []Finding
 	for _, f := range findings {
 		all = append(all, f...)
 	}
@@ -70,8 +70,8 @@ func probe(ctx context.Context, runner *sandbox.Runner, s settings) []finding {
 }
 
 // run does one trial. The record of one that went well is deleted.
-func (t trial) run(ctx context.Context, runner *sandbox.Runner, s settings) []finding {
-	req := probeRequest(s, t.program)
+func (t trial) run(ctx context.Context, m Machine) []Finding {
+	req := m.program(t.program)
 	req.Name = "doctor"
 	limits := t.limits
 	if limits.Timeout == 0 {
@@ -81,38 +81,38 @@ func (t trial) run(ctx context.Context, runner *sandbox.Runner, s settings) []fi
 		limits.Memory = 256 * policy.MiB
 	}
 	req.Limits = limits
-	res, err := runner.Run(ctx, req)
+	res, err := m.Runner.Run(ctx, req)
 	if err != nil {
-		return []finding{failed(t.check, err)}
+		return []Finding{failed(t.check, err)}
 	}
 	findings := t.judge(res)
 	for _, f := range findings {
-		if f.Verdict == verdictFail {
+		if f.Verdict == Fail {
 			return findings
 		}
 	}
-	if err := runner.Store().Remove(res.ID); err != nil {
+	if err := m.Runner.Store().Remove(res.ID); err != nil {
 		findings = append(findings, failed(t.check, err))
 	}
 	return findings
 }
 
-// probeRequest runs Python code under the settings' image and runtime, and under
-// no wider settings.
-func probeRequest(s settings, code string) sandbox.Request {
-	return sandbox.Request{Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, Network: "none", Transfer: s.Transfer,
-		Command: []string{"python3", "-c", code}}
+// program is a request for Python code, with no network.
+func (m Machine) program(code string) sandbox.Request {
+	req := m.Request
+	req.Network, req.Command = "none", []string{"python3", "-c", code}
+	return req
 }
 
 // expectStatus judges a trial by how it ended.
-func expectStatus(check, what string, want result.Status) func(*result.Result) []finding {
-	return func(res *result.Result) []finding {
-		f := finding{Check: check, Verdict: verdictOK, Seen: fmt.Sprintf("%s is ended (%s)", what, res.Status)}
+func expectStatus(check, what string, want result.Status) func(*result.Result) []Finding {
+	return func(res *result.Result) []Finding {
+		f := Finding{Check: check, Verdict: OK, Seen: fmt.Sprintf("%s is ended (%s)", what, res.Status)}
 		if res.Status != want {
-			f.Verdict, f.Seen = verdictFail, fmt.Sprintf("%s ended as %s, not %s", what, res.Status, want)
-			f.Mend = "see what happened with: sandbox show " + res.ID
+			f.Verdict, f.Seen = Fail, fmt.Sprintf("%s ended as %s, not %s", what, res.Status, want)
+			f.Advice = "see what happened with: sandbox show " + res.ID
 		}
-		return []finding{f}
+		return []Finding{f}
 	}
 }
 
@@ -131,21 +131,21 @@ type insideFacts struct {
 }
 
 // judgeInside judges what a program finds in its container.
-func judgeInside(res *result.Result) []finding {
+func judgeInside(res *result.Result) []Finding {
 	var facts insideFacts
 	if err := json.Unmarshal([]byte(res.Stdout), &facts); err != nil {
 		text := strings.TrimSpace(res.ErrorSummary)
 		if text == "" {
 			text = res.Explanation
 		}
-		return []finding{failed("inside", errors.New("the probe said nothing that can be read: "+text))}
+		return []Finding{failed("inside", errors.New("the probe said nothing that can be read: "+text))}
 	}
-	var findings []finding
+	var findings []Finding
 	judge := func(check string, ok bool, seen, broken string, args ...any) {
-		f := finding{Check: check, Verdict: verdictOK, Seen: seen}
+		f := Finding{Check: check, Verdict: OK, Seen: seen}
 		if !ok {
-			f = finding{Check: check, Verdict: verdictFail, Seen: fmt.Sprintf(broken, args...),
-				Mend: "do not run what you do not trust here; see: sandbox show " + res.ID}
+			f = Finding{Check: check, Verdict: Fail, Seen: fmt.Sprintf(broken, args...),
+				Advice: "do not run what you do not trust here; see: sandbox show " + res.ID}
 		}
 		findings = append(findings, f)
 	}

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"testing"
@@ -12,10 +12,10 @@ import (
 )
 
 func TestCheckRunc(t *testing.T) {
-	for text, want := range map[string]verdict{
-		"1.1.5+ds1-1+deb12u1": verdictWarn, "1.1.11": verdictWarn, "0.9.99": verdictWarn,
-		"1.1.12": verdictOK, "v1.2.5-0-g59923ef": verdictOK, "2.0.0": verdictOK,
-		"": verdictInfo, "59923ef18c98053ddb1acf23ecba10344056c28e": verdictInfo,
+	for text, want := range map[string]Verdict{
+		"1.1.5+ds1-1+deb12u1": Warn, "1.1.11": Warn, "0.9.99": Warn,
+		"1.1.12": OK, "v1.2.5-0-g59923ef": OK, "2.0.0": OK,
+		"": Info, "59923ef18c98053ddb1acf23ecba10344056c28e": Info,
 	} {
 		require.Equal(t, want, checkRunc(text).Verdict, text)
 	}
@@ -25,17 +25,17 @@ func TestCheckAddress(t *testing.T) {
 	tests := map[string]struct {
 		environ map[string]string
 		at      docker.Address
-		want    verdict
+		want    Verdict
 		seen    string
 	}{
-		"default":  {nil, docker.Address{}, verdictOK, "unix:///var/run/docker.sock"},
-		"socket":   {map[string]string{"DOCKER_HOST": "unix:///run/x.sock"}, docker.Address{}, verdictOK, "unix:///run/x.sock (from DOCKER_HOST)"},
-		"ssh":      {nil, docker.Address{Host: "ssh://me@lab"}, verdictOK, "ssh://me@lab"},
-		"loopback": {map[string]string{"DOCKER_HOST": "tcp://127.0.0.1:2375"}, docker.Address{}, verdictWarn, "every user of this machine"},
-		"naked":    {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{}, verdictFail, "without TLS"},
+		"default":  {nil, docker.Address{}, OK, "unix:///var/run/docker.sock"},
+		"socket":   {map[string]string{"DOCKER_HOST": "unix:///run/x.sock"}, docker.Address{}, OK, "unix:///run/x.sock (from DOCKER_HOST)"},
+		"ssh":      {nil, docker.Address{Host: "ssh://me@lab"}, OK, "ssh://me@lab"},
+		"loopback": {map[string]string{"DOCKER_HOST": "tcp://127.0.0.1:2375"}, docker.Address{}, Warn, "every user of this machine"},
+		"naked":    {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{}, Fail, "without TLS"},
 		"permitted": {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{AllowInsecure: true},
-			verdictWarn, "whoever is on the way controls its machine"},
-		"no such context": {map[string]string{"DOCKER_CONTEXT": "nosuch"}, docker.Address{}, verdictFail, `context "nosuch"`},
+			Warn, "whoever is on the way controls its machine"},
+		"no such context": {map[string]string{"DOCKER_CONTEXT": "nosuch"}, docker.Address{}, Fail, `context "nosuch"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCheckAddress(t *testing.T) {
 			got := checkAddress(docker.FindEngine(test.at))
 			require.Equal(t, test.want, got.Verdict, got.Seen)
 			require.Contains(t, got.Seen, test.seen)
-			require.Equal(t, test.want != verdictOK, got.Mend != "")
+			require.Equal(t, test.want != OK, got.Advice != "" || got.Err != nil)
 		})
 	}
 }
@@ -59,14 +59,14 @@ func TestCheckEngine(t *testing.T) {
 	require.Empty(t, bad(checkEngine(good)))
 	tests := map[string]struct {
 		change func(*engine.Info)
-		want   map[string]verdict
+		want   map[string]Verdict
 	}{
-		"old":          {func(i *engine.Info) { i.APIVersion = "1.40" }, map[string]verdict{"engine API": verdictFail}},
-		"no seccomp":   {func(i *engine.Info) { i.Seccomp = false }, map[string]verdict{"seccomp": verdictFail}},
-		"no memory":    {func(i *engine.Info) { i.MemoryLimit = false }, map[string]verdict{"cgroup": verdictFail}},
-		"no swap":      {func(i *engine.Info) { i.SwapLimit = false }, map[string]verdict{"cgroup": verdictWarn}},
-		"rootless, v1": {func(i *engine.Info) { i.Rootless, i.Host.CgroupVersion = true, 1 }, map[string]verdict{"cgroup": verdictFail}},
-		"rootless, v2": {func(i *engine.Info) { i.Rootless = true }, map[string]verdict{}},
+		"old":          {func(i *engine.Info) { i.APIVersion = "1.40" }, map[string]Verdict{"engine API": Fail}},
+		"no seccomp":   {func(i *engine.Info) { i.Seccomp = false }, map[string]Verdict{"seccomp": Fail}},
+		"no memory":    {func(i *engine.Info) { i.MemoryLimit = false }, map[string]Verdict{"cgroup": Fail}},
+		"no swap":      {func(i *engine.Info) { i.SwapLimit = false }, map[string]Verdict{"cgroup": Warn}},
+		"rootless, v1": {func(i *engine.Info) { i.Rootless, i.Host.CgroupVersion = true, 1 }, map[string]Verdict{"cgroup": Fail}},
+		"rootless, v2": {func(i *engine.Info) { i.Rootless = true }, map[string]Verdict{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,13 +78,13 @@ func TestCheckEngine(t *testing.T) {
 }
 
 func TestCheckStorage(t *testing.T) {
-	require.Equal(t, verdictOK, checkStorage("overlay2").Verdict)
-	require.Empty(t, checkStorage("overlay2").Mend)
+	require.Equal(t, OK, checkStorage("overlay2").Verdict)
+	require.Empty(t, checkStorage("overlay2").Advice)
 	for _, dear := range []string{"fuse-overlayfs", "vfs"} {
 		f := checkStorage(dear)
-		require.Equal(t, verdictInfo, f.Verdict, dear)
+		require.Equal(t, Info, f.Verdict, dear)
 		require.Contains(t, f.Seen, "start", dear)
-		require.Contains(t, f.Mend, "overlay2", dear)
+		require.Contains(t, f.Advice, "overlay2", dear)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestJudgeInside(t *testing.T) {
 	const open = `{"uid": 0, "capabilities": "00000000a80425fb", "no_new_privileges": "0", "seccomp": "0",
 		"root_read_only": false, "input_read_only": false, "final_writable": false, "interfaces": ["eth0"], "reachable": true, "forks": 100}`
 	require.Len(t, bad(judgeInside(&result.Result{Stdout: open})), len(judgeInside(&result.Result{Stdout: open})))
-	require.Equal(t, map[string]verdict{"inside": verdictFail}, bad(judgeInside(&result.Result{Stdout: "nonsense"})))
+	require.Equal(t, map[string]Verdict{"inside": Fail}, bad(judgeInside(&result.Result{Stdout: "nonsense"})))
 }
 
 func TestExpectStatus(t *testing.T) {
@@ -106,10 +106,10 @@ func TestExpectStatus(t *testing.T) {
 }
 
 // bad are the findings that are neither fine nor mere information.
-func bad(findings []finding) map[string]verdict {
-	all := map[string]verdict{}
+func bad(findings []Finding) map[string]Verdict {
+	all := map[string]Verdict{}
 	for _, f := range findings {
-		if f.Verdict == verdictFail || f.Verdict == verdictWarn {
+		if f.Verdict == Fail || f.Verdict == Warn {
 			all[f.Check] = f.Verdict
 		}
 	}
