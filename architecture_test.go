@@ -55,6 +55,7 @@ var importTable = []struct {
 	{"harness/gate", belowHarness},
 	{"cmd/sandbox", []string{"everything"}},
 	{"configs", nil},
+	{"internal/settings", []string{"sandbox", "sandbox/engine", "sandbox/engine/docker", "sandbox/gpu", "policy", "images", "configs", "internal/fsx", "internal/format"}},
 	{".", nil},
 	{"hack/bench", []string{"everything"}},
 }

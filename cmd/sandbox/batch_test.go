@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -36,7 +37,7 @@ func TestResumedText(t *testing.T) {
 
 // Runs of a batch wait for each other's GPUs, and never without end.
 func TestBatchGPUWait(t *testing.T) {
-	s := settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
+	s := settings.Settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
 	f := batchFlags{parallel: 4}
 	require.Equal(t, time.Minute, f.gpuWait(s), "no GPUs")
 	s.GPUs = "1"

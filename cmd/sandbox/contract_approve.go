@@ -81,7 +81,7 @@ func (a *app) approveContract(ctx context.Context, f approveFlags, file string) 
 	if err != nil {
 		return err
 	}
-	rules, err := s.rules()
+	rules, err := rulesOf(s)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (a *app) approveContract(ctx context.Context, f approveFlags, file string) 
 	if wrong := contract.CheckApproval(approval, of, now); len(wrong) > 0 {
 		return &hintedError{&contract.RefusedError{Source: "approval", Violations: wrong}, "the contract needs " + needsText(e.Needs)}
 	}
-	stateDir, err := s.stateDir()
+	stateDir, err := s.StateDirectory()
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (a *app) validateContracts(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
-	rules, err := s.rules()
+	rules, err := rulesOf(s)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/doctor"
@@ -60,16 +61,16 @@ func (a *app) doctor(ctx context.Context) error {
 
 // machine is the machine that the settings describe. The caller closes its runner, if
 // there is one.
-func (a *app) machine(s settings) (m doctor.Machine, err error) {
+func (a *app) machine(s settings.Settings) (m doctor.Machine, err error) {
 	if m.Endpoint, m.NoEngine = docker.FindEngine(s.Engine); m.NoEngine != nil {
-		store, err := s.store()
+		store, err := s.Store()
 		if err != nil {
 			return m, err
 		}
 		m.StateDir = store.Dir()
 		return m, nil
 	}
-	catalog, err := s.catalog()
+	catalog, err := s.Catalog()
 	if err != nil {
 		return m, err
 	}

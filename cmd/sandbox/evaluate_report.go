@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 )
@@ -26,7 +27,7 @@ type evaluationView struct {
 
 // showEvaluations shows the evaluations of one script, which ended with err, and sets
 // the exit code. A script that was refused is an evaluation and no failure.
-func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings) error {
+func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) error {
 	if refused := new(evaluate.ScriptError); errors.As(err, &refused) {
 		err = nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -24,7 +25,7 @@ func TestStatisticsText(t *testing.T) {
 }
 
 // shown is what an evaluation comes to on the command line.
-func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings) (code int, out string, got error) { //nolint:revive // the test comes first
+func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) (code int, out string, got error) { //nolint:revive // the test comes first
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &app{streams: Streams{Out: &stdout, Err: &stderr}}
@@ -47,7 +48,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 	repairing := evaluated("d", func(e *evaluate.Evaluation) { e.Failure, e.IsError = "canceled before retry 1", true })
 	for name, e := range map[string]evaluate.Evaluation{"grading": grading, "running": running, "repairing": repairing} {
 		for _, err := range []error{nil, cause} {
-			code, out, got := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{e}}, err, evaluationView{runs: 1}, settings{})
+			code, out, got := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{e}}, err, evaluationView{runs: 1}, settings.Settings{})
 			require.Equal(t, exitInterrupted, code, name)
 			require.ErrorIs(t, got, cause, name)
 			if name == "grading" {
@@ -56,7 +57,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 		}
 	}
 	// What ended well before the signal came is what it is.
-	code, _, err := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings{})
+	code, _, err := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings.Settings{})
 	require.Zero(t, code)
 	require.NoError(t, err)
 }
@@ -65,13 +66,13 @@ func TestInterruptedEvaluations(t *testing.T) {
 func TestEvaluationsThatNeverRan(t *testing.T) {
 	failed := evaluate.Evaluation{Name: "x", Failure: "no"}
 	for _, runs := range []int{1, 2} {
-		code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{failed}}, errors.New("no"), evaluationView{runs: runs}, settings{})
+		code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{failed}}, errors.New("no"), evaluationView{runs: runs}, settings.Settings{})
 		require.Equal(t, exitSandbox, code)
 		require.Empty(t, out)
 		require.EqualError(t, err, "no")
 	}
 	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil), failed}}, errors.New("no"),
-		evaluationView{runs: 2}, settings{})
+		evaluationView{runs: 2}, settings.Settings{})
 	require.Equal(t, exitSandbox, code)
 	require.Contains(t, out, "a · exited 0 · no score · 1.00s")
 	require.NotContains(t, out, "failed: no")
@@ -81,7 +82,7 @@ func TestEvaluationsThatNeverRan(t *testing.T) {
 // Statistics that have no JSON do not take the evaluations with them.
 func TestRepetitionWithoutStatistics(t *testing.T) {
 	r := evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil)}, Statistics: evaluate.Statistics{Count: 3, Mean: new(math.NaN())}}
-	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings{JSON: true})
+	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings.Settings{JSON: true})
 	require.NoError(t, err)
 	require.Contains(t, out, `"name": "a"`)
 	require.Contains(t, out, `"count": 3`)
@@ -95,7 +96,7 @@ func TestTracebackIsShownOnce(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		for _, live := range []bool{false, true} {
 			crash.Cached = cached
-			_, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{1, live}, settings{})
+			_, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{1, live}, settings.Settings{})
 			require.NoError(t, err)
 			if live && !cached {
 				require.NotContains(t, out, "Traceback")
@@ -111,7 +112,7 @@ func TestNotGraded(t *testing.T) {
 	crash := evaluated("c", func(e *evaluate.Evaluation) {
 		e.IsError, e.ExitCode, e.Grading = true, 1, &evaluate.Grading{Failure: "there is nothing to grade"}
 	})
-	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{runs: 1}, settings{})
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{runs: 1}, settings.Settings{})
 	require.NoError(t, err)
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "not graded: there is nothing to grade\n")

@@ -7,6 +7,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
@@ -19,7 +20,7 @@ type gateLive struct {
 }
 
 // watchGate connects an engine with the terminal.
-func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings, show bool) *gateLive {
+func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings, show bool) *gateLive {
 	g := &gateLive{seconds: map[int]float64{}}
 	e.Request.Kill = a.streams.Kill
 	shown := s

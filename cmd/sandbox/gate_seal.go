@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
 
 	"github.com/spf13/cobra"
 
@@ -115,8 +116,8 @@ func readWish(ctx context.Context, file string) ([]byte, error) {
 }
 
 // seal looks up what a wish stands for on this machine, and seals it.
-func seal(ctx context.Context, runner *sandbox.Runner, s settings, w wish.Wish) (wish.Lock, error) {
-	req := s.request()
+func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
+	req := s.Request()
 	if w.Image != "" {
 		req.Image = w.Image
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/report"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // gated is what `gate run --json` prints.
@@ -23,7 +24,7 @@ type gated struct {
 const maxShown = 10
 
 // showGate tells a gate to people, and to programs if they asked.
-func (a *app) showGate(r gate.Report, live *gateLive, s settings, signed bool) error {
+func (a *app) showGate(r gate.Report, live *gateLive, s settings.Settings, signed bool) error {
 	if !s.Quiet && (!s.JSON || a.errTerminal) {
 		p := a.palette()
 		var lines []string

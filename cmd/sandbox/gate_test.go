@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // TestGateHints: whatever stops a gate, there is something to try.
@@ -176,7 +177,7 @@ func TestCheckWish(t *testing.T) {
 func TestAllowUnobserved(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		f := gateFlags{command: []string{"pytest"}, mode: modeExecute, repeats: 1, allowUnobserved: allowed}
-		o, err := f.options(t.Context(), settings{})
+		o, err := f.options(t.Context(), settings.Settings{})
 		require.NoError(t, err)
 		assert.Equal(t, allowed, o.Lock.Wish.AllowUnobserved)
 	}

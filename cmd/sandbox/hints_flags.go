@@ -18,7 +18,7 @@ func (a *app) repeatFlags(hint string) string {
 	if strings.Contains(hint, "--help") {
 		return hint
 	}
-	engine := a.givenFlags(keyContext, keyHost)
+	engine := a.givenFlags("context", "host")
 	all := engine + a.givenFlags("state_dir", "catalog", "lock")
 	if a.configFile != "" {
 		all += " --config " + shellWord(a.configFile)
@@ -34,11 +34,11 @@ func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 func (a *app) givenFlags(names ...string) string {
 	text := ""
 	for _, name := range names {
-		if v := a.given[name]; v.text != "" {
-			if u, err := url.Parse(v.text); name == keyHost && err == nil {
-				v.text = u.Redacted()
+		if v := a.given[name]; v.Text != "" {
+			if u, err := url.Parse(v.Text); name == "host" && err == nil {
+				v.Text = u.Redacted()
 			}
-			text += " " + v.source + " " + shellWord(v.text)
+			text += " " + v.Name + " " + shellWord(v.Text)
 		}
 	}
 	return text

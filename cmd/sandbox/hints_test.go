@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
@@ -70,9 +71,9 @@ func TestHints(t *testing.T) {
 
 // Commands of hints are about the engine, the lock and the catalog of this command.
 func TestRepeatFlags(t *testing.T) {
-	a := &app{given: map[string]value{
-		"lock": {text: "other $1.lock", source: "--lock"}, "host": {text: "ssh://me:secret@lab", source: "--host"},
-		"memory": {text: "1g", source: "--memory"},
+	a := &app{given: settings.Flags{
+		"lock": {Text: "other $1.lock", Name: "--lock"}, "host": {Text: "ssh://me:secret@lab", Name: "--host"},
+		"memory": {Text: "1g", Name: "--memory"},
 	}}
 	const host = "--host ssh://me:xxxxx@lab"
 	for hint, want := range map[string]string{

@@ -65,7 +65,7 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 		return err
 	}
 	defer api.Close()
-	lock, _, err := a.lock(s)
+	lock, _, err := s.Lock()
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 	case f.packages:
 		return a.printPackages(d.Entry.Packages)
 	}
-	return a.printDetails(d, a.lockPath(s))
+	return a.printDetails(d, s.LockPath())
 }
 
 func (a *app) printPackages(packages images.Packages) error {

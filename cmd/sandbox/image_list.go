@@ -46,7 +46,7 @@ func (a *app) listImages(ctx context.Context) error {
 		return err
 	}
 	defer api.Close()
-	lock, _, err := a.lock(s)
+	lock, _, err := s.Lock()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
@@ -34,7 +35,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.placeOfLock(s)
+	path, err := s.PlaceOfLock()
 	if err != nil {
 		return err
 	}
@@ -83,8 +84,8 @@ func (a *app) printDiff(diff images.PackageDiff) error {
 // settleLock locks an image that was just made or found, and says so on stderr.
 // Where the lock holds another one, it says how they differ, and the exit code
 // becomes that of a problem. An account without a place for a lock has none.
-func (a *app) settleLock(ctx context.Context, s settings, catalog images.Catalog, api images.Reader, name string) error {
-	path := a.lockPath(s)
+func (a *app) settleLock(ctx context.Context, s settings.Settings, catalog images.Catalog, api images.Reader, name string) error {
+	path := s.LockPath()
 	if path == "" {
 		fmt.Fprintln(a.streams.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
 		return nil

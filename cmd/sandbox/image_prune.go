@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -58,7 +59,11 @@ func (f *sizeFlag) Set(text string) error {
 		*f.target = 0
 		return nil
 	}
-	return sizeTo(f.target)(text)
+	size, err := settings.ReadSize(text)
+	if err == nil {
+		*f.target = size
+	}
+	return err
 }
 
 func (f *sizeFlag) Type() string { return "size" }
@@ -70,7 +75,7 @@ func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 		return err
 	}
 	defer api.Close()
-	locks, err := a.allLocks(s)
+	locks, err := s.AllLocks()
 	if err != nil {
 		return err
 	}

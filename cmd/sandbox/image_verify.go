@@ -35,11 +35,11 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.lockToWrite(s)
+	path, err := s.LockToWrite()
 	if err != nil {
 		return err
 	}
-	lock, there, err := a.lock(s)
+	lock, there, err := s.Lock()
 	if err == nil && !there {
 		err = &hintedError{&images.LockFileError{Path: path, Err: fs.ErrNotExist}, "lock an image with: sandbox image lock NAME"}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
 
 	"github.com/spf13/cobra"
 
@@ -162,7 +163,7 @@ func (f *invokeFlags) checkTool(a *app, cmd *cobra.Command) error {
 	}
 	for _, key := range invokeKeys {
 		if v, ok := a.given[key]; ok && !slices.Contains(hostKeys, key) {
-			return usagef(cmd.CommandPath(), "%s: %s does not go with --engine host: nothing on the host would hold to it", subject(cmd), v.source)
+			return usagef(cmd.CommandPath(), "%s: %s does not go with --engine host: nothing on the host would hold to it", subject(cmd), v.Name)
 		}
 	}
 	return nil
@@ -303,7 +304,7 @@ func (f *invokeFlags) checkCeiling(a *app, limit time.Duration) error {
 
 // limit is the time limit: the flag's, or the tool's own default below the ceiling of
 // the settings.
-func (f invokeFlags) limit(s settings) time.Duration {
+func (f invokeFlags) limit(s settings.Settings) time.Duration {
 	switch {
 	case f.timeout > 0:
 		return f.timeout

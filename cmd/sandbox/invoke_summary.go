@@ -7,11 +7,12 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // showInvoked tells a call to people, and to programs if they asked.
-func (a *app) showInvoked(told invoked, s settings) error {
+func (a *app) showInvoked(told invoked, s settings.Settings) error {
 	if !s.Quiet && (!s.JSON || a.errTerminal) {
 		var lines []string
 		for _, warning := range told.Warnings {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // replayFlags are the flags of `replay` that are no settings.
@@ -68,8 +69,8 @@ func (a *app) replay(ctx context.Context, from string, f replayFlags) error {
 		return err
 	}
 	defer runner.Close()
-	o := gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace, Policy: s.policy()}
-	o.Request, o.Keep = s.request(), f.keep
+	o := gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace, Policy: s.Policy()}
+	o.Request, o.Keep = s.Request(), f.keep
 	o.Runner, o.Store = a.watched(runner), runner.Store()
 	live := a.watchGate(ctx, &o.Engine, s, f.live)
 	report, err := gate.Replay(ctx, o)
@@ -94,7 +95,7 @@ func replayCode(r gate.ReplayReport) int {
 }
 
 // showReplay tells a replay to people, and to programs if they asked.
-func (a *app) showReplay(r gate.ReplayReport, s settings) error {
+func (a *app) showReplay(r gate.ReplayReport, s settings.Settings) error {
 	if !s.Quiet && (!s.JSON || a.errTerminal) {
 		err := patiently(func() error { return a.printLines(replayLines(r, a.palette())) })
 		if errors.Is(err, errStuck) {

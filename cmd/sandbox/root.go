@@ -43,7 +43,7 @@ in ./input and leaves what it wants to keep in ./final.`,
 	}
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "settings `file` instead of ./sandbox.yaml")
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log every step to stderr")
-	a.settingFlags(root, true, keyContext, keyHost, "state_dir", "catalog", "lock")
+	a.settingFlags(root, true, "context", "host", "state_dir", "catalog", "lock")
 	root.Flags().BoolVar(&showVersion, "version", false, "show the versions, as 'sandbox version' does")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), flagText(err))

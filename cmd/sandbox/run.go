@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -102,7 +103,7 @@ func (a *app) run(ctx context.Context, f runFlags, args []string, dash int) erro
 }
 
 // carryOut runs the request and shows what happened.
-func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, s settings) error {
+func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, s settings.Settings) error {
 	live := a.connect(&req, s)
 	req.Kill = a.streams.Kill
 	quiet := s.Quiet || s.JSON && !a.errTerminal

@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error {
@@ -62,7 +63,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 // sweepRun is a sweep on its way.
 type sweepRun struct {
 	app      *app
-	settings settings
+	settings settings.Settings
 	flags    sweepFlags
 	plan     sweep.Plan
 	progress counter
@@ -81,7 +82,7 @@ func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	req := s.request()
+	req := s.Request()
 	req.Kill = a.streams.Kill
 	req.GPUWait = gpuWait(s, r.flags.parallel, r.flags.limit(s))
 	req.Waiting = func(why string) { r.progress.once("runs wait for GPUs: " + why) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // sweepSum is the last line on a sweep.
@@ -24,7 +25,7 @@ func sweepSum(report sweep.Report) string {
 }
 
 // showSweep tells what came of a sweep.
-func (a *app) showSweep(report sweep.Report, s settings) error {
+func (a *app) showSweep(report sweep.Report, s settings.Settings) error {
 	var err error
 	if s.JSON {
 		err = a.printJSON(sweepJSON(report))

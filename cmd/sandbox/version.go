@@ -87,7 +87,7 @@ func (a *app) askEngine(ctx context.Context) *engineVersion {
 	if err != nil {
 		return nil
 	}
-	engine, err := s.engine()
+	engine, err := s.OpenEngine()
 	if err != nil {
 		return nil
 	}

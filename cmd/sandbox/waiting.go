@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
@@ -24,7 +25,7 @@ type waiting struct {
 
 // tellWaiting says on stderr what a run waits for. Who reads only the result wants
 // to know as well.
-func (a *app) tellWaiting(s settings) *waiting {
+func (a *app) tellWaiting(s settings.Settings) *waiting {
 	if s.Quiet {
 		return &waiting{tell: func(string) {}}
 	}

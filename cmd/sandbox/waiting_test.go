@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
@@ -105,8 +106,8 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 func TestQuietWaiting(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{streams: Streams{Err: &errs}}
-	a.tellWaiting(settings{Quiet: true}).say("x")
+	a.tellWaiting(settings.Settings{Quiet: true}).say("x")
 	require.Empty(t, errs.String())
-	a.tellWaiting(settings{GPUWait: time.Hour}).say("x")
+	a.tellWaiting(settings.Settings{GPUWait: time.Hour}).say("x")
 	require.Equal(t, "sandbox: waiting for GPUs, up to 1h0m0s: x\n", errs.String())
 }
