@@ -40,6 +40,8 @@ type FieldError struct {
 	Value string
 	// Rule is the rule that the value breaks.
 	Rule string
+	// Hint is what to try, where that depends on the rule and not on the field alone.
+	Hint string
 }
 
 func (e *FieldError) Error() string {
@@ -125,19 +127,19 @@ func below[T int | int64 | float64 | Size | time.Duration](field string, value, 
 	if ceiling == 0 || value <= ceiling {
 		return nil
 	}
-	return &FieldError{field, fmt.Sprint(value), fmt.Sprintf("above the policy's maximum of %v", ceiling)}
+	return &FieldError{Field: field, Value: fmt.Sprint(value), Rule: fmt.Sprintf("above the policy's maximum of %v", ceiling)}
 }
 
 func durationBetween(field string, d, low, high time.Duration) error {
 	if d < low || d > high {
-		return &FieldError{field, d.String(), fmt.Sprintf("must be between %v and %v", low, high)}
+		return &FieldError{Field: field, Value: d.String(), Rule: fmt.Sprintf("must be between %v and %v", low, high)}
 	}
 	return nil
 }
 
 func sizeAtLeast(field string, s, low Size) error {
 	if s < low {
-		return &FieldError{field, s.String(), fmt.Sprintf("must be at least %v", low)}
+		return &FieldError{Field: field, Value: s.String(), Rule: fmt.Sprintf("must be at least %v", low)}
 	}
 	return nil
 }
@@ -145,14 +147,14 @@ func sizeAtLeast(field string, s, low Size) error {
 // partOfMemory checks a file system in memory: what lies in it counts as memory.
 func partOfMemory(field string, s, memory Size) error {
 	if s > memory && memory >= minMemory {
-		return &FieldError{field, s.String(), fmt.Sprintf("counts as memory, of which there are %v", memory)}
+		return &FieldError{Field: field, Value: s.String(), Rule: fmt.Sprintf("counts as memory, of which there are %v", memory)}
 	}
 	return sizeAtLeast(field, s, minMount)
 }
 
 func countBetween(field string, n, low, high int64) error {
 	if n < low || n > high {
-		return &FieldError{field, fmt.Sprint(n), fmt.Sprintf("must be between %d and %d", low, high)}
+		return &FieldError{Field: field, Value: fmt.Sprint(n), Rule: fmt.Sprintf("must be between %d and %d", low, high)}
 	}
 	return nil
 }
@@ -160,7 +162,7 @@ func countBetween(field string, n, low, high int64) error {
 func cpusSane(cpus float64) error {
 	// The engine's quota has a resolution of 0.01 processors.
 	if math.IsNaN(cpus) || cpus < 0.01 || cpus > 4096 {
-		return &FieldError{"cpus", fmt.Sprint(cpus), "must be between 0.01 and 4096"}
+		return &FieldError{Field: "cpus", Value: fmt.Sprint(cpus), Rule: "must be between 0.01 and 4096"}
 	}
 	return nil
 }

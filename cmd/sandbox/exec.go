@@ -261,7 +261,7 @@ func (a *app) outcomeLines(o *contract.Outcome, f execFlags, root string) (lines
 		if abs, err := filepath.Abs(root); err == nil && root != "" {
 			root = abs
 		}
-		for _, hint := range violationHints(render.InOrder(o.Violations), root) {
+		for _, hint := range contract.Hints(render.InOrder(o.Violations), root) {
 			lines = append(lines, "hint: "+terminal.Line(a.repeatFlags(hint)))
 		}
 	}

@@ -1,15 +1,13 @@
-package main
+package contract
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/evalbox/evalbox/harness/contract"
 )
 
-func TestViolationHint(t *testing.T) {
-	for want, v := range map[string]contract.Violation{
+func TestHints(t *testing.T) {
+	for want, v := range map[string]Violation{
 		"NUL byte":                          {Code: "IV-02", Rule: "must not have a NUL byte"},
 		"without --strict":                  {Code: "IV-02", Rule: "must not have the character ; in strict mode"},
 		"SANDBOX_ALLOW_PRIVATE_EGRESS=true": {Code: "CX-04", Rule: "is not public, and the policy permits public addresses only (allow_private_egress)"},
@@ -23,6 +21,6 @@ func TestViolationHint(t *testing.T) {
 		"what each level opens":             {Code: "CX-03", Rule: "is not open to write at level minimal; it takes level extended"},
 		"--profiles":                        {Code: "CX-02", Rule: "must be between 1 and 2 in profile contract"},
 	} {
-		require.Contains(t, violationHint(v, ""), want)
+		require.Contains(t, v.hint(""), want)
 	}
 }
