@@ -35,6 +35,7 @@ var importTable = []struct {
 	{"internal/schematest", nil},
 	{"internal/terminal", nil},
 	{"internal/format", nil},
+	{"internal/render", []string{"sandbox", "policy", "result", "harness/contract", "harness/evaluate", "harness/gate", "harness/invoke", "internal/format", "internal/terminal"}},
 	{"images", []string{"internal/owner", "internal/strict"}},
 	{"sandbox/spec", []string{"internal/owner"}},
 	{"sandbox/engine/wire", nil},

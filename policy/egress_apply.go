@@ -60,7 +60,7 @@ func (p Policy) checkLevel(asked Egress) error {
 	rank := func(level NetworkLevel) int { return slices.Index(NetworkLevels(), level) }
 	permitted := NetworkLevel(or(string(p.AllowEgress), string(Offline)))
 	refuse := func(rule string) error {
-		return &FieldError{"network level", fmt.Sprintf("%q", asked.Level), rule}
+		return &FieldError{Field: "network level", Value: fmt.Sprintf("%q", asked.Level), Rule: rule}
 	}
 	switch {
 	case rank(asked.Level) < 0:
@@ -83,8 +83,8 @@ func (p Policy) checkPrivate(allow []HostPattern) []error {
 	var errs []error
 	for _, pattern := range allow {
 		if !p.AllowPrivateEgress && pattern.prefix.IsValid() && !pattern.isPublic() {
-			errs = append(errs, &FieldError{"allow-host", fmt.Sprintf("%q", pattern),
-				"is not public, and the policy permits public addresses only (allow_private_egress)"})
+			errs = append(errs, &FieldError{Field: "allow-host", Value: fmt.Sprintf("%q", pattern),
+				Rule: "is not public, and the policy permits public addresses only (allow_private_egress)"})
 		}
 	}
 	return errs
@@ -107,13 +107,13 @@ func (p HostPattern) isPublic() bool {
 // resolveTable is the table of names in their normal form.
 func resolveTable(asked map[string][]netip.Addr) (map[string][]netip.Addr, error) {
 	if len(asked) > maxHostPatterns {
-		return nil, &FieldError{"add-host", fmt.Sprintf("of %d names", len(asked)), fmt.Sprintf("must be at most %d", maxHostPatterns)}
+		return nil, &FieldError{Field: "add-host", Value: fmt.Sprintf("of %d names", len(asked)), Rule: fmt.Sprintf("must be at most %d", maxHostPatterns)}
 	}
 	table := make(map[string][]netip.Addr, len(asked))
 	var errs []error
 	for _, host := range slices.Sorted(maps.Keys(asked)) {
 		refuse := func(rule string) {
-			errs = append(errs, &FieldError{"add-host", fmt.Sprintf("%.200q", host), rule})
+			errs = append(errs, &FieldError{Field: "add-host", Value: fmt.Sprintf("%.200q", host), Rule: rule})
 		}
 		name, addr, err := NormalizeHost(host)
 		addrs := asked[host]
@@ -144,7 +144,7 @@ func ParseAddHost(text string) (name string, addr netip.Addr, err error) {
 	}
 	addr, ok := parseAddr(address)
 	if _, named, err := NormalizeHost(name); err != nil || named.IsValid() || !ok {
-		return "", netip.Addr{}, &FieldError{"add-host", fmt.Sprintf("%.200q", text), "must be NAME:ADDRESS, such as db.example.org:10.0.0.7"}
+		return "", netip.Addr{}, &FieldError{Field: "add-host", Value: fmt.Sprintf("%.200q", text), Rule: "must be NAME:ADDRESS, such as db.example.org:10.0.0.7"}
 	}
 	return name, addr, nil
 }

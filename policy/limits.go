@@ -181,9 +181,9 @@ func (b bounded[L, T]) check(name string, limits *L) error {
 	case value >= b.low && (b.high == 0 || value <= b.high): // NaN is not
 		return nil
 	case b.high == 0:
-		return &FieldError{name, fmt.Sprint(value), fmt.Sprintf("must be at least %v", b.low)}
+		return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("must be at least %v", b.low)}
 	default:
-		return &FieldError{name, fmt.Sprint(value), fmt.Sprintf("must be between %v and %v", b.low, b.high)}
+		return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("must be between %v and %v", b.low, b.high)}
 	}
 }
 
@@ -192,7 +192,7 @@ func (b bounded[L, T]) below(name string, limits, ceiling *L) error {
 	if most == 0 || value <= most {
 		return nil
 	}
-	return &FieldError{name, fmt.Sprint(value), fmt.Sprintf("above the policy's maximum of %v", most)}
+	return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("above the policy's maximum of %v", most)}
 }
 
 // or returns value, or fallback when value is zero.

@@ -38,6 +38,8 @@ type FieldError struct {
 	Value string
 	// Rule is the rule that the value breaks.
 	Rule string
+	// Hint is what to try, where that depends on the rule and not on the field alone.
+	Hint string
 }
 
 func (e *FieldError) Error() string {
@@ -63,7 +65,7 @@ func (p Policy) Apply(asked Limits) (Limits, error) {
 		absurd = append(absurd, row.bounds.check(row.Name, &l))
 		// What lies in a file system in memory counts as memory.
 		if size, ok := row.Field(&l).(*Size); ok && row.memory && *size > l.Memory && l.Memory >= minMemory {
-			absurd = append(absurd, &FieldError{row.Name, size.String(), fmt.Sprintf("counts as memory, of which there are %v", l.Memory)})
+			absurd = append(absurd, &FieldError{Field: row.Name, Value: size.String(), Rule: fmt.Sprintf("counts as memory, of which there are %v", l.Memory)})
 		}
 		above = append(above, row.bounds.below(row.Name, &l, &p.Max))
 	}

@@ -63,7 +63,8 @@ func planTransfer(asked string) (string, error) {
 	case TransferCopy:
 		return TransferCopy, nil
 	}
-	return "", &policy.FieldError{Field: "transfer", Value: asked, Rule: "must be auto, bind or copy"}
+	return "", &policy.FieldError{Field: "transfer", Value: asked, Rule: "must be auto, bind or copy",
+		Hint: "leave --transfer out: auto finds out which it must be"}
 }
 
 func isFolder(path string) bool {

@@ -47,7 +47,21 @@ func engineSpace(free, need int64) error {
 	if free >= need {
 		return nil
 	}
-	return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", ErrNoSpace, policy.Size(free), policy.Size(need))
+	return &engineSpaceError{free: policy.Size(free), need: policy.Size(need)}
+}
+
+// An engineSpaceError is an [ErrNoSpace] of the engine's disk.
+type engineSpaceError struct{ free, need policy.Size }
+
+func (e *engineSpaceError) Error() string {
+	return fmt.Sprintf("the engine's disk: %v: %v free, a run needs %v", ErrNoSpace, e.free, e.need)
+}
+
+func (e *engineSpaceError) Unwrap() error { return ErrNoSpace }
+
+// Hint says what to try.
+func (e *engineSpaceError) Hint() string {
+	return "see what takes the space of the engine with: docker system df"
 }
 
 var errEnough = errors.New("enough")

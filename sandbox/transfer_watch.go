@@ -176,7 +176,8 @@ func (a *attempt) watchError(err error) error {
 			rule += fmt.Sprintf(" (it said %.200q)", note)
 		}
 	}
-	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule}, err)
+	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule,
+		Hint: "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"}, err)
 }
 
 // connectWatcher starts a watcher.

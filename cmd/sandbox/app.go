@@ -110,6 +110,56 @@ func (a *app) printJSON(v any) error {
 	return readerGone(encoder.Encode(v))
 }
 
+// printWire prints a value that has a wire form of its own, and a record.
+func (a *app) printWire(v interface{ Encode() ([]byte, error) }) error {
+	text, err := v.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = a.streams.Out.Write(text)
+	return resultLost(readerGone(err))
+}
+
+// isQuiet means that nothing but JSON is wanted, or nothing at all.
+func (a *app) isQuiet(s settings.Settings) bool { return s.Quiet || s.JSON && !a.errTerminal }
+
+// present shows a value that took its time to get: to people as lines on stderr unless it
+// is quiet, and to programs as JSON. A terminal that takes nothing any more is left alone.
+func (a *app) present(value any, quiet bool, s settings.Settings, text func() []string) error {
+	if !quiet {
+		err := patiently(func() error { return a.printLines(text()) })
+		if errors.Is(err, errStuck) {
+			return errReaderGone
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !s.JSON {
+		return nil
+	}
+	var err error
+	if wire, ok := value.(interface{ Encode() ([]byte, error) }); ok {
+		err = a.printWire(wire)
+	} else {
+		err = a.printJSON(value)
+	}
+	if err != nil && !errors.Is(err, errReaderGone) {
+		a.code = exitSandbox // the caller asked for the value and did not get it
+	}
+	return err
+}
+
+// printLines prints harmless lines on stderr.
+func (a *app) printLines(lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(a.streams.Err, "sandbox: %s\n", line); err != nil {
+			return readerGone(err)
+		}
+	}
+	return nil
+}
+
 // print prints text for people. Everything that may come from a stranger is made
 // harmless; our own text holds nothing that this would change.
 func (a *app) print(format string, args ...any) error {

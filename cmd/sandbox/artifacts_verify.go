@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 func newArtifactsVerifyCommand(a *app) *cobra.Command {
@@ -76,8 +77,5 @@ func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) 
 			return err
 		}
 	}
-	if report.OK {
-		return a.print("verified: %s\n", artifactsText(report))
-	}
-	return a.print("%s\n", problemsText(report))
+	return a.print("%s\n", render.Artifacts(report))
 }

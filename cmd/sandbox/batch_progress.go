@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // progress tells on stderr how far a batch is, as [counter] does, and the best score.
@@ -68,36 +68,8 @@ func (p *progress) end(e evaluate.Evaluation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(e)
-	p.add(endText(e))
-	if text := warningText(e); text != "" {
+	p.add(render.EvaluationEnd(e))
+	if text := render.EvaluationWarning(e); text != "" {
 		p.line("warning: " + text)
-	}
-}
-
-// endText is a line on an evaluation.
-func endText(e evaluate.Evaluation) string {
-	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, "")...)
-	switch s := e.Submission; {
-	case s == nil || s.OK:
-	case s.Failure != "":
-		parts = append(parts, "submission not checked: "+format.Brief(s.Failure))
-	case len(s.Problems) > 0:
-		parts = append(parts, "submission: "+format.Brief(s.Problems[0]))
-	}
-	if e.Valid() && e.Grading != nil && e.Grading.Failure != "" {
-		parts = append(parts, "not graded: "+format.Brief(e.Grading.Failure))
-	}
-	return strings.Join(append(parts, format.Seconds(e.DurationSeconds)), " · ")
-}
-
-// warningText is a line on the warnings of an evaluation; empty without one.
-func warningText(e evaluate.Evaluation) string {
-	switch n := len(e.Warnings) - 1; {
-	case n < 0:
-		return ""
-	case n == 0:
-		return e.Name + ": " + format.Brief(e.Warnings[0])
-	default:
-		return fmt.Sprintf("%s: %s (and %d more)", e.Name, format.Brief(e.Warnings[0]), n)
 	}
 }

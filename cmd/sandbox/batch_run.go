@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -160,7 +161,7 @@ func (b *batchRun) resume(report evaluate.ReadReport) {
 	if report.Torn > 0 {
 		b.app.warn(fmt.Sprintf("%s:%d: the line was cut and is dropped; its script runs again", b.flags.results, report.Torn))
 	}
-	if text := resumedText(known, len(b.entries), b.flags.results); text != "" && !b.settings.Quiet {
+	if text := render.Resumption(known, len(b.entries), b.flags.results); text != "" && !b.settings.Quiet {
 		b.app.say(text)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -87,8 +88,6 @@ func profilesOf(s settings.Settings) (policy.Profiles, error) {
 	if err != nil {
 		return nil, &hintedError{err, fileHints[fileProfiles]}
 	}
-	for profile, limits := range own {
-		all[profile] = limits
-	}
+	maps.Copy(all, own)
 	return all, nil
 }

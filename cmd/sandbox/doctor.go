@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
@@ -83,9 +84,9 @@ func (a *app) machine(s settings.Settings) (m doctor.Machine, err error) {
 }
 
 func (a *app) printFindings(findings []doctor.Finding) error {
-	p := palette(a.outTerminal) && a.palette()
+	p := render.Palette(a.outTerminal) && a.palette()
 	paint := map[doctor.Verdict]func(string) string{
-		doctor.OK: p.good, doctor.Warn: p.odd, doctor.Fail: p.bad,
+		doctor.OK: p.Good, doctor.Warn: p.Odd, doctor.Fail: p.Bad,
 		doctor.Info: func(text string) string { return text },
 	}
 	for _, f := range findings {

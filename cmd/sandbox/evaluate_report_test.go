@@ -15,15 +15,6 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-func TestStatisticsText(t *testing.T) {
-	two := evaluate.Summarize([]float64{1, 3})
-	require.Equal(t, "2 scores · mean 2 · deviation 1.41 · 95 % interval -10.7062 to 14.7062\n", statisticsText(two, 2))
-	require.Equal(t, "2 of 3 runs have a score · mean 2 · deviation 1.41 · 95 % interval -10.7062 to 14.7062\n", statisticsText(two, 3))
-	require.Equal(t, "1 of 2 runs has a score · 1\n", statisticsText(evaluate.Summarize([]float64{1}), 2))
-	require.Equal(t, "none of 2 runs has a score\n", statisticsText(evaluate.Summarize(nil), 2))
-	require.Equal(t, "2 scores · mean 2\n", statisticsText(evaluate.Statistics{Count: 2, Mean: new(2.0)}, 2), "not finite")
-}
-
 // shown is what an evaluation comes to on the command line.
 func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) (code int, out string, got error) { //nolint:revive // the test comes first
 	t.Helper()

@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -208,7 +210,7 @@ var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/c
 func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings) error {
 	live := a.connect(&x.Request, s)
 	x.Request.Kill = a.streams.Kill
-	quiet := s.Quiet || s.JSON && !a.errTerminal
+	quiet := a.isQuiet(s)
 	waiting := a.tellWaiting(s)
 	x.Request.Waiting = waiting.say
 	announced := func() {}
@@ -229,21 +231,9 @@ func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text [
 	if o == nil {
 		return a.failedBefore(ctx, x, text, f, s, runErr)
 	}
-	if !quiet || o.Status == contract.StatusRefused && !s.JSON {
-		if err := patiently(func() error { return a.printOutcome(o, f, x.Root) }); err != nil {
-			if errors.Is(err, errStuck) {
-				return errReaderGone
-			}
-			return err
-		}
-	}
-	if s.JSON {
-		if err := a.printOutcomeJSON(o); err != nil {
-			if !errors.Is(err, errReaderGone) {
-				a.code = exitSandbox // whoever asked for the outcome did not get it
-			}
-			return err
-		}
+	silent := quiet && (o.Status != contract.StatusRefused || s.JSON)
+	if err := a.present(o, silent, s, func() []string { return a.outcomeLines(o, f, x.Root) }); err != nil {
+		return err
 	}
 	return runErr
 }
@@ -259,29 +249,36 @@ func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byt
 		o.Status = result.StatusCanceled.String()
 	}
 	a.code = exitCode(nil, err)
-	return errors.Join(err, a.printOutcomeJSON(o))
+	return errors.Join(err, a.printWire(o))
 }
 
-// printOutcomeJSON prints the wire form of an outcome.
-func (a *app) printOutcomeJSON(o *contract.Outcome) error {
-	text, err := o.Encode()
-	if err != nil {
-		return err
+// outcomeLines say what came of a contract, and what to try.
+func (a *app) outcomeLines(o *contract.Outcome, f execFlags, root string) (lines []string) {
+	for _, unused := range f.unused(o) {
+		lines = append(lines, "warning: "+unused)
 	}
-	_, err = a.streams.Out.Write(text)
-	return resultLost(readerGone(err))
+	lines = append(lines, render.Outcome(o, sourceName(f.file), a.palette())...)
+	if o.Status == contract.StatusRefused {
+		if abs, err := filepath.Abs(root); err == nil && root != "" {
+			root = abs
+		}
+		for _, hint := range contract.Hints(render.InOrder(o.Violations), root) {
+			lines = append(lines, "hint: "+terminal.Line(a.repeatFlags(hint)))
+		}
+	}
+	return lines
 }
 
 // showPlanned shows what would be run, or why it would not.
 func (a *app) showPlanned(o *contract.Outcome, f execFlags, s settings.Settings) error {
 	a.code = outcomeCode(o, nil)
 	if o.Status == contract.StatusRefused && !s.JSON {
-		return a.printOutcome(o, f, f.root)
+		return a.printLines(a.outcomeLines(o, f, f.root))
 	}
 	for _, unused := range f.unused(o) {
 		fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", unused)
 	}
-	return a.printOutcomeJSON(o)
+	return a.printWire(o)
 }
 
 // sourceName is what messages call a contract.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
@@ -33,7 +33,7 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings
 		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
 			g.seconds[event.Gate] = event.Result.DurationSeconds
 		}
-		if text := stepText(event); text != "" && a.errTerminal && !s.Quiet {
+		if text := render.GateStep(event); text != "" && a.errTerminal && !s.Quiet {
 			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // a stderr that is gone is told of by the summary
 		}
 	}
@@ -49,22 +49,4 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings
 		_ = live.finish() // what could not be shown is in the evidence
 	}
 	return g
-}
-
-// stepText tells what begins; empty for what takes no time.
-func stepText(e gate.Event) string {
-	set := ""
-	if e.Set != "" {
-		set = e.Set + ", "
-	}
-	switch e.Stage {
-	case execute.StageSnapshot:
-		return "looking at image, workspace and tools"
-	case execute.StageStart:
-		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, format.Brief(e.Cmd))
-	case execute.StageNormalize:
-		return "normalizing, hashing and judging"
-	case execute.StageEnd, execute.StageManifest, execute.StageHash, execute.StageJudge:
-	}
-	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 )
 
@@ -204,7 +205,9 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		a.code = exitCode(nil, err)
 	}
-	return errors.Join(err, a.showGate(report, live, s, signed))
+	return errors.Join(err, a.present(gated{report.Verdict, report.Dir, signed}, a.isQuiet(s), s, func() []string {
+		return render.Gate(report, render.GateView{Seconds: live.seconds, Signed: signed, Hint: a.repeatFlags}, a.palette())
+	}))
 }
 
 // options are everything but the engine. A wish that is sealed on the spot has neither
@@ -280,4 +283,12 @@ func gateCode(v evidence.Verdict) int {
 	case evidence.Blocked:
 	}
 	return exitProblem
+}
+
+// gated is what `gate run --json` prints.
+type gated struct {
+	evidence.Verdict
+	// Dir is the gate directory; Signed says that there is an attestation.
+	Dir    string `json:"dir"`
+	Signed bool   `json:"signed"`
 }

@@ -90,11 +90,11 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 // checkWish refuses to seal what could never be run, and warns of what protects nothing.
 func (a *app) checkWish(w wish.Wish, file string) error {
 	if len(w.GateCommands) == 0 {
-		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), gateHints[evidence.ReasonNoCommands]}
+		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), evidence.ReasonNoCommands.Hint()}
 	}
 	workspace, err := w.Workspace(filepath.Dir(file))
 	if err != nil {
-		return &hintedError{fmt.Errorf("wish %s: %w", file, err), gateHints[evidence.ReasonNoWorkspace]}
+		return &hintedError{fmt.Errorf("wish %s: %w", file, err), evidence.ReasonNoWorkspace.Hint()}
 	}
 	for _, name := range slices.Concat(w.ProtectedPaths, w.ReadOnlyPaths) {
 		if _, err := os.Lstat(filepath.Join(workspace, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {

@@ -90,7 +90,7 @@ func withoutOutcome(store *sandbox.Store, before time.Time) []string {
 		if record.State == sandbox.RecordRunning || !record.Created.Before(before) {
 			continue
 		}
-		if c := contractOf(record); c != nil && c.outcome == nil && len(c.unread) == 0 {
+		if c := contract.OfRecord(record); c != nil && c.Outcome == nil && len(c.Unread) == 0 {
 			left = append(left, record.ID)
 		}
 	}

@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -25,6 +28,29 @@ type listedRun struct {
 	Dir             string    `json:"dir"`
 	// Contract is null for a run that was no contract.
 	Contract *listedContract `json:"contract"`
+}
+
+// listedContract is the contract of one run as `ls --json` prints it.
+type listedContract struct {
+	ExecutionID string `json:"execution_id"`
+	ToolID      string `json:"tool_id"`
+	// Success is null without an outcome.
+	Success *bool  `json:"success"`
+	Error   string `json:"error"`
+	// Outcome is the file; empty without one.
+	Outcome string `json:"outcome"`
+}
+
+func listedOf(c *contract.Recorded) *listedContract {
+	if c == nil {
+		return nil
+	}
+	l := &listedContract{ExecutionID: c.Contract.ExecutionID, ToolID: c.Contract.ToolID}
+	if o := c.Outcome; o != nil {
+		l.ExecutionID, l.ToolID, l.Success, l.Error = o.ExecutionID, o.ToolID, &o.Success, o.Error
+		l.Outcome = filepath.Join(c.Dir, contract.OutcomeFile)
+	}
+	return l
 }
 
 func newLsCommand(a *app) *cobra.Command {
@@ -49,9 +75,9 @@ func (a *app) list() error {
 	runs := []listedRun{}
 	var statuses []string
 	for _, record := range records {
-		c := contractOf(record)
+		c := contract.OfRecord(record)
 		runs = append(runs, listed(record, c))
-		statuses = append(statuses, c.status(record))
+		statuses = append(statuses, render.RecordStatus(record, c))
 	}
 	if s.JSON {
 		return errors.Join(a.printJSON(runs), unreadable)
@@ -64,24 +90,16 @@ func (a *app) list() error {
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
 }
 
-func listed(record sandbox.Record, c *recordedContract) listedRun {
+func listed(record sandbox.Record, c *contract.Recorded) listedRun {
 	run := listedRun{
 		ID: record.ID, Name: record.Spec.Job.Name, State: string(record.State), Created: record.Created,
-		Command: c.command(record), Dir: record.Dir, Contract: c.listed(),
+		Command: c.Command(record), Dir: record.Dir, Contract: listedOf(c),
 	}
 	if res := record.Result; res != nil {
 		run.Status, run.ExitCode = res.Status.String(), &res.ExitCode
 		run.Score, run.DurationSeconds = res.Score, res.DurationSeconds
 	}
 	return run
-}
-
-// recordStatus is how a run ended, or how far it is.
-func recordStatus(record sandbox.Record) string {
-	if record.Result == nil {
-		return string(record.State)
-	}
-	return statusText(record.Result, palette(false))
 }
 
 func scoreText(score *float64) string {

@@ -78,6 +78,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Hint is what to try.
 func (e *Error) Hint() string { return e.Advice }
 
+// LimitsAdvice is what to try about a limit that is refused.
+const LimitsAdvice = "see the limits, and where they come from, with: sandbox config"
+
 // layer is a kind of place that settings come from; a higher one wins.
 type layer int
 
@@ -110,7 +113,7 @@ func (v value) problem(err error) *Error {
 	e := &Error{Err: fmt.Errorf("%s: %w", where, err), Usage: v.from == fromFlag && !errors.Is(err, errOutOfRange)}
 	switch v.from {
 	case fromFlag:
-		e.Advice = "see the limits, and where they come from, with: sandbox config"
+		e.Advice = LimitsAdvice
 	case fromVariable:
 		// `sandbox config` shows nothing as long as the value is wrong, here and in a file.
 		e.Advice = "correct " + v.source + ", or unset it"

@@ -1,18 +1,17 @@
-package main
+package contract
 
 import (
 	"slices"
 	"strings"
-
-	"github.com/evalbox/evalbox/harness/contract"
 )
 
-// violationHints are what to try, each once, in the order of the violations.
-func violationHints(violations []contract.Violation, root string) []string {
+// Hints are what to try about violations, each once and in their order. root is the root of
+// the contract; empty if it is not known.
+func Hints(violations []Violation, root string) []string {
 	var hints []string
 	for _, v := range violations {
-		if hint := violationHint(v, root); hint != "" && !slices.Contains(hints, hint) {
-			hints = append(hints, hint)
+		if text := v.hint(root); text != "" && !slices.Contains(hints, text) {
+			hints = append(hints, text)
 		}
 	}
 	if len(hints) == 0 {
@@ -21,10 +20,11 @@ func violationHints(violations []contract.Violation, root string) []string {
 	return hints
 }
 
-// violationHint is what to try about one violation; empty for no idea.
-func violationHint(v contract.Violation, root string) string {
+// hint is what to try about one violation; empty for no idea. The texts that it looks for are
+// those of the rules of this package and of policy.
+func (v Violation) hint(root string) string {
 	switch {
-	case v.Field == "approval" && strings.Contains(v.Rule, "there is none"):
+	case v.Field == "approval" && v.Rule == ruleNoApproval:
 		return "let somebody approve it: --approve NAME --reason TEXT, or --approval FILE of: sandbox contract approve"
 	case v.Field == "approval" || strings.HasPrefix(v.Field, "approval."):
 		return "an approval is for one execution of one contract: make another with: sandbox contract approve"
@@ -86,7 +86,7 @@ func networkHint(rule string) string {
 	return ""
 }
 
-func limitHint(v contract.Violation) string {
+func limitHint(v Violation) string {
 	switch {
 	case v.Code == "CX-02" && strings.Contains(v.Rule, "machine"):
 		return "ask for less, or name an engine that has more with --host or --context"

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -61,28 +61,9 @@ func TestViolationLines(t *testing.T) {
 		"f:2   IV-01  tool_id  is none",
 		"f:10  IV-02  a " + long + "  is long",
 		"f     CK-01  root     is none",
-	}, violationLines("f", []contract.Violation{
+	}, Violations("f", []contract.Violation{
 		{Code: "CK-01", Field: "root", Rule: "is none"},
 		{Code: "IV-02", Line: 10, Field: "a", Value: long, Rule: "is long"},
 		{Code: "IV-01", Line: 2, Field: "tool_id", Rule: "is none"},
 	}))
-}
-
-func TestViolationHint(t *testing.T) {
-	for want, v := range map[string]contract.Violation{
-		"NUL byte":                          {Code: "IV-02", Rule: "must not have a NUL byte"},
-		"without --strict":                  {Code: "IV-02", Rule: "must not have the character ; in strict mode"},
-		"SANDBOX_ALLOW_PRIVATE_EGRESS=true": {Code: "CX-04", Rule: "is not public, and the policy permits public addresses only (allow_private_egress)"},
-		"SANDBOX_ALLOW_EGRESS":              {Code: "CX-04", Rule: "the policy permits offline at most (allow_egress)"},
-		"make another with":                 {Code: "CK-01", Field: "approval.expires_at", Rule: "has expired"},
-		"working directory":                 {Code: "IV-05", Field: "inputs.input_files[0]", Rule: "does not exist"},
-		"2030-01-31":                        {Code: "DT-01", Field: "determinism.clock", Rule: "must be a time of RFC 3339"},
-		"libfaketime":                       {Code: "CX-01", Field: "determinism.clock", Rule: "needs libfaketime in the image"},
-		"--host":                            {Code: "CX-02", Rule: "the engine's machine has 2"},
-		"--dependency":                      {Code: "CX-03", Rule: "is outside of the root, nor below a folder of contract_dependencies"},
-		"what each level opens":             {Code: "CX-03", Rule: "is not open to write at level minimal; it takes level extended"},
-		"--profiles":                        {Code: "CX-02", Rule: "must be between 1 and 2 in profile contract"},
-	} {
-		require.Contains(t, violationHint(v, ""), want)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -53,7 +53,7 @@ func TestStatusText(t *testing.T) {
 	seen := map[result.Status]bool{}
 	for want, res := range tests {
 		res.Enforced = enforced
-		require.Equal(t, want, statusText(&res, false))
+		require.Equal(t, want, Status(&res, false))
 		seen[res.Status] = true
 	}
 	for _, status := range result.Statuses() {
@@ -72,11 +72,11 @@ func TestDescribe(t *testing.T) {
 			Warnings:       []string{"be careful"},
 		},
 	}
-	text := describe(record, "/out")
+	text := Record(record, nil, "/out")
 	for _, want := range []string{"exited 1", "fault      program\n", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
 		require.Contains(t, text, want)
 	}
 	record.Result = nil
 	record.State = sandbox.RecordLost
-	require.Contains(t, describe(record, ""), "status     lost")
+	require.Contains(t, Record(record, nil, ""), "status     lost")
 }

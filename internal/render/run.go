@@ -1,8 +1,7 @@
-package main
+package render
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,38 +12,22 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// printSummary prints the warnings of a run, one per line, and then one line on
-// how it ended.
-func (a *app) printSummary(store *sandbox.Store, req sandbox.Request, res *result.Result) error {
+// Run says how a run of a request ended: its warnings, and a last line. final is the
+// directory of its outputs; empty if it is gone.
+func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []string {
+	lines := make([]string, 0, len(res.Warnings)+2)
 	for _, warning := range res.Warnings {
-		if _, err := fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(warning)); err != nil {
-			return readerGone(err)
-		}
+		lines = append(lines, "warning: "+terminal.Line(warning))
 	}
-	if res.Enforced.Transfer == sandbox.TransferCopy && req.Transfer != sandbox.TransferCopy {
-		if _, err := fmt.Fprintln(a.streams.Err, "sandbox: the engine does not see the folders of this machine: files were copied there and back"); err != nil {
-			return readerGone(err)
-		}
+	if res.Enforced.Transfer == sandbox.TransferCopy && asked.Transfer != sandbox.TransferCopy {
+		lines = append(lines, "the engine does not see the folders of this machine: files were copied there and back")
 	}
-	_, err := fmt.Fprintf(a.streams.Err, "sandbox: %s\n", summary(res, finalOf(store, req.Final, res.ID), a.palette()))
-	return readerGone(err)
+	return append(lines, summary(res, final, p))
 }
 
-// finalOf is the folder of the outputs of a run.
-func finalOf(store *sandbox.Store, asked, id string) string {
-	if asked != "" {
-		return asked
-	}
-	record, err := store.Get(id)
-	if err != nil {
-		return "" // the record is gone; there is no folder to name
-	}
-	return filepath.Join(record.Dir, "final")
-}
-
-// summary is one line on how a run ended.
-func summary(res *result.Result, final string, p palette) string {
-	parts := []string{statusText(res, p)}
+// summary is the last line on a run.
+func summary(res *result.Result, final string, p Palette) string {
+	parts := []string{Status(res, p)}
 	if res.Score != nil {
 		parts = append(parts, "score "+format.Number(*res.Score))
 	}
@@ -55,7 +38,7 @@ func summary(res *result.Result, final string, p palette) string {
 	if n := res.Network; n != nil {
 		text := format.Count(int(n.Requests), "request")
 		if n.Refused > 0 {
-			text += p.bad(fmt.Sprintf(", %d refused", n.Refused))
+			text += p.Bad(fmt.Sprintf(", %d refused", n.Refused))
 		}
 		parts = append(parts, text)
 	}
@@ -65,37 +48,37 @@ func summary(res *result.Result, final string, p palette) string {
 	return strings.Join(append(parts, "id "+res.ID), " · ")
 }
 
-// statusText says how a run ended, in a few words.
-func statusText(res *result.Result, p palette) string {
+// Status says how a run ended, in a few words.
+func Status(res *result.Result, p Palette) string {
 	limits := res.Enforced
 	switch res.Status {
 	case result.StatusExited:
 		text := "exited " + strconv.Itoa(res.ExitCode)
 		switch {
 		case res.ExitCode == 0 && res.IsError:
-			return p.bad(text + " · traceback in stderr")
+			return p.Bad(text + " · traceback in stderr")
 		case res.ExitCode == 0:
-			return p.good(text)
+			return p.Good(text)
 		}
-		return p.bad(text)
+		return p.Bad(text)
 	case result.StatusSignaled:
-		return p.bad(signalText(res))
+		return p.Bad(signalText(res))
 	case result.StatusTimedOut:
-		return p.bad("timed out after " + format.Seconds(limits.TimeoutSeconds))
+		return p.Bad("timed out after " + format.Seconds(limits.TimeoutSeconds))
 	case result.StatusOutOfMemory:
-		return p.bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
+		return p.Bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
 	case result.StatusDiskLimit:
-		return p.bad(diskText(res))
+		return p.Bad(diskText(res))
 	case result.StatusOutputLimit:
-		return p.bad("printed too much (limit " + policy.Size(limits.OutputLimitBytes).String() + ")")
+		return p.Bad("printed too much (limit " + policy.Size(limits.OutputLimitBytes).String() + ")")
 	case result.StatusCanceled:
-		return p.odd("canceled")
+		return p.Odd("canceled")
 	case result.StatusStartFailed:
-		return p.bad(startText(res))
+		return p.Bad(startText(res))
 	case result.StatusEngineLost:
-		return p.bad("the engine was lost")
+		return p.Bad("the engine was lost")
 	}
-	return p.bad(res.Status.String())
+	return p.Bad(res.Status.String())
 }
 
 // signalText names the signal that ended a program.
@@ -123,21 +106,18 @@ func diskText(res *result.Result) string {
 // startText says why a program did not start, as far as its exit code tells.
 func startText(res *result.Result) string {
 	switch res.ExitCode {
-	case exitNotExecutable:
+	case 126:
 		return "did not start: the command cannot be executed"
-	case exitNotFound:
+	case 127:
 		return "did not start: the command is not in the image"
 	}
 	return "did not start"
 }
 
 func outputsText(res *result.Result, final string) string {
-	var text string
-	switch n := len(res.Outputs); {
-	case n == 1:
-		text = "1 output"
-	case n > 1:
-		text = strconv.Itoa(n) + " outputs"
+	text := ""
+	if n := len(res.Outputs); n > 0 {
+		text = format.Count(n, "output")
 	}
 	if text != "" && final != "" {
 		text += " in " + terminal.Line(final)

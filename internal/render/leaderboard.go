@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"fmt"
@@ -9,14 +9,10 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/internal/format"
-	"github.com/evalbox/evalbox/result"
 )
 
-// Bounds of cells, for a terminal of usual width.
-const (
-	maxNameCell   = 40
-	maxStatusCell = 40
-)
+// maxCell bounds a cell, for a terminal of usual width.
+const maxCell = 40
 
 // A column is one of a leaderboard.
 type column struct {
@@ -32,14 +28,14 @@ type column struct {
 // absent is the cell of what there is not.
 const absent = "-"
 
-var leaderboard = []column{
+var columns = []column{
 	{name: "RANK", cell: func(rank int, _ evaluate.Evaluation) string {
 		if rank == 0 {
 			return absent
 		}
 		return strconv.Itoa(rank)
 	}},
-	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(e.Name, maxNameCell) }},
+	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(e.Name, maxCell) }},
 	{
 		name: "SEED", right: true,
 		shown: func(e evaluate.Evaluation) bool { return e.Seed != nil },
@@ -56,7 +52,7 @@ var leaderboard = []column{
 		cell:  func(_ int, e evaluate.Evaluation) string { return gradedCell(e) },
 	},
 	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Evaluation) string { return scoreCell(e.Score) }},
-	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(evaluationStatus(e), maxStatusCell) }},
+	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(EvaluationStatus(e), maxCell) }},
 	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
 			return absent
@@ -92,12 +88,12 @@ func scoreCell(score *float64) string {
 	return fmt.Sprintf("%.6g", *score)
 }
 
-// leaderboardTable is the table of ranked evaluations. Only what has a score that counts
+// Leaderboard is the table of ranked evaluations. Only what has a score that counts
 // has a rank.
-func leaderboardTable(ranked []evaluate.Evaluation) (header []string, rows [][]string) {
+func Leaderboard(ranked []evaluate.Evaluation) (header []string, rows [][]string) {
 	rows = make([][]string, len(ranked))
 	graded := slices.ContainsFunc(ranked, func(e evaluate.Evaluation) bool { return e.Grading != nil })
-	for _, c := range leaderboard {
+	for _, c := range columns {
 		if c.shown != nil && !slices.ContainsFunc(ranked, c.shown) {
 			continue
 		}
@@ -124,26 +120,17 @@ func leaderboardTable(ranked []evaluate.Evaluation) (header []string, rows [][]s
 	return header, rows
 }
 
-// printLeaderboard prints ranked evaluations as a table below its title.
-func (a *app) printLeaderboard(title string, ranked []evaluate.Evaluation) error {
-	if err := a.print("%s\n", format.OneLine(title)); err != nil {
-		return err
-	}
-	header, rows := leaderboardTable(ranked)
-	return a.printTable(header, rows)
-}
-
-// taskTitle is what a leaderboard of a task is about.
-func taskTitle(task evaluate.TaskDescription) string {
-	title := fmt.Sprintf("%s · %s, %s", format.Short(task.CompetitionID, maxNameCell), format.Short(task.EvaluationMetric, maxNameCell), task.MetricDirection)
+// TaskTitle is what a leaderboard of a task is about.
+func TaskTitle(task evaluate.TaskDescription) string {
+	title := fmt.Sprintf("%s · %s, %s", format.Short(task.CompetitionID, maxCell), format.Short(task.EvaluationMetric, maxCell), task.MetricDirection)
 	if task.BaselineValue != nil {
 		title += " · baseline " + scoreCell(task.BaselineValue)
 	}
 	return title
 }
 
-// resultsTitle is what a results file tells of that.
-func resultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirection) string {
+// ResultsTitle is what a results file tells of that.
+func ResultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirection) string {
 	ids := evaluate.Competitions(ranked)
 	switch {
 	case len(ids) > 1:
@@ -151,11 +138,11 @@ func resultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirecti
 	case len(ids) == 0 || ids[0] == "":
 		return string(direction)
 	}
-	return format.Short(ids[0], maxNameCell) + " · " + string(direction)
+	return format.Short(ids[0], maxCell) + " · " + string(direction)
 }
 
-// replacedText says which evaluations others have taken the place of; empty for none.
-func replacedText(r evaluate.Replaced) string {
+// Replaced says which evaluations others have taken the place of; empty for none.
+func Replaced(r evaluate.Replaced) string {
 	var parts []string
 	for _, p := range []struct {
 		count int
@@ -175,38 +162,4 @@ func replacedText(r evaluate.Replaced) string {
 		return "1 evaluation is replaced by one that counts: " + what
 	}
 	return fmt.Sprintf("%d evaluations are replaced by others that count: %s", r.All(), strings.Join(parts, ", "))
-}
-
-// evaluationStatus says in a few words how an evaluation ended.
-func evaluationStatus(e evaluate.Evaluation) string {
-	status := ""
-	switch {
-	case strings.HasPrefix(e.Failure, "canceled"):
-		status = e.Failure // the caller's doing
-	case e.Failure != "":
-		status = "failed: " + e.Failure
-	case e.ErrorReason == evaluate.ErrorReasonRejected:
-		status = "refused"
-	case e.Run != nil && e.Run.Status == result.StatusExited:
-		status = "exited " + strconv.Itoa(e.ExitCode)
-		if e.ExitCode == 0 && e.IsError {
-			status += " with a traceback"
-		}
-	case e.Run != nil:
-		status = strings.ReplaceAll(e.Run.Status.String(), "_", " ")
-	}
-	var notes []string
-	if e.Cached {
-		notes = append(notes, "cached")
-	}
-	switch {
-	case e.Repairs == 1:
-		notes = append(notes, "repaired")
-	case e.Repairs > 1:
-		notes = append(notes, fmt.Sprintf("repaired %d times", e.Repairs))
-	}
-	if len(notes) > 0 {
-		status += " (" + strings.Join(notes, ", ") + ")"
-	}
-	return status
 }

@@ -66,37 +66,3 @@ func collapsed(text string) []string {
 	}
 	return lines
 }
-
-func TestTitles(t *testing.T) {
-	task := evaluate.TaskDescription{CompetitionID: "c", EvaluationMetric: "accuracy", MetricDirection: evaluate.Maximize}
-	require.Equal(t, "c · accuracy, maximize", taskTitle(task))
-	task.BaselineValue = new(0.6253)
-	require.Equal(t, "c · accuracy, maximize · baseline 0.6253", taskTitle(task))
-	of := func(ids ...string) (all []evaluate.Evaluation) {
-		for _, id := range ids {
-			all = append(all, evaluate.Evaluation{CompetitionID: id})
-		}
-		return all
-	}
-	require.Equal(t, "minimize", resultsTitle(of(""), evaluate.Minimize))
-	require.Equal(t, "c · minimize", resultsTitle(of("c", "c"), evaluate.Minimize))
-	require.Equal(t, "2 competitions · minimize", resultsTitle(of("c", "d"), evaluate.Minimize))
-}
-
-func TestReplacedText(t *testing.T) {
-	require.Empty(t, replacedText(evaluate.Replaced{}))
-	require.Equal(t, "1 evaluation is replaced by one that counts: evaluated in another way", replacedText(evaluate.Replaced{Setup: 1}))
-	require.Equal(t, "4 evaluations are replaced by others that count: 1 of another version of the script, 3 of the same script",
-		replacedText(evaluate.Replaced{Edited: 1, Repeated: 3}))
-}
-
-func TestEvaluationStatus(t *testing.T) {
-	status := func(change func(e *evaluate.Evaluation)) string { return evaluationStatus(evaluated("x", change)) }
-	require.Equal(t, "exited 0", status(nil))
-	require.Equal(t, "timed out", status(func(e *evaluate.Evaluation) { e.Run.Status = result.StatusTimedOut }))
-	require.Equal(t, "exited 0 (repaired)", status(func(e *evaluate.Evaluation) { e.Repairs = 1 }))
-	require.Equal(t, "exited 0 (cached, repaired 2 times)", status(func(e *evaluate.Evaluation) { e.Repairs, e.Cached = 2, true }))
-	require.Equal(t, "canceled before the end of retry 1 of 1", status(func(e *evaluate.Evaluation) { e.Failure = "canceled before the end of retry 1 of 1" }))
-	require.Equal(t, "failed: no", status(func(e *evaluate.Evaluation) { e.Failure = "no" }))
-	require.Equal(t, "refused", status(func(e *evaluate.Evaluation) { e.ErrorReason = evaluate.ErrorReasonRejected }))
-}

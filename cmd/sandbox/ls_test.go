@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -18,18 +19,18 @@ func TestRecordedContract(t *testing.T) {
 	dir := t.TempDir()
 	record := sandbox.Record{
 		ID: "r1", Dir: dir, State: sandbox.RecordLost, Created: time.Unix(0, 0),
-		Spec: sandbox.Spec{Job: sandbox.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{labelContract: "e-1"}}},
+		Spec: sandbox.Spec{Job: sandbox.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{"contract.execution_id": "e-1"}}},
 	}
 	keep := func(name string, text []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	keep(contract.ContractFile, []byte("tool_id: TL-010\nexecution_id: e-1\ninputs: {command: python3, arguments: [-c, \"a\\nb\"]}\n"))
 
-	c := contractOf(record)
+	c := contract.OfRecord(record)
 	require.Equal(t, []string{"python3", "-c", "a\nb"}, listed(record, c).Command)
 	require.Equal(t, &listedContract{ExecutionID: "e-1", ToolID: "TL-010"}, listed(record, c).Contract)
-	require.Equal(t, "lost", c.status(record))
-	text := describe(record, "")
+	require.Equal(t, "lost", render.RecordStatus(record, c))
+	text := render.Record(record, contract.OfRecord(record), "")
 	for _, want := range []string{"status     lost\n", "how the program ended is not known\n", "sandbox logs r1\n", "there is no outcome\n", "tool       TL-010\n", "command    python3 -c a\\nb\n"} {
 		require.Contains(t, text, want)
 	}
@@ -47,11 +48,11 @@ func TestRecordedContract(t *testing.T) {
 	encoded, err := o.Encode()
 	require.NoError(t, err)
 	keep(contract.OutcomeFile, encoded)
-	c = contractOf(record)
-	require.Equal(t, `failed: stdout differs: expected "a", got "b"`, c.status(record))
+	c = contract.OfRecord(record)
+	require.Equal(t, `failed: stdout differs: expected "a", got "b"`, render.RecordStatus(record, c))
 	require.Equal(t, "stdout differs", listed(record, c).Contract.Error)
 	require.False(t, *listed(record, c).Contract.Success)
-	text = describe(record, "")
+	text = render.Record(record, contract.OfRecord(record), "")
 	for _, want := range []string{
 		"contract   failed: stdout differs", "\n           output file \"y\" is missing", "approval   network:open, by Ada: a test\n",
 		"outcome    " + filepath.Join(dir, contract.OutcomeFile) + "\n",
@@ -61,11 +62,11 @@ func TestRecordedContract(t *testing.T) {
 	require.NotContains(t, text, `"x"`)
 
 	keep(contract.OutcomeFile, []byte("{"))
-	require.Contains(t, describe(record, ""), "warning    outcome: outcome.json: ")
+	require.Contains(t, render.Record(record, contract.OfRecord(record), ""), "warning    outcome: outcome.json: ")
 
 	// A run that was no contract is as ever.
 	record.Spec.Job.Labels = nil
-	require.Nil(t, contractOf(record))
+	require.Nil(t, contract.OfRecord(record))
 	require.Nil(t, listed(record, nil).Contract)
-	require.Equal(t, "exited 0", contractOf(record).status(record))
+	require.Equal(t, "exited 0", render.RecordStatus(record, contract.OfRecord(record)))
 }
