@@ -152,7 +152,9 @@ type bounds[L any] interface {
 	below(name string, limits, ceiling *L) error
 }
 
-type quantity interface{ int | int64 | float64 | Size | time.Duration }
+type quantity interface {
+	int | int64 | float64 | Size | time.Duration
+}
 
 // bounded is a limit with its default and its bounds, inclusive. A high of zero is no bound.
 type bounded[L any, T quantity] struct {

@@ -167,7 +167,7 @@ func decide(layers *viper.Viper) (Settings, error) {
 	var errs []error
 	found := map[string]value{}
 	for _, k := range keysOf(&s) {
-		v, set := value{}, k.set
+		var v value
 		switch got := layers.Get(k.name).(type) {
 		case value:
 			v = got
@@ -177,6 +177,7 @@ func decide(layers *viper.Viper) (Settings, error) {
 			errs = append(errs, fmt.Errorf("settings: %s has no default", k.name))
 			continue
 		}
+		set := k.set
 		if v.from == fromDefault && k.setDefault != nil {
 			set = k.setDefault
 		}
