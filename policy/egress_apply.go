@@ -11,17 +11,18 @@ import (
 )
 
 // DefaultEgressLimits are the limits of egress where nobody said anything else.
-func DefaultEgressLimits() EgressLimits {
-	return EgressLimits{Connections: 64, Requests: 10_000, Bytes: 4 * GiB, ConnectionTime: 30 * time.Minute}
-}
+func DefaultEgressLimits() EgressLimits { return standard(egressTable) }
 
-// Ceilings that no policy lifts: each connection is a process inside the container
-// and a few descriptors of ours.
-const (
-	maxConnections    = 1000
-	maxRequests       = 10_000_000
-	maxConnectionTime = 7 * 24 * time.Hour
-)
+// EgressTable returns the row of every field of [EgressLimits].
+func EgressTable() []Limit[EgressLimits] { return slices.Clone(egressTable) }
+
+var egressTable = []Limit[EgressLimits]{
+	// Each connection is a process inside the container and a few descriptors of ours.
+	{Name: "egress-connections", bounds: in(func(l *EgressLimits) *int { return &l.Connections }, 64, 1, 1000)},
+	{Name: "egress-requests", bounds: in(func(l *EgressLimits) *int { return &l.Requests }, 10_000, 1, 10_000_000)},
+	{Name: "egress-bytes", bounds: in(func(l *EgressLimits) *Size { return &l.Bytes }, 4*GiB, 1, 0)},
+	{Name: "egress-time", bounds: in(func(l *EgressLimits) *time.Duration { return &l.ConnectionTime }, 30*time.Minute, time.Second, 7*24*time.Hour)},
+}
 
 // ApplyEgress returns the egress that a request gets: checked against what the
 // policy permits, with lists in their normal form, the package registries of the
@@ -32,7 +33,7 @@ func (p Policy) ApplyEgress(asked *Egress) (*Egress, error) {
 	if asked.Offline() {
 		return nil, nil //nolint:nilnil // nil is the egress that reaches nothing
 	}
-	e := Egress{Level: asked.Level, Limits: asked.Limits.within(p.EgressDefaults, p.MaxEgress)}
+	e := Egress{Level: asked.Level, Limits: filled(egressTable, asked.Limits, p.EgressDefaults, p.MaxEgress)}
 	errs := []error{p.checkLevel(*asked)}
 	rules, err := asked.Rules(p.Registries, nil)
 	errs = append(errs, err)
@@ -42,16 +43,12 @@ func (p Policy) ApplyEgress(asked *Egress) (*Egress, error) {
 	}
 	e.Resolve, err = resolveTable(asked.Resolve)
 	errs = append(errs, err)
-	errs = append(errs,
-		countBetween("egress-connections", int64(e.Limits.Connections), 1, maxConnections),
-		countBetween("egress-requests", int64(e.Limits.Requests), 1, maxRequests),
-		sizeAtLeast("egress-bytes", e.Limits.Bytes, 1),
-		durationBetween("egress-time", e.Limits.ConnectionTime, time.Second, maxConnectionTime),
-		below("egress-connections", e.Limits.Connections, p.MaxEgress.Connections),
-		below("egress-requests", e.Limits.Requests, p.MaxEgress.Requests),
-		below("egress-bytes", e.Limits.Bytes, p.MaxEgress.Bytes),
-		below("egress-time", e.Limits.ConnectionTime, p.MaxEgress.ConnectionTime),
-	)
+	var above []error
+	for _, row := range egressTable {
+		errs = append(errs, row.bounds.check(row.Name, &e.Limits))
+		above = append(above, row.bounds.below(row.Name, &e.Limits, &p.MaxEgress))
+	}
+	errs = append(errs, above...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -63,7 +60,7 @@ func (p Policy) checkLevel(asked Egress) error {
 	rank := func(level NetworkLevel) int { return slices.Index(NetworkLevels(), level) }
 	permitted := NetworkLevel(or(string(p.AllowEgress), string(Offline)))
 	refuse := func(rule string) error {
-		return &FieldError{"network level", fmt.Sprintf("%q", asked.Level), rule}
+		return &FieldError{Field: "network level", Value: fmt.Sprintf("%q", asked.Level), Rule: rule}
 	}
 	switch {
 	case rank(asked.Level) < 0:
@@ -86,8 +83,8 @@ func (p Policy) checkPrivate(allow []HostPattern) []error {
 	var errs []error
 	for _, pattern := range allow {
 		if !p.AllowPrivateEgress && pattern.prefix.IsValid() && !pattern.isPublic() {
-			errs = append(errs, &FieldError{"allow-host", fmt.Sprintf("%q", pattern),
-				"is not public, and the policy permits public addresses only (allow_private_egress)"})
+			errs = append(errs, &FieldError{Field: "allow-host", Value: fmt.Sprintf("%q", pattern),
+				Rule: "is not public, and the policy permits public addresses only (allow_private_egress)"})
 		}
 	}
 	return errs
@@ -110,13 +107,13 @@ func (p HostPattern) isPublic() bool {
 // resolveTable is the table of names in their normal form.
 func resolveTable(asked map[string][]netip.Addr) (map[string][]netip.Addr, error) {
 	if len(asked) > maxHostPatterns {
-		return nil, &FieldError{"add-host", fmt.Sprintf("of %d names", len(asked)), fmt.Sprintf("must be at most %d", maxHostPatterns)}
+		return nil, &FieldError{Field: "add-host", Value: fmt.Sprintf("of %d names", len(asked)), Rule: fmt.Sprintf("must be at most %d", maxHostPatterns)}
 	}
 	table := make(map[string][]netip.Addr, len(asked))
 	var errs []error
 	for _, host := range slices.Sorted(maps.Keys(asked)) {
 		refuse := func(rule string) {
-			errs = append(errs, &FieldError{"add-host", fmt.Sprintf("%.200q", host), rule})
+			errs = append(errs, &FieldError{Field: "add-host", Value: fmt.Sprintf("%.200q", host), Rule: rule})
 		}
 		name, addr, err := NormalizeHost(host)
 		addrs := asked[host]
@@ -147,20 +144,9 @@ func ParseAddHost(text string) (name string, addr netip.Addr, err error) {
 	}
 	addr, ok := parseAddr(address)
 	if _, named, err := NormalizeHost(name); err != nil || named.IsValid() || !ok {
-		return "", netip.Addr{}, &FieldError{"add-host", fmt.Sprintf("%.200q", text), "must be NAME:ADDRESS, such as db.example.org:10.0.0.7"}
+		return "", netip.Addr{}, &FieldError{Field: "add-host", Value: fmt.Sprintf("%.200q", text), Rule: "must be NAME:ADDRESS, such as db.example.org:10.0.0.7"}
 	}
 	return name, addr, nil
-}
-
-// within fills zero fields from defaults, and lowers those to the ceilings.
-func (l EgressLimits) within(defaults, ceiling EgressLimits) EgressLimits {
-	standard := DefaultEgressLimits()
-	return EgressLimits{
-		Connections:    lower(or(l.Connections, or(defaults.Connections, standard.Connections)), l.Connections, ceiling.Connections),
-		Requests:       lower(or(l.Requests, or(defaults.Requests, standard.Requests)), l.Requests, ceiling.Requests),
-		Bytes:          lower(or(l.Bytes, or(defaults.Bytes, standard.Bytes)), l.Bytes, ceiling.Bytes),
-		ConnectionTime: lower(or(l.ConnectionTime, or(defaults.ConnectionTime, standard.ConnectionTime)), l.ConnectionTime, ceiling.ConnectionTime),
-	}
 }
 
 // patternTexts are patterns in their normal form, each once.

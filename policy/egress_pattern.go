@@ -37,7 +37,7 @@ const (
 // international ones may be written either way.
 func ParseHostPattern(text string) (HostPattern, error) {
 	refuse := func(why string) (HostPattern, error) {
-		return HostPattern{}, &FieldError{"host", fmt.Sprintf("%.200q", text), why}
+		return HostPattern{}, &FieldError{Field: "host", Value: fmt.Sprintf("%.200q", text), Rule: why}
 	}
 	host, port, err := cutPort(text)
 	if err != nil {

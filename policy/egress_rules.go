@@ -41,7 +41,7 @@ func (e Egress) Rules(registries []string, own []netip.Addr) (*EgressRules, erro
 		level = Offline
 	}
 	if !slices.Contains(NetworkLevels(), level) {
-		return nil, &FieldError{"network level", fmt.Sprintf("%q", level), "must be offline, registry, api or open"}
+		return nil, &FieldError{Field: "network level", Value: fmt.Sprintf("%q", level), Rule: "must be offline, registry, api or open"}
 	}
 	rules := &EgressRules{level: level}
 	var errs []error
@@ -59,15 +59,15 @@ func (e Egress) Rules(registries []string, own []netip.Addr) (*EgressRules, erro
 	}
 	for _, list := range lists {
 		if len(list.texts) > maxHostPatterns {
-			errs = append(errs, &FieldError{list.field, fmt.Sprintf("of %d hosts", len(list.texts)),
-				fmt.Sprintf("must be at most %d", maxHostPatterns)})
+			errs = append(errs, &FieldError{Field: list.field, Value: fmt.Sprintf("of %d hosts", len(list.texts)),
+				Rule: fmt.Sprintf("must be at most %d", maxHostPatterns)})
 			continue
 		}
 		for _, text := range list.texts {
 			pattern, err := ParseHostPattern(text)
 			var field *FieldError
 			if errors.As(err, &field) {
-				err = &FieldError{list.field, field.Value, field.Rule}
+				err = &FieldError{Field: list.field, Value: field.Value, Rule: field.Rule}
 			}
 			errs = append(errs, err)
 			*list.into = append(*list.into, pattern)

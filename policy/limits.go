@@ -1,6 +1,10 @@
 package policy
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Limits bound one run. In a request the zero value of a field means "the
 // policy's default"; after [Policy.Apply] every field holds its effective value.
@@ -52,52 +56,52 @@ type Limits struct {
 }
 
 // Default returns the limits of evalbox where nobody said anything else.
-func Default() Limits {
-	return Limits{
-		Timeout: time.Hour,
-		Grace:   5 * time.Second,
+func Default() Limits { return standard(limitTable) }
 
-		Memory: 2 * GiB,
-		CPUs:   2,
+const (
+	// The engine refuses less than 6 MiB; Python alone needs more.
+	minMemory = 6 * MiB
+	// minMount is the least size of a file system in memory.
+	minMount = 64 * KiB
+	// maxTimeout keeps deadlines far from the end of time.Duration.
+	maxTimeout = 366 * 24 * time.Hour
+)
 
-		Disk: 20 * GiB,
+// LimitTable returns the row of every field of [Limits], in the order of the fields.
+func LimitTable() []Limit[Limits] { return slices.Clone(limitTable) }
 
-		StreamFile:    100 * MiB,
-		CaptureStdout: 1 * MiB,
-		CaptureStderr: 256 * KiB,
-
-		OutputFiles: 10_000,
-		OutputDepth: 32,
-		OutputFile:  10 * GiB,
-		OutputTotal: 20 * GiB,
-	}
-}
-
-// or returns value, or fallback when value is zero.
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
-}
-
-// over returns l with every zero field taken from base.
-func (l Limits) over(base Limits) Limits {
-	return Limits{
-		Timeout: or(l.Timeout, base.Timeout), Grace: or(l.Grace, base.Grace),
-		Memory: or(l.Memory, base.Memory), CPUs: or(l.CPUs, base.CPUs),
-		PIDs: or(l.PIDs, base.PIDs), NoFile: or(l.NoFile, base.NoFile),
-		Shm: or(l.Shm, base.Shm), Tmp: or(l.Tmp, base.Tmp), Scratch: or(l.Scratch, base.Scratch),
-		Disk: or(l.Disk, base.Disk), Output: or(l.Output, base.Output),
-		StreamFile:    or(l.StreamFile, base.StreamFile),
-		CaptureStdout: or(l.CaptureStdout, base.CaptureStdout),
-		CaptureStderr: or(l.CaptureStderr, base.CaptureStderr),
-		OutputFiles:   or(l.OutputFiles, base.OutputFiles),
-		OutputDepth:   or(l.OutputDepth, base.OutputDepth),
-		OutputFile:    or(l.OutputFile, base.OutputFile),
-		OutputTotal:   or(l.OutputTotal, base.OutputTotal),
-	}
+var limitTable = []Limit[Limits]{
+	{Name: "timeout", Help: "the program's wall-clock time, such as 90s or 2h",
+		bounds: in(func(l *Limits) *time.Duration { return &l.Timeout }, time.Hour, time.Millisecond, maxTimeout)},
+	{Name: "grace", Help: "time between SIGTERM and SIGKILL",
+		bounds: in(func(l *Limits) *time.Duration { return &l.Grace }, 5*time.Second, time.Millisecond, time.Hour)},
+	{Name: "memory", Letter: "m", Help: "memory of all processes, such as 512m or 8g",
+		bounds: in(func(l *Limits) *Size { return &l.Memory }, 2*GiB, minMemory, 0)},
+	// The engine's quota has a resolution of 0.01 processors.
+	{Name: "cpus", Help: "processors, such as 0.5 or 4",
+		bounds: in(func(l *Limits) *float64 { return &l.CPUs }, 2, 0.01, 4096)},
+	// The program alone is one; with an init in its container it takes one more.
+	{Name: "pids-limit", Help: "processes and threads", Zero: "auto",
+		bounds: in(func(l *Limits) *int64 { return &l.PIDs }, 0, 1, 4<<20)},
+	{Name: "nofile", Zero: "auto",
+		bounds: in(func(l *Limits) *int64 { return &l.NoFile }, 0, 0, 1<<30)},
+	{Name: "shm-size", Help: "size of /dev/shm", Zero: "auto", memory: true,
+		bounds: in(func(l *Limits) *Size { return &l.Shm }, 0, minMount, 0)},
+	{Name: "tmp-size", Help: "size of /tmp", Zero: "auto", memory: true,
+		bounds: in(func(l *Limits) *Size { return &l.Tmp }, 0, minMount, 0)},
+	{Name: "scratch-size", Help: "size of the working directory", Zero: "auto", memory: true,
+		bounds: in(func(l *Limits) *Size { return &l.Scratch }, 0, minMount, 0)},
+	{Name: "disk", Help: "what the program may hold in ./final",
+		bounds: in(func(l *Limits) *Size { return &l.Disk }, 20*GiB, 4*KiB, 0)},
+	{Name: "output-limit", Help: "end a run that prints more than this", Zero: "none",
+		bounds: in(func(l *Limits) *Size { return &l.Output }, 0, 0, 0)},
+	{Name: "stream-file", bounds: in(func(l *Limits) *Size { return &l.StreamFile }, 100*MiB, 0, 0)},
+	{Name: "capture-stdout", bounds: in(func(l *Limits) *Size { return &l.CaptureStdout }, MiB, 0, 0)},
+	{Name: "capture-stderr", bounds: in(func(l *Limits) *Size { return &l.CaptureStderr }, 256*KiB, 0, 0)},
+	{Name: "output-files", bounds: in(func(l *Limits) *int { return &l.OutputFiles }, 10_000, 0, 10_000_000)},
+	{Name: "output-depth", bounds: in(func(l *Limits) *int { return &l.OutputDepth }, 32, 0, 1000)},
+	{Name: "output-file", bounds: in(func(l *Limits) *Size { return &l.OutputFile }, 10*GiB, 0, 0)},
+	{Name: "output-total", bounds: in(func(l *Limits) *Size { return &l.OutputTotal }, 20*GiB, 0, 0)},
 }
 
 // derived returns l with the limits that follow from memory and processors.
@@ -116,29 +120,113 @@ func (l Limits) derived() Limits {
 	return l
 }
 
-// cappedUnless lowers to a ceiling every limit of l that was not asked for: a
-// policy with a ceiling below a default must not refuse every run.
-func (l Limits) cappedUnless(asked, ceiling Limits) Limits {
-	return Limits{
-		Timeout: lower(l.Timeout, asked.Timeout, ceiling.Timeout), Grace: lower(l.Grace, asked.Grace, ceiling.Grace),
-		Memory: lower(l.Memory, asked.Memory, ceiling.Memory), CPUs: lower(l.CPUs, asked.CPUs, ceiling.CPUs),
-		PIDs: lower(l.PIDs, asked.PIDs, ceiling.PIDs), NoFile: lower(l.NoFile, asked.NoFile, ceiling.NoFile),
-		Shm: lower(l.Shm, asked.Shm, ceiling.Shm), Tmp: lower(l.Tmp, asked.Tmp, ceiling.Tmp),
-		Scratch: lower(l.Scratch, asked.Scratch, ceiling.Scratch),
-		Disk:    lower(l.Disk, asked.Disk, ceiling.Disk), Output: lower(l.Output, asked.Output, ceiling.Output),
-		StreamFile:    lower(l.StreamFile, asked.StreamFile, ceiling.StreamFile),
-		CaptureStdout: lower(l.CaptureStdout, asked.CaptureStdout, ceiling.CaptureStdout),
-		CaptureStderr: lower(l.CaptureStderr, asked.CaptureStderr, ceiling.CaptureStderr),
-		OutputFiles:   lower(l.OutputFiles, asked.OutputFiles, ceiling.OutputFiles),
-		OutputDepth:   lower(l.OutputDepth, asked.OutputDepth, ceiling.OutputDepth),
-		OutputFile:    lower(l.OutputFile, asked.OutputFile, ceiling.OutputFile),
-		OutputTotal:   lower(l.OutputTotal, asked.OutputTotal, ceiling.OutputTotal),
+// A Limit is one row of the table of [Limits] or [EgressLimits]. Everything that is done
+// for each limit loops over the table.
+type Limit[L any] struct {
+	// Name is the name of the limit in messages and of its flag; the key in a settings
+	// file has "_" for "-".
+	Name string
+	// Letter is the short form of the flag; it may be empty.
+	Letter string
+	// Help is the help of the flag; a limit without one has no flag.
+	Help string
+	// Zero is the word for the zero value; empty if the limit cannot be zero.
+	Zero string
+
+	// memory marks a file system in memory.
+	memory bool
+	bounds bounds[L]
+}
+
+// Field returns the pointer to the limit in limits: a *time.Duration, *[Size], *float64,
+// *int64 or *int.
+func (r Limit[L]) Field(limits *L) any { return r.bounds.pointer(limits) }
+
+// bounds are what depends on the type of a limit.
+type bounds[L any] interface {
+	pointer(limits *L) any
+	// setDefault sets the limit to its default.
+	setDefault(limits *L)
+	// fill sets the limit to that of base if it is zero.
+	fill(limits, base *L)
+	// lower lowers the limit to its ceiling unless it was asked for: a policy with a
+	// ceiling below a default must not refuse every run.
+	lower(limits, asked, ceiling *L)
+	// check reports a limit that is absurd, below one that is above its ceiling.
+	check(name string, limits *L) error
+	below(name string, limits, ceiling *L) error
+}
+
+type quantity interface {
+	int | int64 | float64 | Size | time.Duration
+}
+
+// bounded is a limit with its default and its bounds, inclusive. A high of zero is no bound.
+type bounded[L any, T quantity] struct {
+	of                  func(*L) *T
+	standard, low, high T
+}
+
+func in[L any, T quantity](of func(*L) *T, standard, low, high T) bounds[L] {
+	return bounded[L, T]{of, standard, low, high}
+}
+
+func (b bounded[L, T]) pointer(limits *L) any { return b.of(limits) }
+
+func (b bounded[L, T]) setDefault(limits *L) { *b.of(limits) = b.standard }
+
+func (b bounded[L, T]) fill(limits, base *L) { *b.of(limits) = or(*b.of(limits), *b.of(base)) }
+
+func (b bounded[L, T]) lower(limits, asked, ceiling *L) {
+	if *b.of(asked) == 0 && *b.of(ceiling) > 0 {
+		*b.of(limits) = min(*b.of(limits), *b.of(ceiling))
 	}
 }
 
-func lower[T int | int64 | float64 | Size | time.Duration](value, asked, ceiling T) T {
-	if asked == 0 && ceiling > 0 {
-		return min(value, ceiling)
+func (b bounded[L, T]) check(name string, limits *L) error {
+	switch value := *b.of(limits); {
+	case value >= b.low && (b.high == 0 || value <= b.high): // NaN is not
+		return nil
+	case b.high == 0:
+		return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("must be at least %v", b.low)}
+	default:
+		return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("must be between %v and %v", b.low, b.high)}
+	}
+}
+
+func (b bounded[L, T]) below(name string, limits, ceiling *L) error {
+	value, most := *b.of(limits), *b.of(ceiling)
+	if most == 0 || value <= most {
+		return nil
+	}
+	return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("above the policy's maximum of %v", most)}
+}
+
+// or returns value, or fallback when value is zero.
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
 	}
 	return value
+}
+
+// standard returns the defaults of a table.
+func standard[L any](table []Limit[L]) (limits L) {
+	for _, row := range table {
+		row.bounds.setDefault(&limits)
+	}
+	return limits
+}
+
+// filled returns asked with its zero fields taken from defaults, then from the table, and
+// lowered to the ceilings.
+func filled[L any](table []Limit[L], asked, defaults, ceiling L) L {
+	limits, last := asked, standard(table)
+	for _, row := range table {
+		row.bounds.fill(&limits, &defaults)
+		row.bounds.fill(&limits, &last)
+		row.bounds.lower(&limits, &asked, &ceiling)
+	}
+	return limits
 }

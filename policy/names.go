@@ -20,8 +20,8 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 // '.' or '-'.
 func CheckName(field, name string) error {
 	if len(name) > maxName || !namePattern.MatchString(name) {
-		return &FieldError{field, fmt.Sprintf("%q", name),
-			"must be 1 to 64 letters, digits, '.', '_' or '-', and not start with '.' or '-'"}
+		return &FieldError{Field: field, Value: fmt.Sprintf("%q", name),
+			Rule: "must be 1 to 64 letters, digits, '.', '_' or '-', and not start with '.' or '-'"}
 	}
 	return nil
 }
@@ -59,17 +59,17 @@ func CheckEnv(env map[string]string) []error {
 func checkEnv(env map[string]string, check func(name, value string) string) []error {
 	var errs []error
 	if len(env) > maxEnvCount {
-		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("%d variables; at most %d", len(env), maxEnvCount)})
+		errs = append(errs, &FieldError{Field: "env", Rule: fmt.Sprintf("%d variables; at most %d", len(env), maxEnvCount)})
 	}
 	total := 0
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		total += len(name) + len("=") + len(env[name]) + 1
 		if rule := check(name, env[name]); rule != "" {
-			errs = append(errs, &FieldError{"env", fmt.Sprintf("%q", name), rule})
+			errs = append(errs, &FieldError{Field: "env", Value: fmt.Sprintf("%q", name), Rule: rule})
 		}
 	}
 	if total > maxEnvTotal {
-		errs = append(errs, &FieldError{"env", "", fmt.Sprintf("takes %d bytes in all; at most %d", total, maxEnvTotal)})
+		errs = append(errs, &FieldError{Field: "env", Rule: fmt.Sprintf("takes %d bytes in all; at most %d", total, maxEnvTotal)})
 	}
 	return errs
 }

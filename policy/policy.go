@@ -3,8 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"math"
-	"time"
 )
 
 // Policy is what runs on this host may do: limits for runs that ask for none,
@@ -40,6 +38,8 @@ type FieldError struct {
 	Value string
 	// Rule is the rule that the value breaks.
 	Rule string
+	// Hint is what to try, where that depends on the rule and not on the field alone.
+	Hint string
 }
 
 func (e *FieldError) Error() string {
@@ -49,118 +49,28 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s %s: %s", e.Field, e.Value, e.Rule)
 }
 
-// The engine refuses less than 6 MiB; Python alone needs more.
-const minMemory = 6 * MiB
-
-// minPIDs is the program alone; with an init in its container it takes one more.
-const minPIDs = 1
-
-// minMount is the least size of a file system in memory.
-const minMount = 64 * KiB
-
-// maxTimeout keeps deadlines far from the end of time.Duration.
-const maxTimeout = 366 * 24 * time.Hour
-
 // Apply returns the effective limits of a request: its own, else the policy's,
 // else those of [Default], and then what follows from them. Limits that nobody
 // asked for are lowered to the ceilings; asking for more than a ceiling, or for
 // something absurd, is reported as a [FieldError] per field, joined.
 func (p Policy) Apply(asked Limits) (Limits, error) {
-	l := asked.over(p.Defaults).over(Default()).cappedUnless(asked, p.Max)
-	l = l.derived().cappedUnless(asked, p.Max)
+	l := filled(limitTable, asked, p.Defaults, p.Max).derived()
+	var absurd, above []error
+	for _, row := range limitTable {
+		row.bounds.lower(&l, &asked, &p.Max)
+	}
 	// Zero is no limit at all, which is above every ceiling.
 	l.Output = or(l.Output, p.Max.Output)
-	errs := []error{
-		durationBetween("timeout", l.Timeout, time.Millisecond, maxTimeout),
-		durationBetween("grace", l.Grace, time.Millisecond, time.Hour),
-		sizeAtLeast("memory", l.Memory, minMemory),
-		cpusSane(l.CPUs),
-		countBetween("pids-limit", l.PIDs, minPIDs, 4<<20),
-		countBetween("nofile", l.NoFile, 0, 1<<30),
-		partOfMemory("shm-size", l.Shm, l.Memory),
-		partOfMemory("tmp-size", l.Tmp, l.Memory),
-		partOfMemory("scratch-size", l.Scratch, l.Memory),
-		sizeAtLeast("disk", l.Disk, 4*KiB),
-		sizeAtLeast("output-limit", l.Output, 0),
-		sizeAtLeast("stream-file", l.StreamFile, 0),
-		sizeAtLeast("capture-stdout", l.CaptureStdout, 0),
-		sizeAtLeast("capture-stderr", l.CaptureStderr, 0),
-		countBetween("output-files", int64(l.OutputFiles), 0, 10_000_000),
-		countBetween("output-depth", int64(l.OutputDepth), 0, 1000),
-		sizeAtLeast("output-file", l.OutputFile, 0),
-		sizeAtLeast("output-total", l.OutputTotal, 0),
+	for _, row := range limitTable {
+		absurd = append(absurd, row.bounds.check(row.Name, &l))
+		// What lies in a file system in memory counts as memory.
+		if size, ok := row.Field(&l).(*Size); ok && row.memory && *size > l.Memory && l.Memory >= minMemory {
+			absurd = append(absurd, &FieldError{Field: row.Name, Value: size.String(), Rule: fmt.Sprintf("counts as memory, of which there are %v", l.Memory)})
+		}
+		above = append(above, row.bounds.below(row.Name, &l, &p.Max))
 	}
-	errs = append(errs, p.ceilings(l)...)
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(absurd, above...)...); err != nil {
 		return Limits{}, err
 	}
 	return l, nil
-}
-
-// ceilings compares l with the policy's maxima.
-func (p Policy) ceilings(l Limits) []error {
-	return []error{
-		below("timeout", l.Timeout, p.Max.Timeout),
-		below("grace", l.Grace, p.Max.Grace),
-		below("memory", l.Memory, p.Max.Memory),
-		below("pids-limit", l.PIDs, p.Max.PIDs),
-		below("nofile", l.NoFile, p.Max.NoFile),
-		below("shm-size", l.Shm, p.Max.Shm),
-		below("tmp-size", l.Tmp, p.Max.Tmp),
-		below("scratch-size", l.Scratch, p.Max.Scratch),
-		below("disk", l.Disk, p.Max.Disk),
-		below("output-limit", l.Output, p.Max.Output),
-		below("stream-file", l.StreamFile, p.Max.StreamFile),
-		below("capture-stdout", l.CaptureStdout, p.Max.CaptureStdout),
-		below("capture-stderr", l.CaptureStderr, p.Max.CaptureStderr),
-		below("output-files", l.OutputFiles, p.Max.OutputFiles),
-		below("output-depth", l.OutputDepth, p.Max.OutputDepth),
-		below("output-file", l.OutputFile, p.Max.OutputFile),
-		below("output-total", l.OutputTotal, p.Max.OutputTotal),
-		below("cpus", l.CPUs, p.Max.CPUs),
-	}
-}
-
-func below[T int | int64 | float64 | Size | time.Duration](field string, value, ceiling T) error {
-	if ceiling == 0 || value <= ceiling {
-		return nil
-	}
-	return &FieldError{field, fmt.Sprint(value), fmt.Sprintf("above the policy's maximum of %v", ceiling)}
-}
-
-func durationBetween(field string, d, low, high time.Duration) error {
-	if d < low || d > high {
-		return &FieldError{field, d.String(), fmt.Sprintf("must be between %v and %v", low, high)}
-	}
-	return nil
-}
-
-func sizeAtLeast(field string, s, low Size) error {
-	if s < low {
-		return &FieldError{field, s.String(), fmt.Sprintf("must be at least %v", low)}
-	}
-	return nil
-}
-
-// partOfMemory checks a file system in memory: what lies in it counts as memory.
-func partOfMemory(field string, s, memory Size) error {
-	if s > memory && memory >= minMemory {
-		return &FieldError{field, s.String(), fmt.Sprintf("counts as memory, of which there are %v", memory)}
-	}
-	return sizeAtLeast(field, s, minMount)
-}
-
-func countBetween(field string, n, low, high int64) error {
-	if n < low || n > high {
-		return &FieldError{field, fmt.Sprint(n), fmt.Sprintf("must be between %d and %d", low, high)}
-	}
-	return nil
-}
-
-func cpusSane(cpus float64) error {
-	// The engine's quota has a resolution of 0.01 processors.
-	if math.IsNaN(cpus) || cpus < 0.01 || cpus > 4096 {
-		return &FieldError{"cpus", fmt.Sprint(cpus), "must be between 0.01 and 4096"}
-	}
-	return nil
 }

@@ -31,16 +31,6 @@ func fieldErrors(t *testing.T, err error) map[string]*FieldError {
 	return found
 }
 
-// flagOf names the fields of Limits as users write them. A field that is missing
-// here fails the tests that walk over all fields.
-var flagOf = map[string]string{
-	"Timeout": "timeout", "Grace": "grace", "Memory": "memory", "CPUs": "cpus", "PIDs": "pids-limit",
-	"NoFile": "nofile", "Shm": "shm-size", "Tmp": "tmp-size", "Scratch": "scratch-size", "Disk": "disk",
-	"Output": "output-limit", "StreamFile": "stream-file", "CaptureStdout": "capture-stdout",
-	"CaptureStderr": "capture-stderr", "OutputFiles": "output-files", "OutputDepth": "output-depth",
-	"OutputFile": "output-file", "OutputTotal": "output-total",
-}
-
 // sane is a full set of limits that no rule refuses; all values differ.
 func sane() Limits {
 	return Limits{
@@ -51,15 +41,14 @@ func sane() Limits {
 	}
 }
 
-// eachLimit calls f with every field of Limits.
-func eachLimit(t *testing.T, f func(t *testing.T, index int, field, flag string)) {
+// eachLimit calls f with every field of Limits and its row of the table.
+func eachLimit(t *testing.T, f func(t *testing.T, index int, row Limit[Limits])) {
 	typ := reflect.TypeFor[Limits]()
-	require.Len(t, flagOf, typ.NumField(), "a limit was added or removed: name it in flagOf")
-	for i := range typ.NumField() {
-		name := typ.Field(i).Name
-		flag, ok := flagOf[name]
-		require.True(t, ok, "the limit %s has no name", name)
-		t.Run(flag, func(t *testing.T) { f(t, i, name, flag) })
+	require.Len(t, limitTable, typ.NumField(), "a limit was added or removed: give it a row")
+	for i, row := range limitTable {
+		var l Limits
+		require.Same(t, field(&l, i).Addr().Interface(), row.Field(&l), typ.Field(i).Name)
+		t.Run(row.Name, func(t *testing.T) { f(t, i, row) })
 	}
 }
 
@@ -86,7 +75,7 @@ func TestApplyKeepsWhatWasAsked(t *testing.T) {
 }
 
 func TestApplyFillsFromPolicyThenFromBuiltIn(t *testing.T) {
-	eachLimit(t, func(t *testing.T, i int, _, _ string) {
+	eachLimit(t, func(t *testing.T, i int, _ Limit[Limits]) {
 		full := sane()
 
 		var onlyThis Limits
@@ -165,7 +154,7 @@ func TestSharedMemoryIsAtLeastOneGiBFrom4GiB(t *testing.T) {
 }
 
 func TestCeilings(t *testing.T) {
-	eachLimit(t, func(t *testing.T, i int, _, flag string) {
+	eachLimit(t, func(t *testing.T, i int, row Limit[Limits]) {
 		asked := sane()
 
 		var p Policy
@@ -183,14 +172,14 @@ func TestCeilings(t *testing.T) {
 		require.Zero(t, got, "no limits come with an error")
 		found := fieldErrors(t, err)
 		require.Len(t, found, 1, "%v", err)
-		require.Contains(t, found, flag)
-		require.Contains(t, found[flag].Rule, "maximum")
+		require.Contains(t, found, row.Name)
+		require.Contains(t, found[row.Name].Rule, "maximum")
 	})
 }
 
 // A policy that is stricter than a default must not refuse every run.
 func TestDefaultsAreLoweredToTheCeilings(t *testing.T) {
-	eachLimit(t, func(t *testing.T, i int, _, flag string) {
+	eachLimit(t, func(t *testing.T, i int, row Limit[Limits]) {
 		asked := sane()
 		ceiling := field(&asked, i).Interface()
 		defaults := Limits{}
@@ -204,9 +193,9 @@ func TestDefaultsAreLoweredToTheCeilings(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ceiling, field(&got, i).Interface(), "the policy's default is lowered")
 
-		asked = defaults.over(asked)
+		row.bounds.fill(&asked, &defaults)
 		_, err = p.Apply(asked)
-		require.Contains(t, fieldErrors(t, err), flag, "what was asked for is not")
+		require.Contains(t, fieldErrors(t, err), row.Name, "what was asked for is not")
 	})
 }
 
@@ -304,10 +293,10 @@ func TestApplyNamesEveryBrokenRule(t *testing.T) {
 	}
 	_, err := Policy{}.Apply(asked)
 	found := fieldErrors(t, err)
-	for _, flag := range flagOf {
-		require.Contains(t, found, flag)
+	for _, row := range limitTable {
+		require.Contains(t, found, row.Name)
 	}
-	require.Len(t, found, len(flagOf))
+	require.Len(t, found, len(limitTable))
 
 	var one *FieldError
 	require.ErrorAs(t, err, &one)

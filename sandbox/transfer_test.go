@@ -412,7 +412,10 @@ func TestTransferIsChosen(t *testing.T) {
 			if test.says == "" {
 				require.NoError(t, err)
 			} else {
+				var field *policy.FieldError
 				require.EqualError(t, err, test.says)
+				require.ErrorAs(t, err, &field)
+				require.Contains(t, field.Hint, "auto finds out")
 			}
 		})
 	}

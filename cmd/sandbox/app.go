@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"text/tabwriter"
 
 	"github.com/evalbox/evalbox/sandbox/record"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
-	"github.com/evalbox/evalbox/configs"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -28,7 +25,7 @@ type app struct {
 
 	// configFile is the flag --config, given the flags that are settings.
 	configFile string
-	given      map[string]value
+	given      settings.Flags
 	verbose    bool
 
 	// command is the path of the command that runs, such as "sandbox run".
@@ -38,137 +35,73 @@ type app struct {
 	code int
 }
 
-// sources are where this command line takes its settings from.
-func (a *app) sources() sources {
-	// An account without a place for configuration has none.
-	userDir, err := os.UserConfigDir()
-	if err != nil {
-		userDir = ""
-	}
-	return sources{configFile: a.configFile, userDir: userDir, environ: a.environ, flags: a.given}
+// settings reads and decides all settings.
+func (a *app) settings() (settings.Settings, error) {
+	s, err := settings.Load(a.configFile, a.given)
+	return s, flagProblems(a.command, err)
 }
 
-// settings reads and decides all settings.
-func (a *app) settings() (settings, error) {
-	s, err := a.sources().load()
-	return s, flagProblems(a.command, err)
+// settingFlags gives a command, or it and all below it, the flags of settings.
+func (a *app) settingFlags(cmd *cobra.Command, persistent bool, names ...string) {
+	if a.given == nil {
+		a.given = settings.Flags{}
+	}
+	if persistent {
+		a.given.Add(cmd.PersistentFlags(), names...)
+		return
+	}
+	a.given.Add(cmd.Flags(), names...)
 }
 
 // flagProblems makes a usageError of a flag of a command that cannot be read. A value
 // that could be read but is refused is refused the same way from everywhere.
 func flagProblems(command string, err error) error {
 	for _, e := range parts(err) {
-		var bad *settingError
-		if errors.As(e, &bad) && bad.Flag && !errors.Is(e, errOutOfRange) {
+		var bad *settings.Error
+		if errors.As(e, &bad) && bad.Usage {
 			return usagef(command, "%s", e.Error())
 		}
 	}
 	return err
 }
 
-// maxCatalog bounds an image catalog.
-const maxCatalog = 16 << 20
-
-// catalog reads the image catalog that the settings name.
-func (s settings) catalog() (images.Catalog, error) {
-	if s.Catalog == "" {
-		return images.LoadCatalog(configs.Images(), "images.yaml")
-	}
-	data, err := fsx.Read(s.Catalog, maxCatalog)
-	if err != nil {
-		return images.Catalog{}, &fileError{fileCatalog, s.Catalog, err}
-	}
-	return images.LoadCatalog(data, s.Catalog)
-}
-
-// stateDir is the folder of records and locks.
-func (s settings) stateDir() (string, error) {
-	if s.StateDir != "" {
-		return s.StateDir, nil
-	}
-	dir, err := record.DefaultDir()
-	if err != nil {
-		return "", &hintedError{err, "set HOME, or name a folder with --state-dir"}
-	}
-	return dir, nil
-}
-
-// store opens the records.
-func (s settings) store() (*record.Store, error) {
-	dir, err := s.stateDir()
-	if err != nil {
-		return nil, err
-	}
-	return record.Open(dir)
-}
-
 // openStore is the settings and the records that they name.
-func (a *app) openStore() (settings, *record.Store, error) {
+func (a *app) openStore() (settings.Settings, *record.Store, error) {
 	s, err := a.settings()
 	if err != nil {
-		return settings{}, nil, err
+		return settings.Settings{}, nil, err
 	}
-	store, err := s.store()
+	store, err := s.Store()
 	return s, store, err
 }
 
 // openRecord is the settings, the records, and one of them.
-func (a *app) openRecord(id string) (settings, *record.Store, record.Record, error) {
+func (a *app) openRecord(id string) (settings.Settings, *record.Store, record.Record, error) {
 	s, store, err := a.openStore()
 	if err != nil {
-		return settings{}, nil, record.Record{}, err
+		return settings.Settings{}, nil, record.Record{}, err
 	}
 	record, err := store.Get(id)
 	return s, store, record, err
 }
 
 // openRunner is the settings and a runner made of them, which the caller closes.
-func (a *app) openRunner() (settings, *sandbox.Runner, error) {
+func (a *app) openRunner() (settings.Settings, *sandbox.Runner, error) {
 	s, err := a.settings()
 	if err != nil {
-		return settings{}, nil, err
+		return settings.Settings{}, nil, err
 	}
 	runner, err := a.runner(s)
 	return s, runner, err
 }
 
 // runner makes the runner that the settings describe. The caller closes it.
-func (a *app) runner(s settings) (*sandbox.Runner, error) {
-	catalog, err := s.catalog()
-	if err != nil {
-		return nil, err
+func (a *app) runner(s settings.Settings) (*sandbox.Runner, error) {
+	if !a.verbose {
+		return s.Runner()
 	}
-	lock, locked, err := a.lock(s)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := s.stateDir()
-	if err != nil {
-		return nil, err
-	}
-	engine, err := docker.Connect(s.Engine)
-	if err != nil {
-		return nil, err
-	}
-	options := []sandbox.Option{
-		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.policy()), sandbox.WithStateDir(dir),
-		sandbox.WithEngine(engine),
-	}
-	if locked {
-		options = append(options, sandbox.WithLock(lock))
-	}
-	if s.GPUDir != "" {
-		options = append(options, sandbox.WithGPUDir(s.GPUDir))
-	}
-	if a.verbose {
-		handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
-		options = append(options, sandbox.WithLogger(slog.New(handler)))
-	}
-	runner, err := sandbox.New(options...)
-	if err != nil {
-		return nil, errors.Join(err, engine.Close())
-	}
-	return runner, nil
+	handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
+	return s.Runner(sandbox.WithLogger(slog.New(handler)))
 }
 
 // printJSON prints a value for programs.
@@ -177,6 +110,56 @@ func (a *app) printJSON(v any) error {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return readerGone(encoder.Encode(v))
+}
+
+// printWire prints a value that has a wire form of its own, and a record.
+func (a *app) printWire(v interface{ Encode() ([]byte, error) }) error {
+	text, err := v.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = a.streams.Out.Write(text)
+	return resultLost(readerGone(err))
+}
+
+// isQuiet means that nothing but JSON is wanted, or nothing at all.
+func (a *app) isQuiet(s settings.Settings) bool { return s.Quiet || s.JSON && !a.errTerminal }
+
+// present shows a value that took its time to get: to people as lines on stderr unless it
+// is quiet, and to programs as JSON. A terminal that takes nothing any more is left alone.
+func (a *app) present(value any, quiet bool, s settings.Settings, text func() []string) error {
+	if !quiet {
+		err := patiently(func() error { return a.printLines(text()) })
+		if errors.Is(err, errStuck) {
+			return errReaderGone
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !s.JSON {
+		return nil
+	}
+	var err error
+	if wire, ok := value.(interface{ Encode() ([]byte, error) }); ok {
+		err = a.printWire(wire)
+	} else {
+		err = a.printJSON(value)
+	}
+	if err != nil && !errors.Is(err, errReaderGone) {
+		a.code = exitSandbox // the caller asked for the value and did not get it
+	}
+	return err
+}
+
+// printLines prints harmless lines on stderr.
+func (a *app) printLines(lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(a.streams.Err, "sandbox: %s\n", line); err != nil {
+			return readerGone(err)
+		}
+	}
+	return nil
 }
 
 // print prints text for people. Everything that may come from a stranger is made

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // hashed is one file as `artifacts hash --json` prints it.

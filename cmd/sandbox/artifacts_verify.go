@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 func newArtifactsVerifyCommand(a *app) *cobra.Command {
@@ -65,7 +67,7 @@ func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) 
 		if artifact.Records != nil {
 			records = strconv.FormatInt(*artifact.Records, 10)
 		}
-		rows = append(rows, []string{artifact.Path, string(artifact.Role), formatSize(artifact.SizeBytes), records, artifact.SHA256})
+		rows = append(rows, []string{artifact.Path, string(artifact.Role), format.Size(artifact.SizeBytes), records, artifact.SHA256})
 	}
 	if err := a.printTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
 		return err
@@ -75,8 +77,5 @@ func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) 
 			return err
 		}
 	}
-	if report.OK {
-		return a.print("verified: %s\n", artifactsText(report))
-	}
-	return a.print("%s\n", problemsText(report))
+	return a.print("%s\n", render.Artifacts(report))
 }

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // progress tells on stderr how far a batch is, as [counter] does, and the best score.
@@ -28,7 +29,7 @@ func (p *progress) more() string {
 		text += fmt.Sprintf(", %d in repair", p.repairing)
 	}
 	if p.best != nil {
-		text += " · best " + formatScore(*p.best)
+		text += " · best " + format.Number(*p.best)
 	}
 	return text
 }
@@ -67,39 +68,8 @@ func (p *progress) end(e evaluate.Evaluation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(e)
-	p.add(endText(e))
-	if text := warningText(e); text != "" {
+	p.add(render.EvaluationEnd(e))
+	if text := render.EvaluationWarning(e); text != "" {
 		p.line("warning: " + text)
-	}
-}
-
-// endText is a line on an evaluation.
-func endText(e evaluate.Evaluation) string {
-	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, "")...)
-	switch s := e.Submission; {
-	case s == nil || s.OK:
-	case s.Failure != "":
-		parts = append(parts, "submission not checked: "+short(oneLine(s.Failure), maxReason))
-	case len(s.Problems) > 0:
-		parts = append(parts, "submission: "+short(oneLine(s.Problems[0]), maxReason))
-	}
-	if e.Valid() && e.Grading != nil && e.Grading.Failure != "" {
-		parts = append(parts, "not graded: "+short(oneLine(e.Grading.Failure), maxReason))
-	}
-	return strings.Join(append(parts, formatSeconds(e.DurationSeconds)), " · ")
-}
-
-// maxReason bounds what a line says about something that went wrong.
-const maxReason = 200
-
-// warningText is a line on the warnings of an evaluation; empty without one.
-func warningText(e evaluate.Evaluation) string {
-	switch n := len(e.Warnings) - 1; {
-	case n < 0:
-		return ""
-	case n == 0:
-		return e.Name + ": " + short(oneLine(e.Warnings[0]), maxReason)
-	default:
-		return fmt.Sprintf("%s: %s (and %d more)", e.Name, short(oneLine(e.Warnings[0]), maxReason), n)
 	}
 }

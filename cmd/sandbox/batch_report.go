@@ -8,30 +8,9 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
-
-// resumedText says what an earlier batch has done already; empty for nothing.
-func resumedText(r evaluate.Resumption, all int, results string) string {
-	var parts []string
-	for _, p := range []struct {
-		count int
-		text  string
-	}{
-		{r.Changed, "of changed scripts"}, {r.Setup, "evaluated in another way before"}, {r.Inconclusive, "without a conclusive result"},
-	} {
-		if p.count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.text))
-		}
-	}
-	if r.Done == 0 && len(parts) == 0 {
-		return ""
-	}
-	text := fmt.Sprintf("%s has %d of %d results already", results, r.Done, all)
-	if len(parts) > 0 {
-		text += "; run again: " + strings.Join(parts, ", ")
-	}
-	return text
-}
 
 // report shows what came of a batch that ended for a reason, nil for its natural end,
 // and sets the exit code.
@@ -118,7 +97,7 @@ func (b *batchRun) show(ended error) error {
 	if err != nil || len(ranked) == 0 {
 		return err
 	}
-	if err := b.app.printLeaderboard(taskTitle(b.task), ranked); err != nil {
+	if err := b.app.printLeaderboard(render.TaskTitle(b.task), ranked); err != nil {
 		return err
 	}
 	return b.printStatistics(found)
@@ -142,7 +121,7 @@ func (b *batchRun) printStatistics(found []evaluate.Evaluation) error {
 		}
 	}
 	for _, name := range names {
-		if err := b.app.print("%s", name+": "+statisticsText(evaluate.Summarize(scores[name]), runs[name])); err != nil {
+		if err := b.app.print("%s", name+": "+render.Statistics(evaluate.Summarize(scores[name]), runs[name])); err != nil {
 			return err
 		}
 	}
@@ -158,7 +137,7 @@ func (b *batchRun) printLines(ended error) error {
 			missing := b.entries[i].asked(b.task.CompetitionID, b.setup)
 			why := "the batch ended"
 			if ended != nil && !errors.Is(ended, context.Canceled) {
-				why = oneLine(ended.Error())
+				why = format.OneLine(ended.Error())
 			}
 			missing.Failure = "not started: " + why
 			e = &missing

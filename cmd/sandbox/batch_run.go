@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -33,7 +35,7 @@ func (e *failuresError) Error() string {
 type batchRun struct {
 	app       *app
 	flags     batchFlags
-	settings  settings
+	settings  settings.Settings
 	task      evaluate.TaskDescription
 	evaluator *evaluate.Evaluator
 	setup     string
@@ -88,7 +90,7 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	}
 	// What every run would be refused for is told once, before anything runs.
 	more := map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)}
-	if b.setup, err = b.evaluator.Setup(ctx, task, s.evaluationTimeout(), more); err != nil {
+	if b.setup, err = b.evaluator.Setup(ctx, task, s.Timeout(), more); err != nil {
 		return err
 	}
 	unlock, err := evaluate.LockWorkspace(f.workspace)
@@ -124,12 +126,12 @@ const maxPrepared = 4
 
 // gpuWait is how long a run waits for GPUs. Runs of one batch wait for each other: at
 // most until all that can be ahead have had their time.
-func (f batchFlags) gpuWait(s settings) time.Duration {
-	return gpuWait(s, f.parallel, s.evaluationTimeout())
+func (f batchFlags) gpuWait(s settings.Settings) time.Duration {
+	return gpuWait(s, f.parallel, s.Timeout())
 }
 
 // gpuWait is the same for so many runs at once, of that time limit each.
-func gpuWait(s settings, parallel int, timeout time.Duration) time.Duration {
+func gpuWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
 	if s.GPUs == "" || parallel == 1 {
 		return s.GPUWait
 	}
@@ -159,7 +161,7 @@ func (b *batchRun) resume(report evaluate.ReadReport) {
 	if report.Torn > 0 {
 		b.app.warn(fmt.Sprintf("%s:%d: the line was cut and is dropped; its script runs again", b.flags.results, report.Torn))
 	}
-	if text := resumedText(known, len(b.entries), b.flags.results); text != "" && !b.settings.Quiet {
+	if text := render.Resumption(known, len(b.entries), b.flags.results); text != "" && !b.settings.Quiet {
 		b.app.say(text)
 	}
 }
@@ -210,7 +212,7 @@ func (b *batchRun) one(ctx context.Context, entry batchEntry, earlier *evaluate.
 		item.Evaluation.Failure, item.Err = err.Error(), err
 		return item
 	}
-	timeout := b.settings.evaluationTimeout()
+	timeout := b.settings.Timeout()
 	if b.flags.debugCommand != "" {
 		_, item.Evaluation, item.Err = b.evaluator.EvaluateWithRetry(ctx, solution, b.task, evaluate.DefaultPipelineConfig(),
 			b.debug, evaluate.RetryOptions{

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -27,16 +29,9 @@ func TestBatchCode(t *testing.T) {
 	require.Equal(t, exitSandbox, batchCode(errEngine, 3))
 }
 
-func TestResumedText(t *testing.T) {
-	require.Empty(t, resumedText(evaluate.Resumption{}, 5, "r"))
-	require.Equal(t, "r has 3 of 5 results already", resumedText(evaluate.Resumption{Done: 3}, 5, "r"))
-	require.Equal(t, "r has 0 of 6 results already; run again: 1 of changed scripts, 2 evaluated in another way before, 3 without a conclusive result",
-		resumedText(evaluate.Resumption{Changed: 1, Setup: 2, Inconclusive: 3}, 6, "r"))
-}
-
 // Runs of a batch wait for each other's GPUs, and never without end.
 func TestBatchGPUWait(t *testing.T) {
-	s := settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
+	s := settings.Settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
 	f := batchFlags{parallel: 4}
 	require.Equal(t, time.Minute, f.gpuWait(s), "no GPUs")
 	s.GPUs = "1"
@@ -138,14 +133,14 @@ func TestBatchCountsFailures(t *testing.T) {
 		require.NoError(t, b.enough(evaluate.BatchItem{Evaluation: e}), e.Name)
 	}
 	require.Equal(t, &failuresError{1}, b.enough(evaluate.BatchItem{Evaluation: failed}))
-	require.Equal(t, "f · exited 0 · no score · not graded: no module named x · 1.00s", endText(failed))
+	require.Equal(t, "f · exited 0 · no score · not graded: no module named x · 1.00s", render.EvaluationEnd(failed))
 
 	wrong := evaluated("w", func(e *evaluate.Evaluation) {
 		e.Submission = &evaluate.SubmissionCheck{Problems: []string{"1 rows, the sample has 2", "more"}}
 	})
-	require.Equal(t, "w · exited 0 · no score · submission: 1 rows, the sample has 2 · 1.00s", endText(wrong))
+	require.Equal(t, "w · exited 0 · no score · submission: 1 rows, the sample has 2 · 1.00s", render.EvaluationEnd(wrong))
 	wrong.Submission.Failure = "canceled"
-	require.Equal(t, "w · exited 0 · no score · submission not checked: canceled · 1.00s", endText(wrong))
+	require.Equal(t, "w · exited 0 · no score · submission not checked: canceled · 1.00s", render.EvaluationEnd(wrong))
 
 	b.all = []*evaluate.Evaluation{&failed, &ended, new(evaluated("w", nil))}
 	b.flags.results = "r"
@@ -168,8 +163,8 @@ func TestBatchWarnings(t *testing.T) {
 	require.True(t, strings.HasPrefix(lines[1], "sandbox: warning: w: retry 1: the debugger failed: no xxx"), lines[1])
 	require.True(t, strings.HasSuffix(lines[1], "x… (and 2 more)"), lines[1])
 	require.Less(t, len(lines[1]), 300)
-	require.Equal(t, "w: one", warningText(evaluated("w", func(e *evaluate.Evaluation) { e.Warnings = []string{"one"} })))
-	require.Empty(t, warningText(evaluated("w", nil)))
+	require.Equal(t, "w: one", render.EvaluationWarning(evaluated("w", func(e *evaluate.Evaluation) { e.Warnings = []string{"one"} })))
+	require.Empty(t, render.EvaluationWarning(evaluated("w", nil)))
 
 	require.Equal(t, "10s, 10s left", p.times(10*time.Second))
 	p.repair(1)

@@ -3,9 +3,10 @@ package main
 import (
 	"errors"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 func newConfigCommand(a *app) *cobra.Command {
@@ -26,13 +27,11 @@ SANDBOX_MAX_MEMORY.`,
 			if err != nil {
 				return err
 			}
-			s.showStateDir()
-			a.showLock(s)
 			if s.JSON {
-				return a.printJSON(s.origins)
+				return a.printJSON(s.Origins())
 			}
 			var rows [][]string
-			for _, o := range s.origins {
+			for _, o := range s.Origins() {
 				rows = append(rows, []string{o.Key, o.Value, o.Source})
 			}
 			err = a.printTable([]string{"KEY", "VALUE", "SOURCE"}, rows)
@@ -43,36 +42,12 @@ SANDBOX_MAX_MEMORY.`,
 	return cmd
 }
 
-// showStateDir shows the folder that is used when none is set.
-func (s settings) showStateDir() {
-	for i := range s.origins {
-		if o := &s.origins[i]; o.Key == "state_dir" && o.Value == "" {
-			// Where there is none, commands that need one say so.
-			o.Value, _ = s.stateDir()
-		}
-	}
-}
-
-// showLock shows the file that is used when none is set.
-func (a *app) showLock(s settings) {
-	for i := range s.origins {
-		if o := &s.origins[i]; o.Key == "lock" && o.Value == "" {
-			// Where there is no place for one, commands that need one say so.
-			o.Value = a.lockPath(s)
-			if s.Catalog != "" && o.Value == filepath.Join(filepath.Dir(s.Catalog), lockName) {
-				o.Source = "beside the catalog"
-			}
-		}
-	}
-}
-
 // printUserFile says where the user's own settings are, or would be.
 func (a *app) printUserFile() error {
-	dir := a.sources().userDir
-	if dir == "" {
+	file := settings.UserFile()
+	if file == "" {
 		return a.print("\nuser's file: none, this account has no folder for configuration\n")
 	}
-	file := userFile(dir)
 	if _, err := os.Stat(file); err != nil {
 		return a.print("\nuser's file: %s (not there)\n", file)
 	}

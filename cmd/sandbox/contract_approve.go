@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // approvedLevels are the levels that need an approval.
@@ -81,7 +82,7 @@ func (a *app) approveContract(ctx context.Context, f approveFlags, file string) 
 	if err != nil {
 		return err
 	}
-	rules, err := s.rules()
+	rules, err := rulesOf(s)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (a *app) approveContract(ctx context.Context, f approveFlags, file string) 
 	}
 	_, e, violations, _ := rules.Examine(text, file)
 	if len(violations) > 0 {
-		return &hintedError{errors.New(strings.Join(violationLines(sourceName(file), violations), "\n")), "a contract must be valid before it can be approved"}
+		return &hintedError{errors.New(strings.Join(render.Violations(sourceName(file), violations), "\n")), "a contract must be valid before it can be approved"}
 	}
 	if len(e.Needs) == 0 {
 		return &hintedError{fmt.Errorf("%s: needs no approval", file), "carry it out with: sandbox exec -f " + shellWord(file)}
@@ -116,7 +117,7 @@ func (a *app) approveContract(ctx context.Context, f approveFlags, file string) 
 	if wrong := contract.CheckApproval(approval, of, now); len(wrong) > 0 {
 		return &hintedError{&contract.RefusedError{Source: "approval", Violations: wrong}, "the contract needs " + needsText(e.Needs)}
 	}
-	stateDir, err := s.stateDir()
+	stateDir, err := s.StateDirectory()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 //go:embed contract_new.yaml.tmpl
@@ -35,7 +36,7 @@ func (a *app) newContract(name string) error {
 	if err != nil {
 		return err
 	}
-	registry, err := s.registry()
+	registry, err := registryOf(s)
 	if err != nil {
 		return err
 	}
@@ -81,9 +82,9 @@ func findTool(registry contract.Registry, name string) (contract.Tool, error) {
 		}
 		known = append(known, t.ID, t.Name)
 	}
-	hint := didYouMean(name, known)
-	if !strings.HasPrefix(hint, "did you mean") {
-		hint = "see all with: sandbox contract tools"
+	hint := "see all with: sandbox contract tools"
+	if near := settings.Nearest(name, known); near != "" {
+		hint = "did you mean " + near + "?"
 	}
 	return contract.Tool{}, &hintedError{fmt.Errorf("--tool %q: the registry has no such tool", name), hint}
 }

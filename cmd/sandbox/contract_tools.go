@@ -27,7 +27,7 @@ func (a *app) listTools() error {
 	if err != nil {
 		return err
 	}
-	registry, err := s.registry()
+	registry, err := registryOf(s)
 	if err != nil {
 		return err
 	}

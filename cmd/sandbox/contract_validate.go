@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // validated is one contract as `contract validate --json` prints it.
@@ -49,7 +50,7 @@ func (a *app) validateContracts(ctx context.Context, files []string) error {
 	if err != nil {
 		return err
 	}
-	rules, err := s.rules()
+	rules, err := rulesOf(s)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (a *app) validateContracts(ctx context.Context, files []string) error {
 
 func validatedText(v validated) string {
 	var b strings.Builder
-	for _, line := range violationLines(v.Contract, v.Violations) {
+	for _, line := range render.Violations(v.Contract, v.Violations) {
 		fmt.Fprintln(&b, line)
 	}
 	for _, warning := range v.Warnings {

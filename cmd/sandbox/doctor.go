@@ -6,28 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/doctor"
 )
-
-// A verdict is how a check ended.
-type verdict string
-
-const (
-	verdictOK   verdict = "ok"
-	verdictInfo verdict = "info"
-	verdictWarn verdict = "warn"
-	verdictFail verdict = "fail"
-)
-
-// A finding is one check of the doctor.
-type finding struct {
-	Check   string  `json:"check"`
-	Verdict verdict `json:"verdict"`
-	// Seen is what was found, Mend what to do about it.
-	Seen string `json:"seen"`
-	Mend string `json:"mend"`
-}
 
 func newDoctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -48,13 +33,25 @@ func (a *app) doctor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	findings, err := a.examine(ctx, s)
+	machine, err := a.machine(s)
 	if err != nil {
 		return err
 	}
-	for _, f := range findings {
-		if f.Verdict == verdictFail {
+	if machine.Runner != nil {
+		defer machine.Runner.Close()
+	}
+	findings, err := doctor.Examine(ctx, machine)
+	if err != nil {
+		return err
+	}
+	for i, f := range findings {
+		if f.Verdict == doctor.Fail {
 			a.code = exitProblem
+		}
+		if f.Err != nil {
+			if all := hints(f.Err); len(all) > 0 {
+				findings[i].Advice = all[0]
+			}
 		}
 	}
 	if s.JSON {
@@ -63,65 +60,40 @@ func (a *app) doctor(ctx context.Context) error {
 	return a.printFindings(findings)
 }
 
-// examine does all checks. The later ones need what the earlier ones found: where
-// one is missing, they are left out.
-func (a *app) examine(ctx context.Context, s settings) ([]finding, error) {
-	endpoint, err := dockerhost.Find(s.Engine)
-	findings := []finding{checkAddress(endpoint, err)}
-	if err != nil {
-		store, err := s.store()
+// machine is the machine that the settings describe. The caller closes its runner, if
+// there is one.
+func (a *app) machine(s settings.Settings) (m doctor.Machine, err error) {
+	if m.Endpoint, m.NoEngine = dockerhost.Find(s.Engine); m.NoEngine != nil {
+		store, err := s.Store()
 		if err != nil {
-			return nil, err
+			return m, err
 		}
-		return append(findings, checkState(store.Dir())), nil
+		m.StateDir = store.Dir()
+		return m, nil
 	}
-	runner, err := a.runner(s)
+	catalog, err := s.Catalog()
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	defer runner.Close()
-	state := checkState(runner.Store().Dir())
-	info, err := runner.Info(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return append(findings, state, failed("engine", err)), nil
+	if m.Runner, err = a.runner(s); err != nil {
+		return m, err
 	}
-	findings = append(findings, checkEngine(info)...)
-	findings = append(findings, state, checkDisk(runner.Store().Dir(), info))
-	findings = append(findings, checkLeftovers(ctx, runner))
-	image, spec := checkImage(ctx, runner, s)
-	findings = append(findings, image)
-	if image.Verdict != verdictFail {
-		findings = append(findings, checkTransfer(spec))
-	}
-	if image.Verdict == verdictFail || state.Verdict == verdictFail {
-		return findings, nil
-	}
-	return append(findings, probe(ctx, runner, s)...), context.Cause(ctx)
+	m.StateDir, m.Images = m.Runner.Store().Dir(), catalog.Names()
+	m.Request = sandbox.Request{Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, Transfer: s.Transfer}
+	return m, nil
 }
 
-// failed is the finding of a check that could not be done.
-func failed(check string, err error) finding {
-	f := finding{Check: check, Verdict: verdictFail, Seen: oneLine(err.Error())}
-	if all := hints(err); len(all) > 0 {
-		f.Mend = all[0]
-	}
-	return f
-}
-
-func (a *app) printFindings(findings []finding) error {
-	p := palette(a.outTerminal) && a.palette()
-	paint := map[verdict]func(string) string{
-		verdictOK: p.good, verdictWarn: p.odd, verdictFail: p.bad,
-		verdictInfo: func(text string) string { return text },
+func (a *app) printFindings(findings []doctor.Finding) error {
+	p := render.Palette(a.outTerminal) && a.palette()
+	paint := map[doctor.Verdict]func(string) string{
+		doctor.OK: p.Good, doctor.Warn: p.Odd, doctor.Fail: p.Bad,
+		doctor.Info: func(text string) string { return text },
 	}
 	for _, f := range findings {
 		label := paint[f.Verdict](fmt.Sprintf("%-4s", f.Verdict))
 		text := fmt.Sprintf("%s  %-17s %s\n", label, f.Check, terminal.Line(f.Seen))
-		if f.Mend != "" {
-			text += fmt.Sprintf("      %-17s -> %s\n", "", terminal.Line(a.repeatFlags(f.Mend)))
+		if f.Advice != "" {
+			text += fmt.Sprintf("      %-17s -> %s\n", "", terminal.Line(a.repeatFlags(f.Advice)))
 		}
 		if _, err := fmt.Fprint(a.streams.Out, text); err != nil {
 			return readerGone(err)

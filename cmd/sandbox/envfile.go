@@ -64,3 +64,13 @@ func addEnv(pair string, environ []string, into map[string]string) error {
 	}
 	return nil
 }
+
+// lookup is the value of a variable of an environment; empty for none.
+func lookup(environ []string, name string) string {
+	for _, pair := range environ {
+		if text, ok := strings.CutPrefix(pair, name+"="); ok {
+			return text
+		}
+	}
+	return ""
+}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // A usageError is a command line that does not exist.
@@ -106,9 +106,7 @@ func (e *fileError) Hint() string {
 
 // What files are for.
 const (
-	fileSettings = "settings"
 	fileEnv      = "env-file"
-	fileCatalog  = "catalog"
 	fileStream   = "file"
 	fileOutput   = "output"
 	fileArchive  = "archive"
@@ -126,9 +124,7 @@ const (
 )
 
 var fileHints = map[string]string{
-	fileSettings: "see where settings come from with: sandbox help config",
 	fileEnv:      "give a text file with lines NAME=VALUE",
-	fileCatalog:  "leave --catalog out for the shipped one",
 	fileOutput:   "make room there, or choose another place for the output",
 	fileArchive:  "give the path of a file, or -",
 	fileScript:   "give the path of a Python script",

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -149,7 +150,7 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	}
 	name := cmp.Or(f.name, strings.TrimSuffix(filepath.Base(script), ".py"))
 	job := evaluate.Job{
-		Solution: evaluate.NewSolution(text, evaluate.PhaseInit), Task: task, Timeout: s.evaluationTimeout(),
+		Solution: evaluate.NewSolution(text, evaluate.PhaseInit), Task: task, Timeout: s.Timeout(),
 		Name: name, Workspace: cmp.Or(f.workspace, filepath.Join("work", name)),
 	}
 	if len(f.seeds) == 1 {
@@ -180,12 +181,12 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 
 // livesHere says that a terminal sees what the script prints, as it does with a run.
 // Whatever else reads our output gets the evaluation only.
-func (a *app) livesHere(s settings) bool {
+func (a *app) livesHere(s settings.Settings) bool {
 	return a.outTerminal && a.errTerminal && !s.Quiet && !s.JSON
 }
 
 // showLive shows a terminal what the script prints. The answer ends it.
-func (a *app) showLive(streams *sandbox.IO, s settings) (end func()) {
+func (a *app) showLive(streams *sandbox.IO, s settings.Settings) (end func()) {
 	if !a.livesHere(s) {
 		return func() {}
 	}
@@ -194,9 +195,9 @@ func (a *app) showLive(streams *sandbox.IO, s settings) (end func()) {
 }
 
 // evaluateOptions are the settings and flags as the harness takes them.
-func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s settings, f evaluateFlags, command string,
+func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s settings.Settings, f evaluateFlags, command string,
 ) (opts evaluate.Options, err error) {
-	opts = evaluate.Options{Request: s.request(), Submission: f.submission.rule()}
+	opts = evaluate.Options{Request: s.Request(), Submission: f.submission.rule()}
 	if opts.Request.Env, err = environment(f.env, f.envFiles, a.environ, command); err != nil {
 		return opts, err
 	}
@@ -215,16 +216,4 @@ func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s set
 		opts.GPUKind = "not known"
 	}
 	return opts, nil
-}
-
-// evaluationTimeout is the time limit that somebody asked for, or else the shipped
-// one, lowered to the ceiling.
-func (s settings) evaluationTimeout() time.Duration {
-	if s.Limits.Timeout != 0 {
-		return s.Limits.Timeout
-	}
-	if s.Max.Timeout > 0 {
-		return min(s.Defaults.Timeout, s.Max.Timeout)
-	}
-	return s.Defaults.Timeout
 }

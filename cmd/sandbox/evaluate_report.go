@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strconv"
-	"strings"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -25,7 +24,7 @@ type evaluationView struct {
 
 // showEvaluations shows the evaluations of one script, which ended with err, and sets
 // the exit code. A script that was refused is an evaluation and no failure.
-func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings) error {
+func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) error {
 	if refused := new(evaluate.ScriptError); errors.As(err, &refused) {
 		err = nil
 	}
@@ -56,12 +55,15 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 		return err
 	}
 	for i, e := range r.Evaluations {
-		if printErr := a.printEvaluation(e, r.Workspaces[i], view.live); printErr != nil {
+		for _, warning := range e.Warnings {
+			a.warn(warning)
+		}
+		if printErr := a.print("%s", render.Evaluation(e, r.Workspaces[i], view.live)); printErr != nil {
 			return printErr
 		}
 	}
 	if view.runs > 1 && r.Evaluations[0].Run != nil {
-		return errors.Join(a.print("%s", statisticsText(r.Statistics, len(r.Evaluations))), err)
+		return errors.Join(a.print("%s", render.Statistics(r.Statistics, len(r.Evaluations))), err)
 	}
 	return err
 }
@@ -79,84 +81,6 @@ func (a *app) printRepetition(r evaluate.Repetition) error {
 func encodable(v any) error {
 	_, err := json.Marshal(v)
 	return err
-}
-
-// statisticsText is a line on repeated runs.
-func statisticsText(s evaluate.Statistics, runs int) string {
-	text := strconv.Itoa(s.Count) + " scores"
-	switch {
-	case s.Count == 0:
-		return fmt.Sprintf("none of %d runs has a score\n", runs)
-	case s.Count == 1 && runs > 1:
-		text = fmt.Sprintf("1 of %d runs has a score", runs)
-	case s.Count < runs:
-		text = fmt.Sprintf("%d of %d runs have a score", s.Count, runs)
-	}
-	switch {
-	case s.Count == 1 && s.Mean != nil:
-		text += fmt.Sprintf(" · %.6g", *s.Mean)
-	case s.Mean != nil:
-		text += fmt.Sprintf(" · mean %.6g", *s.Mean)
-	}
-	if s.Deviation != nil && s.Low != nil && s.High != nil {
-		text += fmt.Sprintf(" · deviation %.3g · 95 %% interval %.6g to %.6g", *s.Deviation, *s.Low, *s.High)
-	}
-	return text + "\n"
-}
-
-// printEvaluation prints what is wrong with an evaluation, and then one line. live says
-// that what the script printed has been shown already.
-func (a *app) printEvaluation(e evaluate.Evaluation, workspace string, live bool) error {
-	for _, warning := range e.Warnings {
-		a.warn(warning)
-	}
-	text := ""
-	if e.IsError && (!live || e.Cached || e.Run == nil || e.ErrorTraceback == nil) {
-		text += evaluate.Failure{Traceback: e.ErrorTraceback, Evaluation: e}.Text() + "\n"
-	}
-	text += checkText(e.Submission)
-	if why := notGraded(e); why != "" {
-		text += "not graded: " + why + "\n"
-	}
-	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (its own word)")...)
-	if e.Run != nil {
-		parts = append(parts, formatSeconds(e.DurationSeconds))
-		if !e.Cached {
-			parts = append(parts, "outputs in "+filepath.Join(workspace, "final"))
-		}
-		parts = append(parts, "id "+e.Run.ID)
-	}
-	return a.print("%s%s\n", text, strings.Join(parts, " · "))
-}
-
-// scoreParts are what a line says on score and seed. ownWord comes after a score that
-// the script reported itself.
-func scoreParts(e evaluate.Evaluation, ownWord string) []string {
-	var parts []string
-	if e.GradedScore != nil {
-		parts = append(parts, "graded "+formatScore(*e.GradedScore))
-	}
-	switch {
-	case e.Score != nil:
-		parts = append(parts, "score "+formatScore(*e.Score)+ownWord)
-	case e.Run != nil && e.Valid():
-		parts = append(parts, "no score")
-	}
-	if e.Seed != nil {
-		parts = append(parts, "seed "+strconv.FormatUint(uint64(*e.Seed), 10))
-	}
-	return parts
-}
-
-// notGraded says why there is no graded score; empty when there is one, or no grader.
-func notGraded(e evaluate.Evaluation) string {
-	switch {
-	case e.Grading == nil || e.Grading.Failure == "":
-		return ""
-	case e.Grading.Canceled:
-		return "interrupted while the grader ran"
-	}
-	return e.Grading.Failure
 }
 
 // evaluationCode is the exit code of an evaluation: the script's with the

@@ -11,20 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 )
 
-func TestStatisticsText(t *testing.T) {
-	two := evaluate.Summarize([]float64{1, 3})
-	require.Equal(t, "2 scores · mean 2 · deviation 1.41 · 95 % interval -10.7062 to 14.7062\n", statisticsText(two, 2))
-	require.Equal(t, "2 of 3 runs have a score · mean 2 · deviation 1.41 · 95 % interval -10.7062 to 14.7062\n", statisticsText(two, 3))
-	require.Equal(t, "1 of 2 runs has a score · 1\n", statisticsText(evaluate.Summarize([]float64{1}), 2))
-	require.Equal(t, "none of 2 runs has a score\n", statisticsText(evaluate.Summarize(nil), 2))
-	require.Equal(t, "2 scores · mean 2\n", statisticsText(evaluate.Statistics{Count: 2, Mean: new(2.0)}, 2), "not finite")
-}
-
 // shown is what an evaluation comes to on the command line.
-func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings) (code int, out string, got error) { //nolint:revive // the test comes first
+func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) (code int, out string, got error) { //nolint:revive // the test comes first
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &app{streams: Streams{Out: &stdout, Err: &stderr}}
@@ -47,7 +39,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 	repairing := evaluated("d", func(e *evaluate.Evaluation) { e.Failure, e.IsError = "canceled before retry 1", true })
 	for name, e := range map[string]evaluate.Evaluation{"grading": grading, "running": running, "repairing": repairing} {
 		for _, err := range []error{nil, cause} {
-			code, out, got := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{e}}, err, evaluationView{runs: 1}, settings{})
+			code, out, got := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{e}}, err, evaluationView{runs: 1}, settings.Settings{})
 			require.Equal(t, exitInterrupted, code, name)
 			require.ErrorIs(t, got, cause, name)
 			if name == "grading" {
@@ -56,7 +48,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 		}
 	}
 	// What ended well before the signal came is what it is.
-	code, _, err := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings{})
+	code, _, err := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings.Settings{})
 	require.Zero(t, code)
 	require.NoError(t, err)
 }
@@ -65,13 +57,13 @@ func TestInterruptedEvaluations(t *testing.T) {
 func TestEvaluationsThatNeverRan(t *testing.T) {
 	failed := evaluate.Evaluation{Name: "x", Failure: "no"}
 	for _, runs := range []int{1, 2} {
-		code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{failed}}, errors.New("no"), evaluationView{runs: runs}, settings{})
+		code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{failed}}, errors.New("no"), evaluationView{runs: runs}, settings.Settings{})
 		require.Equal(t, exitSandbox, code)
 		require.Empty(t, out)
 		require.EqualError(t, err, "no")
 	}
 	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil), failed}}, errors.New("no"),
-		evaluationView{runs: 2}, settings{})
+		evaluationView{runs: 2}, settings.Settings{})
 	require.Equal(t, exitSandbox, code)
 	require.Contains(t, out, "a · exited 0 · no score · 1.00s")
 	require.NotContains(t, out, "failed: no")
@@ -81,7 +73,7 @@ func TestEvaluationsThatNeverRan(t *testing.T) {
 // Statistics that have no JSON do not take the evaluations with them.
 func TestRepetitionWithoutStatistics(t *testing.T) {
 	r := evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil)}, Statistics: evaluate.Statistics{Count: 3, Mean: new(math.NaN())}}
-	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings{JSON: true})
+	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings.Settings{JSON: true})
 	require.NoError(t, err)
 	require.Contains(t, out, `"name": "a"`)
 	require.Contains(t, out, `"count": 3`)
@@ -95,7 +87,7 @@ func TestTracebackIsShownOnce(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		for _, live := range []bool{false, true} {
 			crash.Cached = cached
-			_, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{1, live}, settings{})
+			_, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{1, live}, settings.Settings{})
 			require.NoError(t, err)
 			if live && !cached {
 				require.NotContains(t, out, "Traceback")
@@ -111,7 +103,7 @@ func TestNotGraded(t *testing.T) {
 	crash := evaluated("c", func(e *evaluate.Evaluation) {
 		e.IsError, e.ExitCode, e.Grading = true, 1, &evaluate.Grading{Failure: "there is nothing to grade"}
 	})
-	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{runs: 1}, settings{})
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{runs: 1}, settings.Settings{})
 	require.NoError(t, err)
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "not graded: there is nothing to grade\n")

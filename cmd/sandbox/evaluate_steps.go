@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -28,7 +29,7 @@ func (w watchedRunner) Run(ctx context.Context, req sandbox.Request, opts ...san
 // debug command and a grader may be silent for minutes.
 type steps struct{ say func(text string) }
 
-func (a *app) tellSteps(s settings) steps {
+func (a *app) tellSteps(s settings.Settings) steps {
 	if !a.errTerminal || s.Quiet {
 		return steps{func(string) {}}
 	}

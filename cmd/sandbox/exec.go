@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -103,16 +106,16 @@ func (a *app) exec(ctx context.Context, f execFlags) error {
 	if err != nil {
 		return err
 	}
-	rules, err := s.rules()
+	rules, err := rulesOf(s)
 	if err != nil {
 		return err
 	}
-	stateDir, err := s.stateDir()
+	stateDir, err := s.StateDirectory()
 	if err != nil {
 		return err
 	}
 	executor := contract.Executor{
-		Rules: rules, Root: f.root, Request: s.request(), Approver: contract.Approver{Name: f.approver, Reason: f.reason},
+		Rules: rules, Root: f.root, Request: s.Request(), Approver: contract.Approver{Name: f.approver, Reason: f.reason},
 		Ledger:    ledgerIn(stateDir),
 		Forbidden: append([]string{stateDir}, engineSockets...),
 	}
@@ -204,10 +207,10 @@ func (f execFlags) dependenciesWith(folders []string) ([]string, error) {
 var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"}
 
 // carryOutContract runs the contract and shows what happened.
-func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings) error {
+func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings) error {
 	live := a.connect(&x.IO, s)
 	x.Hooks.Kill = a.streams.Kill
-	quiet := s.Quiet || s.JSON && !a.errTerminal
+	quiet := a.isQuiet(s)
 	waiting := a.tellWaiting(s)
 	x.Hooks.Waiting = waiting.say
 	announced := func() {}
@@ -228,28 +231,16 @@ func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text [
 	if o == nil {
 		return a.failedBefore(ctx, x, text, f, s, runErr)
 	}
-	if !quiet || o.Status == contract.StatusRefused && !s.JSON {
-		if err := patiently(func() error { return a.printOutcome(o, f, x.Root) }); err != nil {
-			if errors.Is(err, errStuck) {
-				return errReaderGone
-			}
-			return err
-		}
-	}
-	if s.JSON {
-		if err := a.printOutcomeJSON(o); err != nil {
-			if !errors.Is(err, errReaderGone) {
-				a.code = exitSandbox // whoever asked for the outcome did not get it
-			}
-			return err
-		}
+	silent := quiet && (o.Status != contract.StatusRefused || s.JSON)
+	if err := a.present(o, silent, s, func() []string { return a.outcomeLines(o, f, x.Root) }); err != nil {
+		return err
 	}
 	return runErr
 }
 
 // failedBefore reports a failure that left nothing to account for. Whoever asked for
 // the outcome gets one all the same, which says so.
-func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings, err error) error {
+func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings, err error) error {
 	if !s.JSON {
 		return err
 	}
@@ -258,29 +249,36 @@ func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byt
 		o.Status = result.StatusCanceled.String()
 	}
 	a.code = exitCode(nil, err)
-	return errors.Join(err, a.printOutcomeJSON(o))
+	return errors.Join(err, a.printWire(o))
 }
 
-// printOutcomeJSON prints the wire form of an outcome.
-func (a *app) printOutcomeJSON(o *contract.Outcome) error {
-	text, err := o.Encode()
-	if err != nil {
-		return err
+// outcomeLines say what came of a contract, and what to try.
+func (a *app) outcomeLines(o *contract.Outcome, f execFlags, root string) (lines []string) {
+	for _, unused := range f.unused(o) {
+		lines = append(lines, "warning: "+unused)
 	}
-	_, err = a.streams.Out.Write(text)
-	return resultLost(readerGone(err))
+	lines = append(lines, render.Outcome(o, sourceName(f.file), a.palette())...)
+	if o.Status == contract.StatusRefused {
+		if abs, err := filepath.Abs(root); err == nil && root != "" {
+			root = abs
+		}
+		for _, hint := range contract.Hints(render.InOrder(o.Violations), root) {
+			lines = append(lines, "hint: "+terminal.Line(a.repeatFlags(hint)))
+		}
+	}
+	return lines
 }
 
 // showPlanned shows what would be run, or why it would not.
-func (a *app) showPlanned(o *contract.Outcome, f execFlags, s settings) error {
+func (a *app) showPlanned(o *contract.Outcome, f execFlags, s settings.Settings) error {
 	a.code = outcomeCode(o, nil)
 	if o.Status == contract.StatusRefused && !s.JSON {
-		return a.printOutcome(o, f, f.root)
+		return a.printLines(a.outcomeLines(o, f, f.root))
 	}
 	for _, unused := range f.unused(o) {
 		fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", unused)
 	}
-	return a.printOutcomeJSON(o)
+	return a.printWire(o)
 }
 
 // sourceName is what messages call a contract.
@@ -367,53 +365,6 @@ func outcomeCode(o *contract.Outcome, err error) int {
 		return exitProblem
 	}
 	return programCode(*o.ExitCode)
-}
-
-// rules are what the settings check contracts against.
-func (s settings) rules() (contract.Rules, error) {
-	rules := contract.Rules{Strict: s.Strict, OpenAllowlist: s.OpenAllowlist}
-	var err error
-	if rules.Registry, err = s.registry(); err != nil {
-		return rules, err
-	}
-	rules.Profiles, err = s.profiles()
-	return rules, err
-}
-
-// registry are the tools that contracts may name.
-func (s settings) registry() (contract.Registry, error) {
-	text, name, err := shippedOr(s.ToolRegistry, fileRegistry)
-	if err != nil {
-		return contract.Registry{}, err
-	}
-	registry, err := contract.ParseRegistry(text, name)
-	if err != nil {
-		return contract.Registry{}, &hintedError{err, fileHints[fileRegistry]}
-	}
-	return registry, nil
-}
-
-// profiles are the shipped limit profiles, and those of the user's file beside them.
-func (s settings) profiles() (policy.Profiles, error) {
-	text, name, err := shippedOr("", fileProfiles)
-	if err != nil {
-		return nil, err
-	}
-	all, err := policy.ParseProfiles(text, name)
-	if err != nil || s.Profiles == "" {
-		return all, err
-	}
-	if text, name, err = shippedOr(s.Profiles, fileProfiles); err != nil {
-		return nil, err
-	}
-	own, err := policy.ParseProfiles(text, name)
-	if err != nil {
-		return nil, &hintedError{err, fileHints[fileProfiles]}
-	}
-	for profile, limits := range own {
-		all[profile] = limits
-	}
-	return all, nil
 }
 
 // soon is how long an approval lasts if nobody says otherwise.

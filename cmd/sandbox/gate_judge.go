@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 func newGateJudgeCommand(a *app) *cobra.Command {
@@ -40,7 +41,7 @@ func (a *app) judgeGate(ctx context.Context, dir string) error {
 	if s.JSON {
 		return a.printJSON(v)
 	}
-	for _, line := range a.findingLines(v) {
+	for _, line := range render.Findings(v, a.repeatFlags) {
 		if err := a.print("%s\n", line); err != nil {
 			return err
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // gateLive is a gate while it runs: what is shown of it, and how long its commands take.
@@ -18,7 +20,7 @@ type gateLive struct {
 }
 
 // watchGate connects an engine with the terminal.
-func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings, show bool) *gateLive {
+func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings, show bool) *gateLive {
 	g := &gateLive{seconds: map[int]float64{}}
 	e.Hooks.Kill = a.streams.Kill
 	shown := s
@@ -31,7 +33,7 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings, show bo
 		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
 			g.seconds[event.Gate] = event.Result.DurationSeconds
 		}
-		if text := stepText(event); text != "" && a.errTerminal && !s.Quiet {
+		if text := render.GateStep(event); text != "" && a.errTerminal && !s.Quiet {
 			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // a stderr that is gone is told of by the summary
 		}
 	}
@@ -47,22 +49,4 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings, show bo
 		_ = live.finish() // what could not be shown is in the evidence
 	}
 	return g
-}
-
-// stepText tells what begins; empty for what takes no time.
-func stepText(e gate.Event) string {
-	set := ""
-	if e.Set != "" {
-		set = e.Set + ", "
-	}
-	switch e.Stage {
-	case execute.StageSnapshot:
-		return "looking at image, workspace and tools"
-	case execute.StageStart:
-		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, short(oneLine(e.Cmd), maxReason))
-	case execute.StageNormalize:
-		return "normalizing, hashing and judging"
-	case execute.StageEnd, execute.StageManifest, execute.StageHash, execute.StageJudge:
-	}
-	return ""
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // gateFlags are the flags of `gate run` that are no settings.
@@ -130,7 +132,7 @@ func (f *gateFlags) checkFlags(a *app, cmd *cobra.Command) error {
 	if err := f.checkWishFlags(a, path); err != nil {
 		return err
 	}
-	if v, ok := a.given["json"]; ok && v.text != "false" && f.summary == "-" {
+	if v, ok := a.given["json"]; ok && v.Text != "false" && f.summary == "-" {
 		return usagef(path, "gate run: --json and --summary - do not go together: both are for stdout")
 	}
 	if f.summary == summaryGitHub && lookup(a.environ, githubSummary) == "" {
@@ -151,7 +153,7 @@ func (f *gateFlags) checkWishFlags(a *app, path string) error {
 	}
 	for _, key := range []string{"image", "allow_unlocked"} {
 		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
-			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.source)
+			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.Name)
 		}
 	}
 	return nil
@@ -203,19 +205,21 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		a.code = exitCode(nil, err)
 	}
-	return errors.Join(err, a.showGate(report, live, s, signed))
+	return errors.Join(err, a.present(gated{report.Verdict, report.Dir, signed}, a.isQuiet(s), s, func() []string {
+		return render.Gate(report, render.GateView{Seconds: live.seconds, Signed: signed, Hint: a.repeatFlags}, a.palette())
+	}))
 }
 
 // options are everything but the engine. A wish that is sealed on the spot has neither
 // Sealed nor NotSealed.
-func (f *gateFlags) options(ctx context.Context, s settings) (gate.Options, error) {
+func (f *gateFlags) options(ctx context.Context, s settings.Settings) (gate.Options, error) {
 	o := gate.Options{
-		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.policy(),
+		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.Policy(),
 		Mode: evidence.Mode{
 			Execute: f.mode == modeExecute, Tools: !f.noTools, Offline: f.offline, Strict: f.strict, Repeats: f.repeats,
 		},
 	}
-	o.Request, o.Keep = s.request(), f.keep
+	o.Request, o.Keep = s.Request(), f.keep
 	var err error
 	if f.tools != "" {
 		if o.Tools, o.Mode.ToolRegistry, err = gateTools(f.tools); err != nil {
@@ -279,4 +283,12 @@ func gateCode(v evidence.Verdict) int {
 	case evidence.Blocked:
 	}
 	return exitProblem
+}
+
+// gated is what `gate run --json` prints.
+type gated struct {
+	evidence.Verdict
+	// Dir is the gate directory; Signed says that there is an attestation.
+	Dir    string `json:"dir"`
+	Signed bool   `json:"signed"`
 }

@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
 
 	"github.com/spf13/cobra"
 
@@ -82,17 +84,17 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if !lock.Toolchain.Locked {
 		a.say("warning: the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
 	}
-	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, countText(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
+	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, format.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }
 
 // checkWish refuses to seal what could never be run, and warns of what protects nothing.
 func (a *app) checkWish(w wish.Wish, file string) error {
 	if len(w.GateCommands) == 0 {
-		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), gateHints[evidence.ReasonNoCommands]}
+		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), evidence.ReasonNoCommands.Hint()}
 	}
 	workspace, err := w.Workspace(filepath.Dir(file))
 	if err != nil {
-		return &hintedError{fmt.Errorf("wish %s: %w", file, err), gateHints[evidence.ReasonNoWorkspace]}
+		return &hintedError{fmt.Errorf("wish %s: %w", file, err), evidence.ReasonNoWorkspace.Hint()}
 	}
 	for _, name := range slices.Concat(w.ProtectedPaths, w.ReadOnlyPaths) {
 		if _, err := os.Lstat(filepath.Join(workspace, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +116,8 @@ func readWish(ctx context.Context, file string) ([]byte, error) {
 }
 
 // seal looks up what a wish stands for on this machine, and seals it.
-func seal(ctx context.Context, runner *sandbox.Runner, s settings, w wish.Wish) (wish.Lock, error) {
-	req := s.request()
+func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
+	req := s.Request()
 	if w.Image != "" {
 		req.Image = w.Image
 	}

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/rung"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 func newGateVerifyCommand(a *app) *cobra.Command {
@@ -81,14 +82,14 @@ func (a *app) verifyGate(ctx context.Context, dir, key string) error {
 		return a.printJSON(report)
 	}
 	for _, problem := range report.Problems {
-		if err := a.print("problem: %s\n", problemText(problem)); err != nil {
+		if err := a.print("problem: %s\n", render.Problem(problem)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !report.OK:
-		a.say("hint: " + gateHints[evidence.ReasonTampered])
-		return a.print("%s\n", countText(len(report.Problems), "problem"))
+		a.say("hint: " + evidence.ReasonTampered.Hint())
+		return a.print("%s\n", format.Count(len(report.Problems), "problem"))
 	case report.Attested:
 		return a.print("verified, with its signature: %s\n", statusLine(report.Verdict))
 	}
@@ -99,15 +100,6 @@ func (a *app) verifyGate(ctx context.Context, dir, key string) error {
 		a.say("the signature was not checked: name the public key with --key")
 	}
 	return nil
-}
-
-// problemText is a problem, with the name of its file once.
-func problemText(p gate.Problem) string {
-	detail := strings.TrimPrefix(p.Detail, strconv.Quote(p.File))
-	if detail = strings.TrimPrefix(strings.TrimPrefix(detail, p.File), " "); p.File == "" {
-		return detail
-	}
-	return p.File + ": " + detail
 }
 
 // verifyRung checks a directory of another tool.

@@ -91,7 +91,7 @@ func withoutOutcome(store *record.Store, before time.Time) []string {
 		if each.State == record.Running || !each.Created.Before(before) {
 			continue
 		}
-		if c := contractOf(each); c != nil && c.outcome == nil && len(c.unread) == 0 {
+		if c := contract.OfRecord(each); c != nil && c.Outcome == nil && len(c.Unread) == 0 {
 			left = append(left, each.ID)
 		}
 	}

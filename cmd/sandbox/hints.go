@@ -2,16 +2,16 @@ package main
 
 import (
 	"errors"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/sandbox/record"
 
-	"github.com/docker/docker/client"
-
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // hints say what to try about an error that may join several, without repetition.
@@ -51,30 +51,19 @@ func hint(err error) string {
 	var knows interface{ Hint() string }
 	var field *policy.FieldError
 	var path *sandbox.PathError
-	var busy *gpu.BusyError
-	switch {
-	case errors.As(err, &knows):
+	if errors.As(err, &knows) {
 		return knows.Hint()
-	case errors.Is(err, sandbox.ErrEnginePermission):
-		return "add your user to the docker group (which makes it root on this machine), use sudo, or name another engine with --host or --context"
-	case errors.Is(err, sandbox.ErrEngineUnavailable):
-		return unreachableHint(err.Error())
-	case errors.Is(err, sandbox.ErrUnenforceable):
-		return "see what is missing with: sandbox doctor"
-	case errors.Is(err, record.ErrNoSpace) && strings.HasPrefix(err.Error(), "the engine's disk"):
-		return "see what takes the space of the engine with: docker system df"
-	case errors.Is(err, record.ErrNoSpace):
-		return "delete old records with: sandbox rm; or choose another disk with --state-dir"
-	case errors.Is(err, record.ErrNoRecord):
-		return "see all runs with: sandbox ls"
-	case errors.As(err, &busy):
-		return busyHint(busy)
-	case strings.HasPrefix(err.Error(), "leases of GPUs in "):
-		return "make that folder one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
-	case errors.Is(err, sandbox.ErrBusy):
-		return "see what runs with: sandbox ps"
+	}
+	for _, class := range classHints {
+		if errors.Is(err, class.err) {
+			return class.hint
+		}
+	}
+	switch {
+	case errors.As(err, &field) && field.Hint != "":
+		return field.Hint
 	case errors.As(err, &field):
-		return fieldErrorHint(field)
+		return fieldHint(field.Field)
 	case errors.As(err, &path):
 		return fieldHint(path.Field)
 	case errors.Is(err, sandbox.ErrNameTaken):
@@ -83,51 +72,20 @@ func hint(err error) string {
 	return ""
 }
 
-// fieldErrorHint is what to try about a field: for some it depends on the rule.
-func fieldErrorHint(field *policy.FieldError) string {
-	switch {
-	case field.Field == "network" && !strings.Contains(field.Rule, "policy"):
-		return "leave --network out, or name a network that the engine made: docker network ls"
-	case field.Field == "transfer" && strings.Contains(field.Rule, "image"):
-		return "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"
-	case field.Field == "transfer" && strings.Contains(field.Rule, "must be"):
-		return "leave --transfer out: auto finds out which it must be"
-	case field.Field == "id" && strings.Contains(field.Rule, "begin so"):
-		return "give more of the ID; see all runs with: sandbox ls"
-	}
-	return fieldHint(field.Field)
+// classHints are what to try about classes of errors; the first one counts.
+var classHints = []struct {
+	err  error
+	hint string
+}{
+	{sandbox.ErrEngineUnavailable, "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"},
+	{sandbox.ErrUnenforceable, "see what is missing with: sandbox doctor"},
+	{record.ErrNoSpace, "delete old records with: sandbox rm; or choose another disk with --state-dir"},
+	{record.ErrNoRecord, "see all runs with: sandbox ls"},
+	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
 }
 
-// busyHint is what to try about GPUs that are not free. Sharing helps only with
-// those who share.
-func busyHint(busy *gpu.BusyError) string {
-	text := "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h"
-	if busy.Waited > 0 {
-		text = "see who has them with: sandbox gpus; wait longer for them with --gpu-wait"
-	}
-	if busy.Sharing {
-		text += "; or share them with --gpu-share"
-	}
-	return text
-}
-
-// unreachableHint is what to try about an engine that does not answer. Only that
-// of the default socket is known to be a service of this machine.
-func unreachableHint(text string) string {
-	const address = "check the address, of --host, SANDBOX_HOST, DOCKER_HOST or the context"
-	switch {
-	case strings.Contains(text, "daemon at "+client.DefaultDockerHost+". "):
-		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
-	case strings.Contains(text, "daemon at unix://"), strings.Contains(text, "daemon at npipe://"):
-		return "nothing answers at that socket: " + address + ", and start its engine"
-	case strings.Contains(text, "daemon at "):
-		return "nothing answers at that host and port: " + address + ", and that its engine runs and may be reached"
-	}
-	return "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"
-}
-
-// fieldHints tell what to try about a field of a request that breaks a rule. The
-// other fields are limits.
+// fieldHints are what to try about a field of a request that breaks a rule, where the error
+// does not say it. The other fields are limits.
 var fieldHints = map[string]string{
 	"script":         "give a Python script, or after -- any command of the image",
 	"command":        "give a Python script, or after -- any command of the image",
@@ -138,7 +96,7 @@ var fieldHints = map[string]string{
 	"transfer":       "leave --transfer out: the files are then copied to an engine that does not see them",
 	"network level":  "permit levels with allow_egress in the user's configuration or SANDBOX_ALLOW_EGRESS; see docs/network.md",
 	"allow-host":     "name hosts as example.org, *.example.org, example.org:8443 or 192.0.2.7; see docs/network.md",
-	"network":        "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration",
+	"network":        "leave --network out, or name a network that the engine made: docker network ls",
 	"user":           "give numbers other than 0, such as --user 1000:1000, or leave --user out",
 	"runtime":        "see what the engine has with: sandbox doctor",
 	"gpus":           "see which GPUs there are with: sandbox gpus",
@@ -177,7 +135,43 @@ func fieldHint(field string) string {
 	if text, ok := fieldHints[field]; ok {
 		return text
 	}
-	return limitsHint
+	return settings.LimitsAdvice
 }
 
-const limitsHint = "see the limits, and where they come from, with: sandbox config"
+// Commands in a hint, up to where their global flags belong.
+var (
+	ourCommand    = regexp.MustCompile(`\bsandbox (run|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
+	dockerCommand = regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
+)
+
+// repeatFlags puts the global flags of this command line into the commands of a
+// hint: without them those would be about another engine, lock or catalog.
+func (a *app) repeatFlags(hint string) string {
+	if strings.Contains(hint, "--help") {
+		return hint
+	}
+	engine := a.givenFlags("context", "host")
+	all := engine + a.givenFlags("state_dir", "catalog", "lock")
+	if a.configFile != "" {
+		all += " --config " + shellWord(a.configFile)
+	}
+	hint = ourCommand.ReplaceAllString(hint, "sandbox"+literal(all)+" $1")
+	return dockerCommand.ReplaceAllString(hint, "docker"+literal(engine)+" $1")
+}
+
+// literal is text in a replacement of a regular expression.
+func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// givenFlags are those of the settings that were given as flags, without passwords.
+func (a *app) givenFlags(names ...string) string {
+	text := ""
+	for _, name := range names {
+		if v := a.given[name]; v.Text != "" {
+			if u, err := url.Parse(v.Text); name == "host" && err == nil {
+				v.Text = u.Redacted()
+			}
+			text += " " + v.Name + " " + shellWord(v.Text)
+		}
+	}
+	return text
+}

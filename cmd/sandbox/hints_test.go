@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -29,27 +30,20 @@ func TestHints(t *testing.T) {
 	}{
 		"nothing known":   {errors.New("odd"), nil},
 		"engine down":     {fmt.Errorf("asking the engine: %w", fmt.Errorf("%w: %w", sandbox.ErrEngineUnavailable, daemon)), []string{"is the engine running?"}},
-		"default socket":  {fmt.Errorf("%w: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it", sandbox.ErrEngineUnavailable), []string{"systemctl start docker"}},
-		"other socket":    {fmt.Errorf("%w: Cannot connect to the Docker daemon at unix:///x. Is it", sandbox.ErrEngineUnavailable), []string{"nothing answers at that socket"}},
-		"other port":      {fmt.Errorf("%w: Cannot connect to the Docker daemon at tcp://lab:9. Is it", sandbox.ErrEngineUnavailable), []string{"host and port"}},
-		"permission":      {fmt.Errorf("%w: %w", sandbox.ErrEnginePermission, daemon), []string{"docker group"}},
 		"no image":        {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
 		"no space":        {fmt.Errorf("state folder: %w", record.ErrNoSpace), []string{"sandbox rm"}},
 		"no record":       {fmt.Errorf("run \"x\": %w", record.ErrNoRecord), []string{"sandbox ls"}},
 		"busy":            {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
-		"network":         {&policy.FieldError{Field: "network", Rule: "the policy allows none"}, []string{"SANDBOX_ALLOW_NETWORK"}},
+		"network":         {&policy.FieldError{Field: "network", Hint: "permit it"}, []string{"permit it"}},
 		"network of all":  {&policy.FieldError{Field: "network", Rule: "shares a network namespace"}, []string{"leave --network out"}},
-		"two runs":        {&policy.FieldError{Field: "id", Rule: "2 runs begin so"}, []string{"give more of the ID"}},
+		"an ID":           {&policy.FieldError{Field: "id"}, []string{"see the IDs of all runs"}},
 		"GPUs":            {&gpu.BusyError{Sharing: true}, []string{"--gpu-wait 1h; or share them with --gpu-share"}},
 		"GPUs, longer":    {&gpu.BusyError{Waited: time.Hour}, []string{"wait longer for them with --gpu-wait"}},
-		"lease folder":    {errors.New("leases of GPUs in \"/x\": open /x: permission denied"), []string{"you may write to"}},
 		"no network":      {&policy.FieldError{Field: "network", Rule: "the engine does not have it; it has lab"}, []string{"docker network ls"}},
 		"API version":     {fmt.Errorf("asking: %w", &dockerhost.Error{Kind: dockerhost.KindVersion, Advice: "unset DOCKER_API_VERSION"}), []string{"unset DOCKER_API_VERSION"}},
 		"far permission":  {&dockerhost.Error{Kind: dockerhost.KindPermission, Advice: "on the engine's machine"}, []string{"on the engine's machine"}},
 		"other machine":   {&policy.FieldError{Field: "transfer", Rule: "the engine does not see"}, []string{"leave --transfer out: the files"}},
-		"engine's disk":   {fmt.Errorf("the engine's disk: %w", record.ErrNoSpace), []string{"docker system df"}},
-		"odd transfer":    {&policy.FieldError{Field: "transfer", Rule: "must be auto"}, []string{"auto finds out"}},
-		"no shell":        {&policy.FieldError{Field: "transfer", Rule: "its image cannot watch"}, []string{"an image with a shell"}},
+		"odd transfer":    {&policy.FieldError{Field: "transfer", Hint: "leave it"}, []string{"leave it"}},
 		"name taken":      {fmt.Errorf("creating: %w", sandbox.ErrNameTaken), []string{"another --id"}},
 		"output full":     {readerGone(full), []string{"make room there"}},
 		"result lost":     {resultLost(readerGone(full)), []string{"in the record"}},
@@ -71,9 +65,9 @@ func TestHints(t *testing.T) {
 
 // Commands of hints are about the engine, the lock and the catalog of this command.
 func TestRepeatFlags(t *testing.T) {
-	a := &app{given: map[string]value{
-		"lock": {text: "other $1.lock", source: "--lock"}, "host": {text: "ssh://me:secret@lab", source: "--host"},
-		"memory": {text: "1g", source: "--memory"},
+	a := &app{given: settings.Flags{
+		"lock": {Text: "other $1.lock", Name: "--lock"}, "host": {Text: "ssh://me:secret@lab", Name: "--host"},
+		"memory": {Text: "1g", Name: "--memory"},
 	}}
 	const host = "--host ssh://me:xxxxx@lab"
 	for hint, want := range map[string]string{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
@@ -31,21 +32,21 @@ func newImageCommand(a *app) *cobra.Command {
 // imageTools are what the image commands work with. The caller closes the
 // client. The engine is asked once first, so that one that is not there is told
 // apart from an image that is not there.
-func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *dockerhost.Client, error) {
+func (a *app) imageTools(ctx context.Context) (settings.Settings, images.Catalog, *dockerhost.Client, error) {
 	s, err := a.settings()
 	if err != nil {
-		return settings{}, images.Catalog{}, nil, err
+		return settings.Settings{}, images.Catalog{}, nil, err
 	}
-	catalog, err := s.catalog()
+	catalog, err := s.Catalog()
 	if err != nil {
-		return settings{}, images.Catalog{}, nil, err
+		return settings.Settings{}, images.Catalog{}, nil, err
 	}
-	api, err := s.engineClient()
+	api, err := s.Client()
 	if err != nil {
-		return settings{}, images.Catalog{}, nil, err
+		return settings.Settings{}, images.Catalog{}, nil, err
 	}
 	if _, err := docker.New(api).Info(ctx); err != nil {
-		return settings{}, images.Catalog{}, nil, errors.Join(err, api.Close())
+		return settings.Settings{}, images.Catalog{}, nil, errors.Join(err, api.Close())
 	}
 	return s, catalog, api, nil
 }

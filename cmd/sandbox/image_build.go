@@ -55,8 +55,8 @@ func (a *app) ensureImage(ctx context.Context, name string, flags buildFlags) er
 		return err
 	}
 	defer api.Close()
-	if a.lockPath(s) != "" { // before minutes of work
-		if _, err := a.placeOfLock(s); err != nil {
+	if s.LockPath() != "" { // before minutes of work
+		if _, err := s.PlaceOfLock(); err != nil {
 			return err
 		}
 	}

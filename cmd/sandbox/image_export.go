@@ -38,11 +38,11 @@ func (a *app) exportImage(ctx context.Context, name, file string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.lockToWrite(s)
+	path, err := s.LockToWrite()
 	if err != nil {
 		return err
 	}
-	lock, _, err := a.lock(s)
+	lock, _, err := s.Lock()
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (a *app) importImage(ctx context.Context, file string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.placeOfLock(s)
+	path, err := s.PlaceOfLock()
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // inspectFlags say what of an image is shown.
@@ -66,7 +67,7 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 		return err
 	}
 	defer api.Close()
-	held, _, err := a.lock(s)
+	held, _, err := s.Lock()
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 	case f.packages:
 		return a.printPackages(d.Entry.Packages)
 	}
-	return a.printDetails(d, a.lockPath(s))
+	return a.printDetails(d, s.LockPath())
 }
 
 func (a *app) printPackages(packages packages.List) error {
@@ -110,7 +111,7 @@ func (a *app) printDetails(d lock.Details, lockPath string) error {
 	for _, row := range [][2]string{
 		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
 		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
-		{"size", formatSize(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
+		{"size", format.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
 		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
 	} {
 		if row[1] == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 func newImageListCommand(a *app) *cobra.Command {
@@ -46,7 +47,7 @@ func (a *app) listImages(ctx context.Context) error {
 		return err
 	}
 	defer api.Close()
-	lock, _, err := a.lock(s)
+	lock, _, err := s.Lock()
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (a *app) listImages(ctx context.Context) error {
 			name += " (default)"
 		}
 		if i.Present {
-			there, size = "yes", formatSize(i.SizeBytes)
+			there, size = "yes", format.Size(i.SizeBytes)
 		}
 		switch {
 		case locked:

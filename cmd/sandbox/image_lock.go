@@ -8,11 +8,12 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 func newImageLockCommand(a *app) *cobra.Command {
@@ -38,7 +39,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.placeOfLock(s)
+	path, err := s.PlaceOfLock()
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,8 @@ func (a *app) printDiff(diff packages.Diff) error {
 // settleLock locks an image that was just made or found, and says so on stderr.
 // Where the lock holds another one, it says how they differ, and the exit code
 // becomes that of a problem. An account without a place for a lock has none.
-func (a *app) settleLock(ctx context.Context, s settings, catalog images.Catalog, api client.APIClient, name string) error {
-	path := a.lockPath(s)
+func (a *app) settleLock(ctx context.Context, s settings.Settings, catalog images.Catalog, api client.APIClient, name string) error {
+	path := s.LockPath()
 	if path == "" {
 		fmt.Fprintln(a.streams.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
 		return nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/prune"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -58,7 +60,11 @@ func (f *sizeFlag) Set(text string) error {
 		*f.target = 0
 		return nil
 	}
-	return sizeTo(f.target)(text)
+	size, err := settings.ReadSize(text)
+	if err == nil {
+		*f.target = size
+	}
+	return err
 }
 
 func (f *sizeFlag) Type() string { return "size" }
@@ -70,7 +76,7 @@ func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 		return err
 	}
 	defer api.Close()
-	locks, err := a.allLocks(s)
+	locks, err := s.AllLocks()
 	if err != nil {
 		return err
 	}
@@ -96,16 +102,16 @@ func (a *app) printPruned(report prune.Report, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, img := range report.Removed {
-		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), formatSize(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
+		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), format.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
 			return err
 		}
 	}
 	for _, img := range report.Kept {
-		if err := a.print("kept %s (%s): %s\n", prunedName(img), formatSize(img.SizeBytes), img.Reason); err != nil {
+		if err := a.print("kept %s (%s): %s\n", prunedName(img), format.Size(img.SizeBytes), img.Reason); err != nil {
 			return err
 		}
 	}
-	return a.print("%s %s, kept %s\n", verb, formatSize(report.RemovedBytes), formatSize(report.KeptBytes))
+	return a.print("%s %s, kept %s\n", verb, format.Size(report.RemovedBytes), format.Size(report.KeptBytes))
 }
 
 func prunedName(img prune.Image) string {

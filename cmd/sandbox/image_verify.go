@@ -37,11 +37,11 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 		return err
 	}
 	defer api.Close()
-	path, err := a.lockToWrite(s)
+	path, err := s.LockToWrite()
 	if err != nil {
 		return err
 	}
-	held, there, err := a.lock(s)
+	held, there, err := s.Lock()
 	if err == nil && !there {
 		err = &hintedError{fmt.Errorf("image lock %s: %w", path, fs.ErrNotExist), "lock an image with: sandbox image lock NAME"}
 	}

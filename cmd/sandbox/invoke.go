@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 
 	"github.com/spf13/cobra"
 
@@ -162,22 +164,10 @@ func (f *invokeFlags) checkTool(a *app, cmd *cobra.Command) error {
 	}
 	for _, key := range invokeKeys {
 		if v, ok := a.given[key]; ok && !slices.Contains(hostKeys, key) {
-			return usagef(cmd.CommandPath(), "%s: %s does not go with --engine host: nothing on the host would hold to it", subject(cmd), v.source)
+			return usagef(cmd.CommandPath(), "%s: %s does not go with --engine host: nothing on the host would hold to it", subject(cmd), v.Name)
 		}
 	}
 	return nil
-}
-
-// invoked is what `invoke --json` prints.
-type invoked struct {
-	invoke.RunResult
-	// OK says that the call ended well and its artifacts are right.
-	OK bool `json:"ok"`
-	// Reason and Error say why a call did not end well.
-	Reason invoke.Reason `json:"reason"`
-	Error  string        `json:"error"`
-	// Verification is null unless the tool exited with 0 and its artifacts were looked at.
-	Verification *invoke.Report `json:"verification"`
 }
 
 func (a *app) invoke(ctx context.Context, cmd *cobra.Command, f invokeFlags) error {
@@ -217,13 +207,13 @@ func (a *app) invoke(ctx context.Context, cmd *cobra.Command, f invokeFlags) err
 	if runErr != nil && res.Schema == "" {
 		return runErr // it was refused, or nothing is known of it
 	}
-	told := tell(res, runErr)
-	if runErr == nil || told.Reason == invoke.ReasonMissingArtifact {
-		runErr = errors.Join(runErr, told.verify(ctx, verify))
+	call := invoke.NewCall(res, runErr)
+	if runErr == nil || call.Reason == invoke.ReasonMissingArtifact {
+		runErr = errors.Join(runErr, call.Check(ctx, verify))
 	}
 	a.ended() // signals end us from here on, as only showing is left
-	a.code = invokedCode(told, runErr)
-	return a.showInvoked(told, s)
+	a.code = invokedCode(call, runErr)
+	return a.present(call, a.isQuiet(s), s, func() []string { return render.Call(call) })
 }
 
 // planInvocation prints what would be run.
@@ -232,36 +222,11 @@ func (a *app) planInvocation(ctx context.Context, runner *invoke.Runner, inv inv
 	if err != nil {
 		var failed *invoke.InvocationError
 		if errors.As(err, &failed) {
-			a.code = invokedCode(invoked{Reason: failed.Reason}, err)
+			a.code = invokedCode(invoke.Call{Reason: failed.Reason}, err)
 		}
 		return err
 	}
 	return a.printJSON(plan)
-}
-
-// tell is what is known of a call before its artifacts were looked at.
-func tell(res invoke.RunResult, err error) invoked {
-	told := invoked{RunResult: res}
-	if err != nil {
-		told.Error = err.Error()
-		var failed *invoke.InvocationError
-		if errors.As(err, &failed) {
-			told.Reason = failed.Reason
-		}
-	}
-	return told
-}
-
-// verify looks at the artifacts of a tool that exited with 0. That it could not is told
-// beside the result, which is not lost for it.
-func (told *invoked) verify(ctx context.Context, opts invoke.VerifyOptions) error {
-	report, err := told.RunResult.Verify(ctx, opts)
-	if err != nil {
-		told.Reason, told.Error = invoke.ReasonUnverified, "exited 0, but its artifacts were not verified: "+err.Error()
-		return err
-	}
-	told.Verification, told.OK = &report, report.OK && told.Reason == ""
-	return nil
 }
 
 // warnHost says what the host is.
@@ -303,7 +268,7 @@ func (f *invokeFlags) checkCeiling(a *app, limit time.Duration) error {
 
 // limit is the time limit: the flag's, or the tool's own default below the ceiling of
 // the settings.
-func (f invokeFlags) limit(s settings) time.Duration {
+func (f invokeFlags) limit(s settings.Settings) time.Duration {
 	switch {
 	case f.timeout > 0:
 		return f.timeout
@@ -314,14 +279,14 @@ func (f invokeFlags) limit(s settings) time.Duration {
 }
 
 // invokedCode is the exit code of a call.
-func invokedCode(told invoked, err error) int {
+func invokedCode(call invoke.Call, err error) int {
 	switch {
-	case err == nil && told.OK:
+	case err == nil && call.OK:
 		return 0
 	case err == nil:
 		return exitProblem
 	}
-	switch told.Reason {
+	switch call.Reason {
 	case invoke.ReasonMissingArtifact:
 		return exitProblem
 	case invoke.ReasonTimeout:
@@ -329,9 +294,9 @@ func invokedCode(told invoked, err error) int {
 	case invoke.ReasonCanceled:
 		return exitInterrupted
 	case invoke.ReasonNonzeroExit:
-		return programCode(*told.ExitCode)
+		return programCode(*call.ExitCode)
 	case invoke.ReasonLimit:
-		if code := programCode(*told.ExitCode); code != 0 {
+		if code := programCode(*call.ExitCode); code != 0 {
 			return code
 		}
 		return exitProblem

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -18,7 +19,7 @@ type place struct {
 }
 
 // placeOf is the engine that the flags name.
-func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, error) {
+func (a *app) placeOf(ctx context.Context, s settings.Settings, f invokeFlags) (place, error) {
 	if f.engine == invoke.EngineHost {
 		return a.hostPlace(ctx, s), nil
 	}
@@ -26,7 +27,7 @@ func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, er
 	if err != nil {
 		return place{}, err
 	}
-	req := s.request()
+	req := s.Request()
 	req.Keep = f.keep
 	hooks := sandbox.Hooks{Kill: a.streams.Kill}
 	var streams sandbox.IO
@@ -53,7 +54,7 @@ func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, er
 }
 
 // host is this machine, without live output.
-func (a *app) host(s settings) invoke.Host {
+func (a *app) host(s settings.Settings) invoke.Host {
 	return invoke.Host{
 		Clock: machineClock{}, Grace: s.Limits.Grace, Kill: a.streams.Kill,
 		CaptureStdout: s.Limits.CaptureStdout, CaptureStderr: s.Limits.CaptureStderr,
@@ -61,7 +62,7 @@ func (a *app) host(s settings) invoke.Host {
 }
 
 // hostPlace is this machine.
-func (a *app) hostPlace(ctx context.Context, s settings) place {
+func (a *app) hostPlace(ctx context.Context, s settings.Settings) place {
 	host := a.host(s)
 	var shown sandbox.IO
 	live := a.connect(&shown, s)

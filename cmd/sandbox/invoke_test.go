@@ -57,8 +57,8 @@ func TestInvokedVerify(t *testing.T) {
 	require.Equal(t, filepath.Join(out, "manifest.json"), res.ManifestPath)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(interruption{syscall.SIGINT})
-	told := tell(res, nil)
-	err := told.verify(ctx, invoke.VerifyOptions{})
+	told := invoke.NewCall(res, nil)
+	err := told.Check(ctx, invoke.VerifyOptions{})
 	require.ErrorAs(t, err, new(interruption))
 	require.Equal(t, exitInterrupted, invokedCode(told, err))
 	require.Equal(t, invoke.ReasonUnverified, told.Reason)
@@ -67,7 +67,7 @@ func TestInvokedVerify(t *testing.T) {
 	require.Equal(t, res, told.RunResult)
 
 	res.ManifestPath = filepath.Join(out, "none", "manifest.json")
-	told = tell(res, nil)
-	err = told.verify(t.Context(), invoke.VerifyOptions{})
+	told = invoke.NewCall(res, nil)
+	err = told.Check(t.Context(), invoke.VerifyOptions{})
 	require.Equal(t, exitSandbox, invokedCode(told, err))
 }

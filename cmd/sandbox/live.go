@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -20,7 +21,7 @@ type live struct {
 
 // connect makes the program's streams ours, unless only the result is asked for.
 // A pipe or a file gets the very bytes; a terminal gets them made harmless.
-func (a *app) connect(streams *sandbox.IO, s settings) *live {
+func (a *app) connect(streams *sandbox.IO, s settings.Settings) *live {
 	l := &live{err: &locked{out: a.streams.Err}}
 	if s.Quiet || s.JSON {
 		return l

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -16,16 +17,16 @@ func TestConnect(t *testing.T) {
 	const text = "10%\r20%\r\n\x1b[2Jdone"
 	tests := map[string]struct {
 		terminal bool
-		settings settings
+		settings settings.Settings
 		want     string
 	}{
-		"pipe":              {false, settings{}, text},
-		"terminal":          {true, settings{}, "10%\n20%\n^[[2Jdone\n"},
-		"terminal, raw":     {true, settings{Raw: true}, text + "\n"},
-		"pipe, raw":         {false, settings{Raw: true}, text},
-		"terminal, quiet":   {true, settings{Quiet: true}, ""},
-		"pipe, JSON":        {false, settings{JSON: true}, ""},
-		"pipe, JSON, quiet": {false, settings{JSON: true, Quiet: true}, ""},
+		"pipe":              {false, settings.Settings{}, text},
+		"terminal":          {true, settings.Settings{}, "10%\n20%\n^[[2Jdone\n"},
+		"terminal, raw":     {true, settings.Settings{Raw: true}, text + "\n"},
+		"pipe, raw":         {false, settings.Settings{Raw: true}, text},
+		"terminal, quiet":   {true, settings.Settings{Quiet: true}, ""},
+		"pipe, JSON":        {false, settings.Settings{JSON: true}, ""},
+		"pipe, JSON, quiet": {false, settings.Settings{JSON: true, Quiet: true}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestStuckTerminal(t *testing.T) {
 	defer stuck.Close()
 	a := &app{streams: Streams{Out: free, Err: &bytes.Buffer{}}, outTerminal: true}
 	var shown sandbox.IO
-	l := a.connect(&shown, settings{})
+	l := a.connect(&shown, settings.Settings{})
 	writing := make(chan struct{})
 	go func() {
 		close(writing)

@@ -2,12 +2,17 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // listedRun is one run as `ls --json` prints it.
@@ -24,6 +29,29 @@ type listedRun struct {
 	Dir             string    `json:"dir"`
 	// Contract is null for a run that was no contract.
 	Contract *listedContract `json:"contract"`
+}
+
+// listedContract is the contract of one run as `ls --json` prints it.
+type listedContract struct {
+	ExecutionID string `json:"execution_id"`
+	ToolID      string `json:"tool_id"`
+	// Success is null without an outcome.
+	Success *bool  `json:"success"`
+	Error   string `json:"error"`
+	// Outcome is the file; empty without one.
+	Outcome string `json:"outcome"`
+}
+
+func listedOf(c *contract.Recorded) *listedContract {
+	if c == nil {
+		return nil
+	}
+	l := &listedContract{ExecutionID: c.Contract.ExecutionID, ToolID: c.Contract.ToolID}
+	if o := c.Outcome; o != nil {
+		l.ExecutionID, l.ToolID, l.Success, l.Error = o.ExecutionID, o.ToolID, &o.Success, o.Error
+		l.Outcome = filepath.Join(c.Dir, contract.OutcomeFile)
+	}
+	return l
 }
 
 func newLsCommand(a *app) *cobra.Command {
@@ -48,25 +76,25 @@ func (a *app) list() error {
 	runs := []listedRun{}
 	var statuses []string
 	for _, record := range records {
-		c := contractOf(record)
+		c := contract.OfRecord(record)
 		runs = append(runs, listed(record, c))
-		statuses = append(statuses, c.status(record))
+		statuses = append(statuses, render.RecordStatus(record, c))
 	}
 	if s.JSON {
 		return errors.Join(a.printJSON(runs), unreadable)
 	}
 	var rows [][]string
 	for i, run := range runs {
-		rows = append(rows, []string{run.ID, run.Name, short(statuses[i], 40), scoreText(run.Score),
-			durationText(records[i]), run.Created.Local().Format(time.DateTime), short(strings.Join(run.Command, " "), 60)})
+		rows = append(rows, []string{run.ID, run.Name, format.Short(statuses[i], 40), scoreText(run.Score),
+			durationText(records[i]), run.Created.Local().Format(time.DateTime), format.Short(strings.Join(run.Command, " "), 60)})
 	}
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
 }
 
-func listed(record record.Record, c *recordedContract) listedRun {
+func listed(record record.Record, c *contract.Recorded) listedRun {
 	run := listedRun{
 		ID: record.ID, Name: record.Spec.Job.Name, State: string(record.State), Created: record.Created,
-		Command: c.command(record), Dir: record.Dir, Contract: c.listed(),
+		Command: c.Command(record), Dir: record.Dir, Contract: listedOf(c),
 	}
 	if res := record.Result; res != nil {
 		run.Status, run.ExitCode = res.Status.String(), &res.ExitCode
@@ -75,32 +103,16 @@ func listed(record record.Record, c *recordedContract) listedRun {
 	return run
 }
 
-// recordStatus is how a run ended, or how far it is.
-func recordStatus(record record.Record) string {
-	if record.Result == nil {
-		return string(record.State)
-	}
-	return statusText(record.Result, palette(false))
-}
-
 func scoreText(score *float64) string {
 	if score == nil {
 		return "-"
 	}
-	return formatScore(*score)
+	return format.Number(*score)
 }
 
 func durationText(record record.Record) string {
 	if record.Result == nil {
 		return "-"
 	}
-	return formatSeconds(record.Result.DurationSeconds)
-}
-
-// short cuts text for a column, at a character.
-func short(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return text
+	return format.Seconds(record.Result.DurationSeconds)
 }

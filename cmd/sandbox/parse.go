@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -66,7 +67,7 @@ func (f *durationFlag) String() string {
 }
 
 func (f *durationFlag) Set(text string) error {
-	d, err := parseDuration(text)
+	d, err := settings.ReadDuration(text)
 	if err == nil && d < 0 {
 		err = errors.New("must not be negative")
 	}

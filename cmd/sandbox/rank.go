@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 func newRankCommand(a *app) *cobra.Command {
@@ -51,11 +53,11 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 		a.warn(fmt.Sprintf("%s:%d: the line was cut and is left out", path, report.Torn))
 	}
 	latest, replaced := evaluate.Latest(report.Evaluations)
-	if text := replacedText(replaced); text != "" {
+	if text := render.Replaced(replaced); text != "" {
 		a.warn(path + ": " + text)
 	}
 	if ids := evaluate.Competitions(latest); len(ids) > 1 {
-		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), short(strings.Join(ids, ", "), maxReason)))
+		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), format.Short(strings.Join(ids, ", "), format.Most)))
 	}
 	ranked, err := evaluate.RankEvaluations(latest, direction)
 	if err != nil {
@@ -68,5 +70,14 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 		a.say(path + " has no evaluations")
 		return nil
 	}
-	return a.printLeaderboard(resultsTitle(ranked, direction), ranked)
+	return a.printLeaderboard(render.ResultsTitle(ranked, direction), ranked)
+}
+
+// printLeaderboard prints ranked evaluations as a table below its title.
+func (a *app) printLeaderboard(title string, ranked []evaluate.Evaluation) error {
+	if err := a.print("%s\n", format.OneLine(title)); err != nil {
+		return err
+	}
+	header, rows := render.Leaderboard(ranked)
+	return a.printTable(header, rows)
 }

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // replayFlags are the flags of `replay` that are no settings.
@@ -67,8 +66,8 @@ func (a *app) replay(ctx context.Context, from string, f replayFlags) error {
 		return err
 	}
 	defer runner.Close()
-	o := gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace, Policy: s.policy()}
-	o.Request, o.Keep = s.request(), f.keep
+	o := gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace, Policy: s.Policy()}
+	o.Request, o.Keep = s.Request(), f.keep
 	o.Runner, o.Store = a.watched(runner), runner.Store()
 	live := a.watchGate(ctx, &o.Engine, s, f.live)
 	report, err := gate.Replay(ctx, o)
@@ -77,7 +76,7 @@ func (a *app) replay(ctx context.Context, from string, f replayFlags) error {
 		return noGate(err)
 	}
 	a.code = replayCode(report)
-	return a.showReplay(report, s)
+	return a.present(report, a.isQuiet(s), s, func() []string { return render.Replay(report, a.palette()) })
 }
 
 // replayCode is the exit code of a replay.
@@ -90,71 +89,4 @@ func replayCode(r gate.ReplayReport) int {
 	case gate.ReplayDifferent:
 	}
 	return exitProblem
-}
-
-// showReplay tells a replay to people, and to programs if they asked.
-func (a *app) showReplay(r gate.ReplayReport, s settings) error {
-	if !s.Quiet && (!s.JSON || a.errTerminal) {
-		err := patiently(func() error { return a.printLines(replayLines(r, a.palette())) })
-		if errors.Is(err, errStuck) {
-			return errReaderGone
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if !s.JSON {
-		return nil
-	}
-	err := a.printJSON(r)
-	if err != nil && !errors.Is(err, errReaderGone) {
-		a.code = exitSandbox // whoever asked for the report did not get it
-	}
-	return err
-}
-
-// replayLines are what a replay came to.
-func replayLines(r gate.ReplayReport, p palette) (lines []string) {
-	for _, m := range r.Missing {
-		lines = append(lines, fmt.Sprintf("missing: %s: %s", m.File, m.Detail))
-	}
-	for i, d := range r.Differences {
-		if i == maxShown {
-			lines = append(lines, fmt.Sprintf("and %d more differences", len(r.Differences)-maxShown))
-			break
-		}
-		where := "differs: "
-		if d.Gate > 0 {
-			where += fmt.Sprintf("gate %d: ", d.Gate)
-		}
-		if d.Subject != "" {
-			where += d.Subject + ": "
-		}
-		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, told(d.Got), told(d.Want)))
-	}
-	if line := r.FirstLine; line != nil {
-		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, short(line.Got, maxReason), short(line.Want, maxReason)))
-	}
-	commands := countText(len(r.Commands), "command")
-	switch r.Outcome {
-	case gate.ReplaySame:
-		return append(lines, p.good("the same")+" · "+commands+" · behavior "+r.BehaviorHash)
-	case gate.ReplayDifferent:
-		return append(lines, p.bad("different")+" · "+commands+" · "+countText(len(r.Differences), "difference"))
-	case gate.ReplayCannot:
-	}
-	lines = append(lines, p.odd("cannot be replayed")+" · nothing was compared")
-	for _, m := range r.Missing {
-		if m.File == "workspace" {
-			lines = append(lines, "hint: --workspace names a folder with the files of the recorded run; everything in it counts, other gate directories as well")
-		}
-	}
-	return lines
-}
-
-func told(text string) string {
-	if text == "" {
-		return "not there"
-	}
-	return text
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // newRootCommand builds the tree of all commands.
@@ -41,7 +43,7 @@ in ./input and leaves what it wants to keep in ./final.`,
 	}
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "settings `file` instead of ./sandbox.yaml")
 	root.PersistentFlags().BoolVar(&a.verbose, "verbose", false, "log every step to stderr")
-	a.settingFlags(root, true, keyContext, keyHost, "state_dir", "catalog", "lock")
+	a.settingFlags(root, true, "context", "host", "state_dir", "catalog", "lock")
 	root.Flags().BoolVar(&showVersion, "version", false, "show the versions, as 'sandbox version' does")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), flagText(err))
@@ -131,7 +133,7 @@ func usageArgs(cmd *cobra.Command) {
 					// cobra takes every argument where there can be none for a command.
 					err = fmt.Errorf("takes no argument, and %q is one", args[0])
 				}
-				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), oneLine(err.Error()))
+				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), format.OneLine(err.Error()))
 			}
 			return nil
 		}

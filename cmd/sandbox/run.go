@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
-	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -105,10 +102,10 @@ func (a *app) run(ctx context.Context, f runFlags, args []string, dash int) erro
 }
 
 // carryOut runs the request and shows what happened.
-func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, streams sandbox.IO, s settings) error {
+func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, streams sandbox.IO, s settings.Settings) error {
 	live := a.connect(&streams, s)
 	hooks := sandbox.Hooks{Kill: a.streams.Kill}
-	quiet := s.Quiet || s.JSON && !a.errTerminal
+	quiet := a.isQuiet(s)
 	waiting := a.tellWaiting(s)
 	hooks.Waiting = waiting.say
 	announced := func() {}
@@ -129,49 +126,19 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	if res == nil {
 		return runErr
 	}
-	if !quiet {
-		if err := a.sumUp(runner.Store(), req, res, shown); err != nil {
-			return err
+	err := a.present(res, quiet, s, func() []string {
+		lines := render.Run(res, req, finalOf(runner.Store(), req.Final, res.ID), a.palette())
+		told := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
+		if shown != nil && !slices.ContainsFunc(res.Warnings, told) {
+			lines = slices.Insert(lines, 0, "warning: "+liveWarning+terminal.Line(shown.Error()))
 		}
-	}
-	if s.JSON {
-		err := a.printResult(res)
-		if err != nil && !errors.Is(err, errReaderGone) {
-			// Whoever asked for the result did not get it.
-			a.code = exitSandbox
-		}
-		if err != nil {
-			return err
-		}
+		return lines
+	})
+	if err != nil {
+		return err
 	}
 	return runErr
 }
 
 // liveWarning begins what a result warns of when the live output failed.
 const liveWarning = "live output: "
-
-// sumUp prints the summary of a run, whose live output ended with the error shown.
-// A terminal that takes nothing any more is left alone: the record has it all.
-func (a *app) sumUp(store *record.Store, req sandbox.Request, res *result.Result, shown error) error {
-	err := patiently(func() error {
-		told := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
-		if shown != nil && !slices.ContainsFunc(res.Warnings, told) {
-			fmt.Fprintf(a.streams.Err, "sandbox: warning: %s%s\n", liveWarning, terminal.Line(shown.Error()))
-		}
-		return a.printSummary(store, req, res)
-	})
-	if errors.Is(err, errStuck) {
-		return errReaderGone
-	}
-	return err
-}
-
-// printResult prints the wire form of a result.
-func (a *app) printResult(res *result.Result) error {
-	text, err := res.Encode()
-	if err != nil {
-		return err
-	}
-	_, err = a.streams.Out.Write(text)
-	return resultLost(readerGone(err))
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/docker/go-units"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -24,8 +25,8 @@ type runFlags struct {
 
 // request turns a command line into a Request. dash is the number of arguments
 // before "--", -1 without one.
-func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox.Request, error) {
-	req := s.request()
+func (f runFlags) request(s settings.Settings, environ, args []string, dash int) (sandbox.Request, error) {
+	req := s.Request()
 	req.ID, req.Name, req.Input, req.Final, req.Keep = f.id, f.name, f.input, f.final, f.keep
 	req.Labels = map[string]string{}
 	err := program(&req, args, dash)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -123,6 +124,16 @@ func requestOf(t *testing.T, environ []string, args ...string) sandbox.Request {
 	return req
 }
 
+// A flag that cannot be read is wrong usage; a value that is refused is refused.
+func TestFlagProblems(t *testing.T) {
+	for text, want := range map[string]int{"lots": exitUsage, "-1g": exitSandbox} {
+		a := &app{configFile: emptyFile(t), given: settings.Flags{"memory": {Text: text, Name: "--memory"}}}
+		_, err := a.settings()
+		require.ErrorContains(t, err, `--memory "`+text+`": must be`)
+		require.Equal(t, want, exitCode(nil, err))
+	}
+}
+
 // tryRequest reads the flags of `run` as the command does, and runs nothing.
 func tryRequest(t *testing.T, environ []string, args ...string) (sandbox.Request, error) {
 	t.Helper()
@@ -133,4 +144,16 @@ func tryRequest(t *testing.T, environ []string, args ...string) (sandbox.Request
 	s, err := a.settings()
 	require.NoError(t, err)
 	return flags.request(s, environ, cmd.Flags().Args(), cmd.ArgsLenAtDash())
+}
+
+func emptyFile(t *testing.T) string {
+	t.Helper()
+	return write(t, filepath.Join(t.TempDir(), "empty.yaml"), "")
+}
+
+func write(t *testing.T, file, text string) string {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
 }

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // submissionFlags say what to look at and what to compare it with.
@@ -116,50 +116,5 @@ func (a *app) submission(ctx context.Context, dir string, f submissionFlags) err
 	if err != nil {
 		seen.Check.Failure = "" // the error says it
 	}
-	return errors.Join(a.print("%s", submissionText(info)+recordsText(seen)+checkText(seen.Check)), err)
-}
-
-// submissionText is a line on the file.
-func submissionText(info evaluate.Submission) string {
-	switch {
-	case info.Exists && info.RowCount != nil:
-		rows := "rows"
-		if *info.RowCount == 1 {
-			rows = "row"
-		}
-		return fmt.Sprintf("%s: %s, %d %s\n", info.Path, formatSize(info.SizeBytes), *info.RowCount, rows)
-	case info.Problem != "":
-		return fmt.Sprintf("%s: %s\n", info.Path, info.Problem)
-	}
-	return info.Path + ": missing\n"
-}
-
-// recordsText explains why a comparison counts otherwise than the line on the file;
-// empty when it does not.
-func recordsText(seen inspected) string {
-	if seen.Check == nil || seen.RowCount == nil || !seen.Check.OK || seen.Check.Rows == *seen.RowCount {
-		return ""
-	}
-	return fmt.Sprintf("note: these rows are lines; they hold %d records, of which some have several lines or blank ones\n", seen.Check.Rows)
-}
-
-// checkText are the lines on a comparison.
-func checkText(check *evaluate.SubmissionCheck) string {
-	if check == nil {
-		return ""
-	}
-	text := ""
-	for _, problem := range check.Problems {
-		text += "problem: " + problem + "\n"
-	}
-	for _, note := range check.Notes {
-		text += "note: " + note + "\n"
-	}
-	if check.Failure != "" {
-		text += "submission not checked: " + check.Failure + "\n"
-	}
-	if check.OK {
-		text += "as the sample\n"
-	}
-	return text
+	return errors.Join(a.print("%s", render.Submission(info, seen.Check)), err)
 }

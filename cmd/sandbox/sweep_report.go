@@ -1,6 +1,12 @@
 package main
 
-import "github.com/evalbox/evalbox/harness/invoke/sweep"
+import (
+	"errors"
+
+	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+)
 
 // sweepReportSchema is the schema of what `sweep --json` prints.
 const sweepReportSchema = "evalbox/sweep-report/v1"
@@ -63,4 +69,19 @@ func unlessEmpty(text string) *string {
 		return nil
 	}
 	return &text
+}
+
+// showSweep tells what came of a sweep.
+func (a *app) showSweep(report sweep.Report, s settings.Settings) error {
+	var err error
+	if s.JSON {
+		err = a.printJSON(sweepJSON(report))
+		if err != nil && !errors.Is(err, errReaderGone) {
+			a.code = exitSandbox // whoever asked for the report did not get it
+		}
+	}
+	if !s.Quiet {
+		a.say(render.Sweep(report))
+	}
+	return err
 }

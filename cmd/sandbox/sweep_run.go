@@ -11,6 +11,8 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -62,7 +64,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 // sweepRun is a sweep on its way.
 type sweepRun struct {
 	app      *app
-	settings settings
+	settings settings.Settings
 	flags    sweepFlags
 	plan     sweep.Plan
 	progress counter
@@ -81,7 +83,7 @@ func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	req := s.request()
+	req := s.Request()
 	req.GPUWait = gpuWait(s, r.flags.parallel, r.flags.limit(s))
 	probe := req
 	probe.Command = []string{"true"}
@@ -146,7 +148,7 @@ func (r *sweepRun) carryOut(ctx context.Context, do sweep.Invoke, opts sweep.Opt
 func endOfRun(end sweep.End) string {
 	text := end.Name + " · " + string(end.Status)
 	if end.Failure != "" {
-		text += " · " + short(oneLine(end.Failure), maxReason)
+		text += " · " + format.Brief(end.Failure)
 	}
 	return text
 }

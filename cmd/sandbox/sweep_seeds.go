@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/evalbox/evalbox/internal/format"
 )
 
 // sweepSeedsFlag is a list of seeds; a second flag adds to those of the first.
@@ -21,9 +23,9 @@ func (f *sweepSeedsFlag) Set(text string) error {
 		seed, err := strconv.ParseInt(part, 10, 64)
 		switch {
 		case errors.Is(err, strconv.ErrRange):
-			return fmt.Errorf("the seed %s must be between %d and %d", short(part, maxReason), math.MinInt64, math.MaxInt64)
+			return fmt.Errorf("the seed %s must be between %d and %d", format.Short(part, format.Most), math.MinInt64, math.MaxInt64)
 		case err != nil:
-			return fmt.Errorf("the seed %q must be a whole number, as in 1,2,3", short(part, maxReason))
+			return fmt.Errorf("the seed %q must be a whole number, as in 1,2,3", format.Short(part, format.Most))
 		}
 		*f.target = append(*f.target, seed)
 	}

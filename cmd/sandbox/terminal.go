@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // isTerminal says whether a stream is an operator's terminal.
@@ -12,21 +14,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// palette colours text for a terminal; without colours it changes nothing.
-type palette bool
-
 // palette is that of the stream for errors and summaries.
-func (a *app) palette() palette {
-	return palette(a.errTerminal && lookup(a.environ, "NO_COLOR") == "" && lookup(a.environ, "TERM") != "dumb")
+func (a *app) palette() render.Palette {
+	return render.Palette(a.errTerminal && lookup(a.environ, "NO_COLOR") == "" && lookup(a.environ, "TERM") != "dumb")
 }
-
-func (p palette) paint(code, text string) string {
-	if !p {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
-
-func (p palette) good(text string) string { return p.paint("32", text) }
-func (p palette) bad(text string) string  { return p.paint("31", text) }
-func (p palette) odd(text string) string  { return p.paint("33", text) }

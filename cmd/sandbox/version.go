@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // version is set when a release is built (-X main.version=…).
@@ -89,7 +87,7 @@ func (a *app) askEngine(ctx context.Context) *engineVersion {
 	if err != nil {
 		return nil
 	}
-	engine, err := docker.Connect(s.Engine)
+	engine, err := s.OpenEngine()
 	if err != nil {
 		return nil
 	}

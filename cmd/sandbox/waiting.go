@@ -5,7 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // waitingEvery is how often what a run waits for is told at most: a busy queue
@@ -24,7 +25,7 @@ type waiting struct {
 
 // tellWaiting says on stderr what a run waits for. Who reads only the result wants
 // to know as well.
-func (a *app) tellWaiting(s settings) *waiting {
+func (a *app) tellWaiting(s settings.Settings) *waiting {
 	if s.Quiet {
 		return &waiting{tell: func(string) {}}
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // A queue that changes all the time does not flood stderr, and its last state is
@@ -103,8 +105,8 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 func TestQuietWaiting(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{streams: Streams{Err: &errs}}
-	a.tellWaiting(settings{Quiet: true}).say("x")
+	a.tellWaiting(settings.Settings{Quiet: true}).say("x")
 	require.Empty(t, errs.String())
-	a.tellWaiting(settings{GPUWait: time.Hour}).say("x")
+	a.tellWaiting(settings.Settings{GPUWait: time.Hour}).say("x")
 	require.Equal(t, "sandbox: waiting for GPUs, up to 1h0m0s: x\n", errs.String())
 }

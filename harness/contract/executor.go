@@ -22,7 +22,7 @@ type Runner interface {
 	ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error)
 }
 
-// Store has the records of runs; *sandbox.Store is one.
+// Store has the records of runs; *record.Store is one.
 type Store interface {
 	RecordDir(id string) string
 	TreeDir(id string, i int) string
@@ -257,7 +257,7 @@ func (run *execution) approve() ([]Violation, error) {
 	default:
 		var missing []Violation
 		for _, level := range needs {
-			missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: "needs an approval, and there is none"})
+			missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: ruleNoApproval})
 		}
 		return missing, nil
 	}
@@ -270,6 +270,9 @@ func (run *execution) approve() ([]Violation, error) {
 	run.approval.MAC = "" // it is of no use to whoever reads the outcome
 	return append(violations, sealed...), err
 }
+
+// ruleNoApproval is broken by a contract that needs an approval and has none.
+const ruleNoApproval = "needs an approval, and there is none"
 
 // onTheSpot is how long an approval lasts that is given with the execution: until
 // that begins.

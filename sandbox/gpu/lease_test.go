@@ -386,6 +386,9 @@ func TestFolderTrouble(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := Open(filepath.Join(file, "gpus")).Acquire(t.Context(), order("x", Want{Count: 1}))
 	require.ErrorContains(t, err, "leases of GPUs in")
+	var hinted interface{ Hint() string }
+	require.ErrorAs(t, err, &hinted)
+	require.Contains(t, hinted.Hint(), "SANDBOX_GPU_DIR")
 
 	m := Open(filepath.Join(dir, "gpus"))
 	release(t, acquire(t, m, order("x", Want{Count: 1})))

@@ -44,7 +44,7 @@ type Listing struct {
 func (m *Manager) List(ctx context.Context, inv Inventory) (Listing, error) {
 	live, dead, err := m.read(ctx)
 	if err != nil {
-		return Listing{}, fmt.Errorf("leases of GPUs in %q: %w", m.dir, err)
+		return Listing{}, &dirError{m.dir, err}
 	}
 	return list(inv, live, dead), nil
 }

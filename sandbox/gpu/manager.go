@@ -73,6 +73,33 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("gpus: %s: not free: %s", e.Want, e.Why)
 }
 
+// Hint says what to try. Sharing helps only with those that share.
+func (e *BusyError) Hint() string {
+	text := "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h"
+	if e.Waited > 0 {
+		text = "see who has them with: sandbox gpus; wait longer for them with --gpu-wait"
+	}
+	if e.Sharing {
+		text += "; or share them with --gpu-share"
+	}
+	return text
+}
+
+// A dirError is a directory of leases that cannot be used.
+type dirError struct {
+	dir string
+	err error
+}
+
+func (e *dirError) Error() string { return fmt.Sprintf("leases of GPUs in %q: %v", e.dir, e.err) }
+
+func (e *dirError) Unwrap() error { return e.err }
+
+// Hint says what to try.
+func (e *dirError) Hint() string {
+	return "make that folder one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
+}
+
 const (
 	// pollEvery is how often the first of the queue looks; those behind it look
 	// less often, up to pollMost.
@@ -106,7 +133,7 @@ func (m *Manager) Acquire(ctx context.Context, order Order) (*Lease, error) {
 	var want *WantError
 	var busy *BusyError
 	if !errors.As(err, &want) && !errors.As(err, &busy) && ctx.Err() == nil {
-		err = fmt.Errorf("leases of GPUs in %q: %w", m.dir, err)
+		err = &dirError{m.dir, err}
 	}
 	return nil, errors.Join(err, w.giveUp(ctx))
 }

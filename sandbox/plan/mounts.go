@@ -164,5 +164,6 @@ func planTransfer(asked string) (string, error) {
 	case spec.TransferCopy:
 		return spec.TransferCopy, nil
 	}
-	return "", &policy.FieldError{Field: "transfer", Value: asked, Rule: "must be auto, bind or copy"}
+	return "", &policy.FieldError{Field: "transfer", Value: asked, Rule: "must be auto, bind or copy",
+		Hint: "leave --transfer out: auto finds out which it must be"}
 }

@@ -183,7 +183,7 @@ func checkLabels(labels map[string]string) []error {
 }
 
 func checkNetwork(network string, pol policy.Policy) error {
-	refuse := func(rule string) error {
+	refuse := func(rule string) *policy.FieldError {
 		return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", network), Rule: rule}
 	}
 	switch {
@@ -194,7 +194,9 @@ func checkNetwork(network string, pol policy.Policy) error {
 	case strings.HasPrefix(network, "-") || strings.ContainsAny(network, " \t\n/"):
 		return refuse("is not the name of a network")
 	case !pol.AllowNetwork:
-		return refuse("the policy allows none")
+		refused := refuse("the policy allows none")
+		refused.Hint = "permit networks with SANDBOX_ALLOW_NETWORK=true or in the user's configuration"
+		return refused
 	}
 	return nil
 }

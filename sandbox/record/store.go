@@ -246,7 +246,8 @@ func (s *Store) find(id string) (string, error) {
 		return matches[0], nil
 	}
 	return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id),
-		Rule: fmt.Sprintf("%d runs begin so, such as %s", len(matches), matches[0])}
+		Rule: fmt.Sprintf("%d runs begin so, such as %s", len(matches), matches[0]),
+		Hint: "give more of the ID; see all runs with: sandbox ls"}
 }
 
 // Load reads one record folder.

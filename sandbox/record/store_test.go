@@ -122,6 +122,9 @@ func TestGetByPrefix(t *testing.T) {
 	}
 	_, err := s.Get("ab")
 	require.ErrorContains(t, err, "3 runs begin so")
+	var field *policy.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Contains(t, field.Hint, "give more of the ID")
 }
 
 func TestNamesThatAreNoIDs(t *testing.T) {

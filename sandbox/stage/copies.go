@@ -215,7 +215,21 @@ func engineSpace(free, need int64) error {
 	if free >= need {
 		return nil
 	}
-	return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", record.ErrNoSpace, policy.Size(free), policy.Size(need))
+	return &engineSpaceError{free: policy.Size(free), need: policy.Size(need)}
+}
+
+// An engineSpaceError is a [record.ErrNoSpace] of the engine's disk.
+type engineSpaceError struct{ free, need policy.Size }
+
+func (e *engineSpaceError) Error() string {
+	return fmt.Sprintf("the engine's disk: %v: %v free, a run needs %v", record.ErrNoSpace, e.free, e.need)
+}
+
+func (e *engineSpaceError) Unwrap() error { return record.ErrNoSpace }
+
+// Hint says what to try.
+func (e *engineSpaceError) Hint() string {
+	return "see what takes the space of the engine with: docker system df"
 }
 
 // bytesToSend is the size of the files that are to be sent, as far as it is known before
@@ -316,7 +330,8 @@ func (c *copies) monitorError(err error) error {
 	if note := c.monitor.complaint(); note != "" {
 		rule += fmt.Sprintf(" (it said %.200q)", note)
 	}
-	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferCopy, Rule: rule}, err)
+	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferCopy, Rule: rule,
+		Hint: "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"}, err)
 }
 
 // watch ends a run that fills the engine's disk. A measurement that has begun is not

@@ -42,6 +42,33 @@ const (
 	ReasonNonReproducible   StopReason = "NON_REPRODUCIBLE"
 )
 
+// Hint says what to try about a reason to stop; empty for a pass.
+func (r StopReason) Hint() string { return hints[r] }
+
+var hints = map[StopReason]string{
+	ReasonModeViolation:     "run it with --mode execute",
+	ReasonToolsDisabled:     "leave --no-tools out",
+	ReasonNotSealed:         "seal the wish with: sandbox gate seal WISH.yaml; or run the wish with --seal",
+	ReasonNoCommands:        "name commands in gate_commands of the wish, and seal it",
+	ReasonNoWorkspace:       "io_boundary of the wish names the workspace, relative to the wish",
+	ReasonDirty:             "strict mode wants a git repository in which all is committed: commit or stash what is named, or leave --strict out",
+	ReasonToolRefused:       "permit the command in the registry of --tools, or declare another command",
+	ReasonOutsideBoundary:   "the evidence has the paths in evidence/observations.json; a gate may touch the workspace, /tmp and /work",
+	ReasonNetwork:           "the kernel counts attempts and not where they go: look for it in the tests; or declare what they need with network in the wish, see docs/gate.md",
+	ReasonUnpinned:          "lock the image with: sandbox image lock; or set claim_grade: false in the wish",
+	ReasonEnvironment:       "what the gates ran in is not what was sealed, or changed meanwhile: seal the wish again, restore image or folder, or leave the workspace alone while gates run",
+	ReasonIncomplete:        "mend what is named and run the gate again; output that was cut needs a higher limits.log in the wish, and an engine where attempts cannot be observed allow_unobserved",
+	ReasonTampered:          "the evidence is not what was hashed: run the gate again",
+	ReasonUndeclared:        "only commands of the sealed wish may be in the evidence: run the gate again",
+	ReasonMissingDependency: "choose an image that has the program, or mount it with toolchain in the wish",
+	ReasonTimeout:           "raise limits.timeout in the wish, or find out what hangs with -v",
+	ReasonGateFailed:        "see the output in evidence/run_log.txt of the gate directory",
+	ReasonRegression:        "evidence/tests.json of the gate directory has the tests that failed before and now",
+	ReasonNoTests:           "a gate of the kind tests must show at least one test that ran: name its report in the wish; see docs/gate.md",
+	ReasonNondeterministic:  "evidence/normalization.json has the places; add rules with normalize in the wish, or allow_suspects",
+	ReasonNonReproducible:   "something differs from run to run: order, time, or random numbers without a seed",
+}
+
 // Verdict is ExecutionVerdict.json (RT-15).
 type Verdict struct {
 	Schema string `json:"schema"`

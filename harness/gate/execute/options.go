@@ -13,7 +13,7 @@ type Runner interface {
 	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 }
 
-// Store is where the runner keeps the records of runs; *sandbox.Store is one.
+// Store is where the runner keeps the records of runs; *record.Store is one.
 type Store interface {
 	RecordDir(id string) string
 	TreeDir(id string, i int) string

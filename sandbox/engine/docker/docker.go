@@ -206,3 +206,20 @@ func (e *connectionError) Error() string {
 }
 
 func (e *connectionError) Unwrap() []error { return []error{e.class, e.err} }
+
+// Hint says what to try. Only the engine of the default socket is known to be a service of
+// this machine.
+func (e *connectionError) Hint() string {
+	const address = "check the address, of --host, SANDBOX_HOST, DOCKER_HOST or the context"
+	switch text := e.Error(); {
+	case errors.Is(e.class, engine.ErrPermission):
+		return "add your user to the docker group (which makes it root on this machine), use sudo, or name another engine with --host or --context"
+	case strings.Contains(text, "daemon at "+client.DefaultDockerHost+". "):
+		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
+	case strings.Contains(text, "daemon at unix://"):
+		return "nothing answers at that socket: " + address + ", and start its engine"
+	case strings.Contains(text, "daemon at "):
+		return "nothing answers at that host and port: " + address + ", and that its engine runs and may be reached"
+	}
+	return "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"
+}

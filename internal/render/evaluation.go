@@ -1,0 +1,209 @@
+package render
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/result"
+)
+
+// Statistics is a line on repeated runs.
+func Statistics(s evaluate.Statistics, runs int) string {
+	text := strconv.Itoa(s.Count) + " scores"
+	switch {
+	case s.Count == 0:
+		return fmt.Sprintf("none of %d runs has a score\n", runs)
+	case s.Count == 1 && runs > 1:
+		text = fmt.Sprintf("1 of %d runs has a score", runs)
+	case s.Count < runs:
+		text = fmt.Sprintf("%d of %d runs have a score", s.Count, runs)
+	}
+	switch {
+	case s.Count == 1 && s.Mean != nil:
+		text += fmt.Sprintf(" · %.6g", *s.Mean)
+	case s.Mean != nil:
+		text += fmt.Sprintf(" · mean %.6g", *s.Mean)
+	}
+	if s.Deviation != nil && s.Low != nil && s.High != nil {
+		text += fmt.Sprintf(" · deviation %.3g · 95 %% interval %.6g to %.6g", *s.Deviation, *s.Low, *s.High)
+	}
+	return text + "\n"
+}
+
+// Evaluation says what is wrong with an evaluation in a workspace, and then, in one line,
+// how it ended. live means that the output of the script has been shown already.
+func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
+	text := ""
+	if e.IsError && (!live || e.Cached || e.Run == nil || e.ErrorTraceback == nil) {
+		text += evaluate.Failure{Traceback: e.ErrorTraceback, Evaluation: e}.Text() + "\n"
+	}
+	text += comparison(e.Submission)
+	if why := notGraded(e); why != "" {
+		text += "not graded: " + why + "\n"
+	}
+	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, " (its own word)")...)
+	if e.Run != nil {
+		parts = append(parts, format.Seconds(e.DurationSeconds))
+		if !e.Cached {
+			parts = append(parts, "outputs in "+filepath.Join(workspace, "final"))
+		}
+		parts = append(parts, "id "+e.Run.ID)
+	}
+	return text + strings.Join(parts, " · ") + "\n"
+}
+
+// scoreParts are what a line says on score and seed. ownWord comes after a score that
+// the script reported itself.
+func scoreParts(e evaluate.Evaluation, ownWord string) []string {
+	var parts []string
+	if e.GradedScore != nil {
+		parts = append(parts, "graded "+format.Number(*e.GradedScore))
+	}
+	switch {
+	case e.Score != nil:
+		parts = append(parts, "score "+format.Number(*e.Score)+ownWord)
+	case e.Run != nil && e.Valid():
+		parts = append(parts, "no score")
+	}
+	if e.Seed != nil {
+		parts = append(parts, "seed "+strconv.FormatUint(uint64(*e.Seed), 10))
+	}
+	return parts
+}
+
+// notGraded says why there is no graded score; empty when there is one, or no grader.
+func notGraded(e evaluate.Evaluation) string {
+	switch {
+	case e.Grading == nil || e.Grading.Failure == "":
+		return ""
+	case e.Grading.Canceled:
+		return "interrupted while the grader ran"
+	}
+	return e.Grading.Failure
+}
+
+// EvaluationEnd is a line on an evaluation.
+func EvaluationEnd(e evaluate.Evaluation) string {
+	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, "")...)
+	switch s := e.Submission; {
+	case s == nil || s.OK:
+	case s.Failure != "":
+		parts = append(parts, "submission not checked: "+format.Brief(s.Failure))
+	case len(s.Problems) > 0:
+		parts = append(parts, "submission: "+format.Brief(s.Problems[0]))
+	}
+	if e.Valid() && e.Grading != nil && e.Grading.Failure != "" {
+		parts = append(parts, "not graded: "+format.Brief(e.Grading.Failure))
+	}
+	return strings.Join(append(parts, format.Seconds(e.DurationSeconds)), " · ")
+}
+
+// EvaluationWarning is a line on the warnings of an evaluation; empty without one.
+func EvaluationWarning(e evaluate.Evaluation) string {
+	switch n := len(e.Warnings) - 1; {
+	case n < 0:
+		return ""
+	case n == 0:
+		return e.Name + ": " + format.Brief(e.Warnings[0])
+	default:
+		return fmt.Sprintf("%s: %s (and %d more)", e.Name, format.Brief(e.Warnings[0]), n)
+	}
+}
+
+// EvaluationStatus says in a few words how an evaluation ended.
+func EvaluationStatus(e evaluate.Evaluation) string {
+	status := ""
+	switch {
+	case strings.HasPrefix(e.Failure, "canceled"):
+		status = e.Failure // the caller's doing
+	case e.Failure != "":
+		status = "failed: " + e.Failure
+	case e.ErrorReason == evaluate.ErrorReasonRejected:
+		status = "refused"
+	case e.Run != nil && e.Run.Status == result.StatusExited:
+		status = "exited " + strconv.Itoa(e.ExitCode)
+		if e.ExitCode == 0 && e.IsError {
+			status += " with a traceback"
+		}
+	case e.Run != nil:
+		status = strings.ReplaceAll(e.Run.Status.String(), "_", " ")
+	}
+	var notes []string
+	if e.Cached {
+		notes = append(notes, "cached")
+	}
+	switch {
+	case e.Repairs == 1:
+		notes = append(notes, "repaired")
+	case e.Repairs > 1:
+		notes = append(notes, fmt.Sprintf("repaired %d times", e.Repairs))
+	}
+	if len(notes) > 0 {
+		status += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return status
+}
+
+// Submission says what a submission is, and how it compares with a sample; check is nil
+// without one.
+func Submission(info evaluate.Submission, check *evaluate.SubmissionCheck) string {
+	text := info.Path + ": missing\n"
+	switch {
+	case info.Exists && info.RowCount != nil:
+		text = fmt.Sprintf("%s: %s, %s\n", info.Path, format.Size(info.SizeBytes), format.Count(int(*info.RowCount), "row"))
+	case info.Problem != "":
+		text = info.Path + ": " + info.Problem + "\n"
+	}
+	if check != nil && info.RowCount != nil && check.OK && check.Rows != *info.RowCount {
+		text += fmt.Sprintf("note: these rows are lines; they hold %d records, of which some have several lines or blank ones\n", check.Rows)
+	}
+	return text + comparison(check)
+}
+
+// comparison are the lines on a comparison with a sample.
+func comparison(check *evaluate.SubmissionCheck) string {
+	if check == nil {
+		return ""
+	}
+	text := ""
+	for _, problem := range check.Problems {
+		text += "problem: " + problem + "\n"
+	}
+	for _, note := range check.Notes {
+		text += "note: " + note + "\n"
+	}
+	if check.Failure != "" {
+		text += "submission not checked: " + check.Failure + "\n"
+	}
+	if check.OK {
+		text += "as the sample\n"
+	}
+	return text
+}
+
+// Resumption says how much of a batch an earlier one has done already; empty for nothing.
+func Resumption(r evaluate.Resumption, all int, results string) string {
+	var parts []string
+	for _, p := range []struct {
+		count int
+		text  string
+	}{
+		{r.Changed, "of changed scripts"}, {r.Setup, "evaluated in another way before"}, {r.Inconclusive, "without a conclusive result"},
+	} {
+		if p.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.text))
+		}
+	}
+	if r.Done == 0 && len(parts) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s has %d of %d results already", results, r.Done, all)
+	if len(parts) > 0 {
+		text += "; run again: " + strings.Join(parts, ", ")
+	}
+	return text
+}

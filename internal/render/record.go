@@ -1,0 +1,190 @@
+package render
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
+)
+
+// Record describes a run: c is the contract behind it, nil for a run without one, and
+// final the directory of its outputs.
+func Record(record record.Record, c *contract.Recorded, final string) string {
+	var b strings.Builder
+	field := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "%-10s %s\n", name, text)
+		}
+	}
+	job, res := record.Spec.Job, record.Result
+	field("id", record.ID)
+	field("name", job.Name)
+	field("status", runStatus(record))
+	if res != nil {
+		field("", res.Explanation)
+		field("fault", res.Fault.String())
+	}
+	field("created", record.Created.Local().Format(time.DateTime))
+	for _, line := range lostText(record, c) {
+		field("", line)
+	}
+	describeContract(c, res != nil, field)
+	field("command", terminal.Line(strings.Join(c.Command(record), " ")))
+	field("script", job.Script)
+	field("input", job.Input)
+	field("record", record.Dir)
+	if res == nil {
+		return b.String()
+	}
+	if res.Score != nil {
+		field("score", format.Number(*res.Score))
+	}
+	field("duration", fmt.Sprintf("%s (and %s of ours)", format.Seconds(res.DurationSeconds),
+		format.Seconds(res.SetupSeconds+res.TeardownSeconds)))
+	field("used", usedText(res.Resources))
+	field("image", res.Image.Name+" "+res.Image.ID)
+	field("enforced", enforcedText(res.Enforced))
+	if res.Network != nil {
+		field("network", networkText(*res.Network, record.Dir))
+	}
+	for _, warning := range res.Warnings {
+		field("warning", warning)
+	}
+	field("outputs", outputsText(res, final))
+	for _, out := range res.Outputs {
+		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), format.Size(out.SizeBytes), out.SHA256)
+	}
+	for _, skipped := range res.OutputsSkipped {
+		field("left out", fmt.Sprintf("%s (%s): %s", skipped.Path, skipped.Kind, skipped.Reason))
+	}
+	for _, tree := range res.Trees {
+		field("tree", treeText(tree))
+	}
+	if res.ErrorTraceback != nil {
+		fmt.Fprintf(&b, "\n%s\n", *res.ErrorTraceback)
+	} else if res.ErrorSummary != "" {
+		fmt.Fprintf(&b, "\n%s\n", res.ErrorSummary)
+	}
+	return b.String()
+}
+
+func usedText(used result.Resources) string {
+	if used.Source == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s of processor time, peak memory %s (%s)", format.Seconds(used.CPUSeconds),
+		format.Size(used.PeakMemoryBytes), used.Source)
+}
+
+func networkText(n result.Network, dir string) string {
+	return fmt.Sprintf("level %s: %s, %d refused, %s up, %s down; see %s", n.Level, format.Count(int(n.Requests), "request"), n.Refused,
+		format.Size(n.BytesUp), format.Size(n.BytesDown), filepath.Join(dir, n.Log))
+}
+
+func enforcedText(e result.Enforced) string {
+	processors := fmt.Sprintf("%g processors", e.CPUs)
+	if e.CPUs == 1 {
+		processors = "1 processor"
+	}
+	processes := fmt.Sprintf("%d processes", e.PIDs)
+	if e.PIDs == 1 {
+		processes = "1 process"
+	}
+	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
+		format.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
+}
+
+// treeText is what a program did to one tree.
+func treeText(t result.Tree) string {
+	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
+		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, format.Size(t.SizeBytes))
+	if !t.Complete {
+		text += " (not all changes could be told)"
+	}
+	return text
+}
+
+// RecordStatus is how a run ended, or how far it is. Of a contract, it is the first thing
+// that failed it, if there is one.
+func RecordStatus(record record.Record, c *contract.Recorded) string {
+	ended := runStatus(record)
+	switch {
+	case c == nil || c.Outcome == nil || c.Outcome.Status == result.StatusCanceled.String():
+		return ended
+	case c.Outcome.Success:
+		return "success: " + ended
+	}
+	if failed := c.Failures(); len(failed) > 0 {
+		return "failed: " + failed[0]
+	}
+	return "failed: " + ended
+}
+
+// describeContract describes a contract by rows of a name and a text.
+func describeContract(c *contract.Recorded, finished bool, row func(name, text string)) {
+	if c == nil {
+		return
+	}
+	row("tool", c.Contract.ToolID)
+	for _, err := range c.Unread {
+		row("warning", err.Error())
+	}
+	o := c.Outcome
+	if o == nil && finished {
+		row("contract", "has no outcome: whoever ran it ended first; what the program changed may have been carried over in part")
+	}
+	if o == nil {
+		return
+	}
+	switch {
+	case o.Success:
+		row("contract", "success")
+	case o.Error != "" && len(c.Failures()) == 0:
+		row("contract", "failed: "+o.Error)
+	}
+	for i, failed := range c.Failures() {
+		name := ""
+		if i == 0 {
+			name, failed = "contract", "failed: "+failed
+		}
+		row(name, failed)
+	}
+	for _, line := range notWritten(o.Folders) {
+		row("", line)
+	}
+	if a := o.Approval; a != nil {
+		row("approval", fmt.Sprintf("%s, by %s: %s", strings.Join(slices.Sorted(slices.Values(a.Levels)), ", "), a.ApprovedBy, a.Reason))
+	}
+	row("outcome", filepath.Join(c.Dir, contract.OutcomeFile))
+}
+
+// lostText is what it means that a run is lost.
+func lostText(each record.Record, c *contract.Recorded) []string {
+	if each.State != record.Lost {
+		return nil
+	}
+	lines := []string{
+		"whoever ran it ended before the program did: how the program ended is not known",
+		"what it printed up to then is kept: sandbox logs " + each.ID,
+	}
+	if c != nil && c.Outcome == nil {
+		lines = append(lines, "no folder of this machine was changed, and there is no outcome")
+	}
+	return append(lines, "its container, if there still is one, is removed by: sandbox gc")
+}
+
+// runStatus is how a run ended, or how far it is.
+func runStatus(record record.Record) string {
+	if record.Result == nil {
+		return string(record.State)
+	}
+	return Status(record.Result, Palette(false))
+}

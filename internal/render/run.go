@@ -1,0 +1,129 @@
+package render
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// Run says how a run of a request ended: its warnings, and a last line. final is the
+// directory of its outputs; empty if it is gone.
+func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []string {
+	lines := make([]string, 0, len(res.Warnings)+2)
+	for _, warning := range res.Warnings {
+		lines = append(lines, "warning: "+terminal.Line(warning))
+	}
+	if res.Enforced.Transfer == sandbox.TransferCopy && asked.Transfer != sandbox.TransferCopy {
+		lines = append(lines, "the engine does not see the folders of this machine: files were copied there and back")
+	}
+	return append(lines, summary(res, final, p))
+}
+
+// summary is the last line on a run.
+func summary(res *result.Result, final string, p Palette) string {
+	parts := []string{Status(res, p)}
+	if res.Score != nil {
+		parts = append(parts, "score "+format.Number(*res.Score))
+	}
+	parts = append(parts, format.Seconds(res.DurationSeconds))
+	if peak := res.Resources.PeakMemoryBytes; peak > 0 {
+		parts = append(parts, "peak "+format.Size(peak))
+	}
+	if n := res.Network; n != nil {
+		text := format.Count(int(n.Requests), "request")
+		if n.Refused > 0 {
+			text += p.Bad(fmt.Sprintf(", %d refused", n.Refused))
+		}
+		parts = append(parts, text)
+	}
+	if text := outputsText(res, final); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(append(parts, "id "+res.ID), " · ")
+}
+
+// Status says how a run ended, in a few words.
+func Status(res *result.Result, p Palette) string {
+	limits := res.Enforced
+	switch res.Status {
+	case result.StatusExited:
+		text := "exited " + strconv.Itoa(res.ExitCode)
+		switch {
+		case res.ExitCode == 0 && res.IsError:
+			return p.Bad(text + " · traceback in stderr")
+		case res.ExitCode == 0:
+			return p.Good(text)
+		}
+		return p.Bad(text)
+	case result.StatusSignaled:
+		return p.Bad(signalText(res))
+	case result.StatusTimedOut:
+		return p.Bad("timed out after " + format.Seconds(limits.TimeoutSeconds))
+	case result.StatusOutOfMemory:
+		return p.Bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
+	case result.StatusDiskLimit:
+		return p.Bad(diskText(res))
+	case result.StatusOutputLimit:
+		return p.Bad("printed too much (limit " + policy.Size(limits.OutputLimitBytes).String() + ")")
+	case result.StatusCanceled:
+		return p.Odd("canceled")
+	case result.StatusStartFailed:
+		return p.Bad(startText(res))
+	case result.StatusEngineLost:
+		return p.Bad("the engine was lost")
+	}
+	return p.Bad(res.Status.String())
+}
+
+// signalText names the signal that ended a program.
+func signalText(res *result.Result) string {
+	name := result.SignalName(res.Signal)
+	if name == "" {
+		name = "signal " + strconv.Itoa(res.Signal)
+	}
+	if res.Fault == result.FaultOperator {
+		return "stopped by somebody else (" + name + ")"
+	}
+	return fmt.Sprintf("exit code %d (%s)", res.ExitCode, name)
+}
+
+// diskText takes the words of the explanation: the limit, or a disk that is full.
+func diskText(res *result.Result) string {
+	first, _, _ := strings.Cut(res.Explanation, ". ")
+	text := strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), ".")
+	if text == "" {
+		return "stopped for what ./final holds"
+	}
+	return text
+}
+
+// startText says why a program did not start, as far as its exit code tells.
+func startText(res *result.Result) string {
+	switch res.ExitCode {
+	case 126:
+		return "did not start: the command cannot be executed"
+	case 127:
+		return "did not start: the command is not in the image"
+	}
+	return "did not start"
+}
+
+func outputsText(res *result.Result, final string) string {
+	text := ""
+	if n := len(res.Outputs); n > 0 {
+		text = format.Count(n, "output")
+	}
+	if text != "" && final != "" {
+		text += " in " + terminal.Line(final)
+	}
+	if n := len(res.OutputsSkipped); n > 0 {
+		text = strings.TrimSpace(fmt.Sprintf("%s (%d left out)", text, n))
+	}
+	return text
+}

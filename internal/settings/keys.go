@@ -1,0 +1,128 @@
+package settings
+
+import (
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// A key is one setting: its name in files, its flag, its type and its target.
+type key struct {
+	// name is the name in files; a dot stands for a level.
+	name string
+	// flag is the name of the flag if it is not that of the key, letter its short form.
+	flag, letter string
+	// kind names the value in the help of the flag; "bool" needs no value.
+	kind string
+	// help is the flag's line of help; a key without one has no flag.
+	help string
+	// trusted keys are not taken from ./sandbox.yaml, which may have come with
+	// a directory of another person.
+	trusted bool
+	// list keys may be a list in a file; in text their parts are joined as in PATH.
+	list bool
+	// set stores a value; setDefault stores a shipped one, if it has a place of its own.
+	set, setDefault setter
+}
+
+// variable is the name of the environment variable of the key.
+func (k key) variable() string {
+	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(k.name, ".", "_"))
+}
+
+// flagName is the name of the flag of a key that has one.
+func (k key) flagName() string {
+	if k.flag != "" {
+		return k.flag
+	}
+	return strings.ReplaceAll(k.name, "_", "-")
+}
+
+// keys are all settings, in the order in which `sandbox config` shows them.
+var keys = keysOf(new(Settings))
+
+// keyNamed finds a key by its name in files.
+func keyNamed(name string) (key, bool) {
+	for _, k := range keys {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+func keyNames() []string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	return names
+}
+
+// keysOf are all keys, with s as their target.
+func keysOf(s *Settings) []key {
+	all := []key{
+		{name: "image", kind: "name", help: "image: a name of the catalog, a reference or an ID", set: to(&s.Image, readText)},
+		{name: "runtime", kind: "name", help: "OCI runtime that the engine knows, such as runsc", trusted: true, set: to(&s.Runtime, readText)},
+		{name: "user", letter: "u", kind: "uid:gid", help: "numeric user inside the container", trusted: true, set: to(&s.User, readText)},
+		{name: "network", kind: "name", help: "network of the engine (needs allow_network unless none)", set: to(&s.Network, readText)},
+		{name: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs: 0,1, or device=0 for one", set: to(&s.GPUs, readGPUs)},
+		{name: "gpu_driver", kind: "name", help: "how the engine is asked for GPUs: auto, nvidia or cdi",
+			set: to(&s.GPUDriver, readWord("auto", spec.DriverNVIDIA, spec.DriverCDI))},
+		{name: "gpu_share", kind: "bool", help: "let other runs that share have the same GPUs", trusted: true, set: to(&s.GPUShare, readBool)},
+		{name: "gpu_wait", kind: "duration", help: "wait so long for GPUs that are not free", set: to(&s.GPUWait, readWait)},
+		{name: "transfer", kind: "way", help: "how files reach the engine: bind, copy, or auto, which finds out",
+			set: to(&s.Transfer, readWord(sandbox.TransferAuto, sandbox.TransferBind, sandbox.TransferCopy))},
+	}
+	for _, l := range policy.LimitTable() {
+		kind, set := limitTo(l.Field(&s.Limits), l.Zero)
+		_, setDefault := limitTo(l.Field(&s.Defaults), l.Zero)
+		all = append(all, key{name: limitKey(l.Name), letter: l.Letter, kind: kind, help: l.Help, set: set, setDefault: setDefault})
+	}
+	for _, l := range policy.EgressTable() {
+		_, set := limitTo(l.Field(&s.EgressDefaults), l.Zero)
+		all = append(all, key{name: limitKey(l.Name), set: set})
+	}
+	all = append(all,
+		key{name: "allow_network", trusted: true, set: to(&s.AllowNetwork, readBool)},
+		key{name: "allow_root", trusted: true, set: to(&s.AllowRoot, readBool)},
+		key{name: "allow_egress", trusted: true, set: to(&s.AllowEgress, readLevel)},
+		key{name: "allow_private_egress", trusted: true, set: to(&s.AllowPrivateEgress, readBool)},
+		key{name: "allow_unlocked", kind: "bool", help: "run an image that is not the locked one, with a warning", trusted: true,
+			set: to(&s.AllowUnlocked, readBool)},
+		key{name: "allow_insecure_engine", trusted: true, set: to(&s.Engine.AllowInsecure, readBool)},
+	)
+	for _, l := range policy.LimitTable() {
+		_, set := limitTo(l.Field(&s.Max), "none")
+		all = append(all, key{name: "max." + limitKey(l.Name), trusted: true, set: set})
+	}
+	for _, l := range policy.EgressTable() {
+		_, set := limitTo(l.Field(&s.MaxEgress), "none")
+		all = append(all, key{name: "max." + limitKey(l.Name), trusted: true, set: set})
+	}
+	return append(all,
+		key{name: "context", kind: "name", help: "Docker context of the engine, see docker context ls", trusted: true,
+			set: to(&s.Engine.Context, readText)},
+		key{name: "host", letter: "H", kind: "address", help: "engine: unix://path, ssh://user@host or tcp://host:port", trusted: true,
+			set: to(&s.Engine.Host, readText)},
+		key{name: "state_dir", kind: "folder", help: "folder of the records of all runs", trusted: true, set: to(&s.StateDir, readText)},
+		key{name: "gpu_dir", trusted: true, set: to(&s.GPUDir, readText)},
+		key{name: "catalog", kind: "file", help: "image catalog instead of the shipped one", trusted: true, set: to(&s.CatalogFile, readText)},
+		key{name: "lock", kind: "file", help: "image lock that runs hold to", trusted: true, set: to(&s.LockFile, readText)},
+		key{name: "tool_registry", flag: "registry", kind: "file", help: "tools that contracts may name, instead of the shipped ones", trusted: true,
+			set: to(&s.ToolRegistry, readText)},
+		key{name: "profiles", kind: "file", help: "limit profiles of contracts beside the shipped ones", trusted: true, set: to(&s.Profiles, readText)},
+		key{name: "strict", kind: "bool", help: "refuse contracts with characters of a shell, or variables to strip", trusted: true,
+			set: to(&s.Strict, readBool)},
+		key{name: "open_allowlist", trusted: true, set: to(&s.OpenAllowlist, readBool)},
+		key{name: "contract_dependencies", trusted: true, list: true, set: to(&s.Dependencies, readDirectories)},
+		key{name: "json", kind: "bool", help: "print JSON on stdout, and nothing else there", set: to(&s.JSON, readBool)},
+		key{name: "quiet", letter: "q", kind: "bool", help: "no live output and no summary", set: to(&s.Quiet, readBool)},
+		key{name: "raw", kind: "bool", help: "let control sequences of the program reach the terminal", trusted: true, set: to(&s.Raw, readBool)},
+	)
+}
+
+// limitKey is the key of a limit.
+func limitKey(name string) string { return strings.ReplaceAll(name, "-", "_") }

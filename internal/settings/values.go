@@ -1,0 +1,196 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// A setter reads one value from its text and stores it. Its error is the rule that a bad
+// value breaks; its caller knows the name and the source.
+type setter func(text string) error
+
+// errOutOfRange means that a value could be read, but cannot be meant.
+var errOutOfRange = errors.New("must be more than 0")
+
+// to returns a setter that stores in target what read reads.
+func to[T any](target *T, read func(text string) (T, error)) setter {
+	return func(text string) error {
+		value, err := read(text)
+		if err == nil {
+			*target = value
+		}
+		return err
+	}
+}
+
+// limitTo returns the kind of a limit and its setter, which takes a word for the zero
+// value, if there is one.
+func limitTo(field any, zero string) (kind string, set setter) {
+	switch field := field.(type) {
+	case *time.Duration:
+		kind, set = "duration", to(field, readTime)
+	case *policy.Size:
+		kind, set = "size", to(field, ReadSize)
+	case *float64:
+		kind, set = "number", to(field, readNumber)
+	case *int64:
+		kind, set = "number", to(field, readCount)
+	case *int:
+		kind, set = "number", to(field, func(text string) (int, error) {
+			n, err := readCount(text)
+			return int(n), err
+		})
+	}
+	return kind, orWord(zero, set)
+}
+
+// orWord returns a setter that takes word, if there is one, for the zero value.
+func orWord(word string, set setter) setter {
+	if word == "" {
+		return set
+	}
+	return func(text string) error {
+		if text == word {
+			return nil // targets start at their zero value
+		}
+		if err := set(text); err != nil {
+			return fmt.Errorf("%w, or %s", err, word)
+		}
+		return nil
+	}
+}
+
+func readText(text string) (string, error) {
+	if strings.ContainsRune(text, 0) {
+		return "", errors.New("must not hold a NUL byte")
+	}
+	return text, nil
+}
+
+// readDirectories reads whole paths, joined as in PATH; an empty text is no directory.
+func readDirectories(text string) ([]string, error) {
+	if _, err := readText(text); err != nil {
+		return nil, err
+	}
+	all := filepath.SplitList(text)
+	for _, dir := range all {
+		if !filepath.IsAbs(dir) {
+			return nil, fmt.Errorf("must be folders with their whole path, as a list or joined by %q", filepath.ListSeparator)
+		}
+	}
+	return all, nil
+}
+
+// readGPUs reads what the planner takes, also with the quotes that docker needs
+// around a list.
+func readGPUs(text string) (string, error) {
+	text = strings.Trim(text, `"`)
+	var field *policy.FieldError
+	if _, err := spec.ParseGPUs(text); errors.As(err, &field) {
+		return "", errors.New(field.Rule)
+	}
+	return text, nil
+}
+
+// readWord reads one of some words, or nothing, which is the first of them.
+func readWord(words ...string) func(string) (string, error) {
+	return func(text string) (string, error) {
+		if text != "" && !slices.Contains(words, text) {
+			last := len(words) - 1
+			return "", fmt.Errorf("must be %s or %s", strings.Join(words[:last], ", "), words[last])
+		}
+		return text, nil
+	}
+}
+
+// readLevel reads a level of network access.
+func readLevel(text string) (policy.NetworkLevel, error) {
+	var words []string
+	for _, level := range policy.NetworkLevels() {
+		words = append(words, string(level))
+	}
+	word, err := readWord(words...)(text)
+	return policy.NetworkLevel(word), err
+}
+
+func readBool(text string) (bool, error) {
+	b, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, errors.New("must be true or false")
+	}
+	return b, nil
+}
+
+// ReadSize reads a size of more than 0.
+func ReadSize(text string) (policy.Size, error) {
+	size, err := policy.ParseSize(strings.TrimPrefix(text, "-"))
+	switch {
+	case err != nil:
+		return 0, errors.New("must be a number with a unit, such as 512m or 2g")
+	case size == 0 || strings.HasPrefix(text, "-"):
+		return 0, errOutOfRange
+	}
+	return size, nil
+}
+
+// ReadDuration reads Go's durations, and a bare number as seconds, which is what
+// timeout(1) takes. It may be negative.
+func ReadDuration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(seconds) || math.Abs(seconds) > time.Duration(math.MaxInt64).Seconds()-1 {
+		return 0, errors.New("must be a duration, such as 90s, 10m or 1h30m")
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// readTime reads a duration of more than 0.
+func readTime(text string) (time.Duration, error) {
+	d, err := ReadDuration(text)
+	if err == nil && d <= 0 {
+		err = errOutOfRange
+	}
+	return d, err
+}
+
+// readWait reads a duration that may be 0: not to wait.
+func readWait(text string) (time.Duration, error) {
+	d, err := ReadDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	return d, err
+}
+
+func readNumber(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange):
+		return 0, errors.New("must be a number, such as 0.5 or 4")
+	case !(f > 0) || math.IsInf(f, 0): // also NaN
+		return 0, errOutOfRange
+	}
+	return f, nil
+}
+
+func readCount(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, strconv.IntSize)
+	switch {
+	case err != nil:
+		return 0, errors.New("must be a whole number")
+	case n <= 0:
+		return 0, errOutOfRange
+	}
+	return n, nil
+}

@@ -1,0 +1,145 @@
+// Package doctor checks an engine, its machine and the state directory, and runs small
+// programs in the sandbox that try to break each limit.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
+
+// A Verdict is how a check ended.
+type Verdict string
+
+// The verdicts. Info is neither good nor bad.
+const (
+	OK   Verdict = "ok"
+	Info Verdict = "info"
+	Warn Verdict = "warn"
+	Fail Verdict = "fail"
+)
+
+// A Finding is the end of one check.
+type Finding struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	// Seen is what was found, Advice what to do about it; empty for nothing.
+	Seen   string `json:"seen"`
+	Advice string `json:"mend"`
+	// Err is why a check could not be done; it may have a method Hint() string.
+	Err error `json:"-"`
+}
+
+// A Machine is the subject of an examination.
+type Machine struct {
+	// Endpoint is the engine, and NoEngine is why there is none.
+	Endpoint dockerhost.Endpoint
+	NoEngine error
+	// StateDir is the directory of records.
+	StateDir string
+	// Runner is nil without an engine.
+	Runner *sandbox.Runner
+	// Request has the image, the runtime and the transfer of a run that names none.
+	Request sandbox.Request
+	// Images are the names of the catalog.
+	Images []string
+}
+
+// Examine does all checks. The later ones need the results of the earlier ones: where one
+// is missing, they are left out. The error is the cause of a context that has ended.
+func Examine(ctx context.Context, m Machine) ([]Finding, error) {
+	findings := []Finding{checkAddress(m.Endpoint, m.NoEngine)}
+	state := checkState(m.StateDir)
+	if m.NoEngine != nil {
+		return append(findings, state), nil
+	}
+	info, err := m.Runner.Info(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return append(findings, state, failed("engine", err)), nil
+	}
+	findings = append(findings, checkEngine(info)...)
+	findings = append(findings, state, checkDisk(m.StateDir, info), checkLeftovers(ctx, m.Runner))
+	image, spec := m.checkImage(ctx)
+	findings = append(findings, image)
+	if image.Verdict != Fail {
+		findings = append(findings, checkTransfer(spec))
+	}
+	if image.Verdict == Fail || state.Verdict == Fail {
+		return findings, nil
+	}
+	return append(findings, m.probe(ctx)...), context.Cause(ctx)
+}
+
+// failed is the finding of a check that could not be done.
+func failed(check string, err error) Finding {
+	return Finding{Check: check, Verdict: Fail, Seen: format.OneLine(err.Error()), Err: err}
+}
+
+// checkState makes sure that records can be written.
+func checkState(dir string) Finding {
+	const check = "state folder"
+	if err := tryWriting(dir); err != nil {
+		return Finding{Check: check, Verdict: Fail, Seen: format.OneLine(err.Error()),
+			Advice: "make it writable, or choose another with --state-dir"}
+	}
+	return Finding{Check: check, Verdict: OK, Seen: dir}
+}
+
+// tryWriting makes a file in the directory and removes it. The directory is made for
+// its owner alone, as the first run would do.
+func tryWriting(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("writable\n")
+	return errors.Join(err, file.Close(), os.Remove(file.Name()))
+}
+
+// scarce is how little free disk is worth a warning.
+const scarce = 2 * policy.GiB
+
+// checkDisk looks at the room for records and for the engine.
+func checkDisk(stateDir string, info engine.Info) Finding {
+	f := Finding{Check: "disk", Verdict: Info, Seen: "the free room cannot be told here"}
+	for _, place := range []struct{ what, dir string }{{"records", stateDir}, {"engine", info.RootDir}} {
+		free, ok := freeBytes(place.dir)
+		if !ok {
+			continue
+		}
+		text := fmt.Sprintf("%s free for the %s", format.Size(free), place.what)
+		if f.Verdict == Info {
+			f.Verdict, f.Seen = OK, text
+		} else {
+			f.Seen += ", " + text
+		}
+		if free < int64(scarce) {
+			f.Verdict, f.Advice = Warn, "delete old records with: sandbox rm; and unused images with: docker image prune"
+		}
+	}
+	return f
+}
+
+// freeBytes is what an ordinary user may still write below a directory.
+func freeBytes(dir string) (int64, bool) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return 0, false
+	}
+	return int64(stat.Bavail) * int64(stat.Bsize), true //nolint:unconvert // types differ between systems
+}
