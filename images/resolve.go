@@ -180,43 +180,26 @@ func IsPinned(ref string) bool {
 
 // Status is what the engine has of one image of a catalog.
 type Status struct {
-	Name        string
-	Description string
-	// Tag is the local name in the engine.
-	Tag string
-	// Base describes what the image stands on.
-	Base string
+	Entry
 	// Default says that a run without an image uses this one.
 	Default bool
 	// Present says that the engine has it; the fields below are zero if not.
-	Present bool
-	ID      string
-	// Content and Platform are as in [Resolved].
-	Content, Platform string
-	// SizeBytes and Created are as in [Image].
-	SizeBytes int64
-	Created   string
-}
-
-// Resolved is the image as [Resolve] would find it, if it is present.
-func (s Status) Resolved() Resolved {
-	return Resolved{Name: s.Name, Reference: s.Tag, ID: s.ID, Platform: s.Platform, Content: s.Content, CatalogName: true}
+	Present  bool
+	Resolved Resolved
+	Image    Image
 }
 
 // List says for every image of a catalog, sorted by name, what the engine has.
 func List(ctx context.Context, eng Engine, cat Catalog) ([]Status, error) {
 	var all []Status
 	for _, name := range cat.Names() {
-		e, _ := cat.Lookup(name)
-		s := Status{Name: name, Description: e.Description, Tag: e.Tag(), Base: e.Base.String(), Default: name == cat.Default}
-		r, found, err := Find(ctx, eng, cat, name)
-		switch {
-		case err == nil:
-			s.Present, s.ID, s.Content, s.Platform = true, r.ID, r.Content, r.Platform
-			s.SizeBytes, s.Created = found.SizeBytes, found.Created
-		case !errors.Is(err, ErrNotFound):
+		s := Status{Entry: cat.entries[name], Default: name == cat.Default}
+		var err error
+		s.Resolved, s.Image, err = Find(ctx, eng, cat, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
+		s.Present = err == nil
 		all = append(all, s)
 	}
 	return all, nil

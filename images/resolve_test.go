@@ -116,14 +116,12 @@ func TestList(t *testing.T) {
 	require.Len(t, all, 3)
 	assert.Equal(t, "big-one", all[0].Name)
 	assert.False(t, all[0].Present || all[0].Default)
-	assert.Equal(t, Status{
-		Name: "small", Description: "the smallest", Tag: small.Tag(), Base: "debian bookworm, 2 packages",
-		Default: true, Present: true, ID: "sha256:" + small.Tag(), SizeBytes: 1000,
-		Created: "2026-01-01T00:00:00Z", Content: all[2].Content, Platform: "linux/arm64",
-	}, all[2])
-	found, err := Resolve(t.Context(), newFake(small.Tag()), cat, "small")
+	found, img, err := Find(t.Context(), newFake(small.Tag()), cat, "small")
 	require.NoError(t, err)
-	assert.Equal(t, found, all[2].Resolved())
+	assert.Equal(t, Status{Entry: small, Default: true, Present: true, Resolved: found, Image: img}, all[2])
+
+	_, err = List(t.Context(), &fakeEngine{err: errors.New("engine down")}, cat)
+	require.ErrorContains(t, err, "looking up image big-one: engine down")
 }
 
 // The content changes with everything that a program can tell, and with nothing

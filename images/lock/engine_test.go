@@ -89,8 +89,8 @@ func TestInspect(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range list {
 		want := map[string]string{"small": idOf("small")}[s.Name]
-		assert.Equal(t, want, l.OtherID(s.Resolved()), s.Name)
-		assert.Empty(t, Lock{}.OtherID(s.Resolved()))
+		assert.Equal(t, want, l.OtherID(s.Resolved), s.Name)
+		assert.Empty(t, Lock{}.OtherID(s.Resolved))
 	}
 	assert.Equal(t, "deb a 1 all\n", other.Entry.Packages.Text())
 	_, err = Inspect(t.Context(), h, cat, l, "big-one")

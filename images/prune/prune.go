@@ -2,6 +2,7 @@
 package prune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,17 +76,29 @@ const (
 // error.
 func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts Options) (Report, error) {
 	eng := store.Docker{APIClient: api}
-	swept := sweepReaders(ctx, eng, opts)
-	all, err := candidates(ctx, eng, locks, opts)
+	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
 	if err != nil {
-		return Report{}, errors.Join(swept, err)
+		return Report{}, fmt.Errorf("listing the containers: %w", err)
 	}
-	report := planPrune(all, opts)
+	inUse := map[string]string{} // by ID, why an image cannot be removed
+	var errs []error
+	for _, c := range containers {
+		switch {
+		case !store.LeftBehind(c, opts.Now):
+			inUse[c.ImageID] = keptInUse
+		case !opts.DryRun:
+			errs = append(errs, store.IgnoreNotFound(eng.ContainerRemove(ctx, c.ID, container.RemoveOptions{RemoveVolumes: true})))
+		}
+	}
+	all, err := candidates(ctx, eng, locks, opts, inUse)
+	if err != nil {
+		return Report{}, errors.Join(append(errs, err)...)
+	}
+	report := plan(all, opts)
 	if opts.DryRun {
-		return report, swept
+		return report, nil
 	}
 	done := Report{Removed: []Image{}, Kept: report.Kept, KeptBytes: report.KeptBytes}
-	errs := []error{swept}
 	for _, img := range report.Removed {
 		if err := removeImage(ctx, eng, img); err != nil {
 			errs = append(errs, fmt.Errorf("image %s: %w", img.name(), err))
@@ -98,15 +111,10 @@ func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts O
 	return done, errors.Join(errs...)
 }
 
-// planPrune decides what to remove. Images with a reason stay.
-func planPrune(all []Image, opts Options) Report {
+// plan decides what to remove. Images with a reason stay.
+func plan(all []Image, opts Options) Report {
 	r := Report{Removed: []Image{}, Kept: []Image{}}
-	slices.SortFunc(all, func(a, b Image) int {
-		if c := a.LastUse.Compare(b.LastUse); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
+	slices.SortFunc(all, func(a, b Image) int { return cmp.Or(a.LastUse.Compare(b.LastUse), cmp.Compare(a.ID, b.ID)) })
 	for _, img := range all {
 		r.KeptBytes += img.SizeBytes
 	}
@@ -129,7 +137,7 @@ func planPrune(all []Image, opts Options) Report {
 
 // candidates lists the images of ours, with the reasons to keep them whatever
 // the budget.
-func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options) ([]Image, error) {
+func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options, inUse map[string]string) ([]Image, error) {
 	ours, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", images.LabelImage))})
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
@@ -138,9 +146,8 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
 	}
-	inUse, err := imagesInUse(ctx, eng, steps, opts.Now)
-	if err != nil {
-		return nil, err
+	for _, img := range steps {
+		inUse[img.ParentID] = cmp.Or(inUse[img.ParentID], keptBase)
 	}
 	all := unfinished(steps, inUse)
 	var ofBuilds []string
@@ -173,31 +180,13 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	return freeDoubles(all, inUse), nil
 }
 
-// imagesInUse says by ID which images cannot be removed, and why.
-func imagesInUse(ctx context.Context, eng store.Docker, steps []image.Summary, now time.Time) (map[string]string, error) {
-	reasons := map[string]string{}
-	for _, img := range steps {
-		reasons[img.ParentID] = keptBase
-	}
-	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
-	if err != nil {
-		return nil, fmt.Errorf("listing the containers: %w", err)
-	}
-	for _, c := range containers {
-		if !store.LeftBehind(c, now) {
-			reasons[c.ImageID] = keptInUse
-		}
-	}
-	return reasons, nil
-}
-
 // unfinished are the temporary bases of builds that are under way or were killed,
 // with the steps on them. When they were made tells the two apart.
 func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	var bases []Image
 	for _, img := range all {
 		tags := store.Tags(img)
-		if len(tags) == 0 || slices.ContainsFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, images.BaseRepository) }) {
+		if len(tags) == 0 || !within(images.BaseRepository, tags) {
 			continue
 		}
 		above, used := store.Above(all, img.ID)
@@ -206,15 +195,15 @@ func unfinished(all []image.Summary, inUse map[string]string) []Image {
 		}
 		p := Image{ID: img.ID, Tags: tags, SizeBytes: img.Size, LastUse: time.Unix(img.Created, 0), above: above}
 		for _, step := range all {
-			if made := time.Unix(step.Created, 0); slices.Contains(above, step.ID) && made.After(p.LastUse) {
+			if step.ID != img.ID && !slices.Contains(above, step.ID) {
+				continue
+			}
+			if made := time.Unix(step.Created, 0); made.After(p.LastUse) {
 				p.LastUse = made
 			}
-			if slices.Contains(above, step.ID) && inUse[step.ID] == keptInUse {
+			if inUse[step.ID] == keptInUse {
 				p.Reason = keptInUse
 			}
-		}
-		if inUse[img.ID] == keptInUse {
-			p.Reason = keptInUse
 		}
 		bases = append(bases, p)
 	}
@@ -239,14 +228,14 @@ func freeDoubles(all []Image, inUse map[string]string) []Image {
 }
 
 // isOurs says that an image with our label has no name but ours, nor a digest of a
-// registry: somebody who pulled an image of his by its digest knows it by that only.
+// registry: somebody who pulled their image by its digest knows it by that only.
 func isOurs(img image.Summary) bool {
-	for _, name := range slices.Concat(store.Tags(img), store.Digests(img)) {
-		if !strings.HasPrefix(name, images.Repository) {
-			return false
-		}
-	}
-	return true
+	return within(images.Repository, slices.Concat(store.Tags(img), store.Digests(img)))
+}
+
+// within says that all names begin with a prefix.
+func within(prefix string, names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
 }
 
 func (p Image) name() string {
@@ -274,22 +263,6 @@ func removeImage(ctx context.Context, eng store.Docker, img Image) error {
 			errs = append(errs, err)
 		case found.ID == img.ID: // else gone, or the name is another image's by now
 			errs = append(errs, eng.Remove(ctx, ref, image.RemoveOptions{PruneChildren: true}))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// sweepReaders removes the containers through which images were read, and that were
-// left behind.
-func sweepReaders(ctx context.Context, eng store.Docker, opts Options) error {
-	left, err := eng.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", store.LabelReader))})
-	if err != nil || opts.DryRun {
-		return err
-	}
-	var errs []error
-	for _, c := range left {
-		if store.LeftBehind(c, opts.Now) {
-			errs = append(errs, store.IgnoreNotFound(eng.ContainerRemove(ctx, c.ID, container.RemoveOptions{RemoveVolumes: true})))
 		}
 	}
 	return errors.Join(errs...)

@@ -17,7 +17,7 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-func TestPlanPrune(t *testing.T) {
+func TestPlan(t *testing.T) {
 	now := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
 	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
 	all := func() []Image {
@@ -40,7 +40,7 @@ func TestPlanPrune(t *testing.T) {
 		"exactly those fit": {30, []string{"older", "old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := planPrune(all(), Options{KeepBytes: c.keep, UnusedFor: time.Hour, Now: now})
+			r := plan(all(), Options{KeepBytes: c.keep, UnusedFor: time.Hour, Now: now})
 			var removed []string
 			for _, img := range r.Removed {
 				removed = append(removed, img.ID)
@@ -53,8 +53,8 @@ func TestPlanPrune(t *testing.T) {
 			}
 		})
 	}
-	assert.NotNil(t, planPrune(nil, Options{}).Removed)
-	assert.NotNil(t, planPrune(nil, Options{}).Kept)
+	assert.NotNil(t, plan(nil, Options{}).Removed)
+	assert.NotNil(t, plan(nil, Options{}).Kept)
 }
 
 // pruneHost holds a locked image, one that a container uses, two free ones, and one

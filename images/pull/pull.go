@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
@@ -53,11 +54,8 @@ type Options struct {
 // At most one process of a user pulls a given digest at a time; the others wait
 // and then find it.
 func Pull(ctx context.Context, api client.APIClient, ref string, opts Options) (r images.Resolved, pulled bool, err error) {
-	p, err := newPuller(api, ref, opts)
+	p, err := newPuller(ctx, api, ref, opts)
 	if err != nil {
-		return images.Resolved{}, false, err
-	}
-	if err := p.choosePlatform(ctx); err != nil {
 		return images.Resolved{}, false, err
 	}
 	if r, err := p.present(ctx); err != nil || r.ID != "" {
@@ -105,11 +103,11 @@ type puller struct {
 	tag      reference.NamedTagged
 	opts     Options
 	progress *Progress
-	auth     string // encoded, see [registry.EncodeAuthConfig]; read once
-	asked    bool   // auth was read
+	auth     func() string // encoded, see [registry.EncodeAuthConfig]; read once
 }
 
-func newPuller(api client.APIClient, given string, opts Options) (*puller, error) {
+// newPuller asks the engine for its platform when none was given.
+func newPuller(ctx context.Context, api client.APIClient, given string, opts Options) (*puller, error) {
 	ref, tag, err := images.ParsePinned(given)
 	switch {
 	case errors.Is(err, images.ErrNotPinned):
@@ -119,23 +117,19 @@ func newPuller(api client.APIClient, given string, opts Options) (*puller, error
 	case opts.Platform != "" && !strings.Contains(opts.Platform, "/"):
 		return nil, fmt.Errorf("platform %q: must be os/architecture, such as linux/amd64", opts.Platform)
 	}
+	if opts.Platform == "" {
+		v, err := api.ServerVersion(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: asking the engine for its platform: %w", given, err)
+		}
+		opts.Platform = v.Os + "/" + v.Arch
+	}
 	if opts.Credentials == nil {
 		opts.Credentials = DockerCredentials("")
 	}
-	return &puller{eng: store.Docker{APIClient: api}, given: given, ref: ref, tag: tag, opts: opts, progress: NewProgress(opts.Progress)}, nil
-}
-
-// choosePlatform asks the engine for its platform when none was given.
-func (p *puller) choosePlatform(ctx context.Context) error {
-	if p.opts.Platform != "" {
-		return nil
-	}
-	v, err := p.eng.ServerVersion(ctx)
-	if err != nil {
-		return fmt.Errorf("image %s: asking the engine for its platform: %w", p.given, err)
-	}
-	p.opts.Platform = v.Os + "/" + v.Arch
-	return nil
+	p := &puller{eng: store.Docker{APIClient: api}, given: given, ref: ref, tag: tag, opts: opts, progress: NewProgress(opts.Progress)}
+	p.auth = sync.OnceValue(p.credentials)
+	return p, nil
 }
 
 // present returns the image if the engine has it, or else the zero value.
@@ -174,10 +168,6 @@ func fits(have, want string) bool {
 // credentials are those of the registry, encoded for the engine. Without any, the
 // registry decides.
 func (p *puller) credentials() string {
-	if p.asked {
-		return p.auth
-	}
-	p.asked = true
 	auth, err := p.opts.Credentials(reference.Domain(p.ref))
 	if err != nil {
 		p.progress.Line("pull", fmt.Sprintf("%v; going on without credentials", err))
@@ -186,11 +176,11 @@ func (p *puller) credentials() string {
 	if auth == (registry.AuthConfig{}) {
 		return ""
 	}
-	p.auth, err = registry.EncodeAuthConfig(auth)
+	encoded, err := registry.EncodeAuthConfig(auth)
 	if err != nil {
 		p.progress.Line("pull", "the credentials cannot be encoded; going on without")
 	}
-	return p.auth
+	return encoded
 }
 
 // compareTag refuses a tag that names another digest. It asks the registry, and
@@ -199,7 +189,7 @@ func (p *puller) compareTag(ctx context.Context) error {
 	if p.tag == nil || p.opts.IgnoreMovedTag {
 		return nil
 	}
-	now, err := p.eng.DistributionInspect(ctx, p.tag.String(), p.credentials())
+	now, err := p.eng.DistributionInspect(ctx, p.tag.String(), p.auth())
 	switch {
 	case ctx.Err() != nil:
 		return pullFailed(ctx, p.given, ctx.Err())
@@ -218,7 +208,7 @@ func (p *puller) compareTag(ctx context.Context) error {
 func (p *puller) fetch(ctx context.Context) error {
 	p.progress.Line("pull", p.given+" for "+p.opts.Platform)
 	body, err := p.eng.ImagePull(ctx, p.ref.String(), image.PullOptions{
-		RegistryAuth: p.credentials(), Platform: p.opts.Platform,
+		RegistryAuth: p.auth(), Platform: p.opts.Platform,
 	})
 	if err == nil {
 		err = jsonmessage.DisplayJSONMessagesStream(body, p.progress, p.opts.TerminalFD, p.opts.Terminal, nil)
