@@ -19,6 +19,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/build"
+	"github.com/evalbox/evalbox/images/pull"
 	"github.com/evalbox/evalbox/images/store"
 )
 
@@ -91,7 +92,7 @@ images:
 	defer cancel()
 	progress := &interruptAt{text: "it runs", cancel: cancel}
 	_, _, err = build.Ensure(ctx, eng, cat, "", build.Options{
-		Dockerfile: endlessDockerfile, Root: rootOf(eng, debian.ID), Progress: progress,
+		Dockerfile: endlessDockerfile, Root: rootOf(eng, debian.ID), Pull: pull.Options{Progress: progress},
 	})
 	require.ErrorIs(t, err, context.Canceled, "%s", &progress.seen)
 	// Its command is killed, so that it does not become an image.

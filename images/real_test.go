@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/build"
+	"github.com/evalbox/evalbox/images/pull"
 )
 
 func shipped(t *testing.T) images.Catalog {
@@ -87,7 +88,7 @@ func TestDebianImageRunsPython(t *testing.T) {
 	eng, cat := engine(t), shipped(t)
 	var progress bytes.Buffer
 	made, _, err := build.Ensure(t.Context(), eng, cat, "debian", build.Options{
-		Dockerfile: evalbox.DockerfileRunner, Progress: &progress,
+		Dockerfile: evalbox.DockerfileRunner, Pull: pull.Options{Progress: &progress},
 	})
 	require.NoError(t, err, "%s", &progress)
 	require.Equal(t, "linux/"+runtime.GOARCH, made.Platform)

@@ -145,7 +145,7 @@ func TestRequirements(t *testing.T) {
 		r, _, err := build.Ensure(t.Context(), eng, cat, "", build.Options{
 			Dockerfile: evalbox.DockerfileRunner, Requirements: requirements, Force: force,
 			Network: "host", PipIndex: index,
-			Credentials: pull.DockerCredentials(t.TempDir()), Progress: &progress,
+			Pull: pull.Options{Credentials: pull.DockerCredentials(t.TempDir()), Progress: &progress},
 		})
 		return r, err
 	}

@@ -17,8 +17,8 @@ import (
 
 // An Engine describes its images. Package store has the one of Docker.
 type Engine interface {
-	// Image describes the image of a reference or an ID. The error of an unknown image is
-	// a "not found" of containerd/errdefs.
+	// Image describes the image of a reference or an ID. The error of an unknown image is a
+	// "not found" of containerd/errdefs.
 	Image(ctx context.Context, ref string) (Image, error)
 }
 
@@ -50,8 +50,8 @@ type Resolved struct {
 	Reference string
 	// ID is the immutable ID in the engine ("sha256:…"): use it from here on.
 	ID string
-	// Digest is the registry's digest ("name@sha256:…"), empty for an image
-	// that never was in a registry.
+	// Digest is the registry's digest ("name@sha256:…"), empty for an image that never was
+	// in a registry.
 	Digest string
 	// Platform is os/architecture[/variant].
 	Platform string
@@ -64,10 +64,10 @@ type Resolved struct {
 	CatalogName bool
 }
 
-// Resolve finds the image that ref means: the empty string is the default of the
-// catalog; a name of the catalog is that image; anything else is a reference or
-// an ID of the engine. A name of the catalog wins over an equal reference: write
-// name:tag for the latter. It asks the engine once, and never pulls.
+// Resolve finds the image that ref means: the empty string is the default of the catalog; a
+// name of the catalog is that image; anything else is a reference or an ID of the engine. A
+// name of the catalog wins over an equal reference: write name:tag for the latter. It asks
+// the engine once, and never pulls.
 //
 // The error of an image that is not there is a [*NotFoundError].
 func Resolve(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, error) {
@@ -99,8 +99,8 @@ func Find(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, I
 	return r, found, nil
 }
 
-// registryDigest returns the digest under which the repository of ref offers the image,
-// or else the first one there is.
+// registryDigest returns the digest under which the repository of ref offers the image, or
+// else the first one there is.
 func registryDigest(found Image, ref string) string {
 	if want, err := reference.ParseNormalizedNamed(ref); err == nil {
 		for _, d := range found.Digests {
@@ -118,6 +118,7 @@ func registryDigest(found Image, ref string) string {
 
 // content is the hash of [Resolved].
 func (i Image) content() string {
+	list := func(words []string) []string { return append([]string(nil), words...) } // nil for empty: engines differ
 	text, err := json.Marshal(struct {
 		Platform   string   `json:"platform"`
 		Layers     []string `json:"layers"`
@@ -137,16 +138,8 @@ func (i Image) content() string {
 	return digest.FromBytes(text).String()
 }
 
-// list makes nil, which some engines send for empty, the same as empty.
-func list(words []string) []string {
-	if len(words) == 0 {
-		return nil
-	}
-	return words
-}
-
-// PlainPlatform leaves out the variant that every 64-bit ARM has, and that only
-// some engines report.
+// PlainPlatform leaves out the variant that every 64-bit ARM has, and that only some
+// engines report.
 func PlainPlatform(platform string) string { return strings.TrimSuffix(platform, "/v8") }
 
 // ErrNotPinned means that a reference has no digest.

@@ -30,7 +30,7 @@ func pipOptions(t *testing.T) Options {
 	t.Helper()
 	opts := options(t, new(atomic.Int32))
 	opts.Requirements = testRequirements
-	opts.Credentials = func(string) (registry.AuthConfig, error) { return registry.AuthConfig{}, nil }
+	opts.Pull.Credentials = func(string) (registry.AuthConfig, error) { return registry.AuthConfig{}, nil }
 	return opts
 }
 
@@ -39,7 +39,7 @@ func TestEnsureOnABaseOfARegistry(t *testing.T) {
 	pip, _ := cat.Lookup("pip")
 	opts.PipIndex = "https://pypi.example/simple"
 	var progress bytes.Buffer
-	opts.Progress = &progress
+	opts.Pull.Progress = &progress
 	r, changed, err := Ensure(t.Context(), eng, cat, "pip", opts)
 	require.NoError(t, err)
 	assert.True(t, changed)

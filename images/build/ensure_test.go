@@ -40,7 +40,7 @@ func TestEnsureMakesOnceAndThenDoesNothing(t *testing.T) {
 	small, _ := cat.Lookup("small")
 	opts := options(t, &made)
 	var progress bytes.Buffer
-	opts.Progress = &progress
+	opts.Pull.Progress = &progress
 
 	r, changed, err := Ensure(t.Context(), eng, cat, "", opts)
 	require.NoError(t, err)

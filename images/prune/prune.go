@@ -39,8 +39,8 @@ type Report struct {
 	// Removed and Kept are the images of ours, the longest unused first.
 	Removed []Image `json:"removed"`
 	Kept    []Image `json:"kept"`
-	// RemovedBytes and KeptBytes are the sums of their sizes. Layers that
-	// images share are counted for each.
+	// RemovedBytes and KeptBytes are the sums of their sizes. Layers that images share are
+	// counted for each.
 	RemovedBytes int64 `json:"removed_bytes"`
 	KeptBytes    int64 `json:"kept_bytes"`
 }
@@ -69,11 +69,10 @@ const (
 	keptFits   = "fits"
 )
 
-// Images removes images of ours, the longest unused first, until the rest holds no
-// more than the bytes to keep. It never removes an image that one of the locks
-// holds, that a container uses or another image stands on, or that has a name or a
-// registry's digest that is not of ours. The report is true also when there is an
-// error.
+// Images removes images of ours, the longest unused first, until the rest holds no more
+// than the bytes to keep. It never removes an image that one of the locks holds, that a
+// container uses or another image stands on, or that has a name or a registry's digest that
+// is not of ours. The report is true also when there is an error.
 func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts Options) (Report, error) {
 	eng := store.Docker{APIClient: api}
 	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
@@ -101,7 +100,7 @@ func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts O
 	done := Report{Removed: []Image{}, Kept: report.Kept, KeptBytes: report.KeptBytes}
 	for _, img := range report.Removed {
 		if err := removeImage(ctx, eng, img); err != nil {
-			errs = append(errs, fmt.Errorf("image %s: %w", img.name(), err))
+			errs = append(errs, fmt.Errorf("image %s: %w", img.refs()[0], err))
 			img.Reason = "could not be removed"
 			done.Kept, done.KeptBytes = append(done.Kept, img), done.KeptBytes+img.SizeBytes
 			continue
@@ -135,8 +134,7 @@ func plan(all []Image, opts Options) Report {
 	return r
 }
 
-// candidates lists the images of ours, with the reasons to keep them whatever
-// the budget.
+// candidates lists the images of ours, with the reasons to keep them whatever the budget.
 func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options, inUse map[string]string) ([]Image, error) {
 	ours, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", images.LabelImage))})
 	if err != nil {
@@ -177,11 +175,21 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 		}
 		all = append(all, p)
 	}
-	return freeDoubles(all, inUse), nil
+	// A locked image without a name goes if one with a name is the same: the lock loses
+	// nothing.
+	for i, img := range all {
+		same := func(other Image) bool {
+			return other.Reason == keptLocked && len(other.Tags) > 0 && other.content == img.content
+		}
+		if img.Reason == keptLocked && len(img.Tags) == 0 && slices.ContainsFunc(all, same) {
+			all[i].Reason = inUse[img.ID]
+		}
+	}
+	return all, nil
 }
 
-// unfinished are the temporary bases of builds that are under way or were killed,
-// with the steps on them. When they were made tells the two apart.
+// unfinished are the temporary bases of builds that are under way or were killed, with the
+// steps on them. When they were made tells the two apart.
 func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	var bases []Image
 	for _, img := range all {
@@ -210,23 +218,6 @@ func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	return bases
 }
 
-// freeDoubles lets go of locked images without a name where one with a name is the
-// same: the lock loses nothing with them.
-func freeDoubles(all []Image, inUse map[string]string) []Image {
-	named := map[string]bool{}
-	for _, img := range all {
-		if img.Reason == keptLocked && len(img.Tags) > 0 {
-			named[img.content] = true
-		}
-	}
-	for i, img := range all {
-		if img.Reason == keptLocked && len(img.Tags) == 0 && named[img.content] {
-			all[i].Reason = inUse[img.ID]
-		}
-	}
-	return all
-}
-
 // isOurs says that an image with our label has no name but ours, nor a digest of a
 // registry: somebody who pulled their image by its digest knows it by that only.
 func isOurs(img image.Summary) bool {
@@ -238,25 +229,22 @@ func within(prefix string, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
 }
 
-func (p Image) name() string {
+// refs are the names of an image, or its ID.
+func (p Image) refs() []string {
 	if len(p.Tags) > 0 {
-		return p.Tags[0]
+		return p.Tags
 	}
-	return p.ID
+	return []string{p.ID}
 }
 
-// removeImage takes the names off an image, and with the last one the image. It
-// is never forced: an image that is used by now stays.
+// removeImage takes the names off an image, and with the last one the image. It is never
+// forced: an image that is used by now stays.
 func removeImage(ctx context.Context, eng store.Docker, img Image) error {
-	refs := img.Tags
-	if len(refs) == 0 {
-		refs = []string{img.ID}
-	}
 	var errs []error
 	for _, id := range img.above {
 		errs = append(errs, eng.Remove(ctx, id, image.RemoveOptions{}))
 	}
-	for _, ref := range refs {
+	for _, ref := range img.refs() {
 		found, err := eng.Image(ctx, ref)
 		switch {
 		case store.IgnoreNotFound(err) != nil:

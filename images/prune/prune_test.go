@@ -91,7 +91,7 @@ func TestPrune(t *testing.T) {
 	assert.Equal(t, idOf("nameless"), r.Removed[0].ID)
 	var kept []string
 	for _, img := range r.Kept {
-		kept = append(kept, img.name()+": "+img.Reason)
+		kept = append(kept, img.refs()[0]+": "+img.Reason)
 	}
 	small, _ := testCatalog(t).Lookup("small")
 	assert.ElementsMatch(t, []string{"evalbox/free:1: recently used", small.Tag() + ": locked", "evalbox/used:1: a container uses it"}, kept)
