@@ -21,7 +21,7 @@ import (
 	"github.com/evalbox/evalbox/images/store"
 )
 
-// An archive of ours is what `docker save` writes, with the lock entry of the image as its
+// An archive is what `docker save` writes, with the lock entry of the image as its
 // first member. Engines ignore that when they load it.
 const lockMember = "evalbox.lock.yaml"
 

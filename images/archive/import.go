@@ -273,7 +273,7 @@ func (i importer) present(ctx context.Context) (inventory, error) {
 	return have, nil
 }
 
-// discardNew undoes a load that went wrong, of which the engine may have told nothing:
+// discardNew undoes a load that went wrong, of which the engine may have reported nothing:
 // names that it took get back to where they were, and images that are new are removed,
 // unless they are somebody else's: those that have a name, were built, or are used by a
 // container. Of an archive that it did not get it has nothing.

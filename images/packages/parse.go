@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// unknownWord stands for what an image does not tell of a package: none is left out for
+// unknownWord stands for what an image does not say of a package: none is left out for
 // that.
 const unknownWord = "unknown"
 
@@ -35,7 +35,7 @@ func parseDpkgStatus(r io.Reader) ([]Package, error) {
 }
 
 // parsePythonMetadata reads METADATA or PKG-INFO: only its head matters. What it does not
-// tell is taken from the folder, NAME-VERSION.dist-info.
+// say is taken from the directory, NAME-VERSION.dist-info.
 func parsePythonMetadata(r io.Reader, file string) (Package, error) {
 	fields, err := newHeaderReader(r).next()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -55,17 +55,17 @@ func pythonName(name string) string {
 
 // pythonFromPath takes name and version from the path of a metadata file.
 func pythonFromPath(file string) Package {
-	folder := file
+	dir := file
 	if base := path.Base(file); base == "METADATA" || base == "PKG-INFO" {
-		folder = path.Dir(file)
+		dir = path.Dir(file)
 	}
-	folder = strings.TrimSuffix(strings.TrimSuffix(path.Base(folder), ".dist-info"), ".egg-info")
-	name, rest, _ := strings.Cut(folder, "-")
+	dir = strings.TrimSuffix(strings.TrimSuffix(path.Base(dir), ".dist-info"), ".egg-info")
+	name, rest, _ := strings.Cut(dir, "-")
 	version, _, _ := strings.Cut(rest, "-") // an egg's goes on with the Python
 	return newPackage(Python, pythonName(name), version, "")
 }
 
-// parseConda reads a file of conda-meta. What it does not tell is taken from its name,
+// parseConda reads a file of conda-meta. What it does not say is taken from its name,
 // NAME-VERSION-BUILD.json.
 func parseConda(r io.Reader, file string) (Package, error) {
 	var meta struct {

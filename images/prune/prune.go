@@ -22,7 +22,7 @@ import (
 
 // Options say how [Images] works.
 type Options struct {
-	// KeepBytes is what the images of ours may hold together.
+	// KeepBytes is what images of evalbox may hold together.
 	KeepBytes int64
 	// UnusedFor protects what was used, or made, more recently.
 	UnusedFor time.Duration
@@ -36,7 +36,7 @@ type Options struct {
 
 // A Report says what [Images] did.
 type Report struct {
-	// Removed and Kept are the images of ours, the longest unused first.
+	// Removed and Kept are the images of evalbox, the longest unused first.
 	Removed []Image `json:"removed"`
 	Kept    []Image `json:"kept"`
 	// RemovedBytes and KeptBytes are the sums of their sizes. Layers that images share are
@@ -45,7 +45,7 @@ type Report struct {
 	KeptBytes    int64 `json:"kept_bytes"`
 }
 
-// A Image is one image of ours.
+// An Image is one image of evalbox.
 type Image struct {
 	ID string `json:"id"`
 	// Tags are its names in the engine.
@@ -69,10 +69,10 @@ const (
 	keptFits   = "fits"
 )
 
-// Images removes images of ours, the longest unused first, until the rest holds no more
+// Images removes images of evalbox, the longest unused first, until the rest holds no more
 // than the bytes to keep. It never removes an image that one of the locks holds, that a
 // container uses or another image stands on, or that has a name or a registry's digest that
-// is not of ours. The report is true also when there is an error.
+// is not evalbox's. The report is true also when there is an error.
 func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts Options) (Report, error) {
 	eng := store.Docker{APIClient: api}
 	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
@@ -134,7 +134,7 @@ func plan(all []Image, opts Options) Report {
 	return r
 }
 
-// candidates lists the images of ours, with the reasons to keep them whatever the budget.
+// candidates lists the images of evalbox, with the reasons to keep them whatever the budget.
 func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options, inUse map[string]string) ([]Image, error) {
 	ours, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", images.LabelImage))})
 	if err != nil {
@@ -154,7 +154,7 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	}
 	for _, img := range ours {
 		if !isOurs(img) || slices.Contains(ofBuilds, img.ID) {
-			continue // made by somebody on an image of ours, whose labels it has
+			continue // made by somebody on an image of evalbox, whose labels it has
 		}
 		r, err := images.Resolve(ctx, eng, images.Catalog{}, img.ID)
 		if errors.Is(err, images.ErrNotFound) {
@@ -189,7 +189,7 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 }
 
 // unfinished are the temporary bases of builds that are under way or were killed, with the
-// steps on them. When they were made tells the two apart.
+// steps on them. Only the time when they were made distinguishes the two.
 func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	var bases []Image
 	for _, img := range all {
