@@ -3,7 +3,6 @@ package images_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/docker/docker/client"
 
@@ -20,23 +19,23 @@ func Example() {
 	ctx := context.Background()
 	cat, err := images.LoadCatalog(configs.Images(), "images.yaml")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	api, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer api.Close()
 	if _, _, err := build.Ensure(ctx, api, cat, "", build.Options{Dockerfile: evalbox.DockerfileRunner}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	eng := store.Docker{APIClient: api}
 	if _, err := lock.Settle(ctx, eng, cat, "images.lock", ""); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	image, err := images.Resolve(ctx, eng, cat, "")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(image.ID)
 }
@@ -44,7 +43,7 @@ func Example() {
 func ExampleLoadCatalog() {
 	cat, err := images.LoadCatalog(configs.Images(), "images.yaml")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	entry, _ := cat.Lookup("")
 	fmt.Println(cat.Names(), entry.Name, entry.Base)

@@ -49,7 +49,6 @@ type fakeHost struct {
 	tags       map[string]string    // the ID of each, guarded by mu
 	containers map[string]container.Summary
 	calls      []string
-	liveCtx    bool // the context of the last removal was alive
 }
 
 // A fakeImage is an image whose layer is called as its ID.
@@ -271,7 +270,6 @@ func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.
 
 func (h *fakeHost) ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error) {
 	defer h.called("remove image")()
-	h.liveCtx = ctx.Err() == nil
 	if err := errors.Join(ctx.Err(), h.removeErr); err != nil {
 		return nil, err
 	}

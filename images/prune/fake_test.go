@@ -27,20 +27,13 @@ import (
 type fakeHost struct {
 	client.APIClient
 
-	exportErr, removeErr, loadErr error
-	// loads are what engines report of a load besides the ID of the image.
-	loads string
-	// onLoad is called after an image was loaded.
-	onLoad func(id string)
-	// onList is called after the images were listed.
-	onList func()
+	removeErr error
 
 	mu         sync.Mutex
 	images     map[string]fakeImage // by ID, guarded by mu
 	tags       map[string]string    // the ID of each, guarded by mu
 	containers map[string]container.Summary
 	calls      []string
-	liveCtx    bool // the context of the last removal was alive
 }
 
 // A fakeImage is an image whose layer is called as its ID.
@@ -149,15 +142,11 @@ func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.
 	for id, img := range h.images {
 		all = append(all, image.Summary{ID: id, ParentID: img.Parent, RepoTags: h.tagsOf(id), Size: 1000})
 	}
-	if h.onList != nil {
-		h.onList()
-	}
 	return all, ctx.Err()
 }
 
 func (h *fakeHost) ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error) {
 	defer h.called("remove image")()
-	h.liveCtx = ctx.Err() == nil
 	if err := errors.Join(ctx.Err(), h.removeErr); err != nil {
 		return nil, err
 	}
