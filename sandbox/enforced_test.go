@@ -66,9 +66,9 @@ func TestWeakerContainersAreRefused(t *testing.T) {
 			fake.Ready = func(_ Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
 			r := newFakeRunner(t, fake)
 			req := command("true")
-			req.Mounts, req.Masks = []Mount{{dir, "/repo"}}, []string{"/repo/secret"}
-			req.Started = func() { t.Error("the program was started") }
-			res, err := r.Run(t.Context(), req)
+			req.Mounts, req.Masks = []Mount{{Source: dir, Target: "/repo"}}, []string{"/repo/secret"}
+			hooks := Hooks{Started: func() { t.Error("the program was started") }}
+			res, err := r.Run(t.Context(), req, hooks)
 			require.ErrorIs(t, err, ErrUnenforceable)
 			require.ErrorContains(t, err, "the container is not what was planned: "+test.says)
 			require.Nil(t, res)

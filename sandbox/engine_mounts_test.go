@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // project is a folder of the host as a contract has it.
@@ -184,23 +185,23 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 			"/repo/data/new OSError\n/repo/readme.md OSError\n/repo/src/alias-key OSError\n", res.Stdout)
 		require.Equal(t, before, hashes(t, dir), "nothing changes before it is applied")
 		require.Len(t, res.Trees, 2)
-		tree := res.Trees[0]
-		if tree.Target != "/repo/src" {
-			tree = res.Trees[1]
+		changed := res.Trees[0]
+		if changed.Target != "/repo/src" {
+			changed = res.Trees[1]
 		}
-		require.Equal(t, "/repo/src", tree.Target)
-		require.True(t, tree.Complete, res.Warnings)
+		require.Equal(t, "/repo/src", changed.Target)
+		require.True(t, changed.Complete, res.Warnings)
 		require.Equal(t, []string{"empty directory 0755", "made directory 0755", "made/again file 0644", "made/here directory 0755",
-			"made/here/x file 0644", "made/new file 0644", "odd\\n\\x1b[31m file 0644", "suid file 0755"}, changedPaths(tree.Created))
-		require.Equal(t, []string{"deep/a/b file 0644", "main.py file 0644", "run.sh file 0600"}, changedPaths(tree.Changed))
-		require.Equal(t, []string{"link symlink 0777", "old.txt file 0644"}, changedPaths(tree.Deleted))
-		require.Equal(t, []string{"made/fifo: not a regular file", "made/link: not a regular file", "made/socket: not a regular file"}, skippedPaths(tree.Skipped))
-		require.Empty(t, tree.NotCopied)
+			"made/here/x file 0644", "made/new file 0644", "odd\\n\\x1b[31m file 0644", "suid file 0755"}, changedPaths(changed.Created))
+		require.Equal(t, []string{"deep/a/b file 0644", "main.py file 0644", "run.sh file 0600"}, changedPaths(changed.Changed))
+		require.Equal(t, []string{"link symlink 0777", "old.txt file 0644"}, changedPaths(changed.Deleted))
+		require.Equal(t, []string{"made/fifo: not a regular file", "made/link: not a regular file", "made/socket: not a regular file"}, skippedPaths(changed.Skipped))
+		require.Empty(t, changed.NotCopied)
 
 		// Meanwhile the folder changes on the host.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "src/main.py"), []byte("edited"), 0o644))
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "src/empty"), 0o755))
-		report, err := r.Store().ApplyTree(t.Context(), res.ID, "/repo/src", nil)
+		report, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", tree.ApplyOptions{})
 		require.NoError(t, err)
 		states := map[string]string{}
 		for _, c := range report.Changes {
@@ -233,7 +234,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 			require.NotContains(t, name, ".evalbox-")
 		}
 		// A second time changes nothing.
-		again, err := r.Store().ApplyTree(t.Context(), res.ID, "/repo/src", nil)
+		again, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", tree.ApplyOptions{})
 		require.NoError(t, err)
 		require.Equal(t, report.Changes, again.Changes)
 		require.Equal(t, after, hashes(t, dir))
@@ -289,7 +290,7 @@ func TestEngineHostileTrees(t *testing.T) {
 				res := run(t, r, req)
 				require.Zero(t, res.ExitCode, res.Stderr)
 				require.Len(t, res.Trees, 1)
-				_, err := r.Store().ApplyTree(t.Context(), res.ID, "/repo", nil)
+				_, err := r.ApplyTree(t.Context(), res.ID, "/repo", tree.ApplyOptions{})
 				require.NoError(t, err)
 				after := hashes(t, dir)
 				for file, text := range before {

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
@@ -36,7 +38,7 @@ func TestClearFinal(t *testing.T) {
 	require.Empty(t, clear("r1"))
 	require.FileExists(t, filepath.Join(final, "out.csv"), "it is what that run left")
 	require.Empty(t, clear("r0"))
-	require.Empty(t, everything(t, final))
+	require.Empty(t, treetest.Everything(t, final))
 	require.Empty(t, clear(""), "once more")
 
 	require.NoError(t, os.WriteFile(filepath.Join(final, "thesis.tex"), []byte("years"), 0o644))
@@ -47,8 +49,9 @@ func TestClearFinal(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
 
-	lock, err := lockFolder(final)
+	lock, err := os.Open(final)
 	require.NoError(t, err)
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	_, err = r.ClearFinal(t.Context(), final, "")
 	require.ErrorIs(t, err, ErrBusy)
 	require.NoError(t, lock.Close())

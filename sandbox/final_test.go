@@ -3,12 +3,17 @@
 package sandbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,31 +87,6 @@ func TestFailedStartPutsFinalBack(t *testing.T) {
 	require.NoDirExists(t, final+".before-r1")
 }
 
-func TestNestedFinalsAreOneAtATime(t *testing.T) {
-	store := openTestStore(t)
-	base := t.TempDir()
-	require.NoError(t, store.prepare())
-	outer, inner, beside := filepath.Join(base, "a"), filepath.Join(base, "a", "b", "c"), filepath.Join(base, "a", "d")
-
-	held, err := lockFinal(store, inner)
-	require.NoError(t, err)
-	_, err = lockFinal(store, outer)
-	require.ErrorIs(t, err, ErrBusy, "it holds one that is in use")
-	other, err := lockFinal(store, beside)
-	require.NoError(t, err, "neighbours do not matter")
-	require.NoError(t, other.release())
-	require.NoError(t, held.release())
-
-	held, err = lockFinal(store, outer)
-	require.NoError(t, err)
-	_, err = lockFinal(store, inner)
-	require.ErrorIs(t, err, ErrBusy, "it lies in one that is in use")
-	require.NoError(t, held.release())
-	held, err = lockFinal(store, inner)
-	require.NoError(t, err)
-	require.NoError(t, held.release())
-}
-
 // TestTakenNameIsLeftAlone is about a run of the same ID in another state folder:
 // its container must survive our refusal.
 func TestTakenNameIsLeftAlone(t *testing.T) {
@@ -120,6 +100,13 @@ func TestTakenNameIsLeftAlone(t *testing.T) {
 	require.Empty(t, leftBehind(t, r, fake))
 }
 
+// fillFinal records that a run filled a ./final last, as its controller does.
+func fillFinal(store *record.Store, final, id string) error {
+	sum := sha256.Sum256([]byte(final))
+	return record.WriteJSON(filepath.Join(store.LocksDir(), "final-"+hex.EncodeToString(sum[:8])+".json"),
+		map[string]string{"path": final, "run_id": id})
+}
+
 // TestDeadControllersFinalIsReclaimed is a controller that died with its program
 // still writing: the next run on the same ./final must not inherit that.
 func TestDeadControllersFinalIsReclaimed(t *testing.T) {
@@ -127,9 +114,9 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	final := filepath.Join(t.TempDir(), "final")
 	require.NoError(t, os.Mkdir(final, 0o755))
-	require.NoError(t, r.store.prepare())
-	addRecord(t, r.store, "dead", deadOwner(), time.Now(), false)
-	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead"}))
+	require.NoError(t, r.store.Prepare())
+	recordtest.Add(t, r.store, "dead", recordtest.DeadOwner(), time.Now(), false)
+	require.NoError(t, fillFinal(r.store, final, "dead"))
 
 	res, err := r.Run(t.Context(), finalRequest("next", final))
 	require.NoError(t, err)
@@ -137,8 +124,8 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 	require.Equal(t, []string{"evalbox-dead", "evalbox-next"}, fake.Removed)
 
 	fake.Fail.Remove = errors.New("device busy")
-	addRecord(t, r.store, "dead2", deadOwner(), time.Now(), false)
-	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead2"}))
+	recordtest.Add(t, r.store, "dead2", recordtest.DeadOwner(), time.Now(), false)
+	require.NoError(t, fillFinal(r.store, final, "dead2"))
 	_, err = r.Run(t.Context(), finalRequest("never", final))
 	require.ErrorIs(t, err, fake.Fail.Remove)
 	require.ErrorContains(t, err, "still in use by run dead2")
@@ -147,7 +134,7 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 func TestOwnerThatCannotBeSeenCountsAsAliveUntilTheDeadline(t *testing.T) {
 	elsewhere := owner.Owner{Boot: owner.BootID(), Namespace: "another", PID: 1, Start: "1"}.String()
 	now := time.Now()
-	require.Equal(t, RecordRunning, journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.state(now))
-	require.Equal(t, RecordLost, journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.state(now))
-	require.Equal(t, RecordLost, journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.state(now))
+	require.Equal(t, record.Running, record.Journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.State(now))
+	require.Equal(t, record.Lost, record.Journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.State(now))
+	require.Equal(t, record.Lost, record.Journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.State(now))
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // standInSMI puts a script in the place of nvidia-smi that names n healthy GPUs,
@@ -44,7 +46,7 @@ const twoT4 = "0, GPU-0, Tesla T4, 15360, 3, 0, [N/A]\n1, GPU-1, Tesla T4, 15360
 func gpuEngine(program func(p *enginetest.Program) int) *enginetest.Fake {
 	fake := enginetest.NewFake(program)
 	fake.Facts.ID = "engine-1"
-	fake.Facts.Host.GPUs = nvidiaHost
+	fake.Facts.Host.GPUs = HostGPUs{NVIDIA: true}
 	return fake
 }
 
@@ -274,7 +276,7 @@ func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
 	runner := func(id string, local bool) (*Runner, *enginetest.Fake) {
 		fake := gpuEngine(func(*enginetest.Program) int { return 0 })
 		fake.Facts.ID, fake.Facts.Local = id, local
-		fake.Facts.Host.GPUs = cdiHost
+		fake.Facts.Host.GPUs = HostGPUs{CDI: true, CDIDevices: []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1"}}
 		r := newFakeRunner(t, fake)
 		require.NoError(t, WithGPUDir(dir)(r))
 		return r, fake
@@ -357,18 +359,19 @@ func TestRunWaitsForGPUs(t *testing.T) {
 	require.ErrorContains(t, err, "GPUs 0-1 are held by run other")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	req.GPUWait, req.Waiting = time.Hour, func(string) { cancel() }
-	_, err = r.Run(ctx, req)
+	req.GPUWait = time.Hour
+	hooks := Hooks{Waiting: func(string) { cancel() }}
+	_, err = r.Run(ctx, req, hooks)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, errCanceledBefore)
+	require.ErrorIs(t, err, outcome.ErrCanceled)
 	require.Empty(t, leftBehind(t, r, fake))
 
 	req.GPUWait = time.Minute
-	req.Waiting = func(why string) {
+	hooks.Waiting = func(why string) {
 		require.Contains(t, why, "GPUs 0-1 are held by run other")
 		require.NoError(t, held.Release(context.Background()))
 	}
-	res, err := r.Run(t.Context(), req)
+	res, err := r.Run(t.Context(), req, hooks)
 	require.NoError(t, err)
 	require.Equal(t, []string{"GPU-0"}, res.Enforced.GPUs, "by the name that lasts")
 }
@@ -429,4 +432,11 @@ func TestNoGPUsNoLook(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(r.Store().Dir(), "gpus"))
 	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
 	require.NoFileExists(t, filepath.Join(dir, "nvidia-smi.asked"))
+}
+
+// A refusal quotes what was written, not what was made of it.
+func TestRefusedGPUsAreQuoted(t *testing.T) {
+	asked := spec.GPURequest{Count: 9}
+	err := gpuError(asked, wanted(asked).Check(gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}}}))
+	require.EqualError(t, err, `gpus "9": 9 asked for, 1 there`)
 }

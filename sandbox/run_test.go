@@ -17,6 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
@@ -92,10 +96,10 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		var stdout, stderr bytes.Buffer
 		req := command("python3", "-c", "pass")
-		req.Stdout, req.Stderr = &stdout, &stderr
+		streams := IO{Stdout: &stdout, Stderr: &stderr}
 		req.Labels = map[string]string{"team": "blue"}
 
-		res, err := r.Run(t.Context(), req)
+		res, err := r.Run(t.Context(), req, streams)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status)
 		require.Equal(t, result.FaultNone, res.Fault)
@@ -119,17 +123,17 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		require.Equal(t, owner.This().String(), fake.Labels()[LabelOwner])
 		require.Equal(t, "evalbox-r1", fake.Created[0].Meta.Name)
 
-		record, err := r.Store().Get("r1")
+		kept, err := r.Store().Get("r1")
 		require.NoError(t, err)
-		require.Equal(t, RecordFinished, record.State)
-		require.Equal(t, res.Status, record.Result.Status)
-		require.Equal(t, "sha256:0123", record.Spec.Class.Image.ID)
-		require.Equal(t, record.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
-		require.Equal(t, record.Spec.Class, fake.Created[0].Class)
-		text, err := os.ReadFile(record.StdoutPath())
+		require.Equal(t, record.Finished, kept.State)
+		require.Equal(t, res.Status, kept.Result.Status)
+		require.Equal(t, "sha256:0123", kept.Spec.Class.Image.ID)
+		require.Equal(t, kept.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
+		require.Equal(t, kept.Spec.Class, fake.Created[0].Class)
+		text, err := os.ReadFile(kept.StdoutPath())
 		require.NoError(t, err)
 		require.Equal(t, res.Stdout, string(text))
-		require.NoFileExists(t, filepath.Join(record.Dir, reserveFile))
+		require.NoFileExists(t, filepath.Join(kept.Dir, record.ReserveFile))
 	})
 }
 
@@ -141,7 +145,7 @@ func TestResultIsOnDiskBeforeTheContainerGoes(t *testing.T) {
 	fake.Hook = func(call, _ string) error {
 		if call == "Remove" {
 			removals++
-			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), resultFile))
+			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), record.ResultFile))
 		}
 		return nil
 	}
@@ -296,9 +300,9 @@ func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		time.AfterFunc(1500*time.Millisecond, func() { close(kill) })
 		req := command("sleep")
-		req.Kill = kill
+		hooks := Hooks{Kill: kill}
 		began := time.Now()
-		res, err := r.Run(ctx, req)
+		res, err := r.Run(ctx, req, hooks)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 1500*time.Millisecond, time.Since(began))
@@ -314,8 +318,8 @@ func TestCancelWhileItStartsIsHeard(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		ctx, cancel := context.WithCancel(t.Context())
 		req := command("sleep")
-		req.Started = cancel
-		res, err := r.Run(ctx, req)
+		hooks := Hooks{Started: cancel}
+		res, err := r.Run(ctx, req, hooks)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 15, res.Signal)
@@ -341,7 +345,7 @@ func TestCancelBeforeTheStartLeavesNothing(t *testing.T) {
 				if after == 0 {
 					require.ErrorIs(t, err, context.Canceled)
 				} else {
-					require.ErrorIs(t, err, errCanceledBefore)
+					require.ErrorIs(t, err, outcome.ErrCanceled)
 					require.ErrorIs(t, err, gaveUp)
 				}
 				require.Nil(t, res)
@@ -593,7 +597,7 @@ func TestStuckContainerIsGivenUp(t *testing.T) {
 				require.Equal(t, []engine.Signal{engine.Kill, engine.Abort, engine.Abort}, signals(fake)[:3])
 				require.Empty(t, res.Outputs, "the program may still write")
 				warnings := strings.Join(res.Warnings, "\n")
-				require.Contains(t, warnings, mayStillRun)
+				require.Contains(t, warnings, "the program may still run: its outputs were not collected")
 				if removeErr == nil {
 					require.Empty(t, fake.Left())
 					return
@@ -654,9 +658,9 @@ func TestEngineThatStaysAwayIsALoss(t *testing.T) {
 		require.Equal(t, result.FaultEnvironment, res.Fault)
 		require.Equal(t, "so far\n", res.Stdout)
 		require.Equal(t, -1, res.ExitCode)
-		require.Contains(t, strings.Join(res.Warnings, "\n"), mayStillRun)
-		require.GreaterOrEqual(t, time.Since(began), reconnectBudget)
-		require.Less(t, time.Since(began), 2*reconnectBudget)
+		require.Contains(t, strings.Join(res.Warnings, "\n"), "the program may still run: its outputs were not collected")
+		require.GreaterOrEqual(t, time.Since(began), engine.ReconnectBudget)
+		require.Less(t, time.Since(began), 2*engine.ReconnectBudget)
 		require.Equal(t, []string{"container evalbox-r1"}, fake.Left(), "nobody could remove it")
 	})
 }
@@ -715,8 +719,8 @@ func TestOutputsAreCollectedOnceNothingCanChangeThem(t *testing.T) {
 			}
 			r := newFakeRunner(t, fake)
 			req := command("train")
-			req.Started = func() { final = fake.Sources()[RoleFinal] }
-			res, err := r.Run(t.Context(), req)
+			hooks := Hooks{Started: func() { final = fake.Sources()[RoleFinal] }}
+			res, err := r.Run(t.Context(), req, hooks)
 			require.NoError(t, err)
 			require.Equal(t, name != "all is reported", len(res.Outputs) == 1, "%v", res.Outputs)
 			require.Empty(t, fake.Left())
@@ -747,8 +751,8 @@ func TestStdinReachesTheProgram(t *testing.T) {
 	})
 	r := newFakeRunner(t, fake)
 	req := command("cat")
-	req.Stdin = strings.NewReader("hello")
-	res, err := r.Run(t.Context(), req)
+	streams := IO{Stdin: strings.NewReader("hello")}
+	res, err := r.Run(t.Context(), req, streams)
 	require.NoError(t, err)
 	require.Equal(t, "HELLO", res.Stdout)
 }
@@ -763,8 +767,8 @@ func TestBrokenLiveWriterDoesNotHoldTheProgramUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, read.Close())
 	req := command("yes")
-	req.Stdout = write
-	res, err := r.Run(t.Context(), req)
+	streams := IO{Stdout: write}
+	res, err := r.Run(t.Context(), req, streams)
 	require.NoError(t, err)
 	require.EqualValues(t, 50_000, res.StdoutBytes)
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "live output")
@@ -850,17 +854,17 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	}
 	r := newFakeRunner(t, fake)
 
-	report, err := r.Sweep(t.Context(), SweepOptions{DryRun: true})
+	report, err := r.GC(t.Context(), GCOptions{DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 3)
 	require.Empty(t, fake.Removed)
 
-	_, err = r.Sweep(t.Context(), SweepOptions{})
+	_, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"dead", "reader", "elsewhere-late"}, fake.Removed)
 
 	fake.Removed = nil
-	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})
+	_, err = r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Contains(t, fake.Removed, "dead-kept")
 	require.NotContains(t, fake.Removed, "alive")
@@ -871,7 +875,7 @@ func TestRecordIsReadableByOthers(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, resultFile))
+	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, record.ResultFile))
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))
@@ -944,15 +948,15 @@ func TestContainerThatEndsWithoutAReport(t *testing.T) {
 		"for memory": {killsInit, func(f *enginetest.Fake) { f.OOMKilled = true },
 			result.StatusOutOfMemory, result.FaultProgram, 137, "with the whole container", nil},
 		"by somebody": {killsInit, func(f *enginetest.Fake) { f.Foreign = []string{"15", "9"} },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", errKilled},
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", outcome.ErrKilled},
 		"perhaps by somebody": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = errors.New("no events") },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", errKilled},
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", outcome.ErrKilled},
 		"by an engine that goes": {killsInit, func(f *enginetest.Fake) { f.Foreign, f.Hook = []string{"9"}, awayAfterTheStart(f, gone) },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"by an engine that is gone": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = gone },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"while the engine was away": {killsInit, func(f *enginetest.Fake) { f.WaitErrs = []error{gone} },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"and is not there any more": {outlasts, func(f *enginetest.Fake) { f.WaitErrs = []error{ErrNoContainer} },
 			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else removed", ErrNoContainer},
 	} {
@@ -1014,10 +1018,10 @@ func TestForeignStopIsTold(t *testing.T) {
 		takes  time.Duration
 	}{
 		"ends by it": {enginetest.Died(15), func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15,
-			"Somebody else stopped the program: SIGTERM was sent through the engine, and not by us.", farewell},
-		"exits 0 on it": {0, func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15, "The program then exited with 0.", farewell},
+			"Somebody else stopped the program: SIGTERM was sent through the engine, and not by us.", shutdownGrace},
+		"exits 0 on it": {0, func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15, "The program then exited with 0.", shutdownGrace},
 		"is killed after it": {enginetest.Died(9), func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 137, 9,
-			"SIGKILL was sent through the engine", farewell},
+			"SIGKILL was sent through the engine", shutdownGrace},
 		"the engine goes": {enginetest.Died(15), func(f *enginetest.Fake) { f.Hook = awayAfterTheStart(f, gone) },
 			result.StatusEngineLost, result.FaultEnvironment, -1, 0, "The engine stopped, and stopped the program with it.", 0},
 		"the engine is gone": {enginetest.Died(15), func(f *enginetest.Fake) { f.Foreign, f.ForeignErr = nil, gone },

@@ -2,24 +2,22 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 // Keys of the runner's log records.
@@ -37,12 +35,12 @@ type Runner struct {
 	// lock is what images must be; nil for no rule.
 	lock   *lock.Lock
 	policy policy.Policy
-	store  *Store
+	store  *record.Store
 	log    *slog.Logger
 	// gpuDir is where GPUs are leased; empty for a folder of the store.
 	gpuDir string
-	// launchWait bounds the wait for the launcher of an observed run.
-	launchWait time.Duration
+	// observeWait bounds the wait for the start of an observation.
+	observeWait time.Duration
 
 	// facts are what the engine last said of itself.
 	factsMu sync.Mutex
@@ -56,9 +54,8 @@ type Runner struct {
 // Option configures a [Runner]; a value that makes no sense is refused.
 type Option func(*Runner) error
 
-// WithEngine sets the engine, such as that of a [docker.Endpoint]. The default is
-// the Docker engine that the docker command would use here; see [docker.Address]. The
-// runner closes it.
+// WithEngine sets the engine, such as docker.FromEnv of the package sandbox/engine/docker.
+// It is required. The runner closes the engine.
 func WithEngine(e engine.Engine) Option {
 	return func(r *Runner) error {
 		if e == nil {
@@ -97,13 +94,13 @@ func WithPolicy(p policy.Policy) Option {
 	}
 }
 
-// WithStateDir sets the folder of records and locks; see [DefaultStateDir].
+// WithStateDir sets the folder of records and locks; see [record.DefaultDir].
 func WithStateDir(dir string) Option {
 	return func(r *Runner) (err error) {
 		if dir == "" {
 			return errors.New("sandbox: empty state folder")
 		}
-		r.store, err = OpenStore(dir)
+		r.store, err = record.Open(dir)
 		return err
 	}
 }
@@ -123,27 +120,21 @@ func WithLogger(log *slog.Logger) Option {
 
 // New makes a runner. It does not talk to the engine yet.
 func New(opts ...Option) (*Runner, error) {
-	r := &Runner{log: slog.New(slog.DiscardHandler), launchWait: defaultLaunchWait}
+	r := &Runner{log: slog.New(slog.DiscardHandler), observeWait: observe.DefaultWait}
 	for _, opt := range opts {
 		if err := opt(r); err != nil {
 			return nil, err
 		}
 	}
-	if r.store == nil {
-		dir, err := DefaultStateDir()
-		if err != nil {
-			return nil, err
-		}
-		if r.store, err = OpenStore(dir); err != nil {
-			return nil, err
-		}
-	}
 	if r.engine == nil {
-		endpoint, err := docker.FindEngine(docker.Address{})
+		return nil, errors.New("sandbox: no engine is given; use WithEngine, for example with docker.FromEnv()")
+	}
+	if r.store == nil {
+		dir, err := record.DefaultDir()
 		if err != nil {
 			return nil, err
 		}
-		if r.engine, err = endpoint.Engine(docker.WithLogger(r.log)); err != nil {
+		if r.store, err = record.Open(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +146,7 @@ func New(opts ...Option) (*Runner, error) {
 func (r *Runner) Close() error { return r.engine.Close() }
 
 // Store gives access to the records of runs.
-func (r *Runner) Store() *Store { return r.store }
+func (r *Runner) Store() *record.Store { return r.store }
 
 // Info describes the engine.
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
@@ -176,156 +167,12 @@ func (r *Runner) isGoing(c engine.Found) bool {
 	if c.Labels[LabelKeep] == "true" {
 		return false
 	}
-	written, err := os.Stat(filepath.Join(r.storeOf(c).runsDir(), c.Labels[LabelRun], resultFile))
+	written, err := os.Stat(filepath.Join(r.storeOf(c).RunsDir(), c.Labels[LabelRun], record.ResultFile))
 	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 
-// Plan returns the Spec that [Runner.Run] would carry out, with the engine's
-// facts and the image resolved. It changes nothing.
-func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
-	prepared, err := r.plan(ctx, req)
-	return prepared.spec, err
-}
-
-// planned is a Spec with what was learned while planning.
-type planned struct {
-	request Request
-	spec    Spec
-	info    engine.Info
-	// warnings are for the result.
-	warnings []string
-	gpus     gpu.Inventory
-	pinned   []pinned
-	// asked is the way of the files that the request named.
-	asked string
-}
-
-// plan does the steps of a run that change nothing: paths, engine, plan, image.
-func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
-	if req.ID == "" {
-		req.ID = newID(time.Now())
-	}
-	if req.User == "" {
-		req.User = defaultUser(os.Getuid(), os.Getgid())
-	}
-	req, pinned, err := resolveAll(ctx, req, r.store.dir)
-	if err != nil {
-		return planned{}, err
-	}
-	if req.Image == "" && r.catalog.Default == "" {
-		return planned{}, &policy.FieldError{Field: "image", Rule: "none is named, and there is no catalog with a default"}
-	}
-	info, image, err := r.ask(ctx, req.Image)
-	if err == nil && req.GPUs != "" {
-		// What is remembered may be older than a list of devices.
-		info, err = r.engine.Info(ctx)
-	}
-	if err != nil {
-		return planned{}, err
-	}
-	if len(info.Missing) > 0 {
-		return planned{}, fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(info.Missing, ", "))
-	}
-	asked := req.Transfer
-	if req.Transfer, err = r.chooseTransfer(asked, info); err != nil {
-		return planned{}, err
-	}
-	var hidden []string
-	if req.Transfer == TransferBind {
-		if err := checkEngineFolder(req, info.RootDir); err != nil {
-			return planned{}, err
-		}
-		if req, hidden, err = hideSpecial(ctx, req); err != nil {
-			return planned{}, err
-		}
-	}
-	if req.Transfer != TransferBind {
-		info.RootDir = "" // of another machine
-	}
-	if err := checkEngineSource(req, info.RootDir, info.Address); err != nil {
-		return planned{}, err
-	}
-	req.Host = hostOf(info)
-	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
-	if err != nil {
-		return planned{}, err
-	}
-	spec, err := Plan(req, r.policy)
-	if err != nil {
-		return planned{}, err
-	}
-	if finder, ok := r.engine.(engine.Networks); ok && spec.Class.Network != "none" {
-		if err := finder.FindNetwork(ctx, spec.Class.Network); err != nil {
-			return planned{}, err
-		}
-	}
-	spec.Class.Image = Image{Reference: orDefault(image.Name, req.Image), ID: image.ID,
-		Digest: image.Digest, Platform: image.Platform, Locked: locked}
-	spec.Class.Runtime = orDefault(spec.Class.Runtime, info.Host.DefaultRuntime)
-	gpus, err := r.gpusFor(ctx, spec.Class.GPUs, info)
-	if err != nil {
-		return planned{}, err
-	}
-	return planned{request: req, spec: spec, info: info, gpus: gpus, warnings: append(warnings, hidden...), pinned: pinned, asked: asked}, nil
-}
-
-// hostOf is what a plan needs to know of the engine's machine.
-func hostOf(info engine.Info) Host {
-	host := info.Host
-	host.Unseen = unseen(info)
-	return host
-}
-
-// checkLock says whether the image is the locked one. One that is not is an
-// error, or a warning if the caller allows it.
-func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
-	if r.lock == nil {
-		return false, nil, nil
-	}
-	switch err := r.lock.Check(image); {
-	case err == nil:
-		return true, nil, nil
-	case allow:
-		return false, []string{err.Error()}, nil
-	default:
-		return false, nil, err
-	}
-}
-
-// ask puts the two questions of a plan to the engine, both at once. What is
-// wrong with the engine is told before what is wrong with the image.
-func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resolved, error) {
-	var (
-		image    images.Resolved
-		imageErr error
-		asked    sync.WaitGroup
-	)
-	asked.Go(func() { image, imageErr = r.engine.Resolve(ctx, r.catalog, ref) })
-	info, err := r.engineFacts(ctx)
-	asked.Wait()
-	if err == nil {
-		err = imageErr
-	}
-	return info, image, err
-}
-
-// defaultUser is the caller, so that files in ./final are the caller's; never
-// root, whose files and rights in a container are those of the host's root.
-func defaultUser(uid, gid int) string {
-	switch {
-	case uid <= 0:
-		return DedicatedUser
-	case gid <= 0:
-		return fmt.Sprintf("%d:%d", uid, dedicatedID)
-	}
-	return fmt.Sprintf("%d:%d", uid, gid)
-}
-
-// newID makes an ID that sorts by time and is unique on any number of hosts.
-func newID(now time.Time) string {
-	var random [5]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		panic(err) // crypto/rand never fails since Go 1.24
-	}
-	return now.UTC().Format("20060102t150405") + "-" + hex.EncodeToString(random[:])
+// ApplyTree applies what the program of a finished run changed in a tree to the host
+// directory that the tree was copied from.
+func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
+	return tree.Apply(ctx, r.store, id, target, opts)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 )
 
 const (
@@ -19,15 +20,13 @@ const (
 	killRepeat = 2 * time.Second
 	// killAttempts is the number of requests before the engine counts as lost.
 	killAttempts = 15
-	// reconnectBudget is how long an engine may be unreachable.
-	reconnectBudget = time.Minute
 )
 
 // supervise waits for the end of the program. The container's init enforces the time
 // limit itself (EX-009, EX-037). Evalbox's monitors and the caller may request an earlier
-// end; an init that does not respond in time is killed. When supervise returns, the facts
-// describe the end of the run.
-func (a *attempt) supervise(ctx context.Context) {
+// end; an init that does not respond in time is killed. When supervise returns, the
+// evidence describes the end of the run.
+func (a *run) supervise(ctx context.Context) {
 	defer func() { a.ended = time.Now() }()
 	waiting, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()
@@ -37,39 +36,39 @@ func (a *attempt) supervise(ctx context.Context) {
 	// escalate fires when the end is due but has not been reported.
 	escalate := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds) + grace + signalSlack)
 	defer escalate.Stop()
-	canceled, killed := ctx.Done(), a.req.Kill
+	canceled, killed := ctx.Done(), a.hooks.Kill
 	ask := func(how engine.Signal, patience time.Duration) {
 		a.signal(ctx, how)
 		escalate.Reset(patience)
 	}
-	stop := func(reason stopReason) {
-		if a.facts.stop == stopNone {
-			a.facts.stop = reason
+	stop := func(reason outcome.StopReason) {
+		if a.evidence.Stop == outcome.StopNone {
+			a.evidence.Stop = reason
 			ask(engine.Stop, grace+signalSlack)
 		}
 	}
 	for tries := 0; ; {
 		select {
 		case end := <-ends:
-			a.facts.end, a.facts.lost = end.End, end.err
+			a.evidence.End, a.evidence.Lost = end.End, end.err
 			return
 		case reason := <-a.stops:
 			stop(reason)
 		case <-canceled:
 			canceled = nil
-			stop(stopCanceled)
+			stop(outcome.StopCanceled)
 		case <-killed:
 			killed = nil
-			if a.facts.stop == stopNone {
-				a.facts.stop = stopCanceled
+			if a.evidence.Stop == outcome.StopNone {
+				a.evidence.Stop = outcome.StopCanceled
 			}
 			ask(engine.Kill, signalSlack)
 		case <-escalate.C:
-			if a.facts.stop == stopNone {
-				a.facts.stop = stopTimeout
+			if a.evidence.Stop == outcome.StopNone {
+				a.evidence.Stop = outcome.StopTimeout
 			}
 			if tries++; tries > killAttempts {
-				a.facts.lost = errNoExit
+				a.evidence.Lost = outcome.ErrNoExit
 				stopWaiting()
 				<-ends // otherwise it might reconnect to the streams
 				return
@@ -90,8 +89,8 @@ func (a *attempt) supervise(ctx context.Context) {
 
 // signal requests the end without waiting for the answer, because the loop must not
 // block. A lost request is followed by another.
-func (a *attempt) signal(ctx context.Context, how engine.Signal) {
-	a.facts.signals = append(a.facts.signals, how)
+func (a *run) signal(ctx context.Context, how engine.Signal) {
+	a.evidence.Requested = append(a.evidence.Requested, how)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	go func() {
 		defer cancel()
@@ -110,7 +109,7 @@ type known struct {
 // wait waits for the end of the container. If the engine becomes unreachable, wait
 // retries for a while: a container outlives an engine that is killed. It does not outlive
 // an engine that is stopped, unless the engine is configured to keep its containers.
-func (a *attempt) wait(ctx context.Context) <-chan known {
+func (a *run) wait(ctx context.Context) <-chan known {
 	ends := make(chan known, 1)
 	go func() {
 		var giveUp time.Time
@@ -118,15 +117,15 @@ func (a *attempt) wait(ctx context.Context) <-chan known {
 		for {
 			from := time.Now()
 			end, err := a.container.Wait(ctx)
-			if err == nil || !isLoss(err) || ctx.Err() != nil {
+			if err == nil || !errors.Is(err, engine.ErrUnavailable) || ctx.Err() != nil {
 				ends <- known{end, err}
 				return
 			}
 			a.log.Debug("waiting for the program failed", logError, err)
 			switch now := time.Now(); {
-			case giveUp.IsZero() || now.Sub(from) > reconnectBudget/2:
+			case giveUp.IsZero() || now.Sub(from) > engine.ReconnectBudget/2:
 				// It was reachable in between.
-				giveUp, pause = now.Add(reconnectBudget), 50*time.Millisecond
+				giveUp, pause = now.Add(engine.ReconnectBudget), 50*time.Millisecond
 			case now.After(giveUp):
 				ends <- known{end, err}
 				return

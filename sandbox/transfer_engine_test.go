@@ -186,11 +186,12 @@ func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
 	req.ID = fmt.Sprintf("watched-%d", os.Getpid())
 	req.Transfer, req.Limits.Disk = sandbox.TransferCopy, 8*policy.MiB
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() { _ = api.ContainerKill(t.Context(), "evalbox_watcher-"+req.ID, "SIGKILL") }()
 		return len(p), nil
 	})
-	res := run(t, newRunner(t), req)
+	res := run(t, newRunner(t), req, streams)
 	require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
 	require.Equal(t, result.FaultProgram, res.Fault)
 }
@@ -209,7 +210,7 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 		}},
 		"gc --kept": {true, func(r *sandbox.Runner, id string) error {
 			// Other tests keep containers, too.
-			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true, DryRun: true})
+			report, err := r.GC(t.Context(), sandbox.GCOptions{Kept: true, DryRun: true})
 			if taken := ofRun(report.Removed, id); len(taken) > 0 {
 				err = fmt.Errorf("would remove %v", taken)
 			}
@@ -223,14 +224,14 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 			req.ID = fmt.Sprintf("untidy-%d-%t", os.Getpid(), test.keep)
 			req.Transfer, req.Keep = sandbox.TransferCopy, test.keep
 			stdin, answer := io.Pipe()
-			req.Stdin = stdin
+			streams := sandbox.IO{Stdin: stdin}
 			tidied := make(chan error, 1)
-			req.Stdout = writerFunc(func(p []byte) (int, error) {
+			streams.Stdout = writerFunc(func(p []byte) (int, error) {
 				tidied <- test.tidy(r, req.ID)
 				_, err := io.WriteString(answer, "A\n")
 				return len(p), errors.Join(err, answer.Close())
 			})
-			res := run(t, r, req)
+			res := run(t, r, req, streams)
 			require.NoError(t, <-tidied)
 			require.Len(t, res.Outputs, 1, res.Warnings)
 			e := docker.New(api)
@@ -242,8 +243,9 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 func TestEngineCopyPassesStdinOn(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
-	req.Stdin, req.Transfer = strings.NewReader("from the caller"), sandbox.TransferCopy
-	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req).Stdout)
+	req.Transfer = sandbox.TransferCopy
+	streams := sandbox.IO{Stdin: strings.NewReader("from the caller")}
+	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req, streams).Stdout)
 }
 
 func TestEngineCopyIsKept(t *testing.T) {
@@ -261,7 +263,7 @@ func TestEngineCopyIsKept(t *testing.T) {
 	case err := <-failed:
 		require.NoError(t, err)
 	}
-	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true})
+	report, err := r.GC(t.Context(), sandbox.GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Len(t, ofRun(report.Removed, res.ID), 3)
 }

@@ -17,6 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/stage"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/owner"
@@ -26,6 +30,13 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// minFree is the free space that a disk must have, and diskPeriod the time between two
+// measurements; see package stage.
+const (
+	minFree    = 64 << 20
+	diskPeriod = 250 * time.Millisecond
 )
 
 // writes is a program that leaves these files in ./final, by name.
@@ -98,7 +109,7 @@ func TestCopyMovesFilesThereAndBack(t *testing.T) {
 	require.Empty(t, fake.Left())
 	require.Empty(t, fake.Created[0].Meta.Stat, "what lies in a depot is nobody's to compare")
 	for role, source := range fake.Sources() {
-		require.False(t, strings.HasPrefix(source, r.store.dir), "%s is mounted from here", role)
+		require.False(t, strings.HasPrefix(source, r.store.Dir()), "%s is mounted from here", role)
 	}
 }
 
@@ -127,7 +138,7 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 		"image without du": {func(f *enginetest.Fake, _ *Request) { f.Deaf = 1 }, nil, "it said \"sh: du: not found"},
 		"disk nearly full": {func(f *enginetest.Fake, _ *Request) {
 			f.Space = func() (int64, int64, int64) { return minFree - 1024, 1, 4096 }
-		}, ErrNoSpace, "the engine's disk"},
+		}, record.ErrNoSpace, "the engine's disk"},
 		"input unreadable": {func(_ *enginetest.Fake, req *Request) {
 			_ = os.Symlink("x", filepath.Join(req.Input, "x"))
 			_ = os.RemoveAll(req.Script)
@@ -194,7 +205,7 @@ func TestCopyStopsBeforeTheEnginesDiskIsFull(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(req.Input, "big"), make([]byte, 1<<20), 0o600))
 				r.engine = &stuckEngine{fake}
 				_, err := r.Run(t.Context(), req)
-				require.ErrorIs(t, err, ErrNoSpace)
+				require.ErrorIs(t, err, record.ErrNoSpace)
 				require.ErrorContains(t, err, "the engine's disk")
 				require.Empty(t, leftBehind(t, r, fake))
 			})
@@ -312,7 +323,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		says   string
 	}{
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
-		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + outFolders + 1, 4096 }, 0, result.FaultProgram, "disk limit"},
+		"many files":   {func() (int64, int64, int64) { return 1 << 40, stage.MaxEntries + 3, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
 		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, enginetest.TooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},
@@ -355,7 +366,7 @@ func TestCopyOfALostRunIsNotCollected(t *testing.T) {
 		res, err := r.Run(t.Context(), copied(t))
 		require.ErrorIs(t, err, ErrEngineUnavailable)
 		require.Equal(t, result.StatusEngineLost, res.Status)
-		require.Contains(t, strings.Join(res.Warnings, "\n"), mayStillRun)
+		require.Contains(t, strings.Join(res.Warnings, "\n"), "the program may still run: its outputs were not collected")
 		require.Empty(t, fake.Fetched)
 	})
 }
@@ -510,7 +521,7 @@ func TestGVisorMountsOurFiles(t *testing.T) {
 	require.Zero(t, res.ExitCode)
 	require.Equal(t, "runsc", res.Enforced.Runtime)
 	require.Equal(t, TransferBind, res.Enforced.Transfer)
-	require.EqualValues(t, gvisorPIDs, res.Enforced.PIDs, "its own threads count")
+	require.EqualValues(t, 4096, res.Enforced.PIDs, "its own threads count")
 }
 
 // lazyEngine has containers that go a while after their removal is certain.
@@ -544,20 +555,20 @@ func TestSecondTryWaitsForTheRemovalOfTheFirst(t *testing.T) {
 func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newFakeRunner(t, fake)
-	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
+	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: recordtest.DeadOwner().String()}
 	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
-	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
+	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: recordtest.DeadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
 		require.NoError(t, err)
 	}
-	report, err := r.Sweep(t.Context(), SweepOptions{})
+	report, err := r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 2)
 	require.Equal(t, spec.CourierName("dead"), report.Removed[0].Container)
 	require.Equal(t, "volume evalbox-dead", report.Removed[1].Container)
 	require.Len(t, report.Left, 4)
-	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})
+	_, err = r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"depot live"}, fake.Left())
 	require.NoError(t, fake.RemoveDepot(t.Context(), "live"))
@@ -568,15 +579,15 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newFakeRunner(t, fake)
-	addRecord(t, r.store, "runs", owner.This(), time.Now(), false)
-	addRecord(t, r.store, "ended", owner.This(), time.Now(), true)
+	recordtest.Add(t, r.store, "runs", owner.This(), time.Now(), false)
+	recordtest.Add(t, r.store, "ended", owner.This(), time.Now(), true)
 	for _, id := range []string{"runs", "ended"} {
-		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.dir}
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.Dir()}
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
 		require.NoError(t, err)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
 	}
-	_, err := r.Sweep(t.Context(), SweepOptions{Kept: true})
+	_, err := r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ended", spec.CourierName("ended")}, fake.Removed)
 	require.Equal(t, []string{"depot runs"}, fake.Left())
@@ -598,7 +609,7 @@ func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
 		require.NoError(t, err)
 	}
-	_, err := r.Sweep(t.Context(), SweepOptions{})
+	_, err := r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"over", spec.CourierName("over")}, fake.Removed)
 	require.Equal(t, []string{"depot runs"}, fake.Left())
@@ -628,7 +639,7 @@ func TestDeadlinesOfACopiedRun(t *testing.T) {
 		}
 		require.True(t, deadlineOf(fake.Labels()).After(need), "the container's")
 		require.True(t, deadlineOf(parts).After(need), "its parts'")
-		note, err := r.store.journal("r1")
+		note, err := r.store.Journal("r1")
 		require.NoError(t, err)
 		require.True(t, note.Deadline.After(need), "its record's")
 	})

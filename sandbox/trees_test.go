@@ -7,8 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/tree"
+
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -29,9 +33,9 @@ func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner
 	t.Helper()
 	var r *Runner
 	fake := enginetest.NewFake(func(p *enginetest.Program) int {
-		record := filepath.Join(r.store.runsDir(), "r1")
-		for _, name := range []string{journalFile, specFile, "trees/0.jsonl"} {
-			if _, err := os.Stat(filepath.Join(record, name)); err != nil {
+		dir := filepath.Join(r.store.RunsDir(), "r1")
+		for _, name := range []string{record.JournalFile, record.SpecFile, "trees/0.jsonl"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				p.PrintErr(err.Error())
 				return 2
 			}
@@ -66,19 +70,19 @@ func TestTreesInBothWays(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, res.ExitCode, res.Stderr)
 			require.Len(t, res.Trees, 1)
-			tree := res.Trees[0]
-			require.Equal(t, "/repo", tree.Target)
-			require.True(t, tree.Complete, res.Warnings)
-			require.Equal(t, 6, tree.Entries)
-			require.EqualValues(t, 4, tree.SizeBytes)
-			require.Equal(t, []string{"empty", "sub/new"}, []string{tree.Created[0].Path, tree.Created[1].Path})
-			require.Equal(t, "0600", tree.Created[1].Mode)
-			require.Len(t, tree.Changed, 1)
-			require.Equal(t, "a", tree.Changed[0].Path)
-			require.Len(t, tree.Deleted, 1)
-			require.Equal(t, "b", tree.Deleted[0].Path)
-			require.Len(t, tree.Skipped, 1)
-			require.Equal(t, "evil", tree.Skipped[0].Path)
+			changed := res.Trees[0]
+			require.Equal(t, "/repo", changed.Target)
+			require.True(t, changed.Complete, res.Warnings)
+			require.Equal(t, 6, changed.Entries)
+			require.EqualValues(t, 4, changed.SizeBytes)
+			require.Equal(t, []string{"empty", "sub/new"}, []string{changed.Created[0].Path, changed.Created[1].Path})
+			require.Equal(t, "0600", changed.Created[1].Mode)
+			require.Len(t, changed.Changed, 1)
+			require.Equal(t, "a", changed.Changed[0].Path)
+			require.Len(t, changed.Deleted, 1)
+			require.Equal(t, "b", changed.Deleted[0].Path)
+			require.Len(t, changed.Skipped, 1)
+			require.Equal(t, "evil", changed.Skipped[0].Path)
 
 			record, err := r.Store().Get("r1")
 			require.NoError(t, err)
@@ -89,18 +93,18 @@ func TestTreesInBothWays(t *testing.T) {
 			require.Empty(t, left)
 			require.Empty(t, fake.Left())
 
-			report, err := r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"sub"})
+			report, err := r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{Deny: []string{"sub"}})
 			require.NoError(t, err)
-			require.Equal(t, 3, report.Count(TreeApplied))
-			require.Equal(t, 1, report.Count(TreeSkipped))
+			require.Equal(t, 3, report.Count(tree.Applied))
+			require.Equal(t, 1, report.Count(tree.Skipped))
 			require.Equal(t, dir, report.Source)
 			text, err := os.ReadFile(filepath.Join(dir, "a"))
 			require.NoError(t, err)
 			require.Equal(t, "changed", string(text))
 			require.NoFileExists(t, filepath.Join(dir, "sub/new"))
-			report, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+			report, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 			require.NoError(t, err)
-			require.Equal(t, 4, report.Count(TreeApplied))
+			require.Equal(t, 4, report.Count(tree.Applied))
 			require.FileExists(t, filepath.Join(dir, "sub/new"))
 		})
 	}
@@ -113,18 +117,18 @@ func TestApplyTreeRefuses(t *testing.T) {
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	for target, want := range map[string]string{"/repo/x": "has no such tree", "/work/out": "was no copy of a folder"} {
-		_, err := r.Store().ApplyTree(t.Context(), "r1", target, nil)
+		_, err := r.ApplyTree(t.Context(), "r1", target, tree.ApplyOptions{})
 		require.ErrorContains(t, err, want)
 	}
-	_, err = r.Store().ApplyTree(t.Context(), "r2", "/repo", nil)
-	require.ErrorIs(t, err, ErrNoRecord)
-	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"../x"})
+	_, err = r.ApplyTree(t.Context(), "r2", "/repo", tree.ApplyOptions{})
+	require.ErrorIs(t, err, record.ErrNoRecord)
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{Deny: []string{"../x"}})
 	require.ErrorContains(t, err, "must be a path below")
 	require.NoError(t, os.Rename(dir, dir+"-moved"))
-	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 	require.Error(t, err)
 	require.NoError(t, os.Symlink(dir+"-moved", dir))
-	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 	require.ErrorContains(t, err, "was replaced by a link")
 }
 
@@ -186,11 +190,11 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 		"another's record":    {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Join(r.Store().Dir(), "runs/x") }, "lies in the state folder"},
 		"the engine's socket": {func(q *Request, _ *Runner) { q.Mounts[0].Source = sock }, "docker.sock"},
 		"a tree of a file":    {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: filepath.Join(dir, "a"), Target: "/work/t"}} }, "is not a folder"},
-		"no such mount point": {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/none"}) }, "must be there for /repo/none"},
-		"point over a link":   {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/link"}) }, "leads over a link"},
-		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/a"}) }, "a folder can be mounted on a folder only"},
+		"no such mount point": {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/none"}) }, "must be there for /repo/none"},
+		"point over a link":   {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/link"}) }, "leads over a link"},
+		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/a"}) }, "a folder can be mounted on a folder only"},
 		"in a file": {func(q *Request, _ *Runner) {
-			q.Mounts = []Mount{{filepath.Join(dir, "a"), "/repo"}, {dir, "/repo/x"}}
+			q.Mounts = []Mount{{Source: filepath.Join(dir, "a"), Target: "/repo"}, {Source: dir, Target: "/repo/x"}}
 		}, "which is a file"},
 		"mask out of the mounts": {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/out"} }, "leads out of the mounts"},
 		"mask by a parent":       {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/../etc"} }, "clean absolute path"},
@@ -205,7 +209,7 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 			r := newFakeRunner(t, fake)
 			require.NoError(t, os.MkdirAll(filepath.Join(r.Store().Dir(), "runs/x/program"), 0o755))
 			req := command("true")
-			req.Mounts = []Mount{{dir, "/repo"}}
+			req.Mounts = []Mount{{Source: dir, Target: "/repo"}}
 			test.change(&req, r)
 			_, err := r.Run(t.Context(), req)
 			require.ErrorContains(t, err, test.want)
@@ -214,40 +218,12 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestMasksAreFollowed(t *testing.T) {
-	dir := readable(t, map[string]string{"secret": "s", "private/key": "k", "sub/x": "x", "other": "o"})
-	for name, target := range map[string]string{"l1": "l2", "l2": "sub/../secret", "abs": "/repo/private", "sub/up": "../private/key", "circle": "circle", "host": "/host/p/key"} {
-		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
-	}
-	require.NoError(t, os.Link(filepath.Join(dir, "private/key"), filepath.Join(dir, "sub/second")))
-	v := viewOf(Request{Mounts: []Mount{{dir, "/repo"}, {filepath.Join(dir, "private"), "/host/p"}}, Trees: []Tree{{Source: filepath.Join(dir, "sub"), Target: "/repo/sub"}}})
-	for mask, want := range map[string][]string{
-		"/repo/secret":     {"/repo/secret"},
-		"/repo/l1":         {"/repo/secret"},
-		"/repo/private":    {"/repo/private/", "/repo/private/key", "/repo/sub/second", "/host/p/", "/host/p/key"},
-		"/repo/abs/key":    {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/sub/up":     {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/host":       {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/sub/second": {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/none/x":     nil,
-	} {
-		req, err := v.resolveMasks(t.Context(), Request{Masks: []string{mask}})
-		require.NoError(t, err, mask)
-		require.ElementsMatch(t, want, req.Masks, mask)
-	}
-	req, err := v.resolveMasks(t.Context(), Request{Masks: []string{"/repo/sub/none/x"}})
-	require.NoError(t, err)
-	require.Equal(t, map[string][]string{"/repo/sub": {"none/x"}}, req.missing)
-	_, err = v.resolveMasks(t.Context(), Request{Masks: []string{"/repo/circle"}})
-	require.ErrorContains(t, err, "too many links")
-}
-
 func TestTreesNeedTheProgramsUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		dir := readable(t, map[string]string{"a": "A"})
 		r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
 			info, err := os.Stat(filepath.Join(copied, "a"))
-			if uid, _, _ := ownerOf(info); err == nil && uid != 1234 {
+			if uid, _, _ := fsx.OwnerOf(info); err == nil && uid != 1234 {
 				err = errors.New("not given to the program")
 			}
 			return err

@@ -10,7 +10,7 @@ import (
 // zero value does one after the other.
 type Schedule = schedule.Schedule[BatchItem]
 
-// InOrder returns an Admit of [sandbox.Request] that admits the programs of a
+// InOrder returns an Admit of [sandbox.Hooks] that admits the programs of a
 // [Schedule] in the order of its indices: each one only when all before it were
 // admitted once, or have ended. So programs start in their order although their
 // containers are made at the same time. Whoever is admitted again, such as a grader, does

@@ -1,6 +1,7 @@
 package fsx
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,4 +32,13 @@ func OpenRoot(dir string) (*os.Root, error) {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: Cause(err)}
 	}
 	return root, nil
+}
+
+// InRoot opens a folder for do.
+func InRoot(dir string, do func(*os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(root), root.Close())
 }

@@ -1,0 +1,404 @@
+//go:build linux
+
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/spec"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treetest"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/hostpath"
+)
+
+// workSpec is a run as the program's user that needs no handing over.
+func workSpec(id string) spec.Spec {
+	user := "64646:64646"
+	if !treetest.IsRoot() {
+		user = fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+	}
+	return spec.Spec{Class: spec.Class{User: user}, Job: spec.Job{RunID: id}}
+}
+
+// open opens a stage whose warnings fail nothing.
+func open(store *record.Store, plan spec.Spec) (*Stage, error) {
+	return Open(Options{Store: store, Plan: plan, Log: slog.New(slog.DiscardHandler), Warn: func(string, ...any) {}})
+}
+
+func TestStageOfARunThatNamesNothing(t *testing.T) {
+	store := recordtest.Open(t)
+	w, err := open(store, workSpec("r1"))
+	require.NoError(t, err)
+	record := filepath.Join(store.Dir(), "runs", "r1")
+	require.Equal(t, record, w.Dir)
+	require.Equal(t, engine.Sources{spec.RoleInput: record + "/input", spec.RoleFinal: record + "/final"}, w.Sources)
+	require.Equal(t, []string{"final", "input", "reserve"}, treetest.Everything(t, record))
+	info, err := os.Stat(filepath.Join(record, "reserve"))
+	require.NoError(t, err)
+	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
+
+	require.NoError(t, w.Grant(t.Context()))
+	require.NoError(t, w.final.restore())
+	require.NoError(t, w.Close())
+	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "the record stays")
+
+	_, err = open(store, workSpec("r1"))
+	require.ErrorContains(t, err, "recorded already")
+	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "a refused run leaves the other's record alone")
+}
+
+func TestStageKeepsTheProgramThatRan(t *testing.T) {
+	store := recordtest.Open(t)
+	script := filepath.Join(t.TempDir(), "main.py")
+	require.NoError(t, os.WriteFile(script, []byte("print(1)\n"), 0o600))
+	plan := workSpec("r1")
+	plan.Job.Script = script
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(script, []byte("print(2)\n"), 0o600))
+	text, err := os.ReadFile(w.Sources[spec.RoleProgram])
+	require.NoError(t, err)
+	require.Equal(t, "print(1)\n", string(text))
+	info, err := os.Stat(w.Sources[spec.RoleProgram])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o444), info.Mode().Perm(), "any user may read it, nobody may write it")
+	require.NotEqual(t, filepath.Dir(w.Sources[spec.RoleProgram]), w.Dir, "the folder that is mounted holds nothing else")
+	require.NoError(t, w.Discard(t.Context()))
+	require.FileExists(t, script)
+}
+
+// What is mounted must be readable for a user who is nobody on this host, and
+// administrators like a strict umask.
+func TestStageUnderAStrictUmask(t *testing.T) {
+	store := recordtest.Open(t)
+	script := filepath.Join(t.TempDir(), "main.py")
+	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
+	plan := workSpec("r1")
+	plan.Job.Script = script
+	before := unix.Umask(0o077)
+	defer unix.Umask(before)
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	require.NoError(t, w.Grant(t.Context()))
+	for path, mode := range map[string]os.FileMode{
+		w.Sources[spec.RoleInput]: 0o755, filepath.Dir(w.Sources[spec.RoleProgram]): 0o755, w.Sources[spec.RoleProgram]: 0o444, w.Dir: 0o700,
+	} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode().Perm(), path)
+	}
+	require.NoError(t, w.Close())
+}
+
+func TestFailuresOfAStageLeaveNothing(t *testing.T) {
+	place := t.TempDir()
+	treetest.Write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})
+	for name, c := range map[string]struct {
+		change func(*spec.Spec)
+		want   string
+	}{
+		"script is blank":     {func(s *spec.Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
+		"script is empty":     {func(s *spec.Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
+		"script is gone":      {func(s *spec.Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
+		"script is a folder":  {func(s *spec.Spec) { s.Job.Script = place }, "cannot be read"},
+		"final is a file":     {func(s *spec.Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
+		"parent is gone":      {func(s *spec.Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
+		"user has a name":     {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
+		"user has a name (2)": {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := recordtest.Open(t)
+			before := treetest.Everything(t, place)
+			plan := workSpec("r1")
+			plan.Job.Script = place + "/ok.py"
+			c.change(&plan)
+			w, err := open(store, plan)
+			require.ErrorContains(t, err, c.want)
+			require.Nil(t, w)
+			require.Empty(t, treetest.Everything(t, store.RunsDir()))
+			require.Equal(t, before, treetest.Everything(t, place))
+			if plan.Job.Final != "" {
+				// The lock is free again.
+				lock, err := lockFinal(store, plan.Job.Final)
+				require.NoError(t, err)
+				require.NoError(t, lock.release())
+			}
+		})
+	}
+}
+
+func TestScriptThatGrewTooLarge(t *testing.T) {
+	// Between the check and the copy; only so much of it is read.
+	dir := t.TempDir()
+	script := filepath.Join(dir, "big.py")
+	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
+	require.NoError(t, os.Truncate(script, hostpath.MaxScript+1))
+	_, err := copyScript(script, filepath.Join(dir, "to"))
+	require.ErrorContains(t, err, "has more than 67108864 bytes")
+	require.NoDirExists(t, filepath.Join(dir, "to"))
+}
+
+func TestScriptThatCannotBeRead(t *testing.T) {
+	dir := treetest.OtherUsersDir(t)
+	script := filepath.Join(dir, "secret.py")
+	require.NoError(t, os.WriteFile(script, []byte("1"), 0o000))
+	treetest.AsOtherUser(t, func() {
+		if _, err := copyScript(script, filepath.Join(dir, "to")); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("copyScript: %v", err)
+		}
+	})
+}
+
+func TestTwoRunsWithOneFinal(t *testing.T) {
+	store := recordtest.Open(t)
+	final := filepath.Join(t.TempDir(), "final")
+	named := func(id string) spec.Spec {
+		s := workSpec(id)
+		s.Job.Final = final
+		return s
+	}
+	first, err := open(store, named("r1"))
+	require.NoError(t, err)
+	_, err = open(store, named("r2"))
+	require.ErrorIs(t, err, ErrBusy)
+	require.DirExists(t, final, "the refused run takes nothing of the other's away")
+	require.NoDirExists(t, filepath.Join(store.RunsDir(), "r2"))
+
+	other := named("r3")
+	other.Job.Final = final + "2"
+	beside, err := open(store, other)
+	require.NoError(t, err, "another ./final is free")
+	require.NoError(t, beside.Discard(t.Context()))
+	require.NoDirExists(t, final+"2")
+
+	require.NoError(t, first.Close())
+	second, err := open(store, named("r2"))
+	require.NoError(t, err, "after the first run, the second may")
+	require.NoError(t, second.Close())
+}
+
+func TestHandOverEmptiesAndLends(t *testing.T) {
+	store := recordtest.Open(t)
+	final := t.TempDir()
+	treetest.Write(t, final, map[string]string{"old/result": "x"})
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	require.Equal(t, []string{"old", "old/result"}, treetest.Everything(t, final), "opening changes nothing of the caller's")
+	before := treetest.Owners(t, final)
+	require.NoError(t, w.final.restore(), "what was not handed over is not handed back")
+
+	require.NoError(t, w.Grant(t.Context()))
+	require.Empty(t, treetest.Everything(t, final))
+	if treetest.IsRoot() {
+		require.Equal(t, []uint32{64646}, treetest.Owners(t, final))
+		require.Equal(t, record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.final.owner)
+	}
+	treetest.Write(t, final, map[string]string{"new/result": "x"})
+	if treetest.IsRoot() {
+		require.NoError(t, fsx.ChownTree(w.final.root, -1, 64646, 64646))
+	}
+	require.NoError(t, w.final.restore())
+	require.Equal(t, append(before, before...), treetest.Owners(t, final, filepath.Join(final, "new/result")))
+	require.NoError(t, w.Close())
+	require.Equal(t, []string{"new", "new/result"}, treetest.Everything(t, final))
+}
+
+func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
+	if !treetest.IsRoot() {
+		return // only root lends
+	}
+	store := recordtest.Open(t)
+	final := t.TempDir()
+	require.NoError(t, os.Chown(final, 12345, 12345))
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	require.NoError(t, w.Grant(t.Context()))
+	treetest.Write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
+	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
+	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
+	require.NoError(t, w.final.restore())
+	require.Equal(t, []uint32{12345, 12345, 12345}, treetest.Owners(t, final, final+"/a", final+"/a/b"))
+	require.Equal(t, []uint32{0}, treetest.Owners(t, final+"/foreign"), "not the program's")
+	require.NoError(t, w.Close())
+}
+
+func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
+	store := recordtest.Open(t)
+	base := t.TempDir()
+	treetest.Write(t, base, map[string]string{"theirs/kept": "x"})
+	for name, c := range map[string]struct {
+		final string
+		left  []string
+	}{
+		"a folder of the caller": {base + "/theirs", []string{"theirs", "theirs/kept"}},
+		"a folder that we made":  {base + "/ours", []string{"theirs", "theirs/kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := workSpec("r1")
+			plan.Job.Final = c.final
+			w, err := open(store, plan)
+			require.NoError(t, err)
+			require.NoError(t, w.Discard(t.Context()))
+			require.Equal(t, c.left, treetest.Everything(t, base))
+			require.Empty(t, treetest.Everything(t, store.RunsDir()))
+		})
+	}
+
+	plan := workSpec("r1")
+	plan.Job.Final = base + "/ours"
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	treetest.Write(t, base, map[string]string{"ours/from somebody else": "x"})
+	require.Error(t, w.Discard(t.Context()), "what is left behind is told")
+	require.FileExists(t, base+"/ours/from somebody else")
+	require.Empty(t, treetest.Everything(t, store.RunsDir()))
+}
+
+// The folder that was opened is the one that is emptied, or none.
+func TestFinalThatIsReplacedIsRefused(t *testing.T) {
+	store := recordtest.Open(t)
+	base := t.TempDir()
+	treetest.Write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
+	plan := workSpec("r1")
+	plan.Job.Final = base + "/final"
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(base+"/final", base+"/was"))
+	require.NoError(t, os.Symlink("precious", base+"/final"))
+	require.ErrorContains(t, w.Grant(t.Context()), "was replaced")
+	require.FileExists(t, base+"/precious/canary")
+	require.FileExists(t, base+"/was/old")
+	require.NoError(t, w.Close())
+}
+
+func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
+	final := t.TempDir()
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(recordtest.Open(t), plan)
+	require.NoError(t, err)
+	require.False(t, w.final.made)
+	require.NoError(t, w.Discard(t.Context()))
+	require.DirExists(t, final)
+}
+
+func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
+	state := treetest.OtherUsersDir(t)
+	final := treetest.OtherUsersDir(t)
+	store, err := record.Open(filepath.Join(state, "state"))
+	require.NoError(t, err)
+	if treetest.IsRoot() {
+		return // root lends; defaultUser keeps the others from this case
+	}
+	plan := workSpec("r1")
+	plan.Class.User, plan.Job.Final = "64646:64646", final
+	_, err = open(store, plan)
+	require.ErrorContains(t, err, "is not writable for user 64646:64646")
+	require.Empty(t, treetest.Everything(t, store.RunsDir()))
+	require.NoError(t, os.Chmod(final, 0o777))
+	w, err := open(store, plan)
+	require.NoError(t, err)
+	require.NoError(t, w.Discard(t.Context()))
+}
+
+func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
+	if !treetest.IsRoot() {
+		return // needs a small file system
+	}
+	for name, options := range map[string]string{"too little space": "size=1m", "too few inodes": "size=200m,nr_inodes=3"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "disk")
+			treetest.MountTmpfs(t, dir, options)
+			store, err := record.Open(dir)
+			require.NoError(t, err)
+			final := filepath.Join(t.TempDir(), "final")
+			plan := workSpec("r1")
+			plan.Job.Final = final
+			_, err = open(store, plan)
+			require.ErrorIs(t, err, record.ErrNoSpace)
+			require.ErrorContains(t, err, dir)
+			require.NoDirExists(t, filepath.Join(dir, "runs/r1"))
+			require.NoDirExists(t, final)
+		})
+	}
+
+	dir := filepath.Join(t.TempDir(), "disk")
+	treetest.MountTmpfs(t, dir, "size=100m")
+	store, err := record.Open(dir)
+	require.NoError(t, err)
+	w, err := open(store, workSpec("r1"))
+	require.NoError(t, err)
+	require.NoError(t, w.Discard(t.Context()))
+}
+
+func TestPermits(t *testing.T) {
+	for _, test := range []struct {
+		mode         os.FileMode
+		owner, group bool
+		need         os.FileMode
+		want         bool
+	}{
+		{0o755, true, true, mayWrite, true},
+		{0o755, false, true, mayWrite, false},
+		{0o755, false, false, mayRead, true},
+		{0o750, false, false, mayRead, false},
+		{0o750, false, true, mayRead, true},
+		{0o070, true, true, mayRead, false}, // the owner's bits count, though the group's would do
+		{0o773, false, false, mayWrite, true},
+		{0o666, false, false, mayWrite, false}, // a folder is not entered without x
+	} {
+		require.Equal(t, test.want, permits(test.mode, test.owner, test.group, test.need), "%+v", test)
+	}
+}
+
+func TestInputThatTheProgramCannotReadIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o700))
+	require.NoError(t, checkReadable("input", dir, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())))
+	err := checkReadable("input", dir, spec.DedicatedUser)
+	var path *spec.PathError
+	require.ErrorAs(t, err, &path)
+	require.Equal(t, "input", path.Field)
+	require.ErrorContains(t, err, "mode 0700")
+}
+
+func TestNestedFinalsAreOneAtATime(t *testing.T) {
+	store := recordtest.Open(t)
+	base := t.TempDir()
+	require.NoError(t, store.Prepare())
+	outer, inner, beside := filepath.Join(base, "a"), filepath.Join(base, "a", "b", "c"), filepath.Join(base, "a", "d")
+
+	held, err := lockFinal(store, inner)
+	require.NoError(t, err)
+	_, err = lockFinal(store, outer)
+	require.ErrorIs(t, err, ErrBusy, "it holds one that is in use")
+	other, err := lockFinal(store, beside)
+	require.NoError(t, err, "neighbours do not matter")
+	require.NoError(t, other.release())
+	require.NoError(t, held.release())
+
+	held, err = lockFinal(store, outer)
+	require.NoError(t, err)
+	_, err = lockFinal(store, inner)
+	require.ErrorIs(t, err, ErrBusy, "it lies in one that is in use")
+	require.NoError(t, held.release())
+	held, err = lockFinal(store, inner)
+	require.NoError(t, err)
+	require.NoError(t, held.release())
+}
