@@ -46,8 +46,8 @@ func WaitLock(ctx context.Context, name string, waiting func()) (unlock func() e
 	return l.Unlock, nil
 }
 
-// DefaultUsageDir is where the times of the last use of images are kept: a directory in
-// the user's cache directory, with an empty file per image.
+// DefaultUsageDir is where the times of the last use of images are kept: a directory in the
+// user's cache directory, with an empty file per image.
 func DefaultUsageDir() (string, error) {
 	dir, err := cacheDir()
 	return filepath.Join(dir, "images"), err

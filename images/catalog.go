@@ -55,9 +55,9 @@ const (
 	LabelRecipe = "org.evalbox.recipe"
 )
 
-// A Catalog names the images that programs may run in. It comes from
-// [LoadCatalog], is not changed afterwards and is safe for concurrent use. The
-// zero Catalog names nothing; engine references still resolve with it.
+// A Catalog names the images that programs may run in. It comes from [LoadCatalog], is not
+// changed afterwards and is safe for concurrent use. The zero Catalog names nothing; engine
+// references still resolve with it.
 type Catalog struct {
 	// Source is where the catalog was read, for messages.
 	Source string
@@ -75,20 +75,18 @@ type Entry struct {
 	Description string `yaml:"description"`
 	// Base is what the image stands on.
 	Base Base `yaml:"base"`
-	// Dockerfile is the name of the Dockerfile that turns the base into the
-	// image.
+	// Dockerfile is the name of the Dockerfile that turns the base into the image.
 	Dockerfile string `yaml:"dockerfile"`
-	// DockerfileSHA256 is the SHA-256 of that file, 64 lower-case hexadecimal
-	// digits.
+	// DockerfileSHA256 is the SHA-256 of that file, 64 lower-case hexadecimal digits.
 	DockerfileSHA256 string `yaml:"dockerfile_sha256"`
-	// Requirements is the name of the file of Python packages, in pip's format
-	// with hashes, that are installed on the base; empty for none.
+	// Requirements is the name of the file of Python packages, in pip's format with hashes,
+	// that are installed on the base; empty for none.
 	Requirements string `yaml:"requirements,omitempty"`
 	// RequirementsSHA256 is the SHA-256 of that file.
 	RequirementsSHA256 string `yaml:"requirements_sha256,omitempty"`
-	// Epoch is the time stamp of what is built (SOURCE_DATE_EPOCH): that of the
-	// bootstrap, or else what the catalog says. Defaults to the beginning of 1980,
-	// the earliest that every archive format can hold.
+	// Epoch is the time stamp of what is built (SOURCE_DATE_EPOCH): that of the bootstrap,
+	// or else what the catalog says. Defaults to the beginning of 1980, the earliest that
+	// every archive format can hold.
 	Epoch time.Time `yaml:"epoch,omitempty"`
 }
 
@@ -116,11 +114,10 @@ type Bootstrap struct {
 	Variant string `yaml:"variant" json:"variant"`
 	// Epoch is the latest time stamp a file may have.
 	Epoch time.Time `yaml:"epoch" json:"epoch"`
-	// Packages are installed with what they depend on, without what they
-	// recommend.
+	// Packages are installed with what they depend on, without what they recommend.
 	Packages []string `yaml:"packages" json:"packages"`
-	// StandIns are packages that others depend on and no program needs: an
-	// empty package takes the place of each.
+	// StandIns are packages that others depend on and no program needs: an empty package
+	// takes the place of each.
 	StandIns []string `yaml:"stand_ins" json:"stand_ins"`
 	// Exclude are patterns of paths that are not unpacked (dpkg path-exclude).
 	Exclude []string `yaml:"exclude" json:"exclude"`
@@ -133,9 +130,9 @@ type document struct {
 	Images  map[string]Entry `yaml:"images"`
 }
 
-// LoadCatalog reads a catalog. Source is the name of the file in messages. The
-// format is strict: an unknown key, a key given twice, an alias and a second document
-// are errors. The error joins every problem that was found.
+// LoadCatalog reads a catalog. Source is the name of the file in messages. The format is
+// strict: an unknown key, a key given twice, an alias and a second document are errors. The
+// error joins every problem that was found.
 func LoadCatalog(data []byte, source string) (Catalog, error) {
 	var doc document
 	if problems := strict.Decode(data, &doc, strict.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
@@ -172,9 +169,9 @@ func (c Catalog) Lookup(name string) (Entry, bool) {
 	return e, ok
 }
 
-// Recipe returns the SHA-256 over everything that decides what the image is: its
-// base, its Dockerfile, its requirements, its time stamp and the version of the
-// code that makes it. The description is not part of it.
+// Recipe returns the SHA-256 over everything that decides what the image is: its base, its
+// Dockerfile, its requirements, its time stamp and the version of the code that makes it.
+// The description is not part of it.
 func (e Entry) Recipe() string {
 	data, err := json.Marshal(struct {
 		Builder            int       `json:"builder"`
@@ -189,8 +186,8 @@ func (e Entry) Recipe() string {
 	return digest.FromBytes(data).Encoded()
 }
 
-// Tag returns the local name of the image in the engine: evalbox/NAME:RECIPE,
-// with the first 12 digits of the recipe.
+// Tag returns the local name of the image in the engine: evalbox/NAME:RECIPE, with the
+// first 12 digits of the recipe.
 func (e Entry) Tag() string { return Repository + e.Name + ":" + e.Recipe()[:12] }
 
 // BaseTag is the local name of the base of a bootstrap while the image is being made.

@@ -44,8 +44,8 @@ func (e *NotFoundError) Hint() string {
 	case strings.ContainsAny(e.Ref, "/:."):
 		return "see the names with: sandbox image list; nothing is pulled unasked, so for an image of a registry: docker pull " + e.Ref
 	default:
-		// A bare word is most likely a name of another catalog. What a registry
-		// calls so is some other image.
+		// A bare word is most likely a name of another catalog. What a registry calls so is
+		// some other image.
 		return "see the names with: sandbox image list; name another catalog with --catalog; for an image of a registry write NAME:TAG"
 	}
 }

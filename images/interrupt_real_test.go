@@ -18,6 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/build"
+	"github.com/evalbox/evalbox/images/pull"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 // interruptAt cancels once the progress holds a text.
@@ -40,7 +43,7 @@ func (i *interruptAt) Write(p []byte) (int, error) {
 }
 
 // rootOf streams the file system of an image, as a bootstrap would.
-func rootOf(eng *client.Client, id string) images.RootFunc {
+func rootOf(eng *client.Client, id string) build.RootFunc {
 	return func(ctx context.Context, _ images.Bootstrap, w io.Writer, _ func(string)) error {
 		c, err := eng.ContainerCreate(ctx, &container.Config{Image: id}, nil, nil, nil, "")
 		if err != nil {
@@ -71,7 +74,7 @@ RUN printf 'it %s\n' runs; exec sleep 600
 // A build that is interrupted leaves no steps.
 func TestEnsureInterruptedReal(t *testing.T) {
 	eng := engine(t)
-	debian, err := images.Resolve(t.Context(), eng, shipped(t), "debian")
+	debian, err := images.Resolve(t.Context(), store.Docker{APIClient: eng}, shipped(t), "debian")
 	require.NoError(t, err)
 	name := fmt.Sprintf("test-interrupt-%d", os.Getpid())
 	cat, err := images.LoadCatalog([]byte(fmt.Sprintf(`
@@ -88,8 +91,8 @@ images:
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	progress := &interruptAt{text: "it runs", cancel: cancel}
-	_, _, err = images.Ensure(ctx, eng, cat, "", images.EnsureOptions{
-		Dockerfile: endlessDockerfile, LockDir: t.TempDir(), Root: rootOf(eng, debian.ID), Progress: progress,
+	_, _, err = build.Ensure(ctx, eng, cat, "", build.Options{
+		Dockerfile: endlessDockerfile, Root: rootOf(eng, debian.ID), Pull: pull.Options{Progress: progress},
 	})
 	require.ErrorIs(t, err, context.Canceled, "%s", &progress.seen)
 	// Its command is killed, so that it does not become an image.

@@ -25,6 +25,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/archive"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/prune"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 // tinyImage imports an image of a few files, with nothing to run in it.
@@ -67,7 +72,7 @@ func forget(t *testing.T, eng *client.Client, ref string) {
 func readersOf(t *testing.T, eng *client.Client, id string) int {
 	t.Helper()
 	all, err := eng.ContainerList(t.Context(), container.ListOptions{All: true,
-		Filters: filters.NewArgs(filters.Arg("label", images.LabelReader+"="+id))})
+		Filters: filters.NewArgs(filters.Arg("label", store.LabelReader+"="+id))})
 	require.NoError(t, err)
 	return len(all)
 }
@@ -83,37 +88,37 @@ func TestLockRealImage(t *testing.T) {
 	id := tinyImage(t, eng, tag, "1", `CMD ["/nothing/to/run"]`, "VOLUME /data")
 	path := filepath.Join(t.TempDir(), "images.lock")
 
-	change, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, tag)
+	change, err := lock.Put(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, path, tag)
 	require.NoError(t, err)
 	assert.Equal(t, "deb tiny 1 all\npython tiny-lib 1.0\n", change.After.Packages.Text())
 	assert.Equal(t, "debian 12", change.After.System)
 	assert.Equal(t, id, change.After.ID)
 	assert.NotEmpty(t, change.After.Builder.Engine)
 	assert.Zero(t, readersOf(t, eng, id), "no container is left")
-	lock, err := images.ReadLock(path)
+	held, err := lock.Read(path)
 	require.NoError(t, err)
 
-	r, err := images.Resolve(t.Context(), eng, images.Catalog{}, tag)
+	r, err := images.Resolve(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, tag)
 	require.NoError(t, err)
-	require.NoError(t, lock.Check(r))
-	r, err = images.Resolve(t.Context(), eng, images.Catalog{}, id)
+	require.NoError(t, held.Check(r))
+	r, err = images.Resolve(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, id)
 	require.NoError(t, err)
-	require.NoError(t, lock.Check(r), "by its ID, too")
-	v, err := images.Verify(t.Context(), eng, images.Catalog{}, lock, tag)
+	require.NoError(t, held.Check(r), "by its ID, too")
+	v, err := lock.Verify(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, held, tag)
 	require.NoError(t, err)
 	assert.True(t, v.Same)
 
 	// The name moves.
 	other := tinyImage(t, eng, tag, "2", `CMD ["/nothing/to/run"]`, "VOLUME /data")
 	t.Cleanup(func() { forget(t, eng, id) })
-	v, err = images.Verify(t.Context(), eng, images.Catalog{}, lock, tag)
+	v, err = lock.Verify(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, held, tag)
 	require.NoError(t, err)
 	assert.False(t, v.Same)
 	assert.Equal(t, []string{"~ deb tiny 1 all -> 2"}, v.Diff.Lines())
 	assert.Equal(t, other, v.ID)
-	r, err = images.Resolve(t.Context(), eng, images.Catalog{}, tag)
+	r, err = images.Resolve(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, tag)
 	require.NoError(t, err)
-	require.ErrorIs(t, lock.Check(r), images.ErrUnlocked)
+	require.ErrorIs(t, held.Check(r), lock.ErrUnlocked)
 }
 
 func TestExportImportReal(t *testing.T) {
@@ -121,38 +126,38 @@ func TestExportImportReal(t *testing.T) {
 	id := tinyImage(t, eng, tag, "1")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "images.lock")
-	_, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, tag)
+	_, err := lock.Put(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, path, tag)
 	require.NoError(t, err)
-	lock, err := images.ReadLock(path)
+	held, err := lock.Read(path)
 	require.NoError(t, err)
-	var archive bytes.Buffer
-	require.NoError(t, images.Export(t.Context(), eng, images.Catalog{}, lock, tag, &archive))
+	var file bytes.Buffer
+	require.NoError(t, archive.Export(t.Context(), eng, images.Catalog{}, held, tag, &file))
 
 	// Where neither image nor lock is.
 	forget(t, eng, tag)
 	elsewhere := filepath.Join(dir, "other.lock")
-	change, err := images.Import(t.Context(), eng, images.Catalog{}, elsewhere, bytes.NewReader(archive.Bytes()), "a.tar")
+	change, err := archive.Import(t.Context(), eng, images.Catalog{}, elsewhere, bytes.NewReader(file.Bytes()), "a.tar")
 	require.NoError(t, err)
 	// An engine that keeps manifests gives it another ID, because another
 	// manifest was made of the archive.
-	want, _ := lock.Lookup(tag)
+	want, _ := held.Lookup(tag)
 	want.ID = change.After.ID
 	assert.Equal(t, want, change.After)
 	imported, err := eng.ImageInspect(t.Context(), tag)
 	require.NoError(t, err)
 	assert.Equal(t, change.After.ID, imported.ID)
-	r, err := images.Resolve(t.Context(), eng, images.Catalog{}, tag)
+	r, err := images.Resolve(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, tag)
 	require.NoError(t, err)
-	require.NoError(t, lock.Check(r), "it is the locked one, whatever its ID")
+	require.NoError(t, held.Check(r), "it is the locked one, whatever its ID")
 
 	// An archive that was cut off leaves nothing.
 	forget(t, eng, tag)
-	_, err = images.Import(t.Context(), eng, images.Catalog{}, elsewhere, bytes.NewReader(archive.Bytes()[:archive.Len()/1024*512+100]), "a.tar")
+	_, err = archive.Import(t.Context(), eng, images.Catalog{}, elsewhere, bytes.NewReader(file.Bytes()[:file.Len()/1024*512+100]), "a.tar")
 	require.ErrorContains(t, err, "ends in the middle")
 	// Nor does one whose image is not what its entry says.
-	lie := bytes.Replace(archive.Bytes(), []byte("deb tiny 1 all"), []byte("deb tiny 2 all"), 1)
+	lie := bytes.Replace(file.Bytes(), []byte("deb tiny 1 all"), []byte("deb tiny 2 all"), 1)
 	lie = bytes.Replace(lie, []byte(change.After.Packages.SHA256()), []byte(lieSum(t, change.After.Packages)), 1)
-	_, err = images.Import(t.Context(), eng, images.Catalog{}, filepath.Join(dir, "third.lock"), bytes.NewReader(lie), "a.tar")
+	_, err = archive.Import(t.Context(), eng, images.Catalog{}, filepath.Join(dir, "third.lock"), bytes.NewReader(lie), "a.tar")
 	require.ErrorContains(t, err, "~ deb tiny 2 all -> 1")
 	for _, gone := range []string{id, change.After.ID} {
 		_, err = eng.ImageInspect(t.Context(), gone)
@@ -160,7 +165,7 @@ func TestExportImportReal(t *testing.T) {
 	}
 
 	// docker load takes the archive too, with its extra member and its name.
-	resp, err := eng.ImageLoad(t.Context(), bytes.NewReader(archive.Bytes()))
+	resp, err := eng.ImageLoad(t.Context(), bytes.NewReader(file.Bytes()))
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	said, err := io.ReadAll(resp.Body)
@@ -177,12 +182,12 @@ func TestImportDoctoredReal(t *testing.T) {
 	eng, tag := engine(t), testTag(t)
 	tinyImage(t, eng, tag, "1")
 	path := filepath.Join(t.TempDir(), "images.lock")
-	_, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, tag)
+	_, err := lock.Put(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, path, tag)
 	require.NoError(t, err)
-	lock, err := images.ReadLock(path)
+	held, err := lock.Read(path)
 	require.NoError(t, err)
-	var archive bytes.Buffer
-	require.NoError(t, images.Export(t.Context(), eng, images.Catalog{}, lock, tag, &archive))
+	var file bytes.Buffer
+	require.NoError(t, archive.Export(t.Context(), eng, images.Catalog{}, held, tag, &file))
 	made, err := eng.ImageInspect(t.Context(), tag)
 	require.NoError(t, err)
 	layer, otherLayer := made.RootFS.Layers[0], "sha256:"+strings.Repeat("0", 64)
@@ -212,7 +217,7 @@ func TestImportDoctoredReal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var doctored bytes.Buffer
 			w := tar.NewWriter(&doctored)
-			for r := tar.NewReader(bytes.NewReader(archive.Bytes())); ; {
+			for r := tar.NewReader(bytes.NewReader(file.Bytes())); ; {
 				header, err := r.Next()
 				if errors.Is(err, io.EOF) {
 					break
@@ -228,7 +233,7 @@ func TestImportDoctoredReal(t *testing.T) {
 			}
 			require.NoError(t, w.Close())
 			elsewhere := filepath.Join(t.TempDir(), "images.lock")
-			_, err := images.Import(t.Context(), eng, images.Catalog{}, elsewhere, &doctored, "a.tar")
+			_, err := archive.Import(t.Context(), eng, images.Catalog{}, elsewhere, &doctored, "a.tar")
 			require.Error(t, err)
 			assert.Regexp(t, c.want, err.Error())
 			found, err := eng.ImageInspect(t.Context(), victim)
@@ -265,7 +270,7 @@ func withLayer(t *testing.T, eng *client.Client, layer string) map[string][]stri
 }
 
 // lieSum is the hash of a list with another version of its first package.
-func lieSum(t *testing.T, list images.Packages) string {
+func lieSum(t *testing.T, list packages.List) string {
 	t.Helper()
 	list = slices.Clone(list)
 	list[0].Version = "2"
@@ -294,9 +299,9 @@ func TestPruneReal(t *testing.T) {
 	free := tinyImage(t, eng, prefix+":free", "3", label)
 	unlabelled := tinyImage(t, eng, prefix+":unlabelled", "4")
 	path := filepath.Join(t.TempDir(), "images.lock")
-	_, err := images.LockImage(t.Context(), eng, images.Catalog{}, path, prefix+":locked")
+	_, err := lock.Put(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, path, prefix+":locked")
 	require.NoError(t, err)
-	lock, err := images.ReadLock(path)
+	held, err := lock.Read(path)
 	require.NoError(t, err)
 	c, err := eng.ContainerCreate(t.Context(), &container.Config{Image: used, Cmd: []string{"x"}}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
 	require.NoError(t, err)
@@ -304,7 +309,7 @@ func TestPruneReal(t *testing.T) {
 		assert.NoError(t, eng.ContainerRemove(context.WithoutCancel(t.Context()), c.ID, container.RemoveOptions{Force: true}))
 	}()
 
-	report, err := images.Prune(t.Context(), onlyMine{eng, prefix}, []images.Lock{lock}, images.PruneOptions{
+	report, err := prune.Images(t.Context(), onlyMine{eng, prefix}, []lock.Lock{held}, prune.Options{
 		UsageDir: t.TempDir(), Now: time.Now(), KeepBytes: 0,
 	})
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"os"
@@ -19,19 +20,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/pull"
 )
 
-// pull pulls with a lock folder of the test's own and without anybody's
+// pullImage pulls without anybody's
 // credentials, and returns the progress too.
-func pull(t *testing.T, eng *client.Client, ref string, change ...func(*images.PullOptions)) (images.Resolved, bool, string, error) {
+func pullImage(t *testing.T, eng *client.Client, ref string, change ...func(*pull.Options)) (images.Resolved, bool, string, error) {
 	t.Helper()
 	var progress bytes.Buffer
-	opts := images.PullOptions{LockDir: t.TempDir(), Credentials: images.DockerCredentials(t.TempDir()), Progress: &progress}
+	opts := pull.Options{Credentials: pull.DockerCredentials(t.TempDir()), Progress: &progress}
 	for _, c := range change {
 		c(&opts)
 	}
-	r, pulled, err := images.Pull(t.Context(), eng, ref, opts)
+	r, pulled, err := pull.Pull(t.Context(), eng, ref, opts)
 	return r, pulled, progress.String(), err
+}
+
+// kindOf is the kind of an error of a pull.
+func kindOf(err error) pull.Kind {
+	if failed, ok := errors.AsType[*pull.Error](err); ok {
+		return failed.Kind
+	}
+	return pull.Unknown
 }
 
 func TestPullByDigest(t *testing.T) {
@@ -42,7 +52,7 @@ func TestPullByDigest(t *testing.T) {
 	removeAfter(t, eng, byDigest)
 	reg.count("")
 
-	r, pulled, progress, err := pull(t, eng, ref)
+	r, pulled, progress, err := pullImage(t, eng, ref)
 	require.NoError(t, err)
 	assert.True(t, pulled)
 	assert.Equal(t, byDigest, r.Reference)
@@ -55,7 +65,7 @@ func TestPullByDigest(t *testing.T) {
 	assert.NotContains(t, found.RepoTags, reg.host+"/team/tools:1.0", "a pull by digest sets no tag")
 	assert.Positive(t, reg.count("GET /v2/team/tools/blobs/"))
 
-	again, pulled, _, err := pull(t, eng, ref)
+	again, pulled, _, err := pullImage(t, eng, ref)
 	require.NoError(t, err)
 	assert.False(t, pulled)
 	assert.Equal(t, r, again)
@@ -69,16 +79,13 @@ func TestPullMovedTag(t *testing.T) {
 	ref, byDigest := reg.host+"/team/tools:1.0@"+old, reg.host+"/team/tools@"+old
 	removeAfter(t, eng, byDigest)
 
-	_, _, _, err := pull(t, eng, ref)
-	require.ErrorIs(t, err, images.ErrTagMoved)
-	var moved *images.TagMovedError
-	require.ErrorAs(t, err, &moved)
-	assert.Equal(t, images.TagMovedError{Ref: ref, Pinned: old, Now: now}, *moved)
+	_, _, _, err := pullImage(t, eng, ref)
+	require.Equal(t, pull.TagMoved, kindOf(err), "%v", err)
 	assert.ErrorContains(t, err, old)
 	assert.ErrorContains(t, err, now)
 	absent(t, eng, byDigest)
 
-	_, pulled, _, err := pull(t, eng, ref, func(o *images.PullOptions) { o.IgnoreMovedTag = true })
+	_, pulled, _, err := pullImage(t, eng, ref, func(o *pull.Options) { o.IgnoreMovedTag = true })
 	require.NoError(t, err)
 	assert.True(t, pulled)
 }
@@ -87,7 +94,7 @@ func TestPullTagThatIsGone(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	removeAfter(t, eng, reg.host+"/team/tools@"+digest)
-	_, pulled, progress, err := pull(t, eng, reg.host+"/team/tools:0.9@"+digest)
+	_, pulled, progress, err := pullImage(t, eng, reg.host+"/team/tools:0.9@"+digest)
 	require.NoError(t, err)
 	assert.True(t, pulled)
 	assert.Contains(t, progress, "the registry has no such repository or tag 0.9")
@@ -98,8 +105,8 @@ func TestPullMissingDigest(t *testing.T) {
 	reg.push(t, "team/tools:1.0", t.Name(), here)
 	for _, name := range []string{"team/tools", "team/nothing"} {
 		ref := reg.host + "/" + name + "@sha256:" + strings.Repeat("0", 64)
-		_, _, _, err := pull(t, eng, ref)
-		require.ErrorIs(t, err, images.ErrDigestMissing)
+		_, _, _, err := pullImage(t, eng, ref)
+		require.Equal(t, pull.DigestMissing, kindOf(err), "%v", err)
 		assert.ErrorContains(t, err, ref)
 	}
 }
@@ -109,16 +116,16 @@ func TestPullWrongPlatform(t *testing.T) {
 	digest := reg.push(t, "team/tools:1.0", t.Name(), elsewhere)
 	ref := reg.host + "/team/tools@" + digest
 	removeAfter(t, eng, ref)
-	_, _, _, err := pull(t, eng, ref)
-	require.ErrorIs(t, err, images.ErrWrongPlatform)
+	_, _, _, err := pullImage(t, eng, ref)
+	require.Equal(t, pull.WrongPlatform, kindOf(err), "%v", err)
 	t.Log(err)
 	absent(t, eng, ref)
 
 	// Wanted it is, and then it stays although somebody else does not want it.
-	_, _, _, err = pull(t, eng, ref, func(o *images.PullOptions) { o.Platform = elsewhere })
+	_, _, _, err = pullImage(t, eng, ref, func(o *pull.Options) { o.Platform = elsewhere })
 	require.NoError(t, err)
-	_, _, _, err = pull(t, eng, ref)
-	require.ErrorIs(t, err, images.ErrWrongPlatform)
+	_, _, _, err = pullImage(t, eng, ref)
+	require.Equal(t, pull.WrongPlatform, kindOf(err), "%v", err)
 	_, err = eng.ImageInspect(t.Context(), ref)
 	require.NoError(t, err)
 }
@@ -126,8 +133,8 @@ func TestPullWrongPlatform(t *testing.T) {
 func TestPullRegistryDown(t *testing.T) {
 	eng := engine(t)
 	ref := freeAddress(t) + "/team/tools:1.0@sha256:" + strings.Repeat("0", 64)
-	_, _, progress, err := pull(t, eng, ref)
-	require.ErrorIs(t, err, images.ErrRegistryUnavailable)
+	_, _, progress, err := pullImage(t, eng, ref)
+	require.Equal(t, pull.RegistryUnavailable, kindOf(err), "%v", err)
 	t.Log(err)
 	assert.Contains(t, progress, "the tag 1.0 cannot be compared")
 }
@@ -154,13 +161,13 @@ func TestPullInterrupted(t *testing.T) {
 	}
 
 	cut(blobs[0], math.MaxInt32)
-	_, _, _, err := pull(t, eng, ref)
-	require.ErrorIs(t, err, images.ErrPullInterrupted)
+	_, _, _, err := pullImage(t, eng, ref)
+	require.Equal(t, pull.Interrupted, kindOf(err), "%v", err)
 	absent(t, eng, byDigest)
 
 	// The next try works, and the engine itself tries a layer again.
 	cut(blobs[1], 1)
-	_, pulled, _, err := pull(t, eng, ref)
+	_, pulled, _, err := pullImage(t, eng, ref)
 	require.NoError(t, err)
 	assert.True(t, pulled)
 	found, err := eng.ImageInspect(t.Context(), byDigest)
@@ -182,8 +189,8 @@ func TestPullTampered(t *testing.T) {
 		http.Redirect(w, r, strings.Replace(r.URL.Path, digest, other, 1), http.StatusTemporaryRedirect)
 		return true
 	})
-	_, _, _, err := pull(t, eng, ref)
-	require.ErrorIs(t, err, images.ErrPullInterrupted)
+	_, _, _, err := pullImage(t, eng, ref)
+	require.Equal(t, pull.Interrupted, kindOf(err), "%v", err)
 	t.Log(err)
 	absent(t, eng, ref)
 }
@@ -204,11 +211,11 @@ func TestPullCanceledInTheMiddle(t *testing.T) {
 		}
 		return false
 	})
-	_, _, err := images.Pull(ctx, eng, ref, images.PullOptions{LockDir: t.TempDir(), Credentials: images.DockerCredentials(t.TempDir())})
+	_, _, err := pull.Pull(ctx, eng, ref, pull.Options{Credentials: pull.DockerCredentials(t.TempDir())})
 	close(release)
 	require.ErrorIs(t, err, context.Canceled)
 
-	_, _, _, err = pull(t, eng, ref)
+	_, _, _, err = pullImage(t, eng, ref)
 	require.NoError(t, err)
 }
 
@@ -216,9 +223,7 @@ func TestPullCanceledInTheMiddle(t *testing.T) {
 // pull, in this process and in others.
 func TestPullShared(t *testing.T) {
 	if ref := os.Getenv("EVALBOX_TEST_PULL"); ref != "" { // one of the others
-		_, _, err := images.Pull(t.Context(), engine(t), ref, images.PullOptions{
-			LockDir: os.Getenv("EVALBOX_TEST_LOCKS"), Credentials: images.DockerCredentials(t.TempDir()),
-		})
+		_, _, err := pull.Pull(t.Context(), engine(t), ref, pull.Options{Credentials: pull.DockerCredentials(t.TempDir())})
 		require.NoError(t, err)
 		return
 	}
@@ -226,13 +231,12 @@ func TestPullShared(t *testing.T) {
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	ref := reg.host + "/team/tools:1.0@" + digest
 	removeAfter(t, eng, reg.host+"/team/tools@"+digest)
-	locks := t.TempDir()
 
 	// What one pull asks for.
 	alone := reg.push(t, "team/alone:1.0", t.Name()+" alone", here)
 	removeAfter(t, eng, reg.host+"/team/alone@"+alone)
 	reg.count("")
-	_, _, _, err := pull(t, eng, reg.host+"/team/alone:1.0@"+alone)
+	_, _, _, err := pullImage(t, eng, reg.host+"/team/alone:1.0@"+alone)
 	require.NoError(t, err)
 	once := reg.count("GET /v2/team/alone/manifests/sha256:")
 
@@ -241,7 +245,7 @@ func TestPullShared(t *testing.T) {
 	var pulls atomic.Int32
 	for range ours {
 		group.Go(func() {
-			_, pulled, _, err := pull(t, eng, ref, func(o *images.PullOptions) { o.LockDir = locks })
+			_, pulled, _, err := pullImage(t, eng, ref)
 			assert.NoError(t, err)
 			if pulled {
 				pulls.Add(1)
@@ -251,7 +255,7 @@ func TestPullShared(t *testing.T) {
 	for range others {
 		group.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPullShared$")
-			cmd.Env = append(os.Environ(), "EVALBOX_TEST_PULL="+ref, "EVALBOX_TEST_LOCKS="+locks)
+			cmd.Env = append(os.Environ(), "EVALBOX_TEST_PULL="+ref)
 			out, err := cmd.CombinedOutput()
 			assert.NoError(t, err, "%s", out)
 		})
@@ -279,15 +283,15 @@ func TestPullCredentials(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600))
 			}
-			_, pulled, progress, err := pull(t, eng, ref, func(o *images.PullOptions) {
-				o.Credentials = images.DockerCredentials(dir)
+			_, pulled, progress, err := pullImage(t, eng, ref, func(o *pull.Options) {
+				o.Credentials = pull.DockerCredentials(dir)
 			})
 			if password == registryPassword {
 				require.NoError(t, err)
 				assert.True(t, pulled)
 			} else {
 				t.Log(err)
-				require.ErrorIs(t, err, images.ErrCredentialsRefused)
+				require.Equal(t, pull.CredentialsRefused, kindOf(err), "%v", err)
 				assert.NotContains(t, err.Error(), "hunter2")
 			}
 			assert.NotContains(t, progress, "hunter2")

@@ -20,6 +20,8 @@ import (
 	"github.com/evalbox/evalbox"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/build"
+	"github.com/evalbox/evalbox/images/pull"
 )
 
 func shipped(t *testing.T) images.Catalog {
@@ -85,13 +87,13 @@ func TestDebianImageRunsPython(t *testing.T) {
 	t.Parallel()
 	eng, cat := engine(t), shipped(t)
 	var progress bytes.Buffer
-	made, _, err := images.Ensure(t.Context(), eng, cat, "debian", images.EnsureOptions{
-		Dockerfile: evalbox.DockerfileRunner, Progress: &progress,
+	made, _, err := build.Ensure(t.Context(), eng, cat, "debian", build.Options{
+		Dockerfile: evalbox.DockerfileRunner, Pull: pull.Options{Progress: &progress},
 	})
 	require.NoError(t, err, "%s", &progress)
 	require.Equal(t, "linux/"+runtime.GOARCH, made.Platform)
 
-	again, changed, err := images.Ensure(t.Context(), eng, cat, "", images.EnsureOptions{Dockerfile: evalbox.DockerfileRunner})
+	again, changed, err := build.Ensure(t.Context(), eng, cat, "", build.Options{Dockerfile: evalbox.DockerfileRunner})
 	require.NoError(t, err)
 	assert.False(t, changed)
 	assert.Equal(t, made, again)
@@ -138,8 +140,8 @@ func run(t *testing.T, eng *client.Client, imageID string, cmd ...string) (outpu
 // A stopped bootstrap leaves neither processes nor files.
 func TestMmdebstrapCanceled(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		err := images.Mmdebstrap(t.Context(), images.Bootstrap{}, nil, func(string) {})
-		require.ErrorIs(t, err, images.ErrCannotMake)
+		err := build.Mmdebstrap(t.Context(), images.Bootstrap{}, nil, func(string) {})
+		require.ErrorContains(t, err, "a root file system")
 		return
 	}
 	tmp := t.TempDir()
@@ -150,7 +152,7 @@ func TestMmdebstrapCanceled(t *testing.T) {
 	debian, _ := shipped(t).Lookup("debian")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := images.Mmdebstrap(ctx, *debian.Base.Bootstrap, &bytes.Buffer{}, func(line string) {
+	err := build.Mmdebstrap(ctx, *debian.Base.Bootstrap, &bytes.Buffer{}, func(line string) {
 		if line == "running apt-get update..." {
 			cancel()
 		}

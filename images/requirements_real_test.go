@@ -35,6 +35,9 @@ import (
 
 	"github.com/evalbox/evalbox"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/build"
+	"github.com/evalbox/evalbox/images/pull"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 // wheel is a Python package without dependencies, as pip wants it.
@@ -139,10 +142,10 @@ func TestRequirements(t *testing.T) {
 	var progress bytes.Buffer
 	ensure := func(cat images.Catalog, requirements string, force bool) (images.Resolved, error) {
 		progress.Reset()
-		r, _, err := images.Ensure(t.Context(), eng, cat, "", images.EnsureOptions{
+		r, _, err := build.Ensure(t.Context(), eng, cat, "", build.Options{
 			Dockerfile: evalbox.DockerfileRunner, Requirements: requirements, Force: force,
-			LockDir: t.TempDir(), BuildNetwork: "host", PipIndex: index,
-			Credentials: images.DockerCredentials(t.TempDir()), Progress: &progress,
+			Network: "host", PipIndex: index,
+			Pull: pull.Options{Credentials: pull.DockerCredentials(t.TempDir()), Progress: &progress},
 		})
 		return r, err
 	}
@@ -152,9 +155,9 @@ func TestRequirements(t *testing.T) {
 	// What the index serves is not what is pinned.
 	wrong := catalogOn(t, "test-forged", base, forged)
 	_, err := ensure(wrong, forged, false)
-	var failed *images.BuildError
-	require.ErrorAs(t, err, &failed, "%s", &progress)
-	assert.Contains(t, failed.Hint(), "serves another file")
+	var knows interface{ Hint() string }
+	require.ErrorAs(t, err, &knows, "%s", &progress)
+	assert.Contains(t, knows.Hint(), "serves another file")
 	assert.ErrorContains(t, err, hash(other))
 	stays, err := eng.ImageInspect(t.Context(), byDigest)
 	require.NoError(t, err, "the base stays")
@@ -196,7 +199,7 @@ func TestRequirements(t *testing.T) {
 // bareSystem copies what a Python needs out of the image debian.
 func bareSystem(t *testing.T, eng *client.Client, w *tar.Writer) {
 	t.Helper()
-	debian, err := images.Resolve(t.Context(), eng, shipped(t), "debian")
+	debian, err := images.Resolve(t.Context(), store.Docker{APIClient: eng}, shipped(t), "debian")
 	require.NoError(t, err)
 	unneeded := regexp.MustCompile(`^(work|usr/local|usr/share|var|usr/lib/[^/]+/(perl.*|gconv|openblas-pthread))/.|^usr/lib/python3[^/]*/dist-packages/.`)
 	exported(t, eng, debian.ID, func(header *tar.Header, body io.Reader) {

@@ -17,8 +17,8 @@ import (
 
 // An Engine describes its images. Package store has the one of Docker.
 type Engine interface {
-	// Image describes the image of a reference or an ID. The error of an unknown image is
-	// a "not found" of containerd/errdefs.
+	// Image describes the image of a reference or an ID. The error of an unknown image is a
+	// "not found" of containerd/errdefs.
 	Image(ctx context.Context, ref string) (Image, error)
 }
 
@@ -50,8 +50,8 @@ type Resolved struct {
 	Reference string
 	// ID is the immutable ID in the engine ("sha256:…"): use it from here on.
 	ID string
-	// Digest is the registry's digest ("name@sha256:…"), empty for an image
-	// that never was in a registry.
+	// Digest is the registry's digest ("name@sha256:…"), empty for an image that never was
+	// in a registry.
 	Digest string
 	// Platform is os/architecture[/variant].
 	Platform string
@@ -64,10 +64,10 @@ type Resolved struct {
 	CatalogName bool
 }
 
-// Resolve finds the image that ref means: the empty string is the default of the
-// catalog; a name of the catalog is that image; anything else is a reference or
-// an ID of the engine. A name of the catalog wins over an equal reference: write
-// name:tag for the latter. It asks the engine once, and never pulls.
+// Resolve finds the image that ref means: the empty string is the default of the catalog; a
+// name of the catalog is that image; anything else is a reference or an ID of the engine. A
+// name of the catalog wins over an equal reference: write name:tag for the latter. It asks
+// the engine once, and never pulls.
 //
 // The error of an image that is not there is a [*NotFoundError].
 func Resolve(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, error) {
@@ -99,8 +99,8 @@ func Find(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, I
 	return r, found, nil
 }
 
-// registryDigest returns the digest under which the repository of ref offers the image,
-// or else the first one there is.
+// registryDigest returns the digest under which the repository of ref offers the image, or
+// else the first one there is.
 func registryDigest(found Image, ref string) string {
 	if want, err := reference.ParseNormalizedNamed(ref); err == nil {
 		for _, d := range found.Digests {
@@ -118,6 +118,7 @@ func registryDigest(found Image, ref string) string {
 
 // content is the hash of [Resolved].
 func (i Image) content() string {
+	list := func(words []string) []string { return append([]string(nil), words...) } // nil for empty: engines differ
 	text, err := json.Marshal(struct {
 		Platform   string   `json:"platform"`
 		Layers     []string `json:"layers"`
@@ -137,16 +138,8 @@ func (i Image) content() string {
 	return digest.FromBytes(text).String()
 }
 
-// list makes nil, which some engines send for empty, the same as empty.
-func list(words []string) []string {
-	if len(words) == 0 {
-		return nil
-	}
-	return words
-}
-
-// PlainPlatform leaves out the variant that every 64-bit ARM has, and that only
-// some engines report.
+// PlainPlatform leaves out the variant that every 64-bit ARM has, and that only some
+// engines report.
 func PlainPlatform(platform string) string { return strings.TrimSuffix(platform, "/v8") }
 
 // ErrNotPinned means that a reference has no digest.
@@ -180,43 +173,26 @@ func IsPinned(ref string) bool {
 
 // Status is what the engine has of one image of a catalog.
 type Status struct {
-	Name        string
-	Description string
-	// Tag is the local name in the engine.
-	Tag string
-	// Base describes what the image stands on.
-	Base string
+	Entry
 	// Default says that a run without an image uses this one.
 	Default bool
 	// Present says that the engine has it; the fields below are zero if not.
-	Present bool
-	ID      string
-	// Content and Platform are as in [Resolved].
-	Content, Platform string
-	// SizeBytes and Created are as in [Image].
-	SizeBytes int64
-	Created   string
-}
-
-// Resolved is the image as [Resolve] would find it, if it is present.
-func (s Status) Resolved() Resolved {
-	return Resolved{Name: s.Name, Reference: s.Tag, ID: s.ID, Platform: s.Platform, Content: s.Content, CatalogName: true}
+	Present  bool
+	Resolved Resolved
+	Image    Image
 }
 
 // List says for every image of a catalog, sorted by name, what the engine has.
 func List(ctx context.Context, eng Engine, cat Catalog) ([]Status, error) {
 	var all []Status
 	for _, name := range cat.Names() {
-		e, _ := cat.Lookup(name)
-		s := Status{Name: name, Description: e.Description, Tag: e.Tag(), Base: e.Base.String(), Default: name == cat.Default}
-		r, found, err := Find(ctx, eng, cat, name)
-		switch {
-		case err == nil:
-			s.Present, s.ID, s.Content, s.Platform = true, r.ID, r.Content, r.Platform
-			s.SizeBytes, s.Created = found.SizeBytes, found.Created
-		case !errors.Is(err, ErrNotFound):
+		s := Status{Entry: cat.entries[name], Default: name == cat.Default}
+		var err error
+		s.Resolved, s.Image, err = Find(ctx, eng, cat, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
+		s.Present = err == nil
 		all = append(all, s)
 	}
 	return all, nil

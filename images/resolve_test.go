@@ -1,21 +1,55 @@
 package images
 
 import (
+	"context"
 	"errors"
 	"testing"
 
-	"github.com/docker/docker/api/types/image"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// A fakeEngine has images by reference.
+type fakeEngine struct {
+	images map[string]Image
+	err    error
+	calls  int
+}
+
+func newFake(refs ...string) *fakeEngine {
+	f := &fakeEngine{images: map[string]Image{}}
+	for _, ref := range refs {
+		f.images[ref] = testImage(ref)
+	}
+	return f
+}
+
+func (f *fakeEngine) Image(_ context.Context, ref string) (Image, error) {
+	f.calls++
+	img, ok := f.images[ref]
+	if !ok && f.err == nil {
+		return Image{}, errdefs.ErrNotFound
+	}
+	return img, f.err
+}
+
+// testImage is an image with one layer of this name.
+func testImage(layer string) Image {
+	return Image{
+		ID: "sha256:" + layer, Platform: "linux/arm64", Layers: []string{layer, "l2"}, SizeBytes: 1000, Created: "2026-01-01T00:00:00Z",
+		Config: ocispec.ImageConfig{User: "1", Env: []string{"A=1"}, Cmd: []string{"c"}, WorkingDir: "/w"},
+	}
+}
 
 func TestResolve(t *testing.T) {
 	cat := testCatalog(t)
 	small, _ := cat.Lookup("small")
 	eng := newFake(small.Tag(), "python:3.12", "sha256:"+testID)
-	eng.images["python:3.12"] = image.Summary{ID: "sha256:py", RepoDigests: []string{
-		"mirror.example/python@sha256:" + testID, "python@sha256:" + testID,
-	}}
+	python := eng.images["python:3.12"]
+	python.Digests = []string{"mirror.example/python@sha256:" + testID, "python@sha256:" + testID}
+	eng.images["python:3.12"] = python
 	for _, c := range []struct{ ref, name, reference, digest string }{
 		{"", "small", small.Tag(), ""},
 		{"small", "small", small.Tag(), ""},
@@ -28,7 +62,7 @@ func TestResolve(t *testing.T) {
 			assert.Equal(t, c.name, r.Name)
 			assert.Equal(t, c.reference, r.Reference)
 			assert.Equal(t, c.digest, r.Digest)
-			assert.Equal(t, "linux/arm64/v8", r.Platform)
+			assert.Equal(t, "linux/arm64", r.Platform)
 			assert.NotEmpty(t, r.ID)
 			assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, r.Content)
 			assert.Equal(t, c.name == "small", r.CatalogName)
@@ -57,8 +91,7 @@ func TestResolveNotFound(t *testing.T) {
 			var hinter interface{ Hint() string }
 			require.ErrorAs(t, err, &hinter)
 			assert.Contains(t, hinter.Hint(), c.hint)
-			_, calls := eng.state()
-			assert.Equal(t, map[string]int{"inspect": 1}, calls)
+			assert.Equal(t, 1, eng.calls)
 		})
 	}
 }
@@ -69,7 +102,7 @@ func TestResolveErrors(t *testing.T) {
 
 	down := errors.New("engine down")
 	eng := newFake()
-	eng.inspectErr = down
+	eng.err = down
 	_, err = Resolve(t.Context(), eng, testCatalog(t), "small")
 	assert.ErrorIs(t, err, down)
 	assert.NotErrorIs(t, err, ErrNotFound)
@@ -82,14 +115,44 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	assert.Equal(t, "big-one", all[0].Name)
-	assert.True(t, all[0].Makeable)
 	assert.False(t, all[0].Present || all[0].Default)
-	assert.Equal(t, Status{
-		Name: "small", Description: "the smallest", Tag: small.Tag(), Base: "debian bookworm, 2 packages",
-		Default: true, Makeable: true, Present: true, ID: "sha256:" + small.Tag(), SizeBytes: 1000,
-		Created: "2026-01-01T00:00:00Z", Content: all[2].Content, Platform: "linux/arm64/v8",
-	}, all[2])
-	found, err := Resolve(t.Context(), newFake(small.Tag()), cat, "small")
+	found, img, err := Find(t.Context(), newFake(small.Tag()), cat, "small")
 	require.NoError(t, err)
-	assert.Equal(t, found, all[2].Resolved())
+	assert.Equal(t, Status{Entry: small, Default: true, Present: true, Resolved: found, Image: img}, all[2])
+
+	_, err = List(t.Context(), &fakeEngine{err: errors.New("engine down")}, cat)
+	require.ErrorContains(t, err, "looking up image big-one: engine down")
+}
+
+// The content changes with everything that a program can tell, and with nothing
+// else.
+func TestContentOf(t *testing.T) {
+	want := testImage("l").content()
+	assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, want)
+	for name, c := range map[string]struct {
+		change func(*Image)
+		same   bool
+	}{
+		"ID":             {func(i *Image) { i.ID = "sha256:b" }, true},
+		"created":        {func(i *Image) { i.Created = "2026-01-01T00:00:00Z" }, true},
+		"labels":         {func(i *Image) { i.Config.Labels = map[string]string{"a": "b"} }, true},
+		"variant of all": {func(i *Image) { i.Platform += "/v8" }, true},
+		"empty, not nil": {func(i *Image) { i.Config.Entrypoint = []string{} }, true},
+		"layers":         {func(i *Image) { i.Layers = []string{"l2", "l"} }, false},
+		"architecture":   {func(i *Image) { i.Platform = "linux/amd64" }, false},
+		"variant":        {func(i *Image) { i.Platform += "/v9" }, false},
+		"user":           {func(i *Image) { i.Config.User = "0" }, false},
+		"environment":    {func(i *Image) { i.Config.Env = []string{"A=1", "LD_PRELOAD=x"} }, false},
+		"entry point":    {func(i *Image) { i.Config.Entrypoint = []string{"c"} }, false},
+		"command":        {func(i *Image) { i.Config.Cmd = nil }, false},
+		"working folder": {func(i *Image) { i.Config.WorkingDir = "/" }, false},
+		"volumes":        {func(i *Image) { i.Config.Volumes = map[string]struct{}{"/v": {}} }, false},
+		"no config":      {func(i *Image) { i.Config = ocispec.ImageConfig{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := testImage("l")
+			c.change(&i)
+			assert.Equal(t, c.same, i.content() == want)
+		})
+	}
 }

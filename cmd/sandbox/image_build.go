@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalbox/evalbox"
 	"github.com/evalbox/evalbox/images/build"
+	"github.com/evalbox/evalbox/images/pull"
 )
 
 // buildFlags are what `image ensure` and `image build` take.
@@ -62,10 +63,9 @@ func (a *app) ensureImage(ctx context.Context, name string, flags buildFlags) er
 	}
 	opts := build.Options{
 		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
-		Network: flags.network, PipIndex: flags.index, IgnoreMovedTag: flags.ignoreMovedTag,
-		Progress: a.streams.Err,
+		Network: flags.network, PipIndex: flags.index, Pull: pull.Options{IgnoreMovedTag: flags.ignoreMovedTag, Progress: a.streams.Err},
 	}
-	opts.TerminalFD, opts.Terminal = a.progressTerminal()
+	opts.Pull.TerminalFD, opts.Pull.Terminal = a.progressTerminal()
 	image, made, err := build.Ensure(ctx, api, catalog, name, opts)
 	if err != nil {
 		return err

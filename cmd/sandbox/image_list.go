@@ -59,20 +59,20 @@ func (a *app) listImages(ctx context.Context) error {
 	var rows [][]string
 	differ := false
 	for _, i := range all {
-		locked := i.Present && lock.Check(i.Resolved()) == nil
+		locked := i.Present && lock.Check(i.Resolved) == nil
 		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
-			Makeable: true, Locked: locked, LockedID: lock.OtherID(i.Resolved()), Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
+			Makeable: true, Locked: locked, LockedID: lock.OtherID(i.Resolved), Tag: i.Tag(), Base: i.Base.String(), ID: i.Image.ID, SizeBytes: i.Image.SizeBytes, Created: i.Image.Created})
 		name, there, held, size := i.Name, "no", "no", "-"
 		if i.Default {
 			name += " (default)"
 		}
 		if i.Present {
-			there, size = "yes", format.Size(i.SizeBytes)
+			there, size = "yes", format.Size(i.Image.SizeBytes)
 		}
 		switch {
 		case locked:
 			held = "yes"
-		case lock.OtherID(i.Resolved()) != "":
+		case lock.OtherID(i.Resolved) != "":
 			held, differ = "differs", true
 		}
 		rows = append(rows, []string{name, there, held, size, i.Description})

@@ -58,7 +58,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
-	api, err := settings{}.engineClient()
+	api, err := settings.Settings{}.Client()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())
 	require.NoError(t, err)

@@ -21,8 +21,8 @@ import (
 	"github.com/evalbox/evalbox/images/store"
 )
 
-// An archive of ours is what `docker save` writes, with the lock entry of the
-// image as its first member. Engines ignore that when they load it.
+// An archive is what `docker save` writes, with the lock entry of the image as its
+// first member. Engines ignore that when they load it.
 const lockMember = "evalbox.lock.yaml"
 
 // maxManifest bounds the manifest in an archive, which is not trusted.
@@ -44,10 +44,10 @@ func bad(source string, err error) error {
 	return &Error{source, images.WithHint(err, "make one with: sandbox image export NAME FILE")}
 }
 
-// Export writes a locked image with its lock entry as one tar archive, for
-// [Import]; `docker load` understands it too. An image that is not the locked one
-// is a [*lock.UnlockedError]. One that is known by its digest
-// only is refused: an engine cannot give it that name.
+// Export writes a locked image with its lock entry as one tar archive, for [Import];
+// `docker load` understands it too. An image that is not the locked one is a
+// [*lock.UnlockedError]. One that is known by its digest only is refused: an engine cannot
+// give it that name.
 func Export(ctx context.Context, api client.APIClient, cat images.Catalog, l lock.Lock, name string, w io.Writer) error {
 	eng := store.Docker{APIClient: api}
 	r, err := images.Resolve(ctx, eng, cat, name)
@@ -149,9 +149,9 @@ func truncated(err error) error {
 	return err
 }
 
-// passImage copies the rest of an archive for the engine to load, and lets
-// through only what is part of one image without a name: the names in an archive
-// would become names in the engine before anything was checked.
+// passImage copies the rest of an archive for the engine to load, and lets through only
+// what is part of one image without a name: the names in an archive would become names in
+// the engine before anything was checked.
 func passImage(w io.Writer, in *tar.Reader) error {
 	out := tar.NewWriter(w)
 	seen := memberNames{lockMember: true}
@@ -216,11 +216,11 @@ func nameless(r io.Reader, size int64) ([]byte, error) {
 // maxMembers bounds the members of an archive. An image has at most 127 layers.
 const maxMembers = 2000
 
-// What engines write when they save an image: the older ones a directory for each
-// layer, the newer ones blobs. An engine follows links while it unpacks an archive,
-// so that "manifest.json" can be written in more ways than one; nothing but these
-// names is let through, and each once. The one link is that of a layer which the
-// image has twice, and no name goes on below it.
+// What engines write when they save an image: the older ones a directory for each layer,
+// the newer ones blobs. An engine follows links while it unpacks an archive, so that
+// "manifest.json" can be written in more ways than one; nothing but these names is let
+// through, and each once. The one link is that of a layer which the image has twice, and no
+// name goes on below it.
 var (
 	memberFiles = regexp.MustCompile(`^(manifest\.json|repositories|index\.json|oci-layout|[0-9a-f]{64}\.json|[0-9a-f]{64}/(VERSION|json|layer\.tar)|blobs/sha256/[0-9a-f]{64})$`)
 	memberDirs  = regexp.MustCompile(`^([0-9a-f]{64}|blobs|blobs/sha256)/$`)

@@ -22,12 +22,11 @@ import (
 	"github.com/evalbox/evalbox/images/store"
 )
 
-// Import loads an archive that [Export] wrote and locks the image; source is the
-// name of the archive in messages. The archive is not trusted: the image gets its
-// name only after its layers, its configuration and its packages were found to be
-// those of the entry that came with it. If the lock in the file has an entry of
-// the name, the image must be that one. An image that is refused is removed again
-// unless the engine had it before.
+// Import loads an archive that [Export] wrote and locks the image; source is the name of
+// the archive in messages. The archive is not trusted: the image gets its name only after
+// its layers, its configuration and its packages were found to be those of the entry that
+// came with it. If the lock in the file has an entry of the name, the image must be that
+// one. An image that is refused is removed again unless the engine had it before.
 //
 // The errors are [*Error], or say what failed.
 func Import(ctx context.Context, api client.APIClient, cat images.Catalog, lockPath string, r io.Reader, source string) (lock.Change, error) {
@@ -50,7 +49,9 @@ func Import(ctx context.Context, api client.APIClient, cat images.Catalog, lockP
 	id := report.id()
 	change, err := i.accept(ctx, id)
 	if err != nil && !before.ids[id] {
-		err = errors.Join(err, i.discard(ctx, id))
+		ctx, cancel := store.Cleanup(ctx)
+		defer cancel()
+		err = errors.Join(err, i.eng.Remove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true}))
 	}
 	return change, err
 }
@@ -64,8 +65,8 @@ type importer struct {
 	entry lock.Entry
 }
 
-// check compares what the archive says of itself with what is known here, so that
-// most of what will be refused is not loaded. It is no proof: see accept.
+// check compares what the archive says of itself with what is known here, so that most of
+// what will be refused is not loaded. It is no proof: see accept.
 func (i importer) check(ctx context.Context) error {
 	if err := i.checkName(); err != nil {
 		return err
@@ -78,8 +79,8 @@ func (i importer) check(ctx context.Context) error {
 	return i.allowed(ctx, l, offered)
 }
 
-// checkName refuses an archive whose name could become that of another image. One
-// name of the engine has several spellings; only the shortest is taken.
+// checkName refuses an archive whose name could become that of another image. One name of
+// the engine has several spellings; only the shortest is taken.
 func (i importer) checkName() error {
 	name, ref := i.entry.Name, i.entry.Reference
 	if name == "" {
@@ -106,8 +107,8 @@ func (i importer) checkName() error {
 	return nil
 }
 
-// allowed says whether an image may get the name: when the lock has an entry of
-// it, the image must be that one; without, the name must not be another image's.
+// allowed says whether an image may get the name: when the lock has an entry of it, the
+// image must be that one; without, the name must not be another image's.
 func (i importer) allowed(ctx context.Context, l lock.Lock, offered images.Resolved) error {
 	name := i.entry.Name
 	if locked, ok := l.Lookup(name); ok {
@@ -140,8 +141,8 @@ func (i importer) other(hint, format string, args ...any) error {
 	return &Error{i.source, images.WithHint(fmt.Errorf(format, args...), hint)}
 }
 
-// accept checks what was loaded, names it and locks it. From here on only what
-// the engine says of the image counts.
+// accept checks what was loaded, names it and locks it. From here on only what the engine
+// says of the image counts.
 func (i importer) accept(ctx context.Context, id string) (lock.Change, error) {
 	r, found, err := images.Find(ctx, i.eng, images.Catalog{}, id)
 	if err != nil {
@@ -164,8 +165,10 @@ func (i importer) accept(ctx context.Context, id string) (lock.Change, error) {
 		if err := i.allowed(ctx, l, r); err != nil {
 			return l, err
 		}
-		if err := i.name(ctx, id); err != nil {
-			return l, err
+		if !strings.HasPrefix(e.Reference, "sha256:") { // else it is only known by its ID
+			if err := i.eng.ImageTag(ctx, id, e.Reference); err != nil {
+				return l, fmt.Errorf("image %s: naming it: %w", e.Name, err)
+			}
 		}
 		if before, ok := l.Lookup(e.Name); ok {
 			change.Before, change.After = &before, before
@@ -175,18 +178,6 @@ func (i importer) accept(ctx context.Context, id string) (lock.Change, error) {
 		return l.With(e), nil
 	})
 	return change, err
-}
-
-// name gives the image its name in the engine. An image that is only known by its
-// ID has none.
-func (i importer) name(ctx context.Context, id string) error {
-	if strings.HasPrefix(i.entry.Reference, "sha256:") {
-		return nil
-	}
-	if err := i.eng.ImageTag(ctx, id, i.entry.Reference); err != nil {
-		return fmt.Errorf("image %s: naming it: %w", i.entry.Name, err)
-	}
-	return nil
 }
 
 // A loadReport is what the engine says that it loaded.
@@ -282,17 +273,10 @@ func (i importer) present(ctx context.Context) (inventory, error) {
 	return have, nil
 }
 
-// discard removes the one image that was loaded.
-func (i importer) discard(ctx context.Context, id string) error {
-	ctx, cancel := store.Cleanup(ctx)
-	defer cancel()
-	return i.eng.Remove(ctx, id, image.RemoveOptions{Force: true, PruneChildren: true})
-}
-
-// discardNew undoes a load that went wrong, of which the engine may have told
-// nothing: names that it took get back to where they were, and images that are new
-// are removed, unless they are somebody else's: those that have a name, were built,
-// or are used by a container. Of an archive that it did not get it has nothing.
+// discardNew undoes a load that went wrong, of which the engine may have reported nothing:
+// names that it took get back to where they were, and images that are new are removed,
+// unless they are somebody else's: those that have a name, were built, or are used by a
+// container. Of an archive that it did not get it has nothing.
 func (i importer) discardNew(ctx context.Context, before inventory, report loadReport) error {
 	if report.cut && len(report.ids)+len(report.names) == 0 {
 		return nil

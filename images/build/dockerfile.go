@@ -3,6 +3,7 @@ package build
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,11 +23,15 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// build turns the base into the image. Only an entry with requirements has a
-// network while it is being built.
+// build turns the base into the image. Only an entry with requirements has a network while
+// it is being built.
 func (m *maker) build(ctx context.Context, base string) error {
 	if err := m.checkUser(ctx, base); err != nil {
 		return err
+	}
+	network := "none"
+	if m.entry.Requirements != "" {
+		network = cmp.Or(m.opts.Network, "default")
 	}
 	m.progress.Line("build", m.entry.Tag()+" through "+m.entry.Dockerfile)
 	buildContext, err := m.buildContext()
@@ -39,12 +44,12 @@ func (m *maker) build(ctx context.Context, base string) error {
 	}
 	defer ended()
 	resp, err := m.eng.ImageBuild(buildCtx, buildContext, build.ImageBuildOptions{
-		// The classic builder: every engine that we promise has it, and it
-		// needs no session.
+		// The classic builder: every engine that we promise has it, and it needs no
+		// session.
 		Version:     build.BuilderV1,
 		Tags:        []string{m.entry.Tag()},
 		Dockerfile:  m.entry.Dockerfile,
-		NetworkMode: m.buildNetwork(),
+		NetworkMode: network,
 		NoCache:     true, // its key knows neither the network nor the time
 		Remove:      true,
 		ForceRemove: true,
@@ -62,8 +67,8 @@ func (m *maker) build(ctx context.Context, base string) error {
 	return nil
 }
 
-// checkUser refuses a base that runs as another user than root, who could not write
-// what the Dockerfile writes.
+// checkUser refuses a base that runs as another user than root, who could not write what
+// the Dockerfile writes.
 func (m *maker) checkUser(ctx context.Context, base string) error {
 	found, err := m.eng.Image(ctx, base)
 	if err != nil {
@@ -77,29 +82,14 @@ func (m *maker) checkUser(ctx context.Context, base string) error {
 		"choose a base whose user is root: programs do not run as it all the same")
 }
 
-// buildNetwork is the network of the build.
-func (m *maker) buildNetwork() string {
-	switch {
-	case m.entry.Requirements == "":
-		return "none"
-	case m.opts.Network == "":
-		return "default"
-	}
-	return m.opts.Network
-}
-
-// buildArgs are the arguments of Dockerfile.runner. Labels go through it as well: each
-// one in the options of the build would be an instruction of its own. Nothing here
-// depends on when or where the image is built, except the package index.
+// buildArgs are the arguments of Dockerfile.runner. Labels go through it as well: each one
+// in the options of the build would be an instruction of its own. Nothing here depends on
+// when or where the image is built, except the package index.
 func (m *maker) buildArgs(base string) map[string]*string {
 	recipe, epoch := m.entry.Recipe(), m.entry.Epoch
-	baseName := m.entry.Base.Reference
-	if baseName == "" {
-		baseName = "scratch"
-	}
 	args := map[string]*string{
 		"BASE_IMAGE":        new(base),
-		"BASE_NAME":         new(baseName),
+		"BASE_NAME":         new(cmp.Or(m.entry.Base.Reference, "scratch")),
 		"NAME":              new(m.entry.Name),
 		"RECIPE":            new(recipe),
 		"VERSION":           new(recipe[:12]),
@@ -112,12 +102,12 @@ func (m *maker) buildArgs(base string) map[string]*string {
 	return args
 }
 
-// requirementsFile is how Dockerfile.runner calls the requirements. It is empty
-// for an image that has none.
+// requirementsFile is how Dockerfile.runner calls the requirements. It is empty for an
+// image that has none.
 const requirementsFile = "requirements.lock"
 
-// buildContext is what the builder may read: the Dockerfile and the requirements,
-// with fixed owners, modes and times.
+// buildContext is what the builder may read: the Dockerfile and the requirements, with
+// fixed owners, modes and times.
 func (m *maker) buildContext() (io.Reader, error) {
 	requirements := ""
 	if m.entry.Requirements != "" {
@@ -145,10 +135,10 @@ const (
 	stopTime  = time.Minute
 )
 
-// stopWith is a context for a build that is to end with ctx, and what to call when
-// it has ended. An engine whose caller hangs up goes on with the step that it is at,
-// and leaves what comes of it: so the command of that step is killed instead, and the
-// answer is read to its end. Only an engine that does not end then is left alone.
+// stopWith is a context for a build that is to end with ctx, and what to call when it has
+// ended. An engine whose caller hangs up goes on with the step that it is at, and leaves
+// what comes of it: so the command of that step is killed instead, and the answer is read
+// to its end. Only an engine that does not end then is left alone.
 func (m *maker) stopWith(ctx context.Context) (build context.Context, ended func(), err error) {
 	before, err := m.commands(ctx)
 	if err != nil {
@@ -197,9 +187,9 @@ func (m *maker) commands(ctx context.Context) (ids []string, err error) {
 	return ids, nil
 }
 
-// buildFailed is a command of the Dockerfile that failed, with the last lines that the build
-// printed. What the builder says about it repeats the whole command, and nothing that it
-// printed. The hint is of pip's words.
+// buildFailed is a command of the Dockerfile that failed, with the last lines that the
+// build printed. What the builder says about it repeats the whole command, and nothing that
+// it printed. The hint is of pip's words.
 func buildFailed(entry images.Entry, err error, log string) error {
 	var said *jsonmessage.JSONError
 	if !errors.As(err, &said) || said.Code == 0 {
@@ -218,8 +208,8 @@ func buildFailed(entry images.Entry, err error, log string) error {
 	return err
 }
 
-// plain passes text on without control characters: the packages of a base and an
-// index have a say in what a build prints.
+// plain passes text on without control characters: the packages of a base and an index have
+// a say in what a build prints.
 type plain struct{ out io.Writer }
 
 func (p plain) Write(data []byte) (int, error) {

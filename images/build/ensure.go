@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 
@@ -20,36 +19,28 @@ import (
 	"github.com/evalbox/evalbox/images/store"
 )
 
-// Options say how [Ensure] works. Dockerfile is needed, and Requirements for
-// an entry that has them; the rest has defaults.
+// Options say how [Ensure] works. Dockerfile is needed, and Requirements for an entry that
+// has them; the rest has defaults.
 type Options struct {
-	// Dockerfile is the text of the entry's Dockerfile. Its SHA-256 must be
-	// the one in the catalog.
+	// Dockerfile is the text of the entry's Dockerfile. Its SHA-256 must be the one in the
+	// catalog.
 	Dockerfile string
-	// Requirements is the text of the entry's requirements. Its SHA-256 must be
-	// the one in the catalog.
+	// Requirements is the text of the entry's requirements. Its SHA-256 must be the one in
+	// the catalog.
 	Requirements string
-	// Network is the engine's network for the build of an entry with
-	// requirements: default, host, or the name of one. Defaults to default. All
-	// others are built without a network.
+	// Network is the engine's network for the build of an entry with requirements: default,
+	// host, or the name of one. Defaults to default. All others are built without a
+	// network.
 	Network string
-	// PipIndex is the URL of the package index for the requirements. Their
-	// hashes are checked whatever it serves. It must not hold a password,
-	// because the classic builder writes it into the history of the image.
-	// Defaults to PyPI.
+	// PipIndex is the URL of the package index for the requirements. Their hashes are
+	// checked whatever it serves. It must not hold a password, because the classic builder
+	// writes it into the history of the image. Defaults to PyPI.
 	PipIndex string
-	// IgnoreMovedTag and Credentials are for the pull of the base, see
-	// [pull.Options].
-	IgnoreMovedTag bool
-	Credentials    pull.Credentials
 	// Force makes the image again although it is there.
 	Force bool
-	// Progress receives one line per step and what the engine's builder
-	// prints. Defaults to io.Discard.
-	Progress io.Writer
-	// Terminal says that Progress is a terminal, TerminalFD which one.
-	Terminal   bool
-	TerminalFD uintptr
+	// Pull says how a base is pulled. Its Progress also receives one line per step of the
+	// build and what the engine's builder prints.
+	Pull pull.Options
 	// Root makes the root file system. Defaults to [Mmdebstrap].
 	Root RootFunc
 }
@@ -74,14 +65,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Ensure makes an image of the catalog unless the engine has it; the empty name
-// means the default. It returns the image and whether it was made just now. A base
-// of a registry is pulled, see [pull.Pull], and stays in the engine.
+// Ensure makes an image of the catalog unless the engine has it; the empty name means the
+// default. It returns the image and whether it was made just now. A base of a registry is
+// pulled, see [pull.Pull], and stays in the engine.
 //
-// At most one process of a user makes a given image at a time; the others
-// wait and then find it. A failure or the end of ctx leaves nothing half-made in
-// the engine. The errors are [*Error], with those of [pull.Pull] in it, or those of
-// [images.Resolve].
+// At most one process of a user makes a given image at a time; the others wait and then
+// find it. A failure or the end of ctx leaves nothing half-made in the engine. The errors
+// are [*Error], with those of [pull.Pull] in it, or those of [images.Resolve].
 func Ensure(ctx context.Context, api client.APIClient, cat images.Catalog, name string, opts Options) (r images.Resolved, changed bool, err error) {
 	entry, ok := cat.Lookup(name)
 	if !ok {
@@ -90,7 +80,7 @@ func Ensure(ctx context.Context, api client.APIClient, cat images.Catalog, name 
 	if opts.Root == nil {
 		opts.Root = Mmdebstrap
 	}
-	m := &maker{eng: store.Docker{APIClient: api}, entry: entry, opts: opts, progress: pull.NewProgress(opts.Progress)}
+	m := &maker{eng: store.Docker{APIClient: api}, entry: entry, opts: opts, progress: pull.NewProgress(opts.Pull.Progress)}
 	if r, err := m.present(ctx, cat); err != nil || r.ID != "" {
 		return r, false, err
 	}
@@ -119,8 +109,8 @@ func refused(name, reason, hint string) error {
 	return &Error{Name: name, Err: images.WithHint(errors.New(reason), hint)}
 }
 
-// checkRecipe refuses files that are not the pinned ones, before anything is made
-// of them, and an index that would leave a password in the image.
+// checkRecipe refuses files that are not the pinned ones, before anything is made of them,
+// and an index that would leave a password in the image.
 func checkRecipe(cat images.Catalog, entry images.Entry, opts Options) error {
 	for _, file := range []struct{ name, text, pin, key string }{
 		{entry.Dockerfile, opts.Dockerfile, entry.DockerfileSHA256, "dockerfile_sha256"},
@@ -207,16 +197,12 @@ func (m *maker) make(ctx context.Context) (err error) {
 	return nil
 }
 
-// base makes sure that the engine has what the image stands on, and returns its
-// name there.
+// base makes sure that the engine has what the image stands on, and returns its name there.
 func (m *maker) base(ctx context.Context) (string, error) {
 	if m.entry.Base.Bootstrap != nil {
 		return m.entry.BaseTag(), m.importRoot(ctx)
 	}
-	r, pulled, err := pull.Pull(ctx, m.eng, m.entry.Base.Reference, pull.Options{
-		IgnoreMovedTag: m.opts.IgnoreMovedTag, Credentials: m.opts.Credentials,
-		Progress: m.opts.Progress, Terminal: m.opts.Terminal, TerminalFD: m.opts.TerminalFD,
-	})
+	r, pulled, err := pull.Pull(ctx, m.eng, m.entry.Base.Reference, m.opts.Pull)
 	if err == nil && !pulled {
 		m.progress.Line("pull", "the engine has "+r.Reference)
 	}
@@ -254,9 +240,9 @@ func (m *maker) discard(ctx context.Context) error {
 	return m.failed(ctx, "clean up", m.discardSteps(ctx))
 }
 
-// discardSteps removes what an unfinished build left on a base of a registry, on
-// which images of others may stand: only what has the label of this recipe. It
-// takes parents without a name with it, but not the base, which has a digest.
+// discardSteps removes what an unfinished build left on a base of a registry, on which
+// images of others may stand: only what has the label of this recipe. It takes parents
+// without a name with it, but not the base, which has a digest.
 func (m *maker) discardSteps(ctx context.Context) error {
 	all, err := m.eng.ImageList(ctx, image.ListOptions{All: true})
 	errs := []error{err}
@@ -272,8 +258,8 @@ func (m *maker) discardSteps(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// discardBase removes the temporary base and what an unfinished build left on
-// it. It is safe to call when there is none.
+// discardBase removes the temporary base and what an unfinished build left on it. It is
+// safe to call when there is none.
 func (m *maker) discardBase(ctx context.Context) error {
 	base, err := m.eng.Image(ctx, m.entry.BaseTag())
 	if err != nil {

@@ -15,17 +15,16 @@ import (
 	"github.com/evalbox/evalbox/images"
 )
 
-// mmdebstrapGrace is how long mmdebstrap may clean up after itself before it is
-// killed.
+// mmdebstrapGrace is how long mmdebstrap may clean up after itself before it is killed.
 const mmdebstrapGrace = 20 * time.Second
 
 // debianKeyring is where Debian and Ubuntu keep the keys of Debian's archive.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Mmdebstrap is the [RootFunc] that runs the program of this name, from the
-// package sources and through the proxy that apt on this machine is set to. It
-// needs Linux, and root, because only root may give files away. When ctx ends, mmdebstrap
-// and all its children are stopped.
+// Mmdebstrap is the [RootFunc] that runs the program of this name, from the package sources
+// and through the proxy that apt on this machine is set to. It needs Linux, and root,
+// because only root may give files away. When ctx ends, mmdebstrap and all its children are
+// stopped.
 func Mmdebstrap(ctx context.Context, b images.Bootstrap, w io.Writer, progress func(line string)) (err error) {
 	if runtime.GOOS != "linux" {
 		return images.WithHint(errors.New("a root file system is made on Linux only"),
@@ -70,9 +69,9 @@ func Mmdebstrap(ctx context.Context, b images.Bootstrap, w io.Writer, progress f
 	return nil
 }
 
-// removeRoot removes the directory that mmdebstrap worked in, which is empty unless
-// it was killed. It touches nothing while something is mounted there: that could
-// be this machine's /dev.
+// removeRoot removes the directory that mmdebstrap worked in, which is empty unless it was
+// killed. It touches nothing while something is mounted there: that could be this machine's
+// /dev.
 func removeRoot(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -84,8 +83,8 @@ func removeRoot(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// aptSources returns the sources of a suite that apt on this machine uses. It
-// leaves the choice to mmdebstrap when there are none, as on other distributions.
+// aptSources returns the sources of a suite that apt on this machine uses. It leaves the
+// choice to mmdebstrap when there are none, as on other distributions.
 func aptSources(ctx context.Context, suite string) []string {
 	targets, err := exec.CommandContext(ctx, "apt-get", "indextargets",
 		"--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages").Output()
@@ -99,8 +98,8 @@ func aptSources(ctx context.Context, suite string) []string {
 	return sourcesFor(suite, string(targets), keyring)
 }
 
-// aptProxies returns apt's proxies as environment variables. mmdebstrap does
-// not read this machine's configuration of apt.
+// aptProxies returns apt's proxies as environment variables. mmdebstrap does not read this
+// machine's configuration of apt.
 func aptProxies(ctx context.Context) []string {
 	var env []string
 	for _, scheme := range []string{"http", "https"} {
@@ -118,13 +117,12 @@ func aptProxies(ctx context.Context) []string {
 	return env
 }
 
-// customize runs in mmdebstrap after the packages are installed; $1 is the root
-// file system. It records the packages and takes off the traces of this machine
-// and the set-user-ID bits, which no run honours. Then it compiles all Python
-// code at once and on all processors: at run time the root file system is
-// read-only, and a compiled file that is never compared with its source is the
-// fastest to load. A file that Python 3 cannot compile (there are examples for
-// other versions) is left as it is.
+// customize runs in mmdebstrap after the packages are installed; $1 is the root file
+// system. It records the packages and takes off the traces of this machine and the
+// set-user-ID bits, which no run honours. Then it compiles all Python code at once and on
+// all processors: at run time the root file system is read-only, and a compiled file that
+// is never compared with its source is the fastest to load. A file that Python 3 cannot
+// compile (there are examples for other versions) is left as it is.
 const customize = `set -eu
 mkdir -p "$1/usr/share/evalbox"
 chroot "$1" dpkg-query --show > "$1/usr/share/evalbox/packages.txt"
@@ -135,9 +133,8 @@ if [ -x "$1/usr/bin/python3" ]; then
   chroot "$1" sh -c 'python3 -m compileall -q -f -j0 --invalidation-mode unchecked-hash /usr/lib/python3 /usr/lib/python3.[0-9]*' >/dev/null 2>&1 || true
 fi`
 
-// standIn runs in mmdebstrap when dpkg works and before anything else is
-// installed. It installs an empty package of the given name; $1 is the root file
-// system.
+// standIn runs in mmdebstrap when dpkg works and before anything else is installed. It
+// installs an empty package of the given name; $1 is the root file system.
 const standIn = `set -eu
 mkdir -p "$1/tmp/stand-in/DEBIAN"
 printf '%%s\n' 'Package: %[1]s' 'Version: 9999' 'Architecture: all' 'Maintainer: evalbox' \
@@ -146,9 +143,8 @@ chroot "$1" dpkg-deb --build /tmp/stand-in /tmp/stand-in.deb >/dev/null
 chroot "$1" dpkg --install /tmp/stand-in.deb >/dev/null
 rm -r "$1/tmp/stand-in" "$1/tmp/stand-in.deb"`
 
-// mmdebstrapArgs returns the arguments that write the root file system to
-// standard output. Sources are lines of a sources.list; none means the
-// program's own choice for the suite.
+// mmdebstrapArgs returns the arguments that write the root file system to standard output.
+// Sources are lines of a sources.list; none means the program's own choice for the suite.
 func mmdebstrapArgs(b images.Bootstrap, sources []string) []string {
 	args := []string{
 		"--mode=root", "--format=tar", "--variant=" + b.Variant,
@@ -170,9 +166,9 @@ func mmdebstrapArgs(b images.Bootstrap, sources []string) []string {
 	return append(args, sources...)
 }
 
-// sourcesFor picks those of the machine's package sources that hold a suite, as
-// lines of a sources.list. Targets are lines "URI SUITE COMPONENT", as apt
-// prints them; keyring is the path of the key file, empty for apt's own.
+// sourcesFor picks those of the machine's package sources that hold a suite, as lines of a
+// sources.list. Targets are lines "URI SUITE COMPONENT", as apt prints them; keyring is the
+// path of the key file, empty for apt's own.
 func sourcesFor(suite, targets, keyring string) []string {
 	wanted := map[string]bool{suite: true, suite + "-updates": true, suite + "-security": true}
 	option := ""

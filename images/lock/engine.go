@@ -25,9 +25,9 @@ type Engine interface {
 // noDigest is the base digest of an image without a registry.
 const noDigest = "none"
 
-// Pin returns the entry of a lock for an image that the engine has: name is as
-// for [images.Resolve]. It reads the packages of the image, which takes seconds, and
-// runs nothing of it. The errors are those of [images.Resolve], or say what failed.
+// Pin returns the entry of a lock for an image that the engine has: name is as for
+// [images.Resolve]. It reads the packages of the image, which takes seconds, and runs
+// nothing of it. The errors are those of [images.Resolve], or say what failed.
 func Pin(ctx context.Context, eng Engine, cat images.Catalog, name string) (Entry, error) {
 	r, found, err := images.Find(ctx, eng, cat, name)
 	if err != nil {
@@ -107,11 +107,11 @@ func Put(ctx context.Context, eng Engine, cat images.Catalog, path, name string)
 	return change, err
 }
 
-// Settle makes the lock in a file and an image that was just made or found
-// agree where that gives nothing up: an image without an entry is locked, and so
-// is one whose recipe in the catalog is another than that of its entry, since
-// that is another image on purpose. An entry of the same recipe stands: another
-// image is an [*UnlockedError] with a Diff, and nothing is changed.
+// Settle makes the lock in a file and an image that was just made or found agree where that
+// gives nothing up: an image without an entry is locked, and so is one whose recipe in the
+// catalog is another than that of its entry, since that is another image on purpose. An
+// entry of the same recipe stands: another image is an [*UnlockedError] with a Diff, and
+// nothing is changed.
 func Settle(ctx context.Context, eng Engine, cat images.Catalog, path, name string) (Change, error) {
 	r, err := images.Resolve(ctx, eng, cat, name)
 	if err != nil {
@@ -156,20 +156,20 @@ type Verification struct {
 	// LockedID is the ID in the lock, ID what the engine has.
 	LockedID string `json:"locked_id"`
 	ID       string `json:"id"`
-	// SameContent says that layers and configuration are the locked ones,
-	// whatever ID this engine gives them.
+	// SameContent says that layers and configuration are the locked ones, whatever ID this
+	// engine gives them.
 	SameContent bool `json:"same_content"`
-	// Packages is their number in the engine's image, Diff how they differ
-	// from the locked ones.
+	// Packages is their number in the engine's image, Diff how they differ from the locked
+	// ones.
 	Packages int           `json:"packages"`
 	Diff     packages.Diff `json:"diff"`
 	// Error says why it could not be compared; the other fields then say nothing.
 	Error string `json:"error,omitempty"`
 }
 
-// Verify compares the image that a locked name means now with its entry: ID,
-// content and, read again from the image, the packages. Nothing of the image is
-// run. An error means that it could not be compared.
+// Verify compares the image that a locked name means now with its entry: ID, content and,
+// read again from the image, the packages. Nothing of the image is run. An error means that
+// it could not be compared.
 func Verify(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name string) (Verification, error) {
 	r, err := images.Resolve(ctx, eng, cat, name)
 	if err != nil {
@@ -193,18 +193,16 @@ func Verify(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name st
 
 // Details are what is known of one image that the engine has.
 type Details struct {
-	// Entry is what the lock holds, or would hold, of it; its ID is the one in
-	// this engine.
+	// Entry is what the lock holds, or would hold, of it; its ID is the one in this engine.
 	Entry Entry
 	// Digest is the registry's digest, see [images.Resolved].
 	Digest string
 	// SizeBytes is what the engine reports: all layers together.
 	SizeBytes int64
-	// Locked says that the image is the locked one. The packages are then
-	// those of the lock, else they were read from the image.
+	// Locked says that the image is the locked one. The packages are then those of the
+	// lock, else they were read from the image.
 	Locked bool
-	// LockedID is the ID in the lock if that holds another image of this name,
-	// else empty.
+	// LockedID is the ID in the lock if that holds another image of this name, else empty.
 	LockedID string
 	// Python is the version of Python 3 that the image reports, empty if none.
 	Python string

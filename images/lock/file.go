@@ -27,8 +27,8 @@ type document struct {
 	Images map[string]wireEntry `yaml:"images"`
 }
 
-// wireEntry is an entry with its list of packages, as text: a run that only
-// compares IDs then reads one string, not hundreds of nodes.
+// wireEntry is an entry with its list of packages, as text: a run that only compares IDs
+// then reads one string, not hundreds of nodes.
 type wireEntry struct {
 	Entry `yaml:",inline"`
 
@@ -59,8 +59,8 @@ func (l Lock) Encode() ([]byte, error) {
 // MaxBytes bounds a lock file.
 const MaxBytes = 32 << 20
 
-// Read reads the lock in a file. The error of a file that is not there
-// satisfies errors.Is with fs.ErrNotExist.
+// Read reads the lock in a file. The error of a file that is not there satisfies errors.Is
+// with fs.ErrNotExist.
 func Read(path string) (Lock, error) {
 	file, err := fsx.Open(path)
 	if _, ok := errors.AsType[*fsx.NotRegularError](err); ok {
@@ -93,10 +93,9 @@ func fileError(path string, err error) error {
 	return images.WithHint(fmt.Errorf("image lock %s: %w", path, fsx.Cause(err)), hint)
 }
 
-// Parse reads a lock. Source is the name of the file in messages. The format
-// is strict: an unknown key, a key given twice, a second document, and a list of
-// packages that its hash does not fit are errors. The error joins every problem
-// that was found.
+// Parse reads a lock. Source is the name of the file in messages. The format is strict: an
+// unknown key, a key given twice, a second document, and a list of packages that its hash
+// does not fit are errors. The error joins every problem that was found.
 func Parse(data []byte, source string) (Lock, error) {
 	var doc document
 	if problems := strict.Decode(data, &doc, strict.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
@@ -144,10 +143,9 @@ func (w wireEntry) entry(source, name string) (Entry, error) {
 	return e, errors.Join(errs...)
 }
 
-// Update changes the lock in a file, which may not be there yet, so that no
-// change of another process is lost and no reader sees a half-written file.
-// change gets what the file holds; a lock that it leaves as it was is not
-// written. The error of change is returned.
+// Update changes the lock in a file, which may not be there yet, so that no change of
+// another process is lost and no reader sees a half-written file. change gets what the file
+// holds; a lock that it leaves as it was is not written. The error of change is returned.
 func Update(ctx context.Context, path string, change func(Lock) (Lock, error)) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the file that is meant, not the link to it
@@ -182,9 +180,9 @@ func Update(ctx context.Context, path string, change func(Lock) (Lock, error)) (
 	return nil
 }
 
-// exclusive waits until no other process of this user changes the lock in a file.
-// What it locks for that lies in the user's cache directory: the directory of a project is
-// not to be littered.
+// exclusive waits until no other process of this user changes the lock in a file. What it
+// locks for that lies in the user's cache directory: the directory of a project is not to
+// be littered.
 func exclusive(ctx context.Context, path string) (unlock func() error, err error) {
 	full, err := filepath.Abs(path)
 	if err != nil {

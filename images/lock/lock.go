@@ -18,9 +18,9 @@ import (
 // Schema is the version of the lock format that this package reads and writes.
 const Schema = "evalbox/images.lock/v1"
 
-// A Lock records what names of images meant when they were locked. It comes from
-// [Parse] or [Read], is not changed afterwards and is safe for concurrent
-// use. The zero Lock holds no image: nothing is locked with it.
+// A Lock records what names of images meant when they were locked. It comes from [Parse] or
+// [Read], is not changed afterwards and is safe for concurrent use. The zero Lock holds no
+// image: nothing is locked with it.
 type Lock struct {
 	// Source is where the lock was read, for messages.
 	Source string
@@ -32,20 +32,20 @@ type Lock struct {
 type Entry struct {
 	// Name is a name of the catalog, or else a reference of the engine.
 	Name string `yaml:"-" json:"name"`
-	// Reference is what the engine calls the image. For a name of the catalog
-	// it holds the recipe, see [images.Entry.Tag].
+	// Reference is what the engine calls the image. For a name of the catalog it holds the
+	// recipe, see [images.Entry.Tag].
 	Reference string `yaml:"reference" json:"reference"`
 	// ID is the ID in the engine that locked it ("sha256:…").
 	ID string `yaml:"id" json:"id"`
-	// Content is the hash over the layers and the configuration that matters
-	// to a run ("sha256:…"): it is the same in every engine, the ID is not.
+	// Content is the hash over the layers and the configuration that matters to a run
+	// ("sha256:…"): it is the same in every engine, the ID is not.
 	Content string `yaml:"content" json:"content"`
 	// Platform is os/architecture[/variant].
 	Platform string `yaml:"platform" json:"platform"`
 	// System is the distribution as the image reports it, such as "debian 12".
 	System string `yaml:"system" json:"system"`
-	// Base describes what the image stands on, BaseDigest is the digest of
-	// that in its registry, or "none" where no registry is involved.
+	// Base describes what the image stands on, BaseDigest is the digest of that in its
+	// registry, or "none" where no registry is involved.
 	Base       string `yaml:"base" json:"base"`
 	BaseDigest string `yaml:"base_digest" json:"base_digest"`
 	// Created is the time of the image.
@@ -58,11 +58,11 @@ type Entry struct {
 
 // Builder is what made an image.
 type Builder struct {
-	// Evalbox is the version of our code that makes images, 0 for an image
-	// that others made.
+	// Evalbox is the version of our code that makes images, 0 for an image that others
+	// made.
 	Evalbox int `yaml:"evalbox" json:"evalbox"`
-	// Engine is the version of the engine: of the one that built the image if
-	// it reports it, else of the one that locked it.
+	// Engine is the version of the engine: of the one that built the image if it reports
+	// it, else of the one that locked it.
 	Engine string `yaml:"engine" json:"engine"`
 }
 
@@ -93,8 +93,8 @@ func (l Lock) former(name string) *Entry {
 	return nil
 }
 
-// With returns a lock that also holds these entries, in the place of former ones
-// of their names.
+// With returns a lock that also holds these entries, in the place of former ones of their
+// names.
 func (l Lock) With(entries ...Entry) Lock {
 	all := map[string]Entry{}
 	maps.Copy(all, l.entries)
@@ -104,12 +104,11 @@ func (l Lock) With(entries ...Entry) Lock {
 	return Lock{Source: l.Source, entries: all}
 }
 
-// ErrUnlocked means that an image is not the one that a lock holds. The error is
-// an [*UnlockedError].
+// ErrUnlocked means that an image is not the one that a lock holds. The error is an
+// [*UnlockedError].
 var ErrUnlocked = errors.New("image is not the locked one")
 
-// An UnlockedError names an image that a run may not use, and what the lock
-// holds instead.
+// An UnlockedError names an image that a run may not use, and what the lock holds instead.
 type UnlockedError struct {
 	// Name is what was asked for, ID what the engine has.
 	Name, ID string
@@ -119,8 +118,8 @@ type UnlockedError struct {
 	Source string
 	// CatalogName says that Name is a name of the catalog.
 	CatalogName bool
-	// Diff, in errors of [Settle] only, says how the packages of the engine's image
-	// differ from the locked ones.
+	// Diff, in errors of [Settle] only, says how the packages of the engine's image differ
+	// from the locked ones.
 	Diff *packages.Diff
 }
 
@@ -149,9 +148,9 @@ func (e *UnlockedError) Hint() string {
 	return see + "accept it with: sandbox image lock " + e.Name + "; or run it once with --allow-unlocked"
 }
 
-// Check says whether a run may use an image that [images.Resolve] found: nil when it is
-// the locked one, else an [*UnlockedError]. A name of the catalog must be the
-// image of its entry; a reference or an ID may be that of any entry.
+// Check says whether a run may use an image that [images.Resolve] found: nil when it is the
+// locked one, else an [*UnlockedError]. A name of the catalog must be the image of its
+// entry; a reference or an ID may be that of any entry.
 //
 // An image is the locked one when its content is, or its ID, see [Entry].
 func (l Lock) Check(r images.Resolved) error {
@@ -178,9 +177,8 @@ func (l Lock) OtherID(r images.Resolved) string {
 	return ""
 }
 
-// Is says that an image is the one of the entry: it has the same content, or else
-// the same ID. An ID that stands for several platforms counts for the locked one
-// only.
+// Is says that an image is the one of the entry: it has the same content, or else the same
+// ID. An ID that stands for several platforms counts for the locked one only.
 func (e Entry) Is(r images.Resolved) bool {
 	if e.Content != "" && e.Content == r.Content {
 		return true

@@ -13,9 +13,9 @@ import (
 	"github.com/evalbox/evalbox/images/packages"
 )
 
-// WriteSBOM writes the bill of materials of an image: CycloneDX 1.6, as JSON, from
-// the list of packages in its entry. The same entry gives the same bytes: the
-// serial number is made of the content, and the time is that of the image.
+// WriteSBOM writes the bill of materials of an image: CycloneDX 1.6, as JSON, from the list
+// of packages in its entry. The same entry gives the same bytes: the serial number is made
+// of the content, and the time is that of the image.
 func WriteSBOM(w io.Writer, e Entry) error {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = serialNumber(e)

@@ -49,8 +49,8 @@ func compare(a, b Package) int {
 // A List is sorted, and has each package once.
 type List []Package
 
-// Text is the canonical text of the list: a line "KIND NAME VERSION [ARCH]" for
-// each package.
+// Text is the canonical text of the list: a line "KIND NAME VERSION [ARCH]" for each
+// package.
 func (l List) Text() string {
 	var text strings.Builder
 	for _, p := range l {
@@ -106,8 +106,8 @@ func parsePackage(line string) (Package, error) {
 
 const maxWord = 200
 
-// plainWord makes text of an image fit to be a word of a list: bounded, and of
-// letters, digits and the signs that names and versions have.
+// plainWord makes text of an image fit to be a word of a list: bounded, and of letters,
+// digits and the signs that names and versions have.
 func plainWord(text string) string {
 	if isPlain(text) {
 		return text
@@ -121,8 +121,8 @@ func plainWord(text string) string {
 	return text[:min(len(text), maxWord)]
 }
 
-// isPlain says that nothing of a word has to be changed. Every run asks it of
-// every word of its lock.
+// isPlain says that nothing of a word has to be changed. Every run asks it of every word of
+// its lock.
 func isPlain(word string) bool {
 	for i := range len(word) {
 		switch c := word[i]; {
@@ -207,8 +207,8 @@ func unversioned(p Package) Package {
 // Empty says that the lists are the same.
 func (d Diff) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
-// Lines show the difference, one package each: "+ " for added, "- " for removed,
-// "~ " for another version.
+// Lines show the difference, one package each: "+ " for added, "- " for removed, "~ " for
+// another version.
 func (d Diff) Lines() []string {
 	var lines []string
 	for _, p := range d.Added {

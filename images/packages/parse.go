@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// unknownWord stands for what an image does not tell of a package: none is left
-// out for that.
+// unknownWord stands for what an image does not say of a package: none is left out for
+// that.
 const unknownWord = "unknown"
 
-// parseDpkgStatus reads the database of dpkg. Only what is installed counts. The
-// reader is bounded by the caller.
+// parseDpkgStatus reads the database of dpkg. Only what is installed counts. The reader is
+// bounded by the caller.
 func parseDpkgStatus(r io.Reader) ([]Package, error) {
 	var all []Package
 	lines := newHeaderReader(r)
@@ -34,8 +34,8 @@ func parseDpkgStatus(r io.Reader) ([]Package, error) {
 	}
 }
 
-// parsePythonMetadata reads METADATA or PKG-INFO: only its head matters. What it
-// does not tell is taken from the folder, NAME-VERSION.dist-info.
+// parsePythonMetadata reads METADATA or PKG-INFO: only its head matters. What it does not
+// say is taken from the directory, NAME-VERSION.dist-info.
 func parsePythonMetadata(r io.Reader, file string) (Package, error) {
 	fields, err := newHeaderReader(r).next()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -55,18 +55,18 @@ func pythonName(name string) string {
 
 // pythonFromPath takes name and version from the path of a metadata file.
 func pythonFromPath(file string) Package {
-	folder := file
+	dir := file
 	if base := path.Base(file); base == "METADATA" || base == "PKG-INFO" {
-		folder = path.Dir(file)
+		dir = path.Dir(file)
 	}
-	folder = strings.TrimSuffix(strings.TrimSuffix(path.Base(folder), ".dist-info"), ".egg-info")
-	name, rest, _ := strings.Cut(folder, "-")
+	dir = strings.TrimSuffix(strings.TrimSuffix(path.Base(dir), ".dist-info"), ".egg-info")
+	name, rest, _ := strings.Cut(dir, "-")
 	version, _, _ := strings.Cut(rest, "-") // an egg's goes on with the Python
 	return newPackage(Python, pythonName(name), version, "")
 }
 
-// parseConda reads a file of conda-meta. What it does not tell is taken from its
-// name, NAME-VERSION-BUILD.json.
+// parseConda reads a file of conda-meta. What it does not say is taken from its name,
+// NAME-VERSION-BUILD.json.
 func parseConda(r io.Reader, file string) (Package, error) {
 	var meta struct {
 		Name    string `json:"name"`
@@ -112,15 +112,13 @@ func newPackage(kind Kind, name, version, arch string) Package {
 	return Package{kind, plainWord(cmp.Or(name, unknownWord)), plainWord(cmp.Or(version, unknownWord)), plainWord(arch)}
 }
 
-// A headerReader reads paragraphs of lines "Name: value", as dpkg and Python
-// write them. Lines that go on and long lines are cut: no field that matters has
-// either.
+// A headerReader reads paragraphs of lines "Name: value", as dpkg and Python write them.
+// Lines that go on and long lines are cut: no field that matters has either.
 type headerReader struct{ r *bufio.Reader }
 
 func newHeaderReader(r io.Reader) headerReader { return headerReader{bufio.NewReaderSize(r, 4096)} }
 
-// next returns the fields of the next paragraph. The error is io.EOF with the
-// last one.
+// next returns the fields of the next paragraph. The error is io.EOF with the last one.
 func (h headerReader) next() (map[string]string, error) {
 	fields := map[string]string{}
 	for {

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Bounds of what is read from an image. Hitting one is an error: a list that
-// leaves something out would be untrue.
+// Bounds of what is read from an image. Hitting one is an error: a list that leaves
+// something out would be untrue.
 const (
 	maxTarEntries  = 20_000_000
 	maxDpkgStatus  = 64 << 20

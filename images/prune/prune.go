@@ -2,6 +2,7 @@
 package prune
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 
 // Options say how [Images] works.
 type Options struct {
-	// KeepBytes is what the images of ours may hold together.
+	// KeepBytes is what images of evalbox may hold together.
 	KeepBytes int64
 	// UnusedFor protects what was used, or made, more recently.
 	UnusedFor time.Duration
@@ -35,16 +36,16 @@ type Options struct {
 
 // A Report says what [Images] did.
 type Report struct {
-	// Removed and Kept are the images of ours, the longest unused first.
+	// Removed and Kept are the images of evalbox, the longest unused first.
 	Removed []Image `json:"removed"`
 	Kept    []Image `json:"kept"`
-	// RemovedBytes and KeptBytes are the sums of their sizes. Layers that
-	// images share are counted for each.
+	// RemovedBytes and KeptBytes are the sums of their sizes. Layers that images share are
+	// counted for each.
 	RemovedBytes int64 `json:"removed_bytes"`
 	KeptBytes    int64 `json:"kept_bytes"`
 }
 
-// A Image is one image of ours.
+// An Image is one image of evalbox.
 type Image struct {
 	ID string `json:"id"`
 	// Tags are its names in the engine.
@@ -68,27 +69,38 @@ const (
 	keptFits   = "fits"
 )
 
-// Images removes images of ours, the longest unused first, until the rest holds no
-// more than the bytes to keep. It never removes an image that one of the locks
-// holds, that a container uses or another image stands on, or that has a name or a
-// registry's digest that is not of ours. The report is true also when there is an
-// error.
+// Images removes images of evalbox, the longest unused first, until the rest holds no more
+// than the bytes to keep. It never removes an image that one of the locks holds, that a
+// container uses or another image stands on, or that has a name or a registry's digest that
+// is not evalbox's. The report is true also when there is an error.
 func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts Options) (Report, error) {
 	eng := store.Docker{APIClient: api}
-	swept := sweepReaders(ctx, eng, opts)
-	all, err := candidates(ctx, eng, locks, opts)
+	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
 	if err != nil {
-		return Report{}, errors.Join(swept, err)
+		return Report{}, fmt.Errorf("listing the containers: %w", err)
 	}
-	report := planPrune(all, opts)
+	inUse := map[string]string{} // by ID, why an image cannot be removed
+	var errs []error
+	for _, c := range containers {
+		switch {
+		case !store.LeftBehind(c, opts.Now):
+			inUse[c.ImageID] = keptInUse
+		case !opts.DryRun:
+			errs = append(errs, store.IgnoreNotFound(eng.ContainerRemove(ctx, c.ID, container.RemoveOptions{RemoveVolumes: true})))
+		}
+	}
+	all, err := candidates(ctx, eng, locks, opts, inUse)
+	if err != nil {
+		return Report{}, errors.Join(append(errs, err)...)
+	}
+	report := plan(all, opts)
 	if opts.DryRun {
-		return report, swept
+		return report, nil
 	}
 	done := Report{Removed: []Image{}, Kept: report.Kept, KeptBytes: report.KeptBytes}
-	errs := []error{swept}
 	for _, img := range report.Removed {
 		if err := removeImage(ctx, eng, img); err != nil {
-			errs = append(errs, fmt.Errorf("image %s: %w", img.name(), err))
+			errs = append(errs, fmt.Errorf("image %s: %w", img.refs()[0], err))
 			img.Reason = "could not be removed"
 			done.Kept, done.KeptBytes = append(done.Kept, img), done.KeptBytes+img.SizeBytes
 			continue
@@ -98,15 +110,10 @@ func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts O
 	return done, errors.Join(errs...)
 }
 
-// planPrune decides what to remove. Images with a reason stay.
-func planPrune(all []Image, opts Options) Report {
+// plan decides what to remove. Images with a reason stay.
+func plan(all []Image, opts Options) Report {
 	r := Report{Removed: []Image{}, Kept: []Image{}}
-	slices.SortFunc(all, func(a, b Image) int {
-		if c := a.LastUse.Compare(b.LastUse); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
+	slices.SortFunc(all, func(a, b Image) int { return cmp.Or(a.LastUse.Compare(b.LastUse), cmp.Compare(a.ID, b.ID)) })
 	for _, img := range all {
 		r.KeptBytes += img.SizeBytes
 	}
@@ -127,9 +134,8 @@ func planPrune(all []Image, opts Options) Report {
 	return r
 }
 
-// candidates lists the images of ours, with the reasons to keep them whatever
-// the budget.
-func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options) ([]Image, error) {
+// candidates lists the images of evalbox, with the reasons to keep them whatever the budget.
+func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options, inUse map[string]string) ([]Image, error) {
 	ours, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", images.LabelImage))})
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
@@ -138,9 +144,8 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
 	}
-	inUse, err := imagesInUse(ctx, eng, steps, opts.Now)
-	if err != nil {
-		return nil, err
+	for _, img := range steps {
+		inUse[img.ParentID] = cmp.Or(inUse[img.ParentID], keptBase)
 	}
 	all := unfinished(steps, inUse)
 	var ofBuilds []string
@@ -149,7 +154,7 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	}
 	for _, img := range ours {
 		if !isOurs(img) || slices.Contains(ofBuilds, img.ID) {
-			continue // made by somebody on an image of ours, whose labels it has
+			continue // made by somebody on an image of evalbox, whose labels it has
 		}
 		r, err := images.Resolve(ctx, eng, images.Catalog{}, img.ID)
 		if errors.Is(err, images.ErrNotFound) {
@@ -170,34 +175,26 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 		}
 		all = append(all, p)
 	}
-	return freeDoubles(all, inUse), nil
-}
-
-// imagesInUse says by ID which images cannot be removed, and why.
-func imagesInUse(ctx context.Context, eng store.Docker, steps []image.Summary, now time.Time) (map[string]string, error) {
-	reasons := map[string]string{}
-	for _, img := range steps {
-		reasons[img.ParentID] = keptBase
-	}
-	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
-	if err != nil {
-		return nil, fmt.Errorf("listing the containers: %w", err)
-	}
-	for _, c := range containers {
-		if !store.LeftBehind(c, now) {
-			reasons[c.ImageID] = keptInUse
+	// A locked image without a name goes if one with a name is the same: the lock loses
+	// nothing.
+	for i, img := range all {
+		same := func(other Image) bool {
+			return other.Reason == keptLocked && len(other.Tags) > 0 && other.content == img.content
+		}
+		if img.Reason == keptLocked && len(img.Tags) == 0 && slices.ContainsFunc(all, same) {
+			all[i].Reason = inUse[img.ID]
 		}
 	}
-	return reasons, nil
+	return all, nil
 }
 
-// unfinished are the temporary bases of builds that are under way or were killed,
-// with the steps on them. When they were made tells the two apart.
+// unfinished are the temporary bases of builds that are under way or were killed, with the
+// steps on them. Only the time when they were made distinguishes the two.
 func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	var bases []Image
 	for _, img := range all {
 		tags := store.Tags(img)
-		if len(tags) == 0 || slices.ContainsFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, images.BaseRepository) }) {
+		if len(tags) == 0 || !within(images.BaseRepository, tags) {
 			continue
 		}
 		above, used := store.Above(all, img.ID)
@@ -206,90 +203,54 @@ func unfinished(all []image.Summary, inUse map[string]string) []Image {
 		}
 		p := Image{ID: img.ID, Tags: tags, SizeBytes: img.Size, LastUse: time.Unix(img.Created, 0), above: above}
 		for _, step := range all {
-			if made := time.Unix(step.Created, 0); slices.Contains(above, step.ID) && made.After(p.LastUse) {
+			if step.ID != img.ID && !slices.Contains(above, step.ID) {
+				continue
+			}
+			if made := time.Unix(step.Created, 0); made.After(p.LastUse) {
 				p.LastUse = made
 			}
-			if slices.Contains(above, step.ID) && inUse[step.ID] == keptInUse {
+			if inUse[step.ID] == keptInUse {
 				p.Reason = keptInUse
 			}
-		}
-		if inUse[img.ID] == keptInUse {
-			p.Reason = keptInUse
 		}
 		bases = append(bases, p)
 	}
 	return bases
 }
 
-// freeDoubles lets go of locked images without a name where one with a name is the
-// same: the lock loses nothing with them.
-func freeDoubles(all []Image, inUse map[string]string) []Image {
-	named := map[string]bool{}
-	for _, img := range all {
-		if img.Reason == keptLocked && len(img.Tags) > 0 {
-			named[img.content] = true
-		}
-	}
-	for i, img := range all {
-		if img.Reason == keptLocked && len(img.Tags) == 0 && named[img.content] {
-			all[i].Reason = inUse[img.ID]
-		}
-	}
-	return all
-}
-
 // isOurs says that an image with our label has no name but ours, nor a digest of a
-// registry: somebody who pulled an image of his by its digest knows it by that only.
+// registry: somebody who pulled their image by its digest knows it by that only.
 func isOurs(img image.Summary) bool {
-	for _, name := range slices.Concat(store.Tags(img), store.Digests(img)) {
-		if !strings.HasPrefix(name, images.Repository) {
-			return false
-		}
-	}
-	return true
+	return within(images.Repository, slices.Concat(store.Tags(img), store.Digests(img)))
 }
 
-func (p Image) name() string {
+// within says that all names begin with a prefix.
+func within(prefix string, names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
+}
+
+// refs are the names of an image, or its ID.
+func (p Image) refs() []string {
 	if len(p.Tags) > 0 {
-		return p.Tags[0]
+		return p.Tags
 	}
-	return p.ID
+	return []string{p.ID}
 }
 
-// removeImage takes the names off an image, and with the last one the image. It
-// is never forced: an image that is used by now stays.
+// removeImage takes the names off an image, and with the last one the image. It is never
+// forced: an image that is used by now stays.
 func removeImage(ctx context.Context, eng store.Docker, img Image) error {
-	refs := img.Tags
-	if len(refs) == 0 {
-		refs = []string{img.ID}
-	}
 	var errs []error
 	for _, id := range img.above {
 		errs = append(errs, eng.Remove(ctx, id, image.RemoveOptions{}))
 	}
-	for _, ref := range refs {
+	for _, ref := range img.refs() {
 		found, err := eng.Image(ctx, ref)
 		switch {
 		case store.IgnoreNotFound(err) != nil:
 			errs = append(errs, err)
 		case found.ID == img.ID: // else gone, or the name is another image's by now
 			errs = append(errs, eng.Remove(ctx, ref, image.RemoveOptions{PruneChildren: true}))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// sweepReaders removes the containers through which images were read, and that were
-// left behind.
-func sweepReaders(ctx context.Context, eng store.Docker, opts Options) error {
-	left, err := eng.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", store.LabelReader))})
-	if err != nil || opts.DryRun {
-		return err
-	}
-	var errs []error
-	for _, c := range left {
-		if store.LeftBehind(c, opts.Now) {
-			errs = append(errs, store.IgnoreNotFound(eng.ContainerRemove(ctx, c.ID, container.RemoveOptions{RemoveVolumes: true})))
 		}
 	}
 	return errors.Join(errs...)

@@ -16,30 +16,20 @@ type Kind string
 
 // The kinds of an [Error].
 const (
-	// Unknown is none of the others.
-	Unknown Kind = ""
-	// DigestMissing: the registry does not have what the digest names.
-	DigestMissing Kind = "the registry does not have this digest"
-	// RegistryUnavailable: the engine cannot reach the registry, or the
-	// registry cannot answer now.
-	RegistryUnavailable Kind = "the registry cannot be reached"
-	// CredentialsRefused: the registry wants credentials, or other ones.
-	CredentialsRefused Kind = "the registry refuses the credentials"
-	// Interrupted: the registry broke off, or sent something else.
-	Interrupted Kind = "the pull was interrupted"
-	// WrongPlatform: the image is for another platform.
-	WrongPlatform Kind = "the image is for another platform"
-	// TagMoved: tag and digest of the reference no longer belong together. The pin is
-	// out of date, or somebody has put another image under the tag.
-	TagMoved Kind = "the tag names another digest"
-	// NotPinned: the reference has no digest.
-	NotPinned Kind = "the reference has no digest"
-	// NotReference: it is not a reference at all.
+	Unknown             Kind = ""
+	DigestMissing       Kind = "the registry does not have this digest"
+	RegistryUnavailable Kind = "the registry cannot be reached" // by the engine, or cannot answer now
+	CredentialsRefused  Kind = "the registry refuses the credentials"
+	Interrupted         Kind = "the pull was interrupted" // or the registry sent something else
+	WrongPlatform       Kind = "the image is for another platform"
+	// TagMoved: the pin is out of date, or somebody has put another image under the tag.
+	TagMoved     Kind = "the tag names another digest"
+	NotPinned    Kind = "the reference has no digest"
 	NotReference Kind = "not a reference"
 )
 
-// An Error is an image that could not be pulled. Nothing of it is in the
-// engine, unless it was there before.
+// An Error is an image that could not be pulled. Nothing of it is in the engine, unless it
+// was there before.
 type Error struct {
 	// Ref is the reference, with its digest.
 	Ref  string
@@ -100,8 +90,8 @@ func (e *Error) Hint() string {
 	return "try: docker pull " + e.Ref
 }
 
-// pullFailed gives an error of a pull its kind. The end of ctx stays plain, and
-// so does an engine that is gone.
+// pullFailed gives an error of a pull its kind. The end of ctx stays plain, and so does an
+// engine that is gone.
 func pullFailed(ctx context.Context, ref string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -112,10 +102,10 @@ func pullFailed(ctx context.Context, ref string, err error) error {
 	return &Error{Ref: ref, Kind: kindOf(err), Err: err}
 }
 
-// kindOf finds the kind in what the engine says. Engines give few of these
-// errors a class: to them, a registry's answer is an internal error with a text,
-// and once the answer has begun the text is all there is. Hence the words, of the
-// engine's own puller (20.10 and newer) and of containerd's; the order matters.
+// kindOf finds the kind in what the engine says. Engines give few of these errors a class:
+// to them, a registry's answer is an internal error with a text, and once the answer has
+// begun the text is all there is. Hence the words, of the engine's own puller (20.10 and
+// newer) and of containerd's; the order matters.
 func kindOf(err error) Kind {
 	text := strings.ToLower(err.Error())
 	for _, c := range []struct {

@@ -10,9 +10,9 @@ import (
 	"unicode"
 )
 
-// Progress writes what is being done, one line each, with the time since the
-// beginning. It is safe for concurrent use. Errors of the writer are ignored:
-// progress is never a reason to fail.
+// Progress writes what is being done, one line each, with the time since the beginning. It
+// is safe for concurrent use. Errors of the writer are ignored: progress is never a reason
+// to fail.
 type Progress struct {
 	start time.Time
 
@@ -46,8 +46,8 @@ func (p *Progress) Write(data []byte) (int, error) {
 // escapeSequence is what colours text or moves the cursor.
 var escapeSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
 
-// Visible drops the control characters that could drive a terminal, and what would
-// be left of their sequences.
+// Visible drops the control characters that could drive a terminal, and what would be left
+// of their sequences.
 func Visible(text string) string {
 	text = escapeSequence.ReplaceAllString(text, "")
 	return strings.Map(func(r rune) rune {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
@@ -28,11 +29,11 @@ type Options struct {
 	Platform string
 	// IgnoreMovedTag does without the comparison of tag and digest.
 	IgnoreMovedTag bool
-	// Credentials are for the registry. Defaults to [DockerCredentials] of the
-	// default directory.
+	// Credentials are for the registry. Defaults to [DockerCredentials] of the default
+	// directory.
 	Credentials Credentials
-	// Progress receives what is being done, with progress bars on a terminal.
-	// Defaults to io.Discard.
+	// Progress receives what is being done, with progress bars on a terminal. Defaults to
+	// io.Discard.
 	Progress io.Writer
 	// Terminal says that Progress is a terminal, TerminalFD which one.
 	Terminal   bool
@@ -40,24 +41,21 @@ type Options struct {
 }
 
 // Pull makes sure that the engine has the image of a reference with a digest
-// (name[:tag]@sha256:…). It returns the image and whether it was pulled just now;
-// what the engine has already is not asked for again.
+// (name[:tag]@sha256:…). It returns the image and whether it was pulled just now; what the
+// engine has already is not asked for again.
 //
-// The image is pulled by its digest, which the engine verifies. A tag beside the
-// digest must still name it in the registry: if it names another one, that is an error
-// of the kind [TagMoved]. If the registry cannot answer, that is reported and does not
-// matter. An image for another platform is an error, and is removed again. The errors are
-// [*Error], and plain ones when ctx ended or the engine failed. None of them leaves
-// anything in the engine.
+// The image is pulled by its digest, which the engine verifies. A tag beside the digest
+// must still name it in the registry: if it names another one, that is an error of the kind
+// [TagMoved]. If the registry cannot answer, that is reported and does not matter. An image
+// for another platform is an error, and is removed again. The errors are [*Error], and
+// plain ones when ctx ended or the engine failed. None of them leaves anything in the
+// engine.
 //
-// At most one process of a user pulls a given digest at a time; the others wait
-// and then find it.
+// At most one process of a user pulls a given digest at a time; the others wait and then
+// find it.
 func Pull(ctx context.Context, api client.APIClient, ref string, opts Options) (r images.Resolved, pulled bool, err error) {
-	p, err := newPuller(api, ref, opts)
+	p, err := newPuller(ctx, api, ref, opts)
 	if err != nil {
-		return images.Resolved{}, false, err
-	}
-	if err := p.choosePlatform(ctx); err != nil {
 		return images.Resolved{}, false, err
 	}
 	if r, err := p.present(ctx); err != nil || r.ID != "" {
@@ -83,8 +81,8 @@ func Pull(ctx context.Context, api client.APIClient, ref string, opts Options) (
 	return r, err == nil, err
 }
 
-// Named is [Pull] of what a name means: an entry of the catalog means its base,
-// anything else is a reference.
+// Named is [Pull] of what a name means: an entry of the catalog means its base, anything
+// else is a reference.
 func Named(ctx context.Context, api client.APIClient, cat images.Catalog, name string, opts Options) (images.Resolved, bool, error) {
 	ref := name
 	if entry, ok := cat.Lookup(name); ok && name != "" {
@@ -105,11 +103,11 @@ type puller struct {
 	tag      reference.NamedTagged
 	opts     Options
 	progress *Progress
-	auth     string // encoded, see [registry.EncodeAuthConfig]; read once
-	asked    bool   // auth was read
+	auth     func() string // encoded, see [registry.EncodeAuthConfig]; read once
 }
 
-func newPuller(api client.APIClient, given string, opts Options) (*puller, error) {
+// newPuller asks the engine for its platform when none was given.
+func newPuller(ctx context.Context, api client.APIClient, given string, opts Options) (*puller, error) {
 	ref, tag, err := images.ParsePinned(given)
 	switch {
 	case errors.Is(err, images.ErrNotPinned):
@@ -119,23 +117,19 @@ func newPuller(api client.APIClient, given string, opts Options) (*puller, error
 	case opts.Platform != "" && !strings.Contains(opts.Platform, "/"):
 		return nil, fmt.Errorf("platform %q: must be os/architecture, such as linux/amd64", opts.Platform)
 	}
+	if opts.Platform == "" {
+		v, err := api.ServerVersion(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: asking the engine for its platform: %w", given, err)
+		}
+		opts.Platform = v.Os + "/" + v.Arch
+	}
 	if opts.Credentials == nil {
 		opts.Credentials = DockerCredentials("")
 	}
-	return &puller{eng: store.Docker{APIClient: api}, given: given, ref: ref, tag: tag, opts: opts, progress: NewProgress(opts.Progress)}, nil
-}
-
-// choosePlatform asks the engine for its platform when none was given.
-func (p *puller) choosePlatform(ctx context.Context) error {
-	if p.opts.Platform != "" {
-		return nil
-	}
-	v, err := p.eng.ServerVersion(ctx)
-	if err != nil {
-		return fmt.Errorf("image %s: asking the engine for its platform: %w", p.given, err)
-	}
-	p.opts.Platform = v.Os + "/" + v.Arch
-	return nil
+	p := &puller{eng: store.Docker{APIClient: api}, given: given, ref: ref, tag: tag, opts: opts, progress: NewProgress(opts.Progress)}
+	p.auth = sync.OnceValue(p.credentials)
+	return p, nil
 }
 
 // present returns the image if the engine has it, or else the zero value.
@@ -171,13 +165,9 @@ func fits(have, want string) bool {
 	return has[0] == wants[0] && has[1] == wants[1] && (len(wants) < 3 || len(has) < 3 || has[2] == wants[2])
 }
 
-// credentials are those of the registry, encoded for the engine. Without any, the
-// registry decides.
+// credentials are those of the registry, encoded for the engine. Without any, the registry
+// decides.
 func (p *puller) credentials() string {
-	if p.asked {
-		return p.auth
-	}
-	p.asked = true
 	auth, err := p.opts.Credentials(reference.Domain(p.ref))
 	if err != nil {
 		p.progress.Line("pull", fmt.Sprintf("%v; going on without credentials", err))
@@ -186,20 +176,20 @@ func (p *puller) credentials() string {
 	if auth == (registry.AuthConfig{}) {
 		return ""
 	}
-	p.auth, err = registry.EncodeAuthConfig(auth)
+	encoded, err := registry.EncodeAuthConfig(auth)
 	if err != nil {
 		p.progress.Line("pull", "the credentials cannot be encoded; going on without")
 	}
-	return p.auth
+	return encoded
 }
 
-// compareTag refuses a tag that names another digest. It asks the registry, and
-// what it cannot learn does not matter: the digest decides what is pulled.
+// compareTag refuses a tag that names another digest. It asks the registry, and what it
+// cannot learn does not matter: the digest decides what is pulled.
 func (p *puller) compareTag(ctx context.Context) error {
 	if p.tag == nil || p.opts.IgnoreMovedTag {
 		return nil
 	}
-	now, err := p.eng.DistributionInspect(ctx, p.tag.String(), p.credentials())
+	now, err := p.eng.DistributionInspect(ctx, p.tag.String(), p.auth())
 	switch {
 	case ctx.Err() != nil:
 		return pullFailed(ctx, p.given, ctx.Err())
@@ -218,7 +208,7 @@ func (p *puller) compareTag(ctx context.Context) error {
 func (p *puller) fetch(ctx context.Context) error {
 	p.progress.Line("pull", p.given+" for "+p.opts.Platform)
 	body, err := p.eng.ImagePull(ctx, p.ref.String(), image.PullOptions{
-		RegistryAuth: p.credentials(), Platform: p.opts.Platform,
+		RegistryAuth: p.auth(), Platform: p.opts.Platform,
 	})
 	if err == nil {
 		err = jsonmessage.DisplayJSONMessagesStream(body, p.progress, p.opts.TerminalFD, p.opts.Terminal, nil)
@@ -245,20 +235,19 @@ func (p *puller) verify(ctx context.Context) (images.Resolved, error) {
 	return images.Resolved{}, errors.Join(err, removed)
 }
 
-// Credentials returns what a registry wants to know of its user, the zero value
-// for nothing. The host is as in a reference: docker.io, or host[:port]. What it
-// returns goes to the engine with the one request that needs it, and nowhere else;
-// its errors must not hold secrets.
+// Credentials returns what a registry wants to know of its user, the zero value for
+// nothing. The host is as in a reference: docker.io, or host[:port]. What it returns goes
+// to the engine with the one request that needs it, and nowhere else; its errors must not
+// hold secrets.
 type Credentials func(host string) (registry.AuthConfig, error)
 
-// dockerHub is how Docker's configuration calls the registry of names without a
-// host.
+// dockerHub is how Docker's configuration calls the registry of names without a host.
 const dockerHub = "https://index.docker.io/v1/"
 
-// DockerCredentials are those of Docker's configuration in a directory, where docker
-// login keeps them: in config.json, or in the credential store or helper that it
-// names. The empty directory means $DOCKER_CONFIG, or else ~/.docker. The
-// configuration is read anew for each registry.
+// DockerCredentials are those of Docker's configuration in a directory, where docker login
+// keeps them: in config.json, or in the credential store or helper that it names. The empty
+// directory means $DOCKER_CONFIG, or else ~/.docker. The configuration is read anew for
+// each registry.
 func DockerCredentials(dir string) Credentials {
 	return func(host string) (registry.AuthConfig, error) {
 		file, err := config.Load(dir)

@@ -53,24 +53,24 @@ func (d Docker) Version(ctx context.Context) (string, error) {
 	return version.Version, err
 }
 
-// LabelReader marks the containers that images are read through. They are never
-// started, and are gone when the image is read; prune and `sandbox gc` remove
-// those that a killed process left.
+// LabelReader marks the containers that images are read through. They are never started,
+// and are gone when the image is read; prune and `sandbox gc` remove those that a killed
+// process left.
 const LabelReader = "org.evalbox.reader"
 
-// readerAge is longer than reading an image takes. A container for that which is
-// older was left behind, if its owner cannot be asked.
+// readerAge is longer than reading an image takes. A container for that which is older was
+// left behind, if its owner cannot be asked.
 const readerAge = time.Hour
 
 // readerName begins the names of these containers. No run's own can have it.
 const readerName = "evalbox_reader-"
 
-// createTime bounds making such a container, which the caller's context does not
-// end: a call that is cut short goes on in the engine.
+// createTime bounds making such a container, which the caller's context does not end: a
+// call that is cut short goes on in the engine.
 const createTime = 2 * time.Minute
 
-// Contents lists the packages of an image without running anything of it: the
-// engine exports the file system of a container that is never started.
+// Contents lists the packages of an image without running anything of it: the engine
+// exports the file system of a container that is never started.
 func (d Docker) Contents(ctx context.Context, id string) (found packages.Contents, err error) {
 	if err := ctx.Err(); err != nil {
 		return packages.Contents{}, err
@@ -196,7 +196,8 @@ func Pipe(ctx context.Context, write func(context.Context, io.Writer) error, rea
 func Named(img image.Summary) bool { return len(Tags(img))+len(Digests(img)) > 0 }
 
 // Above are the images without a name that stand on base, directly or not, and on which no
-// named one stands; the last built first. It also says whether a named image stands on base.
+// named one stands; the last built first. It also says whether a named image stands on
+// base.
 func Above(all []image.Summary, base string) (ids []string, used bool) {
 	for _, img := range all {
 		if img.ParentID != base {

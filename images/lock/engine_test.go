@@ -1,4 +1,4 @@
-package images
+package lock
 
 import (
 	"bytes"
@@ -9,11 +9,15 @@ import (
 	"github.com/package-url/packageurl-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images/packages"
+
+	"github.com/evalbox/evalbox/images"
 )
 
 func TestWriteSBOM(t *testing.T) {
 	e := testEntry("debian")
-	e.Packages = append(e.Packages, Package{PackagePython, "pluggy", "1.0.0+repack", ""})
+	e.Packages = append(e.Packages, packages.Package{Kind: packages.Python, Name: "pluggy", Version: "1.0.0+repack"})
 	var first, second bytes.Buffer
 	require.NoError(t, WriteSBOM(&first, e))
 	require.NoError(t, WriteSBOM(&second, e))
@@ -42,14 +46,14 @@ func TestWriteSBOM(t *testing.T) {
 
 func TestPackageURL(t *testing.T) {
 	for _, c := range []struct {
-		p            Package
+		p            packages.Package
 		system, want string
 	}{
-		{Package{PackageDeb, "libc6", "1:2.36+b1~x", "amd64"}, "debian 12", "pkg:deb/debian/libc6@1:2.36%2Bb1~x?arch=amd64"},
-		{Package{PackageDeb, "a", "1", "all"}, "ubuntu 22.04", "pkg:deb/ubuntu/a@1?arch=all"},
-		{Package{PackageDeb, "a", "1", ""}, "", "pkg:deb/debian/a@1"},
-		{Package{PackagePython, "scikit-learn", "1.2.1", ""}, "", "pkg:pypi/scikit-learn@1.2.1"},
-		{Package{PackageConda, "python", "3.11", ""}, "", "pkg:conda/python@3.11"},
+		{packages.Package{Kind: packages.Deb, Name: "libc6", Version: "1:2.36+b1~x", Arch: "amd64"}, "debian 12", "pkg:deb/debian/libc6@1:2.36%2Bb1~x?arch=amd64"},
+		{packages.Package{Kind: packages.Deb, Name: "a", Version: "1", Arch: "all"}, "ubuntu 22.04", "pkg:deb/ubuntu/a@1?arch=all"},
+		{packages.Package{Kind: packages.Deb, Name: "a", Version: "1"}, "", "pkg:deb/debian/a@1"},
+		{packages.Package{Kind: packages.Python, Name: "scikit-learn", Version: "1.2.1"}, "", "pkg:pypi/scikit-learn@1.2.1"},
+		{packages.Package{Kind: packages.Conda, Name: "python", Version: "3.11"}, "", "pkg:conda/python@3.11"},
 	} {
 		assert.Equal(t, c.want, packageURL(c.p, c.system))
 	}
@@ -76,38 +80,37 @@ func TestInspect(t *testing.T) {
 	assert.Equal(t, idOf("elsewhere"), again.Entry.ID, "the ID is that of this engine")
 	assert.NotContains(t, h.calls, "export")
 
-	h.put(small.Tag(), idOf("other"), imageOf(t, "a 1"))
+	h.put(small.Tag(), idOf("other"), listOf("a 1"))
 	other, err := Inspect(t.Context(), h, cat, l, "small")
 	require.NoError(t, err)
 	assert.False(t, other.Locked)
 	assert.Equal(t, idOf("small"), other.LockedID)
-	list, err := List(t.Context(), h, cat)
+	list, err := images.List(t.Context(), h, cat)
 	require.NoError(t, err)
 	for _, s := range list {
 		want := map[string]string{"small": idOf("small")}[s.Name]
-		assert.Equal(t, want, l.OtherID(s), s.Name)
-		assert.Empty(t, Lock{}.OtherID(s))
+		assert.Equal(t, want, l.OtherID(s.Resolved), s.Name)
+		assert.Empty(t, Lock{}.OtherID(s.Resolved))
 	}
 	assert.Equal(t, "deb a 1 all\n", other.Entry.Packages.Text())
 	_, err = Inspect(t.Context(), h, cat, l, "big-one")
-	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, images.ErrNotFound)
 }
 
 // Reading the lock is part of every run: a thousand packages must not be felt.
-func BenchmarkLoadLock(b *testing.B) {
+func BenchmarkParse(b *testing.B) {
 	e := testEntry("debian")
 	e.Packages = nil
 	for _, prefix := range strings.Fields("a b c d e f g h i j") {
 		for n := range 100 {
-			e.Packages = append(e.Packages, Package{PackageDeb, prefix + sha256Hex(prefix)[:20] + string(rune('a'+n/26)) + string(rune('a'+n%26)), "1.2.3-4+deb12u1", "amd64"})
+			e.Packages = append(e.Packages, packages.Package{Kind: packages.Deb, Name: prefix + hexOf(prefix)[:20] + string(rune('a'+n/26)) + string(rune('a'+n%26)), Version: "1.2.3-4+deb12u1", Arch: "amd64"})
 		}
 	}
-	e.Packages = sortedPackages(e.Packages)
 	text, err := Lock{}.With(e).Encode()
 	require.NoError(b, err)
-	r := Resolved{Name: "debian", CatalogName: true, ID: e.ID, Content: e.Content, Platform: e.Platform}
+	r := images.Resolved{Name: "debian", CatalogName: true, ID: e.ID, Content: e.Content, Platform: e.Platform}
 	for b.Loop() {
-		l, err := LoadLock(text, "images.lock")
+		l, err := Parse(text, "images.lock")
 		if err != nil || l.Check(r) != nil {
 			b.Fatal(err)
 		}

@@ -1,9 +1,7 @@
-package images
+package prune
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -13,14 +11,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-func TestPlanPrune(t *testing.T) {
+func TestPlan(t *testing.T) {
 	now := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
 	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
-	all := func() []PrunedImage {
-		return []PrunedImage{
+	all := func() []Image {
+		return []Image{
 			{ID: "today", SizeBytes: 10, LastUse: now},
 			{ID: "old", SizeBytes: 10, LastUse: ago(9)},
 			{ID: "older", SizeBytes: 20, LastUse: ago(10)},
@@ -39,7 +40,7 @@ func TestPlanPrune(t *testing.T) {
 		"exactly those fit": {30, []string{"older", "old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := planPrune(all(), PruneOptions{KeepBytes: c.keep, UnusedFor: time.Hour, Now: now})
+			r := plan(all(), Options{KeepBytes: c.keep, UnusedFor: time.Hour, Now: now})
 			var removed []string
 			for _, img := range r.Removed {
 				removed = append(removed, img.ID)
@@ -52,44 +53,45 @@ func TestPlanPrune(t *testing.T) {
 			}
 		})
 	}
-	assert.NotNil(t, planPrune(nil, PruneOptions{}).Removed)
-	assert.NotNil(t, planPrune(nil, PruneOptions{}).Kept)
+	assert.NotNil(t, plan(nil, Options{}).Removed)
+	assert.NotNil(t, plan(nil, Options{}).Kept)
 }
 
 // pruneHost holds a locked image, one that a container uses, two free ones, and one
 // that somebody made on ours.
-func pruneHost(t *testing.T) (*fakeHost, Lock, PruneOptions) {
+func pruneHost(t *testing.T) (*fakeHost, lock.Lock, Options) {
 	t.Helper()
 	h, cat, _ := smallHost(t, "a 1")
-	e, err := Pin(t.Context(), h, cat, "small")
+	r, err := images.Resolve(t.Context(), store.Docker{APIClient: h}, cat, "small")
 	require.NoError(t, err)
+	e := lock.Entry{Name: r.Name, ID: r.ID, Content: r.Content, Platform: r.Platform}
 	h.put("evalbox/used:1", idOf("used"), imageOf(t, "used 1"))
 	h.put("evalbox/free:1", idOf("free"), imageOf(t, "free 1"))
 	h.put("", idOf("nameless"), imageOf(t, "nameless 1"))
 	h.put("mine:1", idOf("mine"), imageOf(t, "mine 1"))
 	h.put("evalbox/free:2", idOf("mine"), imageOf(t, "mine 1"))
 	h.containers["c"] = container.Summary{ID: "c", ImageID: idOf("used")}
-	return h, Lock{}.With(e), PruneOptions{UsageDir: t.TempDir(), Now: time.Now(), UnusedFor: time.Hour}
+	return h, lock.Lock{}.With(e), Options{UsageDir: t.TempDir(), Now: time.Now(), UnusedFor: time.Hour}
 }
 
 func TestPrune(t *testing.T) {
 	h, l, opts := pruneHost(t)
-	require.NoError(t, MarkUsed(opts.UsageDir, idOf("free"), opts.Now))
+	require.NoError(t, images.MarkUsed(opts.UsageDir, idOf("free"), opts.Now))
 
 	opts.DryRun = true
-	r, err := Prune(t.Context(), h, []Lock{{}, l}, opts)
+	r, err := Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 1)
 	assert.NotContains(t, h.calls, "remove image")
 
 	opts.DryRun = false
-	r, err = Prune(t.Context(), h, []Lock{{}, l}, opts)
+	r, err = Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	require.Len(t, r.Removed, 1)
 	assert.Equal(t, idOf("nameless"), r.Removed[0].ID)
 	var kept []string
 	for _, img := range r.Kept {
-		kept = append(kept, img.name()+": "+img.Reason)
+		kept = append(kept, img.refs()[0]+": "+img.Reason)
 	}
 	small, _ := testCatalog(t).Lookup("small")
 	assert.ElementsMatch(t, []string{"evalbox/free:1: recently used", small.Tag() + ": locked", "evalbox/used:1: a container uses it"}, kept)
@@ -98,7 +100,7 @@ func TestPrune(t *testing.T) {
 	assert.Contains(t, h.images, idOf("mine"))
 
 	opts.UnusedFor = 0
-	r, err = Prune(t.Context(), h, []Lock{{}, l}, opts)
+	r, err = Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	require.Len(t, r.Removed, 1)
 	assert.Equal(t, []string{"evalbox/free:1"}, r.Removed[0].Tags)
@@ -108,7 +110,7 @@ func TestPrune(t *testing.T) {
 // A name that is another image's by the time of the removal stays.
 func TestPruneLooksAgain(t *testing.T) {
 	h, _, _ := pruneHost(t)
-	require.NoError(t, removeImage(t.Context(), h, PrunedImage{ID: idOf("was"), Tags: []string{"evalbox/free:1", "evalbox/gone:1"}}))
+	require.NoError(t, removeImage(t.Context(), store.Docker{APIClient: h}, Image{ID: idOf("was"), Tags: []string{"evalbox/free:1", "evalbox/gone:1"}}))
 	assert.Contains(t, h.tags, "evalbox/free:1")
 	assert.NotContains(t, h.calls, "remove image")
 }
@@ -117,7 +119,7 @@ func TestPruneReportsWhatFailed(t *testing.T) {
 	h, l, opts := pruneHost(t)
 	h.removeErr = errors.New("conflict")
 	opts.UnusedFor = 0
-	r, err := Prune(t.Context(), h, []Lock{{}, l}, opts)
+	r, err := Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.ErrorContains(t, err, "image evalbox/free:1: conflict")
 	assert.Empty(t, r.Removed)
 	assert.Len(t, r.Kept, 4)
@@ -134,22 +136,22 @@ func TestPruneSweepsReaders(t *testing.T) {
 	reader := func(id string, age time.Duration, state container.ContainerState, by string) {
 		h.containers[id] = container.Summary{
 			ID: id, State: state, ImageID: idOf("free"), Created: opts.Now.Add(-age).Unix(),
-			Labels: map[string]string{LabelReader: "x", owner.LabelOwner: by},
+			Labels: map[string]string{store.LabelReader: "x", owner.LabelOwner: by},
 		}
 	}
-	reader("old", 2*readerAge, container.StateCreated, "")
+	reader("old", 2*time.Hour, container.StateCreated, "")
 	reader("dead", time.Minute, container.StateCreated, dead.String())
 	opts.KeepBytes, opts.DryRun, opts.UnusedFor = 0, true, 0
-	r, err := Prune(t.Context(), h, []Lock{{}, l}, opts)
+	r, err := Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 2, "free and nameless")
 	assert.Contains(t, h.containers, "dead")
 
 	reader("new", time.Minute, container.StateCreated, "")
-	reader("living", 2*readerAge, container.StateCreated, owner.This().String())
-	reader("running", 2*readerAge, container.StateRunning, dead.String())
+	reader("living", 2*time.Hour, container.StateCreated, owner.This().String())
+	reader("running", 2*time.Hour, container.StateRunning, dead.String())
 	opts.DryRun = false
-	r, err = Prune(t.Context(), h, []Lock{{}, l}, opts)
+	r, err = Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 1, "nameless; free is read by others")
 	assert.NotContains(t, h.containers, "old")
@@ -167,13 +169,13 @@ func TestPruneKeepsWhatOthersStandOn(t *testing.T) {
 	h.put("theirs:1", idOf("child"), child)
 	opts.UnusedFor = 0
 	for _, opts.DryRun = range []bool{true, false} {
-		r, err := Prune(t.Context(), h, []Lock{l}, opts)
+		r, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 		require.NoError(t, err)
 		require.Len(t, r.Removed, 1)
 		assert.Equal(t, idOf("nameless"), r.Removed[0].ID)
-		assert.Contains(t, r.Kept, PrunedImage{
+		assert.Contains(t, r.Kept, Image{
 			ID: idOf("free"), Tags: []string{"evalbox/free:1"}, SizeBytes: 1000, LastUse: time.Unix(0, 0),
-			Reason: keptBase, content: r.Kept[slices.IndexFunc(r.Kept, func(p PrunedImage) bool { return p.ID == idOf("free") })].content,
+			Reason: keptBase, content: r.Kept[slices.IndexFunc(r.Kept, func(p Image) bool { return p.ID == idOf("free") })].content,
 		})
 	}
 }
@@ -184,7 +186,7 @@ func TestPruneRemovesDoublesOfTheLocked(t *testing.T) {
 	h, l, opts := pruneHost(t)
 	opts.UnusedFor = 0
 	h.put("", idOf("double"), imageOf(t, "a 1"))
-	r, err := Prune(t.Context(), h, []Lock{l}, opts)
+	r, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
 	assert.Contains(t, h.images, idOf("small"))
 	assert.NotContains(t, h.images, idOf("double"))
@@ -194,7 +196,7 @@ func TestPruneRemovesDoublesOfTheLocked(t *testing.T) {
 	small, _ := testCatalog(t).Lookup("small")
 	delete(h.tags, small.Tag())
 	delete(h.images, idOf("small"))
-	_, err = Prune(t.Context(), h, []Lock{l}, opts)
+	_, err = Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
 	assert.Contains(t, h.images, idOf("double"))
 }
@@ -210,12 +212,12 @@ func TestPruneRemovesWhatAKilledBuildLeft(t *testing.T) {
 	h.put("", idOf("last"), last)
 
 	opts.Now = time.Unix(0, 0).Add(time.Minute)
-	_, err := Prune(t.Context(), h, []Lock{l}, opts)
+	_, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
 	assert.Contains(t, h.images, idOf("last"), "made a minute ago")
 
 	opts.UnusedFor = 0
-	r, err := Prune(t.Context(), h, []Lock{l}, opts)
+	r, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 3, "the build, free and nameless")
 	for _, id := range []string{"base", "step", "last"} {
@@ -239,22 +241,4 @@ func TestIsOurs(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, isOurs(image.Summary{RepoTags: c.tags, RepoDigests: c.digests}), c)
 	}
-}
-
-func TestMarkUsed(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "evalbox", "images")
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	assert.True(t, lastUse(dir, idOf("x")).IsZero())
-	require.NoError(t, MarkUsed(dir, idOf("x"), at))
-	assert.True(t, lastUse(dir, idOf("x")).Equal(at))
-	require.NoError(t, MarkUsed(dir, idOf("x"), at.Add(time.Hour)))
-	assert.True(t, lastUse(dir, idOf("x")).Equal(at.Add(time.Hour)))
-	for _, id := range []string{"", "x", "sha256:", "sha256:../../x", "sha256:0123"} {
-		require.NoError(t, MarkUsed(dir, id, at))
-		assert.True(t, lastUse(dir, id).IsZero())
-	}
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	assert.Len(t, files, 1)
-	require.Error(t, MarkUsed(filepath.Join(dir, filepath.Base(files[0].Name()), "below"), idOf("x"), at))
 }

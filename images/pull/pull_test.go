@@ -1,4 +1,4 @@
-package images
+package pull
 
 import (
 	"bytes"
@@ -11,19 +11,23 @@ import (
 	"github.com/docker/docker/api/types/registry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
 )
 
 const (
+	testID      = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	toolsDigest = "sha256:" + testID
 	toolsRef    = "registry.example:5000/team/tools:1.0@" + toolsDigest
 	toolsPinned = "registry.example:5000/team/tools@" + toolsDigest
 )
 
 // pullTools pulls tools with credentials that hold a secret.
-func pullTools(t *testing.T, eng *fakeEngine, change func(*PullOptions)) (r Resolved, pulled bool, progress string, err error) {
+func pullTools(t *testing.T, eng *fakeEngine, change func(*Options)) (r images.Resolved, pulled bool, progress string, err error) {
 	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out bytes.Buffer
-	opts := PullOptions{LockDir: t.TempDir(), Progress: &out, Credentials: func(host string) (registry.AuthConfig, error) {
+	opts := Options{Progress: &out, Credentials: func(host string) (registry.AuthConfig, error) {
 		return registry.AuthConfig{Username: host, Password: "secret"}, nil
 	}}
 	if change != nil {
@@ -33,13 +37,21 @@ func pullTools(t *testing.T, eng *fakeEngine, change func(*PullOptions)) (r Reso
 	return r, pulled, out.String(), err
 }
 
+// kindIn is the kind of an error, [Unknown] for none.
+func kindIn(err error) Kind {
+	if failed, ok := errors.AsType[*Error](err); ok {
+		return failed.Kind
+	}
+	return Unknown
+}
+
 func TestPull(t *testing.T) {
 	eng := newFake()
 	eng.registry.tags = map[string]string{"registry.example:5000/team/tools:1.0": toolsDigest}
 	r, pulled, progress, err := pullTools(t, eng, nil)
 	require.NoError(t, err)
 	assert.True(t, pulled)
-	assert.Equal(t, Resolved{
+	assert.Equal(t, images.Resolved{
 		Name: toolsRef, Reference: toolsPinned, ID: "sha256:pulled", Digest: toolsPinned, Platform: "linux/arm64/v8",
 	}, r)
 	assert.Equal(t, toolsPinned, eng.registry.pulledRef, "never by the tag")
@@ -64,21 +76,21 @@ func TestPullTag(t *testing.T) {
 		name     string
 		registry fakeRegistry
 		ignore   bool
-		want     error
+		want     Kind
 		says     string
 	}{
-		{"same", fakeRegistry{tags: map[string]string{tag: toolsDigest}}, false, nil, ""},
-		{"moved", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, false, ErrTagMoved, ""},
-		{"moved, ignored", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, true, nil, ""},
-		{"gone", fakeRegistry{}, false, nil, "the registry has no such repository or tag 1.0"},
-		{"unknown", fakeRegistry{inspectErr: errors.New("dial tcp: connection refused\x1b[2J")}, false, nil, "cannot be compared: dial tcp: connection refused\n"},
+		{"same", fakeRegistry{tags: map[string]string{tag: toolsDigest}}, false, Unknown, ""},
+		{"moved", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, false, TagMoved, ""},
+		{"moved, ignored", fakeRegistry{tags: map[string]string{tag: "sha256:other"}}, true, Unknown, ""},
+		{"gone", fakeRegistry{}, false, Unknown, "the registry has no such repository or tag 1.0"},
+		{"unknown", fakeRegistry{inspectErr: errors.New("dial tcp: connection refused\x1b[2J")}, false, Unknown, "cannot be compared: dial tcp: connection refused\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eng := newFake()
 			eng.registry = c.registry
-			_, pulled, progress, err := pullTools(t, eng, func(o *PullOptions) { o.IgnoreMovedTag = c.ignore })
-			require.ErrorIs(t, err, c.want)
-			assert.Equal(t, c.want == nil, pulled)
+			_, pulled, progress, err := pullTools(t, eng, func(o *Options) { o.IgnoreMovedTag = c.ignore })
+			assert.Equal(t, c.want, kindIn(err))
+			assert.Equal(t, c.want == Unknown, pulled)
 			assert.Contains(t, progress, c.says)
 			_, calls := eng.state()
 			assert.Equal(t, pulled, calls["pull"] == 1)
@@ -99,7 +111,7 @@ func TestPullRefuses(t *testing.T) {
 	} {
 		t.Run(c.ref, func(t *testing.T) {
 			eng := newFake()
-			_, _, err := Pull(t.Context(), eng, c.ref, PullOptions{Platform: c.platform})
+			_, _, err := Pull(t.Context(), eng, c.ref, Options{Platform: c.platform})
 			require.ErrorContains(t, err, c.message)
 			_, calls := eng.state()
 			assert.Empty(t, calls)
@@ -107,19 +119,18 @@ func TestPullRefuses(t *testing.T) {
 	}
 }
 
-func TestPullName(t *testing.T) {
+func TestNamed(t *testing.T) {
 	cat := testCatalog(t)
-	opts := PullOptions{LockDir: t.TempDir(), Credentials: DockerCredentials(t.TempDir())}
+	opts := Options{Credentials: DockerCredentials(t.TempDir())}
 	eng := newFake()
-	_, _, err := PullName(t.Context(), eng, cat, "big-one", opts)
+	_, _, err := Named(t.Context(), eng, cat, "big-one", opts)
 	require.NoError(t, err)
 	assert.Contains(t, eng.registry.pulledRef, "registry.example:5000/team/big@sha256:")
 	assert.Empty(t, eng.registry.auth)
 
-	_, _, err = PullName(t.Context(), newFake(), cat, "small", opts)
-	require.ErrorIs(t, err, ErrCannotMake)
+	_, _, err = Named(t.Context(), newFake(), cat, "small", opts)
 	assert.ErrorContains(t, err, "nothing to pull")
-	_, _, err = PullName(t.Context(), newFake(), cat, "", opts)
+	_, _, err = Named(t.Context(), newFake(), cat, "", opts)
 	assert.Error(t, err, "the default is not meant by nothing")
 }
 
@@ -127,17 +138,17 @@ func TestPullFailureLeavesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		breakIt func(*fakeEngine)
-		want    error
+		want    Kind
 	}{
-		{"refused", func(f *fakeEngine) { f.registry.pullErr = errdefs.ErrUnauthenticated }, ErrCredentialsRefused},
-		{"broken off", func(f *fakeEngine) { f.registry.pullStreamErr = errors.New("unexpected EOF") }, ErrPullInterrupted},
-		{"other platform", func(f *fakeEngine) { f.registry.arch = "s390x" }, ErrWrongPlatform},
+		{"refused", func(f *fakeEngine) { f.registry.pullErr = errdefs.ErrUnauthenticated }, CredentialsRefused},
+		{"broken off", func(f *fakeEngine) { f.registry.pullStreamErr = errors.New("unexpected EOF") }, Interrupted},
+		{"other platform", func(f *fakeEngine) { f.registry.arch = "s390x" }, WrongPlatform},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eng := newFake("python:3.12")
 			c.breakIt(eng)
 			r, pulled, _, err := pullTools(t, eng, nil)
-			require.ErrorIs(t, err, c.want)
+			assert.Equal(t, c.want, kindIn(err))
 			assert.Empty(t, r)
 			assert.False(t, pulled)
 			names, _ := eng.state()
@@ -151,7 +162,7 @@ func TestPullKeepsWhatWasThere(t *testing.T) {
 	eng.images[toolsPinned] = image.Summary{ID: "sha256:there", RepoDigests: []string{toolsPinned}}
 	eng.registry.arch = "s390x"
 	_, _, _, err := pullTools(t, eng, nil)
-	require.ErrorIs(t, err, ErrWrongPlatform)
+	assert.Equal(t, WrongPlatform, kindIn(err))
 	names, _ := eng.state()
 	assert.Equal(t, []string{toolsPinned}, names)
 }
@@ -159,13 +170,13 @@ func TestPullKeepsWhatWasThere(t *testing.T) {
 func TestPullCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := Pull(ctx, newFake(), toolsRef, PullOptions{LockDir: t.TempDir(), Platform: "linux/arm64"})
+	_, _, err := Pull(ctx, newFake(), toolsRef, Options{Platform: "linux/arm64"})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestPullWithoutReadableCredentials(t *testing.T) {
 	eng := newFake()
-	_, pulled, progress, err := pullTools(t, eng, func(o *PullOptions) {
+	_, pulled, progress, err := pullTools(t, eng, func(o *Options) {
 		o.Credentials = func(string) (registry.AuthConfig, error) { return registry.AuthConfig{}, errors.New("no helper") }
 	})
 	require.NoError(t, err)
@@ -176,19 +187,22 @@ func TestPullWithoutReadableCredentials(t *testing.T) {
 
 func TestFits(t *testing.T) {
 	for _, c := range []struct {
-		os, arch, variant, want string
-		fits                    bool
+		have, want string
+		fits       bool
 	}{
-		{"linux", "amd64", "", "linux/amd64", true},
-		{"linux", "arm64", "v8", "linux/arm64", true},
-		{"linux", "arm", "v7", "linux/arm/v7", true},
-		{"linux", "arm", "v6", "linux/arm/v7", false},
-		{"linux", "arm64", "", "linux/arm64/v8", true},
-		{"linux", "arm64", "", "linux/amd64", false},
-		{"windows", "amd64", "", "linux/amd64", false},
-		{"", "", "", "linux/amd64", false},
+		{"linux/amd64", "linux/amd64", true},
+		{"linux/arm64/v8", "linux/arm64", true},
+		{"linux/arm/v7", "linux/arm/v7", true},
+		{"linux/arm/v6", "linux/arm/v7", false},
+		{"linux/arm64", "linux/arm64/v8", true},
+		{"linux/arm64", "linux/amd64", false},
+		{"windows/amd64", "linux/amd64", false},
+		{"/", "linux/amd64", false},
 	} {
-		found := image.InspectResponse{Os: c.os, Architecture: c.arch, Variant: c.variant}
-		assert.Equal(t, c.fits, fits(found, c.want), "%+v", c)
+		assert.Equal(t, c.fits, fits(c.have, c.want), "%+v", c)
 	}
+}
+
+func TestVisible(t *testing.T) {
+	assert.Equal(t, "ERROR: no\n", Visible("\x1b[1;31mERROR\x1b[0m: no\x1b[K\r\n"))
 }

@@ -1,4 +1,4 @@
-package images
+package build
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/registry"
-	godigest "github.com/opencontainers/go-digest"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -49,7 +49,7 @@ func (f *fakeEngine) DistributionInspect(ctx context.Context, ref, auth string) 
 	if !ok {
 		return registry.DistributionInspect{}, errdefs.ErrNotFound
 	}
-	return registry.DistributionInspect{Descriptor: ocispec.Descriptor{Digest: godigest.Digest(now)}}, nil
+	return registry.DistributionInspect{Descriptor: ocispec.Descriptor{Digest: digest.Digest(now)}}, nil
 }
 
 func (f *fakeEngine) ImagePull(ctx context.Context, ref string, opts image.PullOptions) (io.ReadCloser, error) {

@@ -1,4 +1,4 @@
-package images
+package archive
 
 import (
 	"archive/tar"
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 	"sync"
@@ -20,16 +21,21 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // A fakeHost is an engine that holds whole images: their configuration and their
 // file system. It is safe for concurrent use.
 type fakeHost struct {
+	client.APIClient
+
 	exportErr, removeErr, loadErr error
 	// loads are what engines report of a load besides the ID of the image.
 	loads string
@@ -43,7 +49,6 @@ type fakeHost struct {
 	tags       map[string]string    // the ID of each, guarded by mu
 	containers map[string]container.Summary
 	calls      []string
-	liveCtx    bool // the context of the last removal was alive
 }
 
 // A fakeImage is an image whose layer is called as its ID.
@@ -56,13 +61,11 @@ type fakeImage struct {
 	Parent string
 }
 
-var (
-	_ Archiver = (*fakeHost)(nil)
-	_ Pruner   = (*fakeHost)(nil)
-)
+// hexOf is the SHA-256 of a text.
+func hexOf(text string) string { return digest.FromString(text).Encoded() }
 
 // idOf is an ID that looks like one.
-func idOf(name string) string { return "sha256:" + sha256Hex(name) }
+func idOf(name string) string { return "sha256:" + hexOf(name) }
 
 // imageOf holds packages as "NAME VERSION".
 func imageOf(t *testing.T, packages ...string) fakeImage {
@@ -131,7 +134,7 @@ func (h *fakeHost) ImageInspect(ctx context.Context, ref string, _ ...client.Ima
 	}
 	return image.InspectResponse{
 		ID: id, RepoTags: h.tagsOf(id), Os: "linux", Architecture: "amd64", Created: img.Created, Size: 1000,
-		RootFS: image.RootFS{Layers: []string{sha256Hex(string(img.Root))}},
+		RootFS: image.RootFS{Layers: []string{hexOf(string(img.Root))}},
 		Config: &dockerspec.DockerOCIImageConfig{ImageConfig: ocispec.ImageConfig{Env: img.Env}},
 	}, ctx.Err()
 }
@@ -140,10 +143,10 @@ func (h *fakeHost) ContainerCreate(ctx context.Context, config *container.Config
 	_ *network.NetworkingConfig, _ *ocispec.Platform, name string,
 ) (container.CreateResponse, error) {
 	defer h.called("create")()
-	if host.NetworkMode != "none" || config.Labels[LabelReader] != config.Image {
+	if host.NetworkMode != "none" || config.Labels[store.LabelReader] != config.Image {
 		return container.CreateResponse{}, errors.New("the container has a network or no label")
 	}
-	if !strings.HasPrefix(name, readerName) || config.Labels[owner.LabelOwner] != owner.This().String() ||
+	if !strings.HasPrefix(name, "evalbox_reader-") || config.Labels[owner.LabelOwner] != owner.This().String() ||
 		config.Labels[owner.LabelManaged] != "true" || config.Labels[owner.LabelDeadline] == "" {
 		return container.CreateResponse{}, errors.New("nobody would find the container if its maker died")
 	}
@@ -173,8 +176,8 @@ func (h *fakeHost) ContainerList(_ context.Context, opts container.ListOptions) 
 	defer h.called("list containers")()
 	var all []container.Summary
 	for _, c := range h.containers {
-		label, labelled := opts.Filters.Get("label"), c.Labels[LabelReader] != ""
-		if len(label) == 0 || labelled && label[0] == LabelReader {
+		label, labelled := opts.Filters.Get("label"), c.Labels[store.LabelReader] != ""
+		if len(label) == 0 || labelled && label[0] == store.LabelReader {
 			all = append(all, c)
 		}
 	}
@@ -193,7 +196,7 @@ func (h *fakeHost) ImageSave(ctx context.Context, refs []string, _ ...client.Ima
 	if !ok {
 		return nil, errdefs.ErrNotFound
 	}
-	folder := sha256Hex(id) + "/"
+	folder := hexOf(id) + "/"
 	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": refs, "Layers": []string{folder + "layer.tar"}}})
 	if err != nil {
 		return nil, err
@@ -267,7 +270,6 @@ func (h *fakeHost) ImageList(ctx context.Context, _ image.ListOptions) ([]image.
 
 func (h *fakeHost) ImageRemove(ctx context.Context, ref string, opts image.RemoveOptions) ([]image.DeleteResponse, error) {
 	defer h.called("remove image")()
-	h.liveCtx = ctx.Err() == nil
 	if err := errors.Join(ctx.Err(), h.removeErr); err != nil {
 		return nil, err
 	}
@@ -288,7 +290,7 @@ func (h *fakeHost) ImageRemove(ctx context.Context, ref string, opts image.Remov
 }
 
 // smallHost holds the image "small" of the test catalog.
-func smallHost(t *testing.T, packages ...string) (*fakeHost, Catalog, Entry) {
+func smallHost(t *testing.T, packages ...string) (*fakeHost, images.Catalog, images.Entry) {
 	t.Helper()
 	cat := testCatalog(t)
 	small, ok := cat.Lookup("small")
@@ -296,4 +298,43 @@ func smallHost(t *testing.T, packages ...string) (*fakeHost, Catalog, Entry) {
 	h := newHost(t)
 	h.put(small.Tag(), idOf("small"), imageOf(t, packages...))
 	return h, cat, small
+}
+
+func testCatalog(t *testing.T) images.Catalog {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/valid/full.yaml")
+	require.NoError(t, err)
+	cat, err := images.LoadCatalog(data, "full.yaml")
+	require.NoError(t, err)
+	return cat
+}
+
+// A member is one member of a tar archive; without a type it is a file.
+type member struct {
+	name, body, link string
+	kind             byte
+}
+
+func tarball(t testing.TB, members ...member) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	require.NoError(t, writeMembers(&buf, members))
+	return buf.Bytes()
+}
+
+func writeMembers(to io.Writer, members []member) error {
+	w := tar.NewWriter(to)
+	for _, m := range members {
+		header := &tar.Header{Name: m.name, Linkname: m.link, Size: int64(len(m.body)), Mode: 0o644, Typeflag: m.kind}
+		if m.kind == 0 {
+			header.Typeflag = tar.TypeReg
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, m.body); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }

@@ -1,4 +1,4 @@
-package images
+package pull
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package images
+package archive
 
 import (
 	"archive/tar"
@@ -15,43 +15,47 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 // exported is an archive of the image "small", and the lock it came from.
-func exported(t *testing.T, packages ...string) (archive []byte, lock Lock) {
+func exported(t *testing.T, packages ...string) (archive []byte, held lock.Lock) {
 	t.Helper()
 	h, cat, _ := smallHost(t, packages...)
-	e, err := Pin(t.Context(), h, cat, "small")
+	e, err := lock.Pin(t.Context(), store.Docker{APIClient: h}, cat, "small")
 	require.NoError(t, err)
-	lock = Lock{Source: "images.lock"}.With(e)
+	held = lock.Lock{Source: "images.lock"}.With(e)
 	var buf bytes.Buffer
-	require.NoError(t, Export(t.Context(), h, cat, lock, "small", &buf))
-	return buf.Bytes(), lock
+	require.NoError(t, Export(t.Context(), h, cat, held, "small", &buf))
+	return buf.Bytes(), held
 }
 
 // emptyHost has no image.
-func emptyHost(t *testing.T) (h *fakeHost, cat Catalog, lockPath string) {
+func emptyHost(t *testing.T) (h *fakeHost, cat images.Catalog, lockPath string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	return newHost(t), testCatalog(t), filepath.Join(t.TempDir(), "images.lock")
 }
 
-func importBytes(t *testing.T, h *fakeHost, cat Catalog, lockPath string, archive []byte) (LockChange, error) {
+func importBytes(t *testing.T, h *fakeHost, cat images.Catalog, lockPath string, archive []byte) (lock.Change, error) {
 	t.Helper()
 	return Import(t.Context(), h, cat, lockPath, bytes.NewReader(archive), "a.tar")
 }
 
 func TestExportImport(t *testing.T) {
-	archive, lock := exported(t, "a 1")
+	archive, held := exported(t, "a 1")
 	h, cat, path := emptyHost(t)
 	change, err := importBytes(t, h, cat, path, archive)
 	require.NoError(t, err)
 	assert.True(t, change.Changed)
 	small, _ := cat.Lookup("small")
 	assert.Equal(t, map[string]string{small.Tag(): idOf("small")}, h.tags)
-	got, err := ReadLock(path)
+	got, err := lock.Read(path)
 	require.NoError(t, err)
-	want, _ := lock.Lookup("small")
+	want, _ := held.Lookup("small")
 	have, _ := got.Lookup("small")
 	assert.Equal(t, want, have)
 
@@ -63,12 +67,12 @@ func TestExportImport(t *testing.T) {
 
 func TestExportRefuses(t *testing.T) {
 	h, cat, small := smallHost(t, "a 1")
-	e, err := Pin(t.Context(), h, cat, "small")
+	e, err := lock.Pin(t.Context(), store.Docker{APIClient: h}, cat, "small")
 	require.NoError(t, err)
-	require.ErrorContains(t, Export(t.Context(), h, cat, Lock{Source: "images.lock"}, "small", io.Discard), "has no entry")
+	require.ErrorContains(t, Export(t.Context(), h, cat, lock.Lock{Source: "images.lock"}, "small", io.Discard), "has no entry")
 	h.put(small.Tag(), idOf("other"), imageOf(t, "a 2"))
-	require.ErrorIs(t, Export(t.Context(), h, cat, Lock{}.With(e), "small", io.Discard), ErrUnlocked)
-	require.ErrorIs(t, Export(t.Context(), h, cat, Lock{}.With(e), "big-one", io.Discard), ErrNotFound)
+	require.ErrorIs(t, Export(t.Context(), h, cat, lock.Lock{}.With(e), "small", io.Discard), lock.ErrUnlocked)
+	require.ErrorIs(t, Export(t.Context(), h, cat, lock.Lock{}.With(e), "big-one", io.Discard), images.ErrNotFound)
 }
 
 // repacked is an archive with its members changed.
@@ -137,7 +141,7 @@ func TestImportRefusesArchives(t *testing.T) {
 		"a broken lock":          {repacked(t, good, edit(lockMember, "images:", "imagse:")), `unknown key "imagse"`},
 		"many members": {repacked(t, good, func(all []member) []member {
 			for n := range maxMembers {
-				all = append(all, member{name: "blobs/sha256/" + sha256Hex(fmt.Sprint(n))})
+				all = append(all, member{name: "blobs/sha256/" + hexOf(fmt.Sprint(n))})
 			}
 			return all
 		}), "has more than"},
@@ -150,18 +154,18 @@ func TestImportRefusesArchives(t *testing.T) {
 		"another image inside": {repacked(t, other, edit(lockMember, content(other), content(good))), "its image has the content"},
 		"another list": {repacked(t, good, func(all []member) []member {
 			all = edit(lockMember, "deb a 1 all", "deb a 3 all")(all)
-			return edit(lockMember, sha256Hex("deb a 1 all\n"), sha256Hex("deb a 3 all\n"))(all)
+			return edit(lockMember, hexOf("deb a 1 all\n"), hexOf("deb a 3 all\n"))(all)
 		}), "the first difference: ~ deb a 3 all -> 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
 			h.put("mine:1", idOf("mine"), imageOf(t))
 			_, err := importBytes(t, h, cat, path, c.archive)
-			var refused *ArchiveError
+			var refused *Error
 			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, "archive a.tar: ")
 			require.ErrorContains(t, err, c.want)
-			require.NotEmpty(t, refused.Hint())
+			require.NotEmpty(t, hintOf(t, err))
 			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.tags)
 			assert.Len(t, h.images, 1)
 			assert.NoFileExists(t, path)
@@ -172,7 +176,7 @@ func TestImportRefusesArchives(t *testing.T) {
 // Only what engines write gets to an engine.
 func TestImportRefusesMembers(t *testing.T) {
 	good, _ := exported(t, "a 1")
-	x, y := sha256Hex("x"), sha256Hex("y")
+	x, y := hexOf("x"), hexOf("y")
 	for name, added := range map[string][]member{
 		"a way out":                  {{name: "../../etc/passwd"}},
 		"an absolute name":           {{name: "/etc/passwd"}},
@@ -200,7 +204,7 @@ func TestImportRefusesMembers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
 			_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member { return append(all, added...) }))
-			var refused *ArchiveError
+			var refused *Error
 			require.ErrorAs(t, err, &refused)
 			assert.Regexp(t, "has two members|is no part of a saved image", err.Error())
 			assert.Less(t, len(err.Error()), 500)
@@ -213,10 +217,10 @@ func TestImportRefusesMembers(t *testing.T) {
 // A layer that an image has twice is a link in the second place.
 func TestImportTakesRepeatedLayers(t *testing.T) {
 	good, _ := exported(t, "a 1")
-	link := member{name: sha256Hex("x") + "/layer.tar", kind: tar.TypeSymlink, link: "../" + sha256Hex("y") + "/layer.tar"}
+	link := member{name: hexOf("x") + "/layer.tar", kind: tar.TypeSymlink, link: "../" + hexOf("y") + "/layer.tar"}
 	h, cat, path := emptyHost(t)
 	_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member {
-		return append(all, member{name: sha256Hex("x") + "/", kind: tar.TypeDir}, link)
+		return append(all, member{name: hexOf("x") + "/", kind: tar.TypeDir}, link)
 	}))
 	require.NoError(t, err)
 }
@@ -245,11 +249,11 @@ func TestImportTakesNoNames(t *testing.T) {
 // What is known by a digest only could not be named again.
 func TestExportRefusesADigest(t *testing.T) {
 	h, _, _ := emptyHost(t)
-	ref := "tools@sha256:" + testID
+	ref := "tools@sha256:" + hexOf("tools")
 	h.put(ref, idOf("x"), imageOf(t, "a 1"))
-	e, err := Pin(t.Context(), h, Catalog{}, ref)
+	e, err := lock.Pin(t.Context(), store.Docker{APIClient: h}, images.Catalog{}, ref)
 	require.NoError(t, err)
-	err = Export(t.Context(), h, Catalog{}, Lock{}.With(e), ref, io.Discard)
+	err = Export(t.Context(), h, images.Catalog{}, lock.Lock{}.With(e), ref, io.Discard)
 	require.ErrorContains(t, err, "cannot name it by a digest")
 	assert.Contains(t, hintOf(t, err), "docker tag "+ref+" NAME:TAG")
 	assert.NotContains(t, h.calls, "save")
@@ -267,7 +271,7 @@ func hintOf(t *testing.T, err error) string {
 func TestImportHintsAtTheCatalog(t *testing.T) {
 	good, _ := exported(t, "a 1")
 	h, _, path := emptyHost(t)
-	_, err := importBytes(t, h, Catalog{Source: "mine.yaml"}, path, good)
+	_, err := importBytes(t, h, images.Catalog{Source: "mine.yaml"}, path, good)
 	require.ErrorContains(t, err, `image "small" is not in the catalog mine.yaml`)
 	assert.Equal(t, "name the catalog that it was exported with: --catalog FILE", hintOf(t, err))
 }
@@ -280,10 +284,10 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 
 	t.Run("another is locked", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		require.NoError(t, UpdateLock(t.Context(), path, func(Lock) (Lock, error) {
+		require.NoError(t, lock.Update(t.Context(), path, func(lock.Lock) (lock.Lock, error) {
 			e, _ := newer.Lookup("small")
 			e.ID = idOf("newer")
-			return Lock{}.With(e), nil
+			return lock.Lock{}.With(e), nil
 		}))
 		was := read(t, path)
 		_, err := importBytes(t, h, cat, path, good)
@@ -295,10 +299,10 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 	// The ID that an archive claims must not pass for the image that it holds.
 	t.Run("another is locked, whose ID it claims", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		require.NoError(t, UpdateLock(t.Context(), path, func(Lock) (Lock, error) {
+		require.NoError(t, lock.Update(t.Context(), path, func(lock.Lock) (lock.Lock, error) {
 			e, _ := newer.Lookup("small")
 			e.ID = idOf("newer")
-			return Lock{}.With(e), nil
+			return lock.Lock{}.With(e), nil
 		}))
 		claims := bytes.ReplaceAll(good, []byte("id: "+idOf("small")), []byte("id: "+idOf("newer")))
 		_, err := importBytes(t, h, cat, path, claims)
@@ -421,4 +425,11 @@ func TestImportFails(t *testing.T) {
 		require.ErrorContains(t, err, path)
 		assert.Empty(t, h.images)
 	})
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
 }

@@ -1,7 +1,6 @@
-package images
+package lock
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"io/fs"
@@ -14,18 +13,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images/packages"
+
+	"github.com/evalbox/evalbox/images"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 // testEntry is an entry whose every field is set.
-func testEntry(name string) LockEntry {
-	return LockEntry{
+func testEntry(name string) Entry {
+	return Entry{
 		Name: name, Reference: "evalbox/" + name + ":0123456789ab", ID: idOf("id " + name), Content: idOf("content " + name),
 		Platform: "linux/amd64", System: "debian 12", Base: "debian bookworm, 2 packages", BaseDigest: noDigest,
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Builder: Builder{Evalbox: 1, Engine: "20.10.24"},
-		Packages: Packages{
-			{PackageConda, "python", "3.11.13", ""}, {PackageDeb, "libc6", "2.36-9+deb12u10", "amd64"}, {PackagePython, "numpy", "1.24.2", ""},
+		Packages: packages.List{
+			{Kind: packages.Conda, Name: "python", Version: "3.11.13"}, {Kind: packages.Deb, Name: "libc6", Version: "2.36-9+deb12u10", Arch: "amd64"}, {Kind: packages.Python, Name: "numpy", Version: "1.24.2"},
 		},
 	}
 }
@@ -39,8 +42,8 @@ func golden(t *testing.T, file string, got []byte) {
 	assert.Equal(t, string(read(t, file)), string(got))
 }
 
-func TestLockEncode(t *testing.T) {
-	bare := LockEntry{Name: "bare", Reference: "bare:1", ID: idOf("b"), Content: idOf("c"), Platform: "linux/arm64", Base: "image bare:1", BaseDigest: noDigest}
+func TestEncode(t *testing.T) {
+	bare := Entry{Name: "bare", Reference: "bare:1", ID: idOf("b"), Content: idOf("c"), Platform: "linux/arm64", Base: "image bare:1", BaseDigest: noDigest}
 	l := Lock{}.With(testEntry("debian"), bare)
 	text, err := l.Encode()
 	require.NoError(t, err)
@@ -49,10 +52,10 @@ func TestLockEncode(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, string(text), string(again), "the same lock gives the same bytes")
 
-	back, err := LoadLock(text, "images.lock")
+	back, err := Parse(text, "images.lock")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"bare", "debian"}, back.Names())
-	for _, want := range []LockEntry{testEntry("debian"), bare} {
+	for _, want := range []Entry{testEntry("debian"), bare} {
 		got, ok := back.Lookup(want.Name)
 		require.True(t, ok)
 		assert.Equal(t, want, got)
@@ -62,14 +65,17 @@ func TestLockEncode(t *testing.T) {
 
 	empty, err := Lock{}.Encode()
 	require.NoError(t, err)
-	none, err := LoadLock(empty, "x")
+	none, err := Parse(empty, "x")
 	require.NoError(t, err)
 	assert.Empty(t, none.Names())
 }
 
 // Each invalid file says in its first lines what the error must hold.
-func TestLoadLockInvalid(t *testing.T) {
-	for _, path := range corpus(t, "lock-invalid") {
+func TestParseInvalid(t *testing.T) {
+	paths, err := filepath.Glob("testdata/invalid/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			data := read(t, path)
 			var wanted []string
@@ -79,7 +85,7 @@ func TestLoadLockInvalid(t *testing.T) {
 				}
 			}
 			require.NotEmpty(t, wanted, "the file does not say what it wants")
-			_, err := LoadLock(data, path)
+			_, err := Parse(data, path)
 			require.Error(t, err)
 			for _, want := range wanted {
 				assert.ErrorContains(t, err, want)
@@ -91,17 +97,17 @@ func TestLoadLockInvalid(t *testing.T) {
 	}
 }
 
-func TestReadLockRefuses(t *testing.T) {
+func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
-	_, err := ReadLock(filepath.Join(dir, "absent"))
+	_, err := Read(filepath.Join(dir, "absent"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "absent: no such file")
-	_, err = ReadLock(dir)
+	_, err = Read(dir)
 	require.ErrorContains(t, err, "is not a regular file")
 	big := filepath.Join(dir, "big")
 	require.NoError(t, os.WriteFile(big, nil, 0o600))
-	require.NoError(t, os.Truncate(big, maxLockBytes+1))
-	_, err = ReadLock(big)
+	require.NoError(t, os.Truncate(big, MaxBytes+1))
+	_, err = Read(big)
 	require.ErrorContains(t, err, "is larger than")
 	var hinter interface{ Hint() string }
 	require.ErrorAs(t, err, &hinter)
@@ -111,31 +117,31 @@ func TestReadLockRefuses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	debian, other := testEntry("debian"), testEntry("other")
 	l := Lock{Source: "images.lock"}.With(debian, other)
-	is := func(e LockEntry) Resolved {
-		return Resolved{Name: e.Name, CatalogName: true, ID: e.ID, Content: e.Content, Platform: e.Platform}
+	is := func(e Entry) images.Resolved {
+		return images.Resolved{Name: e.Name, CatalogName: true, ID: e.ID, Content: e.Content, Platform: e.Platform}
 	}
-	with := func(r Resolved, change func(*Resolved)) Resolved {
+	with := func(r images.Resolved, change func(*images.Resolved)) images.Resolved {
 		change(&r)
 		return r
 	}
 	for name, c := range map[string]struct {
 		lock  Lock
-		image Resolved
+		image images.Resolved
 		want  string
 	}{
 		"the same":               {l, is(debian), ""},
-		"the same ID only":       {l, with(is(debian), func(r *Resolved) { r.Content = idOf("x") }), ""},
-		"the same content only":  {l, with(is(debian), func(r *Resolved) { r.ID = idOf("x") }), ""},
-		"a variant of all":       {l, with(is(debian), func(r *Resolved) { r.Content, r.Platform = "", "linux/amd64/v8" }), ""},
-		"another platform":       {l, with(is(debian), func(r *Resolved) { r.Content, r.Platform = "", "linux/arm64" }), "is not the locked one"},
-		"another image":          {l, with(is(debian), func(r *Resolved) { r.ID, r.Content = idOf("x"), idOf("y") }), "the engine has " + idOf("x") + ", the lock images.lock holds " + debian.ID},
-		"that of another name":   {l, with(is(other), func(r *Resolved) { r.Name = "debian" }), "is not the locked one"},
-		"no entry":               {l, with(is(debian), func(r *Resolved) { r.Name = "new" }), "has no entry of this name"},
-		"by ID":                  {l, with(is(debian), func(r *Resolved) { r.Name, r.CatalogName = r.ID, false }), ""},
-		"by reference":           {l, with(is(other), func(r *Resolved) { r.Name, r.CatalogName = "some:tag", false }), ""},
-		"an unknown reference":   {l, Resolved{Name: "some:tag", ID: idOf("x")}, `image "some:tag" (` + idOf("x") + `) is not locked`},
-		"a reference that moved": {l.With(LockEntry{Name: "some:tag", ID: idOf("was")}), Resolved{Name: "some:tag", ID: idOf("x")}, "holds " + idOf("was")},
-		"nothing known":          {l.With(LockEntry{Name: "debian"}), Resolved{Name: "debian", CatalogName: true}, "no entry of this name"},
+		"the same ID only":       {l, with(is(debian), func(r *images.Resolved) { r.Content = idOf("x") }), ""},
+		"the same content only":  {l, with(is(debian), func(r *images.Resolved) { r.ID = idOf("x") }), ""},
+		"a variant of all":       {l, with(is(debian), func(r *images.Resolved) { r.Content, r.Platform = "", "linux/amd64/v8" }), ""},
+		"another platform":       {l, with(is(debian), func(r *images.Resolved) { r.Content, r.Platform = "", "linux/arm64" }), "is not the locked one"},
+		"another image":          {l, with(is(debian), func(r *images.Resolved) { r.ID, r.Content = idOf("x"), idOf("y") }), "the engine has " + idOf("x") + ", the lock images.lock holds " + debian.ID},
+		"that of another name":   {l, with(is(other), func(r *images.Resolved) { r.Name = "debian" }), "is not the locked one"},
+		"no entry":               {l, with(is(debian), func(r *images.Resolved) { r.Name = "new" }), "has no entry of this name"},
+		"by ID":                  {l, with(is(debian), func(r *images.Resolved) { r.Name, r.CatalogName = r.ID, false }), ""},
+		"by reference":           {l, with(is(other), func(r *images.Resolved) { r.Name, r.CatalogName = "some:tag", false }), ""},
+		"an unknown reference":   {l, images.Resolved{Name: "some:tag", ID: idOf("x")}, `image "some:tag" (` + idOf("x") + `) is not locked`},
+		"a reference that moved": {l.With(Entry{Name: "some:tag", ID: idOf("was")}), images.Resolved{Name: "some:tag", ID: idOf("x")}, "holds " + idOf("was")},
+		"nothing known":          {l.With(Entry{Name: "debian"}), images.Resolved{Name: "debian", CatalogName: true}, "no entry of this name"},
 		"an empty lock":          {Lock{Source: "images.lock"}, is(debian), "is not locked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,19 +163,19 @@ func TestCheck(t *testing.T) {
 
 // Many processes may lock at once; no entry is lost, and a reader never sees half
 // a file.
-func TestUpdateLockConcurrently(t *testing.T) {
+func TestUpdateConcurrently(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	path := filepath.Join(t.TempDir(), "images.lock")
 	var all sync.WaitGroup
 	for _, name := range strings.Fields("a b c d e f g h") {
 		all.Go(func() {
-			assert.NoError(t, UpdateLock(t.Context(), path, func(l Lock) (Lock, error) { return l.With(testEntry(name)), nil }))
-			_, err := ReadLock(path)
+			assert.NoError(t, Update(t.Context(), path, func(l Lock) (Lock, error) { return l.With(testEntry(name)), nil }))
+			_, err := Read(path)
 			assert.NoError(t, err)
 		})
 	}
 	all.Wait()
-	l, err := ReadLock(path)
+	l, err := Read(path)
 	require.NoError(t, err)
 	assert.Equal(t, strings.Fields("a b c d e f g h"), l.Names())
 	left, err := os.ReadDir(filepath.Dir(path))
@@ -177,43 +183,43 @@ func TestUpdateLockConcurrently(t *testing.T) {
 	assert.Len(t, left, 1, "nothing but the lock stays in its folder")
 }
 
-func TestUpdateLock(t *testing.T) {
+func TestUpdate(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
 	path := filepath.Join(dir, "images.lock")
 	keep := func(l Lock) (Lock, error) { return l, nil }
 	add := func(l Lock) (Lock, error) { return l.With(testEntry("debian")), nil }
-	require.NoError(t, UpdateLock(t.Context(), path, keep))
+	require.NoError(t, Update(t.Context(), path, keep))
 	assert.NoFileExists(t, path, "nothing to write")
 
 	// A link stays a link to the file that is meant.
 	link := filepath.Join(dir, "link")
-	require.NoError(t, UpdateLock(t.Context(), path, add))
+	require.NoError(t, Update(t.Context(), path, add))
 	require.NoError(t, os.Symlink(path, link))
-	require.NoError(t, UpdateLock(t.Context(), link, func(l Lock) (Lock, error) { return l.With(testEntry("other")), nil }))
+	require.NoError(t, Update(t.Context(), link, func(l Lock) (Lock, error) { return l.With(testEntry("other")), nil }))
 	info, err := os.Lstat(link)
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&fs.ModeSymlink)
-	l, err := ReadLock(path)
+	l, err := Read(path)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"debian", "other"}, l.Names())
 
 	// What is as it was is not written: its time stays.
 	was := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	require.NoError(t, os.Chtimes(path, was, was))
-	require.NoError(t, UpdateLock(t.Context(), path, add))
+	require.NoError(t, Update(t.Context(), path, add))
 	info, err = os.Stat(path)
 	require.NoError(t, err)
 	assert.True(t, info.ModTime().Equal(was))
 
 	wrong := errors.New("no")
-	require.ErrorIs(t, UpdateLock(t.Context(), path, func(Lock) (Lock, error) { return Lock{}, wrong }), wrong)
+	require.ErrorIs(t, Update(t.Context(), path, func(Lock) (Lock, error) { return Lock{}, wrong }), wrong)
 	require.NoError(t, os.WriteFile(path, []byte("nonsense"), 0o600))
-	require.ErrorContains(t, UpdateLock(t.Context(), path, add), path)
+	require.ErrorContains(t, Update(t.Context(), path, add), path)
 	assert.Equal(t, "nonsense", string(read(t, path)))
-	require.Error(t, UpdateLock(t.Context(), dir, add))
-	require.Error(t, UpdateLock(t.Context(), filepath.Join(path, "below"), add))
-	require.ErrorIs(t, UpdateLock(t.Context(), filepath.Join(dir, "typo", "images.lock"), add), fs.ErrNotExist)
+	require.Error(t, Update(t.Context(), dir, add))
+	require.Error(t, Update(t.Context(), filepath.Join(path, "below"), add))
+	require.ErrorIs(t, Update(t.Context(), filepath.Join(dir, "typo", "images.lock"), add), fs.ErrNotExist)
 	assert.NoDirExists(t, filepath.Join(dir, "typo"))
 }
 
@@ -227,18 +233,18 @@ func TestPin(t *testing.T) {
 	assert.Equal(t, "debian 12", e.System)
 	assert.Equal(t, small.Base.String(), e.Base)
 	assert.Equal(t, "none", e.BaseDigest)
-	assert.Equal(t, Builder{Evalbox: builderVersion, Engine: "20.10.24"}, e.Builder)
+	assert.Equal(t, Builder{Evalbox: images.BuilderVersion, Engine: "20.10.24"}, e.Builder)
 	assert.Equal(t, "2026-01-01T00:00:00.5Z", e.Created.Format(time.RFC3339Nano))
 
 	big, _ := cat.Lookup("big-one")
-	h.put(big.Tag(), idOf("big"), imageOf(t))
+	h.put(big.Tag(), idOf("big"), listOf())
 	e, err = Pin(t.Context(), h, cat, "big-one")
 	require.NoError(t, err)
 	assert.Equal(t, big.Base.Reference, e.Base)
 	assert.Contains(t, big.Base.Reference, e.BaseDigest)
 	assert.Contains(t, e.BaseDigest, "sha256:")
 
-	h.put("other:1", idOf("other"), fakeImage{Root: tarball(t)})
+	h.put("other:1", idOf("other"), nil)
 	e, err = Pin(t.Context(), h, cat, "other:1")
 	require.NoError(t, err)
 	assert.Equal(t, "image other:1", e.Base)
@@ -246,37 +252,21 @@ func TestPin(t *testing.T) {
 	assert.Empty(t, e.Packages)
 	text, err := Lock{}.With(e).Encode()
 	require.NoError(t, err)
-	_, err = LoadLock(text, "x")
+	_, err = Parse(text, "x")
 	require.NoError(t, err, "what is pinned can be read back")
 }
 
-// Whatever happens while an image is read, the container for it is removed.
-func TestPinCleansUp(t *testing.T) {
-	t.Run("export fails", func(t *testing.T) {
-		h, cat, _ := smallHost(t)
-		h.exportErr = errors.New("no export")
-		_, err := Pin(t.Context(), h, cat, "small")
-		require.ErrorContains(t, err, "image small: listing its packages: no export")
-	})
-	t.Run("garbage", func(t *testing.T) {
-		h, cat, small := smallHost(t)
-		h.put(small.Tag(), idOf("small"), fakeImage{Root: []byte(strings.Repeat("x", 2000))})
-		_, err := Pin(t.Context(), h, cat, "small")
-		require.ErrorContains(t, err, "reading the file system of the image")
-	})
-	t.Run("canceled", func(t *testing.T) {
-		h, _, _ := smallHost(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := readImage(ctx, h, idOf("small"))
-		require.ErrorIs(t, err, context.Canceled)
-	})
+func TestPinFails(t *testing.T) {
+	h, cat, _ := smallHost(t)
+	h.contentsErr = errors.New("no export")
+	_, err := Pin(t.Context(), h, cat, "small")
+	require.ErrorContains(t, err, "image small: listing its packages: no export")
 }
 
-func TestSettleLock(t *testing.T) {
+func TestSettle(t *testing.T) {
 	h, cat, small := smallHost(t, "a 1")
 	path := filepath.Join(t.TempDir(), "images.lock")
-	settle := func() (LockChange, error) { return SettleLock(t.Context(), h, cat, path, "small") }
+	settle := func() (Change, error) { return Settle(t.Context(), h, cat, path, "small") }
 
 	change, err := settle()
 	require.NoError(t, err)
@@ -291,9 +281,9 @@ func TestSettleLock(t *testing.T) {
 	assert.Equal(t, []string{"inspect"}, h.calls, "an image that is locked is not read again")
 
 	// Another image of the same recipe is refused, and nothing is changed.
-	h.put(small.Tag(), idOf("again"), imageOf(t, "a 2", "b 1"))
+	h.put(small.Tag(), idOf("again"), listOf("a 2", "b 1"))
 	_, err = settle()
-	var differs *DiffersError
+	var differs *UnlockedError
 	require.ErrorAs(t, err, &differs)
 	require.ErrorIs(t, err, ErrUnlocked)
 	assert.ErrorContains(t, err, idOf("small"))
@@ -303,15 +293,15 @@ func TestSettleLock(t *testing.T) {
 	assert.Equal(t, first, string(read(t, path)))
 
 	// Unless it is accepted.
-	change, err = LockImage(t.Context(), h, cat, path, "small")
+	change, err = Put(t.Context(), h, cat, path, "small")
 	require.NoError(t, err)
 	assert.Equal(t, idOf("small"), change.Before.ID)
-	assert.Equal(t, differs.Diff, change.Diff())
+	assert.Equal(t, *differs.Diff, change.Diff())
 	_, err = settle()
 	require.NoError(t, err)
 
 	// Another recipe is another image on purpose.
-	require.NoError(t, UpdateLock(t.Context(), path, func(l Lock) (Lock, error) {
+	require.NoError(t, Update(t.Context(), path, func(l Lock) (Lock, error) {
 		e, _ := l.Lookup("small")
 		e.Reference, e.ID, e.Content = "evalbox/small:ffffffffffff", idOf("old"), idOf("old")
 		return l.With(e), nil
@@ -322,8 +312,8 @@ func TestSettleLock(t *testing.T) {
 	assert.Equal(t, idOf("old"), change.Before.ID)
 	assert.Equal(t, small.Tag(), change.After.Reference)
 
-	_, err = SettleLock(t.Context(), h, cat, path, "big-one")
-	require.ErrorIs(t, err, ErrNotFound)
+	_, err = Settle(t.Context(), h, cat, path, "big-one")
+	require.ErrorIs(t, err, images.ErrNotFound)
 }
 
 func TestVerify(t *testing.T) {
@@ -337,14 +327,14 @@ func TestVerify(t *testing.T) {
 	assert.True(t, v.Same)
 	assert.Equal(t, 1, v.Packages)
 
-	h.put(small.Tag(), idOf("moved"), imageOf(t, "a 1"))
+	h.put(small.Tag(), idOf("moved"), listOf("a 1"))
 	v, err = Verify(t.Context(), h, cat, l, "small")
 	require.NoError(t, err)
 	assert.True(t, v.Same, "another store of images gives another ID")
 	assert.True(t, v.SameContent)
 	assert.NotEqual(t, v.ID, v.LockedID)
 
-	h.put(small.Tag(), idOf("other"), imageOf(t, "a 2"))
+	h.put(small.Tag(), idOf("other"), listOf("a 2"))
 	v, err = Verify(t.Context(), h, cat, l, "small")
 	require.NoError(t, err)
 	assert.False(t, v.Same)
@@ -352,7 +342,7 @@ func TestVerify(t *testing.T) {
 
 	// A lock that lies about the packages of its own image.
 	e.Packages = nil
-	h.put(small.Tag(), idOf("small"), imageOf(t, "a 1"))
+	h.put(small.Tag(), idOf("small"), listOf("a 1"))
 	v, err = Verify(t.Context(), h, cat, Lock{}.With(e), "small")
 	require.NoError(t, err)
 	assert.False(t, v.Same)
@@ -360,5 +350,5 @@ func TestVerify(t *testing.T) {
 	_, err = Verify(t.Context(), h, cat, Lock{Source: "images.lock"}, "small")
 	require.ErrorContains(t, err, "image small: the lock images.lock has no entry")
 	_, err = Verify(t.Context(), h, cat, l, "big-one")
-	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, images.ErrNotFound)
 }

@@ -1,10 +1,11 @@
-package images
+package build
 
 import (
 	"context"
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,20 +19,26 @@ import (
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
 )
 
 // testDockerfile is what the catalogs in testdata pin.
 const testDockerfile = "x"
 
-func testCatalog(t *testing.T) Catalog {
+func testCatalog(t *testing.T) images.Catalog {
 	t.Helper()
-	cat, err := LoadCatalog(read(t, "testdata/valid/full.yaml"), "full.yaml")
+	data, err := os.ReadFile("../testdata/valid/full.yaml")
+	require.NoError(t, err)
+	cat, err := images.LoadCatalog(data, "full.yaml")
 	require.NoError(t, err)
 	return cat
 }
 
 // A fakeEngine holds images by tag. It is safe for concurrent use.
 type fakeEngine struct {
+	client.APIClient
+
 	// Errors that the calls return, or in the stream of their answer.
 	inspectErr, importErr, importStreamErr, buildErr, buildStreamErr, removeErr error
 	// registry is what the engine pulls from.
@@ -93,7 +100,7 @@ func (f *fakeEngine) ImageInspect(ctx context.Context, ref string, _ ...client.I
 		return image.InspectResponse{}, errdefs.ErrNotFound
 	}
 	return image.InspectResponse{
-		ID: s.ID, RepoDigests: s.RepoDigests, Size: 1000,
+		ID: s.ID, RepoTags: s.RepoTags, RepoDigests: s.RepoDigests, Size: 1000,
 		Os: "linux", Architecture: "arm64", Variant: "v8", Created: "2026-01-01T00:00:00Z",
 		Config: &dockerspec.DockerOCIImageConfig{ImageConfig: ocispec.ImageConfig{User: f.user}},
 	}, nil
