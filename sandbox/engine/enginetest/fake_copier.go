@@ -161,10 +161,13 @@ func (d *Copying) MakeDepot(ctx context.Context, run spec.Spec, labels map[strin
 	return dir, nil
 }
 
-// find returns a depot that has its courier.
-func (d *Copying) find(ctx context.Context, id string) (*depot, error) {
+// find returns a depot that has its courier, unless an error is injected.
+func (d *Copying) find(ctx context.Context, id string, fail *error) (*depot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if *fail != nil {
+		return nil, *fail
+	}
 	depot := d.depots[id]
 	if depot != nil && d.Gone > 0 && depot.courier {
 		d.Gone--
@@ -188,12 +191,7 @@ func (d *Copying) MendDepot(ctx context.Context, run spec.Spec, labels map[strin
 }
 
 func (d *Copying) FillDepot(ctx context.Context, id string, archive io.Reader) error {
-	depot, err := d.find(ctx, id)
-	if err == nil {
-		d.mu.Lock()
-		err = d.FillErr
-		d.mu.Unlock()
-	}
+	depot, err := d.find(ctx, id, &d.FillErr)
 	if err != nil {
 		return err
 	}
@@ -228,13 +226,7 @@ func unpack(to string, header *tar.Header, content io.Reader) error {
 
 // FetchDepot returns archives like those of an engine: sorted, without sockets.
 func (d *Copying) FetchDepot(ctx context.Context, id, name string) (io.ReadCloser, error) {
-	d.mu.Lock()
-	err := d.FetchErr
-	d.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	depot, err := d.find(ctx, id)
+	depot, err := d.find(ctx, id, &d.FetchErr)
 	if err != nil {
 		return nil, err
 	}
@@ -265,12 +257,7 @@ func packInto(w *tar.Writer, base string) error {
 		if err != nil || info.Mode()&fs.ModeSocket != 0 {
 			return err
 		}
-		target := ""
-		if info.Mode()&fs.ModeSymlink != 0 {
-			if target, err = os.Readlink(full); err != nil {
-				return err
-			}
-		}
+		target, _ := os.Readlink(full) // empty for anything but a link
 		header, err := tar.FileInfoHeader(info, target)
 		if err != nil {
 			return err
