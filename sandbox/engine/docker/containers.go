@@ -109,10 +109,8 @@ func (e *adapter) removeNow(ctx context.Context, name string) error {
 			return fmt.Errorf("removing container %.32s: %w", name, engineError(ctx, err))
 		}
 		// Another removal is in progress; it may still fail.
-		select {
-		case <-ctx.Done():
+		if pause(ctx, removePoll) != nil {
 			return fmt.Errorf("removing container %.32s: %w", name, err)
-		case <-time.After(removePoll):
 		}
 	}
 }
@@ -158,13 +156,8 @@ func (e *adapter) removeSoon(ctx context.Context, id string) error {
 func (e *adapter) removeTrying(ctx context.Context, id string) error {
 	for try := 1; ; try++ {
 		err := e.removeNow(ctx, id)
-		if err == nil || try == removeTries || ctx.Err() != nil {
+		if err == nil || try == removeTries || pause(ctx, removePause) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(removePause):
 		}
 	}
 }

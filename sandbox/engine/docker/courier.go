@@ -15,7 +15,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/strslice"
 	"github.com/docker/docker/api/types/volume"
 
@@ -134,7 +133,7 @@ func (e *adapter) MakeDepot(ctx context.Context, run spec.Spec, labels map[strin
 	if err != nil {
 		return "", err
 	}
-	if err := e.createHelper(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil {
+	if _, err := e.createOnce(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil {
 		return "", err
 	}
 	made, err := e.api.VolumeInspect(ctx, name)
@@ -160,7 +159,7 @@ func (e *adapter) MendDepot(ctx context.Context, run spec.Spec, labels map[strin
 	if err != nil {
 		return err
 	}
-	if err := e.createHelper(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil && !errors.Is(err, engine.ErrNameTaken) {
+	if _, err := e.createOnce(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil && !errors.Is(err, engine.ErrNameTaken) {
 		return err
 	}
 	return nil
@@ -176,19 +175,6 @@ func (e *adapter) transferError(ctx context.Context, runID, doing string, err er
 		}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
-}
-
-func (e *adapter) createHelper(ctx context.Context, config *container.Config, host *container.HostConfig, name string) error {
-	ctx, cancel := changeContext(ctx, callTimeout)
-	defer cancel()
-	_, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
-	if errdefs.IsConflict(err) {
-		err = fmt.Errorf("%w: %w", engine.ErrNameTaken, err)
-	}
-	if err != nil {
-		return fmt.Errorf("creating container %s: %w", name, engineError(ctx, err))
-	}
-	return nil
 }
 
 // FillDepot implements [engine.Copier].
@@ -277,7 +263,7 @@ func (e *adapter) WatchDepot(ctx context.Context, run spec.Spec, labels map[stri
 	if err := e.Remove(ctx, name); err != nil {
 		return nil, err
 	}
-	if err := e.createHelper(ctx, config, host, name); err != nil {
+	if _, err := e.createOnce(ctx, config, host, name); err != nil {
 		return nil, err
 	}
 	streams, err := e.attach(ctx, name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -66,12 +67,7 @@ func engineInfo(said system.Info, api string, local bool) engine.Info {
 			GPUs: hostGPUs(said, api),
 		},
 	}
-	switch said.CgroupVersion {
-	case "1":
-		info.Host.CgroupVersion = 1
-	case "2":
-		info.Host.CgroupVersion = 2
-	}
+	info.Host.CgroupVersion, _ = strconv.Atoi(said.CgroupVersion) // 0 is unknown
 	return info
 }
 

@@ -275,10 +275,8 @@ func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class)
 			continue
 		}
 		waited = true
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(fillPoll):
+		if err := pause(ctx, fillPoll); err != nil {
+			return err
 		}
 	}
 }
