@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -54,7 +53,7 @@ func (e *adapter) Identity(ctx context.Context) string {
 
 // engineInfo translates Docker's system info.
 func engineInfo(said system.Info, api string, local bool) engine.Info {
-	info := engine.Info{
+	return engine.Info{
 		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID,
 		OS: said.OperatingSystem, Kernel: said.KernelVersion, Architecture: said.Architecture,
 		StorageDriver: said.Driver, RootDir: said.DockerRootDir, CgroupDriver: said.CgroupDriver,
@@ -62,13 +61,11 @@ func engineInfo(said system.Info, api string, local bool) engine.Info {
 		MemoryLimit: said.MemoryLimit, SwapLimit: said.SwapLimit, CPUQuota: said.CPUCfsQuota, PIDsLimit: said.PidsLimit,
 		Containerd: said.ContainerdCommit.ID, Runc: said.RuncCommit.ID, Warnings: said.Warnings,
 		Host: spec.Host{
-			CPUs: said.NCPU, MemoryBytes: said.MemTotal,
+			CPUs: said.NCPU, MemoryBytes: said.MemTotal, CgroupVersion: map[string]int{"1": 1, "2": 2}[said.CgroupVersion],
 			DefaultRuntime: said.DefaultRuntime, Runtimes: slices.Sorted(maps.Keys(said.Runtimes)),
 			GPUs: hostGPUs(said, api),
 		},
 	}
-	info.Host.CgroupVersion, _ = strconv.Atoi(said.CgroupVersion) // 0 is unknown
-	return info
 }
 
 // hasOption reports whether the engine lists a security option.
