@@ -112,7 +112,7 @@ func (a *attempt) takeOutputs(ctx context.Context) ([]result.Output, []result.Sk
 		}
 	}
 	if err := a.dropDepot(ctx); err != nil {
-		a.warnings = append(a.warnings, fmt.Sprintf("volume %s is left behind: %v", spec.DepotName(a.spec.Job.RunID), err))
+		a.warnings = append(a.warnings, fmt.Sprintf("volume %s is left behind: %v", spec.VolumeName(a.spec.Job.RunID), err))
 	}
 	return outputs, skipped, trees
 }

@@ -45,7 +45,7 @@ func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (engi
 	a.depot = &depot{labels: labels}
 	// A container of the run's name that is there now is another's.
 	a.nameTaken = true
-	root, err := a.runner.copier().MakeDepot(context.WithoutCancel(ctx), a.spec, labels)
+	root, err := a.runner.copier().CreateVolume(context.WithoutCancel(ctx), a.spec, labels)
 	if err != nil {
 		a.depot.taken = errors.Is(err, engine.ErrNameTaken)
 		return nil, err
@@ -100,7 +100,7 @@ func (a *attempt) withCourier(ctx context.Context, do func() error) error {
 			return err
 		}
 		a.log.Debug("the courier is gone", logError, err)
-		if mendErr := a.runner.copier().MendDepot(context.WithoutCancel(ctx), a.spec, a.depot.labels); mendErr != nil {
+		if mendErr := a.runner.copier().RecreateHelper(context.WithoutCancel(ctx), a.spec, a.depot.labels); mendErr != nil {
 			return errors.Join(err, mendErr)
 		}
 		err = do()
@@ -121,7 +121,7 @@ func (a *attempt) sendFiles(ctx context.Context) error {
 		_ = writer.CloseWithError(err) // never fails
 	}()
 	a.depot.sent.Store(0)
-	sendErr := a.runner.copier().FillDepot(ctx, a.spec.Job.RunID, counted(reader, &a.depot.sent))
+	sendErr := a.runner.copier().FillVolume(ctx, a.spec.Job.RunID, counted(reader, &a.depot.sent))
 	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
 	packErr := <-packed
 	var cannot *PathError
@@ -211,8 +211,8 @@ func (a *attempt) dropDepot(ctx context.Context) error {
 	a.stopWatching()
 	id := a.spec.Job.RunID
 	a.warnings = append(a.warnings, fmt.Sprintf("volume %s and container %s stay with the container that was told to stay",
-		spec.DepotName(id), spec.CourierName(id)))
-	return a.runner.engine.Remove(ctx, spec.WatcherName(id))
+		spec.VolumeName(id), spec.HelperName(id)))
+	return a.runner.engine.Remove(ctx, spec.MonitorName(id))
 }
 
 // stopWatching ends the watch of the depot.

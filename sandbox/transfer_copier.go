@@ -23,10 +23,10 @@ func (r *Runner) copier() engine.Copier {
 	return noCopier{}
 }
 
-func (r *Runner) depots(ctx context.Context) ([]engine.Depot, error) { return r.copier().Depots(ctx) }
+func (r *Runner) depots(ctx context.Context) ([]engine.Volume, error) { return r.copier().Volumes(ctx) }
 
 func (r *Runner) removeDepot(ctx context.Context, runID string) error {
-	return r.copier().RemoveDepot(ctx, runID)
+	return r.copier().RemoveVolume(ctx, runID)
 }
 
 // noCopier is an engine that files cannot be copied to. It has no depots.
@@ -34,19 +34,21 @@ type noCopier struct{}
 
 var errNoCopier = errors.New("files cannot be copied to this engine")
 
-func (noCopier) MakeDepot(context.Context, spec.Spec, map[string]string) (string, error) {
+func (noCopier) CreateVolume(context.Context, spec.Spec, map[string]string) (string, error) {
 	return "", fmt.Errorf("%w: %w", ErrUnenforceable, errNoCopier)
 }
-func (noCopier) MendDepot(context.Context, spec.Spec, map[string]string) error { return errNoCopier }
-func (noCopier) FillDepot(context.Context, string, io.Reader) error            { return errNoCopier }
-func (noCopier) FetchDepot(context.Context, string, string) (io.ReadCloser, error) {
+func (noCopier) RecreateHelper(context.Context, spec.Spec, map[string]string) error {
+	return errNoCopier
+}
+func (noCopier) FillVolume(context.Context, string, io.Reader) error { return errNoCopier }
+func (noCopier) FetchVolume(context.Context, string, string) (io.ReadCloser, error) {
 	return nil, errNoCopier
 }
-func (noCopier) WatchDepot(context.Context, spec.Spec, map[string]string) (engine.Conversation, error) {
+func (noCopier) MonitorVolume(context.Context, spec.Spec, map[string]string) (engine.Conversation, error) {
 	return nil, errNoCopier
 }
-func (noCopier) RemoveDepot(context.Context, string) error      { return nil }
-func (noCopier) Depots(context.Context) ([]engine.Depot, error) { return nil, nil }
+func (noCopier) RemoveVolume(context.Context, string) error       { return nil }
+func (noCopier) Volumes(context.Context) ([]engine.Volume, error) { return nil, nil }
 
 // depotPaths returns the host paths of a run whose files are copied.
 func depotPaths(root string, run spec.Spec) engine.Sources {

@@ -147,7 +147,7 @@ func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *archive.Un
 func (a *attempt) fetchOne(ctx context.Context, dir string, unpacker *archive.Unpacker, at string) error {
 	var sent io.ReadCloser
 	err := a.withCourier(ctx, func() (err error) {
-		sent, err = a.runner.copier().FetchDepot(ctx, a.spec.Job.RunID, path.Join(dir, at))
+		sent, err = a.runner.copier().FetchVolume(ctx, a.spec.Job.RunID, path.Join(dir, at))
 		return err
 	})
 	if err != nil {

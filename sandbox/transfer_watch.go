@@ -185,7 +185,7 @@ func (a *attempt) connectWatcher(ctx context.Context) error {
 		a.depot.watcher.close(nil)
 		a.depot.watcher = nil
 	}
-	streams, err := a.runner.copier().WatchDepot(ctx, a.spec, a.depot.labels)
+	streams, err := a.runner.copier().MonitorVolume(ctx, a.spec, a.depot.labels)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ type Class struct {
 	Log   Log        `json:"log"`
 	GPUs  GPURequest `json:"gpus"`
 	// Transfer is [TransferBind] or [TransferCopy]: the host paths of the binds are the
-	// caller's own, or those of a depot.
+	// caller's own, or those of a staging volume.
 	Transfer string `json:"transfer"`
 }
 

@@ -147,19 +147,19 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 			_, err := e.Open(ctx, engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
 			return err
 		},
-		"list":        func(ctx context.Context, e *adapter) error { _, err := e.List(ctx); return err },
-		"network":     func(ctx context.Context, e *adapter) error { return e.FindNetwork(ctx, "x") },
-		"signal":      func(ctx context.Context, e *adapter) error { return newInstance(e, "c1").Signal(ctx, engine.Stop) },
-		"process":     func(ctx context.Context, e *adapter) error { _, err := newInstance(e, "c1").PID(ctx); return err },
-		"make depot":  func(ctx context.Context, e *adapter) error { _, err := e.MakeDepot(ctx, run, nil); return err },
-		"mend depot":  func(ctx context.Context, e *adapter) error { return e.MendDepot(ctx, run, nil) },
-		"fill depot":  func(ctx context.Context, e *adapter) error { return e.FillDepot(ctx, "r1", strings.NewReader("")) },
-		"fetch depot": func(ctx context.Context, e *adapter) error { _, err := e.FetchDepot(ctx, "r1", "x"); return err },
-		"watch depot": func(ctx context.Context, e *adapter) error {
-			_, err := e.WatchDepot(ctx, run, map[string]string{})
+		"list":            func(ctx context.Context, e *adapter) error { _, err := e.List(ctx); return err },
+		"network":         func(ctx context.Context, e *adapter) error { return e.FindNetwork(ctx, "x") },
+		"signal":          func(ctx context.Context, e *adapter) error { return newInstance(e, "c1").Signal(ctx, engine.Stop) },
+		"process":         func(ctx context.Context, e *adapter) error { _, err := newInstance(e, "c1").PID(ctx); return err },
+		"create volume":   func(ctx context.Context, e *adapter) error { _, err := e.CreateVolume(ctx, run, nil); return err },
+		"recreate helper": func(ctx context.Context, e *adapter) error { return e.RecreateHelper(ctx, run, nil) },
+		"fill volume":     func(ctx context.Context, e *adapter) error { return e.FillVolume(ctx, "r1", strings.NewReader("")) },
+		"fetch volume":    func(ctx context.Context, e *adapter) error { _, err := e.FetchVolume(ctx, "r1", "x"); return err },
+		"monitor volume": func(ctx context.Context, e *adapter) error {
+			_, err := e.MonitorVolume(ctx, run, map[string]string{})
 			return err
 		},
-		"list depots": func(ctx context.Context, e *adapter) error { _, err := e.Depots(ctx); return err },
+		"list volumes": func(ctx context.Context, e *adapter) error { _, err := e.Volumes(ctx); return err },
 		"signals sent": func(ctx context.Context, e *adapter) error {
 			_, err := newInstance(e, "c1").foreign(ctx, time.Now(), time.Now())
 			return err

@@ -58,7 +58,7 @@ type Fake struct {
 	// PrepareTakes is how long Prepare takes.
 	PrepareTakes time.Duration
 	// Unseen means that the engine does not share this machine's files: sources of binds
-	// exist only in depots.
+	// exist only in staging volumes.
 	Unseen bool
 	// Ready changes the ready frame.
 	Ready func(class spec.Class, meta engine.Meta, ready *wire.Ready)
@@ -160,7 +160,7 @@ func (f *Fake) Do(change func(f *Fake)) {
 	change(f)
 }
 
-// Left lists the containers and depots that still exist, without those in Listed.
+// Left lists the containers and staging volumes that still exist, without those in Listed.
 func (f *Fake) Left() []string {
 	f.mu.Lock()
 	var left []string
@@ -168,7 +168,7 @@ func (f *Fake) Left() []string {
 		left = append(left, "container "+name)
 	}
 	f.mu.Unlock()
-	left = append(left, f.LeftDepots()...)
+	left = append(left, f.LeftVolumes()...)
 	slices.Sort(left)
 	return left
 }

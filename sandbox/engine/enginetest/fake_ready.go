@@ -24,7 +24,7 @@ func (f *Fake) findSources(class spec.Class, meta engine.Meta) error {
 	for _, bind := range class.Binds {
 		source := meta.Sources[bind.Role]
 		_, err := os.Lstat(source)
-		if err != nil || unseen && !f.inDepot(source) {
+		if err != nil || unseen && !f.inVolume(source) {
 			return fmt.Errorf("%w: %s", engine.ErrNoSource, source)
 		}
 	}

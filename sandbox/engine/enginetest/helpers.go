@@ -42,7 +42,7 @@ var helpers = map[string]struct {
 	"masked": {"import os\nprint(os.listdir('/data/keys'), repr(open('/data/secret').read()), open('/data/open').read())\n" +
 		"for path in ('/data/keys/x', '/data/secret'):\n    try: open(path, 'w')\n    except OSError: print('refused')\n",
 		func(p *Program) int { p.Print("[] '' open\nrefused\nrefused\n"); return 0 }},
-	"depot": {"import os\nprint(open('/work/input/a').read(), os.path.islink('/work/input/link'))\nos.mkdir('/work/final/d')\nopen('/work/final/d/out', 'w').write('out')\n",
+	"staging": {"import os\nprint(open('/work/input/a').read(), os.path.islink('/work/input/link'))\nos.mkdir('/work/final/d')\nopen('/work/final/d/out', 'w').write('out')\n",
 		func(p *Program) int {
 			text, err := os.ReadFile(p.Path("/work/input/a"))
 			if err != nil || os.Mkdir(p.Final("d"), 0o755) != nil || os.WriteFile(p.Final("d/out"), []byte("out"), 0o644) != nil {

@@ -66,7 +66,7 @@ func Run(t *testing.T, options Options) {
 			{"ready", testReady}, {"names", testNames}, {"sources", testSources}, {"masks", testMasks}, {"directory", testDirectoryThatIsGone},
 			{"images", testImages}, {"removal", testRemoval}, {"canceled", testCanceled}, {"many", testMany}, {"sample", testSample},
 			{"disconnect", testDisconnect}, {"waiting", testWaiting}, {"signals", testSignals}, {"writers", testWriters},
-			{"stuck stdin", testStuckStdin}, {"unasked stdin", testUnaskedStdin}, {"release", testRelease}, {"open", testOpen}, {"depot", testDepot},
+			{"stuck stdin", testStuckStdin}, {"unasked stdin", testUnaskedStdin}, {"release", testRelease}, {"open", testOpen}, {"staging", testStaging},
 			{"list", testList}, {"foreign", testForeign}, {"relay", testRelay}, {"close", testClose}, {"attacks", testAttacks},
 		} {
 			t.Run(group.name, func(t *testing.T) {
@@ -199,11 +199,11 @@ func (s *suite) nothingLeft(t *testing.T) {
 		}
 	}
 	if copier, ok := e.(engine.Copier); ok {
-		depots, err := copier.Depots(t.Context())
+		volumes, err := copier.Volumes(t.Context())
 		require.NoError(t, err)
-		for _, depot := range depots {
-			if depot.Labels[labelSuite] == s.id {
-				t.Errorf("the volume %s is left", depot.Name)
+		for _, volume := range volumes {
+			if volume.Labels[labelSuite] == s.id {
+				t.Errorf("the volume %s is left", volume.Name)
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// testDepot copies files to the engine and back.
-func testDepot(t *testing.T, s *suite) {
+// testStaging copies files to the engine and back.
+func testStaging(t *testing.T, s *suite) {
 	e := s.connect(t)
 	copier, ok := e.(engine.Copier)
 	if !ok {
@@ -26,35 +26,35 @@ func testDepot(t *testing.T, s *suite) {
 	id := meta.Labels[spec.LabelRun]
 	run := spec.Spec{Class: s.class(), Job: spec.Job{RunID: id}}
 	run.Class.Transfer = spec.TransferCopy
-	require.ErrorIs(t, copier.FillDepot(t.Context(), id, bytes.NewReader(nil)), engine.ErrNoContainer)
-	base, err := copier.MakeDepot(t.Context(), run, meta.Labels)
+	require.ErrorIs(t, copier.FillVolume(t.Context(), id, bytes.NewReader(nil)), engine.ErrNoContainer)
+	base, err := copier.CreateVolume(t.Context(), run, meta.Labels)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, copier.RemoveDepot(context.WithoutCancel(t.Context()), id)) })
-	_, err = copier.MakeDepot(t.Context(), run, meta.Labels)
+	t.Cleanup(func() { require.NoError(t, copier.RemoveVolume(context.WithoutCancel(t.Context()), id)) })
+	_, err = copier.CreateVolume(t.Context(), run, meta.Labels)
 	require.ErrorIs(t, err, engine.ErrNameTaken)
 
-	require.NoError(t, copier.FillDepot(t.Context(), id, depotArchive(t)))
-	helpers := s.found(t, e, spec.CourierName(id))
+	require.NoError(t, copier.FillVolume(t.Context(), id, stagedArchive(t)))
+	helpers := s.found(t, e, spec.HelperName(id))
 	require.Len(t, helpers, 1)
-	require.Equal(t, spec.PartCourier, helpers[0].Labels[spec.LabelPart])
+	require.Equal(t, spec.PartHelper, helpers[0].Labels[spec.LabelPart])
 	require.False(t, helpers[0].Running)
 
 	class := run.Class
 	class.Binds = []spec.Bind{{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true}, {Role: spec.RoleFinal, Target: spec.FinalDir}}
 	meta.Sources = engine.Sources{spec.RoleInput: base + "/in", spec.RoleFinal: base + "/out/final"}
-	got := s.runs(t, e, class, meta, "depot")
+	got := s.runs(t, e, class, meta, "staging")
 	require.Equal(t, "sent True\n", got.stdout)
 
-	// Another client removes the courier.
-	require.NoError(t, e.Remove(t.Context(), spec.CourierName(id)))
-	_, err = copier.FetchDepot(t.Context(), id, "out/final")
+	// Another client removes the helper container.
+	require.NoError(t, e.Remove(t.Context(), spec.HelperName(id)))
+	_, err = copier.FetchVolume(t.Context(), id, "out/final")
 	require.ErrorIs(t, err, engine.ErrNoContainer)
-	require.NoError(t, copier.MendDepot(t.Context(), run, meta.Labels))
-	archive, err := copier.FetchDepot(t.Context(), id, "out/final")
+	require.NoError(t, copier.RecreateHelper(t.Context(), run, meta.Labels))
+	archive, err := copier.FetchVolume(t.Context(), id, "out/final")
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"final": "", "final/d": "", "final/d/out": "out"}, unpacked(t, archive))
 
-	conversation, err := copier.WatchDepot(t.Context(), run, meta.Labels)
+	conversation, err := copier.MonitorVolume(t.Context(), run, meta.Labels)
 	require.NoError(t, err)
 	var answer, trouble recorder
 	ended := make(chan struct{})
@@ -64,25 +64,25 @@ func testDepot(t *testing.T, s *suite) {
 	}()
 	_, err = io.WriteString(conversation.Stdin(), "free\n")
 	require.NoError(t, err)
-	soon(t, "the watcher does not answer: "+trouble.String(), func() bool { return strings.Contains(answer.String(), "\n") })
+	soon(t, "the disk monitor does not answer: "+trouble.String(), func() bool { return strings.Contains(answer.String(), "\n") })
 	require.NoError(t, conversation.Close())
 	<-ended
 	require.NoError(t, conversation.Close())
-	s.removesDepot(t, e, copier, id)
+	s.removesVolume(t, e, copier, id)
 }
 
-// removesDepot removes a depot with all its parts.
-func (s *suite) removesDepot(t *testing.T, e engine.Engine, copier engine.Copier, id string) {
+// removesVolume removes a staging volume with all its parts.
+func (s *suite) removesVolume(t *testing.T, e engine.Engine, copier engine.Copier, id string) {
 	t.Helper()
 	for range 2 {
-		require.NoError(t, copier.RemoveDepot(t.Context(), id))
+		require.NoError(t, copier.RemoveVolume(t.Context(), id))
 	}
-	depots, err := copier.Depots(t.Context())
+	volumes, err := copier.Volumes(t.Context())
 	require.NoError(t, err)
-	for _, depot := range depots {
-		require.NotEqual(t, spec.DepotName(id), depot.Name)
+	for _, volume := range volumes {
+		require.NotEqual(t, spec.VolumeName(id), volume.Name)
 	}
-	for _, helper := range []string{spec.CourierName(id), spec.WatcherName(id)} {
+	for _, helper := range []string{spec.HelperName(id), spec.MonitorName(id)} {
 		require.Empty(t, s.found(t, e, helper))
 	}
 }
@@ -104,7 +104,7 @@ func unpacked(t *testing.T, archive io.ReadCloser) map[string]string {
 	}
 }
 
-func depotArchive(t *testing.T) io.Reader {
+func stagedArchive(t *testing.T) io.Reader {
 	t.Helper()
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
