@@ -3,7 +3,6 @@ package docker_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
@@ -12,12 +11,12 @@ import (
 func ExampleFromEnv() {
 	engine, err := docker.FromEnv()
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer engine.Close()
 	info, err := engine.Info(context.Background())
 	if err != nil {
-		log.Panic(err)
+		panic(err)
 	}
 	fmt.Println(info.OS != "", info.Host.CPUs > 0, info.Missing)
 	// Output: true true []

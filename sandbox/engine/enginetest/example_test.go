@@ -3,7 +3,6 @@ package enginetest_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -21,10 +20,10 @@ func ExampleNewFake() {
 	})
 	container, err := fake.Prepare(ctx, spec.Class{Image: spec.Image{ID: "sha256:0"}}, engine.Meta{Name: "evalbox-example"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if err := container.Start(ctx, spec.Job{Command: []string{"world"}}, engine.Streams{Stdout: os.Stdout}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	end, err := container.Wait(ctx)
 	fmt.Println(end.ExitCode, end.Complete, err)
