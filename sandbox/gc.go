@@ -95,7 +95,7 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 
 // lastDeadlines are the latest of each run: its parts are needed as long as any
 // other of its parts, or its container, may be.
-func lastDeadlines(containers []engine.Found, depots []engine.Depot) map[string]time.Time {
+func lastDeadlines(containers []engine.Found, depots []engine.Volume) map[string]time.Time {
 	lasts := map[string]time.Time{}
 	add := func(labels map[string]string) {
 		deadline, err := time.Parse(time.RFC3339, labels[spec.LabelDeadline])

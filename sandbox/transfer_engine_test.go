@@ -235,7 +235,7 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 			require.NoError(t, <-tidied)
 			require.Len(t, res.Outputs, 1, res.Warnings)
 			e := docker.New(api)
-			require.NoError(t, errors.Join(e.Remove(t.Context(), "evalbox-"+res.ID), e.(engine.Copier).RemoveDepot(t.Context(), res.ID)))
+			require.NoError(t, errors.Join(e.Remove(t.Context(), "evalbox-"+res.ID), e.(engine.Copier).RemoveVolume(t.Context(), res.ID)))
 		})
 	}
 }

@@ -120,20 +120,20 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"no volume":          {func(f *enginetest.Fake, _ *Request) { f.MakeErr = broken }, broken, ""},
-		"name taken":         {func(f *enginetest.Fake, _ *Request) { f.MakeErr = fmt.Errorf("x: %w", ErrNameTaken) }, ErrNameTaken, ""},
+		"no volume":          {func(f *enginetest.Fake, _ *Request) { f.CreateErr = broken }, broken, ""},
+		"name taken":         {func(f *enginetest.Fake, _ *Request) { f.CreateErr = fmt.Errorf("x: %w", ErrNameTaken) }, ErrNameTaken, ""},
 		"filling fails":      {func(f *enginetest.Fake, _ *Request) { f.FillErr = broken }, broken, ""},
 		"no container":       {func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = broken }, broken, ""},
 		"container is taken": {func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = ErrNameTaken }, ErrNameTaken, ""},
 		"answer lost": {func(f *enginetest.Fake, _ *Request) {
 			f.Fail.Prepare, f.PrepareAnyway = fmt.Errorf("%w: %w", ErrEngineUnavailable, broken), true
 		}, broken, ""},
-		"no watcher": {func(f *enginetest.Fake, _ *Request) { f.WatchErr = broken }, broken, ""},
+		"no watcher": {func(f *enginetest.Fake, _ *Request) { f.MonitorErr = broken }, broken, ""},
 		"image without sh": {func(f *enginetest.Fake, _ *Request) {
-			f.WatchErr = fmt.Errorf("%w: no /bin/sh", engine.ErrNotStarted)
+			f.MonitorErr = fmt.Errorf("%w: no /bin/sh", engine.ErrNotStarted)
 		}, engine.ErrNotStarted, "its image cannot watch the disk"},
 		"neither fills nor watches": {func(f *enginetest.Fake, _ *Request) {
-			f.FillErr, f.WatchErr = broken, fmt.Errorf("%w: no /bin/sh", engine.ErrNotStarted)
+			f.FillErr, f.MonitorErr = broken, fmt.Errorf("%w: no /bin/sh", engine.ErrNotStarted)
 		}, engine.ErrNotStarted, ""},
 		"image without du": {func(f *enginetest.Fake, _ *Request) { f.Deaf = 1 }, nil, "it said \"sh: du: not found"},
 		"disk nearly full": {func(f *enginetest.Fake, _ *Request) {
@@ -216,7 +216,7 @@ func TestCopyStopsBeforeTheEnginesDiskIsFull(t *testing.T) {
 // stuckEngine takes the files for ever.
 type stuckEngine struct{ *enginetest.Fake }
 
-func (e *stuckEngine) FillDepot(ctx context.Context, _ string, archive io.Reader) error {
+func (e *stuckEngine) FillVolume(ctx context.Context, _ string, archive io.Reader) error {
 	_, err := io.ReadFull(archive, make([]byte, 512))
 	<-ctx.Done()
 	return errors.Join(err, ctx.Err())
@@ -243,7 +243,7 @@ func TestCopyKeepsItsWatcherAtTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, slow)
 		require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
-		require.Equal(t, 1, fake.Watches)
+		require.Equal(t, 1, fake.Monitors)
 	})
 }
 
@@ -253,7 +253,7 @@ type slowEngine struct {
 	fill func(io.Reader) error
 }
 
-func (e *slowEngine) FillDepot(_ context.Context, _ string, archive io.Reader) error {
+func (e *slowEngine) FillVolume(_ context.Context, _ string, archive io.Reader) error {
 	return e.fill(archive)
 }
 
@@ -270,7 +270,7 @@ func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 		"for ever":               {func(f *enginetest.Fake) { f.Cuts, f.CutAfter = 1000, 2500 }, []string{"a"}, "outputs are incomplete: "},
 		"the engine is gone":     {func(f *enginetest.Fake) { f.FetchErr = lost }, nil, "outputs are incomplete: "},
 		"the engine refuses":     {func(f *enginetest.Fake) { f.FetchErr = errors.New("no such container") }, nil, "outputs are incomplete: no such container"},
-		"the volume stays":       {func(f *enginetest.Fake) { f.RemoveDepotErr = errors.New("in use") }, []string{"a", "b", "c/d"}, "volume evalbox-r1 is left behind: in use"},
+		"the volume stays":       {func(f *enginetest.Fake) { f.RemoveVolumeErr = errors.New("in use") }, []string{"a", "b", "c/d"}, "volume evalbox-r1 is left behind: in use"},
 		"the courier is removed": {func(f *enginetest.Fake) { f.Gone = 2 }, []string{"a", "b", "c/d"}, ""},
 		"while files are fetched": {func(f *enginetest.Fake) {
 			program := f.Program
@@ -305,10 +305,10 @@ func TestCopyThatBreaksOffGoesOnOrSaysSo(t *testing.T) {
 				if strings.Contains(test.warns, "incomplete") {
 					require.NotEmpty(t, res.OutputsSkipped, "what did not come is listed")
 				}
-				if fake.RemoveDepotErr == nil {
+				if fake.RemoveVolumeErr == nil {
 					require.Empty(t, fake.Left())
 				} else {
-					require.NoError(t, os.RemoveAll(fake.DepotDir("r1")))
+					require.NoError(t, os.RemoveAll(fake.VolumeDir("r1")))
 				}
 			})
 		})
@@ -381,9 +381,9 @@ func TestCopyThatIsKept(t *testing.T) {
 	require.Equal(t, []string{"a"}, paths(res))
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "volume evalbox-r1 and container evalbox_courier-r1 stay")
 	require.Contains(t, fake.Removed, "evalbox_watcher-r1")
-	require.Equal(t, []string{"container evalbox-r1", "depot r1"}, fake.Left())
-	require.Equal(t, "true", fake.DepotLabels("r1")[LabelKeep])
-	require.NoError(t, fake.RemoveDepot(t.Context(), "r1"))
+	require.Equal(t, []string{"container evalbox-r1", "volume r1"}, fake.Left())
+	require.Equal(t, "true", fake.VolumeLabels("r1")[LabelKeep])
+	require.NoError(t, fake.RemoveVolume(t.Context(), "r1"))
 }
 
 func TestTransferIsChosen(t *testing.T) {
@@ -471,7 +471,7 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 			fake := enginetest.NewFake(nil)
 			fake.Program = func(p *enginetest.Program) int {
 				text, err := os.ReadFile(p.Path(InputDir + "/sub/data"))
-				if err != nil || string(text) != "D" || !strings.HasPrefix(p.Final(""), fake.DepotDir(p.Job.RunID)) {
+				if err != nil || string(text) != "D" || !strings.HasPrefix(p.Final(""), fake.VolumeDir(p.Job.RunID)) {
 					return 1
 				}
 				return writes(map[string]string{"a": "A"})(p)
@@ -562,19 +562,19 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
 	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: recordtest.DeadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
-		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
+		_, err := fake.CreateVolume(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
 		require.NoError(t, err)
 	}
 	report, err := r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 2)
-	require.Equal(t, spec.CourierName("dead"), report.Removed[0].Container)
+	require.Equal(t, spec.HelperName("dead"), report.Removed[0].Container)
 	require.Equal(t, "volume evalbox-dead", report.Removed[1].Container)
 	require.Len(t, report.Left, 4)
 	_, err = r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"depot live"}, fake.Left())
-	require.NoError(t, fake.RemoveDepot(t.Context(), "live"))
+	require.Equal(t, []string{"volume live"}, fake.Left())
+	require.NoError(t, fake.RemoveVolume(t.Context(), "live"))
 }
 
 // TestSweepLeavesTheCourierOfALiveRun: it never runs, which says nothing about its
@@ -586,15 +586,15 @@ func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 	recordtest.Add(t, r.store, "ended", owner.This(), time.Now(), true)
 	for _, id := range []string{"runs", "ended"} {
 		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.Dir()}
-		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
+		_, err := fake.CreateVolume(t.Context(), Spec{Job: Job{RunID: id}}, labels)
 		require.NoError(t, err)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
 	}
 	_, err := r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"ended", spec.CourierName("ended")}, fake.Removed)
-	require.Equal(t, []string{"depot runs"}, fake.Left())
-	require.NoError(t, fake.RemoveDepot(t.Context(), "runs"))
+	require.Equal(t, []string{"ended", spec.HelperName("ended")}, fake.Removed)
+	require.Equal(t, []string{"volume runs"}, fake.Left())
+	require.NoError(t, fake.RemoveVolume(t.Context(), "runs"))
 }
 
 // TestPartsOfARunElsewhereStayAsLongAsItMay: the files may take longer to be sent than
@@ -609,14 +609,14 @@ func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
 		parts := maps.Clone(labels)
 		parts[LabelDeadline] = at(-time.Hour)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Running: true})
-		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
+		_, err := fake.CreateVolume(t.Context(), Spec{Job: Job{RunID: id}}, parts)
 		require.NoError(t, err)
 	}
 	_, err := r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"over", spec.CourierName("over")}, fake.Removed)
-	require.Equal(t, []string{"depot runs"}, fake.Left())
-	require.NoError(t, fake.RemoveDepot(t.Context(), "runs"))
+	require.ElementsMatch(t, []string{"over", spec.HelperName("over")}, fake.Removed)
+	require.Equal(t, []string{"volume runs"}, fake.Left())
+	require.NoError(t, fake.RemoveVolume(t.Context(), "runs"))
 }
 
 // TestDeadlinesOfACopiedRun: the program's begins when its files are there.
@@ -626,9 +626,9 @@ func TestDeadlinesOfACopiedRun(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		var parts map[string]string
 		r.engine = &slowEngine{fake, func(archive io.Reader) error {
-			parts = fake.DepotLabels("r1")
+			parts = fake.VolumeLabels("r1")
 			time.Sleep(5 * time.Hour)
-			return fake.FillDepot(context.Background(), "r1", archive)
+			return fake.FillVolume(context.Background(), "r1", archive)
 		}}
 		req := copied(t)
 		req.Limits.Timeout = 2 * time.Hour

@@ -1,6 +1,8 @@
 package spec
 
-import "strings"
+import (
+	"strings"
+)
 
 // Host describes the engine's machine as far as a plan needs it. Zero values mean
 // "unknown".

@@ -8,6 +8,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/owner"
 )
@@ -78,7 +82,7 @@ type Class struct {
 	Log   Log        `json:"log"`
 	GPUs  GPURequest `json:"gpus"`
 	// Transfer is [TransferBind] or [TransferCopy]: the host paths of the binds are the
-	// caller's own, or those of a depot.
+	// caller's own, or those of a staging volume.
 	Transfer string `json:"transfer"`
 }
 
@@ -233,3 +237,64 @@ func (c Class) Hash() string {
 // exists, so that the container can be found even if the controller dies while creating
 // it.
 func (j Job) ContainerName() string { return namespace + "-" + j.RunID }
+
+// Egress says what a run may reach through its proxy. It is the wire form of a
+// [policy.Egress] with all of its values.
+type Egress struct {
+	Level string   `json:"level"`
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+	// Resolve maps names that are not looked up to their addresses.
+	Resolve               map[string][]netip.Addr `json:"resolve"`
+	Connections           int                     `json:"connections"`
+	Requests              int                     `json:"requests"`
+	Bytes                 int64                   `json:"bytes"`
+	ConnectionTimeSeconds float64                 `json:"connection_time_seconds"`
+}
+
+const (
+	// EgressDir is the directory of the proxy's socket inside the container.
+	EgressDir = "/run/evalbox"
+	// EgressSocket is the file name of that socket.
+	EgressSocket = "proxy.sock"
+	// EgressPort is the port of the proxy on the program's own loopback address.
+	EgressPort = 3128
+	// RoleEgress is the role of the mount at [EgressDir].
+	RoleEgress = "egress"
+)
+
+// MergeEnv merges environments into sorted NAME=value pairs; later ones win.
+func MergeEnv(envs ...[]string) []string {
+	merged := map[string]string{}
+	for _, env := range envs {
+		for _, pair := range env {
+			name, _, _ := strings.Cut(pair, "=")
+			merged[name] = pair
+		}
+	}
+	return slices.Sorted(maps.Values(merged))
+}
+
+// SortedEnv renders an environment as sorted NAME=value pairs.
+func SortedEnv(env map[string]string) []string {
+	pairs := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		pairs = append(pairs, name+"="+env[name])
+	}
+	return pairs
+}
+
+// Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….
+type Ulimit struct {
+	Name string `json:"name"`
+	Soft int64  `json:"soft"`
+	Hard int64  `json:"hard"`
+}
+
+// DedicatedUser is the numeric user that programs of a root caller run as. Such a high
+// number is usually not an account of the host, whereas uid 1000 is a real person on many
+// machines.
+const DedicatedUser = "64646:64646"
+
+// DedicatedID is its user ID and group ID.
+const DedicatedID = 64646

@@ -19,29 +19,28 @@ const LabelPart = owner.LabelPart
 
 // Parts of a run whose files are copied, and the part that belongs to no run.
 const (
-	// PartDepot is the volume that holds the files.
-	PartDepot = "depot"
-	// PartCourier is the helper container, never started, through which the depot is
-	// filled and read.
-	PartCourier = "courier"
-	// PartWatcher is the disk monitor: the container that measures the depot's disk
-	// usage.
-	PartWatcher = "watcher"
+	// PartVolume is the staging volume, which holds the files.
+	PartVolume = "depot"
+	// PartHelper is the helper container, never started, through which the staging volume
+	// is filled and read.
+	PartHelper = "courier"
+	// PartMonitor is the disk monitor: the container that measures the disk usage of the
+	// staging volume.
+	PartMonitor = "watcher"
 	// PartInit is the volume that holds the init of all containers. It is also the helper
 	// container, never started, through which that volume is filled.
 	PartInit = "init"
 )
 
-// DepotName is the name of a run's depot. The depot's helper containers cannot collide
-// with the container of a run, whose name begins with "evalbox-". Volumes have a separate
-// name space.
-func DepotName(runID string) string { return namespace + "-" + runID }
+// VolumeName is the name of a run's staging volume. Volumes have a name space of their own.
+func VolumeName(runID string) string { return namespace + "-" + runID }
 
-// CourierName is the name of the helper container that fills and reads the depot.
-func CourierName(runID string) string { return namespace + "_courier-" + runID }
+// HelperName is the name of the helper container that fills and reads the staging volume.
+// It cannot collide with the container of a run, whose name begins with "evalbox-".
+func HelperName(runID string) string { return namespace + "_courier-" + runID }
 
-// WatcherName is the name of the depot's disk monitor.
-func WatcherName(runID string) string { return namespace + "_watcher-" + runID }
+// MonitorName is the name of the disk monitor; see [HelperName].
+func MonitorName(runID string) string { return namespace + "_watcher-" + runID }
 
-// DepotDir is the mount point of the depot in its helper containers.
-const DepotDir = "/evalbox"
+// VolumeDir is the mount point of a volume in its helper containers.
+const VolumeDir = "/evalbox"

@@ -67,9 +67,9 @@ func copier(e engine.Engine) (engine.Copier, error) {
 }
 
 // Volumes lists the staging volumes on an engine.
-func Volumes(ctx context.Context, e engine.Engine) ([]engine.Depot, error) {
+func Volumes(ctx context.Context, e engine.Engine) ([]engine.Volume, error) {
 	if c, err := copier(e); err == nil {
-		return c.Depots(ctx)
+		return c.Volumes(ctx)
 	}
 	return nil, nil
 }
@@ -78,7 +78,7 @@ func Volumes(ctx context.Context, e engine.Engine) ([]engine.Depot, error) {
 // idempotent.
 func RemoveVolume(ctx context.Context, e engine.Engine, runID string) error {
 	if c, err := copier(e); err == nil {
-		return c.RemoveDepot(ctx, runID)
+		return c.RemoveVolume(ctx, runID)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sou
 	}
 	c.labels, c.opened = labels, true
 	c.monitor = newMonitor(to, c.Plan, labels, c.Log)
-	root, err := to.MakeDepot(context.WithoutCancel(ctx), c.Plan, labels)
+	root, err := to.CreateVolume(context.WithoutCancel(ctx), c.Plan, labels)
 	if err != nil {
 		c.taken = errors.Is(err, engine.ErrNameTaken)
 		return nil, err
@@ -149,7 +149,7 @@ func (c *copies) withHelper(ctx context.Context, to engine.Copier, do func() err
 			return err
 		}
 		c.Log.Debug("the courier is gone", "error", err)
-		if againErr := to.MendDepot(context.WithoutCancel(ctx), c.Plan, c.labels); againErr != nil {
+		if againErr := to.RecreateHelper(context.WithoutCancel(ctx), c.Plan, c.labels); againErr != nil {
 			return errors.Join(err, againErr)
 		}
 		err = do()
@@ -169,7 +169,7 @@ func (c *copies) sendArchive(ctx context.Context, to engine.Copier) (omitted []s
 		_ = writer.CloseWithError(err) // never fails
 	}()
 	c.sent.Store(0)
-	sendErr := to.FillDepot(ctx, c.Plan.Job.RunID, counted(reader, &c.sent))
+	sendErr := to.FillVolume(ctx, c.Plan.Job.RunID, counted(reader, &c.sent))
 	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
 	packErr := <-packed
 	var cannot *spec.PathError
@@ -388,8 +388,8 @@ func (c *copies) close(ctx context.Context, keep bool) error {
 	}
 	id := c.Plan.Job.RunID
 	if keep {
-		c.Warn("volume %s and container %s stay with the container that was told to stay", spec.DepotName(id), spec.CourierName(id))
-		return c.Engine.Remove(ctx, spec.WatcherName(id))
+		c.Warn("volume %s and container %s stay with the container that was told to stay", spec.VolumeName(id), spec.HelperName(id))
+		return c.Engine.Remove(ctx, spec.MonitorName(id))
 	}
 	return RemoveVolume(ctx, c.Engine, id)
 }

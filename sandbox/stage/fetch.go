@@ -139,7 +139,7 @@ func (c *copies) fetchOne(ctx context.Context, dir string, unpacker *archive.Unp
 	}
 	var sent io.ReadCloser
 	err = c.withHelper(ctx, from, func() (err error) {
-		sent, err = from.FetchDepot(ctx, c.Plan.Job.RunID, path.Join(dir, at))
+		sent, err = from.FetchVolume(ctx, c.Plan.Job.RunID, path.Join(dir, at))
 		return err
 	})
 	if err != nil {

@@ -59,7 +59,7 @@ func (m *monitor) isConnected() bool { return m.talk != nil }
 func (m *monitor) connect(ctx context.Context) error {
 	m.close(nil)
 	m.talk = nil
-	streams, err := m.engine.WatchDepot(ctx, m.plan, m.labels)
+	streams, err := m.engine.MonitorVolume(ctx, m.plan, m.labels)
 	if err != nil {
 		return err
 	}

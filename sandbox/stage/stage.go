@@ -220,7 +220,7 @@ func (s *Stage) Restore() {
 // mounted, unless the run keeps its container.
 func (s *Stage) Withdraw(ctx context.Context) {
 	if err := s.files.close(ctx, s.Plan.Job.Keep); err != nil {
-		s.Warn("volume %s is left behind: %v", spec.DepotName(s.Plan.Job.RunID), err)
+		s.Warn("volume %s is left behind: %v", spec.VolumeName(s.Plan.Job.RunID), err)
 	}
 }
 

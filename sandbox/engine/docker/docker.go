@@ -119,6 +119,19 @@ func changeContext(ctx context.Context, limit time.Duration) (context.Context, c
 	return callContext(context.WithoutCancel(ctx), limit)
 }
 
+// pause waits for a duration or until the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // Close implements [engine.Engine]. The client's own Close only closes idle connections,
 // and does not track attached streams.
 func (e *adapter) Close() error {

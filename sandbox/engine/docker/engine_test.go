@@ -187,10 +187,10 @@ func TestEngineMakesTheInitsVolumeAgain(t *testing.T) {
 	made, err := e.api.VolumeInspect(t.Context(), set.volume)
 	require.NoError(t, err)
 	require.Equal(t, initLabels(), made.Labels)
-	depots, err := e.Depots(t.Context())
+	volumes, err := e.Volumes(t.Context())
 	require.NoError(t, err)
-	for _, depot := range depots {
-		require.NotEqual(t, set.volume, depot.Name)
+	for _, volume := range volumes {
+		require.NotEqual(t, set.volume, volume.Name)
 	}
 	c := prepare(t, e, class) // the volume's directory is now known
 	require.NoError(t, e.api.VolumeRemove(t.Context(), set.volume, false), "the volume is not in use")

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/api/types/versions"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -50,7 +53,7 @@ func (e *adapter) Identity(ctx context.Context) string {
 
 // engineInfo translates Docker's system info.
 func engineInfo(said system.Info, api string, local bool) engine.Info {
-	info := engine.Info{
+	return engine.Info{
 		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID,
 		OS: said.OperatingSystem, Kernel: said.KernelVersion, Architecture: said.Architecture,
 		StorageDriver: said.Driver, RootDir: said.DockerRootDir, CgroupDriver: said.CgroupDriver,
@@ -58,18 +61,11 @@ func engineInfo(said system.Info, api string, local bool) engine.Info {
 		MemoryLimit: said.MemoryLimit, SwapLimit: said.SwapLimit, CPUQuota: said.CPUCfsQuota, PIDsLimit: said.PidsLimit,
 		Containerd: said.ContainerdCommit.ID, Runc: said.RuncCommit.ID, Warnings: said.Warnings,
 		Host: spec.Host{
-			CPUs: said.NCPU, MemoryBytes: said.MemTotal,
+			CPUs: said.NCPU, MemoryBytes: said.MemTotal, CgroupVersion: map[string]int{"1": 1, "2": 2}[said.CgroupVersion],
 			DefaultRuntime: said.DefaultRuntime, Runtimes: slices.Sorted(maps.Keys(said.Runtimes)),
 			GPUs: hostGPUs(said, api),
 		},
 	}
-	switch said.CgroupVersion {
-	case "1":
-		info.Host.CgroupVersion = 1
-	case "2":
-		info.Host.CgroupVersion = 2
-	}
-	return info
 }
 
 // hasOption reports whether the engine lists a security option.
@@ -99,4 +95,52 @@ func missing(info engine.Info, swap bool) []string {
 		}
 	}
 	return all
+}
+
+// FindNetwork implements [engine.Networks]. It also refuses the host's network, under any
+// name or ID.
+func (e *adapter) FindNetwork(ctx context.Context, name string) error {
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	found, err := e.api.NetworkInspect(ctx, name, network.InspectOptions{})
+	if err == nil {
+		return judgeNetwork(name, found.Driver)
+	}
+	if !errdefs.IsNotFound(err) {
+		return fmt.Errorf("looking for network %q: %w", name, engineError(ctx, err))
+	}
+	all, err := e.api.NetworkList(ctx, network.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing networks: %w", engineError(ctx, err))
+	}
+	var names []string
+	for _, n := range all {
+		if judgeNetwork(n.Name, n.Driver) == nil {
+			names = append(names, n.Name)
+		}
+	}
+	return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", name), Rule: "the engine does not have it; " + hasNetworks(names)}
+}
+
+// judgeNetwork refuses networks that are unsuitable for a sandbox.
+func judgeNetwork(name, driver string) error {
+	if driver == "host" || driver == "null" {
+		return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", name),
+			Rule: fmt.Sprintf("is the engine's network of the driver %s; a sandbox has its own", driver)}
+	}
+	return nil
+}
+
+// namedNetworks is the maximum number of networks in a message.
+const namedNetworks = 10
+
+func hasNetworks(names []string) string {
+	if len(names) == 0 {
+		return "it has none that a program could use"
+	}
+	slices.Sort(names)
+	if rest := len(names) - namedNetworks; rest > 0 {
+		return fmt.Sprintf("it has %s and %d more", strings.Join(names[:namedNetworks], ", "), rest)
+	}
+	return "it has " + strings.Join(names, ", ")
 }

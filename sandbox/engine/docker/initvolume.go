@@ -218,10 +218,10 @@ const (
 func (e *adapter) deliver(ctx context.Context, set initSet, looked initFiles, class spec.Class) error {
 	ctx, cancel := changeContext(ctx, 2*callTimeout)
 	defer cancel()
-	dir, err := e.findVolume(ctx, set)
+	dir, err := e.findInitVolume(ctx, set)
 	if errdefs.IsNotFound(err) || err == nil && dir == looked.dir {
-		if err = e.fillVolume(ctx, set, class); err == nil {
-			dir, err = e.findVolume(ctx, set)
+		if err = e.fillInitVolume(ctx, set, class); err == nil {
+			dir, err = e.findInitVolume(ctx, set)
 		}
 	}
 	if err != nil {
@@ -231,9 +231,9 @@ func (e *adapter) deliver(ctx context.Context, set initSet, looked initFiles, cl
 	return nil
 }
 
-// findVolume returns the directory of a volume of evalbox. A volume with the same name
+// findInitVolume returns the directory of a volume of evalbox. A volume with the same name
 // that somebody else created may be mounted from anywhere, so nothing is written to it.
-func (e *adapter) findVolume(ctx context.Context, set initSet) (dir string, err error) {
+func (e *adapter) findInitVolume(ctx context.Context, set initSet) (dir string, err error) {
 	made, err := e.api.VolumeInspect(ctx, set.volume)
 	if err != nil {
 		return "", err
@@ -247,8 +247,8 @@ func (e *adapter) findVolume(ctx context.Context, set initSet) (dir string, err 
 // remedy is the fix for a volume with the wrong content.
 func (s initSet) remedy() string { return "remove it: docker volume rm " + s.volume }
 
-// fillVolume creates and fills a volume, or waits until another process has.
-func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class) error {
+// fillInitVolume creates and fills a volume, or waits until another process has.
+func (e *adapter) fillInitVolume(ctx context.Context, set initSet, class spec.Class) error {
 	labels := initLabels()
 	labels[spec.LabelOwner] = owner.This().String()
 	labels[spec.LabelDeadline] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
@@ -275,10 +275,8 @@ func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class)
 			continue
 		}
 		waited = true
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(fillPoll):
+		if err := pause(ctx, fillPoll); err != nil {
+			return err
 		}
 	}
 }
@@ -286,9 +284,9 @@ func (e *adapter) fillVolume(ctx context.Context, set initSet, class spec.Class)
 // fillThrough fills the volume through a helper container, unless it is full, and removes
 // the container.
 func (e *adapter) fillThrough(ctx context.Context, id string, set initSet) error {
-	_, err := e.api.ContainerStatPath(ctx, id, path.Join(spec.DepotDir, initFile))
+	_, err := e.api.ContainerStatPath(ctx, id, path.Join(spec.VolumeDir, initFile))
 	if errdefs.IsNotFound(err) {
-		err = e.api.CopyToContainer(ctx, id, spec.DepotDir, bytes.NewReader(set.archive), container.CopyToContainerOptions{})
+		err = e.api.CopyToContainer(ctx, id, spec.VolumeDir, bytes.NewReader(set.archive), container.CopyToContainerOptions{})
 	}
 	return errors.Join(err, e.removeNow(ctx, id))
 }

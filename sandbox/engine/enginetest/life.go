@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -11,14 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -27,94 +24,6 @@ import (
 func soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	require.Eventually(t, is, time.Minute, 20*time.Millisecond, what)
-}
-
-// testNames checks that only one container can have a name, and that a failed attempt to reuse
-// the name does not affect it.
-func testNames(t *testing.T, s *suite) {
-	e := s.connect(t)
-	meta := s.meta(t)
-	c := s.must(t, e, s.class(), meta)
-	_, err := e.Prepare(t.Context(), s.class(), meta)
-	require.ErrorIs(t, err, engine.ErrNameTaken)
-	require.Zero(t, do(t, c, s.job(t, "nothing"), nil).end.ExitCode)
-	require.NoError(t, e.Remove(t.Context(), meta.Name))
-	require.Zero(t, do(t, s.must(t, e, s.class(), meta), s.job(t, "nothing"), nil).end.ExitCode)
-}
-
-// testSources checks that a bind needs its source, and that a missing source is never created.
-func testSources(t *testing.T, s *suite) {
-	e := s.connect(t)
-	gone := filepath.Join(t.TempDir(), "gone", "below")
-	class, meta := s.class(), s.meta(t)
-	class.Binds = []spec.Bind{{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true}}
-	meta.Sources = engine.Sources{spec.RoleInput: gone}
-	_, err := e.Prepare(t.Context(), class, meta)
-	require.ErrorIs(t, err, engine.ErrNoSource)
-	require.NoDirExists(t, filepath.Dir(gone))
-	require.Empty(t, s.found(t, e, meta.Name))
-
-	// Existing sources are mounted with their own identity, read-only or writable as requested.
-	dir, rw, one := openDir(t), openDir(t), filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("inside"), 0o644))
-	require.NoError(t, os.WriteFile(one, []byte("inside"), 0o644))
-	meta = s.meta(t)
-	class.Binds = []spec.Bind{{Role: "mount-0", Target: "/data/ro", ReadOnly: true}, {Role: "mount-1", Target: "/data/one", ReadOnly: true},
-		{Role: spec.RoleFinal, Target: "/data/rw"}}
-	meta.Sources = engine.Sources{"mount-0": dir, "mount-1": one, spec.RoleFinal: rw}
-	meta.Stat, meta.Witness = []string{"/data/ro", "/data/one", "/data/rw"}, "/data/ro/file"
-	c := s.must(t, e, class, meta)
-	checkStats(t, c.Ready(), map[string]string{"/data/ro": dir, "/data/one": one, "/data/rw": rw})
-	got := do(t, c, s.job(t, "mounts"), nil)
-	require.Equal(t, "errno 30 errno 30 errno 30 inside inside\n", got.stdout, got.stderr)
-	text, err := os.ReadFile(filepath.Join(rw, "new"))
-	require.NoError(t, err)
-	require.Equal(t, "inside", string(text))
-}
-
-// testMasks checks that masked files and directories are empty and cannot be written.
-func testMasks(t *testing.T, s *suite) {
-	e := s.connect(t)
-	dir, empty := openDir(t), filepath.Join(t.TempDir(), "empty")
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "keys"), 0o755))
-	for name, text := range map[string]string{"keys/x": "secret", "secret": "secret", "open": "open"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
-	require.NoError(t, os.WriteFile(empty, nil, 0o444))
-	class, meta := s.class(), s.meta(t)
-	class.Binds = []spec.Bind{{Role: "mount-0", Target: "/data", ReadOnly: true}}
-	class.Masks = []spec.Mask{{Target: "/data/keys", Folder: true}, {Target: "/data/secret"}}
-	meta.Sources = engine.Sources{"mount-0": dir, spec.RoleEmpty: empty}
-	got := s.runs(t, e, class, meta, "masked")
-	require.Equal(t, "[] '' open\nrefused\nrefused\n", got.stdout)
-}
-
-// testDirectoryThatIsGone removes the working directory between Prepare and Start.
-func testDirectoryThatIsGone(t *testing.T, s *suite) {
-	e := s.connect(t)
-	dir := openDir(t)
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
-	class, meta := s.class(), s.meta(t)
-	class.Binds = []spec.Bind{{Role: spec.RoleFinal, Target: "/data"}}
-	class.WorkDir, meta.Sources = "/data/sub", engine.Sources{spec.RoleFinal: dir}
-	c := s.must(t, e, class, meta)
-	require.NoError(t, os.Remove(filepath.Join(dir, "sub")))
-	got := do(t, c, s.job(t, helperNoDirectory), nil)
-	require.Equal(t, &engine.LaunchError{Stage: "chdir", Errno: syscall.ENOENT}, got.end.Launch)
-	require.True(t, got.end.Reported && got.end.Complete)
-}
-
-func testImages(t *testing.T, s *suite) {
-	e := s.connect(t)
-	_, err := e.Resolve(t.Context(), UnknownImage)
-	require.ErrorIs(t, err, images.ErrNotFound)
-	require.NotEmpty(t, s.image.ID)
-	require.NotEmpty(t, s.image.Platform)
-	info, err := e.Info(t.Context())
-	require.NoError(t, err)
-	require.NotEmpty(t, info.ID)
-	require.Empty(t, info.Missing)
-	require.Equal(t, s.info.ID, info.ID)
 }
 
 // testRemoval checks that a removal can be repeated, works in any state and by name or ID, and
@@ -132,9 +41,7 @@ func testRemoval(t *testing.T, s *suite) {
 			c := s.must(t, e, s.class(), meta)
 			switch state {
 			case "running":
-				stdout := lookFor("ready\n")
-				require.NoError(t, c.Start(t.Context(), s.job(t, "ignores"), engine.Streams{Stdout: stdout}))
-				stdout.await(t)
+				s.begin(t, c, "ignores")
 			case "ended":
 				do(t, c, s.job(t, "nothing"), nil)
 			}
@@ -155,64 +62,10 @@ func testRemoval(t *testing.T, s *suite) {
 	}
 }
 
-// testCanceled checks that a canceled Prepare leaves nothing behind.
-func testCanceled(t *testing.T, s *suite) {
-	e := s.connect(t)
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	meta := s.meta(t)
-	_, err := e.Prepare(canceled, s.class(), meta)
-	require.ErrorIs(t, err, context.Canceled)
-	var names []string
-	apart := s.New(t)
-	for _, after := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond,
-		120 * time.Millisecond, 250 * time.Millisecond} {
-		ctx, cancel := context.WithTimeout(t.Context(), after)
-		meta := s.meta(t)
-		c, err := apart.Prepare(ctx, s.class(), meta)
-		names = append(names, meta.Name)
-		if err == nil {
-			require.NoError(t, c.Remove(t.Context()))
-		} else {
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		}
-		cancel()
-	}
-	require.NoError(t, apart.Close(), "Close waits until all removals are certain")
-	for _, name := range append(names, meta.Name) {
-		soon(t, name+" still exists", func() bool { return len(s.found(t, e, name)) == 0 })
-	}
-}
-
-// testMany runs many containers at once on one engine.
-func testMany(t *testing.T, s *suite) {
-	e := s.connect(t)
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			c, err := e.Prepare(t.Context(), s.class(), s.meta(t))
-			if !assert.NoError(t, err) {
-				return
-			}
-			var stdout recorder
-			if assert.NoError(t, c.Start(t.Context(), s.job(t, "prints"), engine.Streams{Stdout: &stdout})) {
-				end, err := c.Wait(t.Context())
-				assert.NoError(t, err)
-				assert.True(t, end.Reported && end.Complete && end.ExitCode == 0, "%+v", end)
-				assert.Equal(t, 21, strings.Count(stdout.String(), "\n"))
-			}
-			assert.NoError(t, c.Remove(t.Context()))
-		})
-	}
-	wg.Wait()
-}
-
 func testSample(t *testing.T, s *suite) {
 	e := s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
-	stdout := lookFor("ready\n")
-	require.NoError(t, c.Start(t.Context(), s.job(t, "spins"), engine.Streams{Stdout: stdout}))
-	stdout.await(t)
+	s.begin(t, c, "spins")
 	var first, second engine.Usage
 	soon(t, "no sample", func() bool {
 		var ok bool
@@ -239,27 +92,12 @@ func testSample(t *testing.T, s *suite) {
 func testDisconnect(t *testing.T, s *suite) {
 	e := s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
-	stdout := lookFor("ready\n")
-	require.NoError(t, c.Start(t.Context(), s.job(t, "ignores"), engine.Streams{Stdout: stdout}))
-	stdout.await(t)
-	type answer struct {
-		end engine.End
-		err error
-	}
-	ended := make(chan answer, 1)
-	go func() {
-		end, err := c.Wait(t.Context())
-		ended <- answer{end, err}
-	}()
-	time.Sleep(100 * time.Millisecond)
-	c.Disconnect()
-	c.Disconnect()
-	select {
-	case got := <-ended:
-		require.ErrorIs(t, got.err, engine.ErrUnavailable, "it has not ended: %+v", got.end)
-	case <-time.After(time.Minute):
-		t.Fatal("Wait does not return after Disconnect")
-	}
+	s.begin(t, c, "ignores")
+	err := interrupted(t, c, func() {
+		c.Disconnect()
+		c.Disconnect()
+	})
+	require.ErrorIs(t, err, engine.ErrUnavailable, "it has not ended")
 	require.NoError(t, c.Signal(t.Context(), engine.Kill))
 	end := wait(t, c)
 	require.True(t, end.Interrupted, "%+v", end)
@@ -426,9 +264,7 @@ func testList(t *testing.T, s *suite) {
 func testForeign(t *testing.T, s *suite) {
 	e, other := s.connect(t), s.connect(t)
 	c := s.must(t, e, s.class(), s.meta(t))
-	stdout := lookFor("ready\n")
-	require.NoError(t, c.Start(t.Context(), s.job(t, "ignores"), engine.Streams{Stdout: stdout}))
-	stdout.await(t)
+	s.begin(t, c, "ignores")
 	opened, err := other.Open(t.Context(), c.Ref(), engine.Streams{})
 	require.NoError(t, err)
 	require.NoError(t, opened.Signal(t.Context(), engine.Kill))
@@ -478,261 +314,14 @@ func testClose(t *testing.T, s *suite) {
 	e, closed := s.connect(t), s.New(t)
 	c, err := closed.Prepare(t.Context(), s.class(), s.meta(t))
 	require.NoError(t, err)
-	stdout := lookFor("ready\n")
-	require.NoError(t, c.Start(t.Context(), s.job(t, "sleeps"), engine.Streams{Stdout: stdout}))
-	stdout.await(t)
-	answered := make(chan error, 1)
-	go func() {
-		_, err := c.Wait(t.Context())
-		answered <- err
-	}()
-	time.Sleep(100 * time.Millisecond)
-	require.NoError(t, closed.Close())
-	select {
-	case err := <-answered:
-		require.Error(t, err)
-	case <-time.After(time.Minute):
-		t.Error("Wait does not return after Close")
-	}
+	s.begin(t, c, "sleeps")
+	err = interrupted(t, c, func() { require.NoError(t, closed.Close()) })
+	require.Error(t, err)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "Wait does not return after Close")
 	opened, err := e.Open(t.Context(), c.Ref(), engine.Streams{})
 	require.NoError(t, err)
 	require.NoError(t, opened.Signal(t.Context(), engine.Stop))
 	end := wait(t, opened)
 	require.Equal(t, 15, end.Signal, "%+v", end)
 	require.NoError(t, opened.Remove(t.Context()))
-}
-
-// testDepot copies files to the engine and back.
-func testDepot(t *testing.T, s *suite) {
-	e := s.connect(t)
-	copier, ok := e.(engine.Copier)
-	if !ok {
-		t.Fatal("the engine is not a Copier; say so in Options.Without")
-	}
-	meta := s.meta(t)
-	id := meta.Labels[spec.LabelRun]
-	run := spec.Spec{Class: s.class(), Job: spec.Job{RunID: id}}
-	run.Class.Transfer = spec.TransferCopy
-	require.ErrorIs(t, copier.FillDepot(t.Context(), id, bytes.NewReader(nil)), engine.ErrNoContainer)
-	base, err := copier.MakeDepot(t.Context(), run, meta.Labels)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, copier.RemoveDepot(context.WithoutCancel(t.Context()), id)) })
-	_, err = copier.MakeDepot(t.Context(), run, meta.Labels)
-	require.ErrorIs(t, err, engine.ErrNameTaken)
-
-	require.NoError(t, copier.FillDepot(t.Context(), id, depotArchive(t)))
-	helpers := s.found(t, e, spec.CourierName(id))
-	require.Len(t, helpers, 1)
-	require.Equal(t, spec.PartCourier, helpers[0].Labels[spec.LabelPart])
-	require.False(t, helpers[0].Running)
-
-	class := run.Class
-	class.Binds = []spec.Bind{{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true}, {Role: spec.RoleFinal, Target: spec.FinalDir}}
-	meta.Sources = engine.Sources{spec.RoleInput: base + "/in", spec.RoleFinal: base + "/out/final"}
-	got := s.runs(t, e, class, meta, "depot")
-	require.Equal(t, "sent True\n", got.stdout)
-
-	// Another client removes the courier.
-	require.NoError(t, e.Remove(t.Context(), spec.CourierName(id)))
-	_, err = copier.FetchDepot(t.Context(), id, "out/final")
-	require.ErrorIs(t, err, engine.ErrNoContainer)
-	require.NoError(t, copier.MendDepot(t.Context(), run, meta.Labels))
-	archive, err := copier.FetchDepot(t.Context(), id, "out/final")
-	require.NoError(t, err)
-	require.Equal(t, map[string]string{"final": "", "final/d": "", "final/d/out": "out"}, unpacked(t, archive))
-
-	conversation, err := copier.WatchDepot(t.Context(), run, meta.Labels)
-	require.NoError(t, err)
-	var answer, trouble recorder
-	ended := make(chan struct{})
-	go func() {
-		_ = conversation.Copy(&answer, &trouble) // Close breaks it off
-		close(ended)
-	}()
-	_, err = io.WriteString(conversation.Stdin(), "free\n")
-	require.NoError(t, err)
-	soon(t, "the watcher does not answer: "+trouble.String(), func() bool { return strings.Contains(answer.String(), "\n") })
-	require.NoError(t, conversation.Close())
-	<-ended
-	require.NoError(t, conversation.Close())
-	s.removesDepot(t, e, copier, id)
-}
-
-// removesDepot removes a depot with all its parts.
-func (s *suite) removesDepot(t *testing.T, e engine.Engine, copier engine.Copier, id string) {
-	t.Helper()
-	for range 2 {
-		require.NoError(t, copier.RemoveDepot(t.Context(), id))
-	}
-	depots, err := copier.Depots(t.Context())
-	require.NoError(t, err)
-	for _, depot := range depots {
-		require.NotEqual(t, spec.DepotName(id), depot.Name)
-	}
-	for _, helper := range []string{spec.CourierName(id), spec.WatcherName(id)} {
-		require.Empty(t, s.found(t, e, helper))
-	}
-}
-
-// unpacked returns the content of an archive by name.
-func unpacked(t *testing.T, archive io.ReadCloser) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	for reader := tar.NewReader(archive); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			require.NoError(t, archive.Close())
-			return files
-		}
-		require.NoError(t, err)
-		text, err := io.ReadAll(reader)
-		require.NoError(t, err)
-		files[strings.TrimSuffix(header.Name, "/")] = string(text)
-	}
-}
-
-func depotArchive(t *testing.T) io.Reader {
-	t.Helper()
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	for _, header := range []tar.Header{
-		{Typeflag: tar.TypeDir, Name: "in/", Mode: 0o755}, {Name: "in/a", Mode: 0o644, Size: 4},
-		{Typeflag: tar.TypeSymlink, Name: "in/link", Linkname: "a"},
-		{Typeflag: tar.TypeDir, Name: "out/", Mode: 0o755}, {Typeflag: tar.TypeDir, Name: "out/final/", Mode: 0o777, Uid: userID, Gid: userID},
-	} {
-		require.NoError(t, w.WriteHeader(&header))
-		if header.Size > 0 {
-			_, err := io.WriteString(w, "sent")
-			require.NoError(t, err)
-		}
-	}
-	require.NoError(t, w.Close())
-	return &archive
-}
-
-// testOrphan kills the process that prepared a container.
-func testOrphan(t *testing.T, s *suite) {
-	e := s.connect(t)
-	t.Run("that waits", func(t *testing.T) {
-		meta := s.meta(t)
-		ref := s.orphan(t, s.class(), meta, nil)
-		soon(t, "it still waits", func() bool {
-			found := s.found(t, e, meta.Name)
-			return len(found) == 0 || found[0].Ended
-		})
-		require.NoError(t, e.Remove(t.Context(), ref.ID))
-	})
-	t.Run("that runs", func(t *testing.T) {
-		job := s.job(t, "prints")
-		ref := s.orphan(t, s.class(), s.meta(t), &job)
-		var stdout recorder
-		c, err := e.Open(t.Context(), ref, engine.Streams{Stdout: &stdout})
-		require.NoError(t, err)
-		end := wait(t, c)
-		require.True(t, end.Reported && end.Complete, "%+v", end)
-		require.True(t, strings.HasPrefix(stdout.String(), "0\n1\n") && strings.HasSuffix(stdout.String(), "19\nend\n"), stdout.String())
-		require.NoError(t, c.Remove(t.Context()))
-	})
-	t.Run("that runs into its time limit", func(t *testing.T) {
-		job := s.job(t, "ignores")
-		job.TimeoutSeconds, job.GraceSeconds = 1, 0.5
-		ref := s.orphan(t, s.class(), s.meta(t), &job)
-		c, err := e.Open(t.Context(), ref, engine.Streams{})
-		require.NoError(t, err)
-		end := wait(t, c)
-		require.True(t, end.Reported && end.Complete, "%+v", end)
-		require.Equal(t, engine.ByDeadline, end.Cause)
-		require.True(t, end.Escalated)
-		require.NoError(t, c.Remove(t.Context()))
-	})
-	for name, how := range map[string]engine.Signal{"that is stopped": engine.Stop, "that is killed": engine.Kill} {
-		t.Run(name, func(t *testing.T) {
-			job := s.job(t, "sleeps")
-			ref := s.orphan(t, s.class(), s.meta(t), &job)
-			c, err := e.Open(t.Context(), ref, engine.Streams{})
-			require.NoError(t, err)
-			require.NoError(t, c.Signal(t.Context(), how))
-			end := wait(t, c)
-			require.True(t, end.Reported && end.Complete, "%+v", end)
-			require.Equal(t, engine.BySignal, end.Cause)
-			require.NoError(t, c.Remove(t.Context()))
-		})
-	}
-}
-
-// testOutage makes the engine unreachable at each call.
-func testOutage(t *testing.T, s *suite) {
-	if s.Breakable == nil {
-		t.Fatal("Options.Breakable is nil; say so in Options.Without")
-	}
-	s.connect(t) // resolves the image, once
-	e, stop, start := s.Breakable(t)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	meta := s.meta(t)
-	waiting := s.must(t, e, s.class(), s.meta(t))
-	running := s.must(t, e, s.class(), s.meta(t))
-	stdout := lookFor("0\n")
-	require.NoError(t, running.Start(t.Context(), s.job(t, "prints"), engine.Streams{Stdout: stdout}))
-	stdout.await(t)
-	lost := make(chan error, 1)
-	go func() {
-		_, err := running.Wait(t.Context())
-		lost <- err
-	}()
-	time.Sleep(100 * time.Millisecond)
-
-	stop()
-	for name, call := range map[string]func(ctx context.Context) error{
-		"info":    func(ctx context.Context) error { _, err := e.Info(ctx); return err },
-		"resolve": func(ctx context.Context) error { _, err := e.Resolve(ctx, s.Image); return err },
-		"prepare": func(ctx context.Context) error { _, err := e.Prepare(ctx, s.class(), meta); return err },
-		"open":    func(ctx context.Context) error { _, err := e.Open(ctx, running.Ref(), engine.Streams{}); return err },
-		"list":    func(ctx context.Context) error { _, err := e.List(ctx); return err },
-		"remove":  func(ctx context.Context) error { return e.Remove(ctx, "evalbox-t"+randomID()) },
-		"signal":  func(ctx context.Context) error { return running.Signal(ctx, engine.Stop) },
-		"start": func(ctx context.Context) error {
-			return waiting.Start(ctx, s.job(t, "nothing"), engine.Streams{})
-		},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		err := call(ctx)
-		cancel()
-		assert.ErrorIs(t, err, engine.ErrUnavailable, name)
-	}
-	select {
-	case err := <-lost:
-		assert.ErrorIs(t, err, engine.ErrUnavailable, "wait")
-	case <-time.After(20 * time.Second):
-		t.Error("Wait did not notice")
-	}
-	start()
-	end := wait(t, running)
-	require.True(t, end.Reported && end.Complete && end.Interrupted, "%+v", end)
-	require.Zero(t, end.ExitCode)
-	require.Equal(t, 1, strings.Count(stdout.String(), "19\nend\n"), stdout.String())
-	require.Equal(t, 21, strings.Count(stdout.String(), "\n"), "every line once: %q", stdout.String())
-	require.Empty(t, s.found(t, e, meta.Name))
-	require.False(t, wait(t, waiting).Reported, "its job never arrived")
-	require.NoError(t, e.Remove(t.Context(), waiting.Ref().ID))
-	require.NoError(t, e.Remove(t.Context(), running.Ref().ID))
-
-	// A container that Prepare had created when the engine went away can be removed by name.
-	for _, after := range []time.Duration{5 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
-		meta, made := s.meta(t), make(chan error, 1)
-		go func() {
-			_, err := e.Prepare(t.Context(), s.class(), meta)
-			made <- err
-		}()
-		time.Sleep(after)
-		stop()
-		start()
-		if err := <-made; err != nil {
-			require.ErrorIs(t, err, engine.ErrUnavailable)
-		}
-		if !s.Scripted {
-			time.Sleep(time.Second) // requests in flight arrive
-		}
-		require.NoError(t, e.Remove(t.Context(), meta.Name))
-		require.Empty(t, s.found(t, e, meta.Name))
-	}
 }

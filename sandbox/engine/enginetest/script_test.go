@@ -269,12 +269,12 @@ func TestFakeSeesWhatItIsGiven(t *testing.T) {
 	meta.Name = "evalbox-r3"
 	_, err = f.Prepare(t.Context(), class, meta)
 	require.ErrorIs(t, err, engine.ErrNoSource)
-	source, err := f.MakeDepot(t.Context(), spec.Spec{Job: spec.Job{RunID: "r3"}}, nil)
+	source, err := f.CreateVolume(t.Context(), spec.Spec{Job: spec.Job{RunID: "r3"}}, nil)
 	require.NoError(t, err)
 	meta.Sources = engine.Sources{spec.RoleInput: source}
 	_, err = f.Prepare(t.Context(), class, meta)
 	require.NoError(t, err)
-	require.NoError(t, f.RemoveDepot(t.Context(), "r3"))
+	require.NoError(t, f.RemoveVolume(t.Context(), "r3"))
 }
 
 func TestFakePrepareThatIsCanceled(t *testing.T) {

@@ -1,12 +1,15 @@
 package enginetest
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
@@ -21,7 +24,7 @@ func (f *Fake) findSources(class spec.Class, meta engine.Meta) error {
 	for _, bind := range class.Binds {
 		source := meta.Sources[bind.Role]
 		_, err := os.Lstat(source)
-		if err != nil || unseen && !f.inDepot(source) {
+		if err != nil || unseen && !f.inVolume(source) {
 			return fmt.Errorf("%w: %s", engine.ErrNoSource, source)
 		}
 	}
@@ -158,4 +161,26 @@ func mounts(class spec.Class) []wire.Mount {
 		}
 	}
 	return all
+}
+
+// openWitness opens a file as init does.
+func openWitness(name string) syscall.Errno {
+	file, err := os.Open(name)
+	if err != nil {
+		return errnoOf(err)
+	}
+	_, err = io.Copy(io.Discard, file)
+	_ = file.Close() // it was only read
+	if err != nil {
+		return errnoOf(err)
+	}
+	return 0
+}
+
+func errnoOf(err error) syscall.Errno {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return syscall.EIO
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/strslice"
 	"github.com/docker/docker/api/types/volume"
 
@@ -26,8 +25,8 @@ import (
 // stallLimit is how long a transfer may make no progress.
 const stallLimit = 2 * time.Minute
 
-// depotLabels returns the labels of one part of a run.
-func depotLabels(labels map[string]string, part string) map[string]string {
+// partLabels returns the labels of one part of a run.
+func partLabels(labels map[string]string, part string) map[string]string {
 	with := maps.Clone(labels)
 	with[spec.LabelPart] = part
 	return with
@@ -37,13 +36,13 @@ func depotLabels(labels map[string]string, part string) map[string]string {
 // the image's files at the mount point out of the volume.
 func volumeMount(name string, labels map[string]string, readOnly bool) mount.Mount {
 	return mount.Mount{
-		Type: mount.TypeVolume, Source: name, Target: spec.DepotDir, ReadOnly: readOnly,
+		Type: mount.TypeVolume, Source: name, Target: spec.VolumeDir, ReadOnly: readOnly,
 		VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: labels, DriverConfig: &mount.Driver{Name: "local"}},
 	}
 }
 
-func depotMount(runID string, labels map[string]string, readOnly bool) mount.Mount {
-	return volumeMount(spec.DepotName(runID), depotLabels(labels, spec.PartDepot), readOnly)
+func stagingMount(runID string, labels map[string]string, readOnly bool) mount.Mount {
+	return volumeMount(spec.VolumeName(runID), partLabels(labels, spec.PartVolume), readOnly)
 }
 
 // Limits of a helper container. du needs about 64 MiB to list a million files with
@@ -81,16 +80,16 @@ func helperClass(run spec.Class, user string) spec.Class {
 // neverStarted is the command of a helper container that only provides its mounts.
 const neverStarted = "/never-started"
 
-// courierRequest builds the body of the create call of the helper container that fills
-// and reads the depot. That call creates the volume too. The function is pure.
-func courierRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
+// helperRequest builds the body of the create call of the helper container that fills
+// and reads the staging volume. That call creates the volume too. The function is pure.
+func helperRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
 	config, host, err := baseRequest(helperClass(run.Class, spec.DedicatedUser),
-		engine.Meta{Name: spec.CourierName(run.Job.RunID), Labels: depotLabels(labels, spec.PartCourier)})
+		engine.Meta{Name: spec.HelperName(run.Job.RunID), Labels: partLabels(labels, spec.PartHelper)})
 	if err != nil {
 		return nil, nil, err
 	}
 	config.Entrypoint = strslice.StrSlice{neverStarted}
-	host.Mounts = []mount.Mount{depotMount(run.Job.RunID, labels, false)}
+	host.Mounts = []mount.Mount{stagingMount(run.Job.RunID, labels, false)}
 	return config, host, nil
 }
 
@@ -98,69 +97,69 @@ func courierRequest(run spec.Spec, labels map[string]string) (*container.Config,
 // than a run may have, plus the directories that exist before.
 const watchedEntries = "1000003"
 
-// watcherRequest builds the body of the create call of the disk monitor. It is pure. The
+// monitorRequest builds the body of the create call of the disk monitor. It is pure. The
 // monitor must see files that a program hides from its own user, and must not be able to
 // change anything. Therefore it is root with a single capability, to read everything, and
 // has a single mount. That capability would also permit opening files of the host by
 // handle, so its profile does not allow that call.
-func watcherRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
+func monitorRequest(run spec.Spec, labels map[string]string) (*container.Config, *container.HostConfig, error) {
 	config, host, err := baseRequest(helperClass(run.Class, "0:0"),
-		engine.Meta{Name: spec.WatcherName(run.Job.RunID), Labels: depotLabels(labels, spec.PartWatcher)})
+		engine.Meta{Name: spec.MonitorName(run.Job.RunID), Labels: partLabels(labels, spec.PartMonitor)})
 	if err != nil {
 		return nil, nil, err
 	}
 	config.Entrypoint = strslice.StrSlice{"/bin/sh"}
-	config.Cmd = strslice.StrSlice{"-c", archive.Script, "watcher", path.Join(spec.DepotDir, archive.OutDir), watchedEntries}
+	config.Cmd = strslice.StrSlice{"-c", archive.Script, "watcher", path.Join(spec.VolumeDir, archive.OutDir), watchedEntries}
 	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
 	host.CapAdd = strslice.StrSlice{"CAP_DAC_READ_SEARCH"}
 	host.SecurityOpt[0] = "seccomp=" + spec.SeccompMonitor
-	host.Mounts = []mount.Mount{depotMount(run.Job.RunID, labels, true)}
+	host.Mounts = []mount.Mount{stagingMount(run.Job.RunID, labels, true)}
 	return config, host, nil
 }
 
-// MakeDepot implements [engine.Copier]. The helper container's name separates two runs
+// CreateVolume implements [engine.Copier]. The helper container's name separates two runs
 // with the same ID: creating a volume that exists is not an error.
-func (e *adapter) MakeDepot(ctx context.Context, run spec.Spec, labels map[string]string) (string, error) {
+func (e *adapter) CreateVolume(ctx context.Context, run spec.Spec, labels map[string]string) (string, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
-	name := spec.DepotName(run.Job.RunID)
+	name := spec.VolumeName(run.Job.RunID)
 	switch _, err := e.api.VolumeInspect(ctx, name); {
 	case err == nil:
 		return "", fmt.Errorf("making volume %s: %w", name, engine.ErrNameTaken)
 	case !errdefs.IsNotFound(err):
 		return "", fmt.Errorf("making volume %s: %w", name, engineError(ctx, err))
 	}
-	config, host, err := courierRequest(run, labels)
+	config, host, err := helperRequest(run, labels)
 	if err != nil {
 		return "", err
 	}
-	if err := e.createHelper(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil {
+	if _, err := e.createOnce(ctx, config, host, spec.HelperName(run.Job.RunID)); err != nil {
 		return "", err
 	}
 	made, err := e.api.VolumeInspect(ctx, name)
 	if err != nil {
 		return "", fmt.Errorf("making volume %s: %w", name, engineError(ctx, err))
 	}
-	if !maps.Equal(made.Labels, depotLabels(labels, spec.PartDepot)) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
+	if !maps.Equal(made.Labels, partLabels(labels, spec.PartVolume)) || made.Driver != "local" || !path.IsAbs(made.Mountpoint) {
 		err := fmt.Errorf("making volume %s: it is somebody else's: %w", name, engine.ErrNameTaken)
-		return "", errors.Join(err, e.Remove(ctx, spec.CourierName(run.Job.RunID))) // this run created it
+		return "", errors.Join(err, e.Remove(ctx, spec.HelperName(run.Job.RunID))) // this run created it
 	}
 	return made.Mountpoint, nil
 }
 
-// MendDepot implements [engine.Copier]. An existing helper container is kept.
-func (e *adapter) MendDepot(ctx context.Context, run spec.Spec, labels map[string]string) error {
+// RecreateHelper implements [engine.Copier]. An existing helper container is kept.
+func (e *adapter) RecreateHelper(ctx context.Context, run spec.Spec, labels map[string]string) error {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	// Otherwise the helper container would create a new, empty volume.
-	if _, err := e.api.VolumeInspect(ctx, spec.DepotName(run.Job.RunID)); err != nil {
-		return fmt.Errorf("looking for volume %s: %w", spec.DepotName(run.Job.RunID), engineError(ctx, err))
+	if _, err := e.api.VolumeInspect(ctx, spec.VolumeName(run.Job.RunID)); err != nil {
+		return fmt.Errorf("looking for volume %s: %w", spec.VolumeName(run.Job.RunID), engineError(ctx, err))
 	}
-	config, host, err := courierRequest(run, labels)
+	config, host, err := helperRequest(run, labels)
 	if err != nil {
 		return err
 	}
-	if err := e.createHelper(ctx, config, host, spec.CourierName(run.Job.RunID)); err != nil && !errors.Is(err, engine.ErrNameTaken) {
+	if _, err := e.createOnce(ctx, config, host, spec.HelperName(run.Job.RunID)); err != nil && !errors.Is(err, engine.ErrNameTaken) {
 		return err
 	}
 	return nil
@@ -171,51 +170,38 @@ func (e *adapter) MendDepot(ctx context.Context, run spec.Spec, labels map[strin
 func (e *adapter) transferError(ctx context.Context, runID, doing string, err error) error {
 	err = engineError(ctx, err)
 	if ctx.Err() == nil && !isLoss(err) {
-		if _, inspectErr := e.inspect(ctx, spec.CourierName(runID)); errors.Is(inspectErr, engine.ErrNoContainer) {
+		if _, inspectErr := e.inspect(ctx, spec.HelperName(runID)); errors.Is(inspectErr, engine.ErrNoContainer) {
 			err = inspectErr
 		}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-func (e *adapter) createHelper(ctx context.Context, config *container.Config, host *container.HostConfig, name string) error {
-	ctx, cancel := changeContext(ctx, callTimeout)
-	defer cancel()
-	_, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
-	if errdefs.IsConflict(err) {
-		err = fmt.Errorf("%w: %w", engine.ErrNameTaken, err)
-	}
-	if err != nil {
-		return fmt.Errorf("creating container %s: %w", name, engineError(ctx, err))
-	}
-	return nil
-}
-
-// FillDepot implements [engine.Copier].
-func (e *adapter) FillDepot(ctx context.Context, runID string, archive io.Reader) error {
+// FillVolume implements [engine.Copier].
+func (e *adapter) FillVolume(ctx context.Context, runID string, archive io.Reader) error {
 	ctx, moving := moving(ctx)
 	defer moving.stop()
-	err := e.api.CopyToContainer(ctx, spec.CourierName(runID), spec.DepotDir, moving.reader(archive), container.CopyToContainerOptions{})
+	err := e.api.CopyToContainer(ctx, spec.HelperName(runID), spec.VolumeDir, moving.reader(archive), container.CopyToContainerOptions{})
 	if err != nil {
 		return e.transferError(ctx, runID, "copying files to the engine", err)
 	}
 	return nil
 }
 
-// FetchDepot implements [engine.Copier].
-func (e *adapter) FetchDepot(ctx context.Context, runID, name string) (io.ReadCloser, error) {
+// FetchVolume implements [engine.Copier].
+func (e *adapter) FetchVolume(ctx context.Context, runID, name string) (io.ReadCloser, error) {
 	ctx, moving := moving(ctx)
-	archive, _, err := e.api.CopyFromContainer(ctx, spec.CourierName(runID), path.Join(spec.DepotDir, name))
+	archive, _, err := e.api.CopyFromContainer(ctx, spec.HelperName(runID), path.Join(spec.VolumeDir, name))
 	if err != nil {
 		err = e.transferError(ctx, runID, "copying files from the engine", err)
 		moving.stop() // last, because it ends ctx
 		return nil, err
 	}
-	return &depotArchive{body: archive, from: moving.reader(archive), ctx: ctx, stop: moving.stop}, nil
+	return &fetchedArchive{body: archive, from: moving.reader(archive), ctx: ctx, stop: moving.stop}, nil
 }
 
-// depotArchive is an archive sent by the engine.
-type depotArchive struct {
+// fetchedArchive is an archive sent by the engine.
+type fetchedArchive struct {
 	body io.Closer
 	from io.Reader
 	ctx  context.Context //nolint:containedctx // of the one call that this is the answer to
@@ -223,7 +209,7 @@ type depotArchive struct {
 }
 
 // Read implements [io.Reader]. A truncated archive is reported as a loss of the engine.
-func (a *depotArchive) Read(p []byte) (int, error) {
+func (a *fetchedArchive) Read(p []byte) (int, error) {
 	n, err := a.from.Read(p)
 	switch {
 	case err == nil, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
@@ -234,7 +220,7 @@ func (a *depotArchive) Read(p []byte) (int, error) {
 	return n, &connectionError{engine.ErrUnavailable, err}
 }
 
-func (a *depotArchive) Close() error {
+func (a *fetchedArchive) Close() error {
 	a.stop()
 	return a.body.Close()
 }
@@ -267,17 +253,17 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// WatchDepot implements [engine.Copier].
-func (e *adapter) WatchDepot(ctx context.Context, run spec.Spec, labels map[string]string) (engine.Conversation, error) {
-	config, host, err := watcherRequest(run, labels)
+// MonitorVolume implements [engine.Copier].
+func (e *adapter) MonitorVolume(ctx context.Context, run spec.Spec, labels map[string]string) (engine.Conversation, error) {
+	config, host, err := monitorRequest(run, labels)
 	if err != nil {
 		return nil, err
 	}
-	name := spec.WatcherName(run.Job.RunID)
+	name := spec.MonitorName(run.Job.RunID)
 	if err := e.Remove(ctx, name); err != nil {
 		return nil, err
 	}
-	if err := e.createHelper(ctx, config, host, name); err != nil {
+	if _, err := e.createOnce(ctx, config, host, name); err != nil {
 		return nil, err
 	}
 	streams, err := e.attach(ctx, name)
@@ -290,35 +276,35 @@ func (e *adapter) WatchDepot(ctx context.Context, run spec.Spec, labels map[stri
 	return streams, nil
 }
 
-// RemoveDepot implements [engine.Copier]. The volume is removed last, because the engine
+// RemoveVolume implements [engine.Copier]. The volume is removed last, because the engine
 // refuses to remove one that is in use.
-func (e *adapter) RemoveDepot(ctx context.Context, runID string) error {
-	watcher := make(chan error, 1)
-	go func() { watcher <- e.Remove(ctx, spec.WatcherName(runID)) }()
-	err := e.Remove(ctx, spec.CourierName(runID))
-	err = errors.Join(err, <-watcher)
+func (e *adapter) RemoveVolume(ctx context.Context, runID string) error {
+	monitor := make(chan error, 1)
+	go func() { monitor <- e.Remove(ctx, spec.MonitorName(runID)) }()
+	err := e.Remove(ctx, spec.HelperName(runID))
+	err = errors.Join(err, <-monitor)
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
-	if gone := e.api.VolumeRemove(ctx, spec.DepotName(runID), false); gone != nil && !errdefs.IsNotFound(gone) {
-		err = errors.Join(err, fmt.Errorf("removing volume %s: %w", spec.DepotName(runID), engineError(ctx, gone)))
+	if gone := e.api.VolumeRemove(ctx, spec.VolumeName(runID), false); gone != nil && !errdefs.IsNotFound(gone) {
+		err = errors.Join(err, fmt.Errorf("removing volume %s: %w", spec.VolumeName(runID), engineError(ctx, gone)))
 	}
 	return err
 }
 
-// Depots implements [engine.Copier].
-func (e *adapter) Depots(ctx context.Context) ([]engine.Depot, error) {
+// Volumes implements [engine.Copier].
+func (e *adapter) Volumes(ctx context.Context) ([]engine.Volume, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	found, err := e.api.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", spec.LabelManaged+"=true"))})
 	if err != nil {
 		return nil, fmt.Errorf("listing volumes: %w", engineError(ctx, err))
 	}
-	depots := make([]engine.Depot, 0, len(found.Volumes))
+	volumes := make([]engine.Volume, 0, len(found.Volumes))
 	for _, v := range found.Volumes {
 		if v.Labels[spec.LabelPart] == spec.PartInit {
 			continue
 		}
-		depots = append(depots, engine.Depot{Name: v.Name, Labels: v.Labels})
+		volumes = append(volumes, engine.Volume{Name: v.Name, Labels: v.Labels})
 	}
-	return depots, nil
+	return volumes, nil
 }

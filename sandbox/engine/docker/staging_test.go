@@ -26,8 +26,8 @@ func copiedRun(class spec.Class) spec.Spec {
 func TestHelperRequestsGolden(t *testing.T) {
 	run, labels := copiedRun(fullClass()), map[string]string{spec.LabelManaged: "true"}
 	for name, request := range map[string]func() (*container.Config, *container.HostConfig, error){
-		"create-courier.json": func() (*container.Config, *container.HostConfig, error) { return courierRequest(run, labels) },
-		"create-watcher.json": func() (*container.Config, *container.HostConfig, error) { return watcherRequest(run, labels) },
+		"create-helper.json":  func() (*container.Config, *container.HostConfig, error) { return helperRequest(run, labels) },
+		"create-monitor.json": func() (*container.Config, *container.HostConfig, error) { return monitorRequest(run, labels) },
 		"create-init.json": func() (*container.Config, *container.HostConfig, error) {
 			return initHelper(run.Class, initSet{volume: "evalbox-init-0123"}, initLabels())
 		},
@@ -50,13 +50,13 @@ func TestHelperRequestsGolden(t *testing.T) {
 func TestFetchTellsALostEngine(t *testing.T) {
 	api, err := client.NewClientWithOpts(client.WithHost("unix://"+filepath.Join(t.TempDir(), "nobody")), client.WithVersion("1.41"))
 	require.NoError(t, err)
-	_, err = newAdapter(api, nil).FetchDepot(t.Context(), "r1", "final")
+	_, err = newAdapter(api, nil).FetchVolume(t.Context(), "r1", "final")
 	require.True(t, isLoss(err), "%v", err)
 }
 
-// TestMakeDepotLeavesNoCourierInAnothersVolume: another run's volume may appear between
+// TestCreateVolumeLeavesNoHelperInAnothersVolume: another run's volume may appear between
 // the check for the volume and its creation.
-func TestMakeDepotLeavesNoCourierInAnothersVolume(t *testing.T) {
+func TestCreateVolumeLeavesNoHelperInAnothersVolume(t *testing.T) {
 	looks, removed := 0, ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -78,7 +78,7 @@ func TestMakeDepotLeavesNoCourierInAnothersVolume(t *testing.T) {
 	defer server.Close()
 	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+server.Listener.Addr().String()), client.WithVersion("1.41"))
 	require.NoError(t, err)
-	_, err = newAdapter(api, nil).MakeDepot(t.Context(), copiedRun(scriptClass()), map[string]string{spec.LabelManaged: "true"})
+	_, err = newAdapter(api, nil).CreateVolume(t.Context(), copiedRun(scriptClass()), map[string]string{spec.LabelManaged: "true"})
 	require.ErrorIs(t, err, engine.ErrNameTaken)
 	require.Equal(t, "evalbox_courier-r1", removed)
 }

@@ -3,13 +3,16 @@ package docker
 import (
 	"context"
 	"fmt"
+	"net/http/httptrace"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -78,4 +81,83 @@ func engineTime(text string) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
+}
+
+const (
+	// removePoll is the interval at which a removal by somebody else is checked.
+	removePoll = 50 * time.Millisecond
+	// removeTries is the number of attempts of a removal that nobody waits for.
+	removeTries = 3
+	removePause = time.Second
+)
+
+// Remove implements [engine.Engine].
+func (e *adapter) Remove(ctx context.Context, name string) error {
+	ctx, cancel := changeContext(ctx, callTimeout)
+	defer cancel()
+	return e.removeNow(ctx, name)
+}
+
+// removeNow waits until the container is gone.
+func (e *adapter) removeNow(ctx context.Context, name string) error {
+	for {
+		err := e.api.ContainerRemove(ctx, name, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err):
+			return fmt.Errorf("removing container %.32s: %w", name, engineError(ctx, err))
+		}
+		// Another removal is in progress; it may still fail.
+		if pause(ctx, removePoll) != nil {
+			return fmt.Errorf("removing container %.32s: %w", name, err)
+		}
+	}
+}
+
+// removeSoon returns once the removal is certain. For an engine at a socket on this
+// machine that is once the request is written: the kernel holds it, and the engine
+// carries it out even if nobody waits for the answer. The rest happens in the background.
+func (e *adapter) removeSoon(ctx context.Context, id string) error {
+	if !dockerhost.IsLocal(e.api.DaemonHost()) {
+		return e.Remove(ctx, id)
+	}
+	written, answer := make(chan struct{}), make(chan error, 1)
+	e.removals.Add(1)
+	certain := sync.OnceFunc(func() {
+		close(written)
+		e.removals.Done()
+	})
+	go func() {
+		ctx, cancel := changeContext(ctx, removeTries*callTimeout)
+		defer cancel()
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(sent httptrace.WroteRequestInfo) {
+			if sent.Err == nil {
+				certain()
+			}
+		}})
+		err := e.removeTrying(ctx, id)
+		answer <- err
+		certain() // or hopeless
+		if err != nil {
+			e.log.Warn("a container is left behind", "container", id, "error", err)
+		}
+	}()
+	<-written
+	select {
+	case err := <-answer:
+		return err
+	default:
+		return nil
+	}
+}
+
+// removeTrying retries, because the engine may fail to remove a container at first.
+func (e *adapter) removeTrying(ctx context.Context, id string) error {
+	for try := 1; ; try++ {
+		err := e.removeNow(ctx, id)
+		if err == nil || try == removeTries || pause(ctx, removePause) != nil {
+			return err
+		}
+	}
 }

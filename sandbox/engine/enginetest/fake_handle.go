@@ -13,193 +13,6 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// container is the engine's side of a container. The lock of the engine guards the fields
-// that change.
-type container struct {
-	fake    *Fake
-	id      string
-	class   spec.Class
-	meta    engine.Meta
-	ready   wire.Ready
-	created time.Time
-	tape    *tape
-	signals chan engine.Signal
-
-	job       *spec.Job
-	nonce     string
-	program   *Program
-	startedAt time.Time
-	end       engine.End
-	// over is closed when the job has ended, or can never start. gone means that the
-	// container itself has ended.
-	over   chan struct{}
-	isOver bool
-	gone   bool
-	// killed is closed when the container is killed while its program runs.
-	killed   chan struct{}
-	isKilled bool
-	// joined are the handles that are connected to its streams.
-	joined []*handle
-	// sent are all signals, with their senders.
-	sent []sentSignal
-}
-
-type sentSignal struct {
-	by  *handle
-	how engine.Signal
-}
-
-// signalNames are the signals that arrive at init.
-var signalNames = map[engine.Signal]string{engine.Stop: "SIGTERM", engine.Kill: "SIGUSR1", engine.Abort: "SIGKILL"}
-
-// orphan simulates the end of the process that prepared the container. The lock is held.
-func (c *container) orphan() {
-	c.lose()
-	switch {
-	case c.job == nil:
-		c.finish(engine.End{ExitCode: 125})
-		c.gone = true
-	case c.isOver:
-		c.gone = true // its init was waiting for BYE
-	default:
-		_ = c.program.stdin.close()
-	}
-}
-
-// lose breaks all connections. The lock is held.
-func (c *container) lose() {
-	for _, h := range c.joined {
-		h.conn.close()
-	}
-	c.joined = nil
-}
-
-// abort kills the container, including init. The lock is held.
-func (c *container) abort() {
-	if !c.isKilled && !c.gone {
-		c.isKilled = true
-		close(c.killed)
-	}
-	now := time.Now()
-	c.finish(engine.End{ExitCode: 128 + 9, StartedAt: c.startedAt, FinishedAt: now, Duration: now.Sub(c.startedAt)})
-	c.gone = true
-}
-
-// finish ends the job. The lock is held.
-func (c *container) finish(end engine.End) {
-	if c.isOver {
-		return
-	}
-	c.isOver = true
-	end.OOMKilled = end.OOMKilled || c.fake.OOMKilled
-	end.Foreign, end.ForeignErr = slices.Clone(c.fake.Foreign), c.fake.ForeignErr
-	c.end = end
-	if c.program != nil {
-		c.program.die()
-	}
-	c.tape.close(end.Reported)
-	close(c.over)
-}
-
-// run is init, from the job to the report.
-func (c *container) run(p *Program) {
-	began := time.Now()
-	code := make(chan int, 1)
-	go func() {
-		result := 1 // if the program ends its goroutine
-		defer func() { code <- result }()
-		if run := c.fake.Program; run != nil {
-			result = run(p)
-		} else {
-			result = 0
-		}
-	}()
-
-	end := engine.End{Reported: true}
-	var limit, grace <-chan time.Time
-	arm := func(at *<-chan time.Time, seconds float64) {
-		timer := time.NewTimer(time.Duration(seconds * float64(time.Second)))
-		*at = timer.C
-	}
-	if p.Job.TimeoutSeconds > 0 {
-		arm(&limit, p.Job.TimeoutSeconds)
-	}
-	asked := false
-	stop := func(cause engine.Cause) {
-		if asked {
-			return
-		}
-		asked, end.Cause = true, cause
-		p.terminate()
-		arm(&grace, p.Job.GraceSeconds)
-	}
-	kill := func() bool {
-		c.fake.mu.Lock()
-		defer c.fake.mu.Unlock()
-		return !c.fake.IgnoreKill
-	}
-	for ended := false; !ended; {
-		select {
-		case result := <-code:
-			end.ExitCode = max(result, 0)
-			end.Signal = max(-result, 0)
-			ended = true
-		case <-limit:
-			limit = nil
-			stop(engine.ByDeadline)
-		case <-grace:
-			grace = nil
-			end.Escalated = true
-			if ended = kill(); ended {
-				end.Signal = 9
-			}
-		case how := <-c.signals:
-			if how == engine.Stop {
-				stop(engine.BySignal)
-				continue
-			}
-			asked, end.Cause = true, engine.BySignal
-			if ended = kill(); ended {
-				end.Signal = 9
-			}
-		case <-c.killed:
-			return
-		case <-p.initKilled:
-			c.fake.mu.Lock()
-			c.abort()
-			c.fake.mu.Unlock()
-			return
-		}
-	}
-	c.report(p, end, began)
-}
-
-func (c *container) report(p *Program, end engine.End, began time.Time) {
-	f := c.fake
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	end.Duration = time.Since(began)
-	end.StartedAt, end.FinishedAt = c.startedAt, time.Now()
-	if !f.NoUsage {
-		end.Usage = f.Usage
-	}
-	for _, change := range p.changes {
-		change(&end)
-	}
-	if f.NoReport {
-		c.abort()
-		return
-	}
-	c.finish(end)
-}
-
-// launchFailed ends a job that was never executed.
-func (c *container) launchFailed(why *engine.LaunchError) {
-	c.fake.mu.Lock()
-	defer c.fake.mu.Unlock()
-	c.finish(engine.End{Reported: true, Launch: why, StartedAt: c.startedAt, FinishedAt: c.startedAt})
-}
-
 // handle is one value of engine.Container. Its fields are guarded by the lock of the
 // engine.
 type handle struct {
@@ -253,10 +66,6 @@ func (h *handle) join(stuck bool) {
 func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams) error {
 	c, f := h.c, h.c.fake
 	f.mu.Lock()
-	fail, now := f.Fail.Start, f.Fail.Start
-	if f.StartAnyway {
-		now = nil
-	}
 	if h.started || h.opened || c.job != nil {
 		f.misused("Start of %s, which has its job", c.meta.Name)
 		f.mu.Unlock()
@@ -264,7 +73,7 @@ func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams
 	}
 	h.started = true
 	f.mu.Unlock()
-	if err := f.enter(ctx, "Start", c.meta.Name, now); err != nil {
+	if err := f.enter(ctx, "Start", c.meta.Name); err != nil {
 		if errors.Is(err, engine.ErrUnavailable) {
 			f.mu.Lock()
 			h.lost, h.interrupted = true, true
@@ -300,11 +109,11 @@ func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams
 	} else {
 		go c.run(c.program)
 	}
-	if fail != nil && errors.Is(fail, engine.ErrUnavailable) {
+	if errors.Is(f.Fail.Start, engine.ErrUnavailable) {
 		h.lost, h.interrupted = true, true
 		h.conn.close()
 	}
-	return fail
+	return f.Fail.Start
 }
 
 // failed returns the next error of WaitErrs.
@@ -343,7 +152,7 @@ func (h *handle) Wait(ctx context.Context) (engine.End, error) {
 	}
 	err := h.failed(ctx)
 	if err == nil {
-		if err = f.enter(ctx, "Wait", c.meta.Name, f.fail(func(e *Failures) error { return e.Wait })); err == nil {
+		if err = f.enter(ctx, "Wait", c.meta.Name); err == nil {
 			if h.lost && !h.isCut && c.job != nil {
 				h.join(f.StuckAgain)
 			}
@@ -425,7 +234,7 @@ func (h *handle) Signal(ctx context.Context, how engine.Signal) error {
 	f.mu.Lock()
 	f.Signals = append(f.Signals, how)
 	f.mu.Unlock()
-	if err := f.enter(ctx, "Signal", c.meta.Name, f.fail(func(e *Failures) error { return e.Signal })); err != nil {
+	if err := f.enter(ctx, "Signal", c.meta.Name); err != nil {
 		return err
 	}
 	defer f.mu.Unlock()
@@ -517,7 +326,7 @@ func (h *handle) Remove(ctx context.Context) error {
 	f.mu.Lock()
 	f.RemoveCtxErr = ctx.Err()
 	f.mu.Unlock()
-	if err := f.enter(ctx, "Remove", c.meta.Name, f.fail(func(e *Failures) error { return e.Remove })); err != nil {
+	if err := f.enter(ctx, "Remove", c.meta.Name); err != nil {
 		return err
 	}
 	defer f.mu.Unlock()

@@ -1,0 +1,177 @@
+package docker
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// TestForeignSignalsOfAnEngineThatGoes: a truncated answer must not count as "no
+// signals", because the program would then be reported to have ended by itself.
+func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
+	const event = `{"Type":"container","Action":"kill","Actor":{"ID":"c1","Attributes":{"signal":"15"}}}`
+	for name, test := range map[string]struct {
+		handle http.HandlerFunc
+		want   []string
+		lost   bool
+	}{
+		"no event":  {handle: func(http.ResponseWriter, *http.Request) {}},
+		"one event": {handle: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, event) }, want: []string{"SIGTERM"}},
+		"no answer": {handle: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, lost: true},
+		"half an answer": {handle: func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, lost: true},
+		"half an event": {handle: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, event+event[:20])
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, want: []string{"SIGTERM"}, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newInstance(fakeDaemon(t, test.handle), "c1")
+			signals, err := c.foreign(t.Context(), time.Now().Add(-time.Second), time.Now())
+			require.Equal(t, test.want, signals)
+			require.Equal(t, test.lost, isLoss(err), "%v", err)
+			require.Equal(t, test.lost, err != nil)
+		})
+	}
+}
+
+// TestSilenceIsNoRefusal: an init that did not answer in time, because its container was
+// paused or its engine is stuck, may still run the program later. Only the end of the job
+// decides.
+func TestSilenceIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newInstance(newAdapter(nil, nil), "c1")
+		c.workDir = "/"
+		sent, stdin := io.Pipe()
+		closed := make(chan struct{})
+		c.line = c.engine.listen(&line{receiver: wire.NewReceiver(), stdin: stdin, close: sync.OnceValue(func() error {
+			close(closed)
+			return stdin.Close()
+		})}, func(io.Writer, io.Writer) error {
+			<-closed
+			return net.ErrClosed
+		})
+		received := make(chan []byte)
+		go func() {
+			all, _ := io.ReadAll(sent) // until the line is cut
+			received <- all
+		}()
+		job := spec.Job{Command: []string{"true"}, TimeoutSeconds: 1, Stdin: true}
+		began := time.Now()
+		err := c.Start(t.Context(), job, engine.Streams{Stdin: strings.NewReader("input")})
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+		require.Equal(t, acceptPatience, time.Since(began))
+		synctest.Wait()
+		c.Disconnect()
+		require.Contains(t, string(<-received), "input", "a program that starts later has its stdin")
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = c.Wait(now)
+		require.ErrorIs(t, err, context.Canceled, "its end can be waited for")
+	})
+}
+
+// TestDisconnectedStreams: after Disconnect the caller may close the streams'
+// destinations.
+func TestDisconnectedStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newInstance(newAdapter(nil, nil), "c1")
+		receiver := wire.NewReceiver()
+		sink, to := io.Pipe() // a slow reader
+		read, write := io.Pipe()
+		c.line = c.engine.listen(&line{receiver: receiver, close: read.Close}, func(_, stderr io.Writer) error {
+			_, err := io.Copy(stderr, read)
+			return err
+		})
+		receiver.Begin(wire.NewNonce(), io.Discard, to)
+		go func() { _, _ = write.Write([]byte("a last word")) }() // fails when the line is cut
+		synctest.Wait()
+		disconnected := make(chan struct{})
+		go func() {
+			c.Disconnect()
+			close(disconnected)
+		}()
+		synctest.Wait()
+		select {
+		case <-disconnected:
+			t.Error("the stream is still being written to")
+		default:
+		}
+		require.NoError(t, sink.Close())
+		<-disconnected
+	})
+}
+
+// hungDaemon answers removals only.
+type hungDaemon struct{}
+
+func (hungDaemon) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete {
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+	}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestEveryCallHasADeadlineOfItsOwn: an engine can answer some calls and hang on others,
+// and callers that clean up pass a context without a deadline.
+func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
+	run := copiedRun(fullClass())
+	for name, call := range map[string]func(ctx context.Context, e *adapter) error{
+		"info": func(ctx context.Context, e *adapter) error { _, err := e.Info(ctx); return err },
+		"resolve": func(ctx context.Context, e *adapter) error {
+			_, err := e.Resolve(ctx, "x")
+			return err
+		},
+		"prepare": func(ctx context.Context, e *adapter) error {
+			_, err := e.Prepare(ctx, run.Class, engine.Meta{Name: "x", Sources: sources(run.Class)})
+			return err
+		},
+		"open": func(ctx context.Context, e *adapter) error {
+			_, err := e.Open(ctx, engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
+			return err
+		},
+		"list":            func(ctx context.Context, e *adapter) error { _, err := e.List(ctx); return err },
+		"network":         func(ctx context.Context, e *adapter) error { return e.FindNetwork(ctx, "x") },
+		"signal":          func(ctx context.Context, e *adapter) error { return newInstance(e, "c1").Signal(ctx, engine.Stop) },
+		"process":         func(ctx context.Context, e *adapter) error { _, err := newInstance(e, "c1").PID(ctx); return err },
+		"create volume":   func(ctx context.Context, e *adapter) error { _, err := e.CreateVolume(ctx, run, nil); return err },
+		"recreate helper": func(ctx context.Context, e *adapter) error { return e.RecreateHelper(ctx, run, nil) },
+		"fill volume":     func(ctx context.Context, e *adapter) error { return e.FillVolume(ctx, "r1", strings.NewReader("")) },
+		"fetch volume":    func(ctx context.Context, e *adapter) error { _, err := e.FetchVolume(ctx, "r1", "x"); return err },
+		"monitor volume": func(ctx context.Context, e *adapter) error {
+			_, err := e.MonitorVolume(ctx, run, map[string]string{})
+			return err
+		},
+		"list volumes": func(ctx context.Context, e *adapter) error { _, err := e.Volumes(ctx); return err },
+		"signals sent": func(ctx context.Context, e *adapter) error {
+			_, err := newInstance(e, "c1").foreign(ctx, time.Now(), time.Now())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, err := client.NewClientWithOpts(client.WithHTTPClient(&http.Client{Transport: hungDaemon{}}), client.WithVersion(OldestAPI))
+				require.NoError(t, err)
+				err = call(context.Background(), newAdapter(api, nil)) // a context that never ends
+				require.ErrorIs(t, err, engine.ErrUnavailable)
+			})
+		})
+	}
+}
