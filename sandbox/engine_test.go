@@ -31,6 +31,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image. Without either they
@@ -78,7 +79,7 @@ func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Cleanup(func() {
 		require.NoError(t, r.Close())
 		api := newAPI(t)
-		requireNothingLeft(t, api, sandbox.LabelState+"="+state)
+		requireNothingLeft(t, api, spec.LabelState+"="+state)
 		require.NoError(t, api.Close())
 	})
 	return r
@@ -566,7 +567,7 @@ func TestEngineResourcesAreMeasured(t *testing.T) {
 // its program runs; another finds what is left on the engine by its labels.
 func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 	t.Parallel()
-	for way, parts := range map[string]int{sandbox.TransferBind: 1, sandbox.TransferCopy: 4} {
+	for way, parts := range map[string]int{spec.TransferBind: 1, spec.TransferCopy: 4} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			state := filepath.Join(t.TempDir(), "state")
@@ -587,7 +588,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			containers, err := r.Containers(t.Context())
 			require.NoError(t, err)
 			for _, c := range containers {
-				require.Empty(t, c.Labels[sandbox.LabelPart], "a helper is no run")
+				require.Empty(t, c.Labels[spec.LabelPart], "a helper is no run")
 			}
 
 			require.NoError(t, owner.Process.Kill())
@@ -598,7 +599,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			report, err = r.GC(t.Context(), sandbox.GCOptions{})
 			require.NoError(t, err)
 			require.Len(t, ofRun(report.Removed, id), parts)
-			requireNothingLeft(t, testAPI(t), sandbox.LabelRun+"="+id)
+			requireNothingLeft(t, testAPI(t), spec.LabelRun+"="+id)
 			info, err := os.Stat(final)
 			require.NoError(t, err)
 			require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")

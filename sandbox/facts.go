@@ -107,13 +107,13 @@ func factsPath(identity string) string {
 // other engine, and for one that is known to have its own file systems, the files are
 // copied.
 func (r *Runner) chooseTransfer(asked string, info engine.Info) string {
-	if asked != "" && asked != TransferAuto {
+	if asked != "" && asked != spec.TransferAuto {
 		return asked
 	}
 	r.factsMu.Lock()
 	defer r.factsMu.Unlock()
 	if !info.Local || r.apart[mountNamespace()] {
-		return TransferCopy
+		return spec.TransferCopy
 	}
 	return spec.TransferBind
 }

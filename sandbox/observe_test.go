@@ -38,7 +38,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 		}
 		return 0
 	})
-	fake.Ready = func(_ Class, meta engine.Meta, _ *wire.Ready) {
+	fake.Ready = func(_ spec.Class, meta engine.Meta, _ *wire.Ready) {
 		if _, err := os.ReadFile(meta.Sources[spec.NumberedRole(spec.RoleWatch, 0)]); err != nil { // the engine, to mount it
 			panic(err)
 		}
@@ -61,7 +61,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 // unwitnessed has containers whose init opens another file than ours.
 type unwitnessed struct{ *enginetest.Fake }
 
-func (e unwitnessed) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+func (e unwitnessed) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) (engine.Container, error) {
 	meta.Witness = ""
 	return e.Fake.Prepare(ctx, class, meta)
 }
@@ -121,7 +121,7 @@ func TestObserveOfARunThatNeverStarts(t *testing.T) {
 		failed bool
 		want   *result.Observed
 	}{
-		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = ErrNoContainer }, true,
+		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = engine.ErrNoContainer }, true,
 			&result.Observed{NetworkWhy: "did not tell the container's process", WatchWhy: "the program never started"}},
 		"the command is not there": {func(f *enginetest.Fake) { f.Launch = enginetest.NotFound }, false,
 			&result.Observed{NetworkWhy: "did not tell the container's process", Watched: []string{"/etc/shadow"}, Opened: []string{}}},

@@ -23,7 +23,7 @@ import (
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the engine's
 // facts and the image resolved. It changes nothing.
-func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
+func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
 	prepared, err := r.plan(ctx, req)
 	return prepared.spec, err
 }
@@ -31,7 +31,7 @@ func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
 // planned is a Spec with what was learned while planning.
 type planned struct {
 	request Request
-	spec    Spec
+	spec    spec.Spec
 	info    engine.Info
 	// warnings are for the result.
 	warnings  []string
@@ -96,7 +96,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 			return planned{}, err
 		}
 	}
-	s.Class.Image = Image{Reference: cmp.Or(image.Name, req.Image), ID: image.ID,
+	s.Class.Image = spec.Image{Reference: cmp.Or(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: locked}
 	s.Class.Runtime = cmp.Or(s.Class.Runtime, info.Host.DefaultRuntime)
 	gpus, err := r.gpusFor(ctx, s.Class.GPUs, info)
@@ -107,7 +107,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 }
 
 // hostOf is what a plan needs to know of the engine's machine.
-func hostOf(info engine.Info) Host {
+func hostOf(info engine.Info) spec.Host {
 	host := info.Host
 	host.Unseen = observe.Unobservable(info)
 	return host
@@ -173,7 +173,7 @@ func isOutput(rel string) bool {
 func defaultUser(uid, gid int) string {
 	switch {
 	case uid <= 0:
-		return DedicatedUser
+		return spec.DedicatedUser
 	case gid <= 0:
 		return fmt.Sprintf("%d:%d", uid, spec.DedicatedID)
 	}

@@ -3,6 +3,18 @@ package sandbox
 import (
 	"context"
 	"io"
+
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// The data of a request, see [spec].
+type (
+	Request   = spec.Request
+	Mount     = spec.Mount
+	Tree      = spec.Tree
+	FakeClock = spec.FakeClock
+	Observe   = spec.Observe
+	PathError = spec.PathError
 )
 
 // RunOption is a part of a run that is not data: an [IO] or a [Hooks]. A later option

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/images"
@@ -156,7 +157,7 @@ func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engin
 // engine was asked for, and is left out.
 func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 	all, err := r.engine.List(ctx)
-	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[LabelPart] != "" || r.isGoing(c) }), err
+	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[spec.LabelPart] != "" || r.isGoing(c) }), err
 }
 
 // removalPatience is how long an engine may take for a removal that it was asked for.
@@ -164,10 +165,10 @@ const removalPatience = 30 * time.Second
 
 // isGoing reports whether a container was asked to be removed a moment ago.
 func (r *Runner) isGoing(c engine.Found) bool {
-	if c.Labels[LabelKeep] == "true" {
+	if c.Labels[spec.LabelKeep] == "true" {
 		return false
 	}
-	written, err := os.Stat(filepath.Join(r.storeOf(c).RunsDir(), c.Labels[LabelRun], record.ResultFile))
+	written, err := os.Stat(filepath.Join(r.storeOf(c).RunsDir(), c.Labels[spec.LabelRun], record.ResultFile))
 	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 

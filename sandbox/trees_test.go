@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,7 @@ func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner
 }
 
 func TestTreesInBothWays(t *testing.T) {
-	for _, way := range []string{TransferBind, TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		t.Run(way, func(t *testing.T) {
 			dir := readable(t, map[string]string{"a": "A", "b": "B", "sub/c": "C", "sub/d": "D"})
 			require.NoError(t, os.Symlink("a", filepath.Join(dir, "link")))
@@ -112,7 +113,7 @@ func TestTreesInBothWays(t *testing.T) {
 
 func TestApplyTreeRefuses(t *testing.T) {
 	dir := readable(t, map[string]string{"a": "A"})
-	r, _, req := treeRun(t, TransferBind, dir, func(string) error { return nil })
+	r, _, req := treeRun(t, spec.TransferBind, dir, func(string) error { return nil })
 	req.Trees = append(req.Trees, Tree{Target: "/work/out"})
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestApplyTreeRefuses(t *testing.T) {
 }
 
 func TestTreesOfRunsThatNeverStarted(t *testing.T) {
-	for _, way := range []string{TransferBind, TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		t.Run(way, func(t *testing.T) {
 			dir := readable(t, map[string]string{"a": "12345678"})
 			r, fake, req := treeRun(t, way, dir, func(string) error { return nil })
@@ -221,7 +222,7 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 func TestTreesNeedTheProgramsUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		dir := readable(t, map[string]string{"a": "A"})
-		r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
+		r, _, req := treeRun(t, spec.TransferBind, dir, func(copied string) error {
 			info, err := os.Stat(filepath.Join(copied, "a"))
 			if uid, _, _ := fsx.OwnerOf(info); err == nil && uid != 1234 {
 				err = errors.New("not given to the program")
@@ -234,7 +235,7 @@ func TestTreesNeedTheProgramsUser(t *testing.T) {
 		require.Zero(t, res.ExitCode, res.Stderr)
 		return
 	}
-	r, _, req := treeRun(t, TransferBind, readable(t, nil), func(string) error { return nil })
+	r, _, req := treeRun(t, spec.TransferBind, readable(t, nil), func(string) error { return nil })
 	req.User = "1234:1234"
 	_, err := r.Run(t.Context(), req)
 	var field *policy.FieldError

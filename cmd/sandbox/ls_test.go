@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // A kept of a contract tells the contract, not what it became inside.
@@ -21,7 +21,7 @@ func TestRecordedContract(t *testing.T) {
 	dir := t.TempDir()
 	kept := record.Record{
 		ID: "r1", Dir: dir, State: record.Lost, Created: time.Unix(0, 0),
-		Spec: sandbox.Spec{Job: sandbox.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{"contract.execution_id": "e-1"}}},
+		Spec: spec.Spec{Job: spec.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{"contract.execution_id": "e-1"}}},
 	}
 	keep := func(name string, text []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // runFlags are the flags of `run` that are no settings: they concern one run.
@@ -48,7 +49,7 @@ func (f runFlags) request(s settings.Settings, environ, args []string, dash int)
 		if err != nil {
 			return sandbox.Request{}, usagef("sandbox run", "--ulimit %q: must be NAME=SOFT[:HARD], such as nofile=1024", text)
 		}
-		req.Ulimits = append(req.Ulimits, sandbox.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
+		req.Ulimits = append(req.Ulimits, spec.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
 	}
 	return req, nil
 }

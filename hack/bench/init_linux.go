@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
@@ -59,7 +60,7 @@ func (b bench) initMemory(ctx context.Context) (int64, error) {
 	case err := <-ended:
 		return 0, errors.Join(errors.New("the program ended before it was measured"), err)
 	}
-	out, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", sandbox.Job{RunID: id}.ContainerName()).Output()
+	out, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", spec.Job{RunID: id}.ContainerName()).Output()
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/stretchr/testify/require"
 
@@ -140,11 +141,11 @@ func outputsOf(final string) ([]result.Output, error) {
 }
 
 // Plan is as much of a plan as a cache looks at.
-func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec, error) {
+func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plans++
-	spec := sandbox.Spec{Class: sandbox.Class{Image: sandbox.Image{ID: "sha256:0123"}}, Job: sandbox.Job{
+	spec := spec.Spec{Class: spec.Class{Image: spec.Image{ID: "sha256:0123"}}, Job: spec.Job{
 		RunID: fmt.Sprint(f.plans), Command: append([]string{"python3"}, req.Args...), TimeoutSeconds: req.Limits.Timeout.Seconds(),
 		Script: req.Script, Input: req.Input, Final: req.Final,
 	}}
@@ -260,7 +261,7 @@ func (r *recorder) Record(id string) (record.Record, error) {
 	if res == nil {
 		return record.Record{}, record.ErrNoRecord
 	}
-	return record.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
+	return record.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: spec.Spec{Job: spec.Job{Script: "/x/solution.py"}}, Result: res}, nil
 }
 
 func (r *recorder) LeftBy(_ context.Context, final string) string {

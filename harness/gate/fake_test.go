@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/stretchr/testify/require"
 
@@ -80,7 +81,7 @@ func (f *fake) record(g fakeGate, err error) (*result.Result, error) {
 	if g.report != "" {
 		write("final/report.xml", g.report)
 	}
-	tree := result.Tree{Target: sandbox.RepoDir, Complete: true}
+	tree := result.Tree{Target: spec.RepoDir, Complete: true}
 	for name, text := range g.outputs {
 		write("trees/0/"+name, text)
 		tree.Created = append(tree.Created, result.TreeEntry{Path: name, Kind: "file", SizeBytes: int64(len(text)), Mode: "0644"})

@@ -10,6 +10,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Run says how a run of a request ended: its warnings, and a last line. final is the
@@ -19,7 +20,7 @@ func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []s
 	for _, warning := range res.Warnings {
 		lines = append(lines, "warning: "+terminal.Line(warning))
 	}
-	if res.Enforced.Transfer == sandbox.TransferCopy && asked.Transfer != sandbox.TransferCopy {
+	if res.Enforced.Transfer == spec.TransferCopy && asked.Transfer != spec.TransferCopy {
 		lines = append(lines, "the engine does not see the folders of this machine: files were copied there and back")
 	}
 	return append(lines, summary(res, final, p))

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -74,7 +73,7 @@ func keysOf(s *Settings) []key {
 		{name: "gpu_share", kind: "bool", help: "let other runs that share have the same GPUs", trusted: true, set: to(&s.GPUShare, readBool)},
 		{name: "gpu_wait", kind: "duration", help: "wait so long for GPUs that are not free", set: to(&s.GPUWait, readWait)},
 		{name: "transfer", kind: "way", help: "how files reach the engine: bind, copy, or auto, which finds out",
-			set: to(&s.Transfer, readWord(sandbox.TransferAuto, sandbox.TransferBind, sandbox.TransferCopy))},
+			set: to(&s.Transfer, readWord(spec.TransferAuto, spec.TransferBind, spec.TransferCopy))},
 	}
 	for _, l := range policy.LimitTable() {
 		kind, set := limitTo(l.Field(&s.Limits), l.Zero)

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // checkAddress judges the way to the engine.
@@ -130,7 +131,7 @@ func checkCgroup(info engine.Info) Finding {
 }
 
 // checkRuntimes lists the runtimes and the kinds of GPUs that a run can ask for.
-func checkRuntimes(host sandbox.Host) Finding {
+func checkRuntimes(host spec.Host) Finding {
 	gpus := "no way to hand out GPUs"
 	switch {
 	case host.GPUs.NVIDIA && host.GPUs.CDI:
@@ -159,13 +160,13 @@ func checkLeftovers(ctx context.Context, runner *sandbox.Runner) Finding {
 }
 
 // checkImage looks for the image of a run that names none.
-func (m Machine) checkImage(ctx context.Context) (Finding, sandbox.Spec) {
+func (m Machine) checkImage(ctx context.Context) (Finding, spec.Spec) {
 	const check = "image"
-	spec, err := m.Runner.Plan(ctx, m.program("pass"))
+	plan, err := m.Runner.Plan(ctx, m.program("pass"))
 	if err != nil {
-		return failed(check, err), sandbox.Spec{}
+		return failed(check, err), spec.Spec{}
 	}
-	image := spec.Class.Image
+	image := plan.Class.Image
 	f := Finding{Check: check, Verdict: OK}
 	locked := "locked"
 	if !image.Locked {
@@ -173,13 +174,13 @@ func (m Machine) checkImage(ctx context.Context) (Finding, sandbox.Spec) {
 		f.Advice = "to have runs refuse any other: sandbox image lock " + image.Reference
 	}
 	f.Seen = fmt.Sprintf("%s %s (%s), %s; the catalog names %s", image.Reference, image.ID, image.Platform, locked, strings.Join(m.Images, ", "))
-	return f, spec
+	return f, plan
 }
 
 // checkTransfer says how the files of a run reach the engine.
-func checkTransfer(spec sandbox.Spec) Finding {
+func checkTransfer(plan spec.Spec) Finding {
 	f := Finding{Check: "files", Verdict: OK, Seen: "the engine sees the folders of this machine: they are mounted (bind)"}
-	if spec.Class.Transfer == sandbox.TransferCopy {
+	if plan.Class.Transfer == spec.TransferCopy {
 		f.Verdict, f.Seen = Info, "are copied to the engine and back (copy), which takes longer"
 	}
 	return f

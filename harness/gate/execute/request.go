@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/policy"
@@ -59,10 +60,10 @@ func (x *run) request(s *set, g evidence.Gate) (sandbox.Request, error) {
 		req.Labels[labelSet] = s.name
 	}
 	req.Command = g.Argv
-	req.WorkDir = sandbox.RepoDir
-	req.Trees = []sandbox.Tree{{Source: s.workspace, Target: sandbox.RepoDir, Exclude: x.m.Exclude}}
+	req.WorkDir = spec.RepoDir
+	req.Trees = []sandbox.Tree{{Source: s.workspace, Target: spec.RepoDir, Exclude: x.m.Exclude}}
 	for _, name := range x.m.ProtectedPaths {
-		mask := path.Join(sandbox.RepoDir, name)
+		mask := path.Join(spec.RepoDir, name)
 		if strings.HasSuffix(name, "/") {
 			mask += "/"
 		}
