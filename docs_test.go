@@ -20,7 +20,7 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // TestResultFieldsAreDocumented: every field of the wire form has its row, with
@@ -191,7 +191,7 @@ func TestReadmeNamesTheDefaults(t *testing.T) {
 		"time":       strconv.Itoa(int(limits.Timeout.Hours())) + " h",
 		"`./final`":  spaced(limits.Disk),
 		"output":     spaced(limits.StreamFile),
-		"user":       sandbox.DedicatedUser,
+		"user":       spec.DedicatedUser,
 	} {
 		assert.Contains(t, rows[row], want, row)
 	}

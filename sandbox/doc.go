@@ -5,9 +5,10 @@
 //	defer runner.Close()
 //	res, err := runner.Run(ctx, sandbox.Request{Script: "train.py", Input: "data"})
 //
-// A [Request] says what to run. [Plan], a pure function, turns it and a policy
-// into a [Spec]: everything that will be true of the container. An [Engine]
-// carries the Spec out, and the [Runner] drives it through the life of a run:
+// A [Request] says what to run, [IO] and [Hooks] connect it with the caller. Package
+// hostpath resolves its host paths, and package plan turns it and a policy into a
+// [spec.Spec]: everything that will be true of the container. An [engine.Engine]
+// carries the plan out, and the [Runner] drives it through the life of a run:
 // image, workspace, create, attach, wait, start, stream, end, inspect, collect,
 // remove, result.
 //

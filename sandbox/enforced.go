@@ -119,9 +119,9 @@ func (a *attempt) enforced() result.Enforced {
 	for _, t := range class.Tmpfs {
 		e.Mounts = append(e.Mounts, result.Mount{Target: t.Target, Type: "tmpfs"})
 		switch t.Target {
-		case TmpDir:
+		case spec.TmpDir:
 			e.TmpBytes = t.SizeBytes
-		case WorkDir:
+		case spec.WorkDir:
 			e.ScratchBytes = t.SizeBytes
 		}
 	}

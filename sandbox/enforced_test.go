@@ -10,6 +10,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // without removes the mount at one path.
@@ -55,15 +56,15 @@ func TestWeakerContainersAreRefused(t *testing.T) {
 		"unlimited processes":      {func(seen *wire.Ready) { seen.Cgroup.PIDs = wire.Unlimited }, "processes: "},
 		"more processes":           {func(seen *wire.Ready) { seen.Cgroup.PIDs++ }, "processes: "},
 		"a writable root":          {writable("/"), "root file system: it can be written to"},
-		"no input":                 {without(InputDir), InputDir + ": nothing is mounted there"},
-		"a writable input":         {writable(InputDir), InputDir + ": it can be written to"},
+		"no input":                 {without(spec.InputDir), spec.InputDir + ": nothing is mounted there"},
+		"a writable input":         {writable(spec.InputDir), spec.InputDir + ": it can be written to"},
 		"a writable mount":         {writable("/repo"), "/repo: it can be written to"},
-		"no bounded /tmp":          {without(TmpDir), TmpDir + ": no tmpfs is mounted there"},
+		"no bounded /tmp":          {without(spec.TmpDir), spec.TmpDir + ": no tmpfs is mounted there"},
 		"a missing mask":           {without("/repo/secret"), "/repo/secret: it is not hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
-			fake.Ready = func(_ Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
+			fake.Ready = func(_ spec.Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
 			r := newFakeRunner(t, fake)
 			req := command("true")
 			req.Mounts, req.Masks = []Mount{{Source: dir, Target: "/repo"}}, []string{"/repo/secret"}
@@ -95,7 +96,7 @@ func TestContainersThatAreNotWeaker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)
 			fake.Facts.Host.Runtimes = []string{"runc", "runsc"}
-			fake.Ready = func(_ Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
+			fake.Ready = func(_ spec.Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
 			r := newFakeRunner(t, fake)
 			req := command("true")
 			req.Runtime = test.runtime
@@ -110,7 +111,7 @@ func TestContainersThatAreNotWeaker(t *testing.T) {
 // TestEnforcedIsWhatWasSeen: a result reports what was applied, not what was requested.
 func TestEnforcedIsWhatWasSeen(t *testing.T) {
 	fake := enginetest.NewFake(nil)
-	fake.Ready = func(_ Class, _ engine.Meta, seen *wire.Ready) {
+	fake.Ready = func(_ spec.Class, _ engine.Meta, seen *wire.Ready) {
 		seen.Cgroup.MemoryBytes, seen.Cgroup.PIDs = 100<<20, 8+wire.InitTasks(8)
 	}
 	r := newFakeRunner(t, fake)
@@ -125,6 +126,6 @@ func TestEnforcedIsWhatWasSeen(t *testing.T) {
 	require.Contains(t, res.Enforced.Seccomp, ", no processes sha256:")
 	require.Equal(t, fake.Created[0].Class.User, res.Enforced.User)
 	for _, m := range res.Enforced.Mounts {
-		require.Equal(t, m.Target == InputDir, m.ReadOnly, m.Target)
+		require.Equal(t, m.Target == spec.InputDir, m.ReadOnly, m.Target)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/egress"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // egressServers are servers of this test on loopback addresses of this machine.
@@ -444,7 +445,7 @@ func TestEngineEgressEndsWithItsController(t *testing.T) {
 	_, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
 	require.NoError(t, err)
 	api := testAPI(t)
-	requireNothingLeft(t, api, sandbox.LabelState+"="+state)
+	requireNothingLeft(t, api, spec.LabelState+"="+state)
 	require.NoDirExists(t, filepath.Join(record, "egress"))
 	require.FileExists(t, filepath.Join(record, "network.jsonl"))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // questions counts the calls of the engine's Info.
@@ -92,16 +93,16 @@ func TestEngineWithOtherFilesIsRemembered(t *testing.T) {
 			require.Equal(t, wantTries, tries, why)
 			require.Equal(t, wantWay, way, why)
 		}
-		check(2, TransferCopy, "the first run finds out")
-		check(1, TransferCopy, "from disk")
+		check(2, spec.TransferCopy, "the first run finds out")
+		check(1, spec.TransferCopy, "from disk")
 		fake.Unseen = false
-		check(1, TransferCopy, "while it is the same process")
+		check(1, spec.TransferCopy, "while it is the same process")
 		fake.Own = "process 2"
-		check(1, TransferBind, "another process may have other files")
+		check(1, spec.TransferBind, "another process may have other files")
 		fake.Unseen = true
-		check(2, TransferCopy, "sharing is verified in every run")
+		check(2, spec.TransferCopy, "sharing is verified in every run")
 		fake.Unseen = false
 		time.Sleep(factsOnDisk)
-		check(1, TransferBind, "the facts expire")
+		check(1, spec.TransferBind, "the facts expire")
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // standIns reports whether the engine has the eight stand-ins for GPUs: CDI
@@ -36,7 +37,7 @@ func standIns(t *testing.T, r *sandbox.Runner) bool {
 	info, err := r.Info(t.Context())
 	require.NoError(t, err)
 	if len(said.DiscoveredDevices) == 0 {
-		require.Equal(t, sandbox.HostGPUs{CDI: info.Host.GPUs.CDI, CDIDevices: info.Host.GPUs.CDIDevices}, info.Host.GPUs)
+		require.Equal(t, spec.HostGPUs{CDI: info.Host.GPUs.CDI, CDIDevices: info.Host.GPUs.CDIDevices}, info.Host.GPUs)
 		require.Empty(t, info.Host.GPUs.CDIDevices)
 		return false
 	}
@@ -265,7 +266,7 @@ func TestEngineGPUsOfADeadController(t *testing.T) {
 		return
 	}
 	t.Setenv(ownerGPUs, "2")
-	owner := startOwner(t, state, filepath.Join(t.TempDir(), "final"), sandbox.TransferAuto)
+	owner := startOwner(t, state, filepath.Join(t.TempDir(), "final"), spec.TransferAuto)
 	report, err := r.GPUs(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, gpu.StateHeld, report.GPUs[1].State)
@@ -284,6 +285,6 @@ func TestEngineGPUsOfADeadController(t *testing.T) {
 	containers, err := r.Containers(context.Background())
 	require.NoError(t, err)
 	for _, c := range containers {
-		require.NotEqual(t, state, c.Labels[sandbox.LabelState], "the orphan is gone")
+		require.NotEqual(t, state, c.Labels[spec.LabelState], "the orphan is gone")
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // privateEngine is a daemon of the test's own: the tests of this file stop, kill
@@ -225,7 +226,7 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 	ready, over := make(chan struct{}), make(chan struct{})
 	req := sandbox.Request{
 		ID: "waiter", Image: "waiter", Command: []string{"/waiter"}, Final: final,
-		Transfer: sandbox.TransferBind, // also of an engine at the end of a connection
+		Transfer: spec.TransferBind, // also of an engine at the end of a connection
 		Limits:   policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
 	}
 	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) {

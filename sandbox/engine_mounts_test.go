@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // project is a folder of the host as a contract has it.
@@ -40,7 +41,7 @@ func project(t *testing.T) string {
 
 // ways runs a test with files mounted and with files copied.
 func ways(t *testing.T, do func(t *testing.T, way string)) {
-	for _, way := range []string{sandbox.TransferBind, sandbox.TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			do(t, way)
@@ -314,7 +315,7 @@ func TestEngineMountInNoInput(t *testing.T) {
 	host := t.TempDir()
 	require.NoError(t, os.Chmod(host, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(host, "f"), []byte("text"), 0o644))
-	for _, way := range []string{sandbox.TransferBind, sandbox.TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		req := python(t, "print(open('/work/input/data/f').read(), open('/work/input/deep/file').read())")
 		req.Transfer = way
 		req.Mounts = []sandbox.Mount{{Source: host, Target: "/work/input/data"}, {Source: filepath.Join(host, "f"), Target: "/work/input/deep/file"}}

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // stuckEngine never reports the process of a container, so its program is held back.
@@ -27,7 +28,7 @@ type stuckEngine struct{ engine.Engine }
 
 type stuckContainer struct{ engine.Container }
 
-func (e stuckEngine) Prepare(ctx context.Context, class sandbox.Class, meta engine.Meta) (engine.Container, error) {
+func (e stuckEngine) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) (engine.Container, error) {
 	c, err := e.Engine.Prepare(ctx, class, meta)
 	return stuckContainer{c}, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // quietly tries something and hides that it failed, as a program does that shall not
@@ -143,7 +144,7 @@ func TestEngineObserveFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			req := python(t, quietly+test.program)
-			req.Trees, req.Masks = []sandbox.Tree{{Source: repo, Target: sandbox.RepoDir}}, []string{"/repo/.env", "/repo/keys"}
+			req.Trees, req.Masks = []sandbox.Tree{{Source: repo, Target: spec.RepoDir}}, []string{"/repo/.env", "/repo/keys"}
 			req.Observe = &sandbox.Observe{Canaries: []string{"/etc/shadow", "~/.ssh", "/root/.aws/", "/repo/not-there"}, Masks: true, Required: true}
 			res := run(t, r, req)
 			require.Zero(t, res.ExitCode, res.Stderr)
@@ -177,7 +178,7 @@ func TestEngineObserveHiddenInAMount(t *testing.T) {
 assert open('/repo/tests/keys/real').read().startswith('This is a decoy')
 assert os.listdir('/host/lib/keys') == []
 `)
-	req.Trees = []sandbox.Tree{{Source: repo, Target: sandbox.RepoDir}}
+	req.Trees = []sandbox.Tree{{Source: repo, Target: spec.RepoDir}}
 	req.Mounts = []sandbox.Mount{{Source: filepath.Join(repo, "tests"), Target: "/repo/tests"}, {Source: filepath.Join(repo, "tests"), Target: "/host/lib"}}
 	req.Masks = []string{"/repo/tests/keys"}
 	req.Observe = &sandbox.Observe{Masks: true, Required: true}
@@ -322,7 +323,7 @@ func TestEngineObserveImpossible(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	req := python(t, "print(1)")
-	req.Transfer = sandbox.TransferCopy
+	req.Transfer = spec.TransferCopy
 	req.Observe = &sandbox.Observe{Network: true, Canaries: []string{"/etc/shadow"}}
 	res := run(t, r, req)
 	require.Equal(t, "1\n", res.Stdout)

@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // swappingEngine replaces a directory with a link while the engine mounts it, and
@@ -25,7 +26,7 @@ type swappingEngine struct {
 	name, other string
 }
 
-func (e swappingEngine) Prepare(ctx context.Context, class sandbox.Class, meta engine.Meta) (engine.Container, error) {
+func (e swappingEngine) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) (engine.Container, error) {
 	if err := errors.Join(os.Rename(e.name, e.name+".old"), os.Symlink(e.other, e.name)); err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func TestEngineMountsWhatWasChecked(t *testing.T) {
 	r := newRunner(t, sandbox.WithEngine(swappingEngine{e, e.(engine.Copier), filepath.Join(dir, "src"), filepath.Join(dir, "private")}))
 	req := python(t, "import os\nprint(sorted(os.listdir('/repo')))\n")
 	req.Mounts = []sandbox.Mount{{Source: filepath.Join(dir, "src"), Target: "/repo"}}
-	req.Transfer = sandbox.TransferBind
+	req.Transfer = spec.TransferBind
 	res, err := r.Run(t.Context(), req)
 	var field *policy.FieldError
 	require.ErrorAs(t, err, &field)
@@ -55,8 +56,8 @@ func TestEngineMountsWhatWasChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, records)
 
-	req.Transfer = sandbox.TransferAuto
+	req.Transfer = spec.TransferAuto
 	res = run(t, r, req)
-	require.Equal(t, sandbox.TransferCopy, res.Enforced.Transfer)
+	require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
 	require.Equal(t, "['alias-key', 'deep', 'link', 'main.py', 'old.txt', 'run.sh', 'to-secret']\n", res.Stdout)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image. Without either they
@@ -59,7 +60,7 @@ func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 		require.NoError(t, r.Close())
 		api, err := docker.NewClient()
 		require.NoError(t, err)
-		requireNothingLeft(t, api, sandbox.LabelState+"="+state)
+		requireNothingLeft(t, api, spec.LabelState+"="+state)
 		require.NoError(t, api.Close())
 	})
 	return r
@@ -547,7 +548,7 @@ func TestEngineResourcesAreMeasured(t *testing.T) {
 // its program runs; another finds what is left on the engine by its labels.
 func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 	t.Parallel()
-	for way, parts := range map[string]int{sandbox.TransferBind: 1, sandbox.TransferCopy: 4} {
+	for way, parts := range map[string]int{spec.TransferBind: 1, spec.TransferCopy: 4} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			state := filepath.Join(t.TempDir(), "state")
@@ -568,7 +569,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			containers, err := r.Containers(t.Context())
 			require.NoError(t, err)
 			for _, c := range containers {
-				require.Empty(t, c.Labels[sandbox.LabelPart], "a helper is no run")
+				require.Empty(t, c.Labels[spec.LabelPart], "a helper is no run")
 			}
 
 			require.NoError(t, owner.Process.Kill())
@@ -579,7 +580,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
 			require.NoError(t, err)
 			require.Len(t, ofRun(report.Removed, id), parts)
-			requireNothingLeft(t, testAPI(t), sandbox.LabelRun+"="+id)
+			requireNothingLeft(t, testAPI(t), spec.LabelRun+"="+id)
 			info, err := os.Stat(final)
 			require.NoError(t, err)
 			require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")

@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // openFinal finds or makes ./final, locks it against other runs and opens it.
-func (w *workspace) openFinal(store *Store, spec Spec) error {
-	final := spec.Job.Final
+func (w *workspace) openFinal(store *Store, s spec.Spec) error {
+	final := s.Job.Final
 	if final == "" {
 		final = filepath.Join(w.record, ownFinal)
 		if err := os.Mkdir(final, 0o755); err != nil {
@@ -29,7 +31,7 @@ func (w *workspace) openFinal(store *Store, spec Spec) error {
 			return &PathError{Field: "final", Path: final, Rule: "cannot be made", Err: cause(err)}
 		}
 	}
-	w.paths[RoleFinal] = final
+	w.paths[spec.RoleFinal] = final
 	root, err := os.OpenRoot(final)
 	if err != nil {
 		return &PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: cause(err)}
@@ -39,37 +41,37 @@ func (w *workspace) openFinal(store *Store, spec Spec) error {
 		// A run with another state folder has it.
 		return fmt.Errorf("final %q: %w", final, err)
 	}
-	return w.planLending(spec)
+	return w.planLending(s)
 }
 
 // planLending notes whom ./final belongs to when the program runs as somebody
 // else.
-func (w *workspace) planLending(spec Spec) error {
+func (w *workspace) planLending(s spec.Spec) error {
 	info, err := w.final.Stat(".")
 	if err != nil {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be read", Err: cause(err)}
+		return &PathError{Field: "final", Path: w.paths[spec.RoleFinal], Rule: "cannot be read", Err: cause(err)}
 	}
 	w.mode = info.Mode().Perm()
-	if spec.Class.Transfer == TransferCopy {
+	if s.Class.Transfer == spec.TransferCopy {
 		// The program writes elsewhere; what it leaves is written here by us.
-		if err := mayWriteIn(w.paths[RoleFinal]); err != nil {
-			return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "is not writable", Err: cause(err)}
+		if err := mayWriteIn(w.paths[spec.RoleFinal]); err != nil {
+			return &PathError{Field: "final", Path: w.paths[spec.RoleFinal], Rule: "is not writable", Err: cause(err)}
 		}
 		return nil
 	}
 	uid, gid, ok := ownerOf(info)
-	toUID, toGID, err := numericUser(spec.Class.User)
+	toUID, toGID, err := numericUser(s.Class.User)
 	if !ok || err != nil {
 		return err
 	}
 	if uid != toUID && os.Geteuid() == 0 {
-		w.lent = finalJournal{Path: w.paths[RoleFinal], Lent: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
+		w.lent = finalJournal{Path: w.paths[spec.RoleFinal], Lent: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
 		uid, gid = toUID, toGID
 	}
 	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal],
+		return &PathError{Field: "final", Path: w.paths[spec.RoleFinal],
 			Rule: fmt.Sprintf("is not writable for user %s of the program (mode %04o); leave --user out, or run as root",
-				spec.Class.User, info.Mode().Perm())}
+				s.Class.User, info.Mode().Perm())}
 	}
 	return nil
 }
@@ -99,7 +101,7 @@ func permits(mode fs.FileMode, owner, group bool, need fs.FileMode) bool {
 // thing that changes anything of the caller's, and the last before the start. The
 // program's user may then write it, so nothing may be moved in or out any more.
 func (w *workspace) handOver(ctx context.Context) error {
-	final := w.paths[RoleFinal]
+	final := w.paths[spec.RoleFinal]
 	w.emptied = true
 	if err := w.clear(ctx); err != nil {
 		return err
@@ -119,7 +121,7 @@ func (w *workspace) handOver(ctx context.Context) error {
 // out of its own folder.
 func (w *workspace) reopenFinal() error {
 	if err := w.final.Chmod(".", w.mode); err != nil {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be opened again", Err: cause(err)}
+		return &PathError{Field: "final", Path: w.paths[spec.RoleFinal], Rule: "cannot be opened again", Err: cause(err)}
 	}
 	return nil
 }
@@ -130,7 +132,7 @@ func (w *workspace) handBack() error {
 		return nil
 	}
 	if err := chownTree(w.final, w.lent.ToUID, w.lent.UID, w.lent.GID); err != nil {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be handed back entirely", Err: err}
+		return &PathError{Field: "final", Path: w.paths[spec.RoleFinal], Rule: "cannot be handed back entirely", Err: err}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // finalNote says which run filled a ./final last.
@@ -24,7 +25,7 @@ type finalNote struct {
 // earlier run left is deleted there; anything else stays, because somebody may
 // have named the wrong folder.
 func (w *workspace) clear(ctx context.Context) error {
-	final := w.paths[RoleFinal]
+	final := w.paths[spec.RoleFinal]
 	names, err := entries(w.final)
 	if err != nil {
 		return &PathError{Field: "final", Path: final, Rule: "cannot be read", Err: cause(err)}
@@ -48,7 +49,7 @@ func (w *workspace) clear(ctx context.Context) error {
 // moveAside moves the entries of ./final into a new folder beside it. All of
 // them, or none.
 func (w *workspace) moveAside(names []string) error {
-	final := w.paths[RoleFinal]
+	final := w.paths[spec.RoleFinal]
 	opened, err := w.final.Stat(".")
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (w *workspace) move(names []string, from, to string) (err error) {
 // putBack undoes moveAside. It is for runs whose program never started.
 func (w *workspace) putBack() error {
 	if err := w.unnoteFinal(); err != nil {
-		return fmt.Errorf("forgetting who filled final %q: %w", w.paths[RoleFinal], cause(err))
+		return fmt.Errorf("forgetting who filled final %q: %w", w.paths[spec.RoleFinal], cause(err))
 	}
 	if w.aside == "" {
 		return nil
@@ -97,13 +98,13 @@ func (w *workspace) putBack() error {
 	names, err := entries(root)
 	err = errors.Join(err, root.Close())
 	if err == nil {
-		err = w.move(names, w.aside, w.paths[RoleFinal])
+		err = w.move(names, w.aside, w.paths[spec.RoleFinal])
 	}
 	if err == nil {
 		err = os.Remove(w.aside)
 	}
 	if err != nil {
-		return fmt.Errorf("putting back what lay in final %q, now in %q: %w", w.paths[RoleFinal], w.aside, cause(err))
+		return fmt.Errorf("putting back what lay in final %q, now in %q: %w", w.paths[spec.RoleFinal], w.aside, cause(err))
 	}
 	w.aside = ""
 	return nil
@@ -128,7 +129,7 @@ func (w *workspace) settle() (warning string) {
 // it last has recorded: nothing was added or changed since. A record that is gone
 // cannot tell.
 func (w *workspace) leftByEarlierRun(ctx context.Context) bool {
-	record, err := w.store.load(w.store.filledLast(w.paths[RoleFinal]))
+	record, err := w.store.load(w.store.filledLast(w.paths[spec.RoleFinal]))
 	if err != nil || record.Result == nil {
 		return false
 	}
@@ -146,7 +147,7 @@ func (w *workspace) noteFinal() error {
 	if w.lock == nil {
 		return nil // the record's own
 	}
-	final := w.paths[RoleFinal]
+	final := w.paths[spec.RoleFinal]
 	file := w.store.finalFile(final, "json")
 	w.earlier, _ = os.ReadFile(file) // there may be none
 	if err := writeJSON(file, finalNote{Path: final, RunID: w.runID}); err != nil {
@@ -160,7 +161,7 @@ func (w *workspace) unnoteFinal() error {
 	if w.lock == nil {
 		return nil
 	}
-	file := w.store.finalFile(w.paths[RoleFinal], "json")
+	file := w.store.finalFile(w.paths[spec.RoleFinal], "json")
 	if w.earlier == nil {
 		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 			return err

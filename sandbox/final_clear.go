@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // ClearFinal empties a ./final as a run does right before it starts, without a run: what
@@ -36,7 +37,7 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 	if err := r.reclaimFinal(ctx, abs); err != nil {
 		return "", err
 	}
-	w := &workspace{store: r.store, runID: newID(time.Now()), paths: engine.Sources{RoleFinal: abs}}
+	w := &workspace{store: r.store, runID: newID(time.Now()), paths: engine.Sources{spec.RoleFinal: abs}}
 	defer func() { err = errors.Join(err, w.release()) }()
 	if w.lock, err = lockFinal(r.store, abs); err != nil {
 		return "", err
@@ -74,7 +75,7 @@ func (r *Runner) LeftBy(ctx context.Context, final string) string {
 		return ""
 	}
 	defer root.Close()
-	w := &workspace{store: r.store, final: root, paths: engine.Sources{RoleFinal: abs}}
+	w := &workspace{store: r.store, final: root, paths: engine.Sources{spec.RoleFinal: abs}}
 	if !w.leftByEarlierRun(ctx) {
 		return ""
 	}

@@ -201,7 +201,7 @@ func (a *attempt) collecting(ctx context.Context) (context.Context, context.Canc
 	return ctx, cancel
 }
 
-func outputLimits(job Job) collect.Limits {
+func outputLimits(job spec.Job) collect.Limits {
 	return collect.Limits{
 		Files: job.OutputFiles, Depth: job.OutputDepth, FileBytes: job.OutputFileBytes, TotalBytes: job.OutputTotalBytes,
 	}

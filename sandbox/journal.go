@@ -21,7 +21,7 @@ type journal struct {
 	Created   time.Time    `json:"created"`
 	Deadline  time.Time    `json:"deadline"`
 	Final     finalJournal `json:"final"`
-	// Transfer is [TransferCopy] when the run has a depot.
+	// Transfer is [spec.TransferCopy] when the run has a depot.
 	Transfer string `json:"transfer"`
 }
 

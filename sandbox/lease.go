@@ -77,7 +77,7 @@ func gpuInventory(ctx context.Context, driver string, info engine.Info) (gpu.Inv
 
 // gpusFor checks that the engine's machine has the GPUs of a plan. Whether they
 // are free is not asked yet.
-func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info engine.Info) (gpu.Inventory, error) {
+func (r *Runner) gpusFor(ctx context.Context, asked spec.GPURequest, info engine.Info) (gpu.Inventory, error) {
 	if !asked.Any() {
 		return gpu.Inventory{}, nil
 	}
@@ -92,7 +92,7 @@ func (r *Runner) gpusFor(ctx context.Context, asked GPURequest, info engine.Info
 }
 
 // gpuError gives what is wrong with a request for GPUs its field.
-func gpuError(asked GPURequest, err error) error {
+func gpuError(asked spec.GPURequest, err error) error {
 	var want *gpu.WantError
 	var said *gpu.SMIError
 	switch {
@@ -182,7 +182,7 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 	for _, c := range containers {
 		// One that was only created may start yet: the engine goes on with a
 		// start whose caller is dead. Parts have no GPUs.
-		if c.Labels[LabelRun] != dead.RunID || c.Ended || c.Labels[LabelPart] != "" {
+		if c.Labels[spec.LabelRun] != dead.RunID || c.Ended || c.Labels[spec.LabelPart] != "" {
 			continue
 		}
 		remove, reason := sweepable(c, SweepOptions{}, time.Now())

@@ -45,7 +45,7 @@ const twoT4 = "0, GPU-0, Tesla T4, 15360, 3, 0, [N/A]\n1, GPU-1, Tesla T4, 15360
 func gpuEngine(program func(p *enginetest.Program) int) *enginetest.Fake {
 	fake := enginetest.NewFake(program)
 	fake.Facts.ID = "engine-1"
-	fake.Facts.Host.GPUs = HostGPUs{NVIDIA: true}
+	fake.Facts.Host.GPUs = spec.HostGPUs{NVIDIA: true}
 	return fake
 }
 
@@ -85,12 +85,12 @@ func TestRunLeasesGPUs(t *testing.T) {
 	require.Equal(t, "nvidia", res.Enforced.GPUDriver)
 	require.False(t, res.Enforced.GPUsShared)
 	require.Equal(t, []string{"a warning of the engine"}, res.Warnings)
-	spec := fake.Created[0]
-	require.Equal(t, GPURequest{Driver: "nvidia", IDs: []string{"GPU-0"}}, spec.Class.GPUs)
-	require.Contains(t, spec.Class.Env, "CUDA_VISIBLE_DEVICES=0")
+	created := fake.Created[0]
+	require.Equal(t, spec.GPURequest{Driver: "nvidia", IDs: []string{"GPU-0"}}, created.Class.GPUs)
+	require.Contains(t, created.Class.Env, "CUDA_VISIBLE_DEVICES=0")
 	record, err := r.Store().Get("r1")
 	require.NoError(t, err)
-	require.Equal(t, spec.Class.GPUs, record.Spec.Class.GPUs)
+	require.Equal(t, created.Class.GPUs, record.Spec.Class.GPUs)
 	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
 }
 
@@ -102,7 +102,7 @@ func TestGPUsAreRefusedBeforeCreate(t *testing.T) {
 		field  string
 		rule   string
 	}{
-		"no engine for it":   {twoT4, func(_ *Request, f *enginetest.Fake) { f.Facts.Host.GPUs = HostGPUs{} }, "gpus", "neither a runtime nvidia nor CDI"},
+		"no engine for it":   {twoT4, func(_ *Request, f *enginetest.Fake) { f.Facts.Host.GPUs = spec.HostGPUs{} }, "gpus", "neither a runtime nvidia nor CDI"},
 		"no CDI":             {twoT4, func(r *Request, _ *enginetest.Fake) { r.GPUDriver = "cdi" }, "gpu_driver", "API 1.44"},
 		"more than there":    {twoT4, func(r *Request, _ *enginetest.Fake) { r.GPUs = "3" }, "gpus", "3 asked for, 2 there"},
 		"not there":          {twoT4, func(r *Request, _ *enginetest.Fake) { r.GPUs = "device=7" }, "gpus", "GPU 7 does not exist; there are 0-1"},
@@ -193,7 +193,7 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	dead := owner.This()
 	dead.Start = "1"
 	fake.Listed = []engine.Found{{ID: "c1", Name: "of the dead", Running: true, Labels: map[string]string{
-		LabelManaged: "true", LabelRun: "r1", LabelOwner: dead.String()}}}
+		spec.LabelManaged: "true", spec.LabelRun: "r1", spec.LabelOwner: dead.String()}}}
 	_, err = r.Run(t.Context(), next)
 	require.NoError(t, err)
 	require.Contains(t, fake.Removed, "of the dead")
@@ -237,13 +237,13 @@ func TestStillUses(t *testing.T) {
 		"the same, and its owner lives": {engine.Found{}, alive,
 			"container evalbox-r1 may still start: its owner, process ", false},
 		"has ended":         {engine.Found{Ended: true}, dead, "", false},
-		"a part, with none": {engine.Found{Running: true, Labels: map[string]string{LabelPart: "watcher"}}, dead, "", false},
+		"a part, with none": {engine.Found{Running: true, Labels: map[string]string{spec.LabelPart: "watcher"}}, dead, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := gpuEngine(nil)
 			c := test.container
 			c.ID, c.Name = "c1", "evalbox-r1"
-			labels := map[string]string{LabelManaged: "true", LabelRun: "r1", LabelOwner: test.owner.String()}
+			labels := map[string]string{spec.LabelManaged: "true", spec.LabelRun: "r1", spec.LabelOwner: test.owner.String()}
 			maps.Copy(labels, c.Labels)
 			c.Labels = labels
 			fake.Listed = []engine.Found{c}
@@ -275,7 +275,7 @@ func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
 	runner := func(id string, local bool) (*Runner, *enginetest.Fake) {
 		fake := gpuEngine(func(*enginetest.Program) int { return 0 })
 		fake.Facts.ID, fake.Facts.Local = id, local
-		fake.Facts.Host.GPUs = HostGPUs{CDI: true, CDIDevices: []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1"}}
+		fake.Facts.Host.GPUs = spec.HostGPUs{CDI: true, CDIDevices: []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1"}}
 		r := newFakeRunner(t, fake)
 		require.NoError(t, WithGPUDir(dir)(r))
 		return r, fake

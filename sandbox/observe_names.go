@@ -25,7 +25,7 @@ const (
 // innerFolder is a folder that lies in a watched one, and is watched as well.
 type innerFolder struct {
 	source string
-	watch  Watch
+	watch  spec.Watch
 }
 
 // nameShower shows the names of what is hidden.
@@ -41,7 +41,7 @@ var errEnoughNames = errors.New("no more names are shown")
 
 // show makes decoys with the names of what the watched path hides: without them nothing
 // would be there to open, and so nobody would see that somebody tried.
-func (s *nameShower) show(ctx context.Context, source string, w Watch, table spec.Layout) error {
+func (s *nameShower) show(ctx context.Context, source string, w spec.Watch, table spec.Layout) error {
 	entry, rel, ok := table.Lookup(w.Target)
 	if !w.Names || !ok {
 		return nil
@@ -64,7 +64,7 @@ func (s *nameShower) show(ctx context.Context, source string, w Watch, table spe
 }
 
 // one makes the decoy of one name, and says whether those below it follow.
-func (s *nameShower) one(source string, w Watch, name string, info fs.FileInfo) (into bool, err error) {
+func (s *nameShower) one(source string, w spec.Watch, name string, info fs.FileInfo) (into bool, err error) {
 	if s.left == 0 {
 		s.cut = true
 		return false, errEnoughNames
@@ -74,7 +74,7 @@ func (s *nameShower) one(source string, w Watch, name string, info fs.FileInfo) 
 	if !info.IsDir() {
 		return false, writeDecoy(decoy, decoyText)
 	}
-	s.inner = append(s.inner, innerFolder{decoy, Watch{Target: path.Join(w.Target, name), Folder: true, Inner: true}})
+	s.inner = append(s.inner, innerFolder{decoy, spec.Watch{Target: path.Join(w.Target, name), Folder: true, Inner: true}})
 	deepest := strings.Count(name, "/")+1 >= maxShownDepth
 	s.cut = s.cut || deepest
 	return !deepest, mkdirReadable(decoy)

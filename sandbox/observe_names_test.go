@@ -21,7 +21,7 @@ func shown(t *testing.T, tree string, left int) (string, *nameShower) {
 	source := filepath.Join(t.TempDir(), "watch-0")
 	require.NoError(t, mkdirReadable(source))
 	s := &nameShower{left: left}
-	w := Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
+	w := spec.Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
 	layout := spec.Layout{Entries: []spec.Entry{
 		{Role: spec.RoleMount, Source: t.TempDir(), Target: "/repo", Dir: true}, {Role: spec.RoleTree, Source: tree, Target: "/repo/sub", Dir: true},
 	}}
@@ -45,8 +45,8 @@ func TestShowNames(t *testing.T) {
 		require.Equal(t, decoyText, string(text))
 	}
 	require.Equal(t, []innerFolder{
-		{filepath.Join(source, "a"), Watch{Target: "/repo/sub/keys/a", Folder: true, Inner: true}},
-		{filepath.Join(source, "a/b"), Watch{Target: "/repo/sub/keys/a/b", Folder: true, Inner: true}},
+		{filepath.Join(source, "a"), spec.Watch{Target: "/repo/sub/keys/a", Folder: true, Inner: true}},
+		{filepath.Join(source, "a/b"), spec.Watch{Target: "/repo/sub/keys/a/b", Folder: true, Inner: true}},
 	}, s.inner)
 	require.Empty(t, s.warning())
 }
@@ -81,7 +81,7 @@ func TestShowNamesStaysInTheTree(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc", filepath.Join(tree, "keys")))
 	source := filepath.Join(t.TempDir(), "watch-0")
 	require.NoError(t, mkdirReadable(source))
-	w := Watch{Target: "/repo/keys", Folder: true, Names: true}
+	w := spec.Watch{Target: "/repo/keys", Folder: true, Names: true}
 	layout := spec.Layout{Entries: []spec.Entry{{Role: spec.RoleTree, Source: tree, Target: "/repo", Dir: true}}}
 	err := s.show(t.Context(), source, w, layout)
 	require.ErrorContains(t, err, "its names cannot be read")

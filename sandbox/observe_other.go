@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // errNotLinux is why nothing is observed elsewhere.
@@ -17,11 +18,11 @@ func unseen(engine.Info) string { return errNotLinux.Error() }
 // pathWatch is for Linux.
 type pathWatch struct{ begun chan struct{} }
 
-func newPathWatch(string) (*pathWatch, error) { return nil, errNotLinux }
-func (w *pathWatch) add(string, Watch) error  { return errNotLinux }
-func (w *pathWatch) watched() []string        { return nil }
-func (w *pathWatch) stop() ([]string, error)  { return nil, errNotLinux }
-func (w *pathWatch) close() error             { return nil }
+func newPathWatch(string) (*pathWatch, error)     { return nil, errNotLinux }
+func (w *pathWatch) add(string, spec.Watch) error { return errNotLinux }
+func (w *pathWatch) watched() []string            { return nil }
+func (w *pathWatch) stop() ([]string, error)      { return nil, errNotLinux }
+func (w *pathWatch) close() error                 { return nil }
 
 // routeCounters is for Linux.
 type routeCounters struct{}

@@ -91,8 +91,8 @@ func (a *attempt) openObserver(ctx context.Context) error {
 func (a *attempt) makeAllWatched(dir string) error {
 	var errs []error
 	for i, w := range a.spec.Job.Observe.Watch {
-		source := filepath.Join(dir, spec.NumberedRole(RoleWatch, i))
-		a.work.paths[spec.NumberedRole(RoleWatch, i)] = source
+		source := filepath.Join(dir, spec.NumberedRole(spec.RoleWatch, i))
+		a.work.paths[spec.NumberedRole(spec.RoleWatch, i)] = source
 		errs = append(errs, makeWatched(source, w))
 	}
 	if points := a.spec.RootPoints(); len(points) > 0 {
@@ -107,7 +107,7 @@ func (a *attempt) makeAllWatched(dir string) error {
 func (a *attempt) showNames(ctx context.Context) error {
 	shower, table := nameShower{left: maxShownNames}, a.layout
 	for i, w := range a.spec.Job.Observe.Watch {
-		if err := shower.show(ctx, a.work.paths[spec.NumberedRole(RoleWatch, i)], w, table); err != nil {
+		if err := shower.show(ctx, a.work.paths[spec.NumberedRole(spec.RoleWatch, i)], w, table); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ const decoyText = "This is a decoy of the sandbox. What is usually here is not s
 var decoyNames = []string{"authorized_keys", "config", "id_ed25519", "id_rsa", "known_hosts"}
 
 // makeWatched creates the content of a watched path: a readable decoy or an empty entry.
-func makeWatched(source string, w Watch) error {
+func makeWatched(source string, w spec.Watch) error {
 	if !w.Folder {
 		text := ""
 		if w.Canary {
@@ -193,7 +193,7 @@ func (a *attempt) beginObserving(ctx context.Context) (err error) {
 		}
 	}
 	for i, w := range plan.Watch {
-		if err := o.paths.add(a.work.paths[spec.NumberedRole(RoleWatch, i)], w); err != nil {
+		if err := o.paths.add(a.work.paths[spec.NumberedRole(spec.RoleWatch, i)], w); err != nil {
 			o.watchWhy = fmt.Sprintf("%s cannot be watched: %v", w.Target, err)
 		}
 	}

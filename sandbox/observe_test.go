@@ -40,7 +40,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 		}
 		return 0
 	})
-	fake.Ready = func(_ Class, meta engine.Meta, _ *wire.Ready) {
+	fake.Ready = func(_ spec.Class, meta engine.Meta, _ *wire.Ready) {
 		if _, err := os.ReadFile(meta.Sources[spec.NumberedRole(spec.RoleWatch, 0)]); err != nil { // the engine, to mount it
 			panic(err)
 		}
@@ -63,7 +63,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 // unwitnessed has containers whose init opens another file than ours.
 type unwitnessed struct{ *enginetest.Fake }
 
-func (e unwitnessed) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+func (e unwitnessed) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) (engine.Container, error) {
 	meta.Witness = ""
 	return e.Fake.Prepare(ctx, class, meta)
 }
@@ -123,7 +123,7 @@ func TestObserveOfARunThatNeverStarts(t *testing.T) {
 		failed bool
 		want   *result.Observed
 	}{
-		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = ErrNoContainer }, true,
+		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = engine.ErrNoContainer }, true,
 			&result.Observed{NetworkWhy: "did not tell the container's process", WatchWhy: neverStarted}},
 		"the command is not there": {func(f *enginetest.Fake) { f.Launch = enginetest.NotFound }, false,
 			&result.Observed{NetworkWhy: "did not tell the container's process", Watched: []string{"/etc/shadow"}, Opened: []string{}}},
@@ -199,7 +199,7 @@ func TestPathWatchTellsOfLostReports(t *testing.T) {
 	_, err = w.stop()
 	require.ErrorIs(t, err, errOverflow)
 	require.NoError(t, w.close())
-	require.Error(t, w.add(witness, Watch{}), "it is over")
+	require.Error(t, w.add(witness, spec.Watch{}), "it is over")
 }
 
 func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
@@ -209,8 +209,8 @@ func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	w, err := newPathWatch(witness)
 	require.NoError(t, err)
-	require.NoError(t, w.add(file, Watch{Target: "/x"}))
-	require.Error(t, w.add(filepath.Join(dir, "none"), Watch{Target: "/y"}))
+	require.NoError(t, w.add(file, spec.Watch{Target: "/x"}))
+	require.Error(t, w.add(filepath.Join(dir, "none"), spec.Watch{Target: "/y"}))
 	_, err = os.ReadFile(file)
 	require.NoError(t, err)
 	opened, err := w.stop()

@@ -63,7 +63,7 @@ func beOwner(state, final string) error {
 		ID: orphan(os.Getenv(ownerWay)), Final: final, Transfer: os.Getenv(ownerWay),
 		GPUs:    os.Getenv(ownerGPUs),
 		Trees:   []sandbox.Tree{{Source: "testdata", Target: "/repo"}},
-		Masks:   []string{"/repo/spec-full.json"},
+		Masks:   []string{"/repo/waiter/main.go"},
 		Command: []string{"python3", "-c", "import time; print('started'); time.sleep(120)"},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
 	}, sandbox.IO{Stdout: os.Stdout})

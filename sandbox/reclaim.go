@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // reclaim puts right what a run that will never finish left on disk: it hands
@@ -68,7 +69,7 @@ func (s *Store) lentBy(id string) (path string, lent bool) {
 func (r *Runner) reclaimLost(containers []engine.Found) error {
 	there := map[string]bool{}
 	for _, c := range containers {
-		there[c.Labels[LabelRun]] = true
+		there[c.Labels[spec.LabelRun]] = true
 	}
 	ids, err := r.store.ids()
 	errs := []error{err}
@@ -95,10 +96,10 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	case state != RecordLost:
 		return nil
 	}
-	if err := r.engine.Remove(ctx, Job{RunID: id}.ContainerName()); err != nil {
+	if err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName()); err != nil {
 		return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
 	}
-	if note, err := r.store.journal(id); err == nil && note.Transfer == TransferCopy {
+	if note, err := r.store.journal(id); err == nil && note.Transfer == spec.TransferCopy {
 		// Nothing of it is in the way; a sweep tries again.
 		if err := r.removeDepot(ctx, id); err != nil {
 			r.log.Warn("the volume of a lost run is left behind", logRun, id, logError, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // swap replaces name with a link to other.
@@ -83,7 +84,7 @@ func atPrepare(do func()) func(call, name string) error {
 // TestMountsThatWereReplacedForAMoment: the path cannot show that the engine mounted
 // something else; the container's init can.
 func TestMountsThatWereReplacedForAMoment(t *testing.T) {
-	for name, way := range map[string]string{"files are sent": TransferAuto, "files are not sent": TransferBind} {
+	for name, way := range map[string]string{"files are sent": spec.TransferAuto, "files are not sent": spec.TransferBind} {
 		t.Run(name, func(t *testing.T) {
 			dir := readable(t, map[string]string{"sub/f": "mine", "other/f": "stranger's"})
 			real, err := filepath.EvalSymlinks(dir)
@@ -102,7 +103,7 @@ func TestMountsThatWereReplacedForAMoment(t *testing.T) {
 				require.NoError(t, os.Rename(sub, sub+".old"))
 				require.NoError(t, os.Rename(filepath.Join(real, "other"), sub))
 			})
-			fake.Ready = func(Class, engine.Meta, *wire.Ready) {
+			fake.Ready = func(spec.Class, engine.Meta, *wire.Ready) {
 				if _, err := os.Stat(sub + ".old"); err == nil {
 					require.NoError(t, os.Rename(sub, filepath.Join(real, "other")))
 					require.NoError(t, os.Rename(sub+".old", sub))
@@ -112,7 +113,7 @@ func TestMountsThatWereReplacedForAMoment(t *testing.T) {
 			req := command("x")
 			req.Transfer, req.Mounts = way, []Mount{{Source: sub, Target: "/repo"}}
 			res, err := r.Run(t.Context(), req)
-			if way == TransferBind {
+			if way == spec.TransferBind {
 				var field *policy.FieldError
 				require.ErrorAs(t, err, &field)
 				require.Equal(t, "transfer", field.Field)
@@ -123,7 +124,7 @@ func TestMountsThatWereReplacedForAMoment(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, "mine", res.Stdout)
-			require.Equal(t, TransferCopy, res.Enforced.Transfer)
+			require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
 			require.Empty(t, fake.Left())
 		})
 	}
@@ -151,12 +152,12 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 		ask func(req *Request, dir string)
 		way string
 	}{
-		"tree":                {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub", Target: "/repo"}} }, TransferBind},
-		"tree sent":           {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub", Target: "/repo"}} }, TransferCopy},
-		"input sent":          {func(r *Request, dir string) { r.Input = dir + "/sub" }, TransferCopy},
-		"mount sent":          {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub", Target: "/repo"}} }, TransferCopy},
-		"file in a folder":    {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/f", Target: "/repo/f"}} }, TransferCopy},
-		"folder in that tree": {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub/in", Target: "/repo"}} }, TransferBind},
+		"tree":                {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub", Target: "/repo"}} }, spec.TransferBind},
+		"tree sent":           {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub", Target: "/repo"}} }, spec.TransferCopy},
+		"input sent":          {func(r *Request, dir string) { r.Input = dir + "/sub" }, spec.TransferCopy},
+		"mount sent":          {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub", Target: "/repo"}} }, spec.TransferCopy},
+		"file in a folder":    {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/f", Target: "/repo/f"}} }, spec.TransferCopy},
+		"folder in that tree": {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub/in", Target: "/repo"}} }, spec.TransferBind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := readable(t, map[string]string{"sub/f": "mine", "sub/in/f": "mine", "other/f": "stranger's", "other/in/f": "stranger's"})

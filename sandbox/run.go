@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // cleanupBudget bounds the removal of a container and everything that belongs to it.
@@ -41,9 +42,9 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 		req.ID = newID(time.Now())
 	}
 	res, err := r.runOnce(ctx, req, o)
-	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
+	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == spec.TransferAuto) {
 		// Nothing has run, and nothing is left behind.
-		req.Transfer = TransferCopy
+		req.Transfer = spec.TransferCopy
 		return r.runOnce(ctx, req, o)
 	}
 	return res, err
@@ -208,16 +209,16 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, a.spec.Job.Labels)
 	maps.Copy(labels, map[string]string{
-		LabelManaged:  "true",
-		LabelRun:      a.spec.Job.RunID,
-		LabelName:     a.spec.Job.Name,
-		LabelOwner:    owner.This().String(),
-		LabelDeadline: deadline.UTC().Format(time.RFC3339),
-		LabelSpec:     a.spec.Class.Hash(),
-		LabelState:    a.runner.store.dir,
+		spec.LabelManaged:  "true",
+		spec.LabelRun:      a.spec.Job.RunID,
+		spec.LabelName:     a.spec.Job.Name,
+		spec.LabelOwner:    owner.This().String(),
+		spec.LabelDeadline: deadline.UTC().Format(time.RFC3339),
+		spec.LabelSpec:     a.spec.Class.Hash(),
+		spec.LabelState:    a.runner.store.dir,
 	})
 	if a.spec.Job.Keep {
-		labels[LabelKeep] = "true"
+		labels[spec.LabelKeep] = "true"
 	}
 	return labels
 }

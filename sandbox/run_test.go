@@ -25,6 +25,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // newFakeRunner is a runner on a fake engine, with its own state folder. It remembers
@@ -115,8 +116,8 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		require.NoError(t, fake.RemoveCtxErr)
 		require.Empty(t, signals(fake))
 		require.Equal(t, "blue", fake.Labels()["team"])
-		require.Equal(t, "true", fake.Labels()[LabelManaged])
-		require.Equal(t, owner.This().String(), fake.Labels()[LabelOwner])
+		require.Equal(t, "true", fake.Labels()[spec.LabelManaged])
+		require.Equal(t, owner.This().String(), fake.Labels()[spec.LabelOwner])
 		require.Equal(t, "evalbox-r1", fake.Created[0].Meta.Name)
 
 		record, err := r.Store().Get("r1")
@@ -208,7 +209,7 @@ type silentContainer struct {
 	obeys engine.Signal
 }
 
-func (e *silentEngine) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+func (e *silentEngine) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) (engine.Container, error) {
 	c, err := e.Fake.Prepare(ctx, class, meta)
 	if err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (e *silentEngine) Prepare(ctx context.Context, class Class, meta engine.Met
 	return &silentContainer{c, e.obeys}, nil
 }
 
-func (c *silentContainer) Start(ctx context.Context, job Job, streams engine.Streams) error {
+func (c *silentContainer) Start(ctx context.Context, job spec.Job, streams engine.Streams) error {
 	job.TimeoutSeconds = 0
 	return c.Container.Start(ctx, job, streams)
 }
@@ -471,7 +472,7 @@ func TestProgramThatIsNotExecuted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
-			fake.Launch = func(Job) *engine.LaunchError { return &test.why }
+			fake.Launch = func(spec.Job) *engine.LaunchError { return &test.why }
 			r := newFakeRunner(t, fake)
 			res, err := r.Run(t.Context(), command("nosuch"))
 			require.NoError(t, err)
@@ -715,7 +716,7 @@ func TestOutputsAreCollectedOnceNothingCanChangeThem(t *testing.T) {
 			}
 			r := newFakeRunner(t, fake)
 			req := command("train")
-			hooks := Hooks{Started: func() { final = fake.Sources()[RoleFinal] }}
+			hooks := Hooks{Started: func() { final = fake.Sources()[spec.RoleFinal] }}
 			res, err := r.Run(t.Context(), req, hooks)
 			require.NoError(t, err)
 			require.Equal(t, name != "all is reported", len(res.Outputs) == 1, "%v", res.Outputs)
@@ -732,7 +733,7 @@ func TestKeepLeavesTheContainer(t *testing.T) {
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, []string{"container evalbox-r1"}, fake.Left())
-	require.Equal(t, "true", fake.Labels()[LabelKeep])
+	require.Equal(t, "true", fake.Labels()[spec.LabelKeep])
 	found, err := r.Containers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, found, 1)
@@ -827,7 +828,7 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	dead := owner.Owner{Boot: owner.BootID(), Namespace: owner.PIDNamespace(), PID: 1 << 30, Start: "1"}.String()
 	elsewhere := owner.Owner{Boot: "another", Namespace: "1", PID: 1, Start: "1"}.String()
 	container := func(name, by string, more ...string) engine.Found {
-		labels := map[string]string{LabelManaged: "true", LabelRun: name, LabelOwner: by}
+		labels := map[string]string{spec.LabelManaged: "true", spec.LabelRun: name, spec.LabelOwner: by}
 		for i := 0; i < len(more); i += 2 {
 			labels[more[i]] = more[i+1]
 		}
@@ -838,15 +839,15 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	fake.Listed = []engine.Found{
 		container("dead", dead),
-		container("alive", owner.This().String(), LabelDeadline, past),
-		container("dead-kept", dead, LabelKeep, "true"),
+		container("alive", owner.This().String(), spec.LabelDeadline, past),
+		container("dead-kept", dead, spec.LabelKeep, "true"),
 		{ID: "reader", Name: "reader", Labels: map[string]string{ // of package images, and of no run
-			LabelManaged: "true", LabelOwner: dead, LabelPart: "reader"}},
-		container("elsewhere-late", elsewhere, LabelDeadline, past),
-		container("elsewhere-in-time", elsewhere, LabelDeadline, future),
+			spec.LabelManaged: "true", spec.LabelOwner: dead, spec.LabelPart: "reader"}},
+		container("elsewhere-late", elsewhere, spec.LabelDeadline, past),
+		container("elsewhere-in-time", elsewhere, spec.LabelDeadline, future),
 		container("elsewhere-no-deadline", elsewhere),
 		container("damaged", "nonsense"),
-		{ID: "foreign", Name: "foreign", Labels: map[string]string{LabelOwner: dead}},
+		{ID: "foreign", Name: "foreign", Labels: map[string]string{spec.LabelOwner: dead}},
 	}
 	r := newFakeRunner(t, fake)
 
@@ -953,8 +954,8 @@ func TestContainerThatEndsWithoutAReport(t *testing.T) {
 			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
 		"while the engine was away": {killsInit, func(f *enginetest.Fake) { f.WaitErrs = []error{gone} },
 			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
-		"and is not there any more": {outlasts, func(f *enginetest.Fake) { f.WaitErrs = []error{ErrNoContainer} },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else removed", ErrNoContainer},
+		"and is not there any more": {outlasts, func(f *enginetest.Fake) { f.WaitErrs = []error{engine.ErrNoContainer} },
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else removed", engine.ErrNoContainer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

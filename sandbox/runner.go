@@ -168,7 +168,7 @@ func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engin
 // engine was asked for, and is left out.
 func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 	all, err := r.engine.List(ctx)
-	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[LabelPart] != "" || r.isGoing(c) }), err
+	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[spec.LabelPart] != "" || r.isGoing(c) }), err
 }
 
 // removalPatience is how long an engine may take for a removal that it was asked for.
@@ -176,16 +176,16 @@ const removalPatience = 30 * time.Second
 
 // isGoing reports whether a container was asked to be removed a moment ago.
 func (r *Runner) isGoing(c engine.Found) bool {
-	if c.Labels[LabelKeep] == "true" {
+	if c.Labels[spec.LabelKeep] == "true" {
 		return false
 	}
-	written, err := os.Stat(filepath.Join(r.storeOf(c).runsDir(), c.Labels[LabelRun], resultFile))
+	written, err := os.Stat(filepath.Join(r.storeOf(c).runsDir(), c.Labels[spec.LabelRun], resultFile))
 	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the engine's
 // facts and the image resolved. It changes nothing.
-func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
+func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
 	prepared, err := r.plan(ctx, req)
 	return prepared.spec, err
 }
@@ -193,7 +193,7 @@ func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
 // planned is a Spec with what was learned while planning.
 type planned struct {
 	request Request
-	spec    Spec
+	spec    spec.Spec
 	info    engine.Info
 	// warnings are for the result.
 	warnings []string
@@ -233,14 +233,14 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	asked := req.Transfer
 	req.Transfer = r.chooseTransfer(asked, info)
 	root := info.RootDir
-	if req.Transfer != TransferBind {
+	if req.Transfer != spec.TransferBind {
 		root = "" // of another machine
 	}
 	if err := hostpath.CheckEngine(layout, root, info.Address); err != nil {
 		return planned{}, err
 	}
 	var hidden []string
-	if req.Transfer == TransferBind {
+	if req.Transfer == spec.TransferBind {
 		if hidden, err = hostpath.HideSpecial(ctx, &layout); err != nil {
 			return planned{}, err
 		}
@@ -258,7 +258,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 			return planned{}, err
 		}
 	}
-	s.Class.Image = Image{Reference: cmp.Or(image.Name, req.Image), ID: image.ID,
+	s.Class.Image = spec.Image{Reference: cmp.Or(image.Name, req.Image), ID: image.ID,
 		Digest: image.Digest, Platform: image.Platform, Locked: locked}
 	s.Class.Runtime = cmp.Or(s.Class.Runtime, info.Host.DefaultRuntime)
 	gpus, err := r.gpusFor(ctx, s.Class.GPUs, info)
@@ -269,7 +269,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 }
 
 // hostOf is what a plan needs to know of the engine's machine.
-func hostOf(info engine.Info) Host {
+func hostOf(info engine.Info) spec.Host {
 	host := info.Host
 	host.Unseen = unseen(info)
 	return host
@@ -320,7 +320,7 @@ func isOutput(rel string) bool {
 func defaultUser(uid, gid int) string {
 	switch {
 	case uid <= 0:
-		return DedicatedUser
+		return spec.DedicatedUser
 	case gid <= 0:
 		return fmt.Sprintf("%d:%d", uid, spec.DedicatedID)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Files of a record folder.
@@ -55,7 +56,7 @@ type Record struct {
 	State   RecordState
 	Created time.Time
 	// Spec is the zero Spec when the run never got that far.
-	Spec Spec
+	Spec spec.Spec
 	// Result is nil until the run is finished.
 	Result *result.Result
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/internal/treetest"
 )
@@ -37,7 +38,7 @@ func addRecord(t *testing.T, s *Store, id string, by owner.Owner, created time.T
 	require.NoError(t, writeJSON(filepath.Join(dir, journalFile), journal{
 		Schema: journalSchema, ID: id, Owner: by.String(), Container: "evalbox-" + id, Created: created,
 	}))
-	require.NoError(t, writeJSON(filepath.Join(dir, specFile), Spec{Schema: SpecSchemaV1, Job: Job{RunID: id}}))
+	require.NoError(t, writeJSON(filepath.Join(dir, specFile), spec.Spec{Schema: spec.SchemaV1, Job: spec.Job{RunID: id}}))
 	if finished {
 		text, err := result.Result{ID: id, Status: result.StatusExited, Fault: result.FaultNone}.Encode()
 		require.NoError(t, err)

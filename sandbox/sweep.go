@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // SweepOptions say what a sweep takes.
@@ -50,13 +51,13 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	errs := []error{err}
 	lasts := lastDeadlines(containers, depots)
 	sweep := func(c engine.Found, name string, removeIt func(context.Context, engine.Found) error) {
-		swept := Swept{Container: name, RunID: c.Labels[LabelRun]}
+		swept := Swept{Container: name, RunID: c.Labels[spec.LabelRun]}
 		var remove bool
 		seen := c
 		seen.Ended = r.hasEnded(c)
-		if last, known := lasts[c.Labels[LabelRun]]; known && c.Labels[LabelPart] != "" {
+		if last, known := lasts[c.Labels[spec.LabelRun]]; known && c.Labels[spec.LabelPart] != "" {
 			seen.Labels = maps.Clone(c.Labels)
-			seen.Labels[LabelDeadline] = last.Format(time.RFC3339)
+			seen.Labels[spec.LabelDeadline] = last.Format(time.RFC3339)
 		}
 		remove, swept.Reason = sweepable(seen, opts, time.Now())
 		if remove && !opts.DryRun {
@@ -77,7 +78,7 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 	// A volume can be removed once no container has it mounted.
 	for _, d := range depots {
 		sweep(engine.Found{Labels: d.Labels}, "volume "+d.Name, func(ctx context.Context, c engine.Found) error {
-			return r.removeDepot(ctx, c.Labels[LabelRun])
+			return r.removeDepot(ctx, c.Labels[spec.LabelRun])
 		})
 	}
 	if !opts.DryRun {
@@ -95,8 +96,8 @@ func (r *Runner) Sweep(ctx context.Context, opts SweepOptions) (SweepReport, err
 func lastDeadlines(containers []engine.Found, depots []engine.Depot) map[string]time.Time {
 	lasts := map[string]time.Time{}
 	add := func(labels map[string]string) {
-		deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
-		if id := labels[LabelRun]; err == nil && deadline.After(lasts[id]) {
+		deadline, err := time.Parse(time.RFC3339, labels[spec.LabelDeadline])
+		if id := labels[spec.LabelRun]; err == nil && deadline.After(lasts[id]) {
 			lasts[id] = deadline
 		}
 	}
@@ -111,19 +112,19 @@ func lastDeadlines(containers []engine.Found, depots []engine.Depot) map[string]
 
 // sweepable decides about one container, or a volume, which has nothing but labels.
 func sweepable(c engine.Found, opts SweepOptions, now time.Time) (remove bool, reason string) {
-	if c.Labels[LabelManaged] != "true" {
+	if c.Labels[spec.LabelManaged] != "true" {
 		return false, "is not ours"
 	}
-	if c.Labels[LabelKeep] == "true" && !opts.Kept {
+	if c.Labels[spec.LabelKeep] == "true" && !opts.Kept {
 		return false, "was told to stay (--keep)"
 	}
-	by, err := owner.Parse(c.Labels[LabelOwner])
+	by, err := owner.Parse(c.Labels[spec.LabelOwner])
 	if err != nil {
 		return false, err.Error()
 	}
 	switch by.Fate() {
 	case owner.Alive:
-		if c.Labels[LabelKeep] == "true" && c.Ended {
+		if c.Labels[spec.LabelKeep] == "true" && c.Ended {
 			return true, "was told to stay, and has ended"
 		}
 		return false, fmt.Sprintf("its owner, process %d, lives", by.PID)
@@ -131,7 +132,7 @@ func sweepable(c engine.Found, opts SweepOptions, now time.Time) (remove bool, r
 		return true, fmt.Sprintf("its owner, process %d, is gone", by.PID)
 	case owner.Unknown:
 	}
-	deadline, err := time.Parse(time.RFC3339, c.Labels[LabelDeadline])
+	deadline, err := time.Parse(time.RFC3339, c.Labels[spec.LabelDeadline])
 	if err != nil {
 		return false, "its owner cannot be seen from here, and it has no deadline"
 	}
@@ -145,9 +146,9 @@ func sweepable(c engine.Found, opts SweepOptions, now time.Time) (remove bool, r
 // a container that has ended for a while, and a courier, which never runs, to the
 // last. Of a run whose record was removed nothing but its own container tells.
 func (r *Runner) hasEnded(c engine.Found) bool {
-	state, err := r.storeOf(c).state(c.Labels[LabelRun])
+	state, err := r.storeOf(c).state(c.Labels[spec.LabelRun])
 	if errors.Is(err, ErrNoRecord) {
-		return c.Labels[LabelPart] == "" && c.Ended
+		return c.Labels[spec.LabelPart] == "" && c.Ended
 	}
 	return err == nil && state == RecordFinished
 }
@@ -155,7 +156,7 @@ func (r *Runner) hasEnded(c engine.Found) bool {
 // storeOf is the state folder of a container's controller, which may be another one
 // and out of reach.
 func (r *Runner) storeOf(c engine.Found) *Store {
-	if dir := c.Labels[LabelState]; dir != "" && dir != r.store.dir {
+	if dir := c.Labels[spec.LabelState]; dir != "" && dir != r.store.dir {
 		return &Store{dir: dir}
 	}
 	return r.store
@@ -166,9 +167,9 @@ func (r *Runner) sweepOne(ctx context.Context, c engine.Found) error {
 	if err := r.engine.Remove(ctx, c.ID); err != nil {
 		return err
 	}
-	if c.Labels[LabelPart] != "" {
+	if c.Labels[spec.LabelPart] != "" {
 		return nil // has nothing on our disk
 	}
 	// Its record says whose ./final was.
-	return r.storeOf(c).reclaim(c.Labels[LabelRun])
+	return r.storeOf(c).reclaim(c.Labels[spec.LabelRun])
 }

@@ -38,7 +38,7 @@ type depot struct {
 }
 
 // copies says that the files of this run are copied.
-func (a *attempt) copies() bool { return a.spec.Class.Transfer == TransferCopy }
+func (a *attempt) copies() bool { return a.spec.Class.Transfer == spec.TransferCopy }
 
 // openDepot makes the depot and fills it, before the run's container exists. The host paths are those of the engine's machine.
 func (a *attempt) openDepot(ctx context.Context, labels map[string]string) (engine.Sources, error) {
@@ -141,7 +141,7 @@ func (a *attempt) pack(ctx context.Context, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if program := a.work.paths[RoleProgram]; program != "" {
+	if program := a.work.paths[spec.RoleProgram]; program != "" {
 		err = errors.Join(packer.Folder(archive.ProgramDir, 0, 0, 0o555),
 			withFolder("script", filepath.Dir(program), func(root *os.Root) error {
 				name := filepath.Base(program)
@@ -149,10 +149,10 @@ func (a *attempt) pack(ctx context.Context, to io.Writer) error {
 			}))
 	}
 	if err == nil && a.spec.Job.Input == "" {
-		err = errors.Join(packer.Folder(archive.InputDir, 0, 0, 0o555), packPoints(packer, archive.InputDir, pointsOf(a.spec, InputDir)))
+		err = errors.Join(packer.Folder(archive.InputDir, 0, 0, 0o555), packPoints(packer, archive.InputDir, pointsOf(a.spec, spec.InputDir)))
 	} else if err == nil {
 		err = withFolder("input", a.spec.Job.Input, a.verified.Guard(a.spec.Job.Input, ".", func(root *os.Root) error {
-			return packer.Tree(ctx, archive.InputDir, root, a.hiddenIn(InputDir))
+			return packer.Tree(ctx, archive.InputDir, root, a.hiddenIn(spec.InputDir))
 		}))
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // errNotShared means that the engine mounted something other than the host's files, or
@@ -18,15 +19,15 @@ var errNotShared = errors.New("the engine does not see the files of this machine
 // other engine, and for one that is known to have its own file systems, the files are
 // copied.
 func (r *Runner) chooseTransfer(asked string, info engine.Info) string {
-	if asked != "" && asked != TransferAuto {
+	if asked != "" && asked != spec.TransferAuto {
 		return asked
 	}
 	r.factsMu.Lock()
 	defer r.factsMu.Unlock()
 	if !info.Local || r.apart[mountNamespace()] {
-		return TransferCopy
+		return spec.TransferCopy
 	}
-	return TransferBind
+	return spec.TransferBind
 }
 
 // notShared returns the error of a run whose files the engine does not have. The files
@@ -34,8 +35,8 @@ func (r *Runner) chooseTransfer(asked string, info engine.Info) string {
 // remembered; one that shares some may share all files of the next run.
 func (a *attempt) notShared(ctx context.Context, aPart bool, why error) error {
 	r := a.runner
-	if a.asked == TransferBind {
-		return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferBind,
+	if a.asked == spec.TransferBind {
+		return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferBind,
 			Rule: "the engine does not see the folders of this machine, so it cannot mount them"}, why)
 	}
 	a.log.Debug("the engine does not share our files", logError, why)

@@ -55,19 +55,19 @@ func depotPaths(root string, run spec.Spec) engine.Sources {
 		paths[spec.RoleEmpty] = path.Join(root, archive.EmptyFile)
 	}
 	for i := range run.Job.Mounts {
-		paths[spec.NumberedRole(RoleMount, i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
+		paths[spec.NumberedRole(spec.RoleMount, i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
 	}
 	for i := range run.Job.Trees {
-		paths[spec.NumberedRole(RoleTree, i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
+		paths[spec.NumberedRole(spec.RoleTree, i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
 	}
 	for _, bind := range run.Class.Binds {
 		switch bind.Role {
-		case RoleProgram:
-			paths[RoleProgram] = path.Join(root, archive.ProgramDir, path.Base(bind.Target))
-		case RoleInput:
-			paths[RoleInput] = path.Join(root, archive.InputDir)
-		case RoleFinal:
-			paths[RoleFinal] = path.Join(root, archive.FinalDir)
+		case spec.RoleProgram:
+			paths[spec.RoleProgram] = path.Join(root, archive.ProgramDir, path.Base(bind.Target))
+		case spec.RoleInput:
+			paths[spec.RoleInput] = path.Join(root, archive.InputDir)
+		case spec.RoleFinal:
+			paths[spec.RoleFinal] = path.Join(root, archive.FinalDir)
 		}
 	}
 	return paths

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // inBothWays runs a request with its files mounted and with its files copied.
@@ -28,14 +29,14 @@ func inBothWays(t *testing.T, req sandbox.Request) (bind, copied *result.Result,
 	r := newRunner(t)
 	finals = map[string]string{}
 	results := map[string]*result.Result{}
-	for _, way := range []string{sandbox.TransferBind, sandbox.TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		req.Transfer = way
 		req.Final = filepath.Join(t.TempDir(), "final")
 		finals[way] = req.Final
 		results[way] = run(t, r, req)
 		require.Equal(t, way, results[way].Enforced.Transfer)
 	}
-	return results[sandbox.TransferBind], results[sandbox.TransferCopy], finals
+	return results[spec.TransferBind], results[spec.TransferCopy], finals
 }
 
 // TestEngineCopyGivesTheSameResult: how files reach the engine shows nowhere but in
@@ -118,7 +119,7 @@ open("final/a", "w").write("a"); open("final/z", "w").write("z")
 			require.Empty(t, copied.Warnings)
 			copied.Enforced.Transfer = bind.Enforced.Transfer
 			require.Equal(t, bind.Enforced, copied.Enforced)
-			requireHarmless(t, finals[sandbox.TransferCopy])
+			requireHarmless(t, finals[spec.TransferCopy])
 		})
 	}
 }
@@ -135,7 +136,7 @@ for i in range(300):
     os.mkdir("d" * 200); os.chdir("d" * 200)
 open("f", "w").write("x")
 `)
-	req.Transfer = sandbox.TransferCopy
+	req.Transfer = spec.TransferCopy
 	req.Final = filepath.Join(t.TempDir(), "final")
 	res := run(t, newRunner(t), req)
 	require.Len(t, res.Outputs, 1)
@@ -168,7 +169,7 @@ func TestEngineCopyKeepsTheDiskLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			req := python(t, program)
-			req.Transfer, req.Limits.Disk = sandbox.TransferCopy, 8*policy.MiB
+			req.Transfer, req.Limits.Disk = spec.TransferCopy, 8*policy.MiB
 			req.Limits.OutputTotal = 64 * policy.MiB
 			res := run(t, newRunner(t), req)
 			require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
@@ -184,7 +185,7 @@ func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import time; print('ready'); time.sleep(3); open('final/big', 'wb').write(bytes(24 << 20)); time.sleep(600)")
 	req.ID = fmt.Sprintf("watched-%d", os.Getpid())
-	req.Transfer, req.Limits.Disk = sandbox.TransferCopy, 8*policy.MiB
+	req.Transfer, req.Limits.Disk = spec.TransferCopy, 8*policy.MiB
 	api := testAPI(t)
 	var streams sandbox.IO
 	streams.Stdout = writerFunc(func(p []byte) (int, error) {
@@ -222,7 +223,7 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 			r := newRunner(t)
 			req := python(t, "print('ready', flush=True); open('final/a', 'w').write(input())")
 			req.ID = fmt.Sprintf("untidy-%d-%t", os.Getpid(), test.keep)
-			req.Transfer, req.Keep = sandbox.TransferCopy, test.keep
+			req.Transfer, req.Keep = spec.TransferCopy, test.keep
 			stdin, answer := io.Pipe()
 			streams := sandbox.IO{Stdin: stdin}
 			tidied := make(chan error, 1)
@@ -243,7 +244,7 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 func TestEngineCopyPassesStdinOn(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
-	req.Transfer = sandbox.TransferCopy
+	req.Transfer = spec.TransferCopy
 	streams := sandbox.IO{Stdin: strings.NewReader("from the caller")}
 	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req, streams).Stdout)
 }
@@ -251,7 +252,7 @@ func TestEngineCopyPassesStdinOn(t *testing.T) {
 func TestEngineCopyIsKept(t *testing.T) {
 	t.Parallel()
 	req := python(t, "open('final/a', 'w').write('a')")
-	req.Transfer, req.Keep = sandbox.TransferCopy, true
+	req.Transfer, req.Keep = spec.TransferCopy, true
 	r := newRunner(t)
 	res := run(t, r, req)
 	require.Len(t, res.Outputs, 1)
@@ -271,7 +272,7 @@ func TestEngineCopyIsKept(t *testing.T) {
 func TestEngineCopyOfAnUnreadableInputLeavesNothing(t *testing.T) {
 	t.Parallel()
 	req := python(t, "pass")
-	req.Transfer = sandbox.TransferCopy
+	req.Transfer = spec.TransferCopy
 	req.Input = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(req.Input, "data"), []byte("x"), 0))
 	if os.Geteuid() == 0 {
@@ -291,13 +292,13 @@ func TestEngineCopyOfAnUnreadableInputLeavesNothing(t *testing.T) {
 func TestEngineSharesFiles(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
-	for _, way := range []string{"", sandbox.TransferAuto, sandbox.TransferBind} {
+	for _, way := range []string{"", spec.TransferAuto, spec.TransferBind} {
 		req := python(t, "print(open('input/data').read())")
 		req.Transfer, req.Input = way, t.TempDir()
 		require.NoError(t, os.Chmod(req.Input, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(req.Input, "data"), []byte("data"), 0o644))
 		res := run(t, r, req)
 		require.Equal(t, "data\n", res.Stdout)
-		require.Equal(t, sandbox.TransferBind, res.Enforced.Transfer)
+		require.Equal(t, spec.TransferBind, res.Enforced.Transfer)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -63,7 +64,7 @@ func (a *attempt) fetch(ctx context.Context) ([]result.Output, []result.SkippedO
 
 // room is what may still be written to the disk of the local ./final.
 func (a *attempt) room() int64 {
-	free, known := freeBytes(a.work.paths[RoleFinal])
+	free, known := freeBytes(a.work.paths[spec.RoleFinal])
 	if !known {
 		return math.MaxInt64
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // shellImage is the root file system of a small image: a shell and what the watcher
@@ -128,14 +129,14 @@ func TestFilesOfAnEngineBehindTLS(t *testing.T) {
 	info, err := r.Info(t.Context())
 	require.NoError(t, err)
 	require.False(t, info.Local, "an address says nothing about the machine")
-	for way, want := range map[string]string{sandbox.TransferAuto: sandbox.TransferCopy, sandbox.TransferBind: sandbox.TransferBind, sandbox.TransferCopy: sandbox.TransferCopy} {
+	for way, want := range map[string]string{spec.TransferAuto: spec.TransferCopy, spec.TransferBind: spec.TransferBind, spec.TransferCopy: spec.TransferCopy} {
 		req := shellRequest(t, shellProgram)
 		req.Transfer = way
 		requireShellResult(t, run(t, r, req), req.Final, want)
 	}
 	api := connect()
 	defer api.Close()
-	requireNothingLeft(t, api, sandbox.LabelManaged+"=true")
+	requireNothingLeft(t, api, spec.LabelManaged+"=true")
 }
 
 func requireShellResult(t *testing.T, res *result.Result, final, way string) {
@@ -164,9 +165,9 @@ func TestEngineThatDoesNotSeeOurFolders(t *testing.T) {
 		r := remoteRunner(t, api, filepath.Join(hidden, name))
 		req := shellRequest(t, shellProgram)
 		req.Final = filepath.Join(hidden, name+" final")
-		requireShellResult(t, run(t, r, req), req.Final, sandbox.TransferCopy)
+		requireShellResult(t, run(t, r, req), req.Final, spec.TransferCopy)
 
-		req.Transfer = sandbox.TransferBind
+		req.Transfer = spec.TransferBind
 		_, err := r.Run(t.Context(), req)
 		var field *policy.FieldError
 		require.ErrorAs(t, err, &field)
@@ -188,10 +189,10 @@ func TestEngineThatDoesNotSeeOurFolders(t *testing.T) {
 	r := remoteRunner(t, local, filepath.Join(t.TempDir(), "state"))
 	req := shellRequest(t, shellProgram)
 	req.Input = filepath.Join(disk, "input")
-	requireShellResult(t, run(t, r, req), req.Final, sandbox.TransferCopy)
+	requireShellResult(t, run(t, r, req), req.Final, spec.TransferCopy)
 	api := connect()
 	defer api.Close()
-	requireNothingLeft(t, api, sandbox.LabelManaged+"=true")
+	requireNothingLeft(t, api, spec.LabelManaged+"=true")
 }
 
 // TestEngineLostWhileFilesAreAway kills the daemon under a run whose files are
@@ -208,7 +209,7 @@ func TestEngineLostWhileFilesAreAway(t *testing.T) {
 	require.NoError(t, answer.Close())
 	r := remoteRunner(t, api, filepath.Join(e.dir, "state"))
 	req := shellRequest(t, "echo before >final/before; echo ready; until test -e final/go; do find final >/dev/null; done; exit 7")
-	req.ID, req.Transfer = "away", sandbox.TransferCopy
+	req.ID, req.Transfer = "away", spec.TransferCopy
 	ready, over := make(chan struct{}), make(chan struct{})
 	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) { close(ready); return len(p), nil })}
 	finished := make(chan error, 1)
@@ -241,7 +242,7 @@ func TestEngineLostWhileFilesAreAway(t *testing.T) {
 	}
 	require.Equal(t, []string{"before", "go"}, names)
 	require.NotContains(t, strings.Join(res.Warnings, "\n"), "outputs are incomplete")
-	requireNothingLeft(t, api, sandbox.LabelManaged+"=true")
+	requireNothingLeft(t, api, spec.LabelManaged+"=true")
 }
 
 // TestEngineCopyRefusesAnImageWithoutAShell: nobody could watch the disk.
@@ -249,7 +250,7 @@ func TestEngineCopyRefusesAnImageWithoutAShell(t *testing.T) {
 	t.Parallel()
 	e := newPrivateEngine(t)
 	r := e.runner(nil)
-	_, err := r.Run(t.Context(), sandbox.Request{Image: "waiter", Command: []string{"/waiter"}, Transfer: sandbox.TransferCopy,
+	_, err := r.Run(t.Context(), sandbox.Request{Image: "waiter", Command: []string{"/waiter"}, Transfer: spec.TransferCopy,
 		Limits: policy.Limits{Memory: 64 * policy.MiB, CPUs: 1}})
 	require.ErrorContains(t, err, "its image cannot watch the disk")
 	var field *policy.FieldError
@@ -260,7 +261,7 @@ func TestEngineCopyRefusesAnImageWithoutAShell(t *testing.T) {
 	api, err := e.api()
 	require.NoError(t, err)
 	defer api.Close()
-	requireNothingLeft(t, api, sandbox.LabelManaged+"=true")
+	requireNothingLeft(t, api, spec.LabelManaged+"=true")
 }
 
 // runInJob runs a shell script in a container that has the engine's socket, as a CI
@@ -336,10 +337,10 @@ cat out/copy >&2
 	require.Contains(t, stderr, "sandbox: the engine does not see the folders of this machine: files were copied there and back")
 	res, err := result.Decode([]byte(stdout))
 	require.NoError(t, err)
-	require.Equal(t, sandbox.TransferCopy, res.Enforced.Transfer)
+	require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
 	require.Equal(t, 0.5, *res.Score)
 	require.Len(t, res.Outputs, 1)
-	requireNothingLeft(t, api, sandbox.LabelRun+"="+res.ID)
+	requireNothingLeft(t, api, spec.LabelRun+"="+res.ID)
 	require.Positive(t, res.Resources.PeakMemoryBytes, "the container's own init looks, wherever we are")
 }
 
@@ -356,11 +357,11 @@ func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
 		// work is the folder of the host that the job has as "work".
 		work, want string
 	}{
-		"input and final are others":  {"--input work/in --final work/out", "jobs/work", sandbox.TransferCopy},
-		"only the input is another":   {"--input work/in", "jobs/work", sandbox.TransferCopy},
-		"all are shared":              {"--input work/in --final work/out --transfer bind", "work", sandbox.TransferBind},
-		"input on a mount of its own": {"--input work/in --transfer bind", "work", sandbox.TransferBind},
-		"shared, and nobody asks":     {"--input work/in --final work/out", "work", sandbox.TransferCopy},
+		"input and final are others":  {"--input work/in --final work/out", "jobs/work", spec.TransferCopy},
+		"only the input is another":   {"--input work/in", "jobs/work", spec.TransferCopy},
+		"all are shared":              {"--input work/in --final work/out --transfer bind", "work", spec.TransferBind},
+		"input on a mount of its own": {"--input work/in --transfer bind", "work", spec.TransferBind},
+		"shared, and nobody asks":     {"--input work/in --final work/out", "work", spec.TransferCopy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

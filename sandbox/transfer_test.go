@@ -50,7 +50,7 @@ func copied(t *testing.T) Request {
 	require.NoError(t, os.WriteFile(filepath.Join(input, "sub", "data"), []byte("D"), 0o600))
 	script := filepath.Join(dir, "train.py")
 	require.NoError(t, os.WriteFile(script, []byte("print(1)"), 0o600))
-	return Request{ID: "r1", Image: "debian", Script: script, Input: input, Final: filepath.Join(dir, "final"), Transfer: TransferCopy}
+	return Request{ID: "r1", Image: "debian", Script: script, Input: input, Final: filepath.Join(dir, "final"), Transfer: spec.TransferCopy}
 }
 
 func paths(res *result.Result) []string {
@@ -63,7 +63,7 @@ func paths(res *result.Result) []string {
 
 func TestCopyMovesFilesThereAndBack(t *testing.T) {
 	fake := enginetest.NewFake(func(p *enginetest.Program) int {
-		for role, name := range map[string]string{RoleProgram: "", RoleInput: "sub/data"} {
+		for role, name := range map[string]string{spec.RoleProgram: "", spec.RoleInput: "sub/data"} {
 			text, err := os.ReadFile(filepath.Join(p.Meta.Sources[role], name))
 			if err != nil {
 				return 1
@@ -90,7 +90,7 @@ func TestCopyMovesFilesThereAndBack(t *testing.T) {
 	require.Equal(t, "0640", res.Outputs[0].Mode, "as the program left it")
 	require.Equal(t, []result.SkippedOutput{{Path: "link", Kind: "symlink", Reason: "not a regular file"},
 		{Path: "sock", Kind: "socket", Reason: "not a regular file"}}, res.OutputsSkipped)
-	require.Equal(t, TransferCopy, res.Enforced.Transfer)
+	require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
 	text, err := os.ReadFile(filepath.Join(req.Final, "models", "best"))
 	require.NoError(t, err)
 	require.Equal(t, "B", string(text))
@@ -371,7 +371,7 @@ func TestCopyThatIsKept(t *testing.T) {
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "volume evalbox-r1 and container evalbox_courier-r1 stay")
 	require.Contains(t, fake.Removed, "evalbox_watcher-r1")
 	require.Equal(t, []string{"container evalbox-r1", "depot r1"}, fake.Left())
-	require.Equal(t, "true", fake.DepotLabels("r1")[LabelKeep])
+	require.Equal(t, "true", fake.DepotLabels("r1")[spec.LabelKeep])
 	require.NoError(t, fake.RemoveDepot(t.Context(), "r1"))
 }
 
@@ -382,12 +382,12 @@ func TestTransferIsChosen(t *testing.T) {
 		want  string
 		says  string
 	}{
-		"auto, here":     {"", false, TransferBind, ""},
-		"auto, far away": {TransferAuto, true, TransferCopy, ""},
-		"bind, here":     {TransferBind, false, TransferBind, ""},
-		"bind, far away": {TransferBind, true, TransferBind, ""},
-		"copy":           {TransferCopy, true, TransferCopy, ""},
-		"copy, here":     {TransferCopy, false, TransferCopy, ""},
+		"auto, here":     {"", false, spec.TransferBind, ""},
+		"auto, far away": {spec.TransferAuto, true, spec.TransferCopy, ""},
+		"bind, here":     {spec.TransferBind, false, spec.TransferBind, ""},
+		"bind, far away": {spec.TransferBind, true, spec.TransferBind, ""},
+		"copy":           {spec.TransferCopy, true, spec.TransferCopy, ""},
+		"copy, here":     {spec.TransferCopy, false, spec.TransferCopy, ""},
 		"something else": {"rsync", false, "", "transfer rsync: must be auto, bind or copy"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestTransferIsChosen(t *testing.T) {
 func gVisor(age time.Duration) func(f *enginetest.Fake) {
 	return func(f *enginetest.Fake) {
 		f.Facts.Host.DefaultRuntime = "runsc"
-		f.Ready = func(_ Class, _ engine.Meta, ready *wire.Ready) {
+		f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) {
 			ready.BootID = "00000000-1111-2222-3333-444444444444"
 			for target, stat := range ready.Stats {
 				stat.Dev, stat.Ino, stat.Ctime = 1, 1, stat.Ctime.Add(-age)
@@ -426,7 +426,7 @@ func gVisor(age time.Duration) func(f *enginetest.Fake) {
 // at all of them.
 func elsewhere(targets ...string) func(f *enginetest.Fake) {
 	return func(f *enginetest.Fake) {
-		f.Ready = func(_ Class, _ engine.Meta, ready *wire.Ready) {
+		f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) {
 			for target, stat := range ready.Stats {
 				if len(targets) == 0 || slices.Contains(targets, target) {
 					stat.Ino++
@@ -449,14 +449,14 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 		"it has none of them":             {func(f *enginetest.Fake) { f.Unseen = true }, 3},
 		"its machine is another":          {func(f *enginetest.Fake) { f.BootID = "00000000-1111-2222-3333-444444444444" }, 3},
 		"it has others by all names":      {elsewhere(), 3},
-		"it has another input":            {elsewhere(InputDir), 4},
-		"it has another folder for final": {elsewhere(FinalDir), 4},
+		"it has another input":            {elsewhere(spec.InputDir), 4},
+		"it has another folder for final": {elsewhere(spec.FinalDir), 4},
 		"gVisor shows others":             {gVisor(time.Nanosecond), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)
 			fake.Program = func(p *enginetest.Program) int {
-				text, err := os.ReadFile(p.Path(InputDir + "/sub/data"))
+				text, err := os.ReadFile(p.Path(spec.InputDir + "/sub/data"))
 				if err != nil || string(text) != "D" || !strings.HasPrefix(p.Final(""), fake.DepotDir(p.Job.RunID)) {
 					return 1
 				}
@@ -466,12 +466,12 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 			r := newFakeRunner(t, fake)
 			for _, id := range []string{"r1", "r2"} {
 				req := copied(t)
-				req.ID, req.Transfer = id, TransferAuto
+				req.ID, req.Transfer = id, spec.TransferAuto
 				require.NoError(t, os.Chmod(req.Input, 0o755))
 				res, err := r.Run(t.Context(), req)
 				require.NoError(t, err)
 				require.Zero(t, res.ExitCode)
-				require.Equal(t, TransferCopy, res.Enforced.Transfer)
+				require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
 				require.Equal(t, []string{"a"}, paths(res))
 				require.FileExists(t, filepath.Join(req.Final, "a"))
 				require.Empty(t, fake.Left())
@@ -480,7 +480,7 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 			require.Len(t, fake.Started, 2, "no program saw the files of somebody else")
 
 			req := copied(t)
-			req.ID, req.Transfer = "r3", TransferBind
+			req.ID, req.Transfer = "r3", spec.TransferBind
 			require.NoError(t, os.Chmod(req.Input, 0o755))
 			res, err := r.Run(t.Context(), req)
 			var field *policy.FieldError
@@ -503,13 +503,13 @@ func TestGVisorMountsOurFiles(t *testing.T) {
 	gVisor(0)(fake)
 	r := newFakeRunner(t, fake)
 	req := copied(t)
-	req.Transfer = TransferAuto
+	req.Transfer = spec.TransferAuto
 	require.NoError(t, os.Chmod(req.Input, 0o755))
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
 	require.Equal(t, "runsc", res.Enforced.Runtime)
-	require.Equal(t, TransferBind, res.Enforced.Transfer)
+	require.Equal(t, spec.TransferBind, res.Enforced.Transfer)
 	require.EqualValues(t, 4096, res.Enforced.PIDs, "its own threads count")
 }
 
@@ -518,7 +518,7 @@ type lazyEngine struct{ *enginetest.Fake }
 
 type lazyContainer struct{ engine.Container }
 
-func (e lazyEngine) Prepare(ctx context.Context, class Class, meta engine.Meta) (engine.Container, error) {
+func (e lazyEngine) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) (engine.Container, error) {
 	c, err := e.Fake.Prepare(ctx, class, meta)
 	if err != nil {
 		return nil, err
@@ -536,7 +536,7 @@ func TestSecondTryWaitsForTheRemovalOfTheFirst(t *testing.T) {
 	r.engine = lazyEngine{fake}
 	res, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
-	require.Equal(t, TransferCopy, res.Enforced.Transfer)
+	require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
 	require.NoError(t, fake.Remove(t.Context(), "evalbox-r1"))
 	require.Empty(t, fake.Left())
 }
@@ -544,11 +544,11 @@ func TestSecondTryWaitsForTheRemovalOfTheFirst(t *testing.T) {
 func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newFakeRunner(t, fake)
-	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
-	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
-	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
+	dead := map[string]string{spec.LabelManaged: "true", spec.LabelRun: "dead", spec.LabelOwner: deadOwner().String()}
+	live := map[string]string{spec.LabelManaged: "true", spec.LabelRun: "live", spec.LabelOwner: owner.This().String()}
+	kept := map[string]string{spec.LabelManaged: "true", spec.LabelRun: "kept", spec.LabelOwner: deadOwner().String(), spec.LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
-		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
+		_, err := fake.MakeDepot(t.Context(), spec.Spec{Job: spec.Job{RunID: labels[spec.LabelRun]}}, labels)
 		require.NoError(t, err)
 	}
 	report, err := r.Sweep(t.Context(), SweepOptions{})
@@ -571,8 +571,8 @@ func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 	addRecord(t, r.store, "runs", owner.This(), time.Now(), false)
 	addRecord(t, r.store, "ended", owner.This(), time.Now(), true)
 	for _, id := range []string{"runs", "ended"} {
-		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.dir}
-		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
+		labels := map[string]string{spec.LabelManaged: "true", spec.LabelRun: id, spec.LabelOwner: owner.This().String(), spec.LabelKeep: "true", spec.LabelState: r.store.dir}
+		_, err := fake.MakeDepot(t.Context(), spec.Spec{Job: spec.Job{RunID: id}}, labels)
 		require.NoError(t, err)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
 	}
@@ -591,11 +591,11 @@ func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	at := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) }
 	for id, deadline := range map[string]string{"runs": at(time.Hour), "over": at(-time.Minute)} {
-		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: elsewhere, LabelDeadline: deadline}
+		labels := map[string]string{spec.LabelManaged: "true", spec.LabelRun: id, spec.LabelOwner: elsewhere, spec.LabelDeadline: deadline}
 		parts := maps.Clone(labels)
-		parts[LabelDeadline] = at(-time.Hour)
+		parts[spec.LabelDeadline] = at(-time.Hour)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Running: true})
-		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
+		_, err := fake.MakeDepot(t.Context(), spec.Spec{Job: spec.Job{RunID: id}}, parts)
 		require.NoError(t, err)
 	}
 	_, err := r.Sweep(t.Context(), SweepOptions{})
@@ -622,7 +622,7 @@ func TestDeadlinesOfACopiedRun(t *testing.T) {
 		require.NoError(t, err)
 		need := time.Now().Add(req.Limits.Timeout)
 		deadlineOf := func(labels map[string]string) time.Time {
-			deadline, err := time.Parse(time.RFC3339, labels[LabelDeadline])
+			deadline, err := time.Parse(time.RFC3339, labels[spec.LabelDeadline])
 			require.NoError(t, err)
 			return deadline
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/policy"
@@ -176,7 +177,7 @@ func (a *attempt) watchError(err error) error {
 			rule += fmt.Sprintf(" (it said %.200q)", note)
 		}
 	}
-	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: TransferCopy, Rule: rule}, err)
+	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferCopy, Rule: rule}, err)
 }
 
 // connectWatcher starts a watcher.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -94,7 +95,7 @@ func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts Apply
 	if err != nil {
 		return TreeReport{}, err
 	}
-	index, job := -1, JobTree{}
+	index, job := -1, spec.JobTree{}
 	for i, t := range record.Spec.Job.Trees {
 		if t.Target == target {
 			index, job = i, t
@@ -131,7 +132,7 @@ func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts Apply
 }
 
 // denyBelow is everything that must not be written, relative to the source.
-func denyBelow(job JobTree, deny []string) (tree.Paths, error) {
+func denyBelow(job spec.JobTree, deny []string) (tree.Paths, error) {
 	all := append(append(tree.Paths{}, job.Exclude...), job.Deny...)
 	for _, name := range deny {
 		rel := filepath.Clean(name)
@@ -149,7 +150,7 @@ func denyBelow(job JobTree, deny []string) (tree.Paths, error) {
 	return all, nil
 }
 
-func applyTree(ctx context.Context, record Record, index int, job JobTree, changes result.Tree, deny tree.Paths, git bool,
+func applyTree(ctx context.Context, record Record, index int, job spec.JobTree, changes result.Tree, deny tree.Paths, git bool,
 	report *TreeReport,
 ) (err error) {
 	file, err := os.Open(baseFile(record.Dir, index))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/stretchr/testify/require"
@@ -49,7 +50,7 @@ func TestGitGuard(t *testing.T) {
 func TestGitIsNotApplied(t *testing.T) {
 	dir := readable(t, map[string]string{"a": "A", ".git/config": "[core]", "b.git/HEAD": "ref", "open": "x", "run": "x"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "open"), 0o664))
-	r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
+	r, _, req := treeRun(t, spec.TransferBind, dir, func(copied string) error {
 		treetest.Write(t, copied, map[string]string{
 			"new": "N", ".git/hooks/post-checkout": "evil", ".git/config": "evil", "b.git/config": "evil", "c/.git": "gitdir: x",
 			"d/HEAD": "ref", "d/config": "evil", "open": "y", "run": "y",

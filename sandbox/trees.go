@@ -29,7 +29,7 @@ const (
 
 // runTree is one tree of a run on its way from the copy to the list of changes.
 type runTree struct {
-	job JobTree
+	job spec.JobTree
 	// live is the copy in the record that a program changes, or what came back of it.
 	live string
 	root *os.Root
@@ -74,7 +74,7 @@ func (a *attempt) openTrees(ctx context.Context) error {
 			return stateError(live, "cannot be opened", err)
 		}
 		a.work.trees = append(a.work.trees, &runTree{job: job, live: live, root: root, points: pointsOf(a.spec, job.Target)})
-		a.work.paths[spec.NumberedRole(RoleTree, i)] = live
+		a.work.paths[spec.NumberedRole(spec.RoleTree, i)] = live
 	}
 	if a.copies() {
 		return nil
@@ -109,12 +109,12 @@ func (a *attempt) measureTrees(ctx context.Context) error {
 	return nil
 }
 
-func treeLimits(job Job) tree.Limits {
+func treeLimits(job spec.Job) tree.Limits {
 	return tree.Limits{Entries: maxTreeEntries, Depth: maxTreeDepth, Bytes: job.DiskBytes}
 }
 
 // treeError names the tree, and gives a limit its numbers and its way out.
-func (a *attempt) treeError(ctx context.Context, job JobTree, err error) error {
+func (a *attempt) treeError(ctx context.Context, job spec.JobTree, err error) error {
 	var limit *tree.LimitError
 	var file *fs.PathError
 	var told *PathError
@@ -136,7 +136,7 @@ func (a *attempt) treeError(ctx context.Context, job JobTree, err error) error {
 
 // pointsOf are the paths in a tree, or in the input, that other mounts lie on, folder or
 // not.
-func pointsOf(s Spec, target string) map[string]bool {
+func pointsOf(s spec.Spec, target string) map[string]bool {
 	all := []string{target}
 	folders := map[string]bool{}
 	for _, m := range s.Job.Mounts {

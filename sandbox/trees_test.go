@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // readable is a folder with files that every user may read.
@@ -50,7 +51,7 @@ func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner
 }
 
 func TestTreesInBothWays(t *testing.T) {
-	for _, way := range []string{TransferBind, TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		t.Run(way, func(t *testing.T) {
 			dir := readable(t, map[string]string{"a": "A", "b": "B", "sub/c": "C", "sub/d": "D"})
 			require.NoError(t, os.Symlink("a", filepath.Join(dir, "link")))
@@ -108,7 +109,7 @@ func TestTreesInBothWays(t *testing.T) {
 
 func TestApplyTreeRefuses(t *testing.T) {
 	dir := readable(t, map[string]string{"a": "A"})
-	r, _, req := treeRun(t, TransferBind, dir, func(string) error { return nil })
+	r, _, req := treeRun(t, spec.TransferBind, dir, func(string) error { return nil })
 	req.Trees = append(req.Trees, Tree{Target: "/work/out"})
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
@@ -129,7 +130,7 @@ func TestApplyTreeRefuses(t *testing.T) {
 }
 
 func TestTreesOfRunsThatNeverStarted(t *testing.T) {
-	for _, way := range []string{TransferBind, TransferCopy} {
+	for _, way := range []string{spec.TransferBind, spec.TransferCopy} {
 		t.Run(way, func(t *testing.T) {
 			dir := readable(t, map[string]string{"a": "12345678"})
 			r, fake, req := treeRun(t, way, dir, func(string) error { return nil })
@@ -217,7 +218,7 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 func TestTreesNeedTheProgramsUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		dir := readable(t, map[string]string{"a": "A"})
-		r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
+		r, _, req := treeRun(t, spec.TransferBind, dir, func(copied string) error {
 			info, err := os.Stat(filepath.Join(copied, "a"))
 			if uid, _, _ := ownerOf(info); err == nil && uid != 1234 {
 				err = errors.New("not given to the program")
@@ -230,7 +231,7 @@ func TestTreesNeedTheProgramsUser(t *testing.T) {
 		require.Zero(t, res.ExitCode, res.Stderr)
 		return
 	}
-	r, _, req := treeRun(t, TransferBind, readable(t, nil), func(string) error { return nil })
+	r, _, req := treeRun(t, spec.TransferBind, readable(t, nil), func(string) error { return nil })
 	req.User = "1234:1234"
 	_, err := r.Run(t.Context(), req)
 	var field *policy.FieldError

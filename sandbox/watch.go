@@ -3,6 +3,8 @@ package sandbox
 import (
 	"context"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 const (
@@ -57,7 +59,7 @@ func (a *attempt) watchFreeSpace(ctx context.Context) {
 			return
 		case <-time.After(diskPeriod):
 		}
-		for _, dir := range []string{a.work.paths[RoleFinal], a.work.record} {
+		for _, dir := range []string{a.work.paths[spec.RoleFinal], a.work.record} {
 			if free, known := freeBytes(dir); known && free < minFree/2 && (dir != a.work.record || len(a.work.trees) > 0) {
 				a.askStop(stopDiskFull)
 				return

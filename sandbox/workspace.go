@@ -54,53 +54,53 @@ type workspace struct {
 
 // openWorkspace makes the record folder and what the container mounts from it.
 // Nothing of the caller's is changed yet. On an error nothing is left behind.
-func openWorkspace(store *Store, spec Spec) (*workspace, error) {
-	record, err := store.create(spec.Job.RunID)
+func openWorkspace(store *Store, s spec.Spec) (*workspace, error) {
+	record, err := store.create(s.Job.RunID)
 	if err != nil {
 		return nil, err
 	}
-	w := &workspace{record: record, paths: engine.Sources{}, store: store, runID: spec.Job.RunID}
-	if err := w.fill(store, spec); err != nil {
+	w := &workspace{record: record, paths: engine.Sources{}, store: store, runID: s.Job.RunID}
+	if err := w.fill(store, s); err != nil {
 		return nil, errors.Join(err, w.discard())
 	}
 	return w, nil
 }
 
 // fill makes what the container mounts.
-func (w *workspace) fill(store *Store, spec Spec) (err error) {
+func (w *workspace) fill(store *Store, s spec.Spec) (err error) {
 	if err := w.checkSpace(); err != nil {
 		return err
 	}
-	if spec.Job.Script != "" {
-		if w.paths[RoleProgram], err = copyScript(spec.Job.Script, filepath.Join(w.record, programDir)); err != nil {
+	if s.Job.Script != "" {
+		if w.paths[spec.RoleProgram], err = copyScript(s.Job.Script, filepath.Join(w.record, programDir)); err != nil {
 			return err
 		}
 	}
-	w.paths[RoleInput] = spec.Job.Input
+	w.paths[spec.RoleInput] = s.Job.Input
 	switch {
-	case spec.Class.Transfer == TransferCopy:
+	case s.Class.Transfer == spec.TransferCopy:
 		// The program gets a copy, which it may read.
-	case spec.Job.Input != "":
-		if err := checkReadable(spec.Job.Input, spec.Class.User); err != nil {
+	case s.Job.Input != "":
+		if err := checkReadable(s.Job.Input, s.Class.User); err != nil {
 			return err
 		}
 	default:
-		w.paths[RoleInput] = filepath.Join(w.record, emptyInput)
-		if err := mkdirReadable(w.paths[RoleInput]); err != nil {
+		w.paths[spec.RoleInput] = filepath.Join(w.record, emptyInput)
+		if err := mkdirReadable(w.paths[spec.RoleInput]); err != nil {
 			return stateError(w.record, "cannot be written", err)
 		}
 	}
-	if err := w.openMounts(spec); err != nil {
+	if err := w.openMounts(s); err != nil {
 		return err
 	}
-	return w.openFinal(store, spec)
+	return w.openFinal(store, s)
 }
 
 // openMounts makes what hides files, and what is mounted on in an empty input.
-func (w *workspace) openMounts(plan Spec) error {
+func (w *workspace) openMounts(plan spec.Spec) error {
 	for i, m := range plan.Job.Mounts {
-		w.paths[spec.NumberedRole(RoleMount, i)] = m.Source
-		if plan.Class.Transfer == TransferCopy {
+		w.paths[spec.NumberedRole(spec.RoleMount, i)] = m.Source
+		if plan.Class.Transfer == spec.TransferCopy {
 			continue
 		}
 		if err := checkMountReadable(m.Source, plan.Class.User); err != nil {
@@ -113,8 +113,8 @@ func (w *workspace) openMounts(plan Spec) error {
 		// Readable whatever our umask is.
 		err = errors.Join(os.WriteFile(w.paths[spec.RoleEmpty], nil, 0o444), os.Chmod(w.paths[spec.RoleEmpty], 0o444))
 	}
-	if err == nil && plan.Job.Input == "" && plan.Class.Transfer != TransferCopy {
-		err = makePoints(w.paths[RoleInput], pointsOf(plan, InputDir))
+	if err == nil && plan.Job.Input == "" && plan.Class.Transfer != spec.TransferCopy {
+		err = makePoints(w.paths[spec.RoleInput], pointsOf(plan, spec.InputDir))
 	}
 	if err != nil {
 		return stateError(w.record, "cannot be written", err)
@@ -270,7 +270,7 @@ func (w *workspace) discard() error {
 	errs := []error{w.handBack(), w.putBack()}
 	if w.made {
 		// Only if it is empty, which it is unless somebody else was there.
-		errs = append(errs, os.Remove(w.paths[RoleFinal]))
+		errs = append(errs, os.Remove(w.paths[spec.RoleFinal]))
 	}
 	errs = append(errs, w.release(), removeTree(w.record))
 	return errors.Join(errs...)

@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/hostpath"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // mountTmpfs mounts a file system in memory; only root can.
@@ -26,12 +27,12 @@ func mountTmpfs(t *testing.T, dir, options string) {
 }
 
 // workSpec is a run as the program's user that needs no handing over.
-func workSpec(id string) Spec {
+func workSpec(id string) spec.Spec {
 	user := "64646:64646"
 	if !isRoot() {
 		user = defaultUser(os.Getuid(), os.Getgid())
 	}
-	return Spec{Class: Class{User: user}, Job: Job{RunID: id}}
+	return spec.Spec{Class: spec.Class{User: user}, Job: spec.Job{RunID: id}}
 }
 
 func openTestStore(t *testing.T) *Store {
@@ -47,7 +48,7 @@ func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
 	require.NoError(t, err)
 	record := filepath.Join(store.Dir(), "runs", "r1")
 	require.Equal(t, record, w.record)
-	require.Equal(t, engine.Sources{RoleInput: record + "/input", RoleFinal: record + "/final"}, w.paths)
+	require.Equal(t, engine.Sources{spec.RoleInput: record + "/input", spec.RoleFinal: record + "/final"}, w.paths)
 	require.Equal(t, []string{"final", "input", "reserve"}, everything(t, record))
 	info, err := os.Stat(filepath.Join(record, "reserve"))
 	require.NoError(t, err)
@@ -67,18 +68,18 @@ func TestWorkspaceKeepsTheProgramThatRan(t *testing.T) {
 	store := openTestStore(t)
 	script := filepath.Join(t.TempDir(), "main.py")
 	require.NoError(t, os.WriteFile(script, []byte("print(1)\n"), 0o600))
-	spec := workSpec("r1")
-	spec.Job.Script = script
-	w, err := openWorkspace(store, spec)
+	s := workSpec("r1")
+	s.Job.Script = script
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(script, []byte("print(2)\n"), 0o600))
-	text, err := os.ReadFile(w.paths[RoleProgram])
+	text, err := os.ReadFile(w.paths[spec.RoleProgram])
 	require.NoError(t, err)
 	require.Equal(t, "print(1)\n", string(text))
-	info, err := os.Stat(w.paths[RoleProgram])
+	info, err := os.Stat(w.paths[spec.RoleProgram])
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o444), info.Mode().Perm(), "any user may read it, nobody may write it")
-	require.NotEqual(t, filepath.Dir(w.paths[RoleProgram]), w.record, "the folder that is mounted holds nothing else")
+	require.NotEqual(t, filepath.Dir(w.paths[spec.RoleProgram]), w.record, "the folder that is mounted holds nothing else")
 	require.NoError(t, w.discard())
 	require.FileExists(t, script)
 }
@@ -89,15 +90,15 @@ func TestWorkspaceUnderAStrictUmask(t *testing.T) {
 	store := openTestStore(t)
 	script := filepath.Join(t.TempDir(), "main.py")
 	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
-	spec := workSpec("r1")
-	spec.Job.Script = script
+	s := workSpec("r1")
+	s.Job.Script = script
 	before := unix.Umask(0o077)
 	defer unix.Umask(before)
-	w, err := openWorkspace(store, spec)
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	require.NoError(t, w.handOver(t.Context()))
 	for path, mode := range map[string]os.FileMode{
-		w.paths[RoleInput]: 0o755, filepath.Dir(w.paths[RoleProgram]): 0o755, w.paths[RoleProgram]: 0o444, w.record: 0o700,
+		w.paths[spec.RoleInput]: 0o755, filepath.Dir(w.paths[spec.RoleProgram]): 0o755, w.paths[spec.RoleProgram]: 0o444, w.record: 0o700,
 	} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
@@ -110,32 +111,32 @@ func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
 	place := t.TempDir()
 	treetest.Write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})
 	for name, c := range map[string]struct {
-		change func(*Spec)
+		change func(*spec.Spec)
 		want   string
 	}{
-		"script is blank":     {func(s *Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
-		"script is empty":     {func(s *Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
-		"script is gone":      {func(s *Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
-		"script is a folder":  {func(s *Spec) { s.Job.Script = place }, "cannot be read"},
-		"final is a file":     {func(s *Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
-		"parent is gone":      {func(s *Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
-		"user has a name":     {func(s *Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
-		"user has a name (2)": {func(s *Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
+		"script is blank":     {func(s *spec.Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
+		"script is empty":     {func(s *spec.Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
+		"script is gone":      {func(s *spec.Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
+		"script is a folder":  {func(s *spec.Spec) { s.Job.Script = place }, "cannot be read"},
+		"final is a file":     {func(s *spec.Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
+		"parent is gone":      {func(s *spec.Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
+		"user has a name":     {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
+		"user has a name (2)": {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := openTestStore(t)
 			before := everything(t, place)
-			spec := workSpec("r1")
-			spec.Job.Script = place + "/ok.py"
-			c.change(&spec)
-			w, err := openWorkspace(store, spec)
+			s := workSpec("r1")
+			s.Job.Script = place + "/ok.py"
+			c.change(&s)
+			w, err := openWorkspace(store, s)
 			require.ErrorContains(t, err, c.want)
 			require.Nil(t, w)
 			require.Empty(t, everything(t, store.runsDir()))
 			require.Equal(t, before, everything(t, place))
-			if spec.Job.Final != "" {
+			if s.Job.Final != "" {
 				// The lock is free again.
-				lock, err := lockFinal(store, spec.Job.Final)
+				lock, err := lockFinal(store, s.Job.Final)
 				require.NoError(t, err)
 				require.NoError(t, lock.release())
 			}
@@ -168,19 +169,19 @@ func TestScriptThatCannotBeRead(t *testing.T) {
 func TestTwoRunsWithOneFinal(t *testing.T) {
 	store := openTestStore(t)
 	final := filepath.Join(t.TempDir(), "final")
-	spec := func(id string) Spec {
+	s := func(id string) spec.Spec {
 		s := workSpec(id)
 		s.Job.Final = final
 		return s
 	}
-	first, err := openWorkspace(store, spec("r1"))
+	first, err := openWorkspace(store, s("r1"))
 	require.NoError(t, err)
-	_, err = openWorkspace(store, spec("r2"))
+	_, err = openWorkspace(store, s("r2"))
 	require.ErrorIs(t, err, ErrBusy)
 	require.DirExists(t, final, "the refused run takes nothing of the other's away")
 	require.NoDirExists(t, filepath.Join(store.runsDir(), "r2"))
 
-	other := spec("r3")
+	other := s("r3")
 	other.Job.Final = final + "2"
 	beside, err := openWorkspace(store, other)
 	require.NoError(t, err, "another ./final is free")
@@ -188,7 +189,7 @@ func TestTwoRunsWithOneFinal(t *testing.T) {
 	require.NoDirExists(t, final+"2")
 
 	require.NoError(t, first.release())
-	second, err := openWorkspace(store, spec("r2"))
+	second, err := openWorkspace(store, s("r2"))
 	require.NoError(t, err, "after the first run, the second may")
 	require.NoError(t, second.release())
 }
@@ -197,9 +198,9 @@ func TestHandOverEmptiesAndLends(t *testing.T) {
 	store := openTestStore(t)
 	final := t.TempDir()
 	treetest.Write(t, final, map[string]string{"old/result": "x"})
-	spec := workSpec("r1")
-	spec.Job.Final = final
-	w, err := openWorkspace(store, spec)
+	s := workSpec("r1")
+	s.Job.Final = final
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	require.Equal(t, []string{"old", "old/result"}, everything(t, final), "opening changes nothing of the caller's")
 	before := owners(t, final)
@@ -228,9 +229,9 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 	store := openTestStore(t)
 	final := t.TempDir()
 	require.NoError(t, os.Chown(final, 12345, 12345))
-	spec := workSpec("r1")
-	spec.Job.Final = final
-	w, err := openWorkspace(store, spec)
+	s := workSpec("r1")
+	s.Job.Final = final
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	require.NoError(t, w.handOver(t.Context()))
 	treetest.Write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
@@ -254,9 +255,9 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 		"a folder that we made":  {base + "/ours", []string{"theirs", "theirs/kept"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := workSpec("r1")
-			spec.Job.Final = c.final
-			w, err := openWorkspace(store, spec)
+			s := workSpec("r1")
+			s.Job.Final = c.final
+			w, err := openWorkspace(store, s)
 			require.NoError(t, err)
 			require.NoError(t, w.discard())
 			require.Equal(t, c.left, everything(t, base))
@@ -264,9 +265,9 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 		})
 	}
 
-	spec := workSpec("r1")
-	spec.Job.Final = base + "/ours"
-	w, err := openWorkspace(store, spec)
+	s := workSpec("r1")
+	s.Job.Final = base + "/ours"
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	treetest.Write(t, base, map[string]string{"ours/from somebody else": "x"})
 	require.Error(t, w.discard(), "what is left behind is told")
@@ -279,9 +280,9 @@ func TestFinalThatIsReplacedIsRefused(t *testing.T) {
 	store := openTestStore(t)
 	base := t.TempDir()
 	treetest.Write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
-	spec := workSpec("r1")
-	spec.Job.Final = base + "/final"
-	w, err := openWorkspace(store, spec)
+	s := workSpec("r1")
+	s.Job.Final = base + "/final"
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(base+"/final", base+"/was"))
 	require.NoError(t, os.Symlink("precious", base+"/final"))
@@ -293,9 +294,9 @@ func TestFinalThatIsReplacedIsRefused(t *testing.T) {
 
 func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
 	final := t.TempDir()
-	spec := workSpec("r1")
-	spec.Job.Final = final
-	w, err := openWorkspace(openTestStore(t), spec)
+	s := workSpec("r1")
+	s.Job.Final = final
+	w, err := openWorkspace(openTestStore(t), s)
 	require.NoError(t, err)
 	require.False(t, w.made)
 	require.NoError(t, w.discard())
@@ -310,13 +311,13 @@ func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
 	if isRoot() {
 		return // root lends; defaultUser keeps the others from this case
 	}
-	spec := workSpec("r1")
-	spec.Class.User, spec.Job.Final = "64646:64646", final
-	_, err = openWorkspace(store, spec)
+	s := workSpec("r1")
+	s.Class.User, s.Job.Final = "64646:64646", final
+	_, err = openWorkspace(store, s)
 	require.ErrorContains(t, err, "is not writable for user 64646:64646")
 	require.Empty(t, everything(t, store.runsDir()))
 	require.NoError(t, os.Chmod(final, 0o777))
-	w, err := openWorkspace(store, spec)
+	w, err := openWorkspace(store, s)
 	require.NoError(t, err)
 	require.NoError(t, w.discard())
 }
@@ -332,9 +333,9 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 			store, err := OpenStore(dir)
 			require.NoError(t, err)
 			final := filepath.Join(t.TempDir(), "final")
-			spec := workSpec("r1")
-			spec.Job.Final = final
-			_, err = openWorkspace(store, spec)
+			s := workSpec("r1")
+			s.Job.Final = final
+			_, err = openWorkspace(store, s)
 			require.ErrorIs(t, err, ErrNoSpace)
 			require.ErrorContains(t, err, dir)
 			require.NoDirExists(t, filepath.Join(dir, "runs/r1"))
@@ -375,7 +376,7 @@ func TestInputThatTheProgramCannotReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))
 	require.NoError(t, checkReadable(dir, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())))
-	err := checkReadable(dir, DedicatedUser)
+	err := checkReadable(dir, spec.DedicatedUser)
 	var path *PathError
 	require.ErrorAs(t, err, &path)
 	require.Equal(t, "input", path.Field)

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // checkEngine judges what the engine says of itself.
@@ -111,7 +112,7 @@ func checkCgroup(info engine.Info) finding {
 }
 
 // checkRuntimes tells what could be asked for.
-func checkRuntimes(host sandbox.Host) finding {
+func checkRuntimes(host spec.Host) finding {
 	gpus := "no way to hand out GPUs"
 	switch {
 	case host.GPUs.NVIDIA && host.GPUs.CDI:
@@ -140,17 +141,17 @@ func checkLeftovers(ctx context.Context, runner *sandbox.Runner) finding {
 }
 
 // checkImage looks for the image of a run that names none.
-func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) (finding, sandbox.Spec) {
+func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) (finding, spec.Spec) {
 	const check = "image"
 	catalog, err := s.catalog()
 	if err != nil {
-		return failed(check, err), sandbox.Spec{}
+		return failed(check, err), spec.Spec{}
 	}
-	spec, err := runner.Plan(ctx, probeRequest(s, "pass"))
+	planned, err := runner.Plan(ctx, probeRequest(s, "pass"))
 	if err != nil {
-		return failed(check, err), sandbox.Spec{}
+		return failed(check, err), spec.Spec{}
 	}
-	image := spec.Class.Image
+	image := planned.Class.Image
 	f := finding{Check: check, Verdict: verdictOK}
 	locked := "locked"
 	if !image.Locked {
@@ -158,13 +159,13 @@ func checkImage(ctx context.Context, runner *sandbox.Runner, s settings) (findin
 		f.Mend = "to have runs refuse any other: sandbox image lock " + image.Reference
 	}
 	f.Seen = fmt.Sprintf("%s %s (%s), %s; the catalog names %s", image.Reference, image.ID, image.Platform, locked, names(catalog))
-	return f, spec
+	return f, planned
 }
 
 // checkTransfer tells how the files of a run reach the engine.
-func checkTransfer(spec sandbox.Spec) finding {
+func checkTransfer(planned spec.Spec) finding {
 	f := finding{Check: "files", Verdict: verdictOK, Seen: "the engine sees the folders of this machine: they are mounted (bind)"}
-	if spec.Class.Transfer == sandbox.TransferCopy {
+	if planned.Class.Transfer == spec.TransferCopy {
 		f.Verdict, f.Seen = verdictInfo, "are copied to the engine and back (copy), which takes longer"
 	}
 	return f

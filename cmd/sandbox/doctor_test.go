@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 func TestCheckRunc(t *testing.T) {
@@ -54,7 +54,7 @@ func TestCheckAddress(t *testing.T) {
 func TestCheckEngine(t *testing.T) {
 	good := engine.Info{
 		Name: "Docker", Version: "28.0.0", APIVersion: "1.48", Runc: "1.2.5", Local: true, Seccomp: true,
-		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Host: sandbox.Host{CgroupVersion: 2},
+		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Host: spec.Host{CgroupVersion: 2},
 	}
 	require.Empty(t, bad(checkEngine(good)))
 	tests := map[string]struct {

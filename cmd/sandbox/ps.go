@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // listedContainer is one container as `ps --json` prints it.
@@ -69,7 +70,7 @@ func withOwners(containers []engine.Found, report sandbox.SweepReport) []listedC
 	all := []listedContainer{}
 	for _, c := range containers {
 		l := listedContainer{
-			RunID: c.Labels[sandbox.LabelRun], Name: c.Labels[sandbox.LabelName], Container: c.Name,
+			RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name,
 			Image: c.Image, Running: c.Running, Status: c.Status, Created: c.CreatedAt,
 		}
 		for _, swept := range report.Removed {

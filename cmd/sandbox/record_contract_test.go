@@ -11,6 +11,7 @@ import (
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // A record of a contract tells the contract, not what it became inside.
@@ -18,7 +19,7 @@ func TestRecordedContract(t *testing.T) {
 	dir := t.TempDir()
 	record := sandbox.Record{
 		ID: "r1", Dir: dir, State: sandbox.RecordLost, Created: time.Unix(0, 0),
-		Spec: sandbox.Spec{Job: sandbox.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{labelContract: "e-1"}}},
+		Spec: spec.Spec{Job: spec.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{labelContract: "e-1"}}},
 	}
 	keep := func(name string, text []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))

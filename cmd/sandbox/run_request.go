@@ -10,6 +10,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // runFlags are the flags of `run` that are no settings: they concern one run.
@@ -47,7 +48,7 @@ func (f runFlags) request(s settings, environ, args []string, dash int) (sandbox
 		if err != nil {
 			return sandbox.Request{}, usagef("sandbox run", "--ulimit %q: must be NAME=SOFT[:HARD], such as nofile=1024", text)
 		}
-		req.Ulimits = append(req.Ulimits, sandbox.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
+		req.Ulimits = append(req.Ulimits, spec.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
 	}
 	return req, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Every flag of `run` reaches the field of the request that it names.
@@ -34,7 +35,7 @@ func TestFlagsToRequest(t *testing.T) {
 			Timeout: 90 * time.Second, Grace: 2 * time.Second, Memory: 512 * policy.MiB, CPUs: 1.5, PIDs: 100,
 			Shm: 64 * policy.MiB, Tmp: policy.MiB, Scratch: 2 * policy.MiB, Disk: 3 * policy.MiB, Output: 4 * policy.MiB,
 		},
-		Ulimits:  []sandbox.Ulimit{{Name: "nofile", Soft: 64, Hard: 128}, {Name: "nproc", Soft: 9, Hard: 9}},
+		Ulimits:  []spec.Ulimit{{Name: "nofile", Soft: 64, Hard: 128}, {Name: "nproc", Soft: 9, Hard: 9}},
 		Transfer: "copy", Keep: true,
 	}, got)
 }

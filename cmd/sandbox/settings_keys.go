@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -77,7 +76,7 @@ func allKeys() []key {
 	all = append(all, key{name: "transfer", flag: "transfer", kind: "way",
 		help: "how files reach the engine: bind, copy, or auto, which finds out",
 		target: func(s *settings) setter {
-			return wordTo(&s.Transfer, sandbox.TransferAuto, sandbox.TransferBind, sandbox.TransferCopy)
+			return wordTo(&s.Transfer, spec.TransferAuto, spec.TransferBind, spec.TransferCopy)
 		}})
 	for _, l := range limitKeys {
 		all = append(all, key{

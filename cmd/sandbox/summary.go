@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // printSummary prints the warnings of a run, one per line, and then one line on
@@ -23,7 +24,7 @@ func (a *app) printSummary(store *sandbox.Store, req sandbox.Request, res *resul
 			return readerGone(err)
 		}
 	}
-	if res.Enforced.Transfer == sandbox.TransferCopy && req.Transfer != sandbox.TransferCopy {
+	if res.Enforced.Transfer == spec.TransferCopy && req.Transfer != spec.TransferCopy {
 		if _, err := fmt.Fprintln(a.streams.Err, "sandbox: the engine does not see the folders of this machine: files were copied there and back"); err != nil {
 			return readerGone(err)
 		}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // classSetup is what the results of runs in the sandbox depend on besides the sweep.
 // Limits are not among it: a run that reached none ended as it would have under others.
-func classSetup(class sandbox.Class, gpus string) map[string]string {
+func classSetup(class spec.Class, gpus string) map[string]string {
 	return map[string]string{
 		"image": class.Image.ID, "network": class.Network, "user": class.User, "runtime": class.Runtime, "gpus": gpus,
 	}

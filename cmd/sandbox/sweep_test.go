@@ -12,7 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 func TestParseAxis(t *testing.T) {
@@ -53,7 +53,7 @@ func TestSweepSeeds(t *testing.T) {
 func TestSweepSetup(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	class := sandbox.Class{Image: sandbox.Image{ID: "sha256:1"}, Network: "none", User: "1:1", Runtime: "runsc"}
+	class := spec.Class{Image: spec.Image{ID: "sha256:1"}, Network: "none", User: "1:1", Runtime: "runsc"}
 	f := sweepFlags{invokeFlags: invokeFlags{exec: "python3 t.py", engine: invoke.EngineSandbox}}
 	setup := classSetup(class, "all")
 	require.NoError(t, f.addSetup(setup, map[string]string{"TOKEN": "secret", "EMPTY": ""}))

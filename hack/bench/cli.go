@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // waitDelay is how long a canceled command may take to end.
@@ -41,19 +41,19 @@ func withoutSettings(environ []string) []string {
 }
 
 // plan returns the plan of a dry run.
-func (c cli) plan(ctx context.Context, command ...string) (sandbox.Spec, error) {
+func (c cli) plan(ctx context.Context, command ...string) (spec.Spec, error) {
 	cmd := c.command(ctx, []string{"--dry-run"}, command...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return sandbox.Spec{}, fmt.Errorf("planning: %w\n%s", err, stderr.Bytes())
+		return spec.Spec{}, fmt.Errorf("planning: %w\n%s", err, stderr.Bytes())
 	}
-	var spec sandbox.Spec
-	if err := json.Unmarshal(out, &spec); err != nil {
-		return sandbox.Spec{}, fmt.Errorf("reading the plan: %w", err)
+	var planned spec.Spec
+	if err := json.Unmarshal(out, &planned); err != nil {
+		return spec.Spec{}, fmt.Errorf("reading the plan: %w", err)
 	}
-	return spec, nil
+	return planned, nil
 }
 
 // timed runs a command with its stdout discarded, and returns how long it took.

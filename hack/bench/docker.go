@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -36,7 +35,7 @@ func newDocker(ctx context.Context, c cli, dir string) (docker, error) {
 		return docker{}, err
 	}
 	sources := map[string]string{}
-	for _, role := range []string{sandbox.RoleInput, sandbox.RoleFinal} {
+	for _, role := range []string{spec.RoleInput, spec.RoleFinal} {
 		sources[role] = filepath.Join(dir, role)
 		if err := os.Mkdir(sources[role], 0o755); err != nil {
 			return docker{}, err
@@ -66,7 +65,7 @@ func seccompFile(profile spec.Seccomp) (string, error) {
 // runArgs translates every restriction of a class into arguments of docker run. It
 // fails for a restriction without a translation: the two sides would no longer do the
 // same.
-func runArgs(plan sandbox.Spec, seccomp string, sources map[string]string) ([]string, error) {
+func runArgs(plan spec.Spec, seccomp string, sources map[string]string) ([]string, error) {
 	class := plan.Class
 	if class.GPUs.Any() || class.IPC != "private" || !class.ReadOnlyRoot || !class.NoNewPrivileges {
 		return nil, errors.New("the plan has a part that this benchmark cannot say to docker run")

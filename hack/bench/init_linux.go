@@ -16,6 +16,7 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // init measures the container's PID 1: its size, its memory while a program runs, and
@@ -57,7 +58,7 @@ func (b bench) initMemory(ctx context.Context) (int64, error) {
 	case err := <-ended:
 		return 0, errors.Join(errors.New("the program ended before it was measured"), err)
 	}
-	out, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", sandbox.Job{RunID: id}.ContainerName()).Output()
+	out, err := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{.State.Pid}}", spec.Job{RunID: id}.ContainerName()).Output()
 	if err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // An execution whose controller died gets an outcome once, and a class.
@@ -20,9 +21,9 @@ func TestSettleAbandoned(t *testing.T) {
 	record := func(id string, files map[string]string) {
 		dir := store.RecordDir(id)
 		require.NoError(t, os.MkdirAll(dir, 0o700))
-		spec, err := json.Marshal(sandbox.Spec{Schema: sandbox.SpecSchemaV1, Job: sandbox.Job{
+		spec, err := json.Marshal(spec.Spec{Schema: spec.SchemaV1, Job: spec.Job{
 			RunID: id, Command: []string{"cat"}, Labels: map[string]string{labelHash: testHash},
-			Trees: []sandbox.JobTree{{Source: "/project", Target: "/repo"}},
+			Trees: []spec.JobTree{{Source: "/project", Target: "/repo"}},
 		}})
 		require.NoError(t, err)
 		files["spec.json"] = string(spec)

@@ -23,6 +23,7 @@ import (
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image. Without either they fail
@@ -50,7 +51,7 @@ func newExecutor(t *testing.T) *contract.Executor {
 		containers, err := runner.Containers(context.Background())
 		require.NoError(t, err)
 		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
+			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
 		}
 		require.NoError(t, runner.Close())
 	})

@@ -12,12 +12,13 @@ import (
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Runner plans and runs single programs; *sandbox.Runner is one.
 type Runner interface {
 	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
-	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
+	Plan(ctx context.Context, req sandbox.Request) (spec.Spec, error)
 }
 
 // Store has the records of runs; *sandbox.Store is one.
@@ -112,7 +113,7 @@ type execution struct {
 	lines map[string]int
 	// request and spec are what is run; final is where ./final is kept.
 	request sandbox.Request
-	spec    sandbox.Spec
+	spec    spec.Spec
 	record  string
 	final   string
 

@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // fakeRunner stands in for a sandbox: program says what the command does, and the
@@ -33,28 +34,28 @@ type fakeRunner struct {
 	clock, command result.Result
 }
 
-func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec, error) {
+func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
 	if f.planErr != nil {
-		return sandbox.Spec{}, f.planErr
+		return spec.Spec{}, f.planErr
 	}
 	var env []string
 	for name, value := range req.Env {
 		env = append(env, name+"="+value)
 	}
-	var trees []sandbox.JobTree
+	var trees []spec.JobTree
 	for _, tree := range req.Trees {
-		trees = append(trees, sandbox.JobTree{Source: tree.Source, Target: tree.Target})
+		trees = append(trees, spec.JobTree{Source: tree.Source, Target: tree.Target})
 	}
-	var egress *sandbox.Egress
+	var egress *spec.Egress
 	if req.Egress != nil {
-		egress = &sandbox.Egress{Connections: 4}
+		egress = &spec.Egress{Connections: 4}
 	}
-	return sandbox.Spec{
-		Class: sandbox.Class{
-			Image: sandbox.Image{ID: "sha256:0123", Locked: true}, Env: []string{"HOME=/tmp", "PYTHONHASHSEED=0"},
-			Cgroup: sandbox.Cgroup{MemoryBytes: int64(req.Limits.Memory), NanoCPUs: int64(req.Limits.CPUs * 1e9), PIDs: req.Limits.PIDs},
+	return spec.Spec{
+		Class: spec.Class{
+			Image: spec.Image{ID: "sha256:0123", Locked: true}, Env: []string{"HOME=/tmp", "PYTHONHASHSEED=0"},
+			Cgroup: spec.Cgroup{MemoryBytes: int64(req.Limits.Memory), NanoCPUs: int64(req.Limits.CPUs * 1e9), PIDs: req.Limits.PIDs},
 		},
-		Job: sandbox.Job{Command: req.Command, Env: env, Trees: trees, Egress: egress, TimeoutSeconds: req.Limits.Timeout.Seconds()},
+		Job: spec.Job{Command: req.Command, Env: env, Trees: trees, Egress: egress, TimeoutSeconds: req.Limits.Timeout.Seconds()},
 	}, nil
 }
 

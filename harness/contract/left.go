@@ -15,15 +15,16 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // left is what the program left, wherever it could write.
 func (run *execution) left(res *result.Result) written {
 	w := written{files: map[string]writtenFile{}, odd: map[string]string{}, gone: map[string]bool{}}
 	for _, out := range res.Outputs {
-		w.add(sandbox.FinalDir, run.final, out.Path, out.PathBase64, out.SizeBytes, out.SHA256)
+		w.add(spec.FinalDir, run.final, out.Path, out.PathBase64, out.SizeBytes, out.SHA256)
 	}
-	w.skip(sandbox.FinalDir, res.OutputsSkipped)
+	w.skip(spec.FinalDir, res.OutputsSkipped)
 	for _, tree := range res.Trees {
 		for _, list := range [][]result.TreeEntry{tree.Created, tree.Changed} {
 			for _, entry := range list {

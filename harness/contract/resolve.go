@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Where the host's files are inside the container.
@@ -346,7 +347,7 @@ func (r *resolver) isDenied(p place) string {
 
 // output finds where a declared output will be.
 func (r *resolver) output(field, asked string, shown view) declared {
-	if scratch := filepath.Clean(asked); scratch != sandbox.FinalDir && inDir(scratch, sandbox.FinalDir) {
+	if scratch := filepath.Clean(asked); scratch != spec.FinalDir && inDir(scratch, spec.FinalDir) {
 		return declared{field: field, path: asked, target: scratch}
 	}
 	literal := r.literal(asked, r.workDir.real)
@@ -358,7 +359,7 @@ func (r *resolver) output(field, asked string, shown view) declared {
 	case !inDir(p.real, r.root) && r.level != policy.Elevated:
 		rule, code = r.outside(p), "IV-03"
 	case shown.writer(p.real) == "":
-		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", shown.writable(), sandbox.FinalDir)
+		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", shown.writable(), spec.FinalDir)
 	case p.real == shown.writer(p.real):
 		rule = "is a folder"
 	case r.isDenied(p) != "":

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -20,7 +21,7 @@ import (
 // Planner tells what a run would be without making it, the image's ID included.
 // *sandbox.Runner is one.
 type Planner interface {
-	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
+	Plan(ctx context.Context, req sandbox.Request) (spec.Spec, error)
 }
 
 // Cache keeps evaluations, so that the same script on the same data is not run again.
@@ -42,7 +43,7 @@ type Cache struct {
 // CacheParts are what an evaluation depends on.
 type CacheParts struct {
 	// Spec is the plan: image ID, arguments, environment, limits.
-	Spec sandbox.Spec
+	Spec spec.Spec
 	// ProgramSHA256 and InputSHA256 are hashes of the script and of its data; see
 	// [HashTree].
 	ProgramSHA256, InputSHA256 string
@@ -60,14 +61,14 @@ type CacheParts struct {
 // of GPUs, seed, repetition, grader with its answers, and sample. Where files lie on the host, what
 // the run is called and which of several equal GPUs it has does not count.
 func CacheKey(parts CacheParts) string {
-	spec := parts.Spec
-	spec.Class.Image = sandbox.Image{ID: spec.Class.Image.ID}
-	gpus := spec.Class.GPUs
-	spec.Class.GPUs = sandbox.GPURequest{All: gpus.All, Count: gpus.Count + len(gpus.IDs)}
-	job := &spec.Job
+	s := parts.Spec
+	s.Class.Image = spec.Image{ID: s.Class.Image.ID}
+	gpus := s.Class.GPUs
+	s.Class.GPUs = spec.GPURequest{All: gpus.All, Count: gpus.Count + len(gpus.IDs)}
+	job := &s.Job
 	job.RunID, job.Name, job.Labels = "", "", nil
 	job.Script, job.Input, job.Final, job.Keep = "", "", "", false
-	parts.Spec = spec
+	parts.Spec = s
 	text, err := json.Marshal(parts) //nolint:musttag // hashed, never read again
 	if err != nil {
 		// Strings, numbers and booleans only.

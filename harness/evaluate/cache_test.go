@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 func TestCache(t *testing.T) {
@@ -149,9 +149,9 @@ func TestCacheThatCannotBeUsed(t *testing.T) {
 
 func TestCacheKey(t *testing.T) {
 	base := func() CacheParts {
-		return CacheParts{ProgramSHA256: "p", InputSHA256: "i", GPUKind: "k", Judges: map[string]string{"grader": "g"}, Spec: sandbox.Spec{
-			Class: sandbox.Class{Image: sandbox.Image{ID: "id"}, GPUs: sandbox.GPURequest{IDs: []string{"0"}}, Env: []string{"A=b"}},
-			Job:   sandbox.Job{Command: []string{"python3"}, TimeoutSeconds: 1},
+		return CacheParts{ProgramSHA256: "p", InputSHA256: "i", GPUKind: "k", Judges: map[string]string{"grader": "g"}, Spec: spec.Spec{
+			Class: spec.Class{Image: spec.Image{ID: "id"}, GPUs: spec.GPURequest{IDs: []string{"0"}}, Env: []string{"A=b"}},
+			Job:   spec.Job{Command: []string{"python3"}, TimeoutSeconds: 1},
 		}}
 	}
 	want := CacheKey(base())

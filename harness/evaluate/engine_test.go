@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image. Without either they
@@ -38,7 +39,7 @@ func newRunner(t *testing.T) *sandbox.Runner {
 		containers, err := r.Containers(context.Background())
 		require.NoError(t, err)
 		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
+			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
 		}
 		require.NoError(t, r.Close())
 	})
@@ -193,7 +194,7 @@ func TestEngineExecuteScript(t *testing.T) {
 	containers, err := runner.Containers(t.Context())
 	require.NoError(t, err)
 	for _, c := range containers {
-		require.NotEqual(t, runner.Store().Dir(), c.Labels[sandbox.LabelState], "container %s outlives the run", c.Name)
+		require.NotEqual(t, runner.Store().Dir(), c.Labels[spec.LabelState], "container %s outlives the run", c.Name)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // fakeRunner stands in for a sandbox: program says what a script does, and the
@@ -138,11 +139,11 @@ func outputsOf(final string) ([]result.Output, error) {
 }
 
 // Plan is as much of a plan as a cache looks at.
-func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec, error) {
+func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plans++
-	spec := sandbox.Spec{Class: sandbox.Class{Image: sandbox.Image{ID: "sha256:0123"}}, Job: sandbox.Job{
+	spec := spec.Spec{Class: spec.Class{Image: spec.Image{ID: "sha256:0123"}}, Job: spec.Job{
 		RunID: fmt.Sprint(f.plans), Command: append([]string{"python3"}, req.Args...), TimeoutSeconds: req.Limits.Timeout.Seconds(),
 		Script: req.Script, Input: req.Input, Final: req.Final,
 	}}
@@ -258,7 +259,7 @@ func (r *recorder) Record(id string) (sandbox.Record, error) {
 	if res == nil {
 		return sandbox.Record{}, sandbox.ErrNoRecord
 	}
-	return sandbox.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
+	return sandbox.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: spec.Spec{Job: spec.Job{Script: "/x/solution.py"}}, Result: res}, nil
 }
 
 func (r *recorder) LeftBy(_ context.Context, final string) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // TestWhatRunsIsTheSolution: nobody who writes solution.py meanwhile changes what runs.
@@ -386,13 +387,13 @@ func TestCanceledGrading(t *testing.T) {
 // opened for scripts does not.
 func TestGraderRequest(t *testing.T) {
 	pattern := sandbox.Request{
-		Image: "python", User: "1:1", Runtime: "runsc", AllowUnlocked: true, Transfer: sandbox.TransferCopy,
+		Image: "python", User: "1:1", Runtime: "runsc", AllowUnlocked: true, Transfer: spec.TransferCopy,
 		GPUs: "1", Network: "bridge", Env: map[string]string{"A": "b"}, Args: []string{"x"},
 	}
 	got := Grader{Script: "g.py", Limits: policy.Limits{Timeout: time.Minute}}.request(pattern, "in", "")
 	require.Equal(t, sandbox.Request{
 		Name: "grader", Script: "g.py", Input: "in", Image: "python", User: "1:1", Runtime: "runsc", AllowUnlocked: true,
-		Transfer: sandbox.TransferCopy, Limits: policy.Limits{Timeout: time.Minute}, Labels: map[string]string{},
+		Transfer: spec.TransferCopy, Limits: policy.Limits{Timeout: time.Minute}, Labels: map[string]string{},
 	}, got)
 }
 

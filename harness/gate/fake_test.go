@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // fake stands in for a runner and its store. Its gates print what pytest does and leave
@@ -78,7 +79,7 @@ func (f *fake) record(g fakeGate, err error) (*result.Result, error) {
 	if g.report != "" {
 		write("final/report.xml", g.report)
 	}
-	tree := result.Tree{Target: sandbox.RepoDir, Complete: true}
+	tree := result.Tree{Target: spec.RepoDir, Complete: true}
 	for name, text := range g.outputs {
 		write("trees/0/"+name, text)
 		tree.Created = append(tree.Created, result.TreeEntry{Path: name, Kind: "file", SizeBytes: int64(len(text)), Mode: "0644"})

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run the test tool on the real engine with the debian image. Without either
@@ -38,7 +39,7 @@ func newSandbox(t *testing.T) invoke.Sandbox {
 		containers, err := r.Containers(context.Background())
 		require.NoError(t, err)
 		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[sandbox.LabelState], "container %s is left behind", c.Name)
+			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
 		}
 		require.NoError(t, r.Close())
 	})

@@ -3,7 +3,7 @@ package invoke
 import (
 	"context"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Plan is what a call would run.
@@ -18,7 +18,7 @@ type Plan struct {
 	// Unenforced are limits that do not hold.
 	Unenforced []string `json:"unenforced"`
 	// Spec is the plan of the sandbox; nil on the host.
-	Spec *sandbox.Spec `json:"spec,omitempty"`
+	Spec *spec.Spec `json:"spec,omitempty"`
 }
 
 // Plan says what [Runner.Run] would do, and refuses what it would refuse, but for an

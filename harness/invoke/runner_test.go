@@ -18,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // fakeSandbox stands in for a runner and its store: program says what a tool does, and
@@ -47,9 +48,9 @@ func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.R
 	return &res, f.err
 }
 
-func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec, error) {
+func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
 	f.requests = append(f.requests, req)
-	return sandbox.Spec{Job: sandbox.Job{Command: req.Command}}, f.err
+	return spec.Spec{Job: spec.Job{Command: req.Command}}, f.err
 }
 
 func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, deny []string) (sandbox.TreeReport, error) {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -23,9 +24,9 @@ import (
 // What a tool in the sandbox is told.
 const (
 	// ConfigDir holds the configuration, by its own name.
-	ConfigDir = sandbox.WorkDir + "/config"
+	ConfigDir = spec.WorkDir + "/config"
 	// OutputDir is the output directory.
-	OutputDir = sandbox.WorkDir + "/output"
+	OutputDir = spec.WorkDir + "/output"
 )
 
 // EngineSandbox and EngineHost are the names of the places where tools run.
@@ -37,7 +38,7 @@ const (
 // ProgramRunner runs single programs; *sandbox.Runner is one.
 type ProgramRunner interface {
 	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
-	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
+	Plan(ctx context.Context, req sandbox.Request) (spec.Spec, error)
 }
 
 // TreeStore carries over what programs changed; *sandbox.Store is one.
@@ -72,9 +73,9 @@ func (s Sandbox) place(c call) (Plan, error) {
 		return Plan{}, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "must have a name in UTF-8 without control characters"}
 	}
 	config := path.Join(ConfigDir, name)
-	work := sandbox.WorkDir
+	work := spec.WorkDir
 	if c.root != "" {
-		work = sandbox.RepoDir
+		work = spec.RepoDir
 	}
 	return Plan{
 		Engine: EngineSandbox, Command: append(append([]string{}, c.words...), c.arguments(config, OutputDir)...), WorkDir: work,
@@ -106,7 +107,7 @@ func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
 		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + fsx.Cause(err).Error()}
 	}
 	if c.root != "" {
-		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.root, Target: sandbox.RepoDir})
+		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.root, Target: spec.RepoDir})
 	}
 	req.Trees = []sandbox.Tree{{Source: c.Invocation.OutputDir, Target: OutputDir}}
 	req.Limits.Timeout = c.timeout

@@ -1,3 +1,5 @@
+// Package plan turns a request into the plan of its run. It is pure: no disk, no engine, no
+// clock.
 package plan
 
 import (

@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	boxengine "github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
@@ -37,7 +38,7 @@ func newRunner(t *testing.T) *sandbox.Runner {
 		// A removal that the engine was asked for takes it a moment.
 		require.Eventually(t, func() bool {
 			containers, err := r.Containers(context.Background())
-			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[sandbox.LabelState] == state })
+			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[spec.LabelState] == state })
 		}, time.Minute, 20*time.Millisecond, "a container is left behind")
 		records, err := r.Store().List()
 		require.NoError(t, err)

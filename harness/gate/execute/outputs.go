@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // Limits of what is kept of the files of all gates of a set together; reports are bounded
@@ -164,15 +164,15 @@ func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error
 	}
 	inside := g.ReportPath
 	if !path.IsAbs(inside) {
-		inside = path.Join(sandbox.RepoDir, inside)
+		inside = path.Join(spec.RepoDir, inside)
 	}
 	var dir, name string
-	if rest, ok := strings.CutPrefix(inside, sandbox.FinalDir+"/"); ok {
+	if rest, ok := strings.CutPrefix(inside, spec.FinalDir+"/"); ok {
 		dir, name = filepath.Join(x.o.Store.RecordDir(id), "final"), rest
-	} else if rest, ok := strings.CutPrefix(inside, sandbox.RepoDir+"/"); ok {
+	} else if rest, ok := strings.CutPrefix(inside, spec.RepoDir+"/"); ok {
 		dir, name = x.o.Store.TreeDir(id, 0), rest
 	} else {
-		out.skip(inside, "is neither in "+sandbox.RepoDir+" nor in "+sandbox.FinalDir+", and is gone with the container")
+		out.skip(inside, "is neither in "+spec.RepoDir+" nor in "+spec.FinalDir+", and is gone with the container")
 		return nil
 	}
 	from, err := os.OpenRoot(dir)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -40,7 +41,7 @@ func (x *run) readOnly(source string) ([]sandbox.Mount, error) {
 			continue
 		}
 		mounted = append(mounted, name)
-		mounts = append(mounts, sandbox.Mount{Source: filepath.Join(source, filepath.FromSlash(name)), Target: path.Join(sandbox.RepoDir, name)})
+		mounts = append(mounts, sandbox.Mount{Source: filepath.Join(source, filepath.FromSlash(name)), Target: path.Join(spec.RepoDir, name)})
 	}
 	return mounts, nil
 }

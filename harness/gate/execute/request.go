@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Labels of the runs of gates.
@@ -57,10 +58,10 @@ func (x *run) request(s *set, g evidence.Gate) (sandbox.Request, error) {
 		req.Labels[labelSet] = s.name
 	}
 	req.Command = g.Argv
-	req.WorkDir = sandbox.RepoDir
-	req.Trees = []sandbox.Tree{{Source: s.workspace, Target: sandbox.RepoDir, Exclude: x.m.Exclude}}
+	req.WorkDir = spec.RepoDir
+	req.Trees = []sandbox.Tree{{Source: s.workspace, Target: spec.RepoDir, Exclude: x.m.Exclude}}
 	for _, name := range x.m.ProtectedPaths {
-		mask := path.Join(sandbox.RepoDir, name)
+		mask := path.Join(spec.RepoDir, name)
 		if strings.HasSuffix(name, "/") {
 			mask += "/"
 		}

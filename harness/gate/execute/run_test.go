@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // TestRequest: what the sandbox is told is what the manifest says, and nothing of the
@@ -51,7 +52,7 @@ func TestRequest(t *testing.T) {
 	require.Empty(t, one.Network)
 	require.Equal(t, "1:1", one.User)
 	require.Equal(t, "runsc", one.Runtime)
-	require.Equal(t, sandbox.RepoDir, one.WorkDir)
+	require.Equal(t, spec.RepoDir, one.WorkDir)
 	require.Equal(t, map[string]string{
 		"CI": "no", "X": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PATH": "/host/tool/bin:/usr/bin",
 	}, one.Env)

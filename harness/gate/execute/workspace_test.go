@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // workspaceOf is the workspace of a gate directory.
@@ -248,7 +249,7 @@ func TestOutputsOfEachSet(t *testing.T) {
 	many := 1200
 	f.program = func(req sandbox.Request) (*result.Result, error) {
 		res := ended(0)
-		tree := result.Tree{Target: sandbox.RepoDir, Complete: true}
+		tree := result.Tree{Target: spec.RepoDir, Complete: true}
 		dir := f.TreeDir(req.ID, 0)
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		for i := range many {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // outside is a path of a command that lies outside of its boundary.
@@ -16,7 +16,7 @@ var (
 	// usual are folders of the container that a command may well name: programs of the
 	// image, and what evalbox puts there.
 	usual = []string{
-		sandbox.RepoDir, sandbox.WorkDir, sandbox.HostDir, "/tmp",
+		spec.RepoDir, spec.WorkDir, spec.HostDir, "/tmp",
 		"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt",
 		"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/dev/shm", "/dev/tty",
 	}
@@ -81,10 +81,10 @@ func whyOutside(name string, script bool, protected []string) string {
 	}
 	climbs := strings.Contains("/"+name+"/", "/../")
 	if !path.IsAbs(name) {
-		name = sandbox.RepoDir + "/" + name
+		name = spec.RepoDir + "/" + name
 	}
 	clean := path.Clean(name)
-	if rel, ok := strings.CutPrefix(clean, sandbox.RepoDir+"/"); ok {
+	if rel, ok := strings.CutPrefix(clean, spec.RepoDir+"/"); ok {
 		for _, secret := range protected {
 			if within(rel, secret) {
 				return "is protected"

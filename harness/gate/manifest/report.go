@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // ReportFile is where pytest is asked to leave its report, inside the container.
-const ReportFile = sandbox.FinalDir + "/report.xml"
+const ReportFile = spec.FinalDir + "/report.xml"
 
 // askForReport makes a command of tests tell its cases, by its environment: the command
 // line stays the one that was wished. shared is the environment of all gates, whose
@@ -90,8 +90,8 @@ func ownReport(argv []string) (file string) {
 			file = path.Clean(value) // the last one counts
 		}
 	}
-	if file != "" && path.IsAbs(file) && strings.HasPrefix(file, sandbox.RepoDir+"/") {
-		return strings.TrimPrefix(file, sandbox.RepoDir+"/")
+	if file != "" && path.IsAbs(file) && strings.HasPrefix(file, spec.RepoDir+"/") {
+		return strings.TrimPrefix(file, spec.RepoDir+"/")
 	}
 	return file
 }

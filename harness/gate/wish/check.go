@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 const (
@@ -178,9 +178,9 @@ func (c *checker) report(at string, g Command) {
 	case g.Report != evidence.ReportJUnit && g.ReportPath != "":
 		c.refuse(field, g.ReportPath, "is for the report junit only, not "+string(g.Report))
 	case g.ReportPath == "" || !c.text(field, g.ReportPath):
-	case strings.HasPrefix(g.ReportPath, sandbox.FinalDir+"/") && path.Clean(g.ReportPath) == g.ReportPath:
+	case strings.HasPrefix(g.ReportPath, spec.FinalDir+"/") && path.Clean(g.ReportPath) == g.ReportPath:
 	case !isLocal(g.ReportPath) || g.ReportPath == ".":
-		c.refuse(field, g.ReportPath, "must be a file below the boundary, or below "+sandbox.FinalDir)
+		c.refuse(field, g.ReportPath, "must be a file below the boundary, or below "+spec.FinalDir)
 	}
 	if g.Kind == evidence.KindTests && g.Report == evidence.ReportNone {
 		c.refuse(at+".report", string(g.Report), "shows no test, and the kind is tests: make the kind check, or tell how tests are told")
@@ -313,8 +313,8 @@ func (c *checker) toolchain(tools []Tool) {
 			(!filepath.IsAbs(t.Source) || filepath.Clean(t.Source) != t.Source || filepath.Dir(t.Source) == t.Source) {
 			c.refuse(at+".source", t.Source, "must be a clean absolute path of a folder of this machine")
 		}
-		if c.text(at+".target", t.Target) && (path.Clean(t.Target) != t.Target || !strings.HasPrefix(t.Target, sandbox.HostDir+"/")) {
-			c.refuse(at+".target", t.Target, "must be a clean path below "+sandbox.HostDir)
+		if c.text(at+".target", t.Target) && (path.Clean(t.Target) != t.Target || !strings.HasPrefix(t.Target, spec.HostDir+"/")) {
+			c.refuse(at+".target", t.Target, "must be a clean path below "+spec.HostDir)
 		}
 		for _, other := range tools[:i] {
 			if other.Target == t.Target || strings.HasPrefix(t.Target, other.Target+"/") || strings.HasPrefix(other.Target, t.Target+"/") {
