@@ -8,6 +8,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/owner"
 )
@@ -251,3 +254,39 @@ func (c Class) Hash() string {
 // exists, so that the container can be found even if the controller dies while creating
 // it.
 func (j Job) ContainerName() string { return namespace + "-" + j.RunID }
+
+// Ulimit is one resource limit, as in setrlimit(2): nofile, nproc, fsize, ….
+type Ulimit struct {
+	Name string `json:"name"`
+	Soft int64  `json:"soft"`
+	Hard int64  `json:"hard"`
+}
+
+// DedicatedUser is the numeric user that programs of a root caller run as. Such a high
+// number is usually not an account of the host, whereas uid 1000 is a real person on many
+// machines.
+const DedicatedUser = "64646:64646"
+
+// DedicatedID is its user ID and group ID.
+const DedicatedID = 64646
+
+// MergeEnv merges environments into sorted NAME=value pairs; later ones win.
+func MergeEnv(envs ...[]string) []string {
+	merged := map[string]string{}
+	for _, env := range envs {
+		for _, pair := range env {
+			name, _, _ := strings.Cut(pair, "=")
+			merged[name] = pair
+		}
+	}
+	return slices.Sorted(maps.Values(merged))
+}
+
+// SortedEnv renders an environment as sorted NAME=value pairs.
+func SortedEnv(env map[string]string) []string {
+	pairs := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		pairs = append(pairs, name+"="+env[name])
+	}
+	return pairs
+}
