@@ -13,10 +13,9 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
-
-	"github.com/evalbox/evalbox/policy"
 )
 
 // maxLinks is how many links a path may lead over, as in the kernel.
@@ -126,7 +125,7 @@ func (t *table) addAbsent(name string) {
 	for i, e := range t.Entries {
 		rel := spec.Rel(name, e.Target)
 		if e.Role == spec.RoleTree && t.Shows(e.Target, name) && rel != "." && !slices.Contains(e.Absent, rel) {
-			t.Entries[i].Absent = append(e.Absent, rel)
+			t.Entries[i].Absent = append(t.Entries[i].Absent, rel)
 		}
 	}
 }

@@ -86,8 +86,8 @@ func resolveExclude(exclude []string, asked, real string) ([]string, error) {
 	return resolved, nil
 }
 
-// resolveSource refuses what no program may be shown, whoever asks: everything else is
-// for the caller to decide.
+// resolveSource refuses the files that no program may see. Everything else is for the
+// caller to decide.
 func (p Protected) resolveSource(field, asked string) (string, error) {
 	if asked == "" {
 		return "", &spec.PathError{Field: field, Path: asked, Rule: spec.RuleMissing}
@@ -135,7 +135,7 @@ func (p Protected) isOutput(real string) bool {
 	return err == nil && p.Output != nil && p.Output(filepath.ToSlash(rel))
 }
 
-// checkAlone refuses a folder with other file systems in it.
+// checkAlone refuses a directory with other file systems in it.
 func checkAlone(field, asked, real string) error {
 	below, err := fsx.MountsBelow(real)
 	if err != nil {

@@ -78,18 +78,63 @@ func TestPlanIsDeterministicAndLeavesTheRequestAlone(t *testing.T) {
 	require.Equal(t, "sh", second.Job.Command[0])
 }
 
-func TestClassHashTellsClassesApart(t *testing.T) {
-	a, err := planOf(scriptRequest(), policy.Policy{})
-	require.NoError(t, err)
-	other := scriptRequest()
-	other.ID, other.Args, other.Env, other.Limits.Timeout = "other", nil, map[string]string{"A": "1"}, time.Minute
-	b, err := planOf(other, policy.Policy{})
-	require.NoError(t, err)
-	require.Equal(t, a.Class.Hash(), b.Class.Hash(), "only the job differs")
-	other.Limits.Memory = policy.GiB
-	c, err := planOf(other, policy.Policy{})
-	require.NoError(t, err)
-	require.NotEqual(t, a.Class.Hash(), c.Class.Hash())
+// TestClassHash: everything that a container can do without when it is created is the
+// job's, and nothing else.
+func TestClassHash(t *testing.T) {
+	hash := func(change func(r *request), changeClass func(c *spec.Class)) string {
+		req := observeRequest()
+		req.Final, req.Mounts, req.Egress = "/results", []spec.Mount{{Source: "/data/a", Target: "/host/a"}}, egressRequest().Egress
+		change(&req)
+		got, err := planOf(req, openPolicy)
+		require.NoError(t, err)
+		got.Class.Image.ID = "sha256:01"
+		changeClass(&got.Class)
+		return got.Class.Hash()
+	}
+	same := func(*spec.Class) {}
+	want := hash(func(*request) {}, same)
+	for name, change := range map[string]func(r *request){
+		"identity":    func(r *request) { r.ID, r.Name, r.Labels = "other", "name", map[string]string{"a": "b"} },
+		"arguments":   func(r *request) { r.Args = []string{"--epochs", "4"} },
+		"environment": func(r *request) { r.Env = map[string]string{"A": "1"} },
+		"clock":       func(r *request) { r.FakeClock = &spec.FakeClock{Library: "/l.so", At: time.Unix(1, 0)} },
+		"host paths": func(r *request) {
+			r.Script, r.Input, r.Final = "/elsewhere/train.py", "/elsewhere/data", "/elsewhere/results"
+			r.Mounts[0].Source, r.Trees[0].Source = "/elsewhere/a", "/elsewhere/repo"
+		},
+		"excluded": func(r *request) { r.Trees[0].Exclude = []string{"node_modules"} },
+		"stdin":    func(r *request) { r.Stdin = true },
+		"limits": func(r *request) {
+			r.Limits = policy.Limits{Timeout: time.Minute, Grace: time.Second, Disk: policy.MiB, Output: policy.MiB}
+		},
+		"captured": func(r *request) {
+			r.Limits = policy.Limits{StreamFile: policy.MiB, CaptureStdout: policy.KiB, OutputFiles: 3}
+		},
+		"no processes": func(r *request) { r.NoFork = true },
+		"hosts":        func(r *request) { r.Egress = &policy.Egress{Level: policy.Open} },
+		"kept":         func(r *request) { r.Keep = true },
+		"required":     func(r *request) { r.Observe.Required = true },
+	} {
+		require.Equal(t, want, hash(change, same), name)
+	}
+	for name, change := range map[string]func(c *spec.Class){
+		"name of the image": func(c *spec.Class) { c.Image.Reference, c.Image.Locked = "other", true },
+		"shared GPUs":       func(c *spec.Class) { c.GPUs.Share = true },
+	} {
+		require.Equal(t, want, hash(func(*request) {}, change), name)
+	}
+	for name, change := range map[string]func(r *request){
+		"memory":             func(r *request) { r.Limits.Memory = policy.GiB },
+		"user":               func(r *request) { r.User = "1001:1001" },
+		"name of the script": func(r *request) { r.Script = "/home/ada/other.py" },
+		"mounted path":       func(r *request) { r.Mounts[0].Target = "/host/b" },
+		"hidden path":        func(r *request) { r.Masks = nil },
+		"working directory":  func(r *request) { r.WorkDir = spec.RepoDir },
+		"copied files":       func(r *request) { r.Transfer, r.Egress = spec.TransferCopy, nil },
+	} {
+		require.NotEqual(t, want, hash(change, same), name)
+	}
+	require.NotEqual(t, want, hash(func(*request) {}, func(c *spec.Class) { c.Image.ID = "sha256:02" }))
 }
 
 func TestPlanRefuses(t *testing.T) {

@@ -119,8 +119,7 @@ type Mount struct {
 // Tree is a folder that a program may change, at Target, an absolute path inside the
 // container. It starts as a copy of the host folder Source, or empty if Source is
 // empty. Folders and regular files are copied, with their modes, and links as links;
-// several names of one file become files of their own. All trees
-// together count as much as ./final does: see [policy.Limits].Disk. Exclude are
+// several names of one file become files of their own. All trees together count as much as ./final does: see [policy.Limits].Disk. Exclude are
 // paths below Source that are not copied. The host's folder does not change; see
 // Store.ApplyTree.
 type Tree struct {
@@ -133,7 +132,7 @@ type Tree struct {
 // on (DT-01). It holds for programs that use the dynamic loader.
 type FakeClock struct {
 	// Library is the path of libfaketime inside the image. The loader goes on without
-	// a library that is not there: whoever asks for a clock looks first.
+	// a library that is not there: the caller must look first.
 	Library string `json:"library"`
 	// At is the time at the start, in whole seconds.
 	At time.Time `json:"at"`
@@ -143,24 +142,24 @@ type FakeClock struct {
 // seen is in the result, see [github.com/evalbox/evalbox/result.Observed]; it changes
 // neither the status nor the fault of a run.
 //
-// The container's init holds an observed program back until the observation has begun.
-// Observing works where the processes of the engine can
-// be seen and its files are shared (Linux, the engine on the same machine, a runtime
-// that uses the machine's own kernel). Where it does not, the result says why.
+// The container's init delays an observed program until the observation has begun.
+// Observing works where the processes of the engine can be seen and its files are shared
+// (Linux, the engine on the same machine, a runtime that uses the machine's own kernel).
+// Where it does not, the result says why.
 type Observe struct {
 	// Network counts what the program sends, or connects, to addresses to which no
 	// route leads: all but those of the container itself, unless the program binds a
 	// socket of IPv4 to the loopback device, which nothing leaves. A look-up of a name that is
 	// not in /etc/hosts counts, once for each question that the resolver sends.
 	Network bool `json:"network,omitempty"`
-	// Canaries are absolute paths inside the container, or such as begin with "~/" for
-	// the HOME of the program. A readable canary lies there, and the
-	// result says whether it was opened. One that ends with a slash, or whose name is usually that of a folder
-	// (.ssh), is a folder with the names of keys in it; any other is a file. A canary in
-	// a mount, a tree or the input hides what is there as one of the Masks of the
+	// Canaries are absolute paths inside the container, or begin with "~/" for the HOME
+	// of the program. A readable file or directory lies there, and the result says
+	// whether it was opened. A path that ends with a slash, or whose name is usually
+	// that of a directory (.ssh), is a directory with the names of keys in it. A canary
+	// in a mount, a tree or the input hides what is there as one of the Masks of the
 	// request does, by all its names (further names of a file are watched with Masks);
-	// one that stands for nothing there is left out. Those below /root, which no other
-	// user may enter, lie in a /root of their own that everybody may.
+	// if nothing is there, it is left out. Those below /root, which no other user may
+	// enter, lie in a /root of their own that everybody may.
 	Canaries []string `json:"canaries,omitempty"`
 	// Masks watches the masks of the request as well: the caller's, and those that hide
 	// sockets and FIFOs of the host. A folder of a tree then looks no longer empty: the

@@ -1,6 +1,6 @@
-// Package spec defines the plan of a run as data: everything that an engine needs to
-// carry out a run, the paths inside a container, and the labels that identify containers.
-// It makes no decisions.
+// Package spec defines a request, its mount table and its plan as data: everything that
+// an engine needs to carry out a run, the paths inside a container, and the labels that
+// identify containers. It makes no decisions.
 package spec
 
 import (
@@ -60,7 +60,20 @@ type Spec struct {
 	Job    Job    `json:"job"`
 }
 
-// Class is the part of a plan that is fixed when a container is created.
+// Class is the part of a plan that is fixed when a container is created. Two requests share
+// a class, and so could run in one another's prepared containers, if they agree on
+//   - the image (its ID, not the name that found it), runtime, user and network,
+//   - processors, memory, processes, open files and other ulimits, and the sizes of the
+//     tmpfs and of shared memory,
+//   - the GPUs that the container gets,
+//   - the paths in the container at which something is mounted, hidden or monitored, and
+//     with that the file name of the script, which the program sees, and whether it is
+//     observed or has a proxy,
+//   - the working directory, and whether files are mounted or copied.
+//
+// Nothing else counts. Host paths, the name of the container and its labels come with the
+// call that prepares it; the program, its arguments and environment, its time, disk and
+// output limits come with the [Job].
 type Class struct {
 	Image           Image    `json:"image"`
 	Runtime         string   `json:"runtime"`
@@ -221,9 +234,14 @@ type JobTree struct {
 	Deny    []string `json:"deny"`
 }
 
-// Hash identifies the class: two specs with the same hash may use the same
-// prepared container.
+// Hash identifies the class: two specs with the same hash may use the same prepared
+// container. The name of a resolved image does not count, nor what the lock says of it,
+// nor whether other runs may have the same GPUs: the container does not differ.
 func (c Class) Hash() string {
+	if c.Image.ID != "" {
+		c.Image = Image{ID: c.Image.ID}
+	}
+	c.GPUs.Share = false
 	text, err := json.Marshal(c)
 	if err != nil {
 		// A Class holds strings, numbers and booleans only.
