@@ -30,7 +30,8 @@ var importTable = []struct {
 	{"internal/owner", nil},
 	{"internal/fsx", nil},
 	{"internal/treetest", nil},
-	{"internal/strict", nil},
+	{"internal/strict", []string{"internal/text"}},
+	{"internal/text", nil},
 	{"internal/schedule", nil},
 	{"internal/schematest", nil},
 	{"images", []string{"internal/owner", "internal/strict"}},
@@ -44,7 +45,7 @@ var importTable = []struct {
 	{"sandbox/tree", []string{"sandbox/collect", "result", "internal/fsx"}},
 	{"sandbox/stage", []string{"sandbox/collect", "sandbox/tree", "result", "internal/fsx"}},
 	{"sandbox", []string{"sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/engine/docker", "sandbox/collect", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/gpu", "sandbox/egress", "policy", "result", "images", "internal/owner", "internal/fsx"}},
-	{"sandbox/gpu", []string{"result"}},
+	{"sandbox/gpu", []string{"result", "internal/fsx"}},
 	{"sandbox/egress", []string{"policy"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
@@ -56,7 +57,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 }
 
-var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/fsx", "internal/schedule", "internal/strict"}
+var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/fsx", "internal/schedule", "internal/strict", "internal/text"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -61,7 +62,7 @@ func (p Policy) ApplyEgress(asked *Egress) (*Egress, error) {
 // checkLevel refuses a level above the one that the policy permits.
 func (p Policy) checkLevel(asked Egress) error {
 	rank := func(level NetworkLevel) int { return slices.Index(NetworkLevels(), level) }
-	permitted := NetworkLevel(or(string(p.AllowEgress), string(Offline)))
+	permitted := NetworkLevel(cmp.Or(string(p.AllowEgress), string(Offline)))
 	refuse := func(rule string) error {
 		return &FieldError{"network level", fmt.Sprintf("%q", asked.Level), rule}
 	}
@@ -156,10 +157,10 @@ func ParseAddHost(text string) (name string, addr netip.Addr, err error) {
 func (l EgressLimits) within(defaults, ceiling EgressLimits) EgressLimits {
 	standard := DefaultEgressLimits()
 	return EgressLimits{
-		Connections:    lower(or(l.Connections, or(defaults.Connections, standard.Connections)), l.Connections, ceiling.Connections),
-		Requests:       lower(or(l.Requests, or(defaults.Requests, standard.Requests)), l.Requests, ceiling.Requests),
-		Bytes:          lower(or(l.Bytes, or(defaults.Bytes, standard.Bytes)), l.Bytes, ceiling.Bytes),
-		ConnectionTime: lower(or(l.ConnectionTime, or(defaults.ConnectionTime, standard.ConnectionTime)), l.ConnectionTime, ceiling.ConnectionTime),
+		Connections:    lower(cmp.Or(l.Connections, cmp.Or(defaults.Connections, standard.Connections)), l.Connections, ceiling.Connections),
+		Requests:       lower(cmp.Or(l.Requests, cmp.Or(defaults.Requests, standard.Requests)), l.Requests, ceiling.Requests),
+		Bytes:          lower(cmp.Or(l.Bytes, cmp.Or(defaults.Bytes, standard.Bytes)), l.Bytes, ceiling.Bytes),
+		ConnectionTime: lower(cmp.Or(l.ConnectionTime, cmp.Or(defaults.ConnectionTime, standard.ConnectionTime)), l.ConnectionTime, ceiling.ConnectionTime),
 	}
 }
 

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits bound one run. In a request the zero value of a field means "the
 // policy's default"; after [Policy.Apply] every field holds its effective value.
@@ -68,46 +71,37 @@ func Default() Limits {
 	}
 }
 
-// or returns value, or fallback when value is zero.
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
-}
-
 // over returns l with every zero field taken from base.
 func (l Limits) over(base Limits) Limits {
 	return Limits{
-		Timeout: or(l.Timeout, base.Timeout), Grace: or(l.Grace, base.Grace),
-		Memory: or(l.Memory, base.Memory), CPUs: or(l.CPUs, base.CPUs),
-		PIDs: or(l.PIDs, base.PIDs), NoFile: or(l.NoFile, base.NoFile),
-		Shm: or(l.Shm, base.Shm), Tmp: or(l.Tmp, base.Tmp), Scratch: or(l.Scratch, base.Scratch),
-		Disk: or(l.Disk, base.Disk), Output: or(l.Output, base.Output),
-		StreamFile:    or(l.StreamFile, base.StreamFile),
-		CaptureStdout: or(l.CaptureStdout, base.CaptureStdout),
-		CaptureStderr: or(l.CaptureStderr, base.CaptureStderr),
-		OutputFiles:   or(l.OutputFiles, base.OutputFiles),
-		OutputDepth:   or(l.OutputDepth, base.OutputDepth),
-		OutputFile:    or(l.OutputFile, base.OutputFile),
-		OutputTotal:   or(l.OutputTotal, base.OutputTotal),
+		Timeout: cmp.Or(l.Timeout, base.Timeout), Grace: cmp.Or(l.Grace, base.Grace),
+		Memory: cmp.Or(l.Memory, base.Memory), CPUs: cmp.Or(l.CPUs, base.CPUs),
+		PIDs: cmp.Or(l.PIDs, base.PIDs), NoFile: cmp.Or(l.NoFile, base.NoFile),
+		Shm: cmp.Or(l.Shm, base.Shm), Tmp: cmp.Or(l.Tmp, base.Tmp), Scratch: cmp.Or(l.Scratch, base.Scratch),
+		Disk: cmp.Or(l.Disk, base.Disk), Output: cmp.Or(l.Output, base.Output),
+		StreamFile:    cmp.Or(l.StreamFile, base.StreamFile),
+		CaptureStdout: cmp.Or(l.CaptureStdout, base.CaptureStdout),
+		CaptureStderr: cmp.Or(l.CaptureStderr, base.CaptureStderr),
+		OutputFiles:   cmp.Or(l.OutputFiles, base.OutputFiles),
+		OutputDepth:   cmp.Or(l.OutputDepth, base.OutputDepth),
+		OutputFile:    cmp.Or(l.OutputFile, base.OutputFile),
+		OutputTotal:   cmp.Or(l.OutputTotal, base.OutputTotal),
 	}
 }
 
 // derived returns l with the limits that follow from memory and processors.
 func (l Limits) derived() Limits {
-	l.PIDs = or(l.PIDs, max(1024, int64(16*l.CPUs)))
+	l.PIDs = cmp.Or(l.PIDs, max(1024, int64(16*l.CPUs)))
 	// A floor keeps a memory limit that is refused from being reported four
 	// times.
-	l.Tmp = or(l.Tmp, max(l.Memory/4, minMount))
-	l.Scratch = or(l.Scratch, max(l.Memory/4, minMount))
+	l.Tmp = cmp.Or(l.Tmp, max(l.Memory/4, minMount))
+	l.Scratch = cmp.Or(l.Scratch, max(l.Memory/4, minMount))
 	// A DataLoader of PyTorch dies with a bus error in 64 MiB of shared memory.
 	shm := min(l.Memory/2, 8*GiB)
 	if l.Memory >= 4*GiB {
 		shm = max(shm, GiB)
 	}
-	l.Shm = or(l.Shm, max(shm, minMount))
+	l.Shm = cmp.Or(l.Shm, max(shm, minMount))
 	return l
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -69,7 +70,7 @@ func (p Policy) Apply(asked Limits) (Limits, error) {
 	l := asked.over(p.Defaults).over(Default()).cappedUnless(asked, p.Max)
 	l = l.derived().cappedUnless(asked, p.Max)
 	// Zero is no limit at all, which is above every ceiling.
-	l.Output = or(l.Output, p.Max.Output)
+	l.Output = cmp.Or(l.Output, p.Max.Output)
 	errs := []error{
 		durationBetween("timeout", l.Timeout, time.Millisecond, maxTimeout),
 		durationBetween("grace", l.Grace, time.Millisecond, time.Hour),

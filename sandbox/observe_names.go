@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox/tree"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // What is shown of the names in hidden folders: so many in a run, and so deep. Each is a
@@ -52,7 +52,7 @@ func (s *nameShower) show(ctx context.Context, source string, w Watch, places vi
 		if err != nil {
 			return err
 		}
-		err = tree.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return s.one(source, w, name, info) })
+		err = fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return s.one(source, w, name, info) })
 		return errors.Join(err, root.Close())
 	})
 	if err != nil && !errors.Is(err, errEnoughNames) {

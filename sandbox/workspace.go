@@ -9,9 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/tree"
-
-	"github.com/evalbox/evalbox/sandbox/collect"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -208,7 +207,7 @@ func mkdirReadable(dir string) error {
 // copyScript copies the program into the record: an editor may save over the
 // original while the run goes on, and the record shall hold what really ran.
 func copyScript(from, toDir string) (string, error) {
-	source, err := os.OpenFile(from, os.O_RDONLY|collect.OpenFlags, 0)
+	source, err := os.OpenFile(from, os.O_RDONLY|fsx.OpenFlags, 0)
 	if err != nil {
 		return "", &PathError{"script", from, "cannot be read", cause(err)}
 	}

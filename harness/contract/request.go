@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -31,8 +32,8 @@ func (run *execution) planRequest() {
 	}
 	req.Labels = map[string]string{}
 	maps.Copy(req.Labels, run.Request.Labels)
-	req.Labels[labelExecution] = shortened(run.outcome.ExecutionID)
-	req.Labels[labelTool] = shortened(c.ToolID)
+	req.Labels[labelExecution] = text.Short(run.outcome.ExecutionID, mostShown)
+	req.Labels[labelTool] = text.Short(c.ToolID, mostShown)
 	req.Labels[labelHash] = e.ContractSHA256
 	req.Script, req.Args = "", nil
 	req.Command = append([]string{c.Inputs.Command}, c.Inputs.Arguments...)

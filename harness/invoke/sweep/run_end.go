@@ -62,7 +62,7 @@ func (f *folder) takeAway(name string) (planted string, err error) {
 			lookErr = fsx.Remove(filepath.Join(f.path, at))
 		}
 		if lookErr != nil {
-			return planted, fmt.Errorf("run %s: %s, which it made, cannot be deleted: %w", name, file, cause(lookErr))
+			return planted, fmt.Errorf("run %s: %s, which it made, cannot be deleted: %w", name, file, fsx.Cause(lookErr))
 		}
 	}
 	return planted, nil

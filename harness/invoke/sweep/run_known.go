@@ -94,7 +94,7 @@ func (f *folder) manifestHash(ctx context.Context, name string) (string, error) 
 	}
 	hash, err := f.hash(ctx, name, toolManifest)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", toolManifest, cause(err))
+		return "", fmt.Errorf("%s: %w", toolManifest, fsx.Cause(err))
 	}
 	return hash, nil
 }

@@ -55,21 +55,13 @@ func LoadSpec(path string) (Spec, error) {
 		return Spec{}, &SpecError{path, "not found", err}
 	}
 	if err != nil {
-		return Spec{}, &SpecError{path, cause(err).Error(), err}
+		return Spec{}, &SpecError{path, fsx.Cause(err).Error(), err}
 	}
 	spec, err := ParseSpec(text)
 	if refused := new(SpecError); errors.As(err, &refused) {
 		refused.Path = path
 	}
 	return spec, err
-}
-
-// cause is an error without the words of a call on a path that the message has already.
-func cause(err error) error {
-	if path := new(fs.PathError); errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // ParseSpec reads a base spec.

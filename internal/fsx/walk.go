@@ -1,20 +1,87 @@
-//go:build unix
-
 package fsx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxErrors bounds what is reported of a tree in which everything fails.
+// Walk calls each for every entry below root with its path and the result of Lstat: level by
+// level, a directory before its entries. It enters a directory only if each returns true.
+// It follows nothing and passes over entries that vanish meanwhile.
+func Walk(ctx context.Context, root *os.Root, each func(name string, info fs.FileInfo) (into bool, err error)) error {
+	queue := []string{"."}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		err := ReadDir(ctx, root, at, func(name string) error {
+			full := path.Join(at, name)
+			info, err := root.Lstat(full)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			into, err := each(full, info)
+			if into && info.IsDir() {
+				queue = append(queue, full)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadDir calls each for the names in a directory below root, in chunks, each of them
+// sorted: a directory may hold millions of names. A link is refused.
+func ReadDir(ctx context.Context, root *os.Root, at string, each func(name string) error) error {
+	listed, err := root.Lstat(at)
+	if err != nil {
+		return err
+	}
+	dir, err := root.OpenFile(at, os.O_RDONLY|OpenFlags, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if opened, err := dir.Stat(); err != nil || !os.SameFile(opened, listed) {
+		return errors.Join(openError(at, ErrReplaced), err)
+	}
+	for {
+		names, err := dir.Readdirnames(256)
+		slices.Sort(names)
+		for _, name := range names {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := each(name); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// maxErrors bounds the errors of a tree in which everything fails.
 const maxErrors = 10
 
-// level is a folder on the way down: which it is, and the folders in it that are
+// level is a directory on the way down: its identity, and the directories in it that are
 // left to visit.
 type level struct {
 	device, inode uint64
@@ -28,15 +95,15 @@ type visit struct {
 	errs   []error
 }
 
-// Visit calls each for every entry below root, with the descriptor of the folder
-// that holds it, as long as more says so. Nothing is followed. It goes down
-// folder by folder and up again through "..", so it takes two descriptors and a
-// few calls per folder at any depth; a path from the root would take as many
-// steps as it has folders, and the program could make that last for hours.
+// Visit calls each for every entry below root, with the descriptor of the directory that
+// holds it, as long as more returns true. Nothing is followed. It goes down directory by
+// directory and up again through "..", so it takes two descriptors and a few calls per
+// directory at any depth; a path from the root would take as many steps as it has
+// parts, and an untrusted program could make that last for hours.
 //
-// The tree may change meanwhile: a folder that was moved has another parent, and
-// nothing is looked at that is not known to be the folder that Visit came
-// through. Visit goes on after an error and joins the first ones.
+// The tree may change meanwhile: a directory that was moved has another parent, and Visit
+// looks only at directories that it knows to have come through. Visit goes on after an
+// error and joins the first ones.
 func Visit(root *os.Root, more func() bool, each func(dir int, name string, stat *unix.Stat_t) error) error {
 	dir, err := root.Open(".")
 	if err != nil {
@@ -65,7 +132,7 @@ func (v *visit) failed(err error) {
 	}
 }
 
-// step goes down into the next folder, or up. It returns the folder that it went
+// step goes down into the next directory, or up. It returns the directory that it went
 // to, or nil if it stayed.
 func (v *visit) step(root *os.Root, dir *os.File) (*os.File, error) {
 	top := &v.levels[len(v.levels)-1]
@@ -93,7 +160,7 @@ func (v *visit) step(root *os.Root, dir *os.File) (*os.File, error) {
 		}
 		_ = above.Close() // was only read
 	}
-	// The folder that we were in was moved. Go on from the top.
+	// The current directory was moved. Go on from the top.
 	v.levels = v.levels[:1]
 	again, openErr := root.Open(".")
 	if openErr != nil {
@@ -110,7 +177,7 @@ func openAt(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// enter passes the entries of one folder on and remembers the folders.
+// enter passes the entries of one directory on and remembers its directories.
 func (v *visit) enter(dir *os.File) {
 	var stat unix.Stat_t
 	err := unix.Fstat(int(dir.Fd()), &stat)

@@ -1,0 +1,38 @@
+package fsx
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Within reports whether a path is dir or lies below it. Both are cleaned and of one kind,
+// absolute or relative to the same directory. Links are not looked at.
+func Within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// Real resolves the links of an absolute path, whose last parts need not exist.
+func Real(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(Real(parent), filepath.Base(path))
+	}
+	return path
+}
+
+// An ID is the identity of a file, the same under each of its names.
+type ID struct{ device, inode uint64 }
+
+// IDOf identifies a file, and reports whether it has several names. A directory has one.
+func IDOf(info fs.FileInfo) (id ID, several bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.IsDir() {
+		return ID{}, false
+	}
+	return ID{uint64(stat.Dev), stat.Ino}, stat.Nlink > 1 //nolint:unconvert // int32 on some platforms
+}

@@ -1,0 +1,50 @@
+package fsx
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile makes the file of a path hold exactly data, or what it held before if the
+// process dies in between; if durable is set, also if the power fails. A new file always
+// takes the place of the old one: a link is replaced, not followed.
+func WriteFile(path string, data []byte, perm fs.FileMode, durable bool) error {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(WriteIn(root, filepath.Base(path), data, perm, durable), root.Close())
+}
+
+// WriteIn is [WriteFile] for a name below root. A crash leaves a file that begins with
+// name and ".new-" beside it.
+func WriteIn(root *os.Root, name string, data []byte, perm fs.FileMode, durable bool) (err error) {
+	aside := name + ".new-" + rand.Text()
+	file, err := root.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(aside) // the first error is the one to report
+		}
+	}()
+	_, err = file.Write(data)
+	if err == nil && durable {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err = root.Rename(aside, name); err != nil || !durable {
+		return err
+	}
+	dir, openErr := root.Open(filepath.Dir(name))
+	if openErr != nil {
+		return openErr
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
