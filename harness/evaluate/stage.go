@@ -158,13 +158,8 @@ func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
 	if err := s.to.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return "", err
 	}
-	target, err := s.to.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, target.Close()) }()
 	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(target, hash), io.LimitReader(source, int64(s.left)+1))
+	n, err := fsx.Create(s.to, to, io.TeeReader(io.LimitReader(source, int64(s.left)+1), hash), 0o644)
 	if err != nil {
 		return "", err
 	}

@@ -211,10 +211,24 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return read(file, path, limit)
+}
+
+// ReadIn is [Read] for a file that [OpenIn] opens.
+func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
+	file, _, err := OpenIn(root, name)
+	if err != nil {
+		return nil, err
+	}
+	return read(file, name, limit)
+}
+
+// read reads a file and closes it.
+func read(file *os.File, name string, limit int64) ([]byte, error) {
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(text)) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("has more than %d bytes", limit)}
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("has more than %d bytes", limit)}
 	}
 	if err != nil {
 		return nil, err

@@ -3,10 +3,22 @@ package fsx
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 )
+
+// Create writes a file below root that must not exist, and returns its size. An error leaves
+// what could be written.
+func Create(root *os.Root, name string, content io.Reader, perm fs.FileMode) (int64, error) {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(file, content)
+	return n, errors.Join(err, file.Close())
+}
 
 // WriteFile makes the file of a path hold exactly data, or what it held before if the
 // process dies in between; if durable is set, also if the power fails. A new file always

@@ -82,6 +82,5 @@ func WriteManifest(ctx context.Context, root *os.Root) (string, error) {
 	if err := WriteText(root, ManifestFile, text); err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }
