@@ -1,14 +1,59 @@
+// Package images knows which images programs may run in.
+//
+// A [Catalog] names images. [Resolve] turns a name, or any reference that the engine knows,
+// into one immutable image ID; it never pulls. [List] says which images of a catalog the
+// engine has.
+//
+// The tag of an image contains a hash of its recipe, see [Entry.Tag]: a changed recipe is
+// another image, and an existing tag needs no work.
+//
+// The packages below do the rest. None of them runs anything of an image, except that
+// build runs the commands of a Dockerfile.
+//
+//   - lock records what names meant when they were locked, compares, inspects;
+//   - packages lists what is installed in an image;
+//   - build makes the images of a catalog, and pull pulls an image by its digest;
+//   - archive moves a locked image between engines;
+//   - prune makes room;
+//   - store reads the images of a Docker engine for all of them.
+//
+// Errors name the image and the step. Errors that a user can fix have a method
+// Hint() string.
 package images
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // Schema is the version of the catalog format that this package reads.
 const Schema = "evalbox/images/v1"
+
+// BuilderVersion is part of every recipe. Raise it when the code that makes images makes
+// something else out of the same catalog.
+const BuilderVersion = 2
+
+// Where the images of catalogs are tagged, and the bases of bootstraps while the images are
+// being made: apart, so that nobody takes one for the other.
+const (
+	Repository     = "evalbox/"
+	BaseRepository = "evalbox-base/"
+)
+
+// Labels of every image that is made from a catalog.
+const (
+	// LabelImage holds the name of the image in its catalog.
+	LabelImage = "org.evalbox.image"
+	// LabelRecipe holds the result of [Entry.Recipe].
+	LabelRecipe = "org.evalbox.recipe"
+)
 
 // A Catalog names the images that programs may run in. It comes from
 // [LoadCatalog], is not changed afterwards and is safe for concurrent use. The
@@ -41,21 +86,10 @@ type Entry struct {
 	Requirements string `yaml:"requirements,omitempty"`
 	// RequirementsSHA256 is the SHA-256 of that file.
 	RequirementsSHA256 string `yaml:"requirements_sha256,omitempty"`
-	// Epoch is the time stamp of what is built on a base of a registry
-	// (SOURCE_DATE_EPOCH); a bootstrap has its own. Defaults to the beginning of
-	// 1980, the earliest that every archive format can hold.
+	// Epoch is the time stamp of what is built (SOURCE_DATE_EPOCH): that of the
+	// bootstrap, or else what the catalog says. Defaults to the beginning of 1980,
+	// the earliest that every archive format can hold.
 	Epoch time.Time `yaml:"epoch,omitempty"`
-}
-
-// epoch is the time stamp of what is built.
-func (e Entry) epoch() time.Time {
-	switch {
-	case e.Base.Bootstrap != nil:
-		return e.Base.Bootstrap.Epoch
-	case e.Epoch.IsZero():
-		return time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
-	}
-	return e.Epoch
 }
 
 // Base is what an image stands on: exactly one field is set.
@@ -92,6 +126,38 @@ type Bootstrap struct {
 	Exclude []string `yaml:"exclude" json:"exclude"`
 }
 
+// document is the wire form of a catalog.
+type document struct {
+	Schema  string           `yaml:"schema"`
+	Default string           `yaml:"default"`
+	Images  map[string]Entry `yaml:"images"`
+}
+
+// LoadCatalog reads a catalog. Source is the name of the file in messages. The
+// format is strict: an unknown key, a key given twice, an alias and a second document
+// are errors. The error joins every problem that was found.
+func LoadCatalog(data []byte, source string) (Catalog, error) {
+	var doc document
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
+		return Catalog{}, strict.Join(source, problems)
+	}
+	if err := validate(source, doc); err != nil {
+		return Catalog{}, err
+	}
+	c := Catalog{Source: source, Default: doc.Default, entries: map[string]Entry{}}
+	for name, e := range doc.Images {
+		e.Name = name
+		switch {
+		case e.Base.Bootstrap != nil:
+			e.Epoch = e.Base.Bootstrap.Epoch
+		case e.Epoch.IsZero():
+			e.Epoch = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
+		}
+		c.entries[name] = e
+	}
+	return c, nil
+}
+
 // Names returns the names of all images, sorted.
 func (c Catalog) Names() []string {
 	return slices.Sorted(maps.Keys(c.entries))
@@ -105,3 +171,27 @@ func (c Catalog) Lookup(name string) (Entry, bool) {
 	e, ok := c.entries[name]
 	return e, ok
 }
+
+// Recipe returns the SHA-256 over everything that decides what the image is: its
+// base, its Dockerfile, its requirements, its time stamp and the version of the
+// code that makes it. The description is not part of it.
+func (e Entry) Recipe() string {
+	data, err := json.Marshal(struct {
+		Builder            int       `json:"builder"`
+		Base               Base      `json:"base"`
+		DockerfileSHA256   string    `json:"dockerfile_sha256"`
+		RequirementsSHA256 string    `json:"requirements_sha256"`
+		Epoch              time.Time `json:"epoch"`
+	}{BuilderVersion, e.Base, e.DockerfileSHA256, e.RequirementsSHA256, e.Epoch.UTC()})
+	if err != nil { // strings, numbers and a valid time always marshal
+		panic(fmt.Sprintf("marshalling the recipe of image %s: %v", e.Name, err))
+	}
+	return digest.FromBytes(data).Encoded()
+}
+
+// Tag returns the local name of the image in the engine: evalbox/NAME:RECIPE,
+// with the first 12 digits of the recipe.
+func (e Entry) Tag() string { return Repository + e.Name + ":" + e.Recipe()[:12] }
+
+// BaseTag is the local name of the base of a bootstrap while the image is being made.
+func (e Entry) BaseTag() string { return BaseRepository + e.Name + ":" + e.Recipe()[:12] }

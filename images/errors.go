@@ -35,11 +35,11 @@ func (e *NotFoundError) Hint() string {
 	switch {
 	case e.CatalogName:
 		return "make it with: sandbox image ensure " + e.Ref
-	case strings.HasPrefix(e.Ref, repository):
+	case strings.HasPrefix(e.Ref, Repository):
 		return "images of ours are in no registry: make it with sandbox image ensure, or import it with sandbox image import"
 	case strings.HasPrefix(e.Ref, "sha256:"):
 		return "see what the engine has with: docker image ls --no-trunc"
-	case isPinned(e.Ref):
+	case IsPinned(e.Ref):
 		return "nothing is pulled unasked; pull it with: sandbox image pull " + e.Ref
 	case strings.ContainsAny(e.Ref, "/:."):
 		return "see the names with: sandbox image list; nothing is pulled unasked, so for an image of a registry: docker pull " + e.Ref
@@ -50,48 +50,9 @@ func (e *NotFoundError) Hint() string {
 	}
 }
 
-// ErrCannotMake means that [Ensure] has no way to make an image here.
-var ErrCannotMake = errors.New("image cannot be made")
+// WithHint is an error whose method Hint() string says what to do about it.
+func WithHint(err error, hint string) error { return &hintedError{err, hint} }
 
-// A CannotMakeError says why an image cannot be made, and what would help.
-type CannotMakeError struct {
-	// Name is the name of the image, empty when any image is meant.
-	Name string
-	// Reason is the rule that is broken.
-	Reason string
-
-	hint string
-}
-
-func (e *CannotMakeError) Error() string { return fmt.Sprintf("image %s: %s", e.Name, e.Reason) }
-
-// Is makes errors.Is(err, ErrCannotMake) true.
-func (e *CannotMakeError) Is(target error) bool { return target == ErrCannotMake }
-
-// Hint says what to do about it.
-func (e *CannotMakeError) Hint() string { return e.hint }
-
-// A StepError says in which step making an image failed.
-type StepError struct {
-	// Name is the name of the image.
-	Name string
-	// Step is lock, pull, bootstrap, import, build or clean up.
-	Step string
-	// Err is the cause.
-	Err error
-}
-
-func (e *StepError) Error() string { return fmt.Sprintf("image %s: %s: %v", e.Name, e.Step, e.Err) }
-
-func (e *StepError) Unwrap() error { return e.Err }
-
-// isPinned says that a reference has a digest.
-func isPinned(ref string) bool {
-	_, _, err := pinned(ref)
-	return err == nil
-}
-
-// A hintedError is an error with what to try about it.
 type hintedError struct {
 	error
 
@@ -100,5 +61,4 @@ type hintedError struct {
 
 func (e *hintedError) Unwrap() error { return e.error }
 
-// Hint says what to do about it.
 func (e *hintedError) Hint() string { return e.hint }

@@ -55,23 +55,6 @@ func TestPackageURL(t *testing.T) {
 	}
 }
 
-func TestPythonVersion(t *testing.T) {
-	deb := Package{PackageDeb, "python3", "3.11.2-1+b1", "amd64"}
-	for name, c := range map[string]struct {
-		env      []string
-		packages Packages
-		want     string
-	}{
-		"none":        {nil, Packages{{PackageDeb, "python3-numpy", "1", "all"}}, ""},
-		"debian":      {[]string{"PATH=/"}, Packages{deb}, "3.11.2"},
-		"conda first": {nil, Packages{{PackageConda, "python", "3.12.1", ""}, deb}, "3.12.1"},
-		"environment": {[]string{"PYTHON_VERSION=3.13.0"}, Packages{deb}, "3.13.0"},
-		"hostile":     {[]string{"PYTHON_VERSION=3\x1b[2J"}, nil, "3__2J"},
-	} {
-		assert.Equal(t, c.want, pythonVersion(c.env, c.packages), name)
-	}
-}
-
 // The packages of a locked image come from its lock; others are read.
 func TestInspect(t *testing.T) {
 	h, cat, small := smallHost(t, "python3 3.11.2-1")

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-
-	"github.com/distribution/reference"
 )
 
 var (
@@ -16,7 +14,6 @@ var (
 	packagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
 	excludePattern = regexp.MustCompile(`^[/*][^\s]+$`)
 	filePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	sha256Pattern  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 // variants are the package sets of mmdebstrap that hold a usable system.
@@ -90,13 +87,11 @@ func checkRequirements(at string, e Entry, problem func(path, format string, arg
 
 // checkPinned reports a reference that could mean another image tomorrow.
 func checkPinned(at, ref string, problem func(path, format string, args ...any)) {
-	named, err := reference.ParseNormalizedNamed(ref)
-	if err != nil {
-		problem(at, "%q is not an image reference: %v", ref, err)
-		return
-	}
-	if _, _, err := pinned(named.String()); err != nil {
+	switch _, _, err := ParsePinned(ref); {
+	case errors.Is(err, ErrNotPinned):
 		problem(at, "must be pinned by digest (name:tag@sha256:…), have %q", ref)
+	case err != nil:
+		problem(at, "%q is not an image reference: %v", ref, err)
 	}
 }
 

@@ -10,16 +10,17 @@ import (
 // is offline.
 type Egress struct {
 	// Level is [Offline], [Registry], [API] or [Open]; empty is offline.
-	Level NetworkLevel
+	Level NetworkLevel `json:"level,omitzero"`
 	// Allow and Deny are host patterns, see [ParseHostPattern]. Deny wins. With
 	// Registry they come beside the package registries of the policy.
-	Allow, Deny []string
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
 	// Resolve maps names to addresses instead of asking the system's resolver, as
 	// --add-host does for docker run. It permits nothing: an address that is not
 	// public must be allowed as well.
-	Resolve map[string][]netip.Addr
+	Resolve map[string][]netip.Addr `json:"resolve,omitempty"`
 	// Limits bound what passes.
-	Limits EgressLimits
+	Limits EgressLimits `json:"limits,omitzero"`
 }
 
 // Offline reports whether the program reaches nothing.
@@ -30,11 +31,12 @@ func (e *Egress) Offline() bool { return e == nil || e.Level == "" || e.Level ==
 type EgressLimits struct {
 	// Connections is how many requests and tunnels there may be at once, Requests how
 	// many in all.
-	Connections, Requests int
+	Connections int `json:"connections,omitzero"`
+	Requests    int `json:"requests,omitzero"`
 	// Bytes bounds what passes in both directions together.
-	Bytes Size
+	Bytes Size `json:"bytes,omitzero"`
 	// ConnectionTime bounds one connection.
-	ConnectionTime time.Duration
+	ConnectionTime time.Duration `json:"-"`
 }
 
 // NetworkLevel is a level of network access (CX-04).

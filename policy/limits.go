@@ -10,43 +10,48 @@ import (
 type Limits struct {
 	// Timeout bounds the program's wall-clock time, and nothing else: pulling
 	// an image or creating the container does not count.
-	Timeout time.Duration
+	Timeout time.Duration `json:"-"`
 	// Grace is the time between SIGTERM and SIGKILL (EX-009).
-	Grace time.Duration
+	Grace time.Duration `json:"-"`
 
 	// Memory bounds the memory of all processes, tmpfs and shared memory
 	// included. Swap is always off.
-	Memory Size
+	Memory Size `json:"memory,omitzero"`
 	// CPUs is the number of processors, enforced as a quota.
-	CPUs float64
+	CPUs float64 `json:"cpus,omitzero"`
 	// PIDs bounds processes and threads; the default is
 	// max(1024, 16 x CPUs).
-	PIDs int64
+	PIDs int64 `json:"pids,omitzero"`
 	// NoFile bounds open files; the default is 65536 or the engine's own
 	// limit, whichever is lower.
-	NoFile int64
+	NoFile int64 `json:"no_file,omitzero"`
 
 	// Shm, Tmp and Scratch are the sizes of /dev/shm, /tmp and the working
 	// directory. All three count as memory. The defaults are shares of Memory.
-	Shm, Tmp, Scratch Size
+	Shm     Size `json:"shm,omitzero"`
+	Tmp     Size `json:"tmp,omitzero"`
+	Scratch Size `json:"scratch,omitzero"`
 
 	// Disk bounds what the program may hold in ./final while it runs.
-	Disk Size
+	Disk Size `json:"disk,omitzero"`
 	// Output ends a run that has written more than this to stdout and stderr
 	// together. Zero means no such limit: output is then cut, not the run.
-	Output Size
+	Output Size `json:"output,omitzero"`
 
 	// StreamFile bounds the file that keeps one stream (EX-038).
-	StreamFile Size
+	StreamFile Size `json:"stream_file,omitzero"`
 	// CaptureStdout and CaptureStderr bound the text of a stream in the result
 	// (CX-05).
-	CaptureStdout, CaptureStderr Size
+	CaptureStdout Size `json:"capture_stdout,omitzero"`
+	CaptureStderr Size `json:"capture_stderr,omitzero"`
 
 	// OutputFiles, OutputDepth, OutputFile and OutputTotal bound what is
 	// collected from ./final: entries, directory levels, bytes of one file and
 	// of all.
-	OutputFiles, OutputDepth int
-	OutputFile, OutputTotal  Size
+	OutputFiles int  `json:"output_files,omitzero"`
+	OutputDepth int  `json:"output_depth,omitzero"`
+	OutputFile  Size `json:"output_file,omitzero"`
+	OutputTotal Size `json:"output_total,omitzero"`
 }
 
 // Default returns the limits of evalbox where nobody said anything else.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Slots returns a [Request] Admit that all runs share of which at most n programs may
+// Slots returns an Admit of [Hooks] that all runs share of which at most n programs may
 // run at once. Who came first is admitted first.
 func Slots(n int) func(ctx context.Context) (release func(), err error) {
 	slots := make(chan struct{}, n)
@@ -27,11 +27,11 @@ func Slots(n int) func(ctx context.Context) (release func(), err error) {
 // admit waits until the program may start. What it waits for is no time of ours.
 func (a *attempt) admit(ctx context.Context) error {
 	a.release = func() {}
-	if a.req.Admit == nil {
+	if a.hooks.Admit == nil {
 		return nil
 	}
 	asked := time.Now()
-	release, err := a.req.Admit(ctx)
+	release, err := a.hooks.Admit(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errCanceledBefore, err)
 	}
@@ -45,7 +45,7 @@ func (a *attempt) admit(ctx context.Context) error {
 // limit is how long the program may take, and wait for others to end before.
 func (a *attempt) limit() time.Duration {
 	limit := seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)
-	if a.req.Admit != nil {
+	if a.hooks.Admit != nil {
 		limit *= 2
 	}
 	return limit

@@ -32,8 +32,9 @@ func TestRunIsAdmitted(t *testing.T) {
 		for i := range 4 {
 			runs.Go(func() {
 				req := command("x")
-				req.ID, req.Admit = fmt.Sprint("r", i), admit
-				res, err := r.Run(t.Context(), req)
+				req.ID = fmt.Sprint("r", i)
+				hooks := Hooks{Admit: admit}
+				res, err := r.Run(t.Context(), req, hooks)
 				require.NoError(t, err)
 				require.Less(t, res.SetupSeconds, 1.0)
 			})
@@ -54,8 +55,8 @@ func TestRunIsNotAdmitted(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		refused := errors.New("enough")
 		req := command("x")
-		req.Admit = func(context.Context) (func(), error) { return nil, refused }
-		res, err := r.Run(t.Context(), req)
+		hooks := Hooks{Admit: func(context.Context) (func(), error) { return nil, refused }}
+		res, err := r.Run(t.Context(), req, hooks)
 		require.ErrorIs(t, err, refused)
 		require.Nil(t, res)
 		require.Empty(t, leftBehind(t, r, fake))
@@ -66,8 +67,8 @@ func TestRunIsNotAdmitted(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		req.Admit = admit
-		res, err = r.Run(ctx, req)
+		hooks.Admit = admit
+		res, err = r.Run(ctx, req, hooks)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Nil(t, res)
 		require.Empty(t, leftBehind(t, r, fake))

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
 	"github.com/evalbox/evalbox/sandbox/stream"
 
 	"github.com/evalbox/evalbox/result"
@@ -19,6 +21,8 @@ import (
 type attempt struct {
 	runner *Runner
 	req    Request
+	io     IO
+	hooks  Hooks
 	spec   spec.Spec
 	info   engine.Info
 	log    *slog.Logger
@@ -42,7 +46,7 @@ type attempt struct {
 	// pinned are the sources of mounts as they were checked.
 	pinned []pinned
 
-	// release says that the program has ended; see [Request].
+	// release says that the program has ended; see [Hooks].
 	release func()
 
 	// Times of our own monotonic clock.
@@ -51,7 +55,7 @@ type attempt struct {
 	// stopHelpers ends what watches the run.
 	stopHelpers context.CancelFunc
 	// stops is how helpers ask for the end of the run.
-	stops chan stopReason
+	stops chan outcome.StopReason
 
 	stdout  *output
 	stderr  *output
@@ -62,27 +66,11 @@ type attempt struct {
 	score     result.ScoreScanner
 	traceback result.TracebackScanner
 
-	facts facts
+	facts outcome.Evidence
 }
 
-// stopReason says why we ended a run.
-type stopReason int
-
-const (
-	stopNone stopReason = iota
-	stopTimeout
-	stopCanceled
-	stopOutputLimit
-	stopDiskLimit
-	// stopTooDeep is for folders so deep that nobody can tell what they hold.
-	stopTooDeep
-	stopDiskFull
-	// stopUnwatched is for a disk that nobody could look at any more.
-	stopUnwatched
-)
-
 // askStop asks for the end of the run; only the first reason counts.
-func (a *attempt) askStop(reason stopReason) {
+func (a *attempt) askStop(reason outcome.StopReason) {
 	select {
 	case a.stops <- reason:
 	default:

@@ -1,6 +1,8 @@
 // Package sandbox plans and runs one untrusted program in one fresh container.
 //
-//	runner, err := sandbox.New(sandbox.WithCatalog(catalog))
+//	engine, err := docker.FromEnv()
+//	if err != nil { … }
+//	runner, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(catalog))
 //	if err != nil { … }
 //	defer runner.Close()
 //	res, err := runner.Run(ctx, sandbox.Request{Script: "train.py", Input: "data"})

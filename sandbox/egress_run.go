@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
@@ -40,7 +43,7 @@ func (a *attempt) openEgress() (err error) {
 	}
 	dir := filepath.Join(a.work.record, egressDir)
 	if err := mkdirReadable(dir); err != nil {
-		return stateError(dir, "cannot be made", err)
+		return record.StateError(dir, "cannot be made", err)
 	}
 	rules, err := policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}.Rules(nil, ownAddresses())
 	if err != nil {
@@ -48,11 +51,11 @@ func (a *attempt) openEgress() (err error) {
 	}
 	log, err := os.OpenFile(filepath.Join(a.work.record, networkFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return stateError(a.work.record, "cannot be written", err)
+		return record.StateError(a.work.record, "cannot be written", err)
 	}
 	listener, err := listenUnix(dir, spec.EgressSocket)
 	if err != nil {
-		return errors.Join(stateError(dir, "cannot hold a socket", err), log.Close())
+		return errors.Join(record.StateError(dir, "cannot hold a socket", err), log.Close())
 	}
 	a.egress.log = log
 	a.egress.proxy = egress.Start(listener, egress.Config{
@@ -89,7 +92,7 @@ func (a *attempt) closeEgress() {
 	a.egress.proxy = nil
 	err := errors.Join(a.egress.log.Close(), dropEgress(a.work.record))
 	if err != nil {
-		a.warnings = append(a.warnings, fmt.Sprintf("the way to the proxy is left behind in the record: %v", cause(err)))
+		a.warnings = append(a.warnings, fmt.Sprintf("the way to the proxy is left behind in the record: %v", fsx.Cause(err)))
 	}
 	if n := a.egress.stats.LogDropped; n > 0 {
 		a.warnings = append(a.warnings, fmt.Sprintf("%s misses the last %d requests: it holds at most %v", networkFile, n, policy.Size(maxNetworkLog)))

@@ -67,8 +67,8 @@ func TestWeakerContainersAreRefused(t *testing.T) {
 			r := newFakeRunner(t, fake)
 			req := command("true")
 			req.Mounts, req.Masks = []Mount{{dir, "/repo"}}, []string{"/repo/secret"}
-			req.Started = func() { t.Error("the program was started") }
-			res, err := r.Run(t.Context(), req)
+			hooks := Hooks{Started: func() { t.Error("the program was started") }}
+			res, err := r.Run(t.Context(), req, hooks)
 			require.ErrorIs(t, err, ErrUnenforceable)
 			require.ErrorContains(t, err, "the container is not what was planned: "+test.says)
 			require.Nil(t, res)

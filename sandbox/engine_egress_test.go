@@ -333,11 +333,11 @@ func TestEngineEgressEndsAsWithout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			req := sandbox.Request{Command: test.command, Limits: policy.Limits{Timeout: time.Minute, Memory: 256 * policy.MiB, CPUs: 1},
-				Egress: &policy.Egress{Level: policy.API}, Stdin: strings.NewReader("typed")}
+				Egress: &policy.Egress{Level: policy.API}}
 			if test.status == result.StatusTimedOut {
 				req.Limits.Timeout = 5 * time.Second
 			}
-			res := run(t, r, req)
+			res := run(t, r, req, sandbox.IO{Stdin: strings.NewReader("typed")})
 			require.Equal(t, test.status, res.Status, "%s %s", res.Stderr, res.Explanation)
 			require.Equal(t, test.code, res.ExitCode)
 			if test.status == result.StatusTimedOut {
@@ -400,7 +400,7 @@ print(len(ok))
 // beEgressOwner runs a program that asks until it gets no answer.
 func beEgressOwner(r *sandbox.Runner, address, final string) error {
 	_, err := r.Run(context.Background(), sandbox.Request{
-		ID: orphan("egress"), Final: final, Stdout: os.Stdout, Command: []string{"python3", "-c", `
+		ID: orphan("egress"), Final: final, Command: []string{"python3", "-c", `
 import os, time, urllib.request
 request = urllib.request.Request("http://" + os.environ["TARGET"] + "/")
 request.set_proxy("127.0.0.1:3128", "http")
@@ -417,7 +417,7 @@ time.sleep(120)
 `},
 		Env: map[string]string{"TARGET": address}, Egress: &policy.Egress{Level: policy.API, Allow: []string{address}},
 		Limits: policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
-	})
+	}, sandbox.IO{Stdout: os.Stdout})
 	return err
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -41,7 +43,7 @@ func (r *Runner) engineFacts(ctx context.Context) (engine.Info, error) {
 	identity := r.identity(ctx)
 	path := factsPath(identity)
 	var known rememberedFacts
-	if path != "" && readJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
+	if path != "" && record.ReadJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
 			r.facts, r.asked, r.apart = known.Facts, time.Now(), known.Apart
 			r.told = known.At
@@ -70,7 +72,7 @@ func (r *Runner) rememberFacts(identity string) {
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = writeJSON(path, rememberedFacts{identity, factsVersion, r.told, r.facts, r.apart})
+		err = record.WriteJSON(path, rememberedFacts{identity, factsVersion, r.told, r.facts, r.apart})
 	}
 	if err != nil {
 		r.log.Debug("the engine's facts were not remembered", logError, err)

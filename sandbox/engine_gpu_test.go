@@ -230,10 +230,10 @@ func TestEngineGPUsReachedTwice(t *testing.T) {
 	first := python(t, "import time; print('started'); time.sleep(120)")
 	first.ID, first.GPUs = "first", "device=4"
 	said, done := io.Pipe()
-	first.Stdout = done
+	streams := sandbox.IO{Stdout: done}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := near.Run(ctx, first)
+		_, err := near.Run(ctx, first, streams)
 		_ = done.CloseWithError(io.EOF)
 		ended <- err
 	}()

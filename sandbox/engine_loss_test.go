@@ -227,13 +227,13 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 		ID: "waiter", Image: "waiter", Command: []string{"/waiter"}, Final: final,
 		Transfer: sandbox.TransferBind, // also of an engine at the end of a connection
 		Limits:   policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
-		Stdout: writerFunc(func(p []byte) (int, error) {
-			if bytes.Contains(p, []byte("ready")) {
-				close(ready)
-			}
-			return len(p), nil
-		}),
 	}
+	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("ready")) {
+			close(ready)
+		}
+		return len(p), nil
+	})}
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
@@ -253,7 +253,7 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 		})
 	}()
 	r := e.runner(engine)
-	res, err := r.Run(e.t.Context(), req)
+	res, err := r.Run(e.t.Context(), req, streams)
 	close(over)
 	<-finished
 	return res, err

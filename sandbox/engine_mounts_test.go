@@ -200,7 +200,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 		// Meanwhile the folder changes on the host.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "src/main.py"), []byte("edited"), 0o644))
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "src/empty"), 0o755))
-		report, err := r.Store().ApplyTree(t.Context(), res.ID, "/repo/src", nil)
+		report, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", sandbox.ApplyOptions{})
 		require.NoError(t, err)
 		states := map[string]string{}
 		for _, c := range report.Changes {
@@ -233,7 +233,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 			require.NotContains(t, name, ".evalbox-")
 		}
 		// A second time changes nothing.
-		again, err := r.Store().ApplyTree(t.Context(), res.ID, "/repo/src", nil)
+		again, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", sandbox.ApplyOptions{})
 		require.NoError(t, err)
 		require.Equal(t, report.Changes, again.Changes)
 		require.Equal(t, after, hashes(t, dir))
@@ -289,7 +289,7 @@ func TestEngineHostileTrees(t *testing.T) {
 				res := run(t, r, req)
 				require.Zero(t, res.ExitCode, res.Stderr)
 				require.Len(t, res.Trees, 1)
-				_, err := r.Store().ApplyTree(t.Context(), res.ID, "/repo", nil)
+				_, err := r.ApplyTree(t.Context(), res.ID, "/repo", sandbox.ApplyOptions{})
 				require.NoError(t, err)
 				after := hashes(t, dir)
 				for file, text := range before {

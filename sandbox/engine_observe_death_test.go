@@ -39,11 +39,7 @@ func (stuckContainer) PID(context.Context) (int, error) {
 
 // beObservingOwner holds a program back until it is killed.
 func beObservingOwner(state string) error {
-	endpoint, err := docker.FindEngine(docker.Address{})
-	if err != nil {
-		return err
-	}
-	e, err := endpoint.Engine()
+	e, err := docker.FromEnv()
 	if err != nil {
 		return err
 	}
@@ -52,10 +48,10 @@ func beObservingOwner(state string) error {
 		return err
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
-		ID: orphan(ownerObserves), Image: os.Getenv(ownerImage), Command: []string{"sh", "-c", "echo it ran; exit 0"}, Stdout: os.Stdout,
+		ID: orphan(ownerObserves), Image: os.Getenv(ownerImage), Command: []string{"sh", "-c", "echo it ran; exit 0"},
 		Observe: &sandbox.Observe{Network: true, Decoys: []string{"/etc/shadow"}},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
-	})
+	}, sandbox.IO{Stdout: os.Stdout})
 	return err
 }
 
@@ -64,7 +60,7 @@ func beObservingOwner(state string) error {
 func TestEngineObserveOwnerThatDies(t *testing.T) {
 	api := testAPI(t)
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
+	r, err := sandbox.New(sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
 	require.NoError(t, err)
 	defer r.Close()
 	t.Setenv(ownerImage, imageID(t, r))

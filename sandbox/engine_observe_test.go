@@ -345,8 +345,8 @@ func TestEngineObserveCanceled(t *testing.T) {
 	defer cancel()
 	req := sandbox.Request{Command: []string{"sleep", "60"}, Observe: &sandbox.Observe{Network: true, Required: true},
 		Limits: policy.Limits{Timeout: time.Minute, Grace: time.Second, Memory: 64 * policy.MiB, CPUs: 1}}
-	req.Started = cancel
-	res, err := r.Run(ctx, req)
+	hooks := sandbox.Hooks{Started: cancel}
+	res, err := r.Run(ctx, req, hooks)
 	require.NoError(t, err)
 	require.Equal(t, result.StatusCanceled, res.Status)
 	require.Equal(t, attempts(0), res.Observed.NetworkAttempts)

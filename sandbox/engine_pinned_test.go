@@ -38,9 +38,7 @@ func (e swappingEngine) Prepare(ctx context.Context, class sandbox.Class, meta e
 func TestEngineMountsWhatWasChecked(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
-	endpoint, err := docker.FindEngine(docker.Address{})
-	require.NoError(t, err)
-	e, err := endpoint.Engine()
+	e, err := docker.FromEnv()
 	require.NoError(t, err)
 	r := newRunner(t, sandbox.WithEngine(swappingEngine{e, e.(engine.Copier), filepath.Join(dir, "src"), filepath.Join(dir, "private")}))
 	req := python(t, "import os\nprint(sorted(os.listdir('/repo')))\n")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
@@ -46,14 +45,12 @@ func TestCallsEndWithASilentEngine(t *testing.T) {
 	})
 	// A version that is given is not asked for.
 	dockerEnv(t, "DOCKER_HOST=tcp://"+silent.Addr().String(), "DOCKER_API_VERSION=1.41")
-	endpoint, err := docker.FindEngine(docker.Address{})
-	require.NoError(t, err)
-	e, err := endpoint.Engine()
+	e, err := docker.FromEnv()
 	require.NoError(t, err)
 	gone := errors.New("the caller is gone")
 	for name, call := range map[string]func(context.Context) error{
 		"info":    func(ctx context.Context) error { _, err := e.Info(ctx); return err },
-		"resolve": func(ctx context.Context) error { _, err := e.Resolve(ctx, images.Catalog{}, "any"); return err },
+		"resolve": func(ctx context.Context) error { _, err := e.Resolve(ctx, "any"); return err },
 		"list":    func(ctx context.Context) error { _, err := e.List(ctx); return err },
 		"open": func(ctx context.Context) error {
 			ref := engine.Ref{ID: "any", Nonce: strings.Repeat("00", 32)}

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -126,7 +127,7 @@ func (s *sshServer) alive() (pids []int) {
 // engineSocket is the socket of the engine under test.
 func engineSocket(t *testing.T) string {
 	t.Helper()
-	endpoint, err := docker.FindEngine(docker.Address{})
+	endpoint, err := dockerhost.Find(dockerhost.Address{})
 	require.NoError(t, err)
 	path, ok := strings.CutPrefix(endpoint.Host, "unix://")
 	require.True(t, ok, "the engine under test is at %s, and these tests need its socket", endpoint.Host)
@@ -168,34 +169,32 @@ func TestEngineBehindSSH(t *testing.T) {
 		require.NoError(t, os.Rename(s.path("known_hosts"), s.path("aside")))
 		defer func() { require.NoError(t, os.Rename(s.path("aside"), s.path("known_hosts"))) }()
 		_, err := ask(t, docker.Address{Host: s.address("")})
-		requireProblem(t, docker.ProblemHostKey, err, s.address("")+": Host key verification failed.")
+		requireProblem(t, dockerhost.KindSSH, err, s.address("")+": Host key verification failed.")
 	})
 	t.Run("key not accepted", func(t *testing.T) {
 		require.NoError(t, os.Rename(s.path("user.pub"), s.path("aside")))
 		defer func() { require.NoError(t, os.Rename(s.path("aside"), s.path("user.pub"))) }()
 		_, err := ask(t, docker.Address{Host: s.address("")})
-		requireProblem(t, docker.ProblemLogin, err, "Permission denied (publickey)")
+		requireProblem(t, dockerhost.KindSSH, err, "Permission denied (publickey)")
 	})
 	t.Run("no engine there", func(t *testing.T) {
 		_, err := ask(t, docker.Address{Host: s.address("/no/such.sock")})
-		requireProblem(t, docker.ProblemRemoteEngine, err, "/no/such.sock")
+		requireProblem(t, dockerhost.KindSSH, err, "/no/such.sock")
 	})
 	t.Run("nobody there", func(t *testing.T) {
 		_, err := ask(t, docker.Address{Host: "ssh://127.0.0.1:" + freePort(t)})
-		requireProblem(t, docker.ProblemSSH, err, "Connection refused")
+		requireProblem(t, dockerhost.KindSSH, err, "Connection refused")
 	})
 	t.Run("no ssh command", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		_, err := ask(t, docker.Address{Host: s.address("")})
-		requireProblem(t, docker.ProblemNoSSH, err, "executable file not found")
+		requireProblem(t, dockerhost.KindSSH, err, "executable file not found")
 	})
 	t.Run("other calls tell as well", func(t *testing.T) {
-		endpoint, err := docker.FindEngine(docker.Address{Host: s.address("/no/such.sock")})
-		require.NoError(t, err)
-		e, err := endpoint.Engine()
+		e, err := docker.Connect(docker.Address{Host: s.address("/no/such.sock")})
 		require.NoError(t, err)
 		_, err = e.Open(t.Context(), engine.Ref{ID: "any", Nonce: strings.Repeat("00", 32)}, engine.Streams{})
-		requireProblem(t, docker.ProblemRemoteEngine, err, "/no/such.sock")
+		requireProblem(t, dockerhost.KindSSH, err, "/no/such.sock")
 		require.NoError(t, e.Close())
 	})
 	require.Empty(t, s.alive())
@@ -205,7 +204,7 @@ func TestSSHWithoutDockerThere(t *testing.T) {
 	s := newSSHServer(t, "PATH=/no/such/folder")
 	dockerEnv(t)
 	_, err := ask(t, docker.Address{Host: s.address("")})
-	requireProblem(t, docker.ProblemNoDocker, err, "docker: ")
+	requireProblem(t, dockerhost.KindSSH, err, "docker: ")
 }
 
 // sshPerRun is how many connections, and so processes, one run may have at a time.
@@ -216,9 +215,7 @@ func TestSSHConnectionCut(t *testing.T) {
 	e := newPrivateEngine(t)
 	s := newSSHServer(t)
 	dockerEnv(t)
-	endpoint, err := docker.FindEngine(docker.Address{Host: s.address(e.dir + "/sock")})
-	require.NoError(t, err)
-	engine, err := endpoint.Engine()
+	engine, err := docker.Connect(docker.Address{Host: s.address(e.dir + "/sock")})
 	require.NoError(t, err)
 
 	killed := 0
@@ -248,9 +245,7 @@ func engineOverSSH(t *testing.T) (*sshServer, engine.Engine) {
 	t.Helper()
 	s := newSSHServer(t)
 	dockerEnv(t)
-	endpoint, err := docker.FindEngine(docker.Address{Host: s.address(engineSocket(t))})
-	require.NoError(t, err)
-	engine, err := endpoint.Engine()
+	engine, err := docker.Connect(docker.Address{Host: s.address(engineSocket(t))})
 	require.NoError(t, err)
 	return s, engine
 }
@@ -261,9 +256,9 @@ func TestRunOverSSH(t *testing.T) {
 	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(t.TempDir()))
 	require.NoError(t, err)
 	res, err := r.Run(t.Context(), sandbox.Request{
-		Command: []string{"sh", "-c", "cat; echo kept >final/kept"}, Stdin: strings.NewReader("over ssh\n"),
-		Final: filepath.Join(t.TempDir(), "final"),
-	})
+		Command: []string{"sh", "-c", "cat; echo kept >final/kept"},
+		Final:   filepath.Join(t.TempDir(), "final"),
+	}, sandbox.IO{Stdin: strings.NewReader("over ssh\n")})
 	require.NoError(t, err)
 	require.Equal(t, result.StatusExited, res.Status, res.Explanation)
 	require.Equal(t, "over ssh\n", res.Stdout)
@@ -309,9 +304,7 @@ func TestAskElsewhere(t *testing.T) {
 	if host == "" {
 		return
 	}
-	endpoint, err := docker.FindEngine(docker.Address{Host: host})
-	require.NoError(t, err)
-	engine, err := endpoint.Engine()
+	engine, err := docker.Connect(docker.Address{Host: host})
 	require.NoError(t, err)
 	info, err := engine.Info(t.Context())
 	fmt.Println("answer:", info.ID, err)

@@ -24,21 +24,41 @@ import (
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // These tests run on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
 
+// testEngine is the real engine, which its runner closes.
+func testEngine(t *testing.T) engine.Engine {
+	t.Helper()
+	e, err := docker.FromEnv()
+	require.NoError(t, err)
+	return e
+}
+
 func testAPI(t *testing.T) *client.Client {
 	t.Helper()
-	api, err := docker.NewClient()
-	require.NoError(t, err)
+	api := newAPI(t)
 	t.Cleanup(func() { require.NoError(t, api.Close()) })
 	return api
+}
+
+// newAPI is a client of the real engine, which the caller closes.
+func newAPI(t *testing.T) *client.Client {
+	t.Helper()
+	endpoint, err := dockerhost.Find(dockerhost.Address{})
+	require.NoError(t, err)
+	api, err := endpoint.Client()
+	require.NoError(t, err)
+	return api.Client
 }
 
 func testCatalog(t *testing.T) images.Catalog {
@@ -53,12 +73,11 @@ func testCatalog(t *testing.T) images.Catalog {
 func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
+	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.Close())
-		api, err := docker.NewClient()
-		require.NoError(t, err)
+		api := newAPI(t)
 		requireNothingLeft(t, api, sandbox.LabelState+"="+state)
 		require.NoError(t, api.Close())
 	})
@@ -115,9 +134,9 @@ func python(t *testing.T, program string) sandbox.Request {
 	}
 }
 
-func run(t *testing.T, r *sandbox.Runner, req sandbox.Request) *result.Result {
+func run(t *testing.T, r *sandbox.Runner, req sandbox.Request, opts ...sandbox.RunOption) *result.Result {
 	t.Helper()
-	res, err := r.Run(t.Context(), req)
+	res, err := r.Run(t.Context(), req, opts...)
 	require.NoError(t, err)
 	text, err := res.Encode()
 	require.NoError(t, err)
@@ -370,8 +389,8 @@ sys.stdout.write("o" * 3_000_000); sys.stderr.write("e" * 2_000_000)
 print("\nFinal Validation Performance: 0.125", flush=True)
 `)
 	var stdout, stderr bytes.Buffer
-	req.Stdout, req.Stderr = &stdout, &stderr
-	res := run(t, newRunner(t), req)
+	streams := sandbox.IO{Stdout: &stdout, Stderr: &stderr}
+	res := run(t, newRunner(t), req, streams)
 	require.EqualValues(t, 9+3_000_000+37, res.StdoutBytes)
 	require.EqualValues(t, 3+2_000_000, res.StderrBytes)
 	require.EqualValues(t, res.StdoutBytes, stdout.Len())
@@ -388,8 +407,8 @@ func TestEngineFileOfAStreamIsBounded(t *testing.T) {
 	req.Limits.StreamFile = policy.MiB
 	r := newRunner(t)
 	var live bytes.Buffer
-	req.Stdout = &live
-	res := run(t, r, req)
+	streams := sandbox.IO{Stdout: &live}
+	res := run(t, r, req, streams)
 	record, err := r.Store().Get(res.ID)
 	require.NoError(t, err)
 	info, err := os.Stat(record.StdoutPath())
@@ -403,16 +422,16 @@ func TestEngineFileOfAStreamIsBounded(t *testing.T) {
 func TestEngineStdin(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
-	req.Stdin = strings.NewReader("from the caller")
-	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req).Stdout)
+	streams := sandbox.IO{Stdin: strings.NewReader("from the caller")}
+	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req, streams).Stdout)
 }
 
 func TestEngineCancel(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	ctx, cancel := context.WithCancel(t.Context())
-	req.Stdout = writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })
-	res, err := newRunner(t).Run(ctx, req)
+	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })}
+	res, err := newRunner(t).Run(ctx, req, streams)
 	require.NoError(t, err)
 	require.Equal(t, result.StatusCanceled, res.Status)
 	require.Equal(t, "started\n", res.Stdout)
@@ -429,11 +448,12 @@ func TestEngineTellsWhoStoppedTheProgram(t *testing.T) {
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	req.ID = "outside-" + fmt.Sprint(os.Getpid())
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() { _ = api.ContainerKill(context.Background(), "evalbox-"+req.ID, "SIGTERM") }()
 		return len(p), nil
 	})
-	res := run(t, newRunner(t), req)
+	res := run(t, newRunner(t), req, streams)
 	require.Equal(t, result.StatusSignaled, res.Status)
 	require.Equal(t, result.FaultOperator, res.Fault)
 	require.Equal(t, 143, res.ExitCode)
@@ -446,11 +466,12 @@ func TestEngineTellsWhoKilledTheContainer(t *testing.T) {
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	req.ID = "killed-" + fmt.Sprint(os.Getpid())
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() { _ = api.ContainerKill(context.Background(), "evalbox-"+req.ID, "SIGKILL") }()
 		return len(p), nil
 	})
-	res, err := newRunner(t).Run(t.Context(), req)
+	res, err := newRunner(t).Run(t.Context(), req, streams)
 	require.ErrorContains(t, err, "somebody else killed the container")
 	require.Equal(t, result.StatusEngineLost, res.Status)
 	require.Equal(t, result.FaultOperator, res.Fault)
@@ -466,13 +487,14 @@ func TestEngineContainerThatVanishesIsNotTheProgramsFault(t *testing.T) {
 	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
 	req.ID = "vanish-" + fmt.Sprint(os.Getpid())
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() {
 			_ = api.ContainerRemove(context.Background(), "evalbox-"+req.ID, container.RemoveOptions{Force: true})
 		}()
 		return len(p), nil
 	})
-	res, err := newRunner(t).Run(t.Context(), req)
+	res, err := newRunner(t).Run(t.Context(), req, streams)
 	require.Error(t, err)
 	require.Equal(t, result.StatusEngineLost, res.Status)
 	require.NotEqual(t, result.FaultProgram, res.Fault)
@@ -488,14 +510,15 @@ func TestEngineOneFinalForTwoRunsIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var second error
-	first.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		req := python(t, "print(1)")
 		req.Final = final
 		_, second = r.Run(t.Context(), req)
 		cancel()
 		return len(p), nil
 	})
-	_, err := r.Run(ctx, first)
+	_, err := r.Run(ctx, first, streams)
 	require.NoError(t, err)
 	require.ErrorIs(t, second, sandbox.ErrBusy)
 	records, err := r.Store().List()
@@ -551,16 +574,16 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			id := orphan(way)
 			owner := startOwner(t, state, final, way)
 
-			r, err := sandbox.New(sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
+			r, err := sandbox.New(sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
 			require.NoError(t, err)
 			defer r.Close()
 			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
 			require.NoError(t, err)
 			require.Empty(t, ofRun(report.Removed, id), "a living owner's container was taken")
 			require.Len(t, ofRun(report.Left, id), parts)
-			record, err := r.Store().Get(id)
+			kept, err := r.Store().Get(id)
 			require.NoError(t, err)
-			require.Equal(t, sandbox.RecordRunning, record.State)
+			require.Equal(t, record.Running, kept.State)
 			containers, err := r.Containers(t.Context())
 			require.NoError(t, err)
 			for _, c := range containers {
@@ -569,9 +592,9 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 
 			require.NoError(t, owner.Process.Kill())
 			_, _ = owner.Process.Wait()
-			record, err = r.Store().Get(id)
+			kept, err = r.Store().Get(id)
 			require.NoError(t, err)
-			require.Equal(t, sandbox.RecordLost, record.State)
+			require.Equal(t, record.Lost, kept.State)
 			report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
 			require.NoError(t, err)
 			require.Len(t, ofRun(report.Removed, id), parts)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -124,11 +125,7 @@ func dockerEnv(t *testing.T, pairs ...string) {
 // ask connects as the environment says and asks the engine what it is.
 func ask(t *testing.T, at docker.Address) (engine.Info, error) {
 	t.Helper()
-	endpoint, err := docker.FindEngine(at)
-	if err != nil {
-		return engine.Info{}, err
-	}
-	e, err := endpoint.Engine()
+	e, err := docker.Connect(at)
 	if err != nil {
 		return engine.Info{}, err
 	}
@@ -137,11 +134,11 @@ func ask(t *testing.T, at docker.Address) (engine.Info, error) {
 }
 
 // requireProblem wants a failure to connect that is one line, with a hint.
-func requireProblem(t *testing.T, want docker.Problem, err error, text string) {
+func requireProblem(t *testing.T, want dockerhost.Kind, err error, text string) {
 	t.Helper()
 	var problem *docker.ConnectError
 	require.ErrorAs(t, err, &problem)
-	require.Equal(t, want, problem.Problem, err)
+	require.Equal(t, want, problem.Kind, err)
 	require.ErrorIs(t, err, sandbox.ErrEngineUnavailable)
 	require.Contains(t, err.Error(), text)
 	require.NotContains(t, err.Error(), "\n")
@@ -184,19 +181,19 @@ func TestEngineBehindTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		host, certs string
 		remove      []string
-		problem     docker.Problem
+		kind        dockerhost.Kind
 		text        string
 	}{
-		"no certificate of ours":  {host, ca.folder(time.Hour), []string{"cert.pem", "key.pem"}, docker.ProblemClientCertificate, "the engine says: tls: "},
-		"ours of another":         {host, mixed(t, ca, newAuthority(t)), nil, docker.ProblemClientCertificate, "the engine says: tls: "},
-		"ours expired":            {host, ca.folder(-time.Hour), nil, docker.ProblemClientCertificate, "the engine says: tls: "},
-		"unknown authority":       {host, newAuthority(t).folder(time.Hour), nil, docker.ProblemServerCertificate, "unknown authority"},
-		"another name":            {"tcp://localhost:" + port, good, nil, docker.ProblemServerCertificate, "localhost"},
-		"no authority":            {host, ca.folder(time.Hour), []string{"ca.pem"}, docker.ProblemCertificate, "ca.pem: no such file"},
-		"half of a key pair":      {host, broken(t, ca), nil, docker.ProblemCertificate, "private key"},
-		"theirs expired":          {expiredServer(t, ca), good, nil, docker.ProblemServerCertificate, "expired"},
-		"nobody speaks TLS there": {plainServer(t), good, nil, docker.ProblemNotTLS, "HTTP response to HTTPS client"},
-		"no such host":            {"tcp://nosuch.invalid:2376", good, nil, docker.ProblemHostUnknown, "nosuch.invalid"},
+		"no certificate of ours":  {host, ca.folder(time.Hour), []string{"cert.pem", "key.pem"}, dockerhost.KindTLS, "the engine says: tls: "},
+		"ours of another":         {host, mixed(t, ca, newAuthority(t)), nil, dockerhost.KindTLS, "the engine says: tls: "},
+		"ours expired":            {host, ca.folder(-time.Hour), nil, dockerhost.KindTLS, "the engine says: tls: "},
+		"unknown authority":       {host, newAuthority(t).folder(time.Hour), nil, dockerhost.KindTLS, "unknown authority"},
+		"another name":            {"tcp://localhost:" + port, good, nil, dockerhost.KindTLS, "localhost"},
+		"no authority":            {host, ca.folder(time.Hour), []string{"ca.pem"}, dockerhost.KindTLS, "ca.pem: no such file"},
+		"half of a key pair":      {host, broken(t, ca), nil, dockerhost.KindTLS, "private key"},
+		"theirs expired":          {expiredServer(t, ca), good, nil, dockerhost.KindTLS, "expired"},
+		"nobody speaks TLS there": {plainServer(t), good, nil, dockerhost.KindTLS, "HTTP response to HTTPS client"},
+		"no such host":            {"tcp://nosuch.invalid:2376", good, nil, dockerhost.KindAddress, "nosuch.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dockerEnv(t, "DOCKER_HOST="+c.host, "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+c.certs)
@@ -204,14 +201,14 @@ func TestEngineBehindTLS(t *testing.T) {
 				require.NoError(t, os.Remove(filepath.Join(c.certs, file)))
 			}
 			_, err := ask(t, docker.Address{})
-			requireProblem(t, c.problem, err, c.text)
+			requireProblem(t, c.kind, err, c.text)
 		})
 	}
 	t.Run("without TLS", func(t *testing.T) {
 		// Certificates alone do not mean TLS, for the docker command neither.
 		dockerEnv(t, "DOCKER_HOST="+host, "DOCKER_CERT_PATH="+good)
 		_, err := ask(t, docker.Address{})
-		requireProblem(t, docker.ProblemOnlyTLS, err, "expects TLS")
+		requireProblem(t, dockerhost.KindTLS, err, "expects TLS")
 	})
 	t.Run("without checking it", func(t *testing.T) {
 		other := mixed(t, newAuthority(t), ca)
@@ -223,7 +220,7 @@ func TestEngineBehindTLS(t *testing.T) {
 	t.Run("a version that it does not speak", func(t *testing.T) {
 		dockerEnv(t, "DOCKER_HOST="+host, "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+good, "DOCKER_API_VERSION=9.99")
 		_, err := ask(t, docker.Address{})
-		requireProblem(t, docker.ProblemVersion, err, "client version 9.99 is too new")
+		requireProblem(t, dockerhost.KindVersion, err, "client version 9.99 is too new")
 	})
 }
 
@@ -330,9 +327,7 @@ func TestTLSConnectionCut(t *testing.T) {
 	e, port := newTLSEngine(t, ca)
 	line := newCable(t, "127.0.0.1:"+port)
 	dockerEnv(t, "DOCKER_HOST=tcp://"+line.listener.Addr().String(), "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+ca.folder(time.Hour))
-	endpoint, err := docker.FindEngine(docker.Address{})
-	require.NoError(t, err)
-	engine, err := endpoint.Engine()
+	engine, err := docker.FromEnv()
 	require.NoError(t, err)
 
 	before := 0

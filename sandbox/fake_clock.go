@@ -10,9 +10,9 @@ import (
 type FakeClock struct {
 	// Library is the path of libfaketime inside the image. The loader goes on without
 	// a library that is not there: whoever asks for a clock looks first.
-	Library string
+	Library string `json:"library"`
 	// At is the time at the start, in whole seconds.
-	At time.Time
+	At time.Time `json:"at"`
 }
 
 // env is an environment with what the library reads. It is set for the whole container,

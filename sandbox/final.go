@@ -7,15 +7,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // openFinal finds or makes ./final, locks it against other runs and opens it.
-func (w *workspace) openFinal(store *Store, spec Spec) error {
+func (w *workspace) openFinal(store *record.Store, spec Spec) error {
 	final := spec.Job.Final
 	if final == "" {
-		final = filepath.Join(w.record, ownFinal)
+		final = filepath.Join(w.record, record.OwnFinal)
 		if err := os.Mkdir(final, 0o755); err != nil {
-			return stateError(final, "cannot be made", err)
+			return record.StateError(final, "cannot be made", err)
 		}
 	} else {
 		var err error
@@ -26,13 +30,13 @@ func (w *workspace) openFinal(store *Store, spec Spec) error {
 		case err == nil:
 			w.made = true
 		case !errors.Is(err, fs.ErrExist):
-			return &PathError{"final", final, "cannot be made", cause(err)}
+			return &PathError{Field: "final", Path: final, Rule: "cannot be made", Err: fsx.Cause(err)}
 		}
 	}
 	w.paths[RoleFinal] = final
 	root, err := os.OpenRoot(final)
 	if err != nil {
-		return &PathError{"final", final, "cannot be opened", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	w.final = root
 	if w.folder, err = lockFolder(final); err != nil {
@@ -47,23 +51,23 @@ func (w *workspace) openFinal(store *Store, spec Spec) error {
 func (w *workspace) planLending(spec Spec) error {
 	info, err := w.final.Stat(".")
 	if err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be read", cause(err)}
+		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	w.mode = info.Mode().Perm()
 	if spec.Class.Transfer == TransferCopy {
 		// The program writes elsewhere; what it leaves is written here by us.
 		if err := mayWriteIn(w.paths[RoleFinal]); err != nil {
-			return &PathError{"final", w.paths[RoleFinal], "is not writable", cause(err)}
+			return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "is not writable", Err: fsx.Cause(err)}
 		}
 		return nil
 	}
-	uid, gid, ok := ownerOf(info)
+	uid, gid, ok := fsx.OwnerOf(info)
 	toUID, toGID, err := numericUser(spec.Class.User)
 	if !ok || err != nil {
 		return err
 	}
 	if uid != toUID && os.Geteuid() == 0 {
-		w.lent = finalJournal{Path: w.paths[RoleFinal], Lent: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
+		w.lent = record.Ownership{Path: w.paths[RoleFinal], Granted: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
 		uid, gid = toUID, toGID
 	}
 	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
@@ -107,9 +111,9 @@ func (w *workspace) handOver(ctx context.Context) error {
 	if err := w.noteFinal(); err != nil {
 		return err
 	}
-	if w.lent.Lent {
+	if w.lent.Granted {
 		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToGID); err != nil {
-			return &PathError{"final", final, "cannot be given to the program's user", cause(err)}
+			return &PathError{Field: "final", Path: final, Rule: "cannot be given to the program's user", Err: fsx.Cause(err)}
 		}
 	}
 	return nil
@@ -119,18 +123,18 @@ func (w *workspace) handOver(ctx context.Context) error {
 // out of its own folder.
 func (w *workspace) reopenFinal() error {
 	if err := w.final.Chmod(".", w.mode); err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be opened again", cause(err)}
+		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be opened again", Err: fsx.Cause(err)}
 	}
 	return nil
 }
 
 // handBack gives ./final and what is in it to whom it belonged.
 func (w *workspace) handBack() error {
-	if !w.lent.Lent || !w.emptied || w.final == nil {
+	if !w.lent.Granted || !w.emptied || w.final == nil {
 		return nil
 	}
-	if err := chownTree(w.final, w.lent.ToUID, w.lent.UID, w.lent.GID); err != nil {
-		return &PathError{"final", w.paths[RoleFinal], "cannot be handed back entirely", err}
+	if err := fsx.ChownTree(w.final, w.lent.ToUID, w.lent.UID, w.lent.GID); err != nil {
+		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be handed back entirely", Err: err}
 	}
 	return nil
 }

@@ -10,6 +10,9 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
@@ -27,7 +30,7 @@ func (w *workspace) clear(ctx context.Context) error {
 	final := w.paths[RoleFinal]
 	names, err := entries(w.final)
 	if err != nil {
-		return &PathError{"final", final, "cannot be read", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if len(names) == 0 {
 		return nil
@@ -37,10 +40,10 @@ func (w *workspace) clear(ctx context.Context) error {
 		return nil
 	}
 	if w.keepAside {
-		return &PathError{"final", final, "holds what no run left there, and it cannot be moved aside", cause(err)}
+		return &PathError{Field: "final", Path: final, Rule: "holds what no run left there, and it cannot be moved aside", Err: fsx.Cause(err)}
 	}
-	if err := emptyTree(w.final); err != nil {
-		return &PathError{"final", final, "cannot be emptied", cause(err)}
+	if err := fsx.Empty(w.final); err != nil {
+		return &PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 	}
 	return nil
 }
@@ -85,7 +88,7 @@ func (w *workspace) move(names []string, from, to string) (err error) {
 // putBack undoes moveAside. It is for runs whose program never started.
 func (w *workspace) putBack() error {
 	if err := w.unnoteFinal(); err != nil {
-		return fmt.Errorf("forgetting who filled final %q: %w", w.paths[RoleFinal], cause(err))
+		return fmt.Errorf("forgetting who filled final %q: %w", w.paths[RoleFinal], fsx.Cause(err))
 	}
 	if w.aside == "" {
 		return nil
@@ -103,7 +106,7 @@ func (w *workspace) putBack() error {
 		err = os.Remove(w.aside)
 	}
 	if err != nil {
-		return fmt.Errorf("putting back what lay in final %q, now in %q: %w", w.paths[RoleFinal], w.aside, cause(err))
+		return fmt.Errorf("putting back what lay in final %q, now in %q: %w", w.paths[RoleFinal], w.aside, fsx.Cause(err))
 	}
 	w.aside = ""
 	return nil
@@ -118,8 +121,8 @@ func (w *workspace) settle() (warning string) {
 	case w.keepAside:
 		return fmt.Sprintf("what lay in final before was not left there by a run: it is now in %s", w.aside)
 	}
-	if err := removeTree(w.aside); err != nil {
-		return fmt.Sprintf("what the earlier run left in final could not be deleted: it is in %s: %v", w.aside, cause(err))
+	if err := fsx.Remove(w.aside); err != nil {
+		return fmt.Sprintf("what the earlier run left in final could not be deleted: it is in %s: %v", w.aside, fsx.Cause(err))
 	}
 	return ""
 }
@@ -128,15 +131,15 @@ func (w *workspace) settle() (warning string) {
 // it last has recorded: nothing was added or changed since. A record that is gone
 // cannot tell.
 func (w *workspace) leftByEarlierRun(ctx context.Context) bool {
-	record, err := w.store.load(w.store.filledLast(w.paths[RoleFinal]))
-	if err != nil || record.Result == nil {
+	found, err := w.store.Load(filledLast(w.store, w.paths[RoleFinal]))
+	if err != nil || found.Result == nil {
 		return false
 	}
-	info, err := os.Stat(filepath.Join(record.Dir, resultFile))
+	info, err := os.Stat(filepath.Join(found.Dir, record.ResultFile))
 	if err != nil {
 		return false
 	}
-	same, err := collect.Same(ctx, w.final, outputLimits(record.Spec.Job), record.Result.Outputs, record.Result.OutputsSkipped, info.ModTime())
+	same, err := collect.Same(ctx, w.final, outputLimits(found.Spec.Job), found.Result.Outputs, found.Result.OutputsSkipped, info.ModTime())
 	return err == nil && same
 }
 
@@ -147,10 +150,10 @@ func (w *workspace) noteFinal() error {
 		return nil // the record's own
 	}
 	final := w.paths[RoleFinal]
-	file := w.store.finalFile(final, "json")
+	file := finalFile(w.store, final, "json")
 	w.earlier, _ = os.ReadFile(file) // there may be none
-	if err := writeJSON(file, finalNote{Path: final, RunID: w.runID}); err != nil {
-		return stateError(file, "cannot be written", err)
+	if err := record.WriteJSON(file, finalNote{Path: final, RunID: w.runID}); err != nil {
+		return record.StateError(file, "cannot be written", err)
 	}
 	return nil
 }
@@ -160,20 +163,20 @@ func (w *workspace) unnoteFinal() error {
 	if w.lock == nil {
 		return nil
 	}
-	file := w.store.finalFile(w.paths[RoleFinal], "json")
+	file := finalFile(w.store, w.paths[RoleFinal], "json")
 	if w.earlier == nil {
 		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
 	}
-	return writeAtomically(file, w.earlier, false)
+	return fsx.WriteFile(file, w.earlier, 0o600, false)
 }
 
 // filledLast is the run that filled a ./final last; empty when it cannot be told.
-func (s *Store) filledLast(final string) string {
+func filledLast(s *record.Store, final string) string {
 	var note finalNote
-	if final == "" || readJSON(s.finalFile(final, "json"), &note) != nil {
+	if final == "" || record.ReadJSON(finalFile(s, final, "json"), &note) != nil {
 		return ""
 	}
 	return note.RunID

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -25,24 +28,24 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 		return "", nil
 	}
 	if err != nil {
-		return "", &PathError{"final", final, "cannot be used", cause(err)}
+		return "", &PathError{Field: "final", Path: final, Rule: "cannot be used", Err: fsx.Cause(err)}
 	}
-	if err := r.store.prepare(); err != nil {
+	if err := r.store.Prepare(); err != nil {
 		return "", err
 	}
-	if keep != "" && r.store.filledLast(abs) == keep {
+	if keep != "" && filledLast(r.store, abs) == keep {
 		return "", nil
 	}
 	if err := r.reclaimFinal(ctx, abs); err != nil {
 		return "", err
 	}
-	w := &workspace{store: r.store, runID: newID(time.Now()), paths: engine.Sources{RoleFinal: abs}}
+	w := &workspace{store: r.store, runID: record.NewID(time.Now()), paths: engine.Sources{RoleFinal: abs}}
 	defer func() { err = errors.Join(err, w.release()) }()
 	if w.lock, err = lockFinal(r.store, abs); err != nil {
 		return "", err
 	}
 	if w.final, err = os.OpenRoot(abs); err != nil {
-		return "", &PathError{"final", abs, "cannot be opened", cause(err)}
+		return "", &PathError{Field: "final", Path: abs, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	if w.folder, err = lockFolder(abs); err != nil {
 		return "", fmt.Errorf("final %q: %w", abs, err)
@@ -50,14 +53,14 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 	if err := w.clear(ctx); err != nil {
 		return "", err
 	}
-	if err := os.Remove(r.store.finalFile(abs, "json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(stateError(abs, "its note cannot be removed", err), w.putBack())
+	if err := os.Remove(finalFile(r.store, abs, "json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", errors.Join(record.StateError(abs, "its note cannot be removed", err), w.putBack())
 	}
 	return w.settle(), nil
 }
 
-// Record returns the record of a run; see [Store.Get].
-func (r *Runner) Record(id string) (Record, error) { return r.store.Get(id) }
+// Record returns the record of a run; see [record.Store.Get].
+func (r *Runner) Record(id string) (record.Record, error) { return r.store.Get(id) }
 
 // LeftBy is the run whose outputs a ./final holds, all of them, unchanged and nothing
 // else, as its record says; empty when there is no such run.
@@ -78,5 +81,5 @@ func (r *Runner) LeftBy(ctx context.Context, final string) string {
 	if !w.leftByEarlierRun(ctx) {
 		return ""
 	}
-	return r.store.filledLast(abs)
+	return filledLast(r.store, abs)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
@@ -36,7 +37,7 @@ func TestClearFinal(t *testing.T) {
 	require.Empty(t, clear("r1"))
 	require.FileExists(t, filepath.Join(final, "out.csv"), "it is what that run left")
 	require.Empty(t, clear("r0"))
-	require.Empty(t, everything(t, final))
+	require.Empty(t, treetest.Everything(t, final))
 	require.Empty(t, clear(""), "once more")
 
 	require.NoError(t, os.WriteFile(filepath.Join(final, "thesis.tex"), []byte("years"), 0o644))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/gofrs/flock"
 )
 
@@ -20,14 +22,14 @@ import (
 type finalLock struct{ held []*flock.Flock }
 
 // lockFinal locks a cleaned, absolute path with links resolved.
-func lockFinal(store *Store, final string) (*finalLock, error) {
+func lockFinal(store *record.Store, final string) (*finalLock, error) {
 	l := &finalLock{}
 	for dir := filepath.Dir(final); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if err := l.take(store.finalFile(dir, "lock"), (*flock.Flock).TryRLock); err != nil {
+		if err := l.take(finalFile(store, dir, "lock"), (*flock.Flock).TryRLock); err != nil {
 			return nil, errors.Join(fmt.Errorf("final %q lies in %q: %w", final, dir, err), l.release())
 		}
 	}
-	if err := l.take(store.finalFile(final, "lock"), (*flock.Flock).TryLock); err != nil {
+	if err := l.take(finalFile(store, final, "lock"), (*flock.Flock).TryLock); err != nil {
 		return nil, errors.Join(fmt.Errorf("final %q: %w", final, err), l.release())
 	}
 	return l, nil
@@ -37,7 +39,7 @@ func (l *finalLock) take(path string, try func(*flock.Flock) (bool, error)) erro
 	file := flock.New(path, flock.SetPermissions(0o600))
 	switch got, err := try(file); {
 	case err != nil:
-		return stateError(path, "cannot be locked", err)
+		return record.StateError(path, "cannot be locked", err)
 	case !got:
 		return ErrBusy
 	}
@@ -55,7 +57,7 @@ func (l *finalLock) release() error {
 }
 
 // finalFile is a file of the state folder about one ./final.
-func (s *Store) finalFile(final, kind string) string {
+func finalFile(s *record.Store, final, kind string) string {
 	sum := sha256.Sum256([]byte(final))
-	return filepath.Join(s.locksDir(), "final-"+hex.EncodeToString(sum[:8])+"."+kind)
+	return filepath.Join(s.LocksDir(), "final-"+hex.EncodeToString(sum[:8])+"."+kind)
 }

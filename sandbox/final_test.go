@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/owner"
@@ -83,9 +86,9 @@ func TestFailedStartPutsFinalBack(t *testing.T) {
 }
 
 func TestNestedFinalsAreOneAtATime(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	base := t.TempDir()
-	require.NoError(t, store.prepare())
+	require.NoError(t, store.Prepare())
 	outer, inner, beside := filepath.Join(base, "a"), filepath.Join(base, "a", "b", "c"), filepath.Join(base, "a", "d")
 
 	held, err := lockFinal(store, inner)
@@ -127,9 +130,9 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	final := filepath.Join(t.TempDir(), "final")
 	require.NoError(t, os.Mkdir(final, 0o755))
-	require.NoError(t, r.store.prepare())
-	addRecord(t, r.store, "dead", deadOwner(), time.Now(), false)
-	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead"}))
+	require.NoError(t, r.store.Prepare())
+	recordtest.Add(t, r.store, "dead", recordtest.DeadOwner(), time.Now(), false)
+	require.NoError(t, record.WriteJSON(finalFile(r.store, final, "json"), finalNote{Path: final, RunID: "dead"}))
 
 	res, err := r.Run(t.Context(), finalRequest("next", final))
 	require.NoError(t, err)
@@ -137,8 +140,8 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 	require.Equal(t, []string{"evalbox-dead", "evalbox-next"}, fake.Removed)
 
 	fake.Fail.Remove = errors.New("device busy")
-	addRecord(t, r.store, "dead2", deadOwner(), time.Now(), false)
-	require.NoError(t, writeJSON(r.store.finalFile(final, "json"), finalNote{Path: final, RunID: "dead2"}))
+	recordtest.Add(t, r.store, "dead2", recordtest.DeadOwner(), time.Now(), false)
+	require.NoError(t, record.WriteJSON(finalFile(r.store, final, "json"), finalNote{Path: final, RunID: "dead2"}))
 	_, err = r.Run(t.Context(), finalRequest("never", final))
 	require.ErrorIs(t, err, fake.Fail.Remove)
 	require.ErrorContains(t, err, "still in use by run dead2")
@@ -147,7 +150,7 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 func TestOwnerThatCannotBeSeenCountsAsAliveUntilTheDeadline(t *testing.T) {
 	elsewhere := owner.Owner{Boot: owner.BootID(), Namespace: "another", PID: 1, Start: "1"}.String()
 	now := time.Now()
-	require.Equal(t, RecordRunning, journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.state(now))
-	require.Equal(t, RecordLost, journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.state(now))
-	require.Equal(t, RecordLost, journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.state(now))
+	require.Equal(t, record.Running, record.Journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.State(now))
+	require.Equal(t, record.Lost, record.Journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.State(now))
+	require.Equal(t, record.Lost, record.Journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.State(now))
 }

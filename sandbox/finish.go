@@ -9,6 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 
 	"github.com/evalbox/evalbox/policy"
@@ -25,10 +31,10 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.stopHelpers()
 	gone := a.outlived()
-	if a.container != nil && (a.facts.lost != nil || a.facts.startError != nil) {
+	if a.container != nil && (a.facts.Lost != nil || a.facts.StartError != nil) {
 		a.container.Disconnect() // no more writes to the streams
 	}
-	a.facts.engineGone = a.engineGoes(ctx)
+	a.facts.EngineGone = a.engineGoes(ctx)
 	observed := a.observed()
 	a.closeObserver()
 	a.closeEgress()
@@ -43,7 +49,7 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	if warning := a.work.settle(); warning != "" {
 		a.warnings = append(a.warnings, warning)
 	}
-	verdict := blameGPUs(decide(a.facts), a.gpuLoss(ctx))
+	verdict := outcome.BlameGPUs(outcome.Decide(a.facts), a.gpuLoss(ctx))
 	res := a.result(verdict)
 	res.Outputs, res.OutputsSkipped = outputs, skipped
 	res.Trees, res.Observed = trees, observed
@@ -56,10 +62,10 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 	} else if removeErr := a.remove(ctx); removeErr != nil {
 		a.log.Warn("the container is left behind", logError, removeErr)
 	}
-	if a.facts.lost != nil {
-		err = errors.Join(a.facts.lost, err)
-	} else if verdict.status == result.StatusEngineLost {
-		err = errors.Join(verdict.err, err)
+	if a.facts.Lost != nil {
+		err = errors.Join(a.facts.Lost, err)
+	} else if verdict.Status == result.StatusEngineLost {
+		err = errors.Join(verdict.Err, err)
 	}
 	return res, err
 }
@@ -67,8 +73,8 @@ func (a *attempt) finish(ctx context.Context) (*result.Result, error) {
 // outlived reports whether all processes of the program are known to be dead, so that
 // nothing can change its files.
 func (a *attempt) outlived() bool {
-	end := a.facts.end
-	return a.facts.lost == nil && a.facts.startError == nil && end.Reported && end.ProcessesLeft == 0
+	end := a.facts.End
+	return a.facts.Lost == nil && a.facts.StartError == nil && end.Reported && end.ProcessesLeft == 0
 }
 
 // remove makes sure that the container is removed, which takes the engine a while longer.
@@ -90,10 +96,10 @@ func (a *attempt) removeNow(ctx context.Context) {
 	defer cancel()
 	if err := a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()); err != nil {
 		a.left = true
-		a.facts.engineGone = a.facts.engineGone || isLoss(err)
+		a.facts.EngineGone = a.facts.EngineGone || errors.Is(err, engine.ErrUnavailable)
 		a.warnings = append(a.warnings, fmt.Sprintf("container %s is left behind: %v", a.spec.Job.ContainerName(), err))
-		if a.facts.lost == nil && a.facts.startError == nil && !a.facts.end.Reported {
-			a.facts.lost = errors.Join(errNoExit, err) // it may still be running
+		if a.facts.Lost == nil && a.facts.StartError == nil && !a.facts.End.Reported {
+			a.facts.Lost = errors.Join(outcome.ErrNoExit, err) // it may still be running
 		}
 	}
 }
@@ -125,11 +131,11 @@ const farewell = 3 * time.Second
 // program: the engine soon stops answering. It only takes time if somebody else stopped
 // the program.
 func (a *attempt) engineGoes(ctx context.Context) bool {
-	end := a.facts.end
-	if a.facts.lost != nil || a.facts.startError != nil || len(a.facts.signals) > 0 || len(end.Foreign) == 0 && end.ForeignErr == nil {
+	end := a.facts.End
+	if a.facts.Lost != nil || a.facts.StartError != nil || len(a.facts.Requested) > 0 || len(end.Foreign) == 0 && end.ForeignErr == nil {
 		return false
 	}
-	if isLoss(end.ForeignErr) {
+	if errors.Is(end.ForeignErr, engine.ErrUnavailable) {
 		return true
 	}
 	// An engine that is shutting down waits for its containers.
@@ -138,7 +144,7 @@ func (a *attempt) engineGoes(ctx context.Context) bool {
 	defer cancel()
 	for {
 		if _, err := a.runner.engine.Info(ctx); err != nil {
-			return isLoss(err)
+			return errors.Is(err, engine.ErrUnavailable)
 		}
 		select {
 		case <-ctx.Done():
@@ -150,10 +156,10 @@ func (a *attempt) engineGoes(ctx context.Context) bool {
 
 // collect lists ./final once the program can no longer change it.
 func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.SkippedOutput) {
-	if a.facts.startError != nil {
+	if a.facts.StartError != nil {
 		return nil, nil
 	}
-	if a.facts.lost != nil {
+	if a.facts.Lost != nil {
 		a.warnings = append(a.warnings, mayStillRun)
 		return nil, nil
 	}
@@ -162,14 +168,14 @@ func (a *attempt) collect(ctx context.Context) ([]result.Output, []result.Skippe
 	if err := a.work.reopenFinal(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
-	if bytes, entries := a.diskUse(ctx); a.facts.stop != stopDiskLimit &&
+	if bytes, entries := a.diskUse(ctx); a.facts.Stop != outcome.StopDiskLimit &&
 		(bytes > a.spec.Job.DiskBytes || entries > maxEntries) {
 		a.warnings = append(a.warnings, fmt.Sprintf("%s more than its disk limit of %v: the program ended before that was noticed",
 			a.heldBy(), policy.Size(a.spec.Job.DiskBytes)))
 	}
 	outputs, skipped, err := collect.Outputs(ctx, a.work.final, outputLimits(a.spec.Job))
 	if err != nil {
-		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
+		a.warnings = append(a.warnings, "outputs are incomplete: "+fsx.Cause(err).Error())
 	}
 	return outputs, skipped
 }
@@ -185,14 +191,14 @@ func (a *attempt) heldBy() string {
 // mayStillRun says why the outputs of a lost run are not collected.
 const mayStillRun = "the program may still run: its outputs were not collected"
 
-// collecting bounds the collection. A caller who closes req.Kill does not want to wait
+// collecting bounds the collection. A caller who closes [Hooks].Kill does not want to wait
 // for hashes.
 func (a *attempt) collecting(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, collectBudget)
-	if a.req.Kill != nil {
+	if a.hooks.Kill != nil {
 		go func() {
 			select {
-			case <-a.req.Kill:
+			case <-a.hooks.Kill:
 				cancel()
 			case <-ctx.Done():
 			}
@@ -208,14 +214,14 @@ func outputLimits(job Job) collect.Limits {
 }
 
 // result converts the facts to the wire form.
-func (a *attempt) result(v verdict) *result.Result {
-	job, end, timedOut := a.spec.Job, a.facts.end, v.status == result.StatusTimedOut
-	complete := end.Complete && !end.Interrupted || a.facts.startError != nil || end.Launch != nil
-	reason := result.ReasonFor(v.exitCode, timedOut, a.traceback.SeenMarker())
+func (a *attempt) result(v outcome.Outcome) *result.Result {
+	job, end, timedOut := a.spec.Job, a.facts.End, v.Status == result.StatusTimedOut
+	complete := end.Complete && !end.Interrupted || a.facts.StartError != nil || end.Launch != nil
+	reason := result.ReasonFor(v.ExitCode, timedOut, a.traceback.SeenMarker())
 	res := &result.Result{
 		Schema: result.SchemaV1, ID: job.RunID, Name: job.Name, Labels: job.Labels,
-		Status: v.status, Fault: v.fault, ExitCode: v.exitCode, Signal: v.signal,
-		TimedOut: timedOut, OOMKilled: end.OOMKilled, Explanation: v.explanation,
+		Status: v.Status, Fault: v.Fault, ExitCode: v.ExitCode, Signal: v.Signal,
+		TimedOut: timedOut, OOMKilled: end.OOMKilled, Explanation: v.Explanation,
 		Stdout: a.stdout.text.Text(), Stderr: a.stderr.text.Text(),
 		StdoutBytes: a.stdout.Total(), StderrBytes: a.stderr.Total(),
 		StdoutTruncated: a.stdout.text.Truncated(), StderrTruncated: a.stderr.text.Truncated(),
@@ -254,12 +260,12 @@ func (a *attempt) result(v verdict) *result.Result {
 	default:
 		a.warnings = append(a.warnings, "output may be incomplete: its end was not seen")
 	}
-	for name, out := range map[string]*output{stdoutFile: a.stdout, stderrFile: a.stderr} {
+	for name, out := range map[string]*output{record.StdoutFile: a.stdout, record.StderrFile: a.stderr} {
 		if kept := out.Kept(); kept < out.Total() {
 			a.warnings = append(a.warnings, fmt.Sprintf("%s holds the first %d of %d bytes", name, kept, out.Total()))
 		}
 	}
-	a.warnings = append(a.warnings, v.warnings...)
+	a.warnings = append(a.warnings, v.Warnings...)
 	if n := end.ProcessesLeft; n > 0 {
 		a.warnings = append(a.warnings, fmt.Sprintf("%d processes of the program could not be killed within 10 s", n))
 	}
@@ -283,8 +289,8 @@ func (a *attempt) writeRecord(res *result.Result) error {
 	if err := os.Remove(a.work.reserve); err != nil {
 		a.log.Debug("the reserve could not be removed", logError, err)
 	}
-	if err := writeAtomically(filepath.Join(a.work.record, resultFile), text, true); err != nil {
-		return errors.Join(stateError(a.work.record, "cannot be written", err), a.work.release())
+	if err := fsx.WriteFile(filepath.Join(a.work.record, record.ResultFile), text, 0o600, true); err != nil {
+		return errors.Join(record.StateError(a.work.record, "cannot be written", err), a.work.release())
 	}
 	return a.work.release()
 }

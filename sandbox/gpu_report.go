@@ -8,7 +8,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // GPUReport is every GPU that the engine can hand out, who has it, and who waits.
@@ -86,9 +88,9 @@ func (r *Runner) checkGPUDir() error {
 	refused := &PathError{Field: "gpu_dir", Path: r.gpuDir}
 	switch info, err := os.Stat(r.gpuDir); {
 	case errors.Is(err, fs.ErrNotExist):
-		refused.Rule = ruleMissing
+		refused.Rule = spec.RuleMissing
 	case err != nil:
-		refused.Rule, refused.Err = "cannot be used", cause(err)
+		refused.Rule, refused.Err = "cannot be used", fsx.Cause(err)
 	case !info.IsDir():
 		refused.Rule = "is not a folder"
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
@@ -50,7 +51,7 @@ func mountPointsBelow(mountinfo, dir string) []string {
 		if len(fields) < 5 {
 			continue
 		}
-		if point := mountEscapes.Replace(fields[4]); point != dir && within(point, dir) {
+		if point := mountEscapes.Replace(fields[4]); point != dir && fsx.Within(point, dir) {
 			below = append(below, point)
 		}
 	}

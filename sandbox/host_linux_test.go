@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 func TestMountPointsBelow(t *testing.T) {
@@ -65,12 +68,12 @@ func TestReserveSetsSpaceAside(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(1<<20), info.Size())
 
-	if isRoot() {
+	if treetest.IsRoot() {
 		dir := filepath.Join(t.TempDir(), "small")
-		mountTmpfs(t, dir, "size=64k")
+		treetest.MountTmpfs(t, dir, "size=64k")
 		full, err := os.Create(filepath.Join(dir, "reserve"))
 		require.NoError(t, err)
 		defer full.Close()
-		require.True(t, isNoSpace(reserve(full, 1<<20)))
+		require.True(t, fsx.IsNoSpace(reserve(full, 1<<20)))
 	}
 }

@@ -4,34 +4,11 @@ package sandbox
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// syncDir makes a rename in a folder survive a power cut.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
-// ownerOf is who owns a file.
-func ownerOf(info fs.FileInfo) (uid, gid int, ok bool) {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0, false
-	}
-	return int(stat.Uid), int(stat.Gid), true
-}
 
 // lockFolder takes the lock of a folder itself, which runs of all state folders
 // share. The lock ends with the file. A file system without locks gives none.

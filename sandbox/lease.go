@@ -54,7 +54,7 @@ func (g *gpuPart) watching(stream int, observers ...io.Writer) []io.Writer {
 func (r *Runner) gpuManager(info engine.Info) *gpu.Manager {
 	dir := r.gpuDir
 	if dir == "" {
-		dir = filepath.Join(r.store.dir, "gpus")
+		dir = filepath.Join(r.store.Dir(), "gpus")
 	}
 	sum := sha256.Sum256([]byte(info.ID))
 	pools := []string{"engine-" + hex.EncodeToString(sum[:8])}
@@ -112,7 +112,7 @@ func (a *attempt) leaseGPUs(ctx context.Context, inv gpu.Inventory) error {
 		return nil
 	}
 	order := gpu.Order{
-		Want: wanted(*asked), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.req.Waiting,
+		Want: wanted(*asked), Inventory: inv, Wait: a.req.GPUWait, Waiting: a.hooks.Waiting,
 		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
 			LimitSeconds: (a.limit() + deadlineSlack).Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
@@ -154,7 +154,7 @@ func (a *attempt) releaseGPUs(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
-	gone, err := a.facts.lost == nil && !a.left, error(nil)
+	gone, err := a.facts.Lost == nil && !a.left, error(nil)
 	if gone {
 		err = a.gpus.lease.Release(ctx)
 	} else {

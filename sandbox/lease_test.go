@@ -357,18 +357,19 @@ func TestRunWaitsForGPUs(t *testing.T) {
 	require.ErrorContains(t, err, "GPUs 0-1 are held by run other")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	req.GPUWait, req.Waiting = time.Hour, func(string) { cancel() }
-	_, err = r.Run(ctx, req)
+	req.GPUWait = time.Hour
+	hooks := Hooks{Waiting: func(string) { cancel() }}
+	_, err = r.Run(ctx, req, hooks)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, errCanceledBefore)
 	require.Empty(t, leftBehind(t, r, fake))
 
 	req.GPUWait = time.Minute
-	req.Waiting = func(why string) {
+	hooks.Waiting = func(why string) {
 		require.Contains(t, why, "GPUs 0-1 are held by run other")
 		require.NoError(t, held.Release(context.Background()))
 	}
-	res, err := r.Run(t.Context(), req)
+	res, err := r.Run(t.Context(), req, hooks)
 	require.NoError(t, err)
 	require.Equal(t, []string{"GPU-0"}, res.Enforced.GPUs, "by the name that lasts")
 }

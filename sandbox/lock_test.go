@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
@@ -14,13 +15,13 @@ import (
 const lockedID = "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // lockOf holds one image.
-func lockOf(t *testing.T, name, id string) images.Lock {
+func lockOf(t *testing.T, name, id string) lock.Lock {
 	t.Helper()
-	return images.Lock{Source: "images.lock"}.With(images.LockEntry{Name: name, ID: id, Platform: "linux/amd64"})
+	return lock.Lock{Source: "images.lock"}.With(lock.Entry{Name: name, ID: id, Platform: "linux/amd64"})
 }
 
 // newLockRunner is a runner on an engine that has one image, as a name of the catalog.
-func newLockRunner(t *testing.T, lock *images.Lock) (*Runner, *enginetest.Fake) {
+func newLockRunner(t *testing.T, lock *lock.Lock) (*Runner, *enginetest.Fake) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	fake := enginetest.NewFake(nil)
@@ -35,9 +36,9 @@ func newLockRunner(t *testing.T, lock *images.Lock) (*Runner, *enginetest.Fake) 
 }
 
 func TestRunHoldsToTheLock(t *testing.T) {
-	good, other, empty := lockOf(t, "debian", lockedID), lockOf(t, "debian", strings.Replace(lockedID, "0", "f", 1)), images.Lock{Source: "images.lock"}
+	good, other, empty := lockOf(t, "debian", lockedID), lockOf(t, "debian", strings.Replace(lockedID, "0", "f", 1)), lock.Lock{Source: "images.lock"}
 	for name, c := range map[string]struct {
-		lock    *images.Lock
+		lock    *lock.Lock
 		allow   bool
 		refused bool
 		locked  bool
@@ -58,14 +59,14 @@ func TestRunHoldsToTheLock(t *testing.T) {
 			req.AllowUnlocked = c.allow
 			res, err := r.Run(t.Context(), req)
 			if c.refused {
-				require.ErrorIs(t, err, images.ErrUnlocked)
+				require.ErrorIs(t, err, lock.ErrUnlocked)
 				require.Nil(t, res)
 				require.Empty(t, fake.Created, "it is refused before anything is made")
 				records, err := r.Store().List()
 				require.NoError(t, err)
 				require.Empty(t, records)
 				_, err = r.Plan(t.Context(), req)
-				require.ErrorIs(t, err, images.ErrUnlocked)
+				require.ErrorIs(t, err, lock.ErrUnlocked)
 				return
 			}
 			require.NoError(t, err)

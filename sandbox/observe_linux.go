@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -50,13 +51,13 @@ func openRouteCounters(pid int) (c *routeCounters, err error) {
 		}
 	}()
 	if c.v4, err = os.Open(filepath.Join(proc, "net/snmp")); err != nil {
-		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
+		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", fsx.Cause(err))
 	}
 	if c.v6, err = os.Open(filepath.Join(proc, "net/snmp6")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
+		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", fsx.Cause(err))
 	}
 	if c.groups, err = os.Open(filepath.Join(proc, "net/netstat")); err != nil {
-		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
+		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", fsx.Cause(err))
 	}
 	// Afterwards, so that it is said of what was opened.
 	if command, err := os.ReadFile(filepath.Join(proc, "cmdline")); err != nil || !bytes.Contains(command, []byte(spec.HoldDir+"/"+spec.WitnessFile)) {
@@ -113,7 +114,7 @@ func (c *routeCounters) sum() (int64, error) {
 func counterOf(file *os.File, parse func(text string) (int64, error)) (int64, error) {
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxCounters))
 	if err != nil {
-		return 0, fmt.Errorf("the counters of the container's network cannot be read: %w", cause(err))
+		return 0, fmt.Errorf("the counters of the container's network cannot be read: %w", fsx.Cause(err))
 	}
 	return parse(string(text))
 }

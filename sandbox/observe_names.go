@@ -56,7 +56,7 @@ func (s *nameShower) show(ctx context.Context, source string, w Watch, places vi
 		return errors.Join(err, root.Close())
 	})
 	if err != nil && !errors.Is(err, errEnoughNames) {
-		return &PathError{"mask", filepath.Join(place.source, rel), "its names cannot be read", cause(err)}
+		return &PathError{Field: "mask", Path: filepath.Join(place.source, rel), Rule: "its names cannot be read", Err: fsx.Cause(err)}
 	}
 	return nil
 }

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -66,7 +69,7 @@ func (a *attempt) openObserver(ctx context.Context) error {
 	}
 	hold, watch := filepath.Join(a.work.record, holdDir), filepath.Join(a.work.record, watchDir)
 	if err := errors.Join(mkdirReadable(hold), mkdirReadable(watch)); err != nil {
-		return stateError(a.work.record, "cannot be written", err)
+		return record.StateError(a.work.record, "cannot be written", err)
 	}
 	a.observer.open = true
 	witness := filepath.Join(hold, spec.WitnessFile)
@@ -76,7 +79,7 @@ func (a *attempt) openObserver(ctx context.Context) error {
 		err = a.makeAllWatched(watch)
 	}
 	if err != nil {
-		return stateError(a.work.record, "cannot be written", err)
+		return record.StateError(a.work.record, "cannot be written", err)
 	}
 	if err := a.showNames(ctx); err != nil {
 		return err
@@ -242,7 +245,7 @@ func (a *attempt) observed() *result.Observed {
 	switch {
 	case plan.Active() && !o.letGo:
 		why = neverStarted
-	case a.facts.lost != nil || !a.facts.end.Reported:
+	case a.facts.Lost != nil || !a.facts.End.Reported:
 		why = endUnseen
 	}
 	if plan.Network && o.networkWhy == "" {
@@ -282,7 +285,7 @@ func (a *attempt) closeObserver() {
 	err := errors.Join(o.paths.close(), o.counters.close(), dropHold(a.work.record))
 	o.open = false
 	if err != nil {
-		a.warnings = append(a.warnings, fmt.Sprintf("what was there for the observation is left behind in the record: %v", cause(err)))
+		a.warnings = append(a.warnings, fmt.Sprintf("what was there for the observation is left behind in the record: %v", fsx.Cause(err)))
 	}
 }
 

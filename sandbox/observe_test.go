@@ -48,9 +48,9 @@ func TestObserveFilesOfARun(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	req := command("true")
 	started := 0
-	req.Started = func() { started++ }
+	hooks := Hooks{Started: func() { started++ }}
 	req.Observe = &Observe{Decoys: []string{"/etc/shadow", "/root/.ssh"}, Required: true}
-	res, err := r.Run(t.Context(), req)
+	res, err := r.Run(t.Context(), req, hooks)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
 	require.Equal(t, spec.HoldDir+"/"+spec.WitnessFile, fake.Created[0].Meta.Witness)
@@ -103,8 +103,8 @@ func TestObserveIsTruthful(t *testing.T) {
 			}
 
 			req.ID, req.Observe.Required = "r2", true
-			req.Started = func() { t.Error("the program was let go") }
-			res, err = r.Run(t.Context(), req)
+			hooks := Hooks{Started: func() { t.Error("the program was let go") }}
+			res, err = r.Run(t.Context(), req, hooks)
 			require.ErrorIs(t, err, ErrUnobserved)
 			require.ErrorContains(t, err, test.networkWhy)
 			require.Nil(t, res)
@@ -172,13 +172,14 @@ func TestObserveCanceledWhileHeld(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	r.engine, r.launchWait = unwitnessed{fake}, time.Hour
 	req := command("true")
-	req.Admit = func(context.Context) (func(), error) {
+	var hooks Hooks
+	hooks.Admit = func(context.Context) (func(), error) {
 		time.AfterFunc(50*time.Millisecond, cancel) // likely while its witness is waited for
 		return nil, nil
 	}
-	req.Started = func() { t.Error("the program was let go") }
+	hooks.Started = func() { t.Error("the program was let go") }
 	req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
-	res, err := r.Run(ctx, req)
+	res, err := r.Run(ctx, req, hooks)
 	require.ErrorIs(t, err, errCanceledBefore)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Nil(t, res)

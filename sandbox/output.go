@@ -6,6 +6,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/stream"
 
 	"github.com/evalbox/evalbox/result"
@@ -24,18 +29,18 @@ type output struct {
 
 // openOutput makes the files of the record and what reads the streams.
 func (a *attempt) openOutput() error {
-	a.stops = make(chan stopReason, 1)
+	a.stops = make(chan outcome.StopReason, 1)
 	job := a.spec.Job
-	outFile, outAgain, err := a.openLog(stdoutFile)
+	outFile, outAgain, err := a.openLog(record.StdoutFile)
 	if err != nil {
 		return err
 	}
-	errFile, errAgain, err := a.openLog(stderrFile)
+	errFile, errAgain, err := a.openLog(record.StderrFile)
 	if err != nil {
 		return errors.Join(err, outFile.Close(), outAgain.Close())
 	}
-	if a.req.Stdout != nil || a.req.Stderr != nil {
-		a.live = stream.NewLive(a.req.Stdout, a.req.Stderr, outAgain, errAgain)
+	if a.io.Stdout != nil || a.io.Stderr != nil {
+		a.live = stream.NewLive(a.io.Stdout, a.io.Stderr, outAgain, errAgain)
 	}
 	a.stdout = &output{text: result.NewHeadTail(int(job.CaptureStdoutBytes)), again: outAgain}
 	a.stdout.Recorder = stream.NewRecorder(outFile, job.StreamFileBytes, a.live, 0, a.countOutput, a.gpus.watching(0, a.stdout.text, &a.score)...)
@@ -48,10 +53,10 @@ func (a *attempt) openOutput() error {
 func (a *attempt) openLog(name string) (write, read *os.File, err error) {
 	path := filepath.Join(a.work.record, name)
 	if write, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
-		return nil, nil, stateError(path, "cannot be made", err)
+		return nil, nil, record.StateError(path, "cannot be made", err)
 	}
 	if read, err = os.Open(path); err != nil {
-		return nil, nil, errors.Join(stateError(path, "cannot be read", err), write.Close())
+		return nil, nil, errors.Join(record.StateError(path, "cannot be read", err), write.Close())
 	}
 	return write, read, nil
 }
@@ -60,7 +65,7 @@ func (a *attempt) openLog(name string) (write, read *os.File, err error) {
 func (a *attempt) countOutput(n int64) {
 	total := a.written.Add(n)
 	if limit := a.spec.Job.OutputLimitBytes; limit > 0 && total > limit {
-		a.askStop(stopOutputLimit)
+		a.askStop(outcome.StopOutputLimit)
 	}
 }
 
@@ -73,12 +78,12 @@ func (a *attempt) closeOutput() []string {
 			warnings = append(warnings, "live output: "+err.Error())
 		}
 	}
-	for name, out := range map[string]*output{stdoutFile: a.stdout, stderrFile: a.stderr} {
+	for name, out := range map[string]*output{record.StdoutFile: a.stdout, record.StderrFile: a.stderr} {
 		if out == nil {
 			continue
 		}
 		if err := out.Close(); err != nil {
-			warnings = append(warnings, name+" is incomplete: "+cause(err).Error())
+			warnings = append(warnings, name+" is incomplete: "+fsx.Cause(err).Error())
 		}
 		_ = out.again.Close() // was only read
 	}

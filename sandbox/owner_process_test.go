@@ -17,6 +17,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // The test binary serves as a controller that can be killed.
@@ -51,7 +52,11 @@ func beOwner(state, final string) error {
 	if err != nil {
 		return err
 	}
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
+	e, err := docker.FromEnv()
+	if err != nil {
+		return err
+	}
+	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
 		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}))
 	if err != nil {
 		return err
@@ -60,13 +65,13 @@ func beOwner(state, final string) error {
 		return beEgressOwner(r, address, final)
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
-		ID: orphan(os.Getenv(ownerWay)), Final: final, Transfer: os.Getenv(ownerWay), Stdout: os.Stdout,
+		ID: orphan(os.Getenv(ownerWay)), Final: final, Transfer: os.Getenv(ownerWay),
 		GPUs:    os.Getenv(ownerGPUs),
 		Trees:   []sandbox.Tree{{Source: "testdata", Target: "/repo"}},
 		Masks:   []string{"/repo/spec-full.json"},
 		Command: []string{"python3", "-c", "import time; print('started'); time.sleep(120)"},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
-	})
+	}, sandbox.IO{Stdout: os.Stdout})
 	return err
 }
 

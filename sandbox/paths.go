@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // resolvePaths makes the host paths of a request absolute, with links resolved,
@@ -36,7 +39,7 @@ func resolve(field, path string) (string, fs.FileInfo, error) {
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return path, nil, &PathError{field, path, "cannot be used", cause(err)}
+		return path, nil, &PathError{Field: field, Path: path, Rule: "cannot be used", Err: fsx.Cause(err)}
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
@@ -51,9 +54,9 @@ func resolve(field, path string) (string, fs.FileInfo, error) {
 
 func pathProblem(field, path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &PathError{Field: field, Path: path, Rule: ruleMissing}
+		return &PathError{Field: field, Path: path, Rule: spec.RuleMissing}
 	}
-	return &PathError{field, path, "cannot be used", cause(err)}
+	return &PathError{Field: field, Path: path, Rule: "cannot be used", Err: fsx.Cause(err)}
 }
 
 func resolveScript(path string) (string, error) {
@@ -84,7 +87,7 @@ func resolveInput(path, stateDir string) (string, error) {
 	}
 	dir, err := os.Open(real)
 	if err != nil {
-		return path, &PathError{"input", path, "cannot be read", cause(err)}
+		return path, &PathError{Field: "input", Path: path, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	return real, dir.Close()
 }
@@ -93,7 +96,7 @@ func resolveInput(path, stateDir string) (string, error) {
 func resolveFinal(path, stateDir string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return path, &PathError{"final", path, "cannot be used", cause(err)}
+		return path, &PathError{Field: "final", Path: path, Rule: "cannot be used", Err: fsx.Cause(err)}
 	}
 	if _, err := os.Lstat(abs); errors.Is(err, fs.ErrNotExist) {
 		parent, info, err := resolve("final", filepath.Dir(abs))
@@ -143,10 +146,10 @@ func checkMountable(field, path, real, stateDir string) error {
 	if showsTooMuch(real) {
 		return &PathError{Field: field, Path: path, Rule: "is a folder of the system"}
 	}
-	if home, err := os.UserHomeDir(); err == nil && within(realPath(home), real) {
+	if home, err := os.UserHomeDir(); err == nil && fsx.Within(realPath(home), real) {
 		return &PathError{Field: field, Path: path, Rule: "is or holds your home folder"}
 	}
-	if within(realPath(stateDir), real) {
+	if fsx.Within(realPath(stateDir), real) {
 		return &PathError{Field: field, Path: path, Rule: "is or holds the state folder " + stateDir}
 	}
 	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
@@ -161,7 +164,7 @@ func checkEngineFolder(req Request, root string) error {
 		return nil
 	}
 	for field, path := range map[string]string{"input": req.Input, "final": req.Final} {
-		if path != "" && (within(path, realPath(root)) || within(realPath(root), path)) {
+		if path != "" && (fsx.Within(path, realPath(root)) || fsx.Within(realPath(root), path)) {
 			return &PathError{Field: field, Path: path, Rule: "is, holds or lies in the engine's data folder " + root}
 		}
 	}
@@ -176,7 +179,7 @@ func checkFinal(path, real, stateDir string) error {
 	if belongsToSystem(real) {
 		return &PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a folder of the system"}
 	}
-	if within(real, realPath(stateDir)) {
+	if fsx.Within(real, realPath(stateDir)) {
 		return &PathError{Field: "final", Path: path, Rule: "lies in the state folder " + stateDir + ", which holds the records of other runs"}
 	}
 	return nil
@@ -184,7 +187,7 @@ func checkFinal(path, real, stateDir string) error {
 
 // checkEmptiable refuses to empty folders that hold more than results.
 func checkEmptiable(path, real string) error {
-	if cwd, err := os.Getwd(); err == nil && within(realPath(cwd), real) {
+	if cwd, err := os.Getwd(); err == nil && fsx.Within(realPath(cwd), real) {
 		return &PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current folder"}
 	}
 	if _, err := os.Lstat(filepath.Join(real, ".git")); err == nil {

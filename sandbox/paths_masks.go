@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/policy"
@@ -103,7 +104,7 @@ func (v view) resolveMasks(ctx context.Context, req Request) (Request, error) {
 				}
 			}
 		case err != nil:
-			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", mask), Rule: cause(err).Error()})
+			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", mask), Rule: fsx.Cause(err).Error()})
 		case !info.IsDir() && !info.Mode().IsRegular():
 			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", mask), Rule: "is neither a file nor a folder"})
 		default:
@@ -144,7 +145,7 @@ func (v view) addNames(ctx context.Context, found map[string]bool) error {
 			}
 		}
 		if err := inFolder(filepath.Dir(host), func(root *os.Root) error { return secrets.Add(ctx, root, filepath.Base(host)) }); err != nil {
-			return &PathError{"mask", host, "its other names cannot be looked for", cause(err)}
+			return &PathError{Field: "mask", Path: host, Rule: "its other names cannot be looked for", Err: fsx.Cause(err)}
 		}
 	}
 	if !secrets.Any() {
@@ -175,7 +176,7 @@ func (v view) addNames(ctx context.Context, found map[string]bool) error {
 			return err
 		})
 		if err != nil {
-			return &PathError{"mask", p.source, "other names of what is hidden cannot be looked for", cause(err)}
+			return &PathError{Field: "mask", Path: p.source, Rule: "other names of what is hidden cannot be looked for", Err: fsx.Cause(err)}
 		}
 	}
 	return nil

@@ -11,7 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // kernelTrees are no folders of files: what lies there acts when it is opened, or is
@@ -82,7 +86,7 @@ func resolveExclude(exclude []string, asked, real string) ([]string, error) {
 // for the caller to decide.
 func resolveSource(field, asked, stateDir string) (string, error) {
 	if asked == "" {
-		return "", &PathError{Field: field, Path: asked, Rule: ruleMissing}
+		return "", &PathError{Field: field, Path: asked, Rule: spec.RuleMissing}
 	}
 	real, info, err := resolve(field, asked)
 	if err != nil {
@@ -96,11 +100,11 @@ func resolveSource(field, asked, stateDir string) (string, error) {
 		return refuse("is the root of a file system")
 	case below(filepath.ToSlash(real), kernelTrees):
 		return refuse("is a folder of the kernel or of running services")
-	case slices.ContainsFunc(kernelTrees, func(tree string) bool { return isFolder(tree) && within(realPath(tree), real) }):
+	case slices.ContainsFunc(kernelTrees, func(tree string) bool { return isFolder(tree) && fsx.Within(realPath(tree), real) }):
 		return refuse("holds a folder of the kernel or of running services")
-	case within(realPath(stateDir), real):
+	case fsx.Within(realPath(stateDir), real):
 		return refuse("is or holds the state folder " + stateDir)
-	case within(real, realPath(stateDir)) && !isLeftover(real, realPath(stateDir)):
+	case fsx.Within(real, realPath(stateDir)) && !isLeftover(real, realPath(stateDir)):
 		return refuse("lies in the state folder " + stateDir + ", which holds the records of other runs")
 	}
 	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
@@ -112,7 +116,7 @@ func resolveSource(field, asked, stateDir string) (string, error) {
 	if info.IsDir() {
 		dir, err := os.Open(real)
 		if err != nil {
-			return asked, &PathError{field, asked, "cannot be read", cause(err)}
+			return asked, &PathError{Field: field, Path: asked, Rule: "cannot be read", Err: fsx.Cause(err)}
 		}
 		return real, dir.Close()
 	}
@@ -124,14 +128,14 @@ func resolveSource(field, asked, stateDir string) (string, error) {
 func isLeftover(real, stateDir string) bool {
 	rel, err := filepath.Rel(filepath.Join(stateDir, "runs"), real)
 	parts := strings.Split(filepath.ToSlash(rel), "/")
-	return err == nil && filepath.IsLocal(rel) && len(parts) >= 2 && (parts[1] == ownFinal || parts[1] == keptTrees && len(parts) >= 3)
+	return err == nil && filepath.IsLocal(rel) && len(parts) >= 2 && (parts[1] == record.OwnFinal || parts[1] == record.KeptTrees && len(parts) >= 3)
 }
 
 // checkAlone refuses a folder with other file systems in it.
 func checkAlone(field, asked, real string) error {
 	below, err := mountsBelow(real)
 	if err != nil {
-		return &PathError{field, asked, "its mount points cannot be told", cause(err)}
+		return &PathError{Field: field, Path: asked, Rule: "its mount points cannot be told", Err: fsx.Cause(err)}
 	}
 	if len(below) > 0 {
 		return &PathError{Field: field, Path: asked,
@@ -153,10 +157,10 @@ func checkEngineSource(req Request, root, address string) error {
 		}
 	}
 	for _, source := range sources {
-		if root != "" && (within(source, realPath(root)) || within(realPath(root), source)) {
+		if root != "" && (fsx.Within(source, realPath(root)) || fsx.Within(realPath(root), source)) {
 			return &PathError{Field: "mount", Path: source, Rule: "is, holds or lies in the engine's data folder " + root}
 		}
-		if local && within(realPath(socket), source) {
+		if local && fsx.Within(realPath(socket), source) {
 			return &PathError{Field: "mount", Path: source, Rule: "holds the engine's socket: whoever reaches that is root on this machine"}
 		}
 	}
@@ -225,7 +229,7 @@ func (v view) checkPoints() error {
 		info, err := lstatPlain(outer.source, rel)
 		switch {
 		case err != nil:
-			errs = append(errs, &PathError{"mount", filepath.Join(outer.source, rel), "must be there for " + p.target + " to be mounted on it", cause(err)})
+			errs = append(errs, &PathError{Field: "mount", Path: filepath.Join(outer.source, rel), Rule: "must be there for " + p.target + " to be mounted on it", Err: fsx.Cause(err)})
 		case info.IsDir() != p.folder || !info.IsDir() && !info.Mode().IsRegular():
 			errs = append(errs, &PathError{Field: "mount", Path: filepath.Join(outer.source, rel),
 				Rule: "a folder can be mounted on a folder only, and a file on a file, without links: " + p.target})
@@ -266,7 +270,7 @@ func (v view) checkWorkDir(dir string) error {
 	}
 	root, err := os.OpenRoot(p.source)
 	if err != nil {
-		return &PathError{"workdir", p.source, "cannot be read", cause(err)}
+		return &PathError{Field: "workdir", Path: p.source, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	defer root.Close()
 	if info, err := root.Stat(rel); err != nil || !info.IsDir() {

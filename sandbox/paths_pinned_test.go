@@ -38,10 +38,10 @@ func TestReplacedMountsAreRefused(t *testing.T) {
 		}, "sub/f", "mask"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for when, hook := range map[string]func(req *Request, f *enginetest.Fake, do func()){
-				"while it is prepared": func(_ *Request, f *enginetest.Fake, do func()) { f.Hook = atPrepare(do) },
-				"while it waits": func(req *Request, _ *enginetest.Fake, do func()) {
-					req.Admit = func(context.Context) (func(), error) { do(); return nil, nil }
+			for when, hook := range map[string]func(hooks *Hooks, f *enginetest.Fake, do func()){
+				"while it is prepared": func(_ *Hooks, f *enginetest.Fake, do func()) { f.Hook = atPrepare(do) },
+				"while it waits": func(hooks *Hooks, _ *enginetest.Fake, do func()) {
+					hooks.Admit = func(context.Context) (func(), error) { do(); return nil, nil }
 				},
 			} {
 				dir := readable(t, map[string]string{"sub/f": "mine", "sub/in/f": "mine", "other/f": "stranger's", "other/in/f": "stranger's"})
@@ -55,8 +55,9 @@ func TestReplacedMountsAreRefused(t *testing.T) {
 				if info, err := os.Stat(filepath.Join(real, c.replace)); err == nil && !info.IsDir() {
 					other = filepath.Join(other, "f")
 				}
-				hook(&req, fake, func() { swap(t, filepath.Join(real, c.replace), other) })
-				res, err := r.Run(t.Context(), req)
+				var hooks Hooks
+				hook(&hooks, fake, func() { swap(t, filepath.Join(real, c.replace), other) })
+				res, err := r.Run(t.Context(), req, hooks)
 				var path *PathError
 				require.ErrorAs(t, err, &path, when)
 				require.Equal(t, c.field, path.Field)
@@ -135,10 +136,11 @@ func TestChangedMountsAreNotReplaced(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	req := command("x")
 	req.Mounts = []Mount{{Source: dir, Target: "/repo"}}
-	req.Admit = func(context.Context) (func(), error) {
+	var hooks Hooks
+	hooks.Admit = func(context.Context) (func(), error) {
 		return nil, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)
 	}
-	res, err := newFakeRunner(t, fake).Run(t.Context(), req)
+	res, err := newFakeRunner(t, fake).Run(t.Context(), req, hooks)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
 }

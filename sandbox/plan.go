@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -89,7 +89,7 @@ func Plan(req Request, pol policy.Policy) (spec.Spec, error) {
 			Command: command, Env: sortedEnv(req.FakeClock.env(req.Env)),
 			Script: req.Script, Input: req.Input, Final: req.Final,
 			Mounts: mounts.hosts, Trees: mounts.trees,
-			Stdin: req.Stdin != nil, NoFork: req.NoFork, Keep: req.Keep,
+			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
 			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
 			StreamFileBytes:    int64(limits.StreamFile),
@@ -202,25 +202,19 @@ func checkNetwork(network string, pol policy.Policy) error {
 func checkOverlap(req Request) []error {
 	var errs []error
 	if req.Input != "" && req.Final != "" {
-		if within(req.Final, req.Input) {
+		if fsx.Within(req.Final, req.Input) {
 			errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
 				Rule: "lies inside input " + req.Input + ", which is read-only"})
-		} else if within(req.Input, req.Final) {
+		} else if fsx.Within(req.Input, req.Final) {
 			errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
 				Rule: "holds input " + req.Input + " and is emptied before a run"})
 		}
 	}
-	if req.Script != "" && req.Final != "" && within(req.Script, req.Final) {
+	if req.Script != "" && req.Final != "" && fsx.Within(req.Script, req.Final) {
 		errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
 			Rule: "holds the script " + req.Script + " and is emptied before a run"})
 	}
 	return errs
-}
-
-// within reports whether the cleaned path inner is outer or lies below it.
-func within(inner, outer string) bool {
-	rel, err := filepath.Rel(outer, inner)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 func planUser(user string, pol policy.Policy) (string, error) {

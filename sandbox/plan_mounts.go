@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -157,7 +158,7 @@ func planTree(t Tree, req Request, masks []Mask) (JobTree, error) {
 	var errs []error
 	if t.Source != "" {
 		errs = append(errs, checkSource("tree", t.Source))
-		if req.Final != "" && (within(req.Final, t.Source) || within(t.Source, req.Final)) {
+		if req.Final != "" && (fsx.Within(req.Final, t.Source) || fsx.Within(t.Source, req.Final)) {
 			errs = append(errs, &policy.FieldError{Field: "tree", Value: t.Source, Rule: "shares a folder with final " + req.Final})
 		}
 	}

@@ -30,7 +30,7 @@ func fullRequest() Request {
 	return Request{
 		ID: "full", Name: "fold-3", Labels: map[string]string{"team": "blue"},
 		Image: "cuda", Command: []string{"sh", "-c", "true"}, Input: "/data", Final: "/results",
-		Stdin: strings.NewReader(""), Env: map[string]string{"SEED": "7", "OMP_NUM_THREADS": "1"},
+		Stdin: true, Env: map[string]string{"SEED": "7", "OMP_NUM_THREADS": "1"},
 		User: "2000", Network: "bridge", Runtime: "runsc", GPUs: "0,1", Keep: true,
 		Ulimits: []Ulimit{{Name: "nproc", Soft: 100, Hard: 200}},
 		Limits: policy.Limits{

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
@@ -30,22 +32,27 @@ const cleanupBudget = time.Minute
 //
 // When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and the result
 // has the status canceled. If ctx ends before the start, Run only returns the error of
-// ctx. Closing req.Kill skips the grace period.
-func (r *Runner) Run(ctx context.Context, req Request) (*result.Result, error) {
-	if req.ID == "" {
-		req.ID = newID(time.Now())
+// ctx. Closing [Hooks].Kill skips the grace period.
+func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*result.Result, error) {
+	var o runOptions
+	for _, opt := range opts {
+		opt.apply(&o)
 	}
-	res, err := r.runOnce(ctx, req)
+	req.Stdin = o.io.Stdin != nil
+	if req.ID == "" {
+		req.ID = record.NewID(time.Now())
+	}
+	res, err := r.runOnce(ctx, req, o)
 	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
 		// Nothing has run, and nothing is left behind.
 		req.Transfer = TransferCopy
-		return r.runOnce(ctx, req)
+		return r.runOnce(ctx, req, o)
 	}
 	return res, err
 }
 
 // runOnce is Run with the transfer that the plan chooses.
-func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, error) {
+func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*result.Result, error) {
 	began := time.Now()
 	prepared, err := r.plan(ctx, req)
 	if err != nil {
@@ -53,7 +60,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request) (*result.Result, erro
 	}
 	r.markUsed(prepared.spec.Class.Image.ID)
 	a := &attempt{
-		runner: r, req: prepared.request, spec: prepared.spec, info: prepared.info, began: began,
+		runner: r, req: prepared.request, io: o.io, hooks: o.hooks, spec: prepared.spec, info: prepared.info, began: began,
 		warnings: prepared.warnings, pinned: prepared.pinned, asked: prepared.asked, stopHelpers: func() {},
 		log: r.log.With(logRun, prepared.spec.Job.RunID),
 	}
@@ -108,16 +115,16 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if a.copies() {
 		deadline = a.deadline(partSlack)
 	}
-	note := journal{
-		Schema: journalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
+	note := record.Journal{
+		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
 		Transfer: a.spec.Class.Transfer,
 	}
 	if err := errors.Join(
-		writeJSON(filepath.Join(a.work.record, journalFile), note),
-		writeJSON(filepath.Join(a.work.record, specFile), a.spec),
+		record.WriteJSON(filepath.Join(a.work.record, record.JournalFile), note),
+		record.WriteJSON(filepath.Join(a.work.record, record.SpecFile), a.spec),
 	); err != nil {
-		return stateError(a.work.record, "cannot be written", err)
+		return record.StateError(a.work.record, "cannot be written", err)
 	}
 	// Until Prepare succeeds, a container with this name belongs to another run.
 	a.nameTaken = true
@@ -209,7 +216,7 @@ func (a *attempt) labels(deadline time.Time) map[string]string {
 		LabelOwner:    owner.This().String(),
 		LabelDeadline: deadline.UTC().Format(time.RFC3339),
 		LabelSpec:     a.spec.Class.Hash(),
-		LabelState:    a.runner.store.dir,
+		LabelState:    a.runner.store.Dir(),
 	})
 	if a.spec.Job.Keep {
 		labels[LabelKeep] = "true"
@@ -231,14 +238,14 @@ func (a *attempt) start(ctx context.Context) error {
 	if err := a.work.handOver(ctx); err != nil {
 		return err
 	}
-	if a.req.Started != nil {
-		a.req.Started()
+	if a.hooks.Started != nil {
+		a.hooks.Started()
 	}
-	streams := engine.Streams{Stdin: a.req.Stdin, Stdout: a.stdout, Stderr: a.stderr}
+	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.stdout, Stderr: a.stderr}
 	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job, streams); {
 	case err == nil:
-		a.facts.accepted = true
-	case isLoss(err):
+		a.facts.Accepted = true
+	case errors.Is(err, engine.ErrUnavailable):
 		// The answer was lost, so the program may or may not be running. Its end will
 		// show.
 		a.log.Debug("the answer to the start was lost", logError, err)
@@ -280,7 +287,7 @@ func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Resu
 	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unwatched || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
-	a.facts.startError = startErr
+	a.facts.StartError = startErr
 	if err := a.work.putBack(); err != nil {
 		a.warnings = append(a.warnings, err.Error())
 	}
@@ -294,7 +301,7 @@ func isEngines(err error) bool {
 	var path *PathError
 	var field *policy.FieldError
 	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.Is(err, errCanceledBefore) && !errors.Is(err, ErrUnobserved) &&
-		!errors.Is(err, errNotShared) && !errors.Is(err, ErrUnenforceable) && !errors.Is(err, ErrNoSpace)
+		!errors.Is(err, errNotShared) && !errors.Is(err, ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -17,6 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
@@ -92,10 +96,10 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		var stdout, stderr bytes.Buffer
 		req := command("python3", "-c", "pass")
-		req.Stdout, req.Stderr = &stdout, &stderr
+		streams := IO{Stdout: &stdout, Stderr: &stderr}
 		req.Labels = map[string]string{"team": "blue"}
 
-		res, err := r.Run(t.Context(), req)
+		res, err := r.Run(t.Context(), req, streams)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status)
 		require.Equal(t, result.FaultNone, res.Fault)
@@ -119,17 +123,17 @@ func TestRunTellsWhatTheProgramDid(t *testing.T) {
 		require.Equal(t, owner.This().String(), fake.Labels()[LabelOwner])
 		require.Equal(t, "evalbox-r1", fake.Created[0].Meta.Name)
 
-		record, err := r.Store().Get("r1")
+		kept, err := r.Store().Get("r1")
 		require.NoError(t, err)
-		require.Equal(t, RecordFinished, record.State)
-		require.Equal(t, res.Status, record.Result.Status)
-		require.Equal(t, "sha256:0123", record.Spec.Class.Image.ID)
-		require.Equal(t, record.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
-		require.Equal(t, record.Spec.Class, fake.Created[0].Class)
-		text, err := os.ReadFile(record.StdoutPath())
+		require.Equal(t, record.Finished, kept.State)
+		require.Equal(t, res.Status, kept.Result.Status)
+		require.Equal(t, "sha256:0123", kept.Spec.Class.Image.ID)
+		require.Equal(t, kept.Spec.Job, fake.Started[0], "what is recorded is what was handed over")
+		require.Equal(t, kept.Spec.Class, fake.Created[0].Class)
+		text, err := os.ReadFile(kept.StdoutPath())
 		require.NoError(t, err)
 		require.Equal(t, res.Stdout, string(text))
-		require.NoFileExists(t, filepath.Join(record.Dir, reserveFile))
+		require.NoFileExists(t, filepath.Join(kept.Dir, record.ReserveFile))
 	})
 }
 
@@ -141,7 +145,7 @@ func TestResultIsOnDiskBeforeTheContainerGoes(t *testing.T) {
 	fake.Hook = func(call, _ string) error {
 		if call == "Remove" {
 			removals++
-			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), resultFile))
+			require.FileExists(t, filepath.Join(r.Store().RecordDir("r1"), record.ResultFile))
 		}
 		return nil
 	}
@@ -296,9 +300,9 @@ func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		time.AfterFunc(1500*time.Millisecond, func() { close(kill) })
 		req := command("sleep")
-		req.Kill = kill
+		hooks := Hooks{Kill: kill}
 		began := time.Now()
-		res, err := r.Run(ctx, req)
+		res, err := r.Run(ctx, req, hooks)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 1500*time.Millisecond, time.Since(began))
@@ -314,8 +318,8 @@ func TestCancelWhileItStartsIsHeard(t *testing.T) {
 		r := newFakeRunner(t, fake)
 		ctx, cancel := context.WithCancel(t.Context())
 		req := command("sleep")
-		req.Started = cancel
-		res, err := r.Run(ctx, req)
+		hooks := Hooks{Started: cancel}
+		res, err := r.Run(ctx, req, hooks)
 		require.NoError(t, err)
 		require.Equal(t, result.StatusCanceled, res.Status)
 		require.Equal(t, 15, res.Signal)
@@ -715,8 +719,8 @@ func TestOutputsAreCollectedOnceNothingCanChangeThem(t *testing.T) {
 			}
 			r := newFakeRunner(t, fake)
 			req := command("train")
-			req.Started = func() { final = fake.Sources()[RoleFinal] }
-			res, err := r.Run(t.Context(), req)
+			hooks := Hooks{Started: func() { final = fake.Sources()[RoleFinal] }}
+			res, err := r.Run(t.Context(), req, hooks)
 			require.NoError(t, err)
 			require.Equal(t, name != "all is reported", len(res.Outputs) == 1, "%v", res.Outputs)
 			require.Empty(t, fake.Left())
@@ -747,8 +751,8 @@ func TestStdinReachesTheProgram(t *testing.T) {
 	})
 	r := newFakeRunner(t, fake)
 	req := command("cat")
-	req.Stdin = strings.NewReader("hello")
-	res, err := r.Run(t.Context(), req)
+	streams := IO{Stdin: strings.NewReader("hello")}
+	res, err := r.Run(t.Context(), req, streams)
 	require.NoError(t, err)
 	require.Equal(t, "HELLO", res.Stdout)
 }
@@ -763,8 +767,8 @@ func TestBrokenLiveWriterDoesNotHoldTheProgramUp(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, read.Close())
 	req := command("yes")
-	req.Stdout = write
-	res, err := r.Run(t.Context(), req)
+	streams := IO{Stdout: write}
+	res, err := r.Run(t.Context(), req, streams)
 	require.NoError(t, err)
 	require.EqualValues(t, 50_000, res.StdoutBytes)
 	require.Contains(t, strings.Join(res.Warnings, "\n"), "live output")
@@ -871,7 +875,7 @@ func TestRecordIsReadableByOthers(t *testing.T) {
 	r := newFakeRunner(t, fake)
 	res, err := r.Run(t.Context(), command("true"))
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, resultFile))
+	text, err := os.ReadFile(filepath.Join(r.Store().Dir(), "runs", res.ID, record.ResultFile))
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))
@@ -944,15 +948,15 @@ func TestContainerThatEndsWithoutAReport(t *testing.T) {
 		"for memory": {killsInit, func(f *enginetest.Fake) { f.OOMKilled = true },
 			result.StatusOutOfMemory, result.FaultProgram, 137, "with the whole container", nil},
 		"by somebody": {killsInit, func(f *enginetest.Fake) { f.Foreign = []string{"15", "9"} },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", errKilled},
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container through the engine (15, 9)", outcome.ErrKilled},
 		"perhaps by somebody": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = errors.New("no events") },
-			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", errKilled},
+			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else killed the container", outcome.ErrKilled},
 		"by an engine that goes": {killsInit, func(f *enginetest.Fake) { f.Foreign, f.Hook = []string{"9"}, awayAfterTheStart(f, gone) },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"by an engine that is gone": {killsInit, func(f *enginetest.Fake) { f.ForeignErr = gone },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"while the engine was away": {killsInit, func(f *enginetest.Fake) { f.WaitErrs = []error{gone} },
-			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", errStoppedBy},
+			result.StatusEngineLost, result.FaultEnvironment, -1, "The engine stopped", outcome.ErrStoppedBy},
 		"and is not there any more": {outlasts, func(f *enginetest.Fake) { f.WaitErrs = []error{ErrNoContainer} },
 			result.StatusEngineLost, result.FaultOperator, -1, "Somebody else removed", ErrNoContainer},
 	} {

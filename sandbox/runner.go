@@ -2,8 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,10 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -34,9 +34,9 @@ type Runner struct {
 	engine  engine.Engine
 	catalog images.Catalog
 	// lock is what images must be; nil for no rule.
-	lock   *images.Lock
+	lock   *lock.Lock
 	policy policy.Policy
-	store  *Store
+	store  *record.Store
 	log    *slog.Logger
 	// gpuDir is where GPUs are leased; empty for a folder of the store.
 	gpuDir string
@@ -55,9 +55,8 @@ type Runner struct {
 // Option configures a [Runner]; a value that makes no sense is refused.
 type Option func(*Runner) error
 
-// WithEngine sets the engine, such as that of a [docker.Endpoint]. The default is
-// the Docker engine that the docker command would use here; see [docker.Address]. The
-// runner closes it.
+// WithEngine sets the engine, such as docker.FromEnv of the package sandbox/engine/docker.
+// It is required. The runner closes the engine.
 func WithEngine(e engine.Engine) Option {
 	return func(r *Runner) error {
 		if e == nil {
@@ -78,12 +77,12 @@ func WithCatalog(catalog images.Catalog) Option {
 }
 
 // WithLock sets what images must be: a run of another one is refused with an
-// error that satisfies errors.Is with images.ErrUnlocked, before anything is made,
+// error that satisfies errors.Is with lock.ErrUnlocked, before anything is made,
 // unless its request says AllowUnlocked. A lock without entries permits no image.
 // Without this option any image runs, and no result says that its image is locked.
-func WithLock(lock images.Lock) Option {
+func WithLock(l lock.Lock) Option {
 	return func(r *Runner) error {
-		r.lock = &lock
+		r.lock = &l
 		return nil
 	}
 }
@@ -96,13 +95,13 @@ func WithPolicy(p policy.Policy) Option {
 	}
 }
 
-// WithStateDir sets the folder of records and locks; see [DefaultStateDir].
+// WithStateDir sets the folder of records and locks; see [record.DefaultDir].
 func WithStateDir(dir string) Option {
 	return func(r *Runner) (err error) {
 		if dir == "" {
 			return errors.New("sandbox: empty state folder")
 		}
-		r.store, err = OpenStore(dir)
+		r.store, err = record.Open(dir)
 		return err
 	}
 }
@@ -128,21 +127,15 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 	}
-	if r.store == nil {
-		dir, err := DefaultStateDir()
-		if err != nil {
-			return nil, err
-		}
-		if r.store, err = OpenStore(dir); err != nil {
-			return nil, err
-		}
-	}
 	if r.engine == nil {
-		endpoint, err := docker.FindEngine(docker.Address{})
+		return nil, errors.New("sandbox: no engine is given; use WithEngine, for example with docker.FromEnv()")
+	}
+	if r.store == nil {
+		dir, err := record.DefaultDir()
 		if err != nil {
 			return nil, err
 		}
-		if r.engine, err = endpoint.Engine(docker.WithLogger(r.log)); err != nil {
+		if r.store, err = record.Open(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +147,7 @@ func New(opts ...Option) (*Runner, error) {
 func (r *Runner) Close() error { return r.engine.Close() }
 
 // Store gives access to the records of runs.
-func (r *Runner) Store() *Store { return r.store }
+func (r *Runner) Store() *record.Store { return r.store }
 
 // Info describes the engine.
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
@@ -175,8 +168,14 @@ func (r *Runner) isGoing(c engine.Found) bool {
 	if c.Labels[LabelKeep] == "true" {
 		return false
 	}
-	written, err := os.Stat(filepath.Join(r.storeOf(c).runsDir(), c.Labels[LabelRun], resultFile))
+	written, err := os.Stat(filepath.Join(r.storeOf(c).RunsDir(), c.Labels[LabelRun], record.ResultFile))
 	return err == nil && time.Since(written.ModTime()) < removalPatience
+}
+
+// ApplyTree applies what the program of a finished run changed in a tree to the host
+// directory that the tree was copied from.
+func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts ApplyOptions) (TreeReport, error) {
+	return applyRecorded(ctx, r.store, id, target, opts)
 }
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the engine's
@@ -202,12 +201,12 @@ type planned struct {
 // plan does the steps of a run that change nothing: paths, engine, plan, image.
 func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.ID == "" {
-		req.ID = newID(time.Now())
+		req.ID = record.NewID(time.Now())
 	}
 	if req.User == "" {
 		req.User = defaultUser(os.Getuid(), os.Getgid())
 	}
-	req, pinned, err := resolveAll(ctx, req, r.store.dir)
+	req, pinned, err := resolveAll(ctx, req, r.store.Dir())
 	if err != nil {
 		return planned{}, err
 	}
@@ -299,13 +298,28 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 		imageErr error
 		asked    sync.WaitGroup
 	)
-	asked.Go(func() { image, imageErr = r.engine.Resolve(ctx, r.catalog, ref) })
+	asked.Go(func() { image, imageErr = r.resolve(ctx, ref) })
 	info, err := r.engineFacts(ctx)
 	asked.Wait()
 	if err == nil {
 		err = imageErr
 	}
 	return info, image, err
+}
+
+// resolve finds an image that the engine has. The empty string is the default of the
+// catalog; a name of the catalog wins over an equal reference.
+func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, error) {
+	entry, named := r.catalog.Lookup(ref)
+	if !named {
+		return r.engine.Resolve(ctx, ref)
+	}
+	image, err := r.engine.Resolve(ctx, entry.Tag())
+	image.Name, image.CatalogName = orDefault(ref, r.catalog.Default), true
+	if errors.Is(err, images.ErrNotFound) {
+		err = &images.NotFoundError{Ref: image.Name, CatalogName: true, Entry: entry}
+	}
+	return image, err
 }
 
 // defaultUser is the caller, so that files in ./final are the caller's; never
@@ -318,13 +332,4 @@ func defaultUser(uid, gid int) string {
 		return fmt.Sprintf("%d:%d", uid, dedicatedID)
 	}
 	return fmt.Sprintf("%d:%d", uid, gid)
-}
-
-// newID makes an ID that sorts by time and is unique on any number of hosts.
-func newID(now time.Time) string {
-	var random [5]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		panic(err) // crypto/rand never fails since Go 1.24
-	}
-	return now.UTC().Format("20060102t150405") + "-" + hex.EncodeToString(random[:])
 }

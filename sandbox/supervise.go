@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -37,39 +39,39 @@ func (a *attempt) supervise(ctx context.Context) {
 	// escalate fires when the end is due but has not been reported.
 	escalate := time.NewTimer(seconds(a.spec.Job.TimeoutSeconds) + grace + signalSlack)
 	defer escalate.Stop()
-	canceled, killed := ctx.Done(), a.req.Kill
+	canceled, killed := ctx.Done(), a.hooks.Kill
 	ask := func(how engine.Signal, patience time.Duration) {
 		a.signal(ctx, how)
 		escalate.Reset(patience)
 	}
-	stop := func(reason stopReason) {
-		if a.facts.stop == stopNone {
-			a.facts.stop = reason
+	stop := func(reason outcome.StopReason) {
+		if a.facts.Stop == outcome.StopNone {
+			a.facts.Stop = reason
 			ask(engine.Stop, grace+signalSlack)
 		}
 	}
 	for tries := 0; ; {
 		select {
 		case end := <-ends:
-			a.facts.end, a.facts.lost = end.End, end.err
+			a.facts.End, a.facts.Lost = end.End, end.err
 			return
 		case reason := <-a.stops:
 			stop(reason)
 		case <-canceled:
 			canceled = nil
-			stop(stopCanceled)
+			stop(outcome.StopCanceled)
 		case <-killed:
 			killed = nil
-			if a.facts.stop == stopNone {
-				a.facts.stop = stopCanceled
+			if a.facts.Stop == outcome.StopNone {
+				a.facts.Stop = outcome.StopCanceled
 			}
 			ask(engine.Kill, signalSlack)
 		case <-escalate.C:
-			if a.facts.stop == stopNone {
-				a.facts.stop = stopTimeout
+			if a.facts.Stop == outcome.StopNone {
+				a.facts.Stop = outcome.StopTimeout
 			}
 			if tries++; tries > killAttempts {
-				a.facts.lost = errNoExit
+				a.facts.Lost = outcome.ErrNoExit
 				stopWaiting()
 				<-ends // otherwise it might reconnect to the streams
 				return
@@ -91,7 +93,7 @@ func (a *attempt) supervise(ctx context.Context) {
 // signal requests the end without waiting for the answer, because the loop must not
 // block. A lost request is followed by another.
 func (a *attempt) signal(ctx context.Context, how engine.Signal) {
-	a.facts.signals = append(a.facts.signals, how)
+	a.facts.Requested = append(a.facts.Requested, how)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	go func() {
 		defer cancel()
@@ -118,7 +120,7 @@ func (a *attempt) wait(ctx context.Context) <-chan known {
 		for {
 			from := time.Now()
 			end, err := a.container.Wait(ctx)
-			if err == nil || !isLoss(err) || ctx.Err() != nil {
+			if err == nil || !errors.Is(err, engine.ErrUnavailable) || ctx.Err() != nil {
 				ends <- known{end, err}
 				return
 			}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
@@ -145,18 +147,20 @@ func sweepable(c engine.Found, opts SweepOptions, now time.Time) (remove bool, r
 // a container that has ended for a while, and a courier, which never runs, to the
 // last. Of a run whose record was removed nothing but its own container tells.
 func (r *Runner) hasEnded(c engine.Found) bool {
-	state, err := r.storeOf(c).state(c.Labels[LabelRun])
-	if errors.Is(err, ErrNoRecord) {
+	state, err := r.storeOf(c).State(c.Labels[LabelRun])
+	if errors.Is(err, record.ErrNoRecord) {
 		return c.Labels[LabelPart] == "" && c.Ended
 	}
-	return err == nil && state == RecordFinished
+	return err == nil && state == record.Finished
 }
 
 // storeOf is the state folder of a container's controller, which may be another one
 // and out of reach.
-func (r *Runner) storeOf(c engine.Found) *Store {
-	if dir := c.Labels[LabelState]; dir != "" && dir != r.store.dir {
-		return &Store{dir: dir}
+func (r *Runner) storeOf(c engine.Found) *record.Store {
+	if dir := c.Labels[LabelState]; dir != "" && dir != r.store.Dir() {
+		if store, err := record.Open(dir); err == nil {
+			return store
+		}
 	}
 	return r.store
 }
@@ -170,5 +174,5 @@ func (r *Runner) sweepOne(ctx context.Context, c engine.Found) error {
 		return nil // has nothing on our disk
 	}
 	// Its record says whose ./final was.
-	return r.storeOf(c).reclaim(c.Labels[LabelRun])
+	return reclaim(r.storeOf(c), c.Labels[LabelRun])
 }

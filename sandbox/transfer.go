@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -178,12 +179,12 @@ func (a *attempt) pack(ctx context.Context, to io.Writer) error {
 func withFolder(field, dir string, do func(*os.Root) error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return &PathError{field, dir, "cannot be read", cause(err)}
+		return &PathError{Field: field, Path: dir, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	err = errors.Join(do(root), root.Close())
 	var file *fs.PathError
 	if errors.As(err, &file) {
-		return &PathError{field, filepath.Join(dir, file.Path), "cannot be copied to the engine", file.Err}
+		return &PathError{Field: field, Path: filepath.Join(dir, file.Path), Rule: "cannot be copied to the engine", Err: file.Err}
 	}
 	return err
 }

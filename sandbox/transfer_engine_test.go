@@ -186,11 +186,12 @@ func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
 	req.ID = fmt.Sprintf("watched-%d", os.Getpid())
 	req.Transfer, req.Limits.Disk = sandbox.TransferCopy, 8*policy.MiB
 	api := testAPI(t)
-	req.Stdout = writerFunc(func(p []byte) (int, error) {
+	var streams sandbox.IO
+	streams.Stdout = writerFunc(func(p []byte) (int, error) {
 		go func() { _ = api.ContainerKill(t.Context(), "evalbox_watcher-"+req.ID, "SIGKILL") }()
 		return len(p), nil
 	})
-	res := run(t, newRunner(t), req)
+	res := run(t, newRunner(t), req, streams)
 	require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
 	require.Equal(t, result.FaultProgram, res.Fault)
 }
@@ -223,14 +224,14 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 			req.ID = fmt.Sprintf("untidy-%d-%t", os.Getpid(), test.keep)
 			req.Transfer, req.Keep = sandbox.TransferCopy, test.keep
 			stdin, answer := io.Pipe()
-			req.Stdin = stdin
+			streams := sandbox.IO{Stdin: stdin}
 			tidied := make(chan error, 1)
-			req.Stdout = writerFunc(func(p []byte) (int, error) {
+			streams.Stdout = writerFunc(func(p []byte) (int, error) {
 				tidied <- test.tidy(r, req.ID)
 				_, err := io.WriteString(answer, "A\n")
 				return len(p), errors.Join(err, answer.Close())
 			})
-			res := run(t, r, req)
+			res := run(t, r, req, streams)
 			require.NoError(t, <-tidied)
 			require.Len(t, res.Outputs, 1, res.Warnings)
 			e := docker.New(api)
@@ -242,8 +243,9 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 func TestEngineCopyPassesStdinOn(t *testing.T) {
 	t.Parallel()
 	req := python(t, "import sys\nprint(sys.stdin.read().upper())")
-	req.Stdin, req.Transfer = strings.NewReader("from the caller"), sandbox.TransferCopy
-	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req).Stdout)
+	req.Transfer = sandbox.TransferCopy
+	streams := sandbox.IO{Stdin: strings.NewReader("from the caller")}
+	require.Equal(t, "FROM THE CALLER\n", run(t, newRunner(t), req, streams).Stdout)
 }
 
 func TestEngineCopyIsKept(t *testing.T) {

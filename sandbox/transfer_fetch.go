@@ -11,6 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -27,9 +31,9 @@ const fetchRetries = 3
 func (a *attempt) fetch(ctx context.Context) ([]result.Output, []result.SkippedOutput) {
 	a.stopLooking()
 	switch {
-	case a.facts.startError != nil:
+	case a.facts.StartError != nil:
 		return nil, nil
-	case a.facts.lost != nil:
+	case a.facts.Lost != nil:
 		a.warnings = append(a.warnings, mayStillRun)
 		return nil, nil
 	}
@@ -45,11 +49,11 @@ func (a *attempt) fetch(ctx context.Context) ([]result.Output, []result.SkippedO
 				unpacker.Missing(list, full, "was not copied: the transfer broke off")
 			}
 		}
-		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(fetchErr).Error())
+		a.warnings = append(a.warnings, "outputs are incomplete: "+fsx.Cause(fetchErr).Error())
 	}
 	outputs, skipped, err := collect.Outputs(ctx, a.work.final, limits)
 	if err != nil && fetchErr == nil {
-		a.warnings = append(a.warnings, "outputs are incomplete: "+cause(err).Error())
+		a.warnings = append(a.warnings, "outputs are incomplete: "+fsx.Cause(err).Error())
 	}
 	for i, out := range outputs {
 		if mode, ok := unpacker.Mode(out.Path); ok {
@@ -81,7 +85,7 @@ func (a *attempt) listDepot(ctx context.Context) *archive.Inventory {
 		}
 	}
 	if err != nil {
-		a.warnings = append(a.warnings, "not all of what was left out of the outputs can be told: "+cause(err).Error())
+		a.warnings = append(a.warnings, "not all of what was left out of the outputs can be told: "+fsx.Cause(err).Error())
 		return nil
 	}
 	if list.Truncated {
@@ -90,7 +94,7 @@ func (a *attempt) listDepot(ctx context.Context) *archive.Inventory {
 	if space.TooDeep {
 		a.warnings = append(a.warnings, "final holds folders so deep that their size could not be told, nor all that was left out")
 	}
-	if a.facts.stop != stopDiskLimit && a.tooMuch(space) {
+	if a.facts.Stop != outcome.StopDiskLimit && a.tooMuch(space) {
 		a.warnings = append(a.warnings, fmt.Sprintf("%s more than its disk limit of %v: the program ended before that was noticed",
 			a.heldBy(), policy.Size(a.spec.Job.DiskBytes)))
 	}
@@ -127,14 +131,14 @@ func (a *attempt) fetchAll(ctx context.Context, dir string, unpacker *archive.Un
 			return err
 		case err == nil, errors.Is(err, archive.ErrCut):
 			unpacker.Missing(list, at, "was not in what the engine sent")
-		case isLoss(err):
+		case errors.Is(err, engine.ErrUnavailable):
 			if retries--; retries < 0 || !a.engineBack(ctx) {
 				return err
 			}
 		case at == ".":
 			return err
 		default:
-			unpacker.Missing(list, at, "could not be copied: "+cause(err).Error())
+			unpacker.Missing(list, at, "could not be copied: "+fsx.Cause(err).Error())
 		}
 		if len(work) == 0 {
 			work = unpacker.Left(list)

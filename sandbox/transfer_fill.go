@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -47,7 +49,7 @@ func engineSpace(free, need int64) error {
 	if free >= need {
 		return nil
 	}
-	return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", ErrNoSpace, policy.Size(free), policy.Size(need))
+	return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", record.ErrNoSpace, policy.Size(free), policy.Size(need))
 }
 
 var errEnough = errors.New("enough")

@@ -210,7 +210,7 @@ func TestEngineLostWhileFilesAreAway(t *testing.T) {
 	req := shellRequest(t, "echo before >final/before; echo ready; until test -e final/go; do find final >/dev/null; done; exit 7")
 	req.ID, req.Transfer = "away", sandbox.TransferCopy
 	ready, over := make(chan struct{}), make(chan struct{})
-	req.Stdout = writerFunc(func(p []byte) (int, error) { close(ready); return len(p), nil })
+	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) { close(ready); return len(p), nil })}
 	finished := make(chan error, 1)
 	go func() {
 		finished <- func() error {
@@ -230,7 +230,7 @@ func TestEngineLostWhileFilesAreAway(t *testing.T) {
 			return os.WriteFile(filepath.Join(e.dir, "data", "volumes", "evalbox-away", "_data", "out", "final", "go"), nil, 0o644)
 		}()
 	}()
-	res, err := r.Run(t.Context(), req)
+	res, err := r.Run(t.Context(), req, streams)
 	close(over)
 	require.NoError(t, <-finished)
 	require.NoError(t, err)

@@ -17,6 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/owner"
@@ -98,7 +101,7 @@ func TestCopyMovesFilesThereAndBack(t *testing.T) {
 	require.Empty(t, fake.Left())
 	require.Empty(t, fake.Created[0].Meta.Stat, "what lies in a depot is nobody's to compare")
 	for role, source := range fake.Sources() {
-		require.False(t, strings.HasPrefix(source, r.store.dir), "%s is mounted from here", role)
+		require.False(t, strings.HasPrefix(source, r.store.Dir()), "%s is mounted from here", role)
 	}
 }
 
@@ -127,7 +130,7 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 		"image without du": {func(f *enginetest.Fake, _ *Request) { f.Deaf = 1 }, nil, "it said \"sh: du: not found"},
 		"disk nearly full": {func(f *enginetest.Fake, _ *Request) {
 			f.Space = func() (int64, int64, int64) { return minFree - 1024, 1, 4096 }
-		}, ErrNoSpace, "the engine's disk"},
+		}, record.ErrNoSpace, "the engine's disk"},
 		"input unreadable": {func(_ *enginetest.Fake, req *Request) {
 			_ = os.Symlink("x", filepath.Join(req.Input, "x"))
 			_ = os.RemoveAll(req.Script)
@@ -194,7 +197,7 @@ func TestCopyStopsBeforeTheEnginesDiskIsFull(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(req.Input, "big"), make([]byte, 1<<20), 0o600))
 				r.engine = &stuckEngine{fake}
 				_, err := r.Run(t.Context(), req)
-				require.ErrorIs(t, err, ErrNoSpace)
+				require.ErrorIs(t, err, record.ErrNoSpace)
 				require.ErrorContains(t, err, "the engine's disk")
 				require.Empty(t, leftBehind(t, r, fake))
 			})
@@ -544,9 +547,9 @@ func TestSecondTryWaitsForTheRemovalOfTheFirst(t *testing.T) {
 func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newFakeRunner(t, fake)
-	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: deadOwner().String()}
+	dead := map[string]string{LabelManaged: "true", LabelRun: "dead", LabelOwner: recordtest.DeadOwner().String()}
 	live := map[string]string{LabelManaged: "true", LabelRun: "live", LabelOwner: owner.This().String()}
-	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: deadOwner().String(), LabelKeep: "true"}
+	kept := map[string]string{LabelManaged: "true", LabelRun: "kept", LabelOwner: recordtest.DeadOwner().String(), LabelKeep: "true"}
 	for _, labels := range []map[string]string{dead, live, kept} {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
 		require.NoError(t, err)
@@ -568,10 +571,10 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newFakeRunner(t, fake)
-	addRecord(t, r.store, "runs", owner.This(), time.Now(), false)
-	addRecord(t, r.store, "ended", owner.This(), time.Now(), true)
+	recordtest.Add(t, r.store, "runs", owner.This(), time.Now(), false)
+	recordtest.Add(t, r.store, "ended", owner.This(), time.Now(), true)
 	for _, id := range []string{"runs", "ended"} {
-		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.dir}
+		labels := map[string]string{LabelManaged: "true", LabelRun: id, LabelOwner: owner.This().String(), LabelKeep: "true", LabelState: r.store.Dir()}
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, labels)
 		require.NoError(t, err)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
@@ -628,7 +631,7 @@ func TestDeadlinesOfACopiedRun(t *testing.T) {
 		}
 		require.True(t, deadlineOf(fake.Labels()).After(need), "the container's")
 		require.True(t, deadlineOf(parts).After(need), "its parts'")
-		note, err := r.store.journal("r1")
+		note, err := r.store.Journal("r1")
 		require.NoError(t, err)
 		require.True(t, note.Deadline.After(need), "its record's")
 	})

@@ -10,6 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/outcome"
+
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
 
 	"github.com/evalbox/evalbox/policy"
@@ -167,7 +171,7 @@ func (a *attempt) startWatcher(ctx context.Context) error {
 // watchError is why nobody can watch the depot, or why it is not to be filled.
 func (a *attempt) watchError(err error) error {
 	noShell := errors.Is(err, engine.ErrNotStarted)
-	if isLoss(err) || errors.Is(err, ErrNoSpace) || a.depot.watcher == nil && !noShell {
+	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, record.ErrNoSpace) || a.depot.watcher == nil && !noShell {
 		return err
 	}
 	rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
@@ -221,19 +225,19 @@ func (a *attempt) watchDepot(ctx, looking context.Context) {
 			return
 		case err != nil:
 			a.log.Debug("nobody watches the depot any more", logError, err)
-			a.askStop(stopUnwatched)
+			a.askStop(outcome.StopUnwatched)
 			return
 		}
 		lastLook = time.Now()
 		switch {
 		case space.Free < minFree/2:
-			a.askStop(stopDiskFull)
+			a.askStop(outcome.StopDiskFull)
 			return
 		case space.TooDeep:
-			a.askStop(stopTooDeep)
+			a.askStop(outcome.StopTooDeep)
 			return
 		case a.tooMuch(space):
-			a.askStop(stopDiskLimit)
+			a.askStop(outcome.StopDiskLimit)
 			return
 		}
 		period = min(max(diskPeriod, 10*time.Since(began)), 5*time.Second)
@@ -256,7 +260,7 @@ func (a *attempt) lookAgain(ctx, looking context.Context, lastLook time.Time) (a
 		if space, err = a.watchAnew(ctx); err == nil {
 			break
 		}
-		if !isLoss(err) {
+		if !errors.Is(err, engine.ErrUnavailable) {
 			failed++
 		}
 		select {

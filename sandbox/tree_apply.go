@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -58,9 +61,8 @@ const (
 	TreeSkipped  = tree.Skipped
 )
 
-// ApplyTree carries what the program of a finished run changed in a tree over to the
-// host folder that it was copied from: regular files and folders only. deny are further
-// paths below that folder, relative or absolute, that must not be written. What was
+// applyRecorded carries what the program of a finished run changed in a tree over to the
+// host directory that it was copied from: regular files and directories only. What was
 // denied or excluded in the run is not written either.
 //
 // A file is replaced or made in one step; only where the folder still holds what was
@@ -73,28 +75,13 @@ const (
 // Nothing that Git executes is written: nothing at or below a name .git, and neither the
 // configuration nor the hooks beside a file HEAD; see [ApplyOptions]. Files do not become
 // writable for others than their owner, unless they were.
-func (s *Store) ApplyTree(ctx context.Context, id, target string, deny []string) (TreeReport, error) {
-	return s.ApplyTreeWith(ctx, id, target, ApplyOptions{Deny: deny})
-}
-
-// ApplyOptions say what of a tree is applied.
-type ApplyOptions struct {
-	// Deny are further paths below the folder, relative or absolute, that must not be
-	// written.
-	Deny []string
-	// Git permits to write what Git executes: who may write it, runs commands with the
-	// rights of whoever uses the repository next.
-	Git bool
-}
-
-// ApplyTreeWith is [Store.ApplyTree] with options.
-func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts ApplyOptions) (TreeReport, error) {
-	record, err := s.Get(id)
+func applyRecorded(ctx context.Context, s *record.Store, id, target string, opts ApplyOptions) (TreeReport, error) {
+	found, err := s.Get(id)
 	if err != nil {
 		return TreeReport{}, err
 	}
 	index, job := -1, JobTree{}
-	for i, t := range record.Spec.Job.Trees {
+	for i, t := range found.Spec.Job.Trees {
 		if t.Target == target {
 			index, job = i, t
 		}
@@ -103,18 +90,18 @@ func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts Apply
 		return TreeReport{}, &policy.FieldError{Field: "tree", Value: fmt.Sprintf("%.200q", target), Rule: rule}
 	}
 	if index < 0 {
-		return refuse("run " + record.ID + " has no such tree")
+		return refuse("run " + found.ID + " has no such tree")
 	}
 	if job.Source == "" {
 		return refuse("was no copy of a folder")
 	}
-	if record.Result == nil {
-		return TreeReport{}, fmt.Errorf("run %s: %w: it is %s", record.ID, ErrRunning, record.State)
+	if found.Result == nil {
+		return TreeReport{}, fmt.Errorf("run %s: %w: it is %s", found.ID, record.ErrRunning, found.State)
 	}
 	var changes *result.Tree
-	for i := range record.Result.Trees {
-		if record.Result.Trees[i].Target == target {
-			changes = &record.Result.Trees[i]
+	for i := range found.Result.Trees {
+		if found.Result.Trees[i].Target == target {
+			changes = &found.Result.Trees[i]
 		}
 	}
 	if changes == nil {
@@ -125,8 +112,18 @@ func (s *Store) ApplyTreeWith(ctx context.Context, id, target string, opts Apply
 	if err != nil {
 		return TreeReport{}, err
 	}
-	err = applyTree(ctx, record, index, job, *changes, denied, opts.Git, &report)
+	err = applyTree(ctx, found, index, job, *changes, denied, opts.Git, &report)
 	return report, err
+}
+
+// ApplyOptions say what of a tree is applied.
+type ApplyOptions struct {
+	// Deny are further paths below the folder, relative or absolute, that must not be
+	// written.
+	Deny []string
+	// Git permits to write what Git executes: who may write it, runs commands with the
+	// rights of whoever uses the repository next.
+	Git bool
 }
 
 // denyBelow is everything that must not be written, relative to the source.
@@ -148,16 +145,16 @@ func denyBelow(job JobTree, deny []string) (tree.Paths, error) {
 	return all, nil
 }
 
-func applyTree(ctx context.Context, record Record, index int, job JobTree, changes result.Tree, deny tree.Paths, git bool,
+func applyTree(ctx context.Context, found record.Record, index int, job JobTree, changes result.Tree, deny tree.Paths, git bool,
 	report *TreeReport,
 ) (err error) {
-	file, err := os.Open(baseFile(record.Dir, index))
+	file, err := os.Open(record.BaseFile(found.Dir, index))
 	if err != nil {
-		return stateError(record.Dir, "cannot be read", err)
+		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	base, err := tree.ReadBase(file)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return stateError(record.Dir, "cannot be read", err)
+		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	// Links were followed when the run was planned; one that is there now is new.
 	if real := realPath(job.Source); real != job.Source {
@@ -165,26 +162,26 @@ func applyTree(ctx context.Context, record Record, index int, job JobTree, chang
 	}
 	to, err := os.OpenRoot(job.Source)
 	if err != nil {
-		return &PathError{"tree", job.Source, "cannot be opened", cause(err)}
+		return &PathError{Field: "tree", Path: job.Source, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	from, err := os.OpenRoot(keptTree(record.Dir, index))
+	from, err := os.OpenRoot(record.KeptTree(found.Dir, index))
 	if err != nil {
-		return stateError(record.Dir, "cannot be read", err)
+		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	var denied tree.Secrets
 	for _, name := range deny {
 		if err := denied.Add(ctx, to, name); err != nil {
-			return &PathError{"tree", filepath.Join(job.Source, name), "its other names cannot be looked for", cause(err)}
+			return &PathError{Field: "tree", Path: filepath.Join(job.Source, name), Rule: "its other names cannot be looked for", Err: fsx.Cause(err)}
 		}
 	}
-	a := tree.Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + record.ID + "-"}
+	a := tree.Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + found.ID + "-"}
 	created, err1 := entriesOf(changes.Created)
 	changed, err2 := entriesOf(changes.Changed)
 	deleted, err3 := entriesOf(changes.Deleted)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return stateError(record.Dir, "cannot be read", err)
+		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	if !git {
 		a.Refuse = newGitGuard(job.Source, func(name string) bool {

@@ -62,7 +62,7 @@ func TestGitIsNotApplied(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode, res.Stderr)
 	for range 2 { // the second time changes nothing
-		report, err := r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+		report, err := r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
 		require.NoError(t, err)
 		var skipped []string
 		for _, c := range report.Changes {
@@ -83,7 +83,7 @@ func TestGitIsNotApplied(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "[core]", string(text))
 	}
-	report, err := r.Store().ApplyTreeWith(t.Context(), "r1", "/repo", ApplyOptions{Git: true})
+	report, err := r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{Git: true})
 	require.NoError(t, err)
 	require.Zero(t, report.Count(TreeSkipped))
 	require.FileExists(t, filepath.Join(dir, ".git/hooks/post-checkout"))

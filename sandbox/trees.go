@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -37,39 +40,27 @@ type runTree struct {
 	points map[string]bool
 }
 
-// liveTree and keptTree are folders of a record, and baseFile says what a copy began
-// with.
-func liveTree(record string, i int) string {
-	return filepath.Join(record, liveTrees, strconv.Itoa(i))
-}
-func keptTree(record string, i int) string {
-	return filepath.Join(record, keptTrees, strconv.Itoa(i))
-}
-func baseFile(record string, i int) string {
-	return filepath.Join(record, keptTrees, strconv.Itoa(i)+".jsonl")
-}
-
 // openTrees makes the folders of the trees. The journal is written by then.
 func (a *attempt) openTrees(ctx context.Context) error {
 	if len(a.spec.Job.Trees) == 0 {
 		return nil
 	}
-	for _, dir := range []string{liveTrees, keptTrees} {
+	for _, dir := range []string{record.LiveTrees, record.KeptTrees} {
 		if err := os.Mkdir(filepath.Join(a.work.record, dir), 0o700); err != nil {
-			return stateError(a.work.record, "cannot be written", err)
+			return record.StateError(a.work.record, "cannot be written", err)
 		}
 	}
 	if err := a.measureTrees(ctx); err != nil {
 		return err
 	}
 	for i, job := range a.spec.Job.Trees {
-		live := liveTree(a.work.record, i)
+		live := record.LiveTree(a.work.record, i)
 		if err := os.Mkdir(live, 0o755); err != nil {
-			return stateError(live, "cannot be made", err)
+			return record.StateError(live, "cannot be made", err)
 		}
 		root, err := os.OpenRoot(live)
 		if err != nil {
-			return stateError(live, "cannot be opened", err)
+			return record.StateError(live, "cannot be opened", err)
 		}
 		a.work.trees = append(a.work.trees, &runTree{job: job, live: live, root: root, points: pointsOf(a.spec, job.Target)})
 		a.work.paths[treeRole(i)] = live
@@ -101,7 +92,7 @@ func (a *attempt) measureTrees(ctx context.Context) error {
 		}
 	}
 	if free, known := freeBytes(a.work.record); known && !a.copies() && free < total+minFree {
-		return fmt.Errorf("state folder %q: %w: %v free, the trees and the run need %v", a.runner.store.dir, ErrNoSpace,
+		return fmt.Errorf("state folder %q: %w: %v free, the trees and the run need %v", a.runner.store.Dir(), record.ErrNoSpace,
 			policy.Size(free), policy.Size(total+minFree))
 	}
 	return nil
@@ -124,12 +115,12 @@ func (a *attempt) treeError(ctx context.Context, job JobTree, err error) error {
 	case errors.As(err, &limit):
 		return &PathError{Field: "tree", Path: job.Source, Rule: fmt.Sprintf("%v (all trees together: disk limit %v); raise the limit, or exclude folders",
 			limit, policy.Size(a.spec.Job.DiskBytes))}
-	case isNoSpace(err):
-		return stateError(a.work.record, "cannot be written", err)
+	case fsx.IsNoSpace(err):
+		return record.StateError(a.work.record, "cannot be written", err)
 	case errors.As(err, &file):
-		return &PathError{"tree", filepath.Join(job.Source, file.Path), "cannot be copied", file.Err}
+		return &PathError{Field: "tree", Path: filepath.Join(job.Source, file.Path), Rule: "cannot be copied", Err: file.Err}
 	}
-	return &PathError{"tree", job.Source, "cannot be copied", err}
+	return &PathError{Field: "tree", Path: job.Source, Rule: "cannot be copied", Err: err}
 }
 
 // pointsOf are the paths in a tree, or in the input, that other mounts lie on, folder or
@@ -205,12 +196,12 @@ func (a *attempt) copyTree(ctx context.Context, i int, t *runTree, to tree.Sink,
 	entries, bytes := t.base.Sum()
 	left.Entries -= entries
 	left.Bytes -= bytes
-	file, err := os.OpenFile(baseFile(a.work.record, i), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(record.BaseFile(a.work.record, i), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err == nil {
 		err = errors.Join(t.base.Write(file), file.Close())
 	}
 	if err != nil {
-		return stateError(a.work.record, "cannot be written", err)
+		return record.StateError(a.work.record, "cannot be written", err)
 	}
 	return nil
 }
@@ -245,14 +236,14 @@ func (a *attempt) diskUse(ctx context.Context) (bytes int64, entries int) {
 // collectTrees tells what the program changed, keeps that, and lets the rest go.
 // bring, if not nil, brings a tree back first.
 func (a *attempt) collectTrees(ctx context.Context, bring func(context.Context, int, *runTree) (tree.Now, error)) []result.Tree {
-	if len(a.work.trees) == 0 || a.facts.lost != nil {
+	if len(a.work.trees) == 0 || a.facts.Lost != nil {
 		return nil // its program may still run
 	}
 	ctx, cancel := a.collecting(ctx)
 	defer cancel()
 	var trees []result.Tree
 	for i, t := range a.work.trees {
-		if t.base == nil || a.facts.startError != nil {
+		if t.base == nil || a.facts.StartError != nil {
 			a.dropLive(t)
 			continue
 		}
@@ -271,8 +262,8 @@ func (a *attempt) collectTrees(ctx context.Context, bring func(context.Context, 
 
 // dropLive deletes a copy; what is kept of it lies elsewhere by then.
 func (a *attempt) dropLive(t *runTree) {
-	if err := removeTree(t.live); err != nil {
-		a.warnings = append(a.warnings, fmt.Sprintf("the copy of tree %s is left behind in %s: %v", t.job.Target, t.live, cause(err)))
+	if err := fsx.Remove(t.live); err != nil {
+		a.warnings = append(a.warnings, fmt.Sprintf("the copy of tree %s is left behind in %s: %v", t.job.Target, t.live, fsx.Cause(err)))
 	}
 }
 
@@ -291,11 +282,11 @@ func (a *attempt) collectTree(ctx context.Context, i int, t *runTree, bring func
 	}
 	changes := tree.Compare(t.base, now, a.spec.Job.OutputFiles)
 	keepErr := inFolder(a.work.record, func(root *os.Root) error {
-		return errors.Join(root.MkdirAll(filepath.Join(keptTrees, strconv.Itoa(i)), 0o700),
-			tree.Keep(root, filepath.Join(liveTrees, strconv.Itoa(i)), filepath.Join(keptTrees, strconv.Itoa(i)), changes))
+		return errors.Join(root.MkdirAll(filepath.Join(record.KeptTrees, strconv.Itoa(i)), 0o700),
+			tree.Keep(root, filepath.Join(record.LiveTrees, strconv.Itoa(i)), filepath.Join(record.KeptTrees, strconv.Itoa(i)), changes))
 	})
 	if err = errors.Join(err, keepErr); err != nil {
-		a.warnings = append(a.warnings, fmt.Sprintf("changes of tree %s are incomplete: %v", t.job.Target, cause(err)))
+		a.warnings = append(a.warnings, fmt.Sprintf("changes of tree %s are incomplete: %v", t.job.Target, fsx.Cause(err)))
 	}
 	entries, bytes := t.base.Sum()
 	return result.Tree{

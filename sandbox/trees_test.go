@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -29,9 +32,9 @@ func treeRun(t *testing.T, way, dir string, do func(copy string) error) (*Runner
 	t.Helper()
 	var r *Runner
 	fake := enginetest.NewFake(func(p *enginetest.Program) int {
-		record := filepath.Join(r.store.runsDir(), "r1")
-		for _, name := range []string{journalFile, specFile, "trees/0.jsonl"} {
-			if _, err := os.Stat(filepath.Join(record, name)); err != nil {
+		dir := filepath.Join(r.store.RunsDir(), "r1")
+		for _, name := range []string{record.JournalFile, record.SpecFile, "trees/0.jsonl"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				p.PrintErr(err.Error())
 				return 2
 			}
@@ -89,7 +92,7 @@ func TestTreesInBothWays(t *testing.T) {
 			require.Empty(t, left)
 			require.Empty(t, fake.Left())
 
-			report, err := r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"sub"})
+			report, err := r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{Deny: []string{"sub"}})
 			require.NoError(t, err)
 			require.Equal(t, 3, report.Count(TreeApplied))
 			require.Equal(t, 1, report.Count(TreeSkipped))
@@ -98,7 +101,7 @@ func TestTreesInBothWays(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "changed", string(text))
 			require.NoFileExists(t, filepath.Join(dir, "sub/new"))
-			report, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+			report, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
 			require.NoError(t, err)
 			require.Equal(t, 4, report.Count(TreeApplied))
 			require.FileExists(t, filepath.Join(dir, "sub/new"))
@@ -113,18 +116,18 @@ func TestApplyTreeRefuses(t *testing.T) {
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	for target, want := range map[string]string{"/repo/x": "has no such tree", "/work/out": "was no copy of a folder"} {
-		_, err := r.Store().ApplyTree(t.Context(), "r1", target, nil)
+		_, err := r.ApplyTree(t.Context(), "r1", target, ApplyOptions{})
 		require.ErrorContains(t, err, want)
 	}
-	_, err = r.Store().ApplyTree(t.Context(), "r2", "/repo", nil)
-	require.ErrorIs(t, err, ErrNoRecord)
-	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", []string{"../x"})
+	_, err = r.ApplyTree(t.Context(), "r2", "/repo", ApplyOptions{})
+	require.ErrorIs(t, err, record.ErrNoRecord)
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{Deny: []string{"../x"}})
 	require.ErrorContains(t, err, "must be a path below")
 	require.NoError(t, os.Rename(dir, dir+"-moved"))
-	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
 	require.Error(t, err)
 	require.NoError(t, os.Symlink(dir+"-moved", dir))
-	_, err = r.Store().ApplyTree(t.Context(), "r1", "/repo", nil)
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
 	require.ErrorContains(t, err, "was replaced by a link")
 }
 
@@ -247,7 +250,7 @@ func TestTreesNeedTheProgramsUser(t *testing.T) {
 		dir := readable(t, map[string]string{"a": "A"})
 		r, _, req := treeRun(t, TransferBind, dir, func(copied string) error {
 			info, err := os.Stat(filepath.Join(copied, "a"))
-			if uid, _, _ := ownerOf(info); err == nil && uid != 1234 {
+			if uid, _, _ := fsx.OwnerOf(info); err == nil && uid != 1234 {
 				err = errors.New("not given to the program")
 			}
 			return err

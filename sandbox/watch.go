@@ -3,6 +3,8 @@ package sandbox
 import (
 	"context"
 	"time"
+
+	"github.com/evalbox/evalbox/sandbox/outcome"
 )
 
 const (
@@ -39,7 +41,7 @@ func (a *attempt) watchDisk(ctx context.Context) {
 		began := time.Now()
 		bytes, entries := a.diskUse(ctx)
 		if bytes > a.spec.Job.DiskBytes || entries > maxEntries {
-			a.askStop(stopDiskLimit)
+			a.askStop(outcome.StopDiskLimit)
 			return
 		}
 		// Looking shall not cost more than a tenth of the time, and a program
@@ -59,7 +61,7 @@ func (a *attempt) watchFreeSpace(ctx context.Context) {
 		}
 		for _, dir := range []string{a.work.paths[RoleFinal], a.work.record} {
 			if free, known := freeBytes(dir); known && free < minFree/2 && (dir != a.work.record || len(a.work.trees) > 0) {
-				a.askStop(stopDiskFull)
+				a.askStop(outcome.StopDiskFull)
 				return
 			}
 		}

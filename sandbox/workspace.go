@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/tree"
 
@@ -34,7 +36,7 @@ type workspace struct {
 	paths  engine.Sources
 	final  *os.Root
 	// lent tells whom to give ./final back to.
-	lent    finalJournal
+	lent    record.Ownership
 	lock    *finalLock
 	trees   []*runTree
 	mode    fs.FileMode
@@ -47,15 +49,15 @@ type workspace struct {
 	// earlier is the note of the run that filled ./final before.
 	earlier []byte
 	folder  *os.File // holds the lock of the folder itself
-	store   *Store
+	store   *record.Store
 	runID   string
 	reserve string
 }
 
 // openWorkspace makes the record folder and what the container mounts from it.
 // Nothing of the caller's is changed yet. On an error nothing is left behind.
-func openWorkspace(store *Store, spec Spec) (*workspace, error) {
-	record, err := store.create(spec.Job.RunID)
+func openWorkspace(store *record.Store, spec Spec) (*workspace, error) {
+	record, err := store.Create(spec.Job.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +69,12 @@ func openWorkspace(store *Store, spec Spec) (*workspace, error) {
 }
 
 // fill makes what the container mounts.
-func (w *workspace) fill(store *Store, spec Spec) (err error) {
+func (w *workspace) fill(store *record.Store, spec Spec) (err error) {
 	if err := w.checkSpace(); err != nil {
 		return err
 	}
 	if spec.Job.Script != "" {
-		if w.paths[RoleProgram], err = copyScript(spec.Job.Script, filepath.Join(w.record, programDir)); err != nil {
+		if w.paths[RoleProgram], err = copyScript(spec.Job.Script, filepath.Join(w.record, record.ProgramDir)); err != nil {
 			return err
 		}
 	}
@@ -85,9 +87,9 @@ func (w *workspace) fill(store *Store, spec Spec) (err error) {
 			return err
 		}
 	default:
-		w.paths[RoleInput] = filepath.Join(w.record, emptyInput)
+		w.paths[RoleInput] = filepath.Join(w.record, record.EmptyInput)
 		if err := mkdirReadable(w.paths[RoleInput]); err != nil {
-			return stateError(w.record, "cannot be written", err)
+			return record.StateError(w.record, "cannot be written", err)
 		}
 	}
 	if err := w.openMounts(spec); err != nil {
@@ -109,7 +111,7 @@ func (w *workspace) openMounts(plan Spec) error {
 	}
 	var err error
 	if len(plan.Class.Masks) > 0 {
-		w.paths[spec.RoleEmpty] = filepath.Join(w.record, emptyFile)
+		w.paths[spec.RoleEmpty] = filepath.Join(w.record, record.EmptyFile)
 		// Readable whatever our umask is.
 		err = errors.Join(os.WriteFile(w.paths[spec.RoleEmpty], nil, 0o444), os.Chmod(w.paths[spec.RoleEmpty], 0o444))
 	}
@@ -117,7 +119,7 @@ func (w *workspace) openMounts(plan Spec) error {
 		err = makePoints(w.paths[RoleInput], pointsOf(plan, InputDir))
 	}
 	if err != nil {
-		return stateError(w.record, "cannot be written", err)
+		return record.StateError(w.record, "cannot be written", err)
 	}
 	return nil
 }
@@ -146,16 +148,16 @@ func makePoints(dir string, points map[string]bool) error {
 
 func (w *workspace) checkSpace() error {
 	if free, ok := freeBytes(w.record); ok && free < minFree {
-		return fmt.Errorf("state folder %q: %w: %v free, a run needs %v", filepath.Dir(w.record), ErrNoSpace,
+		return fmt.Errorf("state folder %q: %w: %v free, a run needs %v", filepath.Dir(w.record), record.ErrNoSpace,
 			policy.Size(free), policy.Size(minFree))
 	}
-	w.reserve = filepath.Join(w.record, reserveFile)
+	w.reserve = filepath.Join(w.record, record.ReserveFile)
 	file, err := os.OpenFile(w.reserve, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil {
 		err = errors.Join(reserve(file, resultReserve), file.Close())
 	}
 	if err != nil {
-		return stateError(w.record, "cannot be written", err)
+		return record.StateError(w.record, "cannot be written", err)
 	}
 	return nil
 }
@@ -170,13 +172,13 @@ func checkMountReadable(source, user string) error { return checkReadableAs("mou
 func checkReadableAs(field, dir, user string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return &PathError{field, dir, "cannot be read", cause(err)}
+		return &PathError{Field: field, Path: dir, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	need := mayRead
 	if !info.IsDir() {
 		need = mayReadFile
 	}
-	owner, group, ok := ownerOf(info)
+	owner, group, ok := fsx.OwnerOf(info)
 	uid, gid, err := numericUser(user)
 	if !ok || err != nil {
 		return err
@@ -209,7 +211,7 @@ func mkdirReadable(dir string) error {
 func copyScript(from, toDir string) (string, error) {
 	source, err := os.OpenFile(from, os.O_RDONLY|fsx.OpenFlags, 0)
 	if err != nil {
-		return "", &PathError{"script", from, "cannot be read", cause(err)}
+		return "", &PathError{Field: "script", Path: from, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	defer source.Close()
 	// Links were followed when the run was planned; one that is there now is new.
@@ -218,14 +220,14 @@ func copyScript(from, toDir string) (string, error) {
 		err = errors.New("is not a regular file")
 	}
 	if err != nil {
-		return "", &PathError{"script", from, "cannot be read", cause(err)}
+		return "", &PathError{Field: "script", Path: from, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if err := (pinned{field: "script", path: from, info: opened}).check(); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(io.LimitReader(source, maxScript+1))
 	if err != nil {
-		return "", &PathError{"script", from, "cannot be read", cause(err)}
+		return "", &PathError{Field: "script", Path: from, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if len(text) > maxScript {
 		return "", &PathError{Field: "script", Path: from, Rule: fmt.Sprintf("has more than %d bytes", maxScript)}
@@ -234,12 +236,12 @@ func copyScript(from, toDir string) (string, error) {
 		return "", &PathError{Field: "script", Path: from, Rule: "is empty"}
 	}
 	if err := mkdirReadable(toDir); err != nil {
-		return "", stateError(toDir, "cannot be made", err)
+		return "", record.StateError(toDir, "cannot be made", err)
 	}
 	to := filepath.Join(toDir, filepath.Base(from))
 	// Readable for whatever user the program runs as, whatever our umask is.
 	if err := errors.Join(os.WriteFile(to, text, 0o444), os.Chmod(to, 0o444)); err != nil {
-		return "", stateError(to, "cannot be written", err)
+		return "", record.StateError(to, "cannot be written", err)
 	}
 	return to, nil
 }
@@ -272,6 +274,6 @@ func (w *workspace) discard() error {
 		// Only if it is empty, which it is unless somebody else was there.
 		errs = append(errs, os.Remove(w.paths[RoleFinal]))
 	}
-	errs = append(errs, w.release(), removeTree(w.record))
+	errs = append(errs, w.release(), fsx.Remove(w.record))
 	return errors.Join(errs...)
 }

@@ -12,9 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
@@ -33,14 +37,6 @@ func newHostDirs(t *testing.T) hostDirs {
 	t.Setenv("HOME", h.home)
 	t.Chdir(h.place)
 	return h
-}
-
-// mountTmpfs mounts a file system in memory; only root can.
-func mountTmpfs(t *testing.T, dir, options string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, unix.Mount("evalbox-test", dir, "tmpfs", 0, options))
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 func TestResolveScript(t *testing.T) {
@@ -156,13 +152,13 @@ func TestLinksDoNotHideProtectedFolders(t *testing.T) {
 }
 
 func TestInputWithAMountPointBelow(t *testing.T) {
-	if !isRoot() {
+	if !treetest.IsRoot() {
 		return // /dev in TestResolveInput shows the rule without mounting
 	}
 	h := newHostDirs(t)
 	treetest.Write(t, h.place, map[string]string{"data/sub/": "", "data2/": "", "other/": ""})
-	mountTmpfs(t, h.place+"/data/sub", "size=64k")
-	mountTmpfs(t, h.place+"/other", "size=64k")
+	treetest.MountTmpfs(t, h.place+"/data/sub", "size=64k")
+	treetest.MountTmpfs(t, h.place+"/other", "size=64k")
 	require.NoError(t, unix.Mount(h.place+"/data2", h.place+"/data2", "", unix.MS_BIND, ""))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(h.place+"/data2", unix.MNT_DETACH)) })
 
@@ -250,27 +246,20 @@ func TestResolveReportsEveryPath(t *testing.T) {
 // workSpec is a run as the program's user that needs no handing over.
 func workSpec(id string) Spec {
 	user := "64646:64646"
-	if !isRoot() {
+	if !treetest.IsRoot() {
 		user = defaultUser(os.Getuid(), os.Getgid())
 	}
 	return Spec{Class: Class{User: user}, Job: Job{RunID: id}}
 }
 
-func openTestStore(t *testing.T) *Store {
-	t.Helper()
-	store, err := OpenStore(filepath.Join(t.TempDir(), "state"))
-	require.NoError(t, err)
-	return store
-}
-
 func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	w, err := openWorkspace(store, workSpec("r1"))
 	require.NoError(t, err)
 	record := filepath.Join(store.Dir(), "runs", "r1")
 	require.Equal(t, record, w.record)
 	require.Equal(t, engine.Sources{RoleInput: record + "/input", RoleFinal: record + "/final"}, w.paths)
-	require.Equal(t, []string{"final", "input", "reserve"}, everything(t, record))
+	require.Equal(t, []string{"final", "input", "reserve"}, treetest.Everything(t, record))
 	info, err := os.Stat(filepath.Join(record, "reserve"))
 	require.NoError(t, err)
 	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
@@ -278,15 +267,15 @@ func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
 	require.NoError(t, w.handOver(t.Context()))
 	require.NoError(t, w.handBack())
 	require.NoError(t, w.release())
-	require.Equal(t, []string{"final", "input"}, everything(t, record), "the record stays")
+	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "the record stays")
 
 	_, err = openWorkspace(store, workSpec("r1"))
 	require.ErrorContains(t, err, "recorded already")
-	require.Equal(t, []string{"final", "input"}, everything(t, record), "a refused run leaves the other's record alone")
+	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "a refused run leaves the other's record alone")
 }
 
 func TestWorkspaceKeepsTheProgramThatRan(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	script := filepath.Join(t.TempDir(), "main.py")
 	require.NoError(t, os.WriteFile(script, []byte("print(1)\n"), 0o600))
 	spec := workSpec("r1")
@@ -308,7 +297,7 @@ func TestWorkspaceKeepsTheProgramThatRan(t *testing.T) {
 // What is mounted must be readable for a user who is nobody on this host, and
 // administrators like a strict umask.
 func TestWorkspaceUnderAStrictUmask(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	script := filepath.Join(t.TempDir(), "main.py")
 	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
 	spec := workSpec("r1")
@@ -345,16 +334,16 @@ func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
 		"user has a name (2)": {func(s *Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := openTestStore(t)
-			before := everything(t, place)
+			store := recordtest.Open(t)
+			before := treetest.Everything(t, place)
 			spec := workSpec("r1")
 			spec.Job.Script = place + "/ok.py"
 			c.change(&spec)
 			w, err := openWorkspace(store, spec)
 			require.ErrorContains(t, err, c.want)
 			require.Nil(t, w)
-			require.Empty(t, everything(t, store.runsDir()))
-			require.Equal(t, before, everything(t, place))
+			require.Empty(t, treetest.Everything(t, store.RunsDir()))
+			require.Equal(t, before, treetest.Everything(t, place))
 			if spec.Job.Final != "" {
 				// The lock is free again.
 				lock, err := lockFinal(store, spec.Job.Final)
@@ -377,10 +366,10 @@ func TestScriptThatGrewTooLarge(t *testing.T) {
 }
 
 func TestScriptThatCannotBeRead(t *testing.T) {
-	dir := strangersFolder(t)
+	dir := treetest.OtherUsersDir(t)
 	script := filepath.Join(dir, "secret.py")
 	require.NoError(t, os.WriteFile(script, []byte("1"), 0o000))
-	asStranger(t, func() {
+	treetest.AsOtherUser(t, func() {
 		if _, err := copyScript(script, filepath.Join(dir, "to")); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("copyScript: %v", err)
 		}
@@ -388,7 +377,7 @@ func TestScriptThatCannotBeRead(t *testing.T) {
 }
 
 func TestTwoRunsWithOneFinal(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	final := filepath.Join(t.TempDir(), "final")
 	spec := func(id string) Spec {
 		s := workSpec(id)
@@ -400,7 +389,7 @@ func TestTwoRunsWithOneFinal(t *testing.T) {
 	_, err = openWorkspace(store, spec("r2"))
 	require.ErrorIs(t, err, ErrBusy)
 	require.DirExists(t, final, "the refused run takes nothing of the other's away")
-	require.NoDirExists(t, filepath.Join(store.runsDir(), "r2"))
+	require.NoDirExists(t, filepath.Join(store.RunsDir(), "r2"))
 
 	other := spec("r3")
 	other.Job.Final = final + "2"
@@ -416,38 +405,38 @@ func TestTwoRunsWithOneFinal(t *testing.T) {
 }
 
 func TestHandOverEmptiesAndLends(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	final := t.TempDir()
 	treetest.Write(t, final, map[string]string{"old/result": "x"})
 	spec := workSpec("r1")
 	spec.Job.Final = final
 	w, err := openWorkspace(store, spec)
 	require.NoError(t, err)
-	require.Equal(t, []string{"old", "old/result"}, everything(t, final), "opening changes nothing of the caller's")
-	before := owners(t, final)
+	require.Equal(t, []string{"old", "old/result"}, treetest.Everything(t, final), "opening changes nothing of the caller's")
+	before := treetest.Owners(t, final)
 	require.NoError(t, w.handBack(), "what was not handed over is not handed back")
 
 	require.NoError(t, w.handOver(t.Context()))
-	require.Empty(t, everything(t, final))
-	if isRoot() {
-		require.Equal(t, []uint32{64646}, owners(t, final))
-		require.Equal(t, finalJournal{Path: final, Lent: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.lent)
+	require.Empty(t, treetest.Everything(t, final))
+	if treetest.IsRoot() {
+		require.Equal(t, []uint32{64646}, treetest.Owners(t, final))
+		require.Equal(t, record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.lent)
 	}
 	treetest.Write(t, final, map[string]string{"new/result": "x"})
-	if isRoot() {
-		require.NoError(t, chownTree(w.final, -1, 64646, 64646))
+	if treetest.IsRoot() {
+		require.NoError(t, fsx.ChownTree(w.final, -1, 64646, 64646))
 	}
 	require.NoError(t, w.handBack())
-	require.Equal(t, append(before, before...), owners(t, final, filepath.Join(final, "new/result")))
+	require.Equal(t, append(before, before...), treetest.Owners(t, final, filepath.Join(final, "new/result")))
 	require.NoError(t, w.release())
-	require.Equal(t, []string{"new", "new/result"}, everything(t, final))
+	require.Equal(t, []string{"new", "new/result"}, treetest.Everything(t, final))
 }
 
 func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
-	if !isRoot() {
+	if !treetest.IsRoot() {
 		return // only root lends
 	}
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	final := t.TempDir()
 	require.NoError(t, os.Chown(final, 12345, 12345))
 	spec := workSpec("r1")
@@ -459,13 +448,13 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
 	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
 	require.NoError(t, w.handBack())
-	require.Equal(t, []uint32{12345, 12345, 12345}, owners(t, final, final+"/a", final+"/a/b"))
-	require.Equal(t, []uint32{0}, owners(t, final+"/foreign"), "not the program's")
+	require.Equal(t, []uint32{12345, 12345, 12345}, treetest.Owners(t, final, final+"/a", final+"/a/b"))
+	require.Equal(t, []uint32{0}, treetest.Owners(t, final+"/foreign"), "not the program's")
 	require.NoError(t, w.release())
 }
 
 func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	base := t.TempDir()
 	treetest.Write(t, base, map[string]string{"theirs/kept": "x"})
 	for name, c := range map[string]struct {
@@ -481,8 +470,8 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 			w, err := openWorkspace(store, spec)
 			require.NoError(t, err)
 			require.NoError(t, w.discard())
-			require.Equal(t, c.left, everything(t, base))
-			require.Empty(t, everything(t, store.runsDir()))
+			require.Equal(t, c.left, treetest.Everything(t, base))
+			require.Empty(t, treetest.Everything(t, store.RunsDir()))
 		})
 	}
 
@@ -493,12 +482,12 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	treetest.Write(t, base, map[string]string{"ours/from somebody else": "x"})
 	require.Error(t, w.discard(), "what is left behind is told")
 	require.FileExists(t, base+"/ours/from somebody else")
-	require.Empty(t, everything(t, store.runsDir()))
+	require.Empty(t, treetest.Everything(t, store.RunsDir()))
 }
 
 // The folder that was opened is the one that is emptied, or none.
 func TestFinalThatIsReplacedIsRefused(t *testing.T) {
-	store := openTestStore(t)
+	store := recordtest.Open(t)
 	base := t.TempDir()
 	treetest.Write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
 	spec := workSpec("r1")
@@ -517,7 +506,7 @@ func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
 	final := t.TempDir()
 	spec := workSpec("r1")
 	spec.Job.Final = final
-	w, err := openWorkspace(openTestStore(t), spec)
+	w, err := openWorkspace(recordtest.Open(t), spec)
 	require.NoError(t, err)
 	require.False(t, w.made)
 	require.NoError(t, w.discard())
@@ -525,18 +514,18 @@ func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
 }
 
 func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
-	state := strangersFolder(t)
-	final := strangersFolder(t)
-	store, err := OpenStore(filepath.Join(state, "state"))
+	state := treetest.OtherUsersDir(t)
+	final := treetest.OtherUsersDir(t)
+	store, err := record.Open(filepath.Join(state, "state"))
 	require.NoError(t, err)
-	if isRoot() {
+	if treetest.IsRoot() {
 		return // root lends; defaultUser keeps the others from this case
 	}
 	spec := workSpec("r1")
 	spec.Class.User, spec.Job.Final = "64646:64646", final
 	_, err = openWorkspace(store, spec)
 	require.ErrorContains(t, err, "is not writable for user 64646:64646")
-	require.Empty(t, everything(t, store.runsDir()))
+	require.Empty(t, treetest.Everything(t, store.RunsDir()))
 	require.NoError(t, os.Chmod(final, 0o777))
 	w, err := openWorkspace(store, spec)
 	require.NoError(t, err)
@@ -544,20 +533,20 @@ func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
 }
 
 func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
-	if !isRoot() {
+	if !treetest.IsRoot() {
 		return // needs a small file system
 	}
 	for name, options := range map[string]string{"too little space": "size=1m", "too few inodes": "size=200m,nr_inodes=3"} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "disk")
-			mountTmpfs(t, dir, options)
-			store, err := OpenStore(dir)
+			treetest.MountTmpfs(t, dir, options)
+			store, err := record.Open(dir)
 			require.NoError(t, err)
 			final := filepath.Join(t.TempDir(), "final")
 			spec := workSpec("r1")
 			spec.Job.Final = final
 			_, err = openWorkspace(store, spec)
-			require.ErrorIs(t, err, ErrNoSpace)
+			require.ErrorIs(t, err, record.ErrNoSpace)
 			require.ErrorContains(t, err, dir)
 			require.NoDirExists(t, filepath.Join(dir, "runs/r1"))
 			require.NoDirExists(t, final)
@@ -565,8 +554,8 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 	}
 
 	dir := filepath.Join(t.TempDir(), "disk")
-	mountTmpfs(t, dir, "size=100m")
-	store, err := OpenStore(dir)
+	treetest.MountTmpfs(t, dir, "size=100m")
+	store, err := record.Open(dir)
 	require.NoError(t, err)
 	w, err := openWorkspace(store, workSpec("r1"))
 	require.NoError(t, err)

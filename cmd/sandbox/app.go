@@ -8,7 +8,10 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/configs"
@@ -83,7 +86,7 @@ func (s settings) stateDir() (string, error) {
 	if s.StateDir != "" {
 		return s.StateDir, nil
 	}
-	dir, err := sandbox.DefaultStateDir()
+	dir, err := record.DefaultDir()
 	if err != nil {
 		return "", &hintedError{err, "set HOME, or name a folder with --state-dir"}
 	}
@@ -91,16 +94,16 @@ func (s settings) stateDir() (string, error) {
 }
 
 // store opens the records.
-func (s settings) store() (*sandbox.Store, error) {
+func (s settings) store() (*record.Store, error) {
 	dir, err := s.stateDir()
 	if err != nil {
 		return nil, err
 	}
-	return sandbox.OpenStore(dir)
+	return record.Open(dir)
 }
 
 // openStore is the settings and the records that they name.
-func (a *app) openStore() (settings, *sandbox.Store, error) {
+func (a *app) openStore() (settings, *record.Store, error) {
 	s, err := a.settings()
 	if err != nil {
 		return settings{}, nil, err
@@ -110,10 +113,10 @@ func (a *app) openStore() (settings, *sandbox.Store, error) {
 }
 
 // openRecord is the settings, the records, and one of them.
-func (a *app) openRecord(id string) (settings, *sandbox.Store, sandbox.Record, error) {
+func (a *app) openRecord(id string) (settings, *record.Store, record.Record, error) {
 	s, store, err := a.openStore()
 	if err != nil {
-		return settings{}, nil, sandbox.Record{}, err
+		return settings{}, nil, record.Record{}, err
 	}
 	record, err := store.Get(id)
 	return s, store, record, err
@@ -143,7 +146,7 @@ func (a *app) runner(s settings) (*sandbox.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := s.engine()
+	engine, err := docker.Connect(s.Engine)
 	if err != nil {
 		return nil, err
 	}

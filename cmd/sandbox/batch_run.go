@@ -76,13 +76,13 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	opts.Request.GPUWait, f.gpus = f.gpuWait(s), s.GPUs != ""
 	b := &batchRun{app: a, flags: f, settings: s, task: task, entries: entries}
 	if f.parallel > 1 { // one at a time waits as a single run does
-		opts.Request.Waiting = func(why string) { b.progress.once("runs wait for each other's GPUs: " + why) }
+		opts.Hooks.Waiting = func(why string) { b.progress.once("runs wait for each other's GPUs: " + why) }
 	}
 	admit := sandbox.Slots(f.parallel)
 	if f.parallel == 1 {
 		admit = evaluate.InOrder(admit) // also when the next container is ready first
 	}
-	opts.Request.Admit = func(ctx context.Context) (func(), error) { return b.progress.admitted(admit(ctx)) }
+	opts.Hooks.Admit = func(ctx context.Context) (func(), error) { return b.progress.admitted(admit(ctx)) }
 	if b.evaluator, err = evaluate.New(a.watched(runner), opts); err != nil {
 		return err
 	}

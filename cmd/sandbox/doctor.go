@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 )
 
 // A verdict is how a check ended.
@@ -66,7 +66,7 @@ func (a *app) doctor(ctx context.Context) error {
 // examine does all checks. The later ones need what the earlier ones found: where
 // one is missing, they are left out.
 func (a *app) examine(ctx context.Context, s settings) ([]finding, error) {
-	endpoint, err := docker.FindEngine(s.Engine)
+	endpoint, err := dockerhost.Find(s.Engine)
 	findings := []finding{checkAddress(endpoint, err)}
 	if err != nil {
 		store, err := s.store()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -43,7 +44,7 @@ func TestCheckAddress(t *testing.T) {
 				t.Setenv(variable, test.environ[variable])
 			}
 			t.Setenv("DOCKER_CONFIG", t.TempDir())
-			got := checkAddress(docker.FindEngine(test.at))
+			got := checkAddress(dockerhost.Find(test.at))
 			require.Equal(t, test.want, got.Verdict, got.Seen)
 			require.Contains(t, got.Seen, test.seen)
 			require.Equal(t, test.want != verdictOK, got.Mend != "")

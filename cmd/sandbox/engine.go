@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/docker/docker/client"
-
-	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 )
 
 // oneEngine decides between a context and a host. As for any other setting the
@@ -54,25 +51,16 @@ func (s *settings) forget(name string, target *string) {
 
 // engineClient is the client of the engine that the settings and the environment
 // name. The caller closes it.
-func (s settings) engineClient() (*client.Client, error) {
-	endpoint, err := docker.FindEngine(s.Engine)
+func (s settings) engineClient() (*dockerhost.Client, error) {
+	endpoint, err := dockerhost.Find(s.Engine)
 	if err != nil {
 		return nil, err
 	}
 	return endpoint.Client()
 }
 
-// engine is the same as an engine of runs.
-func (s settings) engine() (engine.Engine, error) {
-	endpoint, err := docker.FindEngine(s.Engine)
-	if err != nil {
-		return nil, err
-	}
-	return endpoint.Engine()
-}
-
 // checkAddress judges the way to the engine.
-func checkAddress(endpoint docker.Endpoint, err error) finding {
+func checkAddress(endpoint dockerhost.Endpoint, err error) finding {
 	const check = "engine address"
 	if err != nil {
 		return failed(check, err)
@@ -84,9 +72,8 @@ func checkAddress(endpoint docker.Endpoint, err error) finding {
 	if endpoint.From != "" {
 		f.Seen += fmt.Sprintf(" (from %s)", endpoint.From)
 	}
-	if warning := endpoint.Warning(); warning != "" {
-		insecure := &docker.ConnectError{Problem: docker.ProblemInsecure}
-		f.Verdict, f.Seen, f.Mend = verdictWarn, warning, insecure.Hint()
+	if endpoint.Warning != "" {
+		f.Verdict, f.Seen, f.Mend = verdictWarn, endpoint.Warning, dockerhost.AdviceInsecure
 	}
 	return f
 }

@@ -140,7 +140,7 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	if err != nil {
 		return err
 	}
-	endLive := a.showLive(&opts.Request, s)
+	endLive := a.showLive(&opts.IO, s)
 	notes := a.tellSteps(s)
 	opts.Grading = notes.grading
 	evaluator, err := evaluate.New(a.watched(runner), opts)
@@ -185,11 +185,11 @@ func (a *app) livesHere(s settings) bool {
 }
 
 // showLive shows a terminal what the script prints. The answer ends it.
-func (a *app) showLive(req *sandbox.Request, s settings) (end func()) {
+func (a *app) showLive(streams *sandbox.IO, s settings) (end func()) {
 	if !a.livesHere(s) {
 		return func() {}
 	}
-	live := a.connect(req, s)
+	live := a.connect(streams, s)
 	return func() { _ = live.finish() } // what could not be shown is in the evaluation
 }
 
@@ -201,7 +201,7 @@ func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s set
 		return opts, err
 	}
 	waiting := a.tellWaiting(s)
-	opts.Request.Kill, opts.Request.Waiting, opts.Request.Started = a.streams.Kill, waiting.say, waiting.end
+	opts.Hooks = sandbox.Hooks{Kill: a.streams.Kill, Waiting: waiting.say, Started: waiting.end}
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}

@@ -19,9 +19,9 @@ func (a *app) watched(runner *sandbox.Runner) watchedRunner {
 	return watchedRunner{runner, a.streams.runs}
 }
 
-func (w watchedRunner) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+func (w watchedRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	defer w.runs.begin()()
-	return w.Runner.Run(ctx, req)
+	return w.Runner.Run(ctx, req, opts...)
 }
 
 // steps tell a terminal what an evaluation does besides running the script: both a

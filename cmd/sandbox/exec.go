@@ -205,13 +205,13 @@ var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/c
 
 // carryOutContract runs the contract and shows what happened.
 func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings) error {
-	live := a.connect(&x.Request, s)
-	x.Request.Kill = a.streams.Kill
+	live := a.connect(&x.IO, s)
+	x.Hooks.Kill = a.streams.Kill
 	quiet := s.Quiet || s.JSON && !a.errTerminal
 	waiting := a.tellWaiting(s)
-	x.Request.Waiting = waiting.say
+	x.Hooks.Waiting = waiting.say
 	announced := func() {}
-	x.Request.Started = func() {
+	x.Hooks.Started = func() {
 		waiting.end()
 		if !quiet {
 			announced = live.announceEnd(ctx)

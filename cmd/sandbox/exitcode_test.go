@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
@@ -43,7 +45,7 @@ func TestExitCode(t *testing.T) {
 		"not found, with error":   {ended(result.StatusStartFailed, 127), errors.New("no such file"), 127},
 		"start failed":            {ended(result.StatusStartFailed, -1), errors.New("no runtime"), 125},
 		"engine lost":             {ended(result.StatusEngineLost, -1), sandbox.ErrEngineUnavailable, 125},
-		"result not written":      {ended(result.StatusExited, 0), sandbox.ErrNoSpace, 125},
+		"result not written":      {ended(result.StatusExited, 0), record.ErrNoSpace, 125},
 		"usage":                   {nil, usagef("sandbox run", "unknown flag"), 2},
 		"usage, wrapped":          {nil, fmt.Errorf("reading flags: %w", usagef("sandbox", "what?")), 2},
 		"refused":                 {nil, refused, 125},

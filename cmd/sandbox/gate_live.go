@@ -20,12 +20,12 @@ type gateLive struct {
 // watchGate connects an engine with the terminal.
 func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings, show bool) *gateLive {
 	g := &gateLive{seconds: map[int]float64{}}
-	e.Request.Kill = a.streams.Kill
+	e.Hooks.Kill = a.streams.Kill
 	shown := s
 	shown.Quiet = s.Quiet || !show
-	live := a.connect(&e.Request, shown)
+	live := a.connect(&e.IO, shown)
 	waiting := a.tellWaiting(s)
-	e.Request.Waiting = waiting.say
+	e.Hooks.Waiting = waiting.say
 	announced := func() {}
 	e.Progress = func(event gate.Event) {
 		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // retentionFlags are the flags of `gc` that are about records.
@@ -83,15 +84,15 @@ func (a *app) expire(f retentionFlags, dry bool) error {
 
 // withoutOutcome are the records of contracts, made before a time, that will never have
 // an outcome.
-func withoutOutcome(store *sandbox.Store, before time.Time) []string {
+func withoutOutcome(store *record.Store, before time.Time) []string {
 	records, _ := store.List() // what cannot be read was told already
 	left := []string{}
-	for _, record := range records {
-		if record.State == sandbox.RecordRunning || !record.Created.Before(before) {
+	for _, each := range records {
+		if each.State == record.Running || !each.Created.Before(before) {
 			continue
 		}
-		if c := contractOf(record); c != nil && c.outcome == nil && len(c.unread) == 0 {
-			left = append(left, record.ID)
+		if c := contractOf(each); c != nil && c.outcome == nil && len(c.unread) == 0 {
+			left = append(left, each.ID)
 		}
 	}
 	return left

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -85,7 +84,7 @@ func TestRunWithGPUs(t *testing.T) {
 	t.Setenv("SANDBOX_GPU_DIR", filepath.Join(state, "leases"))
 	require.NoError(t, os.Mkdir(filepath.Join(state, "leases"), 0o700))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
-	api, err := docker.NewClient()
+	api, err := settings{}.engineClient()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())
 	require.NoError(t, err)

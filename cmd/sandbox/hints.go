@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/docker/docker/client"
 
 	"github.com/evalbox/evalbox/policy"
@@ -59,11 +61,11 @@ func hint(err error) string {
 		return unreachableHint(err.Error())
 	case errors.Is(err, sandbox.ErrUnenforceable):
 		return "see what is missing with: sandbox doctor"
-	case errors.Is(err, sandbox.ErrNoSpace) && strings.HasPrefix(err.Error(), "the engine's disk"):
+	case errors.Is(err, record.ErrNoSpace) && strings.HasPrefix(err.Error(), "the engine's disk"):
 		return "see what takes the space of the engine with: docker system df"
-	case errors.Is(err, sandbox.ErrNoSpace):
+	case errors.Is(err, record.ErrNoSpace):
 		return "delete old records with: sandbox rm; or choose another disk with --state-dir"
-	case errors.Is(err, sandbox.ErrNoRecord):
+	case errors.Is(err, record.ErrNoRecord):
 		return "see all runs with: sandbox ls"
 	case errors.As(err, &busy):
 		return busyHint(busy)

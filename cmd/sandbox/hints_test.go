@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -32,8 +34,8 @@ func TestHints(t *testing.T) {
 		"other port":      {fmt.Errorf("%w: Cannot connect to the Docker daemon at tcp://lab:9. Is it", sandbox.ErrEngineUnavailable), []string{"host and port"}},
 		"permission":      {fmt.Errorf("%w: %w", sandbox.ErrEnginePermission, daemon), []string{"docker group"}},
 		"no image":        {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
-		"no space":        {fmt.Errorf("state folder: %w", sandbox.ErrNoSpace), []string{"sandbox rm"}},
-		"no record":       {fmt.Errorf("run \"x\": %w", sandbox.ErrNoRecord), []string{"sandbox ls"}},
+		"no space":        {fmt.Errorf("state folder: %w", record.ErrNoSpace), []string{"sandbox rm"}},
+		"no record":       {fmt.Errorf("run \"x\": %w", record.ErrNoRecord), []string{"sandbox ls"}},
 		"busy":            {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
 		"network":         {&policy.FieldError{Field: "network", Rule: "the policy allows none"}, []string{"SANDBOX_ALLOW_NETWORK"}},
 		"network of all":  {&policy.FieldError{Field: "network", Rule: "shares a network namespace"}, []string{"leave --network out"}},
@@ -42,11 +44,10 @@ func TestHints(t *testing.T) {
 		"GPUs, longer":    {&gpu.BusyError{Waited: time.Hour}, []string{"wait longer for them with --gpu-wait"}},
 		"lease folder":    {errors.New("leases of GPUs in \"/x\": open /x: permission denied"), []string{"you may write to"}},
 		"no network":      {&policy.FieldError{Field: "network", Rule: "the engine does not have it; it has lab"}, []string{"docker network ls"}},
-		"API version":     {fmt.Errorf("asking: %w", &docker.ConnectError{Problem: docker.ProblemVersion}), []string{"unset DOCKER_API_VERSION"}},
-		"context":         {&docker.ConnectError{Problem: docker.ProblemContext, Detail: "does not exist"}, []string{"docker context ls"}},
-		"far permission":  {&docker.ConnectError{Problem: docker.ProblemRemotePermission, Detail: "refused"}, []string{"on the engine's machine"}},
+		"API version":     {fmt.Errorf("asking: %w", &dockerhost.Error{Kind: dockerhost.KindVersion, Advice: "unset DOCKER_API_VERSION"}), []string{"unset DOCKER_API_VERSION"}},
+		"far permission":  {&dockerhost.Error{Kind: dockerhost.KindPermission, Advice: "on the engine's machine"}, []string{"on the engine's machine"}},
 		"other machine":   {&policy.FieldError{Field: "transfer", Rule: "the engine does not see"}, []string{"leave --transfer out: the files"}},
-		"engine's disk":   {fmt.Errorf("the engine's disk: %w", sandbox.ErrNoSpace), []string{"docker system df"}},
+		"engine's disk":   {fmt.Errorf("the engine's disk: %w", record.ErrNoSpace), []string{"docker system df"}},
 		"odd transfer":    {&policy.FieldError{Field: "transfer", Rule: "must be auto"}, []string{"auto finds out"}},
 		"no shell":        {&policy.FieldError{Field: "transfer", Rule: "its image cannot watch"}, []string{"an image with a shell"}},
 		"name taken":      {fmt.Errorf("creating: %w", sandbox.ErrNameTaken), []string{"another --id"}},
@@ -55,7 +56,7 @@ func TestHints(t *testing.T) {
 		"limit":           {&policy.FieldError{Field: "memory"}, []string{"sandbox config"}},
 		"two limits":      {errors.Join(&policy.FieldError{Field: "memory"}, &policy.FieldError{Field: "cpus"}), []string{"sandbox config"}},
 		"two problems":    {fmt.Errorf("a: %w", errors.Join(&policy.FieldError{Field: "memory"})), []string{"sandbox config"}},
-		"joined problems": {errors.Join(sandbox.ErrNoRecord, sandbox.ErrBusy), []string{"sandbox ls", "sandbox ps"}},
+		"joined problems": {errors.Join(record.ErrNoRecord, sandbox.ErrBusy), []string{"sandbox ls", "sandbox ps"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

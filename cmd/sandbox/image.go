@@ -5,10 +5,10 @@ import (
 	"errors"
 	"os"
 
-	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
@@ -31,7 +31,7 @@ func newImageCommand(a *app) *cobra.Command {
 // imageTools are what the image commands work with. The caller closes the
 // client. The engine is asked once first, so that one that is not there is told
 // apart from an image that is not there.
-func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *client.Client, error) {
+func (a *app) imageTools(ctx context.Context) (settings, images.Catalog, *dockerhost.Client, error) {
 	s, err := a.settings()
 	if err != nil {
 		return settings{}, images.Catalog{}, nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/build"
 )
 
 // buildFlags are what `image ensure` and `image build` take.
@@ -60,13 +60,13 @@ func (a *app) ensureImage(ctx context.Context, name string, flags buildFlags) er
 			return err
 		}
 	}
-	opts := images.EnsureOptions{
+	opts := build.Options{
 		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
-		BuildNetwork: flags.network, PipIndex: flags.index, IgnoreMovedTag: flags.ignoreMovedTag,
+		Network: flags.network, PipIndex: flags.index, IgnoreMovedTag: flags.ignoreMovedTag,
 		Progress: a.streams.Err,
 	}
 	opts.TerminalFD, opts.Terminal = a.progressTerminal()
-	image, made, err := images.Ensure(ctx, api, catalog, name, opts)
+	image, made, err := build.Ensure(ctx, api, catalog, name, opts)
 	if err != nil {
 		return err
 	}

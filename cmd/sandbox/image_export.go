@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/archive"
 )
 
 func newImageExportCommand(a *app) *cobra.Command {
@@ -47,7 +47,7 @@ func (a *app) exportImage(ctx context.Context, name, file string) error {
 		return err
 	}
 	lock.Source = path
-	write := func(w io.Writer) error { return images.Export(ctx, api, catalog, lock, name, w) }
+	write := func(w io.Writer) error { return archive.Export(ctx, api, catalog, lock, name, w) }
 	if file == "-" {
 		return readerGone(write(a.streams.Out))
 	}

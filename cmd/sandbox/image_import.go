@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/archive"
 )
 
 func newImageImportCommand(a *app) *cobra.Command {
@@ -32,14 +32,14 @@ it before.`,
 }
 
 func (a *app) importImage(ctx context.Context, file string) error {
-	archive := endsWith(ctx, a.streams.In)
+	input := endsWith(ctx, a.streams.In)
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
 			return &fileError{fileArchive, file, err}
 		}
 		defer opened.Close()
-		archive = opened
+		input = opened
 	}
 	s, catalog, api, err := a.imageTools(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *app) importImage(ctx context.Context, file string) error {
 	if file == "-" {
 		source = "on stdin"
 	}
-	change, err := images.Import(ctx, api, catalog, path, archive, source)
+	change, err := archive.Import(ctx, api, catalog, path, input, source)
 	if err != nil {
 		return err
 	}

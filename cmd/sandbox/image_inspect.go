@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 // inspectFlags say what of an image is shown.
@@ -44,7 +46,7 @@ gives the same bytes.`,
 
 // inspectedImage is what `image inspect --json` prints.
 type inspectedImage struct {
-	images.LockEntry
+	lock.Entry
 
 	Digest    string `json:"digest"`
 	SizeBytes int64  `json:"size_bytes"`
@@ -55,7 +57,7 @@ type inspectedImage struct {
 	PackageCount   int    `json:"package_count"`
 	PackagesSHA256 string `json:"packages_sha256"`
 	// Packages are only there when they were asked for.
-	Packages images.Packages `json:"packages,omitempty"`
+	Packages packages.List `json:"packages,omitempty"`
 }
 
 func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) error {
@@ -64,19 +66,19 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 		return err
 	}
 	defer api.Close()
-	lock, _, err := a.lock(s)
+	held, _, err := a.lock(s)
 	if err != nil {
 		return err
 	}
-	d, err := images.Inspect(ctx, api, catalog, lock, name)
+	d, err := lock.Inspect(ctx, store.Docker{APIClient: api}, catalog, held, name)
 	if err != nil {
 		return err
 	}
 	switch {
 	case f.sbom:
-		return readerGone(images.WriteSBOM(a.streams.Out, d.Entry))
+		return readerGone(lock.WriteSBOM(a.streams.Out, d.Entry))
 	case s.JSON:
-		v := inspectedImage{LockEntry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
+		v := inspectedImage{Entry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
 			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
 		if f.packages {
 			v.Packages = d.Entry.Packages
@@ -88,7 +90,7 @@ func (a *app) inspectImage(ctx context.Context, name string, f inspectFlags) err
 	return a.printDetails(d, a.lockPath(s))
 }
 
-func (a *app) printPackages(packages images.Packages) error {
+func (a *app) printPackages(packages packages.List) error {
 	var rows [][]string
 	for _, p := range packages {
 		rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
@@ -96,7 +98,7 @@ func (a *app) printPackages(packages images.Packages) error {
 	return a.printTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
 }
 
-func (a *app) printDetails(d images.Details, lockPath string) error {
+func (a *app) printDetails(d lock.Details, lockPath string) error {
 	e := d.Entry
 	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
 	switch {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 func newImageListCommand(a *app) *cobra.Command {
@@ -49,7 +50,7 @@ func (a *app) listImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, err := images.List(ctx, api, catalog)
+	all, err := images.List(ctx, store.Docker{APIClient: api}, catalog)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (a *app) listImages(ctx context.Context) error {
 	for _, i := range all {
 		locked := i.Present && lock.Check(i.Resolved()) == nil
 		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
-			Makeable: i.Makeable, Locked: locked, LockedID: lock.OtherID(i), Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
+			Makeable: true, Locked: locked, LockedID: lock.OtherID(i.Resolved()), Tag: i.Tag, Base: i.Base, ID: i.ID, SizeBytes: i.SizeBytes, Created: i.Created})
 		name, there, held, size := i.Name, "no", "no", "-"
 		if i.Default {
 			name += " (default)"
@@ -70,7 +71,7 @@ func (a *app) listImages(ctx context.Context) error {
 		switch {
 		case locked:
 			held = "yes"
-		case lock.OtherID(i) != "":
+		case lock.OtherID(i.Resolved()) != "":
 			held, differ = "differs", true
 		}
 		rows = append(rows, []string{name, there, held, size, i.Description})

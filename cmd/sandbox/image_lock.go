@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 func newImageLockCommand(a *app) *cobra.Command {
@@ -42,7 +46,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 		names = []string{catalog.Default}
 	}
 	for _, name := range names {
-		change, err := images.LockImage(ctx, api, catalog, path, name)
+		change, err := lock.Put(ctx, store.Docker{APIClient: api}, catalog, path, name)
 		if err != nil {
 			return err
 		}
@@ -54,7 +58,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 }
 
 // printLockChange says on stdout what became of an entry.
-func (a *app) printLockChange(change images.LockChange, path string) error {
+func (a *app) printLockChange(change lock.Change, path string) error {
 	e := change.After
 	switch b := change.Before; {
 	case b == nil:
@@ -68,7 +72,7 @@ func (a *app) printLockChange(change images.LockChange, path string) error {
 }
 
 // printDiff says on stdout how packages differ.
-func (a *app) printDiff(diff images.PackageDiff) error {
+func (a *app) printDiff(diff packages.Diff) error {
 	if diff.Empty() {
 		return a.print("  the packages are the same\n")
 	}
@@ -83,16 +87,16 @@ func (a *app) printDiff(diff images.PackageDiff) error {
 // settleLock locks an image that was just made or found, and says so on stderr.
 // Where the lock holds another one, it says how they differ, and the exit code
 // becomes that of a problem. An account without a place for a lock has none.
-func (a *app) settleLock(ctx context.Context, s settings, catalog images.Catalog, api images.Reader, name string) error {
+func (a *app) settleLock(ctx context.Context, s settings, catalog images.Catalog, api client.APIClient, name string) error {
 	path := a.lockPath(s)
 	if path == "" {
 		fmt.Fprintln(a.streams.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
 		return nil
 	}
-	change, err := images.SettleLock(ctx, api, catalog, path, name)
-	var differs *images.DiffersError
+	change, err := lock.Settle(ctx, store.Docker{APIClient: api}, catalog, path, name)
+	var differs *lock.UnlockedError
 	switch {
-	case errors.As(err, &differs):
+	case errors.As(err, &differs) && differs.Diff != nil:
 		a.code = exitProblem
 		if differs.Diff.Empty() {
 			fmt.Fprintln(a.streams.Err, "the packages are those of the locked image; files or configuration differ")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/prune"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -77,7 +78,7 @@ func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 	if err != nil {
 		return &hintedError{err, "set HOME: when images were used is remembered in the user's cache folder"}
 	}
-	report, err := images.Prune(ctx, api, locks, images.PruneOptions{
+	report, err := prune.Images(ctx, api, locks, prune.Options{
 		KeepBytes: int64(f.keep), UnusedFor: f.unusedFor, DryRun: f.dryRun, UsageDir: usage, Now: time.Now(),
 	})
 	if s.JSON {
@@ -89,7 +90,7 @@ func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 	return errors.Join(err, a.printPruned(report, f.dryRun))
 }
 
-func (a *app) printPruned(report images.PruneReport, dryRun bool) error {
+func (a *app) printPruned(report prune.Report, dryRun bool) error {
 	verb := "removed"
 	if dryRun {
 		verb = "would remove"
@@ -107,7 +108,7 @@ func (a *app) printPruned(report images.PruneReport, dryRun bool) error {
 	return a.print("%s %s, kept %s\n", verb, formatSize(report.RemovedBytes), formatSize(report.KeptBytes))
 }
 
-func prunedName(img images.PrunedImage) string {
+func prunedName(img prune.Image) string {
 	if len(img.Tags) > 0 {
 		return img.Tags[0]
 	}

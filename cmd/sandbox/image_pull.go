@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/pull"
 )
 
 func newImagePullCommand(a *app) *cobra.Command {
-	var opts images.PullOptions
+	var opts pull.Options
 	cmd := &cobra.Command{
 		Use:   "pull NAME|REFERENCE@sha256:...",
 		Short: "Pull an image by its digest",
@@ -36,7 +36,7 @@ goes to stdout, the progress to stderr.`,
 	return cmd
 }
 
-func (a *app) pullImage(ctx context.Context, name string, opts images.PullOptions) error {
+func (a *app) pullImage(ctx context.Context, name string, opts pull.Options) error {
 	_, catalog, api, err := a.imageTools(ctx)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (a *app) pullImage(ctx context.Context, name string, opts images.PullOption
 	defer api.Close()
 	opts.Progress = a.streams.Err
 	opts.TerminalFD, opts.Terminal = a.progressTerminal()
-	image, pulled, err := images.PullName(ctx, api, catalog, name, opts)
+	image, pulled, err := pull.Named(ctx, api, catalog, name, opts)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 func newImageVerifyCommand(a *app) *cobra.Command {
@@ -39,26 +41,26 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	lock, there, err := a.lock(s)
+	held, there, err := a.lock(s)
 	if err == nil && !there {
-		err = &hintedError{&images.LockFileError{Path: path, Err: fs.ErrNotExist}, "lock an image with: sandbox image lock NAME"}
+		err = &hintedError{fmt.Errorf("image lock %s: %w", path, fs.ErrNotExist), "lock an image with: sandbox image lock NAME"}
 	}
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		names = lock.Names()
+		names = held.Names()
 	}
-	list := []images.Verification{}
+	list := []lock.Verification{}
 	var errs []error
 	for _, name := range names {
-		v, err := images.Verify(ctx, api, catalog, lock, name)
+		v, err := lock.Verify(ctx, store.Docker{APIClient: api}, catalog, held, name)
 		if ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
 			errs = append(errs, err)
-			list = append(list, images.Verification{Name: name, Diff: images.DiffPackages(nil, nil), Error: err.Error()})
+			list = append(list, lock.Verification{Name: name, Diff: packages.Compare(nil, nil), Error: err.Error()})
 			continue
 		}
 		list = append(list, v)
@@ -80,7 +82,7 @@ func (a *app) verifyImages(ctx context.Context, names []string) error {
 	return nil
 }
 
-func (a *app) printVerification(v images.Verification) error {
+func (a *app) printVerification(v lock.Verification) error {
 	how := "as locked"
 	if v.ID != v.LockedID {
 		how = fmt.Sprintf("the content is as locked; the lock calls it %s", v.LockedID)

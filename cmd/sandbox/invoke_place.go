@@ -27,19 +27,21 @@ func (a *app) placeOf(ctx context.Context, s settings, f invokeFlags) (place, er
 		return place{}, err
 	}
 	req := s.request()
-	req.Keep, req.Kill = f.keep, a.streams.Kill
-	live := a.connect(&req, s)
+	req.Keep = f.keep
+	hooks := sandbox.Hooks{Kill: a.streams.Kill}
+	var streams sandbox.IO
+	live := a.connect(&streams, s)
 	waiting := a.tellWaiting(s)
-	req.Waiting = waiting.say
+	hooks.Waiting = waiting.say
 	announced := func() {}
-	req.Started = func() {
+	hooks.Started = func() {
 		waiting.end()
 		if !s.Quiet && (!s.JSON || a.errTerminal) {
 			announced = live.announceEnd(ctx)
 		}
 	}
 	return place{
-		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Store: runner.Store(), Request: req}),
+		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Request: req, IO: streams, Hooks: hooks}),
 		begin:  func() {},
 		ended: func() {
 			waiting.end()
@@ -61,7 +63,7 @@ func (a *app) host(s settings) invoke.Host {
 // hostPlace is this machine.
 func (a *app) hostPlace(ctx context.Context, s settings) place {
 	host := a.host(s)
-	var shown sandbox.Request
+	var shown sandbox.IO
 	live := a.connect(&shown, s)
 	if shown.Stdout != nil {
 		var turn sync.Mutex

@@ -20,13 +20,13 @@ type live struct {
 
 // connect makes the program's streams ours, unless only the result is asked for.
 // A pipe or a file gets the very bytes; a terminal gets them made harmless.
-func (a *app) connect(req *sandbox.Request, s settings) *live {
+func (a *app) connect(streams *sandbox.IO, s settings) *live {
 	l := &live{err: &locked{out: a.streams.Err}}
 	if s.Quiet || s.JSON {
 		return l
 	}
-	req.Stdout = l.show(a.streams.Out, a.outTerminal, s.Raw)
-	req.Stderr = l.show(l.err, a.errTerminal, s.Raw)
+	streams.Stdout = l.show(a.streams.Out, a.outTerminal, s.Raw)
+	streams.Stderr = l.show(l.err, a.errTerminal, s.Raw)
 	return l
 }
 

@@ -31,16 +31,16 @@ func TestConnect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			a := &app{streams: Streams{Out: &out, Err: &out}, outTerminal: test.terminal, errTerminal: test.terminal}
-			var req sandbox.Request
-			l := a.connect(&req, test.settings)
-			if req.Stdout != nil {
+			var shown sandbox.IO
+			l := a.connect(&shown, test.settings)
+			if shown.Stdout != nil {
 				// In pieces: a character may be cut.
 				for _, b := range []byte(text) {
-					_, err := req.Stdout.Write([]byte{b})
+					_, err := shown.Stdout.Write([]byte{b})
 					require.NoError(t, err)
 				}
 			}
-			require.Equal(t, req.Stdout == nil, req.Stderr == nil)
+			require.Equal(t, shown.Stdout == nil, shown.Stderr == nil)
 			require.NoError(t, l.finish())
 			require.Equal(t, test.want, out.String())
 		})
@@ -52,12 +52,12 @@ func TestStuckTerminal(t *testing.T) {
 	stuck, free := io.Pipe() // nobody reads
 	defer stuck.Close()
 	a := &app{streams: Streams{Out: free, Err: &bytes.Buffer{}}, outTerminal: true}
-	var req sandbox.Request
-	l := a.connect(&req, settings{})
+	var shown sandbox.IO
+	l := a.connect(&shown, settings{})
 	writing := make(chan struct{})
 	go func() {
 		close(writing)
-		_, _ = req.Stdout.Write([]byte("text"))
+		_, _ = shown.Stdout.Write([]byte("text"))
 	}()
 	<-writing
 	require.Eventually(t, l.cursor.MidLine, time.Minute, time.Millisecond)

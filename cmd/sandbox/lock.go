@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 )
 
 const lockName = "images.lock"
@@ -73,32 +73,32 @@ func (a *app) placeOfLock(s settings) (string, error) {
 
 // lock reads the image lock, if there is one. One that was named must be there: a
 // typing mistake would silently lift the rule.
-func (a *app) lock(s settings) (lock images.Lock, there bool, err error) {
+func (a *app) lock(s settings) (held lock.Lock, there bool, err error) {
 	path := a.lockPath(s)
 	if path == "" {
-		return images.Lock{}, false, nil
+		return lock.Lock{}, false, nil
 	}
-	lock, err = images.ReadLock(path)
+	held, err = lock.Read(path)
 	if errors.Is(err, fs.ErrNotExist) && s.Lock == "" {
-		return images.Lock{}, false, nil
+		return lock.Lock{}, false, nil
 	}
-	return lock, err == nil, err
+	return held, err == nil, err
 }
 
 // allLocks are the image lock and the user's own, as far as they are there: what
 // either holds is needed.
-func (a *app) allLocks(s settings) ([]images.Lock, error) {
-	lock, _, err := a.lock(s)
+func (a *app) allLocks(s settings) ([]lock.Lock, error) {
+	held, _, err := a.lock(s)
 	if err != nil {
 		return nil, err
 	}
 	own := a.userLock()
 	if own == "" || own == a.lockPath(s) {
-		return []images.Lock{lock}, nil
+		return []lock.Lock{held}, nil
 	}
-	more, err := images.ReadLock(own)
+	more, err := lock.Read(own)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return []images.Lock{lock, more}, nil
+	return []lock.Lock{held, more}, nil
 }

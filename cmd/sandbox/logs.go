@@ -8,10 +8,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 func newLogsCommand(a *app) *cobra.Command {
@@ -65,22 +66,22 @@ const followInterval = 100 * time.Millisecond
 
 // follow copies a log until its run has ended. A record that is removed
 // meanwhile has ended too.
-func follow(ctx context.Context, store *sandbox.Store, id string, file io.Reader, out io.Writer) error {
+func follow(ctx context.Context, store *record.Store, id string, file io.Reader, out io.Writer) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	for {
 		// First the state, then the log: what is written between the two
 		// is not lost.
-		record, stateErr := store.Get(id)
+		each, stateErr := store.Get(id)
 		if _, err := io.Copy(out, file); err != nil {
 			return readerGone(err)
 		}
 		switch {
-		case errors.Is(stateErr, sandbox.ErrNoRecord):
+		case errors.Is(stateErr, record.ErrNoRecord):
 			return nil
 		case stateErr != nil:
 			return stateErr
-		case record.State != sandbox.RecordRunning:
+		case each.State != record.Running:
 			return nil
 		}
 		select {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/evalbox/evalbox/sandbox/record"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/spf13/cobra"
 )
 
 // listedRun is one run as `ls --json` prints it.
@@ -63,7 +63,7 @@ func (a *app) list() error {
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
 }
 
-func listed(record sandbox.Record, c *recordedContract) listedRun {
+func listed(record record.Record, c *recordedContract) listedRun {
 	run := listedRun{
 		ID: record.ID, Name: record.Spec.Job.Name, State: string(record.State), Created: record.Created,
 		Command: c.command(record), Dir: record.Dir, Contract: c.listed(),
@@ -76,7 +76,7 @@ func listed(record sandbox.Record, c *recordedContract) listedRun {
 }
 
 // recordStatus is how a run ended, or how far it is.
-func recordStatus(record sandbox.Record) string {
+func recordStatus(record record.Record) string {
 	if record.Result == nil {
 		return string(record.State)
 	}
@@ -90,7 +90,7 @@ func scoreText(score *float64) string {
 	return formatScore(*score)
 }
 
-func durationText(record sandbox.Record) string {
+func durationText(record record.Record) string {
 	if record.Result == nil {
 		return "-"
 	}

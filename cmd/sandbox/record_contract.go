@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/internal/fsx"
 
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // labelContract is the label that the runs of contracts have and no others.
@@ -29,7 +30,7 @@ type recordedContract struct {
 }
 
 // contractOf reads the contract behind a record; nil for a run that was none.
-func contractOf(record sandbox.Record) *recordedContract {
+func contractOf(record record.Record) *recordedContract {
 	if _, ok := record.Spec.Job.Labels[labelContract]; !ok {
 		return nil
 	}
@@ -51,7 +52,7 @@ func contractOf(record sandbox.Record) *recordedContract {
 
 // command is the command line of the contract, not the one that it became, or that of
 // the run where there is no contract to be read.
-func (c *recordedContract) command(record sandbox.Record) []string {
+func (c *recordedContract) command(record record.Record) []string {
 	if c == nil || c.contract.Inputs.Command == "" {
 		return record.Spec.Job.Command
 	}
@@ -60,7 +61,7 @@ func (c *recordedContract) command(record sandbox.Record) []string {
 
 // status is how the contract came out: the first thing that failed it, or how its run
 // ended.
-func (c *recordedContract) status(record sandbox.Record) string {
+func (c *recordedContract) status(record record.Record) string {
 	ended := recordStatus(record)
 	switch {
 	case c == nil || c.outcome == nil || c.outcome.Status == result.StatusCanceled.String():
@@ -146,13 +147,13 @@ func (c *recordedContract) describe(finished bool, row func(name, text string)) 
 }
 
 // lostText is what it means that a run is lost.
-func lostText(record sandbox.Record, c *recordedContract) []string {
-	if record.State != sandbox.RecordLost {
+func lostText(each record.Record, c *recordedContract) []string {
+	if each.State != record.Lost {
 		return nil
 	}
 	lines := []string{
 		"whoever ran it ended before the program did: how the program ended is not known",
-		"what it printed up to then is kept: sandbox logs " + record.ID,
+		"what it printed up to then is kept: sandbox logs " + each.ID,
 	}
 	if c != nil && c.outcome == nil {
 		lines = append(lines, "no folder of this machine was changed, and there is no outcome")

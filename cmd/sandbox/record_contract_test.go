@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/contract"
@@ -16,8 +18,8 @@ import (
 // A record of a contract tells the contract, not what it became inside.
 func TestRecordedContract(t *testing.T) {
 	dir := t.TempDir()
-	record := sandbox.Record{
-		ID: "r1", Dir: dir, State: sandbox.RecordLost, Created: time.Unix(0, 0),
+	kept := record.Record{
+		ID: "r1", Dir: dir, State: record.Lost, Created: time.Unix(0, 0),
 		Spec: sandbox.Spec{Job: sandbox.Job{Command: []string{"sh", "-c", "for lib in", "python3"}, Labels: map[string]string{labelContract: "e-1"}}},
 	}
 	keep := func(name string, text []byte) {
@@ -25,16 +27,16 @@ func TestRecordedContract(t *testing.T) {
 	}
 	keep(contract.ContractFile, []byte("tool_id: TL-010\nexecution_id: e-1\ninputs: {command: python3, arguments: [-c, \"a\\nb\"]}\n"))
 
-	c := contractOf(record)
-	require.Equal(t, []string{"python3", "-c", "a\nb"}, listed(record, c).Command)
-	require.Equal(t, &listedContract{ExecutionID: "e-1", ToolID: "TL-010"}, listed(record, c).Contract)
-	require.Equal(t, "lost", c.status(record))
-	text := describe(record, "")
+	c := contractOf(kept)
+	require.Equal(t, []string{"python3", "-c", "a\nb"}, listed(kept, c).Command)
+	require.Equal(t, &listedContract{ExecutionID: "e-1", ToolID: "TL-010"}, listed(kept, c).Contract)
+	require.Equal(t, "lost", c.status(kept))
+	text := describe(kept, "")
 	for _, want := range []string{"status     lost\n", "how the program ended is not known\n", "sandbox logs r1\n", "there is no outcome\n", "tool       TL-010\n", "command    python3 -c a\\nb\n"} {
 		require.Contains(t, text, want)
 	}
 
-	record.State, record.Result = sandbox.RecordFinished, &result.Result{ID: "r1", Status: result.StatusExited}
+	kept.State, kept.Result = record.Finished, &result.Result{ID: "r1", Status: result.StatusExited}
 	o := contract.Outcome{
 		Schema: contract.OutcomeSchemaV1, ExecutionID: "e-1", ToolID: "TL-010", Status: "exited", Error: "stdout differs",
 		Differences: []contract.Difference{
@@ -47,11 +49,11 @@ func TestRecordedContract(t *testing.T) {
 	encoded, err := o.Encode()
 	require.NoError(t, err)
 	keep(contract.OutcomeFile, encoded)
-	c = contractOf(record)
-	require.Equal(t, `failed: stdout differs: expected "a", got "b"`, c.status(record))
-	require.Equal(t, "stdout differs", listed(record, c).Contract.Error)
-	require.False(t, *listed(record, c).Contract.Success)
-	text = describe(record, "")
+	c = contractOf(kept)
+	require.Equal(t, `failed: stdout differs: expected "a", got "b"`, c.status(kept))
+	require.Equal(t, "stdout differs", listed(kept, c).Contract.Error)
+	require.False(t, *listed(kept, c).Contract.Success)
+	text = describe(kept, "")
 	for _, want := range []string{
 		"contract   failed: stdout differs", "\n           output file \"y\" is missing", "approval   network:open, by Ada: a test\n",
 		"outcome    " + filepath.Join(dir, contract.OutcomeFile) + "\n",
@@ -61,11 +63,11 @@ func TestRecordedContract(t *testing.T) {
 	require.NotContains(t, text, `"x"`)
 
 	keep(contract.OutcomeFile, []byte("{"))
-	require.Contains(t, describe(record, ""), "warning    outcome: outcome.json: ")
+	require.Contains(t, describe(kept, ""), "warning    outcome: outcome.json: ")
 
 	// A run that was no contract is as ever.
-	record.Spec.Job.Labels = nil
-	require.Nil(t, contractOf(record))
-	require.Nil(t, listed(record, nil).Contract)
-	require.Equal(t, "exited 0", contractOf(record).status(record))
+	kept.Spec.Job.Labels = nil
+	require.Nil(t, contractOf(kept))
+	require.Nil(t, listed(kept, nil).Contract)
+	require.Equal(t, "exited 0", contractOf(kept).status(kept))
 }

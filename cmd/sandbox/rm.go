@@ -3,9 +3,9 @@ package main
 import (
 	"errors"
 
-	"github.com/spf13/cobra"
+	"github.com/evalbox/evalbox/sandbox/record"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/spf13/cobra"
 )
 
 func newRmCommand(a *app) *cobra.Command {
@@ -38,13 +38,13 @@ func (a *app) remove(ids []string) error {
 }
 
 // whyKept says how to stop a run whose record stays because it runs.
-func whyKept(store *sandbox.Store, id string, err error) error {
-	record, getErr := store.Get(id)
+func whyKept(store *record.Store, id string, err error) error {
+	each, getErr := store.Get(id)
 	switch {
-	case getErr != nil || !errors.Is(err, sandbox.ErrRunning):
+	case getErr != nil || !errors.Is(err, record.ErrRunning):
 		return err
-	case record.State == sandbox.RecordLost:
+	case each.State == record.Lost:
 		return &hintedError{err, "its owner is gone; give the folder back with: sandbox gc"}
 	}
-	return &hintedError{err, "interrupt its 'sandbox run', or: docker stop " + record.Spec.Job.ContainerName()}
+	return &hintedError{err, "interrupt its 'sandbox run', or: docker stop " + each.Spec.Job.ContainerName()}
 }

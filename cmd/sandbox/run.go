@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
@@ -95,28 +97,29 @@ func (a *app) run(ctx context.Context, f runFlags, args []string, dash int) erro
 		}
 		return a.printJSON(spec)
 	}
+	var streams sandbox.IO
 	if f.interactive {
-		req.Stdin = a.streams.In
+		streams.Stdin = a.streams.In
 	}
-	return a.carryOut(ctx, runner, req, s)
+	return a.carryOut(ctx, runner, req, streams, s)
 }
 
 // carryOut runs the request and shows what happened.
-func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, s settings) error {
-	live := a.connect(&req, s)
-	req.Kill = a.streams.Kill
+func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, streams sandbox.IO, s settings) error {
+	live := a.connect(&streams, s)
+	hooks := sandbox.Hooks{Kill: a.streams.Kill}
 	quiet := s.Quiet || s.JSON && !a.errTerminal
 	waiting := a.tellWaiting(s)
-	req.Waiting = waiting.say
+	hooks.Waiting = waiting.say
 	announced := func() {}
-	req.Started = func() {
+	hooks.Started = func() {
 		waiting.end()
 		if !quiet {
 			announced = live.announceEnd(ctx)
 		}
 	}
 	ended := a.streams.runs.begin()
-	res, runErr := runner.Run(ctx, req)
+	res, runErr := runner.Run(ctx, req, streams, hooks)
 	ended()
 	waiting.end()
 	announced()
@@ -149,7 +152,7 @@ const liveWarning = "live output: "
 
 // sumUp prints the summary of a run, whose live output ended with the error shown.
 // A terminal that takes nothing any more is left alone: the record has it all.
-func (a *app) sumUp(store *sandbox.Store, req sandbox.Request, res *result.Result, shown error) error {
+func (a *app) sumUp(store *record.Store, req sandbox.Request, res *result.Result, shown error) error {
 	err := patiently(func() error {
 		told := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
 		if shown != nil && !slices.ContainsFunc(res.Warnings, told) {

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 func newShowCommand(a *app) *cobra.Command {
@@ -43,7 +44,7 @@ func (a *app) show(id string) error {
 }
 
 // describe tells a record to people.
-func describe(record sandbox.Record, final string) string {
+func describe(record record.Record, final string) string {
 	var b strings.Builder
 	field := func(name, text string) {
 		if text != "" {

@@ -17,12 +17,12 @@ import (
 
 // kernelOfEngine is the kernel that the engine of the tests tells of: this one.
 func kernelOfEngine() (string, error) {
-	api, err := docker.NewClient()
+	engine, err := docker.FromEnv()
 	if err != nil {
 		return "", err
 	}
-	defer api.Close()
-	info, err := docker.New(api).Info(context.Background())
+	defer engine.Close()
+	info, err := engine.Info(context.Background())
 	return info.Kernel, err
 }
 

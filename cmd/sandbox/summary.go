@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/docker/go-units"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/internal/terminal"
@@ -17,7 +19,7 @@ import (
 
 // printSummary prints the warnings of a run, one per line, and then one line on
 // how it ended.
-func (a *app) printSummary(store *sandbox.Store, req sandbox.Request, res *result.Result) error {
+func (a *app) printSummary(store *record.Store, req sandbox.Request, res *result.Result) error {
 	for _, warning := range res.Warnings {
 		if _, err := fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(warning)); err != nil {
 			return readerGone(err)
@@ -33,7 +35,7 @@ func (a *app) printSummary(store *sandbox.Store, req sandbox.Request, res *resul
 }
 
 // finalOf is the folder of the outputs of a run.
-func finalOf(store *sandbox.Store, asked, id string) string {
+func finalOf(store *record.Store, asked, id string) string {
 	if asked != "" {
 		return asked
 	}

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 func TestSummary(t *testing.T) {
@@ -63,8 +64,8 @@ func TestStatusText(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	traceback := "Traceback (most recent call last):\n  File \"a.py\"\nValueError: \x1b[2J"
-	record := sandbox.Record{
-		ID: "r1", Dir: "/state/runs/r1", State: sandbox.RecordFinished, Created: time.Unix(0, 0),
+	kept := record.Record{
+		ID: "r1", Dir: "/state/runs/r1", State: record.Finished, Created: time.Unix(0, 0),
 		Result: &result.Result{
 			ID: "r1", Status: result.StatusExited, Fault: result.FaultProgram, ExitCode: 1, ErrorTraceback: &traceback,
 			Outputs:        []result.Output{{Path: "a.txt", SizeBytes: 3, SHA256: strings.Repeat("ab", 32)}},
@@ -72,13 +73,13 @@ func TestDescribe(t *testing.T) {
 			Warnings:       []string{"be careful"},
 		},
 	}
-	text := describe(record, "/out")
+	text := describe(kept, "/out")
 	for _, want := range []string{"exited 1", "fault      program\n", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
 		require.Contains(t, text, want)
 	}
-	record.Result = nil
-	record.State = sandbox.RecordLost
-	require.Contains(t, describe(record, ""), "status     lost")
+	kept.Result = nil
+	kept.State = record.Lost
+	require.Contains(t, describe(kept, ""), "status     lost")
 }
 
 func TestFormat(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error {
@@ -81,16 +82,16 @@ func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[st
 		return nil, nil, nil, err
 	}
 	req := s.request()
-	req.Kill = a.streams.Kill
 	req.GPUWait = gpuWait(s, r.flags.parallel, r.flags.limit(s))
-	req.Waiting = func(why string) { r.progress.once("runs wait for GPUs: " + why) }
 	probe := req
 	probe.Command = []string{"true"}
 	spec, err := runner.Plan(ctx, probe)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, runner.Close())
 	}
-	box := invoke.Sandbox{Runner: a.watched(runner), Store: runner.Store(), Request: req}
+	box := invoke.Sandbox{Runner: a.watched(runner), Request: req, Hooks: sandbox.Hooks{
+		Kill: a.streams.Kill, Waiting: func(why string) { r.progress.once("runs wait for GPUs: " + why) },
+	}}
 	return invoke.WithSandbox(box), classSetup(spec.Class, s.GPUs), func() { _ = runner.Close() }, nil
 }
 

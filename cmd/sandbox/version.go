@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // version is set when a release is built (-X main.version=…).
@@ -87,7 +89,7 @@ func (a *app) askEngine(ctx context.Context) *engineVersion {
 	if err != nil {
 		return nil
 	}
-	engine, err := s.engine()
+	engine, err := docker.Connect(s.Engine)
 	if err != nil {
 		return nil
 	}

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // A queue that changes all the time does not flood stderr, and its last state is
@@ -58,7 +56,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
-	api, err := docker.NewClient()
+	api, err := settings{}.engineClient()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())
 	require.NoError(t, err)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
@@ -46,10 +48,10 @@ func (b bench) initMemory(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began, ended := make(chan struct{}), make(chan error, 1)
-	id := sandbox.NewID(time.Now())
+	id := record.NewID(time.Now())
 	go func() {
-		_, err := b.library.Run(ctx, sandbox.Request{ID: id, Image: b.docker.image, Stdout: firstWrite(began),
-			Command: []string{"python3", "-c", "print(1, flush=True); import time; time.sleep(60)"}})
+		_, err := b.library.Run(ctx, sandbox.Request{ID: id, Image: b.docker.image,
+			Command: []string{"python3", "-c", "print(1, flush=True); import time; time.sleep(60)"}}, sandbox.IO{Stdout: firstWrite(began)})
 		ended <- err
 	}()
 	select {

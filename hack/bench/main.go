@@ -22,6 +22,7 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	boxdocker "github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // budget bounds the whole program, in case a run hangs.
@@ -83,7 +84,11 @@ func run(ctx context.Context, o options) (err error) {
 	if b.docker, err = newDocker(ctx, b.cli, dir); err != nil {
 		return err
 	}
-	b.library, err = sandbox.New(sandbox.WithStateDir(b.cli.stateDir))
+	engine, err := boxdocker.FromEnv()
+	if err != nil {
+		return err
+	}
+	b.library, err = sandbox.New(sandbox.WithEngine(engine), sandbox.WithStateDir(b.cli.stateDir))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -18,49 +20,49 @@ const StatusAbandoned = "abandoned"
 // one, so that somebody is told, and that its record is of a class of retention. It
 // returns the runs that got one. What cannot be read or written is named in the error;
 // the others get theirs all the same.
-func SettleAbandoned(store *sandbox.Store) (runs []string, err error) {
+func SettleAbandoned(store *record.Store) (runs []string, err error) {
 	records, err := store.List()
 	errs := []error{err}
-	for _, record := range records {
-		if record.State != sandbox.RecordLost {
+	for _, each := range records {
+		if each.State != record.Lost {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(record.Dir, OutcomeFile)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(each.Dir, OutcomeFile)); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		c, err := Load(filepath.Join(record.Dir, ContractFile))
+		c, err := Load(filepath.Join(each.Dir, ContractFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // no contract, or it did not come to the start
 		}
 		if err == nil {
-			run := &execution{outcome: abandoned(record, c), record: record.Dir}
+			run := &execution{outcome: abandoned(each, c), record: each.Dir}
 			err = run.writeOutcome()
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("record %s: %w", record.ID, err))
+			errs = append(errs, fmt.Errorf("record %s: %w", each.ID, err))
 			continue
 		}
-		runs = append(runs, record.ID)
+		runs = append(runs, each.ID)
 	}
 	return runs, errors.Join(errs...)
 }
 
 // abandoned is the outcome of a contract whose end nobody saw. The contract was written
 // right before the start: the program may have run, and so it is told.
-func abandoned(record sandbox.Record, c Contract) *Outcome {
-	job := record.Spec.Job
+func abandoned(each record.Record, c Contract) *Outcome {
+	job := each.Spec.Job
 	o := &Outcome{
 		Schema: OutcomeSchemaV1, ExecutionID: c.ExecutionID, ToolID: c.ToolID, AdapterID: c.AdapterID,
 		ContractSHA256: job.Labels[labelHash], Started: true, Status: StatusAbandoned,
 		Error:    "Whoever carried the contract out ended before the program did: how it ended is not known, and nothing was carried over",
 		Metadata: c.Metadata,
-		Evidence: Evidence{RunID: record.ID, Path: record.Dir, Retention: RetainSession},
+		Evidence: Evidence{RunID: each.ID, Path: each.Dir, Retention: RetainSession},
 	}
 	files, network := c.Sandbox.Filesystem.Level, c.Sandbox.Network.Level
 	if files == string(policy.Elevated) || network == string(policy.Open) || c.Metadata.EvidenceRef != "" {
 		o.Evidence.Retention = RetainEvidence // it was approved, or somebody refers to it
 	}
-	run := &execution{contract: c, spec: record.Spec, resolved: Resolved{WorkDir: record.Spec.Class.WorkDir}, effective: Effective{
+	run := &execution{contract: c, spec: each.Spec, resolved: Resolved{WorkDir: each.Spec.Class.WorkDir}, effective: Effective{
 		Contract: c, Profile: c.Sandbox.Profile, FilesystemLevel: policy.FilesystemLevel(files), NetworkLevel: policy.NetworkLevel(network),
 		AllowFork: c.Sandbox.Processes.AllowFork == nil || *c.Sandbox.Processes.AllowFork,
 	}}
@@ -79,7 +81,7 @@ func abandoned(record sandbox.Record, c Contract) *Outcome {
 			checks.set(p.point, CheckDone, "it was checked before the start")
 		}
 	}
-	checks.set("evidence_captured", CheckDone, "run %s, kept as %s; what there is up to the end of its controller", record.ID, o.Evidence.Retention)
+	checks.set("evidence_captured", CheckDone, "run %s, kept as %s; what there is up to the end of its controller", each.ID, o.Evidence.Retention)
 	o.Checklist = checks.list()
 	o.normalize()
 	return o

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/schematest"
@@ -15,7 +17,7 @@ import (
 
 // An execution whose controller died gets an outcome once, and a class.
 func TestSettleAbandoned(t *testing.T) {
-	store, err := sandbox.OpenStore(t.TempDir())
+	store, err := record.Open(t.TempDir())
 	require.NoError(t, err)
 	record := func(id string, files map[string]string) {
 		dir := store.RecordDir(id)

@@ -23,6 +23,7 @@ import (
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // These tests run on the real engine with the debian image. Without either they fail
@@ -42,7 +43,9 @@ func newExecutor(t *testing.T) *contract.Executor {
 	state := filepath.Join(dir, "state")
 	registries, err := policy.LoadRegistries(configs.Registries(), "configs/registries.yaml")
 	require.NoError(t, err)
-	runner, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state), sandbox.WithPolicy(policy.Policy{
+	daemon, err := docker.FromEnv()
+	require.NoError(t, err)
+	runner, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state), sandbox.WithPolicy(policy.Policy{
 		AllowEgress: policy.Open, AllowPrivateEgress: true, Registries: registries,
 	}))
 	require.NoError(t, err)

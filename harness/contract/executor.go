@@ -17,8 +17,9 @@ import (
 
 // Runner plans and runs single programs; *sandbox.Runner is one.
 type Runner interface {
-	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
+	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
+	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
 
 // Store has the records of runs; *sandbox.Store is one.
@@ -26,7 +27,6 @@ type Store interface {
 	RecordDir(id string) string
 	TreeDir(id string, i int) string
 	Remove(id string) error
-	ApplyTreeWith(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
 
 // Executor carries contracts out. It may be used concurrently.
@@ -45,8 +45,11 @@ type Executor struct {
 	// approval.
 	Dependencies []string
 	// Request is what all executions have in common: image, runtime, user, limits
-	// that contracts do not name, live output. What a contract says takes its place.
+	// that contracts do not name. What a contract says takes its place.
 	Request sandbox.Request
+	// IO shows the output live. The stdin is that of the contract.
+	IO    sandbox.IO
+	Hooks sandbox.Hooks
 	// AddHosts maps names to addresses for the proxy of the network levels.
 	AddHosts map[string][]netip.Addr
 
@@ -274,18 +277,18 @@ const onTheSpot = 10 * time.Minute
 
 // run runs the program and accounts for what it did.
 func (run *execution) run(ctx context.Context) (*Outcome, error) {
-	admit := run.request.Admit
+	hooks := run.Hooks
 	var early error
-	run.request.Admit = func(ctx context.Context) (func(), error) {
+	hooks.Admit = func(ctx context.Context) (func(), error) {
 		if early = run.begin(); early != nil {
 			return nil, early
 		}
-		if admit != nil {
+		if admit := run.Hooks.Admit; admit != nil {
 			return admit(ctx)
 		}
 		return nil, nil
 	}
-	res, err := run.Runner.Run(ctx, run.request)
+	res, err := run.Runner.Run(ctx, run.request, run.streams(), hooks)
 	var used *ApprovalUsedError
 	if errors.As(early, &used) {
 		run.outcome.Violations = []Violation{usedViolation(used)}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // Expired is the record of an execution that is older than it need be kept.
@@ -24,24 +24,24 @@ type Expired struct {
 // a time, oldest first. Records of runs that were no contracts are of no class, and
 // whoever runs still is left alone. What cannot be read is named in the error; the
 // others are listed all the same.
-func FindExpired(store *sandbox.Store, class string, before time.Time) ([]Expired, error) {
+func FindExpired(store *record.Store, class string, before time.Time) ([]Expired, error) {
 	records, err := store.List()
 	errs := []error{err}
 	expired := []Expired{}
-	for _, record := range records {
-		if record.State == sandbox.RecordRunning || !record.Created.Before(before) {
+	for _, each := range records {
+		if each.State == record.Running || !each.Created.Before(before) {
 			continue
 		}
-		o, err := readOutcome(filepath.Join(record.Dir, OutcomeFile))
+		o, err := readOutcome(filepath.Join(each.Dir, OutcomeFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("record %s: %w", record.ID, err))
+			errs = append(errs, fmt.Errorf("record %s: %w", each.ID, err))
 			continue
 		}
 		if o.Evidence.Retention == class {
-			expired = append(expired, Expired{RunID: record.ID, ExecutionID: o.ExecutionID, Retention: class, Created: record.Created})
+			expired = append(expired, Expired{RunID: each.ID, ExecutionID: o.ExecutionID, Retention: class, Created: each.Created})
 		}
 	}
 	return expired, errors.Join(errs...)
@@ -49,8 +49,8 @@ func FindExpired(store *sandbox.Store, class string, before time.Time) ([]Expire
 
 // ReadOutcome reads the outcome in the record of a run; there is none (fs.ErrNotExist)
 // in that of a run that was no contract.
-func ReadOutcome(record sandbox.Record) (*Outcome, error) {
-	return readOutcome(filepath.Join(record.Dir, OutcomeFile))
+func ReadOutcome(each record.Record) (*Outcome, error) {
+	return readOutcome(filepath.Join(each.Dir, OutcomeFile))
 }
 
 // maxOutcome bounds an outcome that is read: streams and artifacts as text, escaped.

@@ -58,7 +58,7 @@ func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec,
 	}, nil
 }
 
-func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	if req.Labels[labelProbe] != "" {
 		f.probed = append(f.probed, req)
 		if req.Labels[labelProbe] == "command" {
@@ -75,8 +75,18 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request) (*result.Resu
 			return nil, err
 		}
 	}
-	if req.Admit != nil {
-		release, err := req.Admit(ctx)
+	var streams sandbox.IO
+	var hooks sandbox.Hooks
+	for _, opt := range opts {
+		switch opt := opt.(type) {
+		case sandbox.IO:
+			streams = opt
+		case sandbox.Hooks:
+			hooks = opt
+		}
+	}
+	if hooks.Admit != nil {
+		release, err := hooks.Admit(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -85,9 +95,9 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request) (*result.Resu
 		}
 	}
 	var stdin []byte
-	if req.Stdin != nil {
+	if streams.Stdin != nil {
 		var err error
-		if stdin, err = io.ReadAll(req.Stdin); err != nil {
+		if stdin, err = io.ReadAll(streams.Stdin); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +163,7 @@ func cat() Contract {
 	}
 }
 
-// fakeStore has records and applies nothing.
+// fakeStore has records.
 type fakeStore struct{ dir string }
 
 func (s fakeStore) RecordDir(id string) string { return filepath.Join(s.dir, id) }
@@ -164,7 +174,7 @@ func (s fakeStore) TreeDir(id string, i int) string {
 
 func (s fakeStore) Remove(id string) error { return os.RemoveAll(s.RecordDir(id)) }
 
-func (s fakeStore) ApplyTreeWith(_ context.Context, _, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
+func (f *fakeRunner) ApplyTree(_ context.Context, _, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
 	if opts.Git {
 		return sandbox.TreeReport{Target: target, Complete: true, Changes: []sandbox.TreeState{{Path: ".git/config", Change: "created", State: sandbox.TreeApplied}}}, nil
 	}

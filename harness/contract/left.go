@@ -172,7 +172,7 @@ func changes(res *result.Result, target string) int {
 }
 
 func (run *execution) applyTree(ctx context.Context, folder *Folder, carried carriedOver) {
-	report, err := run.Store.ApplyTreeWith(ctx, run.request.ID, folder.Target,
+	report, err := run.Runner.ApplyTree(ctx, run.request.ID, folder.Target,
 		sandbox.ApplyOptions{Deny: run.deniedIn(folder.Source), Git: run.mayWriteGit(folder.Source)})
 	if err != nil {
 		folder.NotWritten = append(folder.NotWritten, err.Error())

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -22,12 +24,12 @@ const labelProbe = "contract.probe"
 func (run *execution) probe(ctx context.Context, what, script string, args ...string) (res *result.Result, err error) {
 	common := run.Request
 	req := sandbox.Request{
-		ID: sandbox.NewID(run.now()), Labels: map[string]string{labelProbe: what},
+		ID: record.NewID(run.now()), Labels: map[string]string{labelProbe: what},
 		Image: common.Image, AllowUnlocked: common.AllowUnlocked, Runtime: common.Runtime, User: common.User,
-		Transfer: common.Transfer, Kill: common.Kill, Command: append([]string{"sh", "-c", script, "probe"}, args...),
+		Transfer: common.Transfer, Command: append([]string{"sh", "-c", script, "probe"}, args...),
 		Limits: policy.Limits{Timeout: 30 * time.Second},
 	}
-	res, err = run.Runner.Run(ctx, req)
+	res, err = run.Runner.Run(ctx, req, sandbox.Hooks{Kill: run.Hooks.Kill})
 	if run.Store != nil && res != nil {
 		err = errors.Join(err, run.Store.Remove(req.ID))
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -26,7 +28,7 @@ const (
 func (run *execution) planRequest() {
 	e, c := run.effective, run.effective.Contract
 	req := run.Request
-	req.ID = sandbox.NewID(run.now())
+	req.ID = record.NewID(run.now())
 	if policy.CheckName("name", run.outcome.ExecutionID) == nil {
 		req.Name = run.outcome.ExecutionID
 	}
@@ -37,10 +39,7 @@ func (run *execution) planRequest() {
 	req.Labels[labelHash] = e.ContractSHA256
 	req.Script, req.Args = "", nil
 	req.Command = append([]string{c.Inputs.Command}, c.Inputs.Arguments...)
-	req.Stdin = nil
-	if c.Inputs.Stdin != nil {
-		req.Stdin = strings.NewReader(*c.Inputs.Stdin)
-	}
+	req.Stdin = c.Inputs.Stdin != nil
 	req.Env = environment(c)
 
 	req.Limits.Timeout = e.Timeout
@@ -61,6 +60,15 @@ func (run *execution) planRequest() {
 		}
 	}
 	run.request = req
+}
+
+// streams are those of the executor, with the contract's stdin.
+func (run *execution) streams() sandbox.IO {
+	streams := sandbox.IO{Stdout: run.IO.Stdout, Stderr: run.IO.Stderr}
+	if text := run.effective.Contract.Inputs.Stdin; text != nil {
+		streams.Stdin = strings.NewReader(*text)
+	}
+	return streams
 }
 
 // environment is what the program is given beside the fixed environment of every run

@@ -127,7 +127,7 @@ func (o BatchOptions) names(n int) ([]string, error) {
 // runs one after the other.
 type Schedule = schedule.Schedule[BatchItem]
 
-// InOrder returns an Admit of [sandbox.Request] that admits the programs of a [Schedule]
+// InOrder returns an Admit of [sandbox.Hooks] that admits the programs of a [Schedule]
 // in the order of its indices, although their containers are made at the same time. It is
 // not for runs that hold a resource while they wait that another run needs first, such as
 // GPUs.

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // These tests run on the real engine with the debian image. Without either they
@@ -32,7 +33,9 @@ func newRunner(t *testing.T) *sandbox.Runner {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	daemon, err := docker.FromEnv()
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		containers, err := r.Containers(context.Background())

@@ -242,7 +242,7 @@ func TestNewRefuses(t *testing.T) {
 	require.Error(t, err)
 	_, err = New(echo(), Options{
 		Request: sandbox.Request{
-			ID: "x", Script: "x", Command: []string{"x"}, Input: "x", Final: "x", Stdin: strings.NewReader(""),
+			ID: "x", Script: "x", Command: []string{"x"}, Input: "x", Final: "x", Stdin: true,
 			Limits: policy.Limits{Timeout: time.Second},
 		},
 		Submission: &SubmissionRule{},

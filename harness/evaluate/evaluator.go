@@ -13,7 +13,7 @@ import (
 // Runner runs one program in one fresh container. *sandbox.Runner is one; its
 // contract is that of [sandbox.Runner.Run].
 type Runner interface {
-	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
+	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 }
 
 // Options configure an [Evaluator]. The zero value is useful.
@@ -22,6 +22,10 @@ type Options struct {
 	// environment and so on. What to run, its input, its outputs, its time limit
 	// and its stdin are decided here, and must be left out.
 	Request sandbox.Request
+	// IO shows the output of scripts live, not that of graders. It has no stdin.
+	IO sandbox.IO
+	// Hooks are those of every run. A grader does not call Started.
+	Hooks sandbox.Hooks
 	// Log gets what happens to scripts (EX-039); nil is silence.
 	Log *slog.Logger
 	// Submission, if set, is checked after every run that is valid.
@@ -67,7 +71,7 @@ func New(runner Runner, opts Options) (*Evaluator, error) {
 		set  bool
 	}{
 		{"script", r.Script != ""}, {"command", len(r.Command) > 0}, {"input", r.Input != ""}, {"final", r.Final != ""},
-		{"id", r.ID != ""}, {"stdin", r.Stdin != nil}, {"timeout", r.Limits.Timeout != 0},
+		{"id", r.ID != ""}, {"stdin", r.Stdin || opts.IO.Stdin != nil}, {"timeout", r.Limits.Timeout != 0},
 	} {
 		if f.set {
 			errs = append(errs, &policy.FieldError{Field: f.name, Rule: "is decided by the evaluation, and cannot be part of its pattern"})

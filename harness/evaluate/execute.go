@@ -105,7 +105,7 @@ func (e *Evaluator) execute(ctx context.Context, x execution) (*result.Result, e
 	}
 	e.log.LogAttrs(ctx, slog.LevelInfo, "script started",
 		slog.String("script", x.script), slog.String("cwd", x.dir), slog.Duration("timeout", x.timeout))
-	res, err := e.runner.Run(ctx, req)
+	res, err := e.runner.Run(ctx, req, e.opts.IO, e.opts.Hooks)
 	if res != nil {
 		e.logEnd(ctx, x, res)
 	}

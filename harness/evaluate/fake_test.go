@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
@@ -24,6 +26,7 @@ type fakeRunner struct {
 
 	mu       sync.Mutex
 	requests []sandbox.Request
+	options  [][]sandbox.RunOption
 	plans    int
 	// running and most count the runs at the same time.
 	running, most int
@@ -68,13 +71,14 @@ func crashes(exception string) fakeEnd {
 	return fakeEnd{code: 1, stderr: "Traceback (most recent call last):\n  File \"solution.py\", line 1, in <module>\n" + exception + "\n"}
 }
 
-func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	script, err := os.ReadFile(req.Script)
 	if err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	f.requests = append(f.requests, req)
+	f.options = append(f.options, opts)
 	n := len(f.requests)
 	f.running++
 	f.most = max(f.most, f.running)
@@ -226,7 +230,7 @@ func recording(t *testing.T, program func(run fakeRun) fakeEnd) *recorder {
 	return &recorder{fakeRunner: &fakeRunner{program: program}, dir: t.TempDir(), results: map[string]*result.Result{}, filled: map[string]string{}}
 }
 
-func (r *recorder) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
+func (r *recorder) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	program, err := os.ReadFile(req.Script)
 	if err != nil {
 		return nil, err
@@ -236,7 +240,7 @@ func (r *recorder) Run(ctx context.Context, req sandbox.Request) (*result.Result
 			return nil, err
 		}
 	}
-	res, err := r.fakeRunner.Run(ctx, req)
+	res, err := r.fakeRunner.Run(ctx, req, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -251,12 +255,12 @@ func (r *recorder) Run(ctx context.Context, req sandbox.Request) (*result.Result
 	return res, nil
 }
 
-func (r *recorder) Record(id string) (sandbox.Record, error) {
+func (r *recorder) Record(id string) (record.Record, error) {
 	res := r.results[id]
 	if res == nil {
-		return sandbox.Record{}, sandbox.ErrNoRecord
+		return record.Record{}, record.ErrNoRecord
 	}
-	return sandbox.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
+	return record.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: sandbox.Spec{Job: sandbox.Job{Script: "/x/solution.py"}}, Result: res}, nil
 }
 
 func (r *recorder) LeftBy(_ context.Context, final string) string {

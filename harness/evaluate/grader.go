@@ -165,7 +165,9 @@ func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *r
 	if err != nil {
 		return fmt.Errorf("copying the grader: %w", err)
 	}
-	graded, err := e.runner.Run(ctx, grader.request(e.opts.Request, input, job.Name))
+	hooks := e.opts.Hooks
+	hooks.Started = nil
+	graded, err := e.runner.Run(ctx, grader.request(e.opts.Request, input, job.Name), hooks)
 	if graded != nil {
 		g.Run, g.Traceback = factsOf(graded), graded.ErrorTraceback
 	}
@@ -185,9 +187,8 @@ func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *r
 func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Request {
 	req := sandbox.Request{
 		Name: "grader", Script: g.Script, Input: input, Image: pattern.Image, User: pattern.User,
-		Runtime: pattern.Runtime, Limits: g.Limits, Labels: map[string]string{}, Admit: pattern.Admit,
-		AllowUnlocked: pattern.AllowUnlocked, Transfer: pattern.Transfer, Kill: pattern.Kill, Waiting: pattern.Waiting,
-		Host: pattern.Host,
+		Runtime: pattern.Runtime, Limits: g.Limits, Labels: map[string]string{},
+		AllowUnlocked: pattern.AllowUnlocked, Transfer: pattern.Transfer,
 	}
 	if name != "" {
 		req.Labels["graded"] = name

@@ -54,7 +54,7 @@ func TestGrader(t *testing.T) {
 	})
 	e := newEvaluator(t, runner, Options{Grader: grader, Request: sandbox.Request{
 		Image: "python", User: "1:1", Network: "bridge", GPUs: "all", Env: map[string]string{"A": "b"}, Runtime: "runsc",
-	}})
+	}, Hooks: sandbox.Hooks{Waiting: func(string) {}, Started: func() {}}})
 	got, err := e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second, Name: "first"})
 	require.NoError(t, err)
 	require.Empty(t, got.Grading.Failure)
@@ -70,6 +70,10 @@ func TestGrader(t *testing.T) {
 		Name: "grader", Script: req.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
 		Limits: policy.Limits{Timeout: DefaultGraderTimeout}, Labels: map[string]string{"graded": "first"},
 	}, req, "nothing that was opened for scripts is open for a grader")
+	require.Len(t, runner.options[1], 1, "the output of a grader is not shown")
+	hooks, _ := runner.options[1][0].(sandbox.Hooks)
+	require.NotNil(t, hooks.Waiting)
+	require.Nil(t, hooks.Started)
 	require.NotContains(t, runner.requests[0].Input, filepath.Dir(grader.Answers), "no script sees the answers")
 	require.Empty(t, tree(t, grader.TempDir), "the copies are gone")
 }

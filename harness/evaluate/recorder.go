@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -15,7 +17,7 @@ import (
 // final/ alone when nothing runs.
 type Recorder interface {
 	// Record returns the record of a run.
-	Record(id string) (sandbox.Record, error)
+	Record(id string) (record.Record, error)
 	// LeftBy is the run whose outputs, unchanged, a final/ holds; empty for none.
 	LeftBy(ctx context.Context, final string) string
 	// ClearFinal empties a final/ that the run keep did not fill; see

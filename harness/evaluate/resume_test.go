@@ -83,8 +83,8 @@ func TestSetup(t *testing.T) {
 // onlyRuns is a runner that cannot plan.
 type onlyRuns struct{ runner *fakeRunner }
 
-func (r onlyRuns) Run(ctx context.Context, req sandbox.Request) (*result.Result, error) {
-	return r.runner.Run(ctx, req)
+func (r onlyRuns) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+	return r.runner.Run(ctx, req, opts...)
 }
 
 // TestOriginalIsThatOfTheCaller: a repair changes the script, and not what it is known by.

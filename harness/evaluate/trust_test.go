@@ -385,18 +385,14 @@ func TestCanceledGrading(t *testing.T) {
 // TestGraderRequest: what is asked for all runs holds for the grader's, too, and what was
 // opened for scripts does not.
 func TestGraderRequest(t *testing.T) {
-	kill := make(chan struct{})
 	pattern := sandbox.Request{
-		Image: "python", User: "1:1", Runtime: "runsc", AllowUnlocked: true, Transfer: sandbox.TransferCopy, Kill: kill,
-		Waiting: func(string) {}, Host: sandbox.Host{CPUs: 3},
-		GPUs: "1", Network: "bridge", Env: map[string]string{"A": "b"}, Args: []string{"x"}, Started: func() {},
+		Image: "python", User: "1:1", Runtime: "runsc", AllowUnlocked: true, Transfer: sandbox.TransferCopy,
+		GPUs: "1", Network: "bridge", Env: map[string]string{"A": "b"}, Args: []string{"x"},
 	}
 	got := Grader{Script: "g.py", Limits: policy.Limits{Timeout: time.Minute}}.request(pattern, "in", "")
-	require.NotNil(t, got.Waiting)
-	got.Waiting = nil
 	require.Equal(t, sandbox.Request{
 		Name: "grader", Script: "g.py", Input: "in", Image: "python", User: "1:1", Runtime: "runsc", AllowUnlocked: true,
-		Transfer: sandbox.TransferCopy, Kill: kill, Host: sandbox.Host{CPUs: 3}, Limits: policy.Limits{Timeout: time.Minute}, Labels: map[string]string{},
+		Transfer: sandbox.TransferCopy, Limits: policy.Limits{Timeout: time.Minute}, Labels: map[string]string{},
 	}, got)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/sandbox"
 	boxengine "github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
@@ -35,7 +36,9 @@ func engine(t *testing.T) gate.Engine {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	daemon, err := docker.FromEnv()
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		// A removal that the engine was asked for takes it a moment.

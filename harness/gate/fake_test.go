@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
@@ -38,7 +40,7 @@ const fakeImage = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012345
 
 func newFake(t *testing.T) *fake { return &fake{records: t.TempDir()} }
 
-func (f *fake) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	g := fakeGate{
 		Result: result.Result{
 			ID: req.ID, Status: result.StatusExited, Fault: result.FaultNone, OutputComplete: true,
@@ -96,7 +98,7 @@ func (f *fake) TreeDir(id string, i int) string {
 
 func (f *fake) Remove(id string) error {
 	if _, err := os.Stat(f.RecordDir(id)); err != nil {
-		return sandbox.ErrNoRecord
+		return record.ErrNoRecord
 	}
 	return os.RemoveAll(f.RecordDir(id))
 }

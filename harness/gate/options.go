@@ -18,8 +18,10 @@ type Engine struct {
 	// anything is to run.
 	Runner execute.Runner
 	Store  execute.Store
-	// Request is what all containers have in common; see [execute.Options].
+	// Request, IO and Hooks are what all containers have in common; see [execute.Options].
 	Request sandbox.Request
+	IO      sandbox.IO
+	Hooks   sandbox.Hooks
 	// Keep leaves the records of the runs in the store.
 	Keep bool
 	// TempDir is where the workspace is copied to, the baseline is checked out and repeats
@@ -82,7 +84,7 @@ func (e Engine) tell(stage execute.Stage) {
 }
 
 func (e Engine) options() execute.Options {
-	return execute.Options{Store: e.Store, Request: e.Request, Keep: e.Keep, TempDir: e.TempDir, Progress: e.Progress, Now: e.Now}
+	return execute.Options{Store: e.Store, Request: e.Request, IO: e.IO, Hooks: e.Hooks, Keep: e.Keep, TempDir: e.TempDir, Progress: e.Progress, Now: e.Now}
 }
 
 // detached is a context for what must be written down also when the caller has gone.

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // These tests run the test tool on the real engine with the debian image. Without either
@@ -32,7 +33,9 @@ func newSandbox(t *testing.T) invoke.Sandbox {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	daemon, err := docker.FromEnv()
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		containers, err := r.Containers(context.Background())
@@ -42,7 +45,7 @@ func newSandbox(t *testing.T) invoke.Sandbox {
 		}
 		require.NoError(t, r.Close())
 	})
-	return invoke.Sandbox{Runner: r, Store: r.Store(), Request: sandbox.Request{Limits: policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}}}
+	return invoke.Sandbox{Runner: r, Request: sandbox.Request{Limits: policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}}}
 }
 
 // invocation has a configuration with these flags and an empty output directory.

@@ -34,7 +34,7 @@ type fakeSandbox struct {
 	applied    int
 }
 
-func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	f.requests = append(f.requests, req)
 	if f.program == nil {
 		return nil, f.err
@@ -52,12 +52,12 @@ func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec
 	return sandbox.Spec{Job: sandbox.Job{Command: req.Command}}, f.err
 }
 
-func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, deny []string) (sandbox.TreeReport, error) {
+func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
 	if ctx.Err() != nil {
 		return sandbox.TreeReport{}, context.Cause(ctx)
 	}
 	f.applied++
-	if id != "run-1" || target != OutputDir || deny != nil {
+	if id != "run-1" || target != OutputDir || opts.Deny != nil {
 		panic("applied " + id + " " + target)
 	}
 	for name, text := range f.left {
@@ -93,7 +93,7 @@ var good = map[string]string{ManifestName: goodManifest, TracePackName: goodTrac
 
 func newFake(t *testing.T, fake *fakeSandbox, opts ...Option) *Runner {
 	t.Helper()
-	r, err := New("python -m tool.cli", append([]Option{WithSandbox(Sandbox{Runner: fake, Store: fake})}, opts...)...)
+	r, err := New("python -m tool.cli", append([]Option{WithSandbox(Sandbox{Runner: fake})}, opts...)...)
 	require.NoError(t, err)
 	return r
 }
@@ -108,7 +108,7 @@ func newInvocation(t *testing.T) Invocation {
 }
 
 func TestNewRefuses(t *testing.T) {
-	fake := Sandbox{Runner: &fakeSandbox{}, Store: &fakeSandbox{}}
+	fake := Sandbox{Runner: &fakeSandbox{}}
 	for want, opts := range map[string][]Option{
 		"no engine is named":    nil,
 		"two engines are named": {WithSandbox(fake), WithSandbox(fake)},
@@ -162,8 +162,8 @@ func TestRun(t *testing.T) {
 	fake := &fakeSandbox{program: exits(0), left: good}
 	root := t.TempDir()
 	// Of what all calls have in common nothing is shown to the tool that the call does not name.
-	common := sandbox.Request{Stdin: strings.NewReader("x"), Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
-	r, err := New("python -m tool.cli", WithSandbox(Sandbox{Runner: fake, Store: fake, Request: common}),
+	common := sandbox.Request{Stdin: true, Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
+	r, err := New("python -m tool.cli", WithSandbox(Sandbox{Runner: fake, Request: common}),
 		WithTimeout(7*time.Second), WithRoot(root), WithEnv(map[string]string{"A": "1"}))
 	require.NoError(t, err)
 	inv := newInvocation(t)
@@ -186,7 +186,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 7*time.Second, req.Limits.Timeout)
 	require.Equal(t, map[string]string{"A": "1"}, req.Env)
 	require.Equal(t, "/repo", req.WorkDir)
-	require.Nil(t, req.Stdin)
+	require.False(t, req.Stdin)
 	report, err := res.Verify(t.Context(), VerifyOptions{})
 	require.NoError(t, err)
 	require.True(t, report.OK, report.Problems)

@@ -37,13 +37,9 @@ const (
 
 // ProgramRunner runs single programs; *sandbox.Runner is one.
 type ProgramRunner interface {
-	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
+	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
-}
-
-// TreeStore carries over what programs changed; *sandbox.Store is one.
-type TreeStore interface {
-	ApplyTree(ctx context.Context, id, target string, deny []string) (sandbox.TreeReport, error)
+	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
 }
 
 // Sandbox runs tools in fresh containers: the configuration and the root are read-only,
@@ -51,15 +47,17 @@ type TreeStore interface {
 // outlives it. When the tool has ended, what it wrote is carried over to the host.
 type Sandbox struct {
 	Runner ProgramRunner
-	Store  TreeStore
-	// Request is what all calls have in common: image, limits, user, live output. What
-	// the call says takes its place.
+	// Request is what all calls have in common: image, limits, user. What the call says
+	// takes its place.
 	Request sandbox.Request
+	// IO shows the output live. Tools have no stdin.
+	IO    sandbox.IO
+	Hooks sandbox.Hooks
 }
 
 func (s Sandbox) check() error {
-	if s.Runner == nil || s.Store == nil {
-		return errors.New("invoke: the sandbox needs a runner and its store")
+	if s.Runner == nil {
+		return errors.New("invoke: the sandbox needs a runner")
 	}
 	return nil
 }
@@ -94,7 +92,7 @@ func (s Sandbox) plan(ctx context.Context, c call, p Plan) (Plan, error) {
 // configuration: the tool is to find out that there is none (MI-02).
 func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
 	req := s.Request
-	req.Script, req.Args, req.Input, req.Final, req.Stdin = "", nil, "", "", nil
+	req.Script, req.Args, req.Input, req.Final, req.Stdin = "", nil, "", "", false
 	req.Command, req.WorkDir = p.Command, p.WorkDir
 	req.Mounts, req.Trees, req.Masks = nil, nil, nil
 	switch _, err := os.Stat(c.Config); {
@@ -119,7 +117,7 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 	if err != nil {
 		return ran{}, err
 	}
-	res, err := s.Runner.Run(ctx, req)
+	res, err := s.Runner.Run(ctx, req, sandbox.IO{Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}, s.Hooks)
 	if res == nil {
 		return ran{}, err
 	}
@@ -134,7 +132,7 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 	default:
 		// That the tool failed is no reason not to: what it wrote tells why.
 		var report sandbox.TreeReport
-		report, out.lost = s.Store.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, nil)
+		report, out.lost = s.Runner.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, sandbox.ApplyOptions{})
 		out.left, out.created = leftOutOf(*res, report), createdOf(*res, report)
 		if out.lost != nil {
 			out.left.list = append(out.left.list, fmt.Sprintf("all other changes: %v", out.lost))

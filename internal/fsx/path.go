@@ -36,3 +36,12 @@ func IDOf(info fs.FileInfo) (id ID, several bool) {
 	}
 	return ID{uint64(stat.Dev), stat.Ino}, stat.Nlink > 1 //nolint:unconvert // int32 on some platforms
 }
+
+// OwnerOf is the user and the group that own a file.
+func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(stat.Uid), int(stat.Gid), true
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Create writes a file below root that must not exist, and returns its size. An error leaves
@@ -59,4 +60,9 @@ func WriteIn(root *os.Root, name string, data []byte, perm fs.FileMode, durable 
 		return openErr
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// IsNoSpace reports whether a disk or a quota is full.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

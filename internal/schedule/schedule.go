@@ -98,7 +98,7 @@ func (s Schedule[T]) Run(ctx context.Context, n int, do func(ctx context.Context
 	return enough
 }
 
-// InOrder returns an Admit of sandbox.Request that admits the programs of a
+// InOrder returns an Admit of sandbox.Hooks that admits the programs of a
 // [Schedule.Run] in the order of its indices: each one only when all before it were
 // admitted once, or have ended. So programs start in their order although their
 // containers are made at the same time. A job that is admitted again, such as a grader,

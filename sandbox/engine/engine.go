@@ -24,9 +24,9 @@ import (
 type Engine interface {
 	// Info describes the engine and what it can enforce.
 	Info(ctx context.Context) (Info, error)
-	// Resolve finds an image that the engine has; it never pulls. The error of an
-	// unknown image satisfies errors.Is with images.ErrNotFound.
-	Resolve(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error)
+	// Resolve finds an image that the engine has, by a reference or an ID; it never pulls.
+	// The error of an unknown image satisfies errors.Is with images.ErrNotFound.
+	Resolve(ctx context.Context, ref string) (images.Resolved, error)
 	// Prepare creates and starts a container of a class whose image is resolved. When it
 	// returns, the container's init is waiting for a job, and no user program has run.
 	// After an error nothing is left behind, unless the engine is unavailable: then the
@@ -184,6 +184,15 @@ type End struct {
 	// the list could not be obtained.
 	Foreign    []string
 	ForeignErr error
+}
+
+// ExitStatus returns the exit status that a shell would report: the exit code, or 128
+// plus the number of the signal.
+func (e End) ExitStatus() int {
+	if e.Signal > 0 {
+		return 128 + e.Signal
+	}
+	return e.ExitCode
 }
 
 // Usage is the resource usage of a job. CPU and peak memory never decrease during a run.

@@ -7,13 +7,23 @@ import (
 	"sync"
 )
 
-// SeccompProfile is moby's current allow-list, as github.com/moby/profiles/seccomp builds
-// it. It is a file because that package only builds on Linux, and a controller on another
-// system drives the same engines. A test compares the two; `go test ./sandbox/spec -run
-// TestSeccomp -update` rewrites the file.
+// The profiles are files because github.com/moby/profiles/seccomp only builds on Linux, and
+// a controller on another system drives the same engines. A test compares them with that
+// module.
+//
+//go:generate go test . -run TestSeccomp -update
+
+// SeccompProfile is moby's current allow-list, as that module builds it.
 //
 //go:embed seccomp.json
 var SeccompProfile string
+
+// SeccompMonitor is [SeccompProfile] without the rule of CAP_DAC_READ_SEARCH, for a
+// container that has this capability to read every file: the rule would also permit
+// opening files of the host by handle.
+//
+//go:embed seccomp_monitor.json
+var SeccompMonitor string
 
 // seccompName names the origin of the profile.
 const seccompName = "moby/profiles v0.2.3"

@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	boxengine "github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
@@ -31,7 +32,9 @@ func newRunner(t *testing.T) *sandbox.Runner {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	daemon, err := docker.FromEnv()
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		// A removal that the engine was asked for takes it a moment.
@@ -193,7 +196,7 @@ func TestEngineCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	began := make(chan struct{})
 	go func() { <-began; cancel(errStop) }()
-	err := execute.Run(ctx, root, r, execute.Options{Store: r.Store(), Request: sandbox.Request{Stdout: onWrite(func() { close(began) })}})
+	err := execute.Run(ctx, root, r, execute.Options{Store: r.Store(), IO: sandbox.IO{Stdout: onWrite(func() { close(began) })}})
 	require.ErrorIs(t, err, errStop)
 	require.Equal(t, "began\n", text(t, root, "evidence/raw/01.stdout.log"))
 	require.Equal(t, result.StatusCanceled, resultOf(t, root, "evidence/raw/01.result.json").Status)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -34,7 +36,7 @@ type fake struct {
 	removed []string
 }
 
-func (f *fake) Run(_ context.Context, req sandbox.Request) (*result.Result, error) {
+func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	f.ran = append(f.ran, req)
 	res := ended(0)
 	res.ID = req.ID
@@ -76,7 +78,7 @@ func (f *fake) TreeDir(id string, i int) string {
 func (f *fake) Remove(id string) error {
 	f.removed = append(f.removed, id)
 	if _, err := os.Stat(f.RecordDir(id)); err != nil {
-		return sandbox.ErrNoRecord
+		return record.ErrNoRecord
 	}
 	return os.RemoveAll(f.RecordDir(id))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -36,7 +37,7 @@ func refuse(reason evidence.StopReason, gate int, subject, detail string, cause 
 // refusal tells what the sandbox refuses from what it fails at: the first is a finding,
 // the second stays the error that it is. It is pure.
 func refusal(err error, gate int) error {
-	var unlocked *images.UnlockedError
+	var unlocked *lock.UnlockedError
 	var missing *images.NotFoundError
 	var place *sandbox.PathError
 	var field *policy.FieldError

@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/internal/fsx"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // keep writes what a run left into the evidence. It is not canceled: everything it
@@ -77,7 +78,7 @@ func (x *run) discard(id string) error {
 	if x.o.Keep {
 		return nil
 	}
-	if err := x.o.Store.Remove(id); err != nil && !errors.Is(err, sandbox.ErrNoRecord) {
+	if err := x.o.Store.Remove(id); err != nil && !errors.Is(err, record.ErrNoRecord) {
 		return fmt.Errorf("removing the record of run %s: %w", id, err)
 	}
 	return nil

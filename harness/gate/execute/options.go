@@ -10,7 +10,7 @@ import (
 
 // Runner runs single programs; *sandbox.Runner is one.
 type Runner interface {
-	Run(ctx context.Context, req sandbox.Request) (*result.Result, error)
+	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 }
 
 // Store is where the runner keeps the records of runs; *sandbox.Store is one.
@@ -24,10 +24,12 @@ type Store interface {
 type Options struct {
 	// Store has the records of the runner's runs. It is needed.
 	Store Store
-	// Request is what all containers have in common: User, Runtime, Transfer, Kill,
-	// Waiting, and where the live output goes (Stdout, Stderr). What the manifest says
-	// takes its place.
+	// Request is what all containers have in common: User, Runtime, Transfer and Labels.
+	// Everything else is the manifest's.
 	Request sandbox.Request
+	// IO shows the output of the gates live. They have no stdin.
+	IO    sandbox.IO
+	Hooks sandbox.Hooks
 	// Keep leaves the records of the runs in the store; else they are removed once
 	// their files are in the evidence.
 	Keep bool

@@ -118,9 +118,8 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, *res
 		first += dir + ":"
 	}
 	req.Command = []string{"sh", "-c", probeScript, "probe", first}
-	req.Stdout, req.Stderr = nil, nil
 	req.Limits = policy.Limits{Timeout: probeTimeout, CaptureStdout: maxProbeText, StreamFile: maxProbeText}
-	res, err := x.runner.Run(ctx, req)
+	res, err := x.runner.Run(ctx, req, x.o.Hooks)
 	err = errors.Join(refusal(err, 0), x.discard(req.ID))
 	if err == nil {
 		err = context.Cause(ctx)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/record"
+
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -30,23 +32,17 @@ const leastCapture = 4 * policy.KiB
 
 // common is what all containers of a manifest share. It is pure but for the ID.
 func (x *run) common(name string) sandbox.Request {
-	req := x.o.Request
-	req.ID = sandbox.NewID(x.now())
-	req.Name = runName(name)
-	req.Labels = map[string]string{}
+	req := sandbox.Request{
+		ID: record.NewID(x.now()), Name: runName(name), Labels: map[string]string{},
+		Image: cmp.Or(x.m.Toolchain.ImageID, x.m.Toolchain.Image), AllowUnlocked: !x.m.Mode.ClaimGrade,
+		User: x.o.Request.User, Runtime: x.o.Request.Runtime, Transfer: x.o.Request.Transfer,
+		Env: environment(x.m.EnvPolicy, nil, x.path),
+	}
 	maps.Copy(req.Labels, x.o.Request.Labels)
 	req.Labels[labelWish] = x.m.WishSHA256
-	req.Image = cmp.Or(x.m.Toolchain.ImageID, x.m.Toolchain.Image)
-	req.AllowUnlocked = !x.m.Mode.ClaimGrade
-	req.Script, req.Args, req.Command = "", nil, nil
-	req.Input, req.Final, req.Stdin = "", "", nil
-	req.Network, req.Egress, req.GPUs = "", nil, ""
-	req.Mounts, req.Trees, req.Masks = nil, nil, nil
 	for _, tool := range x.m.Toolchain.Mounts {
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: tool.Source, Target: tool.Target})
 	}
-	req.Env = environment(x.m.EnvPolicy, nil, x.path)
-	req.Limits = policy.Limits{}
 	return req
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
@@ -127,7 +128,7 @@ func (x *run) gate(ctx context.Context, s *set, g evidence.Gate) error {
 	if err != nil {
 		return err
 	}
-	res, err := x.runner.Run(ctx, req)
+	res, err := x.runner.Run(ctx, req, sandbox.IO{Stdout: x.o.IO.Stdout, Stderr: x.o.IO.Stderr}, x.o.Hooks)
 	if res == nil {
 		return errors.Join(refusal(err, g.Index), x.discard(req.ID))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -111,7 +112,7 @@ func TestFailures(t *testing.T) {
 		res    *result.Result
 		reason evidence.StopReason // empty: a failure of ours
 	}{
-		"unlocked image": {err: &images.UnlockedError{Name: "debian", ID: "sha256:01", Source: "lock"}, reason: evidence.ReasonUnpinned},
+		"unlocked image": {err: &lock.UnlockedError{Name: "debian", ID: "sha256:01", Source: "lock"}, reason: evidence.ReasonUnpinned},
 		"no image":       {err: &images.NotFoundError{Ref: "nothing"}, reason: evidence.ReasonMissingDependency},
 		"field":          {err: &policy.FieldError{Field: "memory", Rule: "is too little"}, reason: evidence.ReasonIncomplete},
 		"tree":           {err: &sandbox.PathError{Field: "tree", Path: "/x", Rule: "is not a folder"}, reason: evidence.ReasonIncomplete},

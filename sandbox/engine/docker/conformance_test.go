@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
@@ -28,22 +29,21 @@ import (
 func TestConformance(t *testing.T) {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
-	endpoint, err := docker.FindEngine(docker.Address{})
+	debian, _ := catalog.Lookup("debian")
+	endpoint, err := dockerhost.Find(dockerhost.Address{})
 	require.NoError(t, err)
 	enginetest.Run(t, enginetest.Options{
 		New: func(t *testing.T) engine.Engine {
 			t.Helper()
-			e, err := endpoint.Engine()
+			e, err := docker.FromEnv()
 			require.NoError(t, err)
 			return e
 		},
-		Catalog: catalog, Image: "debian", Labels: map[string]string{spec.LabelOwner: owner.This().String()},
+		Image: debian.Tag(), Labels: map[string]string{spec.LabelOwner: owner.This().String()},
 		Breakable: func(t *testing.T) (engine.Engine, func(), func()) {
 			t.Helper()
 			way := newDetour(t, endpoint.Host)
-			at, err := docker.FindEngine(docker.Address{Host: "unix://" + way.socket})
-			require.NoError(t, err)
-			e, err := at.Engine()
+			e, err := docker.Connect(docker.Address{Host: "unix://" + way.socket})
 			require.NoError(t, err)
 			return e, way.stop, way.start
 		},

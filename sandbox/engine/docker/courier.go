@@ -2,13 +2,11 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/stage/archive"
@@ -111,46 +109,13 @@ func watcherRequest(run spec.Spec, labels map[string]string) (*container.Config,
 	if err != nil {
 		return nil, nil, err
 	}
-	profile, err := withoutReadEverything(spec.SeccompProfile)
-	if err != nil {
-		return nil, nil, err
-	}
 	config.Entrypoint = strslice.StrSlice{"/bin/sh"}
 	config.Cmd = strslice.StrSlice{"-c", archive.Script, "watcher", path.Join(spec.DepotDir, archive.OutDir), watchedEntries}
 	config.AttachStdin, config.OpenStdin, config.StdinOnce = true, true, true
-	host.CapAdd = strslice.StrSlice{readEverything}
-	host.SecurityOpt[0] = "seccomp=" + profile
+	host.CapAdd = strslice.StrSlice{"CAP_DAC_READ_SEARCH"}
+	host.SecurityOpt[0] = "seccomp=" + spec.SeccompMonitor
 	host.Mounts = []mount.Mount{depotMount(run.Job.RunID, labels, true)}
 	return config, host, nil
-}
-
-const readEverything = "CAP_DAC_READ_SEARCH"
-
-// withoutReadEverything returns a seccomp profile without the calls that the capability
-// would permit.
-func withoutReadEverything(profile string) (string, error) {
-	var all map[string]json.RawMessage
-	var rules []json.RawMessage
-	err := json.Unmarshal([]byte(profile), &all)
-	if err == nil {
-		err = json.Unmarshal(all["syscalls"], &rules)
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the seccomp profile: %w", err)
-	}
-	rules = slices.DeleteFunc(rules, func(text json.RawMessage) bool {
-		var rule struct {
-			Includes struct {
-				Caps []string `json:"caps"`
-			} `json:"includes"`
-		}
-		return json.Unmarshal(text, &rule) == nil && slices.Contains(rule.Includes.Caps, readEverything)
-	})
-	if all["syscalls"], err = json.Marshal(rules); err != nil {
-		return "", fmt.Errorf("writing the seccomp profile: %w", err)
-	}
-	text, err := json.Marshal(all)
-	return string(text), err
 }
 
 // MakeDepot implements [engine.Copier]. The helper container's name separates two runs

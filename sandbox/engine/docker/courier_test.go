@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -26,8 +25,6 @@ func copiedRun(class spec.Class) spec.Spec {
 // TestHelperRequestsGolden asserts every field of the create calls of the helpers.
 func TestHelperRequestsGolden(t *testing.T) {
 	run, labels := copiedRun(fullClass()), map[string]string{spec.LabelManaged: "true"}
-	strict, err := withoutReadEverything(spec.SeccompProfile)
-	require.NoError(t, err)
 	for name, request := range map[string]func() (*container.Config, *container.HostConfig, error){
 		"create-courier.json": func() (*container.Config, *container.HostConfig, error) { return courierRequest(run, labels) },
 		"create-watcher.json": func() (*container.Config, *container.HostConfig, error) { return watcherRequest(run, labels) },
@@ -37,8 +34,8 @@ func TestHelperRequestsGolden(t *testing.T) {
 	} {
 		config, host, err := request()
 		require.NoError(t, err)
-		if host.SecurityOpt[0] == "seccomp="+strict {
-			host.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + " without " + readEverything + ")"
+		if host.SecurityOpt[0] == "seccomp="+spec.SeccompMonitor {
+			host.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + " without CAP_DAC_READ_SEARCH)"
 		} else {
 			require.Equal(t, "seccomp="+spec.SeccompProfile, host.SecurityOpt[0])
 			host.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + ")"
@@ -46,24 +43,6 @@ func TestHelperRequestsGolden(t *testing.T) {
 		requireGolden(t, name, createBody{config, host})
 	}
 	require.Equal(t, map[string]string{spec.LabelManaged: "true"}, labels, "the run's own labels do not change")
-}
-
-// TestWatchersProfileOpensNoHandles: with CAP_DAC_READ_SEARCH the default profile permits
-// a call that opens files of the host by handle.
-func TestWatchersProfileOpensNoHandles(t *testing.T) {
-	text, err := withoutReadEverything(spec.SeccompProfile)
-	require.NoError(t, err)
-	require.Contains(t, spec.SeccompProfile, `"open_by_handle_at"`)
-	require.NotContains(t, text, "open_by_handle_at")
-	var all, rest map[string]any
-	require.NoError(t, json.Unmarshal([]byte(spec.SeccompProfile), &all))
-	require.NoError(t, json.Unmarshal([]byte(text), &rest))
-	require.Len(t, rest["syscalls"], len(all["syscalls"].([]any))-1)
-	delete(all, "syscalls")
-	delete(rest, "syscalls")
-	require.Equal(t, all, rest)
-	_, err = withoutReadEverything("{")
-	require.Error(t, err)
 }
 
 // TestFetchTellsALostEngine: the caller of a fetch waits for a lost engine to return, so

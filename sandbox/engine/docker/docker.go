@@ -1,6 +1,6 @@
 // Package docker carries out plans through Docker's API, version 1.41 (Docker 20.10) or
-// newer. Above this package nothing of Docker is visible except its client and the way an
-// engine is found: see [FindEngine].
+// newer. Above this package nothing of Docker is visible except the way an engine is
+// found: see [FromEnv] and [Connect].
 package docker
 
 import (
@@ -21,16 +21,17 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // adapter implements [engine.Engine] with one client.
 type adapter struct {
-	api *client.Client
+	api client.APIClient
 	log *slog.Logger
-	// at is the endpoint, if [FindEngine] found it; dialer is set if that is ssh.
-	at     Endpoint
-	dialer *sshDialer
+	// exposed says which protection is missing on the connection; empty if none.
+	exposed string
 	// inits remembers where the engine keeps evalbox's init.
 	inits initVolumes
 	// removals counts removals whose requests are not yet written.
@@ -54,10 +55,41 @@ type Option func(*adapter)
 // WithLogger logs failures in the background. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(e *adapter) { e.log = log } }
 
-// New returns the engine behind a client. The engine owns the client.
-func New(api *client.Client, options ...Option) engine.Engine { return newAdapter(api, options) }
+// An Address selects a Docker daemon. The zero value means the one that the docker command
+// would use here.
+type Address = dockerhost.Address
 
-func newAdapter(api *client.Client, options []Option) *adapter {
+// A ConnectError says why a daemon cannot be reached. It is an [engine.ErrUnavailable].
+type ConnectError = dockerhost.Error
+
+// FromEnv returns the engine that the docker command would use here: DOCKER_HOST, else the
+// context named by DOCKER_CONTEXT or the user's Docker configuration, else the default
+// socket. It does not talk to the engine yet. Every error is a [*ConnectError].
+func FromEnv(options ...Option) (engine.Engine, error) { return Connect(Address{}, options...) }
+
+// Connect returns the engine at an address. It does not talk to the engine yet. Closing
+// the engine ends every connection, including those in use. Every error is a
+// [*ConnectError].
+func Connect(at Address, options ...Option) (engine.Engine, error) {
+	endpoint, err := dockerhost.Find(at)
+	if err != nil {
+		return nil, err
+	}
+	api, err := endpoint.Client()
+	if err != nil {
+		return nil, err
+	}
+	e := newAdapter(api, options)
+	if !endpoint.Loopback {
+		e.exposed = endpoint.Warning
+	}
+	return e, nil
+}
+
+// New returns the engine behind a client. The engine owns the client.
+func New(api client.APIClient, options ...Option) engine.Engine { return newAdapter(api, options) }
+
+func newAdapter(api client.APIClient, options []Option) *adapter {
 	e := &adapter{api: api, log: slog.New(slog.DiscardHandler), lines: map[*line]struct{}{}}
 	for _, option := range options {
 		option(e)
@@ -108,18 +140,14 @@ func (e *adapter) Close() error {
 	for line := range open {
 		line.cut()
 	}
-	err = errors.Join(err, e.api.Close())
-	if e.dialer != nil {
-		err = errors.Join(err, e.dialer.Close())
-	}
-	return err
+	return errors.Join(err, e.api.Close())
 }
 
 // Resolve implements [engine.Engine].
-func (e *adapter) Resolve(ctx context.Context, catalog images.Catalog, ref string) (images.Resolved, error) {
+func (e *adapter) Resolve(ctx context.Context, ref string) (images.Resolved, error) {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
-	resolved, err := images.Resolve(ctx, e.api, catalog, ref)
+	resolved, err := images.Resolve(ctx, store.Docker{APIClient: e.api}, images.Catalog{}, ref)
 	return resolved, engineError(ctx, err)
 }
 
@@ -137,7 +165,7 @@ func engineError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
 	}
-	if problem := connectProblem(err); problem != nil {
+	if problem := dockerhost.Explain(err); problem != nil {
 		return problem
 	}
 	switch {
@@ -147,6 +175,14 @@ func engineError(ctx context.Context, err error) error {
 		return &connectionError{engine.ErrUnavailable, err}
 	}
 	return err
+}
+
+// questionError is [engineError] for calls that every engine answers.
+func (e *adapter) questionError(ctx context.Context, err error) error {
+	if problem := dockerhost.ExplainAnswer(e.api.DaemonHost(), err); problem != nil && ctx.Err() == nil {
+		return problem
+	}
+	return engineError(ctx, err)
 }
 
 // isLoss reports whether an error means that the engine cannot be reached.

@@ -31,11 +31,10 @@ import (
 
 func testEngine(t testing.TB) *adapter {
 	t.Helper()
-	api, err := NewClient()
+	e, err := FromEnv()
 	require.NoError(t, err)
-	e := newAdapter(api, nil)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	return e
+	return e.(*adapter)
 }
 
 // engineClass is a class with the real image, as plans build it.
@@ -43,7 +42,8 @@ func engineClass(t testing.TB, e engine.Engine) spec.Class {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
-	image, err := e.Resolve(t.Context(), catalog, "debian")
+	debian, _ := catalog.Lookup("debian")
+	image, err := e.Resolve(t.Context(), debian.Tag())
 	require.NoError(t, err)
 	class := scriptClass()
 	class.Image = spec.Image{Reference: image.Name, ID: image.ID, Platform: image.Platform}

@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/api/types/versions"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -26,12 +27,9 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 	if err != nil {
 		return engine.Info{}, fmt.Errorf("asking the engine: %w", e.questionError(ctx, err))
 	}
-	local := isLocal(e.api.DaemonHost()) && sameMachine(ctx, e.api.DaemonHost(), said.KernelVersion)
+	local := dockerhost.IsLocal(e.api.DaemonHost()) && sameMachine(ctx, e.api.DaemonHost(), said.KernelVersion)
 	info := engineInfo(said, e.api.ClientVersion(), local)
-	info.Address = cmp.Or(e.at.Host, e.api.DaemonHost())
-	if !e.at.loopback {
-		info.Exposed = e.at.Warning()
-	}
+	info.Address, info.Exposed = e.api.DaemonHost(), e.exposed
 	// On a machine without swap, a missing swap limit does not matter.
 	info.Missing = missing(info, !local || hasSwap())
 	if local {
@@ -44,15 +42,10 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 // Identity implements [engine.Identified]. It identifies the daemon's process, if the
 // socket shows which one that is.
 func (e *adapter) Identity(ctx context.Context) string {
-	if !isLocal(e.api.DaemonHost()) {
+	if !dockerhost.IsLocal(e.api.DaemonHost()) {
 		return ""
 	}
 	return engineIdentity(ctx, e.api.DaemonHost())
-}
-
-// isLocal reports whether a daemon address is a socket on this machine.
-func isLocal(host string) bool {
-	return strings.HasPrefix(host, "unix://") || strings.HasPrefix(host, "npipe://")
 }
 
 // engineInfo translates Docker's system info.

@@ -1,11 +1,15 @@
 package docker
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/system"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -92,11 +96,43 @@ func TestMissing(t *testing.T) {
 	require.Empty(t, missing(engineInfo(info, OldestAPI, true), false), "a machine without swap needs no swap limit")
 }
 
-func TestIsLocal(t *testing.T) {
-	for host, want := range map[string]bool{
-		"unix:///var/run/docker.sock": true, "npipe:////./pipe/docker_engine": true, "unix://x": true,
-		"tcp://127.0.0.1:2375": false, "ssh://me@host": false, "http://unix://": false, "": false, "/var/run/docker.sock": false,
-	} {
-		require.Equal(t, want, isLocal(host), host)
+// TestNotDocker distinguishes a server that is not an engine from an engine that refuses
+// a call.
+func TestNotDocker(t *testing.T) {
+	answers := map[string]struct {
+		code    int
+		text    string
+		refused bool
+	}{
+		"not found":    {http.StatusNotFound, "404 page not found", true},
+		"a page":       {http.StatusOK, "<html>", true},
+		"other JSON":   {http.StatusOK, "[]", true},
+		"engine fails": {http.StatusInternalServerError, "{\"message\": \"no\"}", false},
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(answer.code)
+				_, _ = w.Write([]byte(answer.text))
+			}))
+			defer server.Close()
+			e, err := Connect(Address{Host: "tcp://" + server.Listener.Addr().String()})
+			require.NoError(t, err)
+			defer e.Close()
+			if answer.text != "[]" { // no containers
+				_, err = e.List(t.Context())
+				require.Equal(t, answer.refused, strings.Contains(err.Error(), "something answers there"), "%v", err)
+			}
+			_, err = e.Info(t.Context())
+			var refused *ConnectError
+			if !answer.refused {
+				require.Error(t, err)
+				require.NotErrorAs(t, err, &refused)
+				return
+			}
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, dockerhost.KindNotDocker, refused.Kind)
+			require.ErrorContains(t, err, "tcp://"+server.Listener.Addr().String()+": something answers there")
+		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+
+	"github.com/evalbox/evalbox/internal/dockerhost"
 )
 
 const (
@@ -49,7 +51,7 @@ func (e *adapter) removeNow(ctx context.Context, name string) error {
 // machine that is once the request is written: the kernel holds it, and the engine
 // carries it out even if nobody waits for the answer. The rest happens in the background.
 func (e *adapter) removeSoon(ctx context.Context, id string) error {
-	if !isLocal(e.api.DaemonHost()) {
+	if !dockerhost.IsLocal(e.api.DaemonHost()) {
 		return e.Remove(ctx, id)
 	}
 	written, answer := make(chan struct{}), make(chan error, 1)

@@ -11,7 +11,6 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
@@ -34,7 +33,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, e *adapter) error{
 		"info": func(ctx context.Context, e *adapter) error { _, err := e.Info(ctx); return err },
 		"resolve": func(ctx context.Context, e *adapter) error {
-			_, err := e.Resolve(ctx, images.Catalog{}, "x")
+			_, err := e.Resolve(ctx, "x")
 			return err
 		},
 		"prepare": func(ctx context.Context, e *adapter) error {

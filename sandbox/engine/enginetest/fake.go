@@ -289,7 +289,7 @@ func (f *Fake) Info(ctx context.Context) (engine.Info, error) {
 	return f.Facts, nil
 }
 
-func (f *Fake) Resolve(ctx context.Context, _ images.Catalog, ref string) (images.Resolved, error) {
+func (f *Fake) Resolve(ctx context.Context, ref string) (images.Resolved, error) {
 	if err := f.enter(ctx, "Resolve", ref, f.fail(func(e *Failures) error { return e.Resolve })); err != nil {
 		return images.Resolved{}, err
 	}

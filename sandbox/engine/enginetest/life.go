@@ -106,7 +106,7 @@ func testDirectoryThatIsGone(t *testing.T, s *suite) {
 
 func testImages(t *testing.T, s *suite) {
 	e := s.connect(t)
-	_, err := e.Resolve(t.Context(), s.Catalog, UnknownImage)
+	_, err := e.Resolve(t.Context(), UnknownImage)
 	require.ErrorIs(t, err, images.ErrNotFound)
 	require.NotEmpty(t, s.image.ID)
 	require.NotEmpty(t, s.image.Platform)
@@ -684,7 +684,7 @@ func testOutage(t *testing.T, s *suite) {
 	stop()
 	for name, call := range map[string]func(ctx context.Context) error{
 		"info":    func(ctx context.Context) error { _, err := e.Info(ctx); return err },
-		"resolve": func(ctx context.Context) error { _, err := e.Resolve(ctx, s.Catalog, s.Image); return err },
+		"resolve": func(ctx context.Context) error { _, err := e.Resolve(ctx, s.Image); return err },
 		"prepare": func(ctx context.Context) error { _, err := e.Prepare(ctx, s.class(), meta); return err },
 		"open":    func(ctx context.Context) error { _, err := e.Open(ctx, running.Ref(), engine.Streams{}); return err },
 		"list":    func(ctx context.Context) error { _, err := e.List(ctx); return err },

@@ -34,9 +34,8 @@ type Options struct {
 	// New connects to the engine, each time as another process would. The suite closes the
 	// returned engine.
 	New func(t *testing.T) engine.Engine
-	// Catalog and Image name an image that has python3.
-	Catalog images.Catalog
-	Image   string
+	// Image is the reference of an image that has python3.
+	Image string
 	// Class adapts the class of every container to the engine.
 	Class func(class *spec.Class)
 	// Scripted means that the engine runs the functions of the cases, as [NewScripted]
@@ -122,7 +121,7 @@ func (s *suite) connect(t *testing.T) engine.Engine {
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	s.once.Do(func() {
 		var err error
-		s.image, err = e.Resolve(t.Context(), s.Catalog, s.Image)
+		s.image, err = e.Resolve(t.Context(), s.Image)
 		require.NoError(t, err)
 		s.info, err = e.Info(t.Context())
 		require.NoError(t, err)

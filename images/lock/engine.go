@@ -1,0 +1,228 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/distribution/reference"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/packages"
+)
+
+// An Engine is one whose images can be read. Package store has the one of Docker.
+type Engine interface {
+	images.Engine
+	// Contents reads the packages of an image, by its ID. It runs nothing of the image.
+	Contents(ctx context.Context, id string) (packages.Contents, error)
+	// Version is the version of the engine.
+	Version(ctx context.Context) (string, error)
+}
+
+// noDigest is the base digest of an image without a registry.
+const noDigest = "none"
+
+// Pin returns the entry of a lock for an image that the engine has: name is as
+// for [images.Resolve]. It reads the packages of the image, which takes seconds, and
+// runs nothing of it. The errors are those of [images.Resolve], or say what failed.
+func Pin(ctx context.Context, eng Engine, cat images.Catalog, name string) (Entry, error) {
+	r, found, err := images.Find(ctx, eng, cat, name)
+	if err != nil {
+		return Entry{}, err
+	}
+	in, err := eng.Contents(ctx, r.ID)
+	if err != nil {
+		return Entry{}, fmt.Errorf("image %s: listing its packages: %w", r.Name, err)
+	}
+	e := Entry{
+		Name: r.Name, Reference: r.Reference, ID: r.ID, Content: r.Content, Platform: r.Platform,
+		System: in.System, Created: Created(found), Packages: in.Packages, Builder: Builder{Engine: found.Builder},
+	}
+	entry, _ := cat.Lookup(r.Name)
+	switch {
+	case !r.CatalogName:
+		e.Base, e.BaseDigest = "image "+r.Reference, digestOf(r.Digest)
+	default:
+		e.Base, e.BaseDigest, e.Builder.Evalbox = entry.Base.String(), digestOf(entry.Base.Reference), images.BuilderVersion
+	}
+	if e.Builder.Engine == "" {
+		if e.Builder.Engine, err = eng.Version(ctx); err != nil {
+			return Entry{}, fmt.Errorf("image %s: asking for the version of the engine: %w", r.Name, err)
+		}
+	}
+	return e, nil
+}
+
+// digestOf returns the digest of name@digest.
+func digestOf(ref string) string {
+	if named, err := reference.ParseNormalizedNamed(ref); err == nil {
+		if pinned, ok := named.(reference.Digested); ok {
+			return pinned.Digest().String()
+		}
+	}
+	return noDigest
+}
+
+// Created is the time of an image; zero when the engine does not know it.
+func Created(img images.Image) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, img.Created)
+	if err != nil {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// A Change is what became of one entry of a lock.
+type Change struct {
+	// Before is the former entry, nil when there was none.
+	Before *Entry
+	// After is the entry as it is now.
+	After Entry
+	// Changed says that the file was changed.
+	Changed bool
+}
+
+// Diff compares the packages of the two entries; empty when there was none.
+func (c Change) Diff() packages.Diff {
+	if c.Before == nil {
+		return packages.Compare(nil, nil)
+	}
+	return packages.Compare(c.Before.Packages, c.After.Packages)
+}
+
+// Put writes what a name means now into the lock in a file, whatever it meant before.
+func Put(ctx context.Context, eng Engine, cat images.Catalog, path, name string) (Change, error) {
+	e, err := Pin(ctx, eng, cat, name)
+	if err != nil {
+		return Change{}, err
+	}
+	change := Change{After: e, Changed: true}
+	err = Update(ctx, path, func(l Lock) (Lock, error) {
+		change.Before = l.former(e.Name)
+		return l.With(e), nil
+	})
+	return change, err
+}
+
+// Settle makes the lock in a file and an image that was just made or found
+// agree where that gives nothing up: an image without an entry is locked, and so
+// is one whose recipe in the catalog is another than that of its entry, since
+// that is another image on purpose. An entry of the same recipe stands: another
+// image is an [*UnlockedError] with a Diff, and nothing is changed.
+func Settle(ctx context.Context, eng Engine, cat images.Catalog, path, name string) (Change, error) {
+	r, err := images.Resolve(ctx, eng, cat, name)
+	if err != nil {
+		return Change{}, err
+	}
+	l, err := Read(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Change{}, err
+	}
+	if e, ok := l.Lookup(r.Name); ok && e.Is(r) && e.Reference == r.Reference {
+		return Change{Before: &e, After: e}, nil
+	}
+	pinned, err := Pin(ctx, eng, cat, name)
+	if err != nil {
+		return Change{}, err
+	}
+	change := Change{After: pinned}
+	err = Update(ctx, path, func(l Lock) (Lock, error) {
+		change.Before = l.former(r.Name)
+		if b := change.Before; b != nil && b.Reference == pinned.Reference {
+			if b.Is(r) { // somebody else was faster
+				change.After = *b
+				return l, nil
+			}
+			diff := packages.Compare(b.Packages, pinned.Packages)
+			return l, &UnlockedError{Name: r.Name, ID: r.ID, LockedID: b.ID, Source: path, CatalogName: r.CatalogName, Diff: &diff}
+		}
+		change.Changed = true
+		return l.With(pinned), nil
+	})
+	if err != nil {
+		return Change{}, err
+	}
+	return change, nil
+}
+
+// A Verification says whether an image still is what was locked.
+type Verification struct {
+	Name string `json:"name"`
+	// Same says that the image is the locked one and holds the locked packages.
+	Same bool `json:"same"`
+	// LockedID is the ID in the lock, ID what the engine has.
+	LockedID string `json:"locked_id"`
+	ID       string `json:"id"`
+	// SameContent says that layers and configuration are the locked ones,
+	// whatever ID this engine gives them.
+	SameContent bool `json:"same_content"`
+	// Packages is their number in the engine's image, Diff how they differ
+	// from the locked ones.
+	Packages int           `json:"packages"`
+	Diff     packages.Diff `json:"diff"`
+	// Error says why it could not be compared; the other fields then say nothing.
+	Error string `json:"error,omitempty"`
+}
+
+// Verify compares the image that a locked name means now with its entry: ID,
+// content and, read again from the image, the packages. Nothing of the image is
+// run. An error means that it could not be compared.
+func Verify(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name string) (Verification, error) {
+	r, err := images.Resolve(ctx, eng, cat, name)
+	if err != nil {
+		return Verification{}, err
+	}
+	e, err := l.Require(r.Name)
+	if err != nil {
+		return Verification{}, err
+	}
+	in, err := eng.Contents(ctx, r.ID)
+	if err != nil {
+		return Verification{}, fmt.Errorf("image %s: listing its packages: %w", r.Name, err)
+	}
+	v := Verification{
+		Name: r.Name, LockedID: e.ID, ID: r.ID, SameContent: e.Content == r.Content,
+		Packages: len(in.Packages), Diff: packages.Compare(e.Packages, in.Packages),
+	}
+	v.Same = e.Is(r) && v.Diff.Empty()
+	return v, nil
+}
+
+// Details are what is known of one image that the engine has.
+type Details struct {
+	// Entry is what the lock holds, or would hold, of it; its ID is the one in
+	// this engine.
+	Entry Entry
+	// Digest is the registry's digest, see [images.Resolved].
+	Digest string
+	// SizeBytes is what the engine reports: all layers together.
+	SizeBytes int64
+	// Locked says that the image is the locked one. The packages are then
+	// those of the lock, else they were read from the image.
+	Locked bool
+	// LockedID is the ID in the lock if that holds another image of this name,
+	// else empty.
+	LockedID string
+	// Python is the version of Python 3 that the image reports, empty if none.
+	Python string
+}
+
+// Inspect reports what is known of an image; name is as for [images.Resolve]. It runs
+// nothing of the image. The errors are those of [Pin].
+func Inspect(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name string) (Details, error) {
+	r, found, err := images.Find(ctx, eng, cat, name)
+	if err != nil {
+		return Details{}, err
+	}
+	d := Details{Digest: r.Digest, SizeBytes: found.SizeBytes, LockedID: l.OtherID(r), Locked: l.Check(r) == nil}
+	if e, ok := l.Lookup(r.Name); ok && e.Is(r) {
+		d.Entry, d.Entry.ID = e, r.ID
+	} else if d.Entry, err = Pin(ctx, eng, cat, name); err != nil {
+		return Details{}, err
+	}
+	d.Python = packages.PythonVersion(found.Config.Env, d.Entry.Packages)
+	return d, nil
+}

@@ -1,0 +1,189 @@
+// Package lock records what names of images meant when they were locked, so that a run can
+// refuse another image. A [Lock] is a file; [Put] and [Settle] write it, [Lock.Check]
+// compares, [Verify] reads the image again. Nothing of an image is run.
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/packages"
+)
+
+// Schema is the version of the lock format that this package reads and writes.
+const Schema = "evalbox/images.lock/v1"
+
+// A Lock records what names of images meant when they were locked. It comes from
+// [Parse] or [Read], is not changed afterwards and is safe for concurrent
+// use. The zero Lock holds no image: nothing is locked with it.
+type Lock struct {
+	// Source is where the lock was read, for messages.
+	Source string
+
+	entries map[string]Entry
+}
+
+// An Entry is what one name means.
+type Entry struct {
+	// Name is a name of the catalog, or else a reference of the engine.
+	Name string `yaml:"-" json:"name"`
+	// Reference is what the engine calls the image. For a name of the catalog
+	// it holds the recipe, see [images.Entry.Tag].
+	Reference string `yaml:"reference" json:"reference"`
+	// ID is the ID in the engine that locked it ("sha256:…").
+	ID string `yaml:"id" json:"id"`
+	// Content is the hash over the layers and the configuration that matters
+	// to a run ("sha256:…"): it is the same in every engine, the ID is not.
+	Content string `yaml:"content" json:"content"`
+	// Platform is os/architecture[/variant].
+	Platform string `yaml:"platform" json:"platform"`
+	// System is the distribution as the image reports it, such as "debian 12".
+	System string `yaml:"system" json:"system"`
+	// Base describes what the image stands on, BaseDigest is the digest of
+	// that in its registry, or "none" where no registry is involved.
+	Base       string `yaml:"base" json:"base"`
+	BaseDigest string `yaml:"base_digest" json:"base_digest"`
+	// Created is the time of the image.
+	Created time.Time `yaml:"created" json:"created"`
+	// Builder is what made it.
+	Builder Builder `yaml:"builder" json:"builder"`
+	// Packages are what is installed in it.
+	Packages packages.List `yaml:"-" json:"-"`
+}
+
+// Builder is what made an image.
+type Builder struct {
+	// Evalbox is the version of our code that makes images, 0 for an image
+	// that others made.
+	Evalbox int `yaml:"evalbox" json:"evalbox"`
+	// Engine is the version of the engine: of the one that built the image if
+	// it reports it, else of the one that locked it.
+	Engine string `yaml:"engine" json:"engine"`
+}
+
+// Names returns the names of all locked images, sorted.
+func (l Lock) Names() []string { return slices.Sorted(maps.Keys(l.entries)) }
+
+// Lookup returns the entry of this name.
+func (l Lock) Lookup(name string) (Entry, bool) {
+	e, ok := l.entries[name]
+	return e, ok
+}
+
+// Require is Lookup that has an error for a name without an entry.
+func (l Lock) Require(name string) (Entry, error) {
+	e, ok := l.entries[name]
+	if !ok {
+		err := fmt.Errorf("image %s: the lock %s has no entry of this name", name, l.Source)
+		return Entry{}, images.WithHint(err, "lock it with: sandbox image lock "+name)
+	}
+	return e, nil
+}
+
+// former is the entry of a name, nil for none.
+func (l Lock) former(name string) *Entry {
+	if e, ok := l.entries[name]; ok {
+		return &e
+	}
+	return nil
+}
+
+// With returns a lock that also holds these entries, in the place of former ones
+// of their names.
+func (l Lock) With(entries ...Entry) Lock {
+	all := map[string]Entry{}
+	maps.Copy(all, l.entries)
+	for _, e := range entries {
+		all[e.Name] = e
+	}
+	return Lock{Source: l.Source, entries: all}
+}
+
+// ErrUnlocked means that an image is not the one that a lock holds. The error is
+// an [*UnlockedError].
+var ErrUnlocked = errors.New("image is not the locked one")
+
+// An UnlockedError names an image that a run may not use, and what the lock
+// holds instead.
+type UnlockedError struct {
+	// Name is what was asked for, ID what the engine has.
+	Name, ID string
+	// LockedID is the ID in the lock, empty when it has no entry.
+	LockedID string
+	// Source is the lock.
+	Source string
+	// CatalogName says that Name is a name of the catalog.
+	CatalogName bool
+	// Diff, in errors of [Settle] only, says how the packages of the engine's image
+	// differ from the locked ones.
+	Diff *packages.Diff
+}
+
+func (e *UnlockedError) Error() string {
+	switch {
+	case e.LockedID != "":
+		return fmt.Sprintf("image %s is not the locked one: the engine has %s, the lock %s holds %s", e.Name, e.ID, e.Source, e.LockedID)
+	case e.CatalogName:
+		return fmt.Sprintf("image %s (%s) is not locked: the lock %s has no entry of this name", e.Name, e.ID, e.Source)
+	}
+	return fmt.Sprintf("image %q (%s) is not locked: no entry of the lock %s is this image", e.Name, e.ID, e.Source)
+}
+
+// Is makes errors.Is(err, ErrUnlocked) true.
+func (e *UnlockedError) Is(target error) bool { return target == ErrUnlocked }
+
+// Hint says what to do about it.
+func (e *UnlockedError) Hint() string {
+	if e.Diff != nil {
+		return "until then runs refuse it; to accept it: sandbox image lock " + e.Name
+	}
+	see := ""
+	if e.LockedID != "" {
+		see = "see what differs with: sandbox image verify " + e.Name + "; "
+	}
+	return see + "accept it with: sandbox image lock " + e.Name + "; or run it once with --allow-unlocked"
+}
+
+// Check says whether a run may use an image that [images.Resolve] found: nil when it is
+// the locked one, else an [*UnlockedError]. A name of the catalog must be the
+// image of its entry; a reference or an ID may be that of any entry.
+//
+// An image is the locked one when its content is, or its ID, see [Entry].
+func (l Lock) Check(r images.Resolved) error {
+	own := l.entries[r.Name]
+	if own.Is(r) {
+		return nil
+	}
+	if !r.CatalogName {
+		for _, e := range l.entries {
+			if e.Is(r) {
+				return nil
+			}
+		}
+	}
+	return &UnlockedError{Name: r.Name, ID: r.ID, LockedID: own.ID, Source: l.Source, CatalogName: r.CatalogName}
+}
+
+// OtherID is the ID in the lock of an image that the engine has and that is not the locked
+// one of its name; empty when it is, or when the lock has no entry of the name.
+func (l Lock) OtherID(r images.Resolved) string {
+	if refused, ok := errors.AsType[*UnlockedError](l.Check(r)); ok && r.ID != "" {
+		return refused.LockedID
+	}
+	return ""
+}
+
+// Is says that an image is the one of the entry: it has the same content, or else
+// the same ID. An ID that stands for several platforms counts for the locked one
+// only.
+func (e Entry) Is(r images.Resolved) bool {
+	if e.Content != "" && e.Content == r.Content {
+		return true
+	}
+	return e.ID != "" && strings.EqualFold(e.ID, r.ID) && images.PlainPlatform(e.Platform) == images.PlainPlatform(r.Platform)
+}

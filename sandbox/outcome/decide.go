@@ -1,0 +1,224 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
+
+// Reasons why the end of a program is unknown.
+var (
+	ErrNoExit = fmt.Errorf("%w: it did not report the end of the program", engine.ErrUnavailable)
+	// ErrStoppedBy reports an engine that stopped together with its containers.
+	ErrStoppedBy = fmt.Errorf("%w: it stopped, and stopped the program with it", engine.ErrUnavailable)
+	// ErrKilled reports a container that somebody else killed or removed.
+	ErrKilled = errors.New("somebody else killed the container before the program had ended")
+)
+
+// Evidence is everything that is known about the end of a run.
+type Evidence struct {
+	// StartError says why no container could start the program.
+	StartError error
+	// Accepted says that the container's init accepted the job. Otherwise the engine was
+	// lost before it answered, and the program may or may not have run.
+	Accepted bool
+	// Lost says why the end is unknown.
+	Lost error
+	// Stop says why evalbox ended the run; signals lists its requests to do so.
+	Stop      StopReason
+	Requested []engine.Signal
+	// End is the end as reported by the container's init, or else by the engine.
+	End engine.End
+	// EngineGone says that the engine became unreachable right after the end.
+	EngineGone bool
+}
+
+// Outcome is the single cause of a run's end.
+type Outcome struct {
+	Status      result.Status
+	Fault       result.Fault
+	ExitCode    int
+	Signal      int
+	Explanation string
+	Warnings    []string
+	// Err says why the program's own end is unknown.
+	Err error
+}
+
+// Decide derives the single cause from the facts, in a fixed order: failures of evalbox
+// or the engine, actions of evalbox, actions of others, kills by the kernel for memory,
+// and only then the program's own end. It never infers a cause from a number: the
+// container's init distinguishes an exit from a signal, and a program that exits with 137
+// or 143 exited.
+func Decide(f Evidence) Outcome {
+	switch {
+	case f.StartError != nil:
+		return Outcome{Status: result.StatusStartFailed, Fault: result.FaultEnvironment, ExitCode: -1,
+			Explanation: "The engine could not start the container: " + f.StartError.Error() + "."}
+	case errors.Is(f.Lost, engine.ErrNoContainer):
+		v := lost("Somebody else removed the container: how the program would have ended is not known.", f.Lost)
+		v.Fault = result.FaultOperator
+		return v
+	case f.Lost != nil:
+		return lost("The engine was lost before it reported how the program ended.", f.Lost)
+	case !f.Accepted && !f.End.Reported:
+		return lost("The engine was lost before it reported whether the program had started.", ErrNoExit)
+	case f.End.Launch != nil:
+		return decideLaunch(f.End.Launch)
+	case f.Stop == StopNone && f.End.Cause == engine.ByDeadline:
+		f.Stop = StopTimeout
+	case f.Stop == StopTimeout && f.End.Reported && f.End.Cause == engine.ByItself:
+		// It ended just before evalbox gave up waiting.
+		f.Stop = StopNone
+	}
+	if f.Stop != StopNone {
+		return decideStopped(f)
+	}
+	if !f.End.Reported {
+		return decideSilent(f)
+	}
+	v := decideReported(f)
+	if f.End.OOMKilled && v.Status != result.StatusOutOfMemory {
+		v.Warnings = append(v.Warnings,
+			"a process of the run was killed for memory, but the main process ended by itself")
+	}
+	return v
+}
+
+func lost(explanation string, err error) Outcome {
+	return Outcome{Status: result.StatusEngineLost, Fault: result.FaultEnvironment, ExitCode: -1, Explanation: explanation, Err: err}
+}
+
+// decideStopped handles runs that evalbox or their time limit ended. The exit code only
+// shows how the program reacted.
+func decideStopped(f Evidence) Outcome {
+	v := Outcome{Fault: result.FaultProgram, ExitCode: f.End.ExitStatus()}
+	switch f.Stop {
+	case StopTimeout:
+		v.Status, v.ExitCode = result.StatusTimedOut, -1
+		v.Explanation = "The program was stopped at its time limit."
+	case StopOutputLimit:
+		v.Status = result.StatusOutputLimit
+		v.Explanation = "The program was stopped for printing more than its output limit."
+	case StopDiskLimit:
+		v.Status = result.StatusDiskLimit
+		v.Explanation = "The program was stopped for writing more to ./final than its disk limit."
+	case StopTooDeep:
+		v.Status = result.StatusDiskLimit
+		v.Explanation = "The program was stopped because ./final held folders so deep that their size could not be told."
+	case StopDiskFull:
+		v.Status, v.Fault = result.StatusDiskLimit, result.FaultEnvironment
+		v.Explanation = "The program was stopped because the disk of ./final was nearly full."
+	case StopUnwatched:
+		v.Status, v.Fault = result.StatusDiskLimit, result.FaultEnvironment
+		v.Explanation = "The program was stopped because the disk of ./final could not be watched any more."
+	case StopCanceled, StopNone:
+		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
+		v.Explanation = "The caller canceled the run."
+	}
+	v.Signal = f.End.Signal
+	if killed := f.End.Escalated || !f.End.Reported; killed {
+		v.Explanation += " It did not end on SIGTERM and was killed."
+		if v.Status == result.StatusTimedOut {
+			v.Signal = 9
+		}
+	}
+	if f.End.OOMKilled {
+		v.Warnings = append(v.Warnings, "a process of the run had been killed for memory before it was stopped")
+	}
+	return v
+}
+
+// decideReported handles programs whose end the container's init saw.
+func decideReported(f Evidence) Outcome {
+	end := f.End
+	switch {
+	case end.Cause == engine.BySignal && (f.EngineGone || end.Interrupted):
+		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
+	case end.Cause == engine.BySignal:
+		n := end.Signal
+		if n == 0 {
+			n = 15
+		}
+		v := Outcome{Status: result.StatusSignaled, Fault: result.FaultOperator, ExitCode: 128 + n, Signal: n,
+			Explanation: fmt.Sprintf("Somebody else stopped the program: %s was sent through the engine, and not by us.", result.SignalName(n))}
+		if end.Signal == 0 {
+			v.Explanation += fmt.Sprintf(" The program then exited with %d.", end.ExitCode)
+		}
+		return v
+	case end.OOMKilled && end.Signal == 9:
+		return Outcome{Status: result.StatusOutOfMemory, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
+			Explanation: "The kernel killed the program at its memory limit."}
+	}
+	v := Outcome{Status: result.StatusExited, Fault: result.FaultProgram, ExitCode: end.ExitStatus(), Signal: end.Signal}
+	if v.Signal > 0 {
+		v.Status = result.StatusSignaled
+	} else if end.ExitCode == 0 {
+		v.Fault = result.FaultNone
+	}
+	v.Explanation = explainEnd(end)
+	return v
+}
+
+// explainEnd describes the program's end.
+func explainEnd(end engine.End) string {
+	if end.Signal > 0 {
+		return fmt.Sprintf("The program was ended by signal %d (%s).", end.Signal, result.SignalName(end.Signal))
+	}
+	return fmt.Sprintf("The program exited with %d.", end.ExitCode)
+}
+
+// decideSilent handles containers whose init was killed before it could report. The
+// verdict is never more favorable than the program's real end.
+func decideSilent(f Evidence) Outcome {
+	end := f.End
+	switch {
+	case end.OOMKilled:
+		return Outcome{Status: result.StatusOutOfMemory, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
+			Explanation: "The kernel killed the program at its memory limit, with the whole container."}
+	case f.EngineGone || end.Interrupted:
+		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
+	case len(end.Foreign) > 0 || end.ForeignErr != nil:
+		v := lost("Somebody else killed the container through the engine ("+strings.Join(end.Foreign, ", ")+
+			"): how the program would have ended is not known.", ErrKilled)
+		v.Fault = result.FaultOperator
+		return v
+	}
+	return Outcome{Status: result.StatusSignaled, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
+		Explanation: "The container ended without a report (init_killed): the program killed the container's init, and itself with it."}
+}
+
+// decideLaunch handles programs that were not executed.
+func decideLaunch(err *engine.LaunchError) Outcome {
+	v := Outcome{Status: result.StatusStartFailed, Fault: result.FaultOperator, ExitCode: err.ExitCode()}
+	switch {
+	case err.Stage != engine.StageExec:
+		v.Fault, v.ExitCode = result.FaultEnvironment, -1
+		v.Explanation = "The program was not started: " + err.Error() + "."
+	case v.ExitCode == 127:
+		v.Explanation = "The command is not in the image."
+	default:
+		v.Explanation = "The command is not executable."
+	}
+	return v
+}
+
+// StopReason says why evalbox ended a run.
+type StopReason int
+
+const (
+	// StopNone means that evalbox did not end it.
+	StopNone StopReason = iota
+	StopTimeout
+	StopCanceled
+	StopOutputLimit
+	StopDiskLimit
+	// StopTooDeep is for directories so deep that their size cannot be determined.
+	StopTooDeep
+	StopDiskFull
+	// StopUnwatched is for a disk that could not be monitored any more.
+	StopUnwatched
+)

@@ -1,0 +1,209 @@
+package outcome
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
+
+func TestDecide(t *testing.T) {
+	gone := errors.New("gone")
+	with := func(end engine.End, change []func(*Evidence)) Evidence {
+		f := Evidence{Accepted: true, End: end}
+		for _, c := range change {
+			c(&f)
+		}
+		return f
+	}
+	exited := func(code int, change ...func(*Evidence)) Evidence {
+		return with(engine.End{Reported: true, ExitCode: code}, change)
+	}
+	died := func(signal int, change ...func(*Evidence)) Evidence {
+		return with(engine.End{Reported: true, Signal: signal}, change)
+	}
+	silent := func(change ...func(*Evidence)) Evidence {
+		return with(engine.End{ExitCode: 137}, change)
+	}
+	failed := func(stage string, errno syscall.Errno) Evidence {
+		return with(engine.End{Reported: true, Launch: &engine.LaunchError{Stage: stage, Errno: errno}}, nil)
+	}
+	oom := func(f *Evidence) { f.End.OOMKilled = true }
+	deadline := func(f *Evidence) { f.End.Cause = engine.ByDeadline }
+	killed := func(f *Evidence) { f.End.Escalated = true }
+	stop := func(reason StopReason) func(*Evidence) {
+		return func(f *Evidence) {
+			f.Stop, f.Requested, f.End.Cause = reason, []engine.Signal{engine.Stop}, engine.BySignal
+		}
+	}
+	asked := func(f *Evidence) { f.End.Cause, f.End.Foreign = engine.BySignal, []string{"15"} }
+	foreign := func(signals ...string) func(*Evidence) { return func(f *Evidence) { f.End.Foreign = signals } }
+	goes := func(f *Evidence) { f.EngineGone = true }
+	away := func(f *Evidence) { f.End.Interrupted = true }
+	for name, test := range map[string]struct {
+		facts        Evidence
+		status       result.Status
+		fault        result.Fault
+		code, signal int
+	}{
+		"exit 0":                   {exited(0), result.StatusExited, result.FaultNone, 0, 0},
+		"exit 1":                   {exited(1), result.StatusExited, result.FaultProgram, 1, 0},
+		"exit 124 is its own":      {exited(124), result.StatusExited, result.FaultProgram, 124, 0},
+		"exit 127 is its own":      {exited(127), result.StatusExited, result.FaultProgram, 127, 0},
+		"exit 137 is not a signal": {exited(137), result.StatusExited, result.FaultProgram, 137, 0},
+		"exit 139 is not a crash":  {exited(139), result.StatusExited, result.FaultProgram, 139, 0},
+		"exit 143 is not a stop":   {exited(143), result.StatusExited, result.FaultProgram, 143, 0},
+		"exit 255":                 {exited(255), result.StatusExited, result.FaultProgram, 255, 0},
+		"SIGSEGV":                  {died(11), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"SIGKILL without a cause":  {died(9), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"SIGTERM to itself":        {died(15), result.StatusSignaled, result.FaultProgram, 143, 15},
+
+		"memory":                      {died(9, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"a child died for memory":     {exited(0, oom), result.StatusExited, result.FaultNone, 0, 0},
+		"exit 137 after such a child": {exited(137, oom), result.StatusExited, result.FaultProgram, 137, 0},
+		"memory, then its own crash":  {died(6, oom), result.StatusSignaled, result.FaultProgram, 134, 6},
+
+		"time limit":                  {died(15, deadline), result.StatusTimedOut, result.FaultProgram, -1, 15},
+		"time limit, exits 0":         {exited(0, deadline), result.StatusTimedOut, result.FaultProgram, -1, 0},
+		"time limit, killed":          {died(9, deadline, killed), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"time limit wins over memory": {died(9, deadline, killed, oom), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"time limit kept by evalbox":  {died(9, stop(StopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"... with the container":      {silent(stop(StopTimeout)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"canceled":                    {died(15, stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 143, 15},
+		"canceled, exits 0":           {exited(0, stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 0, 0},
+		"canceled, then its limit":    {died(15, stop(StopCanceled), deadline), result.StatusCanceled, result.FaultOperator, 143, 15},
+		"output limit":                {died(15, stop(StopOutputLimit)), result.StatusOutputLimit, result.FaultProgram, 143, 15},
+		"disk limit":                  {died(9, stop(StopDiskLimit), killed), result.StatusDiskLimit, result.FaultProgram, 137, 9},
+		"disk full":                   {died(15, stop(StopDiskFull)), result.StatusDiskLimit, result.FaultEnvironment, 143, 15},
+
+		"stopped by somebody":       {died(15, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"stopped, then exits 0":     {exited(0, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"stopped, then killed":      {died(9, asked, killed), result.StatusSignaled, result.FaultOperator, 137, 9},
+		"a signal that did nothing": {exited(0, foreign("10")), result.StatusExited, result.FaultNone, 0, 0},
+		"crashed before the signal": {died(11, foreign("15")), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"the engine stopped it":     {died(15, asked, goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"stopped during an outage":  {died(15, asked, away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"ended as the engine went":  {exited(3, goes), result.StatusExited, result.FaultProgram, 3, 0},
+		"ended during an outage":    {exited(3, away), result.StatusExited, result.FaultProgram, 3, 0},
+
+		"init killed":                  {silent(), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"init killed for memory":       {silent(oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"init killed by somebody":      {silent(foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed, sender unknown":  {silent(func(f *Evidence) { f.End.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"init killed by the engine":    {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"init killed during an outage": {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"init killed while canceling":  {silent(stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
+		"an end without any report":    {Evidence{Accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
+
+		"not found":           {failed(engine.StageExec, syscall.ENOENT), result.StatusStartFailed, result.FaultOperator, 127, 0},
+		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},
+		"not executable":      {failed(engine.StageExec, syscall.EACCES), result.StatusStartFailed, result.FaultOperator, 126, 0},
+		"no memory for it":    {failed(engine.StageExec, syscall.ENOMEM), result.StatusStartFailed, result.FaultOperator, 126, 0},
+		"no folder":           {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"no way to the proxy": {failed("relay", syscall.EADDRINUSE), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+
+		"no answer at all":            {Evidence{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... until its time limit":    {Evidence{Stop: StopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"the answer alone was lost":   {Evidence{End: engine.End{Reported: true, ExitCode: 3}}, result.StatusExited, result.FaultProgram, 3, 0},
+		"start failed":                {Evidence{StartError: gone}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"engine lost":                 {Evidence{Lost: gone}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"engine lost after the limit": {Evidence{Lost: gone, Stop: StopTimeout}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := Decide(test.facts)
+			require.Equal(t, test.status.String(), v.Status.String())
+			require.Equal(t, test.fault.String(), v.Fault.String())
+			require.Equal(t, test.code, v.ExitCode)
+			require.Equal(t, test.signal, v.Signal)
+			require.NotEmpty(t, v.Explanation)
+		})
+	}
+}
+
+// TestAnEndBeforeOurLimitIsItsOwn: a stop that evalbox requested because no end had been
+// reported did not end a program that had already ended by itself.
+func TestAnEndBeforeOurLimitIsItsOwn(t *testing.T) {
+	for _, end := range []engine.End{{Reported: true, ExitCode: 3}, {Reported: true, Signal: 11}} {
+		v := Decide(Evidence{Accepted: true, End: end, Stop: StopTimeout, Requested: []engine.Signal{engine.Kill}})
+		require.NotEqual(t, result.StatusTimedOut, v.Status)
+		require.Equal(t, end.ExitStatus(), v.ExitCode)
+	}
+}
+
+// TestDecideIsTotal tries every end with every set of facts. There is always exactly one
+// cause; memory is never claimed without evidence, nor a time limit that was not reached;
+// and a program that was executed is never reported as not executed.
+func TestDecideIsTotal(t *testing.T) {
+	gone := errors.New("gone")
+	ends := []engine.End{{ExitCode: 137}, {ExitCode: 125}, {ExitCode: 0}}
+	for code := range 256 {
+		ends = append(ends, engine.End{Reported: true, ExitCode: code})
+	}
+	for signal := 1; signal <= 64; signal++ {
+		ends = append(ends, engine.End{Reported: true, Signal: signal})
+	}
+	for _, stage := range []string{"stdin", "rlimit", "chdir", "filter", "relay", engine.StageExec, "oom score", "fork"} {
+		for _, errno := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.EPERM} {
+			ends = append(ends, engine.End{Reported: true, Launch: &engine.LaunchError{Stage: stage, Errno: errno}})
+		}
+	}
+	for _, end := range ends {
+		for _, cause := range []engine.Cause{engine.ByItself, engine.ByDeadline, engine.BySignal} {
+			for stop := StopNone; stop <= StopUnwatched; stop++ {
+				for bits := range 1 << 7 {
+					f := Evidence{Accepted: true, End: end, Stop: stop, EngineGone: bits&1 != 0}
+					f.End.Cause, f.End.OOMKilled, f.End.Interrupted = cause, bits&2 != 0, bits&4 != 0
+					f.End.Escalated = bits&8 != 0
+					if bits&16 != 0 {
+						f.End.Foreign = []string{"15"}
+					}
+					if bits&32 != 0 {
+						f.End.ForeignErr = gone
+					}
+					if bits&64 != 0 {
+						f.Lost = gone
+					}
+					requireOneCause(t, f)
+				}
+			}
+		}
+	}
+	requireOneCause(t, Evidence{StartError: gone})
+	requireOneCause(t, Evidence{})
+}
+
+func requireOneCause(t *testing.T, f Evidence) {
+	t.Helper()
+	v, end := Decide(f), f.End
+	wrong := ""
+	struck := end.Cause == engine.ByDeadline || f.Stop == StopTimeout
+	switch {
+	case v.Status == 0 || v.Fault == 0 || v.Explanation == "":
+		wrong = "is incomplete"
+	case (v.Status == result.StatusEngineLost) != (v.ExitCode == -1 && v.Err != nil):
+		wrong = "an unknown end must have a reason and no code"
+	case v.Status == result.StatusOutOfMemory && !end.OOMKilled:
+		wrong = "claims memory without evidence"
+	case v.Status == result.StatusTimedOut && (!struck || v.ExitCode != -1):
+		wrong = "claims a time limit that was not reached"
+	case v.Status == result.StatusStartFailed && f.StartError == nil && end.Launch == nil:
+		wrong = "claims that a program was not executed"
+	case (v.Status == result.StatusStartFailed) != (f.StartError != nil || end.Launch != nil && f.Lost == nil):
+		wrong = "does not report that nothing was executed"
+	case f.StartError == nil && f.Lost != nil && v.Status != result.StatusEngineLost:
+		wrong = "claims to know the end of a lost run"
+	case v.Status == result.StatusExited && (!end.Reported || end.Signal != 0 || v.ExitCode != end.ExitCode):
+		wrong = "is not an exit"
+	case v.Status == result.StatusExited && (v.Fault == result.FaultNone) != (end.ExitCode == 0):
+		wrong = "blames the wrong party for an exit"
+	case !end.Reported && f.StartError == nil && f.Stop == StopNone && !struck && v.Fault == result.FaultNone:
+		wrong = "blames nobody without a report"
+	}
+	if wrong != "" { // there are too many cases for one call each
+		require.Fail(t, wrong, "%+v\n%+v", f, v)
+	}
+}

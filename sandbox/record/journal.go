@@ -1,0 +1,89 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/owner"
+)
+
+// Journal is what a controller writes down before the container exists, so that
+// another can clean up after it.
+type Journal struct {
+	Schema    string    `json:"schema"`
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"`
+	Container string    `json:"container"`
+	Created   time.Time `json:"created"`
+	Deadline  time.Time `json:"deadline"`
+	Final     Ownership `json:"final"`
+	// Transfer is [TransferCopy] when the run has a depot.
+	Transfer string `json:"transfer"`
+}
+
+// Ownership says whose ./final was before the run.
+type Ownership struct {
+	Path    string `json:"path"`
+	Granted bool   `json:"lent"`
+	UID     int    `json:"uid"`
+	GID     int    `json:"gid"`
+	ToUID   int    `json:"to_uid"`
+	ToGID   int    `json:"to_gid"`
+}
+
+const JournalSchema = "evalbox/journal/v1"
+
+// Journal reads the journal of a record. A record that was being made when its
+// owner died has none: the time of the folder stands in.
+func (s *Store) Journal(id string) (Journal, error) {
+	dir := filepath.Join(s.RunsDir(), id)
+	var note Journal
+	err := ReadJSON(filepath.Join(dir, JournalFile), &note)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, statErr := os.Stat(dir)
+		if statErr != nil {
+			return Journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
+		}
+		return Journal{ID: id, Created: info.ModTime().UTC()}, nil
+	}
+	if err != nil {
+		return Journal{}, fmt.Errorf("record %s: %w", id, err)
+	}
+	return note, nil
+}
+
+// State tells how far a run without a result is. An owner that cannot be seen
+// from here (another PID namespace, another system) counts as alive until the
+// run's deadline is over.
+func (j Journal) State(now time.Time) State {
+	by, err := owner.Parse(j.Owner)
+	if err != nil {
+		return Lost
+	}
+	switch by.Fate() {
+	case owner.Alive:
+		return Running
+	case owner.Unknown:
+		if now.Before(j.Deadline) {
+			return Running
+		}
+	case owner.Dead:
+	}
+	return Lost
+}
+
+// State is the state of one record, without reading its result.
+func (s *Store) State(id string) (State, error) {
+	if _, err := os.Stat(filepath.Join(s.RunsDir(), id, ResultFile)); err == nil {
+		return Finished, nil
+	}
+	note, err := s.Journal(id)
+	if err != nil {
+		return "", err
+	}
+	return note.State(time.Now()), nil
+}

@@ -1,0 +1,326 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// Errors of records, for errors.Is.
+var (
+	// ErrRunning means that the run of a record has not finished, or was not cleaned up.
+	ErrRunning = errors.New("is not over")
+	// ErrNoSpace means that the disk of the state directory is full or nearly so.
+	ErrNoSpace = errors.New("not enough disk space")
+	// ErrNoRecord means that no run with this ID is recorded.
+	ErrNoRecord = errors.New("no such run")
+)
+
+// Files of a record directory.
+const (
+	SpecFile    = "spec.json"
+	JournalFile = "journal.json"
+	ResultFile  = "result.json"
+	StdoutFile  = "stdout.log"
+	StderrFile  = "stderr.log"
+	ReserveFile = "reserve"
+	ProgramDir  = "program"
+	EmptyInput  = "input"
+	OwnFinal    = "final"
+	EmptyFile   = "empty"
+	// LiveTrees are the copies that programs change, with what they began with;
+	// KeptTrees is what is kept of them.
+	LiveTrees = "live"
+	KeptTrees = "trees"
+)
+
+// Store holds the records of runs: one folder per run below runs/ of the state
+// folder. Methods may be called concurrently, by several processes too.
+type Store struct{ dir string }
+
+// State says how far a recorded run is.
+type State string
+
+// States of a record.
+const (
+	// Running has no result yet, and its owner lives.
+	Running State = "running"
+	// Finished has a result.
+	Finished State = "finished"
+	// Lost has no result, and its owner is dead or cannot be seen.
+	Lost State = "lost"
+)
+
+// Record is one run on disk.
+type Record struct {
+	ID, Dir string
+	State   State
+	Created time.Time
+	// Spec is the zero Spec when the run never got that far.
+	Spec spec.Spec
+	// Result is nil until the run is finished.
+	Result *result.Result
+}
+
+// StdoutPath and StderrPath are the files of the streams.
+func (r Record) StdoutPath() string { return filepath.Join(r.Dir, StdoutFile) }
+
+// StderrPath is the file of stderr; see [Record.StdoutPath].
+func (r Record) StderrPath() string { return filepath.Join(r.Dir, StderrFile) }
+
+// ProgramPath is the copy of the script that ran; empty for a run of a command.
+func (r Record) ProgramPath() string {
+	if r.Spec.Job.Script == "" {
+		return ""
+	}
+	return filepath.Join(r.Dir, ProgramDir, filepath.Base(r.Spec.Job.Script))
+}
+
+// DefaultDir is where records are kept when nobody says otherwise:
+// /var/lib/evalbox for root, $XDG_STATE_HOME/evalbox or ~/.local/state/evalbox
+// for others.
+func DefaultDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "evalbox"), nil
+	}
+	if os.Geteuid() == 0 {
+		return "/var/lib/evalbox", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the state folder: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "evalbox"), nil
+}
+
+// Open opens the records below a state folder. The folder need not exist
+// yet.
+func Open(dir string) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, &spec.PathError{Field: "state folder", Path: dir, Rule: "cannot be used", Err: fsx.Cause(err)}
+	}
+	return &Store{dir: abs}, nil
+}
+
+// Dir is the state folder.
+func (s *Store) Dir() string { return s.dir }
+
+func (s *Store) RunsDir() string  { return filepath.Join(s.dir, "runs") }
+func (s *Store) LocksDir() string { return filepath.Join(s.dir, "locks") }
+
+// Prepare makes the folders of the store. Only the owner may look into them: they
+// hold what strangers' programs printed.
+func (s *Store) Prepare() error {
+	for _, dir := range []string{s.dir, s.RunsDir(), s.LocksDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return StateError(dir, "cannot be made", err)
+		}
+	}
+	return nil
+}
+
+// StateError names a path of the state folder and gives a full disk its class.
+func StateError(path, rule string, err error) error {
+	if fsx.IsNoSpace(err) {
+		return fmt.Errorf("state folder %q: %w: %w", path, ErrNoSpace, fsx.Cause(err))
+	}
+	return &spec.PathError{Field: "state folder", Path: path, Rule: rule, Err: fsx.Cause(err)}
+}
+
+// Create makes a new record folder; an ID that is taken is an error.
+func (s *Store) Create(id string) (string, error) {
+	if err := s.Prepare(); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(s.RunsDir(), id)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id), Rule: "a run with this ID is recorded already"}
+		}
+		return "", StateError(dir, "cannot be made", err)
+	}
+	return dir, nil
+}
+
+// Ids lists the folders of the records.
+func (s *Store) Ids() ([]string, error) {
+	entries, err := os.ReadDir(s.RunsDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, StateError(s.RunsDir(), "cannot be read", err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			ids = append(ids, entry.Name())
+		}
+	}
+	return ids, nil
+}
+
+// List returns all records, oldest first, without the texts of their streams,
+// which would be megabytes each. A record that cannot be read is left out and
+// named in the error; the others are returned all the same.
+func (s *Store) List() ([]Record, error) {
+	ids, err := s.Ids()
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
+	var errs []error
+	for _, id := range ids {
+		record, err := s.Load(id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if record.Result != nil {
+			record.Result.Stdout, record.Result.Stderr = "", ""
+		}
+		records = append(records, record)
+	}
+	slices.SortFunc(records, func(a, b Record) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return records, errors.Join(errs...)
+}
+
+// Get returns the record with this ID, or the only one whose ID begins so.
+func (s *Store) Get(id string) (Record, error) {
+	full, err := s.find(id)
+	if err != nil {
+		return Record{}, err
+	}
+	return s.Load(full)
+}
+
+func (s *Store) find(id string) (string, error) {
+	if err := policy.CheckName("id", id); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(s.RunsDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", StateError(s.RunsDir(), "cannot be read", err)
+	}
+	var matches []string
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == id:
+			return id, nil
+		case strings.HasPrefix(name, id):
+			matches = append(matches, name)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return "", fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	case 1:
+		return matches[0], nil
+	}
+	return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id),
+		Rule: fmt.Sprintf("%d runs begin so, such as %s", len(matches), matches[0])}
+}
+
+// Load reads one record folder.
+func (s *Store) Load(id string) (Record, error) {
+	record := Record{ID: id, Dir: filepath.Join(s.RunsDir(), id), State: Lost}
+	note, err := s.Journal(id)
+	if err != nil {
+		return Record{}, err
+	}
+	record.Created = note.Created
+	if err := ReadJSON(filepath.Join(record.Dir, SpecFile), &record.Spec); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Record{}, fmt.Errorf("record %s: %w", id, err)
+	}
+	text, err := os.ReadFile(filepath.Join(record.Dir, ResultFile))
+	switch {
+	case err == nil:
+		decoded, err := result.Decode(text)
+		if err != nil {
+			return Record{}, fmt.Errorf("record %s: %w", id, err)
+		}
+		record.Result, record.State = &decoded, Finished
+	case !errors.Is(err, fs.ErrNotExist):
+		return Record{}, fmt.Errorf("record %s: %w", id, err)
+	default:
+		record.State = note.State(time.Now())
+	}
+	return record, nil
+}
+
+// Remove deletes a record with everything in it, also a damaged one. The record
+// of a running program is refused.
+func (s *Store) Remove(id string) error {
+	id, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	state, err := s.State(id)
+	if err == nil && state == Running {
+		return fmt.Errorf("run %s: %w", id, ErrRunning)
+	}
+	if path, lent := s.lentBy(id); err == nil && state == Lost && lent {
+		return fmt.Errorf("run %s: %w: its final %q is still lent to its program", id, ErrRunning, path)
+	}
+	if err := fsx.Remove(filepath.Join(s.RunsDir(), id)); err != nil {
+		return fmt.Errorf("removing record %s: %w", id, err)
+	}
+	return nil
+}
+
+// lentBy reports whether a run that has no result still has its ./final lent to
+// its program's user.
+func (s *Store) lentBy(id string) (path string, lent bool) {
+	note, err := s.Journal(id)
+	if err != nil || !note.Final.Granted || fsx.Within(note.Final.Path, filepath.Join(s.RunsDir(), id)) {
+		return "", false
+	}
+	info, err := os.Stat(note.Final.Path)
+	if err != nil {
+		return "", false
+	}
+	uid, _, ok := fsx.OwnerOf(info)
+	return note.Final.Path, ok && uid == note.Final.ToUID && uid != note.Final.UID
+}
+
+// RecordDir is the folder of a run's record, whether or not it is there.
+func (s *Store) RecordDir(id string) string { return filepath.Join(s.RunsDir(), id) }
+
+// TreeDir is the folder of a record that keeps what a program made and changed in the
+// i-th tree of its Spec, with the paths that the files have in the tree.
+func (s *Store) TreeDir(id string, i int) string { return KeptTree(s.RecordDir(id), i) }
+
+// NewID returns an ID of a run that is unique on any number of hosts and sorts by time.
+func NewID(now time.Time) string {
+	return now.UTC().Format("20060102t150405") + fmt.Sprintf("-%010x", rand.Uint64N(1<<40))
+}
+
+// LiveTree and KeptTree are folders of a record, and BaseFile says what a copy began
+// with.
+func LiveTree(record string, i int) string {
+	return filepath.Join(record, LiveTrees, strconv.Itoa(i))
+}
+func KeptTree(record string, i int) string {
+	return filepath.Join(record, KeptTrees, strconv.Itoa(i))
+}
+func BaseFile(record string, i int) string {
+	return filepath.Join(record, KeptTrees, strconv.Itoa(i)+".jsonl")
+}

@@ -1,0 +1,267 @@
+//go:build linux
+
+package record_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/spec"
+
+	"github.com/evalbox/evalbox/internal/treetest"
+)
+
+var noon = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+
+func ids(records []record.Record) []string {
+	list := []string{}
+	for _, r := range records {
+		list = append(list, r.ID)
+	}
+	return list
+}
+
+func TestStoreThatWasNeverUsed(t *testing.T) {
+	s := recordtest.Open(t)
+	records, err := s.List()
+	require.NoError(t, err)
+	require.Empty(t, records)
+	_, err = s.Get("r1")
+	require.ErrorIs(t, err, record.ErrNoRecord)
+	require.ErrorIs(t, s.Remove("r1"), record.ErrNoRecord)
+	require.NoDirExists(t, s.Dir(), "looking makes nothing")
+}
+
+func TestStoreDirIsAbsolute(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := record.Open("state")
+	require.NoError(t, err)
+	require.True(t, filepath.IsAbs(s.Dir()))
+}
+
+func TestDefaultStateDir(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	for set, want := range map[string]string{"/xdg": "/xdg/evalbox", "": "", "relative/is/ignored": ""} {
+		t.Setenv("XDG_STATE_HOME", set)
+		if want == "" {
+			if want = "/home/me/.local/state/evalbox"; treetest.IsRoot() {
+				want = "/var/lib/evalbox"
+			}
+		}
+		got, err := record.DefaultDir()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestListIsOldestFirst(t *testing.T) {
+	s := recordtest.Open(t)
+	recordtest.Add(t, s, "newest", recordtest.DeadOwner(), noon.Add(2*time.Hour), true)
+	recordtest.Add(t, s, "same-b", recordtest.DeadOwner(), noon, true)
+	recordtest.Add(t, s, "same-a", recordtest.DeadOwner(), noon, false)
+	recordtest.Add(t, s, "middle", recordtest.DeadOwner(), noon.Add(time.Hour), true)
+	records, err := s.List()
+	require.NoError(t, err)
+	require.Equal(t, []string{"same-a", "same-b", "middle", "newest"}, ids(records))
+	require.Equal(t, noon, records[0].Created)
+	require.Equal(t, "same-a", records[0].Spec.Job.RunID)
+	require.Equal(t, filepath.Join(s.Dir(), "runs", "same-a", "stdout.log"), records[0].StdoutPath())
+	require.Equal(t, filepath.Join(s.Dir(), "runs", "same-a", "stderr.log"), records[0].StderrPath())
+}
+
+func TestStatesOfARecord(t *testing.T) {
+	s := recordtest.Open(t)
+	elsewhere := owner.This()
+	elsewhere.Boot = "another machine"
+	for id, c := range map[string]struct {
+		by       owner.Owner
+		finished bool
+		want     record.State
+	}{
+		"alive":             {owner.This(), false, record.Running},
+		"alive-finished":    {owner.This(), true, record.Finished},
+		"dead":              {recordtest.DeadOwner(), false, record.Lost},
+		"dead-finished":     {recordtest.DeadOwner(), true, record.Finished},
+		"elsewhere":         {elsewhere, false, record.Lost},
+		"elsewhere-is-done": {elsewhere, true, record.Finished},
+	} {
+		recordtest.Add(t, s, id, c.by, noon, c.finished)
+		kept, err := s.Get(id)
+		require.NoError(t, err)
+		require.Equal(t, c.want, kept.State, id)
+		require.Equal(t, c.finished, kept.Result != nil, id)
+	}
+}
+
+func TestGetByPrefix(t *testing.T) {
+	s := recordtest.Open(t)
+	for _, id := range []string{"abc", "abcd", "abce", "x1", "y"} {
+		recordtest.Add(t, s, id, recordtest.DeadOwner(), noon, true)
+	}
+	for id, want := range map[string]string{"abc": "abc", "abcd": "abcd", "x": "x1", "x1": "x1", "y": "y"} {
+		kept, err := s.Get(id)
+		require.NoError(t, err, id)
+		require.Equal(t, want, kept.ID, id)
+	}
+	for _, id := range []string{"ab", "a", "z", "x12"} {
+		_, err := s.Get(id)
+		require.Error(t, err, id)
+		require.Error(t, s.Remove(id), id)
+	}
+	_, err := s.Get("ab")
+	require.ErrorContains(t, err, "3 runs begin so")
+}
+
+func TestNamesThatAreNoIDs(t *testing.T) {
+	s := recordtest.Open(t)
+	recordtest.Add(t, s, "r1", recordtest.DeadOwner(), noon, true)
+	treetest.Write(t, s.Dir(), map[string]string{"precious": "x"})
+	for _, id := range []string{"", ".", "..", "../precious", "r1/../..", "/", "r1/", "-r", "r1\n"} {
+		var rule *policy.FieldError
+		_, err := s.Get(id)
+		require.ErrorAs(t, err, &rule, "%q", id)
+		require.ErrorAs(t, s.Remove(id), &rule, "%q", id)
+	}
+	require.FileExists(t, filepath.Join(s.Dir(), "precious"))
+	require.DirExists(t, filepath.Join(s.RunsDir(), "r1"))
+}
+
+func TestCreateTakesAnIDOnce(t *testing.T) {
+	s := recordtest.Open(t)
+	var made, refused int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			_, err := s.Create("r1")
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				made++
+				return
+			}
+			if rule, ok := err.(*policy.FieldError); ok && rule.Field == "id" { //nolint:errorlint // returned bare
+				refused++
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, []int{1, 19}, []int{made, refused})
+}
+
+func TestRemove(t *testing.T) {
+	s := recordtest.Open(t)
+	outside := t.TempDir()
+	treetest.Write(t, outside, map[string]string{"canary": "x"})
+	dir := recordtest.Add(t, s, "r1", recordtest.DeadOwner(), noon, true)
+	treetest.Write(t, dir, map[string]string{"final/a/b": "x"})
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "final/link")))
+	recordtest.Add(t, s, "lost", recordtest.DeadOwner(), noon, false)
+	running := recordtest.Add(t, s, "running", owner.This(), noon, false)
+
+	require.NoError(t, s.Remove("r1"))
+	require.NoError(t, s.Remove("los"), "by its beginning too")
+	require.ErrorIs(t, s.Remove("running"), record.ErrRunning)
+	require.FileExists(t, filepath.Join(running, record.JournalFile))
+	require.FileExists(t, filepath.Join(outside, "canary"))
+	records, err := s.List()
+	require.NoError(t, err)
+	require.Equal(t, []string{"running"}, ids(records))
+}
+
+func TestDamagedRecordsAreNamedAndTheOthersListed(t *testing.T) {
+	s := recordtest.Open(t)
+	recordtest.Add(t, s, "good", recordtest.DeadOwner(), noon, true)
+	damage := map[string]struct{ file, text string }{
+		"bad-journal":   {record.JournalFile, "{"},
+		"empty-journal": {record.JournalFile, ""},
+		"bad-spec":      {record.SpecFile, "[]"},
+		"bad-result":    {record.ResultFile, "not json"},
+		"empty-result":  {record.ResultFile, ""},
+		"foreign":       {record.ResultFile, `{"schema":"evalbox/result/v99"}`},
+		"no-status":     {record.ResultFile, fmt.Sprintf(`{"schema":%q}`, result.SchemaV1)},
+	}
+	for id, d := range damage {
+		dir := recordtest.Add(t, s, id, recordtest.DeadOwner(), noon, true)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, d.file), []byte(d.text), 0o600))
+	}
+	treetest.Write(t, s.RunsDir(), map[string]string{"a file that is no record": "x"})
+	records, err := s.List()
+	require.Equal(t, []string{"good"}, ids(records))
+	require.Equal(t, len(damage), strings.Count(err.Error(), "record "), "%v", err)
+	for id := range damage {
+		require.ErrorContains(t, err, "record "+id+":")
+		_, getErr := s.Get(id)
+		require.ErrorContains(t, getErr, "record "+id+":")
+	}
+	for id := range damage {
+		require.NoError(t, s.Remove(id), "what nobody can read can still be deleted")
+	}
+	_, err = s.List()
+	require.NoError(t, err)
+}
+
+// What a crash leaves at each step of making a record is listed as lost, and can
+// be removed.
+func TestRecordsOfACrash(t *testing.T) {
+	s := recordtest.Open(t)
+	_, err := s.Create("only-a-folder")
+	require.NoError(t, err)
+	dir, err := s.Create("half-a-journal")
+	require.NoError(t, err)
+	treetest.Write(t, dir, map[string]string{".journal.json-123": `{"schema`})
+	dir, err = s.Create("no-spec")
+	require.NoError(t, err)
+	require.NoError(t, record.WriteJSON(filepath.Join(dir, record.JournalFile), record.Journal{Schema: record.JournalSchema, ID: "no-spec", Owner: recordtest.DeadOwner().String(), Created: noon}))
+	dir = recordtest.Add(t, s, "half-a-result", recordtest.DeadOwner(), noon, false)
+	treetest.Write(t, dir, map[string]string{".result.json-456": `{"schema":`, record.ReserveFile: "", record.StdoutFile: "x"})
+
+	records, err := s.List()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"only-a-folder", "half-a-journal", "no-spec", "half-a-result"}, ids(records))
+	for _, r := range records {
+		require.Equal(t, record.Lost, r.State, r.ID)
+		require.Nil(t, r.Result, r.ID)
+		require.False(t, r.Created.IsZero(), r.ID)
+		require.NoError(t, s.Remove(r.ID))
+	}
+	require.Empty(t, treetest.Everything(t, s.RunsDir()))
+}
+
+func TestOnlyTheOwnerMayLook(t *testing.T) {
+	s := recordtest.Open(t)
+	dir := recordtest.Add(t, s, "r1", recordtest.DeadOwner(), noon, true)
+	for _, path := range []string{s.Dir(), s.RunsDir(), s.LocksDir(), dir} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), path)
+	}
+	for _, name := range []string{record.JournalFile, record.SpecFile, record.ResultFile} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+}
+
+func TestStateFolderThatCannotBeMade(t *testing.T) {
+	base := t.TempDir()
+	treetest.Write(t, base, map[string]string{"file": "x"})
+	s, err := record.Open(filepath.Join(base, "file", "state"))
+	require.NoError(t, err)
+	_, err = s.Create("r1")
+	var broken *spec.PathError
+	require.ErrorAs(t, err, &broken)
+	require.Equal(t, "state folder", broken.Field)
+}
