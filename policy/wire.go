@@ -1,10 +1,11 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // limitsWire is the wire form of [Limits], with times in seconds.
@@ -24,7 +25,7 @@ func (l Limits) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON refuses unknown fields.
 func (l *Limits) UnmarshalJSON(text []byte) error {
 	wire := limitsWire{limitsFields: (*limitsFields)(l)}
-	err := DecodeStrict(text, &wire)
+	err := strict.JSON(text, &wire)
 	l.Timeout, l.Grace = Seconds(wire.TimeoutSeconds), Seconds(wire.GraceSeconds)
 	return err
 }
@@ -45,7 +46,7 @@ func (l EgressLimits) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON refuses unknown fields.
 func (l *EgressLimits) UnmarshalJSON(text []byte) error {
 	wire := egressLimitsWire{egressLimitsFields: (*egressLimitsFields)(l)}
-	err := DecodeStrict(text, &wire)
+	err := strict.JSON(text, &wire)
 	l.ConnectionTime = Seconds(wire.ConnectionTimeSeconds)
 	return err
 }
@@ -53,11 +54,4 @@ func (l *EgressLimits) UnmarshalJSON(text []byte) error {
 // Seconds is a duration of s seconds, to the nanosecond.
 func Seconds(s float64) time.Duration {
 	return time.Duration(math.Round(s * float64(time.Second)))
-}
-
-// DecodeStrict decodes JSON and refuses unknown fields.
-func DecodeStrict(text []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode(into)
 }

@@ -5,8 +5,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// The data of a plan, for callers of this package. See [spec].
+// The data of a request and of its plan, for callers of this package. See [spec].
 type (
+	Request     = spec.Request
+	Mount       = spec.Mount
+	Tree        = spec.Tree
+	FakeClock   = spec.FakeClock
+	Observe     = spec.Observe
+	PathError   = spec.PathError
 	Spec        = spec.Spec
 	Class       = spec.Class
 	Job         = spec.Job
@@ -34,6 +40,8 @@ const (
 	InputDir = spec.InputDir
 	FinalDir = spec.FinalDir
 	TmpDir   = spec.TmpDir
+	RepoDir  = spec.RepoDir
+	HostDir  = spec.HostDir
 
 	LabelManaged  = spec.LabelManaged
 	LabelRun      = spec.LabelRun

@@ -441,7 +441,7 @@ func TestEngineEgressEndsWithItsController(t *testing.T) {
 	appears("refused", "and then nothing any more")
 
 	r := newRunner(t, sandbox.WithStateDir(state))
-	_, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
+	_, err := r.GC(t.Context(), sandbox.GCOptions{})
 	require.NoError(t, err)
 	api := testAPI(t)
 	requireNothingLeft(t, api, sandbox.LabelState+"="+state)

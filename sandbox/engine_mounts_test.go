@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // project is a folder of the host as a contract has it.
@@ -200,7 +201,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 		// Meanwhile the folder changes on the host.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "src/main.py"), []byte("edited"), 0o644))
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "src/empty"), 0o755))
-		report, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", sandbox.ApplyOptions{})
+		report, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", tree.ApplyOptions{})
 		require.NoError(t, err)
 		states := map[string]string{}
 		for _, c := range report.Changes {
@@ -233,7 +234,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 			require.NotContains(t, name, ".evalbox-")
 		}
 		// A second time changes nothing.
-		again, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", sandbox.ApplyOptions{})
+		again, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", tree.ApplyOptions{})
 		require.NoError(t, err)
 		require.Equal(t, report.Changes, again.Changes)
 		require.Equal(t, after, hashes(t, dir))
@@ -289,7 +290,7 @@ func TestEngineHostileTrees(t *testing.T) {
 				res := run(t, r, req)
 				require.Zero(t, res.ExitCode, res.Stderr)
 				require.Len(t, res.Trees, 1)
-				_, err := r.ApplyTree(t.Context(), res.ID, "/repo", sandbox.ApplyOptions{})
+				_, err := r.ApplyTree(t.Context(), res.ID, "/repo", tree.ApplyOptions{})
 				require.NoError(t, err)
 				after := hashes(t, dir)
 				for file, text := range before {

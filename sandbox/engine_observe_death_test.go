@@ -49,7 +49,7 @@ func beObservingOwner(state string) error {
 	}
 	_, err = r.Run(context.Background(), sandbox.Request{
 		ID: orphan(ownerObserves), Image: os.Getenv(ownerImage), Command: []string{"sh", "-c", "echo it ran; exit 0"},
-		Observe: &sandbox.Observe{Network: true, Decoys: []string{"/etc/shadow"}},
+		Observe: &sandbox.Observe{Network: true, Canaries: []string{"/etc/shadow"}},
 		Limits:  policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
 	}, sandbox.IO{Stdout: os.Stdout})
 	return err
@@ -71,7 +71,7 @@ func TestEngineObserveOwnerThatDies(t *testing.T) {
 	_, _ = owner.Process.Wait()
 	requireNotStarted(t, api, id, ended, failed)
 
-	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
+	report, err := r.GC(t.Context(), sandbox.GCOptions{})
 	require.NoError(t, err)
 	require.Len(t, ofRun(report.Removed, orphan(ownerObserves)), 1)
 	requireNothingOfAnObservation(t, r, orphan(ownerObserves))

@@ -144,7 +144,7 @@ func TestEngineObserveFiles(t *testing.T) {
 			t.Parallel()
 			req := python(t, quietly+test.program)
 			req.Trees, req.Masks = []sandbox.Tree{{Source: repo, Target: sandbox.RepoDir}}, []string{"/repo/.env", "/repo/keys"}
-			req.Observe = &sandbox.Observe{Decoys: []string{"/etc/shadow", "~/.ssh", "/root/.aws/", "/repo/not-there"}, Masks: true, Required: true}
+			req.Observe = &sandbox.Observe{Canaries: []string{"/etc/shadow", "~/.ssh", "/root/.aws/", "/repo/not-there"}, Masks: true, Required: true}
 			res := run(t, r, req)
 			require.Zero(t, res.ExitCode, res.Stderr)
 			require.ElementsMatch(t, test.want, res.Observed.Opened)
@@ -205,7 +205,7 @@ for path in '/tmp/.ssh/id_rsa', '/etc/shadow', '/work/input/token', '/work/.netr
         raise SystemExit('changed ' + path)
 `)
 	req.Input = input
-	req.Observe = &sandbox.Observe{Decoys: []string{"/etc/shadow", "/tmp/.ssh/", "/work/input/token", "/work/.netrc"}, Required: true}
+	req.Observe = &sandbox.Observe{Canaries: []string{"/etc/shadow", "/tmp/.ssh/", "/work/input/token", "/work/.netrc"}, Required: true}
 	res := run(t, r, req)
 	require.Zero(t, res.ExitCode, res.Stderr)
 	require.Equal(t, []string{"/etc/shadow", "/tmp/.ssh/", "/tmp/.ssh/id_rsa", "/work/.netrc", "/work/input/token"}, res.Observed.Opened)
@@ -225,14 +225,14 @@ assert 'id_rsa' in os.listdir('/host/lib/keys') and 'real' not in os.listdir('/h
 assert not os.path.exists('/work/input/token') and not os.path.exists('/host/lib/none')
 `)
 	req.Mounts = []sandbox.Mount{{Source: host, Target: "/host/lib"}}
-	req.Observe = &sandbox.Observe{Decoys: []string{"/host/lib/link", "/host/lib/keys", "/host/lib/none", "/work/input/token"}, Required: true}
+	req.Observe = &sandbox.Observe{Canaries: []string{"/host/lib/link", "/host/lib/keys", "/host/lib/none", "/work/input/token"}, Required: true}
 	res := run(t, r, req)
 	require.Zero(t, res.ExitCode, res.Stderr)
 	require.Equal(t, []string{"/host/lib/keys/"}, res.Observed.Watched)
 	require.Equal(t, []string{"/host/lib/keys/"}, res.Observed.Opened)
 
 	require.NoError(t, os.Symlink("/etc/shadow", filepath.Join(host, "out")))
-	req.Observe.Decoys = []string{"/host/lib/out"}
+	req.Observe.Canaries = []string{"/host/lib/out"}
 	_, err := r.Run(t.Context(), req)
 	require.ErrorContains(t, err, "leads out of the mounts")
 }
@@ -241,7 +241,7 @@ assert not os.path.exists('/work/input/token') and not os.path.exists('/host/lib
 func TestEngineObserveHow(t *testing.T) {
 	t.Parallel()
 	r := egressRunner(t)
-	all := &sandbox.Observe{Network: true, Decoys: []string{"/etc/shadow"}, Required: true}
+	all := &sandbox.Observe{Network: true, Canaries: []string{"/etc/shadow"}, Required: true}
 	for name, test := range map[string]struct {
 		change func(req *sandbox.Request)
 		check  func(t *testing.T, res *result.Result)
@@ -323,7 +323,7 @@ func TestEngineObserveImpossible(t *testing.T) {
 	r := newRunner(t)
 	req := python(t, "print(1)")
 	req.Transfer = sandbox.TransferCopy
-	req.Observe = &sandbox.Observe{Network: true, Decoys: []string{"/etc/shadow"}}
+	req.Observe = &sandbox.Observe{Network: true, Canaries: []string{"/etc/shadow"}}
 	res := run(t, r, req)
 	require.Equal(t, "1\n", res.Stdout)
 	require.Nil(t, res.Observed.NetworkAttempts)

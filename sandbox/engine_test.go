@@ -577,7 +577,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			r, err := sandbox.New(sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
 			require.NoError(t, err)
 			defer r.Close()
-			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{})
+			report, err := r.GC(t.Context(), sandbox.GCOptions{})
 			require.NoError(t, err)
 			require.Empty(t, ofRun(report.Removed, id), "a living owner's container was taken")
 			require.Len(t, ofRun(report.Left, id), parts)
@@ -595,7 +595,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			kept, err = r.Store().Get(id)
 			require.NoError(t, err)
 			require.Equal(t, record.Lost, kept.State)
-			report, err = r.Sweep(t.Context(), sandbox.SweepOptions{})
+			report, err = r.GC(t.Context(), sandbox.GCOptions{})
 			require.NoError(t, err)
 			require.Len(t, ofRun(report.Removed, id), parts)
 			requireNothingLeft(t, testAPI(t), sandbox.LabelRun+"="+id)
@@ -607,8 +607,8 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 	}
 }
 
-func ofRun(swept []sandbox.Swept, id string) []sandbox.Swept {
-	var found []sandbox.Swept
+func ofRun(swept []sandbox.Collected, id string) []sandbox.Collected {
+	var found []sandbox.Collected
 	for _, s := range swept {
 		if s.RunID == id {
 			found = append(found, s)

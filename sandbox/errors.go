@@ -1,22 +1,18 @@
 package sandbox
 
 import (
-	"errors"
-
-	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
-// Errors of this package, for errors.Is.
+// Errors of runs, for errors.Is. Those of records are in package record.
 var (
-	// ErrUnenforceable means that the engine cannot enforce a limit that
-	// every run has.
-	ErrUnenforceable = errors.New("limit cannot be enforced")
+	// ErrUnenforceable means that the engine cannot enforce a limit that every run has.
+	ErrUnenforceable = engine.ErrUnenforceable
 	// ErrBusy means that another run uses the same ./final.
-	ErrBusy = errors.New("in use by another run")
-	// ErrUnobserved means that something of a run could not be observed that its
-	// request says is required; the program did not start. See [Observe].
-	ErrUnobserved = errors.New("cannot be observed")
+	ErrBusy = stage.ErrBusy
+	// ErrUnobserved means that an observation that the request requires is not possible;
+	// the program did not start. See [Observe].
+	ErrUnobserved = observe.ErrUnobserved
 )
-
-// PathError names a host path of a request that breaks a rule.
-type PathError = spec.PathError

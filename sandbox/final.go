@@ -3,138 +3,45 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/evalbox/evalbox/sandbox/record"
-
-	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
-// openFinal finds or makes ./final, locks it against other runs and opens it.
-func (w *workspace) openFinal(store *record.Store, spec Spec) error {
-	final := spec.Job.Final
-	if final == "" {
-		final = filepath.Join(w.record, record.OwnFinal)
-		if err := os.Mkdir(final, 0o755); err != nil {
-			return record.StateError(final, "cannot be made", err)
-		}
-	} else {
-		var err error
-		if w.lock, err = lockFinal(store, final); err != nil {
-			return err
-		}
-		switch err := os.Mkdir(final, 0o755); {
-		case err == nil:
-			w.made = true
-		case !errors.Is(err, fs.ErrExist):
-			return &PathError{Field: "final", Path: final, Rule: "cannot be made", Err: fsx.Cause(err)}
-		}
+// ClearFinal empties a ./final as a run does right before it starts, without a run: outputs
+// of an earlier run are deleted, and anything else is moved to a directory beside it, which
+// the warning names. The ./final that the run keep filled last stays as it is. One that
+// does not exist is empty. One that a run is using is [ErrBusy].
+func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning string, err error) {
+	path, err := stage.ResolveFinal(final)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	w.paths[RoleFinal] = final
-	root, err := os.OpenRoot(final)
 	if err != nil {
-		return &PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: fsx.Cause(err)}
+		return "", err
 	}
-	w.final = root
-	if w.folder, err = lockFolder(final); err != nil {
-		// A run with another state folder has it.
-		return fmt.Errorf("final %q: %w", final, err)
+	if err := r.store.Prepare(); err != nil {
+		return "", err
 	}
-	return w.planLending(spec)
+	if keep != "" && stage.FilledLast(r.store, path) == keep {
+		return "", nil
+	}
+	if err := r.reclaimFinal(ctx, path); err != nil {
+		return "", err
+	}
+	return stage.Clear(ctx, r.store, path)
 }
 
-// planLending notes whom ./final belongs to when the program runs as somebody
-// else.
-func (w *workspace) planLending(spec Spec) error {
-	info, err := w.final.Stat(".")
+// Record returns the record of a run; see [record.Store.Get].
+func (r *Runner) Record(id string) (record.Record, error) { return r.store.Get(id) }
+
+// LeftBy returns the run whose outputs a ./final holds: all of them, unchanged, and nothing
+// else, by its record. It is empty if there is no such run.
+func (r *Runner) LeftBy(ctx context.Context, final string) string {
+	path, err := stage.ResolveFinal(final)
 	if err != nil {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be read", Err: fsx.Cause(err)}
+		return ""
 	}
-	w.mode = info.Mode().Perm()
-	if spec.Class.Transfer == TransferCopy {
-		// The program writes elsewhere; what it leaves is written here by us.
-		if err := mayWriteIn(w.paths[RoleFinal]); err != nil {
-			return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "is not writable", Err: fsx.Cause(err)}
-		}
-		return nil
-	}
-	uid, gid, ok := fsx.OwnerOf(info)
-	toUID, toGID, err := numericUser(spec.Class.User)
-	if !ok || err != nil {
-		return err
-	}
-	if uid != toUID && os.Geteuid() == 0 {
-		w.lent = record.Ownership{Path: w.paths[RoleFinal], Granted: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
-		uid, gid = toUID, toGID
-	}
-	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal],
-			Rule: fmt.Sprintf("is not writable for user %s of the program (mode %04o); leave --user out, or run as root",
-				spec.Class.User, info.Mode().Perm())}
-	}
-	return nil
-}
-
-// Permission bits of a folder, for its owner.
-const (
-	mayRead  fs.FileMode = 0o500
-	mayWrite fs.FileMode = 0o300
-	// mayReadFile is that of a file.
-	mayReadFile fs.FileMode = 0o400
-)
-
-// permits reports whether a mode gives a user all of need. As in the kernel, only
-// the first class that fits counts.
-func permits(mode fs.FileMode, owner, group bool, need fs.FileMode) bool {
-	switch {
-	case owner:
-	case group:
-		need >>= 3
-	default:
-		need >>= 6
-	}
-	return mode&need == need
-}
-
-// handOver empties ./final and gives it to the program's user. It is the first
-// thing that changes anything of the caller's, and the last before the start. The
-// program's user may then write it, so nothing may be moved in or out any more.
-func (w *workspace) handOver(ctx context.Context) error {
-	final := w.paths[RoleFinal]
-	w.emptied = true
-	if err := w.clear(ctx); err != nil {
-		return err
-	}
-	if err := w.noteFinal(); err != nil {
-		return err
-	}
-	if w.lent.Granted {
-		if err := w.final.Lchown(".", w.lent.ToUID, w.lent.ToGID); err != nil {
-			return &PathError{Field: "final", Path: final, Rule: "cannot be given to the program's user", Err: fsx.Cause(err)}
-		}
-	}
-	return nil
-}
-
-// reopenFinal gives ./final the mode back that it had: a program may have shut us
-// out of its own folder.
-func (w *workspace) reopenFinal() error {
-	if err := w.final.Chmod(".", w.mode); err != nil {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be opened again", Err: fsx.Cause(err)}
-	}
-	return nil
-}
-
-// handBack gives ./final and what is in it to whom it belonged.
-func (w *workspace) handBack() error {
-	if !w.lent.Granted || !w.emptied || w.final == nil {
-		return nil
-	}
-	if err := fsx.ChownTree(w.final, w.lent.ToUID, w.lent.UID, w.lent.GID); err != nil {
-		return &PathError{Field: "final", Path: w.paths[RoleFinal], Rule: "cannot be handed back entirely", Err: err}
-	}
-	return nil
+	return stage.LeftBy(ctx, r.store, path)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // standInSMI puts a script in the place of nvidia-smi that names n healthy GPUs,
@@ -44,7 +45,7 @@ const twoT4 = "0, GPU-0, Tesla T4, 15360, 3, 0, [N/A]\n1, GPU-1, Tesla T4, 15360
 func gpuEngine(program func(p *enginetest.Program) int) *enginetest.Fake {
 	fake := enginetest.NewFake(program)
 	fake.Facts.ID = "engine-1"
-	fake.Facts.Host.GPUs = nvidiaHost
+	fake.Facts.Host.GPUs = HostGPUs{NVIDIA: true}
 	return fake
 }
 
@@ -274,7 +275,7 @@ func TestGPUsOfOneEngineReachedTwice(t *testing.T) {
 	runner := func(id string, local bool) (*Runner, *enginetest.Fake) {
 		fake := gpuEngine(func(*enginetest.Program) int { return 0 })
 		fake.Facts.ID, fake.Facts.Local = id, local
-		fake.Facts.Host.GPUs = cdiHost
+		fake.Facts.Host.GPUs = HostGPUs{CDI: true, CDIDevices: []string{"nvidia.com/gpu=0", "nvidia.com/gpu=1"}}
 		r := newFakeRunner(t, fake)
 		require.NoError(t, WithGPUDir(dir)(r))
 		return r, fake
@@ -430,4 +431,11 @@ func TestNoGPUsNoLook(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(r.Store().Dir(), "gpus"))
 	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
 	require.NoFileExists(t, filepath.Join(dir, "nvidia-smi.asked"))
+}
+
+// A refusal quotes what was written, not what was made of it.
+func TestRefusedGPUsAreQuoted(t *testing.T) {
+	asked := spec.GPURequest{Count: 9}
+	err := gpuError(asked, wanted(asked).Check(gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}}}))
+	require.EqualError(t, err, `gpus "9": 9 asked for, 1 there`)
 }

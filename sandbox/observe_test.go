@@ -41,7 +41,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 		return 0
 	})
 	fake.Ready = func(_ Class, meta engine.Meta, _ *wire.Ready) {
-		if _, err := os.ReadFile(meta.Sources[watchRole(0)]); err != nil { // the engine, to mount it
+		if _, err := os.ReadFile(meta.Sources[spec.NumberedRole(spec.RoleWatch, 0)]); err != nil { // the engine, to mount it
 			panic(err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestObserveFilesOfARun(t *testing.T) {
 	req := command("true")
 	started := 0
 	hooks := Hooks{Started: func() { started++ }}
-	req.Observe = &Observe{Decoys: []string{"/etc/shadow", "/root/.ssh"}, Required: true}
+	req.Observe = &Observe{Canaries: []string{"/etc/shadow", "/root/.ssh"}, Required: true}
 	res, err := r.Run(t.Context(), req, hooks)
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
@@ -91,7 +91,7 @@ func TestObserveIsTruthful(t *testing.T) {
 			r := newFakeRunner(t, fake)
 			test.change(fake, r)
 			req := command("true")
-			req.Observe = &Observe{Network: true, Decoys: []string{"/etc/shadow"}}
+			req.Observe = &Observe{Network: true, Canaries: []string{"/etc/shadow"}}
 			res, err := r.Run(t.Context(), req)
 			require.NoError(t, err)
 			require.Len(t, fake.Started, 1)
@@ -133,7 +133,7 @@ func TestObserveOfARunThatNeverStarts(t *testing.T) {
 			test.change(fake)
 			r := newFakeRunner(t, fake)
 			req := command("true")
-			req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
+			req.Observe = &Observe{Canaries: []string{"/etc/shadow"}}
 			res, err := r.Run(t.Context(), req)
 			require.Equal(t, test.failed, err != nil, "%v", err)
 			require.Equal(t, result.StatusStartFailed, res.Status)
@@ -156,7 +156,7 @@ func TestObserveOfAnEndThatWasNotSeen(t *testing.T) {
 	})
 	r := newFakeRunner(t, fake)
 	req := command("true")
-	req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
+	req.Observe = &Observe{Canaries: []string{"/etc/shadow"}}
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, result.StatusSignaled, res.Status)
@@ -178,7 +178,7 @@ func TestObserveCanceledWhileHeld(t *testing.T) {
 		return nil, nil
 	}
 	hooks.Started = func() { t.Error("the program was let go") }
-	req.Observe = &Observe{Decoys: []string{"/etc/shadow"}}
+	req.Observe = &Observe{Canaries: []string{"/etc/shadow"}}
 	res, err := r.Run(ctx, req, hooks)
 	require.ErrorIs(t, err, errCanceledBefore)
 	require.ErrorIs(t, err, context.Canceled)

@@ -1,246 +1,181 @@
 package sandbox
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"strconv"
+	"os"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/hostpath"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/plan"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Plan turns a request and a policy into a complete Spec. It does no I/O and is
-// deterministic: the same arguments give the same Spec. A request that breaks a
-// rule gives one error that joins every broken rule as a [policy.FieldError].
-//
-// Everything starts denied; only what the request names and the policy permits
-// is opened.
-func Plan(req Request, pol policy.Policy) (spec.Spec, error) {
-	limits, limitsErr := pol.Apply(fitRequest(req, pol))
-	errs := []error{limitsErr}
-	errs = append(errs, checkRequest(req, pol)...)
-	errs = append(errs, policy.CheckEnv(req.Env)...)
-
-	user, err := planUser(req.User, pol)
-	errs = append(errs, err)
-	gpus, err := planGPUs(req)
-	errs = append(errs, err)
-	command, binds, err := planProgram(req)
-	errs = append(errs, err)
-	mounts, err := planMounts(req, scriptName(req))
-	errs = append(errs, err)
-	workDir, err := planWorkDir(req, mounts.masks)
-	errs = append(errs, err)
-	ulimits, err := planUlimits(req.Ulimits, limits, pol, req.Host)
-	errs = append(errs, err)
-	transfer, err := planTransfer(req.Transfer)
-	errs = append(errs, err)
-	egress, err := planEgress(req, pol)
-	errs = append(errs, err)
-	observed, err := planObserve(req, mounts.masks)
-	errs = append(errs, err)
-	if limitsErr == nil {
-		errs = append(errs, checkHost(req, limits))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return spec.Spec{}, err
-	}
-
-	plan := spec.Spec{
-		Schema: spec.SchemaV1,
-		Class: Class{
-			Image:           Image{Reference: req.Image},
-			Runtime:         req.Runtime,
-			User:            user,
-			WorkDir:         workDir,
-			Network:         orDefault(req.Network, "none"),
-			ReadOnlyRoot:    true,
-			NoNewPrivileges: true,
-			CapDrop:         []string{"ALL"},
-			Seccomp:         spec.DefaultSeccomp(),
-			IPC:             "private",
-			Cgroup: Cgroup{
-				Version:     req.Host.CgroupVersion,
-				MemoryBytes: int64(limits.Memory),
-				NanoCPUs:    int64(math.Round(limits.CPUs * 1e9)),
-				PIDs:        limits.PIDs,
-				ShmBytes:    int64(limits.Shm),
-			},
-			Ulimits: ulimits,
-			Tmpfs: []Tmpfs{
-				{Target: TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
-				{Target: WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
-			},
-			Binds: append(binds, mounts.binds...),
-			Masks: mounts.masks,
-			Env:   baseEnv(limits.CPUs, gpus),
-			Log:   spec.BoundedLog(),
-			GPUs:  gpus,
-
-			Transfer: transfer,
-		},
-		Job: Job{
-			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
-			Command: command, Env: sortedEnv(req.FakeClock.env(req.Env)),
-			Script: req.Script, Input: req.Input, Final: req.Final,
-			Mounts: mounts.hosts, Trees: mounts.trees,
-			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
-			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
-			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
-			StreamFileBytes:    int64(limits.StreamFile),
-			CaptureStdoutBytes: int64(limits.CaptureStdout), CaptureStderrBytes: int64(limits.CaptureStderr),
-			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth,
-			OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
-		},
-	}
-	openTo(&plan, egress)
-	observe(&plan, observed)
-	return plan, nil
+// Plan returns the Spec that [Runner.Run] would carry out, with the engine's
+// facts and the image resolved. It changes nothing.
+func (r *Runner) Plan(ctx context.Context, req Request) (Spec, error) {
+	prepared, err := r.plan(ctx, req)
+	return prepared.spec, err
 }
 
-// tmpfsInodes bounds the number of files in each tmpfs: inodes are kernel memory
-// that the size of a tmpfs does not count.
-const tmpfsInodes = 125_000
-
-// gvisorPIDs is the least process limit that gVisor can live with: the limit
-// hits its own threads, and the whole run then dies without a word.
-const gvisorPIDs = 4096
-
-// fitRequest changes default limits, never limits that were asked for, to what
-// the host has and the runtime needs: a default must not make every run fail on
-// a small machine.
-func fitRequest(req Request, pol policy.Policy) policy.Limits {
-	asked := req.Limits
-	if asked.PIDs == 0 && pol.Defaults.PIDs == 0 && spec.OwnKernel(orDefault(req.Runtime, req.Host.DefaultRuntime)) {
-		asked.PIDs = gvisorPIDs
-	}
-	if asked.CPUs == 0 && req.Host.CPUs > 0 {
-		fallback := pol.Defaults.CPUs
-		if fallback == 0 {
-			fallback = policy.Default().CPUs
-		}
-		asked.CPUs = min(fallback, float64(req.Host.CPUs))
-	}
-	return asked
+// planned is a Spec with what was learned while planning.
+type planned struct {
+	request Request
+	spec    Spec
+	info    engine.Info
+	// warnings are for the result.
+	warnings  []string
+	inventory gpu.Inventory
+	layout    spec.Layout
+	verified  hostpath.Verified
+	// asked is the way of the files that the request named.
+	asked string
 }
 
-// checkHost refuses limits that the engine's machine cannot have.
-func checkHost(req Request, limits policy.Limits) error {
-	var errs []error
-	if n := req.Host.CPUs; n > 0 && limits.CPUs > float64(n) {
-		errs = append(errs, &policy.FieldError{Field: "cpus", Value: fmt.Sprint(limits.CPUs),
-			Rule: fmt.Sprintf("the engine's machine has %d", n)})
+// plan does the steps of a run that change nothing: paths, engine, plan, image.
+func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
+	if req.ID == "" {
+		req.ID = record.NewID(time.Now())
 	}
-	if n := req.Host.MemoryBytes; n > 0 && int64(limits.Memory) > n {
-		errs = append(errs, &policy.FieldError{Field: "memory", Value: limits.Memory.String(),
-			Rule: fmt.Sprintf("the engine's machine has %v", policy.Size(n))})
+	if req.User == "" {
+		req.User = defaultUser(os.Getuid(), os.Getgid())
 	}
-	if known := req.Host.Runtimes; len(known) > 0 && req.Runtime != "" && !slices.Contains(known, req.Runtime) {
-		errs = append(errs, &policy.FieldError{Field: "runtime", Value: req.Runtime,
-			Rule: "the engine does not know it; it knows " + strings.Join(known, ", ")})
+	layout, verified, err := hostpath.Resolve(ctx, req, hostpath.Protected{StateDir: r.store.Dir(), Output: isOutput})
+	if err != nil {
+		return planned{}, err
 	}
-	return errors.Join(errs...)
-}
-
-// checkRequest holds the rules that concern one field each.
-func checkRequest(req Request, pol policy.Policy) []error {
-	var errs []error
-	if req.ID != "" {
-		errs = append(errs, policy.CheckName("id", req.ID))
+	if req.Image == "" && r.catalog.Default == "" {
+		return planned{}, &policy.FieldError{Field: "image", Rule: "none is named, and there is no catalog with a default"}
 	}
-	if req.Name != "" {
-		errs = append(errs, policy.CheckName("name", req.Name))
+	info, image, err := r.ask(ctx, req.Image)
+	if err == nil && req.GPUs != "" {
+		// What is remembered may be older than a list of devices.
+		info, err = r.engine.Info(ctx)
 	}
-	if runtime := orDefault(req.Runtime, req.Host.DefaultRuntime); req.NoFork && spec.OwnKernel(runtime) {
-		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + runtime})
+	if err != nil {
+		return planned{}, err
 	}
-	errs = append(errs, checkLabels(req.Labels)...)
-	errs = append(errs, checkNetwork(req.Network, pol))
-	errs = append(errs, checkOverlap(req)...)
-	return errs
-}
-
-func checkLabels(labels map[string]string) []error {
-	var errs []error
-	for key, value := range labels {
-		switch {
-		case key == "" || len(key) > 256 || len(value) > 4096:
-			errs = append(errs, &policy.FieldError{Field: "label", Value: fmt.Sprintf("%.80q", key),
-				Rule: "must have a key of 1 to 256 bytes and a value of at most 4096"})
-		case strings.HasPrefix(key, "org.evalbox."):
-			errs = append(errs, &policy.FieldError{Field: "label", Value: fmt.Sprintf("%q", key),
-				Rule: "the prefix org.evalbox. is ours"})
+	if len(info.Missing) > 0 {
+		return planned{}, fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(info.Missing, ", "))
+	}
+	asked := req.Transfer
+	req.Transfer = r.chooseTransfer(asked, info)
+	root := info.RootDir
+	if req.Transfer != spec.TransferBind {
+		root = "" // of another machine
+	}
+	if err := hostpath.CheckEngine(layout, root, info.Address); err != nil {
+		return planned{}, err
+	}
+	var hidden []string
+	if req.Transfer == spec.TransferBind {
+		if hidden, err = hostpath.HideSpecial(ctx, &layout); err != nil {
+			return planned{}, err
 		}
 	}
-	return errs
+	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
+	if err != nil {
+		return planned{}, err
+	}
+	s, err := plan.Plan(req, layout, r.policy, hostOf(info))
+	if err != nil {
+		return planned{}, err
+	}
+	if finder, ok := r.engine.(engine.Networks); ok && s.Class.Network != "none" {
+		if err := finder.FindNetwork(ctx, s.Class.Network); err != nil {
+			return planned{}, err
+		}
+	}
+	s.Class.Image = Image{Reference: cmp.Or(image.Name, req.Image), ID: image.ID,
+		Digest: image.Digest, Platform: image.Platform, Locked: locked}
+	s.Class.Runtime = cmp.Or(s.Class.Runtime, info.Host.DefaultRuntime)
+	gpus, err := r.gpusFor(ctx, s.Class.GPUs, info)
+	if err != nil {
+		return planned{}, err
+	}
+	return planned{request: req, spec: s, info: info, inventory: gpus, warnings: append(warnings, hidden...), layout: layout, verified: verified, asked: asked}, nil
 }
 
-func checkNetwork(network string, pol policy.Policy) error {
-	refuse := func(rule string) error {
-		return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", network), Rule: rule}
+// hostOf is what a plan needs to know of the engine's machine.
+func hostOf(info engine.Info) Host {
+	host := info.Host
+	host.Unseen = observe.Unobservable(info)
+	return host
+}
+
+// checkLock says whether the image is the locked one. One that is not is an
+// error, or a warning if the caller allows it.
+func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
+	if r.lock == nil {
+		return false, nil, nil
 	}
+	switch err := r.lock.Check(image); {
+	case err == nil:
+		return true, nil, nil
+	case allow:
+		return false, []string{err.Error()}, nil
+	default:
+		return false, nil, err
+	}
+}
+
+// ask puts the two questions of a plan to the engine, both at once. What is
+// wrong with the engine is told before what is wrong with the image.
+func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resolved, error) {
+	var (
+		image    images.Resolved
+		imageErr error
+		asked    sync.WaitGroup
+	)
+	asked.Go(func() { image, imageErr = r.resolve(ctx, ref) })
+	info, err := r.engineFacts(ctx)
+	asked.Wait()
+	if err == nil {
+		err = imageErr
+	}
+	return info, image, err
+}
+
+// resolve finds an image that the engine has. The empty string is the default of the
+// catalog; a name of the catalog wins over an equal reference.
+func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, error) {
+	entry, named := r.catalog.Lookup(ref)
+	if !named {
+		return r.engine.Resolve(ctx, ref)
+	}
+	image, err := r.engine.Resolve(ctx, entry.Tag())
+	image.Name, image.CatalogName = cmp.Or(ref, r.catalog.Default), true
+	if errors.Is(err, images.ErrNotFound) {
+		err = &images.NotFoundError{Ref: image.Name, CatalogName: true, Entry: entry}
+	}
+	return image, err
+}
+
+// isOutput reports whether a path of the state directory is what a run left behind, and
+// nothing else of its record.
+func isOutput(rel string) bool {
+	parts := strings.Split(rel, "/")
+	return len(parts) >= 3 && parts[0] == "runs" && (parts[2] == record.OwnFinal || parts[2] == record.KeptTrees && len(parts) >= 4)
+}
+
+// defaultUser is the caller, so that files in ./final are the caller's; never
+// root, whose files and rights in a container are those of the host's root.
+func defaultUser(uid, gid int) string {
 	switch {
-	case network == "" || network == "none":
-		return nil
-	case network == "host" || strings.HasPrefix(network, "container:"):
-		return refuse("shares a network namespace; a sandbox has its own")
-	case strings.HasPrefix(network, "-") || strings.ContainsAny(network, " \t\n/"):
-		return refuse("is not the name of a network")
-	case !pol.AllowNetwork:
-		return refuse("the policy allows none")
+	case uid <= 0:
+		return DedicatedUser
+	case gid <= 0:
+		return fmt.Sprintf("%d:%d", uid, spec.DedicatedID)
 	}
-	return nil
-}
-
-// checkOverlap compares host paths as text; the workspace compares them again
-// with links resolved.
-func checkOverlap(req Request) []error {
-	var errs []error
-	if req.Input != "" && req.Final != "" {
-		if fsx.Within(req.Final, req.Input) {
-			errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
-				Rule: "lies inside input " + req.Input + ", which is read-only"})
-		} else if fsx.Within(req.Input, req.Final) {
-			errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
-				Rule: "holds input " + req.Input + " and is emptied before a run"})
-		}
-	}
-	if req.Script != "" && req.Final != "" && fsx.Within(req.Script, req.Final) {
-		errs = append(errs, &policy.FieldError{Field: "final", Value: req.Final,
-			Rule: "holds the script " + req.Script + " and is emptied before a run"})
-	}
-	return errs
-}
-
-func planUser(user string, pol policy.Policy) (string, error) {
-	if user == "" {
-		return DedicatedUser, nil
-	}
-	uidText, gidText, ok := strings.Cut(user, ":")
-	if !ok {
-		gidText = uidText
-	}
-	uid, err := strconv.ParseUint(uidText, 10, 31)
-	gid, err2 := strconv.ParseUint(gidText, 10, 31)
-	if err := errors.Join(err, err2); err != nil {
-		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
-			Rule: "must be numeric uid:gid; names are looked up in the image, which is not trusted"}
-	}
-	if (uid == 0 || gid == 0) && !pol.AllowRoot {
-		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
-			Rule: "root inside the container is refused by the policy"}
-	}
-	return fmt.Sprintf("%d:%d", uid, gid), nil
-}
-
-func orDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
+	return fmt.Sprintf("%d:%d", uid, gid)
 }

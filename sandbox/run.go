@@ -4,17 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
-
-	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
+	"github.com/evalbox/evalbox/sandbox/stream"
 )
 
 // cleanupBudget bounds the removal of a container and everything that belongs to it.
@@ -43,58 +51,97 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 		req.ID = record.NewID(time.Now())
 	}
 	res, err := r.runOnce(ctx, req, o)
-	if errors.Is(err, errNotShared) && (req.Transfer == "" || req.Transfer == TransferAuto) {
+	var elsewhere *stage.NotSharedError
+	if errors.As(err, &elsewhere) && (req.Transfer == "" || req.Transfer == spec.TransferAuto) {
 		// Nothing has run, and nothing is left behind.
-		req.Transfer = TransferCopy
+		req.Transfer = spec.TransferCopy
 		return r.runOnce(ctx, req, o)
 	}
 	return res, err
 }
 
-// runOnce is Run with the transfer that the plan chooses.
+// runOnce is Run with the transfer that the plan chooses: the ten steps of a run.
 func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*result.Result, error) {
 	began := time.Now()
-	prepared, err := r.plan(ctx, req)
+	plan, err := r.plan(ctx, req) // 1 plan, 2 image
 	if err != nil {
 		return nil, err
 	}
-	r.markUsed(prepared.spec.Class.Image.ID)
-	a := &attempt{
-		runner: r, req: prepared.request, io: o.io, hooks: o.hooks, spec: prepared.spec, info: prepared.info, began: began,
-		warnings: prepared.warnings, pinned: prepared.pinned, asked: prepared.asked, stopHelpers: func() {},
-		log: r.log.With(logRun, prepared.spec.Job.RunID),
-	}
-	if err := a.leaseGPUs(ctx, prepared.gpus); err != nil {
+	a := r.newRun(plan, o, began)
+	if err := a.leaseGPUs(ctx); err != nil { // 3 lease
 		return nil, err
 	}
 	defer a.releaseGPUs(ctx)
-	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
+	if err := a.openStage(ctx); err != nil { // 4 stage
 		return nil, err
 	}
-	if a.work, err = openWorkspace(r.store, a.spec); err != nil {
-		return nil, err
-	}
-	defer a.closeEgress()
-	if err := a.openEgress(); err != nil {
-		return nil, errors.Join(err, a.work.discard())
-	}
-	defer a.closeObserver()
-	if err := a.openObserver(ctx); err != nil {
-		return nil, errors.Join(err, a.work.discard())
-	}
-	if err := a.prepare(ctx); err != nil {
+	if err := a.prepare(ctx); err != nil { // 5 prepare
 		return a.startFailed(ctx, err)
 	}
 	if err := a.admit(ctx); err != nil {
 		return a.startFailed(ctx, err)
 	}
 	defer a.release()
-	if err := a.start(ctx); err != nil {
+	if err := a.start(ctx); err != nil { // 6 start
 		return a.startFailed(ctx, err)
 	}
-	a.supervise(ctx)
+	a.supervise(ctx) // 7 stream, 8 end
 	a.release()
-	return a.finish(ctx)
+	return a.finish(ctx) // 9 collect, decide, write the result; 10 remove
+}
+
+// run is one run on its way from its plan to its result. Its methods are called by one
+// goroutine, in the order of runOnce; warnings and stops are safe for concurrent use.
+type run struct {
+	planned
+	runner *Runner
+	io     IO
+	hooks  Hooks
+	log    *slog.Logger
+	warnings
+
+	// The rooms of the run, in the order in which they are opened.
+	gpus     gpuLease
+	stage    *stage.Stage
+	proxy    *egress.Session
+	observer *observe.Observer
+	output   *stream.Output
+
+	// container is nil until it is prepared.
+	container engine.Container
+	// nameTaken says that the container of this run's name belongs to another run.
+	nameTaken bool
+	// left says that the container could not be removed, and may contain processes.
+	left bool
+	// unmonitored says that the disk of the copied files cannot be monitored.
+	unmonitored bool
+	// release says that the program has ended; see [Hooks].
+	release func()
+
+	// Times of evalbox's own monotonic clock.
+	began, started, ended time.Time
+
+	// stopWatch ends the monitoring of the program's disk.
+	stopWatch context.CancelFunc
+	// stops receives the first request to end the run.
+	stops chan outcome.StopReason
+
+	score     result.ScoreScanner
+	traceback result.TracebackScanner
+	evidence  outcome.Evidence
+}
+
+func (r *Runner) newRun(plan planned, o runOptions, began time.Time) *run {
+	r.markUsed(plan.spec.Class.Image.ID)
+	a := &run{
+		planned: plan, runner: r, io: o.io, hooks: o.hooks, began: began,
+		log:     r.log.With(logRun, plan.spec.Job.RunID),
+		release: func() {}, stopWatch: func() {}, stops: make(chan outcome.StopReason, 1),
+	}
+	for _, warning := range plan.warnings {
+		a.Warnf("%s", warning)
+	}
+	return a
 }
 
 // markUsed records that an image is in use, for the pruning of other images.
@@ -108,56 +155,101 @@ func (r *Runner) markUsed(image string) {
 	}
 }
 
-// prepare writes the journal, copies the files if the transfer requires it, and prepares
-// a container in which only init is waiting. It compares what init sees with the plan.
-func (a *attempt) prepare(ctx context.Context) error {
-	deadline := a.deadline(deadlineSlack)
-	if a.copies() {
-		deadline = a.deadline(partSlack)
+// warnings collects the warnings of a result. It is safe for concurrent use.
+type warnings struct {
+	mu   sync.Mutex
+	list []string
+}
+
+// Warnf adds a warning.
+func (w *warnings) Warnf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, fmt.Sprintf(format, args...))
+}
+
+// sorted returns the warnings in their order in a result.
+func (w *warnings) sorted() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.Sort(w.list)
+	return w.list
+}
+
+// stop asks for the end of the run; only the first reason counts. It does not block.
+func (a *run) stop(reason outcome.StopReason) {
+	select {
+	case a.stops <- reason:
+	default:
 	}
-	note := record.Journal{
+}
+
+// openStage makes the record of the run and everything that its container mounts. After an
+// error nothing is left behind.
+func (a *run) openStage(ctx context.Context) (err error) {
+	r := a.runner
+	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
+		return err
+	}
+	a.stage, err = stage.Open(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Verified: a.verified,
+		Warn: a.Warnf, Stop: a.stop, Log: a.log})
+	if err != nil {
+		return err
+	}
+	if a.proxy, err = egress.Open(a.spec.Job, a.stage.Dir, a.Warnf); err == nil {
+		if dir := a.proxy.Dir(); dir != "" {
+			a.stage.Sources[spec.RoleEgress] = dir
+		}
+		a.observer, err = observe.Open(ctx, a.spec, a.layout, a.stage.Dir, a.stage.Sources, r.observeWait, a.Warnf)
+	}
+	if err != nil {
+		a.proxy.Close()
+		return errors.Join(err, a.stage.Discard(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// prepare writes the journal, sends the files if they are copied, and prepares a container
+// in which only init is waiting. It compares the container with the plan.
+func (a *run) prepare(ctx context.Context) error {
+	slack := deadlineSlack
+	if a.stage.Copied() {
+		slack = stage.PartSlack
+	}
+	deadline := a.deadline(slack)
+	dir := a.stage.Dir
+	journal := record.Journal{
 		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
-		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.work.lent,
+		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.stage.Ownership(),
 		Transfer: a.spec.Class.Transfer,
 	}
 	if err := errors.Join(
-		record.WriteJSON(filepath.Join(a.work.record, record.JournalFile), note),
-		record.WriteJSON(filepath.Join(a.work.record, record.SpecFile), a.spec),
+		record.WriteJSON(filepath.Join(dir, record.JournalFile), journal),
+		record.WriteJSON(filepath.Join(dir, record.SpecFile), a.spec),
 	); err != nil {
-		return record.StateError(a.work.record, "cannot be written", err)
+		return record.StateError(dir, "cannot be written", err)
 	}
 	// Until Prepare succeeds, a container with this name belongs to another run.
 	a.nameTaken = true
-	if err := a.openTrees(ctx); err != nil {
+	sources, err := a.stage.Send(ctx, a.labels(deadline))
+	if err != nil {
 		return err
 	}
-	sources := a.work.paths
-	var watched chan error
-	if a.copies() {
-		var err error
-		if sources, err = a.openDepot(ctx, a.labels(deadline)); err != nil {
-			return err
-		}
-		// Start the disk monitor concurrently: it takes as long to start as the
-		// container.
-		watched = make(chan error, 1)
-		go func() { watched <- a.startWatcher(context.WithoutCancel(ctx)) }()
-	}
-	err := a.prepareContainer(ctx, sources)
-	if watched != nil {
-		watchErr := <-watched
-		a.unwatched = watchErr != nil
-		err = errors.Join(err, watchErr)
-	}
-	return err
+	// The disk monitor takes as long to start as the container.
+	ready := make(chan error, 1)
+	go func() { ready <- a.stage.Ready(context.WithoutCancel(ctx)) }()
+	err = a.prepareContainer(ctx, sources)
+	monitorErr := <-ready
+	a.unmonitored = monitorErr != nil
+	return errors.Join(err, monitorErr)
 }
 
 // prepareContainer prepares the container and checks that it matches the plan.
-func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) (err error) {
+func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err error) {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+		return outcome.Canceled(ctx)
 	}
-	if err := a.checkPinned(); err != nil {
+	if err := a.verified.Check(); err != nil {
 		return err
 	}
 	if err := a.openOutput(); err != nil {
@@ -165,9 +257,9 @@ func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) 
 	}
 	meta := engine.Meta{
 		Name: a.spec.Job.ContainerName(), Labels: a.labels(a.deadline(deadlineSlack)), Sources: sources,
-		Witness: a.observer.witness(),
+		Witness: a.observer.Witness(),
 	}
-	if !a.copies() {
+	if !a.stage.Copied() {
 		for _, bind := range a.spec.Class.Binds {
 			meta.Stat = append(meta.Stat, bind.Target)
 		}
@@ -175,76 +267,109 @@ func (a *attempt) prepareContainer(ctx context.Context, sources engine.Sources) 
 	a.container, err = a.runner.engine.Prepare(ctx, a.spec.Class, meta)
 	a.nameTaken = errors.Is(err, engine.ErrNameTaken)
 	switch {
-	case errors.Is(err, engine.ErrNoSource) && !a.copies():
-		return a.notShared(ctx, false, err)
+	case errors.Is(err, engine.ErrNoSource) && !a.stage.Copied():
+		return a.notShared(ctx, &stage.NotSharedError{Err: err})
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+		return outcome.Canceled(ctx)
 	case err != nil:
 		return err
 	}
-	a.warnings = append(a.warnings, a.container.Warnings()...)
+	for _, warning := range a.container.Warnings() {
+		a.Warnf("%s", warning)
+	}
 	a.log = a.log.With(logContainer, a.container.Ref().ID)
 	a.log.Debug("container prepared")
-	return errors.Join(a.checkPrepared(), a.checkMounted(ctx))
+	if err := engine.CheckReady(a.spec.Class, a.container.Ready()); err != nil {
+		return err
+	}
+	return a.notShared(ctx, a.stage.CheckMounted(a.container.Ready()))
+}
+
+// openOutput makes the files of the record that the streams are recorded in.
+func (a *run) openOutput() (err error) {
+	job := a.spec.Job
+	a.output, err = stream.OpenOutput(a.stage.Dir, stream.Options{
+		FileBytes: job.StreamFileBytes, CaptureStdout: int(job.CaptureStdoutBytes), CaptureStderr: int(job.CaptureStderrBytes),
+		LimitBytes: job.OutputLimitBytes, Over: func() { a.stop(outcome.StopOutputLimit) },
+		LiveStdout: a.io.Stdout, LiveStderr: a.io.Stderr,
+		WatchStdout: a.gpus.watching(0, &a.score), WatchStderr: a.gpus.watching(1, &a.traceback),
+	})
+	return err
 }
 
 // deadlineSlack is how long after its time limit a container may still exist before a
-// sweep that cannot see its owner considers the owner dead.
+// garbage collection that cannot see its owner considers the owner dead.
 const deadlineSlack = time.Hour
 
-// partSlack is the same for the helper containers and the volume of a run whose files are
-// copied. They exist before its container, from the first copied file, and after it.
-const (
-	partSlack = 24 * time.Hour
-	// fillBudget bounds the copying of files to the engine.
-	fillBudget = partSlack / 2
-)
-
 // deadline is the time at which the run is certainly over.
-func (a *attempt) deadline(slack time.Duration) time.Time {
-	return time.Now().Add(a.limit() + slack)
+func (a *run) deadline(slack time.Duration) time.Time { return time.Now().Add(a.limit() + slack) }
+
+// limit is how long the program may take, and wait for others to end before.
+func (a *run) limit() time.Duration {
+	limit := seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)
+	if a.hooks.Admit != nil {
+		limit *= 2
+	}
+	return limit
 }
 
 // labels returns the labels of the caller and of evalbox.
-func (a *attempt) labels(deadline time.Time) map[string]string {
+func (a *run) labels(deadline time.Time) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, a.spec.Job.Labels)
 	maps.Copy(labels, map[string]string{
-		LabelManaged:  "true",
-		LabelRun:      a.spec.Job.RunID,
-		LabelName:     a.spec.Job.Name,
-		LabelOwner:    owner.This().String(),
-		LabelDeadline: deadline.UTC().Format(time.RFC3339),
-		LabelSpec:     a.spec.Class.Hash(),
-		LabelState:    a.runner.store.Dir(),
+		spec.LabelManaged:  "true",
+		spec.LabelRun:      a.spec.Job.RunID,
+		spec.LabelName:     a.spec.Job.Name,
+		spec.LabelOwner:    owner.This().String(),
+		spec.LabelDeadline: deadline.UTC().Format(time.RFC3339),
+		spec.LabelSpec:     a.spec.Class.Hash(),
+		spec.LabelState:    a.runner.store.Dir(),
 	})
 	if a.spec.Job.Keep {
-		labels[LabelKeep] = "true"
+		labels[spec.LabelKeep] = "true"
 	}
 	return labels
 }
 
+// admit waits until the program may start. The wait does not count as setup time.
+func (a *run) admit(ctx context.Context) error {
+	if a.hooks.Admit == nil {
+		return nil
+	}
+	asked := time.Now()
+	release, err := a.hooks.Admit(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", outcome.ErrCanceled, err)
+	}
+	if release != nil {
+		a.release = sync.OnceFunc(release)
+	}
+	a.began = a.began.Add(time.Since(asked))
+	return nil
+}
+
 // start gives the program's user access to ./final and starts the program.
-func (a *attempt) start(ctx context.Context) error {
+func (a *run) start(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errCanceledBefore, context.Cause(ctx))
+		return outcome.Canceled(ctx)
 	}
-	if err := a.checkPinned(); err != nil {
+	if err := a.verified.Check(); err != nil {
 		return err
 	}
-	if err := a.beginObserving(ctx); err != nil {
+	if err := a.observer.Begin(ctx, a.container); err != nil {
 		return err
 	}
-	if err := a.work.handOver(ctx); err != nil {
+	if err := a.stage.Grant(ctx); err != nil {
 		return err
 	}
 	if a.hooks.Started != nil {
 		a.hooks.Started()
 	}
-	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.stdout, Stderr: a.stderr}
+	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.output.Stdout, Stderr: a.output.Stderr}
 	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job, streams); {
 	case err == nil:
-		a.facts.Accepted = true
+		a.evidence.Accepted = true
 	case errors.Is(err, engine.ErrUnavailable):
 		// The answer was lost, so the program may or may not be running. Its end will
 		// show.
@@ -253,20 +378,16 @@ func (a *attempt) start(ctx context.Context) error {
 		return err
 	}
 	a.started = time.Now()
-	a.observer.started()
+	a.observer.Started()
 	a.log.Debug("program started")
-	helping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	a.stopHelpers = stop
-	a.watch(helping)
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a.stopWatch = stop
+	a.stage.Watch(watching)
 	return nil
 }
 
-// errCanceledBefore means that the caller canceled before the program started.
-var errCanceledBefore = errors.New("canceled before the program started")
-
-// abandon removes everything that a run created before its program could start. The
-// program's user never saw ./final.
-func (a *attempt) abandon(ctx context.Context) error {
+// abandon removes everything that a run created before its program could start.
+func (a *run) abandon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
 	var errs []error
@@ -275,21 +396,22 @@ func (a *attempt) abandon(ctx context.Context) error {
 		// This waits until the name is free, because the run may be retried.
 		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
 	}
-	errs = append(errs, a.closeDepot(ctx))
-	a.closeOutput()
-	return errors.Join(append(errs, a.work.discard())...)
+	a.observer.Close()
+	a.proxy.Close()
+	a.output.Close()
+	return errors.Join(append(errs, a.stage.Discard(ctx))...)
 }
 
 // startFailed ends a run whose program never ran. If the host or the request is at fault,
 // nothing is left behind. If the engine refused to start the container, there is a
 // result, for the record.
-func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
-	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unwatched || !isEngines(startErr) {
+func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
+	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unmonitored || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
-	a.facts.StartError = startErr
-	if err := a.work.putBack(); err != nil {
-		a.warnings = append(a.warnings, err.Error())
+	a.evidence.StartError = startErr
+	if err := a.stage.Rollback(); err != nil {
+		a.Warnf("%v", err)
 	}
 	res, err := a.finish(ctx)
 	return res, errors.Join(startErr, err)
@@ -300,8 +422,9 @@ func (a *attempt) startFailed(ctx context.Context, startErr error) (*result.Resu
 func isEngines(err error) bool {
 	var path *PathError
 	var field *policy.FieldError
-	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.Is(err, errCanceledBefore) && !errors.Is(err, ErrUnobserved) &&
-		!errors.Is(err, errNotShared) && !errors.Is(err, ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
+	var elsewhere *stage.NotSharedError
+	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.As(err, &elsewhere) && !errors.Is(err, outcome.ErrCanceled) &&
+		!errors.Is(err, observe.ErrUnobserved) && !errors.Is(err, engine.ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

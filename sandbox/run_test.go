@@ -854,17 +854,17 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	}
 	r := newFakeRunner(t, fake)
 
-	report, err := r.Sweep(t.Context(), SweepOptions{DryRun: true})
+	report, err := r.GC(t.Context(), SweepOptions{DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 3)
 	require.Empty(t, fake.Removed)
 
-	_, err = r.Sweep(t.Context(), SweepOptions{})
+	_, err = r.GC(t.Context(), SweepOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"dead", "reader", "elsewhere-late"}, fake.Removed)
 
 	fake.Removed = nil
-	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})
+	_, err = r.GC(t.Context(), SweepOptions{Kept: true})
 	require.NoError(t, err)
 	require.Contains(t, fake.Removed, "dead-kept")
 	require.NotContains(t, fake.Removed, "alive")

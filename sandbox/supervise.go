@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/outcome"
-
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 )
 
 const (
@@ -21,15 +20,13 @@ const (
 	killRepeat = 2 * time.Second
 	// killAttempts is the number of requests before the engine counts as lost.
 	killAttempts = 15
-	// reconnectBudget is how long an engine may be unreachable.
-	reconnectBudget = time.Minute
 )
 
 // supervise waits for the end of the program. The container's init enforces the time
 // limit itself (EX-009, EX-037). Evalbox's monitors and the caller may request an earlier
-// end; an init that does not respond in time is killed. When supervise returns, the facts
-// describe the end of the run.
-func (a *attempt) supervise(ctx context.Context) {
+// end; an init that does not respond in time is killed. When supervise returns, the
+// evidence describes the end of the run.
+func (a *run) supervise(ctx context.Context) {
 	defer func() { a.ended = time.Now() }()
 	waiting, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()
@@ -45,15 +42,15 @@ func (a *attempt) supervise(ctx context.Context) {
 		escalate.Reset(patience)
 	}
 	stop := func(reason outcome.StopReason) {
-		if a.facts.Stop == outcome.StopNone {
-			a.facts.Stop = reason
+		if a.evidence.Stop == outcome.StopNone {
+			a.evidence.Stop = reason
 			ask(engine.Stop, grace+signalSlack)
 		}
 	}
 	for tries := 0; ; {
 		select {
 		case end := <-ends:
-			a.facts.End, a.facts.Lost = end.End, end.err
+			a.evidence.End, a.evidence.Lost = end.End, end.err
 			return
 		case reason := <-a.stops:
 			stop(reason)
@@ -62,16 +59,16 @@ func (a *attempt) supervise(ctx context.Context) {
 			stop(outcome.StopCanceled)
 		case <-killed:
 			killed = nil
-			if a.facts.Stop == outcome.StopNone {
-				a.facts.Stop = outcome.StopCanceled
+			if a.evidence.Stop == outcome.StopNone {
+				a.evidence.Stop = outcome.StopCanceled
 			}
 			ask(engine.Kill, signalSlack)
 		case <-escalate.C:
-			if a.facts.Stop == outcome.StopNone {
-				a.facts.Stop = outcome.StopTimeout
+			if a.evidence.Stop == outcome.StopNone {
+				a.evidence.Stop = outcome.StopTimeout
 			}
 			if tries++; tries > killAttempts {
-				a.facts.Lost = outcome.ErrNoExit
+				a.evidence.Lost = outcome.ErrNoExit
 				stopWaiting()
 				<-ends // otherwise it might reconnect to the streams
 				return
@@ -92,8 +89,8 @@ func (a *attempt) supervise(ctx context.Context) {
 
 // signal requests the end without waiting for the answer, because the loop must not
 // block. A lost request is followed by another.
-func (a *attempt) signal(ctx context.Context, how engine.Signal) {
-	a.facts.Requested = append(a.facts.Requested, how)
+func (a *run) signal(ctx context.Context, how engine.Signal) {
+	a.evidence.Requested = append(a.evidence.Requested, how)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	go func() {
 		defer cancel()
@@ -112,7 +109,7 @@ type known struct {
 // wait waits for the end of the container. If the engine becomes unreachable, wait
 // retries for a while: a container outlives an engine that is killed. It does not outlive
 // an engine that is stopped, unless the engine is configured to keep its containers.
-func (a *attempt) wait(ctx context.Context) <-chan known {
+func (a *run) wait(ctx context.Context) <-chan known {
 	ends := make(chan known, 1)
 	go func() {
 		var giveUp time.Time
@@ -126,9 +123,9 @@ func (a *attempt) wait(ctx context.Context) <-chan known {
 			}
 			a.log.Debug("waiting for the program failed", logError, err)
 			switch now := time.Now(); {
-			case giveUp.IsZero() || now.Sub(from) > reconnectBudget/2:
+			case giveUp.IsZero() || now.Sub(from) > engine.ReconnectBudget/2:
 				// It was reachable in between.
-				giveUp, pause = now.Add(reconnectBudget), 50*time.Millisecond
+				giveUp, pause = now.Add(engine.ReconnectBudget), 50*time.Millisecond
 			case now.After(giveUp):
 				ends <- known{end, err}
 				return

@@ -210,7 +210,7 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 		}},
 		"gc --kept": {true, func(r *sandbox.Runner, id string) error {
 			// Other tests keep containers, too.
-			report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true, DryRun: true})
+			report, err := r.GC(t.Context(), sandbox.GCOptions{Kept: true, DryRun: true})
 			if taken := ofRun(report.Removed, id); len(taken) > 0 {
 				err = fmt.Errorf("would remove %v", taken)
 			}
@@ -263,7 +263,7 @@ func TestEngineCopyIsKept(t *testing.T) {
 	case err := <-failed:
 		require.NoError(t, err)
 	}
-	report, err := r.Sweep(t.Context(), sandbox.SweepOptions{Kept: true})
+	report, err := r.GC(t.Context(), sandbox.GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Len(t, ofRun(report.Removed, res.ID), 3)
 }

@@ -513,7 +513,7 @@ func TestGVisorMountsOurFiles(t *testing.T) {
 	require.Zero(t, res.ExitCode)
 	require.Equal(t, "runsc", res.Enforced.Runtime)
 	require.Equal(t, TransferBind, res.Enforced.Transfer)
-	require.EqualValues(t, gvisorPIDs, res.Enforced.PIDs, "its own threads count")
+	require.EqualValues(t, 4096, res.Enforced.PIDs, "its own threads count")
 }
 
 // lazyEngine has containers that go a while after their removal is certain.
@@ -554,13 +554,13 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
 		require.NoError(t, err)
 	}
-	report, err := r.Sweep(t.Context(), SweepOptions{})
+	report, err := r.GC(t.Context(), SweepOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 2)
 	require.Equal(t, spec.CourierName("dead"), report.Removed[0].Container)
 	require.Equal(t, "volume evalbox-dead", report.Removed[1].Container)
 	require.Len(t, report.Left, 4)
-	_, err = r.Sweep(t.Context(), SweepOptions{Kept: true})
+	_, err = r.GC(t.Context(), SweepOptions{Kept: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"depot live"}, fake.Left())
 	require.NoError(t, fake.RemoveDepot(t.Context(), "live"))
@@ -579,7 +579,7 @@ func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 		require.NoError(t, err)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
 	}
-	_, err := r.Sweep(t.Context(), SweepOptions{Kept: true})
+	_, err := r.GC(t.Context(), SweepOptions{Kept: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ended", spec.CourierName("ended")}, fake.Removed)
 	require.Equal(t, []string{"depot runs"}, fake.Left())
@@ -601,7 +601,7 @@ func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
 		require.NoError(t, err)
 	}
-	_, err := r.Sweep(t.Context(), SweepOptions{})
+	_, err := r.GC(t.Context(), SweepOptions{})
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"over", spec.CourierName("over")}, fake.Removed)
 	require.Equal(t, []string{"depot runs"}, fake.Left())

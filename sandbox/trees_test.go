@@ -189,11 +189,11 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 		"another's record":    {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Join(r.Store().Dir(), "runs/x") }, "lies in the state folder"},
 		"the engine's socket": {func(q *Request, _ *Runner) { q.Mounts[0].Source = sock }, "docker.sock"},
 		"a tree of a file":    {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: filepath.Join(dir, "a"), Target: "/work/t"}} }, "is not a folder"},
-		"no such mount point": {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/none"}) }, "must be there for /repo/none"},
-		"point over a link":   {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/link"}) }, "leads over a link"},
-		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{dir, "/repo/a"}) }, "a folder can be mounted on a folder only"},
+		"no such mount point": {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/none"}) }, "must be there for /repo/none"},
+		"point over a link":   {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/link"}) }, "leads over a link"},
+		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/a"}) }, "a folder can be mounted on a folder only"},
 		"in a file": {func(q *Request, _ *Runner) {
-			q.Mounts = []Mount{{filepath.Join(dir, "a"), "/repo"}, {dir, "/repo/x"}}
+			q.Mounts = []Mount{{Source: filepath.Join(dir, "a"), Target: "/repo"}, {Source: dir, Target: "/repo/x"}}
 		}, "which is a file"},
 		"mask out of the mounts": {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/out"} }, "leads out of the mounts"},
 		"mask by a parent":       {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/../etc"} }, "clean absolute path"},
@@ -208,41 +208,13 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 			r := newFakeRunner(t, fake)
 			require.NoError(t, os.MkdirAll(filepath.Join(r.Store().Dir(), "runs/x/program"), 0o755))
 			req := command("true")
-			req.Mounts = []Mount{{dir, "/repo"}}
+			req.Mounts = []Mount{{Source: dir, Target: "/repo"}}
 			test.change(&req, r)
 			_, err := r.Run(t.Context(), req)
 			require.ErrorContains(t, err, test.want)
 			require.Empty(t, fake.Containers())
 		})
 	}
-}
-
-func TestMasksAreFollowed(t *testing.T) {
-	dir := readable(t, map[string]string{"secret": "s", "private/key": "k", "sub/x": "x", "other": "o"})
-	for name, target := range map[string]string{"l1": "l2", "l2": "sub/../secret", "abs": "/repo/private", "sub/up": "../private/key", "circle": "circle", "host": "/host/p/key"} {
-		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
-	}
-	require.NoError(t, os.Link(filepath.Join(dir, "private/key"), filepath.Join(dir, "sub/second")))
-	v := viewOf(Request{Mounts: []Mount{{dir, "/repo"}, {filepath.Join(dir, "private"), "/host/p"}}, Trees: []Tree{{Source: filepath.Join(dir, "sub"), Target: "/repo/sub"}}})
-	for mask, want := range map[string][]string{
-		"/repo/secret":     {"/repo/secret"},
-		"/repo/l1":         {"/repo/secret"},
-		"/repo/private":    {"/repo/private/", "/repo/private/key", "/repo/sub/second", "/host/p/", "/host/p/key"},
-		"/repo/abs/key":    {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/sub/up":     {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/host":       {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/sub/second": {"/host/p/key", "/repo/private/key", "/repo/sub/second"},
-		"/repo/none/x":     nil,
-	} {
-		req, err := v.resolveMasks(t.Context(), Request{Masks: []string{mask}})
-		require.NoError(t, err, mask)
-		require.ElementsMatch(t, want, req.Masks, mask)
-	}
-	req, err := v.resolveMasks(t.Context(), Request{Masks: []string{"/repo/sub/none/x"}})
-	require.NoError(t, err)
-	require.Equal(t, map[string][]string{"/repo/sub": {"none/x"}}, req.missing)
-	_, err = v.resolveMasks(t.Context(), Request{Masks: []string{"/repo/circle"}})
-	require.ErrorContains(t, err, "too many links")
 }
 
 func TestTreesNeedTheProgramsUser(t *testing.T) {

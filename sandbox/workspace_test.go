@@ -5,11 +5,8 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -21,226 +18,15 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/hostpath"
 )
 
-// hostDirs is a little host: a home, a state folder and a place for the rest.
-type hostDirs struct{ base, home, state, place string }
-
-func newHostDirs(t *testing.T) hostDirs {
+// mountTmpfs mounts a file system in memory; only root can.
+func mountTmpfs(t *testing.T, dir, options string) {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	h := hostDirs{base, filepath.Join(base, "home/me"), filepath.Join(base, "var/state"), filepath.Join(base, "place")}
-	for _, dir := range []string{h.home, h.state, h.place} {
-		require.NoError(t, os.MkdirAll(dir, 0o755))
-	}
-	t.Setenv("HOME", h.home)
-	t.Chdir(h.place)
-	return h
-}
-
-func TestResolveScript(t *testing.T) {
-	h := newHostDirs(t)
-	treetest.Write(t, h.place, map[string]string{"main.py": "print(1)", "folder/": "", "big.py": ""})
-	require.NoError(t, os.Truncate("big.py", maxScript+1))
-	require.NoError(t, os.Symlink("main.py", "link.py"))
-	require.NoError(t, os.Symlink("nowhere.py", "dangling.py"))
-	require.NoError(t, os.Symlink("loop.py", "loop.py"))
-	require.NoError(t, unix.Mkfifo("fifo.py", 0o600))
-	real := filepath.Join(h.place, "main.py")
-
-	for _, path := range []string{"main.py", "./main.py", real, "link.py", "folder/../main.py"} {
-		req, err := resolvePaths(Request{Script: path}, h.state)
-		require.NoError(t, err, path)
-		require.Equal(t, real, req.Script, path)
-	}
-	for path, rule := range map[string]string{
-		"missing.py":  "does not exist",
-		"dangling.py": "does not exist",
-		"folder":      "is a folder, not a program",
-		"fifo.py":     "is not a regular file",
-		"/dev/zero":   "is not a regular file",
-		"big.py":      "has 67108865 bytes; at most 67108864",
-		"loop.py":     "cannot be used",
-		"main.py/x":   "cannot be used",
-		"a\x00b":      "cannot be used",
-	} {
-		_, err := resolvePaths(Request{Script: path}, h.state)
-		requirePathError(t, err, "script", path, rule)
-	}
-}
-
-func requirePathError(t *testing.T, err error, field, path, rule string) {
-	t.Helper()
-	var broken *PathError
-	require.ErrorAs(t, err, &broken, "%s: %v", path, err)
-	require.Equal(t, field, broken.Field, path)
-	require.Equal(t, path, broken.Path)
-	require.Contains(t, broken.Rule, rule, path)
-	require.Equal(t, 1, strings.Count(err.Error(), strconv.Quote(path)), "the path is named once: %v", err)
-}
-
-func TestResolveInput(t *testing.T) {
-	h := newHostDirs(t)
-	treetest.Write(t, h.place, map[string]string{"data/x": "", "file": "", "sock/": "", "has-link/": ""})
-	listener, err := net.Listen("unix", "sock/docker.sock")
-	require.NoError(t, err)
-	defer listener.Close()
-	for link, target := range map[string]string{
-		"to-data": "data", "to-home": h.home, "to-root": "/", "to-nothing": "nowhere", "to-state": h.state,
-	} {
-		require.NoError(t, os.Symlink(target, link))
-	}
-
-	for _, path := range []string{"data", "data/", "./data/../data", "to-data", h.place + "/data"} {
-		req, err := resolvePaths(Request{Input: path}, h.state)
-		require.NoError(t, err, path)
-		require.Equal(t, h.place+"/data", req.Input, path)
-	}
-	// A folder in the home is what people have; the current folder is only read.
-	treetest.Write(t, h.home, map[string]string{"data/": ""})
-	for _, path := range []string{h.home + "/data", "."} {
-		_, err := resolvePaths(Request{Input: path}, h.state)
-		require.NoError(t, err, path)
-	}
-
-	for path, rule := range map[string]string{
-		"missing":       "does not exist",
-		"to-nothing":    "does not exist",
-		"file":          "is not a folder",
-		"/":             "root of a file system",
-		"to-root":       "root of a file system",
-		h.home:          "is or holds your home folder",
-		h.home + "/..":  "is or holds your home folder",
-		"to-home":       "is or holds your home folder",
-		h.base:          "is or holds",
-		h.state:         "is or holds the state folder",
-		"to-state":      "is or holds the state folder",
-		h.base + "/var": "is or holds the state folder",
-		"sock":          "holds docker.sock",
-		"/dev":          "is a folder of the system",
-	} {
-		_, err := resolvePaths(Request{Input: path}, h.state)
-		var broken *PathError
-		require.ErrorAs(t, err, &broken, "%s: %v", path, err)
-		require.Equal(t, "input", broken.Field, path)
-		require.Equal(t, path, broken.Path)
-		require.Contains(t, broken.Rule, rule, path)
-	}
-}
-
-// A state folder or a home that is reached through a link is the same folder.
-func TestLinksDoNotHideProtectedFolders(t *testing.T) {
-	h := newHostDirs(t)
-	link := filepath.Join(h.base, "link")
-	require.NoError(t, os.Symlink("var", link))
-	_, err := resolvePaths(Request{Input: h.base + "/var"}, link+"/state")
-	require.ErrorContains(t, err, "is or holds the state folder")
-	_, err = resolvePaths(Request{Input: h.base + "/var"}, link+"/state/not/made/yet")
-	require.ErrorContains(t, err, "is or holds the state folder")
-
-	homes := filepath.Join(h.base, "homes")
-	require.NoError(t, os.Symlink("home", homes))
-	t.Setenv("HOME", homes+"/me")
-	_, err = resolvePaths(Request{Input: h.base + "/home"}, h.state)
-	require.ErrorContains(t, err, "is or holds your home folder")
-
-	require.NoError(t, os.Symlink("place", filepath.Join(h.base, "places")))
-	t.Chdir(filepath.Join(h.base, "places"))
-	_, err = resolvePaths(Request{Final: h.place}, h.state)
-	require.ErrorContains(t, err, "is or holds the current folder")
-}
-
-func TestInputWithAMountPointBelow(t *testing.T) {
-	if !treetest.IsRoot() {
-		return // /dev in TestResolveInput shows the rule without mounting
-	}
-	h := newHostDirs(t)
-	treetest.Write(t, h.place, map[string]string{"data/sub/": "", "data2/": "", "other/": ""})
-	treetest.MountTmpfs(t, h.place+"/data/sub", "size=64k")
-	treetest.MountTmpfs(t, h.place+"/other", "size=64k")
-	require.NoError(t, unix.Mount(h.place+"/data2", h.place+"/data2", "", unix.MS_BIND, ""))
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(h.place+"/data2", unix.MNT_DETACH)) })
-
-	for field, req := range map[string]Request{
-		"input": {Input: "data"}, "final": {Final: "data"},
-	} {
-		_, err := resolvePaths(req, h.state)
-		requirePathError(t, err, field, "data", "has the mount point "+h.place+"/data/sub in it")
-	}
-	for _, path := range []string{"data/sub", "data2", "other"} {
-		_, err := resolvePaths(Request{Input: path}, h.state)
-		require.NoError(t, err, "a mount point itself is a folder like others")
-	}
-}
-
-func TestResolveFinal(t *testing.T) {
-	h := newHostDirs(t)
-	treetest.Write(t, h.place, map[string]string{
-		"final/old": "x", "file": "", "repo/.git/config": "", "worktree/.git": "gitdir: x", "sock/docker.sock": "", "empty/": "",
-	})
-	for link, target := range map[string]string{"to-final": "final", "to-nothing": "nowhere", "to-home": h.home, "to-repo": "repo", "to-here": "."} {
-		require.NoError(t, os.Symlink(target, link))
-	}
-	for path, want := range map[string]string{
-		"final": "final", "to-final": "final", "new": "new", "./new": "new", "new/": "new", "empty": "empty",
-		"to-final/new": "final/new", "repo/new": "repo/new", "final/../new": "new",
-	} {
-		req, err := resolvePaths(Request{Final: path}, h.state)
-		require.NoError(t, err, path)
-		require.Equal(t, filepath.Join(h.place, want), req.Final, path)
-	}
-	require.NoDirExists(t, "new", "nothing is made")
-	require.FileExists(t, "final/old", "nothing is emptied")
-
-	for path, rule := range map[string]string{
-		"file":              "is not a folder",
-		"missing/new":       "does not exist",
-		"to-nothing":        "does not exist",
-		"to-nothing/new":    "does not exist",
-		"file/new":          "",
-		"/":                 "root of a file system",
-		h.home:              "is or holds your home folder",
-		"to-home":           "is or holds your home folder",
-		h.base:              "is or holds",
-		h.state:             "is or holds the state folder",
-		h.state + "/runs":   "lies in the state folder",
-		h.state + "/runs/x": "",
-		"repo":              "holds a Git checkout",
-		"to-repo":           "holds a Git checkout",
-		"worktree":          "holds a Git checkout",
-		".":                 "is or holds the current folder",
-		"to-here":           "is or holds the current folder",
-		h.place:             "is or holds the current folder",
-		"sock":              "holds docker.sock",
-	} {
-		_, err := resolvePaths(Request{Final: path}, h.state)
-		var broken *PathError
-		require.ErrorAs(t, err, &broken, "%s: %v", path, err)
-		require.Equal(t, "final", broken.Field, path)
-		require.Contains(t, broken.Rule, rule, path)
-	}
-
-	// The records of other runs would be emptied.
-	treetest.Write(t, h.state, map[string]string{"runs/x/final/": ""})
-	for _, path := range []string{"/runs", "/runs/x", "/runs/x/final", "/new"} {
-		_, err := resolvePaths(Request{Final: h.state + path}, h.state)
-		require.ErrorContains(t, err, "lies in the state folder", path)
-	}
-	// What an earlier run made may be the next one's input.
-	_, err := resolvePaths(Request{Input: h.state + "/runs/x/final"}, h.state)
-	require.NoError(t, err)
-}
-
-func TestResolveReportsEveryPath(t *testing.T) {
-	h := newHostDirs(t)
-	_, err := resolvePaths(Request{Script: "no.py", Input: "no-input", Final: "no/final"}, h.state)
-	for _, word := range []string{"script", "input", "final"} {
-		require.ErrorContains(t, err, word)
-	}
-	req, err := resolvePaths(Request{}, h.state)
-	require.NoError(t, err)
-	require.Equal(t, Request{}, req)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, unix.Mount("evalbox-test", dir, "tmpfs", 0, options))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // workSpec is a run as the program's user that needs no handing over.
@@ -359,7 +145,7 @@ func TestScriptThatGrewTooLarge(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "big.py")
 	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
-	require.NoError(t, os.Truncate(script, maxScript+1))
+	require.NoError(t, os.Truncate(script, hostpath.MaxScript+1))
 	_, err := copyScript(script, filepath.Join(dir, "to"))
 	require.ErrorContains(t, err, "has more than 67108864 bytes")
 	require.NoDirExists(t, filepath.Join(dir, "to"))

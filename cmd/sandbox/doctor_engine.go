@@ -128,7 +128,7 @@ func checkRuntimes(host sandbox.Host) finding {
 // checkLeftovers looks for containers that nobody will remove.
 func checkLeftovers(ctx context.Context, runner *sandbox.Runner) finding {
 	const check = "leftovers"
-	report, err := runner.Sweep(ctx, sandbox.SweepOptions{DryRun: true})
+	report, err := runner.GC(ctx, sandbox.GCOptions{DryRun: true})
 	switch n := len(report.Removed); {
 	case err != nil:
 		return failed(check, err)

@@ -12,7 +12,7 @@ import (
 )
 
 func newGCCommand(a *app) *cobra.Command {
-	var opts sandbox.SweepOptions
+	var opts sandbox.GCOptions
 	var retention retentionFlags
 	cmd := &cobra.Command{
 		Use:   "gc",
@@ -46,13 +46,13 @@ somebody deletes them.`,
 }
 
 // gc shows what was done also when something failed.
-func (a *app) gc(ctx context.Context, opts sandbox.SweepOptions) error {
+func (a *app) gc(ctx context.Context, opts sandbox.GCOptions) error {
 	s, runner, err := a.openRunner()
 	if err != nil {
 		return err
 	}
 	defer runner.Close()
-	report, sweepErr := runner.Sweep(ctx, opts)
+	report, sweepErr := runner.GC(ctx, opts)
 	if sweepErr != nil && len(report.Removed)+len(report.Left) == 0 {
 		return sweepErr
 	}
@@ -69,11 +69,11 @@ func (a *app) gc(ctx context.Context, opts sandbox.SweepOptions) error {
 	return errors.Join(sweepErr, err)
 }
 
-func (a *app) printReport(report sandbox.SweepReport, opts sandbox.SweepOptions, asJSON bool) error {
+func (a *app) printReport(report sandbox.GCReport, opts sandbox.GCOptions, asJSON bool) error {
 	if asJSON {
 		// Lists are never null.
-		report.Removed = append([]sandbox.Swept{}, report.Removed...)
-		report.Left = append([]sandbox.Swept{}, report.Left...)
+		report.Removed = append([]sandbox.Collected{}, report.Removed...)
+		report.Left = append([]sandbox.Collected{}, report.Left...)
 		return a.printJSON(report)
 	}
 	verb := "removed"

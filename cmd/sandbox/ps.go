@@ -48,7 +48,7 @@ func (a *app) ps(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report, err := runner.Sweep(ctx, sandbox.SweepOptions{DryRun: true})
+	report, err := runner.GC(ctx, sandbox.GCOptions{DryRun: true})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (a *app) ps(ctx context.Context) error {
 
 // withOwners joins what the engine knows of containers with what a sweep thinks of
 // their owners. A container that came or went in between has no reason.
-func withOwners(containers []engine.Found, report sandbox.SweepReport) []listedContainer {
+func withOwners(containers []engine.Found, report sandbox.GCReport) []listedContainer {
 	all := []listedContainer{}
 	for _, c := range containers {
 		l := listedContainer{

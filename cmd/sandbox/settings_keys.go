@@ -5,7 +5,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // A key is one setting: its name in files, its flag, its type and its target.
@@ -68,7 +68,7 @@ func allKeys() []key {
 		{name: "gpus", flag: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs: 0,1, or device=0 for one",
 			target: func(s *settings) setter { return gpusTo(&s.GPUs) }},
 		{name: "gpu_driver", flag: "gpu-driver", kind: "name", help: "how the engine is asked for GPUs: auto, nvidia or cdi",
-			target: func(s *settings) setter { return wordTo(&s.GPUDriver, "auto", gpu.DriverNVIDIA, gpu.DriverCDI) }},
+			target: func(s *settings) setter { return wordTo(&s.GPUDriver, "auto", spec.DriverNVIDIA, spec.DriverCDI) }},
 		{name: "gpu_share", flag: "gpu-share", kind: "bool", help: "let other runs that share have the same GPUs", trusted: true,
 			target: func(s *settings) setter { return boolTo(&s.GPUShare) }},
 		{name: "gpu_wait", flag: "gpu-wait", kind: "duration", help: "wait so long for GPUs that are not free",

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // A setter reads one value from its text and stores it. It says which rule a bad
@@ -70,7 +70,7 @@ func gpusTo(target *string) setter {
 	return func(text string) error {
 		text = strings.Trim(text, `"`)
 		var field *policy.FieldError
-		if _, err := sandbox.ParseGPUs(text); errors.As(err, &field) {
+		if _, err := spec.ParseGPUs(text); errors.As(err, &field) {
 			return errors.New(field.Rule)
 		}
 		*target = text

@@ -13,13 +13,14 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // Runner plans and runs single programs; *sandbox.Runner is one.
 type Runner interface {
 	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
-	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
+	ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error)
 }
 
 // Store has the records of runs; *sandbox.Store is one.

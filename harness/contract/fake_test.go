@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // fakeRunner stands in for a sandbox: program says what the command does, and the
@@ -174,12 +175,12 @@ func (s fakeStore) TreeDir(id string, i int) string {
 
 func (s fakeStore) Remove(id string) error { return os.RemoveAll(s.RecordDir(id)) }
 
-func (f *fakeRunner) ApplyTree(_ context.Context, _, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
+func (f *fakeRunner) ApplyTree(_ context.Context, _, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	if opts.Git {
-		return sandbox.TreeReport{Target: target, Complete: true, Changes: []sandbox.TreeState{{Path: ".git/config", Change: "created", State: sandbox.TreeApplied}}}, nil
+		return tree.Report{Target: target, Complete: true, Changes: []tree.Change{{Path: ".git/config", Change: "created", State: tree.Applied}}}, nil
 	}
-	return sandbox.TreeReport{Target: target, Complete: true, Changes: []sandbox.TreeState{
-		{Path: "new", Change: "created", State: sandbox.TreeApplied},
-		{Path: "theirs", Change: "changed", State: sandbox.TreeConflict, Reason: "was changed meanwhile"},
+	return tree.Report{Target: target, Complete: true, Changes: []tree.Change{
+		{Path: "new", Change: "created", State: tree.Applied},
+		{Path: "theirs", Change: "changed", State: tree.Conflict, Reason: "was changed meanwhile"},
 	}}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // left is what the program left, wherever it could write.
@@ -173,21 +174,21 @@ func changes(res *result.Result, target string) int {
 
 func (run *execution) applyTree(ctx context.Context, folder *Folder, carried carriedOver) {
 	report, err := run.Runner.ApplyTree(ctx, run.request.ID, folder.Target,
-		sandbox.ApplyOptions{Deny: run.deniedIn(folder.Source), Git: run.mayWriteGit(folder.Source)})
+		tree.ApplyOptions{Deny: run.deniedIn(folder.Source), Git: run.mayWriteGit(folder.Source)})
 	if err != nil {
 		folder.NotWritten = append(folder.NotWritten, err.Error())
 		carried.reasons[folder.Target] = err.Error()
 	}
-	folder.Written = report.Count(sandbox.TreeApplied)
+	folder.Written = report.Count(tree.Applied)
 	more := 0
 	for _, change := range report.Changes {
-		if at := path.Join(folder.Target, change.Path); change.State == sandbox.TreeApplied {
+		if at := path.Join(folder.Target, change.Path); change.State == tree.Applied {
 			carried.applied[at] = true
 		} else {
 			carried.reasons[at] = change.Reason
 		}
 		switch {
-		case change.State == sandbox.TreeApplied:
+		case change.State == tree.Applied:
 		case len(folder.NotWritten) < maxNotWritten:
 			folder.NotWritten = append(folder.NotWritten, fmt.Sprintf("%s (%s): %s", change.Path, change.Change, change.Reason))
 		default:

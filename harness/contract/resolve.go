@@ -353,7 +353,7 @@ func (r *resolver) output(field, asked string, shown view) declared {
 	literal := r.literal(asked, r.workDir.real)
 	// The file need not be there, nor the folder that it is in: the links of what
 	// is there decide.
-	p := place{field: field, asked: asked, real: filepath.Join(fsx.Real(filepath.Dir(literal)), filepath.Base(literal))}
+	p := place{field: field, asked: asked, real: filepath.Join(fsx.RealPath(filepath.Dir(literal)), filepath.Base(literal))}
 	rule, code := "", "CX-05"
 	switch {
 	case !fsx.Within(p.real, r.root) && r.level != policy.Elevated:

@@ -47,7 +47,7 @@ func look(asked string) (place, string) {
 	if err != nil {
 		return p, "cannot be used: " + fsx.Cause(err).Error()
 	}
-	p.real = fsx.Real(abs)
+	p.real = fsx.RealPath(abs)
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return p, unusable(err)
@@ -77,7 +77,7 @@ func realPaths(paths []string) []string {
 	var all []string
 	for _, p := range paths {
 		if abs, err := filepath.Abs(p); err == nil && p != "" {
-			all = append(all, fsx.Real(abs))
+			all = append(all, fsx.RealPath(abs))
 		}
 	}
 	return all

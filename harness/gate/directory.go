@@ -126,7 +126,7 @@ func outside(path, kept string) error {
 	if err != nil {
 		return &DirectoryError{Path: path, Rule: "cannot be used", Err: err}
 	}
-	if fsx.Within(inner, fsx.Real(outer)) {
+	if fsx.Within(inner, fsx.RealPath(outer)) {
 		return &DirectoryError{Path: path, Rule: fmt.Sprintf("is or holds %q", kept), hint: "choose a directory of its own for the gate"}
 	}
 	return nil
@@ -138,7 +138,7 @@ func within(path, dir string) (rel string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	rel, err = filepath.Rel(dir, fsx.Real(abs))
+	rel, err = filepath.Rel(dir, fsx.RealPath(abs))
 	if err != nil || rel == "." || !filepath.IsLocal(rel) {
 		return "", false
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // maxNotWritten bounds how many names a result says were not carried over.
@@ -30,7 +30,7 @@ var special = []string{"symlink", "fifo", "socket", "device"}
 
 // leftOutOf reads what the sandbox says of a run and of carrying over what it left. It
 // is pure.
-func leftOutOf(res result.Result, report sandbox.TreeReport) leftOut {
+func leftOutOf(res result.Result, report tree.Report) leftOut {
 	left := leftOut{odd: map[string]string{}}
 	total := 0
 	add := func(name, why string) (told string) {
@@ -47,11 +47,11 @@ func leftOutOf(res result.Result, report sandbox.TreeReport) leftOut {
 		}
 	}
 	for _, change := range report.Changes {
-		if change.State == sandbox.TreeApplied {
+		if change.State == tree.Applied {
 			continue
 		}
 		told := add(change.Path, change.Change+", but "+change.Reason)
-		if change.State == sandbox.TreeConflict {
+		if change.State == tree.Conflict {
 			first(&left.conflict, told)
 		}
 	}
@@ -85,7 +85,7 @@ func leftOutOf(res result.Result, report sandbox.TreeReport) leftOut {
 }
 
 // createdOf are the names that were carried over as new, with the SHA-256 of files.
-func createdOf(res result.Result, report sandbox.TreeReport) map[string]string {
+func createdOf(res result.Result, report tree.Report) map[string]string {
 	sums := map[string]string{}
 	for _, tree := range res.Trees {
 		if tree.Target == OutputDir {
@@ -96,7 +96,7 @@ func createdOf(res result.Result, report sandbox.TreeReport) map[string]string {
 	}
 	names := map[string]string{}
 	for _, change := range report.Changes {
-		if change.State != sandbox.TreeApplied || change.Change != "created" {
+		if change.State != tree.Applied || change.Change != "created" {
 			continue
 		}
 		name := change.Path

@@ -18,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // fakeSandbox stands in for a runner and its store: program says what a tool does, and
@@ -25,7 +26,7 @@ import (
 type fakeSandbox struct {
 	program func(req sandbox.Request) result.Result
 	left    map[string]string
-	report  sandbox.TreeReport
+	report  tree.Report
 	// incomplete says that the changes are not all that there were.
 	incomplete bool
 	err        error
@@ -52,9 +53,9 @@ func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (sandbox.Spec
 	return sandbox.Spec{Job: sandbox.Job{Command: req.Command}}, f.err
 }
 
-func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error) {
+func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	if ctx.Err() != nil {
-		return sandbox.TreeReport{}, context.Cause(ctx)
+		return tree.Report{}, context.Cause(ctx)
 	}
 	f.applied++
 	if id != "run-1" || target != OutputDir || opts.Deny != nil {
@@ -68,7 +69,7 @@ func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, opts san
 	report := f.report
 	report.Complete = !f.incomplete
 	for _, name := range slices.Sorted(maps.Keys(f.left)) {
-		report.Changes = append(report.Changes, sandbox.TreeState{Path: name, Change: "created", State: sandbox.TreeApplied})
+		report.Changes = append(report.Changes, tree.Change{Path: name, Change: "created", State: tree.Applied})
 	}
 	return report, f.applyErr
 }
@@ -295,8 +296,8 @@ func TestOddArtifacts(t *testing.T) {
 		res := exits(0)(req)
 		res.Trees = []result.Tree{{Target: "/other"}, {Target: OutputDir, Complete: true, Skipped: []result.SkippedOutput{{Path: ManifestName, Kind: "fifo", Reason: "not a regular file"}}}}
 		return res
-	}, report: sandbox.TreeReport{Changes: []sandbox.TreeState{
-		{Path: ".git/x", Change: "created", State: sandbox.TreeSkipped, Reason: "is what Git executes"},
+	}, report: tree.Report{Changes: []tree.Change{
+		{Path: ".git/x", Change: "created", State: tree.Skipped, Reason: "is what Git executes"},
 	}}}
 	res, err := newFake(t, fake).Run(t.Context(), inv)
 	require.ErrorContains(t, err, "manifest.json (is a fifo: not a regular file)")
@@ -337,16 +338,16 @@ func TestChangedSince(t *testing.T) {
 // TestLeftOut: what was not carried over is told, and output that is not whole is no
 // success.
 func TestLeftOut(t *testing.T) {
-	many := make([]sandbox.TreeState, 150)
+	many := make([]tree.Change, 150)
 	for i := range many {
-		many[i] = sandbox.TreeState{Path: fmt.Sprint("y", i), State: sandbox.TreeSkipped}
+		many[i] = tree.Change{Path: fmt.Sprint("y", i), State: tree.Skipped}
 	}
 	tree := func(complete bool, skipped ...result.SkippedOutput) []result.Tree {
 		return []result.Tree{{Target: "/other"}, {Target: OutputDir, Complete: complete, Skipped: skipped}}
 	}
 	for name, test := range map[string]struct {
 		trees      []result.Tree
-		changes    []sandbox.TreeState
+		changes    []tree.Change
 		incomplete bool
 		reason     Reason
 		text       string
@@ -357,7 +358,7 @@ func TestLeftOut(t *testing.T) {
 		"odd":     {trees: tree(true, result.SkippedOutput{Path: "p", Kind: "fifo", Reason: "not a regular file"}), told: 1, last: "p: is a fifo: not a regular file"},
 		"many":    {changes: many, told: 101, last: "and 50 more"},
 		"conflict": {
-			changes: []sandbox.TreeState{{Path: "x", Change: "created", State: sandbox.TreeConflict, Reason: "is there already"}},
+			changes: []tree.Change{{Path: "x", Change: "created", State: tree.Conflict, Reason: "is there already"}},
 			reason:  ReasonNotWritten, text: "could not be written to ", told: 1, last: "x: created, but is there already",
 		},
 		"too many": {
@@ -371,7 +372,7 @@ func TestLeftOut(t *testing.T) {
 		"cut":    {trees: tree(false), reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 		"report": {incomplete: true, reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 	} {
-		fake := &fakeSandbox{left: good, report: sandbox.TreeReport{Changes: test.changes}, incomplete: test.incomplete,
+		fake := &fakeSandbox{left: good, report: tree.Report{Changes: test.changes}, incomplete: test.incomplete,
 			program: func(req sandbox.Request) result.Result {
 				res := exits(0)(req)
 				res.Trees = test.trees

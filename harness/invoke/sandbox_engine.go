@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -39,7 +40,7 @@ const (
 type ProgramRunner interface {
 	Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error)
 	Plan(ctx context.Context, req sandbox.Request) (sandbox.Spec, error)
-	ApplyTree(ctx context.Context, id, target string, opts sandbox.ApplyOptions) (sandbox.TreeReport, error)
+	ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error)
 }
 
 // Sandbox runs tools in fresh containers: the configuration and the root are read-only,
@@ -131,8 +132,8 @@ func (s Sandbox) run(ctx context.Context, c call, p Plan) (ran, error) {
 		}
 	default:
 		// That the tool failed is no reason not to: what it wrote tells why.
-		var report sandbox.TreeReport
-		report, out.lost = s.Runner.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, sandbox.ApplyOptions{})
+		var report tree.Report
+		report, out.lost = s.Runner.ApplyTree(context.WithoutCancel(ctx), res.ID, OutputDir, tree.ApplyOptions{})
 		out.left, out.created = leftOutOf(*res, report), createdOf(*res, report)
 		if out.lost != nil {
 			out.left.list = append(out.left.list, fmt.Sprintf("all other changes: %v", out.lost))

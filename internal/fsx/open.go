@@ -205,6 +205,15 @@ func OpenRoot(dir string) (*os.Root, error) {
 	return root, nil
 }
 
+// InRoot opens a directory for do.
+func InRoot(dir string, do func(*os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(root), root.Close())
+}
+
 // Read reads a regular file of at most limit bytes; a longer one is an error.
 func Read(path string, limit int64) ([]byte, error) {
 	file, err := Open(path)

@@ -2,6 +2,7 @@ package fsx
 
 import (
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,14 +14,14 @@ func Within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Real resolves the links of an absolute path, whose last parts need not exist.
-func Real(path string) string {
+// RealPath resolves the links of an absolute path, whose last parts need not exist.
+func RealPath(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		return real
 	}
 	if parent := filepath.Dir(path); parent != path {
-		return filepath.Join(Real(parent), filepath.Base(path))
+		return filepath.Join(RealPath(parent), filepath.Base(path))
 	}
 	return path
 }
@@ -44,4 +45,10 @@ func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 		return 0, 0, false
 	}
 	return int(stat.Uid), int(stat.Gid), true
+}
+
+// IsDir reports whether a path is a directory, links to it followed.
+func IsDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

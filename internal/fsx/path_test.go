@@ -27,7 +27,7 @@ func TestReal(t *testing.T) {
 	for path, want := range map[string]string{
 		"real": "real", "link": "real", "link/not/there": "real/not/there", "not/there": "not/there",
 	} {
-		require.Equal(t, filepath.Join(dir, want), fsx.Real(filepath.Join(dir, path)))
+		require.Equal(t, filepath.Join(dir, want), fsx.RealPath(filepath.Join(dir, path)))
 	}
-	require.Equal(t, "/", fsx.Real("/"))
+	require.Equal(t, "/", fsx.RealPath("/"))
 }

@@ -176,3 +176,10 @@ func (r *jsonReader) members(n *yaml.Node, depth int) error {
 	r.offset = r.decoder.InputOffset()
 	return err
 }
+
+// JSON decodes a JSON document as [json.Unmarshal] does, and refuses unknown fields.
+func JSON(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 )
 
 // Errors of engines, for errors.Is. Each adapter classifies the errors of its client
@@ -13,6 +14,8 @@ var (
 	ErrUnavailable = errors.New("container engine unavailable")
 	// ErrPermission means that the engine denied access. It is an ErrUnavailable as well.
 	ErrPermission = fmt.Errorf("%w: permission denied", ErrUnavailable)
+	// ErrUnenforceable means that the engine cannot enforce a limit that every run has.
+	ErrUnenforceable = errors.New("limit cannot be enforced")
 	// ErrNoContainer means that the engine has no such container (any more).
 	ErrNoContainer = errors.New("no such container")
 	// ErrNameTaken means that the engine already has a container with that name.
@@ -26,6 +29,9 @@ var (
 	// init.
 	ErrProtocol = errors.New("the container's init did not answer as it should")
 )
+
+// ReconnectBudget is how long a controller waits for an engine that has gone away.
+const ReconnectBudget = time.Minute
 
 // StageExec is the stage of a [LaunchError] that concerns the command itself.
 const StageExec = "exec"

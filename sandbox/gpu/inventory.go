@@ -7,14 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// How an engine is asked for GPUs.
-const (
-	// DriverNVIDIA is the runtime of the NVIDIA container toolkit.
-	DriverNVIDIA = "nvidia"
-	// DriverCDI is the Container Device Interface.
-	DriverCDI = "cdi"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // cdiKind begins the names of NVIDIA's CDI devices.
@@ -68,7 +62,7 @@ func (inv Inventory) EngineName(id string) string {
 	switch {
 	case d.engine != "":
 		return d.engine
-	case inv.driver == DriverCDI:
+	case inv.driver == spec.DriverCDI:
 		return cdiKind + id
 	case d.UUID != "":
 		return d.UUID
@@ -83,7 +77,7 @@ func (s Sources) Inventory() (Inventory, error) {
 	if s.Local && s.ProbeErr != nil && !errors.Is(s.ProbeErr, ErrNoTool) {
 		return inv, s.ProbeErr
 	}
-	listed := s.Driver == DriverCDI && s.CDI != nil
+	listed := s.Driver == spec.DriverCDI && s.CDI != nil
 	switch {
 	case listed:
 		inv.Devices, inv.Known, inv.Probed = fromCDI(s.CDI, s.Probed, probed), true, probed

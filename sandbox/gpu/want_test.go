@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // madeUpGPUs is an inventory of n GPUs that nobody looks at.
 func madeUpGPUs(n int) Inventory {
-	inv := Inventory{Known: true, driver: DriverNVIDIA}
+	inv := Inventory{Known: true, driver: spec.DriverNVIDIA}
 	for i := range n {
 		inv.Devices = append(inv.Devices, Device{ID: strconv.Itoa(i), TotalBytes: Unknown, UsedBytes: Unknown})
 	}
@@ -29,24 +31,24 @@ func TestInventory(t *testing.T) {
 		probed  bool
 		err     string
 	}{
-		"runtime": {Sources{Driver: DriverNVIDIA, Local: true, Probed: []Device{t4("1"), t4("0")}}, []string{"0", "1"}, true, true, ""},
-		"CDI with nvidia-smi": {Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0"), t4("1")},
+		"runtime": {Sources{Driver: spec.DriverNVIDIA, Local: true, Probed: []Device{t4("1"), t4("0")}}, []string{"0", "1"}, true, true, ""},
+		"CDI with nvidia-smi": {Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0"), t4("1")},
 			CDI: []string{cdiKind + "0", cdiKind + "1", cdiKind + "all", "amd.com/gpu=0"}}, []string{"0", "1"}, true, true, ""},
-		"CDI by UUID": {Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "GPU-0"}}, []string{"0"}, true, true, ""},
-		"CDI without nvidia-smi": {Sources{Driver: DriverCDI, Local: true, ProbeErr: ErrNoTool,
+		"CDI by UUID": {Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "GPU-0"}}, []string{"0"}, true, true, ""},
+		"CDI without nvidia-smi": {Sources{Driver: spec.DriverCDI, Local: true, ProbeErr: ErrNoTool,
 			CDI: []string{cdiKind + "10", cdiKind + "2", cdiKind + "02", cdiKind + "-1", cdiKind + "0:1", cdiKind + "all"}}, []string{"2", "10"}, true, false, ""},
-		"nvidia-smi does not list it": {Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "0", cdiKind + "1"}},
+		"nvidia-smi does not list it": {Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "0", cdiKind + "1"}},
 			[]string{"0", "1!"}, true, true, ""},
-		"the engine does not list it": {Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0"), t4("1")}, CDI: []string{cdiKind + "1"}},
+		"the engine does not list it": {Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0"), t4("1")}, CDI: []string{cdiKind + "1"}},
 			[]string{"1"}, true, true, ""},
-		"CDI not listed": {Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0")}}, []string{"0"}, true, true, ""},
-		"nothing listed": {Sources{Driver: DriverCDI, Local: true, ProbeErr: ErrNoTool, CDI: []string{cdiKind + "all"}}, nil, true, false, "there is no GPU"},
-		"no tool":        {Sources{Driver: DriverNVIDIA, Local: true, ProbeErr: ErrNoTool}, nil, false, false, "nvidia-smi not found"},
-		"driver trouble": {Sources{Driver: DriverNVIDIA, Local: true, ProbeErr: smiError}, nil, false, false, "Failed to initialize NVML"},
-		"driver trouble with CDI": {Sources{Driver: DriverCDI, Local: true, ProbeErr: smiError, CDI: []string{cdiKind + "0"}},
+		"CDI not listed": {Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0")}}, []string{"0"}, true, true, ""},
+		"nothing listed": {Sources{Driver: spec.DriverCDI, Local: true, ProbeErr: ErrNoTool, CDI: []string{cdiKind + "all"}}, nil, true, false, "there is no GPU"},
+		"no tool":        {Sources{Driver: spec.DriverNVIDIA, Local: true, ProbeErr: ErrNoTool}, nil, false, false, "nvidia-smi not found"},
+		"driver trouble": {Sources{Driver: spec.DriverNVIDIA, Local: true, ProbeErr: smiError}, nil, false, false, "Failed to initialize NVML"},
+		"driver trouble with CDI": {Sources{Driver: spec.DriverCDI, Local: true, ProbeErr: smiError, CDI: []string{cdiKind + "0"}},
 			nil, false, false, "Failed to initialize NVML"},
-		"another machine":          {Sources{Driver: DriverNVIDIA}, nil, false, false, ""},
-		"another machine with CDI": {Sources{Driver: DriverCDI, CDI: []string{cdiKind + "0"}}, []string{"0"}, true, false, ""},
+		"another machine":          {Sources{Driver: spec.DriverNVIDIA}, nil, false, false, ""},
+		"another machine with CDI": {Sources{Driver: spec.DriverCDI, CDI: []string{cdiKind + "0"}}, []string{"0"}, true, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inv, err := test.sources.Inventory()
@@ -67,18 +69,18 @@ func TestInventory(t *testing.T) {
 			require.Equal(t, test.probed, inv.Probed)
 		})
 	}
-	inv, err := Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0"), t4("1")}, CDI: []string{cdiKind + "GPU-0", cdiKind + "1"}}.Inventory()
+	inv, err := Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0"), t4("1")}, CDI: []string{cdiKind + "GPU-0", cdiKind + "1"}}.Inventory()
 	require.NoError(t, err)
 	require.Equal(t, "nvidia.com/gpu=GPU-0", inv.EngineName("0"))
 	require.Equal(t, "nvidia.com/gpu=1", inv.EngineName("1"))
-	inv, err = Sources{Driver: DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "0", cdiKind + "GPU-0"}}.Inventory()
+	inv, err = Sources{Driver: spec.DriverCDI, Local: true, Probed: []Device{t4("0")}, CDI: []string{cdiKind + "0", cdiKind + "GPU-0"}}.Inventory()
 	require.NoError(t, err)
 	require.Equal(t, "nvidia.com/gpu=GPU-0", inv.EngineName("0"), "the name that lasts")
-	inv, err = Sources{Driver: DriverNVIDIA, Local: true, Probed: []Device{t4("0"), {ID: "1"}}}.Inventory()
+	inv, err = Sources{Driver: spec.DriverNVIDIA, Local: true, Probed: []Device{t4("0"), {ID: "1"}}}.Inventory()
 	require.NoError(t, err)
 	require.Equal(t, "GPU-0", inv.EngineName("0"))
 	require.Equal(t, "1", inv.EngineName("1"))
-	inv, err = Sources{Driver: DriverNVIDIA}.Inventory()
+	inv, err = Sources{Driver: spec.DriverNVIDIA}.Inventory()
 	require.NoError(t, err)
 	require.Equal(t, "3", inv.EngineName("3"))
 }
@@ -87,7 +89,7 @@ func TestWant(t *testing.T) {
 	inv := madeUpGPUs(4)
 	inv.Devices[2].UUID = "GPU-abc"
 	inv.Devices[3].Problem = "broken"
-	unknown := Inventory{driver: DriverNVIDIA}
+	unknown := Inventory{driver: spec.DriverNVIDIA}
 	for name, test := range map[string]struct {
 		want Want
 		inv  Inventory
@@ -185,9 +187,9 @@ func TestDecide(t *testing.T) {
 			take: []string{"1"}, why: "container x"},
 		"a dead holder, asked after": {want: Want{IDs: []string{"0"}}, view: view{left: []Ticket{left}}, take: []string{"0"}},
 		"locked by a stranger":       {want: Want{Count: 1}, view: view{foreign: []string{"0"}}, take: []string{"1"}, why: "GPU 0: GPU 0 is locked by a process without a ticket"},
-		"unknown, all":               {want: Want{All: true}, inv: Inventory{driver: DriverCDI}, take: []string{"all"}},
-		"unknown, all, one held":     {want: Want{All: true}, inv: Inventory{driver: DriverCDI}, view: view{holding: []Ticket{holding(1, false, "7")}}, why: "is held"},
-		"unknown, one, all held":     {want: Want{IDs: []string{"7"}}, inv: Inventory{driver: DriverCDI}, view: view{holding: []Ticket{holding(1, false, "all")}}, why: "is held"},
+		"unknown, all":               {want: Want{All: true}, inv: Inventory{driver: spec.DriverCDI}, take: []string{"all"}},
+		"unknown, all, one held":     {want: Want{All: true}, inv: Inventory{driver: spec.DriverCDI}, view: view{holding: []Ticket{holding(1, false, "7")}}, why: "is held"},
+		"unknown, one, all held":     {want: Want{IDs: []string{"7"}}, inv: Inventory{driver: spec.DriverCDI}, view: view{holding: []Ticket{holding(1, false, "all")}}, why: "is held"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.inv.driver == "" {

@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,6 +18,14 @@ var (
 	// ErrKilled reports a container that somebody else killed or removed.
 	ErrKilled = errors.New("somebody else killed the container before the program had ended")
 )
+
+// ErrCanceled means that the caller canceled before the program started.
+var ErrCanceled = errors.New("canceled before the program started")
+
+// Canceled returns an [ErrCanceled] with the cause of a context that has ended.
+func Canceled(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrCanceled, context.Cause(ctx))
+}
 
 // Evidence is everything that is known about the end of a run.
 type Evidence struct {

@@ -35,16 +35,26 @@ const (
 	ResultFile  = "result.json"
 	StdoutFile  = "stdout.log"
 	StderrFile  = "stderr.log"
+	// NetworkFile is the log of the requests of a run with a proxy.
+	NetworkFile = "network.jsonl"
 	ReserveFile = "reserve"
 	ProgramDir  = "program"
 	EmptyInput  = "input"
 	OwnFinal    = "final"
 	EmptyFile   = "empty"
-	// LiveTrees are the copies that programs change, with what they began with;
-	// KeptTrees is what is kept of them.
+	// LiveTrees are the working copies with their initial state; KeptTrees are the
+	// changes that are kept.
 	LiveTrees = "live"
 	KeptTrees = "trees"
+	// EgressDir, HoldDir and WatchDir are mounted while a run with a proxy, or an observed
+	// one, goes on. No program can write there.
+	EgressDir = "egress"
+	HoldDir   = "hold"
+	WatchDir  = "watch"
 )
+
+// MountedDirs are directories that only exist while their run goes on.
+var MountedDirs = []string{EgressDir, HoldDir, WatchDir}
 
 // Store holds the records of runs: one folder per run below runs/ of the state
 // folder. Methods may be called concurrently, by several processes too.

@@ -17,3 +17,12 @@ func MergeEnv(envs ...[]string) []string {
 	}
 	return slices.Sorted(maps.Values(merged))
 }
+
+// SortedEnv renders an environment as sorted NAME=value pairs.
+func SortedEnv(env map[string]string) []string {
+	pairs := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		pairs = append(pairs, name+"="+env[name])
+	}
+	return pairs
+}

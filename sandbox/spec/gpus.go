@@ -2,8 +2,20 @@ package spec
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Mechanisms by which an engine provides GPUs.
+const (
+	// DriverNVIDIA is the runtime of the NVIDIA container toolkit.
+	DriverNVIDIA = "nvidia"
+	// DriverCDI is the Container Device Interface.
+	DriverCDI = "cdi"
 )
 
 // GPURequest says which GPUs a run gets: none, all, a number, or named ones. In a plan it
@@ -51,4 +63,59 @@ func (g GPURequest) String() string {
 		return "device=" + g.IDs[0]
 	}
 	return strings.Join(g.IDs, ",")
+}
+
+// ParseGPUs reads [Request.GPUs]. Whether such GPUs are there is not asked. The
+// error is a [*policy.FieldError].
+func ParseGPUs(text string) (GPURequest, error) {
+	var gpus GPURequest
+	refused := &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
+		Rule: `must be "all", a number from 1 to 64, or different device IDs: "0,1", or "device=0" for one`}
+	devices, named := strings.CutPrefix(text, "device=")
+	switch count, err := strconv.Atoi(text); {
+	case text == "":
+		return gpus, nil
+	case text == "all":
+		gpus.All = true
+	case err == nil && (count < 1 || count > 64):
+		return GPURequest{}, refused
+	case err == nil:
+		gpus.Count = count
+	case !named && !strings.ContainsAny(text, ",-:"):
+		return GPURequest{}, refused
+	default:
+		for id := range strings.SplitSeq(devices, ",") {
+			if !isGPU(id) || slices.Contains(gpus.IDs, id) {
+				return GPURequest{}, refused
+			}
+			gpus.IDs = append(gpus.IDs, id)
+		}
+	}
+	return gpus, nil
+}
+
+// isGPU accepts what may name a device: an index, a UUID ("GPU-…"), a part of a
+// GPU ("MIG-…", "0:1"), which is refused later with a reason.
+func isGPU(id string) bool { return len(id) <= 64 && gpuID.MatchString(id) }
+
+var gpuID = regexp.MustCompile(`^([0-9]+(:[0-9]+)*|(?i:GPU|MIG)-[0-9A-Za-z:-]+)$`)
+
+// Env is the part of the environment that says which GPUs a program sees.
+func (g GPURequest) Env() map[string]string {
+	env := map[string]string{}
+	if g.Driver != DriverNVIDIA {
+		// With the NVIDIA runtime as the engine's default, a variable of the
+		// image alone would grant GPUs, also beside CDI devices.
+		env["NVIDIA_VISIBLE_DEVICES"] = "void"
+		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
+	}
+	if n := g.Visible(); n > 0 {
+		// The container sees its own devices only, and numbers them from 0.
+		var visible []string
+		for i := range n {
+			visible = append(visible, strconv.Itoa(i))
+		}
+		env["CUDA_VISIBLE_DEVICES"] = strings.Join(visible, ",")
+	}
+	return env
 }

@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // Observation is the plan of what is observed during a run.
 type Observation struct {
 	// Network says that network attempts are counted. NetworkWhy says why they are not,
@@ -17,8 +19,8 @@ type Observation struct {
 type Watch struct {
 	Target string `json:"target"`
 	Folder bool   `json:"folder"`
-	// Decoy says that the path has readable content instead of being empty.
-	Decoy bool `json:"decoy"`
+	// Canary says that the path has readable content instead of being empty.
+	Canary bool `json:"decoy"`
 	// Names says that the names of the hidden entries of its tree are shown there.
 	Names bool `json:"names,omitempty"`
 	// Inner says that the path is inside another watched path, which represents it in
@@ -27,11 +29,27 @@ type Watch struct {
 }
 
 // Text returns the path as results name it.
-func (w Watch) Text() string {
-	if w.Folder {
-		return w.Target + "/"
+func (w Watch) Text() string { return Mask{Target: w.Target, Folder: w.Folder}.Text() }
+
+// MaxWatched bounds the monitored paths of a run: each is a mount.
+const MaxWatched = 256
+
+// RootDir is a directory that images let nobody but root enter: what lies below it could
+// not be opened, and an attempt would not be seen.
+const RootDir = "/root"
+
+// RootPoints are the paths below [RootDir] at which canaries are mounted, and whether they
+// are directories. There are none unless the container has a directory of its own there.
+func (s Spec) RootPoints() map[string]bool {
+	points := map[string]bool{}
+	if slices.ContainsFunc(s.Class.Binds, func(b Bind) bool { return b.Role == RoleWatchRoot }) {
+		for _, w := range s.Job.Observe.Watch {
+			if Below(w.Target, RootDir) {
+				points[Rel(w.Target, RootDir)] = w.Folder
+			}
+		}
 	}
-	return w.Target
+	return points
 }
 
 // Active reports whether there is anything to observe.
@@ -47,6 +65,6 @@ const (
 	// RoleWatch, a dash and their number.
 	RoleHold  = "hold"
 	RoleWatch = "watch"
-	// RoleWatchRoot is the role of the directory that contains the decoys below /root.
+	// RoleWatchRoot is the role of the directory that contains the canaries below /root.
 	RoleWatchRoot = RoleWatch + "-root"
 )

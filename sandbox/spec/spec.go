@@ -21,6 +21,11 @@ const (
 	InputDir = "/work/input"
 	FinalDir = "/work/final"
 	TmpDir   = "/tmp"
+	// RepoDir and HostDir are where further mounts may lie. Nothing of an image is
+	// there, so that a mount cannot take the place of a program or of a file that the
+	// container's start depends on.
+	RepoDir = "/repo"
+	HostDir = "/host"
 )
 
 // namespace is the prefix of the names of all of evalbox's objects on an engine.
@@ -119,7 +124,7 @@ type Bind struct {
 }
 
 // Roles of bind mounts. The roles of mounts and trees end in a dash and their number in
-// the [Job].
+// the [Job]; see [NumberedRole].
 const (
 	RoleInput   = "input"
 	RoleFinal   = "final"
@@ -130,6 +135,9 @@ const (
 	RoleEmpty = "empty"
 )
 
+// NumberedRole is the role of the mount, tree or monitored path with this number.
+func NumberedRole(role string, i int) string { return fmt.Sprintf("%s-%d", role, i) }
+
 // Mask hides a file or directory of a mount under an empty, read-only one.
 type Mask struct {
 	Target string `json:"target"`
@@ -137,6 +145,14 @@ type Mask struct {
 	// Role, if the path is watched, is the role of the bind that is mounted there
 	// instead.
 	Role string `json:"role,omitempty"`
+}
+
+// Text is the mask in the form of a request: the path of a directory ends with a slash.
+func (m Mask) Text() string {
+	if m.Folder {
+		return m.Target + "/"
+	}
+	return m.Target
 }
 
 // Log is the engine's own bounded copy of the output. It is all that remains of the

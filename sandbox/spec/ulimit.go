@@ -11,3 +11,6 @@ type Ulimit struct {
 // number is usually not an account of the host, whereas uid 1000 is a real person on many
 // machines.
 const DedicatedUser = "64646:64646"
+
+// DedicatedID is its user ID and group ID.
+const DedicatedID = 64646

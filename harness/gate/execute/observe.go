@@ -17,6 +17,6 @@ func decoys(home string) []string {
 // observed asks the sandbox to watch what the boundary and the mode forbid (RT-08). What
 // cannot be observed on this engine is told in the result, and is for the judge.
 func observed(req sandbox.Request) sandbox.Request {
-	req.Observe = &sandbox.Observe{Network: true, Decoys: decoys(req.Env["HOME"]), Masks: true}
+	req.Observe = &sandbox.Observe{Network: true, Canaries: decoys(req.Env["HOME"]), Masks: true}
 	return req
 }

@@ -121,7 +121,7 @@ func (x *run) apart() error {
 		{"the folder of temporary files", temp, "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
 	} {
 		abs, _ := filepath.Abs(place.dir) // fails only without a current directory
-		rel, err := filepath.Rel(workspace, fsx.Real(abs))
+		rel, err := filepath.Rel(workspace, fsx.RealPath(abs))
 		if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
 			continue
 		}

@@ -1,0 +1,32 @@
+package fsx
+
+import (
+	"os"
+	"strings"
+)
+
+// MountsBelow lists the mount points strictly below a directory.
+func MountsBelow(dir string) ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	return mountPointsBelow(string(text), dir), nil
+}
+
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// mountPointsBelow reads the fifth field of /proc/self/mountinfo (proc(5)).
+func mountPointsBelow(mountinfo, dir string) []string {
+	var below []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if point := mountEscapes.Replace(fields[4]); point != dir && Within(point, dir) {
+			below = append(below, point)
+		}
+	}
+	return below
+}

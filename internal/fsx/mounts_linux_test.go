@@ -1,0 +1,47 @@
+package fsx
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMountPointsBelow(t *testing.T) {
+	const mountinfo = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+23 22 0:5 / /dev rw - devtmpfs devtmpfs rw
+24 23 0:6 / /dev/shm rw,nosuid shared:3 master:1 - tmpfs tmpfs rw
+25 22 0:7 / /data rw - tmpfs tmpfs rw
+26 25 0:8 / /data/a\040b rw - tmpfs tmpfs rw
+27 25 0:9 / /data/tab\011and\012line rw - tmpfs tmpfs rw
+28 25 0:10 / /data/back\134slash rw - tmpfs tmpfs rw
+29 25 0:11 / /data/back\134040slash rw - tmpfs tmpfs rw
+30 22 0:12 / /database rw - tmpfs tmpfs rw
+31 22 0:13 / /data/..hidden rw - tmpfs tmpfs rw
+32 22 0:14 / /mnt/grün/日本 rw - tmpfs tmpfs rw
+33 22
+`
+	for dir, want := range map[string][]string{
+		"/data":                     {"/data/a b", "/data/tab\tand\nline", `/data/back\slash`, `/data/back\040slash`, "/data/..hidden"},
+		"/data/a b":                 nil,
+		"/data/a":                   nil,
+		"/dev":                      {"/dev/shm"},
+		"/dev/shm":                  nil,
+		"/database":                 nil,
+		"/mnt":                      {"/mnt/grün/日本"},
+		"/elsewhere":                nil,
+		"/data/tab\tand\nline/deep": nil,
+	} {
+		require.Equal(t, want, mountPointsBelow(mountinfo, dir), dir)
+	}
+	require.Len(t, mountPointsBelow(mountinfo, "/"), 10, "all but the root itself")
+	require.Empty(t, mountPointsBelow("", "/"))
+}
+
+func TestMountsOfThisMachine(t *testing.T) {
+	below, err := MountsBelow("/")
+	require.NoError(t, err)
+	require.Contains(t, below, "/proc")
+	below, err = MountsBelow(t.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, below)
+}

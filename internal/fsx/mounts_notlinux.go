@@ -1,0 +1,24 @@
+//go:build !linux
+
+package fsx
+
+import "golang.org/x/sys/unix"
+
+// MountsBelow lists the mount points strictly below a directory.
+func MountsBelow(dir string) ([]string, error) {
+	n, err := unix.Getfsstat(nil, unix.MNT_NOWAIT)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]unix.Statfs_t, n)
+	if n, err = unix.Getfsstat(all, unix.MNT_NOWAIT); err != nil {
+		return nil, err
+	}
+	var below []string
+	for i := range all[:n] {
+		if point := unix.ByteSliceToString(all[i].Mntonname[:]); point != dir && Within(point, dir) {
+			below = append(below, point)
+		}
+	}
+	return below, nil
+}

@@ -1,0 +1,320 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/plan"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// WithGPUDir sets the folder in which GPUs are leased. The default is a folder of
+// the state folder; one that is named must be there. Whoever shares GPUs with users
+// of other state folders, or with jobs in containers, shares this one with them.
+func WithGPUDir(dir string) Option {
+	return func(r *Runner) error {
+		if dir == "" {
+			return errors.New("sandbox: empty folder of GPU leases")
+		}
+		abs, err := filepath.Abs(dir)
+		r.gpuDir = abs
+		return err
+	}
+}
+
+// gpuLease is the GPUs of a run.
+type gpuLease struct {
+	lease *gpu.Lease
+	// faults look for signs of a lost GPU in stdout and stderr.
+	faults [2]result.GPUFaultScanner
+}
+
+// watching adds the look for lost GPUs to the observers of a stream, for runs
+// that have any.
+func (g *gpuLease) watching(stream int, observers ...io.Writer) []io.Writer {
+	if g.lease == nil {
+		return observers
+	}
+	return append(observers, &g.faults[stream])
+}
+
+// gpuManager lends the GPUs of an engine. They are the same in whatever way it is
+// reached, and the GPUs of this machine whichever of its engines hands them out.
+func (r *Runner) gpuManager(info engine.Info) *gpu.Manager {
+	dir := r.gpuDir
+	if dir == "" {
+		dir = filepath.Join(r.store.Dir(), "gpus")
+	}
+	sum := sha256.Sum256([]byte(info.ID))
+	pools := []string{"engine-" + hex.EncodeToString(sum[:8])}
+	if info.Local {
+		pools = append(pools, gpu.LocalPool)
+	}
+	return gpu.Open(dir, pools...)
+}
+
+// gpuInventory looks at the GPUs that the engine can hand out.
+func gpuInventory(ctx context.Context, driver string, info engine.Info) (gpu.Inventory, error) {
+	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
+	if info.Local {
+		sources.Probed, sources.ProbeErr = gpu.Probe(ctx)
+	}
+	// After the look: a slow one is not an old one.
+	sources.At = time.Now()
+	return sources.Inventory()
+}
+
+// gpusFor checks that the engine's machine has the GPUs of a plan. Whether they
+// are free is not asked yet.
+func (r *Runner) gpusFor(ctx context.Context, asked spec.GPURequest, info engine.Info) (gpu.Inventory, error) {
+	if !asked.Any() {
+		return gpu.Inventory{}, nil
+	}
+	if err := r.checkGPUDir(); err != nil {
+		return gpu.Inventory{}, err
+	}
+	inv, err := gpuInventory(ctx, asked.Driver, info)
+	if err == nil {
+		err = wanted(asked).Check(inv)
+	}
+	return inv, gpuError(asked, err)
+}
+
+// gpuError gives what is wrong with a request for GPUs its field.
+func gpuError(asked spec.GPURequest, err error) error {
+	var want *gpu.WantError
+	var said *gpu.SMIError
+	switch {
+	case errors.As(err, &want):
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: want.Rule}
+	case errors.As(err, &said), errors.Is(err, gpu.ErrNoTool):
+		return &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", asked), Rule: err.Error()}
+	}
+	return err
+}
+
+// leaseGPUs waits for the GPUs of the plan and puts their names into it. That
+// happens before anything of the run is made.
+func (a *run) leaseGPUs(ctx context.Context) error {
+	inv := a.inventory
+	asked := &a.spec.Class.GPUs
+	if !asked.Any() {
+		return nil
+	}
+	order := gpu.Order{
+		Want: wanted(*asked), Inventory: inv, Wait: a.request.GPUWait, Waiting: a.hooks.Waiting,
+		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
+			LimitSeconds: (a.limit() + deadlineSlack).Seconds()},
+		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
+			return a.runner.stillUses(ctx, a.info, dead, since)
+		},
+	}
+	if inv.Probed {
+		order.Look = func(ctx context.Context) (gpu.Inventory, error) { return gpuInventory(ctx, asked.Driver, a.info) }
+	}
+	lease, err := a.runner.gpuManager(a.info).Acquire(ctx, order)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", outcome.ErrCanceled, err)
+		}
+		return gpuError(*asked, err)
+	}
+	a.gpus.lease, inv = lease, lease.Inventory()
+	if !inv.Probed {
+		a.Warnf("health and memory of the GPUs are not known: nvidia-smi does not tell here")
+	}
+	if ids := lease.IDs(); ids != nil {
+		names := make([]string, len(ids))
+		for i, id := range ids {
+			names[i] = inv.EngineName(id)
+		}
+		asked.Grant(names)
+	}
+	a.spec.Class.Env = spec.MergeEnv(a.spec.Class.Env, spec.SortedEnv(asked.Env()))
+	a.log.Debug("GPUs leased", logGPUs, asked.Names())
+	return nil
+}
+
+// releaseGPUs gives the GPUs back once the container cannot use them any more.
+// Otherwise, as when the engine was lost, they stay marked: whoever wants them
+// asks after the container first.
+func (a *run) releaseGPUs(ctx context.Context) {
+	if a.gpus.lease == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	gone, err := a.evidence.Lost == nil && !a.left, error(nil)
+	if gone {
+		err = a.gpus.lease.Release(ctx)
+	} else {
+		err = errors.Join(err, a.gpus.lease.Leave())
+	}
+	if err != nil {
+		a.log.Warn("GPUs were not given back in order", logGPUs, a.spec.Class.GPUs.Names(), logError, err)
+	}
+}
+
+// stillUses says why the program of a dead holder may still use its GPUs. What
+// its dead controller left running is removed, as a sweep would.
+func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holder, since time.Time) string {
+	if dead.Engine != info.ID {
+		if time.Since(since) > seconds(dead.LimitSeconds) {
+			return ""
+		}
+		return fmt.Sprintf("run %s of another engine, whose controller is gone, may still use it", dead.RunID)
+	}
+	containers, err := r.engine.List(ctx)
+	if err != nil {
+		return fmt.Sprintf("whether run %s, whose controller is gone, still uses it cannot be told: %v", dead.RunID, err)
+	}
+	var reasons []string
+	for _, c := range containers {
+		// One that was only created may start yet: the engine goes on with a
+		// start whose caller is dead. Parts have no GPUs.
+		if c.Labels[spec.LabelRun] != dead.RunID || c.Ended || c.Labels[spec.LabelPart] != "" {
+			continue
+		}
+		remove, reason := collectable(c, GCOptions{}, time.Now())
+		if remove {
+			err := r.collectOne(ctx, c)
+			if err == nil {
+				continue
+			}
+			reason = err.Error()
+		}
+		does := "may still start"
+		if c.Running {
+			does = "still runs"
+		}
+		reasons = append(reasons, fmt.Sprintf("container %s %s: %s", c.Name, does, reason))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// wanted is a request in the form of a lease.
+func wanted(g spec.GPURequest) gpu.Want {
+	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
+}
+
+// gpuEvidence looks for signs that a run lost a GPU. nvidia-smi is only asked when the
+// program did not end well.
+func (a *run) gpuEvidence(ctx context.Context) outcome.GPUEvidence {
+	var f outcome.GPUEvidence
+	end := a.evidence.End
+	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && a.evidence.Stop == outcome.StopNone
+	if a.gpus.lease == nil || a.evidence.StartError != nil || a.evidence.Stop == outcome.StopCanceled || well {
+		return f
+	}
+	for i := range a.gpus.faults {
+		if fault, ok := a.gpus.faults[i].Fault(); ok && (f.Output.Line == "" || f.Output.Doubtful && !fault.Doubtful) {
+			f.Output = fault
+		}
+	}
+	if a.gpus.lease.Inventory().Probed {
+		devices, err := gpu.Probe(ctx)
+		f.Probed, f.Lost = true, gpu.Lost(a.gpus.lease.Devices(), devices, err)
+	}
+	return f
+}
+
+// GPUReport is every GPU that the engine can hand out, who has it, and who waits.
+type GPUReport struct {
+	gpu.Listing
+	// LookedAt is what was asked for GPUs, and what it said.
+	LookedAt []string `json:"looked_at"`
+}
+
+// GPUs looks at the GPUs, their leases and the queue. It changes nothing.
+func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
+	var report GPUReport
+	look := func(format string, args ...any) {
+		report.LookedAt = append(report.LookedAt, fmt.Sprintf(format, args...))
+	}
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return GPUReport{}, err
+	}
+	if err := r.checkGPUDir(); err != nil {
+		return GPUReport{}, err
+	}
+	driver, driverErr := plan.GPUDriver("", info.Host)
+	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
+	switch {
+	case !info.Local && strings.HasPrefix(info.Address, "unix://"):
+		look("nvidia-smi: not asked, whether the engine is on this machine cannot be told")
+	case !info.Local:
+		look("nvidia-smi: not asked, the engine is on another machine")
+	default:
+		if sources.Probed, sources.ProbeErr = gpu.Probe(ctx); sources.ProbeErr != nil {
+			look("nvidia-smi: %v", sources.ProbeErr)
+		} else {
+			look("nvidia-smi: %d GPUs", len(sources.Probed))
+		}
+	}
+	if driverErr != nil {
+		look("engine: %v", driverErr)
+	} else {
+		look("engine: hands out GPUs with %s", driver)
+	}
+	inv, err := reportInventory(sources)
+	var said *gpu.SMIError
+	if err != nil && !errors.As(err, &said) && !errors.Is(err, gpu.ErrNoTool) {
+		look("%v", err)
+	}
+	report.Listing, err = r.gpuManager(info).List(ctx, inv)
+	return report, err
+}
+
+// reportInventory shows the GPUs that the engine lists also when nvidia-smi fails:
+// none of them is lent then.
+func reportInventory(sources gpu.Sources) (gpu.Inventory, error) {
+	inv, err := sources.Inventory()
+	var said *gpu.SMIError
+	if !errors.As(err, &said) {
+		return inv, err
+	}
+	sources.ProbeErr = gpu.ErrNoTool
+	if inv, listErr := sources.Inventory(); listErr == nil {
+		for i := range inv.Devices {
+			inv.Devices[i].Problem = err.Error()
+		}
+		return inv, nil
+	}
+	return inv, err
+}
+
+// checkGPUDir looks at the folder of leases that somebody named. It must be there:
+// a typing mistake would make a second one, and lend GPUs twice.
+func (r *Runner) checkGPUDir() error {
+	if r.gpuDir == "" {
+		return nil
+	}
+	refused := &PathError{Field: "gpu_dir", Path: r.gpuDir}
+	switch info, err := os.Stat(r.gpuDir); {
+	case errors.Is(err, fs.ErrNotExist):
+		refused.Rule = spec.RuleMissing
+	case err != nil:
+		refused.Rule, refused.Err = "cannot be used", fsx.Cause(err)
+	case !info.IsDir():
+		refused.Rule = "is not a folder"
+	default:
+		return nil
+	}
+	return refused
+}

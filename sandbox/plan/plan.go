@@ -1,0 +1,241 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// Plan turns a request and its mount table into a complete Spec, as far as the policy
+// permits and the engine's machine can; the zero Host switches off the checks that need
+// it. It does no I/O and is deterministic: the same arguments give the same Spec. A
+// request that breaks a rule gives one error that joins every broken rule as a
+// [*policy.FieldError].
+//
+// Everything starts denied; only what the request names and the policy permits is opened.
+func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Host) (spec.Spec, error) {
+	limits, limitsErr := pol.Apply(fitRequest(req, pol, host))
+	errs := []error{limitsErr}
+	errs = append(errs, checkRequest(req, pol, host)...)
+	errs = append(errs, checkOverlap(layout))
+	errs = append(errs, policy.CheckEnv(req.Env)...)
+
+	user, err := planUser(req.User, pol)
+	errs = append(errs, err)
+	gpus, err := planGPUs(req, host)
+	errs = append(errs, err)
+	command, binds, err := planProgram(req, layout)
+	errs = append(errs, err)
+	mounts, err := planMounts(layout)
+	errs = append(errs, err)
+	workDir, err := planWorkDir(req, layout, mounts.masks)
+	errs = append(errs, err)
+	ulimits, err := planUlimits(req.Ulimits, limits, pol, host)
+	errs = append(errs, err)
+	transfer, err := planTransfer(req.Transfer)
+	errs = append(errs, err)
+	egress, err := planEgress(req, pol)
+	errs = append(errs, err)
+	observed, err := planObserve(req, layout, host, mounts.masks)
+	errs = append(errs, err)
+	if limitsErr == nil {
+		errs = append(errs, checkHost(req, limits, host))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return spec.Spec{}, err
+	}
+
+	plan := spec.Spec{
+		Schema: spec.SchemaV1,
+		Class: spec.Class{
+			Image:           spec.Image{Reference: req.Image},
+			Runtime:         req.Runtime,
+			User:            user,
+			WorkDir:         workDir,
+			Network:         cmp.Or(req.Network, "none"),
+			ReadOnlyRoot:    true,
+			NoNewPrivileges: true,
+			CapDrop:         []string{"ALL"},
+			Seccomp:         spec.DefaultSeccomp(),
+			IPC:             "private",
+			Cgroup: spec.Cgroup{
+				Version:     host.CgroupVersion,
+				MemoryBytes: int64(limits.Memory),
+				NanoCPUs:    int64(math.Round(limits.CPUs * 1e9)),
+				PIDs:        limits.PIDs,
+				ShmBytes:    int64(limits.Shm),
+			},
+			Ulimits: ulimits,
+			Tmpfs: []spec.Tmpfs{
+				{Target: spec.TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
+				{Target: spec.WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
+			},
+			Binds: append(binds, mounts.binds...),
+			Masks: mounts.masks,
+			Env:   baseEnv(limits.CPUs, gpus),
+			Log:   spec.BoundedLog(),
+			GPUs:  gpus,
+
+			Transfer: transfer,
+		},
+		Job: spec.Job{
+			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
+			Command: command, Env: spec.SortedEnv(clockEnv(req.FakeClock, req.Env)),
+			Script: layout.Script, Input: layout.Input(), Final: layout.Final,
+			Mounts: mounts.hosts, Trees: mounts.trees,
+			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
+			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
+			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
+			StreamFileBytes:    int64(limits.StreamFile),
+			CaptureStdoutBytes: int64(limits.CaptureStdout), CaptureStderrBytes: int64(limits.CaptureStderr),
+			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth,
+			OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
+		},
+	}
+	openTo(&plan, egress)
+	observe(&plan, observed)
+	return plan, nil
+}
+
+// tmpfsInodes bounds the number of files in each tmpfs: inodes are kernel memory
+// that the size of a tmpfs does not count.
+const tmpfsInodes = 125_000
+
+// gvisorPIDs is the least process limit that gVisor can live with: the limit
+// hits its own threads, and the whole run then dies without a word.
+const gvisorPIDs = 4096
+
+// fitRequest changes default limits, never limits that were asked for, to what
+// the host has and the runtime needs: a default must not make every run fail on
+// a small machine.
+func fitRequest(req spec.Request, pol policy.Policy, host spec.Host) policy.Limits {
+	asked := req.Limits
+	if asked.PIDs == 0 && pol.Defaults.PIDs == 0 && spec.OwnKernel(cmp.Or(req.Runtime, host.DefaultRuntime)) {
+		asked.PIDs = gvisorPIDs
+	}
+	if asked.CPUs == 0 && host.CPUs > 0 {
+		fallback := pol.Defaults.CPUs
+		if fallback == 0 {
+			fallback = policy.Default().CPUs
+		}
+		asked.CPUs = min(fallback, float64(host.CPUs))
+	}
+	return asked
+}
+
+// checkHost refuses limits that the engine's machine cannot have.
+func checkHost(req spec.Request, limits policy.Limits, host spec.Host) error {
+	var errs []error
+	if n := host.CPUs; n > 0 && limits.CPUs > float64(n) {
+		errs = append(errs, &policy.FieldError{Field: "cpus", Value: fmt.Sprint(limits.CPUs),
+			Rule: fmt.Sprintf("the engine's machine has %d", n)})
+	}
+	if n := host.MemoryBytes; n > 0 && int64(limits.Memory) > n {
+		errs = append(errs, &policy.FieldError{Field: "memory", Value: limits.Memory.String(),
+			Rule: fmt.Sprintf("the engine's machine has %v", policy.Size(n))})
+	}
+	if known := host.Runtimes; len(known) > 0 && req.Runtime != "" && !slices.Contains(known, req.Runtime) {
+		errs = append(errs, &policy.FieldError{Field: "runtime", Value: req.Runtime,
+			Rule: "the engine does not know it; it knows " + strings.Join(known, ", ")})
+	}
+	return errors.Join(errs...)
+}
+
+// checkRequest holds the rules that concern one field each.
+func checkRequest(req spec.Request, pol policy.Policy, host spec.Host) []error {
+	var errs []error
+	if req.ID != "" {
+		errs = append(errs, policy.CheckName("id", req.ID))
+	}
+	if req.Name != "" {
+		errs = append(errs, policy.CheckName("name", req.Name))
+	}
+	if runtime := cmp.Or(req.Runtime, host.DefaultRuntime); req.NoFork && spec.OwnKernel(runtime) {
+		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + runtime})
+	}
+	errs = append(errs, checkLabels(req.Labels)...)
+	errs = append(errs, checkNetwork(req.Network, pol))
+	return errs
+}
+
+func checkLabels(labels map[string]string) []error {
+	var errs []error
+	for key, value := range labels {
+		switch {
+		case key == "" || len(key) > 256 || len(value) > 4096:
+			errs = append(errs, &policy.FieldError{Field: "label", Value: fmt.Sprintf("%.80q", key),
+				Rule: "must have a key of 1 to 256 bytes and a value of at most 4096"})
+		case strings.HasPrefix(key, "org.evalbox."):
+			errs = append(errs, &policy.FieldError{Field: "label", Value: fmt.Sprintf("%q", key),
+				Rule: "the prefix org.evalbox. is ours"})
+		}
+	}
+	return errs
+}
+
+func checkNetwork(network string, pol policy.Policy) error {
+	refuse := func(rule string) error {
+		return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", network), Rule: rule}
+	}
+	switch {
+	case network == "" || network == "none":
+		return nil
+	case network == "host" || strings.HasPrefix(network, "container:"):
+		return refuse("shares a network namespace; a sandbox has its own")
+	case strings.HasPrefix(network, "-") || strings.ContainsAny(network, " \t\n/"):
+		return refuse("is not the name of a network")
+	case !pol.AllowNetwork:
+		return refuse("the policy allows none")
+	}
+	return nil
+}
+
+// checkOverlap compares host paths as text; they are compared again with links resolved.
+func checkOverlap(layout spec.Layout) error {
+	var errs []error
+	refuse := func(rule string) {
+		errs = append(errs, &policy.FieldError{Field: "final", Value: layout.Final, Rule: rule})
+	}
+	input, script, final := layout.Input(), layout.Script, layout.Final
+	if input != "" && final != "" {
+		if fsx.Within(final, input) {
+			refuse("lies inside input " + input + ", which is read-only")
+		} else if fsx.Within(input, final) {
+			refuse("holds input " + input + " and is emptied before a run")
+		}
+	}
+	if script != "" && final != "" && fsx.Within(script, final) {
+		refuse("holds the script " + script + " and is emptied before a run")
+	}
+	return errors.Join(errs...)
+}
+
+func planUser(user string, pol policy.Policy) (string, error) {
+	if user == "" {
+		return spec.DedicatedUser, nil
+	}
+	uidText, gidText, ok := strings.Cut(user, ":")
+	if !ok {
+		gidText = uidText
+	}
+	uid, err := strconv.ParseUint(uidText, 10, 31)
+	gid, err2 := strconv.ParseUint(gidText, 10, 31)
+	if err := errors.Join(err, err2); err != nil {
+		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
+			Rule: "must be numeric uid:gid; names are looked up in the image, which is not trusted"}
+	}
+	if (uid == 0 || gid == 0) && !pol.AllowRoot {
+		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
+			Rule: "root inside the container is refused by the policy"}
+	}
+	return fmt.Sprintf("%d:%d", uid, gid), nil
+}

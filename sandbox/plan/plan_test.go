@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// smallHost is the machine of the goldens.
+var smallHost = spec.Host{CPUs: 2, MemoryBytes: 24 << 30, CgroupVersion: 1, NoFile: 20000,
+	DefaultRuntime: "runc", Runtimes: []string{"runc", "runsc"}}
+
+// nvidiaHost is an engine with the NVIDIA runtime.
+var nvidiaHost = spec.HostGPUs{NVIDIA: true}
+
+// request is a request to a machine.
+type request struct {
+	spec.Request
+	Host spec.Host
+}
+
+// planOf plans a request without a look at a disk.
+func planOf(req request, pol policy.Policy) (spec.Spec, error) {
+	layout, layoutErr := spec.NewLayout(req.Request)
+	planned, err := Plan(req.Request, layout, pol, req.Host)
+	if layoutErr != nil {
+		return spec.Spec{}, errors.Join(layoutErr, err)
+	}
+	return planned, err
+}
+
+func scriptRequest() request {
+	return request{spec.Request{
+		ID: "golden", Image: "debian", Script: "/home/ada/train.py", Args: []string{"--epochs", "3"},
+		Input: "/home/ada/data", User: "1000:1000",
+	}, smallHost}
+}
+
+func fullRequest() request {
+	return request{Request: spec.Request{
+		ID: "full", Name: "fold-3", Labels: map[string]string{"team": "blue"},
+		Image: "cuda", Command: []string{"sh", "-c", "true"}, Input: "/data", Final: "/results",
+		Stdin: true, Env: map[string]string{"SEED": "7", "OMP_NUM_THREADS": "1"},
+		User: "2000", Network: "bridge", Runtime: "runsc", GPUs: "0,1", Keep: true,
+		Ulimits: []spec.Ulimit{{Name: "nproc", Soft: 100, Hard: 200}},
+		Limits: policy.Limits{
+			Timeout: 90 * time.Second, Grace: time.Second, Memory: 8 * policy.GiB, CPUs: 1.5, NoFile: 1024,
+			Output: 10 * policy.MiB, Disk: policy.GiB,
+		},
+	}}
+}
+
+func TestPlanGolden(t *testing.T) {
+	script, err := planOf(scriptRequest(), policy.Policy{})
+	require.NoError(t, err)
+	requireGolden(t, "spec-script.json", script)
+
+	full, err := planOf(fullRequest(), policy.Policy{AllowNetwork: true})
+	require.NoError(t, err)
+	requireGolden(t, "spec-full.json", full)
+}
+
+func TestPlanIsDeterministicAndLeavesTheRequestAlone(t *testing.T) {
+	req := fullRequest()
+	first, err := planOf(req, policy.Policy{AllowNetwork: true})
+	require.NoError(t, err)
+	first.Job.Labels["team"] = "red"
+	first.Job.Command[0] = "bash"
+	second, err := planOf(req, policy.Policy{AllowNetwork: true})
+	require.NoError(t, err)
+	require.Equal(t, "blue", second.Job.Labels["team"])
+	require.Equal(t, "sh", second.Job.Command[0])
+}
+
+func TestClassHashTellsClassesApart(t *testing.T) {
+	a, err := planOf(scriptRequest(), policy.Policy{})
+	require.NoError(t, err)
+	other := scriptRequest()
+	other.ID, other.Args, other.Env, other.Limits.Timeout = "other", nil, map[string]string{"A": "1"}, time.Minute
+	b, err := planOf(other, policy.Policy{})
+	require.NoError(t, err)
+	require.Equal(t, a.Class.Hash(), b.Class.Hash(), "only the job differs")
+	other.Limits.Memory = policy.GiB
+	c, err := planOf(other, policy.Policy{})
+	require.NoError(t, err)
+	require.NotEqual(t, a.Class.Hash(), c.Class.Hash())
+}
+
+func TestPlanRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(r *request)
+		field  string
+	}{
+		"nothing to run":          {func(r *request) { r.Script = "" }, "command"},
+		"script and command":      {func(r *request) { r.Command = []string{"true"} }, "command"},
+		"empty command word":      {func(r *request) { r.Script, r.Command = "", []string{""} }, "command"},
+		"NUL in an argument":      {func(r *request) { r.Args = []string{"a\x00b"} }, "args"},
+		"endless arguments":       {func(r *request) { r.Args = []string{strings.Repeat("a", 200<<10)} }, "args"},
+		"script named like final": {func(r *request) { r.Script = "/x/final" }, "script"},
+		"script with a newline":   {func(r *request) { r.Script = "/x/a\nb.py" }, "script"},
+		"bad id":                  {func(r *request) { r.ID = "../x" }, "id"},
+		"bad name":                {func(r *request) { r.Name = "a b" }, "name"},
+		"reserved label":          {func(r *request) { r.Labels = map[string]string{spec.LabelOwner: "me"} }, "label"},
+		"network not allowed":     {func(r *request) { r.Network = "bridge" }, "network"},
+		"host network":            {func(r *request) { r.Network = "host" }, "network"},
+		"another's network":       {func(r *request) { r.Network = "container:x" }, "network"},
+		"root":                    {func(r *request) { r.User = "0:0" }, "user"},
+		"root's group":            {func(r *request) { r.User = "1000:0" }, "user"},
+		"user by name":            {func(r *request) { r.User = "ada" }, "user"},
+		"negative user":           {func(r *request) { r.User = "-1" }, "user"},
+		"GPUs, but none here":     {func(r *request) { r.GPUs = "1" }, "gpus"},
+		"no GPUs":                 {func(r *request) { r.GPUs, r.Host.GPUs = "0", nvidiaHost }, "gpus"},
+		"fewer GPUs than none":    {func(r *request) { r.GPUs, r.Host.GPUs = "-1", nvidiaHost }, "gpus"},
+		"a GPU twice":             {func(r *request) { r.GPUs, r.Host.GPUs = "2,2", nvidiaHost }, "gpus"},
+		"a word for a GPU":        {func(r *request) { r.GPUs, r.Host.GPUs = "x", nvidiaHost }, "gpus"},
+		"GPU by nonsense":         {func(r *request) { r.GPUs = "0,;" }, "gpus"},
+		"more CPUs than there":    {func(r *request) { r.Limits.CPUs = 3 }, "cpus"},
+		"more memory than there":  {func(r *request) { r.Limits.Memory = 48 * policy.GiB }, "memory"},
+		"negative memory":         {func(r *request) { r.Limits.Memory = -1 }, "memory"},
+		"unknown runtime":         {func(r *request) { r.Runtime = "kata" }, "runtime"},
+		"too many files":          {func(r *request) { r.Limits.NoFile = 30000 }, "nofile"},
+		"ulimit nofile":           {func(r *request) { r.Ulimits = []spec.Ulimit{{Name: "nofile", Soft: 30000, Hard: 30000}} }, "ulimit"},
+		"unknown ulimit":          {func(r *request) { r.Ulimits = []spec.Ulimit{{Name: "nose", Soft: 1, Hard: 1}} }, "ulimit"},
+		"soft above hard":         {func(r *request) { r.Ulimits = []spec.Ulimit{{Name: "nproc", Soft: 2, Hard: 1}} }, "ulimit"},
+		"loader variable":         {func(r *request) { r.Env = map[string]string{"LD_PRELOAD": "x"} }, "env"},
+		"final in input":          {func(r *request) { r.Final = r.Input + "/out" }, "final"},
+		"input in final":          {func(r *request) { r.Final = "/home/ada" }, "final"},
+		"script in final":         {func(r *request) { r.Input, r.Final = "", "/home/ada" }, "final"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := scriptRequest()
+			test.change(&req)
+			got, err := planOf(req, policy.Policy{})
+			var field *policy.FieldError
+			require.ErrorAs(t, err, &field)
+			require.Equal(t, test.field, field.Field)
+			require.Zero(t, got)
+			require.NotContains(t, err.Error(), "\x00")
+		})
+	}
+}
+
+func TestPlanReportsEveryProblem(t *testing.T) {
+	req := scriptRequest()
+	req.User, req.Network, req.Limits.Memory = "root", "host", -5
+	_, err := planOf(req, policy.Policy{})
+	for _, field := range []string{"user", "network", "memory"} {
+		require.Contains(t, err.Error(), field)
+	}
+}
+
+func TestDefaultsShrinkToTheHost(t *testing.T) {
+	req := scriptRequest()
+	req.Host.CPUs = 1
+	got, err := planOf(req, policy.Policy{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1e9, got.Class.Cgroup.NanoCPUs)
+	require.Contains(t, got.Class.Env, "OMP_NUM_THREADS=1")
+
+	req.Runtime = "runsc"
+	got, err = planOf(req, policy.Policy{})
+	require.NoError(t, err)
+	require.EqualValues(t, 4096, got.Class.Cgroup.PIDs, "gVisor's own threads count")
+}
+
+func TestCeilingOfOpenFiles(t *testing.T) {
+	pol := policy.Policy{Max: policy.Limits{NoFile: 1000}}
+	got, err := planOf(scriptRequest(), pol)
+	require.NoError(t, err)
+	require.Contains(t, got.Class.Ulimits, spec.Ulimit{Name: "nofile", Soft: 1000, Hard: 1000}, "a default is lowered")
+	req := scriptRequest()
+	req.Ulimits = []spec.Ulimit{{Name: "nofile", Soft: 2000, Hard: 2000}}
+	_, err = planOf(req, pol)
+	require.ErrorContains(t, err, "above the policy's maximum of 1000")
+	req.Ulimits = []spec.Ulimit{{Name: "nofile", Soft: -1, Hard: -1}}
+	_, err = planOf(req, pol)
+	require.Error(t, err, "no limit is above any")
+}
+
+func TestUnknownHostSwitchesChecksOff(t *testing.T) {
+	req := scriptRequest()
+	req.Host = spec.Host{}
+	req.GPUs, req.Limits.CPUs = "all", 64
+	got, err := planOf(req, policy.Policy{})
+	require.NoError(t, err)
+	require.True(t, got.Class.GPUs.All)
+	require.Equal(t, []spec.Ulimit{{Name: "core"}}, got.Class.Ulimits, "an unknown file limit is inherited")
+}

@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// planProgram decides the command and the mounts.
+func planProgram(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, error) {
+	binds := []spec.Bind{
+		{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true},
+		{Role: spec.RoleFinal, Target: spec.FinalDir},
+	}
+	switch {
+	case layout.Script != "" && len(req.Command) > 0:
+		return nil, nil, &policy.FieldError{Field: "command", Rule: "give a script or a command, not both"}
+	case layout.Script != "":
+		name := layout.ScriptName()
+		if err := checkScriptName(name); err != nil {
+			return nil, nil, err
+		}
+		target := path.Join(spec.WorkDir, name)
+		binds = append(binds, spec.Bind{Role: spec.RoleProgram, Target: target, ReadOnly: true})
+		return append([]string{"python3", target}, req.Args...), binds, checkWords(req.Args)
+	case len(req.Command) > 0 && req.Command[0] != "":
+		command := slices.Concat(req.Command, req.Args)
+		return command, binds, checkWords(command)
+	}
+	return nil, nil, &policy.FieldError{Field: "command", Rule: "nothing to run: give a script or a command"}
+}
+
+func checkScriptName(name string) error {
+	if name == "input" || name == "final" || len(name) > 200 ||
+		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == ':' || r == ',' }) {
+		return &policy.FieldError{Field: "script", Value: fmt.Sprintf("%.80q", name),
+			Rule: "cannot be used as a file name inside the container"}
+	}
+	return nil
+}
+
+func checkWords(words []string) error {
+	total := 0
+	for _, word := range words {
+		if strings.ContainsRune(word, 0) {
+			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "holds a NUL byte"}
+		}
+		if !utf8.ValidString(word) {
+			// The engine's API is JSON: it would arrive changed.
+			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "is not UTF-8"}
+		}
+		total += len(word) + 1
+	}
+	if total > 128<<10 {
+		return &policy.FieldError{Field: "args", Value: fmt.Sprintf("of %d bytes", total), Rule: "must be at most 128 KiB together"}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
+	"github.com/evalbox/evalbox/sandbox/stream"
+)
+
+// result converts the evidence to the wire form.
+func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observed) *result.Result {
+	job, end, timedOut := a.spec.Job, a.evidence.End, v.Status == result.StatusTimedOut
+	complete := end.Complete && !end.Interrupted || a.evidence.StartError != nil || end.Launch != nil
+	reason := result.ReasonFor(v.ExitCode, timedOut, a.traceback.SeenMarker())
+	res := &result.Result{
+		Schema: result.SchemaV1, ID: job.RunID, Name: job.Name, Labels: job.Labels,
+		Status: v.Status, Fault: v.Fault, ExitCode: v.ExitCode, Signal: v.Signal,
+		TimedOut: timedOut, OOMKilled: end.OOMKilled, Explanation: v.Explanation,
+		Stdout: a.output.Stdout.Text.Text(), Stderr: a.output.Stderr.Text.Text(),
+		StdoutBytes: a.output.Stdout.Total(), StderrBytes: a.output.Stderr.Total(),
+		StdoutTruncated: a.output.Stdout.Text.Truncated(), StderrTruncated: a.output.Stderr.Text.Truncated(),
+		OutputComplete: complete,
+		Score:          a.score.Finite(),
+		IsError:        reason != "", ErrorReason: reason,
+		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
+			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked},
+		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed,
+		Outputs: left.Outputs, OutputsSkipped: left.Skipped, Trees: left.Trees,
+	}
+	if res.IsError && res.Fault == result.FaultNone {
+		// Exit code 0 with a traceback: the program is at fault.
+		res.Fault = result.FaultProgram
+	}
+	if res.IsError {
+		if text, ok := a.traceback.Traceback(); ok {
+			res.ErrorTraceback = &text
+		} else {
+			res.ErrorSummary = result.ErrorSummary(res.Stderr)
+		}
+	}
+	if !end.StartedAt.IsZero() {
+		res.StartedAt = end.StartedAt.Format(time.RFC3339Nano)
+		res.SetupSeconds = a.started.Sub(a.began).Seconds()
+	}
+	if !end.FinishedAt.IsZero() {
+		res.FinishedAt = end.FinishedAt.Format(time.RFC3339Nano)
+		res.DurationSeconds = end.Duration.Seconds()
+	}
+	res.Resources = result.Resources{CPUSeconds: end.Usage.CPU.Seconds(), PeakMemoryBytes: end.Usage.PeakMemory,
+		OOMKills: end.Usage.OOMKills, Source: end.Usage.Source}
+	if !a.ended.IsZero() {
+		res.TeardownSeconds = time.Since(a.ended).Seconds()
+	}
+	switch {
+	case complete:
+	case end.Interrupted:
+		a.Warnf("output may be incomplete: the connection to the engine was lost for a while")
+	default:
+		a.Warnf("output may be incomplete: its end was not seen")
+	}
+	for _, s := range []*stream.Stream{a.output.Stdout, a.output.Stderr} {
+		if kept := s.Kept(); kept < s.Total() {
+			a.Warnf("%s holds the first %d of %d bytes", s.Name, kept, s.Total())
+		}
+	}
+	if n := end.ProcessesLeft; n > 0 {
+		a.Warnf("%d processes of the program could not be killed within 10 s", n)
+	}
+	if a.info.Exposed != "" {
+		a.Warnf("%s", a.info.Exposed)
+	}
+	for _, warning := range slices.Concat(v.Warnings, a.score.Warnings()) {
+		a.Warnf("%s", warning)
+	}
+	res.Warnings = a.warnings.sorted()
+	return res
+}
+
+// writeResult writes the result and closes the stage.
+func (a *run) writeResult(res *result.Result) error {
+	text, err := res.Encode()
+	if err != nil {
+		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), a.stage.Close())
+	}
+	return a.stage.WriteResult(text)
+}
+
+// enforced reports what was applied, from the view of the container's init where
+// possible.
+func (a *run) enforced() result.Enforced {
+	class, job, info := a.spec.Class, a.spec.Job, a.info
+	e := result.Enforced{
+		Engine: info.Name + " " + info.Version, APIVersion: info.APIVersion,
+		Runtime: class.Runtime, CgroupVersion: class.Cgroup.Version, User: class.User, Network: class.Network,
+		Transfer:       class.Transfer,
+		TimeoutSeconds: job.TimeoutSeconds, GraceSeconds: job.GraceSeconds,
+		MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
+		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,
+		DiskBytes: job.DiskBytes, OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
+		ReadOnlyRoot: class.ReadOnlyRoot, NoNewPrivileges: class.NoNewPrivileges, CapDrop: class.CapDrop,
+		Seccomp: class.Seccomp.Name + " sha256:" + class.Seccomp.SHA256,
+	}
+	if job.NoFork {
+		e.Seccomp = strings.Replace(e.Seccomp, " sha256:", ", no processes sha256:", 1)
+	}
+	for _, u := range class.Ulimits {
+		e.Ulimits = append(e.Ulimits, fmt.Sprintf("%s=%d:%d", u.Name, u.Soft, u.Hard))
+	}
+	for _, t := range class.Tmpfs {
+		e.Mounts = append(e.Mounts, result.Mount{Target: t.Target, Type: "tmpfs"})
+		switch t.Target {
+		case spec.TmpDir:
+			e.TmpBytes = t.SizeBytes
+		case spec.WorkDir:
+			e.ScratchBytes = t.SizeBytes
+		}
+	}
+	for _, m := range class.Masks {
+		e.Mounts = append(e.Mounts, result.Mount{Target: m.Target, Type: "mask", ReadOnly: true})
+	}
+	for _, b := range class.Binds {
+		e.Mounts = append(e.Mounts, result.Mount{Target: b.Target, Type: "bind", ReadOnly: b.ReadOnly})
+	}
+	e.GPUs, e.GPUDriver, e.GPUsShared = class.GPUs.Names(), class.GPUs.Driver, class.GPUs.Share
+	if a.container != nil {
+		asSeen(&e, a.container.Ready())
+	}
+	return e
+}
+
+// asSeen replaces planned values by those that the container's init saw, where it can see
+// them.
+func asSeen(e *result.Enforced, seen wire.Ready) {
+	if seen.Build == "" {
+		return // the start of a reopened container is unknown
+	}
+	e.User = fmt.Sprintf("%d:%d", seen.UID, seen.GID)
+	e.NoNewPrivileges = seen.NoNewPrivs
+	if limit := seen.Cgroup.MemoryBytes; limit > 0 {
+		e.MemoryBytes = limit
+	}
+	if own := wire.InitTasks(e.PIDs); seen.Cgroup.PIDs > own {
+		e.PIDs = seen.Cgroup.PIDs - own
+	}
+	if root, ok := seen.MountAt("/"); ok {
+		e.ReadOnlyRoot = root.ReadOnly
+	}
+	for i, m := range e.Mounts {
+		if is, ok := seen.MountAt(m.Target); ok && m.Type != "tmpfs" {
+			e.Mounts[i].ReadOnly = is.ReadOnly
+		}
+	}
+}

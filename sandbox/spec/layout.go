@@ -1,0 +1,186 @@
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Layout is the mount table of a request: the files of the host that its program sees,
+// their paths inside the container, and the paths that are hidden. It is made once, by
+// [NewLayout] from the text of the request alone, or by package hostpath with links
+// resolved and masks expanded by a look at the disk.
+type Layout struct {
+	// Script and Final are host paths; see [Request].
+	Script, Final string
+	// Entries are the input, the mounts and the trees, each after all that it lies in.
+	Entries []Entry
+	// Masks are hidden paths, canaries in an entry included. They have no role yet.
+	Masks []Mask
+	// Canaries are those of [Observe].
+	Canaries []Canary
+}
+
+// Entry shows one file or directory of the host.
+type Entry struct {
+	// Role is [RoleInput], [RoleMount] or [RoleTree].
+	Role string
+	// Source is a host path; empty for a tree that begins empty.
+	Source string
+	// Target is a path inside the container.
+	Target string
+	// Dir says that the source is a directory. It is not known of the mounts of a
+	// request that was not resolved.
+	Dir bool
+	// Exclude lists the excluded paths of a tree as the request names them.
+	Exclude []string
+	// Absent are paths below the target of a tree that masks name and nothing is at.
+	// The program must not create them.
+	Absent []string
+}
+
+// Canary is a path at which an attempt to open it is observed.
+type Canary struct {
+	Target string
+	Dir    bool
+}
+
+// Text is the canary in the form of a mask of a request.
+func (c Canary) Text() string { return Mask{Target: c.Target, Folder: c.Dir}.Text() }
+
+// NewLayout makes the mount table of a request. The error joins every target that breaks
+// a rule, as a [*policy.FieldError]; nothing else of the request is checked.
+func NewLayout(req Request) (Layout, error) {
+	l := Layout{Script: req.Script, Final: req.Final}
+	if req.Input != "" {
+		l.Entries = append(l.Entries, Entry{Role: RoleInput, Source: req.Input, Target: InputDir, Dir: true})
+	}
+	for _, m := range req.Mounts {
+		l.Entries = append(l.Entries, Entry{Role: RoleMount, Source: m.Source, Target: m.Target})
+	}
+	for _, t := range req.Trees {
+		l.Entries = append(l.Entries, Entry{Role: RoleTree, Source: t.Source, Target: t.Target, Dir: true, Exclude: t.Exclude})
+	}
+	err := l.checkTargets()
+	slices.SortStableFunc(l.Entries, func(a, b Entry) int { return ByDepth(a.Target, b.Target) })
+	for _, text := range req.Masks {
+		l.Masks = append(l.Masks, Mask{Target: strings.TrimSuffix(text, "/"), Folder: strings.HasSuffix(text, "/")})
+	}
+	l.addCanaries(req)
+	return l, err
+}
+
+// dirNames are usually those of directories.
+var dirNames = []string{".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"}
+
+// addCanaries adds the canaries of a request, and the masks that stand for those in an
+// entry. One in an input that there is not stands for nothing.
+func (l *Layout) addCanaries(req Request) {
+	if req.Observe == nil {
+		return
+	}
+	for _, text := range req.Observe.Canaries {
+		if rest, home := strings.CutPrefix(text, "~/"); home {
+			text = strings.TrimSuffix(cmp.Or(req.Env["HOME"], TmpDir), "/") + "/" + rest
+		}
+		target := strings.TrimSuffix(text, "/")
+		c := Canary{target, target != text || slices.Contains(dirNames, path.Base(target))}
+		if Below(target, InputDir) && !l.Contains(target) {
+			continue
+		}
+		l.Canaries = append(l.Canaries, c)
+		if l.Contains(target) && !slices.ContainsFunc(l.Masks, func(m Mask) bool { return m.Target == target }) {
+			l.Masks = append(l.Masks, Mask{Target: target, Folder: c.Dir})
+		}
+	}
+}
+
+// ScriptName is the name of the script in the working directory; empty if there is none.
+func (l Layout) ScriptName() string {
+	if l.Script == "" {
+		return ""
+	}
+	return filepath.Base(l.Script)
+}
+
+// Input is the host path of the input; empty if there is none.
+func (l Layout) Input() string {
+	for _, e := range l.Entries {
+		if e.Role == RoleInput {
+			return e.Source
+		}
+	}
+	return ""
+}
+
+// Lookup returns the entry that shows a path of the container, and the path relative to
+// its target.
+func (l Layout) Lookup(inside string) (e Entry, rel string, ok bool) {
+	for _, one := range l.Entries {
+		if Within(inside, one.Target) && len(one.Target) > len(e.Target) {
+			e, ok = one, true
+		}
+	}
+	return e, Rel(inside, e.Target), ok
+}
+
+// Shows reports whether the entry with this target, and no other one that lies in it,
+// shows a path of the container.
+func (l Layout) Shows(target, inside string) bool {
+	e, _, ok := l.Lookup(inside)
+	return ok && e.Target == target
+}
+
+// Contains reports whether a path of the container lies strictly below an entry.
+func (l Layout) Contains(inside string) bool {
+	_, rel, ok := l.Lookup(inside)
+	return ok && rel != "."
+}
+
+func (l Layout) checkTargets() error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, e := range l.Entries {
+		if e.Role == RoleInput {
+			continue
+		}
+		errs = append(errs, checkTarget(e.Role, e.Target, l.ScriptName()))
+		if seen[e.Target] {
+			errs = append(errs, &policy.FieldError{Field: e.Role, Value: fmt.Sprintf("%.200q", e.Target), Rule: "two mounts have this target"})
+		}
+		seen[e.Target] = true
+	}
+	return errors.Join(errs...)
+}
+
+// checkTarget permits targets in the directories that no image uses.
+func checkTarget(field, target, script string) error {
+	refuse := func(rule string) error {
+		return &policy.FieldError{Field: field, Value: fmt.Sprintf("%.200q", target), Rule: rule}
+	}
+	if err := CheckPath(field, target); err != nil {
+		return err
+	}
+	if Within(target, RepoDir) || Below(target, HostDir) {
+		return nil
+	}
+	rest, inWork := strings.CutPrefix(target, WorkDir+"/")
+	first, deeper, _ := strings.Cut(rest, "/")
+	switch {
+	case !inWork:
+		return refuse("must be " + RepoDir + ", or lie in " + RepoDir + ", " + HostDir + " or " + WorkDir)
+	case first == "final":
+		return refuse("lies in " + FinalDir + ", which is the program's")
+	case first == "input" && deeper == "":
+		return refuse("is where the input is")
+	case first == script:
+		return refuse("is where the program is")
+	}
+	return nil
+}

@@ -1,0 +1,380 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage/archive"
+)
+
+const (
+	// PartSlack is how long after the time limit the helper containers and the staging
+	// volume of a run may still exist before a garbage collection that cannot see their
+	// owner considers it dead. They exist before the run's container, from the first
+	// copied file, and after it.
+	PartSlack = 24 * time.Hour
+	// cleanupBudget bounds the removal of a staging volume.
+	cleanupBudget = time.Minute
+	// fillBudget bounds the copying of files to the engine.
+	fillBudget = PartSlack / 2
+	// helperTries is how often a helper container is recreated for one transfer.
+	helperTries = 3
+)
+
+// copies is the carrier of an engine that does not share this host's file system. The run
+// has a staging volume on the engine's machine, whose paths the container mounts. A helper
+// container, never started, fills and reads it, and a disk monitor measures it.
+type copies struct {
+	*Stage
+	labels map[string]string
+	// opened says that there may be a volume of this run, taken that the volume's name
+	// belongs to another run.
+	opened, taken bool
+	monitor       *monitor
+	// connected receives the result of the first connection of the monitor, once it is not
+	// asked any more about the transfer.
+	connected chan error
+	// sent counts the bytes of the archive that were sent.
+	sent atomic.Int64
+	// empty is the disk usage of an empty ./final, in bytes.
+	empty int64
+	// watching is the monitoring of a running program; stopWatching ends it.
+	watching     sync.WaitGroup
+	stopWatching context.CancelFunc
+}
+
+// copier returns the engine as a [engine.Copier]. An engine that is none has no staging
+// volumes.
+func copier(e engine.Engine) (engine.Copier, error) {
+	if c, ok := e.(engine.Copier); ok {
+		return c, nil
+	}
+	return nil, fmt.Errorf("%w: files cannot be copied to this engine", engine.ErrUnenforceable)
+}
+
+// Volumes lists the staging volumes on an engine.
+func Volumes(ctx context.Context, e engine.Engine) ([]engine.Depot, error) {
+	if c, err := copier(e); err == nil {
+		return c.Depots(ctx)
+	}
+	return nil, nil
+}
+
+// RemoveVolume removes the staging volume of a run, with its helper containers. It is
+// idempotent.
+func RemoveVolume(ctx context.Context, e engine.Engine, runID string) error {
+	if c, err := copier(e); err == nil {
+		return c.RemoveDepot(ctx, runID)
+	}
+	return nil
+}
+
+// send makes the staging volume and fills it, before the run's container exists.
+func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sources, error) {
+	to, err := copier(c.Engine)
+	if err != nil {
+		return nil, err
+	}
+	c.labels, c.opened = labels, true
+	c.monitor = newMonitor(to, c.Plan, labels, c.Log)
+	root, err := to.MakeDepot(context.WithoutCancel(ctx), c.Plan, labels)
+	if err != nil {
+		c.taken = errors.Is(err, engine.ErrNameTaken)
+		return nil, err
+	}
+	// Connect concurrently: the monitor takes as long to start as a few files take to be
+	// sent.
+	sending, abort := context.WithCancelCause(ctx)
+	sent := make(chan struct{})
+	c.connected = make(chan error, 1)
+	go func() { c.connected <- c.watchFill(context.WithoutCancel(ctx), sent, abort) }()
+	err = c.fill(sending, to)
+	close(sent)
+	if err != nil {
+		watchErr := <-c.connected
+		switch {
+		case ctx.Err() != nil:
+			return nil, outcome.Canceled(ctx)
+		case sending.Err() != nil:
+			return nil, c.monitorError(watchErr)
+		}
+		return nil, errors.Join(err, watchErr)
+	}
+	abort(nil)
+	c.Log.Debug("files copied to the engine")
+	return volumePaths(root, c.Plan), nil
+}
+
+// errFillBudget means that the copying took too long in total, although it never stalled.
+var errFillBudget = fmt.Errorf("sending the files to the engine took longer than %v", fillBudget)
+
+// fill sends program, input, mounts, trees and an empty ./final to the engine.
+func (c *copies) fill(ctx context.Context, to engine.Copier) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fillBudget, errFillBudget)
+	defer cancel()
+	var omitted []string
+	err := c.withHelper(ctx, to, func() (err error) {
+		omitted, err = c.sendArchive(ctx, to)
+		return err
+	})
+	for _, each := range omitted {
+		c.Warn("%s", each)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errFillBudget) {
+		return errFillBudget
+	}
+	return err
+}
+
+// withHelper repeats do after the helper container was removed: it never runs, so others
+// remove it first when they tidy up the engine.
+func (c *copies) withHelper(ctx context.Context, to engine.Copier, do func() error) error {
+	err := do()
+	for range helperTries {
+		if !errors.Is(err, engine.ErrNoContainer) || ctx.Err() != nil {
+			return err
+		}
+		c.Log.Debug("the courier is gone", "error", err)
+		if againErr := to.MendDepot(context.WithoutCancel(ctx), c.Plan, c.labels); againErr != nil {
+			return errors.Join(err, againErr)
+		}
+		err = do()
+	}
+	return err
+}
+
+// sendArchive sends the files as they are read. It returns warnings about files that are
+// left out.
+func (c *copies) sendArchive(ctx context.Context, to engine.Copier) (omitted []string, err error) {
+	reader, writer := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		var err error
+		omitted, err = c.pack(ctx, writer)
+		packed <- err
+		_ = writer.CloseWithError(err) // never fails
+	}()
+	c.sent.Store(0)
+	sendErr := to.FillDepot(ctx, c.Plan.Job.RunID, counted(reader, &c.sent))
+	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
+	packErr := <-packed
+	var cannot *spec.PathError
+	switch {
+	case errors.As(packErr, &cannot):
+		return omitted, cannot
+	case sendErr != nil:
+		return omitted, sendErr
+	}
+	return omitted, packErr
+}
+
+// watchFill starts the monitor and measures the engine's disk until the files are sent. If
+// there is no room for the rest of them, or the disk cannot be measured, it aborts.
+func (c *copies) watchFill(ctx context.Context, sent <-chan struct{}, abort context.CancelCauseFunc) error {
+	err := c.monitor.connect(ctx)
+	total := c.bytesToSend(sent)
+	for err == nil {
+		select {
+		case <-sent:
+			return nil
+		default:
+		}
+		rest := max(total-c.sent.Load(), 0)
+		var free int64
+		if free, err = c.monitor.free(ctx); err == nil {
+			err = engineSpace(free, rest+minFree)
+		}
+		if err != nil {
+			break
+		}
+		select {
+		case <-sent:
+		case <-time.After(diskPeriod):
+		}
+	}
+	abort(err)
+	return err
+}
+
+// engineSpace refuses an engine's disk that has too little room.
+func engineSpace(free, need int64) error {
+	if free >= need {
+		return nil
+	}
+	return fmt.Errorf("the engine's disk: %w: %v free, a run needs %v", record.ErrNoSpace, policy.Size(free), policy.Size(need))
+}
+
+// bytesToSend is the size of the files that are to be sent, as far as it is known before
+// they are sent.
+func (c *copies) bytesToSend(sent <-chan struct{}) (total int64) {
+	sources := []string{c.Plan.Job.Input}
+	for _, m := range c.Plan.Job.Mounts {
+		sources = append(sources, m.Source)
+	}
+	for _, t := range c.Plan.Job.Trees {
+		sources = append(sources, t.Source)
+	}
+	for _, source := range sources {
+		if source == "" {
+			continue
+		}
+		_ = filepath.WalkDir(source, func(_ string, entry fs.DirEntry, err error) error {
+			select {
+			case <-sent:
+				return fs.SkipAll
+			default:
+			}
+			if err != nil || !entry.Type().IsRegular() {
+				return nil //nolint:nilerr // reported when it is sent
+			}
+			if info, err := entry.Info(); err == nil {
+				total += info.Size()
+			}
+			return nil
+		})
+	}
+	return total
+}
+
+// counted counts the bytes that are read.
+func counted(from io.Reader, count *atomic.Int64) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		n, err := from.Read(p)
+		count.Add(int64(n))
+		return n, err
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// volumePaths returns the host paths of the binds in a staging volume.
+func volumePaths(root string, plan spec.Spec) engine.Sources {
+	paths := engine.Sources{}
+	if len(plan.Class.Masks) > 0 {
+		paths[spec.RoleEmpty] = path.Join(root, archive.EmptyFile)
+	}
+	for i := range plan.Job.Mounts {
+		paths[spec.NumberedRole(spec.RoleMount, i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
+	}
+	for i := range plan.Job.Trees {
+		paths[spec.NumberedRole(spec.RoleTree, i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
+	}
+	for _, bind := range plan.Class.Binds {
+		switch bind.Role {
+		case spec.RoleProgram:
+			paths[spec.RoleProgram] = path.Join(root, archive.ProgramDir, path.Base(bind.Target))
+		case spec.RoleInput:
+			paths[spec.RoleInput] = path.Join(root, archive.InputDir)
+		case spec.RoleFinal:
+			paths[spec.RoleFinal] = path.Join(root, archive.FinalDir)
+		}
+	}
+	return paths
+}
+
+// ready waits until the volume is filled and its disk monitored. An image in which that is
+// impossible is refused: otherwise nothing would keep the program from filling the disk.
+func (c *copies) ready(ctx context.Context) error {
+	var space archive.Space
+	err := <-c.connected
+	if err == nil {
+		space, err = c.monitor.measure(ctx)
+	}
+	if err == nil {
+		err = engineSpace(space.Free, minFree)
+	}
+	if err != nil {
+		return c.monitorError(err)
+	}
+	c.empty = max(space.Used-c.treeBytes(), 0)
+	return nil
+}
+
+// monitorError says why the volume cannot be monitored, or must not be filled.
+func (c *copies) monitorError(err error) error {
+	noShell := errors.Is(err, engine.ErrNotStarted)
+	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, record.ErrNoSpace) || !c.monitor.isConnected() && !noShell {
+		return err
+	}
+	rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
+	if note := c.monitor.complaint(); note != "" {
+		rule += fmt.Sprintf(" (it said %.200q)", note)
+	}
+	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferCopy, Rule: rule}, err)
+}
+
+// watch ends a run that fills the engine's disk. A measurement that has begun is not
+// interrupted: that would cost the monitor, which is still needed.
+func (c *copies) watch(ctx context.Context) {
+	watching, stop := context.WithCancel(ctx)
+	c.stopWatching = stop
+	c.watching.Go(func() {
+		if reason := c.monitor.watch(context.WithoutCancel(ctx), watching, c.judge); reason != outcome.StopNone {
+			c.Stop(reason)
+		}
+	})
+}
+
+// judge says why a measurement ends the run.
+func (c *copies) judge(space archive.Space) outcome.StopReason {
+	switch {
+	case space.Free < minFree/2:
+		return outcome.StopDiskFull
+	case space.TooDeep:
+		return outcome.StopTooDeep
+	case c.tooMuch(space):
+		return outcome.StopDiskLimit
+	}
+	return outcome.StopNone
+}
+
+// outDirs is the number of directories in an empty volume that count as entries.
+const outDirs = 2
+
+// tooMuch compares a measurement with the disk limit.
+func (c *copies) tooMuch(space archive.Space) bool {
+	return space.Used-c.empty > c.Plan.Job.DiskBytes || space.Entries > MaxEntries+outDirs
+}
+
+// endWatch ends the monitoring of a running program. The monitor can still be asked.
+func (c *copies) endWatch() {
+	if c.stopWatching != nil {
+		c.stopWatching()
+		c.watching.Wait()
+	}
+}
+
+func (c *copies) close(ctx context.Context, keep bool) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
+	defer cancel()
+	c.endWatch()
+	if !c.opened {
+		return nil
+	}
+	c.monitor.close(nil)
+	if c.taken {
+		return nil
+	}
+	id := c.Plan.Job.RunID
+	if keep {
+		c.Warn("volume %s and container %s stay with the container that was told to stay", spec.DepotName(id), spec.CourierName(id))
+		return c.Engine.Remove(ctx, spec.WatcherName(id))
+	}
+	return RemoveVolume(ctx, c.Engine, id)
+}

@@ -1,0 +1,259 @@
+// Package stage holds what one run has on the host: its record, the copy of its script,
+// ./final, working copies, and the space that they may take. It makes these files
+// available to the engine, by mounts or by copies, and collects what the program left.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/hostpath"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+const (
+	// minFree is the free space that the disk of the state directory must have: room for
+	// the result and for the first output of the program, in bytes.
+	minFree = 64 << 20
+	// resultReserve is set aside before the start, so that the result can be written even
+	// if the program fills the disk. In bytes.
+	resultReserve = 4 << 20
+	// MaxEntries bounds the names in ./final while the program runs: a million empty
+	// files cost the host more than their size says.
+	MaxEntries = 1_000_000
+)
+
+// Options describe the run of a stage.
+type Options struct {
+	Store  *record.Store
+	Engine engine.Engine
+	Plan   spec.Spec
+	// Verified are the host paths of the run.
+	Verified hostpath.Verified
+	// Warn adds a warning to the result. It may be called concurrently.
+	Warn func(format string, args ...any)
+	// Stop asks for the end of the program. It does not block, and may be called
+	// concurrently.
+	Stop func(outcome.StopReason)
+	Log  *slog.Logger
+}
+
+// Stage is the files of one run. Its methods are called by one goroutine, in the order of
+// the life of a run.
+type Stage struct {
+	Options
+	// Dir is the directory of the record.
+	Dir string
+	// Sources are the host paths of the binds, by role.
+	Sources engine.Sources
+
+	final   *final
+	trees   []*workingCopy
+	reserve string
+	files   carrier
+}
+
+// carrier makes the files of a run available to the engine, and brings them back.
+type carrier interface {
+	// send makes the files available before the container exists, and returns their
+	// paths on the engine's machine.
+	send(ctx context.Context, labels map[string]string) (engine.Sources, error)
+	// ready waits until the disk of ./final can be monitored.
+	ready(ctx context.Context) error
+	// watch monitors that disk until ctx ends. It does not block.
+	watch(ctx context.Context)
+	// outputs lists ./final once no program can change it. limited says that the run was
+	// stopped at its disk limit.
+	outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput)
+	// tree lists a working copy.
+	tree(ctx context.Context, i int, t *workingCopy) (treeState, error)
+	// close removes what is on the engine only for this run. With keep, whatever the
+	// container has mounted stays.
+	close(ctx context.Context, keep bool) error
+}
+
+// Open makes the record of a run and what its container mounts. It changes nothing of the
+// caller's yet, except that it creates a missing ./final. After an error nothing is left
+// behind.
+func Open(o Options) (*Stage, error) {
+	dir, err := o.Store.Create(o.Plan.Job.RunID)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Options: o, Dir: dir, Sources: engine.Sources{}}
+	s.files = &mounts{s}
+	if s.Copied() {
+		s.files = &copies{Stage: s}
+	}
+	if err := s.fill(); err != nil {
+		return nil, errors.Join(err, s.Discard(context.Background()))
+	}
+	return s, nil
+}
+
+// Copied reports whether the files are copied to the engine, instead of mounted.
+func (s *Stage) Copied() bool { return s.Plan.Class.Transfer == spec.TransferCopy }
+
+// Ownership says whose ./final was before the run, for the journal.
+func (s *Stage) Ownership() record.Ownership { return s.final.owner }
+
+// fill makes what the container mounts.
+func (s *Stage) fill() (err error) {
+	job := s.Plan.Job
+	if err := s.reserveSpace(); err != nil {
+		return err
+	}
+	if job.Script != "" {
+		if s.Sources[spec.RoleProgram], err = copyScript(job.Script, filepath.Join(s.Dir, record.ProgramDir)); err != nil {
+			return err
+		}
+	}
+	s.Sources[spec.RoleInput] = job.Input
+	switch {
+	case s.Copied():
+		// The program gets a copy, which it may read.
+	case job.Input != "":
+		if err := checkReadable("input", job.Input, s.Plan.Class.User); err != nil {
+			return err
+		}
+	default:
+		s.Sources[spec.RoleInput] = filepath.Join(s.Dir, record.EmptyInput)
+		if err := fsx.MkdirReadable(s.Sources[spec.RoleInput]); err != nil {
+			return record.StateError(s.Dir, "cannot be written", err)
+		}
+	}
+	if err := s.openMounts(); err != nil {
+		return err
+	}
+	s.final, err = openFinal(s.Store, s.Plan, s.Dir)
+	s.Sources[spec.RoleFinal] = s.final.path
+	return err
+}
+
+// openMounts makes the file that hides others, and the mount points in an empty input.
+func (s *Stage) openMounts() error {
+	for i, m := range s.Plan.Job.Mounts {
+		s.Sources[spec.NumberedRole(spec.RoleMount, i)] = m.Source
+		if s.Copied() {
+			continue
+		}
+		if err := checkReadable("mount", m.Source, s.Plan.Class.User); err != nil {
+			return err
+		}
+	}
+	var err error
+	if len(s.Plan.Class.Masks) > 0 {
+		s.Sources[spec.RoleEmpty] = filepath.Join(s.Dir, record.EmptyFile)
+		err = fsx.WriteReadable(s.Sources[spec.RoleEmpty], "")
+	}
+	if err == nil && s.Plan.Job.Input == "" && !s.Copied() {
+		err = fsx.MakePoints(s.Sources[spec.RoleInput], pointsOf(s.Plan, spec.InputDir))
+	}
+	if err != nil {
+		return record.StateError(s.Dir, "cannot be written", err)
+	}
+	return nil
+}
+
+// reserveSpace checks that the disk of the record has room, and sets space aside.
+func (s *Stage) reserveSpace() error {
+	if free, ok := fsx.FreeBytes(s.Dir); ok && free < minFree {
+		return fmt.Errorf("state folder %q: %w: %v free, a run needs %v", filepath.Dir(s.Dir), record.ErrNoSpace,
+			policy.Size(free), policy.Size(minFree))
+	}
+	s.reserve = filepath.Join(s.Dir, record.ReserveFile)
+	file, err := os.OpenFile(s.reserve, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = errors.Join(fsx.Reserve(file, resultReserve), file.Close())
+	}
+	if err != nil {
+		return record.StateError(s.Dir, "cannot be written", err)
+	}
+	return nil
+}
+
+// Send makes the working copies, and all files available to the engine. The journal is
+// written by then. The paths that it returns are those of the engine's machine.
+func (s *Stage) Send(ctx context.Context, labels map[string]string) (engine.Sources, error) {
+	if err := s.openTrees(ctx); err != nil {
+		return nil, err
+	}
+	return s.files.send(ctx, labels)
+}
+
+// Ready waits until the disk of ./final can be monitored. It may run while the container
+// is prepared.
+func (s *Stage) Ready(ctx context.Context) error { return s.files.ready(ctx) }
+
+// Watch monitors the disk of ./final and of the working copies until ctx ends.
+func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
+
+// Grant empties ./final and gives it to the program's user, right before the program
+// starts. Only now is anything of the caller's changed.
+func (s *Stage) Grant(ctx context.Context) error { return s.final.grant(ctx) }
+
+// Rollback puts back what lay in ./final, for a run whose program never started.
+func (s *Stage) Rollback() error { return s.final.rollback() }
+
+// Restore gives ./final back to its owner, and deletes what an earlier run left in it.
+func (s *Stage) Restore() {
+	if err := s.final.restore(); err != nil {
+		s.Warn("%v", err)
+	}
+	if warning := s.final.commit(); warning != "" {
+		s.Warn("%s", warning)
+	}
+}
+
+// Withdraw removes what is on the engine only for this run. No container may have it
+// mounted, unless the run keeps its container.
+func (s *Stage) Withdraw(ctx context.Context) {
+	if err := s.files.close(ctx, s.Plan.Job.Keep); err != nil {
+		s.Warn("volume %s is left behind: %v", spec.DepotName(s.Plan.Job.RunID), err)
+	}
+}
+
+// WriteResult writes the result atomically, which makes the run finished, and closes the
+// stage.
+func (s *Stage) WriteResult(text []byte) error {
+	// The reserved space is for this file.
+	if err := os.Remove(s.reserve); err != nil {
+		s.Log.Debug("the reserve could not be removed", "error", err)
+	}
+	if err := fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
+		return errors.Join(record.StateError(s.Dir, "cannot be written", err), s.Close())
+	}
+	return s.Close()
+}
+
+// Close frees locks and descriptors. The record stays.
+func (s *Stage) Close() error {
+	var errs []error
+	if s.reserve != "" {
+		if err := os.Remove(s.reserve); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	errs = append(errs, s.final.close())
+	for _, t := range s.trees {
+		errs = append(errs, t.root.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Discard removes everything that the stage has made, for a run whose program never
+// started. The program's user never saw ./final.
+func (s *Stage) Discard(ctx context.Context) error {
+	return errors.Join(s.files.close(ctx, false), s.final.discard(), s.Close(), fsx.Remove(s.Dir))
+}

@@ -1,0 +1,310 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/collect"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/tree"
+)
+
+// Limits of the working copies of a run together. The bytes are those of the disk limit.
+const (
+	maxTreeEntries = 250_000
+	maxTreeDepth   = 200
+)
+
+// workingCopy is one tree of a run, from the copy to the list of changes.
+type workingCopy struct {
+	job spec.JobTree
+	// live is the copy in the record that a program changes, or the part of it that came
+	// back from the engine.
+	live string
+	root *os.Root
+	base tree.Base
+	left []result.SkippedOutput
+	// points are the mount points in the copy; true for directories.
+	points map[string]bool
+}
+
+type treeState = tree.Now
+
+// openTrees makes the directories of the working copies, and refuses trees that are larger
+// than the run may have, before anything is copied.
+func (s *Stage) openTrees(ctx context.Context) error {
+	if len(s.Plan.Job.Trees) == 0 {
+		return nil
+	}
+	for _, dir := range []string{record.LiveTrees, record.KeptTrees} {
+		if err := os.Mkdir(filepath.Join(s.Dir, dir), 0o700); err != nil {
+			return record.StateError(s.Dir, "cannot be written", err)
+		}
+	}
+	if err := s.measureTrees(ctx); err != nil {
+		return err
+	}
+	for i, job := range s.Plan.Job.Trees {
+		live := record.LiveTree(s.Dir, i)
+		if err := os.Mkdir(live, 0o755); err != nil {
+			return record.StateError(live, "cannot be made", err)
+		}
+		root, err := os.OpenRoot(live)
+		if err != nil {
+			return record.StateError(live, "cannot be opened", err)
+		}
+		s.trees = append(s.trees, &workingCopy{job: job, live: live, root: root, points: pointsOf(s.Plan, job.Target)})
+		s.Sources[spec.NumberedRole(spec.RoleTree, i)] = live
+	}
+	return nil
+}
+
+func (s *Stage) measureTrees(ctx context.Context) error {
+	left := treeLimits(s.Plan.Job)
+	var total int64
+	for _, job := range s.Plan.Job.Trees {
+		if job.Source == "" {
+			continue
+		}
+		err := fsx.InRoot(job.Source, s.Verified.Guard(job.Source, ".", func(root *os.Root) error {
+			entries, bytes, err := tree.Size(ctx, root, append(tree.Paths(job.Exclude), job.Deny...), left)
+			left.Entries -= entries
+			left.Bytes -= bytes
+			total += bytes
+			return err
+		}))
+		if err != nil {
+			return s.treeError(ctx, job, err)
+		}
+	}
+	if free, known := fsx.FreeBytes(s.Dir); known && !s.Copied() && free < total+minFree {
+		return fmt.Errorf("state folder %q: %w: %v free, the trees and the run need %v", s.Store.Dir(), record.ErrNoSpace,
+			policy.Size(free), policy.Size(total+minFree))
+	}
+	return nil
+}
+
+func treeLimits(job spec.Job) tree.Limits {
+	return tree.Limits{Entries: maxTreeEntries, Depth: maxTreeDepth, Bytes: job.DiskBytes}
+}
+
+// treeError names the tree, and gives a limit its numbers and a way out.
+func (s *Stage) treeError(ctx context.Context, job spec.JobTree, err error) error {
+	var limit *tree.LimitError
+	var file *fs.PathError
+	var path *spec.PathError
+	switch {
+	case ctx.Err() != nil:
+		return outcome.Canceled(ctx)
+	case errors.As(err, &path):
+		return path
+	case errors.As(err, &limit):
+		return &spec.PathError{Field: "tree", Path: job.Source, Rule: fmt.Sprintf("%v (all trees together: disk limit %v); raise the limit, or exclude folders",
+			limit, policy.Size(s.Plan.Job.DiskBytes))}
+	case fsx.IsNoSpace(err):
+		return record.StateError(s.Dir, "cannot be written", err)
+	case errors.As(err, &file):
+		return &spec.PathError{Field: "tree", Path: filepath.Join(job.Source, file.Path), Rule: "cannot be copied", Err: file.Err}
+	}
+	return &spec.PathError{Field: "tree", Path: job.Source, Rule: "cannot be copied", Err: err}
+}
+
+// pointsOf returns the mount points that lie in a tree or in the input, relative to its
+// target, and whether each is a directory.
+func pointsOf(plan spec.Spec, target string) map[string]bool {
+	all := []string{target}
+	dirs := map[string]bool{}
+	for _, m := range plan.Job.Mounts {
+		all = append(all, m.Target)
+		dirs[m.Target] = fsx.IsDir(m.Source)
+	}
+	for _, t := range plan.Job.Trees {
+		all = append(all, t.Target)
+		dirs[t.Target] = true
+	}
+	for _, m := range plan.Class.Masks {
+		dirs[m.Target] = m.Folder
+	}
+	points := map[string]bool{}
+	for inner, dir := range dirs {
+		if spec.Below(inner, target) && enclosing(inner, all) == target {
+			points[spec.Rel(inner, target)] = dir
+		}
+	}
+	return points
+}
+
+// enclosing returns the nearest of the targets that a path lies strictly below.
+func enclosing(inner string, targets []string) (nearest string) {
+	for _, target := range targets {
+		if spec.Below(inner, target) && len(target) > len(nearest) {
+			nearest = target
+		}
+	}
+	return nearest
+}
+
+// copyTrees copies the trees, each to its sink.
+func (s *Stage) copyTrees(ctx context.Context, sink func(i int, t *workingCopy) (tree.Sink, error)) error {
+	left := treeLimits(s.Plan.Job)
+	for i, t := range s.trees {
+		to, err := sink(i, t)
+		if err != nil {
+			return err
+		}
+		if err := s.copyTree(ctx, i, t, to, &left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTree copies one tree to a sink, and records the initial state.
+func (s *Stage) copyTree(ctx context.Context, i int, t *workingCopy, to tree.Sink, left *tree.Limits) error {
+	opts := tree.Options{Exclude: t.job.Exclude, Secret: t.job.Deny, Points: t.points, Limits: *left}
+	source := t.job.Source
+	if source == "" {
+		source = t.live // empty
+	}
+	err := fsx.InRoot(source, s.Verified.Guard(source, ".", func(root *os.Root) (err error) {
+		t.base, t.left, err = tree.Copy(ctx, root, to, opts)
+		return err
+	}))
+	if err != nil {
+		return s.treeError(ctx, t.job, err)
+	}
+	entries, bytes := t.base.Sum()
+	left.Entries -= entries
+	left.Bytes -= bytes
+	file, err := os.OpenFile(record.BaseFile(s.Dir, i), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = errors.Join(t.base.Write(file), file.Close())
+	}
+	if err != nil {
+		return record.StateError(s.Dir, "cannot be written", err)
+	}
+	return nil
+}
+
+// treeBytes is the initial size of the working copies.
+func (s *Stage) treeBytes() (total int64) {
+	for _, t := range s.trees {
+		_, bytes := t.base.Sum()
+		total += bytes
+	}
+	return total
+}
+
+// Left is what a program left.
+type Left struct {
+	Outputs []result.Output
+	Skipped []result.SkippedOutput
+	Trees   []result.Tree
+}
+
+// mayStillRun says why the outputs of a lost run are not collected.
+const mayStillRun = "the program may still run: its outputs were not collected"
+
+// Collect lists what the program left in ./final and changed in its working copies. Started
+// says that there was a program, ended that its end is known, so that nothing changes any
+// more, and limited that it was stopped at its disk limit.
+func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left {
+	var left Left
+	switch {
+	case !started:
+	case !ended:
+		s.Warn("%s", mayStillRun)
+		return left
+	default:
+		left.Outputs, left.Skipped = s.files.outputs(ctx, limited)
+	}
+	for i, t := range s.trees {
+		if t.base == nil || !started {
+			s.dropLive(t)
+			continue
+		}
+		changed := s.collectTree(ctx, i, t)
+		left.Trees = append(left.Trees, changed)
+		// Nothing is lost: files that are not reported as a change stay where they are.
+		if isFile := func(s result.SkippedOutput) bool { return s.Kind == tree.KindFile || s.Kind == "other" }; !changed.Complete ||
+			slices.ContainsFunc(changed.Skipped, isFile) {
+			s.Warn("tree %s holds more than is told; it is kept in %s", changed.Target, t.live)
+			continue
+		}
+		s.dropLive(t)
+	}
+	return left
+}
+
+// dropLive deletes a working copy; its changes are kept elsewhere by then.
+func (s *Stage) dropLive(t *workingCopy) {
+	if err := fsx.Remove(t.live); err != nil {
+		s.Warn("the copy of tree %s is left behind in %s: %v", t.job.Target, t.live, fsx.Cause(err))
+	}
+}
+
+func (s *Stage) collectTree(ctx context.Context, i int, t *workingCopy) result.Tree {
+	now, err := s.files.tree(ctx, i, t)
+	if err != nil {
+		// An entry that was not seen is not a deleted one.
+		now.Read = nil
+	}
+	changes := tree.Compare(t.base, now, s.Plan.Job.OutputFiles)
+	number := strconv.Itoa(i)
+	keepErr := fsx.InRoot(s.Dir, func(root *os.Root) error {
+		return errors.Join(root.MkdirAll(filepath.Join(record.KeptTrees, number), 0o700),
+			tree.Keep(root, filepath.Join(record.LiveTrees, number), filepath.Join(record.KeptTrees, number), changes))
+	})
+	if err = errors.Join(err, keepErr); err != nil {
+		s.Warn("changes of tree %s are incomplete: %v", t.job.Target, fsx.Cause(err))
+	}
+	entries, bytes := t.base.Sum()
+	return result.Tree{
+		Target: t.job.Target, Complete: changes.Complete && err == nil, Entries: entries, SizeBytes: bytes,
+		NotCopied: t.left, Created: treeEntries(changes.Created), Changed: treeEntries(changes.Changed),
+		Deleted: treeEntries(changes.Deleted), Skipped: changes.Skipped,
+	}
+}
+
+func treeEntries(entries []tree.Entry) []result.TreeEntry {
+	list := make([]result.TreeEntry, 0, len(entries))
+	for _, e := range entries {
+		name, raw := collect.EncodePath(e.Path)
+		list = append(list, result.TreeEntry{Path: name, PathBase64: raw, Kind: e.Kind, SizeBytes: e.Size, SHA256: e.SHA256,
+			Mode: fmt.Sprintf("%04o", e.Mode)})
+	}
+	return list
+}
+
+func outputLimits(job spec.Job) collect.Limits {
+	return collect.Limits{
+		Files: job.OutputFiles, Depth: job.OutputDepth, FileBytes: job.OutputFileBytes, TotalBytes: job.OutputTotalBytes,
+	}
+}
+
+// nextPeriod is the time until the disk is measured again: measuring must not cost more
+// than a tenth of the time, and a program must not be able to prevent it for long.
+func nextPeriod(began time.Time) time.Duration {
+	return min(max(diskPeriod, 10*time.Since(began)), 5*time.Second)
+}
+
+// overLimit is the warning of outputs that exceed the disk limit.
+func (s *Stage) overLimit() {
+	who := "final holds"
+	if len(s.Plan.Job.Trees) > 0 {
+		who = "final and the trees hold"
+	}
+	s.Warn("%s more than its disk limit of %v: the program ended before that was noticed", who, policy.Size(s.Plan.Job.DiskBytes))
+}
