@@ -14,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -57,15 +58,15 @@ func TestEgressOfARun(t *testing.T) {
 	require.Zero(t, res.ExitCode)
 	require.Equal(t, &result.Network{Level: "api", Allow: []string{"a.example"}, Deny: []string{}, Requests: 1, Refused: 1, Log: "network.jsonl"}, res.Network)
 	require.NoDirExists(t, filepath.Dir(socket))
-	record, err := r.Store().Get("r1")
+	kept, err := r.Store().Get("r1")
 	require.NoError(t, err)
-	log, err := os.ReadFile(filepath.Join(record.Dir, networkFile))
+	log, err := os.ReadFile(filepath.Join(kept.Dir, record.NetworkFile))
 	require.NoError(t, err)
 	require.Contains(t, string(log), `"host":"evil.example"`)
-	info, err := os.Stat(filepath.Join(record.Dir, networkFile))
+	info, err := os.Stat(filepath.Join(kept.Dir, record.NetworkFile))
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
-	require.NotNil(t, record.Spec.Job.Egress)
+	require.NotNil(t, kept.Spec.Job.Egress)
 }
 
 // A run that never starts leaves no proxy.

@@ -185,18 +185,18 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 			"/repo/data/new OSError\n/repo/readme.md OSError\n/repo/src/alias-key OSError\n", res.Stdout)
 		require.Equal(t, before, hashes(t, dir), "nothing changes before it is applied")
 		require.Len(t, res.Trees, 2)
-		tree := res.Trees[0]
-		if tree.Target != "/repo/src" {
-			tree = res.Trees[1]
+		changed := res.Trees[0]
+		if changed.Target != "/repo/src" {
+			changed = res.Trees[1]
 		}
-		require.Equal(t, "/repo/src", tree.Target)
-		require.True(t, tree.Complete, res.Warnings)
+		require.Equal(t, "/repo/src", changed.Target)
+		require.True(t, changed.Complete, res.Warnings)
 		require.Equal(t, []string{"empty directory 0755", "made directory 0755", "made/again file 0644", "made/here directory 0755",
-			"made/here/x file 0644", "made/new file 0644", "odd\\n\\x1b[31m file 0644", "suid file 0755"}, changedPaths(tree.Created))
-		require.Equal(t, []string{"deep/a/b file 0644", "main.py file 0644", "run.sh file 0600"}, changedPaths(tree.Changed))
-		require.Equal(t, []string{"link symlink 0777", "old.txt file 0644"}, changedPaths(tree.Deleted))
-		require.Equal(t, []string{"made/fifo: not a regular file", "made/link: not a regular file", "made/socket: not a regular file"}, skippedPaths(tree.Skipped))
-		require.Empty(t, tree.NotCopied)
+			"made/here/x file 0644", "made/new file 0644", "odd\\n\\x1b[31m file 0644", "suid file 0755"}, changedPaths(changed.Created))
+		require.Equal(t, []string{"deep/a/b file 0644", "main.py file 0644", "run.sh file 0600"}, changedPaths(changed.Changed))
+		require.Equal(t, []string{"link symlink 0777", "old.txt file 0644"}, changedPaths(changed.Deleted))
+		require.Equal(t, []string{"made/fifo: not a regular file", "made/link: not a regular file", "made/socket: not a regular file"}, skippedPaths(changed.Skipped))
+		require.Empty(t, changed.NotCopied)
 
 		// Meanwhile the folder changes on the host.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "src/main.py"), []byte("edited"), 0o644))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
@@ -48,8 +49,9 @@ func TestClearFinal(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
 
-	lock, err := lockFolder(final)
+	lock, err := os.Open(final)
 	require.NoError(t, err)
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	_, err = r.ClearFinal(t.Context(), final, "")
 	require.ErrorIs(t, err, ErrBusy)
 	require.NoError(t, lock.Close())

@@ -3,6 +3,8 @@
 package sandbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -85,31 +87,6 @@ func TestFailedStartPutsFinalBack(t *testing.T) {
 	require.NoDirExists(t, final+".before-r1")
 }
 
-func TestNestedFinalsAreOneAtATime(t *testing.T) {
-	store := recordtest.Open(t)
-	base := t.TempDir()
-	require.NoError(t, store.Prepare())
-	outer, inner, beside := filepath.Join(base, "a"), filepath.Join(base, "a", "b", "c"), filepath.Join(base, "a", "d")
-
-	held, err := lockFinal(store, inner)
-	require.NoError(t, err)
-	_, err = lockFinal(store, outer)
-	require.ErrorIs(t, err, ErrBusy, "it holds one that is in use")
-	other, err := lockFinal(store, beside)
-	require.NoError(t, err, "neighbours do not matter")
-	require.NoError(t, other.release())
-	require.NoError(t, held.release())
-
-	held, err = lockFinal(store, outer)
-	require.NoError(t, err)
-	_, err = lockFinal(store, inner)
-	require.ErrorIs(t, err, ErrBusy, "it lies in one that is in use")
-	require.NoError(t, held.release())
-	held, err = lockFinal(store, inner)
-	require.NoError(t, err)
-	require.NoError(t, held.release())
-}
-
 // TestTakenNameIsLeftAlone is about a run of the same ID in another state folder:
 // its container must survive our refusal.
 func TestTakenNameIsLeftAlone(t *testing.T) {
@@ -123,6 +100,13 @@ func TestTakenNameIsLeftAlone(t *testing.T) {
 	require.Empty(t, leftBehind(t, r, fake))
 }
 
+// fillFinal records that a run filled a ./final last, as its controller does.
+func fillFinal(store *record.Store, final, id string) error {
+	sum := sha256.Sum256([]byte(final))
+	return record.WriteJSON(filepath.Join(store.LocksDir(), "final-"+hex.EncodeToString(sum[:8])+".json"),
+		map[string]string{"path": final, "run_id": id})
+}
+
 // TestDeadControllersFinalIsReclaimed is a controller that died with its program
 // still writing: the next run on the same ./final must not inherit that.
 func TestDeadControllersFinalIsReclaimed(t *testing.T) {
@@ -132,7 +116,7 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 	require.NoError(t, os.Mkdir(final, 0o755))
 	require.NoError(t, r.store.Prepare())
 	recordtest.Add(t, r.store, "dead", recordtest.DeadOwner(), time.Now(), false)
-	require.NoError(t, record.WriteJSON(finalFile(r.store, final, "json"), finalNote{Path: final, RunID: "dead"}))
+	require.NoError(t, fillFinal(r.store, final, "dead"))
 
 	res, err := r.Run(t.Context(), finalRequest("next", final))
 	require.NoError(t, err)
@@ -141,7 +125,7 @@ func TestDeadControllersFinalIsReclaimed(t *testing.T) {
 
 	fake.Fail.Remove = errors.New("device busy")
 	recordtest.Add(t, r.store, "dead2", recordtest.DeadOwner(), time.Now(), false)
-	require.NoError(t, record.WriteJSON(finalFile(r.store, final, "json"), finalNote{Path: final, RunID: "dead2"}))
+	require.NoError(t, fillFinal(r.store, final, "dead2"))
 	_, err = r.Run(t.Context(), finalRequest("never", final))
 	require.ErrorIs(t, err, fake.Fail.Remove)
 	require.ErrorContains(t, err, "still in use by run dead2")

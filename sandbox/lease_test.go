@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/gpu"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -362,7 +363,7 @@ func TestRunWaitsForGPUs(t *testing.T) {
 	hooks := Hooks{Waiting: func(string) { cancel() }}
 	_, err = r.Run(ctx, req, hooks)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, errCanceledBefore)
+	require.ErrorIs(t, err, outcome.ErrCanceled)
 	require.Empty(t, leftBehind(t, r, fake))
 
 	req.GPUWait = time.Minute

@@ -4,21 +4,19 @@ package sandbox
 
 import (
 	"context"
-	"encoding/binary"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -56,8 +54,8 @@ func TestObserveFilesOfARun(t *testing.T) {
 	require.Equal(t, spec.HoldDir+"/"+spec.WitnessFile, fake.Created[0].Meta.Witness)
 	require.Equal(t, &result.Observed{Watched: []string{"/etc/shadow", "/root/.ssh/"}, Opened: []string{"/root/.ssh/", "/root/.ssh/id_rsa"}}, res.Observed)
 	require.Equal(t, 1, started)
-	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), holdDir))
-	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), watchDir))
+	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), record.HoldDir))
+	require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), record.WatchDir))
 }
 
 // unwitnessed has containers whose init opens another file than ours.
@@ -83,7 +81,7 @@ func TestObserveIsTruthful(t *testing.T) {
 			f.Process = func(string) (int, error) { return os.Getpid(), nil }
 		}, "is not that of the container", ""},
 		"files that are not ours": {func(f *enginetest.Fake, r *Runner) {
-			r.engine, r.launchWait = unwitnessed{f}, 1 // it was opened before, or never is
+			r.engine, r.observeWait = unwitnessed{f}, 1 // it was opened before, or never is
 		}, "was not seen here", "was not seen here"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +122,7 @@ func TestObserveOfARunThatNeverStarts(t *testing.T) {
 		want   *result.Observed
 	}{
 		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = ErrNoContainer }, true,
-			&result.Observed{NetworkWhy: "did not tell the container's process", WatchWhy: neverStarted}},
+			&result.Observed{NetworkWhy: "did not tell the container's process", WatchWhy: "the program never started"}},
 		"the command is not there": {func(f *enginetest.Fake) { f.Launch = enginetest.NotFound }, false,
 			&result.Observed{NetworkWhy: "did not tell the container's process", Watched: []string{"/etc/shadow"}, Opened: []string{}}},
 	} {
@@ -141,7 +139,7 @@ func TestObserveOfARunThatNeverStarts(t *testing.T) {
 			require.ElementsMatch(t, test.want.Watched, res.Observed.Watched)
 			require.Empty(t, res.Observed.Opened)
 			require.Empty(t, fake.Left())
-			require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), holdDir))
+			require.NoDirExists(t, filepath.Join(r.Store().RecordDir("r1"), record.HoldDir))
 		})
 	}
 }
@@ -160,7 +158,7 @@ func TestObserveOfAnEndThatWasNotSeen(t *testing.T) {
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, result.StatusSignaled, res.Status)
-	require.Equal(t, endUnseen, res.Observed.WatchWhy)
+	require.Equal(t, "the end of the program was not seen", res.Observed.WatchWhy)
 	require.Equal(t, []string{"/etc/shadow"}, res.Observed.Opened)
 }
 
@@ -170,7 +168,7 @@ func TestObserveCanceledWhileHeld(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
 	r := newFakeRunner(t, fake)
-	r.engine, r.launchWait = unwitnessed{fake}, time.Hour
+	r.engine, r.observeWait = unwitnessed{fake}, time.Hour
 	req := command("true")
 	var hooks Hooks
 	hooks.Admit = func(context.Context) (func(), error) {
@@ -180,80 +178,9 @@ func TestObserveCanceledWhileHeld(t *testing.T) {
 	hooks.Started = func() { t.Error("the program was let go") }
 	req.Observe = &Observe{Canaries: []string{"/etc/shadow"}}
 	res, err := r.Run(ctx, req, hooks)
-	require.ErrorIs(t, err, errCanceledBefore)
+	require.ErrorIs(t, err, outcome.ErrCanceled)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Nil(t, res)
 	require.Empty(t, leftBehind(t, r, fake))
 	require.NoDirExists(t, r.Store().RecordDir("r1"))
-}
-
-func TestPathWatchTellsOfLostReports(t *testing.T) {
-	witness := filepath.Join(t.TempDir(), "witness")
-	require.NoError(t, os.WriteFile(witness, nil, 0o644))
-	w, err := newPathWatch(witness)
-	require.NoError(t, err)
-	report := make([]byte, unix.SizeofInotifyEvent)
-	binary.NativeEndian.PutUint32(report, ^uint32(0)) // of no watch
-	binary.NativeEndian.PutUint32(report[4:], unix.IN_Q_OVERFLOW)
-	w.take(slices.Repeat(report, 2))
-	_, err = w.stop()
-	require.ErrorIs(t, err, errOverflow)
-	require.NoError(t, w.close())
-	require.Error(t, w.add(witness, Watch{}), "it is over")
-}
-
-func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
-	dir := t.TempDir()
-	witness, file := filepath.Join(dir, "witness"), filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(witness, nil, 0o644))
-	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	w, err := newPathWatch(witness)
-	require.NoError(t, err)
-	require.NoError(t, w.add(file, Watch{Target: "/x"}))
-	require.Error(t, w.add(filepath.Join(dir, "none"), Watch{Target: "/y"}))
-	_, err = os.ReadFile(file)
-	require.NoError(t, err)
-	opened, err := w.stop()
-	require.NoError(t, err)
-	require.Equal(t, []string{"/x"}, opened)
-	require.Equal(t, []string{"/x"}, w.watched())
-	require.NoError(t, w.close())
-}
-
-func TestRouteCountersAreOfAContainer(t *testing.T) {
-	for pid, want := range map[int]string{
-		0:           "did not tell",
-		-1:          "did not tell",
-		1 << 30:     "cannot be read",
-		os.Getpid(): "is not that of the container",
-	} {
-		c, err := openRouteCounters(pid)
-		require.ErrorContains(t, err, want)
-		require.Nil(t, c)
-	}
-}
-
-func TestParseCounters(t *testing.T) {
-	for head, parse := range map[string]func(string) (int64, error){
-		"Ip: Forwarding OutNoRoutes FragOKs\n":      parseNoRoutes,
-		"IpExt: InNoRoutes OutMcastPkts InOctets\n": parseMulticast,
-	} {
-		row, _, _ := strings.Cut(head, " ")
-		for text, want := range map[string]int64{head + row + " 1 7 2\nIcmp: InMsgs\nIcmp: 3\n": 7, "X: 1\n" + head + row + " 1 0 2\n": 0} {
-			n, err := parse(text)
-			require.NoError(t, err)
-			require.Equal(t, want, n)
-		}
-		for _, text := range []string{"", head, head + row + " 1\n", head + row + " 1 x 2\n", row + " Forwarding\n" + row + " 1\n"} {
-			_, err := parse(text)
-			require.Error(t, err, text)
-		}
-	}
-	n, err := parseSNMP6("Ip6InReceives \t9\nIp6OutNoRoutes                  \t5\n")
-	require.NoError(t, err)
-	require.EqualValues(t, 5, n)
-	for _, text := range []string{"", "Ip6OutNoRoutes\n", "Ip6OutNoRoutes x\n", "Ip6OutNoRoutesX 1\n"} {
-		_, err := parseSNMP6(text)
-		require.Error(t, err, text)
-	}
 }

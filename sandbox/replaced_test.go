@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -170,10 +171,8 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 			prepared, err := r.plan(t.Context(), req)
 			require.NoError(t, err)
 			swap(t, filepath.Join(real, "sub"), filepath.Join(real, "other"))
-			a := &attempt{runner: r, req: prepared.request, layout: prepared.layout, spec: prepared.spec, info: prepared.info, verified: prepared.verified,
-				asked: prepared.asked, stopHelpers: func() {}, log: r.log}
-			a.work, err = openWorkspace(r.store, a.spec)
-			require.NoError(t, err)
+			a := r.newRun(prepared, runOptions{}, time.Now())
+			require.NoError(t, a.openStage(t.Context()))
 			err = a.prepare(t.Context())
 			require.ErrorContains(t, err, "was replaced while the run was prepared")
 			require.NoError(t, a.abandon(t.Context()))

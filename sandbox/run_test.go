@@ -345,7 +345,7 @@ func TestCancelBeforeTheStartLeavesNothing(t *testing.T) {
 				if after == 0 {
 					require.ErrorIs(t, err, context.Canceled)
 				} else {
-					require.ErrorIs(t, err, errCanceledBefore)
+					require.ErrorIs(t, err, outcome.ErrCanceled)
 					require.ErrorIs(t, err, gaveUp)
 				}
 				require.Nil(t, res)
@@ -597,7 +597,7 @@ func TestStuckContainerIsGivenUp(t *testing.T) {
 				require.Equal(t, []engine.Signal{engine.Kill, engine.Abort, engine.Abort}, signals(fake)[:3])
 				require.Empty(t, res.Outputs, "the program may still write")
 				warnings := strings.Join(res.Warnings, "\n")
-				require.Contains(t, warnings, mayStillRun)
+				require.Contains(t, warnings, "the program may still run: its outputs were not collected")
 				if removeErr == nil {
 					require.Empty(t, fake.Left())
 					return
@@ -658,9 +658,9 @@ func TestEngineThatStaysAwayIsALoss(t *testing.T) {
 		require.Equal(t, result.FaultEnvironment, res.Fault)
 		require.Equal(t, "so far\n", res.Stdout)
 		require.Equal(t, -1, res.ExitCode)
-		require.Contains(t, strings.Join(res.Warnings, "\n"), mayStillRun)
-		require.GreaterOrEqual(t, time.Since(began), reconnectBudget)
-		require.Less(t, time.Since(began), 2*reconnectBudget)
+		require.Contains(t, strings.Join(res.Warnings, "\n"), "the program may still run: its outputs were not collected")
+		require.GreaterOrEqual(t, time.Since(began), engine.ReconnectBudget)
+		require.Less(t, time.Since(began), 2*engine.ReconnectBudget)
 		require.Equal(t, []string{"container evalbox-r1"}, fake.Left(), "nobody could remove it")
 	})
 }
@@ -854,17 +854,17 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	}
 	r := newFakeRunner(t, fake)
 
-	report, err := r.GC(t.Context(), SweepOptions{DryRun: true})
+	report, err := r.GC(t.Context(), GCOptions{DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 3)
 	require.Empty(t, fake.Removed)
 
-	_, err = r.GC(t.Context(), SweepOptions{})
+	_, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"dead", "reader", "elsewhere-late"}, fake.Removed)
 
 	fake.Removed = nil
-	_, err = r.GC(t.Context(), SweepOptions{Kept: true})
+	_, err = r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Contains(t, fake.Removed, "dead-kept")
 	require.NotContains(t, fake.Removed, "alive")
@@ -1018,10 +1018,10 @@ func TestForeignStopIsTold(t *testing.T) {
 		takes  time.Duration
 	}{
 		"ends by it": {enginetest.Died(15), func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15,
-			"Somebody else stopped the program: SIGTERM was sent through the engine, and not by us.", farewell},
-		"exits 0 on it": {0, func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15, "The program then exited with 0.", farewell},
+			"Somebody else stopped the program: SIGTERM was sent through the engine, and not by us.", shutdownGrace},
+		"exits 0 on it": {0, func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 143, 15, "The program then exited with 0.", shutdownGrace},
 		"is killed after it": {enginetest.Died(9), func(*enginetest.Fake) {}, result.StatusSignaled, result.FaultOperator, 137, 9,
-			"SIGKILL was sent through the engine", farewell},
+			"SIGKILL was sent through the engine", shutdownGrace},
 		"the engine goes": {enginetest.Died(15), func(f *enginetest.Fake) { f.Hook = awayAfterTheStart(f, gone) },
 			result.StatusEngineLost, result.FaultEnvironment, -1, 0, "The engine stopped, and stopped the program with it.", 0},
 		"the engine is gone": {enginetest.Died(15), func(f *enginetest.Fake) { f.Foreign, f.ForeignErr = nil, gone },

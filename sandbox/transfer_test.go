@@ -19,6 +19,7 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/stage"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,6 +30,13 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// minFree is the free space that a disk must have, and diskPeriod the time between two
+// measurements; see package stage.
+const (
+	minFree    = 64 << 20
+	diskPeriod = 250 * time.Millisecond
 )
 
 // writes is a program that leaves these files in ./final, by name.
@@ -315,7 +323,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		says   string
 	}{
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
-		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + outFolders + 1, 4096 }, 0, result.FaultProgram, "disk limit"},
+		"many files":   {func() (int64, int64, int64) { return 1 << 40, stage.MaxEntries + 3, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
 		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, enginetest.TooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},
@@ -358,7 +366,7 @@ func TestCopyOfALostRunIsNotCollected(t *testing.T) {
 		res, err := r.Run(t.Context(), copied(t))
 		require.ErrorIs(t, err, ErrEngineUnavailable)
 		require.Equal(t, result.StatusEngineLost, res.Status)
-		require.Contains(t, strings.Join(res.Warnings, "\n"), mayStillRun)
+		require.Contains(t, strings.Join(res.Warnings, "\n"), "the program may still run: its outputs were not collected")
 		require.Empty(t, fake.Fetched)
 	})
 }
@@ -554,13 +562,13 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: labels[LabelRun]}}, labels)
 		require.NoError(t, err)
 	}
-	report, err := r.GC(t.Context(), SweepOptions{})
+	report, err := r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 2)
 	require.Equal(t, spec.CourierName("dead"), report.Removed[0].Container)
 	require.Equal(t, "volume evalbox-dead", report.Removed[1].Container)
 	require.Len(t, report.Left, 4)
-	_, err = r.GC(t.Context(), SweepOptions{Kept: true})
+	_, err = r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"depot live"}, fake.Left())
 	require.NoError(t, fake.RemoveDepot(t.Context(), "live"))
@@ -579,7 +587,7 @@ func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 		require.NoError(t, err)
 		fake.Listed = append(fake.Listed, engine.Found{ID: id, Labels: labels, Ended: true})
 	}
-	_, err := r.GC(t.Context(), SweepOptions{Kept: true})
+	_, err := r.GC(t.Context(), GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ended", spec.CourierName("ended")}, fake.Removed)
 	require.Equal(t, []string{"depot runs"}, fake.Left())
@@ -601,7 +609,7 @@ func TestPartsOfARunElsewhereStayAsLongAsItMay(t *testing.T) {
 		_, err := fake.MakeDepot(t.Context(), Spec{Job: Job{RunID: id}}, parts)
 		require.NoError(t, err)
 	}
-	_, err := r.GC(t.Context(), SweepOptions{})
+	_, err := r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"over", spec.CourierName("over")}, fake.Removed)
 	require.Equal(t, []string{"depot runs"}, fake.Left())

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/tree"
@@ -13,36 +12,6 @@ import (
 
 	"github.com/evalbox/evalbox/internal/treetest"
 )
-
-func TestGitGuard(t *testing.T) {
-	entries := func(names ...string) (list []tree.Entry) {
-		for _, name := range names {
-			list = append(list, tree.Entry{Path: name, Kind: tree.KindFile})
-		}
-		return list
-	}
-	onHost := []string{"bare.git/HEAD", "half/config"}
-	there := func(name string) bool { return slices.Contains(onHost, name) }
-	changes := entries("made/HEAD", "made/config", "both/Hooks/x", "both/head")
-	for source, c := range map[string]struct{ refused, fine []string }{
-		"/home/ada/project": {
-			refused: []string{".git", ".git/config", ".git/hooks/post-checkout", "sub/.GIT/config", "sub/.git", ".gi\u200ct/x", ".git./x", ".git ", "GIT~1/config",
-				".git::$INDEX_ALLOCATION/config", "bare.git/config", "bare.git/hooks", "bare.git/hooks/pre-push", "bare.git/commondir",
-				"made/HEAD", "made/config", "half/HEAD", "both/Hooks/x"},
-			fine: []string{".gitignore", ".github/workflows/x.yaml", ".gitmodules", "config", "hooks/x", "HEAD", "bare.git/description", "bare.git/refs/x", "git/config"},
-		},
-		"/home/ada/project/.git":           {refused: []string{"x", "config"}},
-		"/home/ada/project/.Git/modules/x": {refused: []string{"HEAD"}},
-	} {
-		guard := newGitGuard(source, there, changes)
-		for _, name := range c.refused {
-			require.NotEmpty(t, guard.refuse(tree.Entry{Path: name}), "%s in %s", name, source)
-		}
-		for _, name := range c.fine {
-			require.Empty(t, guard.refuse(tree.Entry{Path: name}), "%s in %s", name, source)
-		}
-	}
-}
 
 // TestGitIsNotApplied: what a program writes for Git to execute stays in the record,
 // and is applied only for a caller who says so.
@@ -62,15 +31,15 @@ func TestGitIsNotApplied(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode, res.Stderr)
 	for range 2 { // the second time changes nothing
-		report, err := r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
+		report, err := r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 		require.NoError(t, err)
 		var skipped []string
 		for _, c := range report.Changes {
-			if c.State == TreeSkipped {
+			if c.State == tree.Skipped {
 				skipped = append(skipped, c.Path)
 				require.Contains(t, c.Reason, "is of Git")
 			} else {
-				require.Equal(t, TreeApplied, c.State, c)
+				require.Equal(t, tree.Applied, c.State, c)
 			}
 		}
 		require.ElementsMatch(t, []string{".git/config", ".git/hooks", ".git/hooks/post-checkout", "b.git/config", "c/.git", "d/HEAD", "d/config"}, skipped)
@@ -83,8 +52,8 @@ func TestGitIsNotApplied(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "[core]", string(text))
 	}
-	report, err := r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{Git: true})
+	report, err := r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{Git: true})
 	require.NoError(t, err)
-	require.Zero(t, report.Count(TreeSkipped))
+	require.Zero(t, report.Count(tree.Skipped))
 	require.FileExists(t, filepath.Join(dir, ".git/hooks/post-checkout"))
 }

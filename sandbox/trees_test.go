@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/stretchr/testify/require"
 
@@ -69,19 +70,19 @@ func TestTreesInBothWays(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, res.ExitCode, res.Stderr)
 			require.Len(t, res.Trees, 1)
-			tree := res.Trees[0]
-			require.Equal(t, "/repo", tree.Target)
-			require.True(t, tree.Complete, res.Warnings)
-			require.Equal(t, 6, tree.Entries)
-			require.EqualValues(t, 4, tree.SizeBytes)
-			require.Equal(t, []string{"empty", "sub/new"}, []string{tree.Created[0].Path, tree.Created[1].Path})
-			require.Equal(t, "0600", tree.Created[1].Mode)
-			require.Len(t, tree.Changed, 1)
-			require.Equal(t, "a", tree.Changed[0].Path)
-			require.Len(t, tree.Deleted, 1)
-			require.Equal(t, "b", tree.Deleted[0].Path)
-			require.Len(t, tree.Skipped, 1)
-			require.Equal(t, "evil", tree.Skipped[0].Path)
+			changed := res.Trees[0]
+			require.Equal(t, "/repo", changed.Target)
+			require.True(t, changed.Complete, res.Warnings)
+			require.Equal(t, 6, changed.Entries)
+			require.EqualValues(t, 4, changed.SizeBytes)
+			require.Equal(t, []string{"empty", "sub/new"}, []string{changed.Created[0].Path, changed.Created[1].Path})
+			require.Equal(t, "0600", changed.Created[1].Mode)
+			require.Len(t, changed.Changed, 1)
+			require.Equal(t, "a", changed.Changed[0].Path)
+			require.Len(t, changed.Deleted, 1)
+			require.Equal(t, "b", changed.Deleted[0].Path)
+			require.Len(t, changed.Skipped, 1)
+			require.Equal(t, "evil", changed.Skipped[0].Path)
 
 			record, err := r.Store().Get("r1")
 			require.NoError(t, err)
@@ -92,18 +93,18 @@ func TestTreesInBothWays(t *testing.T) {
 			require.Empty(t, left)
 			require.Empty(t, fake.Left())
 
-			report, err := r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{Deny: []string{"sub"}})
+			report, err := r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{Deny: []string{"sub"}})
 			require.NoError(t, err)
-			require.Equal(t, 3, report.Count(TreeApplied))
-			require.Equal(t, 1, report.Count(TreeSkipped))
+			require.Equal(t, 3, report.Count(tree.Applied))
+			require.Equal(t, 1, report.Count(tree.Skipped))
 			require.Equal(t, dir, report.Source)
 			text, err := os.ReadFile(filepath.Join(dir, "a"))
 			require.NoError(t, err)
 			require.Equal(t, "changed", string(text))
 			require.NoFileExists(t, filepath.Join(dir, "sub/new"))
-			report, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
+			report, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 			require.NoError(t, err)
-			require.Equal(t, 4, report.Count(TreeApplied))
+			require.Equal(t, 4, report.Count(tree.Applied))
 			require.FileExists(t, filepath.Join(dir, "sub/new"))
 		})
 	}
@@ -116,18 +117,18 @@ func TestApplyTreeRefuses(t *testing.T) {
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	for target, want := range map[string]string{"/repo/x": "has no such tree", "/work/out": "was no copy of a folder"} {
-		_, err := r.ApplyTree(t.Context(), "r1", target, ApplyOptions{})
+		_, err := r.ApplyTree(t.Context(), "r1", target, tree.ApplyOptions{})
 		require.ErrorContains(t, err, want)
 	}
-	_, err = r.ApplyTree(t.Context(), "r2", "/repo", ApplyOptions{})
+	_, err = r.ApplyTree(t.Context(), "r2", "/repo", tree.ApplyOptions{})
 	require.ErrorIs(t, err, record.ErrNoRecord)
-	_, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{Deny: []string{"../x"}})
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{Deny: []string{"../x"}})
 	require.ErrorContains(t, err, "must be a path below")
 	require.NoError(t, os.Rename(dir, dir+"-moved"))
-	_, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 	require.Error(t, err)
 	require.NoError(t, os.Symlink(dir+"-moved", dir))
-	_, err = r.ApplyTree(t.Context(), "r1", "/repo", ApplyOptions{})
+	_, err = r.ApplyTree(t.Context(), "r1", "/repo", tree.ApplyOptions{})
 	require.ErrorContains(t, err, "was replaced by a link")
 }
 

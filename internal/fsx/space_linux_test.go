@@ -1,4 +1,4 @@
-package fsx
+package fsx_test
 
 import (
 	"os"
@@ -12,10 +12,10 @@ import (
 )
 
 func TestFreeBytes(t *testing.T) {
-	free, ok := freeBytes(t.TempDir())
+	free, ok := fsx.FreeBytes(t.TempDir())
 	require.True(t, ok)
 	require.Positive(t, free)
-	_, ok = freeBytes("/no/such/folder")
+	_, ok = fsx.FreeBytes("/no/such/folder")
 	require.False(t, ok)
 }
 
@@ -23,7 +23,7 @@ func TestReserveSetsSpaceAside(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "reserve"))
 	require.NoError(t, err)
 	defer file.Close()
-	require.NoError(t, reserve(file, 1<<20))
+	require.NoError(t, fsx.Reserve(file, 1<<20))
 	info, err := file.Stat()
 	require.NoError(t, err)
 	require.Equal(t, int64(1<<20), info.Size())
@@ -34,6 +34,6 @@ func TestReserveSetsSpaceAside(t *testing.T) {
 		full, err := os.Create(filepath.Join(dir, "reserve"))
 		require.NoError(t, err)
 		defer full.Close()
-		require.True(t, fsx.IsNoSpace(reserve(full, 1<<20)))
+		require.True(t, fsx.IsNoSpace(fsx.Reserve(full, 1<<20)))
 	}
 }

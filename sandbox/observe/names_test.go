@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // shown is what is shown of a hidden folder of a tree, and who showed it.
-func shown(t *testing.T, tree string, left int) (string, *nameShower) {
+func shown(t *testing.T, tree string, left int) (string, *namer) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "watch-0")
-	require.NoError(t, mkdirReadable(source))
-	s := &nameShower{left: left}
-	w := Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
+	require.NoError(t, fsx.MkdirReadable(source))
+	s := &namer{left: left}
+	w := spec.Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
 	layout := spec.Layout{Entries: []spec.Entry{
 		{Role: spec.RoleMount, Source: t.TempDir(), Target: "/repo", Dir: true}, {Role: spec.RoleTree, Source: tree, Target: "/repo/sub", Dir: true},
 	}}
@@ -42,13 +43,13 @@ func TestShowNames(t *testing.T) {
 		require.Equal(t, os.FileMode(0o444), info.Mode())
 		text, err := os.ReadFile(filepath.Join(source, name))
 		require.NoError(t, err)
-		require.Equal(t, decoyText, string(text))
+		require.Equal(t, canaryText, string(text))
 	}
-	require.Equal(t, []innerFolder{
-		{filepath.Join(source, "a"), Watch{Target: "/repo/sub/keys/a", Folder: true, Inner: true}},
-		{filepath.Join(source, "a/b"), Watch{Target: "/repo/sub/keys/a/b", Folder: true, Inner: true}},
+	require.Equal(t, []innerDir{
+		{filepath.Join(source, "a"), spec.Watch{Target: "/repo/sub/keys/a", Folder: true, Inner: true}},
+		{filepath.Join(source, "a/b"), spec.Watch{Target: "/repo/sub/keys/a/b", Folder: true, Inner: true}},
 	}, s.inner)
-	require.Empty(t, s.warning())
+	require.False(t, s.cut)
 }
 
 // TestShowNamesIsBounded: so many names, and so deep; and it is told.
@@ -58,9 +59,9 @@ func TestShowNamesIsBounded(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(wide, "keys", fmt.Sprint(i)), 0o755))
 	}
 	_, s := shown(t, wide, 5)
-	require.Empty(t, s.warning())
+	require.False(t, s.cut)
 	source, s := shown(t, wide, 4)
-	require.Contains(t, s.warning(), "more names than the 1000")
+	require.True(t, s.cut)
 	entries, err := os.ReadDir(source)
 	require.NoError(t, err)
 	require.Len(t, entries, 4)
@@ -69,7 +70,7 @@ func TestShowNamesIsBounded(t *testing.T) {
 	path := strings.Repeat("d/", maxShownDepth)
 	require.NoError(t, os.MkdirAll(filepath.Join(deep, "keys", path, "below"), 0o755))
 	source, s = shown(t, deep, maxShownNames)
-	require.NotEmpty(t, s.warning())
+	require.True(t, s.cut)
 	require.DirExists(t, filepath.Join(source, path))
 	require.NoDirExists(t, filepath.Join(source, path, "below"))
 }
@@ -77,11 +78,11 @@ func TestShowNamesIsBounded(t *testing.T) {
 // TestShowNamesStaysInTheTree: whoever puts a link in the place of what is hidden learns
 // no names of the host.
 func TestShowNamesStaysInTheTree(t *testing.T) {
-	tree, s := t.TempDir(), &nameShower{left: maxShownNames}
+	tree, s := t.TempDir(), &namer{left: maxShownNames}
 	require.NoError(t, os.Symlink("/etc", filepath.Join(tree, "keys")))
 	source := filepath.Join(t.TempDir(), "watch-0")
-	require.NoError(t, mkdirReadable(source))
-	w := Watch{Target: "/repo/keys", Folder: true, Names: true}
+	require.NoError(t, fsx.MkdirReadable(source))
+	w := spec.Watch{Target: "/repo/keys", Folder: true, Names: true}
 	layout := spec.Layout{Entries: []spec.Entry{{Role: spec.RoleTree, Source: tree, Target: "/repo", Dir: true}}}
 	err := s.show(t.Context(), source, w, layout)
 	require.ErrorContains(t, err, "its names cannot be read")

@@ -1,16 +1,18 @@
 //go:build linux
 
-package sandbox
+package stage
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -21,118 +23,115 @@ import (
 	"github.com/evalbox/evalbox/sandbox/hostpath"
 )
 
-// mountTmpfs mounts a file system in memory; only root can.
-func mountTmpfs(t *testing.T, dir, options string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, unix.Mount("evalbox-test", dir, "tmpfs", 0, options))
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-}
-
 // workSpec is a run as the program's user that needs no handing over.
-func workSpec(id string) Spec {
+func workSpec(id string) spec.Spec {
 	user := "64646:64646"
 	if !treetest.IsRoot() {
-		user = defaultUser(os.Getuid(), os.Getgid())
+		user = fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
 	}
-	return Spec{Class: Class{User: user}, Job: Job{RunID: id}}
+	return spec.Spec{Class: spec.Class{User: user}, Job: spec.Job{RunID: id}}
 }
 
-func TestWorkspaceOfARunThatNamesNothing(t *testing.T) {
+// open opens a stage whose warnings fail nothing.
+func open(store *record.Store, plan spec.Spec) (*Stage, error) {
+	return Open(Options{Store: store, Plan: plan, Log: slog.New(slog.DiscardHandler), Warn: func(string, ...any) {}})
+}
+
+func TestStageOfARunThatNamesNothing(t *testing.T) {
 	store := recordtest.Open(t)
-	w, err := openWorkspace(store, workSpec("r1"))
+	w, err := open(store, workSpec("r1"))
 	require.NoError(t, err)
 	record := filepath.Join(store.Dir(), "runs", "r1")
-	require.Equal(t, record, w.record)
-	require.Equal(t, engine.Sources{RoleInput: record + "/input", RoleFinal: record + "/final"}, w.paths)
+	require.Equal(t, record, w.Dir)
+	require.Equal(t, engine.Sources{spec.RoleInput: record + "/input", spec.RoleFinal: record + "/final"}, w.Sources)
 	require.Equal(t, []string{"final", "input", "reserve"}, treetest.Everything(t, record))
 	info, err := os.Stat(filepath.Join(record, "reserve"))
 	require.NoError(t, err)
 	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
 
-	require.NoError(t, w.handOver(t.Context()))
-	require.NoError(t, w.handBack())
-	require.NoError(t, w.release())
+	require.NoError(t, w.Grant(t.Context()))
+	require.NoError(t, w.final.restore())
+	require.NoError(t, w.Close())
 	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "the record stays")
 
-	_, err = openWorkspace(store, workSpec("r1"))
+	_, err = open(store, workSpec("r1"))
 	require.ErrorContains(t, err, "recorded already")
 	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "a refused run leaves the other's record alone")
 }
 
-func TestWorkspaceKeepsTheProgramThatRan(t *testing.T) {
+func TestStageKeepsTheProgramThatRan(t *testing.T) {
 	store := recordtest.Open(t)
 	script := filepath.Join(t.TempDir(), "main.py")
 	require.NoError(t, os.WriteFile(script, []byte("print(1)\n"), 0o600))
-	spec := workSpec("r1")
-	spec.Job.Script = script
-	w, err := openWorkspace(store, spec)
+	plan := workSpec("r1")
+	plan.Job.Script = script
+	w, err := open(store, plan)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(script, []byte("print(2)\n"), 0o600))
-	text, err := os.ReadFile(w.paths[RoleProgram])
+	text, err := os.ReadFile(w.Sources[spec.RoleProgram])
 	require.NoError(t, err)
 	require.Equal(t, "print(1)\n", string(text))
-	info, err := os.Stat(w.paths[RoleProgram])
+	info, err := os.Stat(w.Sources[spec.RoleProgram])
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o444), info.Mode().Perm(), "any user may read it, nobody may write it")
-	require.NotEqual(t, filepath.Dir(w.paths[RoleProgram]), w.record, "the folder that is mounted holds nothing else")
-	require.NoError(t, w.discard())
+	require.NotEqual(t, filepath.Dir(w.Sources[spec.RoleProgram]), w.Dir, "the folder that is mounted holds nothing else")
+	require.NoError(t, w.Discard(t.Context()))
 	require.FileExists(t, script)
 }
 
 // What is mounted must be readable for a user who is nobody on this host, and
 // administrators like a strict umask.
-func TestWorkspaceUnderAStrictUmask(t *testing.T) {
+func TestStageUnderAStrictUmask(t *testing.T) {
 	store := recordtest.Open(t)
 	script := filepath.Join(t.TempDir(), "main.py")
 	require.NoError(t, os.WriteFile(script, []byte("1"), 0o600))
-	spec := workSpec("r1")
-	spec.Job.Script = script
+	plan := workSpec("r1")
+	plan.Job.Script = script
 	before := unix.Umask(0o077)
 	defer unix.Umask(before)
-	w, err := openWorkspace(store, spec)
+	w, err := open(store, plan)
 	require.NoError(t, err)
-	require.NoError(t, w.handOver(t.Context()))
+	require.NoError(t, w.Grant(t.Context()))
 	for path, mode := range map[string]os.FileMode{
-		w.paths[RoleInput]: 0o755, filepath.Dir(w.paths[RoleProgram]): 0o755, w.paths[RoleProgram]: 0o444, w.record: 0o700,
+		w.Sources[spec.RoleInput]: 0o755, filepath.Dir(w.Sources[spec.RoleProgram]): 0o755, w.Sources[spec.RoleProgram]: 0o444, w.Dir: 0o700,
 	} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode().Perm(), path)
 	}
-	require.NoError(t, w.release())
+	require.NoError(t, w.Close())
 }
 
-func TestFailuresOfAWorkspaceLeaveNothing(t *testing.T) {
+func TestFailuresOfAStageLeaveNothing(t *testing.T) {
 	place := t.TempDir()
 	treetest.Write(t, place, map[string]string{"empty.py": " \n\t\n", "nothing.py": "", "file": "x", "final/kept": "x", "parent/": "", "ok.py": "1"})
 	for name, c := range map[string]struct {
-		change func(*Spec)
+		change func(*spec.Spec)
 		want   string
 	}{
-		"script is blank":     {func(s *Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
-		"script is empty":     {func(s *Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
-		"script is gone":      {func(s *Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
-		"script is a folder":  {func(s *Spec) { s.Job.Script = place }, "cannot be read"},
-		"final is a file":     {func(s *Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
-		"parent is gone":      {func(s *Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
-		"user has a name":     {func(s *Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
-		"user has a name (2)": {func(s *Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
+		"script is blank":     {func(s *spec.Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
+		"script is empty":     {func(s *spec.Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
+		"script is gone":      {func(s *spec.Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
+		"script is a folder":  {func(s *spec.Spec) { s.Job.Script = place }, "cannot be read"},
+		"final is a file":     {func(s *spec.Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
+		"parent is gone":      {func(s *spec.Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
+		"user has a name":     {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
+		"user has a name (2)": {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := recordtest.Open(t)
 			before := treetest.Everything(t, place)
-			spec := workSpec("r1")
-			spec.Job.Script = place + "/ok.py"
-			c.change(&spec)
-			w, err := openWorkspace(store, spec)
+			plan := workSpec("r1")
+			plan.Job.Script = place + "/ok.py"
+			c.change(&plan)
+			w, err := open(store, plan)
 			require.ErrorContains(t, err, c.want)
 			require.Nil(t, w)
 			require.Empty(t, treetest.Everything(t, store.RunsDir()))
 			require.Equal(t, before, treetest.Everything(t, place))
-			if spec.Job.Final != "" {
+			if plan.Job.Final != "" {
 				// The lock is free again.
-				lock, err := lockFinal(store, spec.Job.Final)
+				lock, err := lockFinal(store, plan.Job.Final)
 				require.NoError(t, err)
 				require.NoError(t, lock.release())
 			}
@@ -165,56 +164,56 @@ func TestScriptThatCannotBeRead(t *testing.T) {
 func TestTwoRunsWithOneFinal(t *testing.T) {
 	store := recordtest.Open(t)
 	final := filepath.Join(t.TempDir(), "final")
-	spec := func(id string) Spec {
+	named := func(id string) spec.Spec {
 		s := workSpec(id)
 		s.Job.Final = final
 		return s
 	}
-	first, err := openWorkspace(store, spec("r1"))
+	first, err := open(store, named("r1"))
 	require.NoError(t, err)
-	_, err = openWorkspace(store, spec("r2"))
+	_, err = open(store, named("r2"))
 	require.ErrorIs(t, err, ErrBusy)
 	require.DirExists(t, final, "the refused run takes nothing of the other's away")
 	require.NoDirExists(t, filepath.Join(store.RunsDir(), "r2"))
 
-	other := spec("r3")
+	other := named("r3")
 	other.Job.Final = final + "2"
-	beside, err := openWorkspace(store, other)
+	beside, err := open(store, other)
 	require.NoError(t, err, "another ./final is free")
-	require.NoError(t, beside.discard())
+	require.NoError(t, beside.Discard(t.Context()))
 	require.NoDirExists(t, final+"2")
 
-	require.NoError(t, first.release())
-	second, err := openWorkspace(store, spec("r2"))
+	require.NoError(t, first.Close())
+	second, err := open(store, named("r2"))
 	require.NoError(t, err, "after the first run, the second may")
-	require.NoError(t, second.release())
+	require.NoError(t, second.Close())
 }
 
 func TestHandOverEmptiesAndLends(t *testing.T) {
 	store := recordtest.Open(t)
 	final := t.TempDir()
 	treetest.Write(t, final, map[string]string{"old/result": "x"})
-	spec := workSpec("r1")
-	spec.Job.Final = final
-	w, err := openWorkspace(store, spec)
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(store, plan)
 	require.NoError(t, err)
 	require.Equal(t, []string{"old", "old/result"}, treetest.Everything(t, final), "opening changes nothing of the caller's")
 	before := treetest.Owners(t, final)
-	require.NoError(t, w.handBack(), "what was not handed over is not handed back")
+	require.NoError(t, w.final.restore(), "what was not handed over is not handed back")
 
-	require.NoError(t, w.handOver(t.Context()))
+	require.NoError(t, w.Grant(t.Context()))
 	require.Empty(t, treetest.Everything(t, final))
 	if treetest.IsRoot() {
 		require.Equal(t, []uint32{64646}, treetest.Owners(t, final))
-		require.Equal(t, record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.lent)
+		require.Equal(t, record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.final.owner)
 	}
 	treetest.Write(t, final, map[string]string{"new/result": "x"})
 	if treetest.IsRoot() {
-		require.NoError(t, fsx.ChownTree(w.final, -1, 64646, 64646))
+		require.NoError(t, fsx.ChownTree(w.final.root, -1, 64646, 64646))
 	}
-	require.NoError(t, w.handBack())
+	require.NoError(t, w.final.restore())
 	require.Equal(t, append(before, before...), treetest.Owners(t, final, filepath.Join(final, "new/result")))
-	require.NoError(t, w.release())
+	require.NoError(t, w.Close())
 	require.Equal(t, []string{"new", "new/result"}, treetest.Everything(t, final))
 }
 
@@ -225,18 +224,18 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 	store := recordtest.Open(t)
 	final := t.TempDir()
 	require.NoError(t, os.Chown(final, 12345, 12345))
-	spec := workSpec("r1")
-	spec.Job.Final = final
-	w, err := openWorkspace(store, spec)
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(store, plan)
 	require.NoError(t, err)
-	require.NoError(t, w.handOver(t.Context()))
+	require.NoError(t, w.Grant(t.Context()))
 	treetest.Write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
 	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
 	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
-	require.NoError(t, w.handBack())
+	require.NoError(t, w.final.restore())
 	require.Equal(t, []uint32{12345, 12345, 12345}, treetest.Owners(t, final, final+"/a", final+"/a/b"))
 	require.Equal(t, []uint32{0}, treetest.Owners(t, final+"/foreign"), "not the program's")
-	require.NoError(t, w.release())
+	require.NoError(t, w.Close())
 }
 
 func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
@@ -251,22 +250,22 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 		"a folder that we made":  {base + "/ours", []string{"theirs", "theirs/kept"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := workSpec("r1")
-			spec.Job.Final = c.final
-			w, err := openWorkspace(store, spec)
+			plan := workSpec("r1")
+			plan.Job.Final = c.final
+			w, err := open(store, plan)
 			require.NoError(t, err)
-			require.NoError(t, w.discard())
+			require.NoError(t, w.Discard(t.Context()))
 			require.Equal(t, c.left, treetest.Everything(t, base))
 			require.Empty(t, treetest.Everything(t, store.RunsDir()))
 		})
 	}
 
-	spec := workSpec("r1")
-	spec.Job.Final = base + "/ours"
-	w, err := openWorkspace(store, spec)
+	plan := workSpec("r1")
+	plan.Job.Final = base + "/ours"
+	w, err := open(store, plan)
 	require.NoError(t, err)
 	treetest.Write(t, base, map[string]string{"ours/from somebody else": "x"})
-	require.Error(t, w.discard(), "what is left behind is told")
+	require.Error(t, w.Discard(t.Context()), "what is left behind is told")
 	require.FileExists(t, base+"/ours/from somebody else")
 	require.Empty(t, treetest.Everything(t, store.RunsDir()))
 }
@@ -276,26 +275,26 @@ func TestFinalThatIsReplacedIsRefused(t *testing.T) {
 	store := recordtest.Open(t)
 	base := t.TempDir()
 	treetest.Write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
-	spec := workSpec("r1")
-	spec.Job.Final = base + "/final"
-	w, err := openWorkspace(store, spec)
+	plan := workSpec("r1")
+	plan.Job.Final = base + "/final"
+	w, err := open(store, plan)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(base+"/final", base+"/was"))
 	require.NoError(t, os.Symlink("precious", base+"/final"))
-	require.ErrorContains(t, w.handOver(t.Context()), "was replaced")
+	require.ErrorContains(t, w.Grant(t.Context()), "was replaced")
 	require.FileExists(t, base+"/precious/canary")
 	require.FileExists(t, base+"/was/old")
-	require.NoError(t, w.release())
+	require.NoError(t, w.Close())
 }
 
 func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
 	final := t.TempDir()
-	spec := workSpec("r1")
-	spec.Job.Final = final
-	w, err := openWorkspace(recordtest.Open(t), spec)
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(recordtest.Open(t), plan)
 	require.NoError(t, err)
-	require.False(t, w.made)
-	require.NoError(t, w.discard())
+	require.False(t, w.final.made)
+	require.NoError(t, w.Discard(t.Context()))
 	require.DirExists(t, final)
 }
 
@@ -307,15 +306,15 @@ func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
 	if treetest.IsRoot() {
 		return // root lends; defaultUser keeps the others from this case
 	}
-	spec := workSpec("r1")
-	spec.Class.User, spec.Job.Final = "64646:64646", final
-	_, err = openWorkspace(store, spec)
+	plan := workSpec("r1")
+	plan.Class.User, plan.Job.Final = "64646:64646", final
+	_, err = open(store, plan)
 	require.ErrorContains(t, err, "is not writable for user 64646:64646")
 	require.Empty(t, treetest.Everything(t, store.RunsDir()))
 	require.NoError(t, os.Chmod(final, 0o777))
-	w, err := openWorkspace(store, spec)
+	w, err := open(store, plan)
 	require.NoError(t, err)
-	require.NoError(t, w.discard())
+	require.NoError(t, w.Discard(t.Context()))
 }
 
 func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
@@ -329,9 +328,9 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 			store, err := record.Open(dir)
 			require.NoError(t, err)
 			final := filepath.Join(t.TempDir(), "final")
-			spec := workSpec("r1")
-			spec.Job.Final = final
-			_, err = openWorkspace(store, spec)
+			plan := workSpec("r1")
+			plan.Job.Final = final
+			_, err = open(store, plan)
 			require.ErrorIs(t, err, record.ErrNoSpace)
 			require.ErrorContains(t, err, dir)
 			require.NoDirExists(t, filepath.Join(dir, "runs/r1"))
@@ -343,9 +342,9 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 	treetest.MountTmpfs(t, dir, "size=100m")
 	store, err := record.Open(dir)
 	require.NoError(t, err)
-	w, err := openWorkspace(store, workSpec("r1"))
+	w, err := open(store, workSpec("r1"))
 	require.NoError(t, err)
-	require.NoError(t, w.discard())
+	require.NoError(t, w.Discard(t.Context()))
 }
 
 func TestPermits(t *testing.T) {
@@ -371,10 +370,35 @@ func TestPermits(t *testing.T) {
 func TestInputThatTheProgramCannotReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o700))
-	require.NoError(t, checkReadable(dir, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())))
-	err := checkReadable(dir, DedicatedUser)
-	var path *PathError
+	require.NoError(t, checkReadable("input", dir, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())))
+	err := checkReadable("input", dir, spec.DedicatedUser)
+	var path *spec.PathError
 	require.ErrorAs(t, err, &path)
 	require.Equal(t, "input", path.Field)
 	require.ErrorContains(t, err, "mode 0700")
+}
+
+func TestNestedFinalsAreOneAtATime(t *testing.T) {
+	store := recordtest.Open(t)
+	base := t.TempDir()
+	require.NoError(t, store.Prepare())
+	outer, inner, beside := filepath.Join(base, "a"), filepath.Join(base, "a", "b", "c"), filepath.Join(base, "a", "d")
+
+	held, err := lockFinal(store, inner)
+	require.NoError(t, err)
+	_, err = lockFinal(store, outer)
+	require.ErrorIs(t, err, ErrBusy, "it holds one that is in use")
+	other, err := lockFinal(store, beside)
+	require.NoError(t, err, "neighbours do not matter")
+	require.NoError(t, other.release())
+	require.NoError(t, held.release())
+
+	held, err = lockFinal(store, outer)
+	require.NoError(t, err)
+	_, err = lockFinal(store, inner)
+	require.ErrorIs(t, err, ErrBusy, "it lies in one that is in use")
+	require.NoError(t, held.release())
+	held, err = lockFinal(store, inner)
+	require.NoError(t, err)
+	require.NoError(t, held.release())
 }
