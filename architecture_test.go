@@ -30,7 +30,8 @@ var importTable = []struct {
 	{"internal/owner", nil},
 	{"internal/fsx", nil},
 	{"internal/treetest", nil},
-	{"internal/strict", nil},
+	{"internal/strict", []string{"internal/text"}},
+	{"internal/text", nil},
 	{"internal/schedule", nil},
 	{"internal/schematest", nil},
 	{"internal/terminal", nil},
@@ -71,7 +72,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 }
 
-var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/fsx", "internal/schedule", "internal/strict"}
+var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/fsx", "internal/schedule", "internal/strict", "internal/text"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {

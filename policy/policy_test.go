@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"math"
 	"reflect"
 	"testing"
@@ -80,7 +81,7 @@ func TestApplyFillsFromPolicyThenFromBuiltIn(t *testing.T) {
 
 		var onlyThis Limits
 		field(&onlyThis, i).Set(field(&full, i))
-		got, err := Policy{Defaults: onlyThis}.Apply(Limits{Memory: or(onlyThis.Memory, 900*MiB)})
+		got, err := Policy{Defaults: onlyThis}.Apply(Limits{Memory: cmp.Or(onlyThis.Memory, 900*MiB)})
 		require.NoError(t, err)
 		require.Equal(t, field(&full, i).Interface(), field(&got, i).Interface(), "the policy's default")
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -39,7 +40,7 @@ func refusedText(violations []Violation, adapter string) string {
 			return v.Rule
 		}
 		if strings.HasPrefix(v.Rule, "No adapter found") {
-			return fmt.Sprintf("No adapter found '%s'", shortened(adapter))
+			return fmt.Sprintf("No adapter found '%s'", text.Short(adapter, mostShown))
 		}
 	}
 	const most = 3

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -132,7 +133,7 @@ func CheckApproval(a Approval, of Approvable, now time.Time) []Violation {
 			report("root", strict.Quoted(a.Root), "the approval is for another root: this one is "+of.Root)
 		}
 		if a.Image != of.Image {
-			report("image", strict.Quoted(a.Image), "the approval is for another image: this one is "+or(of.Image, "the default"))
+			report("image", strict.Quoted(a.Image), "the approval is for another image: this one is "+cmp.Or(of.Image, "the default"))
 		}
 	}
 	for _, level := range of.Needs {

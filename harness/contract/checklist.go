@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -104,10 +105,10 @@ func (c *checklist) checked(run *execution) {
 	}
 	c.set("tool_registered_and_active", CheckDone, "%s", tool)
 	c.set("adapter_matches_tool", CheckDone, "no adapter is named: the command is run as it stands")
-	c.set("inputs_validated", CheckDone, "%s, %s, %s", count(len(e.Contract.Inputs.Arguments), "argument"),
-		count(len(run.resolved.InputFiles), "input file"), strippedText(len(run.outcome.Stripped)))
+	c.set("inputs_validated", CheckDone, "%s, %s, %s", text.Count(len(e.Contract.Inputs.Arguments), "argument"),
+		text.Count(len(run.resolved.InputFiles), "input file"), strippedText(len(run.outcome.Stripped)))
 	c.set("limits_set", CheckDone, "profile %s: %d ms, %v, %s, %s", e.Profile, e.Timeout.Milliseconds(), e.Memory,
-		count(int(e.CPUs), "processor"), children(e))
+		text.Count(int(e.CPUs), "processor"), children(e))
 	permits := fmt.Sprintf("files %s, network %s", e.FilesystemLevel, e.NetworkLevel)
 	if run.approval != nil {
 		permits += fmt.Sprintf(", approved by %s", quoted(run.approval.ApprovedBy))
@@ -133,7 +134,7 @@ func strippedText(n int) string {
 	if n == 0 {
 		return "no variable stripped"
 	}
-	return count(n, "variable") + " stripped"
+	return text.Count(n, "variable") + " stripped"
 }
 
 // accounted is the whole checklist of a run.
@@ -158,7 +159,7 @@ func (c *checklist) accounted(run *execution, res *result.Result) []CheckPoint {
 	} else {
 		started("resources_monitored", CheckDone, "peak %v of %v, %.2f s of processors, %s killed for memory (%s)",
 			policy.Size(res.Resources.PeakMemoryBytes), policy.Size(limits.MemoryBytes), res.Resources.CPUSeconds,
-			count(int(res.Resources.OOMKills), "process"), source)
+			text.Count(int(res.Resources.OOMKills), "process"), source)
 	}
 	streams := CheckDone
 	if !res.OutputComplete {
@@ -170,7 +171,7 @@ func (c *checklist) accounted(run *execution, res *result.Result) []CheckPoint {
 	case res.ErrorTraceback != nil:
 		started("errors_logged", CheckDone, "a traceback is in the result of the run")
 	case o.Error != "":
-		started("errors_logged", CheckDone, "%s", shortened(o.Error))
+		started("errors_logged", CheckDone, "%s", text.Short(o.Error, mostShown))
 	default:
 		started("errors_logged", CheckDone, "there was none")
 	}
@@ -180,14 +181,14 @@ func (c *checklist) accounted(run *execution, res *result.Result) []CheckPoint {
 	if failed := failures(o.Differences); len(failed) > 0 {
 		started("outputs_validated", CheckFailed, "%s; the first: %s", differences(len(failed)), failed[0])
 	} else {
-		started("outputs_validated", CheckDone, "%s, as the contract wants", count(len(o.OutputFiles), "output file"))
+		started("outputs_validated", CheckDone, "%s, as the contract wants", text.Count(len(o.OutputFiles), "output file"))
 	}
 	if wanted := len(run.resolved.artifacts); c.unstored != "" {
 		started("artifacts_stored", CheckFailed, "%s", c.unstored)
 	} else if len(o.Artifacts) < wanted {
-		started("artifacts_stored", CheckFailed, "%d of %s", len(o.Artifacts), count(wanted, "artifact"))
+		started("artifacts_stored", CheckFailed, "%d of %s", len(o.Artifacts), text.Count(wanted, "artifact"))
 	} else {
-		started("artifacts_stored", CheckDone, "%s", count(wanted, "artifact"))
+		started("artifacts_stored", CheckDone, "%s", text.Count(wanted, "artifact"))
 	}
 	c.set("evidence_captured", CheckDone, "run %s, kept as %s", res.ID, o.Evidence.Retention)
 	cleanup := CheckDone
@@ -201,15 +202,4 @@ func (c *checklist) accounted(run *execution, res *result.Result) []CheckPoint {
 	return c.list()
 }
 
-// count is a number with its noun.
-func count(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "s"):
-		return fmt.Sprintf("%d %ses", n, noun)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func differences(n int) string { return count(n, "difference") }
+func differences(n int) string { return text.Count(n, "difference") }

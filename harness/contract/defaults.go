@@ -2,8 +2,8 @@ package contract
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/evalbox/evalbox/policy"
@@ -88,6 +88,5 @@ func (c Contract) SHA256(profiles policy.Profiles) string {
 	if err != nil {
 		panic("contract: " + err.Error()) // text, numbers and lists only
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }

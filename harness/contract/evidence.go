@@ -3,10 +3,11 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Files of the record of an execution, beside those of its run.
@@ -33,7 +34,7 @@ func (run *execution) writeOutcome() error {
 	}
 	text, err := run.outcome.Encode()
 	if err == nil {
-		err = replaceFile(filepath.Join(run.record, OutcomeFile), text)
+		err = fsx.WriteFile(filepath.Join(run.record, OutcomeFile), text, 0o600, true)
 	}
 	if err != nil {
 		return fmt.Errorf("outcome of %s: %w", run.outcome.ExecutionID, err)
@@ -50,7 +51,7 @@ func (run *execution) writeContract() error {
 	c.ExecutionID = run.outcome.ExecutionID
 	text, err := c.YAML()
 	if err == nil {
-		err = replaceFile(filepath.Join(run.record, ContractFile), text)
+		err = fsx.WriteFile(filepath.Join(run.record, ContractFile), text, 0o600, true)
 	}
 	if err != nil {
 		return fmt.Errorf("contract of %s: %w", run.outcome.ExecutionID, err)
@@ -79,26 +80,4 @@ func plain(node *yaml.Node) {
 	for _, part := range node.Content {
 		plain(part)
 	}
-}
-
-// replaceFile makes path hold exactly data, or what it held before.
-func replaceFile(path string, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name()) // the first error is the one to report
-	}
-	return err
 }

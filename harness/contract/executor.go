@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -215,7 +216,7 @@ func (run *execution) check() error {
 	o := run.outcome
 	if run.contract.AdapterID != "" && !violates(o.Violations, "adapter_id") {
 		o.Violations = append(o.Violations, Violation{Code: "CK-01", Field: "adapter_id", Value: quoted(run.contract.AdapterID),
-			Rule: fmt.Sprintf("No adapter found '%s'", shortened(run.contract.AdapterID))})
+			Rule: fmt.Sprintf("No adapter found '%s'", text.Short(run.contract.AdapterID, mostShown))})
 	}
 	if run.effective.FilesystemLevel != "" {
 		text := o.Violations

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -47,7 +48,7 @@ func TestExecute(t *testing.T) {
 	require.Equal(t, []string{"cat", "a.txt"}, req.Command)
 	require.Equal(t, map[string]string{"A": "1", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC", "SEED": "7", "PYTHONHASHSEED": "7"}, req.Env)
 	require.Equal(t, "/repo/src", req.WorkDir)
-	require.Equal(t, []sandbox.Mount{{Source: filepath.Join(realPath(x.Root), "src"), Target: "/repo/src"}}, req.Mounts)
+	require.Equal(t, []sandbox.Mount{{Source: filepath.Join(fsx.RealPath(x.Root), "src"), Target: "/repo/src"}}, req.Mounts)
 	require.Empty(t, req.Trees)
 	require.Nil(t, req.Egress)
 	require.Equal(t, 30*time.Second, req.Limits.Timeout)
@@ -179,7 +180,7 @@ func TestApprovalIsUsedOnce(t *testing.T) {
 	hash := c.SHA256(x.Rules.Profiles)
 	now := time.Now()
 	approval := Approval{Schema: ApprovalSchemaV1, ID: "once", ContractSHA256: hash, ApprovedBy: "Ada", Reason: "a test",
-		ApprovedAt: now.UTC().Format(time.RFC3339), ExpiresAt: now.Add(time.Hour).UTC().Format(time.RFC3339), Root: realPath(x.Root), Levels: []string{"filesystem:elevated"}}
+		ApprovedAt: now.UTC().Format(time.RFC3339), ExpiresAt: now.Add(time.Hour).UTC().Format(time.RFC3339), Root: fsx.RealPath(x.Root), Levels: []string{"filesystem:elevated"}}
 	seal := func() {
 		var err error
 		approval, err = x.Ledger.Seal(approval)
@@ -443,7 +444,7 @@ func TestPlanIsToldAsWell(t *testing.T) {
 	runner.planErr = errors.Join(
 		&policy.FieldError{Field: "network level", Value: `"open"`, Rule: "is not permitted"},
 		&policy.FieldError{Field: "allow-host", Value: `"10.0.0.1"`, Rule: "is private"},
-		&sandbox.PathError{Field: "tree", Path: filepath.Join(realPath(x.Root), "src"), Rule: "is on a disk that is full"})
+		&sandbox.PathError{Field: "tree", Path: filepath.Join(fsx.RealPath(x.Root), "src"), Rule: "is on a disk that is full"})
 	const text = `
 tool_id: TL-010
 inputs: {command: python3, working_directory: src}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -99,7 +101,7 @@ func (run *execution) apply(ctx context.Context, res *result.Result, tooLarge bo
 			run.applyTree(context.WithoutCancel(ctx), &folder, carried)
 		case changes(res, tree.Target) > 0:
 			carried.reasons[tree.Target] = why
-			folder.NotWritten = append(folder.NotWritten, fmt.Sprintf("%s: %s", count(changes(res, tree.Target), "change"), why))
+			folder.NotWritten = append(folder.NotWritten, fmt.Sprintf("%s: %s", text.Count(changes(res, tree.Target), "change"), why))
 		}
 		folder.skipped(res)
 		if n := len(folder.NotWritten); n > 0 {
@@ -202,13 +204,13 @@ func (run *execution) applyTree(ctx context.Context, folder *Folder, carried car
 // where the contract names it.
 func (run *execution) mayWriteGit(source string) bool {
 	return run.effective.FilesystemLevel == policy.Elevated ||
-		slices.ContainsFunc(run.resolved.git, func(p string) bool { return inDir(p, source) })
+		slices.ContainsFunc(run.resolved.git, func(p string) bool { return fsx.Within(p, source) })
 }
 
 // deniedIn are the denied paths in a folder.
 func (run *execution) deniedIn(source string) (denied []string) {
 	for _, d := range run.resolved.denied {
-		if d != source && inDir(d, source) {
+		if d != source && fsx.Within(d, source) {
 			denied = append(denied, d)
 		}
 	}
@@ -220,7 +222,7 @@ func (run *execution) deniedIn(source string) (denied []string) {
 func (run *execution) storeArtifacts(artifacts []Artifact) error {
 	for i, artifact := range artifacts {
 		kept := artifact.Metadata["kept_at"]
-		if kept == "" || run.record == "" || inDir(kept, run.record) {
+		if kept == "" || run.record == "" || fsx.Within(kept, run.record) {
 			continue
 		}
 		dir := filepath.Join(run.record, "artifacts")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/policy"
@@ -66,7 +67,7 @@ func (run *execution) mayHaveRun(ctx context.Context, res *result.Result) bool {
 	if !filepath.IsAbs(command) && strings.Contains(command, "/") {
 		command = filepath.Join(run.resolved.WorkDir, command)
 	}
-	if inDir(command, rootTarget) {
+	if fsx.Within(command, rootTarget) {
 		info, err := os.Stat(filepath.Join(run.resolved.Root, strings.TrimPrefix(command, rootTarget)))
 		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 	}

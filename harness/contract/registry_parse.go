@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -90,7 +91,7 @@ func (t *Tool) checkScope(report func(field, value, rule string)) {
 	}
 	for i, command := range t.Scope.Commands {
 		if rule := textRule(command, maxPath); rule != "" || command == "" {
-			report(fmt.Sprintf("scope.commands[%d]", i), strict.Quoted(command), or(rule, "must not be empty"))
+			report(fmt.Sprintf("scope.commands[%d]", i), strict.Quoted(command), cmp.Or(rule, "must not be empty"))
 		}
 	}
 	for i, pattern := range t.Scope.Arguments {
@@ -122,11 +123,4 @@ func joined[T ~string](all []T) string {
 		words[i] = string(word)
 	}
 	return strings.Join(words, ", ")
-}
-
-func or(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/record"
 
 	"github.com/evalbox/evalbox/policy"
@@ -33,8 +34,8 @@ func (run *execution) planRequest() {
 	}
 	req.Labels = map[string]string{}
 	maps.Copy(req.Labels, run.Request.Labels)
-	req.Labels[labelExecution] = shortened(run.outcome.ExecutionID)
-	req.Labels[labelTool] = shortened(c.ToolID)
+	req.Labels[labelExecution] = text.Short(run.outcome.ExecutionID, mostShown)
+	req.Labels[labelTool] = text.Short(c.ToolID, mostShown)
 	req.Labels[labelHash] = e.ContractSHA256
 	req.Script, req.Args = "", nil
 	req.Command = append([]string{c.Inputs.Command}, c.Inputs.Arguments...)

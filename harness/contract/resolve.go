@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -165,7 +166,7 @@ func (r *resolver) folder(field, asked, code string) place {
 	p, rule := r.at(field, asked, r.root)
 	switch {
 	case rule != "":
-	case !inDir(p.real, r.root):
+	case !fsx.Within(p.real, r.root):
 		rule = r.outside(p)
 	case !p.info.IsDir():
 		rule = "is not a folder"
@@ -213,7 +214,7 @@ func (r *resolver) permitted(p place, write bool) string {
 	if !p.info.IsDir() && !p.info.Mode().IsRegular() {
 		return "is neither a file nor a folder"
 	}
-	inRoot, inWork := inDir(p.real, r.root), r.workDir.real != "" && inDir(p.real, r.workDir.real)
+	inRoot, inWork := fsx.Within(p.real, r.root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
 	switch r.level {
 	case policy.Elevated:
 		return ""
@@ -248,7 +249,7 @@ func (r *resolver) permitted(p place, write bool) string {
 // that holds those of the system opens none of them.
 func (r *resolver) isDependency(real string) bool {
 	return slices.ContainsFunc(r.dependencies, func(dir string) bool {
-		return inDir(real, dir) && (isSystem(dir) || !isSystem(real))
+		return fsx.Within(real, dir) && (isSystem(dir) || !isSystem(real))
 	})
 }
 
@@ -275,7 +276,7 @@ func (r *resolver) denied(asked []string) {
 // checkDenied refuses to hide what the contract needs: one of the two is wrong.
 func (r *resolver) checkDenied(p place) {
 	for _, open := range slices.Concat([]place{r.workDir}, r.read, r.write) {
-		if open.real != "" && (inDir(open.real, p.real) || sameFile(open, p)) {
+		if open.real != "" && (fsx.Within(open.real, p.real) || sameFile(open, p)) {
 			r.refuse("CX-03", p.field, p.asked, fmt.Sprintf("hides %s %q", open.field, open.asked))
 		}
 	}
@@ -312,7 +313,7 @@ func (r *resolver) inputs(asked []string, shown view, out *Resolved) {
 		file.Path = path
 		out.InputFiles = append(out.InputFiles, file)
 		out.inputs = append(out.inputs, p)
-		if literal := r.literal(path, r.workDir.real); inDir(literal, r.root) && literal != p.real {
+		if literal := r.literal(path, r.workDir.real); fsx.Within(literal, r.root) && literal != p.real {
 			r.warnings = append(r.warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s",
 				field, path, inside(r.root, p.real)))
 		}
@@ -321,7 +322,7 @@ func (r *resolver) inputs(asked []string, shown view, out *Resolved) {
 
 // unseen says of a path that the program cannot see it.
 func (r *resolver) unseen(p place) string {
-	if !inDir(p.real, r.root) && r.level != policy.Extended && r.level != policy.Elevated {
+	if !fsx.Within(p.real, r.root) && r.level != policy.Extended && r.level != policy.Elevated {
 		return r.outside(p)
 	}
 	if r.level == policy.Minimal || r.level == policy.Standard {
@@ -338,7 +339,7 @@ var visible = map[policy.FilesystemLevel]string{
 // isDenied is the field that hides a place; empty if none does.
 func (r *resolver) isDenied(p place) string {
 	for _, d := range r.deny {
-		if inDir(p.real, d.real) || sameFile(p, d) {
+		if fsx.Within(p.real, d.real) || sameFile(p, d) {
 			return d.field
 		}
 	}
@@ -347,16 +348,16 @@ func (r *resolver) isDenied(p place) string {
 
 // output finds where a declared output will be.
 func (r *resolver) output(field, asked string, shown view) declared {
-	if scratch := filepath.Clean(asked); scratch != spec.FinalDir && inDir(scratch, spec.FinalDir) {
+	if scratch := filepath.Clean(asked); scratch != spec.FinalDir && fsx.Within(scratch, spec.FinalDir) {
 		return declared{field: field, path: asked, target: scratch}
 	}
 	literal := r.literal(asked, r.workDir.real)
 	// The file need not be there, nor the folder that it is in: the links of what
 	// is there decide.
-	p := place{field: field, asked: asked, real: filepath.Join(realPath(filepath.Dir(literal)), filepath.Base(literal))}
+	p := place{field: field, asked: asked, real: filepath.Join(fsx.RealPath(filepath.Dir(literal)), filepath.Base(literal))}
 	rule, code := "", "CX-05"
 	switch {
-	case !inDir(p.real, r.root) && r.level != policy.Elevated:
+	case !fsx.Within(p.real, r.root) && r.level != policy.Elevated:
 		rule, code = r.outside(p), "IV-03"
 	case shown.writer(p.real) == "":
 		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", shown.writable(), spec.FinalDir)

@@ -13,13 +13,14 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 )
 
 // literal is a path of a contract as an absolute one, links not resolved. /repo is the
 // root, as it is for the program: so a contract can be moved from machine to machine.
 func (r *resolver) literal(asked, base string) string {
-	if clean := filepath.Clean(asked); inDir(clean, rootTarget) {
+	if clean := filepath.Clean(asked); fsx.Within(clean, rootTarget) {
 		return filepath.Join(r.root, strings.TrimPrefix(clean, rootTarget))
 	}
 	if filepath.IsAbs(asked) {
@@ -44,9 +45,9 @@ func look(asked string) (place, string) {
 	}
 	abs, err := filepath.Abs(asked)
 	if err != nil {
-		return p, "cannot be used: " + reason(err)
+		return p, "cannot be used: " + fsx.Cause(err).Error()
 	}
-	p.real = realPath(abs)
+	p.real = fsx.RealPath(abs)
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return p, unusable(err)
@@ -65,44 +66,21 @@ func unusable(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "does not exist"
 	}
-	return "cannot be used: " + reason(err)
-}
-
-// reason is the cause of an error of the file system without its path.
-func reason(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err.Error()
-	}
-	return err.Error()
+	return "cannot be used: " + fsx.Cause(err).Error()
 }
 
 func lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
 
 // realPath follows the links in as much of a path as is there.
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if parent := filepath.Dir(path); parent != path {
-		return filepath.Join(realPath(parent), filepath.Base(path))
-	}
-	return path
-}
 
 func realPaths(paths []string) []string {
 	var all []string
 	for _, p := range paths {
 		if abs, err := filepath.Abs(p); err == nil && p != "" {
-			all = append(all, realPath(abs))
+			all = append(all, fsx.RealPath(abs))
 		}
 	}
 	return all
-}
-
-// inDir reports whether a cleaned path is dir or lies below it.
-func inDir(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // sameFile reports whether two places are one file under two names.
@@ -113,7 +91,7 @@ func inside(root, real string) string {
 	if real == root {
 		return rootTarget
 	}
-	if inDir(real, root) {
+	if fsx.Within(real, root) {
 		return path.Join(rootTarget, strings.TrimPrefix(real, root))
 	}
 	return path.Join(hostTarget, real)
@@ -130,7 +108,7 @@ var systemFolders = []string{
 
 func isSystem(real string) bool {
 	for _, dir := range systemFolders {
-		if inDir(real, dir) {
+		if fsx.Within(real, dir) {
 			return true
 		}
 	}
@@ -143,12 +121,12 @@ func (r *resolver) touches(real string) string {
 		return "is the root of the file system, which no level opens"
 	}
 	for _, dir := range kernelFolders {
-		if inDir(real, dir) {
+		if fsx.Within(real, dir) {
 			return fmt.Sprintf("lies in %s, which no level opens", dir)
 		}
 	}
 	for _, secret := range r.forbidden {
-		if inDir(secret, real) || inDir(real, secret) {
+		if fsx.Within(secret, real) || fsx.Within(real, secret) {
 			return fmt.Sprintf("is, holds or lies in %s, which no level opens", secret)
 		}
 	}
@@ -168,7 +146,7 @@ func hashFile(p place, room *int64) (InputFile, string) {
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(file, *room+1))
 	if err != nil {
-		return InputFile{}, "cannot be read: " + reason(err)
+		return InputFile{}, "cannot be read: " + fsx.Cause(err).Error()
 	}
 	if *room -= n; *room < 0 {
 		*room = 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -15,7 +16,7 @@ import (
 // host is a folder with a root and things beside it.
 func host(t *testing.T) string {
 	t.Helper()
-	dir := realPath(t.TempDir())
+	dir := fsx.RealPath(t.TempDir())
 	for _, name := range []string{"root/src/deep", "root/out", "root/secret", "deps", "state/runs"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -36,8 +37,8 @@ func (r *resolver) plan() view {
 func outermost(paths, covered []string) (kept []string) {
 	paths = slices.Compact(slices.Sorted(slices.Values(paths)))
 	for _, p := range paths {
-		other := func(q string) bool { return q != p && inDir(p, q) }
-		if !slices.ContainsFunc(paths, other) && !slices.ContainsFunc(covered, func(q string) bool { return inDir(p, q) }) {
+		other := func(q string) bool { return q != p && fsx.Within(p, q) }
+		if !slices.ContainsFunc(paths, other) && !slices.ContainsFunc(covered, func(q string) bool { return fsx.Within(p, q) }) {
 			kept = append(kept, p)
 		}
 	}
@@ -46,13 +47,13 @@ func outermost(paths, covered []string) (kept []string) {
 
 // has reports whether the program sees a host path.
 func (v view) has(real string) bool {
-	return slices.ContainsFunc(slices.Concat(v.reads, v.writes), func(p string) bool { return inDir(real, p) })
+	return slices.ContainsFunc(slices.Concat(v.reads, v.writes), func(p string) bool { return fsx.Within(real, p) })
 }
 
 // writer is the folder of those that the program writes in which a path lies.
 func (v view) writer(real string) string {
 	for _, p := range v.writes {
-		if inDir(real, p) {
+		if fsx.Within(real, p) {
 			return p
 		}
 	}

@@ -1,12 +1,14 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
 
 	"github.com/evalbox/evalbox/policy"
@@ -30,7 +32,7 @@ func (k *checker) limits() {
 	p, ok := k.rules.Profiles[name]
 	if !ok {
 		k.refuseText(code, "sandbox.profile", name, "is no profile; there are "+
-			or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none"))
+			cmp.Or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none"))
 		return
 	}
 	s := k.c.Sandbox
@@ -89,7 +91,7 @@ func (k *checker) filesystem() {
 // below says whether a path is a folder or lies in it, by their texts.
 func below(folder, p string) bool {
 	folder, p = path.Clean(folder), path.Clean(p)
-	return p == folder || strings.HasPrefix(p, strings.TrimSuffix(folder, "/")+"/") || folder == "." && !path.IsAbs(p)
+	return fsx.Within(p, folder) || folder == "." && !path.IsAbs(p)
 }
 
 // toolFiles holds the contract to the scope of its tool.

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/internal/text"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -50,7 +52,7 @@ func (run *execution) stream(name, text string, bytes int64, truncated bool, lim
 			err = fmt.Errorf("the record holds %d of its %d bytes", len(raw), bytes)
 		}
 		if err != nil {
-			s.unreadable = reason(err)
+			s.unreadable = fsx.Cause(err).Error()
 			break
 		}
 		s.raw = raw
@@ -118,10 +120,10 @@ func (s stream) compare(want Stream) *Difference {
 		if err == nil && s.raw != nil && pattern.Match(s.raw) {
 			return nil
 		}
-		d.Expected = "a match of " + shortened(*want.Pattern)
-		d.Got = fmt.Sprintf("none in %q", shortened(trimEnd(shown)))
+		d.Expected = "a match of " + text.Short(*want.Pattern, mostShown)
+		d.Got = fmt.Sprintf("none in %q", text.Short(trimEnd(shown), mostShown))
 		if s.raw == nil {
-			d.Got = fmt.Sprintf("%q", shortened(trimEnd(shown)))
+			d.Got = fmt.Sprintf("%q", text.Short(trimEnd(shown), mostShown))
 		}
 	default:
 		return nil
@@ -163,7 +165,7 @@ func lineText(lines []string, i, from int) string {
 	if from > 0 && from <= len(line) {
 		line, at = "…"+line[from:], fmt.Sprintf(" from byte %d", from+1)
 	}
-	return fmt.Sprintf("line %d%s: %q", i+1, at, shortened(line))
+	return fmt.Sprintf("line %d%s: %q", i+1, at, text.Short(line, mostShown))
 }
 
 // window is where two lines are shown from, so that what differs is to be seen: 0, or
@@ -186,18 +188,6 @@ func window(a, b string) int {
 
 // mostShown is how much of a text messages show, in bytes.
 const mostShown = 120
-
-// shortened is a text for a message, cut where it is long.
-func shortened(text string) string {
-	if len(text) <= mostShown {
-		return text
-	}
-	cut := mostShown
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
-}
 
 // quoted is a value for a message.
 func quoted(text string) string {

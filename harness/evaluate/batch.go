@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/schedule"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -120,4 +121,16 @@ func (o BatchOptions) names(n int) ([]string, error) {
 		first[name] = i
 	}
 	return o.Names, errors.Join(errs...)
+}
+
+// Schedule runs many evaluations, several at a time if Parallel is above 1. The zero value
+// runs one after the other.
+type Schedule = schedule.Schedule[BatchItem]
+
+// InOrder returns an Admit of [sandbox.Hooks] that admits the programs of a [Schedule]
+// in the order of its indices, although their containers are made at the same time. It is
+// not for runs that hold a resource while they wait that another run needs first, such as
+// GPUs.
+func InOrder(admit func(ctx context.Context) (release func(), err error)) func(ctx context.Context) (release func(), err error) {
+	return schedule.InOrder(admit)
 }

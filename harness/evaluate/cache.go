@@ -196,7 +196,7 @@ func (e *Evaluator) remember(ctx context.Context, entry cacheEntry, x execution,
 
 func (e *Evaluator) warnOfCache(ctx context.Context, evaluation *Evaluation, what, path string, err error) {
 	e.log.LogAttrs(ctx, slog.LevelWarn, "cache entry "+what, slog.String("path", path), slog.String("error", err.Error()))
-	evaluation.Warnings = append(evaluation.Warnings, fmt.Sprintf("cache: entry %s %s: %v", filepath.Base(path), what, cause(err)))
+	evaluation.Warnings = append(evaluation.Warnings, fmt.Sprintf("cache: entry %s %s: %v", filepath.Base(path), what, fsx.Cause(err)))
 }
 
 // makeDir makes the folder of the cache, or says why there is none.
@@ -206,7 +206,7 @@ func (c *Cache) makeDir() error {
 		return &sandbox.PathError{Field: "cache", Path: c.Dir, Rule: "is not a folder"}
 	}
 	if err != nil {
-		return &sandbox.PathError{Field: "cache", Path: c.Dir, Rule: "cannot be made", Err: cause(err)}
+		return &sandbox.PathError{Field: "cache", Path: c.Dir, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
 	return nil
 }
@@ -238,5 +238,5 @@ func (c *Cache) store(key string, evaluation Evaluation) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Dir(path), filepath.Base(path), text)
+	return fsx.WriteFile(path, text, 0o644, false)
 }

@@ -344,7 +344,7 @@ func (t *table) describe(err error) error {
 	case errors.As(err, &parse):
 		return fmt.Errorf("%s line %d: %w", t.name, parse.Line, parse.Err)
 	}
-	return fmt.Errorf("%s: %w", t.name, cause(err))
+	return fmt.Errorf("%s: %w", t.name, fsx.Cause(err))
 }
 
 var errRecordTooLong = fmt.Errorf("a record takes more than %v", policy.Size(maxRecord))

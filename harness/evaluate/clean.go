@@ -25,27 +25,30 @@ func CleanOutputDirectory(base string) (err error) {
 	}
 	parent, err := os.OpenRoot(base)
 	if err != nil {
-		return &sandbox.PathError{Field: "working folder", Path: base, Rule: "cannot be opened", Err: cause(err)}
+		return &sandbox.PathError{Field: "working folder", Path: base, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	defer func() { err = errors.Join(err, parent.Close()) }()
 	folder, err := parent.OpenRoot(finalName)
 	if err != nil {
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	// What was opened is what was looked at: no link took its place in between.
 	opened, openErr := folder.Stat(".")
 	named, nameErr := parent.Lstat(finalName)
 	if err := errors.Join(openErr, nameErr); err != nil || !os.SameFile(opened, named) {
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "was replaced meanwhile", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "was replaced meanwhile", Err: fsx.Cause(err)}
 	}
-	lock, err := lockFolder(folder)
+	lock, err := fsx.Lock(folder) // as a run does, as long as it has its ./final
+	if errors.Is(err, fsx.ErrLocked) {
+		err = sandbox.ErrBusy
+	}
 	if err != nil {
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if err := fsx.Empty(folder); err != nil {
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -87,7 +88,7 @@ func (c *PipelineConfig) UnmarshalJSON(data []byte) error {
 		n, err := wholeNumber(m.value)
 		switch {
 		case err != nil:
-			errs = append(errs, &policy.FieldError{Field: m.name, Value: clipped(string(m.value)), Rule: err.Error()})
+			errs = append(errs, &policy.FieldError{Field: m.name, Value: text.Short(string(m.value), maxShown), Rule: err.Error()})
 		case n < 1:
 			errs = append(errs, &policy.FieldError{Field: m.name, Value: strconv.Itoa(n), Rule: "must be at least 1"})
 		default:

@@ -3,7 +3,6 @@ package evaluate
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -255,6 +254,5 @@ func (e *Evaluator) inspect(ctx context.Context, job Job, dir string, res *resul
 }
 
 func hashText(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }

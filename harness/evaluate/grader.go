@@ -79,18 +79,16 @@ const (
 func (g Grader) checkApart(input string) error {
 	answers, err := filepath.EvalSymlinks(g.Answers)
 	if err != nil {
-		return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if input, err = filepath.EvalSymlinks(input); err != nil {
-		return &sandbox.PathError{Field: "input", Path: input, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "input", Path: input, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if answers, err = filepath.Abs(answers); err != nil {
 		return err
 	}
-	for _, pair := range [][2]string{{input, answers}, {answers, input}} {
-		if rel, err := filepath.Rel(pair[0], pair[1]); err == nil && filepath.IsLocal(rel) {
-			return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "shares a folder with the input, in which every script would see them"}
-		}
+	if fsx.Within(input, answers) || fsx.Within(answers, input) {
+		return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "shares a folder with the input, in which every script would see them"}
 	}
 	return nil
 }
@@ -122,7 +120,7 @@ func unusable(field, path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &sandbox.PathError{Field: field, Path: path, Rule: "does not exist"}
 	}
-	return &sandbox.PathError{Field: field, Path: path, Rule: cause(err).Error()}
+	return &sandbox.PathError{Field: field, Path: path, Rule: fsx.Cause(err).Error()}
 }
 
 // grade grades what a run left in final. Every failure stands in the answer.

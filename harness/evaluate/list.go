@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -76,7 +78,7 @@ func (e *ListError) Hint() string {
 func LoadList(path string) ([]ListedScript, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, &ListError{Source: path, Rule: cause(err).Error(), Err: err}
+		return nil, &ListError{Source: path, Rule: fsx.Cause(err).Error(), Err: err}
 	}
 	defer file.Close()
 	return parseList(file, path)
@@ -93,7 +95,7 @@ func parseList(r io.Reader, source string) ([]ListedScript, error) {
 	for number := 1; ; number++ {
 		line, err := readLine(lines, nil)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, errors.Join(append(errs, &ListError{Source: source, Line: number, Rule: cause(err).Error(), Err: err})...)
+			return nil, errors.Join(append(errs, &ListError{Source: source, Line: number, Rule: fsx.Cause(err).Error(), Err: err})...)
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			row, rowErr := parseRow(line)
@@ -142,12 +144,12 @@ func parseRow(line []byte) (ListedScript, error) {
 				target = &row.Name
 			}
 			if json.Unmarshal(m.value, target) != nil || *target == "" {
-				return row, fmt.Errorf("%s %s must be a text", m.name, clipped(string(m.value)))
+				return row, fmt.Errorf("%s %s must be a text", m.name, text.Short(string(m.value), maxShown))
 			}
 		case "seed":
 			n, err := wholeNumber(m.value)
 			if err != nil || n < 0 || n > math.MaxUint32 {
-				return row, fmt.Errorf("seed %s must be a whole number from 0 to 4294967295", clipped(string(m.value)))
+				return row, fmt.Errorf("seed %s must be a whole number from 0 to 4294967295", text.Short(string(m.value), maxShown))
 			}
 			row.Seed = new(uint32(n))
 		default:

@@ -54,13 +54,13 @@ func (e *TaskError) Hint() string {
 func LoadTask(path string) (TaskDescription, error) {
 	file, err := fsx.Open(path)
 	if err != nil {
-		return TaskDescription{}, &TaskError{Source: path, Rule: cause(err).Error(), Err: err}
+		return TaskDescription{}, &TaskError{Source: path, Rule: fsx.Cause(err).Error(), Err: err}
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxTaskFile+1))
 	switch {
 	case err != nil:
-		return TaskDescription{}, &TaskError{Source: path, Rule: cause(err).Error(), Err: err}
+		return TaskDescription{}, &TaskError{Source: path, Rule: fsx.Cause(err).Error(), Err: err}
 	case len(text) > maxTaskFile:
 		return TaskDescription{}, &TaskError{Source: path, Rule: fmt.Sprintf("has more than %v", policy.Size(maxTaskFile))}
 	}
@@ -71,7 +71,7 @@ func LoadTask(path string) (TaskDescription, error) {
 	if !filepath.IsAbs(task.DataDir) {
 		abs, err := filepath.Abs(path)
 		if err != nil {
-			return TaskDescription{}, &TaskError{Source: path, Rule: cause(err).Error(), Err: err}
+			return TaskDescription{}, &TaskError{Source: path, Rule: fsx.Cause(err).Error(), Err: err}
 		}
 		task.DataDir = filepath.Join(filepath.Dir(abs), task.DataDir)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -32,25 +33,8 @@ func joinNames[T ~string](all []T) string {
 	return text
 }
 
-// maxShown bounds a stranger's text in a message.
+// maxShown bounds an untrusted text in a message, in bytes.
 const maxShown = 80
 
-// shown quotes the beginning of a stranger's text for a message.
-func shown(text string) string {
-	if short := clipped(text); len(short) < len(text) {
-		return fmt.Sprintf("%q…", short)
-	}
-	return fmt.Sprintf("%q", text)
-}
-
-// clipped is the beginning of a text.
-func clipped(text string) string {
-	count := 0
-	for at := range text {
-		if count == maxShown {
-			return text[:at]
-		}
-		count++
-	}
-	return text
-}
+// shown quotes the beginning of an untrusted text for a message.
+func shown(untrusted string) string { return text.Quote(untrusted, maxShown) }

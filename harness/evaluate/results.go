@@ -72,7 +72,7 @@ type ReadOptions struct {
 func ReadResults(path string, opts ReadOptions) (ReadReport, error) {
 	file, err := fsx.Open(path)
 	if err != nil {
-		return ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
+		return ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
 	}
 	defer file.Close()
 	return readResults(file, path, opts)
@@ -87,7 +87,7 @@ func readResults(r io.Reader, path string, opts ReadOptions) (ReadReport, error)
 		line, err = readLine(lines, line[:0])
 		whole := err == nil
 		if err != nil && !errors.Is(err, io.EOF) {
-			return report, &ResultsError{Path: path, Line: number, Rule: cause(err).Error(), Err: err}
+			return report, &ResultsError{Path: path, Line: number, Rule: fsx.Cause(err).Error(), Err: err}
 		}
 		if len(line) == 0 && !whole {
 			return report, nil
@@ -190,10 +190,10 @@ func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error
 	if file, err := fsx.Open(path); err == nil {
 		err = file.Close()
 		if err != nil {
-			return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
+			return nil, ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
+		return nil, ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
 	}
 	r := &ResultsFile{path: path, lock: flock.New(path, flock.SetPermissions(0o644))}
 	got, err := r.lock.TryLock()
@@ -201,7 +201,7 @@ func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error
 		err = sandbox.ErrBusy
 	}
 	if err != nil {
-		return nil, ReadReport{}, &ResultsError{Path: path, Rule: cause(err).Error(), Err: err}
+		return nil, ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
 	}
 	report, err := r.open(opts)
 	if err != nil {
@@ -261,5 +261,5 @@ func (r *ResultsFile) Close() error {
 }
 
 func (r *ResultsFile) failed(err error) error {
-	return &ResultsError{Path: r.path, Rule: cause(err).Error(), Err: err}
+	return &ResultsError{Path: r.path, Rule: fsx.Cause(err).Error(), Err: err}
 }

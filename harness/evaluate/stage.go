@@ -63,7 +63,7 @@ func (s *staging) outputs(final string, outputs []result.Output) error {
 	}
 	from, err := os.OpenRoot(final)
 	if err != nil {
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	defer from.Close()
 	for _, output := range outputs {
@@ -76,7 +76,7 @@ func (s *staging) outputs(final string, outputs []result.Output) error {
 			err = errors.New("changed after the run")
 		}
 		if err != nil {
-			return &sandbox.PathError{Field: "final", Path: output.Path, Rule: "cannot be graded", Err: cause(err)}
+			return &sandbox.PathError{Field: "final", Path: output.Path, Rule: "cannot be graded", Err: fsx.Cause(err)}
 		}
 	}
 	return nil
@@ -104,15 +104,15 @@ func outputName(output result.Output) (string, error) {
 func (s *staging) answers(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return &sandbox.PathError{Field: "answers", Path: dir, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "answers", Path: dir, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
-		return &sandbox.PathError{Field: "answers", Path: dir, Rule: "is not a folder", Err: cause(err)}
+		return &sandbox.PathError{Field: "answers", Path: dir, Rule: "is not a folder", Err: fsx.Cause(err)}
 	}
 	count := 0
 	return filepath.WalkDir(real, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return &sandbox.PathError{Field: "answers", Path: path, Rule: "cannot be read", Err: cause(err)}
+			return &sandbox.PathError{Field: "answers", Path: path, Rule: "cannot be read", Err: fsx.Cause(err)}
 		}
 		if count++; count > maxAnswers {
 			return &sandbox.PathError{Field: "answers", Path: dir, Rule: fmt.Sprintf("has more than %d entries", maxAnswers)}
@@ -125,7 +125,7 @@ func (s *staging) answers(dir string) error {
 			err = s.answer(path, filepath.Join(answersName, rel))
 		}
 		if err != nil {
-			return &sandbox.PathError{Field: "answers", Path: path, Rule: "cannot be staged", Err: cause(err)}
+			return &sandbox.PathError{Field: "answers", Path: path, Rule: "cannot be staged", Err: fsx.Cause(err)}
 		}
 		return nil
 	})
@@ -158,13 +158,8 @@ func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
 	if err := s.to.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return "", err
 	}
-	target, err := s.to.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, target.Close()) }()
 	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(target, hash), io.LimitReader(source, int64(s.left)+1))
+	n, err := fsx.Create(s.to, to, io.TeeReader(io.LimitReader(source, int64(s.left)+1), hash), 0o644)
 	if err != nil {
 		return "", err
 	}

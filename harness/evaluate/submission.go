@@ -48,7 +48,7 @@ func SubmissionInfo(workingDir, name string) (Submission, error) {
 	defer file.Close()
 	rows, err := countRows(file)
 	if err != nil {
-		return info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: cause(err)}
+		return info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	info.RowCount = &rows
 	return info, nil
@@ -88,7 +88,7 @@ func openSubmission(workingDir, name string) (*os.File, Submission, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, info, nil
 	case err != nil:
-		return nil, info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: cause(err)}
+		return nil, info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	info.Exists, info.SizeBytes = true, stat.Size()
 	return file, info, nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -130,12 +131,12 @@ func (t TaskDescription) CheckData() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "does not exist"}
 	case err != nil:
-		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "cannot be read", Err: fsx.Cause(err)}
 	case !info.IsDir():
 		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "is not a folder"}
 	}
 	if input, err = filepath.EvalSymlinks(input); err != nil {
-		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	found := errors.New("found")
 	err = filepath.WalkDir(input, func(_ string, entry fs.DirEntry, err error) error {
@@ -148,17 +149,7 @@ func (t TaskDescription) CheckData() error {
 	case err == nil:
 		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "holds no file"}
 	case !errors.Is(err, found):
-		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "data_dir", Path: input, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	return nil
-}
-
-// cause is the reason of a path error without its path, for messages that name the
-// path already.
-func cause(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,11 +58,11 @@ type snapshot struct {
 func hashTree(ctx context.Context, dir string, workers int, memory *treeMemory) (snapshot, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: cause(err)}
+		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	root, err := os.OpenRoot(real)
 	if err != nil {
-		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: cause(err)}
+		return snapshot{}, &sandbox.PathError{Field: "input", Path: dir, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	defer root.Close()
 	h := &treeHash{root: root, memory: memory}
@@ -154,29 +153,18 @@ func (h *treeHash) file(ctx context.Context, rel string) error {
 // disks on processors that have no instructions for it.
 func newTreeHash() hash.Hash { return blake3.New() }
 
-// hashBuffers are used again: a tree may have many small files.
-var hashBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
-
 // hashOpen hashes an open file that looked like info, and refuses one that changes
 // meanwhile.
 func hashOpen(ctx context.Context, file *os.File, info fs.FileInfo, sum hash.Hash) (string, error) {
-	buffer, ok := hashBuffers.Get().(*[256 << 10]byte)
-	if !ok { // nothing else is in the pool
-		return "", errors.New("evaluate: no buffer")
-	}
-	defer hashBuffers.Put(buffer)
-	n, err := io.CopyBuffer(sum, &contextReader{ctx, file}, buffer[:])
+	text, err := fsx.Sum(ctx, sum, file, info)
 	if err != nil {
 		return "", err
 	}
 	after, err := file.Stat()
-	if err != nil {
-		return "", err
+	if err == nil && stateOf(after) != stateOf(info) {
+		err = fsx.ErrChanged
 	}
-	if n != info.Size() || stateOf(after) != stateOf(info) {
-		return "", errors.New("changed while it was read")
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return text, err
 }
 
 // hashFile is the SHA-256 of a regular file.
@@ -213,19 +201,6 @@ func (h *treeHash) snapshot() snapshot {
 		fmt.Fprintf(state, "%s\x00%s\x00", filepath.ToSlash(e.path), e.state)
 	}
 	return snapshot{sum: hex.EncodeToString(sum.Sum(nil)), state: hex.EncodeToString(state.Sum(nil))}
-}
-
-// contextReader ends with its context.
-type contextReader struct {
-	ctx context.Context //nolint:containedctx // lives as long as the one read that it interrupts
-	r   io.Reader
-}
-
-func (r *contextReader) Read(p []byte) (int, error) {
-	if err := context.Cause(r.ctx); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }
 
 // treeCache remembers what it has hashed. It looks at every entry each time that it is

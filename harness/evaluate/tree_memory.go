@@ -3,7 +3,6 @@ package evaluate
 import (
 	"encoding/json"
 	"io/fs"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -85,6 +84,6 @@ func (m *treeMemory) save(path string) {
 	}
 	text, err := json.Marshal(treeMemoryFile{Schema: treeMemorySchema, Files: m.seen})
 	if err == nil {
-		_ = replaceFile(filepath.Dir(path), filepath.Base(path), text)
+		_ = fsx.WriteFile(path, text, 0o644, false)
 	}
 }

@@ -22,16 +22,16 @@ func SetupWorkingDirectory(base string) (string, error) {
 		return "", &sandbox.PathError{Field: "working folder", Path: base, Rule: "cannot be used", Err: err}
 	}
 	if err := os.MkdirAll(abs, 0o755); err != nil {
-		return "", &sandbox.PathError{Field: "working folder", Path: abs, Rule: "cannot be made", Err: cause(err)}
+		return "", &sandbox.PathError{Field: "working folder", Path: abs, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
 	input := filepath.Join(abs, inputName)
 	switch err := os.Mkdir(input, 0o755); {
 	case errors.Is(err, fs.ErrExist):
 		if info, err := os.Stat(input); err != nil || !info.IsDir() {
-			return "", &sandbox.PathError{Field: "input", Path: input, Rule: "is not a folder", Err: cause(err)}
+			return "", &sandbox.PathError{Field: "input", Path: input, Rule: "is not a folder", Err: fsx.Cause(err)}
 		}
 	case err != nil:
-		return "", &sandbox.PathError{Field: "input", Path: input, Rule: "cannot be made", Err: cause(err)}
+		return "", &sandbox.PathError{Field: "input", Path: input, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
 	return abs, makeFinal(filepath.Join(abs, finalName))
 }
@@ -43,12 +43,12 @@ func makeFinal(final string) error {
 		return nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be made", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
 	info, err := os.Lstat(final)
 	switch {
 	case err != nil:
-		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be read", Err: cause(err)}
+		return &sandbox.PathError{Field: "final", Path: final, Rule: "cannot be read", Err: fsx.Cause(err)}
 	case info.Mode()&fs.ModeSymlink != 0:
 		return &sandbox.PathError{Field: "final", Path: final, Rule: "is a link; it must be a folder of its own"}
 	case !info.IsDir():
@@ -66,8 +66,8 @@ func markScript(job Job, dir, sha256 string) error {
 	if job.Workspace == "" {
 		return nil
 	}
-	if err := replaceFile(dir, scriptMark, []byte(sha256+"  "+ScriptName+"\n")); err != nil {
-		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be written", Err: cause(err)}
+	if err := fsx.WriteFile(filepath.Join(dir, scriptMark), []byte(sha256+"  "+ScriptName+"\n"), 0o644, false); err != nil {
+		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be written", Err: fsx.Cause(err)}
 	}
 	return nil
 }
@@ -85,12 +85,12 @@ func isOurs(dir string) bool {
 
 // lockWorkingFolder keeps a working folder for one evaluation.
 func lockWorkingFolder(dir string) (io.Closer, error) {
-	lock, err := lockPath(dir)
+	lock, err := fsx.LockPath(dir)
 	switch {
-	case errors.Is(err, sandbox.ErrBusy):
-		return nil, &WorkspaceError{Path: dir, Rule: "is in use by another evaluation", Err: err}
+	case errors.Is(err, fsx.ErrLocked):
+		return nil, &WorkspaceError{Path: dir, Rule: "is in use by another evaluation", Err: sandbox.ErrBusy}
 	case err != nil:
-		return nil, &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be locked", Err: cause(err)}
+		return nil, &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be locked", Err: fsx.Cause(err)}
 	}
 	return lock, nil
 }
@@ -103,7 +103,7 @@ func CheckWorkingFolder(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return &WorkspaceError{Path: dir, Rule: "does not exist", Err: err, hint: "give the folder that holds final/"}
 	case err != nil:
-		return &WorkspaceError{Path: dir, Rule: "cannot be read: " + cause(err).Error(), Err: err}
+		return &WorkspaceError{Path: dir, Rule: "cannot be read: " + fsx.Cause(err).Error(), Err: err}
 	case !info.IsDir():
 		return &WorkspaceError{Path: dir, Rule: "is not a folder", hint: "give the folder that holds final/"}
 	}
@@ -118,7 +118,7 @@ func CheckWorkingFolder(dir string) error {
 // else's: the script in it would be lost.
 func makeWorkspace(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be made", Err: cause(err)}
+		return &sandbox.PathError{Field: "working folder", Path: dir, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
 	_, script := os.Lstat(filepath.Join(dir, ScriptName))
 	_, final := os.Lstat(filepath.Join(dir, finalName))

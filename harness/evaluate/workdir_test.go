@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -142,7 +143,7 @@ func TestCleanOutputDirectoryOfARun(t *testing.T) {
 	root, err := os.OpenRoot(filepath.Join(base, "final"))
 	require.NoError(t, err)
 	defer root.Close()
-	lock, err := lockFolder(root)
+	lock, err := fsx.Lock(root)
 	require.NoError(t, err)
 	require.ErrorIs(t, CleanOutputDirectory(base), sandbox.ErrBusy)
 	require.FileExists(t, filepath.Join(base, "final", "half.csv"))

@@ -2,10 +2,10 @@ package evaluate
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -19,26 +19,16 @@ func LockWorkspace(dir string) (release func() error, err error) {
 		err = os.MkdirAll(abs, 0o755)
 	}
 	if err != nil {
-		return nil, &sandbox.PathError{Field: "workspace", Path: dir, Rule: "cannot be made", Err: cause(err)}
+		return nil, &sandbox.PathError{Field: "workspace", Path: dir, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
-	lock, err := lockPath(abs)
+	lock, err := fsx.LockPath(abs)
 	switch {
-	case errors.Is(err, sandbox.ErrBusy):
-		return nil, &WorkspaceError{Path: dir, Rule: "is in use by another batch", Err: err}
+	case errors.Is(err, fsx.ErrLocked):
+		return nil, &WorkspaceError{Path: dir, Rule: "is in use by another batch", Err: sandbox.ErrBusy}
 	case err != nil:
-		return nil, &sandbox.PathError{Field: "workspace", Path: dir, Rule: "cannot be locked", Err: cause(err)}
+		return nil, &sandbox.PathError{Field: "workspace", Path: dir, Rule: "cannot be locked", Err: fsx.Cause(err)}
 	}
 	return lock.Close, nil
-}
-
-// lockPath takes the lock of a folder.
-func lockPath(dir string) (io.Closer, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	lock, err := lockFolder(root)
-	return lock, errors.Join(err, root.Close())
 }
 
 // A WorkspaceError is a folder that cannot be worked in.

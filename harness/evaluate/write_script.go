@@ -2,14 +2,13 @@ package evaluate
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -36,31 +35,16 @@ func WriteScript(solution SolutionScript, workingDir, name string) (string, erro
 	if err != nil {
 		return "", &sandbox.PathError{Field: "working folder", Path: workingDir, Rule: "cannot be used", Err: err}
 	}
-	if err := replaceFile(abs, name, []byte(solution.Content)); err != nil {
-		return "", &sandbox.PathError{Field: "script", Path: filepath.Join(abs, name), Rule: "cannot be written", Err: cause(err)}
-	}
-	return filepath.Join(abs, name), nil
-}
-
-// replaceFile writes a file of a folder in one step.
-func replaceFile(dir, name string, content []byte) (err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if info, err := root.Lstat(name); err == nil && info.IsDir() {
-		return &fs.PathError{Op: "write", Path: name, Err: errors.New("is a folder")}
-	}
-	temporary := "." + name + "-" + rand.Text()
-	err = root.WriteFile(temporary, content, 0o644)
-	if err == nil {
-		err = root.Rename(temporary, name)
+	path := filepath.Join(abs, name)
+	if info, lookErr := os.Lstat(path); lookErr == nil && info.IsDir() {
+		err = errors.New("is a folder")
+	} else {
+		err = fsx.WriteFile(path, []byte(solution.Content), 0o644, false)
 	}
 	if err != nil {
-		_ = root.Remove(temporary) // the first error is the one to report
+		return "", &sandbox.PathError{Field: "script", Path: path, Rule: "cannot be written", Err: fsx.Cause(err)}
 	}
-	return err
+	return path, nil
 }
 
 // writeScript is WriteScript with its log record (EX-039).

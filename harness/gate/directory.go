@@ -56,11 +56,11 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 		return directory{}, &DirectoryError{Rule: "none is named"}
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return directory{}, &DirectoryError{Path: path, Rule: "cannot be made", Err: cause(err)}
+		return directory{}, &DirectoryError{Path: path, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return directory{}, &DirectoryError{Path: path, Rule: "cannot be opened", Err: cause(err)}
+		return directory{}, &DirectoryError{Path: path, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	defer func() {
 		if err != nil {
@@ -73,7 +73,7 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 	case errors.Is(err, fsx.ErrLocked):
 		return dir, &DirectoryError{Path: path, Rule: "cannot be used", Err: ErrInUse, hint: "wait for its end, or choose another directory"}
 	case err != nil:
-		return dir, &DirectoryError{Path: path, Rule: "cannot be locked", Err: cause(err)}
+		return dir, &DirectoryError{Path: path, Rule: "cannot be locked", Err: fsx.Cause(err)}
 	}
 	return dir, clearDirectory(root, path, replace)
 }
@@ -83,7 +83,7 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 func clearDirectory(root *os.Root, path string, replace bool) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return &DirectoryError{Path: path, Rule: "cannot be read", Err: cause(err)}
+		return &DirectoryError{Path: path, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	if len(entries) == 0 {
 		return nil
@@ -106,11 +106,11 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 	// First what says that the rest is worth something.
 	for _, name := range []string{evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.ManifestFile} {
 		if err := root.RemoveAll(name); err != nil {
-			return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: cause(err)}
+			return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 		}
 	}
 	if err := fsx.Empty(root); err != nil {
-		return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: cause(err)}
+		return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 	}
 	return nil
 }
@@ -122,11 +122,11 @@ func outside(path, kept string) error {
 	if err != nil {
 		return nil //nolint:nilerr // what is not there cannot be removed
 	}
-	outer, err := realPath(path)
+	outer, err := filepath.Abs(path)
 	if err != nil {
-		return &DirectoryError{Path: path, Rule: "cannot be used", Err: cause(err)}
+		return &DirectoryError{Path: path, Rule: "cannot be used", Err: err}
 	}
-	if rel, err := filepath.Rel(outer, inner); err == nil && filepath.IsLocal(rel) {
+	if fsx.Within(inner, fsx.RealPath(outer)) {
 		return &DirectoryError{Path: path, Rule: fmt.Sprintf("is or holds %q", kept), hint: "choose a directory of its own for the gate"}
 	}
 	return nil
@@ -134,32 +134,15 @@ func outside(path, kept string) error {
 
 // within is path relative to dir, if it lies in it.
 func within(path, dir string) (rel string, ok bool) {
-	real, err := realPath(path)
+	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", false
 	}
-	rel, err = filepath.Rel(dir, real)
+	rel, err = filepath.Rel(dir, fsx.RealPath(abs))
 	if err != nil || rel == "." || !filepath.IsLocal(rel) {
 		return "", false
 	}
 	return filepath.ToSlash(rel), true
-}
-
-// realPath resolves the links of a path that need not be there yet.
-func realPath(path string) (string, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	for at, rest := abs, ""; ; {
-		if real, err := filepath.EvalSymlinks(at); err == nil {
-			return filepath.Join(real, rest), nil
-		}
-		if filepath.Dir(at) == at {
-			return abs, nil
-		}
-		at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest)
-	}
 }
 
 func (d directory) close() error {
@@ -171,13 +154,4 @@ func (d directory) close() error {
 		errs = append(errs, d.root.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// cause is an error without the path that the message names already.
-func cause(err error) error {
-	var file *fs.PathError
-	if errors.As(err, &file) {
-		return file.Err
-	}
-	return err
 }

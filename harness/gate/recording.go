@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/manifest"
 	"github.com/evalbox/evalbox/harness/gate/repo"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // recording is what a replay starts from. Others may have written it.
@@ -49,7 +50,7 @@ func openRecording(from string) (rec *recording, err error) {
 	}()
 	text, err := evidence.ReadText(root, name, judge.MaxGatesText)
 	if err != nil {
-		return nil, fmt.Errorf("replay of %s: %w", from, cause(err))
+		return nil, fmt.Errorf("replay of %s: %w", from, fsx.Cause(err))
 	}
 	rec = &recording{root: root}
 	if rec.gates, err = judge.ParseGates(text); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -96,18 +95,13 @@ func (g *run) copyRepeat(ctx context.Context, k int, to *os.Root) error {
 }
 
 // copyFile copies a regular file to a new one.
-func copyFile(from *os.Root, name string, to *os.Root, as string) (err error) {
+func copyFile(from *os.Root, name string, to *os.Root, as string) error {
 	in, _, err := fsx.OpenIn(from, name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := to.OpenFile(as, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = io.Copy(out, in)
+	_, err = fsx.Create(to, as, in, 0o644)
 	return err
 }
 

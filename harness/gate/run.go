@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
@@ -233,10 +234,5 @@ func (g *run) clean() error {
 
 // oneLine is an error for a sentence.
 func oneLine(err error) string {
-	const most = 500
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return strings.TrimSuffix(text, ".")
+	return strings.TrimSuffix(text.Short(text.OneLine(err.Error()), 500), ".")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/judge"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Judge makes the verdict of a gate directory anew from its files, and changes nothing
@@ -132,7 +133,7 @@ func same(root *os.Root, name string, want any) error {
 	case errors.As(err, &file):
 		return errors.New(file.Rule) // the name stands before it
 	case err != nil:
-		return cause(err)
+		return fsx.Cause(err)
 	}
 	canonical, err := evidence.Canonical(want)
 	if err != nil {
@@ -147,7 +148,7 @@ func same(root *os.Root, name string, want any) error {
 func openExisting(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &DirectoryError{Path: dir, Rule: "cannot be opened", Err: cause(err)}
+		return nil, &DirectoryError{Path: dir, Rule: "cannot be opened", Err: fsx.Cause(err)}
 	}
 	return root, nil
 }

@@ -3,7 +3,6 @@ package invoke
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Kind is what is wrong with an artifact.
@@ -59,15 +58,5 @@ func missingFields(path string, line int64, names []string) *ArtifactError {
 	return e
 }
 
-// shortened bounds a name that a tool chose.
-func shortened(name string) string {
-	const most = 200
-	if len(name) <= most {
-		return name
-	}
-	end := most
-	for !utf8.RuneStart(name[end]) && end > most-utf8.UTFMax {
-		end--
-	}
-	return name[:end] + "…"
-}
+// maxName bounds a name that a tool chose in a message, in bytes.
+const maxName = 200

@@ -19,7 +19,7 @@ func HashArtifact(ctx context.Context, path string) (string, error) {
 	}
 	defer file.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, patient{ctx, file}); err != nil {
+	if _, err := io.Copy(sum, fsx.WithContext(ctx, file)); err != nil {
 		return "", readError(ctx, path, err)
 	}
 	return sumText(sum), nil
@@ -33,17 +33,4 @@ func readError(ctx context.Context, path string, err error) error {
 		return canceled
 	}
 	return artifactError(path, 0, KindUnreadable, "cannot be read: %s", fsx.Cause(err))
-}
-
-// patient is a reader that ends with a context.
-type patient struct {
-	ctx context.Context //nolint:containedctx // a Read has no parameter for it
-	r   io.Reader
-}
-
-func (p patient) Read(b []byte) (int, error) {
-	if err := context.Cause(p.ctx); err != nil {
-		return 0, err
-	}
-	return p.r.Read(b)
 }

@@ -73,7 +73,7 @@ func parseDocument(text []byte, path string, required []string) (map[string]json
 
 // readDocument reads a bounded file and hashes what it read.
 func readDocument(ctx context.Context, r io.Reader, path string) (text []byte, sum string, err error) {
-	text, err = io.ReadAll(io.LimitReader(patient{ctx, r}, MaxDocument+1))
+	text, err = io.ReadAll(io.LimitReader(fsx.WithContext(ctx, r), MaxDocument+1))
 	if err != nil {
 		return nil, "", readError(ctx, path, err)
 	}

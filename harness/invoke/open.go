@@ -11,7 +11,7 @@ import (
 // openError gives a file that cannot be opened its class.
 func openError(path string, err error) *ArtifactError {
 	var odd *fsx.NotRegularError
-	var behind *fsx.NotFolderError
+	var behind *fsx.NotDirectoryError
 	switch {
 	case errors.As(err, &odd):
 		return artifactError(path, 0, KindNotRegular, "%s", odd)
@@ -25,7 +25,7 @@ func openError(path string, err error) *ArtifactError {
 
 // folderError gives a directory that cannot be opened its class.
 func folderError(path string, err error) *ArtifactError {
-	var odd *fsx.NotFolderError
+	var odd *fsx.NotDirectoryError
 	if errors.As(err, &odd) {
 		return artifactError(path, 0, KindNotDirectory, "%s", odd)
 	}

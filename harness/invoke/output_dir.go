@@ -19,7 +19,7 @@ func outputError(dir, rule string) error {
 // openOutput opens the output directory, which must be there (MI-02).
 func openOutput(dir string) (*os.Root, error) {
 	root, err := fsx.OpenRoot(dir)
-	var odd *fsx.NotFolderError
+	var odd *fsx.NotDirectoryError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, outputError(dir, "does not exist: make the directory first")
@@ -37,7 +37,7 @@ func openOutput(dir string) (*os.Root, error) {
 func checkOutput(root *os.Root, dir string, artifacts []string) error {
 	for _, name := range artifacts {
 		_, err := fsx.LstatBelow(root, filepath.FromSlash(name))
-		var elsewhere *fsx.NotFolderError
+		var elsewhere *fsx.NotDirectoryError
 		switch {
 		case err == nil:
 			return outputError(dir, "holds "+name+" from before: give a directory without it, or remove it")

@@ -59,7 +59,7 @@ func (r *Runner) Run(ctx context.Context, inv Invocation) (res RunResult, err er
 	res = out.result
 	res.Schema, res.Engine, res.Command, res.WorkDir, res.Unenforced = RunResultSchemaV1, p.Engine, p.Command, p.WorkDir, p.Unenforced
 	res.origin = &origin{c.OutputDir, before, out.created}
-	res.NotWritten, res.Unenforced, res.Warnings = orEmpty(out.left.list), orEmpty(res.Unenforced), orEmpty(res.Warnings)
+	res.NotWritten, res.Unenforced, res.Warnings = append([]string{}, out.left.list...), append([]string{}, res.Unenforced...), append([]string{}, res.Warnings...)
 	if errors.Is(noConfig, fs.ErrNotExist) {
 		res.Warnings = append(res.Warnings, "the configuration does not exist")
 	}
@@ -86,5 +86,3 @@ func (r *Runner) lookAt(root *os.Root, dir string) (stamps, error) {
 	}
 	return stampsOf(root, dir)
 }
-
-func orEmpty(list []string) []string { return append([]string{}, list...) }

@@ -343,7 +343,7 @@ func TestLeftOut(t *testing.T) {
 	for i := range many {
 		many[i] = tree.Change{Path: fmt.Sprint("y", i), State: tree.Skipped}
 	}
-	trees := func(complete bool, skipped ...result.SkippedOutput) []result.Tree {
+	oneTree := func(complete bool, skipped ...result.SkippedOutput) []result.Tree {
 		return []result.Tree{{Target: "/other"}, {Target: OutputDir, Complete: complete, Skipped: skipped}}
 	}
 	for name, test := range map[string]struct {
@@ -356,21 +356,21 @@ func TestLeftOut(t *testing.T) {
 		last       string
 	}{
 		"nothing": {},
-		"odd":     {trees: trees(true, result.SkippedOutput{Path: "p", Kind: "fifo", Reason: "not a regular file"}), told: 1, last: "p: is a fifo: not a regular file"},
+		"odd":     {trees: oneTree(true, result.SkippedOutput{Path: "p", Kind: "fifo", Reason: "not a regular file"}), told: 1, last: "p: is a fifo: not a regular file"},
 		"many":    {changes: many, told: 101, last: "and 50 more"},
 		"conflict": {
 			changes: []tree.Change{{Path: "x", Change: "created", State: tree.Conflict, Reason: "is there already"}},
 			reason:  ReasonNotWritten, text: "could not be written to ", told: 1, last: "x: created, but is there already",
 		},
 		"too many": {
-			trees:  trees(true, result.SkippedOutput{Path: "d/1", Kind: "other", Reason: "more than 10000 entries"}),
+			trees:  oneTree(true, result.SkippedOutput{Path: "d/1", Kind: "other", Reason: "more than 10000 entries"}),
 			reason: ReasonLimit, text: "left what the sandbox does not carry over: d/1: more than 10000 entries", told: 2, last: "and maybe more: what is beyond a limit is not looked at",
 		},
 		"too large": {
-			trees:  trees(true, result.SkippedOutput{Path: "big", Kind: "file", Reason: "larger than 5 bytes"}),
+			trees:  oneTree(true, result.SkippedOutput{Path: "big", Kind: "file", Reason: "larger than 5 bytes"}),
 			reason: ReasonLimit, text: "big: larger than 5 bytes", told: 2, last: "and maybe more: what is beyond a limit is not looked at",
 		},
-		"cut":    {trees: trees(false), reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
+		"cut":    {trees: oneTree(false), reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 		"report": {incomplete: true, reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 	} {
 		fake := &fakeSandbox{left: good, report: tree.Report{Changes: test.changes}, incomplete: test.incomplete,

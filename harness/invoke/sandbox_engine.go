@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -99,7 +100,7 @@ func (s Sandbox) request(c call, p Plan) (sandbox.Request, error) {
 	switch _, err := os.Stat(c.Config); {
 	case err == nil:
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: c.Config, Target: path.Join(ConfigDir, filepath.Base(c.Config))})
-	case !errors.Is(err, fs.ErrNotExist) && !isNotDir(err):
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 		return req, &policy.FieldError{Field: "config", Value: fmt.Sprintf("%.200q", c.Config), Rule: "cannot be used: " + fsx.Cause(err).Error()}
 	}
 	if c.root != "" {

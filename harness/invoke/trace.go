@@ -48,7 +48,7 @@ func ScanTrace(ctx context.Context, r io.Reader, path string, mode Mode, each fu
 // scanRecords reads lines of JSON that check approves of.
 func scanRecords(ctx context.Context, r io.Reader, path string, check func(text []byte, line int64) *ArtifactError, each func(TraceRecord) error,
 ) (records int64, err error) {
-	all := newLines(patient{ctx, r}, MaxLine)
+	all := newLines(fsx.WithContext(ctx, r), MaxLine)
 	for {
 		text, err := all.next()
 		switch {

@@ -5,6 +5,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // maxListed bounds how many artifacts a manifest lists.
@@ -33,7 +35,7 @@ func (v *verification) list(ctx context.Context) error {
 func (v *verification) listed(ctx context.Context, item listed) error {
 	name, inside := insideName(item.path, v.names)
 	if !inside {
-		v.report.add(artifactError(shortened(item.path), 0, KindOutside, "is listed, and must be the path of a file below the output directory"))
+		v.report.add(artifactError(text.Short(item.path, maxName), 0, KindOutside, "is listed, and must be the path of a file below the output directory"))
 		return nil
 	}
 	if err := v.bytes(ctx, name, RoleListed, false); err != nil {
@@ -41,7 +43,7 @@ func (v *verification) listed(ctx context.Context, item listed) error {
 	}
 	if v.absent[name] {
 		delete(v.absent, name) // it is told
-		v.report.add(artifactError(shortened(name), 0, KindMissing, "is listed, but does not exist"))
+		v.report.add(artifactError(text.Short(name, maxName), 0, KindMissing, "is listed, but does not exist"))
 		return nil
 	}
 	i, read := v.at[name]
@@ -55,7 +57,7 @@ func (v *verification) listed(ctx context.Context, item listed) error {
 	}
 	a.HashListed = true
 	if item.sha256 != a.SHA256 {
-		v.report.add(artifactError(shortened(name), 0, KindHashMismatch, "has the SHA-256 %s, and the manifest lists %s", a.SHA256, item.sha256))
+		v.report.add(artifactError(text.Short(name, maxName), 0, KindHashMismatch, "has the SHA-256 %s, and the manifest lists %s", a.SHA256, item.sha256))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // open opens an artifact once. Nil without an error means that there is none to read:
@@ -20,14 +21,14 @@ func (v *verification) open(name string, optional bool) *os.File {
 	v.tried[name] = true
 	file, info, err := fsx.OpenBelow(v.root, filepath.FromSlash(name))
 	if err != nil {
-		problem := openError(shortened(name), err)
+		problem := openError(text.Short(name, maxName), err)
 		if v.absent[name] = optional && problem.Kind == KindMissing; !v.absent[name] {
 			v.report.add(problem)
 		}
 		return nil
 	}
 	if why := v.from.foreign(name, info); why != "" {
-		v.report.add(artifactError(shortened(name), 0, KindStale, "%s", why))
+		v.report.add(artifactError(text.Short(name, maxName), 0, KindStale, "%s", why))
 		_ = file.Close() // was not read
 		return nil
 	}
@@ -37,7 +38,7 @@ func (v *verification) open(name string, optional bool) *os.File {
 // took adds an artifact to the report.
 func (v *verification) took(a Artifact) {
 	if v.from.changed(a) {
-		v.report.add(artifactError(shortened(a.Path), 0, KindStale, "was changed by somebody else since the run"))
+		v.report.add(artifactError(text.Short(a.Path, maxName), 0, KindStale, "was changed by somebody else since the run"))
 	}
 	v.at[a.Path] = len(v.report.Artifacts)
 	v.report.Artifacts = append(v.report.Artifacts, a)
@@ -74,7 +75,7 @@ func (v *verification) records(ctx context.Context, name string, role Role, opti
 	if err := v.judge(err); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, patient{ctx, read}); err != nil {
+	if _, err := io.Copy(io.Discard, fsx.WithContext(ctx, read)); err != nil {
 		return v.judge(readError(ctx, name, err))
 	}
 	v.took(Artifact{Path: name, Role: role, SizeBytes: counted.n, SHA256: sumText(sum), Records: &records})
@@ -89,7 +90,7 @@ func (v *verification) bytes(ctx context.Context, name string, role Role, option
 	}
 	defer file.Close()
 	sum := sha256.New()
-	n, err := io.Copy(sum, patient{ctx, file})
+	n, err := io.Copy(sum, fsx.WithContext(ctx, file))
 	if err != nil {
 		return v.judge(readError(ctx, name, err))
 	}

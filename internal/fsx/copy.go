@@ -2,46 +2,92 @@ package fsx
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// ErrChanged means that a tree changed while it was copied.
-var ErrChanged = errors.New("changed while it was copied")
+// ErrChanged means that a file or a tree changed while it was read.
+var ErrChanged = errors.New("changed while it was read")
+
+// WithContext reads from r until ctx ends; the error is then the cause of that.
+func WithContext(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
+
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // lives as long as the one read that it interrupts
+	r   io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// buffers are used again: a tree may have many small files.
+var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
+// CopyContent copies the content of an open file to a writer. If the file is not as it was
+// when info was taken, the error is [ErrChanged]; to has then got part of it.
+func CopyContent(ctx context.Context, to io.Writer, file *os.File, info fs.FileInfo) error {
+	buffer, _ := buffers.Get().(*[256 << 10]byte) // nothing else is in the pool
+	defer buffers.Put(buffer)
+	n, err := io.CopyBuffer(to, WithContext(ctx, io.LimitReader(file, info.Size()+1)), buffer[:])
+	if err != nil {
+		return err
+	}
+	after, err := file.Stat()
+	if err == nil && (n != info.Size() || after.Size() != n || !after.ModTime().Equal(info.ModTime())) {
+		err = ErrChanged
+	}
+	return err
+}
+
+// Sum is the hash of the content of an open file in hexadecimal digits, with the errors of
+// [CopyContent].
+func Sum(ctx context.Context, h hash.Hash, file *os.File, info fs.FileInfo) (string, error) {
+	if err := CopyContent(ctx, h, file, info); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
 
 // A LimitError is a tree that is larger than its copy may be.
 type LimitError struct {
-	// What is too many, and Most how many there may be.
+	// What there is too much of, and Most how many there may be.
 	What string
 	Most int64
 }
 
 func (e *LimitError) Error() string { return fmt.Sprintf("holds more than %d %s", e.Most, e.What) }
 
-// CopyOptions say what is copied. Limits must be set.
+// CopyOptions select what is copied. Limits must be set.
 type CopyOptions struct {
-	// Leave, if not nil, says of a path below the root, with forward slashes, that it is
-	// not copied, nor what is in it.
+	// Leave, if not nil, reports whether a path below the root, with forward slashes, is
+	// left out with all that is in it.
 	Leave func(name string, entry fs.DirEntry) bool
-	// Entries bounds the files, folders and links of the copy, Depth how deep folders are
-	// nested, Bytes the content of all files.
+	// Entries bounds the files, directories and links of the copy, Depth how deep
+	// directories are nested, Bytes the content of all files.
 	Entries, Depth int
 	Bytes          int64
 }
 
-// Copy copies what is below one folder to another one, which must be empty: folders,
-// regular files with their times, and links as links. Nothing is followed. Permissions
-// are kept, and files of several names stay files of several names, so that whoever hides
-// one of them can hide the others. Anything else, such as a pipe, is left out, and so are
-// owners. What changes meanwhile is [ErrChanged], what is too large a [*LimitError]; the
-// copy is then not whole.
+// Copy copies the content of one directory to another one, which must be empty:
+// directories, regular files with their times, and links as links. Nothing is followed.
+// Permissions are kept, and files of several names stay files of several names, so that a
+// caller that hides one of them can hide the others. Anything else, such as a pipe, is
+// left out, and so are owners. A tree that changes meanwhile is [ErrChanged], one that is
+// too large a [*LimitError]; the copy is then not whole.
 func Copy(ctx context.Context, from, to *os.Root, o CopyOptions) error {
-	c := copier{ctx: ctx, from: from, to: to, o: o, names: map[fileID]string{}}
+	c := copier{ctx: ctx, from: from, to: to, o: o, names: map[ID]string{}}
 	err := fs.WalkDir(from.FS(), ".", c.entry)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrChanged, err)
@@ -49,9 +95,9 @@ func Copy(ctx context.Context, from, to *os.Root, o CopyOptions) error {
 	if err != nil {
 		return err
 	}
-	// Last, and the innermost first: a folder may be closed to us.
-	for _, folder := range slices.Backward(c.folders) {
-		if err := to.Chmod(folder.name, folder.mode); err != nil {
+	// Last, and the innermost first: the mode of a directory may close it to us.
+	for _, dir := range slices.Backward(c.dirs) {
+		if err := to.Chmod(dir.name, dir.mode); err != nil {
 			return err
 		}
 	}
@@ -64,12 +110,12 @@ type copier struct {
 	o        CopyOptions
 	entries  int
 	bytes    int64
-	folders  []folderMode
+	dirs     []dirMode
 	// names are the copies of files of several names.
-	names map[fileID]string
+	names map[ID]string
 }
 
-type folderMode struct {
+type dirMode struct {
 	name string
 	mode fs.FileMode
 }
@@ -101,7 +147,7 @@ func (c *copier) entry(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		c.folders = append(c.folders, folderMode{name, info.Mode().Perm()})
+		c.dirs = append(c.dirs, dirMode{name, info.Mode().Perm()})
 		return c.to.Mkdir(name, 0o700)
 	case kind.IsRegular():
 		if err := c.file(name); err != nil {
@@ -123,7 +169,7 @@ func (c *copier) file(name string) error {
 		return changedKind(err)
 	}
 	defer in.Close()
-	id, several := idOf(info)
+	id, several := IDOf(info)
 	if first, copied := c.names[id]; several && copied {
 		return c.to.Link(first, name)
 	}
@@ -134,16 +180,8 @@ func (c *copier) file(name string) error {
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(out, WithContext(c.ctx, io.LimitReader(in, info.Size()+1)))
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err := errors.Join(CopyContent(c.ctx, out, in, info), out.Close()); err != nil {
 		return err
-	}
-	after, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if n != info.Size() || after.Size() != n || !after.ModTime().Equal(info.ModTime()) {
-		return ErrChanged
 	}
 	if several {
 		c.names[id] = name
@@ -151,11 +189,11 @@ func (c *copier) file(name string) error {
 	return errors.Join(c.to.Chmod(name, info.Mode().Perm()), c.to.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
-// changedKind tells a file that took another kind since it was listed.
+// changedKind makes [ErrChanged] of a file that became something else since it was listed.
 func changedKind(err error) error {
 	var special *NotRegularError
-	var folder *NotFolderError
-	if errors.As(err, &special) || errors.As(err, &folder) {
+	var other *NotDirectoryError
+	if errors.As(err, &special) || errors.As(err, &other) {
 		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	return err

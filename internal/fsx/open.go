@@ -1,3 +1,7 @@
+// Package fsx handles files that an untrusted program, or another user of the machine, may
+// have made or may be changing: it opens, walks, copies, writes, deletes and locks them.
+// Nothing here follows a link on the way, waits for another process, or recurses deeper
+// than a bounded number of descriptors.
 package fsx
 
 import (
@@ -6,15 +10,34 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 )
 
-// A NotRegularError is a name of something that is no regular file.
+// OpenFlags keep an open from following a last link, waiting for the other end of a named
+// pipe, or taking a terminal. An [os.Root] follows links that stay below it all the same,
+// so compare the open file with the listed one, as [OpenListed] does.
+const OpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_NOCTTY
+
+// ErrReplaced means that another directory took the place of one while it was opened.
+var ErrReplaced = errors.New("was replaced meanwhile")
+
+// A NotRegularError is a name of something that is not a regular file.
 type NotRegularError struct {
-	// Mode is the type of what is there.
+	// Mode is its type.
 	Mode fs.FileMode
 }
 
 func (e *NotRegularError) Error() string { return "is not a regular file (" + Kind(e.Mode) + ")" }
+
+// A NotDirectoryError is a name of something that is not a directory.
+type NotDirectoryError struct {
+	// Mode is its type.
+	Mode fs.FileMode
+}
+
+func (e *NotDirectoryError) Error() string { return "is not a directory (" + Kind(e.Mode) + ")" }
 
 // Kind is the type of a file in words.
 func Kind(mode fs.FileMode) string {
@@ -35,46 +58,160 @@ func Kind(mode fs.FileMode) string {
 	return "a special file"
 }
 
+// Cause is the reason of a file error without its path, for messages that name the path
+// already.
+func Cause(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
 // Open opens a regular file for reading, links followed. It never waits: anything else,
 // such as a named pipe whose other end nobody has open, is a [*NotRegularError] in an
 // [*fs.PathError].
 func Open(path string) (*os.File, error) {
 	// Not even opened: that has effects on some devices.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, notRegular(path, info)
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, openError(path, &NotRegularError{info.Mode().Type()})
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := check(file, path); err != nil {
+	if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() {
+		err = openError(path, &NotRegularError{info.Mode().Type()})
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
 
-// OpenIn opens a regular file below root for reading, and never waits. A link is
-// refused, and no link leads out of root.
+// OpenIn opens a regular file below root for reading, and never waits. A link at the end
+// of name is refused, and no link leads out of root.
 func OpenIn(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	named, err := root.Lstat(name)
+	listed, err := root.Lstat(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !named.Mode().IsRegular() {
-		return nil, nil, notRegular(name, named)
+	if !listed.Mode().IsRegular() {
+		return nil, nil, openError(name, &NotRegularError{listed.Mode().Type()})
 	}
-	file, err := root.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	return OpenListed(root, name, listed)
+}
+
+// OpenListed is [OpenIn] for a file that Lstat found already; another file in its place is
+// [ErrChanged].
+func OpenListed(root *os.Root, name string, listed fs.FileInfo) (*os.File, fs.FileInfo, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|OpenFlags, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	stat, err := file.Stat()
-	if err == nil && !os.SameFile(named, stat) {
-		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("was replaced meanwhile")}
+	info, err := file.Stat()
+	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, listed)) {
+		err = &fs.PathError{Op: "read", Path: name, Err: ErrChanged}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
 	}
-	return file, stat, nil
+	return file, info, nil
+}
+
+// OpenBelow is [OpenIn] that does not follow a link on the way to the file either: a link
+// among its directories is a [*NotDirectoryError], wherever it leads.
+func OpenBelow(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	dir, last, closeDir, err := OpenParent(root, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeDir()
+	return OpenIn(dir, last)
+}
+
+// LstatBelow is Lstat that follows links no more than [OpenBelow] does.
+func LstatBelow(root *os.Root, name string) (fs.FileInfo, error) {
+	dir, last, closeDir, err := OpenParent(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer closeDir()
+	return dir.Lstat(last)
+}
+
+// OpenParent opens the directory that holds a name, and follows no link on the way. last
+// is the last part of the name. closeDir must be called in the end. Errors name the
+// path below root of the directory that cannot be opened.
+func OpenParent(root *os.Root, name string) (dir *os.Root, last string, closeDir func(), err error) {
+	parts := strings.Split(filepath.Clean(name), string(filepath.Separator))
+	dir, closeDir = root, func() {}
+	for i, part := range parts[:len(parts)-1] {
+		below, err := OpenDir(dir, part)
+		closeDir()
+		if err != nil {
+			return nil, "", nil, openError(filepath.Join(parts[:i+1]...), Cause(err))
+		}
+		dir, closeDir = below, func() { _ = below.Close() } // was only read
+	}
+	return dir, parts[len(parts)-1], closeDir, nil
+}
+
+// OpenDir opens a directory of another one. Anything else, such as a link, is a
+// [*NotDirectoryError]; a directory that is replaced while it is opened is [ErrReplaced].
+func OpenDir(dir *os.Root, name string) (*os.Root, error) {
+	named, err := dir.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !named.IsDir() {
+		return nil, openError(name, &NotDirectoryError{named.Mode().Type()})
+	}
+	below, err := dir.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := below.Stat(".")
+	if err == nil && !os.SameFile(named, opened) {
+		err = openError(name, ErrReplaced)
+	}
+	if err != nil {
+		return nil, errors.Join(err, below.Close())
+	}
+	return below, nil
+}
+
+// OpenRoot opens a directory, links to it followed. It never waits: anything else, such as
+// a named pipe, is not opened, and is a [*NotDirectoryError] in an [*fs.PathError].
+func OpenRoot(dir string) (*os.Root, error) {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = &NotDirectoryError{info.Mode().Type()}
+	}
+	if err != nil {
+		return nil, openError(dir, Cause(err))
+	}
+	// A file that takes the place of the directory meanwhile has no name of this form, and
+	// so is not opened either.
+	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".")
+	if err != nil {
+		return nil, openError(dir, Cause(err))
+	}
+	return root, nil
+}
+
+// InRoot opens a directory for do.
+func InRoot(dir string, do func(*os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(root), root.Close())
 }
 
 // Read reads a regular file of at most limit bytes; a longer one is an error.
@@ -83,10 +220,24 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return read(file, path, limit)
+}
+
+// ReadIn is [Read] for a file that [OpenIn] opens.
+func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
+	file, _, err := OpenIn(root, name)
+	if err != nil {
+		return nil, err
+	}
+	return read(file, name, limit)
+}
+
+// read reads a file and closes it.
+func read(file *os.File, name string, limit int64) ([]byte, error) {
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && int64(len(text)) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("has more than %d bytes", limit)}
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("has more than %d bytes", limit)}
 	}
 	if err != nil {
 		return nil, err
@@ -94,14 +245,4 @@ func Read(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-func check(file *os.File, path string) error {
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = notRegular(path, info)
-	}
-	return err
-}
-
-func notRegular(path string, info fs.FileInfo) error {
-	return &fs.PathError{Op: "open", Path: path, Err: &NotRegularError{Mode: info.Mode().Type()}}
-}
+func openError(path string, err error) error { return &fs.PathError{Op: "open", Path: path, Err: err} }

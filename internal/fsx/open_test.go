@@ -1,8 +1,7 @@
-//go:build unix
-
 package fsx_test
 
 import (
+	"errors"
 	"io/fs"
 	"net"
 	"os"
@@ -59,5 +58,69 @@ func TestOpen(t *testing.T) {
 	for _, name := range []string{"link", "pipe", "to pipe"} {
 		_, _, err = fsx.OpenIn(root, name)
 		require.ErrorAs(t, err, new(*fsx.NotRegularError), name)
+	}
+}
+
+// TestBelow: no link is followed, neither at the end of a name nor on the way.
+func TestBelow(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.MkdirAll(at("a/b"), 0o755))
+	require.NoError(t, os.WriteFile(at("a/b/file"), []byte("text"), 0o600))
+	require.NoError(t, os.Symlink("a", at("to a")))
+	require.NoError(t, os.Symlink("b", at("a/to b")))
+	require.NoError(t, os.Symlink("file", at("a/b/link")))
+	root, err := fsx.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+
+	for _, name := range []string{"a/b/file", "a//b/./file", "a/b/../b/file"} {
+		file, info, err := fsx.OpenBelow(root, name)
+		require.NoError(t, err, name)
+		require.Equal(t, int64(4), info.Size())
+		require.NoError(t, file.Close())
+		info, err = fsx.LstatBelow(root, name)
+		require.NoError(t, err)
+		require.True(t, info.Mode().IsRegular())
+	}
+	for name, as := range map[string]any{
+		"to a/b/file": new(*fsx.NotDirectoryError), "a/to b/file": new(*fsx.NotDirectoryError),
+		"a/b/file/x": new(*fsx.NotDirectoryError), "a/b/link": new(*fsx.NotRegularError), "a/b": new(*fsx.NotRegularError),
+	} {
+		_, _, err := fsx.OpenBelow(root, name)
+		require.ErrorAs(t, err, as, name)
+	}
+	_, _, err = fsx.OpenBelow(root, "a/none/file")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	info, err := fsx.LstatBelow(root, "a/b/link")
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeSymlink, info.Mode().Type())
+	_, err = fsx.LstatBelow(root, "to a/b")
+	require.EqualError(t, fsx.Cause(err), "is not a directory (a symbolic link)")
+}
+
+// TestOpenRoot: only folders are opened, and nothing is waited for.
+func TestOpenRoot(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
+	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
+	require.NoError(t, os.Symlink("pipe", at("to pipe")))
+	require.NoError(t, os.Symlink(".", at("to folder")))
+	for name, kind := range map[string]string{"file": "a file", "pipe": "a named pipe", "to pipe": "a named pipe"} {
+		_, err := fsx.OpenRoot(at(name))
+		require.EqualError(t, err, "open "+at(name)+": is not a directory ("+kind+")")
+	}
+	_, err := fsx.OpenRoot(at("none"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	root, err := fsx.OpenRoot(at("to folder"))
+	require.NoError(t, err)
+	require.NoError(t, root.Close())
+}
+
+func TestCause(t *testing.T) {
+	why := errors.New("why")
+	for _, err := range []error{why, &fs.PathError{Path: "p", Err: why}, &os.LinkError{Old: "a", New: "b", Err: why}} {
+		require.Equal(t, why, fsx.Cause(err))
 	}
 }

@@ -1,17 +1,20 @@
 package fsx
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 )
 
-// Within reports whether the cleaned path inner is outer or lies below it.
-func Within(inner, outer string) bool {
-	rel, err := filepath.Rel(outer, inner)
-	return err == nil && filepath.IsLocal(rel)
+// Within reports whether a path is dir or lies below it. Both are cleaned and of one kind,
+// absolute or relative to the same directory. Links are not looked at.
+func Within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// RealPath follows the links in as much of a path as exists.
+// RealPath resolves the links of an absolute path, whose last parts need not exist.
 func RealPath(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -21,6 +24,27 @@ func RealPath(path string) string {
 		return filepath.Join(RealPath(parent), filepath.Base(path))
 	}
 	return path
+}
+
+// An ID is the identity of a file, the same under each of its names.
+type ID struct{ device, inode uint64 }
+
+// IDOf identifies a file, and reports whether it has several names. A directory has one.
+func IDOf(info fs.FileInfo) (id ID, several bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.IsDir() {
+		return ID{}, false
+	}
+	return ID{uint64(stat.Dev), stat.Ino}, stat.Nlink > 1 //nolint:unconvert // int32 on some platforms
+}
+
+// OwnerOf is the user and the group that own a file.
+func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, false
+	}
+	return int(stat.Uid), int(stat.Gid), true
 }
 
 // IsDir reports whether a path is a directory, links to it followed.

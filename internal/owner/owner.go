@@ -1,5 +1,5 @@
-// Package owner tells which process made something on an engine, and whether that
-// process still lives.
+// Package owner identifies the process that made an object on an engine, and finds out
+// whether that process still lives.
 package owner
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Labels of everything that a process makes on an engine and may leave there when
-// it dies. A sweep goes by them.
+// Labels of every object that a process makes on an engine and may leave there when it
+// dies. The garbage collection reads them.
 const (
 	LabelManaged  = "org.evalbox.managed"
 	LabelOwner    = "org.evalbox.owner"
@@ -19,22 +19,20 @@ const (
 	LabelPart     = "org.evalbox.part"
 )
 
-// An Owner identifies the process that owns something, such as a run, so that a
-// later one can tell whether it still lives. A process ID alone is not enough: it
-// is used again, means nothing on another machine, and another process in another
-// PID namespace.
+// An Owner identifies the process that owns an object, such as a run, so that a later
+// process can find out whether it still lives. A process ID alone is not enough: it is
+// used again, and it means another process on another machine or in another PID namespace.
 type Owner struct {
 	// Boot identifies the machine since it was started.
 	Boot string
 	// Namespace is the PID namespace.
 	Namespace string
 	PID       int
-	// Start is the time at which the process was started, in the kernel's
-	// ticks.
+	// Start is the start time of the process in the kernel's ticks.
 	Start string
 }
 
-// A Fate is what can be told about an owner.
+// A Fate is the knowledge about the life of an owner.
 type Fate int
 
 // The fates.
@@ -69,9 +67,9 @@ func Parse(text string) (Owner, error) {
 	return Owner{Boot: parts[0], Namespace: parts[1], PID: pid, Start: parts[3]}, nil
 }
 
-// Fate tells whether the owner lives, as far as this process can see. An owner
-// of another machine or PID namespace cannot be seen; one of an earlier boot of
-// this machine cannot be told from one of another machine.
+// Fate reports whether the owner lives, as far as this process can see. It cannot see an
+// owner on another machine or in another PID namespace, and it cannot distinguish an
+// earlier boot of this machine from another machine.
 func (o Owner) Fate() Fate {
 	self := This()
 	if o.Boot != self.Boot || o.Namespace != self.Namespace || self.Start == "" {
@@ -83,6 +81,6 @@ func (o Owner) Fate() Fate {
 	case found, processGone(o.PID):
 		return Dead
 	}
-	// It is there, but we may not look at it (proc mounted with hidepid).
+	// The process exists, but /proc hides it (mounted with hidepid).
 	return Unknown
 }

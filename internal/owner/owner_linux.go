@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -32,13 +33,13 @@ func PIDNamespace() string {
 // ended: nobody will finish its run.
 func ProcessStart(pid int) (string, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	end := bytes.LastIndex(text, []byte(") "))
+	if err != nil || end < 0 {
 		return "", false
 	}
-	_, rest, ok := cutLast(string(text), ") ")
-	fields := strings.Fields(rest)
+	fields := strings.Fields(string(text[end+2:]))
 	switch {
-	case !ok || len(fields) < 20:
+	case len(fields) < 20:
 		return "", false
 	case fields[0] == "Z" || fields[0] == "X":
 		return "ended", true
@@ -48,10 +49,3 @@ func ProcessStart(pid int) (string, bool) {
 
 // processGone reports whether there is certainly no process of this number.
 func processGone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}

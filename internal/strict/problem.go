@@ -3,11 +3,11 @@ package strict
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // MaxProblems bounds how many problems of one document are told.
@@ -49,18 +49,8 @@ func (p Problem) At(source string) string {
 	return fmt.Sprintf("%s:%d: %s", source, p.Line, p)
 }
 
-// Quoted shows a text that may hold anything, shortened.
-func Quoted(text string) string {
-	const most = 100
-	if len(text) > most {
-		cut := most
-		for cut > most-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		return strconv.Quote(text[:cut]) + "…"
-	}
-	return strconv.Quote(text)
-}
+// Quoted shows the beginning of a text that may hold anything.
+func Quoted(value string) string { return text.Quote(value, 100) }
 
 // shown is what a node holds.
 func shown(n *yaml.Node) string {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/evalbox/evalbox/result"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 )
 
@@ -333,17 +334,17 @@ func TestCanceledWhileHashing(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 1<<20)})
 	gone, big := errors.New("gone"), listed(t, root, "big")
 	ctx := &meddler{Context: t.Context(), do: map[int]func() error{3: func() error { return gone }}}
-	_, err := HashFile(ctx, root, big.path, big.info)
+	_, err := HashFile(ctx, root, big.Name, big.Info)
 	require.ErrorIs(t, err, gone)
 	require.Equal(t, 3, ctx.calls, "nothing is read after that")
 }
 
 // listed is a file as the walk saw it.
-func listed(t *testing.T, root *os.Root, name string) file {
+func listed(t *testing.T, root *os.Root, name string) File {
 	t.Helper()
 	info, err := root.Lstat(name)
 	require.NoError(t, err)
-	return file{path: name, info: info}
+	return File{name, info}
 }
 
 func TestFileThatChangesWhileItIsHashed(t *testing.T) {
@@ -356,14 +357,14 @@ func TestFileThatChangesWhileItIsHashed(t *testing.T) {
 			root, dir := openRoot(t)
 			full := filepath.Join(dir, "file")
 			treetest.Write(t, dir, map[string]string{"file": strings.Repeat("x", 1<<20)})
-			long := listed(t, root, "file").info.ModTime().Add(-1e9)
+			long := listed(t, root, "file").Info.ModTime().Add(-1e9)
 			require.NoError(t, os.Chtimes(full, long, long))
 			ctx := &meddler{Context: t.Context(), do: map[int]func() error{2: func() error {
 				f, err := os.OpenFile(full, os.O_WRONLY, 0)
 				return errors.Join(err, change(f), f.Close())
 			}}}
 			got, err := hashOf(ctx, t, root, "file")
-			require.ErrorIs(t, err, errChanged)
+			require.ErrorIs(t, err, fsx.ErrChanged)
 			require.Empty(t, got)
 			require.Greater(t, ctx.calls, 1, "the change happened")
 		})
@@ -383,7 +384,7 @@ func TestFileThatGrowsForEverEndsTheHash(t *testing.T) {
 	}
 	ctx := &meddler{Context: t.Context(), do: do}
 	_, err = hashOf(ctx, t, root, "log")
-	require.ErrorIs(t, err, errChanged)
+	require.ErrorIs(t, err, fsx.ErrChanged)
 	require.Less(t, ctx.calls, 5)
 }
 
@@ -451,5 +452,5 @@ func FuzzOutputNames(f *testing.F) {
 func hashOf(ctx context.Context, t *testing.T, root *os.Root, name string) (string, error) {
 	t.Helper()
 	f := listed(t, root, name)
-	return HashFile(ctx, root, f.path, f.info)
+	return HashFile(ctx, root, f.Name, f.Info)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 )
 
@@ -95,7 +96,7 @@ func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 			// Renamed, not removed: its inode number must not be used again.
 			require.NoError(t, os.Rename(filepath.Join(dir, "file"), filepath.Join(dir, "was")))
 			require.NoError(t, swap(filepath.Join(dir, "file")))
-			got, err := HashFile(t.Context(), root, stale.path, stale.info)
+			got, err := HashFile(t.Context(), root, stale.Name, stale.Info)
 			require.Error(t, err)
 			require.Empty(t, got)
 		})
@@ -107,12 +108,12 @@ func TestFolderThatIsSwappedForALinkAfterItWasListed(t *testing.T) {
 	treetest.Write(t, outside, map[string]string{"secret": "canary"})
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"sub/": ""})
-	w := &walker{root: root, limits: wide}
 	require.NoError(t, os.Remove(filepath.Join(dir, "sub")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "sub")))
-	_, err := w.readFolder(t.Context(), folder{"sub", 1})
-	require.Error(t, err)
-	require.Empty(t, w.files)
+	require.Error(t, fsx.ReadDir(t.Context(), root, "sub", func(name string) error {
+		t.Errorf("%q was read", name)
+		return nil
+	}))
 }
 
 func TestUnreadableFoldersAndFiles(t *testing.T) {
@@ -141,9 +142,9 @@ func TestUnreadableFoldersAndFiles(t *testing.T) {
 			t.Errorf("left out: %q, want %q", got, want)
 		}
 		for _, f := range w.files {
-			_, err := HashFile(t.Context(), root, f.path, f.info)
-			if denied := errors.Is(err, os.ErrPermission); denied != (f.path == "locked") {
-				t.Errorf("%s: %v", f.path, err)
+			_, err := HashFile(t.Context(), root, f.Name, f.Info)
+			if denied := errors.Is(err, os.ErrPermission); denied != (f.Name == "locked") {
+				t.Errorf("%s: %v", f.Name, err)
 			}
 		}
 	})

@@ -30,8 +30,8 @@ func Same(ctx context.Context, root *os.Root, limits Limits, outputs []result.Ou
 		return false, nil
 	}
 	for _, f := range w.files {
-		name, _ := EncodePath(f.path)
-		if known[name] != "output" || sizes[name] != f.info.Size() || f.info.ModTime().After(since) {
+		name, _ := EncodePath(f.Name)
+		if known[name] != "output" || sizes[name] != f.Info.Size() || f.Info.ModTime().After(since) {
 			return false, nil
 		}
 	}

@@ -3,6 +3,10 @@ package collect
 import (
 	"context"
 	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Usage adds up the disk space below root while the program may still be
@@ -12,9 +16,15 @@ import (
 func Usage(ctx context.Context, root *os.Root, maxBytes int64, maxEntries int) (bytes int64, entries int) {
 	more := func() bool { return ctx.Err() == nil && bytes <= maxBytes && entries <= maxEntries }
 	// What cannot be read has vanished, or is the program's own.
-	_ = visit(root, more, func(space int64) {
+	_ = fsx.Visit(root, more, func(_ int, _ string, stat *unix.Stat_t) error {
 		entries++
-		bytes += space
+		if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+			// A sparse file has a size without using it. A file of several names
+			// takes its space once; all its names are below root, since links do
+			// not leave a mount.
+			bytes += int64(stat.Blocks) * 512 / max(1, int64(stat.Nlink)) //nolint:unconvert // int32 on some platforms
+		}
+		return nil
 	})
 	return bytes, entries
 }

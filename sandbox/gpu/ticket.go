@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // TicketSchema names the form of a ticket's file.
@@ -178,7 +180,7 @@ func (f *folder) tickets(pools []string, clean bool) (live, dead []Ticket, err e
 			return nil, nil, err
 		}
 		var t Ticket
-		text, err := readBounded(path+".json", maxTicket)
+		text, err := fsx.Read(path+".json", maxTicket)
 		if err == nil {
 			err = json.Unmarshal(text, &t)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/spec"
-	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // Bounds of the names that are shown in hidden directories: their number in a run, and
@@ -69,7 +68,7 @@ func (n *namer) show(ctx context.Context, source string, w spec.Watch, table spe
 		if err != nil {
 			return err
 		}
-		err = tree.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return n.one(source, w, name, info) })
+		err = fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return n.one(source, w, name, info) })
 		return errors.Join(err, root.Close())
 	})
 	if err != nil && !errors.Is(err, errEnoughNames) {

@@ -258,33 +258,6 @@ func TestOnlyTheOwnerMayLook(t *testing.T) {
 	}
 }
 
-func TestWriteAtomically(t *testing.T) {
-	for _, durable := range []bool{false, true} {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "file")
-		require.NoError(t, record.WriteFile(path, []byte("one"), durable))
-		before := treetest.Inode(t, path)
-		reader, err := os.Open(path)
-		require.NoError(t, err)
-		defer reader.Close()
-		require.NoError(t, record.WriteFile(path, []byte("two"), durable))
-		require.NotEqual(t, before, treetest.Inode(t, path), "a new file, never the old one rewritten")
-		old := make([]byte, 3)
-		_, err = reader.Read(old)
-		require.NoError(t, err)
-		require.Equal(t, "one", string(old), "whoever reads meanwhile reads all of the old text")
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, "two", string(text))
-		require.Equal(t, []string{"file"}, treetest.Everything(t, dir), "no temporary file is left")
-
-		require.Error(t, record.WriteFile(filepath.Join(dir, "no", "file"), nil, durable))
-		treetest.Write(t, dir, map[string]string{"folder/x": ""})
-		require.Error(t, record.WriteFile(filepath.Join(dir, "folder"), []byte("x"), durable))
-		require.Equal(t, []string{"file", "folder", "folder/x"}, treetest.Everything(t, dir), "not after a failure either")
-	}
-}
-
 func TestStateFolderThatCannotBeMade(t *testing.T) {
 	base := t.TempDir()
 	treetest.Write(t, base, map[string]string{"file": "x"})

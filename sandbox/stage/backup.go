@@ -167,7 +167,7 @@ func (f *final) unnote() error {
 		}
 		return nil
 	}
-	return record.WriteFile(file, f.earlier, false)
+	return fsx.WriteFile(file, f.earlier, 0o600, false)
 }
 
 // filledLast returns the run that filled a ./final last; empty if it is unknown.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ type final struct {
 	lock  *finalLock
 	// dir holds the lock of the directory itself, which runs of all state directories
 	// share.
-	dir  *os.File
+	dir  io.Closer
 	mode fs.FileMode
 	// made says that the run created the caller's ./final, granted that the program's user
 	// was given it, noted that the run is on record as the one that fills it.

@@ -5,13 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
-	"syscall"
 
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -67,17 +67,13 @@ func finalFile(store *record.Store, final, kind string) string {
 	return filepath.Join(store.LocksDir(), "final-"+hex.EncodeToString(sum[:8])+"."+kind)
 }
 
-// lockDir takes the lock of a directory itself, which runs of all state directories
-// share. The lock ends with the file. A file system without locks gives none.
-func lockDir(path string) (*os.File, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// lockDir takes the lock of a directory itself, which runs of all state directories share.
+func lockDir(path string) (io.Closer, error) {
+	lock, err := fsx.LockPath(path)
+	if errors.Is(err, fsx.ErrLocked) {
+		err = ErrBusy
 	}
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(ErrBusy, dir.Close())
-	}
-	return dir, nil
+	return lock, err
 }
 
 // mayWriteIn reports whether this process may make files in a directory.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/collect"
 	"github.com/evalbox/evalbox/sandbox/hostpath"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -22,7 +21,7 @@ func copyScript(from, toDir string) (string, error) {
 	unreadable := func(err error) (string, error) {
 		return "", &spec.PathError{Field: "script", Path: from, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
-	source, err := os.OpenFile(from, os.O_RDONLY|collect.OpenFlags, 0)
+	source, err := os.OpenFile(from, os.O_RDONLY|fsx.OpenFlags, 0)
 	if err != nil {
 		return unreadable(err)
 	}

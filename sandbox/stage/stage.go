@@ -231,7 +231,7 @@ func (s *Stage) WriteResult(text []byte) error {
 	if err := os.Remove(s.reserve); err != nil {
 		s.Log.Debug("the reserve could not be removed", "error", err)
 	}
-	if err := record.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, true); err != nil {
+	if err := fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
 		return errors.Join(record.StateError(s.Dir, "cannot be written", err), s.Close())
 	}
 	return s.Close()

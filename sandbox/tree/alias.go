@@ -8,17 +8,16 @@ import (
 	"os"
 	"path"
 	"slices"
-)
 
-// fileID tells a file whatever its name is.
-type fileID struct{ device, inode uint64 }
+	"github.com/evalbox/evalbox/internal/fsx"
+)
 
 // SortedKeys are the keys of a map in order.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // aliasesIn are the files of several names that lie in secret.
-func aliasesIn(ctx context.Context, root *os.Root, secret Paths) (map[fileID]bool, error) {
-	found := map[fileID]bool{}
+func aliasesIn(ctx context.Context, root *os.Root, secret Paths) (map[fsx.ID]bool, error) {
+	found := map[fsx.ID]bool{}
 	for _, name := range secret {
 		if err := gather(ctx, root, name, found); err != nil {
 			return nil, err
@@ -31,7 +30,7 @@ func aliasesIn(ctx context.Context, root *os.Root, secret Paths) (map[fileID]boo
 const maxSecret = 1_000_000
 
 // gather adds the files of several names at or below one path.
-func gather(ctx context.Context, root *os.Root, name string, found map[fileID]bool) error {
+func gather(ctx context.Context, root *os.Root, name string, found map[fsx.ID]bool) error {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -49,7 +48,7 @@ func gather(ctx context.Context, root *os.Root, name string, found map[fileID]bo
 	}
 	defer below.Close()
 	seen := 0
-	return Walk(ctx, below, func(inner string, info fs.FileInfo) (bool, error) {
+	return fsx.Walk(ctx, below, func(inner string, info fs.FileInfo) (bool, error) {
 		if seen++; seen > maxSecret {
 			return false, &fs.PathError{Op: "read", Path: path.Join(name, inner),
 				Err: errors.New("what is denied holds too many entries to look for their other names")}
@@ -59,20 +58,20 @@ func gather(ctx context.Context, root *os.Root, name string, found map[fileID]bo
 	})
 }
 
-func note(info fs.FileInfo, found map[fileID]bool) {
-	if id, several := idOf(info); several {
+func note(info fs.FileInfo, found map[fsx.ID]bool) {
+	if id, several := fsx.IDOf(info); several {
 		found[id] = true
 	}
 }
 
 // Secrets are the files of several names below folders of the host: whoever hides a
 // file must hide it under its other names as well.
-type Secrets struct{ ids map[fileID]bool }
+type Secrets struct{ ids map[fsx.ID]bool }
 
 // Add adds what lies at or below a path of root.
 func (s *Secrets) Add(ctx context.Context, root *os.Root, name string) error {
 	if s.ids == nil {
-		s.ids = map[fileID]bool{}
+		s.ids = map[fsx.ID]bool{}
 	}
 	return gather(ctx, root, name, s.ids)
 }
@@ -83,11 +82,11 @@ func (s *Secrets) Any() bool { return len(s.ids) > 0 }
 // Names are the paths below root that name one of the files.
 func (s *Secrets) Names(ctx context.Context, root *os.Root, limit int) (names []string, err error) {
 	seen := 0
-	err = Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) {
+	err = fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) {
 		if seen++; seen > limit {
 			return false, &fs.PathError{Op: "read", Path: name, Err: errors.New("the folder holds too many entries to look for other names of what is denied")}
 		}
-		if id, several := idOf(info); several && s.ids[id] {
+		if id, several := fsx.IDOf(info); several && s.ids[id] {
 			names = append(names, name)
 		}
 		return true, nil
@@ -101,6 +100,6 @@ func (s *Secrets) Is(root *os.Root, name string) bool {
 	if err != nil {
 		return false
 	}
-	id, several := idOf(info)
+	id, several := fsx.IDOf(info)
 	return several && s.ids[id]
 }

@@ -2,14 +2,17 @@ package tree
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
@@ -73,7 +76,7 @@ func (a *Application) Apply(ctx context.Context, created, changed, deleted []Ent
 		case errors.As(err, &refused):
 			v.State, v.Reason = refused.state, refused.reason
 		case err != nil:
-			v.State, v.Reason = Conflict, collect.Cause(err)
+			v.State, v.Reason = Conflict, fsx.Cause(err).Error()
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -111,50 +114,20 @@ func (a *Application) one(ctx context.Context, e Entry, do doer) error {
 			return &refusal{Skipped, reason}
 		}
 	}
-	dir := a.To
-	for _, name := range splitDir(e.Path) {
-		below, err := openFolder(dir, name)
-		if dir != a.To {
-			_ = dir.Close() // was only read
-		}
-		if err != nil {
-			return err
-		}
-		dir = below
-	}
-	if dir != a.To {
-		defer dir.Close()
-	}
-	return do(ctx, dir, path.Base(e.Path), e)
-}
-
-func splitDir(name string) []string {
-	if dir := path.Dir(name); dir != "." {
-		return strings.Split(dir, "/")
-	}
-	return nil
-}
-
-// openFolder opens a folder that is no link. The open folder is compared with the one
-// that was looked at, so that a link that takes its place meanwhile leads nowhere.
-func openFolder(dir *os.Root, name string) (*os.Root, error) {
-	info, err := dir.Lstat(name)
+	dir, name, closeDir, err := fsx.OpenParent(a.To, e.Path)
+	var other *fsx.NotDirectoryError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, conflict("its folder is not there any more")
+		return conflict("its folder is not there any more")
+	case errors.As(err, &other):
+		return conflict("there is a %s where its folder was", collect.KindOf(other.Mode))
+	case errors.Is(err, fsx.ErrReplaced):
+		return conflict("its folder was replaced meanwhile")
 	case err != nil:
-		return nil, err
-	case !info.IsDir():
-		return nil, conflict("there is a %s where its folder was", collect.KindOf(info.Mode()))
+		return err
 	}
-	below, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	if opened, err := below.Stat("."); err != nil || !os.SameFile(opened, info) {
-		return nil, errors.Join(conflict("its folder was replaced meanwhile"), err, below.Close())
-	}
-	return below, nil
+	defer closeDir()
+	return do(ctx, dir, name, e)
 }
 
 // is tells what a name of the folder stands for, compared with an entry.
@@ -167,7 +140,7 @@ func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry
 		return false, false, err
 	}
 	if info.Mode().IsRegular() && a.Denied != nil {
-		if id, several := idOf(info); several && a.Denied.ids[id] {
+		if id, several := fsx.IDOf(info); several && a.Denied.ids[id] {
 			return true, false, &refusal{Skipped, "is another name of a file that is denied"}
 		}
 	}
@@ -262,19 +235,19 @@ func (a *Application) replace(ctx context.Context, dir *os.Root, name string, e 
 
 // write makes a whole new file beside the place where it belongs.
 func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp string, err error) {
-	from, err := a.From.OpenFile(e.Path, os.O_RDONLY|collect.OpenFlags, 0)
+	from, err := a.From.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
 	if errors.Is(err, fs.ErrPermission) && a.From.Chmod(e.Path, 0o600) == nil {
-		from, err = a.From.OpenFile(e.Path, os.O_RDONLY|collect.OpenFlags, 0)
+		from, err = a.From.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
 	}
 	if err != nil {
-		return "", &refusal{Skipped, "cannot be read in the record: " + collect.Cause(err)}
+		return "", &refusal{Skipped, "cannot be read in the record: " + fsx.Cause(err).Error()}
 	}
 	defer from.Close()
-	temp = a.Temp + collect.ShortHash(e.Path)
+	temp = a.Temp + shortHash(e.Path)
 	if err := dir.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	to, err := dir.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|collect.OpenFlags, 0o600)
+	to, err := dir.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY|fsx.OpenFlags, 0o600)
 	if err != nil {
 		return "", err
 	}
@@ -283,7 +256,7 @@ func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp strin
 			err = errors.Join(err, dir.Remove(temp))
 		}
 	}()
-	sum, err := collect.CopyHash(to, from, e.Size)
+	sum, err := copyHash(to, from, e.Size)
 	if err == nil && sum != e.SHA256 {
 		err = &refusal{Skipped, "is not in the record any more as the program left it"}
 	}
@@ -295,6 +268,19 @@ func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp strin
 		err = dir.Chmod(temp, modeFor(e.Mode, like))
 	}
 	return temp, err
+}
+
+// copyHash copies at most size bytes and one more, and returns the hash of the copy.
+func copyHash(to io.Writer, from io.Reader, size int64) (string, error) {
+	sum := sha256.New()
+	_, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(from, size+1))
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// shortHash stands for a path in a file name.
+func shortHash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:8])
 }
 
 // modeFor is the mode of a file that was made, or that takes the place of another. A

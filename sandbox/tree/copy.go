@@ -12,6 +12,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 
 	"github.com/evalbox/evalbox/result"
@@ -39,9 +40,6 @@ type Options struct {
 	Limits Limits
 }
 
-// ErrChanged means that a file changed while it was read.
-var ErrChanged = errors.New("changed while it was read")
-
 // Copy copies root into a sink: folders, regular files with their modes, and links
 // as links. Anything else is listed as left out. A file that cannot be read, and a
 // limit that is passed, are errors.
@@ -51,7 +49,7 @@ func Copy(ctx context.Context, root *os.Root, to Sink, opts Options) (Base, []re
 		return nil, nil, err
 	}
 	c := &copier{root: root, to: to, opts: opts, aliases: aliases, base: Base{}}
-	if err := Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return c.entry(ctx, name, info) }); err != nil {
+	if err := fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return c.entry(ctx, name, info) }); err != nil {
 		return nil, nil, err
 	}
 	if err := c.points(); err != nil {
@@ -64,7 +62,7 @@ type copier struct {
 	root    *os.Root
 	to      Sink
 	opts    Options
-	aliases map[fileID]bool
+	aliases map[fsx.ID]bool
 	base    Base
 	left    collect.SkipList
 	bytes   int64
@@ -75,7 +73,7 @@ func (c *copier) entry(ctx context.Context, name string, info fs.FileInfo) (into
 		return false, nil
 	}
 	mode := info.Mode()
-	if id, several := idOf(info); several && c.aliases[id] {
+	if id, several := fsx.IDOf(info); several && c.aliases[id] {
 		c.left.Add(name, KindFile, info.Size(), "is another name of a file that is denied")
 		return false, nil
 	}
@@ -116,26 +114,19 @@ func (c *copier) entry(ctx context.Context, name string, info fs.FileInfo) (into
 
 // file copies one file and hashes what it copies.
 func (c *copier) file(ctx context.Context, name string, listed fs.FileInfo) (string, error) {
-	file, err := c.root.OpenFile(name, os.O_RDONLY|collect.OpenFlags, 0)
+	file, info, err := fsx.OpenListed(c.root, name, listed)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || !os.SameFile(info, listed) || info.Size() != listed.Size() {
-		return "", &fs.PathError{Op: "read", Path: name, Err: ErrChanged}
-	}
 	sum := sha256.New()
-	content := &exactly{from: io.TeeReader(ctxReader{ctx, file}, sum), left: info.Size(), name: name}
-	if err := c.to.File(name, info.Mode().Perm(), info.Size(), info.ModTime(), content); err != nil {
+	content := &exactly{from: io.TeeReader(fsx.WithContext(ctx, file), sum), left: listed.Size(), name: name}
+	if err := c.to.File(name, info.Mode().Perm(), listed.Size(), listed.ModTime(), content); err != nil {
 		return "", err
 	}
 	var one [1]byte
 	if more, _ := file.Read(one[:]); more > 0 || content.left != 0 {
-		return "", &fs.PathError{Op: "read", Path: name, Err: ErrChanged}
+		return "", &fs.PathError{Op: "read", Path: name, Err: fsx.ErrChanged}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
@@ -202,20 +193,22 @@ func (e *exactly) Read(p []byte) (int, error) {
 	n, err := e.from.Read(p[:min(int64(len(p)), e.left)])
 	e.left -= int64(n)
 	if errors.Is(err, io.EOF) && e.left > 0 {
-		err = &fs.PathError{Op: "read", Path: e.name, Err: ErrChanged}
+		err = &fs.PathError{Op: "read", Path: e.name, Err: fsx.ErrChanged}
 	}
 	return n, err
 }
 
-// ctxReader ends a long read when its context ends.
-type ctxReader struct {
-	ctx  context.Context //nolint:containedctx // lives as long as the one read that it interrupts
-	from io.Reader
-}
-
-func (r ctxReader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.from.Read(p)
+// Size is what a copy of root would hold, without what is excluded.
+func Size(ctx context.Context, root *os.Root, exclude Paths, limits Limits) (entries int, bytes int64, err error) {
+	err = fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) {
+		if exclude.Has(name) {
+			return false, nil
+		}
+		entries++
+		if info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return true, limits.check(entries, depthOf(name), bytes)
+	})
+	return entries, bytes, err
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/collect"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // FolderSink copies into an empty folder of ours.
@@ -32,12 +32,7 @@ func (s *FolderSink) Folder(name string, mode fs.FileMode) error {
 
 // File implements [Sink].
 func (s *FolderSink) File(name string, mode fs.FileMode, _ int64, modified time.Time, content io.Reader) error {
-	file, err := s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|collect.OpenFlags, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, content)
-	err = errors.Join(err, file.Close())
+	_, err := fsx.Create(s.root, name, content, 0o600)
 	if err == nil {
 		err = s.give(name)
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"regexp"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -24,24 +26,11 @@ func hashFile(ctx context.Context, root *os.Root, name string) (string, int64, e
 	}
 	defer file.Close()
 	sum := sha256.New()
-	size, err := io.Copy(sum, patient{ctx, file})
+	size, err := io.Copy(sum, fsx.WithContext(ctx, file))
 	if err != nil {
 		return "", 0, err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), size, nil
-}
-
-// patient is a reader that ends with a context.
-type patient struct {
-	ctx context.Context //nolint:containedctx // a Read has no parameter for it
-	r   io.Reader
-}
-
-func (p patient) Read(b []byte) (int, error) {
-	if err := context.Cause(p.ctx); err != nil {
-		return 0, err
-	}
-	return p.r.Read(b)
 }
 
 // hashAll hashes the files that are wanted, sorted by name. What is no regular file
@@ -93,6 +82,5 @@ func WriteManifest(ctx context.Context, root *os.Root) (string, error) {
 	if err := WriteText(root, ManifestFile, text); err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 )
@@ -14,27 +13,17 @@ func openFile(root *os.Root, name string) (*os.File, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, &FileError{File: name, Rule: "is not a path below the gate directory"}
 	}
-	for i := range name {
-		if name[i] != '/' {
-			continue
-		}
-		folder, err := root.Lstat(name[:i])
-		if err != nil {
-			return nil, openError(name, err)
-		}
-		if !folder.IsDir() {
-			return nil, &FileError{File: name, Rule: "is behind " + name[:i] + ", which is " + fsx.Kind(folder.Mode()) + " and no folder"}
-		}
-	}
-	file, _, err := fsx.OpenIn(root, name)
-	if err != nil {
+	file, _, err := fsx.OpenBelow(root, name)
+	var at *fs.PathError
+	var other *fsx.NotDirectoryError
+	switch {
+	case errors.As(err, &other) && errors.As(err, &at):
+		return nil, &FileError{File: name, Rule: "is behind " + at.Path + ", which is " + fsx.Kind(other.Mode) + " and no folder"}
+	case err != nil:
 		return nil, openError(name, err)
 	}
 	return file, nil
 }
-
-// Names of files below a folder.
-func below(name, folder string) bool { return strings.HasPrefix(name, folder+"/") }
 
 // isMissing says that err is about a file that is not there.
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -50,3 +50,6 @@ func isEvidence(name string) bool {
 func kindProblem(mode fs.FileMode) string {
 	return "is " + fsx.Kind(mode) + ", not a regular file"
 }
+
+// below reports whether a name is that of a file below a directory.
+func below(name, dir string) bool { return strings.HasPrefix(name, dir+"/") }

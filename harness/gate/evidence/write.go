@@ -1,12 +1,12 @@
 package evidence
 
 import (
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Write writes v in its canonical form ([Canonical]) to a file below root; folders on the
@@ -22,27 +22,13 @@ func Write(root *os.Root, name string, v any) error {
 }
 
 // WriteText writes a file as [Write] does.
-func WriteText(root *os.Root, name string, text []byte) (err error) {
+func WriteText(root *os.Root, name string, text []byte) error {
 	if !fs.ValidPath(name) || name == "." {
 		return &FileError{File: name, Rule: "is not a path below the gate directory"}
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	// A crash leaves the file beside it, which is then found as one that nobody listed.
-	aside := name + ".new-" + rand.Text()
-	file, err := root.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, root.Remove(aside))
-		}
-	}()
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return root.Rename(aside, name)
+	// A crash leaves a file beside it, which is then found as one that nobody listed.
+	return fsx.WriteIn(root, name, text, 0o644, false)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -67,12 +66,8 @@ func (x *run) copyLog(from, to string, limit int64) (n int64, err error) {
 
 // copyFile writes a new file of the gate directory.
 func (x *run) copyFile(from io.Reader, to string, limit int64) (n int64, err error) {
-	out, err := x.root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	n, err = fsx.Create(x.root, to, io.LimitReader(from, limit), 0o644)
 	if err != nil {
-		return 0, fmt.Errorf("gate directory: %w", err)
-	}
-	n, err = io.Copy(out, io.LimitReader(from, limit))
-	if err = errors.Join(err, out.Close()); err != nil {
 		return n, fmt.Errorf("gate directory: %s: %w", to, err)
 	}
 	return n, nil

@@ -139,7 +139,7 @@ func (x *run) keepOutput(s *set, from *os.Root, entry result.TreeEntry, dir stri
 	}
 	in, _, err := fsx.OpenIn(from, filepath.FromSlash(entry.Path))
 	if err != nil {
-		out.lose(entry.Path, "cannot be read: "+cause(err))
+		out.lose(entry.Path, "cannot be read: "+fsx.Cause(err).Error())
 		return nil
 	}
 	defer in.Close()
@@ -187,7 +187,7 @@ func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error
 		out.skip(inside, "was not made by this run")
 		return nil
 	case err != nil:
-		out.skip(inside, "cannot be read: "+cause(err))
+		out.skip(inside, "cannot be read: "+fsx.Cause(err).Error())
 		return nil
 	}
 	defer in.Close()
@@ -198,13 +198,4 @@ func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error
 	out.Report = inside
 	_, err = x.copyFile(in, evidence.RawFile(s.name, g.Index, "report"), MaxReportBytes)
 	return err
-}
-
-// cause is an error without the path of this host.
-func cause(err error) string {
-	var file *fs.PathError
-	if errors.As(err, &file) {
-		return file.Err.Error()
-	}
-	return err.Error()
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 
@@ -121,7 +120,8 @@ func (x *run) apart() error {
 		{"the state folder", filepath.Dir(x.o.Store.RecordDir("run")), "with the records of runs; choose a state folder elsewhere (--state-dir), or exclude it in the wish"},
 		{"the folder of temporary files", temp, "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
 	} {
-		rel, err := filepath.Rel(workspace, resolved(place.dir))
+		abs, _ := filepath.Abs(place.dir) // fails only without a current directory
+		rel, err := filepath.Rel(workspace, fsx.RealPath(abs))
 		if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
 			continue
 		}
@@ -130,25 +130,10 @@ func (x *run) apart() error {
 	return nil
 }
 
-// resolved is a path as an absolute one without links; it need not be there yet.
-func resolved(name string) string {
-	rest := ""
-	if abs, err := filepath.Abs(name); err == nil {
-		name = abs
-	}
-	for {
-		if real, err := filepath.EvalSymlinks(name); err == nil || name == filepath.Dir(name) {
-			return filepath.Join(real, rest)
-		}
-		name, rest = filepath.Dir(name), filepath.Join(filepath.Base(name), rest)
-	}
-}
-
 // within reports whether a path is one of these, or lies below one.
 func within(name string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool {
-		folder = path.Clean(folder)
-		return name == folder || strings.HasPrefix(name, folder+"/")
+		return fsx.Within(name, path.Clean(folder))
 	})
 }
 
@@ -167,7 +152,7 @@ func (x *run) takeCopy(ctx context.Context, what, dir string, reason evidence.St
 	}
 	from, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", refuse(evidence.ReasonIncomplete, 0, what, "cannot be read: "+cause(err), err)
+		return "", refuse(evidence.ReasonIncomplete, 0, what, "cannot be read: "+fsx.Cause(err).Error(), err)
 	}
 	defer from.Close()
 	to, err := os.OpenRoot(into)

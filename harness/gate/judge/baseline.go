@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // compared looks at whether a gate is worse than on the baseline (RO-04): more tests that
@@ -33,7 +34,7 @@ func (j *judgement) compared(r evidence.CommandTests) {
 	}
 	switch {
 	case now > before:
-		j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has %s, and had %d on the baseline%s.", r.Index, shortened(r.Command), number(now, "failing test"), before, namedTests(fresh))
+		j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has %s, and had %d on the baseline%s.", r.Index, shortened(r.Command), text.Count(now, "failing test"), before, namedTests(fresh))
 	case len(fresh) > 0:
 		j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has failing tests that did not fail on the baseline%s.", r.Index, shortened(r.Command), namedTests(fresh))
 	}
@@ -49,7 +50,7 @@ func (j *judgement) vanished(r evidence.CommandTests) {
 	if r.CasesDropped > 0 || len(r.Cases) == 0 && r.Counts.Total > 0 || len(b.PassingTests) < before {
 		if lost := before - now - r.Counts.Failed - r.Counts.Errored; lost > 0 {
 			j.against(evidence.ReasonRegression, r.Index, r.Command, "Gate %d (%s) has %s, and had %d on the baseline.",
-				r.Index, shortened(r.Command), number(now, "passing test"), before)
+				r.Index, shortened(r.Command), text.Count(now, "passing test"), before)
 		}
 		return
 	}
@@ -68,7 +69,7 @@ func (j *judgement) vanished(r evidence.CommandTests) {
 	if len(lost) > 0 {
 		j.against(evidence.ReasonRegression, r.Index, r.Command,
 			"Gate %d (%s) lacks %s of the baseline, now removed, skipped or expected to fail%s. Tests are compared by name: a renamed one counts as removed.",
-			r.Index, shortened(r.Command), number(len(lost), "passing test"), namedTests(lost))
+			r.Index, shortened(r.Command), text.Count(len(lost), "passing test"), namedTests(lost))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -166,7 +167,7 @@ func (j *judgement) outcome(g evidence.Gate, r evidence.CommandTests) {
 	// What a code of failure tells is known; any other code hides it.
 	failed := r.Counts.Failed + r.Counts.Errored
 	if code := r.ExitCode; failed > 0 && code != nil && (lacking || *code == 0 && g.ExpectExit == 0) {
-		against(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, number(failed, "failing test"), namedTests(failedTests(r)))
+		against(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, text.Count(failed, "failing test"), namedTests(failedTests(r)))
 	}
 	if !r.Started || r.ExitCode == nil || unseen(r) || silent {
 		return // why there are no tests is told

@@ -105,14 +105,6 @@ func (j *judgement) countless() bool {
 // maxRepeats bounds the work that a manifest of anybody makes.
 const maxRepeats = 100_000
 
-// number is a count with its noun.
-func number[N int | int64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // shortened is the beginning of a text for a sentence.
 func shortened(text string) string {
 	const most = 120

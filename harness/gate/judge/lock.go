@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // checkLock compares the run manifest with the sealed wish that it names. What was not
@@ -17,17 +17,17 @@ func (in *Input) checkLock(root *os.Root) error {
 	if in.Manifest.Schema != evidence.RunManifestV1 || !in.Manifest.Mode.Sealed {
 		return nil
 	}
-	text, err := evidence.ReadText(root, evidence.WishLockFile, wish.MaxDocument)
+	sealed, err := evidence.ReadText(root, evidence.WishLockFile, wish.MaxDocument)
 	if err != nil {
 		return in.took(evidence.WishLockFile, err)
 	}
-	lock, err := wish.ParseLock(text, evidence.WishLockFile)
+	lock, err := wish.ParseLock(sealed, evidence.WishLockFile)
 	switch {
 	case errors.Is(err, wish.ErrChanged):
 		in.tampered(evidence.WishLockFile, 0, "%s does not hold what was sealed: its content and its hash differ.", evidence.WishLockFile)
 		return nil
 	case err != nil:
-		return in.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is no sealed wish: " + shortened(strings.Join(strings.Fields(err.Error()), " ")), Err: err})
+		return in.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is no sealed wish: " + shortened(text.OneLine(err.Error())), Err: err})
 	}
 	for _, part := range disagreements(lock, in.Manifest) {
 		in.tampered(evidence.WishLockFile, 0, "%s and %s do not agree on %s.", evidence.WishLockFile, evidence.RunManifestFile, part)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // observations looks at what the gates tried that they may not (RT-08).
@@ -105,10 +106,10 @@ func (j *judgement) network(o evidence.Observation) {
 		j.against(evidence.ReasonNetwork, o.Index, "network", "%s was to be offline and ran with the network %q.", at.first(), o.Network)
 	}
 	if o.NetworkAttempts > 0 {
-		j.against(evidence.ReasonNetwork, o.Index, "network", "%s tried to reach the network %s, and is to be offline.", at.first(), number(o.NetworkAttempts, "time"))
+		j.against(evidence.ReasonNetwork, o.Index, "network", "%s tried to reach the network %s, and is to be offline.", at.first(), text.Count(o.NetworkAttempts, "time"))
 	}
 	if o.Refused > 0 {
-		j.against(evidence.ReasonNetwork, o.Index, "network", "%s made %s that the proxy refused, and is to be offline.", at.first(), number(o.Refused, "request"))
+		j.against(evidence.ReasonNetwork, o.Index, "network", "%s made %s that the proxy refused, and is to be offline.", at.first(), text.Count(o.Refused, "request"))
 	}
 }
 

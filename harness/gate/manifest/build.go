@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -62,9 +63,9 @@ func Build(in Input) (evidence.RunManifest, []evidence.Finding) {
 	m := evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: w.Name, WishSHA256: in.Lock.SHA256, GateCommands: []string{}, Gates: []evidence.Gate{},
 		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: in.Workspace, Baseline: in.Baseline,
-		EnvPolicy: environment(w.Env), ArtifactPaths: list(w.ArtifactPaths), ProtectedPaths: list(w.ProtectedPaths),
-		ReadOnlyPaths: list(w.ReadOnlyPaths), Exclude: sorted(w.Exclude, in.Exclude), Uncounted: sorted(in.Uncounted),
-		Toolchain: in.Lock.Toolchain, Repo: in.Repo, Mode: b.mode(), Rules: append([]evidence.Rule{}, w.Normalize...), Allowed: list(w.AllowSuspects),
+		EnvPolicy: environment(w.Env), ArtifactPaths: append([]string{}, w.ArtifactPaths...), ProtectedPaths: append([]string{}, w.ProtectedPaths...),
+		ReadOnlyPaths: append([]string{}, w.ReadOnlyPaths...), Exclude: sorted(w.Exclude, in.Exclude), Uncounted: sorted(in.Uncounted),
+		Toolchain: in.Lock.Toolchain, Repo: in.Repo, Mode: b.mode(), Rules: append([]evidence.Rule{}, w.Normalize...), Allowed: append([]string{}, w.AllowSuspects...),
 	}
 	m.Toolchain.Mounts = append([]evidence.ToolMount{}, in.Lock.Toolchain.Mounts...)
 	b.ground()
@@ -153,7 +154,7 @@ func (b *builder) egress(m evidence.Mode) *evidence.Egress {
 	if _, err := b.in.Policy.ApplyEgress(asked); err != nil {
 		b.refused(0, "network", err)
 	}
-	return &evidence.Egress{Level: n.Level, Allow: list(n.Allow), Deny: list(n.Deny)}
+	return &evidence.Egress{Level: n.Level, Allow: append([]string{}, n.Allow...), Deny: append([]string{}, n.Deny...)}
 }
 
 // refused reports what the policy of the machine does not permit.
@@ -204,15 +205,11 @@ func (b *builder) gate(index int, c wish.Command, m evidence.RunManifest) eviden
 	}
 	if b.in.Tools != nil {
 		if err := b.in.Tools.Check(slices.Clone(argv)); err != nil {
-			b.find(evidence.ReasonToolRefused, index, argv[0], fmt.Sprintf("The registry of tools does not permit the command: %s.", oneLine(err)))
+			b.find(evidence.ReasonToolRefused, index, argv[0], fmt.Sprintf("The registry of tools does not permit the command: %s.", text.OneLine(err.Error())))
 		}
 	}
 	return g
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-func list(texts []string) []string { return append([]string{}, texts...) }
 
 // sorted is the union of lists, in order.
 func sorted(lists ...[]string) []string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -86,21 +87,18 @@ func whyOutside(name string, script bool, protected []string) string {
 	clean := path.Clean(name)
 	if rel, ok := strings.CutPrefix(clean, spec.RepoDir+"/"); ok {
 		for _, secret := range protected {
-			if within(rel, secret) {
+			if fsx.Within(rel, secret) {
 				return "is protected"
 			}
 		}
 		return ""
 	}
-	if slices.ContainsFunc(usual, func(folder string) bool { return within(clean, folder) }) {
+	if slices.ContainsFunc(usual, func(folder string) bool { return fsx.Within(clean, folder) }) {
 		return ""
 	}
 	// A script has texts that only look like paths, such as the pattern /x/.
-	if script && !climbs && !slices.ContainsFunc(private, func(folder string) bool { return within(clean, folder) }) {
+	if script && !climbs && !slices.ContainsFunc(private, func(folder string) bool { return fsx.Within(clean, folder) }) {
 		return ""
 	}
 	return "lies outside of the boundary"
 }
-
-// within reports whether a clean path is a folder or lies below it.
-func within(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }

@@ -31,7 +31,7 @@ func Plan(m evidence.RunManifest, findings []evidence.Finding) evidence.Plan {
 		// Missing, null and empty commands were told apart from commands.
 		NullChecksPerformed: true,
 		EnvSnapshotPointer:  evidence.EnvSnapshotFile, EvidenceManifestPointer: evidence.ManifestFile,
-		GateCommands: list(m.GateCommands),
+		GateCommands: append([]string{}, m.GateCommands...),
 	}
 	if m.Mode.Repeats > 1 {
 		p.VerificationRungTarget = rungStable

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -83,8 +84,7 @@ func (c *forbidden) left(s result.SkippedOutput) {
 // within says that a path of the boundary is one of these, or below one.
 func within(name string, paths []string) bool {
 	for _, p := range paths {
-		p = relative(p)
-		if p != "" && (name == p || strings.HasPrefix(name, p+"/")) {
+		if p = relative(p); p != "" && fsx.Within(name, p) {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/internal/logline"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // maxManifest bounds the run manifest, in bytes.
@@ -135,7 +136,7 @@ func writeNormalization(ctx context.Context, root *os.Root, m evidence.RunManife
 			d.know(test.Name)
 		}
 	}
-	lines := logline.NewReader(&stream{ctx: ctx, file: file}, 2*maxLine)
+	lines := logline.NewReader(fsx.WithContext(ctx, file), 2*maxLine)
 	for {
 		piece, err := lines.Next()
 		if errors.Is(err, io.EOF) {
@@ -170,7 +171,7 @@ func writeHash(ctx context.Context, root *os.Root) error {
 		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
 	}
 	defer file.Close()
-	sum, err := hashLines(&stream{ctx: ctx, file: file}, sortBytes)
+	sum, err := hashLines(fsx.WithContext(ctx, file), sortBytes)
 	if err != nil {
 		return fmt.Errorf("hashing %s: %w", evidence.RunLogFile, err)
 	}

@@ -60,21 +60,14 @@ func (r *raw) stream(ctx context.Context, root *os.Root, name string) (*stream, 
 	if err != nil {
 		return nil, fmt.Errorf("raw log of gate %d: %w", r.gate.Index, err)
 	}
-	return &stream{ctx: ctx, file: file, size: info.Size()}, nil
+	return &stream{Reader: fsx.WithContext(ctx, file), file: file, size: info.Size()}, nil
 }
 
 // stream reads a file and ends with a context.
 type stream struct {
-	ctx  context.Context //nolint:containedctx // a Read has no parameter for it
+	io.Reader
 	file *os.File
 	size int64
-}
-
-func (s *stream) Read(p []byte) (int, error) {
-	if err := context.Cause(s.ctx); err != nil {
-		return 0, err
-	}
-	return s.file.Read(p)
 }
 
 // reader is the stream as an interface, nil without one.

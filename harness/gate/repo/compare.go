@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -154,8 +152,7 @@ func (s *stock) set(name string, c compared) {
 }
 
 func sumOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 func (s *stock) file(ctx context.Context, name string) error {
@@ -167,15 +164,11 @@ func (s *stock) file(ctx context.Context, name string) error {
 		return err
 	}
 	defer file.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(file, info.Size()+1))
-	if err == nil && n != info.Size() {
-		err = errors.New("changed while it was read")
-	}
+	sum, err := fsx.Sum(ctx, sha256.New(), file, info)
 	if err != nil {
 		return fmt.Errorf("%.200q: %w", name, err)
 	}
-	c := compared{mode: modeFile, sum: hex.EncodeToString(sum.Sum(nil)), size: n}
+	c := compared{mode: modeFile, sum: sum, size: info.Size()}
 	if info.Mode()&0o100 != 0 {
 		c.mode = modeProgram
 	}

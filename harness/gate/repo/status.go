@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -268,11 +267,7 @@ func (s *statusWalk) hash(name string) (plumbing.Hash, error) {
 	}
 	defer file.Close()
 	sum := plumbing.NewHasher(plumbing.BlobObject, info.Size())
-	n, err := io.Copy(sum, io.LimitReader(file, info.Size()+1))
-	if err == nil && n != info.Size() {
-		err = errors.New("changed while it was read")
-	}
-	if err != nil {
+	if err := fsx.CopyContent(context.Background(), sum, file, info); err != nil {
 		return plumbing.ZeroHash, fmt.Errorf("%.200q: %w", name, err)
 	}
 	return sum.Sum(), nil
@@ -355,21 +350,13 @@ func (s *statusWalk) outerPatterns() ([]gitignore.Pattern, error) {
 // readPatterns reads the ignore file of a folder, which is full in the repository. One
 // that is a link or no file is none, as for git.
 func (s *statusWalk) readPatterns(files *os.Root, folder, full string) ([]gitignore.Pattern, error) {
-	file, _, err := fsx.OpenIn(files, filepath.FromSlash(path.Join(folder, ".gitignore")))
+	text, err := fsx.ReadIn(files, filepath.FromSlash(path.Join(folder, ".gitignore")), maxIgnoreFile)
 	var special *fsx.NotRegularError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &special) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxIgnoreFile+1))
-	if err == nil && len(text) > maxIgnoreFile {
-		err = fmt.Errorf("has more than %d bytes", maxIgnoreFile)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%.200q: %w", path.Join(full, ".gitignore"), err)
+		return nil, fmt.Errorf("%.200q: %w", path.Join(full, ".gitignore"), fsx.Cause(err))
 	}
 	var domain []string
 	if full != "" {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -27,7 +28,7 @@ func ended(c evidence.CommandTests) string {
 	case !c.Started:
 		return "never started"
 	case c.ExitCode == nil:
-		return or(c.Ending, "no exit code")
+		return cmp.Or(c.Ending, "no exit code")
 	case c.Ending != "" && c.Ending != "exited":
 		return fmt.Sprintf("%s, exit code %d", c.Ending, *c.ExitCode)
 	}
@@ -52,13 +53,6 @@ func CountsText(c evidence.Counts) string {
 	return strings.Join(all, ", ")
 }
 
-func or(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
-}
-
 // harmless replaces what is no text: bytes that are not UTF-8, control characters other
 // than newline and tab, and what reorders text or hides in it.
 func harmless(text string) string {
@@ -72,16 +66,4 @@ func harmless(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
-}
-
-// short is the beginning of a text, at most limit bytes, and says so if more follows.
-func short(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
 }

@@ -2,11 +2,13 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 const (
@@ -62,7 +64,7 @@ type problem struct {
 // how its command ended. Cases beyond 100 000 are left out, passed ones first; a
 // property of the suite counts them.
 func JUnit(in Input) ([]byte, error) {
-	all := suites{Name: line(or(in.Manifest.Name, "gate")), Suites: []suite{verdictSuite(in.Verdict)}}
+	all := suites{Name: line(cmp.Or(in.Manifest.Name, "gate")), Suites: []suite{verdictSuite(in.Verdict)}}
 	left := maxCases
 	for _, c := range in.Tests.Commands {
 		all.Suites = append(all.Suites, gateSuite(c, &left))
@@ -137,7 +139,7 @@ func gateSuite(c evidence.CommandTests, left *int) suite {
 	}
 	end := testCase{Class: fmt.Sprintf("gate %d", c.Index), Name: "command"}
 	if !met(c) {
-		end.Failure = &problem{Message: line(ended(c)), Type: line(or(c.Ending, "failed")), Text: body(fmt.Sprintf("%s\nexpected was exit code %d", c.Command, c.ExpectExit))}
+		end.Failure = &problem{Message: line(ended(c)), Type: line(cmp.Or(c.Ending, "failed")), Text: body(fmt.Sprintf("%s\nexpected was exit code %d", c.Command, c.ExpectExit))}
 	}
 	s.Cases = append(s.Cases, end)
 	return s
@@ -161,7 +163,7 @@ func choose(all []evidence.Case, limit int) []evidence.Case {
 }
 
 func caseOf(c evidence.Case) testCase {
-	t := testCase{Class: line(or(c.Suite, "tests")), Name: line(or(c.Name, c.ID))}
+	t := testCase{Class: line(cmp.Or(c.Suite, "tests")), Name: line(cmp.Or(c.Name, c.ID))}
 	p := &problem{Message: line(firstLine(c.Message)), Text: body(c.Message)}
 	switch c.Outcome {
 	case evidence.Passed, evidence.XPassed:
@@ -187,9 +189,9 @@ func firstLine(text string) string {
 }
 
 // line is text for an attribute.
-func line(text string) string {
-	return short(strings.Join(strings.FieldsFunc(harmless(text), func(r rune) bool { return r == '\n' || r == '\t' }), " "), maxName)
+func line(untrusted string) string {
+	return text.Short(strings.Join(strings.FieldsFunc(harmless(untrusted), func(r rune) bool { return r == '\n' || r == '\t' }), " "), maxName)
 }
 
 // body is text for an element.
-func body(text string) string { return short(harmless(text), maxMessage) }
+func body(untrusted string) string { return text.Short(harmless(untrusted), maxMessage) }

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 func Markdown(in Input) []byte {
 	var b strings.Builder
 	v := in.Verdict
-	fmt.Fprintf(&b, "## Gate %s: %s\n\n", code(or(in.Manifest.Name, "gate")), code(string(v.Status)))
+	fmt.Fprintf(&b, "## Gate %s: %s\n\n", code(cmp.Or(in.Manifest.Name, "gate")), code(string(v.Status)))
 	if v.Status != evidence.Pass {
 		fmt.Fprintf(&b, "Stopped for %s.\n\n", code(string(v.StopReason)))
 	}
@@ -50,7 +52,7 @@ func comparisons(b *strings.Builder, in Input) {
 		}
 	}
 	fmt.Fprintf(b, "Compared with the baseline %s: failing tests there: %d, now: %d.\n\n",
-		code(or(in.Manifest.Repo.BaselineCommit, in.Manifest.Repo.BaselineRev)), before, in.Verdict.EvidenceSummary.Counts.Failed+in.Verdict.EvidenceSummary.Counts.Errored)
+		code(cmp.Or(in.Manifest.Repo.BaselineCommit, in.Manifest.Repo.BaselineRev)), before, in.Verdict.EvidenceSummary.Counts.Failed+in.Verdict.EvidenceSummary.Counts.Errored)
 }
 
 func gatesTable(b *strings.Builder, in Input) {
@@ -72,7 +74,7 @@ func gatesTable(b *strings.Builder, in Input) {
 		if c.Kind == evidence.KindCheck && tests == "" {
 			tests = "check"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %d | %s |\n", sign, cell(c.Command), cell(ended(c)), c.ExpectExit, or(tests, "none"))
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %s |\n", sign, cell(c.Command), cell(ended(c)), c.ExpectExit, cmp.Or(tests, "none"))
 	}
 	fmt.Fprint(b, "\n")
 	rest(b, len(in.Tests.Commands))
@@ -149,25 +151,25 @@ func rest(b *strings.Builder, n int) {
 	}
 }
 
-// code is a text as a code span: nothing in it is markup, HTML, a link or a mention. It
+// code is an untrusted text as a code span: nothing in it is markup, HTML, a link or a mention. It
 // is one line.
-func code(text string) string {
-	text = short(strings.Join(strings.Fields(harmless(text)), " "), maxCell)
-	if text == "" {
+func code(untrusted string) string {
+	span := text.Short(text.OneLine(harmless(untrusted)), maxCell)
+	if span == "" {
 		return ""
 	}
 	longest, run := 0, 0
-	for _, r := range text {
+	for _, r := range span {
 		if run++; r != '`' {
 			run = 0
 		}
 		longest = max(longest, run)
 	}
 	fence := strings.Repeat("`", longest+1)
-	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
-		text = " " + text + " "
+	if strings.HasPrefix(span, "`") || strings.HasSuffix(span, "`") {
+		span = " " + span + " "
 	}
-	return fence + text + fence
+	return fence + span + fence
 }
 
 // cell is a text as a code span in a table, where a bar ends the cell unless a backslash

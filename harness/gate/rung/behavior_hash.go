@@ -2,7 +2,7 @@ package rung
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +21,7 @@ func BehaviorHash(output string, seed int) string {
 		}
 	}
 	slices.Sort(lines)
-	sum := sha256.Sum256([]byte("seed=" + strconv.Itoa(seed) + "\n" + strings.Join(lines, "\n")))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte("seed="+strconv.Itoa(seed)+"\n"+strings.Join(lines, "\n"))))
 }
 
 // endsLine and isSpace are those of Python's str.splitlines and str.strip.

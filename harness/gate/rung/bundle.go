@@ -2,7 +2,6 @@ package rung
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -48,8 +47,7 @@ func contentHash(content map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(canonical)), nil
 }
 
 // VerifyChain reads a chain, a list of bundles, and returns what is wrong with it: a

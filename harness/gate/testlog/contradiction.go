@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // testsFailed is the exit code of pytest, unittest and go test that means that tests
@@ -20,13 +21,13 @@ func againstExit(tool tool, r Report, code *int) string {
 	switch {
 	case code == nil:
 	case *code == 0 && bad > 0:
-		return fmt.Sprintf("the report has %s that failed, and the exit code is 0", cases(bad))
+		return fmt.Sprintf("the report has %s that failed, and the exit code is 0", text.Count(bad, "case"))
 	case *code == 0 && r.Source == evidence.ReportPytest && tool == toolPytest && r.Counts.Total == 0:
 		return "the report has no case, and the exit code is 0: pytest would have ended with 5"
 	case *code == testsFailed && bad == 0 && r.Problem == "" && meansFailed(tool, r):
 		return "the exit code says that tests failed, and the report has none that did"
 	case *code == pytestNoTests && tool == toolPytest && r.Counts.Total > 0:
-		return fmt.Sprintf("the exit code says that there were no tests, and the report has %s", cases(r.Counts.Total))
+		return fmt.Sprintf("the exit code says that there were no tests, and the report has %s", text.Count(r.Counts.Total, "case"))
 	}
 	return ""
 }
@@ -105,11 +106,4 @@ func againstPytest(x *junitReader, p *pytestLines) string {
 
 func numbers(c evidence.Counts) string {
 	return fmt.Sprintf("%d passed, %d failed, %d errors, %d skipped, %d xfailed", c.Passed+c.XPassed, c.Failed, c.Errored, c.Skipped, c.XFailed)
-}
-
-func cases(n int) string {
-	if n == 1 {
-		return "1 case"
-	}
-	return fmt.Sprintf("%d cases", n)
 }

@@ -1,6 +1,7 @@
 package wish
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -265,7 +266,7 @@ func (c *checker) network(w Wish) {
 		if errors.As(err, &broken) {
 			field = map[string]string{"allow-host": "network.allow", "deny-host": "network.deny"}[broken.Field]
 		}
-		c.as(or(field, "network"), err)
+		c.as(cmp.Or(field, "network"), err)
 	}
 }
 

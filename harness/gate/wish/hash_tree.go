@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -104,23 +103,15 @@ func (t *treeHash) file(ctx context.Context, name string) error {
 		return err
 	}
 	defer file.Close()
-	sum := blake3.New()
-	n, err := io.Copy(sum, fsx.WithContext(ctx, file))
+	sum, err := fsx.Sum(ctx, blake3.New(), file, info)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
-	}
-	after, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if n != info.Size() || after.Size() != n || !after.ModTime().Equal(info.ModTime()) {
-		return fmt.Errorf("%s: changed while it was read", name)
 	}
 	kind := "file"
 	if info.Mode()&0o111 != 0 {
 		kind = "program"
 	}
-	return t.add(treeEntry{name, kind, hex.EncodeToString(sum.Sum(nil))})
+	return t.add(treeEntry{name, kind, sum})
 }
 
 // sum does not depend on the order in which the entries were found.

@@ -1,6 +1,7 @@
 package wish
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -58,21 +59,21 @@ func checked(w Wish, source string, lines map[string]int) error {
 // is for [checker] to refuse.
 func normal(d document) Wish {
 	w := Wish{
-		Schema: SchemaV1, Name: or(d.Name, "gate"), GateCommands: []Command{}, IOBoundary: clean(or(d.IOBoundary, ".")),
+		Schema: SchemaV1, Name: cmp.Or(d.Name, "gate"), GateCommands: []Command{}, IOBoundary: clean(cmp.Or(d.IOBoundary, ".")),
 		Image: d.Image, Python: d.Python, Env: env(d.Env),
 		Limits: evidence.Caps{
 			TimeoutMS: int64(d.Limits.Timeout), MemoryBytes: int64(d.Limits.Memory), PIDs: d.Limits.PIDs,
 			DiskBytes: int64(d.Limits.Disk), LogBytes: int64(d.Limits.Log),
 		},
-		ArtifactPaths: list(d.ArtifactPaths), ProtectedPaths: cleaned(d.ProtectedPaths), ReadOnlyPaths: cleaned(d.ReadOnlyPaths),
+		ArtifactPaths: append([]string{}, d.ArtifactPaths...), ProtectedPaths: cleaned(d.ProtectedPaths), ReadOnlyPaths: cleaned(d.ReadOnlyPaths),
 		Exclude: cleaned(d.Exclude), Toolchain: []Tool{}, Strict: d.Strict, AllowUnobserved: d.AllowUnobserved,
 		ClaimGrade: d.ClaimGrade == nil || *d.ClaimGrade,
 		Network:    evidence.Egress{Level: string(policy.Offline), Allow: []string{}, Deny: []string{}},
-		Normalize:  []evidence.Rule{}, AllowSuspects: list(d.AllowSuspects),
+		Normalize:  []evidence.Rule{}, AllowSuspects: append([]string{}, d.AllowSuspects...),
 	}
 	w.Limits.MilliCPUs, _ = milliCPUs(d.Limits.CPUs) // checked with the document
 	if d.Network != nil {
-		w.Network = evidence.Egress{Level: d.Network.Level, Allow: list(d.Network.Allow), Deny: list(d.Network.Deny)}
+		w.Network = evidence.Egress{Level: d.Network.Level, Allow: append([]string{}, d.Network.Allow...), Deny: append([]string{}, d.Network.Deny...)}
 	}
 	w.Offline = w.Network.Level == string(policy.Offline)
 	for _, c := range d.GateCommands {
@@ -89,7 +90,7 @@ func normal(d document) Wish {
 
 func normalCommand(c command) Command {
 	n := Command{
-		Cmd: c.Cmd, ExpectExit: c.ExpectExit, Kind: evidence.GateKind(or(c.Kind, string(evidence.KindTests))),
+		Cmd: c.Cmd, ExpectExit: c.ExpectExit, Kind: evidence.GateKind(cmp.Or(c.Kind, string(evidence.KindTests))),
 		Report: evidence.ReportFormat(c.Report), TimeoutMS: int64(c.Timeout), Env: env(c.Env),
 	}
 	if c.ReportPath != "" {
@@ -123,21 +124,12 @@ func cleaned(names []string) []string {
 	return all
 }
 
-func list(texts []string) []string { return append([]string{}, texts...) }
-
 func env(vars map[string]string) map[string]string {
 	all := make(map[string]string, len(vars))
 	for name, value := range vars {
 		all[name] = value
 	}
 	return all
-}
-
-func or(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
 }
 
 // A checker collects what is wrong with a wish.

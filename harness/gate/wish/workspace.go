@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // ErrOutside says that the boundary leads out of the folder of the wish.
@@ -30,7 +31,7 @@ func (w Wish) Workspace(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("io_boundary: %w", err)
 	}
-	if inner != outer && !strings.HasPrefix(inner, strings.TrimSuffix(outer, string(filepath.Separator))+string(filepath.Separator)) {
+	if !fsx.Within(inner, outer) {
 		return "", fmt.Errorf("io_boundary %q: %w", w.IOBoundary, ErrOutside)
 	}
 	info, err := os.Stat(inner)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -176,10 +177,4 @@ func (c Config) sorted() []Axis {
 }
 
 // shown quotes the beginning of a text for a message.
-func shown(text string) string {
-	const most = 80
-	if len(text) > most {
-		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
-	}
-	return strconv.Quote(text)
-}
+func shown(name string) string { return text.Quote(name, 80) }

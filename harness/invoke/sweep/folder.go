@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/gofrs/flock"
-	"github.com/moby/sys/atomicwriter"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -130,9 +130,8 @@ func (f *folder) forgetManifest() error {
 }
 
 func (f *folder) writeManifest(text []byte) (string, error) {
-	path := filepath.Join(f.path, ManifestName)
-	if err := atomicwriter.WriteFile(path, text, 0o644); err != nil {
+	if err := fsx.WriteIn(f.root, ManifestName, text, 0o644, true); err != nil {
 		return "", &FolderError{Path: f.path, Rule: "its manifest cannot be written", Err: err}
 	}
-	return path, nil
+	return filepath.Join(f.path, ManifestName), nil
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"strconv"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -18,7 +19,7 @@ type FolderError struct {
 
 func (e *FolderError) Error() string {
 	if e.Err != nil && !errors.Is(e.Err, sandbox.ErrBusy) && !errors.Is(e.Err, fs.ErrExist) {
-		return "sweep folder " + strconv.Quote(e.Path) + ": " + e.Rule + ": " + cause(e.Err).Error()
+		return "sweep folder " + strconv.Quote(e.Path) + ": " + e.Rule + ": " + fsx.Cause(e.Err).Error()
 	}
 	return "sweep folder " + strconv.Quote(e.Path) + ": " + e.Rule
 }

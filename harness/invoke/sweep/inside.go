@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Inside says whether a path is that of a folder or of something below it, once all links
@@ -20,8 +22,7 @@ func Inside(folder, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && filepath.IsLocal(rel), nil
+	return fsx.Within(path, folder), nil
 }
 
 // maxLinks bounds the links of one path, as Linux does.

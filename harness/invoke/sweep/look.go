@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // Check refuses what [Run] would refuse before its first run, as far as that can be seen
@@ -67,7 +69,7 @@ const maxDefinition = 64 << 20
 // recognize says whether a folder is that of the sweep of a definition. One whose making
 // was cut short, before there were runs, is not yet; any other is refused.
 func recognize(path string, root *os.Root, definition []byte) (begun bool, err error) {
-	text, err := readIn(root, DefinitionName, maxDefinition)
+	text, err := fsx.ReadIn(root, DefinitionName, maxDefinition)
 	if errors.Is(err, fs.ErrNotExist) {
 		if isEmpty, err := empty(root); err == nil && isEmpty {
 			return false, nil

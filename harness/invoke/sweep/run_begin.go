@@ -1,9 +1,8 @@
 package sweep
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -26,21 +25,10 @@ func (f *folder) begin(name string, spec []byte, again bool) (Job, error) {
 	if err := f.root.Mkdir(filepath.Join(dir, OutputName), 0o755); err != nil {
 		return Job{}, fmt.Errorf("run %s: its folder cannot be made: %w", name, err)
 	}
-	if err := writeNew(f.root, filepath.Join(dir, SpecName), spec); err != nil {
+	if _, err := fsx.Create(f.root, filepath.Join(dir, SpecName), bytes.NewReader(spec), 0o644); err != nil {
 		return Job{}, fmt.Errorf("run %s: its spec cannot be written: %w", name, err)
 	}
 	return Job{
 		Name: name, Config: filepath.Join(f.path, dir, SpecName), OutputDir: filepath.Join(f.path, dir, OutputName),
 	}, nil
-}
-
-// writeNew writes a file that must not exist. So no link is followed, and no pipe that a
-// tool has put there is waited for.
-func writeNew(root *os.Root, name string, text []byte) error {
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	return errors.Join(err, file.Close())
 }

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-
-	"github.com/moby/sys/atomicwriter"
 )
 
 // RunSchemaV1 is the schema of the file that says how a run ended.
@@ -36,11 +35,11 @@ func (f *folder) end(end End, outcome Outcome, artifacts map[string]string) erro
 	text, err := json.MarshalIndent(runFile{
 		RunSchemaV1, end.Status, end.ManifestHash, artifacts, end.ExitCode, end.TimedOut, end.Failure,
 	}, "", "  ")
-	err = errors.Join(err,
-		writeNew(f.root, filepath.Join(dir, StdoutName), []byte(outcome.Stdout)),
-		writeNew(f.root, filepath.Join(dir, StderrName), []byte(outcome.Stderr)))
-	if err == nil {
-		err = atomicwriter.WriteFile(filepath.Join(f.path, dir, RunName), append(text, '\n'), 0o644)
+	// No link is followed that a tool has put there, and no pipe is waited for.
+	_, outErr := fsx.Create(f.root, filepath.Join(dir, StdoutName), strings.NewReader(outcome.Stdout), 0o644)
+	_, errErr := fsx.Create(f.root, filepath.Join(dir, StderrName), strings.NewReader(outcome.Stderr), 0o644)
+	if err = errors.Join(err, outErr, errErr); err == nil {
+		err = fsx.WriteIn(f.root, filepath.Join(dir, RunName), append(text, '\n'), 0o644, true)
 	}
 	if err != nil {
 		return fmt.Errorf("run %s: its end cannot be written down: %w", end.Name, err)
@@ -62,7 +61,7 @@ func (f *folder) takeAway(name string) (planted string, err error) {
 			lookErr = fsx.Remove(filepath.Join(f.path, at))
 		}
 		if lookErr != nil {
-			return planted, fmt.Errorf("run %s: %s, which it made, cannot be deleted: %w", name, file, cause(lookErr))
+			return planted, fmt.Errorf("run %s: %s, which it made, cannot be deleted: %w", name, file, fsx.Cause(lookErr))
 		}
 	}
 	return planted, nil

@@ -37,7 +37,7 @@ func (f *folder) known(ctx context.Context, name string, spec []byte, verify Ver
 
 // succeeded is how a run ended, if it is written down that it ended well.
 func (f *folder) succeeded(name string) (r runFile, ok bool) {
-	text, err := readIn(f.root, filepath.Join(runFolder(name), RunName), maxRunFile)
+	text, err := fsx.ReadIn(f.root, filepath.Join(runFolder(name), RunName), maxRunFile)
 	ok = err == nil && json.Unmarshal(text, &r) == nil && r.Schema == RunSchemaV1 && r.Status == StatusSucceeded && r.ManifestHash != ""
 	return r, ok
 }
@@ -78,7 +78,7 @@ func (f *folder) isFolder(name string) bool {
 
 // hasSpec says that the spec of a run is what was written there.
 func (f *folder) hasSpec(name string, spec []byte) bool {
-	text, err := readIn(f.root, filepath.Join(runFolder(name), SpecName), int64(len(spec)))
+	text, err := fsx.ReadIn(f.root, filepath.Join(runFolder(name), SpecName), int64(len(spec)))
 	return err == nil && bytes.Equal(text, spec)
 }
 
@@ -94,7 +94,7 @@ func (f *folder) manifestHash(ctx context.Context, name string) (string, error) 
 	}
 	hash, err := f.hash(ctx, name, toolManifest)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", toolManifest, cause(err))
+		return "", fmt.Errorf("%s: %w", toolManifest, fsx.Cause(err))
 	}
 	return hash, nil
 }

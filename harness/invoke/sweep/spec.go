@@ -3,7 +3,6 @@ package sweep
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,21 +54,13 @@ func LoadSpec(path string) (Spec, error) {
 		return Spec{}, &SpecError{path, "not found", err}
 	}
 	if err != nil {
-		return Spec{}, &SpecError{path, cause(err).Error(), err}
+		return Spec{}, &SpecError{path, fsx.Cause(err).Error(), err}
 	}
 	spec, err := ParseSpec(text)
 	if refused := new(SpecError); errors.As(err, &refused) {
 		refused.Path = path
 	}
 	return spec, err
-}
-
-// cause is an error without the words of a call on a path that the message has already.
-func cause(err error) error {
-	if path := new(fs.PathError); errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // ParseSpec reads a base spec.
@@ -123,8 +114,7 @@ func (s Spec) SHA256() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }
 
 // At is the spec of one run (MI-10): perturbations and seed take the place of what the

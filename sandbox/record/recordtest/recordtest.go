@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -42,7 +43,7 @@ func Add(t testing.TB, s *record.Store, id string, by owner.Owner, created time.
 	if finished {
 		text, err := result.Result{ID: id, Status: result.StatusExited, Fault: result.FaultNone}.Encode()
 		require.NoError(t, err)
-		require.NoError(t, record.WriteFile(filepath.Join(dir, record.ResultFile), text, true))
+		require.NoError(t, fsx.WriteFile(filepath.Join(dir, record.ResultFile), text, 0o600, true))
 	}
 	return dir
 }

@@ -6,7 +6,6 @@ package archive
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
@@ -33,9 +33,6 @@ const (
 
 // maxOmitted bounds the list of what an input leaves out.
 const maxOmitted = 20
-
-// ErrChanged means that a file changed while it was read.
-var ErrChanged = errors.New("changed while it was read")
 
 // Packer writes the archive that fills the engine's folder for one run. Program
 // and input belong to root there and may be read by everybody: the program's user
@@ -93,57 +90,13 @@ func (p *Packer) Tree(ctx context.Context, name string, root *os.Root, hidden fu
 	if err := p.Folder(name, 0, 0, 0o555); err != nil {
 		return err
 	}
-	queue := []string{"."}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		below, err := p.folder(ctx, name, root, at)
-		if err != nil {
-			return err
-		}
-		queue = append(queue, below...)
-	}
-	return nil
+	return fsx.Walk(ctx, root, func(full string, info fs.FileInfo) (bool, error) {
+		return p.entry(path.Join(name, full), root, full, info)
+	})
 }
 
-// folder adds the entries of one folder, which it reads in chunks, and returns
-// the folders in it.
-func (p *Packer) folder(ctx context.Context, name string, root *os.Root, at string) (below []string, err error) {
-	dir, err := root.Open(at)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	for {
-		entries, err := dir.ReadDir(256)
-		for _, entry := range entries {
-			if err := ctx.Err(); err != nil {
-				return nil, context.Cause(ctx)
-			}
-			full := path.Join(at, entry.Name())
-			isDir, err := p.entry(path.Join(name, full), root, full)
-			if err != nil {
-				return nil, err
-			}
-			if isDir {
-				below = append(below, full)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return below, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// entry adds one entry, and says whether it is a folder.
-func (p *Packer) entry(name string, root *os.Root, from string) (isDir bool, err error) {
-	info, err := root.Lstat(from)
-	if err != nil {
-		return false, err
-	}
+// entry adds one entry, and reports whether to enter it.
+func (p *Packer) entry(name string, root *os.Root, from string, info fs.FileInfo) (into bool, err error) {
 	switch mode := info.Mode(); {
 	case p.hidden != nil && p.hidden(from) && (mode.IsDir() || mode.IsRegular()):
 		if mode.IsDir() {
@@ -191,18 +144,11 @@ func escapes(name, target string) bool {
 // file streams one regular file. Its size stands in the header before its
 // bytes, so that a file that grows or shrinks meanwhile cannot be sent.
 func (p *Packer) file(name string, root *os.Root, from string, listed fs.FileInfo) error {
-	file, err := root.OpenFile(from, os.O_RDONLY|collect.OpenFlags, 0)
+	file, info, err := fsx.OpenListed(root, from, listed)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || !os.SameFile(info, listed) {
-		return &fs.PathError{Op: "read", Path: from, Err: ErrChanged}
-	}
 	mode := int64(0o444)
 	if info.Mode().Perm()&0o111 != 0 {
 		mode = 0o555
@@ -220,7 +166,7 @@ func (p *Packer) file(name string, root *os.Root, from string, listed fs.FileInf
 	}
 	var one [1]byte
 	if more, _ := file.Read(one[:]); n != info.Size() || more > 0 {
-		return &fs.PathError{Op: "read", Path: from, Err: ErrChanged}
+		return &fs.PathError{Op: "read", Path: from, Err: fsx.ErrChanged}
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // pack packs a folder as an input and lists the entries of the archive.
@@ -102,7 +104,7 @@ func TestPackNoticesAFileThatChanges(t *testing.T) {
 				}
 				return len(data), nil
 			}))
-			require.ErrorIs(t, p.File("input/data", root, "data"), ErrChanged)
+			require.ErrorIs(t, p.File("input/data", root, "data"), fsx.ErrChanged)
 		})
 	}
 }

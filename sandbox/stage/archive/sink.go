@@ -21,12 +21,12 @@ type sink struct {
 	uid, gid int
 }
 
-// Folder implements [snapshot.Sink].
+// Folder implements [tree.Sink].
 func (s *sink) Folder(name string, mode fs.FileMode) error {
 	return s.packer.Folder(path.Join(s.name, name), s.uid, s.gid, mode)
 }
 
-// File implements [snapshot.Sink].
+// File implements [tree.Sink].
 func (s *sink) File(name string, mode fs.FileMode, size int64, modified time.Time, content io.Reader) error {
 	err := s.packer.w.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeReg, Name: path.Join(s.name, name), Size: size, Mode: int64(mode.Perm()),
@@ -39,7 +39,7 @@ func (s *sink) File(name string, mode fs.FileMode, size int64, modified time.Tim
 	return err
 }
 
-// Link implements [snapshot.Sink].
+// Link implements [tree.Sink].
 func (s *sink) Link(name, target string, modified time.Time) (refused string, err error) {
 	full := path.Join(s.name, name)
 	if escapes(full, target) {
@@ -51,5 +51,5 @@ func (s *sink) Link(name, target string, modified time.Time) (refused string, er
 	})
 }
 
-// Close implements [snapshot.Sink]; the archive goes on.
+// Close implements [tree.Sink]; the archive goes on.
 func (s *sink) Close() error { return nil }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
@@ -174,7 +175,7 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 			return nil
 		}
 		if err := u.folder(name); err != nil {
-			u.skip(name, "directory", 0, "cannot be made here: "+collect.Cause(err))
+			u.skip(name, "directory", 0, "cannot be made here: "+fsx.Cause(err).Error())
 			return nil
 		}
 		u.seen[name] = kindFolder
@@ -275,7 +276,7 @@ func (u *Unpacker) file(ctx context.Context, reader io.Reader, h *tar.Header, na
 		u.entries--
 		return fmt.Errorf("reading %q from the archive: %w", short(name), readErr)
 	case writeErr != nil:
-		u.skip(name, "file", h.Size, "cannot be written here: "+collect.Cause(writeErr))
+		u.skip(name, "file", h.Size, "cannot be written here: "+fsx.Cause(writeErr).Error())
 	default:
 		u.taken(name, h.Size, h.Mode)
 	}
@@ -297,11 +298,11 @@ func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, 
 	if mode&0o111 != 0 {
 		perm = 0o755
 	}
-	to, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|collect.OpenFlags, perm)
+	to, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|fsx.OpenFlags, perm)
 	if err != nil {
 		return nil, err
 	}
-	read := &countingReader{ctx: ctx, from: io.LimitReader(from, size)}
+	read := &countingReader{from: fsx.WithContext(ctx, io.LimitReader(from, size))}
 	_, err = io.Copy(to, read)
 	if readErr = read.err; readErr == nil && err == nil && read.n != size {
 		readErr = io.ErrUnexpectedEOF
@@ -313,20 +314,14 @@ func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, 
 	return readErr, writeErr
 }
 
-// countingReader tells an error of reading from one of writing, and ends when
-// its context does.
+// countingReader keeps an error of reading apart from one of writing.
 type countingReader struct {
-	ctx  context.Context //nolint:containedctx // lives as long as the one copy that it interrupts
 	from io.Reader
 	n    int64
 	err  error
 }
 
 func (r *countingReader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		r.err = context.Cause(r.ctx)
-		return 0, r.err
-	}
 	n, err := r.from.Read(p)
 	r.n += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -348,9 +343,9 @@ func (u *Unpacker) link(ctx context.Context, h *tar.Header, name string, inside 
 		u.skip(name, "file", 0, "is another name of "+text+", which was left out")
 		return nil
 	}
-	from, err := u.root.OpenFile(target, os.O_RDONLY|collect.OpenFlags, 0)
+	from, err := u.root.OpenFile(target, os.O_RDONLY|fsx.OpenFlags, 0)
 	if err != nil {
-		u.skip(name, "file", 0, "cannot be read here: "+collect.Cause(err))
+		u.skip(name, "file", 0, "cannot be read here: "+fsx.Cause(err).Error())
 		return nil
 	}
 	defer from.Close()
@@ -364,7 +359,7 @@ func (u *Unpacker) link(ctx context.Context, h *tar.Header, name string, inside 
 		return nil
 	}
 	if err := errors.Join(u.write(ctx, from, info.Size(), h.Mode, name)); err != nil {
-		u.skip(name, "file", info.Size(), "cannot be written here: "+collect.Cause(err))
+		u.skip(name, "file", info.Size(), "cannot be written here: "+fsx.Cause(err).Error())
 		return nil
 	}
 	u.taken(name, info.Size(), h.Mode)

@@ -1,10 +1,10 @@
-//go:build unix
-
 package fsx
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,4 +123,47 @@ func TestClosedRoot(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, root.Close())
 	require.ErrorIs(t, Visit(root, always, nil), os.ErrClosed)
+}
+
+// TestWalk goes level by level, into the directories that it is let into, and follows nothing.
+func TestWalk(t *testing.T) {
+	dir := tree(t, "a", "b/c/d", "b/e", "left/out", "z/")
+	require.NoError(t, os.Symlink("/", filepath.Join(dir, "b/link")))
+	var got []string
+	walk := func(ctx context.Context, each func(name string) error) error {
+		got = nil
+		return Walk(ctx, treetest.Root(t, dir), func(name string, _ fs.FileInfo) (bool, error) {
+			got = append(got, name)
+			return name != "left", each(name)
+		})
+	}
+	require.NoError(t, walk(t.Context(), func(string) error { return nil }))
+	require.Equal(t, []string{"a", "b", "left", "z", "b/c", "b/e", "b/link", "b/c/d"}, got)
+
+	refused := errors.New("refused")
+	require.Equal(t, refused, walk(t.Context(), func(name string) error {
+		if name == "left" {
+			return refused
+		}
+		return nil
+	}))
+	require.Equal(t, []string{"a", "b", "left"}, got)
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	require.Equal(t, refused, walk(ctx, func(string) error { cancel(refused); return nil }))
+	require.Equal(t, []string{"a"}, got)
+
+	require.NoError(t, walk(t.Context(), func(name string) error {
+		if name == "a" {
+			return os.Remove(filepath.Join(dir, "z"))
+		}
+		return nil
+	}))
+	require.NotContains(t, got, "z", "it vanished")
+	require.ErrorIs(t, walk(t.Context(), func(name string) error {
+		if name != "b/c" {
+			return nil
+		}
+		return errors.Join(os.Rename(filepath.Join(dir, "b/c"), filepath.Join(dir, "moved")), os.Symlink("../left", filepath.Join(dir, "b/c")))
+	}), ErrReplaced, "a link in the place of a directory")
 }
