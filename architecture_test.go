@@ -26,53 +26,56 @@ var importTable = []struct {
 	may    []string
 }{
 	{"result", nil},
-	{"policy", []string{"result", "internal/strict"}},
-	{"internal/owner", nil},
-	{"internal/fsx", nil},
-	{"internal/treetest", nil},
-	{"internal/strict", []string{"internal/text"}},
-	{"internal/text", nil},
-	{"internal/schedule", nil},
-	{"internal/schematest", nil},
-	{"internal/terminal", nil},
-	{"internal/format", nil},
-	{"internal/render", []string{"sandbox", "policy", "result", "harness/contract", "harness/evaluate", "harness/gate", "harness/invoke", "internal/format", "internal/terminal"}},
-	{"images", []string{"internal/owner", "internal/strict"}},
-	{"internal/dockerhost", []string{"sandbox/engine"}},
+	{"policy", []string{"internal/strict"}},
+	{"configs", nil},
 	{"images", []string{"internal/strict"}},
 	{"images/packages", nil},
 	{"images/store", []string{"images", "images/packages", "internal/owner"}},
 	{"images/lock", []string{"images", "images/packages", "internal/fsx", "internal/strict"}},
 	{"images/pull", []string{"images", "images/store"}},
-	{"images/build", []string{"images", "images/pull", "images/store", "internal/owner"}},
-	{"images/archive", []string{"images", "images/lock", "images/packages", "images/store"}},
-	{"images/prune", []string{"images", "images/lock", "images/store"}},
-	{"sandbox/spec", []string{"policy", "internal/owner", "internal/strict"}},
-	{"sandbox/plan", []string{"sandbox/spec", "policy", "internal/fsx"}},
-	{"sandbox/hostpath", []string{"sandbox/spec", "sandbox/tree", "policy", "internal/fsx"}},
+	{"images/build", []string{"images", "images/store", "images/pull", "internal/owner"}},
+	{"images/archive", []string{"images", "images/packages", "images/store", "images/lock"}},
+	{"images/prune", []string{"images", "images/store", "images/lock"}},
+	{"sandbox/spec", []string{"policy", "internal/strict", "internal/owner"}},
+	{"sandbox/plan", []string{"policy", "sandbox/spec", "internal/fsx"}},
+	{"sandbox/hostpath", []string{"policy", "sandbox/spec", "sandbox/tree", "internal/fsx"}},
+	{"sandbox/engine", []string{"images", "sandbox/spec", "sandbox/engine/wire"}},
 	{"sandbox/engine/wire", nil},
-	{"sandbox/engine/docker", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "sandbox/stage", "policy", "images", "images/store", "internal/owner", "internal/dockerhost"}},
-	{"sandbox/engine/enginetest", []string{"sandbox/engine", "sandbox/engine/wire", "sandbox/spec", "policy", "result", "images", "internal/owner"}},
-	{"sandbox/engine", []string{"sandbox/engine/wire", "sandbox/spec", "images"}},
+	{"sandbox/engine/enginetest", []string{"policy", "images", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire"}},
+	{"sandbox/engine/docker", []string{"policy", "images", "images/store", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/archive", "internal/owner", "internal/dockerhost"}},
+	{"sandbox/record", []string{"result", "policy", "sandbox/spec", "internal/fsx", "internal/owner"}},
+	{"sandbox/outcome", []string{"result", "sandbox/engine"}},
 	{"sandbox/collect", []string{"result", "internal/fsx"}},
-	{"sandbox/stream", nil},
-	{"sandbox/tree", []string{"sandbox/collect", "result", "internal/fsx"}},
-	{"sandbox/stage", []string{"sandbox/collect", "sandbox/tree", "result", "internal/fsx"}},
-	{"sandbox", []string{"sandbox/spec", "sandbox/plan", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/observe", "sandbox/collect", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/gpu", "sandbox/egress", "policy", "result", "images", "images/lock", "internal/owner", "internal/fsx"}},
-	{"sandbox/gpu", []string{"sandbox/spec", "result"}},
-	{"sandbox/egress", []string{"policy"}},
+	{"sandbox/stream", []string{"result", "sandbox/record", "internal/fsx"}},
+	{"sandbox/tree", []string{"result", "policy", "sandbox/spec", "sandbox/record", "sandbox/collect", "internal/fsx"}},
+	{"sandbox/archive", []string{"sandbox/collect", "sandbox/tree", "internal/fsx"}},
+	{"sandbox/stage", []string{"result", "policy", "sandbox/spec", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/collect", "sandbox/tree", "sandbox/archive", "internal/fsx", "internal/owner"}},
+	{"sandbox/egress", []string{"result", "policy", "sandbox/spec", "sandbox/record", "internal/fsx"}},
+	{"sandbox/gpu", []string{"sandbox/spec", "internal/fsx"}},
+	{"sandbox/observe", []string{"result", "sandbox/spec", "sandbox/engine", "sandbox/record", "sandbox/outcome", "internal/fsx"}},
+	{"sandbox", []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/plan", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/egress", "sandbox/gpu", "sandbox/observe", "internal/fsx", "internal/owner"}},
+	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "internal/text", "internal/dockerhost"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
 	{"harness/invoke", belowHarness},
-	{"harness/gate", append(slices.Clone(belowHarness), "images/lock")},
+	{"harness/gate", belowHarness},
+	{"internal/fsx", nil},
+	{"internal/strict", []string{"internal/text"}},
+	{"internal/text", nil},
+	{"internal/terminal", nil},
+	{"internal/owner", nil},
+	{"internal/schedule", nil},
+	{"internal/dockerhost", []string{"sandbox/engine"}},
+	{"internal/settings", []string{"policy", "configs", "images", "images/lock", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox/record", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
+	{"internal/render", []string{"result", "policy", "sandbox/spec", "sandbox/record", "sandbox", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
+	{"internal/schematest", nil},
+	{"internal/treetest", nil},
 	{"cmd/sandbox", []string{"everything"}},
-	{"configs", nil},
-	{"internal/settings", []string{"sandbox", "sandbox/engine", "sandbox/engine/docker", "sandbox/gpu", "policy", "images", "configs", "internal/fsx", "internal/format"}},
-	{".", nil},
 	{"hack/bench", []string{"everything"}},
+	{".", nil},
 }
 
-var belowHarness = []string{"sandbox", "sandbox/spec", "sandbox/engine", "policy", "result", "images", "internal/fsx", "internal/schedule", "internal/strict", "internal/text"}
+var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "internal/fsx", "internal/strict", "internal/text", "internal/schedule"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {
@@ -219,7 +222,7 @@ func TestImportTableIsDocumented(t *testing.T) {
 	require.NoError(t, err)
 	documented := map[string][]string{}
 	code := regexp.MustCompile("`([^`]+)`")
-	for _, cells := range markdownTable(string(text), "| folder | meaning | may import (of ours) |") {
+	for _, cells := range markdownTable(string(text), "| directory | meaning | may import (of evalbox) |") {
 		require.Len(t, cells, 3)
 		names := code.FindStringSubmatch(cells[0])
 		require.NotNil(t, names, cells[0])

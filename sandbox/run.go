@@ -323,7 +323,7 @@ func (a *run) labels(deadline time.Time) map[string]string {
 		spec.LabelName:     a.spec.Job.Name,
 		spec.LabelOwner:    owner.This().String(),
 		spec.LabelDeadline: deadline.UTC().Format(time.RFC3339),
-		spec.LabelSpec:     a.spec.Class.Hash(),
+		spec.LabelSpec:     engine.ClassHash(a.spec.Class),
 		spec.LabelState:    a.runner.store.Dir(),
 	})
 	if a.spec.Job.Keep {

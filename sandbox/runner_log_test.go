@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
@@ -33,7 +34,10 @@ func TestLeftContainerIsLogged(t *testing.T) {
 	t.Setenv("DOCKER_CONTEXT", "")
 
 	read, write := io.Pipe()
-	r, err := New(WithStateDir(t.TempDir()), WithLogger(slog.New(slog.NewTextHandler(write, nil))))
+	log := slog.New(slog.NewTextHandler(write, nil))
+	adapter, err := docker.FromEnv(docker.WithLogger(log))
+	require.NoError(t, err)
+	r, err := New(WithStateDir(t.TempDir()), WithLogger(log), WithEngine(adapter))
 	require.NoError(t, err)
 	c, err := r.engine.Open(t.Context(), engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/invoke"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 func newArtifactsVerifyCommand(a *app) *cobra.Command {
@@ -67,7 +67,7 @@ func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) 
 		if artifact.Records != nil {
 			records = strconv.FormatInt(*artifact.Records, 10)
 		}
-		rows = append(rows, []string{artifact.Path, string(artifact.Role), format.Size(artifact.SizeBytes), records, artifact.SHA256})
+		rows = append(rows, []string{artifact.Path, string(artifact.Role), text.Size(artifact.SizeBytes), records, artifact.SHA256})
 	}
 	if err := a.printTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
 		return err

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // progress tells on stderr how far a batch is, as [counter] does, and the best score.
@@ -24,14 +24,14 @@ func (p *progress) start(a *app, quiet bool, direction evaluate.MetricDirection,
 
 // more is what stands before the bar, behind the number of what runs.
 func (p *progress) more() string {
-	text := ""
+	shown := ""
 	if p.repairing > 0 {
-		text += fmt.Sprintf(", %d in repair", p.repairing)
+		shown += fmt.Sprintf(", %d in repair", p.repairing)
 	}
 	if p.best != nil {
-		text += " · best " + format.Number(*p.best)
+		shown += " · best " + text.Number(*p.best)
 	}
-	return text
+	return shown
 }
 
 // repair counts scripts that are being repaired.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // report shows what came of a batch that ended for a reason, nil for its natural end,
@@ -137,7 +137,7 @@ func (b *batchRun) printLines(ended error) error {
 			missing := b.entries[i].asked(b.task.CompetitionID, b.setup)
 			why := "the batch ended"
 			if ended != nil && !errors.Is(ended, context.Canceled) {
-				why = format.OneLine(ended.Error())
+				why = text.OneLine(ended.Error())
 			}
 			missing.Failure = "not started: " + why
 			e = &missing

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -63,7 +63,7 @@ func runDebugger(ctx context.Context, command string, input []byte, limit time.D
 	endGroup(cmd) // also what it left behind when it ended well
 	switch {
 	case stdout.more:
-		return "", fmt.Errorf("it printed more than %s", format.Size(maxRepair))
+		return "", fmt.Errorf("it printed more than %s", text.Size(maxRepair))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "", fmt.Errorf("it took more than %v", limit)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 
 	"github.com/spf13/cobra"
 
@@ -56,11 +56,11 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err != nil {
 		return err
 	}
-	text, err := readWish(ctx, file)
+	shown, err := readWish(ctx, file)
 	if err != nil {
 		return err
 	}
-	w, err := wish.Parse(text, file)
+	w, err := wish.Parse(shown, file)
 	if err != nil {
 		return &hintedError{err, wishHint}
 	}
@@ -84,7 +84,7 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if !lock.Toolchain.Locked {
 		a.say("warning: the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
 	}
-	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, format.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
+	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, text.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }
 
 // checkWish refuses to seal what could never be run, and warns of what protects nothing.

@@ -11,8 +11,8 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/rung"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 func newGateVerifyCommand(a *app) *cobra.Command {
@@ -89,7 +89,7 @@ func (a *app) verifyGate(ctx context.Context, dir, key string) error {
 	switch {
 	case !report.OK:
 		a.say("hint: " + evidence.ReasonTampered.Hint())
-		return a.print("%s\n", format.Count(len(report.Problems), "problem"))
+		return a.print("%s\n", text.Count(len(report.Problems), "problem"))
 	case report.Attested:
 		return a.print("verified, with its signature: %s\n", statusLine(report.Verdict))
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
@@ -106,7 +106,7 @@ func gpuMemory(d gpu.Device) string {
 var holderHeader = []string{"AGE", "USER", "RUN", "NAME"}
 
 func holderCells(t gpu.Ticket) []string {
-	return []string{age(time.Since(t.Since)), orDash(format.Short(t.User, 12)), t.RunID, orDash(t.Name)}
+	return []string{age(time.Since(t.Since)), orDash(text.Fit(t.User, 12)), t.RunID, orDash(t.Name)}
 }
 
 // age is a duration in its greatest unit.

@@ -11,7 +11,7 @@ import (
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/images/store"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // inspectFlags say what of an image is shown.
@@ -111,7 +111,7 @@ func (a *app) printDetails(d lock.Details, lockPath string) error {
 	for _, row := range [][2]string{
 		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
 		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
-		{"size", format.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
+		{"size", text.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
 		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
 	} {
 		if row[1] == "" {

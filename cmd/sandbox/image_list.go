@@ -8,7 +8,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/store"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 func newImageListCommand(a *app) *cobra.Command {
@@ -67,7 +67,7 @@ func (a *app) listImages(ctx context.Context) error {
 			name += " (default)"
 		}
 		if i.Present {
-			there, size = "yes", format.Size(i.Image.SizeBytes)
+			there, size = "yes", text.Size(i.Image.SizeBytes)
 		}
 		switch {
 		case locked:

@@ -9,8 +9,8 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/prune"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -102,16 +102,16 @@ func (a *app) printPruned(report prune.Report, dryRun bool) error {
 		verb = "would remove"
 	}
 	for _, img := range report.Removed {
-		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), format.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
+		if err := a.print("%s %s (%s, last used %s)\n", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
 			return err
 		}
 	}
 	for _, img := range report.Kept {
-		if err := a.print("kept %s (%s): %s\n", prunedName(img), format.Size(img.SizeBytes), img.Reason); err != nil {
+		if err := a.print("kept %s (%s): %s\n", prunedName(img), text.Size(img.SizeBytes), img.Reason); err != nil {
 			return err
 		}
 	}
-	return a.print("%s %s, kept %s\n", verb, format.Size(report.RemovedBytes), format.Size(report.KeptBytes))
+	return a.print("%s %s, kept %s\n", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))
 }
 
 func prunedName(img prune.Image) string {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // listedRun is one run as `ls --json` prints it.
@@ -85,8 +85,8 @@ func (a *app) list() error {
 	}
 	var rows [][]string
 	for i, run := range runs {
-		rows = append(rows, []string{run.ID, run.Name, format.Short(statuses[i], 40), scoreText(run.Score),
-			durationText(records[i]), run.Created.Local().Format(time.DateTime), format.Short(strings.Join(run.Command, " "), 60)})
+		rows = append(rows, []string{run.ID, run.Name, text.Fit(statuses[i], 40), scoreText(run.Score),
+			durationText(records[i]), run.Created.Local().Format(time.DateTime), text.Fit(strings.Join(run.Command, " "), 60)})
 	}
 	return errors.Join(a.printTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
 }
@@ -107,12 +107,12 @@ func scoreText(score *float64) string {
 	if score == nil {
 		return "-"
 	}
-	return format.Number(*score)
+	return text.Number(*score)
 }
 
 func durationText(record record.Record) string {
 	if record.Result == nil {
 		return "-"
 	}
-	return format.Seconds(record.Result.DurationSeconds)
+	return text.Seconds(record.Result.DurationSeconds)
 }

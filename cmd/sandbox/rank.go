@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 func newRankCommand(a *app) *cobra.Command {
@@ -57,7 +57,7 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 		a.warn(path + ": " + text)
 	}
 	if ids := evaluate.Competitions(latest); len(ids) > 1 {
-		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), format.Short(strings.Join(ids, ", "), format.Most)))
+		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), text.Fit(strings.Join(ids, ", "), text.Most)))
 	}
 	ranked, err := evaluate.RankEvaluations(latest, direction)
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 
 // printLeaderboard prints ranked evaluations as a table below its title.
 func (a *app) printLeaderboard(title string, ranked []evaluate.Evaluation) error {
-	if err := a.print("%s\n", format.OneLine(title)); err != nil {
+	if err := a.print("%s\n", text.OneLine(title)); err != nil {
 		return err
 	}
 	header, rows := render.Leaderboard(ranked)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // newRootCommand builds the tree of all commands.
@@ -133,7 +133,7 @@ func usageArgs(cmd *cobra.Command) {
 					// cobra takes every argument where there can be none for a command.
 					err = fmt.Errorf("takes no argument, and %q is one", args[0])
 				}
-				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), format.OneLine(err.Error()))
+				return usagef(cmd.CommandPath(), "%s: %s", subject(cmd), text.OneLine(err.Error()))
 			}
 			return nil
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -146,11 +146,11 @@ func (r *sweepRun) carryOut(ctx context.Context, do sweep.Invoke, opts sweep.Opt
 
 // endOfRun is a line on a run.
 func endOfRun(end sweep.End) string {
-	text := end.Name + " · " + string(end.Status)
+	shown := end.Name + " · " + string(end.Status)
 	if end.Failure != "" {
-		text += " · " + format.Brief(end.Failure)
+		shown += " · " + text.Brief(end.Failure)
 	}
-	return text
+	return shown
 }
 
 var _ sweep.Runner = (*invoke.Runner)(nil)

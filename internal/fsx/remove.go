@@ -44,7 +44,7 @@ func emptyFolder(dir string) error {
 // reaches. So a folder that is not empty is first moved up to the others in
 // root: nothing that is looked at is more than two levels below it.
 func Empty(root *os.Root) error {
-	prefix, moved := fmt.Sprintf(".evalbox-%016x-", rand.Uint64()), 0
+	prefix, moved := fmt.Sprintf(".evalbox-%016x-", rand.Uint64()), 0 //nolint:gosec // unique, and no secret
 	return eachEntry(root, ".", func(entry fs.DirEntry) error {
 		name := entry.Name()
 		err := removeEntry(root, ".", name)

@@ -1,10 +1,11 @@
 package fsx
 
 import (
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -35,7 +36,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode, durable bool) error {
 // WriteIn is [WriteFile] for a name below root. A crash leaves a file that begins with
 // name and ".new-" beside it.
 func WriteIn(root *os.Root, name string, data []byte, perm fs.FileMode, durable bool) (err error) {
-	aside := name + ".new-" + rand.Text()
+	aside := fmt.Sprintf("%s.new-%016x", name, rand.Uint64()) //nolint:gosec // unique, and no secret
 	file, err := root.OpenFile(aside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err

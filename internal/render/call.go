@@ -6,7 +6,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // Call says how a call of a tool ended: its warnings, what is wrong, and a last line.
@@ -50,15 +50,15 @@ func callLine(c invoke.Call) string {
 // Artifacts counts the artifacts that were verified, or the problems with them.
 func Artifacts(report invoke.Report) string {
 	if !report.OK {
-		return format.Count(len(report.Problems)+report.ProblemsDropped, "problem") + " in the artifacts"
+		return text.Count(len(report.Problems)+report.ProblemsDropped, "problem") + " in the artifacts"
 	}
-	text := "verified: " + format.Count(len(report.Artifacts), "file")
+	shown := "verified: " + text.Count(len(report.Artifacts), "file")
 	for _, artifact := range report.Artifacts {
 		if artifact.Role == invoke.RoleTracePack && artifact.Records != nil {
-			text += ", " + format.Count(int(*artifact.Records), "record")
+			shown += ", " + text.Count(int(*artifact.Records), "record")
 		}
 	}
-	return text
+	return shown
 }
 
 // Sweep is the last line on a sweep.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -37,23 +37,23 @@ func Statistics(s evaluate.Statistics, runs int) string {
 // Evaluation says what is wrong with an evaluation in a workspace, and then, in one line,
 // how it ended. live means that the output of the script has been shown already.
 func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
-	text := ""
+	shown := ""
 	if e.IsError && (!live || e.Cached || e.Run == nil || e.ErrorTraceback == nil) {
-		text += evaluate.Failure{Traceback: e.ErrorTraceback, Evaluation: e}.Text() + "\n"
+		shown += evaluate.Failure{Traceback: e.ErrorTraceback, Evaluation: e}.Text() + "\n"
 	}
-	text += comparison(e.Submission)
+	shown += comparison(e.Submission)
 	if why := notGraded(e); why != "" {
-		text += "not graded: " + why + "\n"
+		shown += "not graded: " + why + "\n"
 	}
 	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, " (its own word)")...)
 	if e.Run != nil {
-		parts = append(parts, format.Seconds(e.DurationSeconds))
+		parts = append(parts, text.Seconds(e.DurationSeconds))
 		if !e.Cached {
 			parts = append(parts, "outputs in "+filepath.Join(workspace, "final"))
 		}
 		parts = append(parts, "id "+e.Run.ID)
 	}
-	return text + strings.Join(parts, " · ") + "\n"
+	return shown + strings.Join(parts, " · ") + "\n"
 }
 
 // scoreParts are what a line says on score and seed. ownWord comes after a score that
@@ -61,11 +61,11 @@ func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 func scoreParts(e evaluate.Evaluation, ownWord string) []string {
 	var parts []string
 	if e.GradedScore != nil {
-		parts = append(parts, "graded "+format.Number(*e.GradedScore))
+		parts = append(parts, "graded "+text.Number(*e.GradedScore))
 	}
 	switch {
 	case e.Score != nil:
-		parts = append(parts, "score "+format.Number(*e.Score)+ownWord)
+		parts = append(parts, "score "+text.Number(*e.Score)+ownWord)
 	case e.Run != nil && e.Valid():
 		parts = append(parts, "no score")
 	}
@@ -92,14 +92,14 @@ func EvaluationEnd(e evaluate.Evaluation) string {
 	switch s := e.Submission; {
 	case s == nil || s.OK:
 	case s.Failure != "":
-		parts = append(parts, "submission not checked: "+format.Brief(s.Failure))
+		parts = append(parts, "submission not checked: "+text.Brief(s.Failure))
 	case len(s.Problems) > 0:
-		parts = append(parts, "submission: "+format.Brief(s.Problems[0]))
+		parts = append(parts, "submission: "+text.Brief(s.Problems[0]))
 	}
 	if e.Valid() && e.Grading != nil && e.Grading.Failure != "" {
-		parts = append(parts, "not graded: "+format.Brief(e.Grading.Failure))
+		parts = append(parts, "not graded: "+text.Brief(e.Grading.Failure))
 	}
-	return strings.Join(append(parts, format.Seconds(e.DurationSeconds)), " · ")
+	return strings.Join(append(parts, text.Seconds(e.DurationSeconds)), " · ")
 }
 
 // EvaluationWarning is a line on the warnings of an evaluation; empty without one.
@@ -108,9 +108,9 @@ func EvaluationWarning(e evaluate.Evaluation) string {
 	case n < 0:
 		return ""
 	case n == 0:
-		return e.Name + ": " + format.Brief(e.Warnings[0])
+		return e.Name + ": " + text.Brief(e.Warnings[0])
 	default:
-		return fmt.Sprintf("%s: %s (and %d more)", e.Name, format.Brief(e.Warnings[0]), n)
+		return fmt.Sprintf("%s: %s (and %d more)", e.Name, text.Brief(e.Warnings[0]), n)
 	}
 }
 
@@ -151,17 +151,17 @@ func EvaluationStatus(e evaluate.Evaluation) string {
 // Submission says what a submission is, and how it compares with a sample; check is nil
 // without one.
 func Submission(info evaluate.Submission, check *evaluate.SubmissionCheck) string {
-	text := info.Path + ": missing\n"
+	shown := info.Path + ": missing\n"
 	switch {
 	case info.Exists && info.RowCount != nil:
-		text = fmt.Sprintf("%s: %s, %s\n", info.Path, format.Size(info.SizeBytes), format.Count(int(*info.RowCount), "row"))
+		shown = fmt.Sprintf("%s: %s, %s\n", info.Path, text.Size(info.SizeBytes), text.Count(int(*info.RowCount), "row"))
 	case info.Problem != "":
-		text = info.Path + ": " + info.Problem + "\n"
+		shown = info.Path + ": " + info.Problem + "\n"
 	}
 	if check != nil && info.RowCount != nil && check.OK && check.Rows != *info.RowCount {
-		text += fmt.Sprintf("note: these rows are lines; they hold %d records, of which some have several lines or blank ones\n", check.Rows)
+		shown += fmt.Sprintf("note: these rows are lines; they hold %d records, of which some have several lines or blank ones\n", check.Rows)
 	}
-	return text + comparison(check)
+	return shown + comparison(check)
 }
 
 // comparison are the lines on a comparison with a sample.

@@ -9,8 +9,8 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/report"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // maxShown bounds the findings, and the differences, that are named.
@@ -39,7 +39,7 @@ func Gate(r gate.Report, view GateView, p Palette) (lines []string) {
 
 // gateLine is one line on a gate.
 func gateLine(c evidence.CommandTests, seconds map[int]float64, all int, p Palette) string {
-	parts := []string{fmt.Sprintf("gate %d/%d", c.Index, all), format.Brief(c.Command)}
+	parts := []string{fmt.Sprintf("gate %d/%d", c.Index, all), text.Brief(c.Command)}
 	word := p.Good("ok")
 	switch {
 	case !c.Started:
@@ -54,7 +54,7 @@ func gateLine(c evidence.CommandTests, seconds map[int]float64, all int, p Palet
 		parts = append(parts, "no tests")
 	}
 	if took, ok := seconds[c.Index]; ok {
-		parts = append(parts, format.Seconds(took))
+		parts = append(parts, text.Seconds(took))
 	}
 	return word + " · " + terminal.Line(strings.Join(parts, " · "))
 }
@@ -69,11 +69,11 @@ func failedTests(c evidence.CommandTests) (lines []string) {
 		if test.Outcome != evidence.Failed && test.Outcome != evidence.Errored || len(lines) == maxFailed {
 			continue
 		}
-		text := fmt.Sprintf("gate %d: %s: %s", c.Index, test.Outcome, format.Brief(test.ID))
+		shown := fmt.Sprintf("gate %d: %s: %s", c.Index, test.Outcome, text.Brief(test.ID))
 		if test.Message != "" {
-			text += ": " + format.Brief(test.Message)
+			shown += ": " + text.Brief(test.Message)
 		}
-		lines = append(lines, text)
+		lines = append(lines, shown)
 		more--
 	}
 	if len(lines) > 0 && more > 0 {
@@ -97,17 +97,17 @@ func Findings(v evidence.Verdict, hint func(string) string) (lines []string) {
 			lines = append(lines, fmt.Sprintf("and %d more findings", len(v.Findings)-maxShown))
 			break
 		}
-		text := string(f.Reason)
+		shown := string(f.Reason)
 		if f.Gate > 0 {
-			text += fmt.Sprintf(" in gate %d", f.Gate)
+			shown += fmt.Sprintf(" in gate %d", f.Gate)
 		}
-		lines = append(lines, text+": "+format.Short(format.OneLine(f.Detail), 2*format.Most))
+		lines = append(lines, shown+": "+text.Fit(text.OneLine(f.Detail), 2*text.Most))
 	}
 	hinted := map[evidence.StopReason]bool{}
 	for _, f := range v.Findings {
-		if text := f.Reason.Hint(); text != "" && !hinted[f.Reason] && len(hinted) < 3 {
+		if shown := f.Reason.Hint(); shown != "" && !hinted[f.Reason] && len(hinted) < 3 {
 			hinted[f.Reason] = true
-			lines = append(lines, "hint: "+hint(text))
+			lines = append(lines, "hint: "+hint(shown))
 		}
 	}
 	return lines
@@ -116,33 +116,33 @@ func Findings(v evidence.Verdict, hint func(string) string) (lines []string) {
 // verdictLine is the last line on a gate.
 func verdictLine(r gate.Report, signed bool, p Palette) string {
 	v := r.Verdict
-	head, text := p.Good(string(v.Status)), ""
+	head, shown := p.Good(string(v.Status)), ""
 	if v.Status != evidence.Pass {
-		head, text = p.Bad(string(v.Status)), " · "+string(v.StopReason)
+		head, shown = p.Bad(string(v.Status)), " · "+string(v.StopReason)
 	}
-	text += " · " + format.Count(len(r.Tests.Commands), "gate")
+	shown += " · " + text.Count(len(r.Tests.Commands), "gate")
 	if counts := report.CountsText(v.EvidenceSummary.Counts); counts != "" {
-		text += ", " + counts
+		shown += ", " + counts
 	}
 	if v.Status == evidence.Pass {
-		text += provenText(r.Manifest)
+		shown += provenText(r.Manifest)
 	}
-	text += " · evidence in " + r.Dir
+	shown += " · evidence in " + r.Dir
 	if signed {
-		text += ", signed"
+		shown += ", signed"
 	}
-	return head + terminal.Line(text)
+	return head + terminal.Line(shown)
 }
 
 // provenText is what a pass says beside that the gates passed.
-func provenText(m evidence.RunManifest) (text string) {
+func provenText(m evidence.RunManifest) (shown string) {
 	if n := m.Mode.Repeats; n > 1 {
-		text += fmt.Sprintf(", the same %d times", n)
+		shown += fmt.Sprintf(", the same %d times", n)
 	}
 	if m.Repo.BaselineCommit != "" {
-		text += ", no worse than " + format.Brief(m.Repo.BaselineRev)
+		shown += ", no worse than " + text.Brief(m.Repo.BaselineRev)
 	}
-	return text
+	return shown
 }
 
 // Replay says what a replay came to.
@@ -165,15 +165,15 @@ func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, orAbsent(d.Got), orAbsent(d.Want)))
 	}
 	if line := r.FirstLine; line != nil {
-		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, format.Short(line.Got, format.Most), format.Short(line.Want, format.Most)))
+		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, text.Fit(line.Got, text.Most), text.Fit(line.Want, text.Most)))
 	}
 	lines = Harmless(lines)
-	commands := format.Count(len(r.Commands), "command")
+	commands := text.Count(len(r.Commands), "command")
 	switch r.Outcome {
 	case gate.ReplaySame:
 		return append(lines, p.Good("the same")+" · "+commands+" · behavior "+terminal.Line(r.BehaviorHash))
 	case gate.ReplayDifferent:
-		return append(lines, p.Bad("different")+" · "+commands+" · "+format.Count(len(r.Differences), "difference"))
+		return append(lines, p.Bad("different")+" · "+commands+" · "+text.Count(len(r.Differences), "difference"))
 	case gate.ReplayCannot:
 	}
 	lines = append(lines, p.Odd("cannot be replayed")+" · nothing was compared")
@@ -202,7 +202,7 @@ func GateStep(e gate.Event) string {
 	case execute.StageSnapshot:
 		return "looking at image, workspace and tools"
 	case execute.StageStart:
-		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, format.Brief(e.Cmd))
+		return fmt.Sprintf("%sgate %d/%d · %s", set, e.Gate, e.Gates, text.Brief(e.Cmd))
 	case execute.StageNormalize:
 		return "normalizing, hashing and judging"
 	case execute.StageEnd, execute.StageManifest, execute.StageHash, execute.StageJudge:

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // maxCell bounds a cell, for a terminal of usual width.
@@ -35,7 +35,7 @@ var columns = []column{
 		}
 		return strconv.Itoa(rank)
 	}},
-	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(e.Name, maxCell) }},
+	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(e.Name, maxCell) }},
 	{
 		name: "SEED", right: true,
 		shown: func(e evaluate.Evaluation) bool { return e.Seed != nil },
@@ -52,12 +52,12 @@ var columns = []column{
 		cell:  func(_ int, e evaluate.Evaluation) string { return gradedCell(e) },
 	},
 	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Evaluation) string { return scoreCell(e.Score) }},
-	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return format.Short(EvaluationStatus(e), maxCell) }},
+	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(EvaluationStatus(e), maxCell) }},
 	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
 			return absent
 		}
-		return format.Seconds(e.DurationSeconds)
+		return text.Seconds(e.DurationSeconds)
 	}},
 	{name: "RUN", cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
@@ -122,7 +122,7 @@ func Leaderboard(ranked []evaluate.Evaluation) (header []string, rows [][]string
 
 // TaskTitle is what a leaderboard of a task is about.
 func TaskTitle(task evaluate.TaskDescription) string {
-	title := fmt.Sprintf("%s · %s, %s", format.Short(task.CompetitionID, maxCell), format.Short(task.EvaluationMetric, maxCell), task.MetricDirection)
+	title := fmt.Sprintf("%s · %s, %s", text.Fit(task.CompetitionID, maxCell), text.Fit(task.EvaluationMetric, maxCell), task.MetricDirection)
 	if task.BaselineValue != nil {
 		title += " · baseline " + scoreCell(task.BaselineValue)
 	}
@@ -138,7 +138,7 @@ func ResultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirecti
 	case len(ids) == 0 || ids[0] == "":
 		return string(direction)
 	}
-	return format.Short(ids[0], maxCell) + " · " + string(direction)
+	return text.Fit(ids[0], maxCell) + " · " + string(direction)
 }
 
 // Replaced says which evaluations others have taken the place of; empty for none.

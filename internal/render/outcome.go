@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/contract"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -30,7 +30,7 @@ func Outcome(o *contract.Outcome, source string, p Palette) []string {
 		}
 	}
 	if o.Status == contract.StatusRefused {
-		broken := format.Count(len(o.Violations), "rule") + " are broken"
+		broken := text.Count(len(o.Violations), "rule") + " are broken"
 		if len(o.Violations) == 1 {
 			broken = "1 rule is broken"
 		}
@@ -57,9 +57,9 @@ func outcomeLine(o *contract.Outcome, p Palette) string {
 		o.Status != result.StatusOutOfMemory.String() {
 		parts = append(parts, o.Error)
 	}
-	parts = append(parts, format.Seconds(float64(o.DurationMS)/1000))
+	parts = append(parts, text.Seconds(float64(o.DurationMS)/1000))
 	if n := o.Network; n != nil {
-		text := format.Count(int(n.Requests), "request")
+		text := text.Count(int(n.Requests), "request")
 		if n.Refused > 0 {
 			text += fmt.Sprintf(", %d refused", n.Refused)
 		}
@@ -69,7 +69,7 @@ func outcomeLine(o *contract.Outcome, p Palette) string {
 		parts = append(parts, text)
 	}
 	if n := len(o.Artifacts); n > 0 {
-		parts = append(parts, format.Count(n, "artifact"))
+		parts = append(parts, text.Count(n, "artifact"))
 	}
 	if o.Truncated {
 		parts = append(parts, "output cut")
@@ -80,45 +80,45 @@ func outcomeLine(o *contract.Outcome, p Palette) string {
 // endingText is how a program ended, and what to do. Of one that was interrupted it says
 // nothing: the interruption decided.
 func endingText(o *contract.Outcome) string {
-	var text string
+	var shown string
 	var notes []string
 	switch {
 	case o.Status == result.StatusCanceled.String():
 		return ""
 	case o.TimedOut:
-		text = "timed out"
+		shown = "timed out"
 		if o.Executed != nil {
-			text += " after " + format.Seconds(float64(o.Executed.TimeoutMS)/1000)
+			shown += " after " + text.Seconds(float64(o.Executed.TimeoutMS)/1000)
 		}
 	case o.Status == result.StatusOutOfMemory.String():
-		text = "killed for memory"
+		shown = "killed for memory"
 		if o.Executed != nil {
 			notes = append(notes, "limit "+(policy.Size(o.Executed.MemoryMB)*policy.MiB).String())
 		}
 	case o.ExitCode == nil:
-		text = strings.ReplaceAll(o.Status, "_", " ")
+		shown = strings.ReplaceAll(o.Status, "_", " ")
 	case o.Signal > 0:
-		text = fmt.Sprintf("exit code %d", *o.ExitCode)
+		shown = fmt.Sprintf("exit code %d", *o.ExitCode)
 		name := result.SignalName(o.Signal)
 		if name == "" {
 			name = "signal " + strconv.Itoa(o.Signal)
 		}
 		notes = append(notes, name)
 	default:
-		text = "exited " + strconv.Itoa(*o.ExitCode)
+		shown = "exited " + strconv.Itoa(*o.ExitCode)
 	}
 	for _, d := range o.Differences {
 		if d.What == "exit_code" && d.Expected != "0" {
-			text += ", expected " + d.Expected
+			shown += ", expected " + d.Expected
 		}
 	}
 	if action := actionText(o); action != "" {
 		notes = append(notes, action)
 	}
 	if len(notes) > 0 {
-		text += " (" + strings.Join(notes, "; ") + ")"
+		shown += " (" + strings.Join(notes, "; ") + ")"
 	}
-	return text
+	return shown
 }
 
 // actionText is what the exit table says to do about a failure. A longer time limit helps
@@ -147,9 +147,9 @@ func filesText(o *contract.Outcome) string {
 	}
 	switch n := len(o.OutputFiles); {
 	case n > 0 && kept != "":
-		return format.Count(n, "output file") + ", " + kept
+		return text.Count(n, "output file") + ", " + kept
 	case n > 0:
-		return format.Count(n, "output file")
+		return text.Count(n, "output file")
 	case missed > 0 && written == 0:
 		return "nothing was carried over"
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/contract"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -45,10 +45,10 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 		return b.String()
 	}
 	if res.Score != nil {
-		field("score", format.Number(*res.Score))
+		field("score", text.Number(*res.Score))
 	}
-	field("duration", fmt.Sprintf("%s (and %s of ours)", format.Seconds(res.DurationSeconds),
-		format.Seconds(res.SetupSeconds+res.TeardownSeconds)))
+	field("duration", fmt.Sprintf("%s (and %s of ours)", text.Seconds(res.DurationSeconds),
+		text.Seconds(res.SetupSeconds+res.TeardownSeconds)))
 	field("used", usedText(res.Resources))
 	field("image", res.Image.Name+" "+res.Image.ID)
 	field("enforced", enforcedText(res.Enforced))
@@ -60,7 +60,7 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 	}
 	field("outputs", outputsText(res, final))
 	for _, out := range res.Outputs {
-		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), format.Size(out.SizeBytes), out.SHA256)
+		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), text.Size(out.SizeBytes), out.SHA256)
 	}
 	for _, skipped := range res.OutputsSkipped {
 		field("left out", fmt.Sprintf("%s (%s): %s", skipped.Path, skipped.Kind, skipped.Reason))
@@ -80,13 +80,13 @@ func usedText(used result.Resources) string {
 	if used.Source == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s of processor time, peak memory %s (%s)", format.Seconds(used.CPUSeconds),
-		format.Size(used.PeakMemoryBytes), used.Source)
+	return fmt.Sprintf("%s of processor time, peak memory %s (%s)", text.Seconds(used.CPUSeconds),
+		text.Size(used.PeakMemoryBytes), used.Source)
 }
 
 func networkText(n result.Network, dir string) string {
-	return fmt.Sprintf("level %s: %s, %d refused, %s up, %s down; see %s", n.Level, format.Count(int(n.Requests), "request"), n.Refused,
-		format.Size(n.BytesUp), format.Size(n.BytesDown), filepath.Join(dir, n.Log))
+	return fmt.Sprintf("level %s: %s, %d refused, %s up, %s down; see %s", n.Level, text.Count(int(n.Requests), "request"), n.Refused,
+		text.Size(n.BytesUp), text.Size(n.BytesDown), filepath.Join(dir, n.Log))
 }
 
 func enforcedText(e result.Enforced) string {
@@ -99,13 +99,13 @@ func enforcedText(e result.Enforced) string {
 		processes = "1 process"
 	}
 	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
-		format.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
+		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
 }
 
 // treeText is what a program did to one tree.
 func treeText(t result.Tree) string {
 	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
-		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, format.Size(t.SizeBytes))
+		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, text.Size(t.SizeBytes))
 	if !t.Complete {
 		text += " (not all changes could be told)"
 	}

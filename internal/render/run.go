@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -30,14 +30,14 @@ func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []s
 func summary(res *result.Result, final string, p Palette) string {
 	parts := []string{Status(res, p)}
 	if res.Score != nil {
-		parts = append(parts, "score "+format.Number(*res.Score))
+		parts = append(parts, "score "+text.Number(*res.Score))
 	}
-	parts = append(parts, format.Seconds(res.DurationSeconds))
+	parts = append(parts, text.Seconds(res.DurationSeconds))
 	if peak := res.Resources.PeakMemoryBytes; peak > 0 {
-		parts = append(parts, "peak "+format.Size(peak))
+		parts = append(parts, "peak "+text.Size(peak))
 	}
 	if n := res.Network; n != nil {
-		text := format.Count(int(n.Requests), "request")
+		text := text.Count(int(n.Requests), "request")
 		if n.Refused > 0 {
 			text += p.Bad(fmt.Sprintf(", %d refused", n.Refused))
 		}
@@ -65,7 +65,7 @@ func Status(res *result.Result, p Palette) string {
 	case result.StatusSignaled:
 		return p.Bad(signalText(res))
 	case result.StatusTimedOut:
-		return p.Bad("timed out after " + format.Seconds(limits.TimeoutSeconds))
+		return p.Bad("timed out after " + text.Seconds(limits.TimeoutSeconds))
 	case result.StatusOutOfMemory:
 		return p.Bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")
 	case result.StatusDiskLimit:
@@ -116,15 +116,15 @@ func startText(res *result.Result) string {
 }
 
 func outputsText(res *result.Result, final string) string {
-	text := ""
+	shown := ""
 	if n := len(res.Outputs); n > 0 {
-		text = format.Count(n, "output")
+		shown = text.Count(n, "output")
 	}
-	if text != "" && final != "" {
-		text += " in " + terminal.Line(final)
+	if shown != "" && final != "" {
+		shown += " in " + terminal.Line(final)
 	}
 	if n := len(res.OutputsSkipped); n > 0 {
-		text = strings.TrimSpace(fmt.Sprintf("%s (%d left out)", text, n))
+		shown = strings.TrimSpace(fmt.Sprintf("%s (%d left out)", shown, n))
 	}
-	return text
+	return shown
 }

@@ -13,8 +13,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/evalbox/evalbox/configs"
-	"github.com/evalbox/evalbox/internal/format"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 const (
@@ -63,7 +63,7 @@ func unusable(file string, err error) error {
 func parseFile(data []byte, source string, from layer, trusted bool) (map[string]any, error) {
 	entries, err := parseEntries(data)
 	if err != nil {
-		return nil, unusable(source, errors.New(format.OneLine(err.Error())))
+		return nil, unusable(source, errors.New(text.OneLine(err.Error())))
 	}
 	values := map[string]any{}
 	var errs []error

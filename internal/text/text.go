@@ -1,4 +1,4 @@
-// Package text prepares texts, also untrusted ones, for messages.
+// Package text prepares values and texts, also untrusted ones, for messages and displays.
 package text
 
 import (

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
-	"github.com/evalbox/evalbox/internal/format"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -84,14 +84,14 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 
 // failed is the finding of a check that could not be done.
 func failed(check string, err error) Finding {
-	return Finding{Check: check, Verdict: Fail, Seen: format.OneLine(err.Error()), Err: err}
+	return Finding{Check: check, Verdict: Fail, Seen: text.OneLine(err.Error()), Err: err}
 }
 
 // checkState makes sure that records can be written.
 func checkState(dir string) Finding {
 	const check = "state folder"
 	if err := tryWriting(dir); err != nil {
-		return Finding{Check: check, Verdict: Fail, Seen: format.OneLine(err.Error()),
+		return Finding{Check: check, Verdict: Fail, Seen: text.OneLine(err.Error()),
 			Advice: "make it writable, or choose another with --state-dir"}
 	}
 	return Finding{Check: check, Verdict: OK, Seen: dir}
@@ -122,7 +122,7 @@ func checkDisk(stateDir string, info engine.Info) Finding {
 		if !ok {
 			continue
 		}
-		text := fmt.Sprintf("%s free for the %s", format.Size(free), place.what)
+		text := fmt.Sprintf("%s free for the %s", text.Size(free), place.what)
 		if f.Verdict == Info {
 			f.Verdict, f.Seen = OK, text
 		} else {

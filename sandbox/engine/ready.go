@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,4 +95,21 @@ func mountDifferences(class spec.Class, seen wire.Ready) []string {
 		}
 	}
 	return found
+}
+
+// ClassHash identifies a class: two plans with the same hash may use the same prepared
+// container. The name of a resolved image does not count, nor what the lock says of it,
+// nor whether other runs may have the same GPUs: the container does not differ.
+func ClassHash(c spec.Class) string {
+	if c.Image.ID != "" {
+		c.Image = spec.Image{ID: c.Image.ID}
+	}
+	c.GPUs.Share = false
+	text, err := json.Marshal(c)
+	if err != nil {
+		// A Class holds strings, numbers and booleans only.
+		panic(fmt.Sprintf("engine: class cannot be encoded: %v", err))
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }

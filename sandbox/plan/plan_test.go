@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -89,7 +90,7 @@ func TestClassHash(t *testing.T) {
 		require.NoError(t, err)
 		got.Class.Image.ID = "sha256:01"
 		changeClass(&got.Class)
-		return got.Class.Hash()
+		return engine.ClassHash(got.Class)
 	}
 	same := func(*spec.Class) {}
 	want := hash(func(*request) {}, same)

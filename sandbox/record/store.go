@@ -321,7 +321,7 @@ func (s *Store) TreeDir(id string, i int) string { return KeptTree(s.RecordDir(i
 
 // NewID returns an ID of a run that is unique on any number of hosts and sorts by time.
 func NewID(now time.Time) string {
-	return now.UTC().Format("20060102t150405") + fmt.Sprintf("-%010x", rand.Uint64N(1<<40))
+	return now.UTC().Format("20060102t150405") + fmt.Sprintf("-%010x", rand.Uint64N(1<<40)) //nolint:gosec // unique, and no secret
 }
 
 // LiveTree and KeptTree are folders of a record, and BaseFile says what a copy began

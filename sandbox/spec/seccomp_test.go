@@ -3,6 +3,8 @@
 package spec
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"os"
@@ -36,6 +38,9 @@ func TestSeccompIsMobysCurrentProfile(t *testing.T) {
 			require.True(t, c.text == string(want), "%s is not the module's profile; run: go generate ./sandbox/spec", name)
 		}
 	}
+
+	sum := sha256.Sum256([]byte(SeccompProfile))
+	require.Equal(t, hex.EncodeToString(sum[:]), seccompHash)
 
 	mod, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)

@@ -4,9 +4,6 @@
 package spec
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -232,23 +229,6 @@ type JobTree struct {
 	// not copied under another name either, and is never written.
 	Exclude []string `json:"exclude"`
 	Deny    []string `json:"deny"`
-}
-
-// Hash identifies the class: two specs with the same hash may use the same prepared
-// container. The name of a resolved image does not count, nor what the lock says of it,
-// nor whether other runs may have the same GPUs: the container does not differ.
-func (c Class) Hash() string {
-	if c.Image.ID != "" {
-		c.Image = Image{ID: c.Image.ID}
-	}
-	c.GPUs.Share = false
-	text, err := json.Marshal(c)
-	if err != nil {
-		// A Class holds strings, numbers and booleans only.
-		panic(fmt.Sprintf("spec: class cannot be encoded: %v", err))
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 // ContainerName is the name of the run's container. It is known before the container

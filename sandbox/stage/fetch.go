@@ -13,11 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/archive"
+
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/collect"
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/stage/archive"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
 

@@ -11,11 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/sandbox/archive"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/spec"
-	"github.com/evalbox/evalbox/sandbox/stage/archive"
 )
 
 const (

@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/evalbox/evalbox/sandbox/archive"
+
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/spec"
-	"github.com/evalbox/evalbox/sandbox/stage/archive"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
 

@@ -9,7 +9,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/stage/archive"
+	"github.com/evalbox/evalbox/sandbox/archive"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"

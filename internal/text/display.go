@@ -1,10 +1,7 @@
-// Package format writes values as text for people: short, on one line, with the digits
-// that a reader looks at.
-package format
+package text
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/docker/go-units"
@@ -29,27 +26,8 @@ func Seconds(seconds float64) string {
 // Number returns a number with all its digits.
 func Number(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) }
 
-// Count returns a number of things, such as "1 file" or "2 files".
-func Count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return strconv.Itoa(n) + " " + thing + "s"
-}
-
-// OneLine joins the lines of a text by spaces.
-func OneLine(text string) string {
-	var parts []string
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			parts = append(parts, line)
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
-// Short returns at most limit characters of a text; "…" replaces the rest.
-func Short(text string, limit int) string {
+// Fit returns at most limit characters of a text for display; "…" replaces the rest.
+func Fit(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit-1]) + "…"
 	}
@@ -60,4 +38,4 @@ func Short(text string, limit int) string {
 const Most = 200
 
 // Brief returns the beginning of a text, on one line.
-func Brief(text string) string { return Short(OneLine(text), Most) }
+func Brief(text string) string { return Fit(OneLine(text), Most) }
