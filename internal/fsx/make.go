@@ -17,7 +17,7 @@ func FreeBytes(path string) (free int64, ok bool) {
 	if err := unix.Statfs(path, &stat); err != nil {
 		return 0, false
 	}
-	return int64(stat.Bavail) * int64(stat.Bsize), true
+	return int64(stat.Bavail) * int64(stat.Bsize), true //nolint:unconvert // its type differs by system
 }
 
 // MkdirReadable makes a directory that every user may read, whatever the umask is.

@@ -60,7 +60,7 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	findings := []Finding{checkAddress(m.Endpoint, m.NoEngine)}
 	state := checkState(m.StateDir)
 	if m.NoEngine != nil {
-		return append(findings, state), nil
+		return append(findings, state), nil //nolint:nilerr // it is a finding
 	}
 	info, err := m.Runner.Info(ctx)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestSeccompIsMobysCurrentProfile(t *testing.T) {
 	}
 
 	sum := sha256.Sum256([]byte(SeccompProfile))
-	require.Equal(t, hex.EncodeToString(sum[:]), seccompHash)
+	require.Equal(t, seccompHash, hex.EncodeToString(sum[:]))
 
 	mod, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
