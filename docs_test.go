@@ -112,6 +112,41 @@ func TestDocumentedFilesExist(t *testing.T) {
 	}
 }
 
+// TestDocumentedPathsExist: a path of the repository in a document is that of a file. A
+// document that names moved files sends its readers to nowhere.
+func TestDocumentedPathsExist(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	path := regexp.MustCompile("`((?:cmd|configs|examples|hack|harness|images|internal|policy|result|sandbox)/[\\w*/-]+(?:\\.[a-z]+)*)(?:\\.[A-Z]\\w*)*`")
+	for _, page := range append(pages, "README.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, found := range path.FindAllStringSubmatch(string(text), -1) {
+			files, err := filepath.Glob(found[1])
+			require.NoError(t, err)
+			assert.NotEmpty(t, files, "%s names %s", page, found[1])
+		}
+	}
+}
+
+// TestWalkIsTrue: each function of the walk through the files is in its file.
+func TestWalkIsTrue(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	const header = "| file | function | what it does |\n"
+	tables := strings.Split(string(text), header)[1:]
+	require.NotEmpty(t, tables)
+	for _, table := range tables {
+		for _, cells := range markdownTable(header+table, strings.TrimSuffix(header, "\n")) {
+			file, function := strings.Trim(cells[0], "`"), strings.Trim(cells[1], "`")
+			source, err := os.ReadFile(file)
+			if assert.NoError(t, err) {
+				assert.Regexp(t, `(?m)^(func|static).*\b`+function+`\(`, string(source), file)
+			}
+		}
+	}
+}
+
 // documentedNames are the first cells of a table.
 func documentedNames(t *testing.T, page, header string) []string {
 	t.Helper()
