@@ -119,3 +119,9 @@ func (h *HeadTail) clone() HeadTail {
 	c.buf = slices.Clone(h.buf)
 	return c
 }
+
+// TruncationWarning is the text that EX-038 wants after output that was cut at
+// limit bytes.
+func TruncationWarning(limit int64) string {
+	return fmt.Sprintf("\n\n[WARNING: Output truncated. Original size exceeded %d bytes limit.]", limit)
+}

@@ -1,8 +1,23 @@
+// Package result holds how a run ended and what its streams say: the wire form
+// [Result], the enums [Status] and [Fault], and the pure parsers that find a
+// score and a traceback in the output of a program.
+//
+// The package uses the standard library only, does no I/O, and every parser
+// takes linear time on any input.
 package result
+
+import _ "embed" // for the schema
 
 // SchemaV1 names the wire form of [Result]. A breaking change of the wire form
 // gets a new name.
 const SchemaV1 = "evalbox/result/v1"
+
+// SchemaJSON is the JSON Schema (draft 2020-12) of [Result], under the name
+// [SchemaV1]. It is the contract for readers in other languages; a test holds it
+// and the Go types together.
+//
+//go:embed schema.json
+var SchemaJSON []byte
 
 // Result is what one program did in one container, in the wire form of
 // schema [SchemaV1]. It is plain data: copying it is safe as long as the slices
@@ -272,4 +287,30 @@ type TreeEntry struct {
 	SHA256 string `json:"sha256"`
 	// Mode is the permission bits in octal, without set-user-ID and set-group-ID.
 	Mode string `json:"mode"`
+}
+
+// Observed is what a program tried although its sandbox did not let it. A program that
+// tries, and goes on when it fails, looks like any other in the rest of a [Result].
+type Observed struct {
+	// NetworkAttempts is how often the program sent or connected to an address to which
+	// no route led, as the kernel counted it: TCP and UDP, IPv4 and IPv6, questions to
+	// name servers included. Multicast counts in any case. What it does on the
+	// container's own addresses does not count, nor does IPv4 that it binds to the
+	// loopback device (SO_BINDTODEVICE, IP_PKTINFO), which has a route: into the void.
+	// With a network level these are attempts beside the proxy. It is nil when nobody
+	// asked for it, and when it could not be counted.
+	NetworkAttempts *int64 `json:"network_attempts"`
+	// NetworkWhy is why attempts could not be counted; empty if they were, and if nobody
+	// asked.
+	NetworkWhy string `json:"network_why"`
+	// Watched are the paths inside the container that were watched, sorted. Folders end
+	// with a slash.
+	Watched []string `json:"watched"`
+	// Opened are those of them, and names in watched folders, that the program opened,
+	// sorted. A folder, which ends with a slash, was opened to list it; a file, to read
+	// it. Looking at a name without opening it (stat) does not count.
+	Opened []string `json:"opened"`
+	// WatchWhy is why paths could not be watched, or not to the end: Opened may then miss
+	// some. It is empty otherwise.
+	WatchWhy string `json:"watch_why"`
 }
