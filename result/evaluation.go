@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ExecutionRawResult is what one run of a script gave, before anything is read
-// out of its text (EX-008). It is plain data.
+// ExecutionRawResult is the plain outcome of one run of a script, before its
+// text is parsed (EX-008).
 type ExecutionRawResult struct {
 	// Stdout and Stderr are the decoded streams.
 	Stdout string `json:"stdout"`
@@ -26,14 +26,14 @@ func DetectError(raw ExecutionRawResult) bool {
 	return detectReason(raw) != ErrorReasonNone
 }
 
-// detectReason is DetectError with the answer which fact decided.
+// detectReason is DetectError that also says which fact decided.
 func detectReason(raw ExecutionRawResult) ErrorReason {
 	return ReasonFor(raw.ExitCode, raw.TimedOut, strings.Contains(raw.Stderr, string(tracebackMarker)))
 }
 
-// EvaluationResult is what a run of a script means to a search over scripts
-// (DM-021), with three fields more: ErrorReason, ErrorSummary and Warnings. It
-// has no flag for a time-out; ErrorReason says it.
+// EvaluationResult is the evaluation of a run for a search over scripts (DM-021),
+// with three fields more: ErrorReason, ErrorSummary and Warnings. It has no flag
+// for a time-out; ErrorReason says it.
 type EvaluationResult struct {
 	// Score is the score that the script printed (EX-011). It is nil without
 	// one, and also for an infinite one, which JSON cannot carry and which must
@@ -53,10 +53,10 @@ type EvaluationResult struct {
 
 	// ErrorReason says which part of the error rule holds.
 	ErrorReason ErrorReason `json:"error_reason"`
-	// ErrorSummary is the answer of [ErrorSummary] when IsError and there is no
+	// ErrorSummary is the answer of [ErrorSummary] when IsError holds without a
 	// traceback; empty otherwise.
 	ErrorSummary string `json:"error_summary"`
-	// Warnings is what a careful reader should know about Score; never nil.
+	// Warnings are sentences about a doubtful Score; never nil.
 	Warnings []string `json:"warnings"`
 }
 
@@ -89,7 +89,7 @@ func BuildEvaluation(raw ExecutionRawResult) EvaluationResult {
 
 // ErrorReason says which part of the error rule (EX-013) holds. The rule calls
 // a run an error also when a program logs a handled exception and exits with 0,
-// so a reader needs to see why. It is a string because "no error" is a valid
+// so a reader needs the reason. It is a string because "no error" is a valid
 // answer and the wire form of it is empty.
 type ErrorReason string
 
@@ -106,9 +106,9 @@ const (
 )
 
 // ReasonFor applies the error rule of EX-013 to its three facts; seenMarker is
-// the answer of [TracebackScanner.SeenMarker]. Of several reasons it names the
-// one that tells most: the time limit causes the exit code, and both say more
-// than a marker that the program may have logged on purpose.
+// the answer of [TracebackScanner.SeenMarker]. Of several reasons it returns the
+// strongest: the time limit causes the exit code, and a program may log the
+// marker on purpose.
 func ReasonFor(exitCode int, timedOut, seenMarker bool) ErrorReason {
 	switch {
 	case timedOut:
@@ -129,10 +129,9 @@ const (
 )
 
 // ErrorSummary returns the last lines of stderr for a run that failed without a
-// traceback: CPython prints none for a syntax error in the script itself, and
-// nobody prints one for a run that was killed. Blank lines are left out. It
-// holds at most 20 lines and 4 KiB, whose first line may lack its start, and no
-// newline at its end.
+// traceback: CPython prints none for a syntax error in the script itself, and a
+// killed run has none. Blank lines are left out. It has at most 20 lines and
+// 4 KiB, its first line may lack its start, and it does not end with a newline.
 func ErrorSummary(stderr string) string {
 	var lines []string
 	room := maxSummaryBytes

@@ -12,7 +12,7 @@ type Status uint8
 const (
 	// StatusExited: the program ended by itself, with any exit code.
 	StatusExited Status = iota + 1
-	// StatusSignaled: a signal that was not ours ended the program.
+	// StatusSignaled: a signal that evalbox did not send ended the program.
 	StatusSignaled
 	// StatusTimedOut: the time limit ended the run.
 	StatusTimedOut
