@@ -254,16 +254,14 @@ func (f *Fake) enter(ctx context.Context, call, name string) error {
 	switch {
 	case f.closed:
 		f.misused("%s after Close", call)
-		f.mu.Unlock()
-		return errClosed
+		fail = errClosed
 	case f.away:
-		f.mu.Unlock()
-		return fmt.Errorf("%w: connection refused", engine.ErrUnavailable)
-	case fail != nil:
-		f.mu.Unlock()
-		return fail
+		fail = fmt.Errorf("%w: connection refused", engine.ErrUnavailable)
+	case fail == nil:
+		return nil
 	}
-	return nil
+	f.mu.Unlock()
+	return fail
 }
 
 // downChan returns a channel that Break closes. The lock is held.
