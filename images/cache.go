@@ -13,14 +13,14 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// cacheDir is where times of use and lock files are kept: evalbox in the user's cache
-// directory.
+// cacheDir returns the directory of times of use and lock files: evalbox in the user's
+// cache directory.
 func cacheDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	return filepath.Join(cache, "evalbox"), err
 }
 
-// lockRetry is how often a held lock is tried again.
+// lockRetry is the pause between two attempts to take a held lock.
 const lockRetry = 200 * time.Millisecond
 
 // WaitLock waits until no other process of this user holds the lock of this name, such as
@@ -46,8 +46,8 @@ func WaitLock(ctx context.Context, name string, waiting func()) (unlock func() e
 	return l.Unlock, nil
 }
 
-// DefaultUsageDir is where the times of the last use of images are kept: a directory in the
-// user's cache directory, with an empty file per image.
+// DefaultUsageDir returns the directory of the times of the last use of images, in the user's
+// cache directory. It has an empty file per image.
 func DefaultUsageDir() (string, error) {
 	dir, err := cacheDir()
 	return filepath.Join(dir, "images"), err
@@ -73,7 +73,7 @@ func MarkUsed(dir, id string, now time.Time) error {
 	return os.Chtimes(file, now, now)
 }
 
-// LastUse is when [MarkUsed] was last called for an image; zero for never.
+// LastUse returns the time of the last [MarkUsed] of an image; zero for never.
 func LastUse(dir, id string) time.Time {
 	info, err := os.Stat(usageFile(dir, id))
 	if err != nil {

@@ -7,10 +7,10 @@
 // The tag of an image contains a hash of its recipe, see [Entry.Tag]: a changed recipe is
 // another image, and an existing tag needs no work.
 //
-// The packages below do the rest. None of them runs anything of an image, except that
-// build runs the commands of a Dockerfile.
+// The packages below do the rest. Only build runs programs of an image: the commands of a
+// Dockerfile.
 //
-//   - lock records what names meant when they were locked, compares, inspects;
+//   - lock records the image of each name, compares, inspects;
 //   - packages lists what is installed in an image;
 //   - build makes the images of a catalog, and pull pulls an image by its digest;
 //   - archive moves a locked image between engines;
@@ -33,15 +33,16 @@ import (
 	"github.com/evalbox/evalbox/internal/strict"
 )
 
-// Schema is the version of the catalog format that this package reads.
-const Schema = "evalbox/images/v1"
+// schema is the version of the catalog format that this package reads.
+const schema = "evalbox/images/v1"
 
-// BuilderVersion is part of every recipe. Raise it when the code that makes images makes
-// something else out of the same catalog.
+// BuilderVersion is part of every recipe. Raise it when the code that makes images turns the
+// same catalog into other images.
 const BuilderVersion = 2
 
-// Where the images of catalogs are tagged, and the bases of bootstraps while the images are
-// being made: apart, so that nobody takes one for the other.
+// The tags of the images of catalogs begin with Repository. Those of the bases of bootstraps,
+// while the images are being made, begin with BaseRepository: an unfinished base must not
+// look like an image.
 const (
 	Repository     = "evalbox/"
 	BaseRepository = "evalbox-base/"
@@ -73,7 +74,7 @@ type Entry struct {
 	Name string `yaml:"-"`
 	// Description is one line for a reader.
 	Description string `yaml:"description"`
-	// Base is what the image stands on.
+	// Base is the base of the image.
 	Base Base `yaml:"base"`
 	// Dockerfile is the name of the Dockerfile that turns the base into the image.
 	Dockerfile string `yaml:"dockerfile"`
@@ -84,13 +85,13 @@ type Entry struct {
 	Requirements string `yaml:"requirements,omitempty"`
 	// RequirementsSHA256 is the SHA-256 of that file.
 	RequirementsSHA256 string `yaml:"requirements_sha256,omitempty"`
-	// Epoch is the time stamp of what is built (SOURCE_DATE_EPOCH): that of the bootstrap,
-	// or else what the catalog says. Defaults to the beginning of 1980, the earliest that
+	// Epoch is the time stamp of the build (SOURCE_DATE_EPOCH): that of the bootstrap, or
+	// else that of the catalog. Defaults to the beginning of 1980, the earliest time that
 	// every archive format can hold.
 	Epoch time.Time `yaml:"epoch,omitempty"`
 }
 
-// Base is what an image stands on: exactly one field is set.
+// Base is the base of an image: exactly one field is set.
 type Base struct {
 	// Bootstrap makes a root file system from packages.
 	Bootstrap *Bootstrap `yaml:"bootstrap,omitempty" json:"bootstrap,omitempty"`
@@ -114,10 +115,10 @@ type Bootstrap struct {
 	Variant string `yaml:"variant" json:"variant"`
 	// Epoch is the latest time stamp a file may have.
 	Epoch time.Time `yaml:"epoch" json:"epoch"`
-	// Packages are installed with what they depend on, without what they recommend.
+	// Packages are installed with their dependencies, without the recommended packages.
 	Packages []string `yaml:"packages" json:"packages"`
-	// StandIns are packages that others depend on and no program needs: an empty package
-	// takes the place of each.
+	// StandIns are packages that no program needs, but on which others depend: an empty
+	// package takes the place of each.
 	StandIns []string `yaml:"stand_ins" json:"stand_ins"`
 	// Exclude are patterns of paths that are not unpacked (dpkg path-exclude).
 	Exclude []string `yaml:"exclude" json:"exclude"`
@@ -135,7 +136,7 @@ type document struct {
 // error joins every problem that was found.
 func LoadCatalog(data []byte, source string) (Catalog, error) {
 	var doc document
-	if problems := strict.Decode(data, &doc, strict.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: schema, Lenient: true}); len(problems) > 0 {
 		return Catalog{}, strict.Join(source, problems)
 	}
 	if err := validate(source, doc); err != nil {
@@ -169,7 +170,7 @@ func (c Catalog) Lookup(name string) (Entry, bool) {
 	return e, ok
 }
 
-// Recipe returns the SHA-256 over everything that decides what the image is: its base, its
+// Recipe returns the SHA-256 over everything that the image is made of: its base, its
 // Dockerfile, its requirements, its time stamp and the version of the code that makes it.
 // The description is not part of it.
 func (e Entry) Recipe() string {

@@ -30,7 +30,7 @@ func (e *NotFoundError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) true.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// Hint says what to do about it.
+// Hint says how to get the image.
 func (e *NotFoundError) Hint() string {
 	switch {
 	case e.CatalogName:
@@ -44,13 +44,13 @@ func (e *NotFoundError) Hint() string {
 	case strings.ContainsAny(e.Ref, "/:."):
 		return "see the names with: sandbox image list; nothing is pulled unasked, so for an image of a registry: docker pull " + e.Ref
 	default:
-		// A bare word is most likely a name of another catalog. What a registry calls so is
-		// some other image.
+		// A bare word is most likely a name of another catalog. An image of a registry with
+		// this name is another image.
 		return "see the names with: sandbox image list; name another catalog with --catalog; for an image of a registry write NAME:TAG"
 	}
 }
 
-// WithHint is an error whose method Hint() string says what to do about it.
+// WithHint returns an error that wraps err and whose method Hint() string returns hint.
 func WithHint(err error, hint string) error { return &hintedError{err, hint} }
 
 type hintedError struct {

@@ -22,7 +22,7 @@ type Engine interface {
 	Image(ctx context.Context, ref string) (Image, error)
 }
 
-// An Image is what an engine says of one of its images.
+// An Image is the description of an image by its engine.
 type Image struct {
 	// ID is the immutable ID in the engine ("sha256:…").
 	ID string
@@ -34,7 +34,7 @@ type Image struct {
 	// Layers are the digests of the unpacked layers.
 	Layers []string
 	Config ocispec.ImageConfig
-	// SizeBytes is what the engine reports: all layers together.
+	// SizeBytes is the size of all layers together, as the engine reports it.
 	SizeBytes int64
 	// Created is RFC 3339, empty when the engine does not know it.
 	Created string
@@ -57,25 +57,25 @@ type Resolved struct {
 	Platform string
 	// Content is a hash ("sha256:…") over everything of the image that a program can see:
 	// its file system, as the digests of its unpacked layers, and the part of its
-	// configuration that a run takes over. Engines that keep images in different stores
-	// give one image different IDs, and the same content.
+	// configuration that a run takes over. Engines with different image stores give one
+	// image different IDs, and the same content.
 	Content string
 	// CatalogName says that Name is a name of the catalog.
 	CatalogName bool
 }
 
-// Resolve finds the image that ref means: the empty string is the default of the catalog; a
+// Resolve finds the image of ref: the empty string is the default of the catalog; a
 // name of the catalog is that image; anything else is a reference or an ID of the engine. A
 // name of the catalog wins over an equal reference: write name:tag for the latter. It asks
 // the engine once, and never pulls.
 //
-// The error of an image that is not there is a [*NotFoundError].
+// The error of a missing image is a [*NotFoundError].
 func Resolve(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, error) {
 	r, _, err := Find(ctx, eng, cat, ref)
 	return r, err
 }
 
-// Find is [Resolve] that also returns what the engine says of the image.
+// Find is [Resolve] that also returns the engine's description of the image.
 func Find(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, Image, error) {
 	if ref == "" {
 		ref = cat.Default
@@ -116,7 +116,7 @@ func registryDigest(found Image, ref string) string {
 	return ""
 }
 
-// content is the hash of [Resolved].
+// content returns the Content of [Resolved].
 func (i Image) content() string {
 	list := func(words []string) []string { return append([]string(nil), words...) } // nil for empty: engines differ
 	text, err := json.Marshal(struct {
@@ -138,15 +138,15 @@ func (i Image) content() string {
 	return digest.FromBytes(text).String()
 }
 
-// PlainPlatform leaves out the variant that every 64-bit ARM has, and that only some
-// engines report.
+// PlainPlatform drops the variant of 64-bit ARM, which only some engines report.
 func PlainPlatform(platform string) string { return strings.TrimSuffix(platform, "/v8") }
 
 // ErrNotPinned means that a reference has no digest.
 var ErrNotPinned = errors.New("a pull wants a digest, as in NAME:TAG@sha256:…")
 
 // ParsePinned reads a reference that has a digest of SHA-256 (name[:tag]@sha256:…). The tag
-// is nil when there is none. The error of a reference without a digest is [ErrNotPinned].
+// is nil for a reference without one. The error of a reference without a digest is
+// [ErrNotPinned].
 func ParsePinned(ref string) (reference.Canonical, reference.NamedTagged, error) {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
@@ -165,13 +165,13 @@ func ParsePinned(ref string) (reference.Canonical, reference.NamedTagged, error)
 	return pinned, nil, err
 }
 
-// IsPinned says that a reference has a digest.
+// IsPinned reports whether a reference has a digest.
 func IsPinned(ref string) bool {
 	_, _, err := ParsePinned(ref)
 	return err == nil
 }
 
-// Status is what the engine has of one image of a catalog.
+// Status says whether the engine has an image of a catalog.
 type Status struct {
 	Entry
 	// Default says that a run without an image uses this one.
@@ -182,7 +182,7 @@ type Status struct {
 	Image    Image
 }
 
-// List says for every image of a catalog, sorted by name, what the engine has.
+// List returns the status of every image of a catalog, sorted by name.
 func List(ctx context.Context, eng Engine, cat Catalog) ([]Status, error) {
 	var all []Status
 	for _, name := range cat.Names() {

@@ -69,7 +69,7 @@ func checkEntry(at string, e Entry, problem func(path, format string, args ...an
 	}
 }
 
-// checkRequirements reports requirements without a pin, and a pin of nothing.
+// checkRequirements reports requirements without a pin, and a pin without requirements.
 func checkRequirements(at string, e Entry, problem func(path, format string, args ...any)) {
 	if e.Requirements == "" {
 		if e.RequirementsSHA256 != "" {
@@ -118,7 +118,7 @@ func checkBootstrap(at string, b Bootstrap, problem func(path, format string, ar
 	}
 }
 
-// checkPackages reports what cannot be the name of a Debian package.
+// checkPackages reports texts that cannot be the name of a Debian package.
 func checkPackages(at string, names []string, problem func(path, format string, args ...any)) {
 	for i, p := range names {
 		if !packagePattern.MatchString(p) {

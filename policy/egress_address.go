@@ -1,15 +1,18 @@
 package policy
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
-// addressRange is a range of addresses that is not of the public internet.
+// addressRange is a range of addresses that are not public.
 type addressRange struct {
 	prefix netip.Prefix
 	what   string
 }
 
-// metadata are services of clouds that hand out credentials to whoever asks from
-// the machine. Of these a range does not permit any: each must be listed alone.
+// metadata are the addresses of cloud services that give credentials to every process of
+// the machine. A range does not permit them: each must be listed alone.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
 	netip.MustParseAddr("169.254.170.2"),   // containers of AWS
@@ -61,8 +64,8 @@ var (
 	}
 )
 
-// plainAddr is the address that is really reached: IPv4 that is written as IPv6, or
-// wrapped up for a translator (NAT64), is that IPv4.
+// plainAddr returns the address that is really reached: for IPv4 that is written as IPv6, or
+// that a translator (NAT64) reaches, that is the IPv4 address.
 func plainAddr(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if nat64.Contains(addr) {
@@ -72,24 +75,13 @@ func plainAddr(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// isMetadata reports whether a plain address is one of a metadata service.
-func isMetadata(addr netip.Addr) bool {
-	for _, service := range metadata {
-		if addr == service {
-			return true
-		}
-	}
-	return false
-}
-
-// notPublic says why a plain address is not one of the public internet; empty for
-// one that is.
+// notPublic says why a plain address is not public; empty for one that is.
 func notPublic(addr netip.Addr) string {
 	ranges := special6
 	if addr.Is4() {
 		ranges = special4
 	}
-	if isMetadata(addr) {
+	if slices.Contains(metadata, addr) {
 		return "that of a metadata service"
 	}
 	for _, r := range ranges {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,25 +11,21 @@ import (
 	"time"
 )
 
-// DefaultEgressLimits are the limits of egress where nobody said anything else.
-func DefaultEgressLimits() EgressLimits { return standard(egressTable) }
-
 // EgressTable returns the row of every field of [EgressLimits].
 func EgressTable() []Limit[EgressLimits] { return slices.Clone(egressTable) }
 
 var egressTable = []Limit[EgressLimits]{
-	// Each connection is a process inside the container and a few descriptors of ours.
+	// Each connection is a process inside the container, and a few descriptors of the proxy.
 	{Name: "egress-connections", bounds: in(func(l *EgressLimits) *int { return &l.Connections }, 64, 1, 1000)},
 	{Name: "egress-requests", bounds: in(func(l *EgressLimits) *int { return &l.Requests }, 10_000, 1, 10_000_000)},
 	{Name: "egress-bytes", bounds: in(func(l *EgressLimits) *Size { return &l.Bytes }, 4*GiB, 1, 0)},
 	{Name: "egress-time", bounds: in(func(l *EgressLimits) *time.Duration { return &l.ConnectionTime }, 30*time.Minute, time.Second, 7*24*time.Hour)},
 }
 
-// ApplyEgress returns the egress that a request gets: checked against what the
-// policy permits, with lists in their normal form, the package registries of the
-// policy among those that are allowed at the level registry, and every limit with
-// its effective value. Every broken rule is reported as a [FieldError], joined. The
-// answer for nil and for the level offline is nil.
+// ApplyEgress returns the egress that a request gets: checked against the policy, with lists
+// in their normal form and every limit with its effective value. At the level registry the
+// package registries of the policy are among the allowed hosts. Each broken rule is reported
+// as a [FieldError], joined. The answer for nil and for the level offline is nil.
 func (p Policy) ApplyEgress(asked *Egress) (*Egress, error) {
 	if asked.Offline() {
 		return nil, nil //nolint:nilnil // nil is the egress that reaches nothing
@@ -58,7 +55,7 @@ func (p Policy) ApplyEgress(asked *Egress) (*Egress, error) {
 // checkLevel refuses a level above the one that the policy permits.
 func (p Policy) checkLevel(asked Egress) error {
 	rank := func(level NetworkLevel) int { return slices.Index(NetworkLevels(), level) }
-	permitted := NetworkLevel(or(string(p.AllowEgress), string(Offline)))
+	permitted := cmp.Or(p.AllowEgress, Offline)
 	refuse := func(rule string) error {
 		return &FieldError{Field: "network level", Value: fmt.Sprintf("%q", asked.Level), Rule: rule}
 	}
@@ -78,7 +75,7 @@ func (p Policy) checkLevel(asked Egress) error {
 }
 
 // checkPrivate refuses patterns that open addresses which are not public, unless the
-// policy permits that: they lead to the machine itself and to what trusts it.
+// policy permits that: they lead to the machine itself and to the machines that trust it.
 func (p Policy) checkPrivate(allow []HostPattern) []error {
 	var errs []error
 	for _, pattern := range allow {

@@ -15,11 +15,10 @@ const (
 	maxLabel = 63
 )
 
-// NormalizeHost gives a host the one form in which hosts are compared: a name in
-// small letters, without the dot at its end, international names in their ASCII
-// form; an address without brackets, IPv4 in IPv6 as IPv4. Addr is not valid for a
-// name. What a resolver might take for an address although it is none ("127.1",
-// "0x7f000001") is an error.
+// NormalizeHost gives a host the one form in which hosts are compared: a name in lower case,
+// without the dot at its end, international names in their ASCII form; an address without
+// brackets, IPv4 in IPv6 as IPv4. Addr is not valid for a name. A text that is not an
+// address, but that a resolver might take for one ("127.1", "0x7f000001"), is an error.
 func NormalizeHost(host string) (name string, addr netip.Addr, err error) {
 	if len(host) > 4*maxHost || !utf8.ValidString(host) {
 		return "", netip.Addr{}, errors.New("is too long for a host, or not UTF-8")
@@ -37,7 +36,7 @@ func NormalizeHost(host string) (name string, addr netip.Addr, err error) {
 		return "", netip.Addr{}, errors.New("is neither a host name nor an address (one with a zone is refused)")
 	}
 	if !isASCII(text) {
-		// The profile of browsers: also dots and digits of other scripts.
+		// The profile of browsers maps the dots and digits of other scripts too.
 		if text, err = idna.Lookup.ToASCII(text); err != nil {
 			return "", netip.Addr{}, errors.New("is not an international host name")
 		}
@@ -65,7 +64,7 @@ func isASCII(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r >= 0x80 }) < 0
 }
 
-// checkHostName checks a name in small letters.
+// checkHostName checks a name in lower case.
 func checkHostName(name string) error {
 	if name == "" || len(name) > maxHost {
 		return fmt.Errorf("must be a host name of 1 to %d letters", maxHost)
@@ -82,8 +81,8 @@ func checkHostName(name string) error {
 		}
 		last = label
 	}
-	// No name of the world ends in a number; resolvers take such a one for an
-	// address, each in its own way.
+	// No top-level domain is a number. Resolvers take such a name for an address, each in
+	// its own way.
 	if endsLikeANumber(last) {
 		return errors.New("ends in a number, and is not an address")
 	}

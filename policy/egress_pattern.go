@@ -10,15 +10,15 @@ import (
 
 // A HostPattern is one entry of a list of hosts. It is a value and never changes.
 type HostPattern struct {
-	// name is an exact name, suffix what follows the star of a pattern with the dot,
-	// prefix a range of addresses; exactly one is set.
+	// Exactly one is set: name is an exact name, suffix the part behind the star of a
+	// pattern, with its dot, and prefix a range of addresses.
 	name, suffix string
 	prefix       netip.Prefix
 	// port is 0 when the pattern names none.
 	port uint16
 }
 
-// Ports that a pattern of a list of permitted hosts means when it names none.
+// The ports of a permitted host whose pattern names no port.
 const (
 	portHTTP  = 80
 	portHTTPS = 443
@@ -31,10 +31,10 @@ const (
 //	192.0.2.7, [2001:db8::7] this address
 //	10.0.0.0/8               these addresses
 //
-// each with a port (":8443", an IPv6 address then in brackets) or without one: among
-// hosts that are permitted that means ports 80 and 443, among those that are denied
-// every port. Names are compared without regard to case and a dot at the end;
-// international ones may be written either way.
+// each with a port (":8443", an IPv6 address then in brackets) or without one. Without a
+// port, a permitted host means ports 80 and 443, and a denied host every port. Names are
+// compared without regard to case and a dot at the end; international names may be written
+// in Unicode or in ASCII.
 func ParseHostPattern(text string) (HostPattern, error) {
 	refuse := func(why string) (HostPattern, error) {
 		return HostPattern{}, &FieldError{Field: "host", Value: fmt.Sprintf("%.200q", text), Rule: why}
@@ -71,8 +71,8 @@ func ParseHostPattern(text string) (HostPattern, error) {
 	return HostPattern{name: name, port: port}, nil
 }
 
-// Widest ranges of addresses that one pattern may list: what lists everything is
-// the level open.
+// The widest ranges of addresses that one pattern may list. The level open is the way to
+// permit all addresses.
 const (
 	widest4 = 8
 	widest6 = 8
@@ -96,7 +96,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// cutPort splits the port off. The colons of a bare IPv6 address are none.
+// cutPort splits the port off. The colons of a bare IPv6 address do not begin one.
 func cutPort(text string) (host string, port uint16, err error) {
 	host = text
 	colon := strings.LastIndexByte(text, ':')

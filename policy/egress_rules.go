@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,54 +11,46 @@ import (
 // maxHostPatterns bounds each list of hosts, and the table of names.
 const maxHostPatterns = 1000
 
-// EgressRules decide about hosts and addresses. They come from [Egress.Rules], do
-// not change and may be used concurrently.
+// EgressRules decide about hosts and addresses. They come from [Egress.Rules], do not change,
+// and may be used concurrently.
 type EgressRules struct {
 	level       NetworkLevel
 	allow, deny []HostPattern
-	// own are addresses of this machine, which are none of the public internet.
+	// own are the addresses of this machine: they do not count as public.
 	own []netip.Addr
 }
 
 // A HostVerdict is the answer of [EgressRules].
 type HostVerdict struct {
 	Allowed bool
-	// Rule is the rule that decided, for people: a pattern, or why there is none.
+	// Rule is the rule that decided, for people: a pattern, or why no pattern matched.
 	Rule string
 	// ReadOnly permits plain HTTP requests with GET and HEAD only.
 	ReadOnly bool
-	// Raw permits a tunnel of anything, where otherwise it must hold TLS whose server
-	// name is the host: a pattern names exactly this port, and it is not one of the
-	// web.
+	// Raw permits any bytes in a tunnel. Otherwise a tunnel must hold TLS whose server name
+	// is the host. Raw needs a pattern with exactly this port, and a port other than 80 and
+	// 443.
 	Raw bool
 }
 
-// Rules are the rules of e, whose registries are those of the policy and whose
-// machine has the addresses own. Every pattern that cannot be read is reported as a
-// [FieldError].
+// Rules returns the rules of e. Registries are the host patterns of the policy, and own are
+// the addresses of this machine. Each pattern that cannot be read is reported as a
+// [FieldError], joined.
 func (e Egress) Rules(registries []string, own []netip.Addr) (*EgressRules, error) {
-	level := e.Level
-	if level == "" {
-		level = Offline
-	}
+	level := cmp.Or(e.Level, Offline)
 	if !slices.Contains(NetworkLevels(), level) {
 		return nil, &FieldError{Field: "network level", Value: fmt.Sprintf("%q", level), Rule: "must be offline, registry, api or open"}
 	}
 	rules := &EgressRules{level: level}
 	var errs []error
-	lists := []struct {
+	if level != Registry {
+		registries = nil
+	}
+	for _, list := range []struct {
 		field string
 		texts []string
 		into  *[]HostPattern
-	}{{"allow-host", e.Allow, &rules.allow}, {"deny-host", e.Deny, &rules.deny}}
-	if level == Registry {
-		lists = append(lists, struct {
-			field string
-			texts []string
-			into  *[]HostPattern
-		}{"registries", registries, &rules.allow})
-	}
-	for _, list := range lists {
+	}{{"allow-host", e.Allow, &rules.allow}, {"deny-host", e.Deny, &rules.deny}, {"registries", registries, &rules.allow}} {
 		if len(list.texts) > maxHostPatterns {
 			errs = append(errs, &FieldError{Field: list.field, Value: fmt.Sprintf("of %d hosts", len(list.texts)),
 				Rule: fmt.Sprintf("must be at most %d", maxHostPatterns)})
@@ -79,8 +72,8 @@ func (e Egress) Rules(registries []string, own []netip.Addr) (*EgressRules, erro
 	return rules, errors.Join(errs...)
 }
 
-// Host decides about a host that a program asks for, a name or an address, at a
-// port. What a name stands for must pass [EgressRules.Address] as well.
+// Host decides about a host that a program asks for, a name or an address, at a port. The
+// addresses of a name must pass [EgressRules.Address] as well.
 func (r *EgressRules) Host(host string, port uint16) HostVerdict {
 	name, addr, err := NormalizeHost(host)
 	if err != nil {
@@ -121,9 +114,9 @@ func (r *EgressRules) Host(host string, port uint16) HostVerdict {
 	return v
 }
 
-// Address decides about an address that a host stands for. One that is not of the
-// public internet, or is of this machine, must be listed as an address or a range,
-// that of a metadata service as an address.
+// Address decides about an address of a host. An address that is not public, or belongs to
+// this machine, must be listed as an address or within a range; that of a metadata service
+// must be listed as an address.
 func (r *EgressRules) Address(addr netip.Addr, port uint16) HostVerdict {
 	if !addr.IsValid() {
 		return HostVerdict{Rule: "is no address"}
@@ -148,7 +141,7 @@ func (r *EgressRules) Address(addr netip.Addr, port uint16) HostVerdict {
 	}
 	for _, pattern := range r.allow {
 		if pattern.prefix.IsValid() && pattern.prefix.Contains(plain) && pattern.permitsPort(port) &&
-			(pattern.prefix.IsSingleIP() || !isMetadata(plain)) {
+			(pattern.prefix.IsSingleIP() || !slices.Contains(metadata, plain)) {
 			return HostVerdict{Allowed: true, Rule: "allowed by " + pattern.String()}
 		}
 	}

@@ -1,9 +1,14 @@
 package policy
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 // Limits bound one run. In a request the zero value of a field means "the
@@ -33,10 +38,10 @@ type Limits struct {
 	Tmp     Size `json:"tmp,omitzero"`
 	Scratch Size `json:"scratch,omitzero"`
 
-	// Disk bounds what the program may hold in ./final while it runs.
+	// Disk bounds the files that the program holds in ./final while it runs.
 	Disk Size `json:"disk,omitzero"`
-	// Output ends a run that has written more than this to stdout and stderr
-	// together. Zero means no such limit: output is then cut, not the run.
+	// Output ends a run that has written more than this to stdout and stderr together. Zero
+	// means that such a run goes on, and that its output is cut.
 	Output Size `json:"output,omitzero"`
 
 	// StreamFile bounds the file that keeps one stream (EX-038).
@@ -46,16 +51,42 @@ type Limits struct {
 	CaptureStdout Size `json:"capture_stdout,omitzero"`
 	CaptureStderr Size `json:"capture_stderr,omitzero"`
 
-	// OutputFiles, OutputDepth, OutputFile and OutputTotal bound what is
-	// collected from ./final: entries, directory levels, bytes of one file and
-	// of all.
+	// OutputFiles, OutputDepth, OutputFile and OutputTotal bound the collection of ./final:
+	// its entries, its directory levels, the bytes of one file and of all files.
 	OutputFiles int  `json:"output_files,omitzero"`
 	OutputDepth int  `json:"output_depth,omitzero"`
 	OutputFile  Size `json:"output_file,omitzero"`
 	OutputTotal Size `json:"output_total,omitzero"`
 }
 
-// Default returns the limits of evalbox where nobody said anything else.
+// limitsWire is the wire form of [Limits], with times in seconds.
+type limitsWire struct {
+	TimeoutSeconds float64 `json:"timeout_seconds,omitzero"`
+	GraceSeconds   float64 `json:"grace_seconds,omitzero"`
+	*limitsFields
+}
+
+type limitsFields Limits
+
+// MarshalJSON writes times in seconds and sizes as text, and leaves out zero fields.
+func (l Limits) MarshalJSON() ([]byte, error) {
+	return json.Marshal(limitsWire{l.Timeout.Seconds(), l.Grace.Seconds(), (*limitsFields)(&l)})
+}
+
+// UnmarshalJSON refuses unknown fields.
+func (l *Limits) UnmarshalJSON(text []byte) error {
+	wire := limitsWire{limitsFields: (*limitsFields)(l)}
+	err := strict.JSON(text, &wire)
+	l.Timeout, l.Grace = Seconds(wire.TimeoutSeconds), Seconds(wire.GraceSeconds)
+	return err
+}
+
+// Seconds is a duration of s seconds, to the nanosecond.
+func Seconds(s float64) time.Duration {
+	return time.Duration(math.Round(s * float64(time.Second)))
+}
+
+// Default returns the limits of evalbox where neither request nor policy has any.
 func Default() Limits { return standard(limitTable) }
 
 const (
@@ -106,17 +137,16 @@ var limitTable = []Limit[Limits]{
 
 // derived returns l with the limits that follow from memory and processors.
 func (l Limits) derived() Limits {
-	l.PIDs = or(l.PIDs, max(1024, int64(16*l.CPUs)))
-	// A floor keeps a memory limit that is refused from being reported four
-	// times.
-	l.Tmp = or(l.Tmp, max(l.Memory/4, minMount))
-	l.Scratch = or(l.Scratch, max(l.Memory/4, minMount))
+	l.PIDs = cmp.Or(l.PIDs, max(1024, int64(16*l.CPUs)))
+	// The floor keeps a refused memory limit from being reported four times.
+	l.Tmp = cmp.Or(l.Tmp, max(l.Memory/4, minMount))
+	l.Scratch = cmp.Or(l.Scratch, max(l.Memory/4, minMount))
 	// A DataLoader of PyTorch dies with a bus error in 64 MiB of shared memory.
 	shm := min(l.Memory/2, 8*GiB)
 	if l.Memory >= 4*GiB {
 		shm = max(shm, GiB)
 	}
-	l.Shm = or(l.Shm, max(shm, minMount))
+	l.Shm = cmp.Or(l.Shm, max(shm, minMount))
 	return l
 }
 
@@ -142,7 +172,7 @@ type Limit[L any] struct {
 // *int64 or *int.
 func (r Limit[L]) Field(limits *L) any { return r.bounds.pointer(limits) }
 
-// bounds are what depends on the type of a limit.
+// bounds is the part of a row that depends on the type of the limit.
 type bounds[L any] interface {
 	pointer(limits *L) any
 	// setDefault sets the limit to its default.
@@ -152,7 +182,7 @@ type bounds[L any] interface {
 	// lower lowers the limit to its ceiling unless it was asked for: a policy with a
 	// ceiling below a default must not refuse every run.
 	lower(limits, asked, ceiling *L)
-	// check reports a limit that is absurd, below one that is above its ceiling.
+	// check reports an absurd limit, and below one that is above its ceiling.
 	check(name string, limits *L) error
 	below(name string, limits, ceiling *L) error
 }
@@ -161,7 +191,7 @@ type quantity interface {
 	int | int64 | float64 | Size | time.Duration
 }
 
-// bounded is a limit with its default and its bounds, inclusive. A high of zero is no bound.
+// bounded is a limit with its default and its inclusive bounds. A high of zero means no bound.
 type bounded[L any, T quantity] struct {
 	of                  func(*L) *T
 	standard, low, high T
@@ -175,7 +205,7 @@ func (b bounded[L, T]) pointer(limits *L) any { return b.of(limits) }
 
 func (b bounded[L, T]) setDefault(limits *L) { *b.of(limits) = b.standard }
 
-func (b bounded[L, T]) fill(limits, base *L) { *b.of(limits) = or(*b.of(limits), *b.of(base)) }
+func (b bounded[L, T]) fill(limits, base *L) { *b.of(limits) = cmp.Or(*b.of(limits), *b.of(base)) }
 
 func (b bounded[L, T]) lower(limits, asked, ceiling *L) {
 	if *b.of(asked) == 0 && *b.of(ceiling) > 0 {
@@ -200,15 +230,6 @@ func (b bounded[L, T]) below(name string, limits, ceiling *L) error {
 		return nil
 	}
 	return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("above the policy's maximum of %v", most)}
-}
-
-// or returns value, or fallback when value is zero.
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }
 
 // standard returns the defaults of a table.

@@ -28,13 +28,12 @@ func CheckName(field, name string) error {
 
 var envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Environment variables that change what is loaded or which devices are seen,
-// before the program has a say. The dynamic loader and the NVIDIA runtime hook
-// read them from the container's environment.
+// Environment variables that change the code that is loaded, or the devices that are seen,
+// before the program starts. The dynamic loader and the NVIDIA runtime hook read them from
+// the container's environment.
 var (
 	refusedEnvPrefixes = []string{"LD_", "DYLD_", "DOCKER_", "NVIDIA_"}
-	// ownPython are the variables of Python that a caller may change: they do
-	// not change which code runs.
+	// ownPython are the variables of Python that do not change which code runs.
 	ownPython = map[string]bool{
 		"PYTHONUNBUFFERED": true, "PYTHONHASHSEED": true, "PYTHONUTF8": true,
 		"PYTHONDONTWRITEBYTECODE": true, "PYTHONFAULTHANDLER": true, "PYTHONWARNINGS": true,
@@ -47,7 +46,7 @@ const (
 	maxEnvString = 128 << 10
 	maxEnvName   = 256
 	maxEnvCount  = 1000
-	// maxEnvTotal keeps the whole well below what execve(2) takes.
+	// maxEnvTotal keeps the environment well below the limit of execve(2).
 	maxEnvTotal = 1 << 20
 )
 
@@ -81,8 +80,8 @@ func envRule(name, value string) string {
 	return RefusedEnv(name)
 }
 
-// CheckEnvForm reports every variable that no program can be given, sorted by name: the
-// part of [CheckEnv] that does not depend on what a variable means.
+// CheckEnvForm reports every variable that is malformed or too large, sorted by name. Unlike
+// [CheckEnv] it does not look at the meaning of a variable.
 func CheckEnvForm(env map[string]string) []error {
 	return checkEnv(env, envForm)
 }

@@ -1,18 +1,22 @@
+// Package policy says what a run may do: its limits with their units, the
+// defaults and ceilings for them, and the rules for names and environment
+// variables. It is pure: nothing here touches a file or an engine.
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
 
-// Policy is what runs on this host may do: limits for runs that ask for none,
-// ceilings for runs that ask for more, and what may be opened at all. The zero
-// value denies everything that can be denied and sets no ceilings.
+// Policy says what the runs of a host may do: their default limits, the ceilings for their
+// limits, and what a request may open. The zero value denies everything that can be denied
+// and sets no ceilings.
 type Policy struct {
-	// Defaults fill the limits that a request leaves zero; what they leave
-	// zero as well comes from [Default].
+	// Defaults fill the limits that a request leaves zero. [Default] fills those that
+	// Defaults leave zero.
 	Defaults Limits
-	// Max are ceilings. A zero field is no ceiling.
+	// Max holds the ceilings. A zero field means that there is no ceiling.
 	Max Limits
 	// AllowNetwork permits requests that name a network other than "none".
 	AllowNetwork bool
@@ -21,13 +25,34 @@ type Policy struct {
 	// AllowEgress is the highest level of network access through the proxy of a run
 	// that requests may ask for; empty is [Offline].
 	AllowEgress NetworkLevel
-	// AllowPrivateEgress permits requests to list addresses that are not of the public
-	// internet: those of the machine itself, of its network, of metadata services.
+	// AllowPrivateEgress permits requests to list addresses that are not public: those of
+	// the machine itself, of its network, of metadata services.
 	AllowPrivateEgress bool
 	// Registries are the host patterns of the level [Registry].
 	Registries []string
-	// EgressDefaults and MaxEgress are for egress what Defaults and Max are.
+	// EgressDefaults and MaxEgress are the Defaults and Max of egress.
 	EgressDefaults, MaxEgress EgressLimits
+}
+
+// FilesystemLevel is a level of access to the host's files (CX-03).
+type FilesystemLevel string
+
+// Levels of file access, from closed to open. Each one includes the reads of the one before.
+const (
+	// Minimal reads the working directory and writes nothing.
+	Minimal FilesystemLevel = "minimal"
+	// Standard reads the root and writes the working directory.
+	Standard FilesystemLevel = "standard"
+	// Extended reads directories outside of the root as well, and writes listed
+	// directories of the root.
+	Extended FilesystemLevel = "extended"
+	// Elevated reads and writes listed paths, system paths included; it needs an approval.
+	Elevated FilesystemLevel = "elevated"
+)
+
+// FilesystemLevels are all levels, from closed to open.
+func FilesystemLevels() []FilesystemLevel {
+	return []FilesystemLevel{Minimal, Standard, Extended, Elevated}
 }
 
 // A FieldError names one field that breaks one rule.
@@ -38,7 +63,7 @@ type FieldError struct {
 	Value string
 	// Rule is the rule that the value breaks.
 	Rule string
-	// Hint is what to try, where that depends on the rule and not on the field alone.
+	// Hint says what to try; it is empty if that depends on the field alone.
 	Hint string
 }
 
@@ -49,21 +74,21 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s %s: %s", e.Field, e.Value, e.Rule)
 }
 
-// Apply returns the effective limits of a request: its own, else the policy's,
-// else those of [Default], and then what follows from them. Limits that nobody
-// asked for are lowered to the ceilings; asking for more than a ceiling, or for
-// something absurd, is reported as a [FieldError] per field, joined.
+// Apply returns the effective limits of a request: its own, else the policy's, else those of
+// [Default], and then those that follow from the others. Limits that nobody asked for are
+// lowered to the ceilings. A limit above its ceiling, and an absurd one, is reported as a
+// [FieldError] per field, joined.
 func (p Policy) Apply(asked Limits) (Limits, error) {
 	l := filled(limitTable, asked, p.Defaults, p.Max).derived()
 	var absurd, above []error
 	for _, row := range limitTable {
 		row.bounds.lower(&l, &asked, &p.Max)
 	}
-	// Zero is no limit at all, which is above every ceiling.
-	l.Output = or(l.Output, p.Max.Output)
+	// Zero means that there is no limit, which is above every ceiling.
+	l.Output = cmp.Or(l.Output, p.Max.Output)
 	for _, row := range limitTable {
 		absurd = append(absurd, row.bounds.check(row.Name, &l))
-		// What lies in a file system in memory counts as memory.
+		// The files of a file system in memory count as memory.
 		if size, ok := row.Field(&l).(*Size); ok && row.memory && *size > l.Memory && l.Memory >= minMemory {
 			absurd = append(absurd, &FieldError{Field: row.Name, Value: size.String(), Rule: fmt.Sprintf("counts as memory, of which there are %v", l.Memory)})
 		}

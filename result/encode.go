@@ -28,7 +28,7 @@ func (r Result) Encode() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false) // output is full of < and >, and this is no web page
+	enc.SetEscapeHTML(false) // output is full of < and >, and this is not a web page
 	if err := enc.Encode(r); err != nil {
 		return nil, fmt.Errorf("result: encoding: %w", err)
 	}

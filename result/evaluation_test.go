@@ -3,7 +3,9 @@ package result
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -68,4 +70,85 @@ func ExampleBuildEvaluation() {
 	//   File "solution.py", line 9, in <module>
 	//     save()
 	// OSError: disk full
+}
+
+func TestDetectError(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		raw  ExecutionRawResult
+		want bool
+	}{
+		{"clean", ExecutionRawResult{}, false},
+		{"noise on stderr", ExecutionRawResult{Stderr: "Error: none\n"}, false},
+		{"exit code", ExecutionRawResult{ExitCode: 2}, true},
+		{"negative exit code", ExecutionRawResult{ExitCode: -11}, true},
+		{"time limit", ExecutionRawResult{TimedOut: true}, true},
+		{"marker", ExecutionRawResult{Stderr: "x " + marker + " y"}, true},
+		{"marker on stdout", ExecutionRawResult{Stdout: marker}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.want, DetectError(c.raw))
+		})
+	}
+}
+
+func TestRawResultWireNames(t *testing.T) {
+	text, err := json.Marshal(ExecutionRawResult{Stdout: "o", Stderr: "e", ExitCode: -1, DurationSeconds: 2.5, TimedOut: true})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"stdout":"o","stderr":"e","exit_code":-1,"duration_seconds":2.5,"timed_out":true}`, string(text))
+}
+
+// errorReasons are all reasons.
+var errorReasons = []ErrorReason{ErrorReasonNone, ErrorReasonExitCode, ErrorReasonTimedOut, ErrorReasonTraceback}
+
+func TestReasonFor(t *testing.T) {
+	for _, c := range []struct {
+		code     int
+		timedOut bool
+		marker   bool
+		want     ErrorReason
+	}{
+		{0, false, false, ErrorReasonNone},
+		{0, false, true, ErrorReasonTraceback},
+		{3, false, false, ErrorReasonExitCode},
+		{3, false, true, ErrorReasonExitCode},
+		{-1, true, false, ErrorReasonTimedOut},
+		{-1, true, true, ErrorReasonTimedOut},
+		{0, true, false, ErrorReasonTimedOut},
+	} {
+		require.Equal(t, c.want, ReasonFor(c.code, c.timedOut, c.marker), "%+v", c)
+		require.Contains(t, errorReasons, c.want)
+	}
+}
+
+func TestErrorSummary(t *testing.T) {
+	for _, c := range []struct{ name, stderr, want string }{
+		{"empty", "", ""},
+		{"blank", "\n \n\t\r\n", ""},
+		{"one line", "Killed", "Killed"},
+		{"syntax error", "  File \"a.py\", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n",
+			"  File \"a.py\", line 1\n    x = = 1\n        ^\nSyntaxError: invalid syntax"},
+		{"blank lines between", "a\n\n  \nb\n\n", "a\nb"},
+		{"CR LF", "a\r\nb\r\n", "a\nb"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.want, ErrorSummary(c.stderr))
+		})
+	}
+}
+
+func TestErrorSummaryBounds(t *testing.T) {
+	got := ErrorSummary(strings.Repeat("x\n", 100) + "last\n")
+	require.Equal(t, strings.Repeat("x\n", 19)+"last", got)
+
+	got = ErrorSummary(strings.Repeat("€", 5000) + "\nlast\n")
+	require.LessOrEqual(t, len(got), 4096)
+	require.Greater(t, len(got), 4000)
+	require.True(t, utf8.ValidString(got))
+	require.True(t, strings.HasSuffix(got, "€\nlast"))
+
+	got = ErrorSummary("first\n" + strings.Repeat("y", 4096))
+	require.Equal(t, strings.Repeat("y", 4096), got)
+
+	require.Equal(t, "a", ErrorSummary("a"+strings.Repeat("\n", 8<<20)))
 }

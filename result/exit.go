@@ -10,12 +10,12 @@ const (
 	maxSignal = 64
 )
 
-// ExitContext is what is known about the end of a run beside its exit code. The
-// zero value means that nothing is known.
+// ExitContext is the evidence about the end of a run beside its exit code. The
+// zero value means that there is none.
 type ExitContext struct {
-	// Known says that the other fields are the truth, not what is not known: without
-	// TimedOut, the time limit had no part in the end, and 143 is a signal like others;
-	// Signal is the one that ended a run that was stopped.
+	// Known says that a field with its zero value is a fact: without TimedOut, the time
+	// limit had no part in the end, and 143 is a signal like others. Without Known, a
+	// zero field may be unknown.
 	Known bool
 	// TimedOut says that the time limit ended the run. It decides before any
 	// exit code.
@@ -24,8 +24,8 @@ type ExitContext struct {
 	Canceled bool
 	// OOM says that the kernel reported a kill for memory in the run.
 	OOM bool
-	// Signal is the signal that it took to end a run that timed out or was canceled; 0
-	// for a program that then ended by itself. It counts only if Known.
+	// Signal is the signal that ended a run after its time limit or a cancellation; 0 for
+	// a program that then ended by itself. It counts only if Known.
 	Signal int
 }
 
@@ -41,7 +41,7 @@ type ExitMeaning struct {
 	Signal int `json:"signal"`
 	// SignalName is its name; empty without a signal or without a name.
 	SignalName string `json:"signal_name"`
-	// Text is a sentence for people. It claims no more than the code proves: a
+	// Text is a sentence for people. It claims only facts that the code proves: a
 	// program can exit with 139 without any signal.
 	Text string `json:"text"`
 }
@@ -49,15 +49,15 @@ type ExitMeaning struct {
 // ExplainExit returns the row of the exit table (CX-06) for an exit code, which
 // is 128+n for signal n as a shell has it, or -n as Python has it.
 //
-// A number alone proves little, so it takes evidence: 137 is a kill for memory
-// only with ctx.OOM, and a run that hit its time limit is a time-out whatever
-// its code. The one exception is the row of the table for 143, SIGTERM, as long as
-// nothing else is known (ctx.Known).
+// A number alone proves little, so ctx has the evidence: 137 is a kill for memory
+// only with ctx.OOM, and a run that hit its time limit is a time-out with any
+// code. The exception is the row for 143, SIGTERM, which means a time-out unless
+// ctx.Known.
 func ExplainExit(code int, ctx ExitContext) ExitMeaning {
 	m := ExitMeaning{Signal: exitSignal(code)}
 	stopped := ctx.TimedOut || ctx.Canceled
 	if ctx.Known && stopped {
-		m.Signal = 0 // whatever number stands for the end
+		m.Signal = 0 // the code stands for the stop, not for a signal
 		if ctx.Signal > 0 && ctx.Signal <= maxSignal {
 			m.Signal = ctx.Signal
 		}
@@ -66,7 +66,7 @@ func ExplainExit(code int, ctx ExitContext) ExitMeaning {
 	killed := m.Signal == sigKill || m.Signal == sigTerm
 	switch {
 	case ctx.TimedOut && ctx.Known && m.Signal == 0 && code == 128+sigTerm:
-		// 143 is how a time limit is told; the program ended by itself, once it was asked to.
+		// 143 stands for the time limit; the program ended by itself after SIGTERM.
 		m.Meaning, m.Action = "timeout_sigterm", "extend_timeout_or_fail"
 		m.Text = "The time limit ended the run; the program ended by itself when it was asked to."
 	case ctx.TimedOut && killed:
@@ -173,4 +173,26 @@ func (m *ExitMeaning) signalOrExit(code int) string {
 		return fmt.Sprintf("The program exited with %d itself: the code is in the range for signals, but stands for none.", code)
 	}
 	return fmt.Sprintf("The program was ended by %s, or exited with %d itself.", m.signalText(), code)
+}
+
+// signalNames holds the signals of Linux on x86 and ARM by number. Containers
+// run Linux also where this package does not, so the names are not those of
+// package syscall.
+var signalNames = [...]string{
+	1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP",
+	6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
+	11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+	16: "SIGSTKFLT", 17: "SIGCHLD", 18: "SIGCONT", 19: "SIGSTOP", 20: "SIGTSTP",
+	21: "SIGTTIN", 22: "SIGTTOU", 23: "SIGURG", 24: "SIGXCPU", 25: "SIGXFSZ",
+	26: "SIGVTALRM", 27: "SIGPROF", 28: "SIGWINCH", 29: "SIGIO", 30: "SIGPWR",
+	31: "SIGSYS",
+}
+
+// SignalName returns the name of a Linux signal, such as "SIGSEGV" for 11. It
+// is empty for 0, for real-time signals and for numbers that are not a signal.
+func SignalName(n int) string {
+	if n < 0 || n >= len(signalNames) {
+		return ""
+	}
+	return signalNames[n]
 }

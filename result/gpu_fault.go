@@ -7,25 +7,23 @@ import (
 	"strconv"
 )
 
-// GPUFault is a line in which a program speaks of a GPU that failed.
+// GPUFault is a line of output that reports a failed GPU.
 type GPUFault struct {
 	// Line is the line, quoted.
 	Line string
-	// Doubtful says that a program can bring this about by itself, with GPUs
-	// that are well: one that hides them from itself prints "no CUDA-capable
-	// device is detected", too.
+	// Doubtful says that a program can cause the line with working GPUs: one that
+	// hides them from itself prints "no CUDA-capable device is detected", too.
 	Doubtful bool
 }
 
-// GPUFaultScanner finds the first line of a stream in which a program speaks of a
-// GPU that failed, or of a driver that does not work: what the environment did,
-// not the program. A line that is in no doubt comes before those that are. Write
-// the stream to it in pieces of any size; they do not change the answer.
+// GPUFaultScanner finds the first line of a stream that reports a failed GPU or
+// driver: a fault of the environment, not of the program. A certain line comes
+// before doubtful ones. Write the stream to it in pieces of any size; they do not
+// change the answer.
 //
 // Errors that programs make themselves (a device-side assert, an illegal memory
-// access, out of memory) are not among them. Of each line the first 4 KiB are
-// looked at; a carriage return ends a line too. Time is linear, and memory is
-// bounded.
+// access, out of memory) do not count. The scanner reads the first 4 KiB of each
+// line; a carriage return ends a line too. Time is linear, and memory is bounded.
 //
 // The zero value is ready to use. It is not safe for concurrent use.
 type GPUFaultScanner struct {
@@ -36,14 +34,14 @@ type GPUFaultScanner struct {
 }
 
 const (
-	// maxFaultLine bounds what is looked at of a line, and maxFaultQuote what
-	// is quoted of it.
+	// maxFaultLine bounds the part of a line that is read, and maxFaultQuote the
+	// part that is quoted.
 	maxFaultLine  = 4 << 10
 	maxFaultQuote = 200
 )
 
-// gpuFaults are texts of NVIDIA's driver, of CUDA, and of PyTorch, which programs
-// do not bring about by themselves.
+// gpuFaults are texts of NVIDIA's driver, of CUDA, and of PyTorch that programs do
+// not cause themselves.
 var gpuFaults = [][]byte{
 	[]byte("GPU is lost"),
 	[]byte("has fallen off the bus"),
@@ -66,8 +64,8 @@ var gpuFaults = [][]byte{
 	xidMarker,
 }
 
-// doubtfulGPUFaults are those that they can bring about as well: by choosing
-// devices that are not there, by forking, by holding a device in another process.
+// doubtfulGPUFaults are texts that programs can cause as well: by choosing devices
+// that do not exist, by forking, by holding a device in another process.
 var doubtfulGPUFaults = [][]byte{
 	[]byte("CUDA_ERROR_NO_DEVICE"),
 	[]byte("CUDA_ERROR_UNKNOWN"),
@@ -93,8 +91,8 @@ var hardwareXids = []int{48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 
 // Write scans the next piece of the stream. It returns len(p) and never an error.
 func (s *GPUFaultScanner) Write(p []byte) (int, error) {
 	n := len(p)
-	// Nearly all output holds none of them: then only the line that it goes on
-	// with, and the one that it does not finish, may matter.
+	// Nearly all output has none of the words: then only the line that p continues,
+	// and the one that it does not finish, may matter.
 	plain := !slices.ContainsFunc(faultWords, func(word []byte) bool { return bytes.Contains(p, word) })
 	for !s.certain() {
 		if plain && len(s.line) == 0 {
@@ -121,7 +119,7 @@ func (s *GPUFaultScanner) keep(p []byte) {
 // certain says that no further line can matter.
 func (s *GPUFaultScanner) certain() bool { return s.fault.Line != "" && !s.fault.Doubtful }
 
-// Fault returns the first line that speaks of a failed GPU, as if the stream
+// Fault returns the first line that reports a failed GPU, as if the stream
 // ended here. More may be written after it.
 func (s *GPUFaultScanner) Fault() (fault GPUFault, ok bool) {
 	if fault = s.fault; !s.certain() {
@@ -130,7 +128,7 @@ func (s *GPUFaultScanner) Fault() (fault GPUFault, ok bool) {
 	return fault, fault.Line != ""
 }
 
-// better is the one that counts of two faults in the order of their lines.
+// better returns the fault that counts, of two in the order of their lines.
 func better(first, next GPUFault) GPUFault {
 	if first.Line == "" || first.Doubtful && next.Line != "" && !next.Doubtful {
 		return next
@@ -138,7 +136,7 @@ func better(first, next GPUFault) GPUFault {
 	return first
 }
 
-// faultLine is the fault that a line speaks of; zero for another line.
+// faultLine returns the fault that a line reports; zero for another line.
 func faultLine(line []byte) GPUFault {
 	if quoted := quoteFault(line, gpuFaults); quoted != "" {
 		return GPUFault{Line: quoted}

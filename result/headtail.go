@@ -7,8 +7,8 @@ import (
 
 // HeadTail is a writer that keeps the first and the last bytes of a stream and
 // drops the middle: a program that floods its output costs bounded memory, and
-// both the start and the end can still be read (EX-038). Memory grows with
-// what is written, up to the limit.
+// both the start and the end can still be read (EX-038). Memory grows with the
+// stream, up to the limit.
 //
 // It is not safe for concurrent use. The zero value keeps nothing and counts.
 type HeadTail struct {
@@ -65,14 +65,14 @@ func (h *HeadTail) grow(n int) {
 	h.buf = buf
 }
 
-// headLen is the number of bytes of buf that belong to the head for good.
+// headLen is the number of bytes of buf that belong to the head.
 func (h *HeadTail) headLen() int {
 	return min(h.limit-h.limit/2, len(h.buf))
 }
 
-// skip counts n bytes of the stream that the caller does not have any more. It
-// is right only where they would be dropped in any case: after limit/2 bytes
-// or more, and before as many.
+// skip counts n bytes of the stream that the caller has dropped. At least
+// limit/2 bytes must come before and after them, so that they would be dropped
+// here as well.
 func (h *HeadTail) skip(n int64) { h.total += n }
 
 // Total returns the number of bytes that were written.
@@ -86,8 +86,8 @@ func (h *HeadTail) Truncated() bool { return h.total > int64(h.limit) }
 //
 //	[... N bytes dropped ...]
 //
-// stands between head and tail. N is exact. It counts as well the bytes of a
-// character that was cut, which are left out.
+// stands between head and tail. N is exact, and includes the bytes of a
+// character that was cut.
 func (h *HeadTail) Text() string {
 	if !h.Truncated() {
 		return DecodeUTF8(h.buf)
@@ -118,4 +118,10 @@ func (h *HeadTail) clone() HeadTail {
 	c := *h
 	c.buf = slices.Clone(h.buf)
 	return c
+}
+
+// TruncationWarning is the text that EX-038 wants after output that was cut at
+// limit bytes.
+func TruncationWarning(limit int64) string {
+	return fmt.Sprintf("\n\n[WARNING: Output truncated. Original size exceeded %d bytes limit.]", limit)
 }

@@ -1,8 +1,23 @@
+// Package result holds how a run ended and what its streams say: the wire form
+// [Result], the enums [Status] and [Fault], and the pure parsers that find a
+// score and a traceback in the output of a program.
+//
+// The package uses the standard library only, does no I/O, and every parser
+// takes linear time on any input.
 package result
+
+import _ "embed" // for the schema
 
 // SchemaV1 names the wire form of [Result]. A breaking change of the wire form
 // gets a new name.
 const SchemaV1 = "evalbox/result/v1"
+
+// SchemaJSON is the JSON Schema (draft 2020-12) of [Result], under the name
+// [SchemaV1]. It is the contract for readers in other languages; a test holds it
+// and the Go types together.
+//
+//go:embed schema.json
+var SchemaJSON []byte
 
 // Result is what one program did in one container, in the wire form of
 // schema [SchemaV1]. It is plain data: copying it is safe as long as the slices
@@ -14,15 +29,15 @@ const SchemaV1 = "evalbox/result/v1"
 type Result struct {
 	// Schema is always [SchemaV1].
 	Schema string `json:"schema"`
-	// ID identifies the run and names its record folder.
+	// ID identifies the run and names its record directory.
 	ID string `json:"id"`
 	// Name is the caller's name of the run; empty when none was given.
 	Name string `json:"name"`
 	// Labels are the caller's labels.
 	Labels map[string]string `json:"labels"`
 
-	// Status says how the run ended. It is decided from several facts in a
-	// fixed order, never from the exit code alone.
+	// Status says how the run ended. Several facts decide it in a fixed order,
+	// never the exit code alone.
 	Status Status `json:"status"`
 	// Fault says who should look at a run that did not end well.
 	Fault Fault `json:"fault"`
@@ -47,15 +62,15 @@ type Result struct {
 	// as head, a marker line with the number of dropped bytes, and tail.
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
-	// StdoutBytes and StderrBytes are what the program really wrote.
+	// StdoutBytes and StderrBytes count the bytes that the program wrote.
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
 	// StdoutTruncated and StderrTruncated say that bytes were dropped from
 	// Stdout or Stderr.
 	StdoutTruncated bool `json:"stdout_truncated"`
 	StderrTruncated bool `json:"stderr_truncated"`
-	// OutputComplete is false when bytes that the program wrote may have been
-	// lost before they reached us, for example because the engine went away.
+	// OutputComplete is false when bytes of the program may have been lost on
+	// the way, for example because the engine went away.
 	OutputComplete bool `json:"output_complete"`
 
 	// StartedAt and FinishedAt are the engine's own times (RFC 3339, UTC);
@@ -65,14 +80,14 @@ type Result struct {
 	// DurationSeconds is the program's wall-clock time, from StartedAt to
 	// FinishedAt.
 	DurationSeconds float64 `json:"duration_seconds"`
-	// SetupSeconds is our time from the call to the start of the program, and
-	// TeardownSeconds our time from its end to the result.
+	// SetupSeconds is the time from the call to the start of the program, and
+	// TeardownSeconds the time from its end to the result.
 	SetupSeconds    float64 `json:"setup_seconds"`
 	TeardownSeconds float64 `json:"teardown_seconds"`
 
-	// Score is the number of the last score line in the whole of stdout, also
-	// of its dropped middle (EX-011). It is nil without one and never NaN or
-	// infinite; a non-finite score line is told in Warnings.
+	// Score is the number of the last score line in the whole of stdout, its
+	// dropped middle included (EX-011). It is nil without one and never NaN or
+	// infinite; Warnings names a score line that is not finite.
 	Score *float64 `json:"score"`
 	// IsError is the rule of EX-013: exit code not 0, or timed out, or the
 	// traceback marker in stderr.
@@ -82,26 +97,26 @@ type Result struct {
 	// ErrorTraceback is the last complete Python traceback of the whole of
 	// stderr (EX-012), only when IsError.
 	ErrorTraceback *string `json:"error_traceback"`
-	// ErrorSummary is the tail of stderr when IsError and there is no
-	// traceback; a syntax error in the script itself prints none.
+	// ErrorSummary is the tail of stderr when IsError holds without a traceback:
+	// a syntax error in the script itself prints none.
 	ErrorSummary string `json:"error_summary"`
 
 	Image     Image     `json:"image"`
 	Enforced  Enforced  `json:"enforced"`
 	Resources Resources `json:"resources"`
-	// Network is what passed through the proxy of the run; nil for one that had none,
-	// and so reached nothing.
+	// Network describes the use of the proxy of the run; nil for a run without a proxy,
+	// which reached nothing.
 	Network *Network `json:"network,omitempty"`
-	// Observed is what the program tried in vain; nil unless somebody asked.
+	// Observed has the refused attempts of the program; nil unless the request asked for them.
 	Observed *Observed `json:"observed,omitempty"`
 
 	// Outputs are the regular files of ./final, sorted by path.
 	Outputs []Output `json:"outputs"`
-	// OutputsSkipped is what ./final held beside them, and why it was left out.
+	// OutputsSkipped are the other entries of ./final, with the reason.
 	OutputsSkipped []SkippedOutput `json:"outputs_skipped"`
-	// Trees are the folders that the program could change, and what it changed.
+	// Trees are the directories that the program could change, with its changes.
 	Trees []Tree `json:"trees"`
-	// Warnings is anything that a careful reader should know.
+	// Warnings are sentences for a careful reader.
 	Warnings []string `json:"warnings"`
 }
 
@@ -111,7 +126,7 @@ type Image struct {
 	Name string `json:"name"`
 	// ID is the engine's content address of the image ("sha256:…").
 	ID string `json:"id"`
-	// Digest is the registry digest; empty for an image that never saw one.
+	// Digest is the registry digest; empty for an image that never was in a registry.
 	Digest string `json:"digest"`
 	// Platform is os/arch[/variant].
 	Platform string `json:"platform"`
@@ -119,7 +134,7 @@ type Image struct {
 	Locked bool `json:"locked"`
 }
 
-// Enforced is what was really applied to the run, not what was asked for.
+// Enforced has the values that were applied to the run, whatever was requested.
 type Enforced struct {
 	// Engine is the engine's name and version, APIVersion the negotiated API.
 	Engine     string `json:"engine"`
@@ -132,7 +147,7 @@ type Enforced struct {
 	User string `json:"user"`
 	// Network is the network that the container was attached to.
 	Network string `json:"network"`
-	// Transfer is how files reached the engine: "bind" mounts the folders
+	// Transfer is how files reached the engine: "bind" mounts the directories
 	// themselves, "copy" copies them there and back.
 	Transfer string `json:"transfer"`
 
@@ -141,7 +156,7 @@ type Enforced struct {
 	MemoryBytes    int64   `json:"memory_bytes"`
 	SwapBytes      int64   `json:"swap_bytes"`
 	CPUs           float64 `json:"cpus"`
-	// PIDs is how many processes and threads the program may have at once. ProxyPIDs is
+	// PIDs bounds the processes and threads of the program at one time. ProxyPIDs is
 	// always 0: the way to the proxy of a network level takes no process.
 	PIDs             int64 `json:"pids"`
 	ProxyPIDs        int64 `json:"proxy_pids"`
@@ -157,8 +172,7 @@ type Enforced struct {
 	CapDrop         []string `json:"cap_drop"`
 	// Seccomp names the profile, with the SHA-256 of its text.
 	Seccomp string `json:"seccomp"`
-	// Ulimits are "name=soft:hard"; a name that is missing was inherited from
-	// the engine.
+	// Ulimits are "name=soft:hard"; a missing name was inherited from the engine.
 	Ulimits []string `json:"ulimits"`
 	Mounts  []Mount  `json:"mounts"`
 	// GPUs are the device IDs that were requested from the engine.
@@ -176,7 +190,7 @@ type Mount struct {
 	ReadOnly bool   `json:"read_only"`
 }
 
-// Resources is what the run used.
+// Resources is the resource usage of the run.
 type Resources struct {
 	// CPUSeconds is user plus system time of all processes of the run.
 	CPUSeconds float64 `json:"cpu_seconds"`
@@ -185,28 +199,28 @@ type Resources struct {
 	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
 	// OOMKills counts processes that the kernel killed for memory.
 	OOMKills int64 `json:"oom_kills"`
-	// Source says where the figures come from, for example
-	// "cgroup v1", "cgroup v1, sampled" or "engine samples"; empty when there
-	// are none. Samples miss what happened after the last one.
+	// Source is the origin of the figures, for example "cgroup v1",
+	// "cgroup v1, sampled" or "engine samples"; empty without figures. Samples
+	// do not cover the time after the last one.
 	Source string `json:"source"`
 }
 
-// Network is what a program did through the proxy of its run (CX-04).
+// Network is the use that a program made of the proxy of its run (CX-04).
 type Network struct {
 	// Level is registry, api or open.
 	Level string `json:"level"`
 	// Allow and Deny are the host patterns that were enforced.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
-	// Requests are all that the program made, tunnels included, Refused those among
-	// them that no rule permitted.
+	// Requests counts all requests, tunnels included, and Refused those among them that
+	// no rule permitted.
 	Requests int64 `json:"requests"`
 	Refused  int64 `json:"refused"`
 	// BytesUp went to hosts, BytesDown came from them.
 	BytesUp   int64 `json:"bytes_up"`
 	BytesDown int64 `json:"bytes_down"`
-	// Log is the file of the record with one line for each request, and LogDropped
-	// how many found no room in it.
+	// Log is the file of the record with one line for each request. LogDropped counts
+	// the requests that exceeded its size.
 	Log        string `json:"log"`
 	LogDropped int64  `json:"log_dropped"`
 }
@@ -237,25 +251,25 @@ type SkippedOutput struct {
 	Reason string `json:"reason"`
 }
 
-// Tree is a folder that the program had a copy of, and what it changed in it. The files
-// that it made and changed are kept in the run's record.
+// Tree is a directory of which the program had a copy, with its changes. The run's record
+// keeps the created and changed files.
 type Tree struct {
 	// Target is the path inside the container.
 	Target string `json:"target"`
-	// Complete says that the lists hold every change: nothing was unreadable as a
-	// whole, and no limit cut the lists.
+	// Complete says that the lists hold every change: the tree could be read, and no
+	// limit cut the lists.
 	Complete bool `json:"complete"`
-	// Entries and SizeBytes are what the copy began with.
+	// Entries and SizeBytes describe the copy before the run.
 	Entries   int   `json:"entries"`
 	SizeBytes int64 `json:"size_bytes"`
-	// NotCopied is what the host's folder held beside files, folders and links.
+	// NotCopied are the entries of the host that are not files, directories or links.
 	NotCopied []SkippedOutput `json:"not_copied"`
-	// Created are new files and folders, Changed files with another content or mode,
-	// and Deleted what is not there any more; each sorted by path.
+	// Created are new files and directories, Changed files with another content or mode,
+	// and Deleted entries that no longer exist; each sorted by path.
 	Created []TreeEntry `json:"created"`
 	Changed []TreeEntry `json:"changed"`
 	Deleted []TreeEntry `json:"deleted"`
-	// Skipped is what else the program left in the folder, and why it was left out.
+	// Skipped are the other entries that the program left, with the reason.
 	Skipped []SkippedOutput `json:"skipped"`
 }
 
@@ -264,12 +278,36 @@ type TreeEntry struct {
 	// Path is relative to the tree; see [Output].
 	Path       string `json:"path"`
 	PathBase64 string `json:"path_base64,omitempty"`
-	// Kind is file or directory; something deleted may be a symlink.
+	// Kind is file or directory; a deleted entry may be a symlink.
 	Kind      string `json:"kind"`
 	SizeBytes int64  `json:"size_bytes"`
-	// SHA256 is the hash of a file's content, of a deleted file as it was; empty for
-	// what is no file.
+	// SHA256 is the hash of the content of a file, for a deleted file before the run;
+	// empty for other kinds.
 	SHA256 string `json:"sha256"`
 	// Mode is the permission bits in octal, without set-user-ID and set-group-ID.
 	Mode string `json:"mode"`
+}
+
+// Observed has the attempts that the sandbox refused. The rest of a [Result] does not show
+// them if the program goes on after the failure.
+type Observed struct {
+	// NetworkAttempts counts, by the kernel's counters, the sends and connects to an
+	// address without a route: TCP and UDP, IPv4 and IPv6, questions to name servers
+	// included. Multicast always counts. The container's own addresses do not count, nor
+	// does IPv4 that is bound to the loopback device (SO_BINDTODEVICE, IP_PKTINFO), which
+	// has a route. With a network level these are attempts beside the proxy. It is nil
+	// when it was not asked for, and when it could not be counted.
+	NetworkAttempts *int64 `json:"network_attempts"`
+	// NetworkWhy is why attempts could not be counted; empty otherwise.
+	NetworkWhy string `json:"network_why"`
+	// Watched are the paths inside the container that were watched, sorted. Directories
+	// end with a slash.
+	Watched []string `json:"watched"`
+	// Opened are the watched paths, and the names in watched directories, that the
+	// program opened, sorted. A directory, which ends with a slash, was opened to list
+	// it; a file, to read it. A stat without an open does not count.
+	Opened []string `json:"opened"`
+	// WatchWhy is why paths could not be watched, or not to the end: Opened may then be
+	// incomplete. It is empty otherwise.
+	WatchWhy string `json:"watch_why"`
 }

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxScoreToken bounds the bytes that are kept of a score value. No number
-// that anyone prints on purpose is longer.
+// maxScoreToken bounds the kept bytes of a score value, far above the length of
+// a number.
 const maxScoreToken = 4096
 
-// scoreLabel is what stands before a score (EX-011).
+// scoreLabel is the text before a score (EX-011).
 var scoreLabel = []byte("Final Validation Performance:")
 
 // ParseScore returns the score that a program printed (EX-011): the number
@@ -25,7 +25,7 @@ var scoreLabel = []byte("Final Validation Performance:")
 // so the last match decides even if it is not a number ("1.2.3"): ok is then
 // false. White space is Python's and may cross lines, a label without a match
 // ("nan") is passed over, and 1e999 is +Inf. Two things differ: digits are ASCII
-// only, and a value of more than 4096 bytes is no score.
+// only, and a value of more than 4096 bytes is not a score.
 //
 // ParseScore takes linear time, well below 10 ms for 1 MB (EX-036).
 func ParseScore(stdout string) (score float64, ok bool) {
@@ -55,7 +55,7 @@ type ScoreScanner struct {
 	bare bool
 }
 
-// scoreState is what the scanner expects next.
+// scoreState is the part of a score line that the scanner expects next.
 type scoreState uint8
 
 const (
@@ -90,8 +90,8 @@ func (s *ScoreScanner) seek(p []byte) []byte {
 	return p[used:]
 }
 
-// skipSpace drops white space after a label. At any other byte it knows whether
-// the label has a match, and leaves that byte for the next state.
+// skipSpace drops white space after a label. The first other byte decides
+// whether the label has a match, and is left for the next state.
 func (s *ScoreScanner) skipSpace(p []byte) []byte {
 	for i, c := range p {
 		if s.wideLen > 0 || c >= utf8.RuneSelf {
@@ -102,7 +102,7 @@ func (s *ScoreScanner) skipSpace(p []byte) []byte {
 				continue
 			}
 			s.wideLen = 0
-			// A broken character is U+FFFD after decoding: no white space.
+			// A broken character is U+FFFD after decoding, which is not white space.
 			if r, _ := utf8.DecodeRune(wide); !isSpace(r) {
 				s.state = scoreSeek
 				return p[i:]
@@ -172,10 +172,10 @@ func (s *ScoreScanner) Finite() *float64 {
 	return &score
 }
 
-// Warnings returns sentences on what a reader should know about the score: a
-// last score line without a number, which the rule passes over although the
-// score is then an earlier one; a value that is not a number, not finite, or
-// too long. It returns nil when there is nothing to tell.
+// Warnings returns sentences about a doubtful score: a last score line without
+// a number, which the rule passes over, so that the score is an earlier one; a
+// value that is not a number, not finite, or too long. It returns nil without
+// a doubt.
 func (s *ScoreScanner) Warnings() []string {
 	var w []string
 	score, ok := s.Score()

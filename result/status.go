@@ -1,6 +1,9 @@
 package result
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Status says how a run ended. The zero value is invalid, so that a status
 // that nobody set cannot pass for an answer. The wire form is the name.
@@ -9,7 +12,7 @@ type Status uint8
 const (
 	// StatusExited: the program ended by itself, with any exit code.
 	StatusExited Status = iota + 1
-	// StatusSignaled: a signal that was not ours ended the program.
+	// StatusSignaled: a signal that evalbox did not send ended the program.
 	StatusSignaled
 	// StatusTimedOut: the time limit ended the run.
 	StatusTimedOut
@@ -27,48 +30,92 @@ const (
 	StatusEngineLost
 )
 
+var statusNames = []string{
+	StatusExited: "exited", StatusSignaled: "signaled", StatusTimedOut: "timed_out",
+	StatusOutOfMemory: "out_of_memory", StatusDiskLimit: "disk_limit", StatusOutputLimit: "output_limit",
+	StatusCanceled: "canceled", StatusStartFailed: "start_failed", StatusEngineLost: "engine_lost",
+}
+
 // Statuses returns all valid statuses in the order of the constants. The
 // caller may change the slice.
-func Statuses() []Status {
-	var all []Status
-	for s := StatusExited; s <= StatusEngineLost; s++ {
-		all = append(all, s)
+func Statuses() []Status { return enumValues[Status](statusNames) }
+
+// String returns the wire name, or "status(n)" for an invalid value.
+func (s Status) String() string { return enumName("status", s, statusNames) }
+
+// MarshalText returns the wire name. It refuses an invalid status, so that a
+// result without one is never written.
+func (s Status) MarshalText() ([]byte, error) { return marshalName("status", s, statusNames) }
+
+// UnmarshalText sets s from its wire name and refuses any other text.
+func (s *Status) UnmarshalText(text []byte) error {
+	return unmarshalName("status", s, statusNames, text)
+}
+
+// Fault says who should look at a run that did not end well. The zero value is
+// invalid. The wire form is the name.
+type Fault uint8
+
+const (
+	// FaultNone: there is nothing to look at.
+	FaultNone Fault = iota + 1
+	// FaultProgram: the program, or what it asked for, is the cause.
+	FaultProgram
+	// FaultEnvironment: the host, the engine or the image is the cause; the
+	// same program may do well elsewhere or later.
+	FaultEnvironment
+	// FaultOperator: the caller ended the run or configured it wrongly.
+	FaultOperator
+)
+
+var faultNames = []string{
+	FaultNone: "none", FaultProgram: "program", FaultEnvironment: "environment", FaultOperator: "operator",
+}
+
+// Faults returns all valid faults in the order of the constants. The caller
+// may change the slice.
+func Faults() []Fault { return enumValues[Fault](faultNames) }
+
+// String returns the wire name, or "fault(n)" for an invalid value.
+func (f Fault) String() string { return enumName("fault", f, faultNames) }
+
+// MarshalText returns the wire name and refuses an invalid fault.
+func (f Fault) MarshalText() ([]byte, error) { return marshalName("fault", f, faultNames) }
+
+// UnmarshalText sets f from its wire name and refuses any other text.
+func (f *Fault) UnmarshalText(text []byte) error { return unmarshalName("fault", f, faultNames, text) }
+
+// The functions below implement an enum by the names of its values, of which the first one,
+// for zero, is empty.
+
+func enumValues[E ~uint8](names []string) []E {
+	all := make([]E, len(names)-1)
+	for i := range all {
+		all[i] = E(i + 1)
 	}
 	return all
 }
 
-// String returns the wire name, or "status(n)" for an invalid value.
-func (s Status) String() string {
-	switch s {
-	case StatusExited:
-		return "exited"
-	case StatusSignaled:
-		return "signaled"
-	case StatusTimedOut:
-		return "timed_out"
-	case StatusOutOfMemory:
-		return "out_of_memory"
-	case StatusDiskLimit:
-		return "disk_limit"
-	case StatusOutputLimit:
-		return "output_limit"
-	case StatusCanceled:
-		return "canceled"
-	case StatusStartFailed:
-		return "start_failed"
-	case StatusEngineLost:
-		return "engine_lost"
+func enumName[E ~uint8](kind string, v E, names []string) string {
+	if v == 0 || int(v) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, uint8(v))
 	}
-	return fmt.Sprintf("status(%d)", uint8(s))
+	return names[v]
 }
 
-// MarshalText returns the wire name. It refuses an invalid status, so that a
-// result without one is never written.
-func (s Status) MarshalText() ([]byte, error) {
-	return marshalName("status", s, Statuses())
+func marshalName[E ~uint8](kind string, v E, names []string) ([]byte, error) {
+	if v == 0 || int(v) >= len(names) {
+		return nil, fmt.Errorf("result: invalid %s %d", kind, uint8(v))
+	}
+	return []byte(names[v]), nil
 }
 
-// UnmarshalText sets s from its wire name and refuses any other text.
-func (s *Status) UnmarshalText(text []byte) error {
-	return unmarshalName("status", s, Statuses(), text)
+// unmarshalName leaves v as it is on an error.
+func unmarshalName[E ~uint8](kind string, v *E, names []string, text []byte) error {
+	i := slices.Index(names, string(text))
+	if i < 1 {
+		return fmt.Errorf("result: unknown %s %q", kind, text)
+	}
+	*v = E(i)
+	return nil
 }

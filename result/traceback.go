@@ -15,20 +15,20 @@ var (
 )
 
 // ExtractTraceback returns the last complete Python traceback of stderr
-// (EX-012), without a newline at its end. ok is false when there is none.
+// (EX-012), without a newline at its end. ok is false without one.
 //
 // A traceback starts at "Traceback (most recent call last):" at the end of a
 // line, goes on with lines that are indented deeper, and ends with the exception
 // line: the first line that is indented like the marker. Only that first line of
-// a message is part of it, since further ones cannot be told from what a program
-// prints next. A block that ends in any other way, for example because the
-// program was killed while it printed, is not complete. An exception group is
+// a message is part of it, since further ones look like any other output. A block
+// that ends in any other way, for example because the program was killed while it
+// printed, is not complete. An exception group is
 // returned whole, with its margin, when its closing line is there.
 //
 // A marker after other text on its line ("worker 3: Traceback …") counts only
 // with an indented line after it; otherwise a frame line that carries the same
 // prefix would pass for the exception. The block is then as deep as its first
-// frame says, or as its line when that is no frame of CPython.
+// frame says, or as its line if that is not a frame of CPython.
 //
 // A carriage return before a newline is dropped. Of a traceback longer than
 // 256 KiB the head and the tail are kept, as [HeadTail] does. Time is linear.
@@ -64,7 +64,7 @@ type TracebackScanner struct {
 	closed bool
 }
 
-// blockKind is what the scanner is inside of.
+// blockKind is the kind of the open block.
 type blockKind uint8
 
 const (

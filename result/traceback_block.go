@@ -114,7 +114,7 @@ func frameDepth(b []byte) (depth int, ok bool) {
 	return n - 2, true
 }
 
-// startsText reports whether b starts with a character that is no white space.
+// startsText reports whether b starts with a character that is not white space.
 func startsText(b []byte) bool {
 	r, size := utf8.DecodeRune(b)
 	return size > 0 && !isSpace(r)

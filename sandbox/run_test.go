@@ -67,7 +67,7 @@ func signals(fake *enginetest.Fake) (all []engine.Signal) {
 // end ends what a run that was lost has left.
 func end(t *testing.T, fake *enginetest.Fake) {
 	t.Helper()
-	fake.Mend()
+	fake.Restore()
 	fake.Do(func(f *enginetest.Fake) { f.Fail.Remove = nil })
 	for _, name := range fake.Containers() {
 		require.NoError(t, fake.Remove(context.Background(), name))

@@ -21,33 +21,22 @@ import (
 	"github.com/evalbox/evalbox/images/store"
 )
 
-// An archive is what `docker save` writes, with the lock entry of the image as its
-// first member. Engines ignore that when they load it.
+// An archive is the output of `docker save`, with the lock entry of the image as its first
+// member. Engines ignore that member when they load the archive.
 const lockMember = "evalbox.lock.yaml"
 
 // maxManifest bounds the manifest in an archive, which is not trusted.
 const maxManifest = 1 << 20
 
-// An Error is an archive that is refused.
-type Error struct {
-	// Source is the name of the file.
-	Source string
-	Err    error
-}
-
-func (e *Error) Error() string { return fmt.Sprintf("archive %s: %v", e.Source, e.Err) }
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// bad is an archive that is not well made.
+// bad returns the error of a malformed archive.
 func bad(source string, err error) error {
-	return &Error{source, images.WithHint(err, "make one with: sandbox image export NAME FILE")}
+	return fmt.Errorf("archive %s: %w", source, images.WithHint(err, "make one with: sandbox image export NAME FILE"))
 }
 
 // Export writes a locked image with its lock entry as one tar archive, for [Import];
 // `docker load` understands it too. An image that is not the locked one is a
-// [*lock.UnlockedError]. One that is known by its digest only is refused: an engine cannot
-// give it that name.
+// [*lock.UnlockedError]. An image that is known only by its digest is refused: an engine
+// cannot give it that name.
 func Export(ctx context.Context, api client.APIClient, cat images.Catalog, l lock.Lock, name string, w io.Writer) error {
 	eng := store.Docker{APIClient: api}
 	r, err := images.Resolve(ctx, eng, cat, name)
@@ -81,7 +70,7 @@ func Export(ctx context.Context, api client.APIClient, cat images.Catalog, l loc
 	return nil
 }
 
-// writeArchive copies what the engine saves behind the text of a lock.
+// writeArchive writes the text of a lock, and then the archive that the engine saved.
 func writeArchive(w io.Writer, lockText []byte, saved io.Reader) error {
 	out := tar.NewWriter(w)
 	header := &tar.Header{Name: lockMember, Mode: 0o644, Size: int64(len(lockText)), Typeflag: tar.TypeReg}
@@ -141,7 +130,7 @@ func openArchive(r io.Reader, source string) (*tar.Reader, lock.Entry, error) {
 	return in, entry, nil
 }
 
-// truncated says what the end of a file in the middle means.
+// truncated explains the error of a file that ends too early.
 func truncated(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("ends in the middle: it was cut off")
@@ -149,9 +138,9 @@ func truncated(err error) error {
 	return err
 }
 
-// passImage copies the rest of an archive for the engine to load, and lets through only
-// what is part of one image without a name: the names in an archive would become names in
-// the engine before anything was checked.
+// passImage copies the rest of an archive for the engine to load. Only the parts of one image
+// without a name get through: the names in an archive would become names in the engine
+// before the image was checked.
 func passImage(w io.Writer, in *tar.Reader) error {
 	out := tar.NewWriter(w)
 	seen := memberNames{lockMember: true}
@@ -166,7 +155,7 @@ func passImage(w io.Writer, in *tar.Reader) error {
 		if err := seen.add(header); err != nil {
 			return err
 		}
-		// Of the header only what was checked gets through.
+		// Only the checked parts of the header get through.
 		header = &tar.Header{Typeflag: header.Typeflag, Name: header.Name, Linkname: header.Linkname, Mode: 0o755, Size: header.Size}
 		var body io.Reader = in
 		switch header.Name {
@@ -216,11 +205,10 @@ func nameless(r io.Reader, size int64) ([]byte, error) {
 // maxMembers bounds the members of an archive. An image has at most 127 layers.
 const maxMembers = 2000
 
-// What engines write when they save an image: the older ones a directory for each layer,
-// the newer ones blobs. An engine follows links while it unpacks an archive, so that
-// "manifest.json" can be written in more ways than one; nothing but these names is let
-// through, and each once. The one link is that of a layer which the image has twice, and no
-// name goes on below it.
+// The members of a saved image: older engines write a directory for each layer, newer ones
+// blobs. An engine follows links while it unpacks an archive, so that "manifest.json" can be
+// written in several ways. So only these names get through, and each once. The one link is
+// that of a layer which the image has twice, and no name continues below it.
 var (
 	memberFiles = regexp.MustCompile(`^(manifest\.json|repositories|index\.json|oci-layout|[0-9a-f]{64}\.json|[0-9a-f]{64}/(VERSION|json|layer\.tar)|blobs/sha256/[0-9a-f]{64})$`)
 	memberDirs  = regexp.MustCompile(`^([0-9a-f]{64}|blobs|blobs/sha256)/$`)
@@ -230,7 +218,7 @@ var (
 // memberNames are the members of an archive so far.
 type memberNames map[string]bool
 
-// add refuses what no saved image has.
+// add refuses a member that no saved image has.
 func (seen memberNames) add(header *tar.Header) error {
 	name := header.Name
 	known := false

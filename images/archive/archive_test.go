@@ -161,8 +161,6 @@ func TestImportRefusesArchives(t *testing.T) {
 			h, cat, path := emptyHost(t)
 			h.put("mine:1", idOf("mine"), imageOf(t))
 			_, err := importBytes(t, h, cat, path, c.archive)
-			var refused *Error
-			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, "archive a.tar: ")
 			require.ErrorContains(t, err, c.want)
 			require.NotEmpty(t, hintOf(t, err))
@@ -204,8 +202,7 @@ func TestImportRefusesMembers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
 			_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member { return append(all, added...) }))
-			var refused *Error
-			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, "archive ")
 			assert.Regexp(t, "has two members|is no part of a saved image", err.Error())
 			assert.Less(t, len(err.Error()), 500)
 			assert.Empty(t, h.images)

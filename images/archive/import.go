@@ -26,9 +26,7 @@ import (
 // the archive in messages. The archive is not trusted: the image gets its name only after
 // its layers, its configuration and its packages were found to be those of the entry that
 // came with it. If the lock in the file has an entry of the name, the image must be that
-// one. An image that is refused is removed again unless the engine had it before.
-//
-// The errors are [*Error], or say what failed.
+// one. A refused image is removed again unless the engine had it before.
 func Import(ctx context.Context, api client.APIClient, cat images.Catalog, lockPath string, r io.Reader, source string) (lock.Change, error) {
 	in, e, err := openArchive(r, source)
 	if err != nil {
@@ -61,12 +59,12 @@ type importer struct {
 	eng              store.Docker
 	cat              images.Catalog
 	lockPath, source string
-	// entry is what the archive says of itself.
+	// entry is the lock entry in the archive.
 	entry lock.Entry
 }
 
-// check compares what the archive says of itself with what is known here, so that most of
-// what will be refused is not loaded. It is no proof: see accept.
+// check compares the lock entry of the archive with the catalog, the lock and the engine, so
+// that most archives that accept would refuse are not loaded.
 func (i importer) check(ctx context.Context) error {
 	if err := i.checkName(); err != nil {
 		return err
@@ -80,7 +78,7 @@ func (i importer) check(ctx context.Context) error {
 }
 
 // checkName refuses an archive whose name could become that of another image. One name of
-// the engine has several spellings; only the shortest is taken.
+// the engine has several spellings; only the shortest is permitted.
 func (i importer) checkName() error {
 	name, ref := i.entry.Name, i.entry.Reference
 	if name == "" {
@@ -107,8 +105,8 @@ func (i importer) checkName() error {
 	return nil
 }
 
-// allowed says whether an image may get the name: when the lock has an entry of it, the
-// image must be that one; without, the name must not be another image's.
+// allowed refuses an image that may not get the name: if the lock has an entry of the name,
+// the image must be that one; otherwise no other image may have the name.
 func (i importer) allowed(ctx context.Context, l lock.Lock, offered images.Resolved) error {
 	name := i.entry.Name
 	if locked, ok := l.Lookup(name); ok {
@@ -131,18 +129,18 @@ func (i importer) allowed(ctx context.Context, l lock.Lock, offered images.Resol
 	return nil
 }
 
-// bad is what is wrong with the archive.
+// bad returns the error of a malformed archive.
 func (i importer) bad(format string, args ...any) error {
 	return bad(i.source, fmt.Errorf(format, args...))
 }
 
-// other is an archive that is well made, but of another image than is known here.
+// other returns the error of an archive of another image than is known here.
 func (i importer) other(hint, format string, args ...any) error {
-	return &Error{i.source, images.WithHint(fmt.Errorf(format, args...), hint)}
+	return fmt.Errorf("archive %s: %w", i.source, images.WithHint(fmt.Errorf(format, args...), hint))
 }
 
-// accept checks what was loaded, names it and locks it. From here on only what the engine
-// says of the image counts.
+// accept checks the loaded image, names it and locks it. From here on only the engine's
+// description of the image counts.
 func (i importer) accept(ctx context.Context, id string) (lock.Change, error) {
 	r, found, err := images.Find(ctx, i.eng, images.Catalog{}, id)
 	if err != nil {
@@ -180,14 +178,14 @@ func (i importer) accept(ctx context.Context, id string) (lock.Change, error) {
 	return change, err
 }
 
-// A loadReport is what the engine says that it loaded.
+// A loadReport has the images and names that the engine reports as loaded.
 type loadReport struct {
 	ids, names map[string]bool
 	// cut says that the engine did not get the whole archive.
 	cut bool
 }
 
-// id is that of the only image.
+// id returns the ID of the only image.
 func (r loadReport) id() string {
 	for id := range r.ids {
 		return id
@@ -195,8 +193,7 @@ func (r loadReport) id() string {
 	return ""
 }
 
-// load gives the engine the rest of an archive. It returns what the engine has said by
-// then, also with an error.
+// load gives the engine the rest of an archive. With an error it returns the report so far.
 func (i importer) load(ctx context.Context, in *tar.Reader) (loadReport, error) {
 	report := loadReport{ids: map[string]bool{}, names: map[string]bool{}}
 	writeErr, loadErr := store.Pipe(ctx, func(_ context.Context, w io.Writer) error { return passImage(w, in) },
@@ -217,13 +214,13 @@ func (i importer) load(ctx context.Context, in *tar.Reader) (loadReport, error) 
 	return report, nil
 }
 
-// maxLoadReport bounds what an engine says of a load.
+// maxLoadReport bounds the engine's report of a load.
 const maxLoadReport = 16 << 20
 
-// loaded is what engines say of an image: its ID when it has no name.
+// loaded matches the report of an image: its ID if it has no name.
 var loaded = regexp.MustCompile(`Loaded image(?: ID)?: (\S+)`)
 
-// loadTar adds what the engine says to a report.
+// loadTar loads an archive and adds the engine's messages to a report.
 func (i importer) loadTar(ctx context.Context, in io.Reader, report loadReport) error {
 	resp, err := i.eng.ImageLoad(ctx, in)
 	if err != nil {
@@ -252,7 +249,7 @@ func (i importer) loadTar(ctx context.Context, in io.Reader, report loadReport) 
 	}
 }
 
-// An inventory is what the engine has: the IDs of all images, and that of each name.
+// An inventory has the IDs of all images of an engine, and the ID of each name.
 type inventory struct {
 	ids   map[string]bool
 	names map[string]string
@@ -273,10 +270,10 @@ func (i importer) present(ctx context.Context) (inventory, error) {
 	return have, nil
 }
 
-// discardNew undoes a load that went wrong, of which the engine may have reported nothing:
-// names that it took get back to where they were, and images that are new are removed,
-// unless they are somebody else's: those that have a name, were built, or are used by a
-// container. Of an archive that it did not get it has nothing.
+// discardNew undoes a failed load, of which the engine may have reported nothing. Names that
+// the engine took return to their former images. New images are removed, except those of
+// others: images that have a name, were built, or are used by a container. Of a truncated
+// archive without a report the engine has nothing.
 func (i importer) discardNew(ctx context.Context, before inventory, report loadReport) error {
 	if report.cut && len(report.ids)+len(report.names) == 0 {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// build turns the base into the image. Only an entry with requirements has a network while
-// it is being built.
+// build turns the base into the image. Only the build of an entry with requirements has a
+// network.
 func (m *maker) build(ctx context.Context, base string) error {
 	if err := m.checkUser(ctx, base); err != nil {
 		return err
@@ -44,8 +44,7 @@ func (m *maker) build(ctx context.Context, base string) error {
 	}
 	defer ended()
 	resp, err := m.eng.ImageBuild(buildCtx, buildContext, build.ImageBuildOptions{
-		// The classic builder: every engine that we promise has it, and it needs no
-		// session.
+		// Every supported engine has the classic builder, and it does not need a session.
 		Version:     build.BuilderV1,
 		Tags:        []string{m.entry.Tag()},
 		Dockerfile:  m.entry.Dockerfile,
@@ -67,8 +66,8 @@ func (m *maker) build(ctx context.Context, base string) error {
 	return nil
 }
 
-// checkUser refuses a base that runs as another user than root, who could not write what
-// the Dockerfile writes.
+// checkUser refuses a base whose user is not root, because that user could not write the
+// files of the Dockerfile.
 func (m *maker) checkUser(ctx context.Context, base string) error {
 	found, err := m.eng.Image(ctx, base)
 	if err != nil {
@@ -102,11 +101,11 @@ func (m *maker) buildArgs(base string) map[string]*string {
 	return args
 }
 
-// requirementsFile is how Dockerfile.runner calls the requirements. It is empty for an
-// image that has none.
+// requirementsFile is the name of the requirements in Dockerfile.runner. The file is empty
+// for an image without requirements.
 const requirementsFile = "requirements.lock"
 
-// buildContext is what the builder may read: the Dockerfile and the requirements, with
+// buildContext returns the files for the builder: the Dockerfile and the requirements, with
 // fixed owners, modes and times.
 func (m *maker) buildContext() (io.Reader, error) {
 	requirements := ""
@@ -129,16 +128,16 @@ func (m *maker) buildContext() (io.Reader, error) {
 	return &buf, w.Close()
 }
 
-// How often the command of a build that is to end is looked for, and for how long.
+// The interval and the limit of the search for the command of a build that must end.
 const (
 	stopRetry = 200 * time.Millisecond
 	stopTime  = time.Minute
 )
 
-// stopWith is a context for a build that is to end with ctx, and what to call when it has
-// ended. An engine whose caller hangs up goes on with the step that it is at, and leaves
-// what comes of it: so the command of that step is killed instead, and the answer is read
-// to its end. Only an engine that does not end then is left alone.
+// stopWith returns a context for a build that must end with ctx, and a function to call when
+// the build has ended. If its caller disconnects, an engine continues with the present step
+// and keeps the result. So the command of that step is killed instead, and the answer is
+// read to its end. The context ends only if the build does not end then.
 func (m *maker) stopWith(ctx context.Context) (build context.Context, ended func(), err error) {
 	before, err := m.commands(ctx)
 	if err != nil {
@@ -168,8 +167,8 @@ func (m *maker) stopWith(ctx context.Context) (build context.Context, ended func
 	return build, func() { over(); cancel() }, nil
 }
 
-// commands are the IDs of the running containers that may be those of a build of this
-// recipe: they have its label as everything has that stands on it, but none of a run, and
+// commands returns the IDs of the running containers that may belong to a build of this
+// recipe: they have its label, which derived images inherit, but not the label of a run, and
 // their image has no name.
 func (m *maker) commands(ctx context.Context) (ids []string, err error) {
 	all, err := m.eng.ContainerList(ctx, container.ListOptions{
@@ -187,9 +186,9 @@ func (m *maker) commands(ctx context.Context) (ids []string, err error) {
 	return ids, nil
 }
 
-// buildFailed is a command of the Dockerfile that failed, with the last lines that the
-// build printed. What the builder says about it repeats the whole command, and nothing that
-// it printed. The hint is of pip's words.
+// buildFailed returns the error of a failed command of the Dockerfile, with the last lines of
+// the build. The builder's own error repeats the whole command without its output. The hint
+// follows from the messages of pip.
 func buildFailed(entry images.Entry, err error, log string) error {
 	var said *jsonmessage.JSONError
 	if !errors.As(err, &said) || said.Code == 0 {
@@ -208,8 +207,8 @@ func buildFailed(entry images.Entry, err error, log string) error {
 	return err
 }
 
-// plain passes text on without control characters: the packages of a base and an index have
-// a say in what a build prints.
+// plain passes text on without control characters, because the output of a build contains
+// texts of packages and of an index.
 type plain struct{ out io.Writer }
 
 func (p plain) Write(data []byte) (int, error) {

@@ -32,11 +32,11 @@ type Options struct {
 	// host, or the name of one. Defaults to default. All others are built without a
 	// network.
 	Network string
-	// PipIndex is the URL of the package index for the requirements. Their hashes are
-	// checked whatever it serves. It must not hold a password, because the classic builder
-	// writes it into the history of the image. Defaults to PyPI.
+	// PipIndex is the URL of the package index for the requirements, whose hashes are
+	// checked. It must not hold a password, because the classic builder writes it into the
+	// history of the image. Defaults to PyPI.
 	PipIndex string
-	// Force makes the image again although it is there.
+	// Force makes the image again although the engine has it.
 	Force bool
 	// Pull says how a base is pulled. Its Progress also receives one line per step of the
 	// build and what the engine's builder prints.
@@ -45,33 +45,13 @@ type Options struct {
 	Root RootFunc
 }
 
-// An Error is an image that could not be made.
-type Error struct {
-	// Name is the name of the image.
-	Name string
-	// Step is lock, pull, bootstrap, import, build or clean up; empty if the image cannot
-	// be made at all.
-	Step string
-	// Err is the cause.
-	Err error
-}
-
-func (e *Error) Error() string {
-	if e.Step == "" {
-		return fmt.Sprintf("image %s: %v", e.Name, e.Err)
-	}
-	return fmt.Sprintf("image %s: %s: %v", e.Name, e.Step, e.Err)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
 // Ensure makes an image of the catalog unless the engine has it; the empty name means the
 // default. It returns the image and whether it was made just now. A base of a registry is
 // pulled, see [pull.Pull], and stays in the engine.
 //
 // At most one process of a user makes a given image at a time; the others wait and then
-// find it. A failure or the end of ctx leaves nothing half-made in the engine. The errors
-// are [*Error], with those of [pull.Pull] in it, or those of [images.Resolve].
+// find it. A failure or the end of ctx leaves nothing unfinished in the engine. The errors
+// wrap those of [pull.Pull] and [images.Resolve].
 func Ensure(ctx context.Context, api client.APIClient, cat images.Catalog, name string, opts Options) (r images.Resolved, changed bool, err error) {
 	entry, ok := cat.Lookup(name)
 	if !ok {
@@ -104,12 +84,12 @@ func Ensure(ctx context.Context, api client.APIClient, cat images.Catalog, name 
 	return r, err == nil, err
 }
 
-// refused is an image that cannot be made at all.
+// refused returns the error of an image that cannot be made.
 func refused(name, reason, hint string) error {
-	return &Error{Name: name, Err: images.WithHint(errors.New(reason), hint)}
+	return fmt.Errorf("image %s: %w", name, images.WithHint(errors.New(reason), hint))
 }
 
-// checkRecipe refuses files that are not the pinned ones, before anything is made of them,
+// checkRecipe refuses files that are not the pinned ones, before they are used,
 // and an index that would leave a password in the image.
 func checkRecipe(cat images.Catalog, entry images.Entry, opts Options) error {
 	for _, file := range []struct{ name, text, pin, key string }{
@@ -144,8 +124,8 @@ type maker struct {
 	progress *pull.Progress
 }
 
-// present returns the image, or the zero value when there is none or when it is to be made
-// again.
+// present returns the image; the zero value if the engine does not have it, or if it must be
+// made again.
 func (m *maker) present(ctx context.Context, cat images.Catalog) (images.Resolved, error) {
 	if m.opts.Force {
 		return images.Resolved{}, nil
@@ -157,8 +137,8 @@ func (m *maker) present(ctx context.Context, cat images.Catalog) (images.Resolve
 	return r, err
 }
 
-// failed names the step in which an error happened; nil stays nil. When ctx has ended, that
-// is the error: what a call made of it does not matter.
+// failed adds the step to an error; nil stays nil. If ctx has ended, its error replaces that
+// of the call.
 func (m *maker) failed(ctx context.Context, step string, err error) error {
 	switch {
 	case err == nil:
@@ -166,10 +146,10 @@ func (m *maker) failed(ctx context.Context, step string, err error) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return &Error{Name: m.entry.Name, Step: step, Err: err}
+	return fmt.Errorf("image %s: %s: %w", m.entry.Name, step, err)
 }
 
-// make makes the image and removes everything else that came with it.
+// make makes the image and removes everything else that the build left.
 func (m *maker) make(ctx context.Context) (err error) {
 	if err := m.discard(ctx); err != nil { // of a process that was killed
 		return err
@@ -197,7 +177,7 @@ func (m *maker) make(ctx context.Context) (err error) {
 	return nil
 }
 
-// base makes sure that the engine has what the image stands on, and returns its name there.
+// base makes sure that the engine has the base, and returns its name there.
 func (m *maker) base(ctx context.Context) (string, error) {
 	if m.entry.Base.Bootstrap != nil {
 		return m.entry.BaseTag(), m.importRoot(ctx)
@@ -209,9 +189,9 @@ func (m *maker) base(ctx context.Context) (string, error) {
 	return r.Reference, m.failed(ctx, "pull", err)
 }
 
-// cleanUp takes the temporary name off the base of a bootstrap, whose layer stays, because
-// the image stands on it, and removes the image before this one, unless it is the same or
-// something uses it. That one stays visible in the engine then, as an image without a name.
+// cleanUp removes the temporary name of the base of a bootstrap; its layer stays as part of
+// the image. It also removes the image before this one, unless it is the same or in use. An
+// image in use stays in the engine without a name.
 func (m *maker) cleanUp(ctx context.Context, old string) error {
 	ctx, cancel := store.Cleanup(ctx)
 	defer cancel()
@@ -230,7 +210,7 @@ func (m *maker) cleanUp(ctx context.Context, old string) error {
 	return nil
 }
 
-// discard removes what an unfinished build has left.
+// discard removes the rest of an unfinished build.
 func (m *maker) discard(ctx context.Context) error {
 	ctx, cancel := store.Cleanup(ctx)
 	defer cancel()
@@ -240,9 +220,9 @@ func (m *maker) discard(ctx context.Context) error {
 	return m.failed(ctx, "clean up", m.discardSteps(ctx))
 }
 
-// discardSteps removes what an unfinished build left on a base of a registry, on which
-// images of others may stand: only what has the label of this recipe. It takes parents
-// without a name with it, but not the base, which has a digest.
+// discardSteps removes the rest of an unfinished build on a base of a registry: only images
+// with the label of this recipe, because others may have images on the same base. Their
+// parents without a name go too, but not the base, which has a digest.
 func (m *maker) discardSteps(ctx context.Context) error {
 	all, err := m.eng.ImageList(ctx, image.ListOptions{All: true})
 	errs := []error{err}
@@ -258,8 +238,8 @@ func (m *maker) discardSteps(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// discardBase removes the temporary base and what an unfinished build left on it. It is
-// safe to call when there is none.
+// discardBase removes the temporary base, if there is one, and the steps of an unfinished
+// build on it.
 func (m *maker) discardBase(ctx context.Context) error {
 	base, err := m.eng.Image(ctx, m.entry.BaseTag())
 	if err != nil {

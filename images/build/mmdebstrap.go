@@ -57,7 +57,7 @@ func Mmdebstrap(ctx context.Context, b images.Bootstrap, w io.Writer, progress f
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = mmdebstrapGrace
 	err = cmd.Run()
-	if cmd.Process != nil { // nothing of the group may outlive this call
+	if cmd.Process != nil { // no process of the group may outlive this call
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually: no such process
 	}
 	if ctx.Err() != nil {
@@ -69,9 +69,8 @@ func Mmdebstrap(ctx context.Context, b images.Bootstrap, w io.Writer, progress f
 	return nil
 }
 
-// removeRoot removes the directory that mmdebstrap worked in, which is empty unless it was
-// killed. It touches nothing while something is mounted there: that could be this machine's
-// /dev.
+// removeRoot removes the working directory of mmdebstrap, which is empty unless mmdebstrap was
+// killed. It refuses a directory with a mount below it, which could be this machine's /dev.
 func removeRoot(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -83,8 +82,8 @@ func removeRoot(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// aptSources returns the sources of a suite that apt on this machine uses. It leaves the
-// choice to mmdebstrap when there are none, as on other distributions.
+// aptSources returns the sources of a suite that apt on this machine uses. If it returns none,
+// as on other distributions, mmdebstrap chooses.
 func aptSources(ctx context.Context, suite string) []string {
 	targets, err := exec.CommandContext(ctx, "apt-get", "indextargets",
 		"--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages").Output()
@@ -118,7 +117,7 @@ func aptProxies(ctx context.Context) []string {
 }
 
 // customize runs in mmdebstrap after the packages are installed; $1 is the root file
-// system. It records the packages and takes off the traces of this machine and the
+// system. It records the packages, and removes the traces of this machine and the
 // set-user-ID bits, which no run honours. Then it compiles all Python code at once and on
 // all processors: at run time the root file system is read-only, and a compiled file that
 // is never compared with its source is the fastest to load. A file that Python 3 cannot
@@ -144,14 +143,14 @@ chroot "$1" dpkg --install /tmp/stand-in.deb >/dev/null
 rm -r "$1/tmp/stand-in" "$1/tmp/stand-in.deb"`
 
 // mmdebstrapArgs returns the arguments that write the root file system to standard output.
-// Sources are lines of a sources.list; none means the program's own choice for the suite.
+// Sources are lines of a sources.list; without any, mmdebstrap chooses.
 func mmdebstrapArgs(b images.Bootstrap, sources []string) []string {
 	args := []string{
 		"--mode=root", "--format=tar", "--variant=" + b.Variant,
 		"--include=" + strings.Join(b.Packages, ","),
 		// The result is thrown away when the machine crashes.
 		"--dpkgopt=force-unsafe-io",
-		// Without it no package compiles its own Python code, see customize.
+		// Packages then do not compile their own Python code, see customize.
 		"--dpkgopt=path-exclude=/usr/bin/py3compile",
 		// The engine makes its own devices.
 		"--skip=output/dev",

@@ -17,13 +17,13 @@ import (
 )
 
 // A RootFunc makes a root file system and writes it to w as one uncompressed tar archive.
-// It reports what it does in lines to progress, which is safe for concurrent use. It
-// returns only after every process that it started has ended, and leaves nothing on disk,
-// also when ctx ends.
+// It reports its steps in lines to progress, which is safe for concurrent use. It returns
+// only after every process that it started has ended, and leaves nothing on disk, also when
+// ctx ends.
 type RootFunc func(ctx context.Context, b images.Bootstrap, w io.Writer, progress func(line string)) error
 
-// importRoot makes the root file system and imports it while it is being written, so that
-// it never lies on disk as a whole.
+// importRoot makes the root file system and imports it while it is being written, so that no
+// copy of it lies on disk.
 func (m *maker) importRoot(ctx context.Context) error {
 	b := *m.entry.Base.Bootstrap
 	m.progress.Line("bootstrap", fmt.Sprintf("debian %s with %d packages (about a minute)", b.Suite, len(b.Packages)))
@@ -60,9 +60,9 @@ const (
 	tailLineBytes = 400
 )
 
-// A logTail keeps the last lines of what a program writes, and reports the lines "I: what
-// is being done..." as progress. Its memory is bounded: longer lines are cut. It is safe
-// for concurrent use.
+// A logTail keeps the last lines of the output of a program, and reports lines such as
+// "I: installing packages..." as progress. Its memory is bounded: longer lines are cut. It is
+// safe for concurrent use.
 type logTail struct {
 	progress func(line string)
 

@@ -13,7 +13,7 @@ import (
 	"github.com/evalbox/evalbox/images/packages"
 )
 
-// An Engine is one whose images can be read. Package store has the one of Docker.
+// An Engine can read its images. Package store has the one of Docker.
 type Engine interface {
 	images.Engine
 	// Contents reads the packages of an image, by its ID. It runs nothing of the image.
@@ -27,7 +27,7 @@ const noDigest = "none"
 
 // Pin returns the entry of a lock for an image that the engine has: name is as for
 // [images.Resolve]. It reads the packages of the image, which takes seconds, and runs
-// nothing of it. The errors are those of [images.Resolve], or say what failed.
+// nothing of it.
 func Pin(ctx context.Context, eng Engine, cat images.Catalog, name string) (Entry, error) {
 	r, found, err := images.Find(ctx, eng, cat, name)
 	if err != nil {
@@ -66,7 +66,7 @@ func digestOf(ref string) string {
 	return noDigest
 }
 
-// Created is the time of an image; zero when the engine does not know it.
+// Created returns the time of an image; zero if the engine does not know it.
 func Created(img images.Image) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, img.Created)
 	if err != nil {
@@ -75,7 +75,7 @@ func Created(img images.Image) time.Time {
 	return at.UTC()
 }
 
-// A Change is what became of one entry of a lock.
+// A Change is the change of one entry of a lock.
 type Change struct {
 	// Before is the former entry, nil when there was none.
 	Before *Entry
@@ -85,7 +85,7 @@ type Change struct {
 	Changed bool
 }
 
-// Diff compares the packages of the two entries; empty when there was none.
+// Diff compares the packages of the two entries; it is empty without a former entry.
 func (c Change) Diff() packages.Diff {
 	if c.Before == nil {
 		return packages.Compare(nil, nil)
@@ -93,7 +93,7 @@ func (c Change) Diff() packages.Diff {
 	return packages.Compare(c.Before.Packages, c.After.Packages)
 }
 
-// Put writes what a name means now into the lock in a file, whatever it meant before.
+// Put locks the present image of a name in a file, and replaces a former entry.
 func Put(ctx context.Context, eng Engine, cat images.Catalog, path, name string) (Change, error) {
 	e, err := Pin(ctx, eng, cat, name)
 	if err != nil {
@@ -107,11 +107,11 @@ func Put(ctx context.Context, eng Engine, cat images.Catalog, path, name string)
 	return change, err
 }
 
-// Settle makes the lock in a file and an image that was just made or found agree where that
-// gives nothing up: an image without an entry is locked, and so is one whose recipe in the
-// catalog is another than that of its entry, since that is another image on purpose. An
-// entry of the same recipe stands: another image is an [*UnlockedError] with a Diff, and
-// nothing is changed.
+// Settle locks an image that was just made or found, unless that would hide a change. An
+// image without an entry is locked, and so is one whose recipe in the catalog differs from
+// that of its entry, because the catalog was changed on purpose. If an entry of the same
+// recipe is another image, the error is an [*UnlockedError] with a Diff, and nothing is
+// changed.
 func Settle(ctx context.Context, eng Engine, cat images.Catalog, path, name string) (Change, error) {
 	r, err := images.Resolve(ctx, eng, cat, name)
 	if err != nil {
@@ -148,26 +148,25 @@ func Settle(ctx context.Context, eng Engine, cat images.Catalog, path, name stri
 	return change, nil
 }
 
-// A Verification says whether an image still is what was locked.
+// A Verification compares an image with its locked entry.
 type Verification struct {
 	Name string `json:"name"`
 	// Same says that the image is the locked one and holds the locked packages.
 	Same bool `json:"same"`
-	// LockedID is the ID in the lock, ID what the engine has.
+	// LockedID is the ID in the lock, ID that of the engine.
 	LockedID string `json:"locked_id"`
 	ID       string `json:"id"`
-	// SameContent says that layers and configuration are the locked ones, whatever ID this
-	// engine gives them.
+	// SameContent says that layers and configuration are the locked ones. The ID may differ.
 	SameContent bool `json:"same_content"`
-	// Packages is their number in the engine's image, Diff how they differ from the locked
-	// ones.
+	// Packages is the number of packages in the engine's image, Diff their difference from
+	// the locked ones.
 	Packages int           `json:"packages"`
 	Diff     packages.Diff `json:"diff"`
-	// Error says why it could not be compared; the other fields then say nothing.
+	// Error says why it could not be compared; the other fields are then meaningless.
 	Error string `json:"error,omitempty"`
 }
 
-// Verify compares the image that a locked name means now with its entry: ID, content and,
+// Verify compares the present image of a locked name with its entry: ID, content and,
 // read again from the image, the packages. Nothing of the image is run. An error means that
 // it could not be compared.
 func Verify(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name string) (Verification, error) {
@@ -191,13 +190,13 @@ func Verify(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name st
 	return v, nil
 }
 
-// Details are what is known of one image that the engine has.
+// Details describe one image of the engine.
 type Details struct {
-	// Entry is what the lock holds, or would hold, of it; its ID is the one in this engine.
+	// Entry is the present or possible lock entry; its ID is the one in this engine.
 	Entry Entry
 	// Digest is the registry's digest, see [images.Resolved].
 	Digest string
-	// SizeBytes is what the engine reports: all layers together.
+	// SizeBytes is the size of all layers together, as the engine reports it.
 	SizeBytes int64
 	// Locked says that the image is the locked one. The packages are then those of the
 	// lock, else they were read from the image.
@@ -208,8 +207,8 @@ type Details struct {
 	Python string
 }
 
-// Inspect reports what is known of an image; name is as for [images.Resolve]. It runs
-// nothing of the image. The errors are those of [Pin].
+// Inspect describes an image; name is as for [images.Resolve]. It runs nothing of the image.
+// The errors are those of [Pin].
 func Inspect(ctx context.Context, eng Engine, cat images.Catalog, l Lock, name string) (Details, error) {
 	r, found, err := images.Find(ctx, eng, cat, name)
 	if err != nil {

@@ -43,7 +43,7 @@ const header = `# What each image was when it was locked. Runs refuse another on
 
 // Encode returns the wire form of the lock. The same lock gives the same bytes.
 func (l Lock) Encode() ([]byte, error) {
-	doc := document{Schema: Schema, Images: map[string]wireEntry{}}
+	doc := document{Schema: schema, Images: map[string]wireEntry{}}
 	for name, e := range l.entries {
 		doc.Images[name] = wireEntry{Entry: e, PackagesSHA256: e.Packages.SHA256(), Packages: e.Packages.Text()}
 	}
@@ -98,7 +98,7 @@ func fileError(path string, err error) error {
 // does not fit are errors. The error joins every problem that was found.
 func Parse(data []byte, source string) (Lock, error) {
 	var doc document
-	if problems := strict.Decode(data, &doc, strict.Options{Schema: Schema, Lenient: true}); len(problems) > 0 {
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: schema, Lenient: true}); len(problems) > 0 {
 		return Lock{}, strict.Join(source, problems)
 	}
 	l := Lock{Source: source, entries: map[string]Entry{}}
@@ -113,7 +113,7 @@ func Parse(data []byte, source string) (Lock, error) {
 
 var idPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// entry checks what was read. The message of every problem names the key.
+// entry checks a decoded entry. The message of every problem names the key.
 func (w wireEntry) entry(source, name string) (Entry, error) {
 	e := w.Entry
 	e.Name = name
@@ -145,10 +145,10 @@ func (w wireEntry) entry(source, name string) (Entry, error) {
 
 // Update changes the lock in a file, which may not be there yet, so that no change of
 // another process is lost and no reader sees a half-written file. change gets what the file
-// holds; a lock that it leaves as it was is not written. The error of change is returned.
+// holds; an unchanged lock is not written. The error of change is returned.
 func Update(ctx context.Context, path string, change func(Lock) (Lock, error)) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the file that is meant, not the link to it
+		path = target // the file itself, not the link to it
 	}
 	unlock, err := exclusive(ctx, path)
 	if err != nil {
@@ -180,9 +180,8 @@ func Update(ctx context.Context, path string, change func(Lock) (Lock, error)) (
 	return nil
 }
 
-// exclusive waits until no other process of this user changes the lock in a file. What it
-// locks for that lies in the user's cache directory: the directory of a project is not to
-// be littered.
+// exclusive waits until no other process of this user changes the lock in a file. It locks a
+// file in the user's cache directory, because a lock file would litter the project's.
 func exclusive(ctx context.Context, path string) (unlock func() error, err error) {
 	full, err := filepath.Abs(path)
 	if err != nil {

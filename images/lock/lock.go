@@ -1,6 +1,6 @@
-// Package lock records what names of images meant when they were locked, so that a run can
-// refuse another image. A [Lock] is a file; [Put] and [Settle] write it, [Lock.Check]
-// compares, [Verify] reads the image again. Nothing of an image is run.
+// Package lock records the images of names, so that a run can refuse another image. A [Lock]
+// is a file; [Put] and [Settle] write it, [Lock.Check] compares, [Verify] reads the image
+// again. Nothing of an image is run.
 package lock
 
 import (
@@ -15,12 +15,11 @@ import (
 	"github.com/evalbox/evalbox/images/packages"
 )
 
-// Schema is the version of the lock format that this package reads and writes.
-const Schema = "evalbox/images.lock/v1"
+// schema is the version of the lock format that this package reads and writes.
+const schema = "evalbox/images.lock/v1"
 
-// A Lock records what names of images meant when they were locked. It comes from [Parse] or
-// [Read], is not changed afterwards and is safe for concurrent use. The zero Lock holds no
-// image: nothing is locked with it.
+// A Lock records the image of each name at the time of locking. It comes from [Parse] or
+// [Read], is not changed afterwards and is safe for concurrent use. The zero Lock is empty.
 type Lock struct {
 	// Source is where the lock was read, for messages.
 	Source string
@@ -28,12 +27,12 @@ type Lock struct {
 	entries map[string]Entry
 }
 
-// An Entry is what one name means.
+// An Entry is the image of one name.
 type Entry struct {
 	// Name is a name of the catalog, or else a reference of the engine.
 	Name string `yaml:"-" json:"name"`
-	// Reference is what the engine calls the image. For a name of the catalog it holds the
-	// recipe, see [images.Entry.Tag].
+	// Reference is the name in the engine. For a name of the catalog it holds the recipe,
+	// see [images.Entry.Tag].
 	Reference string `yaml:"reference" json:"reference"`
 	// ID is the ID in the engine that locked it ("sha256:…").
 	ID string `yaml:"id" json:"id"`
@@ -44,25 +43,24 @@ type Entry struct {
 	Platform string `yaml:"platform" json:"platform"`
 	// System is the distribution as the image reports it, such as "debian 12".
 	System string `yaml:"system" json:"system"`
-	// Base describes what the image stands on, BaseDigest is the digest of that in its
-	// registry, or "none" where no registry is involved.
+	// Base describes the base of the image. BaseDigest is its digest in its registry, or
+	// "none" without a registry.
 	Base       string `yaml:"base" json:"base"`
 	BaseDigest string `yaml:"base_digest" json:"base_digest"`
 	// Created is the time of the image.
 	Created time.Time `yaml:"created" json:"created"`
-	// Builder is what made it.
+	// Builder made it.
 	Builder Builder `yaml:"builder" json:"builder"`
-	// Packages are what is installed in it.
+	// Packages are the installed packages.
 	Packages packages.List `yaml:"-" json:"-"`
 }
 
-// Builder is what made an image.
+// Builder identifies the code and the engine that made an image.
 type Builder struct {
-	// Evalbox is the version of our code that makes images, 0 for an image that others
-	// made.
+	// Evalbox is [images.BuilderVersion], or 0 for an image that evalbox did not make.
 	Evalbox int `yaml:"evalbox" json:"evalbox"`
-	// Engine is the version of the engine: of the one that built the image if it reports
-	// it, else of the one that locked it.
+	// Engine is the version of the engine that built the image, or if that is unknown, of
+	// the engine that locked it.
 	Engine string `yaml:"engine" json:"engine"`
 }
 
@@ -75,7 +73,7 @@ func (l Lock) Lookup(name string) (Entry, bool) {
 	return e, ok
 }
 
-// Require is Lookup that has an error for a name without an entry.
+// Require is Lookup with an error for a name without an entry.
 func (l Lock) Require(name string) (Entry, error) {
 	e, ok := l.entries[name]
 	if !ok {
@@ -85,7 +83,7 @@ func (l Lock) Require(name string) (Entry, error) {
 	return e, nil
 }
 
-// former is the entry of a name, nil for none.
+// former returns the entry of a name, or nil.
 func (l Lock) former(name string) *Entry {
 	if e, ok := l.entries[name]; ok {
 		return &e
@@ -93,7 +91,7 @@ func (l Lock) former(name string) *Entry {
 	return nil
 }
 
-// With returns a lock that also holds these entries, in the place of former ones of their
+// With returns a lock that also holds these entries. They replace former ones of the same
 // names.
 func (l Lock) With(entries ...Entry) Lock {
 	all := map[string]Entry{}
@@ -108,9 +106,9 @@ func (l Lock) With(entries ...Entry) Lock {
 // [*UnlockedError].
 var ErrUnlocked = errors.New("image is not the locked one")
 
-// An UnlockedError names an image that a run may not use, and what the lock holds instead.
+// An UnlockedError names an image that a run may not use, and the locked one.
 type UnlockedError struct {
-	// Name is what was asked for, ID what the engine has.
+	// Name is the requested name, ID the ID of its image in the engine.
 	Name, ID string
 	// LockedID is the ID in the lock, empty when it has no entry.
 	LockedID string
@@ -136,7 +134,7 @@ func (e *UnlockedError) Error() string {
 // Is makes errors.Is(err, ErrUnlocked) true.
 func (e *UnlockedError) Is(target error) bool { return target == ErrUnlocked }
 
-// Hint says what to do about it.
+// Hint says how to accept the image.
 func (e *UnlockedError) Hint() string {
 	if e.Diff != nil {
 		return "until then runs refuse it; to accept it: sandbox image lock " + e.Name
@@ -148,8 +146,8 @@ func (e *UnlockedError) Hint() string {
 	return see + "accept it with: sandbox image lock " + e.Name + "; or run it once with --allow-unlocked"
 }
 
-// Check says whether a run may use an image that [images.Resolve] found: nil when it is the
-// locked one, else an [*UnlockedError]. A name of the catalog must be the image of its
+// Check refuses an image that [images.Resolve] found unless it is the locked one: the error
+// is an [*UnlockedError]. A name of the catalog must be the image of its
 // entry; a reference or an ID may be that of any entry.
 //
 // An image is the locked one when its content is, or its ID, see [Entry].
@@ -168,8 +166,8 @@ func (l Lock) Check(r images.Resolved) error {
 	return &UnlockedError{Name: r.Name, ID: r.ID, LockedID: own.ID, Source: l.Source, CatalogName: r.CatalogName}
 }
 
-// OtherID is the ID in the lock of an image that the engine has and that is not the locked
-// one of its name; empty when it is, or when the lock has no entry of the name.
+// OtherID returns the locked ID of a name if the engine's image is another one; empty if it is
+// the locked one, or if the lock has no entry of the name.
 func (l Lock) OtherID(r images.Resolved) string {
 	if refused, ok := errors.AsType[*UnlockedError](l.Check(r)); ok && r.ID != "" {
 		return refused.LockedID
@@ -177,8 +175,8 @@ func (l Lock) OtherID(r images.Resolved) string {
 	return ""
 }
 
-// Is says that an image is the one of the entry: it has the same content, or else the same
-// ID. An ID that stands for several platforms counts for the locked one only.
+// Is reports whether an image is that of the entry: it has the same content, or the same ID.
+// An ID that stands for several platforms counts only for the locked one.
 func (e Entry) Is(r images.Resolved) bool {
 	if e.Content != "" && e.Content == r.Content {
 		return true

@@ -22,7 +22,7 @@ const (
 	Conda  Kind = "conda"
 )
 
-// A Package is one package of an image, as the image says of itself.
+// A Package is one package of an image, according to the image.
 type Package struct {
 	Kind Kind `json:"kind"`
 	// Name of a Python package is normalised: lower case, words joined by -.
@@ -65,7 +65,7 @@ func (l List) SHA256() string { return digest.FromString(l.Text()).Encoded() }
 // maxPackages bounds a list, far above what an image can use.
 const maxPackages = 100_000
 
-// Parse reads the canonical text of a list, and nothing else.
+// Parse reads the canonical text of a list, and refuses any other text.
 func Parse(text string) (List, error) {
 	var all List
 	for line := range strings.Lines(text) {
@@ -106,8 +106,8 @@ func parsePackage(line string) (Package, error) {
 
 const maxWord = 200
 
-// plainWord makes text of an image fit to be a word of a list: bounded, and of letters,
-// digits and the signs that names and versions have.
+// plainWord turns text of an image into a word of a list: bounded, and of letters, digits
+// and the signs of names and versions.
 func plainWord(text string) string {
 	if isPlain(text) {
 		return text
@@ -121,8 +121,8 @@ func plainWord(text string) string {
 	return text[:min(len(text), maxWord)]
 }
 
-// isPlain says that nothing of a word has to be changed. Every run asks it of every word of
-// its lock.
+// isPlain reports whether plainWord would not change a word. It is fast, because every run
+// calls it for every word of its lock.
 func isPlain(word string) bool {
 	for i := range len(word) {
 		switch c := word[i]; {
@@ -135,9 +135,8 @@ func isPlain(word string) bool {
 	return len(word) <= maxWord
 }
 
-// PythonVersion takes the version of Python 3 from where its makers write it: the
-// environment (images of Docker's library), conda's packages, Debian's. It is empty if the
-// image has none.
+// PythonVersion returns the version of Python 3, according to the environment (images of
+// Docker's library), the packages of conda, or those of Debian. It is empty without Python.
 func PythonVersion(env []string, list List) string {
 	for _, pair := range env {
 		if version, ok := strings.CutPrefix(pair, "PYTHON_VERSION="); ok {
@@ -156,14 +155,14 @@ func PythonVersion(env []string, list List) string {
 	return version
 }
 
-// A Diff says how one list of packages differs from another.
+// A Diff is the difference of two lists of packages.
 type Diff struct {
 	Added   []Package `json:"added"`
 	Removed []Package `json:"removed"`
 	Changed []Change  `json:"changed"`
 }
 
-// A Change is a package that has another version.
+// A Change is a package whose version differs.
 type Change struct {
 	Package
 
@@ -204,11 +203,11 @@ func unversioned(p Package) Package {
 	return p
 }
 
-// Empty says that the lists are the same.
+// Empty reports whether the lists are the same.
 func (d Diff) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
-// Lines show the difference, one package each: "+ " for added, "- " for removed, "~ " for
-// another version.
+// Lines returns the difference as lines: "+ " for an added package, "- " for a removed one,
+// "~ " for another version.
 func (d Diff) Lines() []string {
 	var lines []string
 	for _, p := range d.Added {

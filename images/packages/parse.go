@@ -11,12 +11,11 @@ import (
 	"strings"
 )
 
-// unknownWord stands for what an image does not say of a package: none is left out for
-// that.
+// unknownWord replaces a missing name or version: such a package is listed too.
 const unknownWord = "unknown"
 
-// parseDpkgStatus reads the database of dpkg. Only what is installed counts. The reader is
-// bounded by the caller.
+// parseDpkgStatus reads the database of dpkg. Only installed packages count. The caller
+// bounds the reader.
 func parseDpkgStatus(r io.Reader) ([]Package, error) {
 	var all []Package
 	lines := newHeaderReader(r)
@@ -34,8 +33,8 @@ func parseDpkgStatus(r io.Reader) ([]Package, error) {
 	}
 }
 
-// parsePythonMetadata reads METADATA or PKG-INFO: only its head matters. What it does not
-// say is taken from the directory, NAME-VERSION.dist-info.
+// parsePythonMetadata reads METADATA or PKG-INFO: only its head matters. Missing fields are
+// taken from the directory, NAME-VERSION.dist-info.
 func parsePythonMetadata(r io.Reader, file string) (Package, error) {
 	fields, err := newHeaderReader(r).next()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -65,7 +64,7 @@ func pythonFromPath(file string) Package {
 	return newPackage(Python, pythonName(name), version, "")
 }
 
-// parseConda reads a file of conda-meta. What it does not say is taken from its name,
+// parseConda reads a file of conda-meta. Missing fields are taken from its name,
 // NAME-VERSION-BUILD.json.
 func parseConda(r io.Reader, file string) (Package, error) {
 	var meta struct {
@@ -73,7 +72,7 @@ func parseConda(r io.Reader, file string) (Package, error) {
 		Version string `json:"version"`
 	}
 	if err := json.NewDecoder(r).Decode(&meta); err != nil || meta.Name == "" {
-		_, err := io.Copy(io.Discard, r) // has the stream broken, or is the text not JSON?
+		_, err := io.Copy(io.Discard, r) // nil if the text is not JSON, an error if the stream broke
 		return condaFromPath(file), err
 	}
 	return newPackage(Conda, meta.Name, meta.Version, ""), nil
@@ -113,7 +112,7 @@ func newPackage(kind Kind, name, version, arch string) Package {
 }
 
 // A headerReader reads paragraphs of lines "Name: value", as dpkg and Python write them.
-// Lines that go on and long lines are cut: no field that matters has either.
+// It cuts long lines and skips continuation lines: the fields that matter have neither.
 type headerReader struct{ r *bufio.Reader }
 
 func newHeaderReader(r io.Reader) headerReader { return headerReader{bufio.NewReaderSize(r, 4096)} }

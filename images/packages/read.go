@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Bounds of what is read from an image. Hitting one is an error: a list that leaves
-// something out would be untrue.
+// Bounds of the files of an image. Exceeding one is an error, because the list would be
+// incomplete.
 const (
 	maxTarEntries  = 20_000_000
 	maxDpkgStatus  = 64 << 20
@@ -22,7 +22,7 @@ const (
 	maxPackageRead = 1 << 30
 )
 
-// Contents are what an image says of itself.
+// Contents are the packages and the system of an image, according to the image.
 type Contents struct {
 	Packages List
 	// System is the ID and the version of os-release, such as "debian 12".
@@ -36,8 +36,8 @@ var (
 	condaFile  = regexp.MustCompile(`(^|/)conda-meta/[^/]+\.json$`)
 )
 
-// Read reads the tar archive of a root file system, which is not trusted: nothing of it is
-// unpacked, and what is read is bounded.
+// Read reads the tar archive of an untrusted root file system. It unpacks nothing, and bounds
+// every file that it reads.
 func Read(r io.Reader) (Contents, error) {
 	s := scanner{byPath: map[string]Package{}}
 	archive := tar.NewReader(r)
@@ -66,7 +66,7 @@ func Read(r io.Reader) (Contents, error) {
 type scanner struct {
 	all    List
 	system string
-	// byPath holds what was found in the files so far, for hard links to them.
+	// byPath holds the packages of the files so far, for hard links to them.
 	byPath map[string]Package
 	bytes  int64 // of all files that were parsed
 }

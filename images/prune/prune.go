@@ -1,4 +1,4 @@
-// Package prune removes images of evalbox that nobody needs.
+// Package prune removes images of evalbox that are not needed.
 package prune
 
 import (
@@ -22,19 +22,19 @@ import (
 
 // Options say how [Images] works.
 type Options struct {
-	// KeepBytes is what images of evalbox may hold together.
+	// KeepBytes bounds the size of all images of evalbox together.
 	KeepBytes int64
-	// UnusedFor protects what was used, or made, more recently.
+	// UnusedFor protects images that were used, or made, more recently.
 	UnusedFor time.Duration
 	// DryRun removes nothing.
 	DryRun bool
-	// UsageDir is where the times of use are, see [images.DefaultUsageDir].
+	// UsageDir is the directory of the times of use, see [images.DefaultUsageDir].
 	UsageDir string
-	// Now is the time.
+	// Now is the present time.
 	Now time.Time
 }
 
-// A Report says what [Images] did.
+// A Report is the outcome of [Images].
 type Report struct {
 	// Removed and Kept are the images of evalbox, the longest unused first.
 	Removed []Image `json:"removed"`
@@ -56,7 +56,7 @@ type Image struct {
 	Reason string `json:"reason,omitempty"`
 
 	content string
-	// above are what a killed build has left on it, the last built first.
+	// above are the steps of a killed build on it, the last built first.
 	above []string
 }
 
@@ -69,10 +69,10 @@ const (
 	keptFits   = "fits"
 )
 
-// Images removes images of evalbox, the longest unused first, until the rest holds no more
-// than the bytes to keep. It never removes an image that one of the locks holds, that a
-// container uses or another image stands on, or that has a name or a registry's digest that
-// is not evalbox's. The report is true also when there is an error.
+// Images removes images of evalbox, the longest unused first, until the others hold at most
+// KeepBytes. It never removes an image that one of the locks holds, that a container or
+// another image uses, or that has a foreign name or a registry's digest. With an error the
+// report is true as well.
 func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts Options) (Report, error) {
 	eng := store.Docker{APIClient: api}
 	containers, err := eng.ContainerList(ctx, container.ListOptions{All: true})
@@ -110,7 +110,7 @@ func Images(ctx context.Context, api client.APIClient, locks []lock.Lock, opts O
 	return done, errors.Join(errs...)
 }
 
-// plan decides what to remove. Images with a reason stay.
+// plan selects the images to remove. Images with a reason stay.
 func plan(all []Image, opts Options) Report {
 	r := Report{Removed: []Image{}, Kept: []Image{}}
 	slices.SortFunc(all, func(a, b Image) int { return cmp.Or(a.LastUse.Compare(b.LastUse), cmp.Compare(a.ID, b.ID)) })
@@ -134,9 +134,10 @@ func plan(all []Image, opts Options) Report {
 	return r
 }
 
-// candidates lists the images of evalbox, with the reasons to keep them whatever the budget.
+// candidates lists the images of evalbox, with the reasons to keep them that the budget does
+// not change.
 func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts Options, inUse map[string]string) ([]Image, error) {
-	ours, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", images.LabelImage))})
+	labeled, err := eng.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", images.LabelImage))})
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
 	}
@@ -152,9 +153,9 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	for _, base := range all {
 		ofBuilds = append(ofBuilds, base.above...)
 	}
-	for _, img := range ours {
-		if !isOurs(img) || slices.Contains(ofBuilds, img.ID) {
-			continue // made by somebody on an image of evalbox, whose labels it has
+	for _, img := range labeled {
+		if !onlyOwnNames(img) || slices.Contains(ofBuilds, img.ID) {
+			continue // a foreign image on an image of evalbox inherits its labels
 		}
 		r, err := images.Resolve(ctx, eng, images.Catalog{}, img.ID)
 		if errors.Is(err, images.ErrNotFound) {
@@ -175,8 +176,7 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 		}
 		all = append(all, p)
 	}
-	// A locked image without a name goes if one with a name is the same: the lock loses
-	// nothing.
+	// A locked image without a name may go if one with a name has the same content.
 	for i, img := range all {
 		same := func(other Image) bool {
 			return other.Reason == keptLocked && len(other.Tags) > 0 && other.content == img.content
@@ -188,8 +188,8 @@ func candidates(ctx context.Context, eng store.Docker, locks []lock.Lock, opts O
 	return all, nil
 }
 
-// unfinished are the temporary bases of builds that are under way or were killed, with the
-// steps on them. Only the time when they were made distinguishes the two.
+// unfinished returns the temporary bases of builds that are running or were killed, with the
+// steps on them. Only the time of creation distinguishes the two.
 func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	var bases []Image
 	for _, img := range all {
@@ -199,7 +199,7 @@ func unfinished(all []image.Summary, inUse map[string]string) []Image {
 		}
 		above, used := store.Above(all, img.ID)
 		if used {
-			continue // it is whole; the next build of it takes the name off its base
+			continue // the image is complete; its next build removes the name of the base
 		}
 		p := Image{ID: img.ID, Tags: tags, SizeBytes: img.Size, LastUse: time.Unix(img.Created, 0), above: above}
 		for _, step := range all {
@@ -218,18 +218,18 @@ func unfinished(all []image.Summary, inUse map[string]string) []Image {
 	return bases
 }
 
-// isOurs says that an image with our label has no name but ours, nor a digest of a
-// registry: somebody who pulled their image by its digest knows it by that only.
-func isOurs(img image.Summary) bool {
+// onlyOwnNames reports whether an image has only names of evalbox. A registry's digest counts
+// as a foreign name: it may be the only name of a pulled image.
+func onlyOwnNames(img image.Summary) bool {
 	return within(images.Repository, slices.Concat(store.Tags(img), store.Digests(img)))
 }
 
-// within says that all names begin with a prefix.
+// within reports whether all names begin with a prefix.
 func within(prefix string, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
 }
 
-// refs are the names of an image, or its ID.
+// refs returns the names of an image, or its ID.
 func (p Image) refs() []string {
 	if len(p.Tags) > 0 {
 		return p.Tags
@@ -237,8 +237,8 @@ func (p Image) refs() []string {
 	return []string{p.ID}
 }
 
-// removeImage takes the names off an image, and with the last one the image. It is never
-// forced: an image that is used by now stays.
+// removeImage removes the names of an image, and with the last one the image. It does not
+// force the removal: an image that came into use stays.
 func removeImage(ctx context.Context, eng store.Docker, img Image) error {
 	var errs []error
 	for _, id := range img.above {

@@ -239,6 +239,6 @@ func TestIsOurs(t *testing.T) {
 		{nil, []string{"registry.example/mine@sha256:0"}, false},
 		{[]string{"<none>:<none>"}, []string{"registry.example/mine@sha256:0"}, false},
 	} {
-		assert.Equal(t, c.want, isOurs(image.Summary{RepoTags: c.tags, RepoDigests: c.digests}), c)
+		assert.Equal(t, c.want, onlyOwnNames(image.Summary{RepoTags: c.tags, RepoDigests: c.digests}), c)
 	}
 }

@@ -34,14 +34,14 @@ type Error struct {
 	// Ref is the reference, with its digest.
 	Ref  string
 	Kind Kind
-	// Err is what the engine said, or what is wrong.
+	// Err is the error of the engine, or of a check.
 	Err error
 
-	// own says that the words of Err are of this package and stand for themselves.
+	// own says that the text of Err is complete, because this package wrote it.
 	own bool
 }
 
-// refused is an error that no engine reports.
+// refused returns an error of a check of this package.
 func refused(kind Kind, ref, format string, args ...any) error {
 	return &Error{Ref: ref, Kind: kind, Err: fmt.Errorf(format, args...), own: true}
 }
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 	if e.own {
 		return said
 	}
-	if len(said) > maxSaid { // a registry chose the words
+	if len(said) > maxSaid { // a registry wrote the text
 		said = strings.ToValidUTF8(said[:maxSaid], "") + " …"
 	}
 	if e.Kind == Unknown {
@@ -60,12 +60,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("image %s cannot be pulled: %s: %s", e.Ref, e.Kind, said)
 }
 
-// maxSaid bounds what is repeated of a registry's answer, in bytes.
+// maxSaid bounds the quoted part of a registry's answer, in bytes.
 const maxSaid = 1000
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says what to do about it.
+// Hint says what to try.
 func (e *Error) Hint() string {
 	host := registryHost(e.Ref)
 	switch e.Kind {
@@ -102,10 +102,10 @@ func pullFailed(ctx context.Context, ref string, err error) error {
 	return &Error{Ref: ref, Kind: kindOf(err), Err: err}
 }
 
-// kindOf finds the kind in what the engine says. Engines give few of these errors a class:
-// to them, a registry's answer is an internal error with a text, and once the answer has
-// begun the text is all there is. Hence the words, of the engine's own puller (20.10 and
-// newer) and of containerd's; the order matters.
+// kindOf derives the kind from an error of the engine. Engines give few of these errors a
+// class: a registry's answer is an internal error with a text, and after the beginning of
+// the answer there is only the text. The words are those of the engine's own puller (20.10
+// and newer) and of containerd's; the order matters.
 func kindOf(err error) Kind {
 	text := strings.ToLower(err.Error())
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func kindOf(err error) Kind {
 			"manifest unknown", "not found", "name unknown", "404 ",
 		}},
 	} {
-		says := func(word string) bool { return strings.Contains(": "+text, word) } // "eof" may be all that is said
+		says := func(word string) bool { return strings.Contains(": "+text, word) } // "eof" may be the whole text
 		if c.is(err) || slices.ContainsFunc(c.words, says) {
 			return c.kind
 		}

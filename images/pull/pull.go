@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
+	"unicode"
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
@@ -27,28 +30,28 @@ import (
 type Options struct {
 	// Platform is os/architecture[/variant]. Defaults to the engine's.
 	Platform string
-	// IgnoreMovedTag does without the comparison of tag and digest.
+	// IgnoreMovedTag skips the comparison of tag and digest.
 	IgnoreMovedTag bool
 	// Credentials are for the registry. Defaults to [DockerCredentials] of the default
 	// directory.
 	Credentials Credentials
-	// Progress receives what is being done, with progress bars on a terminal. Defaults to
+	// Progress receives a line per step, and progress bars on a terminal. Defaults to
 	// io.Discard.
 	Progress io.Writer
-	// Terminal says that Progress is a terminal, TerminalFD which one.
+	// Terminal says that Progress is a terminal, TerminalFD is its file descriptor.
 	Terminal   bool
 	TerminalFD uintptr
 }
 
 // Pull makes sure that the engine has the image of a reference with a digest
-// (name[:tag]@sha256:…). It returns the image and whether it was pulled just now; what the
-// engine has already is not asked for again.
+// (name[:tag]@sha256:…). It returns the image and whether it was pulled just now; an image
+// that the engine has is not pulled again.
 //
 // The image is pulled by its digest, which the engine verifies. A tag beside the digest
-// must still name it in the registry: if it names another one, that is an error of the kind
-// [TagMoved]. If the registry cannot answer, that is reported and does not matter. An image
-// for another platform is an error, and is removed again. The errors are [*Error], and
-// plain ones when ctx ended or the engine failed. None of them leaves anything in the
+// must still name the image in the registry: another image is an error of the kind
+// [TagMoved]. A registry that cannot answer this question is reported to Progress only. An
+// image for another platform is an error, and is removed again. The errors are [*Error], and
+// plain ones when ctx ended or the engine failed. After an error nothing is left in the
 // engine.
 //
 // At most one process of a user pulls a given digest at a time; the others wait and then
@@ -98,7 +101,7 @@ func Named(ctx context.Context, api client.APIClient, cat images.Catalog, name s
 // A puller pulls one image once.
 type puller struct {
 	eng      store.Docker
-	given    string              // the reference as it was given
+	given    string              // the reference of the caller
 	ref      reference.Canonical // repository and digest
 	tag      reference.NamedTagged
 	opts     Options
@@ -158,15 +161,14 @@ func (p *puller) resolve(ctx context.Context) (images.Resolved, error) {
 	return images.Resolved{Name: p.given, Reference: name, ID: found.ID, Digest: name, Platform: found.Platform}, nil
 }
 
-// fits says that the platform of an image is the wanted one. A variant counts only if one
-// is wanted and the image names one.
+// fits reports whether the platform of an image is the wanted one. The variant counts only
+// if both have one.
 func fits(have, want string) bool {
 	has, wants := strings.Split(have, "/"), strings.Split(strings.ToLower(want), "/")
 	return has[0] == wants[0] && has[1] == wants[1] && (len(wants) < 3 || len(has) < 3 || has[2] == wants[2])
 }
 
-// credentials are those of the registry, encoded for the engine. Without any, the registry
-// decides.
+// credentials returns those of the registry, encoded for the engine; empty if there are none.
 func (p *puller) credentials() string {
 	auth, err := p.opts.Credentials(reference.Domain(p.ref))
 	if err != nil {
@@ -183,8 +185,8 @@ func (p *puller) credentials() string {
 	return encoded
 }
 
-// compareTag refuses a tag that names another digest. It asks the registry, and what it
-// cannot learn does not matter: the digest decides what is pulled.
+// compareTag refuses a tag that names another digest in the registry. A registry that does
+// not answer is not an error, because the pull is by digest.
 func (p *puller) compareTag(ctx context.Context) error {
 	if p.tag == nil || p.opts.IgnoreMovedTag {
 		return nil
@@ -220,7 +222,7 @@ func (p *puller) fetch(ctx context.Context) error {
 	return nil
 }
 
-// verify checks what was pulled, and removes it if it is not what was wanted.
+// verify checks the pulled image, and removes it if it is the wrong one.
 func (p *puller) verify(ctx context.Context) (images.Resolved, error) {
 	r, err := p.resolve(ctx)
 	if err == nil {
@@ -235,13 +237,12 @@ func (p *puller) verify(ctx context.Context) (images.Resolved, error) {
 	return images.Resolved{}, errors.Join(err, removed)
 }
 
-// Credentials returns what a registry wants to know of its user, the zero value for
-// nothing. The host is as in a reference: docker.io, or host[:port]. What it returns goes
-// to the engine with the one request that needs it, and nowhere else; its errors must not
-// hold secrets.
+// Credentials returns the credentials for a registry; the zero value means none. The host is
+// as in a reference: docker.io, or host[:port]. The result goes only to the engine, with the
+// request that needs it. The errors must not hold secrets.
 type Credentials func(host string) (registry.AuthConfig, error)
 
-// dockerHub is how Docker's configuration calls the registry of names without a host.
+// dockerHub is the name of the registry of names without a host in Docker's configuration.
 const dockerHub = "https://index.docker.io/v1/"
 
 // DockerCredentials are those of Docker's configuration in a directory, where docker login
@@ -275,4 +276,50 @@ func DockerCredentials(dir string) Credentials {
 			ServerAddress: found.ServerAddress, IdentityToken: found.IdentityToken, RegistryToken: found.RegistryToken,
 		}, nil
 	}
+}
+
+// Progress writes one line for each step, with the time since the beginning. It is safe for
+// concurrent use, and ignores errors of the writer.
+type Progress struct {
+	start time.Time
+
+	mu sync.Mutex
+	w  io.Writer // guarded by mu
+}
+
+// NewProgress returns a Progress that begins now. A nil writer discards.
+func NewProgress(w io.Writer) *Progress {
+	if w == nil {
+		w = io.Discard
+	}
+	return &Progress{start: time.Now(), w: w}
+}
+
+// Line writes one line of a step.
+func (p *Progress) Line(step, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.w, "[%6.1fs] %s: %s\n", time.Since(p.start).Seconds(), step, Visible(strings.TrimSpace(text)))
+}
+
+// Write passes the output of the engine on unchanged.
+func (p *Progress) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = p.w.Write(data)
+	return len(data), nil
+}
+
+// escapeSequence matches a sequence that colours text or moves the cursor.
+var escapeSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+
+// Visible drops control characters, and whole escape sequences, that could drive a terminal.
+func Visible(text string) string {
+	text = escapeSequence.ReplaceAllString(text, "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// Docker is the image store of a Docker engine: its API, and what the packages below images
-// need of an engine.
+// Docker is the image store of a Docker engine: its API, and the engine interfaces of the
+// packages images and lock.
 type Docker struct{ client.APIClient }
 
 // Image implements [images.Engine].
@@ -53,20 +53,19 @@ func (d Docker) Version(ctx context.Context) (string, error) {
 	return version.Version, err
 }
 
-// LabelReader marks the containers that images are read through. They are never started,
-// and are gone when the image is read; prune and `sandbox gc` remove those that a killed
-// process left.
+// LabelReader marks the containers through which images are read. They are never started,
+// and are removed afterwards; prune and `sandbox gc` remove those of killed processes.
 const LabelReader = "org.evalbox.reader"
 
-// readerAge is longer than reading an image takes. A container for that which is older was
-// left behind, if its owner cannot be asked.
+// readerAge is longer than reading an image takes. An older container whose owner is unknown
+// was left behind.
 const readerAge = time.Hour
 
-// readerName begins the names of these containers. No run's own can have it.
+// readerName begins the names of these containers. The container of a run never has it.
 const readerName = "evalbox_reader-"
 
-// createTime bounds making such a container, which the caller's context does not end: a
-// call that is cut short goes on in the engine.
+// createTime bounds the creation of such a container. The caller's context does not end the
+// call, because the engine would carry it out anyway.
 const createTime = 2 * time.Minute
 
 // Contents lists the packages of an image without running anything of it: the engine
@@ -103,7 +102,7 @@ func (d Docker) Contents(ctx context.Context, id string) (found packages.Content
 	return packages.Read(stream)
 }
 
-// LeftBehind says that a container was made to read an image, and that its process is gone.
+// LeftBehind reports whether a container was made to read an image by a process that is dead.
 func LeftBehind(c container.Summary, now time.Time) bool {
 	if c.Labels[LabelReader] == "" || c.State != container.StateCreated {
 		return false
@@ -117,20 +116,18 @@ func LeftBehind(c container.Summary, now time.Time) bool {
 // cleanupTime bounds cleaning up.
 const cleanupTime = time.Minute
 
-// Cleanup is a context for cleaning up, which the caller's does not end.
+// Cleanup returns a context for cleaning up, which does not end with the caller's.
 func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 }
 
-// Remove takes a name off an image, or removes an image by its ID; it does not matter if it
-// is not there.
+// Remove removes a name of an image, or an image by its ID. A missing one is not an error.
 func (d Docker) Remove(ctx context.Context, ref string, opts image.RemoveOptions) error {
 	_, err := d.ImageRemove(ctx, ref, opts)
 	return IgnoreNotFound(err)
 }
 
-// RemoveUnused is Remove of an image that stays if a container uses it, with its parents
-// that have no name.
+// RemoveUnused removes an image and its parents without a name, unless a container uses it.
 func (d Docker) RemoveUnused(ctx context.Context, id string) error {
 	err := d.Remove(ctx, id, image.RemoveOptions{PruneChildren: true})
 	if errdefs.IsConflict(err) {
@@ -139,7 +136,7 @@ func (d Docker) RemoveUnused(ctx context.Context, id string) error {
 	return err
 }
 
-// IgnoreNotFound forgets that something to be removed was not there.
+// IgnoreNotFound returns err, or nil if it is a "not found".
 func IgnoreNotFound(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil
@@ -147,13 +144,13 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// noTag is what engines write for no name.
+// noTag is the name that engines report for an image without one.
 const noTag = "<none>:<none>"
 
-// Tags are the names of an image, without what engines write for none.
+// Tags returns the names of an image, without those that stand for none.
 func Tags(img image.Summary) []string { return realNames(img.RepoTags, noTag) }
 
-// Digests are its names with digests.
+// Digests returns its names with digests.
 func Digests(img image.Summary) []string { return realNames(img.RepoDigests, "<none>@<none>") }
 
 func realNames(names []string, none string) []string {
@@ -163,8 +160,8 @@ func realNames(names []string, none string) []string {
 // errOver is the error of writing to a reader that has stopped.
 var errOver = errors.New("the engine stopped reading")
 
-// Pipe gives read what write writes, without storing it, and returns when both have ended.
-// A reader that fails ends the context of write, whose error is then nil.
+// Pipe passes the output of write to read, without storing it, and returns when both have
+// ended. A reader that fails ends the context of write, whose error is then nil.
 func Pipe(ctx context.Context, write func(context.Context, io.Writer) error, read func(io.Reader) error) (writeErr, readErr error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -192,12 +189,11 @@ func Pipe(ctx context.Context, write func(context.Context, io.Writer) error, rea
 	return <-written, readErr
 }
 
-// Named says that an image has a name.
+// Named reports whether an image has a name.
 func Named(img image.Summary) bool { return len(Tags(img))+len(Digests(img)) > 0 }
 
-// Above are the images without a name that stand on base, directly or not, and on which no
-// named one stands; the last built first. It also says whether a named image stands on
-// base.
+// Above returns the images without a name whose ancestor is base, and on which no named image
+// is based; the last built first. Used reports whether a named image is based on base.
 func Above(all []image.Summary, base string) (ids []string, used bool) {
 	for _, img := range all {
 		if img.ParentID != base {

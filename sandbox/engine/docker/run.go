@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -93,7 +94,7 @@ func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error
 func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
 	j := wire.Job{
 		Nonce: nonce, Args: job.Command, Env: job.Env, Dir: dir,
-		Timeout: seconds(job.TimeoutSeconds), Grace: seconds(job.GraceSeconds),
+		Timeout: policy.Seconds(job.TimeoutSeconds), Grace: policy.Seconds(job.GraceSeconds),
 		OOMScoreAdj: oomScore, NoFork: job.NoFork, Stdin: job.Stdin,
 	}
 	if job.Egress != nil {
@@ -101,8 +102,6 @@ func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
 	}
 	return j
 }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // pump copies the caller's input to the program's stdin. A reader that blocks also blocks
 // pump, without a time limit.

@@ -40,8 +40,6 @@ type Fake struct {
 	Warn []string
 	// Own is the answer of Identity.
 	Own string
-	// KnownNetworks are the networks that FindNetwork finds; nil means all.
-	KnownNetworks []string
 	// Listed are containers that other clients created. Remove removes them.
 	Listed []engine.Found
 	// Process returns the PID of a container's init. If it is nil, the PID is unknown.
@@ -88,9 +86,6 @@ type Fake struct {
 	// Usage is what every program uses. NoUsage means that the engine does not know it.
 	Usage   engine.Usage
 	NoUsage bool
-	// LogBytes bounds the engine's own copy of each job's output, by dropping its beginning.
-	// 0 means 16 MiB.
-	LogBytes int
 
 	// Created, Started, Signals and Removed record the calls, in order. Removed has the
 	// names of containers.
@@ -117,9 +112,9 @@ type Created struct {
 	Meta  engine.Meta
 }
 
-// Failures has the errors of calls, or nil. Wait returns its error after WaitErrs.
+// Failures has the errors of calls, or nil.
 type Failures struct {
-	Info, Resolve, Network, Prepare, Open, List, Start, Wait, Signal, Remove, Close error
+	Info, Resolve, Prepare, Start, Remove, Close error
 }
 
 var (
@@ -132,7 +127,7 @@ var (
 // NewFake returns an engine on which every job runs program.
 func NewFake(program func(p *Program) int) *Fake {
 	return &Fake{
-		Program: program,
+		Program: program, containers: map[string]*container{},
 		Facts: engine.Info{
 			Name: "Fake", Version: "1", APIVersion: "1.41", ID: "fake", OS: "linux", Kernel: "6.1", Architecture: "amd64",
 			Address: "unix:///fake.sock", Local: true, Seccomp: true, MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true,
@@ -209,8 +204,8 @@ func (f *Fake) Break() {
 	}
 }
 
-// Mend makes the engine reachable again.
-func (f *Fake) Mend() {
+// Restore makes the engine reachable again.
+func (f *Fake) Restore() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.away = false
@@ -235,8 +230,7 @@ var errClosed = errors.New("the engine was closed")
 
 // of returns the error of a call by its name.
 func (e Failures) of(call string) error {
-	return map[string]error{"Info": e.Info, "Resolve": e.Resolve, "FindNetwork": e.Network, "Prepare": e.Prepare, "Open": e.Open,
-		"List": e.List, "Start": e.Start, "Wait": e.Wait, "Signal": e.Signal, "Remove": e.Remove}[call]
+	return map[string]error{"Info": e.Info, "Resolve": e.Resolve, "Prepare": e.Prepare, "Start": e.Start, "Remove": e.Remove}[call]
 }
 
 // enter begins a call. It returns with the lock held unless it returns an error.
@@ -260,16 +254,14 @@ func (f *Fake) enter(ctx context.Context, call, name string) error {
 	switch {
 	case f.closed:
 		f.misused("%s after Close", call)
-		f.mu.Unlock()
-		return errClosed
+		fail = errClosed
 	case f.away:
-		f.mu.Unlock()
-		return fmt.Errorf("%w: connection refused", engine.ErrUnavailable)
-	case fail != nil:
-		f.mu.Unlock()
-		return fail
+		fail = fmt.Errorf("%w: connection refused", engine.ErrUnavailable)
+	case fail == nil:
+		return nil
 	}
-	return nil
+	f.mu.Unlock()
+	return fail
 }
 
 // downChan returns a channel that Break closes. The lock is held.

@@ -94,7 +94,6 @@ func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams
 	c.program = newProgram(c, job)
 	h.streams = streams
 	h.join(f.Stuck)
-	c.program.attached = h.conn
 	var why *engine.LaunchError
 	if f.Launch != nil {
 		why = f.Launch(job)

@@ -26,7 +26,6 @@ type Program struct {
 	termOnce, deadOnce sync.Once
 	initKilled         chan struct{}
 	initOnce           sync.Once
-	attached           *connection
 
 	changes []func(end *engine.End)
 }
@@ -92,11 +91,6 @@ func (p *Program) End(change func(end *engine.End)) {
 	p.changes = append(p.changes, change)
 }
 
-// Disconnected is closed when the streams that Start was given are disconnected.
-func (p *Program) Disconnected() <-chan struct{} {
-	return p.attached.cut
-}
-
 // Env returns the environment of the program: the class's, overridden by the job's.
 func (p *Program) Env() map[string]string {
 	env := map[string]string{}
@@ -125,14 +119,13 @@ func hostPath(class spec.Class, meta engine.Meta, inside string) string {
 	return found
 }
 
-// defaultLog bounds the engine's own copy of an output.
-const defaultLog = 16 << 20
+// maxLog bounds the engine's own copy of an output, by dropping its beginning.
+const maxLog = 16 << 20
 
 // tape is the engine's copy of a job's output, and the connections to it. A write waits until
 // every connection has passed it on.
 type tape struct {
 	mu     sync.Mutex
-	limit  int
 	size   int
 	first  int // the number of the oldest chunk kept
 	chunks []chunk
@@ -148,12 +141,7 @@ type chunk struct {
 	bytes  []byte
 }
 
-func newTape(limit int) *tape {
-	if limit == 0 {
-		limit = defaultLog
-	}
-	return &tape{limit: limit, changed: make(chan struct{})}
-}
+func newTape() *tape { return &tape{changed: make(chan struct{})} }
 
 // wake wakes all waiting goroutines. The lock is held.
 func (t *tape) wake() {
@@ -184,7 +172,7 @@ func (t *tape) write(stderr bool, text []byte, dead <-chan struct{}) bool {
 		}
 		t.mu.Lock()
 	}
-	for t.size > t.limit && len(t.chunks) > 1 {
+	for t.size > maxLog && len(t.chunks) > 1 {
 		t.size -= len(t.chunks[0].bytes)
 		t.chunks = t.chunks[1:]
 		t.first++

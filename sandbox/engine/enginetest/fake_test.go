@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 			fake.Die()
 			return c.Ref()
 		},
-		Breakable: func(*testing.T) (engine.Engine, func(), func()) { return shared{fake}, fake.Break, fake.Mend },
+		Breakable: func(*testing.T) (engine.Engine, func(), func()) { return shared{fake}, fake.Break, fake.Restore },
 	})
 	require.Empty(t, fake.Misuse)
 	require.Empty(t, fake.Left())

@@ -19,7 +19,7 @@ var helpers = map[string]struct {
 	python string
 	fake   func(p *Program) int
 }{
-	"nothing": {"pass", func(*Program) int { return 0 }},
+	"nothing": {"pass", prints("")},
 	"sleeps":  {sleeps, fakeSleeps},
 	"ignores": {ignores, fakeIgnores},
 	"prints": {"import time\nfor i in range(20):\n    print(i, flush=True)\n    time.sleep(0.1)\nprint('end')\n", func(p *Program) int {
@@ -41,7 +41,7 @@ var helpers = map[string]struct {
 	}},
 	"masked": {"import os\nprint(os.listdir('/data/keys'), repr(open('/data/secret').read()), open('/data/open').read())\n" +
 		"for path in ('/data/keys/x', '/data/secret'):\n    try: open(path, 'w')\n    except OSError: print('refused')\n",
-		func(p *Program) int { p.Print("[] '' open\nrefused\nrefused\n"); return 0 }},
+		prints("[] '' open\nrefused\nrefused\n")},
 	"staging": {"import os\nprint(open('/work/input/a').read(), os.path.islink('/work/input/link'))\nos.mkdir('/work/final/d')\nopen('/work/final/d/out', 'w').write('out')\n",
 		func(p *Program) int {
 			text, err := os.ReadFile(p.Path("/work/input/a"))
@@ -66,7 +66,7 @@ var helpers = map[string]struct {
 		}
 		return 0
 	}},
-	helperNoDirectory: {"pass", func(*Program) int { return 0 }},
+	helperNoDirectory: {"pass", prints("")},
 }
 
 const (

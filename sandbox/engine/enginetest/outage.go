@@ -118,14 +118,14 @@ func testOutage(t *testing.T, s *suite) {
 			_, err := e.Prepare(t.Context(), s.class(), meta)
 			made <- err
 		}()
-		time.Sleep(after)
+		<-time.After(after)
 		stop()
 		start()
 		if err := <-made; err != nil {
 			require.ErrorIs(t, err, engine.ErrUnavailable)
 		}
 		if !s.Scripted {
-			time.Sleep(time.Second) // requests in flight arrive
+			<-time.After(time.Second) // requests in flight arrive, which nothing shows
 		}
 		require.NoError(t, e.Remove(t.Context(), meta.Name))
 		require.Empty(t, s.found(t, e, meta.Name))

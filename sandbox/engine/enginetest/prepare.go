@@ -98,7 +98,7 @@ func testDirectoryThatIsGone(t *testing.T, s *suite) {
 
 func testImages(t *testing.T, s *suite) {
 	e := s.connect(t)
-	_, err := e.Resolve(t.Context(), UnknownImage)
+	_, err := e.Resolve(t.Context(), unknownImage)
 	require.ErrorIs(t, err, images.ErrNotFound)
 	require.NotEmpty(t, s.image.ID)
 	require.NotEmpty(t, s.image.Platform)

@@ -66,6 +66,14 @@ const (
 	ignoresAll = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nif os.fork() == 0: os.setsid()\nelse: print('ready')\ntime.sleep(600)\n"
 )
 
+// prints returns a fake that prints a text and exits with 0.
+func prints(text string) func(p *Program) int {
+	return func(p *Program) int {
+		p.Print(text)
+		return 0
+	}
+}
+
 func fakeSleeps(p *Program) int {
 	p.Print("ready\n")
 	<-p.Term()
@@ -126,7 +134,7 @@ var cases = sync.OnceValue(func() []programCase {
 			"for extra in ({}, {'start_new_session': True}): subprocess.Popen(['sleep', '600'], **extra)\nprint('done')\n",
 			want: want{stdout: "done\n"}, check: atOnce},
 		{name: "usage", python: "import time\nb = bytearray(32 << 20)\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n",
-			fake: func(*Program) int { return 0 }, check: func(t *testing.T, got observed) {
+			fake: prints(""), check: func(t *testing.T, got observed) {
 				if got.end.Usage.Source == "" {
 					t.Log("the engine reports no usage")
 					return
@@ -211,7 +219,7 @@ func streamCases() []programCase {
 				p.PrintErr(strings.Repeat(forged, 3))
 				return 7
 			}, want: want{code: 7, stdout: strings.Repeat(forged, 3), stderr: strings.Repeat(forged, 3)}},
-		{name: "nothing printed", python: "pass", fake: func(*Program) int { return 0 },
+		{name: "nothing printed", python: "pass", fake: prints(""),
 			check: func(t *testing.T, got observed) { assert.Empty(t, got.stdout+got.stderr) }},
 		{name: "both streams closed", python: "import os, time\nos.write(1, b'x')\nos.close(1)\nos.close(2)\ntime.sleep(0.5)\nos._exit(4)\n",
 			fake: func(p *Program) int { p.Print("x"); return 4 }, want: want{code: 4, stdout: "x"}},
@@ -226,11 +234,8 @@ func streamCases() []programCase {
 				p.Print(string(first) + "\nend\n")
 				return 0
 			}},
-		{name: "stdin that nobody reads", python: "print('end')", fake: func(p *Program) int { p.Print("end\n"); return 0 }, stdin: echo, want: want{stdout: "end\n"}},
-		{name: "no stdin", python: "import os\nprint(os.read(0, 9), os.readlink('/proc/self/fd/0'))\n", fake: func(p *Program) int {
-			p.Print("b'' /dev/null\n")
-			return 0
-		}, want: want{stdout: "b'' /dev/null\n"}},
+		{name: "stdin that nobody reads", python: "print('end')", fake: prints("end\n"), stdin: echo, want: want{stdout: "end\n"}},
+		{name: "no stdin", python: "import os\nprint(os.read(0, 9), os.readlink('/proc/self/fd/0'))\n", fake: prints("b'' /dev/null\n"), want: want{stdout: "b'' /dev/null\n"}},
 	}
 }
 
@@ -259,8 +264,6 @@ func environmentCases() []programCase {
 		{name: "working directory", python: "import os; print(os.getcwd())", fake: func(p *Program) int { p.Print(p.Class.WorkDir + "\n"); return 0 },
 			class: func(class *spec.Class) { class.WorkDir = "/usr/share" }, want: want{stdout: "/usr/share\n"}},
 		{name: "the command is found by the path", job: command("python3", "-c", "print(1)"),
-			fake: func(p *Program) int { p.Print("1\n"); return 0 }, want: want{stdout: "1\n"}},
+			fake: prints("1\n"), want: want{stdout: "1\n"}},
 	}
 }
-
-// Limits.

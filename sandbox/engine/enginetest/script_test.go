@@ -122,7 +122,7 @@ func TestFakeStreamsAndOutages(t *testing.T) {
 		_, err = f.Info(t.Context())
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		time.Sleep(time.Second)
-		f.Mend()
+		f.Restore()
 		end, err := c.Wait(t.Context())
 		require.NoError(t, err)
 		require.True(t, end.Complete)

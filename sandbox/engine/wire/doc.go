@@ -17,8 +17,8 @@
 //     and the report were read.
 //  4. BYE, on stdin, releases init; so does the end of stdin.
 //
-// [Receiver] is the controller's side of everything that arrives; [Job.Encode], [InputWriter]
-// and [ByeFrame] produce what is sent.
+// [Receiver] is the controller's side of everything that arrives. [Job.Encode] and
+// [InputWriter] produce JOB and INPUT; a controller closes stdin to release init.
 //
 // The program never sees the nonce. It is held by a process that nobody can trace, and arrives
 // on a stream that the program does not have. ACCEPTED repeats only its first 8 bytes, because

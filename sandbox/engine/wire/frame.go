@@ -7,8 +7,8 @@ import (
 	"iter"
 )
 
-// Version is the only version of the frame format.
-const Version = 1
+// formatVersion is the only version of the frame format.
+const formatVersion = 1
 
 const (
 	headerSize = 12
@@ -37,8 +37,8 @@ const (
 
 var magic = [4]byte{0, 'E', 'B', 'X'}
 
-// ErrFormat means that the bytes are not a valid frame from init.
-var ErrFormat = errors.New("not a frame of sandbox-init")
+// errFormat means that the bytes are not a valid frame from init.
+var errFormat = errors.New("not a frame of sandbox-init")
 
 // maxPayload is the largest payload of a frame from init, by type.
 func maxPayload(t frameType) int {
@@ -55,7 +55,7 @@ func maxPayload(t frameType) int {
 // newFrame puts a header in front of a payload.
 func newFrame(t frameType, payload []byte) []byte {
 	to := append(make([]byte, 0, headerSize+len(payload)), magic[:]...)
-	to = append(to, Version, byte(t), 0, 0)
+	to = append(to, formatVersion, byte(t), 0, 0)
 	to = binary.LittleEndian.AppendUint32(to, uint32(len(payload)))
 	return append(to, payload...)
 }
@@ -65,11 +65,11 @@ func parseHeader(h []byte) (frameType, int, error) {
 	t, n := frameType(h[5]), binary.LittleEndian.Uint32(h[8:])
 	switch {
 	case [4]byte(h) != magic:
-		return 0, 0, fmt.Errorf("%w: it begins with %q", ErrFormat, h[:4])
-	case h[4] != Version:
-		return 0, 0, fmt.Errorf("%w: it has version %d, and %d is known", ErrFormat, h[4], Version)
+		return 0, 0, fmt.Errorf("%w: it begins with %q", errFormat, h[:4])
+	case h[4] != formatVersion:
+		return 0, 0, fmt.Errorf("%w: it has version %d, and %d is known", errFormat, h[4], formatVersion)
 	case h[6] != 0 || h[7] != 0 || int64(n) > int64(maxPayload(t)):
-		return 0, 0, fmt.Errorf("%w: type %d with %d bytes", ErrFormat, t, n)
+		return 0, 0, fmt.Errorf("%w: type %d with %d bytes", errFormat, t, n)
 	}
 	return t, int(n), nil
 }

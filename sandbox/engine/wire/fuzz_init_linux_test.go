@@ -90,10 +90,10 @@ func FuzzJob(f *testing.F) {
 		}
 		f.Add(frame)
 		f.Add(frame[:len(frame)-3])
-		f.Add(append(frame, ByeFrame()...))
+		f.Add(append(frame, newFrame(typeBye, nil)...))
 		f.Add(append(frame, frame...))
 	}
-	f.Add(ByeFrame())
+	f.Add(newFrame(typeBye, nil))
 	f.Add([]byte("\x00EBX\x01\x10\x00\x00\xff\xff\xff\xff"))
 	binary, err := Init(runtime.GOARCH)
 	if err != nil {
@@ -126,7 +126,7 @@ func expected(sent []byte) answer {
 		return answer{}
 	}
 	size := binary.LittleEndian.Uint32(sent[8:])
-	if !bytes.Equal(sent[:8], []byte{0, 'E', 'B', 'X', Version, byte(typeJob), 0, 0}) || size > maxJob {
+	if !bytes.Equal(sent[:8], []byte{0, 'E', 'B', 'X', formatVersion, byte(typeJob), 0, 0}) || size > maxJob {
 		return answer{refused: true}
 	}
 	if uint64(len(sent)-headerSize) < uint64(size) {

@@ -324,7 +324,7 @@ func TestDamagedWireAfterTheJob(t *testing.T) {
 		job.Stdin = true
 		c := newContainer(t)
 		c.begin(job)
-		c.send(ByeFrame())
+		c.send(newFrame(typeBye, nil))
 		in := InputWriter(c.stdin)
 		_, err := in.Write([]byte("9\n"))
 		require.NoError(t, err)
@@ -347,7 +347,7 @@ func TestRefusedJobs(t *testing.T) {
 		says  string
 	}{
 		"input":             {newFrame(typeInput, nil), "not a job"},
-		"bye":               {ByeFrame(), "not a job"},
+		"bye":               {newFrame(typeBye, nil), "not a job"},
 		"not a frame":       {[]byte("GET / HTTP/1.1\r\n"), "not a job"},
 		"version":           {[]byte{0, 'E', 'B', 'X', 2, 16, 0, 0, 0, 0, 0, 0}, "not a job"},
 		"10 MB":             {append(newFrame(typeJob, nil)[:8], 0, 0, 160, 0), "more than 4 MiB"},
@@ -375,7 +375,7 @@ func TestRefusedJobs(t *testing.T) {
 			c.Begin(c.nonce, c.stdout, c.stderr)
 			c.send(test.frame)
 			err := c.Accepted(c.ctx)
-			require.ErrorIs(t, err, ErrRefused)
+			require.ErrorIs(t, err, errRefused)
 			require.ErrorContains(t, err, test.says)
 			require.Equal(t, 125, c.wait())
 			require.Empty(t, c.outText.String())

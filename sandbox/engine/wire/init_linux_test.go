@@ -158,7 +158,7 @@ func (c *container) end() Report {
 	c.t.Helper()
 	report, err := c.End(c.ctx)
 	require.NoError(c.t, err)
-	out, errSeen := c.MarksSeen()
+	out, errSeen := marksSeen(c.Receiver)
 	require.True(c.t, out && errSeen)
 	require.NotContains(c.t, c.outText.String(), string(c.nonce[nonceSize-8:]))
 	require.NotContains(c.t, c.errText.String(), string(c.nonce[nonceSize-8:]))
@@ -168,7 +168,7 @@ func (c *container) end() Report {
 // bye releases init and returns its exit code.
 func (c *container) bye() int {
 	c.t.Helper()
-	c.send(ByeFrame())
+	c.send(newFrame(typeBye, nil))
 	return c.wait()
 }
 

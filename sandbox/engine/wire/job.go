@@ -31,7 +31,7 @@ func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
 func ParseNonce(text string) (Nonce, error) {
 	var n Nonce
 	if len(text) != 2*nonceSize {
-		return n, fmt.Errorf("nonce of %d digits: %w", len(text), ErrFormat)
+		return n, fmt.Errorf("nonce of %d digits: %w", len(text), errFormat)
 	}
 	_, err := hex.Decode(n[:], []byte(text))
 	return n, err
@@ -186,9 +186,6 @@ func lastOfEach(env []string) []string {
 	return kept
 }
 
-// ByeFrame returns the frame that releases init after the job has ended.
-func ByeFrame() []byte { return newFrame(typeBye, nil) }
-
 // InputWriter returns a writer to the program's stdin, which sends INPUT frames. Close ends
 // the stdin; it does not close the underlying writer.
 func InputWriter(to io.Writer) io.WriteCloser { return inputWriter{to} }
@@ -212,5 +209,5 @@ func (w inputWriter) Close() error {
 	return err
 }
 
-// ErrRefused means that init refused the job, because it is malformed or not a job at all.
-var ErrRefused = errors.New("init refused the job")
+// errRefused means that init refused the job, because it is malformed or not a job at all.
+var errRefused = errors.New("init refused the job")

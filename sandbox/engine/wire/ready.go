@@ -83,15 +83,15 @@ func (r Ready) MountAt(target string) (Mount, bool) {
 	return Mount{}, false
 }
 
-// ParseReady parses the payload of a ready frame.
-func ParseReady(payload []byte) (Ready, error) {
+// parseReady parses the payload of a ready frame.
+func parseReady(payload []byte) (Ready, error) {
 	r := Ready{Rlimits: map[string]Limits{}, Stats: map[string]Stat{}}
 	files := map[string]string{}
 	seen := map[uint16]bool{}
 	for tag, value := range fields(payload) {
 		text := string(value)
 		if tag != 8 && tag != 9 && seen[tag] {
-			return Ready{}, fmt.Errorf("%w: field %d of the ready frame twice", ErrFormat, tag)
+			return Ready{}, fmt.Errorf("%w: field %d of the ready frame twice", errFormat, tag)
 		}
 		seen[tag] = true
 		ok := true
@@ -123,11 +123,11 @@ func ParseReady(payload []byte) (Ready, error) {
 			r.Witness = syscall.Errno(errno)
 		}
 		if !ok {
-			return Ready{}, fmt.Errorf("%w: field %d of the ready frame", ErrFormat, tag)
+			return Ready{}, fmt.Errorf("%w: field %d of the ready frame", errFormat, tag)
 		}
 	}
 	if r.Build == "" || !seen[2] {
-		return Ready{}, fmt.Errorf("%w: a ready frame without build or status", ErrFormat)
+		return Ready{}, fmt.Errorf("%w: a ready frame without build or status", errFormat)
 	}
 	r.Cgroup = parseCgroup(files)
 	return r, nil

@@ -50,7 +50,7 @@ func cgroupFile(name, content string) []byte {
 
 func TestParseReady(t *testing.T) {
 	stat := append([]byte{0, 0, 0, 0, 0xed, 0x41, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0}, "/final"...)
-	r, err := ParseReady(readyWith(
+	r, err := parseReady(readyWith(
 		appendField(nil, 3, []byte(limitsText)), appendField(nil, 4, []byte(mountsText)), appendField(nil, 5, []byte(netText)),
 		appendField(nil, 6, []byte("boot\n")), appendField(nil, 7, []byte("x86_64")), appendField(nil, 9, stat), appendField(nil, 10, []byte{2, 0, 0, 0}),
 		appendField(nil, 999, []byte("of a later version"))))
@@ -97,8 +97,8 @@ func TestParseReadyErrors(t *testing.T) {
 		"tag 0":              readyWith(appendField(nil, 0, nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseReady(payload)
-			require.ErrorIs(t, err, ErrFormat)
+			_, err := parseReady(payload)
+			require.ErrorIs(t, err, errFormat)
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestCgroupLimits(t *testing.T) {
 		"nothing":  {nil, Cgroup{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := ParseReady(readyWith(test.files...))
+			r, err := parseReady(readyWith(test.files...))
 			require.NoError(t, err)
 			assert.Equal(t, test.want, r.Cgroup)
 		})
@@ -141,7 +141,7 @@ func FuzzReady(f *testing.F) {
 	f.Add(readyWith(appendField(nil, 3, []byte(limitsText)), appendField(nil, 4, []byte(mountsText)), appendField(nil, 5, []byte(netText)),
 		cgroupFile("memory.max", "1"), cgroupFile("cpu.max", "1 2"), appendField(nil, 9, append(make([]byte, 40), '/'))))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		r, err := ParseReady(payload)
+		r, err := parseReady(payload)
 		if err != nil {
 			return
 		}

@@ -167,7 +167,7 @@ func (r *Receiver) notFrames(p []byte) []byte {
 func (r *Receiver) take(t frameType, payload []byte) (err error) {
 	switch {
 	case t == typeReady && r.expect == expectReady:
-		if r.ready, err = ParseReady(payload); err == nil {
+		if r.ready, err = parseReady(payload); err == nil {
 			close(r.isReady)
 			r.expect = expectAnswer
 		}
@@ -182,11 +182,11 @@ func (r *Receiver) take(t frameType, payload []byte) (err error) {
 	case t == typeRefused && r.expect == expectAnswer:
 		err = refusal(payload)
 	case t == typeReport && r.expect == expectReport:
-		if r.report, err = ParseReport(payload); err == nil {
+		if r.report, err = parseReport(payload); err == nil {
 			r.expect = expectNothing
 		}
 	default:
-		err = fmt.Errorf("%w: type %d in the wrong place", ErrFormat, t)
+		err = fmt.Errorf("%w: type %d in the wrong place", errFormat, t)
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func (r *Receiver) checkAnswer(payload []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the answer is to another job", ErrFormat)
+	return fmt.Errorf("%w: the answer is to another job", errFormat)
 }
 
 func refusal(payload []byte) error {
@@ -207,7 +207,7 @@ func refusal(payload []byte) error {
 			text = fmt.Sprintf("%.200q", value)
 		}
 	}
-	return fmt.Errorf("%w: %s", ErrRefused, text)
+	return fmt.Errorf("%w: %s", errRefused, text)
 }
 
 // finished closes isOver if both streams have ended.
@@ -224,16 +224,10 @@ func (r *Receiver) finished() {
 	}
 }
 
-// marks is MarksSeen with the lock held. The end of stdout includes the report.
+// marks reports which streams have ended with their mark. The end of stdout includes the
+// report. The lock is held.
 func (r *Receiver) marks() (out, err bool) {
 	return r.expect == expectNothing && r.report.Kind != 0, r.err.over.Load()
-}
-
-// MarksSeen reports which streams have ended with their mark.
-func (r *Receiver) MarksSeen() (stdout, stderr bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.marks()
 }
 
 // fail records the first error, and wakes all waiting calls. The lock is held.
@@ -307,8 +301,8 @@ func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
 	return r.ready, err
 }
 
-// Accepted waits until init has accepted the job. The error is ErrRefused if init refused it,
-// and ErrFormat if something other than init has answered.
+// Accepted waits until init has accepted the job. The error is errRefused if init refused it,
+// and errFormat if something other than init has answered.
 func (r *Receiver) Accepted(ctx context.Context) error { return r.wait(ctx, r.isAccepted) }
 
 // End waits for both end marks and the report.

@@ -16,6 +16,12 @@ import (
 )
 
 // readyFrame, acceptedFrame and reportFrame are frames as init sends them.
+func marksSeen(r *Receiver) (stdout, stderr bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.marks()
+}
+
 func readyFrame() []byte {
 	payload := appendField(nil, 1, []byte("build"))
 	return newFrame(typeReady, appendField(payload, 2, []byte("Uid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\n")))
@@ -78,7 +84,7 @@ func TestReceiver(t *testing.T) {
 			text := slices.Concat(readyFrame(), reportFrame(9), nonce[:31], nonce[:1], []byte("text"), nonce[:8])
 			rest := slices.Concat(text, nonce[:], reportFrame(3))
 			feedAll(r.Stdout(), pieces(rest, cuts(rest)))
-			stdout, stderr := r.MarksSeen()
+			stdout, stderr := marksSeen(r)
 			assert.True(t, stdout)
 			assert.False(t, stderr)
 			select {
@@ -206,16 +212,16 @@ func TestReceiverRefusesGarbage(t *testing.T) {
 		before, after []byte
 		want          error
 	}{
-		"not a frame":           {before: []byte("sh: not found\n"), want: ErrFormat},
-		"another version":       {before: []byte{0, 'E', 'B', 'X', 2, 1, 0, 0, 0, 0, 0, 0}, want: ErrFormat},
-		"a controller's frame":  {before: ByeFrame(), want: ErrFormat},
-		"too long":              {before: []byte{0, 'E', 'B', 'X', 1, 1, 0, 0, 1, 0, 16, 0}, want: ErrFormat},
-		"an empty ready frame":  {before: newFrame(typeReady, nil), want: ErrFormat},
-		"accepted before ready": {before: acceptedFrame(nonce), want: ErrFormat},
-		"ready twice":           {before: append(readyFrame(), readyFrame()...), want: ErrFormat},
-		"another job's answer":  {before: readyFrame(), after: acceptedFrame(other), want: ErrFormat},
-		"refused":               {before: readyFrame(), after: refused, want: ErrRefused},
-		"output":                {before: readyFrame(), after: []byte("exec failed, says something"), want: ErrFormat},
+		"not a frame":           {before: []byte("sh: not found\n"), want: errFormat},
+		"another version":       {before: []byte{0, 'E', 'B', 'X', 2, 1, 0, 0, 0, 0, 0, 0}, want: errFormat},
+		"a controller's frame":  {before: newFrame(typeBye, nil), want: errFormat},
+		"too long":              {before: []byte{0, 'E', 'B', 'X', 1, 1, 0, 0, 1, 0, 16, 0}, want: errFormat},
+		"an empty ready frame":  {before: newFrame(typeReady, nil), want: errFormat},
+		"accepted before ready": {before: acceptedFrame(nonce), want: errFormat},
+		"ready twice":           {before: append(readyFrame(), readyFrame()...), want: errFormat},
+		"another job's answer":  {before: readyFrame(), after: acceptedFrame(other), want: errFormat},
+		"refused":               {before: readyFrame(), after: refused, want: errRefused},
+		"output":                {before: readyFrame(), after: []byte("exec failed, says something"), want: errFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -358,7 +364,7 @@ func FuzzReceiver(f *testing.F) {
 				r.writeOut(acceptedFrame(nonce))
 			}
 			feedAll(r.Stdout(), all)
-			marked, _ := r.MarksSeen()
+			marked, _ := marksSeen(r)
 			r.Close(nil)
 			return outcome{out.String(), r.report, marked}
 		}

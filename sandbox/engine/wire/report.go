@@ -64,9 +64,6 @@ type Usage struct {
 // Stage is the step at which a start failed.
 type Stage uint32
 
-// StageExec is the execution of the program itself.
-const StageExec Stage = 6
-
 var stageNames = []string{"", "stdin", "rlimit", "chdir", "filter", "relay", "exec", "oom score", "fork"}
 
 func (s Stage) String() string {
@@ -76,22 +73,22 @@ func (s Stage) String() string {
 	return "stage " + strconv.Itoa(int(s))
 }
 
-// ParseReport parses the payload of a report frame.
-func ParseReport(payload []byte) (Report, error) {
+// parseReport parses the payload of a report frame.
+func parseReport(payload []byte) (Report, error) {
 	var r Report
 	files := map[string]string{}
 	seen := map[uint16]bool{}
 	for tag, value := range fields(payload) {
 		if tag != 9 && seen[tag] {
-			return Report{}, fmt.Errorf("%w: field %d of the report twice", ErrFormat, tag)
+			return Report{}, fmt.Errorf("%w: field %d of the report twice", errFormat, tag)
 		}
 		seen[tag] = true
 		if tag == 0 || !r.setNumber(tag, value) || !r.setRest(tag, value, files) {
-			return Report{}, fmt.Errorf("%w: field %d of the report", ErrFormat, tag)
+			return Report{}, fmt.Errorf("%w: field %d of the report", errFormat, tag)
 		}
 	}
 	if !seen[1] || !seen[2] || !seen[4] || r.Kind == NotStarted && r.Stage == 0 {
-		return Report{}, fmt.Errorf("%w: a report without an end", ErrFormat)
+		return Report{}, fmt.Errorf("%w: a report without an end", errFormat)
 	}
 	if usage, ok := counters(files); ok {
 		r.Usage = usage

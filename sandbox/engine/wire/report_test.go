@@ -43,7 +43,7 @@ func TestParseReport(t *testing.T) {
 	p = appendField(p, 10, words(uint64(5*time.Second), uint64(7*time.Second)))
 	p = appendField(p, 11, word(1))
 	p = appendField(p, 12, word(7))
-	r, err := ParseReport(appendField(p, 99, []byte("of a later version")))
+	r, err := parseReport(appendField(p, 99, []byte("of a later version")))
 	require.NoError(t, err)
 	assert.Equal(t, Report{
 		Kind: NotStarted, Value: 1, Stage: 2, Resource: 7, Wall: 2 * time.Second, Started: time.Unix(5, 0).UTC(), Finished: time.Unix(7, 0).UTC(),
@@ -71,8 +71,8 @@ func TestParseReportErrors(t *testing.T) {
 		"bytes of the magic": []byte("\x00EBX\x01\x03\x00\x00"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseReport(payload)
-			require.ErrorIs(t, err, ErrFormat)
+			_, err := parseReport(payload)
+			require.ErrorIs(t, err, errFormat)
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestCounters(t *testing.T) {
 		"nonsense":            {[][]byte{counterFile("cpu.stat", "lots"), counterFile("memory.peak", "lots")}, Usage{CPU: 3 * time.Microsecond, PeakMemory: 3 << 10, Source: "rusage"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := ParseReport(reportWith(append(test.files, rusage)...))
+			r, err := parseReport(reportWith(append(test.files, rusage)...))
 			require.NoError(t, err)
 			assert.Equal(t, test.want, r.Usage)
 		})
@@ -108,7 +108,7 @@ func FuzzReport(f *testing.F) {
 	f.Add(reportPayload(1))
 	f.Add(reportWith(appendField(nil, 5, words(1, 2, 3)), counterFile("cpu.stat", "usage_usec 7"), counterFile("memory.peak", "5"), appendField(nil, 10, words(1, 2))))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		r, err := ParseReport(payload)
+		r, err := parseReport(payload)
 		if err != nil {
 			return
 		}

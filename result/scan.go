@@ -1,6 +1,20 @@
 package result
 
-import "bytes"
+import (
+	"bytes"
+	"io"
+)
+
+// feed writes s to a scanner piece by piece. A conversion of the whole string
+// would copy it, and streams may be 100 MB (EX-038).
+func feed(w io.Writer, s string) {
+	buf := make([]byte, min(len(s), 32<<10))
+	for len(s) > 0 {
+		n := copy(buf, s)
+		s = s[n:]
+		_, _ = w.Write(buf[:n]) // the scanners of this package never fail
+	}
+}
 
 // needle finds a fixed text in a stream that arrives in pieces of any size. The
 // text must hold its first byte only once: a failed match can then start again
@@ -39,4 +53,20 @@ func (n *needle) find(text, p []byte) (used int, found bool) {
 		n.matched = len(tail) - k
 	}
 	return len(p), false
+}
+
+// isSpace reports whether Python's \s matches r in a str pattern. It is not
+// unicode.IsSpace, which leaves out U+001C to U+001F.
+func isSpace(r rune) bool {
+	switch {
+	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ':
+		return true
+	case r == 0x85, r == 0xa0, r == 0x1680:
+		return true
+	case r >= 0x2000 && r <= 0x200a:
+		return true
+	case r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+		return true
+	}
+	return false
 }
