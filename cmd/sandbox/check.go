@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // maxChecked bounds a script that is read, as a run does.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -10,11 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 // gateFlags are the flags of `gate run` that are no settings.
@@ -291,4 +297,62 @@ type gated struct {
 	// Dir is the gate directory; Signed says that there is an attestation.
 	Dir    string `json:"dir"`
 	Signed bool   `json:"signed"`
+}
+
+// gateLive is a gate while it runs: what is shown of it, and how long its commands take.
+type gateLive struct {
+	// seconds are those of the commands themselves, by index.
+	seconds map[int]float64
+	// ended is called when nothing runs any more.
+	ended func()
+}
+
+// watchGate connects an engine with the terminal.
+func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings, show bool) *gateLive {
+	g := &gateLive{seconds: map[int]float64{}}
+	e.Hooks.Kill = a.streams.Kill
+	shown := s
+	shown.Quiet = s.Quiet || !show
+	live := a.connect(&e.IO, shown)
+	waiting := a.tellWaiting(s)
+	e.Hooks.Waiting = waiting.say
+	announced := func() {}
+	e.Progress = func(event gate.Event) {
+		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
+			g.seconds[event.Gate] = event.Result.DurationSeconds
+		}
+		if text := render.GateStep(event); text != "" && a.errTerminal && !s.Quiet {
+			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // a stderr that is gone is told of by the summary
+		}
+	}
+	if !s.Quiet {
+		announced = live.announceEnd(ctx)
+	}
+	g.ended = func() {
+		waiting.end()
+		announced()
+		if a.streams.Ended != nil {
+			a.streams.Ended()
+		}
+		_ = live.finish() // what could not be shown is in the evidence
+	}
+	return g
+}
+
+// maxRegistry bounds a registry of tools.
+const maxRegistry = 4 << 20
+
+// gateTools reads the registry that the commands of a gate are checked against, and its
+// SHA-256.
+func gateTools(file string) (contract.Registry, string, error) {
+	text, err := fsx.Read(file, maxRegistry)
+	if err != nil {
+		return contract.Registry{}, "", &fileError{fileTools, file, err}
+	}
+	registry, err := contract.ParseRegistry(text, file)
+	if err != nil {
+		return contract.Registry{}, "", &hintedError{err, fileHints[fileTools]}
+	}
+	sum := sha256.Sum256(text)
+	return registry, hex.EncodeToString(sum[:]), nil
 }

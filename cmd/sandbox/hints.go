@@ -7,11 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // hints say what to try about an error that may join several, without repetition.

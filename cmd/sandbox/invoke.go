@@ -7,13 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/internal/render"
-	"github.com/evalbox/evalbox/internal/settings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 )
 

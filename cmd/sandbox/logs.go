@@ -8,11 +8,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 func newLogsCommand(a *app) *cobra.Command {

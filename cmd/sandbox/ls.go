@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // listedRun is one run as `ls --json` prints it.
