@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
@@ -195,7 +196,7 @@ func (f execFlags) dependenciesWith(folders []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info, err := os.Stat(abs); folder == "" || err != nil || !info.IsDir() {
+		if folder == "" || !fsx.IsDir(abs) {
 			return nil, usagef("sandbox exec", "exec: --dependency %q: is no folder", folder)
 		}
 		all = append(all, abs)
@@ -209,29 +210,18 @@ var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/c
 // carryOutContract runs the contract and shows what happened.
 func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings) error {
 	live := a.connect(&x.IO, s)
-	x.Hooks.Kill = a.streams.Kill
-	quiet := a.isQuiet(s)
-	waiting := a.tellWaiting(s)
-	x.Hooks.Waiting = waiting.say
-	announced := func() {}
-	x.Hooks.Started = func() {
-		waiting.end()
-		if !quiet {
-			announced = live.announceEnd(ctx)
-		}
-	}
+	watched := live.watch(ctx, a, &x.Hooks, s)
 	ended := a.streams.runs.begin()
 	o, runErr := x.ExecuteText(ctx, text, sourceName(f.file))
 	ended()
-	waiting.end()
-	announced()
+	watched()
 	a.ended()
 	_ = live.finish() // what could not be shown is in the record
 	a.code = outcomeCode(o, runErr)
 	if o == nil {
 		return a.failedBefore(ctx, x, text, f, s, runErr)
 	}
-	silent := quiet && (o.Status != contract.StatusRefused || s.JSON)
+	silent := a.isQuiet(s) && (o.Status != contract.StatusRefused || s.JSON)
 	if err := a.present(o, silent, s, func() []string { return a.outcomeLines(o, f, x.Root) }); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,8 +86,7 @@ func placeFrom(wishDir, workspace, rel string) string {
 // excluded says that the wish leaves a path out, or a folder that it lies in.
 func excluded(rel string, exclude []string) bool {
 	return slices.ContainsFunc(exclude, func(name string) bool {
-		name = strings.TrimSuffix(name, "/")
-		return rel == name || strings.HasPrefix(rel, name+"/")
+		return fsx.Within(rel, strings.TrimSuffix(name, "/"))
 	})
 }
 
@@ -117,13 +115,11 @@ func (f *gateFlags) writeReports(a *app, r gate.Report) error {
 }
 
 // writeReport writes a file whole or not at all.
-func writeReport(file string, text []byte) (err error) {
-	root, err := os.OpenRoot(filepath.Dir(file))
+func writeReport(file string, text []byte) error {
+	err := fsx.InRoot(filepath.Dir(file), func(root *os.Root) error {
+		return evidence.WriteText(root, filepath.Base(file), text)
+	})
 	if err != nil {
-		return &fileError{fileOutput, file, err}
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := evidence.WriteText(root, filepath.Base(file), text); err != nil {
 		return &fileError{fileOutput, file, err}
 	}
 	return nil
@@ -159,39 +155,25 @@ func (f *gateFlags) key(a *app, o gate.Options) ([]byte, error) {
 		return nil, &fileError{fileKey, f.sign, err}
 	}
 	switch mode := info.Mode().Perm(); {
-	case runtime.GOOS == "windows": // has other permissions
 	case mode&0o022 != 0:
 		return nil, &hintedError{fmt.Errorf("key %s: others may change it (mode %04o)", f.sign, mode), "make it its owner's alone with: chmod 600 " + shellWord(f.sign)}
 	case mode&0o044 != 0:
 		a.say(fmt.Sprintf("warning: key %s: others may read it (mode %04o); make it its owner's alone with: chmod 600 %s", f.sign, mode, shellWord(f.sign)))
 	}
-	if workspace, err := o.Lock.Wish.Workspace(o.WishDir); err == nil && inside(f.sign, workspace) {
+	place, err := filepath.Abs(f.sign)
+	if err != nil {
+		return nil, &fileError{fileKey, f.sign, err}
+	}
+	if workspace, err := o.Lock.Wish.Workspace(o.WishDir); err == nil && fsx.Within(fsx.RealPath(place), workspace) {
 		return nil, &hintedError{fmt.Errorf("key %s: lies in the workspace, where the gates can read it", f.sign), "keep the key outside of the workspace"}
 	}
 	return text, nil
 }
 
-// inside says whether a file lies below a folder, behind all links.
-func inside(file, folder string) bool {
-	real, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return false
-	}
-	if real, err = filepath.Abs(real); err != nil {
-		return false
-	}
-	rel, err := filepath.Rel(folder, real)
-	return err == nil && filepath.IsLocal(rel)
-}
-
 // signGate signs a finished gate directory.
-func signGate(ctx context.Context, dir string, key []byte) (err error) {
-	root, err := os.OpenRoot(dir)
+func signGate(ctx context.Context, dir string, key []byte) error {
+	err := fsx.InRoot(dir, func(root *os.Root) error { return attest.Sign(ctx, root, key) })
 	if err != nil {
-		return fmt.Errorf("signing: %w", err)
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := attest.Sign(ctx, root, key); err != nil {
 		return fmt.Errorf("signing: %w", err)
 	}
 	return nil

@@ -331,9 +331,7 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings
 	g.ended = func() {
 		waiting.end()
 		announced()
-		if a.streams.Ended != nil {
-			a.streams.Ended()
-		}
+		a.ended()
 		_ = live.finish() // what could not be shown is in the evidence
 	}
 	return g

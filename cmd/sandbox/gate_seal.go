@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,9 +75,7 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err := errors.Join(err, runner.Close()); err != nil {
 		return err
 	}
-	if output == "" {
-		output = filepath.Join(filepath.Dir(file), defaultLock)
-	}
+	output = cmp.Or(output, filepath.Join(filepath.Dir(file), defaultLock))
 	if err := writeLock(lock, output); err != nil {
 		return err
 	}
@@ -117,9 +116,7 @@ func readWish(ctx context.Context, file string) ([]byte, error) {
 // seal looks up what a wish stands for on this machine, and seals it.
 func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
 	req := s.Request()
-	if w.Image != "" {
-		req.Image = w.Image
-	}
+	req.Image = cmp.Or(w.Image, req.Image)
 	req.Command = []string{"true"}
 	// Only the image counts here, not what this machine could give a run.
 	req.GPUs, req.Network = "", ""
@@ -128,10 +125,7 @@ func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wi
 		return wish.Lock{}, err
 	}
 	image := spec.Class.Image
-	t := evidence.Toolchain{Image: image.Reference, ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
-	if w.Image != "" {
-		t.Image = w.Image
-	}
+	t := evidence.Toolchain{Image: cmp.Or(w.Image, image.Reference), ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
 	for _, tool := range w.Toolchain {
 		hash, err := wish.HashTree(ctx, tool.Source)
 		if err != nil {
@@ -143,20 +137,12 @@ func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wi
 }
 
 // writeLock writes a lock, whole or not at all.
-func writeLock(lock wish.Lock, file string) (err error) {
+func writeLock(lock wish.Lock, file string) error {
 	text, err := lock.JSON()
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(filepath.Dir(file))
-	if err != nil {
-		return &fileError{fileOutput, file, err}
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := evidence.WriteText(root, filepath.Base(file), text); err != nil {
-		return &fileError{fileOutput, file, err}
-	}
-	return nil
+	return writeReport(file, text)
 }
 
 // isLock tells a lock from a wish: it is JSON that says so itself.

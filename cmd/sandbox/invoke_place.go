@@ -29,24 +29,15 @@ func (a *app) placeOf(ctx context.Context, s settings.Settings, f invokeFlags) (
 	}
 	req := s.Request()
 	req.Keep = f.keep
-	hooks := sandbox.Hooks{Kill: a.streams.Kill}
+	var hooks sandbox.Hooks
 	var streams sandbox.IO
 	live := a.connect(&streams, s)
-	waiting := a.tellWaiting(s)
-	hooks.Waiting = waiting.say
-	announced := func() {}
-	hooks.Started = func() {
-		waiting.end()
-		if !s.Quiet && (!s.JSON || a.errTerminal) {
-			announced = live.announceEnd(ctx)
-		}
-	}
+	watched := live.watch(ctx, a, &hooks, s)
 	return place{
 		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Request: req, IO: streams, Hooks: hooks}),
 		begin:  func() {},
 		ended: func() {
-			waiting.end()
-			announced()
+			watched()
 			_ = live.finish() // what could not be shown is in the result
 		},
 		close: func() { _ = runner.Close() },
@@ -75,7 +66,7 @@ func (a *app) hostPlace(ctx context.Context, s settings.Settings) place {
 		option: invoke.WithHost(host),
 		begin: func() {
 			end = a.streams.runs.begin()
-			if !s.Quiet && (!s.JSON || a.errTerminal) {
+			if !a.isQuiet(s) {
 				announced = live.announceEnd(ctx)
 			}
 		},

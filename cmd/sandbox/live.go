@@ -66,6 +66,23 @@ func (l *live) announceEnd(ctx context.Context) (end func()) {
 	}
 }
 
+// watch connects a run with the caller: its waits and its end are announced unless it is
+// quiet. The function it returns is called when the run has ended.
+func (l *live) watch(ctx context.Context, a *app, hooks *sandbox.Hooks, s settings.Settings) (ended func()) {
+	waiting, announced := a.tellWaiting(s), func() {}
+	hooks.Kill, hooks.Waiting = a.streams.Kill, waiting.say
+	hooks.Started = func() {
+		waiting.end()
+		if !a.isQuiet(s) {
+			announced = l.announceEnd(ctx)
+		}
+	}
+	return func() {
+		waiting.end()
+		announced()
+	}
+}
+
 // patience is how long a terminal may take none of our output once the run has
 // ended: one that was stopped, or that nobody reads, must not hold us for ever.
 const patience = 2 * time.Second

@@ -116,29 +116,19 @@ func (a *app) run(ctx context.Context, f runFlags, args []string, dash int) erro
 // carryOut runs the request and shows what happened.
 func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, streams sandbox.IO, s settings.Settings) error {
 	live := a.connect(&streams, s)
-	hooks := sandbox.Hooks{Kill: a.streams.Kill}
-	quiet := a.isQuiet(s)
-	waiting := a.tellWaiting(s)
-	hooks.Waiting = waiting.say
-	announced := func() {}
-	hooks.Started = func() {
-		waiting.end()
-		if !quiet {
-			announced = live.announceEnd(ctx)
-		}
-	}
+	var hooks sandbox.Hooks
+	watched := live.watch(ctx, a, &hooks, s)
 	ended := a.streams.runs.begin()
 	res, runErr := runner.Run(ctx, req, streams, hooks)
 	ended()
-	waiting.end()
-	announced()
+	watched()
 	a.ended()
 	shown := live.finish()
 	a.code = exitCode(res, runErr)
 	if res == nil {
 		return runErr
 	}
-	err := a.present(res, quiet, s, func() []string {
+	err := a.present(res, a.isQuiet(s), s, func() []string {
 		lines := render.Run(res, req, finalOf(runner.Store(), req.Final, res.ID), a.palette())
 		told := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
 		if shown != nil && !slices.ContainsFunc(res.Warnings, told) {
@@ -221,8 +211,8 @@ func program(req *sandbox.Request, args []string, dash int) error {
 		return usagef("sandbox run", "run: the command is empty")
 	case dash == 0:
 		req.Command = args
-	case filepath.Ext(args[0]) == ".py" || isFolder(args[0]):
-		// A folder is refused where every script is checked.
+	case filepath.Ext(args[0]) == ".py" || fsx.IsDir(args[0]):
+		// A directory is refused where every script is checked.
 		req.Script, req.Args = args[0], args[1:]
 	default:
 		return &usageError{fmt.Sprintf("run: %q is not a Python script (*.py)", args[0]), noScriptHint(args)}
@@ -262,11 +252,6 @@ func shellWord(text string) string {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // maxEnvFile bounds a file of variables, far above what a program can be given.
