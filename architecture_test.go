@@ -54,7 +54,7 @@ var importTable = []struct {
 	{"sandbox/gpu", []string{"sandbox/spec", "internal/fsx"}},
 	{"sandbox/observe", []string{"result", "sandbox/spec", "sandbox/engine", "sandbox/record", "sandbox/outcome", "internal/fsx"}},
 	{"sandbox", []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/plan", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/egress", "sandbox/gpu", "sandbox/observe", "internal/fsx", "internal/owner"}},
-	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "internal/text", "internal/dockerhost"}},
+	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
 	{"harness/invoke", belowHarness},

@@ -23,7 +23,7 @@ func Call(c invoke.Call) []string {
 			lines = append(lines, "problem: "+problem.Error())
 		}
 	}
-	return Harmless(append(lines, callLine(c)))
+	return harmless(append(lines, callLine(c)))
 }
 
 // callLine is the last line on a call.

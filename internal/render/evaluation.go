@@ -45,7 +45,7 @@ func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 	if why := notGraded(e); why != "" {
 		shown += "not graded: " + why + "\n"
 	}
-	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, " (its own word)")...)
+	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (its own word)")...)
 	if e.Run != nil {
 		parts = append(parts, text.Seconds(e.DurationSeconds))
 		if !e.Cached {
@@ -88,7 +88,7 @@ func notGraded(e evaluate.Evaluation) string {
 
 // EvaluationEnd is a line on an evaluation.
 func EvaluationEnd(e evaluate.Evaluation) string {
-	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, "")...)
+	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, "")...)
 	switch s := e.Submission; {
 	case s == nil || s.OK:
 	case s.Failure != "":
@@ -114,8 +114,8 @@ func EvaluationWarning(e evaluate.Evaluation) string {
 	}
 }
 
-// EvaluationStatus says in a few words how an evaluation ended.
-func EvaluationStatus(e evaluate.Evaluation) string {
+// evaluationStatus says in a few words how an evaluation ended.
+func evaluationStatus(e evaluate.Evaluation) string {
 	status := ""
 	switch {
 	case strings.HasPrefix(e.Failure, "canceled"):

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,9 +32,9 @@ type GateView struct {
 func Gate(r gate.Report, view GateView, p Palette) (lines []string) {
 	for _, c := range r.Tests.Commands {
 		lines = append(lines, gateLine(c, view.Seconds, len(r.Manifest.Gates), p))
-		lines = append(lines, Harmless(failedTests(c))...)
+		lines = append(lines, harmless(failedTests(c))...)
 	}
-	lines = append(lines, Harmless(Findings(r.Verdict, view.Hint))...)
+	lines = append(lines, harmless(Findings(r.Verdict, view.Hint))...)
 	return append(lines, verdictLine(r, view.Signed, p))
 }
 
@@ -162,12 +163,12 @@ func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 		if d.Subject != "" {
 			where += d.Subject + ": "
 		}
-		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, orAbsent(d.Got), orAbsent(d.Want)))
+		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, cmp.Or(d.Got, "not there"), cmp.Or(d.Want, "not there")))
 	}
 	if line := r.FirstLine; line != nil {
 		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, text.Fit(line.Got, text.Most), text.Fit(line.Want, text.Most)))
 	}
-	lines = Harmless(lines)
+	lines = harmless(lines)
 	commands := text.Count(len(r.Commands), "command")
 	switch r.Outcome {
 	case gate.ReplaySame:
@@ -183,13 +184,6 @@ func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 		}
 	}
 	return lines
-}
-
-func orAbsent(text string) string {
-	if text == "" {
-		return "not there"
-	}
-	return text
 }
 
 // GateStep names a step of a gate that begins; empty for one that takes no time.

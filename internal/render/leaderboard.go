@@ -52,7 +52,7 @@ var columns = []column{
 		cell:  func(_ int, e evaluate.Evaluation) string { return gradedCell(e) },
 	},
 	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Evaluation) string { return scoreCell(e.Score) }},
-	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(EvaluationStatus(e), maxCell) }},
+	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(evaluationStatus(e), maxCell) }},
 	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
 			return absent

@@ -34,10 +34,10 @@ func Outcome(o *contract.Outcome, source string, p Palette) []string {
 		if len(o.Violations) == 1 {
 			broken = "1 rule is broken"
 		}
-		return append(Harmless(append(lines, Violations(source, o.Violations)...)), p.Bad("refused")+" · nothing was run · "+broken)
+		return append(harmless(append(lines, Violations(source, o.Violations)...)), p.Bad("refused")+" · nothing was run · "+broken)
 	}
 	lines = append(append(lines, differences(o)...), notWritten(o.Folders)...)
-	return append(Harmless(lines), outcomeLine(o, p))
+	return append(harmless(lines), outcomeLine(o, p))
 }
 
 // outcomeLine is one line on how an execution ended.
@@ -99,11 +99,7 @@ func endingText(o *contract.Outcome) string {
 		shown = strings.ReplaceAll(o.Status, "_", " ")
 	case o.Signal > 0:
 		shown = fmt.Sprintf("exit code %d", *o.ExitCode)
-		name := result.SignalName(o.Signal)
-		if name == "" {
-			name = "signal " + strconv.Itoa(o.Signal)
-		}
-		notes = append(notes, name)
+		notes = append(notes, cmp.Or(result.SignalName(o.Signal), "signal "+strconv.Itoa(o.Signal)))
 	default:
 		shown = "exited " + strconv.Itoa(*o.ExitCode)
 	}

@@ -26,11 +26,11 @@ func (p Palette) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Harmless makes lines harmless, each of which stays one line.
-func Harmless(lines []string) []string {
-	harmless := make([]string, len(lines))
+// harmless makes lines harmless for a terminal. Each stays one line.
+func harmless(lines []string) []string {
+	shown := make([]string, len(lines))
 	for i, line := range lines {
-		harmless[i] = terminal.Line(line)
+		shown[i] = terminal.Line(line)
 	}
-	return harmless
+	return shown
 }

@@ -94,12 +94,8 @@ func enforcedText(e result.Enforced) string {
 	if e.CPUs == 1 {
 		processors = "1 processor"
 	}
-	processes := fmt.Sprintf("%d processes", e.PIDs)
-	if e.PIDs == 1 {
-		processes = "1 process"
-	}
 	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
-		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
+		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, text.Count(e.PIDs, "process"), e.Network, e.User, e.Runtime)
 }
 
 // treeText is what a program did to one tree.
@@ -186,5 +182,5 @@ func runStatus(record record.Record) string {
 	if record.Result == nil {
 		return string(record.State)
 	}
-	return Status(record.Result, Palette(false))
+	return status(record.Result, Palette(false))
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []s
 
 // summary is the last line on a run.
 func summary(res *result.Result, final string, p Palette) string {
-	parts := []string{Status(res, p)}
+	parts := []string{status(res, p)}
 	if res.Score != nil {
 		parts = append(parts, "score "+text.Number(*res.Score))
 	}
@@ -49,8 +50,8 @@ func summary(res *result.Result, final string, p Palette) string {
 	return strings.Join(append(parts, "id "+res.ID), " · ")
 }
 
-// Status says how a run ended, in a few words.
-func Status(res *result.Result, p Palette) string {
+// status says how a run ended, in a few words.
+func status(res *result.Result, p Palette) string {
 	limits := res.Enforced
 	switch res.Status {
 	case result.StatusExited:
@@ -84,10 +85,7 @@ func Status(res *result.Result, p Palette) string {
 
 // signalText names the signal that ended a program.
 func signalText(res *result.Result) string {
-	name := result.SignalName(res.Signal)
-	if name == "" {
-		name = "signal " + strconv.Itoa(res.Signal)
-	}
+	name := cmp.Or(result.SignalName(res.Signal), "signal "+strconv.Itoa(res.Signal))
 	if res.Fault == result.FaultOperator {
 		return "stopped by somebody else (" + name + ")"
 	}
@@ -97,11 +95,7 @@ func signalText(res *result.Result) string {
 // diskText takes the words of the explanation: the limit, or a disk that is full.
 func diskText(res *result.Result) string {
 	first, _, _ := strings.Cut(res.Explanation, ". ")
-	text := strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), ".")
-	if text == "" {
-		return "stopped for what ./final holds"
-	}
-	return text
+	return cmp.Or(strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), "."), "stopped for what ./final holds")
 }
 
 // startText says why a program did not start, as far as its exit code tells.

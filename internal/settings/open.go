@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,13 +46,11 @@ func (s Settings) Request() sandbox.Request {
 // Timeout is the time limit that somebody asked for, or else the shipped
 // one, lowered to the ceiling.
 func (s Settings) Timeout() time.Duration {
-	if s.Limits.Timeout != 0 {
-		return s.Limits.Timeout
-	}
+	shipped := s.Defaults.Timeout
 	if s.Max.Timeout > 0 {
-		return min(s.Defaults.Timeout, s.Max.Timeout)
+		shipped = min(shipped, s.Max.Timeout)
 	}
-	return s.Defaults.Timeout
+	return cmp.Or(s.Limits.Timeout, shipped)
 }
 
 // Catalog reads the image catalog that the settings name.

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -204,11 +205,7 @@ func (s *Settings) oneEngine(context, host value) error {
 		s.Engine.Context = ""
 		s.show("context", "")
 	default:
-		other := host.source
-		if host.key != "" {
-			other = host.key
-		}
-		e := context.problem(fmt.Errorf("cannot be given together with %s", other))
+		e := context.problem(fmt.Errorf("cannot be given together with %s", cmp.Or(host.key, host.source)))
 		e.Advice = "leave one of the two out; see where settings come from with: sandbox config"
 		return e
 	}
@@ -253,10 +250,7 @@ func UserFile() string {
 // projectFile reads the file that was named, which the operator thereby trusts, or else
 // ./sandbox.yaml, which may have come with a directory of another person.
 func projectFile(file string) (map[string]any, error) {
-	if file == "" {
-		file = os.Getenv(configVariable)
-	}
-	if file != "" {
+	if file = cmp.Or(file, os.Getenv(configVariable)); file != "" {
 		return readFile(file, fromProject, true, true)
 	}
 	return readFile("sandbox.yaml", fromProject, false, false)

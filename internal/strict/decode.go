@@ -324,6 +324,6 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 		}
 		v.SetFloat(number)
 	default:
-		panic("strictyaml: no rule for " + v.Type().String())
+		panic("strict: no rule for " + v.Type().String())
 	}
 }

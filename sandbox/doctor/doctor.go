@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -118,7 +117,7 @@ const scarce = 2 * policy.GiB
 func checkDisk(stateDir string, info engine.Info) Finding {
 	f := Finding{Check: "disk", Verdict: Info, Seen: "the free room cannot be told here"}
 	for _, place := range []struct{ what, dir string }{{"records", stateDir}, {"engine", info.RootDir}} {
-		free, ok := freeBytes(place.dir)
+		free, ok := fsx.FreeBytes(place.dir)
 		if !ok {
 			continue
 		}
@@ -133,13 +132,4 @@ func checkDisk(stateDir string, info engine.Info) Finding {
 		}
 	}
 	return f
-}
-
-// freeBytes is what an ordinary user may still write below a directory.
-func freeBytes(dir string) (int64, bool) {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(dir, &stat); err != nil {
-		return 0, false
-	}
-	return int64(stat.Bavail) * int64(stat.Bsize), true //nolint:unconvert // types differ between systems
 }

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // for go:embed
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,23 +75,16 @@ func (m Machine) probe(ctx context.Context) []Finding {
 func (t trial) run(ctx context.Context, m Machine) []Finding {
 	req := m.program(t.program)
 	req.Name = "doctor"
-	limits := t.limits
-	if limits.Timeout == 0 {
-		limits.Timeout = 20 * time.Second
-	}
-	if limits.Memory == 0 {
-		limits.Memory = 256 * policy.MiB
-	}
-	req.Limits = limits
+	req.Limits = t.limits
+	req.Limits.Timeout = cmp.Or(t.limits.Timeout, 20*time.Second)
+	req.Limits.Memory = cmp.Or(t.limits.Memory, 256*policy.MiB)
 	res, err := m.Runner.Run(ctx, req)
 	if err != nil {
 		return []Finding{failed(t.check, err)}
 	}
 	findings := t.judge(res)
-	for _, f := range findings {
-		if f.Verdict == Fail {
-			return findings
-		}
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Verdict == Fail }) {
+		return findings
 	}
 	if err := m.Runner.Store().Remove(res.ID); err != nil {
 		findings = append(findings, failed(t.check, err))
@@ -134,11 +129,8 @@ type insideFacts struct {
 func judgeInside(res *result.Result) []Finding {
 	var facts insideFacts
 	if err := json.Unmarshal([]byte(res.Stdout), &facts); err != nil {
-		text := strings.TrimSpace(res.ErrorSummary)
-		if text == "" {
-			text = res.Explanation
-		}
-		return []Finding{failed("inside", errors.New("the probe said nothing that can be read: "+text))}
+		why := cmp.Or(strings.TrimSpace(res.ErrorSummary), res.Explanation)
+		return []Finding{failed("inside", errors.New("the probe said nothing that can be read: "+why))}
 	}
 	var findings []Finding
 	judge := func(check string, ok bool, seen, broken string, args ...any) {
