@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Write makes files below dir; a name that ends in a slash is a folder.
@@ -32,4 +33,15 @@ func Root(t testing.TB, dir string) *os.Root {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, root.Close()) })
 	return root
+}
+
+// WithFewDescriptors lets f open 64 files at a time: a walk must not need one for
+// every level of a tree.
+func WithFewDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
+	f()
 }
