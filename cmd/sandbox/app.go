@@ -18,7 +18,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// app is what the commands share: one command line of one process.
+// app is the state that the commands share: one command line of one process.
 type app struct {
 	streams                  Streams
 	outTerminal, errTerminal bool
@@ -164,8 +164,8 @@ func (a *app) printLines(lines []string) error {
 	return nil
 }
 
-// print prints text for people. Everything that may come from a stranger is made
-// harmless; our own text holds nothing that this would change.
+// print prints text for people. It makes the text harmless, because untrusted text may be
+// part of it.
 func (a *app) print(format string, args ...any) error {
 	_, err := fmt.Fprint(a.streams.Out, terminal.Text(fmt.Sprintf(format, args...)))
 	return readerGone(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// batchFlags are the flags of `batch` that are no settings.
+// batchFlags are the flags of `batch` that are not settings.
 type batchFlags struct {
 	evaluateFlags
 	from, results         string
@@ -124,10 +124,10 @@ type batchEntry struct {
 }
 
 // listScripts are the scripts of a command line, or of the list that it names. Those
-// with something wrong are left out; the error says what.
+// with a problem are left out; the error names the problem.
 func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.ListedScript, error) {
 	if f.from != "" {
-		// It may be a pipe that nobody writes to.
+		// It may be a pipe without a writer.
 		listed, err := interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
 		wrong := map[string]bool{}
 		for _, e := range joined(err) {
@@ -150,9 +150,9 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 	return listed, errors.Join(errs...)
 }
 
-// entries reads every script once and returns what is to be evaluated: each script
-// with each seed. Everything that is wrong is reported at once: a script that is
-// missing, and two of the same name.
+// entries reads every script once and returns the evaluations to do: each script with each
+// seed. All problems are reported at once, such as a missing script or a name that is used
+// twice.
 func (f batchFlags) entries(listed []evaluate.ListedScript) ([]batchEntry, error) {
 	var entries []batchEntry
 	var errs []error

@@ -12,8 +12,8 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// report shows what came of a batch that ended for a reason, nil for its natural end,
-// and sets the exit code.
+// report shows the results of a batch and sets the exit code. ended is the reason of an
+// early end; nil if there was none.
 func (b *batchRun) report(ended error) error {
 	notStarted, inconclusive := 0, 0
 	for _, e := range b.all {

@@ -51,7 +51,7 @@ func shippedOr(file, what string) (text []byte, name string, err error) {
 	return text, file, nil
 }
 
-// rulesOf are what the settings check contracts against.
+// rulesOf are the rules of the settings for contracts.
 func rulesOf(s settings.Settings) (contract.Rules, error) {
 	rules := contract.Rules{Strict: s.Strict, OpenAllowlist: s.OpenAllowlist}
 	var err error
@@ -149,7 +149,7 @@ func padded(line string) string { return fmt.Sprintf("%-37s", line) }
 // without any.
 func startArguments(command string) string {
 	if strings.HasPrefix(command, "pytest") {
-		return `[-p, "no:cacheprovider"]` // the cache would be in a folder that is read-only
+		return `[-p, "no:cacheprovider"]` // the cache would be in a read-only directory
 	}
 	return "[]"
 }

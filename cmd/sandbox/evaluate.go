@@ -20,7 +20,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
-// evaluateFlags are the flags of `evaluate` and `batch` that are no settings.
+// evaluateFlags are the flags of `evaluate` and `batch` that are not settings.
 type evaluateFlags struct {
 	task, workspace, name string
 	env, envFiles         []string
@@ -34,8 +34,8 @@ type evaluateFlags struct {
 	maxRetries            int
 }
 
-// register gives a command the flags that say how scripts are evaluated.
-// What --repeat does is told by its help text.
+// register gives a command the flags that say how scripts are evaluated. repeat is the help
+// of --repeat.
 func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
@@ -181,19 +181,19 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	return a.showEvaluations(ctx, repetition, err, evaluationView{f.repeat, a.livesHere(s)}, s)
 }
 
-// livesHere says that a terminal sees what the script prints, as it does with a run.
-// Whatever else reads our output gets the evaluation only.
+// livesHere says that a terminal shows the output of the script, as with a run. Any other
+// reader gets the evaluation only.
 func (a *app) livesHere(s settings.Settings) bool {
 	return a.outTerminal && a.errTerminal && !s.Quiet && !s.JSON
 }
 
-// showLive shows a terminal what the script prints. The answer ends it.
+// showLive shows the output of the script at a terminal, until end is called.
 func (a *app) showLive(streams *sandbox.IO, s settings.Settings) (end func()) {
 	if !a.livesHere(s) {
 		return func() {}
 	}
 	live := a.connect(streams, s)
-	return func() { _ = live.finish() } // what could not be shown is in the evaluation
+	return func() { _ = live.finish() } // the evaluation has all output
 }
 
 // evaluateOptions are the settings and flags as the harness takes them.
@@ -247,8 +247,8 @@ func (f *seedsFlag) Set(text string) error {
 
 func (f *seedsFlag) Type() string { return "S,S,..." }
 
-// gpuKindOf is what a cache has to know of the GPUs that runs get: a result of other
-// GPUs is another result. Empty when they get none.
+// gpuKindOf is the kind of the GPUs that runs get, for the key of a cache: a result of other
+// GPUs is another result. It is empty if runs get none.
 func gpuKindOf(ctx context.Context, runner *sandbox.Runner, gpus string) (string, error) {
 	if gpus == "" {
 		return "", nil
@@ -260,8 +260,8 @@ func gpuKindOf(ctx context.Context, runner *sandbox.Runner, gpus string) (string
 	return gpuKind(report.GPUs, gpus)
 }
 
-// gpuKind is the kind of the GPUs of a machine. Which ones a run gets is decided when
-// it begins, so all that can be lent must be of one kind.
+// gpuKind is the kind of the GPUs of a machine. A run gets its GPUs when it begins, so all
+// that can be lent must be of one kind.
 func gpuKind(listed []gpu.Listed, gpus string) (string, error) {
 	var kinds []string
 	count := 0

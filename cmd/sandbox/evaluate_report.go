@@ -19,7 +19,7 @@ import (
 type evaluationView struct {
 	// runs are how many there should have been.
 	runs int
-	// live says that what the script printed has been shown already.
+	// live says that the output of the script has been shown already.
 	live bool
 }
 
@@ -29,7 +29,7 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 	if refused := new(evaluate.ScriptError); errors.As(err, &refused) {
 		err = nil
 	}
-	// What never ran because of an error is nothing to show: the error says it.
+	// The error already says why the last one never ran.
 	if n := len(r.Evaluations); n > 0 && err != nil && r.Evaluations[n-1].Run == nil {
 		r.Evaluations = r.Evaluations[:n-1]
 	}
@@ -84,8 +84,8 @@ func encodable(v any) error {
 	return err
 }
 
-// evaluationCode is the exit code of an evaluation: the script's with the
-// exceptions of a run, and 1 for whatever else is wrong with it.
+// evaluationCode is the exit code of an evaluation: the script's with the exceptions of a
+// run, and 1 for any other problem.
 func evaluationCode(e evaluate.Evaluation) int {
 	if e.Run == nil {
 		return exitProblem
@@ -97,7 +97,7 @@ func evaluationCode(e evaluate.Evaluation) int {
 	return code
 }
 
-// warn prints a warning. A stderr that cannot be written to takes none.
+// warn prints a warning on stderr. Errors of stderr are ignored.
 func (a *app) warn(text string) {
 	fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(text))
 }
@@ -117,7 +117,7 @@ func (w watchedRunner) Run(ctx context.Context, req sandbox.Request, opts ...san
 	return w.Runner.Run(ctx, req, opts...)
 }
 
-// steps tell a terminal what an evaluation does besides running the script: both a
+// steps show the steps of an evaluation besides the run of the script at a terminal: a
 // debug command and a grader may be silent for minutes.
 type steps struct{ say func(text string) }
 
@@ -130,7 +130,7 @@ func (a *app) tellSteps(s settings.Settings) steps {
 
 func (s steps) grading(string) { s.say("grading") }
 
-// debugging tells of each repair, of which there are most.
+// debugging shows each repair; most is their maximum.
 func (s steps) debugging(debug evaluate.DebugFunc, most int) evaluate.DebugFunc {
 	n := 0
 	return func(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {

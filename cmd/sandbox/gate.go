@@ -84,7 +84,7 @@ func statusLine(v evidence.Verdict) string {
 	return string(v.Status) + ": " + string(v.StopReason)
 }
 
-// noGate gives a folder that is no gate directory its hint.
+// noGate gives an error about a gate directory a hint.
 func noGate(err error) error {
 	var directory *gate.DirectoryError
 	if errors.As(err, &directory) && directory.Hint() == "" {
@@ -93,7 +93,7 @@ func noGate(err error) error {
 	return err
 }
 
-// normalizeFlags say what is made of a log.
+// normalizeFlags are the flags of `gate normalize`.
 type normalizeFlags struct {
 	roots          []string
 	suspects, hash bool

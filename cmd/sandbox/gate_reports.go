@@ -24,10 +24,10 @@ const (
 	githubSummary = "GITHUB_STEP_SUMMARY"
 )
 
-// checkReports makes sure, before anything runs, that reports have a folder, and that
-// they are no part of the workspace: the next run would find a file that is in no commit,
-// and a replay other files than were recorded. What is sealed on the spot leaves them out;
-// a sealed wish has to say so itself.
+// checkReports makes sure, before anything runs, that the directories of reports exist and
+// that reports are not a part of the workspace: the next run would find a file without a
+// commit, and a replay other files than the recorded ones. A wish that is sealed on the
+// spot leaves reports out; a sealed wish must exclude them itself.
 func (f *gateFlags) checkReports(o *gate.Options) error {
 	for _, file := range []string{f.junit, f.summary} {
 		if file == "" || file == "-" || file == summaryGitHub {
@@ -42,7 +42,7 @@ func (f *gateFlags) checkReports(o *gate.Options) error {
 		}
 		workspace, err := o.Lock.Wish.Workspace(o.WishDir)
 		if err != nil || o.NotSealed != "" {
-			continue // nothing runs, and why is told
+			continue // nothing runs, and the verdict says why
 		}
 		rel, inside := placeIn(file, workspace)
 		switch {
@@ -60,7 +60,7 @@ func (f *gateFlags) checkReports(o *gate.Options) error {
 	return nil
 }
 
-// placeIn is the place of a file, which need not be there, below a folder.
+// placeIn is the path of a file, which need not exist, below a directory.
 func placeIn(file, folder string) (rel string, ok bool) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err == nil {
@@ -72,7 +72,7 @@ func placeIn(file, folder string) (rel string, ok bool) {
 	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
 }
 
-// placeFrom is the path of what lies in the workspace, from the folder of the wish.
+// placeFrom makes a path in the workspace relative to the directory of the wish.
 func placeFrom(wishDir, workspace, rel string) string {
 	if real, err := filepath.EvalSymlinks(wishDir); err == nil {
 		wishDir = real
@@ -83,14 +83,14 @@ func placeFrom(wishDir, workspace, rel string) string {
 	return rel
 }
 
-// excluded says that the wish leaves a path out, or a folder that it lies in.
+// excluded says that the wish leaves a path out, or one of its directories.
 func excluded(rel string, exclude []string) bool {
 	return slices.ContainsFunc(exclude, func(name string) bool {
 		return fsx.Within(rel, strings.TrimSuffix(name, "/"))
 	})
 }
 
-// writeReports writes what --junit and --summary ask for.
+// writeReports writes the reports of --junit and --summary.
 func (f *gateFlags) writeReports(a *app, r gate.Report) error {
 	in := report.Input{Manifest: r.Manifest, Tests: r.Tests, Verdict: r.Verdict}
 	var errs []error
@@ -138,7 +138,7 @@ func appendTo(file string, text []byte) (err error) {
 }
 
 // key reads the private key of --sign; nil if there is none. It must lie where the gates
-// cannot read it, and where nobody else can put another one.
+// cannot read it, and where no other user can replace it.
 func (f *gateFlags) key(a *app, o gate.Options) ([]byte, error) {
 	if f.sign == "" {
 		return nil, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
-// gateFlags are the flags of `gate run` that are no settings.
+// gateFlags are the flags of `gate run` that are not settings.
 type gateFlags struct {
 	mode, baseline, out, tools string
 	seal, offline, strict      bool
@@ -101,7 +101,7 @@ not be carried out, 130 interrupted.`,
 	return cmd
 }
 
-// check refuses flags that make no sense together, and finds out what is to be run.
+// check refuses flags that make no sense together, and finds the wish or the command.
 func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
 	path, dash := cmd.CommandPath(), cmd.ArgsLenAtDash()
 	switch {
@@ -174,7 +174,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	// What cannot be signed or written in the end is told before anything runs.
+	// Problems of the key and of the reports are reported before anything runs.
 	if err := f.checkReports(&o); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	}
 	signed := key != nil && runErr == nil && signErr == nil
 	a.code = gateCode(report.Verdict)
-	// A failure of ours is the exit code, whatever the verdict is.
+	// An error decides the exit code, not the verdict.
 	err = errors.Join(runErr, signErr, f.writeReports(a, report))
 	if err != nil {
 		a.code = exitCode(nil, err)
@@ -291,7 +291,7 @@ func gateCode(v evidence.Verdict) int {
 	return exitProblem
 }
 
-// gated is what `gate run --json` prints.
+// gated is the JSON of `gate run --json`.
 type gated struct {
 	evidence.Verdict
 	// Dir is the gate directory; Signed says that there is an attestation.
@@ -299,7 +299,7 @@ type gated struct {
 	Signed bool   `json:"signed"`
 }
 
-// gateLive is a gate while it runs: what is shown of it, and how long its commands take.
+// gateLive shows a gate while it runs, and measures its commands.
 type gateLive struct {
 	// seconds are those of the commands themselves, by index.
 	seconds map[int]float64
@@ -322,7 +322,7 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings
 			g.seconds[event.Gate] = event.Result.DurationSeconds
 		}
 		if text := render.GateStep(event); text != "" && a.errTerminal && !s.Quiet {
-			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // a stderr that is gone is told of by the summary
+			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // the summary reports a stderr that is gone
 		}
 	}
 	if !s.Quiet {
@@ -332,7 +332,7 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings
 		waiting.end()
 		announced()
 		a.ended()
-		_ = live.finish() // what could not be shown is in the evidence
+		_ = live.finish() // the evidence has all output
 	}
 	return g
 }

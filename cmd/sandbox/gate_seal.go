@@ -23,7 +23,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// defaultLock is what a sealed wish is called.
+// defaultLock is the file name of a sealed wish.
 const defaultLock = evidence.WishLockFile
 
 func newGateSealCommand(a *app) *cobra.Command {
@@ -85,7 +85,8 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, text.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }
 
-// checkWish refuses to seal what could never be run, and warns of what protects nothing.
+// checkWish refuses a wish that could never be run, and warns of protected paths that do not
+// exist.
 func (a *app) checkWish(w wish.Wish, file string) error {
 	if len(w.GateCommands) == 0 {
 		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), evidence.ReasonNoCommands.Hint()}
@@ -113,12 +114,12 @@ func readWish(ctx context.Context, file string) ([]byte, error) {
 	return text, nil
 }
 
-// seal looks up what a wish stands for on this machine, and seals it.
+// seal resolves the names of a wish on this machine, and seals it.
 func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
 	req := s.Request()
 	req.Image = cmp.Or(w.Image, req.Image)
 	req.Command = []string{"true"}
-	// Only the image counts here, not what this machine could give a run.
+	// Only the image counts here.
 	req.GPUs, req.Network = "", ""
 	spec, err := runner.Plan(ctx, req)
 	if err != nil {
@@ -145,7 +146,7 @@ func writeLock(lock wish.Lock, file string) error {
 	return writeReport(file, text)
 }
 
-// isLock tells a lock from a wish: it is JSON that says so itself.
+// isLock says that a text is a lock and not a wish: JSON with the schema of locks.
 func isLock(text []byte) bool {
 	var head struct {
 		Schema string `json:"schema"`

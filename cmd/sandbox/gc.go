@@ -48,7 +48,7 @@ somebody deletes them.`,
 	return cmd
 }
 
-// gc shows what was done also when something failed.
+// gc shows the removed containers also after an error.
 func (a *app) gc(ctx context.Context, opts sandbox.GCOptions) error {
 	s, runner, err := a.openRunner()
 	if err != nil {
@@ -121,11 +121,11 @@ func (f retentionFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// expiredReport is what `gc --retention --json` prints.
+// expiredReport is the JSON of `gc --retention --json`.
 type expiredReport struct {
 	Removed []contract.Expired `json:"removed"`
-	// Left are records of contracts that are as old and have no outcome, because
-	// whoever ran them ended first: they are of no class.
+	// Left are records of contracts that are as old and have no outcome, because their
+	// process ended first. Without an outcome they have no class.
 	Left []string `json:"left"`
 }
 
@@ -168,7 +168,7 @@ func (a *app) expire(f retentionFlags, dry bool) error {
 // withoutOutcome are the records of contracts, made before a time, that will never have
 // an outcome.
 func withoutOutcome(store *record.Store, before time.Time) []string {
-	records, _ := store.List() // what cannot be read was told already
+	records, _ := store.List() // FindExpired has reported unreadable ones
 	left := []string{}
 	for _, each := range records {
 		if each.State == record.Running || !each.Created.Before(before) {

@@ -34,9 +34,8 @@ func newImageCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// imageTools are what the image commands work with. The caller closes the
-// client. The engine is asked once first, so that one that is not there is told
-// apart from an image that is not there.
+// imageTools opens the settings, the catalog and a client, which the caller closes. It asks
+// the engine once, so that a missing engine is not mistaken for a missing image.
 func (a *app) imageTools(ctx context.Context) (settings.Settings, images.Catalog, *dockerhost.Client, error) {
 	s, err := a.settings()
 	if err != nil {

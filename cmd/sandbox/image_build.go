@@ -11,7 +11,7 @@ import (
 	"github.com/evalbox/evalbox/images/pull"
 )
 
-// buildFlags are what `image ensure` and `image build` take.
+// buildFlags are the flags of `image ensure` and `image build`.
 type buildFlags struct {
 	force          bool
 	ignoreMovedTag bool

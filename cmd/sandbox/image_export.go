@@ -58,8 +58,8 @@ func (a *app) exportImage(ctx context.Context, name, file string) error {
 	return nil
 }
 
-// writeWhole makes a file of what write writes, and none when that fails: half an
-// archive must not be taken for one.
+// writeWhole makes a file with the output of write, and none if write fails: half an
+// archive must not pass for a whole one.
 func writeWhole(file string, write func(io.Writer) error) (err error) {
 	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
 		return &fileError{fileArchive, file, errors.New("is there and is not a regular file")}

@@ -59,7 +59,7 @@ func (a *app) lockImages(ctx context.Context, names []string) error {
 	return nil
 }
 
-// printLockChange says on stdout what became of an entry.
+// printLockChange prints the change of an entry on stdout.
 func (a *app) printLockChange(change lock.Change, path string) error {
 	e := change.After
 	switch b := change.Before; {
@@ -134,7 +134,7 @@ something could not be compared.`,
 	return cmd
 }
 
-// verifyImages shows what could be compared also when something could not.
+// verifyImages shows the comparisons also after an error.
 func (a *app) verifyImages(ctx context.Context, names []string) error {
 	s, catalog, api, err := a.imageTools(ctx)
 	if err != nil {

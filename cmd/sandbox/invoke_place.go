@@ -11,7 +11,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// place is where tools run, with what shows their output meanwhile.
+// place is an engine for tools, with the functions around a run.
 type place struct {
 	option invoke.Option
 	// begin is called before the tool is started, ended when it has ended, close at last.
@@ -38,7 +38,7 @@ func (a *app) placeOf(ctx context.Context, s settings.Settings, f invokeFlags) (
 		begin:  func() {},
 		ended: func() {
 			watched()
-			_ = live.finish() // what could not be shown is in the result
+			_ = live.finish() // the result has all output
 		},
 		close: func() { _ = runner.Close() },
 	}, nil
@@ -86,7 +86,7 @@ func (machineClock) Now() time.Time { return time.Now() }
 
 func (machineClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// inTurn lets two streams share what shows them.
+// inTurn lets two streams share a writer.
 type inTurn struct {
 	turn *sync.Mutex
 	out  io.Writer

@@ -20,8 +20,8 @@ type live struct {
 	err    io.Writer
 }
 
-// connect makes the program's streams ours, unless only the result is asked for.
-// A pipe or a file gets the very bytes; a terminal gets them made harmless.
+// connect shows the program's streams, unless only the result is asked for. A pipe or a
+// file gets the bytes unchanged; a terminal gets them made harmless.
 func (a *app) connect(streams *sandbox.IO, s settings.Settings) *live {
 	l := &live{err: &locked{out: a.streams.Err}}
 	if s.Quiet || s.JSON {
@@ -52,7 +52,7 @@ func (l *live) announceEnd(ctx context.Context) (end func()) {
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(said)
-		// A stderr that cannot be written to is told of by the summary.
+		// The summary reports a stderr that cannot be written to.
 		_, _ = io.WriteString(l.err, "sandbox: ending the program; again: at once\n")
 	})
 	return func() {
@@ -83,15 +83,15 @@ func (l *live) watch(ctx context.Context, a *app, hooks *sandbox.Hooks, s settin
 	}
 }
 
-// patience is how long a terminal may take none of our output once the run has
-// ended: one that was stopped, or that nobody reads, must not hold us for ever.
+// patience is how long a terminal may take no output once the run has ended. A stopped or
+// unread terminal must not hold this process for ever.
 const patience = 2 * time.Second
 
 // errStuck means that an output took nothing for as long as patience lasts.
 var errStuck = errors.New("the reader of the output is stuck")
 
-// patiently does something that may block on an output. It gives up after a
-// while, and what was begun may go on behind it.
+// patiently calls do, which may block on an output. It gives up after a while; do may then
+// go on.
 func patiently(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -103,7 +103,7 @@ func patiently(do func() error) error {
 	}
 }
 
-// locked lets the live output and our own words share a stream.
+// locked lets the live output and our own messages share a stream.
 type locked struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -115,8 +115,8 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.out.Write(p)
 }
 
-// finish shows what is left and ends an unfinished line, so that what we say
-// begins on its own. It does not wait for ever.
+// finish shows the rest of the output and ends an unfinished line, so that our messages
+// begin on a line of their own. It does not wait for ever.
 func (l *live) finish() error { return patiently(l.end) }
 
 func (l *live) end() error {
@@ -131,11 +131,11 @@ func (l *live) end() error {
 	return errors.Join(errs...)
 }
 
-// waitingEvery is how often what a run waits for is told at most: a busy queue
-// changes many times in a second.
+// waitingEvery is the least time between two messages: a busy queue changes many times in
+// a second.
 const waitingEvery = 5 * time.Second
 
-// waiting tells what runs wait for. Its methods may be called concurrently.
+// waiting shows why runs wait. Its methods may be called concurrently.
 type waiting struct {
 	tell func(why string)
 
@@ -145,8 +145,7 @@ type waiting struct {
 	timer *time.Timer
 }
 
-// tellWaiting says on stderr what a run waits for. Who reads only the result wants
-// to know as well.
+// tellWaiting says on stderr why a run waits, also with --json.
 func (a *app) tellWaiting(s settings.Settings) *waiting {
 	if s.Quiet {
 		return &waiting{tell: func(string) {}}
@@ -156,7 +155,8 @@ func (a *app) tellWaiting(s settings.Settings) *waiting {
 	}}
 }
 
-// say tells it now, or when it is time again; then only the latest counts.
+// say shows a reason now, or later if the last message is recent; then only the latest
+// reason is shown.
 func (w *waiting) say(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +183,7 @@ func (w *waiting) sayNext() {
 	w.tell(w.next)
 }
 
-// end forgets what has not been told: the wait is over.
+// end drops a reason that was not shown: the wait is over.
 func (w *waiting) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

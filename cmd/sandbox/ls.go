@@ -65,7 +65,7 @@ func newLsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// list shows what can be read, and then reports what cannot.
+// list shows the records that can be read, and then reports the others.
 func (a *app) list() error {
 	s, store, err := a.openStore()
 	if err != nil {

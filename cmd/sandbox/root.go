@@ -99,7 +99,7 @@ func grouped(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-// unknownOrHelp is what a command does that only holds others.
+// unknownOrHelp runs a command that only holds others.
 func unknownOrHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -153,8 +153,8 @@ var requestKeys = []string{
 	"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit",
 }
 
-// groupedUsage shows the flags of a command in groups: its own, those of the runs that it
-// makes, and those of what it prints. Dozens in one list hide each other.
+// groupedUsage shows the flags of a command in groups: its own, those of its runs, and those
+// of its output. Dozens of flags in one list hide each other.
 func groupedUsage(cmd *cobra.Command) error {
 	own, runs, output := newFlagGroup(), newFlagGroup(), newFlagGroup()
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {

@@ -63,7 +63,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 		},
 	}
 	flags := cmd.Flags()
-	// What follows the script belongs to the script.
+	// Arguments after the script belong to the script.
 	flags.SetInterspersed(false)
 	flags.SortFlags = false
 	flags.StringVar(&f.input, "input", "", "`folder` that the program finds, read-only, as ./input")
@@ -113,7 +113,7 @@ func (a *app) run(ctx context.Context, f runFlags, args []string, dash int) erro
 	return a.carryOut(ctx, runner, req, streams, s)
 }
 
-// carryOut runs the request and shows what happened.
+// carryOut runs the request and shows its result.
 func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.Request, streams sandbox.IO, s settings.Settings) error {
 	live := a.connect(&streams, s)
 	var hooks sandbox.Hooks
@@ -142,13 +142,13 @@ func (a *app) carryOut(ctx context.Context, runner *sandbox.Runner, req sandbox.
 	return runErr
 }
 
-// liveWarning begins what a result warns of when the live output failed.
+// liveWarning begins the warning of a result whose live output failed.
 const liveWarning = "live output: "
 
-// runFlags are the flags of `run` that are no settings: they concern one run.
+// runFlags are the flags of `run` that are not settings: they concern one run.
 type runFlags struct {
 	env, envFiles, labels, ulimits []string
-	// egress, allowHosts and addHosts are what the program reaches.
+	// egress, allowHosts and addHosts are the hosts that the program may reach.
 	egress                    string
 	allowHosts, addHosts      []string
 	id, name, input, final    string
@@ -201,7 +201,7 @@ func environment(pairs, files, environ []string, command string) (map[string]str
 	return env, nil
 }
 
-// program decides what to run: a script with its arguments, or, after "--", a
+// program sets the program of a request: a script with its arguments, or, after "--", a
 // command of the image.
 func program(req *sandbox.Request, args []string, dash int) error {
 	switch {
@@ -220,8 +220,8 @@ func program(req *sandbox.Request, args []string, dash int) error {
 	return nil
 }
 
-// noScriptHint is what to try about something to run that is no script. A file of
-// ours is not in the image, so that "--" alone would not help it.
+// noScriptHint is the hint for a program that is not a script. A file of this machine is
+// not in the image, so "--" alone would not help.
 func noScriptHint(args []string) string {
 	name := args[0]
 	switch ext := strings.ToLower(filepath.Ext(name)); {
@@ -254,7 +254,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// maxEnvFile bounds a file of variables, far above what a program can be given.
+// maxEnvFile bounds a file of variables, in bytes, far above the kernel's limit.
 const maxEnvFile = 16 << 20
 
 // readEnvFile reads variables as docker run --env-file does: NAME=VALUE, or NAME
@@ -319,8 +319,8 @@ func lookup(environ []string, name string) string {
 	return ""
 }
 
-// egressOf is what the flags --egress, --allow-host and --add-host ask for; nil is
-// offline. Everything that cannot be read is reported at once.
+// egressOf reads the flags --egress, --allow-host and --add-host; nil is offline. All
+// problems are reported at once.
 func egressOf(level string, allow, add []string) (*policy.Egress, error) {
 	e := &policy.Egress{Level: policy.NetworkLevel(level), Allow: allow}
 	var errs []error
@@ -355,7 +355,7 @@ func egressOf(level string, allow, add []string) (*policy.Egress, error) {
 	return e, nil
 }
 
-// noLevel is what is wrong with hosts and no way to them.
+// noLevel is the rule that hosts without a network level break.
 func noLevel(allowed bool) string {
 	if allowed {
 		return fmt.Sprintf("--allow-host: not together with --egress %s", policy.Offline)

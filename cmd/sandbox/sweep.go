@@ -17,8 +17,8 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// sweepFlags are the flags of `sweep` that are no settings. What `invoke` is told by
-// --config and --seed is for the sweep to say.
+// sweepFlags are the flags of `sweep` that are not settings. The
+// sweep itself decides --config and --seed of `invoke`.
 type sweepFlags struct {
 	invokeFlags
 	spec              string
@@ -116,7 +116,8 @@ func (f *axisFlag) Set(text string) error {
 	return err
 }
 
-// parseAxis reads NAME=V,V... or NAME=[JSON list]. What is no JSON is a text.
+// parseAxis reads NAME=V,V... or NAME=[JSON list]. A value that is not
+// JSON is a text.
 func parseAxis(text string) (sweep.Axis, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || name == "" {

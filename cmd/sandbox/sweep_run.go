@@ -74,9 +74,9 @@ type sweepRun struct {
 	warned   sync.Once
 }
 
-// place is where the tool runs, with what of it the runs depend on. Nothing of its output
-// is shown: runs would mix it. What every run would be refused for is told here, once,
-// before anything is written.
+// place is the engine of the tool, and the part of it that results depend on. The output of
+// the tool is not shown: concurrent runs would mix it. A refusal that every run would get
+// is reported here, once, before anything is written.
 func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[string]string, release func(), err error) {
 	a, s := r.app, r.settings
 	if r.flags.engine == invoke.EngineHost {
@@ -109,7 +109,7 @@ func (r *sweepRun) options(verify invoke.VerifyOptions, setup, env map[string]st
 	}, err
 }
 
-// plans tells what the sweep would do, unless it would be refused.
+// plans prints the plan of the sweep, unless it would be refused.
 func (r *sweepRun) plans(ctx context.Context, opts sweep.Options) error {
 	if _, err := interruptibly(ctx, func() (struct{}, error) { return struct{}{}, sweep.Check(r.plan, opts) }); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (r *sweepRun) plans(ctx context.Context, opts sweep.Options) error {
 	return r.app.printJSON(sweepPlan(r.plan, dir))
 }
 
-// carryOut does the runs and tells how far they are.
+// carryOut does the runs and shows their progress.
 func (r *sweepRun) carryOut(ctx context.Context, do sweep.Invoke, opts sweep.Options) (sweep.Report, error) {
 	r.progress.start(r.app, r.settings.Quiet, "runs", r.plan.Len(), r.plan.Len(), func() string { return "" })
 	defer r.progress.stop()
@@ -158,17 +158,17 @@ func endOfRun(end sweep.End) string {
 
 var _ sweep.Runner = (*invoke.Runner)(nil)
 
-// classSetup is what the results of runs in the sandbox depend on besides the sweep.
-// Limits are not among it: a run that reached none ended as it would have under others.
+// classSetup is the part of a class that results depend on. Limits are not in it: a run
+// that reached none would have ended in the same way under others.
 func classSetup(class spec.Class, gpus string) map[string]string {
 	return map[string]string{
 		"image": class.Image.ID, "network": class.Network, "user": class.User, "runtime": class.Runtime, "gpus": gpus,
 	}
 }
 
-// addSetup adds what the flags say of all runs. Values of variables may be secret, so
-// that only hashes of them are kept. What is demanded of artifacts is not among it: a
-// sweep that goes on judges again what it keeps.
+// addSetup adds the flags that results depend on. Values of variables may be secret, so
+// only their hashes are kept. The demands on artifacts are not in it: a sweep that goes on
+// judges the runs that it keeps again.
 func (f *sweepFlags) addSetup(setup, env map[string]string) error {
 	setup["exec"], setup["engine"], setup["root"] = f.exec, f.engine, ""
 	if f.root != "" || f.engine == invoke.EngineHost {
