@@ -62,7 +62,7 @@ func Sum(ctx context.Context, h hash.Hash, file *os.File, info fs.FileInfo) (str
 
 // A LimitError is a tree that is larger than its copy may be.
 type LimitError struct {
-	// What there is too much of, and Most how many there may be.
+	// What is the counted thing in words, Most its maximum.
 	What string
 	Most int64
 }

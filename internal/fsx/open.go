@@ -73,7 +73,7 @@ func Cause(err error) error {
 }
 
 // Open opens a regular file for reading, links followed. It never waits: anything else,
-// such as a named pipe whose other end nobody has open, is a [*NotRegularError] in an
+// such as a named pipe without a writer, is a [*NotRegularError] in an
 // [*fs.PathError].
 func Open(path string) (*os.File, error) {
 	// Not even opened: that has effects on some devices.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// Create writes a file below root that must not exist, and returns its size. An error leaves
-// what could be written.
+// Create writes a file below root that must not exist, and returns its size. After an error
+// the written part stays.
 func Create(root *os.Root, name string, content io.Reader, perm fs.FileMode) (int64, error) {
 	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
@@ -24,8 +24,8 @@ func Create(root *os.Root, name string, content io.Reader, perm fs.FileMode) (in
 	return n, errors.Join(err, file.Close())
 }
 
-// WriteFile makes the file of a path hold exactly data, or what it held before if the
-// process dies in between; if durable is set, also if the power fails. A new file always
+// WriteFile makes the file of a path hold exactly data. If the process dies in between, the
+// file has its old content; if durable is set, also if the power fails. A new file always
 // takes the place of the old one: a link is replaced, not followed.
 func WriteFile(path string, data []byte, perm fs.FileMode, durable bool) error {
 	root, err := os.OpenRoot(filepath.Dir(path))

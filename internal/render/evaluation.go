@@ -34,7 +34,7 @@ func Statistics(s evaluate.Statistics, runs int) string {
 	return text + "\n"
 }
 
-// Evaluation says what is wrong with an evaluation in a workspace, and then, in one line,
+// Evaluation lists the problems of an evaluation in a workspace, and then says in one line
 // how it ended. live means that the output of the script has been shown already.
 func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 	shown := ""
@@ -56,8 +56,8 @@ func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 	return shown + strings.Join(parts, " · ") + "\n"
 }
 
-// scoreParts are what a line says on score and seed. ownWord comes after a score that
-// the script reported itself.
+// scoreParts are the parts of a line on score and seed. ownWord comes after a score that the
+// script reported itself.
 func scoreParts(e evaluate.Evaluation, ownWord string) []string {
 	var parts []string
 	if e.GradedScore != nil {
@@ -148,8 +148,8 @@ func evaluationStatus(e evaluate.Evaluation) string {
 	return status
 }
 
-// Submission says what a submission is, and how it compares with a sample; check is nil
-// without one.
+// Submission describes a submission, and its comparison with a sample; check is nil without
+// one.
 func Submission(info evaluate.Submission, check *evaluate.SubmissionCheck) string {
 	shown := info.Path + ": missing\n"
 	switch {

@@ -98,7 +98,7 @@ func enforcedText(e result.Enforced) string {
 		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, text.Count(e.PIDs, "process"), e.Network, e.User, e.Runtime)
 }
 
-// treeText is what a program did to one tree.
+// treeText counts the changes of a program to one tree.
 func treeText(t result.Tree) string {
 	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
 		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, text.Size(t.SizeBytes))
@@ -162,7 +162,7 @@ func describeContract(c *contract.Recorded, finished bool, row func(name, text s
 	row("outcome", filepath.Join(c.Dir, contract.OutcomeFile))
 }
 
-// lostText is what it means that a run is lost.
+// lostText explains a lost run.
 func lostText(each record.Record, c *contract.Recorded) []string {
 	if each.State != record.Lost {
 		return nil

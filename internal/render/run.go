@@ -1,5 +1,5 @@
-// Package render says in lines for people what a value holds: a result, a record, an outcome
-// of a contract, an evaluation, a gate, a call. It does no I/O.
+// Package render turns values into lines for people: results, records, outcomes of
+// contracts, evaluations, gates, calls. It does no I/O.
 //
 // [Run], [Outcome], [Violations], [Gate], [Replay] and [Call] return lines that are harmless
 // for a terminal. The other functions return untrusted text as it is.
@@ -28,7 +28,7 @@ func (p Palette) Good(text string) string { return p.paint("32", text) }
 // Bad colours a failure.
 func (p Palette) Bad(text string) string { return p.paint("31", text) }
 
-// Odd colours what is neither.
+// Odd colours text that says neither.
 func (p Palette) Odd(text string) string { return p.paint("33", text) }
 
 func (p Palette) paint(code, text string) string {

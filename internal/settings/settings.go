@@ -1,5 +1,5 @@
-// Package settings finds the settings of the command line, and makes what they describe: a
-// policy, an image catalog, an image lock, an engine, a runner.
+// Package settings finds the settings of the command line, and makes from them a policy, an
+// image catalog, an image lock, an engine, and a runner.
 package settings
 
 import (
@@ -33,7 +33,7 @@ type Settings struct {
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
 
-	// AllowEgress and the rest say what the proxies of runs may do.
+	// AllowEgress and the next fields are rules for the proxies of runs.
 	AllowEgress               policy.NetworkLevel
 	AllowPrivateEgress        bool
 	EgressDefaults, MaxEgress policy.EgressLimits
@@ -76,10 +76,10 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint is what to try.
+// Hint is the advice.
 func (e *Error) Hint() string { return e.Advice }
 
-// LimitsAdvice is what to try about a limit that is refused.
+// LimitsAdvice is the advice for a limit that is refused.
 const LimitsAdvice = "see the limits, and where they come from, with: sandbox config"
 
 // layer is a kind of place that settings come from; a higher one wins.

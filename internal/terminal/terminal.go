@@ -23,7 +23,7 @@ import (
 // A carriage return alone becomes a newline, so that no line is overwritten; with
 // a newline after it, it is dropped.
 //
-// What is written does not depend on how the input is cut into pieces. A Writer
+// The output does not depend on how the input is cut into pieces. A Writer
 // holds back at most an unfinished character, until [Writer.Flush]. Methods may be
 // called concurrently.
 type Writer struct {
@@ -75,7 +75,7 @@ func (w *Writer) rune(r rune, size int, first byte) {
 	}
 }
 
-// Flush writes what was held back, as the end of the text.
+// Flush writes an unfinished character as the end of the text.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,8 +174,8 @@ func appendCode(dst []byte, r rune) []byte {
 	return fmt.Appendf(dst, `\u%04x`, r)
 }
 
-// unseen says that a rune shows nothing but changes what a reader believes to
-// see: it reorders text, breaks lines, or hides. Joiners (U+200C, U+200D) are
+// unseen says that a rune shows nothing but changes the text around it: it reorders text,
+// breaks lines, or hides. Joiners (U+200C, U+200D) are
 // ordinary letters of some scripts and of emoji and stay.
 func unseen(r rune) bool {
 	switch {

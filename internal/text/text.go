@@ -11,8 +11,8 @@ import (
 	"github.com/docker/go-units"
 )
 
-// Short is the beginning of a text, at most so many bytes and whole characters, with an
-// ellipsis if more follows.
+// Short is the beginning of a text: at most this number of bytes, in whole characters, with
+// an ellipsis if more follows.
 func Short(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -20,7 +20,7 @@ func Short(text string, most int) string {
 	return text[:end(text, most)] + "…"
 }
 
-// Quote is a text as a Go string literal, with what [Short] leaves of it.
+// Quote is a text as a Go string literal, shortened as by [Short].
 func Quote(text string, most int) string {
 	if len(text) <= most {
 		return strconv.Quote(text)
@@ -28,7 +28,7 @@ func Quote(text string, most int) string {
 	return strconv.Quote(text[:end(text, most)]) + "…"
 }
 
-// end is the last place at most so many bytes into a longer text where no character is cut.
+// end is the last place within the first most bytes of a longer text that cuts no character.
 func end(text string, most int) int {
 	for at := most; at > max(0, most-utf8.UTFMax); at-- {
 		if utf8.RuneStart(text[at]) {

@@ -1,5 +1,4 @@
-// Package treetest makes folders for the tests of those that walk, empty and
-// collect them.
+// Package treetest makes directories for tests.
 package treetest
 
 import (
@@ -12,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write makes files below dir; a name that ends in a slash is a folder.
+// Write makes files below dir; a name that ends in a slash is a directory.
 func Write(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -26,7 +25,7 @@ func Write(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// Root opens a folder for the time of the test.
+// Root opens a directory for the time of the test.
 func Root(t testing.TB, dir string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(dir)

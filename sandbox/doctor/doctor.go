@@ -31,10 +31,10 @@ const (
 type Finding struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
-	// Seen is what was found, Advice what to do about it; empty for nothing.
+	// Seen is the observation. Advice suggests a fix; it may be empty.
 	Seen   string `json:"seen"`
 	Advice string `json:"mend"`
-	// Err is why a check could not be done; it may have a method Hint() string.
+	// Err is the reason that a check could not be done. It may have a method Hint() string.
 	Err error `json:"-"`
 }
 

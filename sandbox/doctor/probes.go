@@ -18,13 +18,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// insideProbe is a program that tries the walls of its container and prints what
-// it found as JSON.
+// insideProbe is a program that examines its container and prints its findings as JSON.
 //
 //go:embed probe.py
 var insideProbe string
 
-// A trial is one small program in the sandbox and what must come of it.
+// A trial is one small program in the sandbox and the judgment of its result.
 type trial struct {
 	check   string
 	program string
@@ -111,7 +110,7 @@ func expectStatus(check, what string, want result.Status) func(*result.Result) [
 	}
 }
 
-// insideFacts is what the inside probe prints.
+// insideFacts is the JSON of the inside probe.
 type insideFacts struct {
 	UID             int      `json:"uid"`
 	Capabilities    string   `json:"capabilities"`
@@ -125,7 +124,7 @@ type insideFacts struct {
 	Forks           int      `json:"forks"`
 }
 
-// judgeInside judges what a program finds in its container.
+// judgeInside judges the findings of the inside probe.
 func judgeInside(res *result.Result) []Finding {
 	var facts insideFacts
 	if err := json.Unmarshal([]byte(res.Stdout), &facts); err != nil {
