@@ -14,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // A Verdict is how a check ended.
@@ -40,12 +41,11 @@ type Finding struct {
 
 // A Machine is the subject of an examination.
 type Machine struct {
-	// Endpoint is the engine, and NoEngine is why there is none.
-	Endpoint dockerhost.Endpoint
-	NoEngine error
+	// Address selects the engine.
+	Address docker.Address
 	// StateDir is the directory of records.
 	StateDir string
-	// Runner is nil without an engine.
+	// Runner is nil if there is no engine at the address.
 	Runner *sandbox.Runner
 	// Request has the image, the runtime and the transfer of a run that names none.
 	Request sandbox.Request
@@ -56,9 +56,9 @@ type Machine struct {
 // Examine does all checks. The later ones need the results of the earlier ones: where one
 // is missing, they are left out. The error is the cause of a context that has ended.
 func Examine(ctx context.Context, m Machine) ([]Finding, error) {
-	findings := []Finding{checkAddress(m.Endpoint, m.NoEngine)}
+	findings := []Finding{checkAddress(dockerhost.Find(m.Address))}
 	state := checkState(m.StateDir)
-	if m.NoEngine != nil {
+	if m.Runner == nil {
 		return append(findings, state), nil
 	}
 	info, err := m.Runner.Info(ctx)

@@ -1,0 +1,53 @@
+package doctor_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/doctor"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
+)
+
+// A machine without an engine has a finding on its address, and one on the state directory.
+func ExampleExamine() {
+	dir, err := os.MkdirTemp("", "doctor-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	findings, err := doctor.Examine(context.Background(), doctor.Machine{
+		Address: docker.Address{Host: "ftp://lab.example.com"}, StateDir: dir,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range findings {
+		fmt.Println(f.Check, f.Verdict)
+	}
+	// Output:
+	// engine address fail
+	// state folder ok
+}
+
+// A machine with an engine is examined through a runner.
+func ExampleExamine_engine() {
+	runner, err := sandbox.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer runner.Close()
+	findings, err := doctor.Examine(context.Background(), doctor.Machine{
+		Runner: runner, StateDir: runner.Store().Dir(), Request: sandbox.Request{Image: "python"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range findings {
+		if f.Verdict == doctor.Fail {
+			fmt.Println(f.Check, f.Seen, f.Advice)
+		}
+	}
+}
