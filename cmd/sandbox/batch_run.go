@@ -75,7 +75,7 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts.Request.GPUWait, f.gpus = f.gpuWait(s), s.GPUs != ""
+	opts.Request.GPUWait, f.gpus = gpuWait(s, f.parallel, s.Timeout()), s.GPUs != ""
 	b := &batchRun{app: a, flags: f, settings: s, task: task, entries: entries}
 	if f.parallel > 1 { // one at a time waits as a single run does
 		opts.Hooks.Waiting = func(why string) { b.progress.once("runs wait for each other's GPUs: " + why) }
@@ -124,13 +124,8 @@ func (f batchFlags) inFlight() int {
 // maxPrepared bounds the containers that are made before their programs may start.
 const maxPrepared = 4
 
-// gpuWait is how long a run waits for GPUs. Runs of one batch wait for each other: at
-// most until all that can be ahead have had their time.
-func (f batchFlags) gpuWait(s settings.Settings) time.Duration {
-	return gpuWait(s, f.parallel, s.Timeout())
-}
-
-// gpuWait is the same for any number of runs at once, each with this time limit.
+// gpuWait is how long a run waits for GPUs. Concurrent runs with the same time limit wait
+// for each other: at most until all earlier ones have had their time.
 func gpuWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
 	if s.GPUs == "" || parallel == 1 {
 		return s.GPUWait

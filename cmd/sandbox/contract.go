@@ -36,21 +36,6 @@ No container is involved.`,
 	return cmd
 }
 
-// shippedOr reads a file of the user, or the shipped one if none is named.
-func shippedOr(file, what string) (text []byte, name string, err error) {
-	if file == "" {
-		if what == fileRegistry {
-			return configs.Tools(), "tools.yaml", nil
-		}
-		return configs.Profiles(), "profiles.yaml", nil
-	}
-	text, err = os.ReadFile(file)
-	if err != nil {
-		return nil, file, &fileError{what, file, err}
-	}
-	return text, file, nil
-}
-
 // rulesOf are the rules of the settings for contracts.
 func rulesOf(s settings.Settings) (contract.Rules, error) {
 	rules := contract.Rules{Strict: s.Strict, OpenAllowlist: s.OpenAllowlist}
@@ -64,9 +49,13 @@ func rulesOf(s settings.Settings) (contract.Rules, error) {
 
 // registryOf are the tools that contracts may name.
 func registryOf(s settings.Settings) (contract.Registry, error) {
-	text, name, err := shippedOr(s.ToolRegistry, fileRegistry)
-	if err != nil {
-		return contract.Registry{}, err
+	text, name := configs.Tools(), "tools.yaml"
+	var err error
+	if s.ToolRegistry != "" {
+		if text, err = os.ReadFile(s.ToolRegistry); err != nil {
+			return contract.Registry{}, &fileError{fileRegistry, s.ToolRegistry, err}
+		}
+		name = s.ToolRegistry
 	}
 	registry, err := contract.ParseRegistry(text, name)
 	if err != nil {
@@ -77,18 +66,15 @@ func registryOf(s settings.Settings) (contract.Registry, error) {
 
 // profilesOf are the shipped limit profiles, and those of the user's file beside them.
 func profilesOf(s settings.Settings) (policy.Profiles, error) {
-	text, name, err := shippedOr("", fileProfiles)
-	if err != nil {
-		return nil, err
-	}
-	all, err := policy.ParseProfiles(text, name)
+	all, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
 	if err != nil || s.Profiles == "" {
 		return all, err
 	}
-	if text, name, err = shippedOr(s.Profiles, fileProfiles); err != nil {
-		return nil, err
+	text, err := os.ReadFile(s.Profiles)
+	if err != nil {
+		return nil, &fileError{fileProfiles, s.Profiles, err}
 	}
-	own, err := policy.ParseProfiles(text, name)
+	own, err := policy.ParseProfiles(text, s.Profiles)
 	if err != nil {
 		return nil, &hintedError{err, fileHints[fileProfiles]}
 	}
@@ -207,22 +193,24 @@ func (a *app) listTools() error {
 }
 
 func newContractSchemaCommand(a *app) *cobra.Command {
-	var outcome bool
-	cmd := &cobra.Command{
+	return a.schemaCommand(&cobra.Command{
 		Use:     "schema [--outcome]",
 		Short:   "Print the JSON Schema of contracts or of outcomes",
 		Long:    "Print the JSON Schema (draft 2020-12) of contracts, or with --outcome that of outcomes.",
 		Example: "  sandbox contract schema > contract.schema.json\n  sandbox contract schema --outcome",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			text := contract.ContractSchemaJSON
-			if outcome {
-				text = contract.OutcomeSchemaJSON
-			}
-			_, err := a.streams.Out.Write(text)
-			return readerGone(err)
-		},
+	}, contract.ContractSchemaJSON, "outcome", "that of outcomes", contract.OutcomeSchemaJSON)
+}
+
+// schemaCommand completes a command that prints a JSON Schema, or another one with a flag.
+func (a *app) schemaCommand(cmd *cobra.Command, schema []byte, flag, help string, other []byte) *cobra.Command {
+	chosen := cmd.Flags().Bool(flag, false, help)
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if *chosen {
+			schema = other
+		}
+		_, err := a.streams.Out.Write(schema)
+		return readerGone(err)
 	}
-	cmd.Flags().BoolVar(&outcome, "outcome", false, "that of outcomes")
 	return cmd
 }
