@@ -62,5 +62,5 @@ func FreeBytes(path string) (free int64, ok bool) {
 	if err := unix.Statfs(path, &stat); err != nil {
 		return 0, false
 	}
-	return int64(stat.Bavail) * int64(stat.Bsize), true
+	return int64(stat.Bavail) * int64(stat.Bsize), true //nolint:unconvert // types differ between systems
 }

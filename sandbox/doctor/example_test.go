@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/evalbox/evalbox/sandbox"
@@ -15,14 +14,16 @@ import (
 func ExampleExamine() {
 	dir, err := os.MkdirTemp("", "doctor-")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer os.RemoveAll(dir)
 	findings, err := doctor.Examine(context.Background(), doctor.Machine{
 		Address: docker.Address{Host: "ftp://lab.example.com"}, StateDir: dir,
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, f := range findings {
 		fmt.Println(f.Check, f.Verdict)
@@ -36,14 +37,16 @@ func ExampleExamine() {
 func ExampleExamine_engine() {
 	runner, err := sandbox.New()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer runner.Close()
 	findings, err := doctor.Examine(context.Background(), doctor.Machine{
 		Runner: runner, StateDir: runner.Store().Dir(), Request: sandbox.Request{Image: "python"},
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, f := range findings {
 		if f.Verdict == doctor.Fail {
