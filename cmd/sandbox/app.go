@@ -5,18 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"text/tabwriter"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// app is what the commands share: one command line of one process.
+// app is the state that the commands share: one command line of one process.
 type app struct {
 	streams                  Streams
 	outTerminal, errTerminal bool
@@ -162,8 +164,8 @@ func (a *app) printLines(lines []string) error {
 	return nil
 }
 
-// print prints text for people. Everything that may come from a stranger is made
-// harmless; our own text holds nothing that this would change.
+// print prints text for people. It makes the text harmless, because untrusted text may be
+// part of it.
 func (a *app) print(format string, args ...any) error {
 	_, err := fmt.Fprint(a.streams.Out, terminal.Text(fmt.Sprintf(format, args...)))
 	return readerGone(err)
@@ -182,4 +184,15 @@ func (a *app) printTable(header []string, rows [][]string) error {
 		fmt.Fprintln(table)
 	}
 	return readerGone(table.Flush())
+}
+
+// isTerminal says whether a stream is an operator's terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// palette is that of the stream for errors and summaries.
+func (a *app) palette() render.Palette {
+	return render.Palette(a.errTerminal && lookup(a.environ, "NO_COLOR") == "" && lookup(a.environ, "TERM") != "dumb")
 }

@@ -1,6 +1,19 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
+)
 
 func newArtifactsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -15,4 +28,135 @@ is run, and no file is changed.`,
 	}
 	cmd.AddCommand(newArtifactsVerifyCommand(a), newArtifactsHashCommand(a))
 	return cmd
+}
+
+func newArtifactsVerifyCommand(a *app) *cobra.Command {
+	var f artifactFlags
+	cmd := &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Check the artifacts in an output directory",
+		Long: `Check the artifacts in an output directory: manifest.json and trace_pack.jsonl, which
+must be there, adapter_metadata.json if it is, what --profile declares, and what the
+manifest lists, with its hashes where it gives some. All of them must be regular
+files; links are not followed. Files of any size are read piece by piece.
+
+The exit code is 1 when something is wrong, and 125 when DIR cannot be read.`,
+		Example: "  sandbox artifacts verify out\n  sandbox artifacts verify out --json | jq .problems",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usagef(cmd.CommandPath(), "artifacts verify: DIR is empty")
+			}
+			return a.verifyArtifacts(cmd.Context(), args[0], f)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	f.register(cmd)
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	report, err := invoke.Verify(ctx, dir, opts)
+	if err != nil {
+		var unusable *invoke.ArtifactError
+		if errors.As(err, &unusable) {
+			return &hintedError{err, "give the output directory of a tool"}
+		}
+		return err
+	}
+	if !report.OK {
+		a.code = exitProblem
+	}
+	if s.JSON {
+		return a.printJSON(report)
+	}
+	var rows [][]string
+	for _, artifact := range report.Artifacts {
+		records := ""
+		if artifact.Records != nil {
+			records = strconv.FormatInt(*artifact.Records, 10)
+		}
+		rows = append(rows, []string{artifact.Path, string(artifact.Role), text.Size(artifact.SizeBytes), records, artifact.SHA256})
+	}
+	if err := a.printTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
+		return err
+	}
+	for _, problem := range report.Problems {
+		if err := a.print("problem: %s\n", problem); err != nil {
+			return err
+		}
+	}
+	return a.print("%s\n", render.Artifacts(report))
+}
+
+// hashed is one file as `artifacts hash --json` prints it.
+type hashed struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+}
+
+func newArtifactsHashCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hash PATH...",
+		Short: "Print the SHA-256 of files",
+		Long: `Print the SHA-256 of the bytes of files, as sha256sum does: nothing of them is parsed.
+They must be regular files, or links to such, of any size.
+
+The exit code is 125 when one cannot be read; the others are printed.`,
+		Example: "  sandbox artifacts hash out/manifest.json out/trace_pack.jsonl",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.hashArtifacts(cmd.Context(), args) },
+	}
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+func (a *app) hashArtifacts(ctx context.Context, paths []string) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	all := []hashed{}
+	var unreadable []error
+	for _, path := range paths {
+		sum, err := invoke.HashArtifact(ctx, path)
+		if err != nil {
+			unreadable = append(unreadable, err)
+			continue
+		}
+		all = append(all, hashed{path, sum})
+		if !s.JSON {
+			if err := a.printSum(sum, path); err != nil {
+				return err
+			}
+		}
+	}
+	if s.JSON {
+		unreadable = append(unreadable, a.printJSON(all))
+	}
+	return errors.Join(unreadable...)
+}
+
+// printSum prints a line of sha256sum. A name with a backslash or the end of a line is
+// written with a backslash before each, and before the line, so that a name cannot pass
+// for two. A program gets the bytes of the name, a terminal nothing that it would obey.
+func (a *app) printSum(sum, path string) error {
+	mark, name := "", strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(path)
+	if name != path {
+		mark = `\`
+	}
+	if a.outTerminal {
+		name = terminal.Line(name)
+	}
+	_, err := fmt.Fprintf(a.streams.Out, "%s%s  %s\n", mark, sum, name)
+	return readerGone(err)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// report shows what came of a batch that ended for a reason, nil for its natural end,
-// and sets the exit code.
+// report shows the results of a batch and sets the exit code. ended is the reason of an
+// early end; nil if there was none.
 func (b *batchRun) report(ended error) error {
 	notStarted, inconclusive := 0, 0
 	for _, e := range b.all {
@@ -65,18 +65,15 @@ func (b *batchRun) sum(notStarted, inconclusive int) string {
 	if notStarted > 0 {
 		parts = append(parts, fmt.Sprintf("%d not started", notStarted))
 	}
-	text := fmt.Sprintf("batch of %d: %s", len(b.all), strings.Join(parts, ", "))
-	switch n := b.debugged.Load(); {
-	case n == 1:
-		text += " · 1 debug command failed"
-	case n > 1:
-		text += fmt.Sprintf(" · %d debug commands failed", n)
+	shown := fmt.Sprintf("batch of %d: %s", len(b.all), strings.Join(parts, ", "))
+	if n := b.debugged.Load(); n > 0 {
+		shown += " · " + text.Count(n, "debug command") + " failed"
 	}
-	text += " · results in " + b.flags.results
+	shown += " · results in " + b.flags.results
 	if inconclusive+notStarted > 0 {
-		text += "; the same command goes on from there"
+		shown += "; the same command goes on from there"
 	}
-	return text
+	return shown
 }
 
 // show prints the results: the leaderboard, or one line of JSON for each.

@@ -41,17 +41,17 @@ type batchRun struct {
 	setup     string
 	entries   []batchEntry
 	results   *evaluate.ResultsFile
-	// all has what is known of each entry, in their order; nil for nothing.
+	// all has the known result of each entry, in their order; nil for none.
 	all []*evaluate.Evaluation
 	// todo are the indices of those that are to run.
 	todo []int
-	// earlier has what is known of those that have no conclusive result; nil for nothing.
+	// earlier has the earlier inconclusive result of each entry; nil for none.
 	earlier  []*evaluate.Evaluation
 	failures int
 	progress progress
 	// debugged counts the debug commands that failed.
 	debugged atomic.Int64
-	// failed are the first things that we failed to do.
+	// failed has the first errors that are not a script's.
 	failed []error
 }
 
@@ -75,7 +75,7 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	opts.Request.GPUWait, f.gpus = f.gpuWait(s), s.GPUs != ""
+	opts.Request.GPUWait, f.gpus = gpuWait(s, f.parallel, s.Timeout()), s.GPUs != ""
 	b := &batchRun{app: a, flags: f, settings: s, task: task, entries: entries}
 	if f.parallel > 1 { // one at a time waits as a single run does
 		opts.Hooks.Waiting = func(why string) { b.progress.once("runs wait for each other's GPUs: " + why) }
@@ -88,7 +88,7 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	if b.evaluator, err = evaluate.New(a.watched(runner), opts); err != nil {
 		return err
 	}
-	// What every run would be refused for is told once, before anything runs.
+	// A refusal that every run would get is reported once, before anything runs.
 	more := map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)}
 	if b.setup, err = b.evaluator.Setup(ctx, task, s.Timeout(), more); err != nil {
 		return err
@@ -110,10 +110,10 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	return b.report(ended)
 }
 
-// inFlight is how many scripts are on their way at once: N programs run, and meanwhile
-// the containers of the next ones are made and those of the last ones are taken away.
-// But whoever counts failures wants nothing begun, a container that is made has its GPUs
-// already, and a repair is not to overlap with another script unless N says so.
+// inFlight is the number of scripts in progress at once. While N programs run, the
+// containers of the next programs are made and those of the last ones are removed. There
+// are exceptions: a count of failures must not begin more scripts, a container already
+// holds its GPUs, and a repair must not overlap with another script unless N allows it.
 func (f batchFlags) inFlight() int {
 	if f.maxFailures > 0 || f.gpus || f.debugCommand != "" {
 		return f.parallel
@@ -124,13 +124,8 @@ func (f batchFlags) inFlight() int {
 // maxPrepared bounds the containers that are made before their programs may start.
 const maxPrepared = 4
 
-// gpuWait is how long a run waits for GPUs. Runs of one batch wait for each other: at
-// most until all that can be ahead have had their time.
-func (f batchFlags) gpuWait(s settings.Settings) time.Duration {
-	return gpuWait(s, f.parallel, s.Timeout())
-}
-
-// gpuWait is the same for so many runs at once, of that time limit each.
+// gpuWait is how long a run waits for GPUs. Concurrent runs with the same time limit wait
+// for each other: at most until all earlier ones have had their time.
 func gpuWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
 	if s.GPUs == "" || parallel == 1 {
 		return s.GPUWait
@@ -143,7 +138,7 @@ func gpuWait(s settings.Settings, parallel int, timeout time.Duration) time.Dura
 	return max(s.GPUWait, time.Duration(parallel)*each)
 }
 
-// resume takes over what an earlier batch has found out, and says so.
+// resume takes over the results of an earlier batch, and says so.
 func (b *batchRun) resume(report evaluate.ReadReport) {
 	wanted := make([]evaluate.Evaluation, len(b.entries))
 	for i, e := range b.entries {
@@ -166,7 +161,7 @@ func (b *batchRun) resume(report evaluate.ReadReport) {
 	}
 }
 
-// kept is as much of an evaluation as the end of the batch needs.
+// kept is the part of an evaluation that the end of the batch needs.
 func (b *batchRun) kept(e evaluate.Evaluation) *evaluate.Evaluation {
 	e = e.Bounded()
 	if !b.settings.JSON {
@@ -175,7 +170,7 @@ func (b *batchRun) kept(e evaluate.Evaluation) *evaluate.Evaluation {
 	return &e
 }
 
-// run evaluates what is left and says why it ended early, if it did.
+// run evaluates the remaining scripts. The error is the reason of an early end.
 func (b *batchRun) run(ctx context.Context) error {
 	if b.flags.budget > 0 {
 		var cancel context.CancelFunc
@@ -229,7 +224,7 @@ func (b *batchRun) one(ctx context.Context, entry batchEntry, earlier *evaluate.
 	return item
 }
 
-// debug repairs a script, and counts what goes wrong with that.
+// debug repairs a script, and counts the repairs that fail.
 func (b *batchRun) debug(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
 	b.progress.repair(1)
 	defer b.progress.repair(-1)
@@ -258,13 +253,13 @@ func (b *batchRun) enough(item evaluate.BatchItem) error {
 // there was one, gave a score.
 func endedWell(e evaluate.Evaluation) bool { return e.Valid() && !e.GradingFailed() }
 
-// canceled says that the caller ended a run, which is no failure of the script.
+// canceled says that the caller ended a run, which is not a failure of the script.
 func canceled(e evaluate.Evaluation) bool {
 	return e.Run != nil && e.Run.Status == result.StatusCanceled
 }
 
-// began says that there is something to tell of an item: what had not begun when the
-// batch was ended has no result.
+// began says that an item has a result: a script that had not begun when the batch was
+// ended has none.
 func began(ctx context.Context, e evaluate.Evaluation) bool {
 	return e.Run != nil || ctx.Err() == nil || e.Conclusive()
 }
@@ -288,9 +283,9 @@ func (b *batchRun) done(ctx context.Context, item evaluate.BatchItem) error {
 	if err := b.results.Append(e); err != nil {
 		return err
 	}
-	b.progress.end(e) // what is told is on the disk
+	b.progress.end(e) // after the result is on the disk
 	return nil
 }
 
-// maxToldFailures bounds the list of what we failed to do.
+// maxToldFailures bounds batchRun.failed.
 const maxToldFailures = 5

@@ -32,16 +32,16 @@ func TestBatchCode(t *testing.T) {
 // Runs of a batch wait for each other's GPUs, and never without end.
 func TestBatchGPUWait(t *testing.T) {
 	s := settings.Settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
-	f := batchFlags{parallel: 4}
-	require.Equal(t, time.Minute, f.gpuWait(s), "no GPUs")
+	parallel := 4
+	require.Equal(t, time.Minute, gpuWait(s, parallel, s.Timeout()), "no GPUs")
 	s.GPUs = "1"
-	require.Equal(t, 4*(time.Hour+10*time.Minute), f.gpuWait(s))
+	require.Equal(t, 4*(time.Hour+10*time.Minute), gpuWait(s, parallel, s.Timeout()))
 	s.GPUWait = 24 * time.Hour
-	require.Equal(t, 24*time.Hour, f.gpuWait(s))
+	require.Equal(t, 24*time.Hour, gpuWait(s, parallel, s.Timeout()))
 	s.Limits.Timeout = 1<<62 - 1
-	require.EqualValues(t, 1<<62, f.gpuWait(s), "no overflow")
-	f.parallel = 1
-	require.Equal(t, 24*time.Hour, f.gpuWait(s), "nothing to wait for but others")
+	require.EqualValues(t, 1<<62, gpuWait(s, parallel, s.Timeout()), "no overflow")
+	parallel = 1
+	require.Equal(t, 24*time.Hour, gpuWait(s, parallel, s.Timeout()), "nothing to wait for but others")
 }
 
 // Next to N programs that run some containers are made, unless that would cost.

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // maxChecked bounds a script that is read, as a run does.
@@ -48,8 +47,8 @@ one cannot be read.`,
 	return cmd
 }
 
-// check shows what is wrong with the scripts that can be read, and then reports
-// those that cannot.
+// check shows the problems of the scripts that can be read, and then reports the scripts
+// that cannot.
 func (a *app) check(paths []string) error {
 	s, err := a.settings()
 	if err != nil {
@@ -107,7 +106,7 @@ func (a *app) printChecked(c checkedScript) error {
 	return a.print("%s", text)
 }
 
-// readScript reads a script of the caller, or of a stranger: what is no regular file is
+// readScript reads a script, which may be untrusted. Anything but a regular file is
 // refused, not waited for.
 func readScript(path string) (string, error) {
 	text, err := fsx.Read(path, maxChecked)

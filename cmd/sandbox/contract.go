@@ -1,8 +1,12 @@
 package main
 
 import (
+	_ "embed" // for go:embed
+	"fmt"
 	"maps"
 	"os"
+	"strings"
+	"text/template"
 
 	"github.com/spf13/cobra"
 
@@ -32,22 +36,7 @@ No container is involved.`,
 	return cmd
 }
 
-// shippedOr reads a file of the user, or the shipped one if none is named.
-func shippedOr(file, what string) (text []byte, name string, err error) {
-	if file == "" {
-		if what == fileRegistry {
-			return configs.Tools(), "tools.yaml", nil
-		}
-		return configs.Profiles(), "profiles.yaml", nil
-	}
-	text, err = os.ReadFile(file)
-	if err != nil {
-		return nil, file, &fileError{what, file, err}
-	}
-	return text, file, nil
-}
-
-// rulesOf are what the settings check contracts against.
+// rulesOf are the rules of the settings for contracts.
 func rulesOf(s settings.Settings) (contract.Rules, error) {
 	rules := contract.Rules{Strict: s.Strict, OpenAllowlist: s.OpenAllowlist}
 	var err error
@@ -60,9 +49,13 @@ func rulesOf(s settings.Settings) (contract.Rules, error) {
 
 // registryOf are the tools that contracts may name.
 func registryOf(s settings.Settings) (contract.Registry, error) {
-	text, name, err := shippedOr(s.ToolRegistry, fileRegistry)
-	if err != nil {
-		return contract.Registry{}, err
+	text, name := configs.Tools(), "tools.yaml"
+	var err error
+	if s.ToolRegistry != "" {
+		if text, err = os.ReadFile(s.ToolRegistry); err != nil {
+			return contract.Registry{}, &fileError{fileRegistry, s.ToolRegistry, err}
+		}
+		name = s.ToolRegistry
 	}
 	registry, err := contract.ParseRegistry(text, name)
 	if err != nil {
@@ -73,21 +66,151 @@ func registryOf(s settings.Settings) (contract.Registry, error) {
 
 // profilesOf are the shipped limit profiles, and those of the user's file beside them.
 func profilesOf(s settings.Settings) (policy.Profiles, error) {
-	text, name, err := shippedOr("", fileProfiles)
-	if err != nil {
-		return nil, err
-	}
-	all, err := policy.ParseProfiles(text, name)
+	all, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
 	if err != nil || s.Profiles == "" {
 		return all, err
 	}
-	if text, name, err = shippedOr(s.Profiles, fileProfiles); err != nil {
-		return nil, err
+	text, err := os.ReadFile(s.Profiles)
+	if err != nil {
+		return nil, &fileError{fileProfiles, s.Profiles, err}
 	}
-	own, err := policy.ParseProfiles(text, name)
+	own, err := policy.ParseProfiles(text, s.Profiles)
 	if err != nil {
 		return nil, &hintedError{err, fileHints[fileProfiles]}
 	}
 	maps.Copy(all, own)
 	return all, nil
+}
+
+//go:embed contract_new.yaml.tmpl
+var contractTemplate string
+
+func newContractNewCommand(a *app) *cobra.Command {
+	var tool string
+	cmd := &cobra.Command{
+		Use:   "new [--tool TOOL]",
+		Short: "Print a contract to begin with",
+		Long: `Print a contract to begin with: it is valid, and its comments say what every field means
+and what it is when it is left out.`,
+		Example: "  sandbox contract new > contract.yaml\n  sandbox contract new --tool pytest > contract.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.newContract(tool) },
+	}
+	cmd.Flags().StringVar(&tool, "tool", "python", "ID or name of a `tool` of the registry")
+	a.settingFlags(cmd, false, "tool_registry")
+	return cmd
+}
+
+func (a *app) newContract(name string) error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	registry, err := registryOf(s)
+	if err != nil {
+		return err
+	}
+	tool, err := findTool(registry, name)
+	if err != nil {
+		return err
+	}
+	page, err := template.New("contract").Funcs(template.FuncMap{"pad": padded}).Parse(contractTemplate)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	if err := page.Execute(&text, map[string]any{
+		"Tool": "tool_id: " + tool.ID, "Name": tool.Name, "Command": fmt.Sprintf("  command: %q", tool.Scope.Commands[0]),
+		"Arguments": "  arguments: " + startArguments(tool.Scope.Commands[0]),
+	}); err != nil {
+		return err
+	}
+	return a.print("%s", text.String())
+}
+
+// padded fills a line up to the column of the comments.
+func padded(line string) string { return fmt.Sprintf("%-37s", line) }
+
+// startArguments are arguments to begin with: some commands fail at level minimal
+// without any.
+func startArguments(command string) string {
+	if strings.HasPrefix(command, "pytest") {
+		return `[-p, "no:cacheprovider"]` // the cache would be in a read-only directory
+	}
+	return "[]"
+}
+
+// findTool finds a tool that may be used by its ID or its name.
+func findTool(registry contract.Registry, name string) (contract.Tool, error) {
+	var known []string
+	for _, t := range registry.Tools() {
+		if t.ID == name || t.Name == name {
+			if t.Status == contract.ToolBlocked {
+				return t, &hintedError{fmt.Errorf("Tool '%s' is blocked", t.Name), "see the others with: sandbox contract tools"} //nolint:staticcheck // the sentence of a refused contract
+			}
+			return t, nil
+		}
+		known = append(known, t.ID, t.Name)
+	}
+	hint := "see all with: sandbox contract tools"
+	if near := settings.Nearest(name, known); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return contract.Tool{}, &hintedError{fmt.Errorf("--tool %q: the registry has no such tool", name), hint}
+}
+
+func newContractToolsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "List the tools that contracts may name",
+		Long: `List the tools of the registry with their commands, and the highest levels of files and
+network that they may be used with.`,
+		Example: "  sandbox contract tools\n  sandbox contract tools --registry tools.yaml --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.listTools() },
+	}
+	a.settingFlags(cmd, false, "tool_registry", "json")
+	return cmd
+}
+
+func (a *app) listTools() error {
+	s, err := a.settings()
+	if err != nil {
+		return err
+	}
+	registry, err := registryOf(s)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return a.printJSON(append([]contract.Tool{}, registry.Tools()...))
+	}
+	var rows [][]string
+	for _, t := range registry.Tools() {
+		rows = append(rows, []string{t.ID, t.Name, string(t.Status), t.Scope.Filesystem, t.Scope.Network, strings.Join(t.Scope.Commands, " ")})
+	}
+	return a.printTable([]string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
+}
+
+func newContractSchemaCommand(a *app) *cobra.Command {
+	return a.schemaCommand(&cobra.Command{
+		Use:     "schema [--outcome]",
+		Short:   "Print the JSON Schema of contracts or of outcomes",
+		Long:    "Print the JSON Schema (draft 2020-12) of contracts, or with --outcome that of outcomes.",
+		Example: "  sandbox contract schema > contract.schema.json\n  sandbox contract schema --outcome",
+	}, contract.ContractSchemaJSON, "outcome", "that of outcomes", contract.OutcomeSchemaJSON)
+}
+
+// schemaCommand completes a command that prints a JSON Schema, or another one with a flag.
+func (a *app) schemaCommand(cmd *cobra.Command, schema []byte, flag, help string, other []byte) *cobra.Command {
+	chosen := cmd.Flags().Bool(flag, false, help)
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if *chosen {
+			schema = other
+		}
+		_, err := a.streams.Out.Write(schema)
+		return readerGone(err)
+	}
+	return cmd
 }

@@ -16,7 +16,7 @@ import (
 type validated struct {
 	Contract string `json:"contract"`
 	Valid    bool   `json:"valid"`
-	// ContractSHA256 is what approvals are bound to.
+	// ContractSHA256 is the hash that approvals are bound to.
 	ContractSHA256 string               `json:"contract_sha256"`
 	Violations     []contract.Violation `json:"violations"`
 	// Stripped are variables that the program would not be given.
@@ -43,8 +43,8 @@ The exit code is 1 when a contract is not valid. - is stdin.`,
 	return cmd
 }
 
-// validateContracts shows what is wrong with the contracts that can be read, and then
-// reports those that cannot.
+// validateContracts shows the problems of the contracts that can be read, and then reports
+// the contracts that cannot.
 func (a *app) validateContracts(ctx context.Context, files []string) error {
 	s, err := a.settings()
 	if err != nil {

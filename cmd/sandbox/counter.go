@@ -9,11 +9,14 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
-// counter tells on stderr how far many runs are: a bar at a terminal, and else a line
-// for each one that has ended.
+// counter shows the progress of many runs on stderr: a bar at a terminal, and otherwise a
+// line for each run that has ended.
 type counter struct {
 	mu      sync.Mutex
 	app     *app
@@ -32,8 +35,8 @@ type counter struct {
 // refresh is how often the bar is drawn anew while nothing ends.
 const refresh = time.Second
 
-// start begins to count: todo of all things, which are called unit, are left. more, called
-// with p.mu held, is what the bar tells besides.
+// start begins to count: todo of all runs are left; unit is their noun. more, called with
+// p.mu held, is further text for the bar.
 func (p *counter) start(a *app, quiet bool, unit string, all, todo int, more func() string) {
 	p.app, p.quiet, p.more, p.all, p.ended = a, quiet, more, all, all-todo
 	p.todo, p.began, p.said = todo, time.Now(), map[string]bool{}
@@ -83,10 +86,10 @@ func (p *counter) draw() {
 	_ = p.bar.RenderBlank() // a terminal that is gone takes no bar
 }
 
-// describe is what stands before the bar.
+// describe is the text before the bar.
 func (p *counter) describe() string { return strconv.Itoa(p.running) + " running" + p.more() }
 
-// times are how long it has taken, and how long what is left takes if it goes on so.
+// times are the elapsed time, and the time that the rest takes at the same rate.
 func (p *counter) times(elapsed time.Duration) string {
 	text := elapsed.Round(time.Second).String()
 	left := p.all - p.ended
@@ -115,7 +118,7 @@ func (p *counter) count(n int) {
 	p.draw()
 }
 
-// skip counts things that need not be done after all.
+// skip counts runs that need not be done.
 func (p *counter) skip(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +130,7 @@ func (p *counter) skip(n int) {
 	p.draw()
 }
 
-// end counts something that has ended, and tells it where there is no bar.
+// end counts a run that has ended. Without a bar it prints the text.
 func (p *counter) end(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +180,73 @@ func (p *counter) once(text string) {
 	}
 }
 
-// say prints one line of ours on stderr. A stderr that cannot be written to takes none.
+// say prints one line on stderr. Errors of stderr are ignored.
 func (a *app) say(text string) {
 	fmt.Fprintf(a.streams.Err, "sandbox: %s\n", terminal.Line(text))
+}
+
+// progress is the [counter] of a batch, which also shows the best score.
+type progress struct {
+	counter
+	direction evaluate.MetricDirection
+	repairing int
+	graded    bool
+	best      *float64
+}
+
+func (p *progress) start(a *app, quiet bool, direction evaluate.MetricDirection, all, todo int) {
+	p.direction = direction
+	p.counter.start(a, quiet, "scripts", all, todo, p.more)
+}
+
+// more is further text before the bar.
+func (p *progress) more() string {
+	shown := ""
+	if p.repairing > 0 {
+		shown += fmt.Sprintf(", %d in repair", p.repairing)
+	}
+	if p.best != nil {
+		shown += " · best " + text.Number(*p.best)
+	}
+	return shown
+}
+
+// repair counts scripts that are being repaired.
+func (p *progress) repair(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.repairing += n
+	p.draw()
+}
+
+// known takes the score of an evaluation into account.
+func (p *progress) known(e evaluate.Evaluation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note(e)
+}
+
+// note keeps the best score: of graded ones, as soon as there is one.
+func (p *progress) note(e evaluate.Evaluation) {
+	if e.Grading != nil && !p.graded {
+		p.graded, p.best = true, nil
+	}
+	score := e.BestScore()
+	if !e.Valid() || score == nil || p.graded && e.GradedScore == nil {
+		return
+	}
+	if p.best == nil || evaluate.IsImprovement(*score, *p.best, p.direction) {
+		p.best = score
+	}
+}
+
+// end shows how a script ended.
+func (p *progress) end(e evaluate.Evaluation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note(e)
+	p.add(render.EvaluationEnd(e))
+	if text := render.EvaluationWarning(e); text != "" {
+		p.line("warning: " + text)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
@@ -21,18 +22,18 @@ const (
 	maxRepair = 4 << 20
 )
 
-// debugInput is what a debugger gets on stdin.
+// debugInput is the text that a debugger gets on stdin.
 type debugInput struct {
 	Script string `json:"script"`
-	// Error is what went wrong, and never empty; Traceback is null without one.
+	// Error is never empty; Traceback is null without one.
 	Error     string  `json:"error"`
 	Traceback *string `json:"traceback"`
 }
 
-// debugCommand is a debugger that is a command of the caller's shell, run on this
-// machine as the caller. It gets the script and what went wrong as JSON on stdin, and
-// prints the repaired script. A command that fails, prints nothing or too much, or
-// takes too long is an attempt used up.
+// debugCommand is a debugger that is a command of the caller's shell. It runs on this
+// machine as the caller, gets the script and its error as JSON on stdin, and prints the
+// repaired script. A command that fails, prints nothing or too much, or takes too long
+// uses up an attempt.
 func debugCommand(command string) evaluate.DebugFunc {
 	return func(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
 		input, err := json.Marshal(debugInput{Script: solution.Content, Error: failure.Text(), Traceback: failure.Traceback})
@@ -56,11 +57,11 @@ func runDebugger(ctx context.Context, command string, input []byte, limit time.D
 	cmd.Stdin = bytes.NewReader(input)
 	stdout, stderr := &boundedBuffer{limit: maxRepair, full: cancel}, result.NewHeadTail(4<<10)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	// What the command started may hold the pipes open.
+	// Processes that the command started may hold the pipes open.
 	cmd.WaitDelay = time.Second
 	ownGroup(cmd)
 	err := cmd.Run()
-	endGroup(cmd) // also what it left behind when it ended well
+	endGroup(cmd) // also the processes that a good end left behind
 	switch {
 	case stdout.more:
 		return "", fmt.Errorf("it printed more than %s", text.Size(maxRepair))
@@ -92,4 +93,18 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 		b.full()
 	}
 	return len(p), nil
+}
+
+// ownGroup gives a command a process group of its own, which ends with it.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+}
+
+// endGroup ends the remaining processes of the group of a command that has ended. The
+// kernel does not use the number of a group again while a process is in it.
+func endGroup(cmd *exec.Cmd) {
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group may be empty
+	}
 }

@@ -63,7 +63,8 @@ func (a *app) doctor(ctx context.Context) error {
 // machine is the machine that the settings describe. The caller closes its runner, if
 // there is one.
 func (a *app) machine(s settings.Settings) (m doctor.Machine, err error) {
-	if m.Endpoint, m.NoEngine = dockerhost.Find(s.Engine); m.NoEngine != nil {
+	m.Address = s.Engine
+	if _, notFound := dockerhost.Find(s.Engine); notFound != nil {
 		store, err := s.Store()
 		if err != nil {
 			return m, err

@@ -25,7 +25,7 @@ func usagef(command, format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...), fmt.Sprintf("run '%s --help'", command)}
 }
 
-// A hintedError is an error with what to try about it.
+// A hintedError is an error with a hint.
 type hintedError struct {
 	err  error
 	hint string
@@ -37,8 +37,8 @@ func (e *hintedError) Unwrap() error { return e.err }
 
 func (e *hintedError) Hint() string { return e.hint }
 
-// errReaderGone means that nobody reads our output any more, as with `| head`. It
-// is the end of the command and no failure.
+// errReaderGone means that the reader of the output has gone away, as with `| head`. It
+// ends the command and is not a failure.
 var errReaderGone = errors.New("the reader of the output is gone")
 
 // readerGone gives a broken pipe its class, and names an output that cannot be
@@ -62,7 +62,7 @@ func resultLost(err error) error {
 	return &hintedError{err, "the result is in the record: sandbox ls, and sandbox show ID"}
 }
 
-// report prints an error, one line for each thing that is wrong, and what to try.
+// report prints an error, one line for each problem, and hints.
 func (a *app) report(err error) {
 	for line := range strings.Lines(err.Error()) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "sandbox: ")
@@ -95,7 +95,7 @@ func (e *fileError) Error() string {
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// Hint says what the file is for, unless the cause itself knows what helps.
+// Hint is the hint of the cause, or else that of the kind of file.
 func (e *fileError) Hint() string {
 	var knows interface{ Hint() string }
 	if errors.As(e.err, &knows) && knows.Hint() != "" {
@@ -104,7 +104,7 @@ func (e *fileError) Hint() string {
 	return fileHints[e.what]
 }
 
-// What files are for.
+// The kinds of files.
 const (
 	fileEnv      = "env-file"
 	fileStream   = "file"

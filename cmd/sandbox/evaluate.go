@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
-// evaluateFlags are the flags of `evaluate` and `batch` that are no settings.
+// evaluateFlags are the flags of `evaluate` and `batch` that are not settings.
 type evaluateFlags struct {
 	task, workspace, name string
 	env, envFiles         []string
@@ -32,8 +34,8 @@ type evaluateFlags struct {
 	maxRetries            int
 }
 
-// register gives a command the flags that say how scripts are evaluated.
-// What --repeat does is told by its help text.
+// register gives a command the flags that say how scripts are evaluated. repeat is the help
+// of --repeat.
 func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
@@ -179,19 +181,19 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	return a.showEvaluations(ctx, repetition, err, evaluationView{f.repeat, a.livesHere(s)}, s)
 }
 
-// livesHere says that a terminal sees what the script prints, as it does with a run.
-// Whatever else reads our output gets the evaluation only.
+// livesHere says that a terminal shows the output of the script, as with a run. Any other
+// reader gets the evaluation only.
 func (a *app) livesHere(s settings.Settings) bool {
 	return a.outTerminal && a.errTerminal && !s.Quiet && !s.JSON
 }
 
-// showLive shows a terminal what the script prints. The answer ends it.
+// showLive shows the output of the script at a terminal, until end is called.
 func (a *app) showLive(streams *sandbox.IO, s settings.Settings) (end func()) {
 	if !a.livesHere(s) {
 		return func() {}
 	}
 	live := a.connect(streams, s)
-	return func() { _ = live.finish() } // what could not be shown is in the evaluation
+	return func() { _ = live.finish() } // the evaluation has all output
 }
 
 // evaluateOptions are the settings and flags as the harness takes them.
@@ -216,4 +218,75 @@ func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s set
 		opts.GPUKind = "not known"
 	}
 	return opts, nil
+}
+
+// seedsFlag is a list of seeds: whole numbers that Python takes.
+type seedsFlag struct{ target *[]uint32 }
+
+func (f *seedsFlag) String() string {
+	if f.target == nil {
+		return "" // the zero value that flag packages compare with
+	}
+	texts := make([]string, len(*f.target))
+	for i, seed := range *f.target {
+		texts[i] = strconv.FormatUint(uint64(seed), 10)
+	}
+	return strings.Join(texts, ",")
+}
+
+func (f *seedsFlag) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		seed, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
+		if err != nil {
+			return errors.New("must be whole numbers from 0 to 4294967295, as in 1,2,3")
+		}
+		*f.target = append(*f.target, uint32(seed))
+	}
+	return nil
+}
+
+func (f *seedsFlag) Type() string { return "S,S,..." }
+
+// gpuKindOf is the kind of the GPUs that runs get, for the key of a cache: a result of other
+// GPUs is another result. It is empty if runs get none.
+func gpuKindOf(ctx context.Context, runner *sandbox.Runner, gpus string) (string, error) {
+	if gpus == "" {
+		return "", nil
+	}
+	report, err := runner.GPUs(ctx)
+	if err != nil {
+		return "", err
+	}
+	return gpuKind(report.GPUs, gpus)
+}
+
+// gpuKind is the kind of the GPUs of a machine. A run gets its GPUs when it begins, so all
+// that can be lent must be of one kind.
+func gpuKind(listed []gpu.Listed, gpus string) (string, error) {
+	var kinds []string
+	count := 0
+	for _, g := range listed {
+		if g.State == gpu.StateQuarantined {
+			continue
+		}
+		count++
+		kind := "unknown"
+		if g.Name != "" {
+			kind = fmt.Sprintf("%s, %d MiB", g.Name, g.TotalBytes>>20)
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	switch {
+	case len(kinds) == 1 && kinds[0] != "unknown" && gpus == "all":
+		return fmt.Sprintf("%d × %s", count, kinds[0]), nil
+	case len(kinds) == 1 && kinds[0] != "unknown":
+		return kinds[0], nil
+	case len(kinds) > 1:
+		return "", &hintedError{fmt.Errorf("--cache with --gpus: the GPUs are of several kinds (%s): a result of one is none of another",
+			strings.Join(kinds, "; ")), "leave --cache out"}
+	}
+	return "", &hintedError{errors.New("--cache with --gpus: of what kind the GPUs are is not known"),
+		"leave --cache out, or see which GPUs there are with: sandbox gpus"}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // evaluationView says how evaluations of one script are shown.
 type evaluationView struct {
 	// runs are how many there should have been.
 	runs int
-	// live says that what the script printed has been shown already.
+	// live says that the output of the script has been shown already.
 	live bool
 }
 
@@ -28,7 +29,7 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 	if refused := new(evaluate.ScriptError); errors.As(err, &refused) {
 		err = nil
 	}
-	// What never ran because of an error is nothing to show: the error says it.
+	// The error already says why the last one never ran.
 	if n := len(r.Evaluations); n > 0 && err != nil && r.Evaluations[n-1].Run == nil {
 		r.Evaluations = r.Evaluations[:n-1]
 	}
@@ -83,8 +84,8 @@ func encodable(v any) error {
 	return err
 }
 
-// evaluationCode is the exit code of an evaluation: the script's with the
-// exceptions of a run, and 1 for whatever else is wrong with it.
+// evaluationCode is the exit code of an evaluation: the script's with the exceptions of a
+// run, and 1 for any other problem.
 func evaluationCode(e evaluate.Evaluation) int {
 	if e.Run == nil {
 		return exitProblem
@@ -96,7 +97,53 @@ func evaluationCode(e evaluate.Evaluation) int {
 	return code
 }
 
-// warn prints a warning. A stderr that cannot be written to takes none.
+// warn prints a warning on stderr. Errors of stderr are ignored.
 func (a *app) warn(text string) {
 	fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(text))
+}
+
+// watchedRunner is a runner that counts its runs, which heed Kill.
+type watchedRunner struct {
+	*sandbox.Runner
+	runs *runsInFlight
+}
+
+func (a *app) watched(runner *sandbox.Runner) watchedRunner {
+	return watchedRunner{runner, a.streams.runs}
+}
+
+func (w watchedRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+	defer w.runs.begin()()
+	return w.Runner.Run(ctx, req, opts...)
+}
+
+// steps show the steps of an evaluation besides the run of the script at a terminal: a
+// debug command and a grader may be silent for minutes.
+type steps struct{ say func(text string) }
+
+func (a *app) tellSteps(s settings.Settings) steps {
+	if !a.errTerminal || s.Quiet {
+		return steps{func(string) {}}
+	}
+	return steps{a.say}
+}
+
+func (s steps) grading(string) { s.say("grading") }
+
+// debugging shows each repair; most is their maximum.
+func (s steps) debugging(debug evaluate.DebugFunc, most int) evaluate.DebugFunc {
+	n := 0
+	return func(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
+		n++
+		s.say(fmt.Sprintf("retry %d of %d: asking the debug command", n, most))
+		repaired, err := debug(ctx, solution, failure)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.say(fmt.Sprintf("retry %d of %d: the debug command failed", n, most))
+		default:
+			s.say(fmt.Sprintf("retry %d of %d: running the repaired script", n, most))
+		}
+		return repaired, err
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
@@ -22,7 +23,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// execFlags are the flags of `exec` that are no settings.
+// execFlags are the flags of `exec` that are not settings.
 type execFlags struct {
 	file, root                string
 	approver, reason, approve string
@@ -30,7 +31,7 @@ type execFlags struct {
 	dryRun, keep              bool
 }
 
-// contractKeys are the settings that say what contracts are checked against.
+// contractKeys are the settings of the rules for contracts.
 var contractKeys = []string{"tool_registry", "profiles", "strict"}
 
 func newExecCommand(a *app) *cobra.Command {
@@ -152,7 +153,7 @@ func (a *app) exec(ctx context.Context, f execFlags) error {
 	return a.carryOutContract(ctx, &executor, text, f, s)
 }
 
-// ledgerIn is the ledger of the approvals of a state folder.
+// ledgerIn is the ledger of the approvals of a state directory.
 func ledgerIn(stateDir string) contract.ApprovalLedger {
 	return contract.ApprovalLedger{Dir: filepath.Join(stateDir, "approvals")}
 }
@@ -170,10 +171,10 @@ func (f execFlags) hosts() (map[string][]netip.Addr, error) {
 	return hosts, nil
 }
 
-// unused are flags that a contract had no use for.
+// unused are messages about flags that the contract did not use.
 func (f execFlags) unused(o *contract.Outcome) (unused []string) {
 	if o.Executed == nil {
-		return nil // it did not come to them
+		return nil // it ended before it could use them
 	}
 	if len(f.addHosts) > 0 && o.Executed.NetworkLevel == string(policy.Offline) {
 		unused = append(unused, "--add-host is not used: the contract is offline")
@@ -187,7 +188,7 @@ func (f execFlags) unused(o *contract.Outcome) (unused []string) {
 	return unused
 }
 
-// dependenciesWith are the folders of the settings and those of --dependency.
+// dependenciesWith are the directories of the settings and those of --dependency.
 func (f execFlags) dependenciesWith(folders []string) ([]string, error) {
 	all := slices.Clone(folders)
 	for _, folder := range f.dependencies {
@@ -195,7 +196,7 @@ func (f execFlags) dependenciesWith(folders []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info, err := os.Stat(abs); folder == "" || err != nil || !info.IsDir() {
+		if folder == "" || !fsx.IsDir(abs) {
 			return nil, usagef("sandbox exec", "exec: --dependency %q: is no folder", folder)
 		}
 		all = append(all, abs)
@@ -203,43 +204,32 @@ func (f execFlags) dependenciesWith(folders []string) ([]string, error) {
 	return all, nil
 }
 
-// engineSockets are where engines listen: whoever reaches one is root on the machine.
+// engineSockets are the sockets of engines. A process that reaches one is root on the
+// machine.
 var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"}
 
-// carryOutContract runs the contract and shows what happened.
+// carryOutContract runs the contract and shows its outcome.
 func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings) error {
 	live := a.connect(&x.IO, s)
-	x.Hooks.Kill = a.streams.Kill
-	quiet := a.isQuiet(s)
-	waiting := a.tellWaiting(s)
-	x.Hooks.Waiting = waiting.say
-	announced := func() {}
-	x.Hooks.Started = func() {
-		waiting.end()
-		if !quiet {
-			announced = live.announceEnd(ctx)
-		}
-	}
+	watched := live.watch(ctx, a, &x.Hooks, s)
 	ended := a.streams.runs.begin()
 	o, runErr := x.ExecuteText(ctx, text, sourceName(f.file))
 	ended()
-	waiting.end()
-	announced()
+	watched()
 	a.ended()
-	_ = live.finish() // what could not be shown is in the record
+	_ = live.finish() // the record has all output
 	a.code = outcomeCode(o, runErr)
 	if o == nil {
 		return a.failedBefore(ctx, x, text, f, s, runErr)
 	}
-	silent := quiet && (o.Status != contract.StatusRefused || s.JSON)
+	silent := a.isQuiet(s) && (o.Status != contract.StatusRefused || s.JSON)
 	if err := a.present(o, silent, s, func() []string { return a.outcomeLines(o, f, x.Root) }); err != nil {
 		return err
 	}
 	return runErr
 }
 
-// failedBefore reports a failure that left nothing to account for. Whoever asked for
-// the outcome gets one all the same, which says so.
+// failedBefore reports a failure before the contract began. With --json the outcome says so.
 func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings, err error) error {
 	if !s.JSON {
 		return err
@@ -252,7 +242,7 @@ func (a *app) failedBefore(ctx context.Context, x *contract.Executor, text []byt
 	return errors.Join(err, a.printWire(o))
 }
 
-// outcomeLines say what came of a contract, and what to try.
+// outcomeLines are the outcome of a contract and hints.
 func (a *app) outcomeLines(o *contract.Outcome, f execFlags, root string) (lines []string) {
 	for _, unused := range f.unused(o) {
 		lines = append(lines, "warning: "+unused)
@@ -269,7 +259,7 @@ func (a *app) outcomeLines(o *contract.Outcome, f execFlags, root string) (lines
 	return lines
 }
 
-// showPlanned shows what would be run, or why it would not.
+// showPlanned shows the plan of a contract, or why it is refused.
 func (a *app) showPlanned(o *contract.Outcome, f execFlags, s settings.Settings) error {
 	a.code = outcomeCode(o, nil)
 	if o.Status == contract.StatusRefused && !s.JSON {
@@ -281,7 +271,7 @@ func (a *app) showPlanned(o *contract.Outcome, f execFlags, s settings.Settings)
 	return a.printWire(o)
 }
 
-// sourceName is what messages call a contract.
+// sourceName is the name of a contract in messages.
 func sourceName(file string) string {
 	if file == "-" {
 		return "stdin"
@@ -289,8 +279,8 @@ func sourceName(file string) string {
 	return file
 }
 
-// readDocument reads a contract, from stdin if its name is "-". Who types one is told
-// so; the first interruption ends the wait.
+// readDocument reads a contract, from stdin if its name is "-". The first interruption ends
+// the wait.
 func (a *app) readDocument(ctx context.Context, name string) ([]byte, error) {
 	if name == "-" {
 		if a.inTerminal {
@@ -311,8 +301,8 @@ func (a *app) readDocument(ctx context.Context, name string) ([]byte, error) {
 	return text, nil
 }
 
-// rootOf is the root of a contract that has none named: the Git work tree that its
-// file lies in, else the folder that it lies in; of stdin it is the current folder.
+// rootOf is the root of a contract that names none: the Git work tree of its file, or else
+// the directory of the file. For stdin it is the current directory.
 func rootOf(file string) (string, error) {
 	if file == "-" {
 		return os.Getwd()
@@ -367,7 +357,7 @@ func outcomeCode(o *contract.Outcome, err error) int {
 	return programCode(*o.ExitCode)
 }
 
-// soon is how long an approval lasts if nobody says otherwise.
+// soon is the default lifetime of an approval.
 const soon = time.Hour
 
 // needsText are the levels that need an approval, for people.

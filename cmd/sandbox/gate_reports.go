@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +11,10 @@ import (
 	"syscall"
 
 	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/attest"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/report"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 const (
@@ -21,10 +24,10 @@ const (
 	githubSummary = "GITHUB_STEP_SUMMARY"
 )
 
-// checkReports makes sure, before anything runs, that reports have a folder, and that
-// they are no part of the workspace: the next run would find a file that is in no commit,
-// and a replay other files than were recorded. What is sealed on the spot leaves them out;
-// a sealed wish has to say so itself.
+// checkReports makes sure, before anything runs, that the directories of reports exist and
+// that reports are not a part of the workspace: the next run would find a file without a
+// commit, and a replay other files than the recorded ones. A wish that is sealed on the
+// spot leaves reports out; a sealed wish must exclude them itself.
 func (f *gateFlags) checkReports(o *gate.Options) error {
 	for _, file := range []string{f.junit, f.summary} {
 		if file == "" || file == "-" || file == summaryGitHub {
@@ -39,7 +42,7 @@ func (f *gateFlags) checkReports(o *gate.Options) error {
 		}
 		workspace, err := o.Lock.Wish.Workspace(o.WishDir)
 		if err != nil || o.NotSealed != "" {
-			continue // nothing runs, and why is told
+			continue // nothing runs, and the verdict says why
 		}
 		rel, inside := placeIn(file, workspace)
 		switch {
@@ -57,7 +60,7 @@ func (f *gateFlags) checkReports(o *gate.Options) error {
 	return nil
 }
 
-// placeIn is the place of a file, which need not be there, below a folder.
+// placeIn is the path of a file, which need not exist, below a directory.
 func placeIn(file, folder string) (rel string, ok bool) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err == nil {
@@ -69,7 +72,7 @@ func placeIn(file, folder string) (rel string, ok bool) {
 	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
 }
 
-// placeFrom is the path of what lies in the workspace, from the folder of the wish.
+// placeFrom makes a path in the workspace relative to the directory of the wish.
 func placeFrom(wishDir, workspace, rel string) string {
 	if real, err := filepath.EvalSymlinks(wishDir); err == nil {
 		wishDir = real
@@ -80,15 +83,14 @@ func placeFrom(wishDir, workspace, rel string) string {
 	return rel
 }
 
-// excluded says that the wish leaves a path out, or a folder that it lies in.
+// excluded says that the wish leaves a path out, or one of its directories.
 func excluded(rel string, exclude []string) bool {
 	return slices.ContainsFunc(exclude, func(name string) bool {
-		name = strings.TrimSuffix(name, "/")
-		return rel == name || strings.HasPrefix(rel, name+"/")
+		return fsx.Within(rel, strings.TrimSuffix(name, "/"))
 	})
 }
 
-// writeReports writes what --junit and --summary ask for.
+// writeReports writes the reports of --junit and --summary.
 func (f *gateFlags) writeReports(a *app, r gate.Report) error {
 	in := report.Input{Manifest: r.Manifest, Tests: r.Tests, Verdict: r.Verdict}
 	var errs []error
@@ -113,13 +115,11 @@ func (f *gateFlags) writeReports(a *app, r gate.Report) error {
 }
 
 // writeReport writes a file whole or not at all.
-func writeReport(file string, text []byte) (err error) {
-	root, err := os.OpenRoot(filepath.Dir(file))
+func writeReport(file string, text []byte) error {
+	err := fsx.InRoot(filepath.Dir(file), func(root *os.Root) error {
+		return evidence.WriteText(root, filepath.Base(file), text)
+	})
 	if err != nil {
-		return &fileError{fileOutput, file, err}
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := evidence.WriteText(root, filepath.Base(file), text); err != nil {
 		return &fileError{fileOutput, file, err}
 	}
 	return nil
@@ -135,4 +135,58 @@ func appendTo(file string, text []byte) (err error) {
 		return &fileError{fileOutput, file, err}
 	}
 	return nil
+}
+
+// key reads the private key of --sign; nil if there is none. It must lie where the gates
+// cannot read it, and where no other user can replace it.
+func (f *gateFlags) key(a *app, o gate.Options) ([]byte, error) {
+	if f.sign == "" {
+		return nil, nil
+	}
+	text, err := fsx.Read(f.sign, attest.MaxKey)
+	if err != nil {
+		return nil, &fileError{fileKey, f.sign, err}
+	}
+	if err := attest.CheckKey(text); err != nil {
+		return nil, &fileError{fileKey, f.sign, err}
+	}
+	info, err := os.Stat(f.sign)
+	if err != nil {
+		return nil, &fileError{fileKey, f.sign, err}
+	}
+	switch mode := info.Mode().Perm(); {
+	case mode&0o022 != 0:
+		return nil, &hintedError{fmt.Errorf("key %s: others may change it (mode %04o)", f.sign, mode), "make it its owner's alone with: chmod 600 " + shellWord(f.sign)}
+	case mode&0o044 != 0:
+		a.say(fmt.Sprintf("warning: key %s: others may read it (mode %04o); make it its owner's alone with: chmod 600 %s", f.sign, mode, shellWord(f.sign)))
+	}
+	place, err := filepath.Abs(f.sign)
+	if err != nil {
+		return nil, &fileError{fileKey, f.sign, err}
+	}
+	if workspace, err := o.Lock.Wish.Workspace(o.WishDir); err == nil && fsx.Within(fsx.RealPath(place), workspace) {
+		return nil, &hintedError{fmt.Errorf("key %s: lies in the workspace, where the gates can read it", f.sign), "keep the key outside of the workspace"}
+	}
+	return text, nil
+}
+
+// signGate signs a finished gate directory.
+func signGate(ctx context.Context, dir string, key []byte) error {
+	err := fsx.InRoot(dir, func(root *os.Root) error { return attest.Sign(ctx, root, key) })
+	if err != nil {
+		return fmt.Errorf("signing: %w", err)
+	}
+	return nil
+}
+
+// publicKey reads a public key, and makes a check of attestations of it.
+func publicKey(file string) (func(ctx context.Context, root *os.Root) error, error) {
+	text, err := fsx.Read(file, attest.MaxKey)
+	if err != nil {
+		return nil, &fileError{filePublicKey, file, err}
+	}
+	if err := attest.CheckPublicKey(text); err != nil {
+		return nil, &fileError{filePublicKey, file, err}
+	}
+	return func(ctx context.Context, root *os.Root) error { return attest.Verify(ctx, root, text) }, nil
 }

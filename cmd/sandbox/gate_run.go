@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -10,14 +12,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 )
 
-// gateFlags are the flags of `gate run` that are no settings.
+// gateFlags are the flags of `gate run` that are not settings.
 type gateFlags struct {
 	mode, baseline, out, tools string
 	seal, offline, strict      bool
@@ -95,7 +101,7 @@ not be carried out, 130 interrupted.`,
 	return cmd
 }
 
-// check refuses flags that make no sense together, and finds out what is to be run.
+// check refuses flags that make no sense together, and finds the wish or the command.
 func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
 	path, dash := cmd.CommandPath(), cmd.ArgsLenAtDash()
 	switch {
@@ -168,7 +174,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	// What cannot be signed or written in the end is told before anything runs.
+	// Problems of the key and of the reports are reported before anything runs.
 	if err := f.checkReports(&o); err != nil {
 		return err
 	}
@@ -200,7 +206,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	}
 	signed := key != nil && runErr == nil && signErr == nil
 	a.code = gateCode(report.Verdict)
-	// A failure of ours is the exit code, whatever the verdict is.
+	// An error decides the exit code, not the verdict.
 	err = errors.Join(runErr, signErr, f.writeReports(a, report))
 	if err != nil {
 		a.code = exitCode(nil, err)
@@ -285,10 +291,66 @@ func gateCode(v evidence.Verdict) int {
 	return exitProblem
 }
 
-// gated is what `gate run --json` prints.
+// gated is the JSON of `gate run --json`.
 type gated struct {
 	evidence.Verdict
 	// Dir is the gate directory; Signed says that there is an attestation.
 	Dir    string `json:"dir"`
 	Signed bool   `json:"signed"`
+}
+
+// gateLive shows a gate while it runs, and measures its commands.
+type gateLive struct {
+	// seconds are those of the commands themselves, by index.
+	seconds map[int]float64
+	// ended is called when nothing runs any more.
+	ended func()
+}
+
+// watchGate connects an engine with the terminal.
+func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings, show bool) *gateLive {
+	g := &gateLive{seconds: map[int]float64{}}
+	e.Hooks.Kill = a.streams.Kill
+	shown := s
+	shown.Quiet = s.Quiet || !show
+	live := a.connect(&e.IO, shown)
+	waiting := a.tellWaiting(s)
+	e.Hooks.Waiting = waiting.say
+	announced := func() {}
+	e.Progress = func(event gate.Event) {
+		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
+			g.seconds[event.Gate] = event.Result.DurationSeconds
+		}
+		if text := render.GateStep(event); text != "" && a.errTerminal && !s.Quiet {
+			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // the summary reports a stderr that is gone
+		}
+	}
+	if !s.Quiet {
+		announced = live.announceEnd(ctx)
+	}
+	g.ended = func() {
+		waiting.end()
+		announced()
+		a.ended()
+		_ = live.finish() // the evidence has all output
+	}
+	return g
+}
+
+// maxRegistry bounds a registry of tools.
+const maxRegistry = 4 << 20
+
+// gateTools reads the registry that the commands of a gate are checked against, and its
+// SHA-256.
+func gateTools(file string) (contract.Registry, string, error) {
+	text, err := fsx.Read(file, maxRegistry)
+	if err != nil {
+		return contract.Registry{}, "", &fileError{fileTools, file, err}
+	}
+	registry, err := contract.ParseRegistry(text, file)
+	if err != nil {
+		return contract.Registry{}, "", &hintedError{err, fileHints[fileTools]}
+	}
+	sum := sha256.Sum256(text)
+	return registry, hex.EncodeToString(sum[:]), nil
 }

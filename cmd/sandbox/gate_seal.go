@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,18 +13,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/internal/text"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// defaultLock is what a sealed wish is called.
+// defaultLock is the file name of a sealed wish.
 const defaultLock = evidence.WishLockFile
 
 func newGateSealCommand(a *app) *cobra.Command {
@@ -75,9 +75,7 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err := errors.Join(err, runner.Close()); err != nil {
 		return err
 	}
-	if output == "" {
-		output = filepath.Join(filepath.Dir(file), defaultLock)
-	}
+	output = cmp.Or(output, filepath.Join(filepath.Dir(file), defaultLock))
 	if err := writeLock(lock, output); err != nil {
 		return err
 	}
@@ -87,7 +85,8 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, text.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }
 
-// checkWish refuses to seal what could never be run, and warns of what protects nothing.
+// checkWish refuses a wish that could never be run, and warns of protected paths that do not
+// exist.
 func (a *app) checkWish(w wish.Wish, file string) error {
 	if len(w.GateCommands) == 0 {
 		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), evidence.ReasonNoCommands.Hint()}
@@ -115,24 +114,19 @@ func readWish(ctx context.Context, file string) ([]byte, error) {
 	return text, nil
 }
 
-// seal looks up what a wish stands for on this machine, and seals it.
+// seal resolves the names of a wish on this machine, and seals it.
 func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
 	req := s.Request()
-	if w.Image != "" {
-		req.Image = w.Image
-	}
+	req.Image = cmp.Or(w.Image, req.Image)
 	req.Command = []string{"true"}
-	// Only the image counts here, not what this machine could give a run.
+	// Only the image counts here.
 	req.GPUs, req.Network = "", ""
 	spec, err := runner.Plan(ctx, req)
 	if err != nil {
 		return wish.Lock{}, err
 	}
 	image := spec.Class.Image
-	t := evidence.Toolchain{Image: image.Reference, ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
-	if w.Image != "" {
-		t.Image = w.Image
-	}
+	t := evidence.Toolchain{Image: cmp.Or(w.Image, image.Reference), ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
 	for _, tool := range w.Toolchain {
 		hash, err := wish.HashTree(ctx, tool.Source)
 		if err != nil {
@@ -144,23 +138,15 @@ func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wi
 }
 
 // writeLock writes a lock, whole or not at all.
-func writeLock(lock wish.Lock, file string) (err error) {
+func writeLock(lock wish.Lock, file string) error {
 	text, err := lock.JSON()
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(filepath.Dir(file))
-	if err != nil {
-		return &fileError{fileOutput, file, err}
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := evidence.WriteText(root, filepath.Base(file), text); err != nil {
-		return &fileError{fileOutput, file, err}
-	}
-	return nil
+	return writeReport(file, text)
 }
 
-// isLock tells a lock from a wish: it is JSON that says so itself.
+// isLock says that a text is a lock and not a wish: JSON with the schema of locks.
 func isLock(text []byte) bool {
 	var head struct {
 		Schema string `json:"schema"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -70,7 +71,7 @@ func (a *app) printGPUs(report sandbox.GPUReport) error {
 	var rows [][]string
 	reasons := ""
 	for _, g := range report.GPUs {
-		row := []string{g.ID, orDash(strings.TrimPrefix(g.Name, "NVIDIA ")), gpuMemory(g.Device), g.State}
+		row := []string{g.ID, cmp.Or(strings.TrimPrefix(g.Name, "NVIDIA "), "-"), gpuMemory(g.Device), g.State}
 		for _, t := range g.Holders {
 			rows = append(rows, append(row, holderCells(t)...))
 			row = []string{"", "", "", ""}
@@ -106,7 +107,7 @@ func gpuMemory(d gpu.Device) string {
 var holderHeader = []string{"AGE", "USER", "RUN", "NAME"}
 
 func holderCells(t gpu.Ticket) []string {
-	return []string{age(time.Since(t.Since)), orDash(text.Fit(t.User, 12)), t.RunID, orDash(t.Name)}
+	return []string{age(time.Since(t.Since)), cmp.Or(text.Fit(t.User, 12), "-"), t.RunID, cmp.Or(t.Name, "-")}
 }
 
 // age is a duration in its greatest unit.
@@ -120,11 +121,4 @@ func age(d time.Duration) string {
 		return fmt.Sprintf("%dh", int(d.Hours()))
 	}
 	return fmt.Sprintf("%dd", int(d.Hours())/24)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// hints say what to try about an error that may join several, without repetition.
+// hints are the hints for an error that may join several, without repetition.
 func hints(err error) []string {
 	var all []string
 	for _, e := range parts(err) {
@@ -45,8 +44,7 @@ func isJoin(err error) bool {
 	return ok && err.Error() == errors.Join(joined.Unwrap()...).Error()
 }
 
-// hint is what to try about one error; empty for no idea. An error that knows
-// itself what helps has a method Hint.
+// hint is the hint for one error; empty without one. Some errors have a method Hint.
 func hint(err error) string {
 	var knows interface{ Hint() string }
 	var field *policy.FieldError
@@ -72,7 +70,7 @@ func hint(err error) string {
 	return ""
 }
 
-// classHints are what to try about classes of errors; the first one counts.
+// classHints are the hints for classes of errors; the first match counts.
 var classHints = []struct {
 	err  error
 	hint string
@@ -84,8 +82,8 @@ var classHints = []struct {
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
 }
 
-// fieldHints are what to try about a field of a request that breaks a rule, where the error
-// does not say it. The other fields are limits.
+// fieldHints are the hints for fields of a request that break a rule, if the error has
+// none. The other fields are limits.
 var fieldHints = map[string]string{
 	"script":         "give a Python script, or after -- any command of the image",
 	"command":        "give a Python script, or after -- any command of the image",
@@ -144,8 +142,8 @@ var (
 	dockerCommand = regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
 )
 
-// repeatFlags puts the global flags of this command line into the commands of a
-// hint: without them those would be about another engine, lock or catalog.
+// repeatFlags puts the global flags of this command line into the commands of a hint.
+// Without them the commands would use another engine, lock or catalog.
 func (a *app) repeatFlags(hint string) string {
 	if strings.Contains(hint, "--help") {
 		return hint

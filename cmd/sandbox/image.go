@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/pull"
+	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
@@ -29,9 +34,8 @@ func newImageCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// imageTools are what the image commands work with. The caller closes the
-// client. The engine is asked once first, so that one that is not there is told
-// apart from an image that is not there.
+// imageTools opens the settings, the catalog and a client, which the caller closes. It asks
+// the engine once, so that a missing engine is not mistaken for a missing image.
 func (a *app) imageTools(ctx context.Context) (settings.Settings, images.Catalog, *dockerhost.Client, error) {
 	s, err := a.settings()
 	if err != nil {
@@ -66,4 +70,124 @@ func (a *app) progressTerminal() (fd uintptr, terminal bool) {
 		return 0, false
 	}
 	return file.Fd(), true
+}
+
+func newImageListCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the images of the catalog",
+		Example: "  sandbox image list",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listImages(cmd.Context()) },
+	}
+	a.settingFlags(cmd, false, "json")
+	return cmd
+}
+
+// listedImage is one image as `image list --json` prints it.
+type listedImage struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Default     bool   `json:"default"`
+	Present     bool   `json:"present"`
+	Makeable    bool   `json:"makeable"`
+	Locked      bool   `json:"locked"`
+	// LockedID is the ID in the lock if that holds another image, else empty.
+	LockedID  string `json:"locked_id"`
+	Tag       string `json:"tag"`
+	Base      string `json:"base"`
+	ID        string `json:"id"`
+	SizeBytes int64  `json:"size_bytes"`
+	Created   string `json:"created"`
+}
+
+func (a *app) listImages(ctx context.Context) error {
+	s, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	lock, _, err := s.Lock()
+	if err != nil {
+		return err
+	}
+	all, err := images.List(ctx, store.Docker{APIClient: api}, catalog)
+	if err != nil {
+		return err
+	}
+	list := []listedImage{}
+	var rows [][]string
+	differ := false
+	for _, i := range all {
+		locked := i.Present && lock.Check(i.Resolved) == nil
+		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
+			Makeable: true, Locked: locked, LockedID: lock.OtherID(i.Resolved), Tag: i.Tag(), Base: i.Base.String(), ID: i.Image.ID, SizeBytes: i.Image.SizeBytes, Created: i.Image.Created})
+		name, there, held, size := i.Name, "no", "no", "-"
+		if i.Default {
+			name += " (default)"
+		}
+		if i.Present {
+			there, size = "yes", text.Size(i.Image.SizeBytes)
+		}
+		switch {
+		case locked:
+			held = "yes"
+		case lock.OtherID(i.Resolved) != "":
+			held, differ = "differs", true
+		}
+		rows = append(rows, []string{name, there, held, size, i.Description})
+	}
+	if s.JSON {
+		return a.printJSON(list)
+	}
+	if err := a.printTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
+		return err
+	}
+	fmt.Fprintln(a.streams.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")
+	return nil
+}
+
+func newImagePullCommand(a *app) *cobra.Command {
+	var opts pull.Options
+	cmd := &cobra.Command{
+		Use:   "pull NAME|REFERENCE@sha256:...",
+		Short: "Pull an image by its digest",
+		Long: `Pull an image by its digest: the base of an image of the catalog, or a reference
+NAME[:TAG]@sha256:... of any registry. What the engine has is not pulled again.
+
+A tag must still name the digest in the registry. The image must be for the
+engine's platform. The credentials are those of docker login. The ID of the image
+goes to stdout, the progress to stderr.`,
+		Example: `  sandbox image pull python
+  sandbox image pull registry.example/team/tools:1.2@sha256:0123...`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.Platform != "" && !strings.Contains(opts.Platform, "/") {
+				return usagef("sandbox image pull", "image pull: --platform %q: must be os/architecture, such as linux/arm64", opts.Platform)
+			}
+			return a.pullImage(cmd.Context(), args[0], opts)
+		},
+	}
+	cmd.Flags().StringVar(&opts.Platform, "platform", "", "`platform` to pull, such as linux/arm64 (default: the engine's)")
+	ignoreMovedTagFlag(cmd, &opts.IgnoreMovedTag)
+	return cmd
+}
+
+func (a *app) pullImage(ctx context.Context, name string, opts pull.Options) error {
+	_, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	opts.Progress = a.streams.Err
+	opts.TerminalFD, opts.Terminal = a.progressTerminal()
+	image, pulled, err := pull.Named(ctx, api, catalog, name, opts)
+	if err != nil {
+		return err
+	}
+	if !pulled {
+		fmt.Fprintf(a.streams.Err, "image %s is there\n", image.Reference)
+	}
+	return a.print("%s\n", image.ID)
 }

@@ -58,8 +58,8 @@ func (a *app) exportImage(ctx context.Context, name, file string) error {
 	return nil
 }
 
-// writeWhole makes a file of what write writes, and none when that fails: half an
-// archive must not be taken for one.
+// writeWhole makes a file with the output of write, and none if write fails: half an
+// archive must not pass for a whole one.
 func writeWhole(file string, write func(io.Writer) error) (err error) {
 	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
 		return &fileError{fileArchive, file, errors.New("is there and is not a regular file")}
@@ -86,4 +86,69 @@ func writeWhole(file string, write func(io.Writer) error) (err error) {
 		return &fileError{fileArchive, file, pathErr}
 	}
 	return err
+}
+
+func newImageImportCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Load an image that 'sandbox image export' wrote, and lock it",
+		Long: `Load an image that 'sandbox image export' wrote, from a file or, for -, from stdin.
+
+The image must be what the lock entry in the archive says: layers, configuration and
+packages. If the lock has an entry of that name, it must be that image; without one,
+the image is locked as it is. What is refused is removed again, unless the engine had
+it before.`,
+		Example: "  sandbox image import debian.tar",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" && isTerminal(a.streams.In) {
+				return usagef(cmd.CommandPath(), "image import: stdin is a terminal: name a file, or pipe an archive in")
+			}
+			return a.importImage(cmd.Context(), args[0])
+		},
+	}
+}
+
+func (a *app) importImage(ctx context.Context, file string) error {
+	input := endsWith(ctx, a.streams.In)
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return &fileError{fileArchive, file, err}
+		}
+		defer opened.Close()
+		input = opened
+	}
+	s, catalog, api, err := a.imageTools(ctx)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	path, err := s.PlaceOfLock()
+	if err != nil {
+		return err
+	}
+	source := file
+	if file == "-" {
+		source = "on stdin"
+	}
+	change, err := archive.Import(ctx, api, catalog, path, input, source)
+	if err != nil {
+		return err
+	}
+	if !change.Changed {
+		return a.print("image %s is there: %s, as locked in %s\n", change.After.Name, change.After.ID, path)
+	}
+	return a.printLockChange(change, path)
+}
+
+// endsWith reads from r until ctx ends: a read of a pipe that is silent does not.
+func endsWith(ctx context.Context, r io.Reader) io.Reader {
+	reads, writes := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = writes.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		_, err := io.Copy(writes, r)
+		_ = writes.CloseWithError(err) // nil gives EOF; never fails
+	}()
+	return reads
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// inspectFlags say what of an image is shown.
+// inspectFlags are the flags of `image inspect`.
 type inspectFlags struct{ packages, sbom bool }
 
 func newImageInspectCommand(a *app) *cobra.Command {
@@ -45,7 +45,7 @@ gives the same bytes.`,
 	return cmd
 }
 
-// inspectedImage is what `image inspect --json` prints.
+// inspectedImage is the JSON of `image inspect --json`.
 type inspectedImage struct {
 	lock.Entry
 

@@ -14,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// pruneFlags say what is kept.
+// pruneFlags are the flags of `image prune`.
 type pruneFlags struct {
 	keep      policy.Size
 	unusedFor time.Duration
@@ -69,7 +69,7 @@ func (f *sizeFlag) Set(text string) error {
 
 func (f *sizeFlag) Type() string { return "size" }
 
-// pruneImages shows what was done also when something failed.
+// pruneImages shows the removed images also after an error.
 func (a *app) pruneImages(ctx context.Context, f pruneFlags) error {
 	s, _, api, err := a.imageTools(ctx)
 	if err != nil {

@@ -24,8 +24,7 @@ func (i interruption) Error() string {
 	return "interrupted (" + i.signal.String() + ")"
 }
 
-// interrupted tells an interruption in plain words, instead of the call that it
-// happened to end. What else went wrong stays.
+// interrupted replaces the errors of an interruption by its cause, and keeps all others.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -39,7 +38,7 @@ func interrupted(ctx context.Context, err error) error {
 	return errors.Join(told...)
 }
 
-// joined takes apart what errors.Join joined, and nothing else.
+// joined takes apart the errors of errors.Join, and no others.
 func joined(err error) []error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || !isJoin(err) {
@@ -73,8 +72,8 @@ func heeded(ignored func(os.Signal) bool) []os.Signal {
 // While no program runs there is nothing that kill would end: the second signal then
 // ends this process by way of exit, whatever it does and waits for.
 //
-// release gives the signals back: from then on each ends this process. stop does
-// so too, and ends the context.
+// release stops listening: from then on each signal ends this process. stop does so too,
+// and ends the context.
 func interrupts(parent context.Context, runs *runsInFlight, exit func(code int)) (ctx context.Context, kill <-chan struct{}, release, stop func()) {
 	// A reader of our output that went away must not take the container's
 	// owner with it.
@@ -99,7 +98,7 @@ func interrupts(parent context.Context, runs *runsInFlight, exit func(code int))
 	}
 }
 
-// heed does what the first and what the second signal ask for.
+// heed calls first at the first signal and second at the second one.
 func heed(asked <-chan os.Signal, first func(os.Signal), second func()) {
 	signal, ok := <-asked
 	if !ok {
@@ -125,8 +124,8 @@ func (r *runsInFlight) begin() (end func()) {
 
 func (r *runsInFlight) none() bool { return r.count.Load() == 0 }
 
-// interruptibly reads something and gives up when ctx ends. Opening a pipe that nobody
-// writes to does not notice that; whatever read still does is then forgotten.
+// interruptibly calls read, and gives up when ctx ends. Opening a pipe without a writer
+// does not notice that; a read that goes on is then ignored.
 func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -146,7 +145,7 @@ func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error
 	}
 }
 
-// ended gives the signals back.
+// ended stops listening to signals: only output is left.
 func (a *app) ended() {
 	if a.streams.Ended != nil {
 		a.streams.Ended()

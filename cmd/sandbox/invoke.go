@@ -7,17 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/internal/render"
-	"github.com/evalbox/evalbox/internal/settings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 )
 
-// invokeFlags are the flags of `invoke` that are no settings.
+// invokeFlags are the flags of `invoke` that are not settings.
 type invokeFlags struct {
 	exec, config, output string
 	adapter              string
@@ -29,7 +28,7 @@ type invokeFlags struct {
 	dryRun, keep         bool
 }
 
-// artifactFlags say what is demanded of artifacts.
+// artifactFlags are the demands on artifacts.
 type artifactFlags struct {
 	compat  bool
 	profile string
@@ -44,7 +43,7 @@ func (f *artifactFlags) register(cmd *cobra.Command) {
 // maxProfile bounds a profile of artifacts.
 const maxProfile = 4 << 20
 
-// options reads what the flags name.
+// options reads the profile that the flags name.
 func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
 	if f.compat {
 		opts.Mode = invoke.Compat
@@ -65,7 +64,7 @@ func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
 // invokeKeys are the settings that are flags of `invoke`; its time limit is its own.
 var invokeKeys = slices.DeleteFunc(slices.Clone(requestKeys), func(key string) bool { return key == "timeout" })
 
-// hostKeys are those among them that hold on the host as well.
+// hostKeys are those among them that also hold on the host.
 var hostKeys = []string{"grace"}
 
 func newInvokeCommand(a *app) *cobra.Command {
@@ -216,7 +215,7 @@ func (a *app) invoke(ctx context.Context, cmd *cobra.Command, f invokeFlags) err
 	return a.present(call, a.isQuiet(s), s, func() []string { return render.Call(call) })
 }
 
-// planInvocation prints what would be run.
+// planInvocation prints the plan of a call.
 func (a *app) planInvocation(ctx context.Context, runner *invoke.Runner, inv invoke.Invocation) error {
 	plan, err := runner.Plan(ctx, inv)
 	if err != nil {
@@ -229,7 +228,7 @@ func (a *app) planInvocation(ctx context.Context, runner *invoke.Runner, inv inv
 	return a.printJSON(plan)
 }
 
-// warnHost says what the host is.
+// warnHost warns that the host protects nothing.
 func (a *app) warnHost() {
 	fmt.Fprintln(a.streams.Err, "sandbox: warning: --engine host: the tool runs on this machine, and nothing keeps it from your files and the network")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// place is where tools run, with what shows their output meanwhile.
+// place is an engine for tools, with the functions around a run.
 type place struct {
 	option invoke.Option
 	// begin is called before the tool is started, ended when it has ended, close at last.
@@ -29,25 +29,16 @@ func (a *app) placeOf(ctx context.Context, s settings.Settings, f invokeFlags) (
 	}
 	req := s.Request()
 	req.Keep = f.keep
-	hooks := sandbox.Hooks{Kill: a.streams.Kill}
+	var hooks sandbox.Hooks
 	var streams sandbox.IO
 	live := a.connect(&streams, s)
-	waiting := a.tellWaiting(s)
-	hooks.Waiting = waiting.say
-	announced := func() {}
-	hooks.Started = func() {
-		waiting.end()
-		if !s.Quiet && (!s.JSON || a.errTerminal) {
-			announced = live.announceEnd(ctx)
-		}
-	}
+	watched := live.watch(ctx, a, &hooks, s)
 	return place{
 		option: invoke.WithSandbox(invoke.Sandbox{Runner: a.watched(runner), Request: req, IO: streams, Hooks: hooks}),
 		begin:  func() {},
 		ended: func() {
-			waiting.end()
-			announced()
-			_ = live.finish() // what could not be shown is in the result
+			watched()
+			_ = live.finish() // the result has all output
 		},
 		close: func() { _ = runner.Close() },
 	}, nil
@@ -75,7 +66,7 @@ func (a *app) hostPlace(ctx context.Context, s settings.Settings) place {
 		option: invoke.WithHost(host),
 		begin: func() {
 			end = a.streams.runs.begin()
-			if !s.Quiet && (!s.JSON || a.errTerminal) {
+			if !a.isQuiet(s) {
 				announced = live.announceEnd(ctx)
 			}
 		},
@@ -95,7 +86,7 @@ func (machineClock) Now() time.Time { return time.Now() }
 
 func (machineClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// inTurn lets two streams share what shows them.
+// inTurn lets two streams share a writer.
 type inTurn struct {
 	turn *sync.Mutex
 	out  io.Writer

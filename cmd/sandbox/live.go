@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -19,8 +20,8 @@ type live struct {
 	err    io.Writer
 }
 
-// connect makes the program's streams ours, unless only the result is asked for.
-// A pipe or a file gets the very bytes; a terminal gets them made harmless.
+// connect shows the program's streams, unless only the result is asked for. A pipe or a
+// file gets the bytes unchanged; a terminal gets them made harmless.
 func (a *app) connect(streams *sandbox.IO, s settings.Settings) *live {
 	l := &live{err: &locked{out: a.streams.Err}}
 	if s.Quiet || s.JSON {
@@ -51,7 +52,7 @@ func (l *live) announceEnd(ctx context.Context) (end func()) {
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(said)
-		// A stderr that cannot be written to is told of by the summary.
+		// The summary reports a stderr that cannot be written to.
 		_, _ = io.WriteString(l.err, "sandbox: ending the program; again: at once\n")
 	})
 	return func() {
@@ -65,15 +66,32 @@ func (l *live) announceEnd(ctx context.Context) (end func()) {
 	}
 }
 
-// patience is how long a terminal may take none of our output once the run has
-// ended: one that was stopped, or that nobody reads, must not hold us for ever.
+// watch connects a run with the caller: its waits and its end are announced unless it is
+// quiet. The function it returns is called when the run has ended.
+func (l *live) watch(ctx context.Context, a *app, hooks *sandbox.Hooks, s settings.Settings) (ended func()) {
+	waiting, announced := a.tellWaiting(s), func() {}
+	hooks.Kill, hooks.Waiting = a.streams.Kill, waiting.say
+	hooks.Started = func() {
+		waiting.end()
+		if !a.isQuiet(s) {
+			announced = l.announceEnd(ctx)
+		}
+	}
+	return func() {
+		waiting.end()
+		announced()
+	}
+}
+
+// patience is how long a terminal may take no output once the run has ended. A stopped or
+// unread terminal must not hold this process for ever.
 const patience = 2 * time.Second
 
 // errStuck means that an output took nothing for as long as patience lasts.
 var errStuck = errors.New("the reader of the output is stuck")
 
-// patiently does something that may block on an output. It gives up after a
-// while, and what was begun may go on behind it.
+// patiently calls do, which may block on an output. It gives up after a while; do may then
+// go on.
 func patiently(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -85,7 +103,7 @@ func patiently(do func() error) error {
 	}
 }
 
-// locked lets the live output and our own words share a stream.
+// locked lets the live output and our own messages share a stream.
 type locked struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -97,8 +115,8 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.out.Write(p)
 }
 
-// finish shows what is left and ends an unfinished line, so that what we say
-// begins on its own. It does not wait for ever.
+// finish shows the rest of the output and ends an unfinished line, so that our messages
+// begin on a line of their own. It does not wait for ever.
 func (l *live) finish() error { return patiently(l.end) }
 
 func (l *live) end() error {
@@ -111,4 +129,66 @@ func (l *live) end() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// waitingEvery is the least time between two messages: a busy queue changes many times in
+// a second.
+const waitingEvery = 5 * time.Second
+
+// waiting shows why runs wait. Its methods may be called concurrently.
+type waiting struct {
+	tell func(why string)
+
+	mu    sync.Mutex
+	last  time.Time
+	next  string
+	timer *time.Timer
+}
+
+// tellWaiting says on stderr why a run waits, also with --json.
+func (a *app) tellWaiting(s settings.Settings) *waiting {
+	if s.Quiet {
+		return &waiting{tell: func(string) {}}
+	}
+	return &waiting{tell: func(why string) {
+		fmt.Fprintf(a.streams.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
+	}}
+}
+
+// say shows a reason now, or later if the last message is recent; then only the latest
+// reason is shown.
+func (w *waiting) say(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pause := waitingEvery - time.Since(w.last)
+	switch {
+	case w.timer != nil:
+		w.next = why
+	case pause <= 0:
+		w.last = time.Now()
+		w.tell(why)
+	default:
+		w.next = why
+		w.timer = time.AfterFunc(pause, w.sayNext)
+	}
+}
+
+func (w *waiting) sayNext() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer == nil {
+		return // it has ended meanwhile
+	}
+	w.timer, w.last = nil, time.Now()
+	w.tell(w.next)
+}
+
+// end drops a reason that was not shown: the wait is over.
+func (w *waiting) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
 }

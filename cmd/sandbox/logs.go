@@ -8,11 +8,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 func newLogsCommand(a *app) *cobra.Command {
@@ -70,8 +69,7 @@ func follow(ctx context.Context, store *record.Store, id string, file io.Reader,
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	for {
-		// First the state, then the log: what is written between the two
-		// is not lost.
+		// First the state, then the log: output between the two is not lost.
 		each, stateErr := store.Get(id)
 		if _, err := io.Copy(out, file); err != nil {
 			return readerGone(err)

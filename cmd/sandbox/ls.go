@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // listedRun is one run as `ls --json` prints it.
@@ -66,7 +65,7 @@ func newLsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// list shows what can be read, and then reports what cannot.
+// list shows the records that can be read, and then reports the others.
 func (a *app) list() error {
 	s, store, err := a.openStore()
 	if err != nil {

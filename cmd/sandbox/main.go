@@ -1,3 +1,11 @@
+// Command sandbox runs one untrusted program in one fresh container and says
+// truthfully what happened.
+//
+//	sandbox run --input data train.py
+//	sandbox run -- python3 -c 'print(1)'
+//
+// Run `sandbox --help` for all commands, and `sandbox config` for every setting
+// and where it came from. The exit codes are listed at [exitCode].
 package main
 
 import (
@@ -27,12 +35,12 @@ type Streams struct {
 	// interruption may then end the process. It may be nil.
 	Ended func()
 
-	// runs counts what heeds Kill; nil when nobody asks.
+	// runs counts the runs that heed Kill; it may be nil.
 	runs *runsInFlight
 }
 
 // Run runs one command line, without the program's name, and returns the exit
-// code. It reads the environment and the current folder, and never exits.
+// code. It reads the environment and the current directory, and never exits.
 func Run(ctx context.Context, args []string, streams Streams) int {
 	a := &app{streams: streams, environ: os.Environ()}
 	a.errTerminal, a.outTerminal = isTerminal(streams.Err), isTerminal(streams.Out)

@@ -92,7 +92,7 @@ func (a *app) parse(f parseFlags) error {
 	}))
 }
 
-// maxParsed bounds a stream that is parsed, well above what a run keeps of one.
+// maxParsed bounds a stream that is parsed, in bytes, far above the limit of a run.
 const maxParsed = 512 << 20
 
 func (a *app) readStream(name string) ([]byte, error) {

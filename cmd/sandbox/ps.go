@@ -64,8 +64,8 @@ func (a *app) ps(ctx context.Context) error {
 	return a.printTable([]string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
 }
 
-// withOwners joins what the engine knows of containers with what a sweep thinks of
-// their owners. A container that came or went in between has no reason.
+// withOwners joins the containers of the engine with the judgment of gc on their owners. A
+// container that came or went in between has no reason.
 func withOwners(containers []engine.Found, report sandbox.GCReport) []listedContainer {
 	all := []listedContainer{}
 	for _, c := range containers {

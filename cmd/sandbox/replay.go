@@ -9,7 +9,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 )
 
-// replayFlags are the flags of `replay` that are no settings.
+// replayFlags are the flags of `replay` that are not settings.
 type replayFlags struct {
 	workspace, out      string
 	replace, keep, live bool

@@ -3,9 +3,9 @@ package main
 import (
 	"errors"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 func newRmCommand(a *app) *cobra.Command {

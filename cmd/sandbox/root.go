@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
@@ -97,7 +99,7 @@ func grouped(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-// unknownOrHelp is what a command does that only holds others.
+// unknownOrHelp runs a command that only holds others.
 func unknownOrHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -141,4 +143,46 @@ func usageArgs(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		usageArgs(below)
 	}
+}
+
+// requestKeys are the settings that every command has as flags which runs
+// programs.
+var requestKeys = []string{
+	"image", "allow_unlocked", "timeout", "grace", "memory", "cpus",
+	"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime", "transfer",
+	"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit",
+}
+
+// groupedUsage shows the flags of a command in groups: its own, those of its runs, and those
+// of its output. Dozens of flags in one list hide each other.
+func groupedUsage(cmd *cobra.Command) error {
+	own, runs, output := newFlagGroup(), newFlagGroup(), newFlagGroup()
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		key := settings.KeyOf(flag)
+		switch {
+		case slices.Contains(requestKeys, key):
+			runs.AddFlag(flag)
+		case key != "" || flag.Name == "help":
+			output.AddFlag(flag)
+		default:
+			own.AddFlag(flag)
+		}
+	})
+	text := fmt.Sprintf("Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+	for _, group := range []struct {
+		title string
+		flags *pflag.FlagSet
+	}{
+		{"Flags", own}, {"Flags of each run", runs}, {"Flags of the output", output}, {"Global Flags", cmd.InheritedFlags()},
+	} {
+		text += "\n" + group.title + ":\n" + strings.TrimRight(group.flags.FlagUsages(), "\n") + "\n"
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), text)
+	return err
+}
+
+func newFlagGroup() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.SortFlags = false
+	return flags
 }

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 func newShowCommand(a *app) *cobra.Command {
@@ -40,14 +39,14 @@ func (a *app) show(id string) error {
 	return a.print("%s", render.Record(record, contract.OfRecord(record), finalOf(store, record.Spec.Job.Final, record.ID)))
 }
 
-// finalOf is the folder of the outputs of a run.
+// finalOf is the directory of the outputs of a run.
 func finalOf(store *record.Store, asked, id string) string {
 	if asked != "" {
 		return asked
 	}
 	record, err := store.Get(id)
 	if err != nil {
-		return "" // the record is gone; there is no folder to name
+		return "" // the record is gone
 	}
 	return filepath.Join(record.Dir, "final")
 }

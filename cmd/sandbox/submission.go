@@ -11,13 +11,13 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 )
 
-// submissionFlags say what to look at and what to compare it with.
+// submissionFlags name a submission and the sample to compare it with.
 type submissionFlags struct {
 	file, sample, idColumn string
 	sameOrder              bool
 }
 
-// inspected is what `submission --json` prints.
+// inspected is the JSON of `submission --json`.
 type inspected struct {
 	evaluate.Submission
 	// Check is null without a sample.

@@ -1,15 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
-// sweepFlags are the flags of `sweep` that are no settings. What `invoke` is told by
-// --config and --seed is for the sweep to say.
+// sweepFlags are the flags of `sweep` that are not settings. The
+// sweep itself decides --config and --seed of `invoke`.
 type sweepFlags struct {
 	invokeFlags
 	spec              string
@@ -90,4 +99,82 @@ func (f *sweepFlags) check(a *app, cmd *cobra.Command) error {
 		return usagef(cmd.CommandPath(), "sweep: --jobs %d: must be between 1 and %d", f.parallel, maxParallel)
 	}
 	return f.checkTool(a, cmd)
+}
+
+// axisFlag is a list of axes, one for each flag.
+type axisFlag struct{ target *[]sweep.Axis }
+
+func (f *axisFlag) String() string { return "" }
+
+func (f *axisFlag) Type() string { return "NAME=V,V..." }
+
+func (f *axisFlag) Set(text string) error {
+	axis, err := parseAxis(text)
+	if err == nil {
+		*f.target = append(*f.target, axis)
+	}
+	return err
+}
+
+// parseAxis reads NAME=V,V... or NAME=[JSON list]. A value that is not
+// JSON is a text.
+func parseAxis(text string) (sweep.Axis, error) {
+	name, rest, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return sweep.Axis{}, errors.New("must be NAME=V,V..., as in brightness=0.8,1.0")
+	}
+	rest = strings.TrimSpace(rest)
+	axis := sweep.Axis{Name: name}
+	if strings.HasPrefix(rest, "[") {
+		values, ok := readJSON(rest)
+		if axis.Values, _ = values.([]any); !ok {
+			return sweep.Axis{}, errors.New("what begins with [ must be a JSON list")
+		}
+		return axis, nil
+	}
+	for part := range strings.SplitSeq(rest, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			return sweep.Axis{}, errors.New(`has an empty value; an empty text is NAME=[""]`)
+		}
+		value, ok := readJSON(part)
+		if !ok {
+			value = part
+		}
+		axis.Values = append(axis.Values, value)
+	}
+	return axis, nil
+}
+
+// readJSON reads one value, numbers in their spelling.
+func readJSON(text string) (value any, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil {
+		return nil, false
+	}
+	_, err := decoder.Token()
+	return value, errors.Is(err, io.EOF)
+}
+
+// sweepSeedsFlag is a list of seeds; a second flag adds to those of the first.
+type sweepSeedsFlag struct{ target *[]int64 }
+
+func (f *sweepSeedsFlag) String() string { return "" }
+
+func (f *sweepSeedsFlag) Type() string { return "N,N..." }
+
+func (f *sweepSeedsFlag) Set(shown string) error {
+	for part := range strings.SplitSeq(shown, ",") {
+		part = strings.TrimSpace(part)
+		seed, err := strconv.ParseInt(part, 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return fmt.Errorf("the seed %s must be between %d and %d", text.Fit(part, text.Most), math.MinInt64, math.MaxInt64)
+		case err != nil:
+			return fmt.Errorf("the seed %q must be a whole number, as in 1,2,3", text.Fit(part, text.Most))
+		}
+		*f.target = append(*f.target, seed)
+	}
+	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 )
 
-// sweepReportSchema is the schema of what `sweep --json` prints.
+// sweepReportSchema is the schema of a [sweepReport].
 const sweepReportSchema = "evalbox/sweep-report/v1"
 
-// sweepReport is what `sweep --json` and `sweep --dry-run` print.
+// sweepReport is the JSON of `sweep --json` and `sweep --dry-run`.
 type sweepReport struct {
 	Schema    string `json:"schema"`
 	TotalRuns int    `json:"total_runs"`
@@ -38,7 +38,7 @@ type sweepReportRun struct {
 
 const statusPlanned sweep.Status = "planned"
 
-// sweepPlan is what a sweep in a folder would do.
+// sweepPlan is the report of a sweep in a directory before it begins.
 func sweepPlan(plan sweep.Plan, dir string) sweepReport {
 	told := sweepReport{Schema: sweepReportSchema, TotalRuns: plan.Len(), Dir: dir, Runs: make([]sweepReportRun, plan.Len())}
 	for i := range told.Runs {
@@ -71,17 +71,26 @@ func unlessEmpty(text string) *string {
 	return &text
 }
 
-// showSweep tells what came of a sweep.
+// showSweep shows the report of a sweep.
 func (a *app) showSweep(report sweep.Report, s settings.Settings) error {
 	var err error
 	if s.JSON {
 		err = a.printJSON(sweepJSON(report))
 		if err != nil && !errors.Is(err, errReaderGone) {
-			a.code = exitSandbox // whoever asked for the report did not get it
+			a.code = exitSandbox // the caller asked for the report and did not get it
 		}
 	}
 	if !s.Quiet {
 		a.say(render.Sweep(report))
 	}
 	return err
+}
+
+// sweepCode is the exit code of a sweep.
+func sweepCode(err error) int {
+	failures := new(sweep.FailuresError)
+	if errors.As(err, &failures) && len(joined(err)) == 1 && exitCode(nil, err) != exitInterrupted {
+		return exitProblem
+	}
+	return exitCode(nil, err)
 }

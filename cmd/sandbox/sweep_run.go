@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error {
@@ -71,9 +74,9 @@ type sweepRun struct {
 	warned   sync.Once
 }
 
-// place is where the tool runs, with what of it the runs depend on. Nothing of its output
-// is shown: runs would mix it. What every run would be refused for is told here, once,
-// before anything is written.
+// place is the engine of the tool, and the part of it that results depend on. The output of
+// the tool is not shown: concurrent runs would mix it. A refusal that every run would get
+// is reported here, once, before anything is written.
 func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[string]string, release func(), err error) {
 	a, s := r.app, r.settings
 	if r.flags.engine == invoke.EngineHost {
@@ -106,7 +109,7 @@ func (r *sweepRun) options(verify invoke.VerifyOptions, setup, env map[string]st
 	}, err
 }
 
-// plans tells what the sweep would do, unless it would be refused.
+// plans prints the plan of the sweep, unless it would be refused.
 func (r *sweepRun) plans(ctx context.Context, opts sweep.Options) error {
 	if _, err := interruptibly(ctx, func() (struct{}, error) { return struct{}{}, sweep.Check(r.plan, opts) }); err != nil {
 		return err
@@ -118,7 +121,7 @@ func (r *sweepRun) plans(ctx context.Context, opts sweep.Options) error {
 	return r.app.printJSON(sweepPlan(r.plan, dir))
 }
 
-// carryOut does the runs and tells how far they are.
+// carryOut does the runs and shows their progress.
 func (r *sweepRun) carryOut(ctx context.Context, do sweep.Invoke, opts sweep.Options) (sweep.Report, error) {
 	r.progress.start(r.app, r.settings.Quiet, "runs", r.plan.Len(), r.plan.Len(), func() string { return "" })
 	defer r.progress.stop()
@@ -154,3 +157,29 @@ func endOfRun(end sweep.End) string {
 }
 
 var _ sweep.Runner = (*invoke.Runner)(nil)
+
+// classSetup is the part of a class that results depend on. Limits are not in it: a run
+// that reached none would have ended in the same way under others.
+func classSetup(class spec.Class, gpus string) map[string]string {
+	return map[string]string{
+		"image": class.Image.ID, "network": class.Network, "user": class.User, "runtime": class.Runtime, "gpus": gpus,
+	}
+}
+
+// addSetup adds the flags that results depend on. Values of variables may be secret, so
+// only their hashes are kept. The demands on artifacts are not in it: a sweep that goes on
+// judges the runs that it keeps again.
+func (f *sweepFlags) addSetup(setup, env map[string]string) error {
+	setup["exec"], setup["engine"], setup["root"] = f.exec, f.engine, ""
+	if f.root != "" || f.engine == invoke.EngineHost {
+		var err error
+		if setup["root"], err = filepath.Abs(f.root); err != nil { // on the host the tool starts here without one
+			return err
+		}
+	}
+	for name, value := range env {
+		sum := sha256.Sum256([]byte(name + "=" + value))
+		setup[sweep.SetupHashed+name] = hex.EncodeToString(sum[:])
+	}
+	return nil
+}

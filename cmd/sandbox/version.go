@@ -12,7 +12,7 @@ import (
 // version is set when a release is built (-X main.version=…).
 var version = "dev"
 
-// versionReport is what `version --json` prints.
+// versionReport is the JSON of `version --json`.
 type versionReport struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
@@ -29,8 +29,8 @@ type engineVersion struct {
 	Runc       string `json:"runc"`
 }
 
-// engineQuestion bounds the question for the engine's version: ours is worth
-// knowing without it.
+// engineQuestion bounds the question for the engine's version, because our own version is
+// useful without it.
 const engineQuestion = 3 * time.Second
 
 func newVersionCommand(a *app) *cobra.Command {
@@ -61,7 +61,7 @@ func (a *app) version(ctx context.Context, asJSON bool) error {
 	return a.print("sandbox %s (%s, %s)\nengine: %s\n", v.Version, v.Go, v.Platform, engine)
 }
 
-// ownVersion takes what the release set, or else what the toolchain recorded.
+// ownVersion is the version of the release, or else that of the toolchain.
 func ownVersion() versionReport {
 	v := versionReport{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -39,16 +40,9 @@ func printTable(w io.Writer, rows []row) error {
 		if r.met {
 			verdict = "met"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.ours, orDash(r.docker), orDash(r.ratio), r.target, verdict)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.ours, cmp.Or(r.docker, "-"), cmp.Or(r.ratio, "-"), r.target, verdict)
 	}
 	return table.Flush()
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func ratioText(ratio float64) string { return fmt.Sprintf("%.2f x", ratio) }

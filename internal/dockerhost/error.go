@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -55,13 +56,13 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := engine.ErrUnavailable.Error()
-	for _, part := range []string{e.Address, strings.Join(strings.Fields(e.Detail), " ")} {
+	shown := engine.ErrUnavailable.Error()
+	for _, part := range []string{e.Address, text.OneLine(e.Detail)} {
 		if part != "" {
-			text += ": " + part
+			shown += ": " + part
 		}
 	}
-	return text
+	return shown
 }
 
 func (e *Error) Unwrap() []error {

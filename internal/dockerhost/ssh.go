@@ -1,6 +1,7 @@
 package dockerhost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/docker/cli/cli/connhelper"
 	"github.com/docker/docker/client"
+
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 const (
@@ -193,17 +196,14 @@ var sshEnd = regexp.MustCompile(`(?s)^command \[.*?\] (?:has exited with (.*?), 
 // sshFailure classifies the error of a connection by the messages of ssh, the remote
 // shell, or docker there; OpenSSH and docker do not localize theirs. It returns nil for
 // any other error.
-func sshFailure(text, address string) *Error {
-	found := sshEnd.FindStringSubmatch(text)
+func sshFailure(message, address string) *Error {
+	found := sshEnd.FindStringSubmatch(message)
 	if found == nil {
 		return nil
 	}
 	status, said := found[1], found[2]
-	has := func(text string) bool { return strings.Contains(said, text) }
-	e := &Error{Kind: KindSSH, Address: address, Detail: lastLine(said), Advice: adviceSSH}
-	if e.Detail == "" {
-		e.Detail = "ssh ended with " + status
-	}
+	has := func(part string) bool { return strings.Contains(said, part) }
+	e := &Error{Kind: KindSSH, Address: address, Detail: cmp.Or(lastLine(said), "ssh ended with "+status), Advice: adviceSSH}
 	switch {
 	case has("Host key verification failed"), has("REMOTE HOST IDENTIFICATION HAS CHANGED"):
 		e.Advice = adviceHostKey
@@ -223,15 +223,7 @@ func sshFailure(text, address string) *Error {
 const maxSaid = 300
 
 // lastLine returns the last non-empty line: banners come first.
-func lastLine(text string) string {
-	last := ""
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			last = line
-		}
-	}
-	if len(last) > maxSaid {
-		last = strings.ToValidUTF8(last[:maxSaid], "") + "…"
-	}
-	return last
+func lastLine(said string) string {
+	said = strings.TrimSpace(said)
+	return text.Short(strings.TrimSpace(said[strings.LastIndex(said, "\n")+1:]), maxSaid)
 }

@@ -17,7 +17,7 @@ import (
 // ErrChanged means that a file or a tree changed while it was read.
 var ErrChanged = errors.New("changed while it was read")
 
-// WithContext reads from r until ctx ends; the error is then the cause of that.
+// WithContext reads from r until ctx ends; the error is then the cause of ctx.
 func WithContext(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
 
 type contextReader struct {
@@ -36,7 +36,7 @@ func (r *contextReader) Read(p []byte) (int, error) {
 var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // CopyContent copies the content of an open file to a writer. If the file is not as it was
-// when info was taken, the error is [ErrChanged]; to has then got part of it.
+// when info was taken, the error is [ErrChanged], and to has part of the content.
 func CopyContent(ctx context.Context, to io.Writer, file *os.File, info fs.FileInfo) error {
 	buffer, _ := buffers.Get().(*[256 << 10]byte) // nothing else is in the pool
 	defer buffers.Put(buffer)
@@ -62,7 +62,7 @@ func Sum(ctx context.Context, h hash.Hash, file *os.File, info fs.FileInfo) (str
 
 // A LimitError is a tree that is larger than its copy may be.
 type LimitError struct {
-	// What there is too much of, and Most how many there may be.
+	// What is the counted thing in words, Most its maximum.
 	What string
 	Most int64
 }
@@ -82,10 +82,10 @@ type CopyOptions struct {
 
 // Copy copies the content of one directory to another one, which must be empty:
 // directories, regular files with their times, and links as links. Nothing is followed.
-// Permissions are kept, and files of several names stay files of several names, so that a
-// caller that hides one of them can hide the others. Anything else, such as a pipe, is
-// left out, and so are owners. A tree that changes meanwhile is [ErrChanged], one that is
-// too large a [*LimitError]; the copy is then not whole.
+// Permissions are kept, owners are not. Files of several names stay files of several
+// names, so that a caller that hides one name can hide the others. Anything else, such as
+// a pipe, is left out. A tree that changes meanwhile is [ErrChanged], a tree that is too
+// large a [*LimitError]; the copy is then incomplete.
 func Copy(ctx context.Context, from, to *os.Root, o CopyOptions) error {
 	c := copier{ctx: ctx, from: from, to: to, o: o, names: map[ID]string{}}
 	err := fs.WalkDir(from.FS(), ".", c.entry)
@@ -95,7 +95,7 @@ func Copy(ctx context.Context, from, to *os.Root, o CopyOptions) error {
 	if err != nil {
 		return err
 	}
-	// Last, and the innermost first: the mode of a directory may close it to us.
+	// The modes come last, the innermost first: a mode may close a directory to us.
 	for _, dir := range slices.Backward(c.dirs) {
 		if err := to.Chmod(dir.name, dir.mode); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 )
 
 // OpenFlags keep an open from following a last link, waiting for the other end of a named
-// pipe, or taking a terminal. An [os.Root] follows links that stay below it all the same,
-// so compare the open file with the listed one, as [OpenListed] does.
+// pipe, or taking a terminal. An [os.Root] still follows links that stay below it, so
+// compare the open file with the listed one, as [OpenListed] does.
 const OpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_NOCTTY
 
 // ErrReplaced means that another directory took the place of one while it was opened.
@@ -58,8 +58,8 @@ func Kind(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// Cause is the reason of a file error without its path, for messages that name the path
-// already.
+// Cause is the reason of a file error without its path, for messages that already name the
+// path.
 func Cause(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -73,7 +73,7 @@ func Cause(err error) error {
 }
 
 // Open opens a regular file for reading, links followed. It never waits: anything else,
-// such as a named pipe whose other end nobody has open, is a [*NotRegularError] in an
+// such as a named pipe without a writer, is a [*NotRegularError] in an
 // [*fs.PathError].
 func Open(path string) (*os.File, error) {
 	// Not even opened: that has effects on some devices.
@@ -125,7 +125,7 @@ func OpenListed(root *os.Root, name string, listed fs.FileInfo) (*os.File, fs.Fi
 }
 
 // OpenBelow is [OpenIn] that does not follow a link on the way to the file either: a link
-// among its directories is a [*NotDirectoryError], wherever it leads.
+// among its directories is a [*NotDirectoryError].
 func OpenBelow(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	dir, last, closeDir, err := OpenParent(root, name)
 	if err != nil {
@@ -152,7 +152,7 @@ func OpenParent(root *os.Root, name string) (dir *os.Root, last string, closeDir
 	parts := strings.Split(filepath.Clean(name), string(filepath.Separator))
 	dir, closeDir = root, func() {}
 	for i, part := range parts[:len(parts)-1] {
-		below, err := OpenDir(dir, part)
+		below, err := openDir(dir, part)
 		closeDir()
 		if err != nil {
 			return nil, "", nil, openError(filepath.Join(parts[:i+1]...), Cause(err))
@@ -162,9 +162,9 @@ func OpenParent(root *os.Root, name string) (dir *os.Root, last string, closeDir
 	return dir, parts[len(parts)-1], closeDir, nil
 }
 
-// OpenDir opens a directory of another one. Anything else, such as a link, is a
+// openDir opens a directory of another one. Anything else, such as a link, is a
 // [*NotDirectoryError]; a directory that is replaced while it is opened is [ErrReplaced].
-func OpenDir(dir *os.Root, name string) (*os.Root, error) {
+func openDir(dir *os.Root, name string) (*os.Root, error) {
 	named, err := dir.Lstat(name)
 	if err != nil {
 		return nil, err
@@ -196,8 +196,8 @@ func OpenRoot(dir string) (*os.Root, error) {
 	if err != nil {
 		return nil, openError(dir, Cause(err))
 	}
-	// A file that takes the place of the directory meanwhile has no name of this form, and
-	// so is not opened either.
+	// A file that takes the place of the directory meanwhile has no name of this form, so
+	// it is not opened.
 	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".")
 	if err != nil {
 		return nil, openError(dir, Cause(err))
@@ -246,3 +246,24 @@ func read(file *os.File, name string, limit int64) ([]byte, error) {
 }
 
 func openError(path string, err error) error { return &fs.PathError{Op: "open", Path: path, Err: err} }
+
+// ErrLocked means that another process holds the lock of a directory.
+var ErrLocked = errors.New("is locked by another process")
+
+// Lock takes the lock of a directory and holds it until it is closed, or the process ends.
+// It does not wait: a lock that is taken is [ErrLocked]. A file system without locks
+// locks nothing, without an error.
+func Lock(root *os.Root) (io.Closer, error) { return lock(root.Open(".")) }
+
+// LockPath is [Lock] for a path.
+func LockPath(dir string) (io.Closer, error) { return lock(os.Open(dir)) }
+
+func lock(dir *os.File, err error) (io.Closer, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(ErrLocked, dir.Close())
+	}
+	return dir, nil
+}

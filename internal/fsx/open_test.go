@@ -124,3 +124,17 @@ func TestCause(t *testing.T) {
 		require.Equal(t, why, fsx.Cause(err))
 	}
 }
+
+func TestLock(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	require.NoError(t, err)
+	defer root.Close()
+	lock, err := fsx.Lock(root)
+	require.NoError(t, err)
+	_, err = fsx.Lock(root)
+	require.ErrorIs(t, err, fsx.ErrLocked)
+	require.NoError(t, lock.Close())
+	again, err := fsx.Lock(root)
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Within reports whether a path is dir or lies below it. Both are cleaned and of one kind,
@@ -51,4 +53,14 @@ func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 func IsDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// FreeBytes returns the number of bytes that an unprivileged process may still write to
+// the file system of a path. ok is false if that is unknown.
+func FreeBytes(path string) (free int64, ok bool) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil {
+		return 0, false
+	}
+	return int64(stat.Bavail) * int64(stat.Bsize), true //nolint:unconvert // types differ between systems
 }

@@ -11,17 +11,16 @@ import (
 	"strconv"
 )
 
-// Remove deletes a folder that a program may have filled. A folder that its
-// owner may not read (mode 000) is opened up first; nothing is followed.
+// Remove deletes a directory that an untrusted program may have filled. It follows
+// nothing. A directory that its owner may not read (mode 000) is made readable first.
 func Remove(dir string) error {
-	// Also the end of a link or a file of that name, and of a folder that is
-	// empty or gone.
+	// This deletes a link or a file of that name too, and an empty directory.
 	if err := os.Remove(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	err := emptyFolder(dir)
+	err := InRoot(dir, Empty)
 	if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil {
-		err = emptyFolder(dir)
+		err = InRoot(dir, Empty)
 	}
 	if err != nil {
 		return err
@@ -29,20 +28,11 @@ func Remove(dir string) error {
 	return os.Remove(dir)
 }
 
-func emptyFolder(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(Empty(root), root.Close())
-}
-
-// Empty deletes everything below root and keeps root. Links are deleted, never
-// followed.
+// Empty deletes everything below root and keeps root. Links are deleted, never followed.
 //
-// A program can nest folders deeper than any recursion or number of descriptors
-// reaches. So a folder that is not empty is first moved up to the others in
-// root: nothing that is looked at is more than two levels below it.
+// A program can nest directories deeper than any recursion or number of descriptors
+// reaches. So Empty moves a directory that is not empty up into root first, and never
+// looks more than two levels below root.
 func Empty(root *os.Root) error {
 	prefix, moved := fmt.Sprintf(".evalbox-%016x-", rand.Uint64()), 0 //nolint:gosec // unique, and no secret
 	return eachEntry(root, ".", func(entry fs.DirEntry) error {
@@ -61,7 +51,7 @@ func Empty(root *os.Root) error {
 			if moveUp(root, full, prefix+strconv.Itoa(moved)) == nil {
 				return nil
 			}
-			// Some file systems refuse to move folders.
+			// Some file systems refuse to move directories.
 			return root.RemoveAll(full)
 		})
 		if err != nil {
@@ -71,8 +61,8 @@ func Empty(root *os.Root) error {
 	})
 }
 
-// eachEntry calls do, which removes the entry from the folder, until the folder
-// at is empty or an entry cannot be removed.
+// eachEntry calls do, which removes the entry, until the directory at is empty or an
+// entry cannot be removed.
 func eachEntry(root *os.Root, at string, do func(fs.DirEntry) error) error {
 	dir, err := root.Open(at)
 	if errors.Is(err, fs.ErrPermission) && openUp(root, at) {
@@ -86,7 +76,7 @@ func eachEntry(root *os.Root, at string, do func(fs.DirEntry) error) error {
 	for {
 		entries, err := dir.ReadDir(256)
 		if errors.Is(err, fs.ErrPermission) && !opened && openUp(root, at) {
-			// Names could be read, but not what they stand for.
+			// The names could be read, but not the entries.
 			opened = true
 		} else if len(entries) == 0 {
 			if errors.Is(err, io.EOF) {
@@ -99,14 +89,14 @@ func eachEntry(root *os.Root, at string, do func(fs.DirEntry) error) error {
 				return err
 			}
 		}
-		// Names that were deleted may hide others from this reading.
+		// Deleted names may hide others from this reading.
 		if _, err := dir.Seek(0, 0); err != nil {
 			return err
 		}
 	}
 }
 
-// removeEntry deletes a file, a link or an empty folder in the folder at.
+// removeEntry deletes a file, a link or an empty directory in the directory at.
 func removeEntry(root *os.Root, at, full string) error {
 	err := root.Remove(full)
 	if errors.Is(err, fs.ErrPermission) && openUp(root, at) {
@@ -118,8 +108,8 @@ func removeEntry(root *os.Root, at, full string) error {
 	return err
 }
 
-// moveUp renames a folder. Its owner must be able to write in it, since its
-// parent changes.
+// moveUp renames a directory. Its owner must be able to write in it, because its parent
+// changes.
 func moveUp(root *os.Root, from, to string) error {
 	err := root.Rename(from, to)
 	if errors.Is(err, fs.ErrPermission) && openUp(root, from) {
@@ -128,7 +118,7 @@ func moveUp(root *os.Root, from, to string) error {
 	return err
 }
 
-// openUp gives the owner back a folder.
+// openUp gives the owner all rights on a directory, and reports whether it could.
 func openUp(root *os.Root, at string) bool {
 	info, err := root.Lstat(at)
 	return err == nil && info.IsDir() && root.Chmod(at, info.Mode().Perm()|0o700) == nil

@@ -30,7 +30,7 @@ func PIDNamespace() string {
 
 // ProcessStart is field 22 of /proc/PID/stat; the command in field 2 may hold
 // spaces and parentheses, so counting starts behind its end. A zombie has
-// ended: nobody will finish its run.
+// ended: it will not finish its run.
 func ProcessStart(pid int) (string, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	end := bytes.LastIndex(text, []byte(") "))

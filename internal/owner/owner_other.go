@@ -4,8 +4,8 @@ package owner
 
 import "os"
 
-// Without /proc the life of another process cannot be told safely; sweeping then
-// goes by deadlines alone.
+// Without /proc the life of another process is not known for certain; the garbage
+// collection then goes by deadlines alone.
 
 // BootID is the name of this machine.
 func BootID() string {
@@ -16,7 +16,7 @@ func BootID() string {
 	return name
 }
 
-// PIDNamespace is the only one there is.
+// PIDNamespace is always the same here.
 func PIDNamespace() string { return "host" }
 
 // ProcessStart knows nothing.

@@ -9,7 +9,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// Call says how a call of a tool ended: its warnings, what is wrong, and a last line.
+// Call says how a call of a tool ended: its warnings, its problems, and a last line.
 func Call(c invoke.Call) []string {
 	var lines []string
 	for _, warning := range c.Warnings {
@@ -23,7 +23,7 @@ func Call(c invoke.Call) []string {
 			lines = append(lines, "problem: "+problem.Error())
 		}
 	}
-	return Harmless(append(lines, callLine(c)))
+	return harmless(append(lines, callLine(c)))
 }
 
 // callLine is the last line on a call.

@@ -34,7 +34,7 @@ func Statistics(s evaluate.Statistics, runs int) string {
 	return text + "\n"
 }
 
-// Evaluation says what is wrong with an evaluation in a workspace, and then, in one line,
+// Evaluation lists the problems of an evaluation in a workspace, and then says in one line
 // how it ended. live means that the output of the script has been shown already.
 func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 	shown := ""
@@ -45,7 +45,7 @@ func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 	if why := notGraded(e); why != "" {
 		shown += "not graded: " + why + "\n"
 	}
-	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, " (its own word)")...)
+	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (its own word)")...)
 	if e.Run != nil {
 		parts = append(parts, text.Seconds(e.DurationSeconds))
 		if !e.Cached {
@@ -56,8 +56,8 @@ func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 	return shown + strings.Join(parts, " · ") + "\n"
 }
 
-// scoreParts are what a line says on score and seed. ownWord comes after a score that
-// the script reported itself.
+// scoreParts are the parts of a line on score and seed. ownWord comes after a score that the
+// script reported itself.
 func scoreParts(e evaluate.Evaluation, ownWord string) []string {
 	var parts []string
 	if e.GradedScore != nil {
@@ -88,7 +88,7 @@ func notGraded(e evaluate.Evaluation) string {
 
 // EvaluationEnd is a line on an evaluation.
 func EvaluationEnd(e evaluate.Evaluation) string {
-	parts := append([]string{e.Name, EvaluationStatus(e)}, scoreParts(e, "")...)
+	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, "")...)
 	switch s := e.Submission; {
 	case s == nil || s.OK:
 	case s.Failure != "":
@@ -114,8 +114,8 @@ func EvaluationWarning(e evaluate.Evaluation) string {
 	}
 }
 
-// EvaluationStatus says in a few words how an evaluation ended.
-func EvaluationStatus(e evaluate.Evaluation) string {
+// evaluationStatus says in a few words how an evaluation ended.
+func evaluationStatus(e evaluate.Evaluation) string {
 	status := ""
 	switch {
 	case strings.HasPrefix(e.Failure, "canceled"):
@@ -148,8 +148,8 @@ func EvaluationStatus(e evaluate.Evaluation) string {
 	return status
 }
 
-// Submission says what a submission is, and how it compares with a sample; check is nil
-// without one.
+// Submission describes a submission, and its comparison with a sample; check is nil without
+// one.
 func Submission(info evaluate.Submission, check *evaluate.SubmissionCheck) string {
 	shown := info.Path + ": missing\n"
 	switch {

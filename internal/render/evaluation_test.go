@@ -59,7 +59,7 @@ func TestReplacedText(t *testing.T) {
 }
 
 func TestEvaluationStatus(t *testing.T) {
-	status := func(change func(e *evaluate.Evaluation)) string { return EvaluationStatus(evaluated("x", change)) }
+	status := func(change func(e *evaluate.Evaluation)) string { return evaluationStatus(evaluated("x", change)) }
 	require.Equal(t, "exited 0", status(nil))
 	require.Equal(t, "timed out", status(func(e *evaluate.Evaluation) { e.Run.Status = result.StatusTimedOut }))
 	require.Equal(t, "exited 0 (repaired)", status(func(e *evaluate.Evaluation) { e.Repairs = 1 }))

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // maxShown bounds the findings, and the differences, that are named.
 const maxShown = 10
 
-// A GateView is what the lines on a gate say beside its report.
+// A GateView has facts for the lines on a gate that its report lacks.
 type GateView struct {
 	// Seconds are the durations of the gates themselves, by index.
 	Seconds map[int]float64
@@ -26,14 +27,14 @@ type GateView struct {
 	Hint func(hint string) string
 }
 
-// Gate says how the gates of a run ended, what speaks against a pass, what to try, and in a
-// last line the verdict.
+// Gate says how the gates of a run ended, lists the findings against a pass with hints, and
+// gives the verdict in a last line.
 func Gate(r gate.Report, view GateView, p Palette) (lines []string) {
 	for _, c := range r.Tests.Commands {
 		lines = append(lines, gateLine(c, view.Seconds, len(r.Manifest.Gates), p))
-		lines = append(lines, Harmless(failedTests(c))...)
+		lines = append(lines, harmless(failedTests(c))...)
 	}
-	lines = append(lines, Harmless(Findings(r.Verdict, view.Hint))...)
+	lines = append(lines, harmless(Findings(r.Verdict, view.Hint))...)
 	return append(lines, verdictLine(r, view.Signed, p))
 }
 
@@ -62,7 +63,7 @@ func gateLine(c evidence.CommandTests, seconds map[int]float64, all int, p Palet
 // maxFailed bounds the failed tests of a gate that are named.
 const maxFailed = 5
 
-// failedTests name the tests of a gate that failed, with what they said.
+// failedTests name the failed tests of a gate, with their messages.
 func failedTests(c evidence.CommandTests) (lines []string) {
 	more := c.Counts.Failed + c.Counts.Errored
 	for _, test := range c.Cases {
@@ -90,7 +91,7 @@ func gateEnding(c evidence.CommandTests) string {
 	return fmt.Sprintf("exited %d, expected %d", *c.ExitCode, c.ExpectExit)
 }
 
-// Findings say what speaks against a pass, and what to try; hint completes a hint.
+// Findings are the findings against a pass, and hints; hint completes a hint.
 func Findings(v evidence.Verdict, hint func(string) string) (lines []string) {
 	for i, f := range v.Findings {
 		if i == maxShown {
@@ -134,7 +135,7 @@ func verdictLine(r gate.Report, signed bool, p Palette) string {
 	return head + terminal.Line(shown)
 }
 
-// provenText is what a pass says beside that the gates passed.
+// provenText names the further facts that a pass proves.
 func provenText(m evidence.RunManifest) (shown string) {
 	if n := m.Mode.Repeats; n > 1 {
 		shown += fmt.Sprintf(", the same %d times", n)
@@ -145,7 +146,7 @@ func provenText(m evidence.RunManifest) (shown string) {
 	return shown
 }
 
-// Replay says what a replay came to.
+// Replay says how a replay ended.
 func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 	for _, m := range r.Missing {
 		lines = append(lines, fmt.Sprintf("missing: %s: %s", m.File, m.Detail))
@@ -162,12 +163,12 @@ func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 		if d.Subject != "" {
 			where += d.Subject + ": "
 		}
-		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, orAbsent(d.Got), orAbsent(d.Want)))
+		lines = append(lines, where+fmt.Sprintf("%s is %s, was %s", d.Signal, cmp.Or(d.Got, "not there"), cmp.Or(d.Want, "not there")))
 	}
 	if line := r.FirstLine; line != nil {
 		lines = append(lines, fmt.Sprintf("differs: line %d of the log is %q, was %q", line.Line, text.Fit(line.Got, text.Most), text.Fit(line.Want, text.Most)))
 	}
-	lines = Harmless(lines)
+	lines = harmless(lines)
 	commands := text.Count(len(r.Commands), "command")
 	switch r.Outcome {
 	case gate.ReplaySame:
@@ -183,13 +184,6 @@ func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 		}
 	}
 	return lines
-}
-
-func orAbsent(text string) string {
-	if text == "" {
-		return "not there"
-	}
-	return text
 }
 
 // GateStep names a step of a gate that begins; empty for one that takes no time.

@@ -25,7 +25,7 @@ type column struct {
 	cell  func(rank int, e evaluate.Evaluation) string
 }
 
-// absent is the cell of what there is not.
+// absent is the cell of a missing value.
 const absent = "-"
 
 var columns = []column{
@@ -52,7 +52,7 @@ var columns = []column{
 		cell:  func(_ int, e evaluate.Evaluation) string { return gradedCell(e) },
 	},
 	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Evaluation) string { return scoreCell(e.Score) }},
-	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(EvaluationStatus(e), maxCell) }},
+	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(evaluationStatus(e), maxCell) }},
 	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Evaluation) string {
 		if e.Run == nil {
 			return absent
@@ -67,7 +67,7 @@ var columns = []column{
 	}},
 }
 
-// gradedCell is the graded score. What did not end well has nothing to grade.
+// gradedCell is the graded score. A failed evaluation has nothing to grade.
 func gradedCell(e evaluate.Evaluation) string {
 	switch {
 	case e.GradedScore != nil:
@@ -120,7 +120,7 @@ func Leaderboard(ranked []evaluate.Evaluation) (header []string, rows [][]string
 	return header, rows
 }
 
-// TaskTitle is what a leaderboard of a task is about.
+// TaskTitle is the title of the leaderboard of a task.
 func TaskTitle(task evaluate.TaskDescription) string {
 	title := fmt.Sprintf("%s · %s, %s", text.Fit(task.CompetitionID, maxCell), text.Fit(task.EvaluationMetric, maxCell), task.MetricDirection)
 	if task.BaselineValue != nil {
@@ -129,7 +129,7 @@ func TaskTitle(task evaluate.TaskDescription) string {
 	return title
 }
 
-// ResultsTitle is what a results file tells of that.
+// ResultsTitle is the title of the leaderboard of a results file.
 func ResultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirection) string {
 	ids := evaluate.Competitions(ranked)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// Outcome says what came of a contract: its warnings, then what is wrong, then one line on
-// how it ended. source is the name of the document.
+// Outcome says how a contract ended: its warnings, then its problems, then a last line.
+// source is the name of the document.
 func Outcome(o *contract.Outcome, source string, p Palette) []string {
 	var lines []string
 	for _, warning := range o.Warnings {
@@ -34,10 +34,10 @@ func Outcome(o *contract.Outcome, source string, p Palette) []string {
 		if len(o.Violations) == 1 {
 			broken = "1 rule is broken"
 		}
-		return append(Harmless(append(lines, Violations(source, o.Violations)...)), p.Bad("refused")+" · nothing was run · "+broken)
+		return append(harmless(append(lines, Violations(source, o.Violations)...)), p.Bad("refused")+" · nothing was run · "+broken)
 	}
 	lines = append(append(lines, differences(o)...), notWritten(o.Folders)...)
-	return append(Harmless(lines), outcomeLine(o, p))
+	return append(harmless(lines), outcomeLine(o, p))
 }
 
 // outcomeLine is one line on how an execution ended.
@@ -77,8 +77,8 @@ func outcomeLine(o *contract.Outcome, p Palette) string {
 	return head + " · " + terminal.Line(strings.Join(append(parts, "id "+o.Evidence.RunID), " · "))
 }
 
-// endingText is how a program ended, and what to do. Of one that was interrupted it says
-// nothing: the interruption decided.
+// endingText is how a program ended, and the action that follows. It is empty for an
+// interrupted program, because the interruption decided.
 func endingText(o *contract.Outcome) string {
 	var shown string
 	var notes []string
@@ -99,11 +99,7 @@ func endingText(o *contract.Outcome) string {
 		shown = strings.ReplaceAll(o.Status, "_", " ")
 	case o.Signal > 0:
 		shown = fmt.Sprintf("exit code %d", *o.ExitCode)
-		name := result.SignalName(o.Signal)
-		if name == "" {
-			name = "signal " + strconv.Itoa(o.Signal)
-		}
-		notes = append(notes, name)
+		notes = append(notes, cmp.Or(result.SignalName(o.Signal), "signal "+strconv.Itoa(o.Signal)))
 	default:
 		shown = "exited " + strconv.Itoa(*o.ExitCode)
 	}
@@ -121,8 +117,8 @@ func endingText(o *contract.Outcome) string {
 	return shown
 }
 
-// actionText is what the exit table says to do about a failure. A longer time limit helps
-// only who reached it.
+// actionText is the action of the exit table for a failure. A longer time limit helps only
+// after a timeout.
 func actionText(o *contract.Outcome) string {
 	const extend = "extend_timeout_or_fail"
 	if o.Success || o.Exit == nil || o.Exit.Action == "continue" || o.Exit.Action == "none" || o.Exit.Action == extend && !o.TimedOut {
@@ -131,7 +127,7 @@ func actionText(o *contract.Outcome) string {
 	return strings.ReplaceAll(o.Exit.Action, "_", " ")
 }
 
-// filesText counts what was written, and says what of it is in the record only.
+// filesText counts the written files, and says if some are in the record only.
 func filesText(o *contract.Outcome) string {
 	written, missed := 0, 0
 	for _, folder := range o.Folders {
@@ -156,8 +152,8 @@ func filesText(o *contract.Outcome) string {
 	return kept
 }
 
-// differences are what came out otherwise, one line each. An exit code is in the
-// last line, and of a program that we ended nothing else could be expected.
+// differences are the unmet expectations, one line each. An exit code is in the last line.
+// An interrupted program could meet none.
 func differences(o *contract.Outcome) (lines []string) {
 	if o.Status == result.StatusCanceled.String() {
 		return nil
@@ -184,7 +180,7 @@ func notWritten(folders []contract.Folder) (lines []string) {
 	return lines
 }
 
-// saidOfFolder reports whether a warning is what [notWritten] say as well.
+// saidOfFolder reports whether [notWritten] says the same as a warning.
 func saidOfFolder(warning string, folders []contract.Folder) bool {
 	return slices.ContainsFunc(folders, func(f contract.Folder) bool {
 		return len(f.NotWritten) > 0 && strings.HasPrefix(warning, f.Source+": not everything that was changed reached the host")
@@ -194,7 +190,7 @@ func saidOfFolder(warning string, folders []contract.Folder) bool {
 // widestColumn bounds how far one long value moves the columns of all others.
 const widestColumn = 48
 
-// InOrder are violations in the order of the document. What belongs to no line comes last.
+// InOrder are violations in the order of the document. Violations without a line come last.
 func InOrder(violations []contract.Violation) []contract.Violation {
 	sorted := slices.Clone(violations)
 	slices.SortStableFunc(sorted, func(a, b contract.Violation) int {
@@ -207,7 +203,7 @@ func InOrder(violations []contract.Violation) []contract.Violation {
 }
 
 // Violations returns harmless lines on violations, in columns and in their order in the
-// document: where, which, what, why.
+// document: line, code, field and rule.
 func Violations(source string, violations []contract.Violation) []string {
 	var rows [][]string
 	for _, v := range InOrder(violations) {

@@ -94,15 +94,11 @@ func enforcedText(e result.Enforced) string {
 	if e.CPUs == 1 {
 		processors = "1 processor"
 	}
-	processes := fmt.Sprintf("%d processes", e.PIDs)
-	if e.PIDs == 1 {
-		processes = "1 process"
-	}
 	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
-		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime)
+		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, text.Count(e.PIDs, "process"), e.Network, e.User, e.Runtime)
 }
 
-// treeText is what a program did to one tree.
+// treeText counts the changes of a program to one tree.
 func treeText(t result.Tree) string {
 	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
 		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, text.Size(t.SizeBytes))
@@ -166,7 +162,7 @@ func describeContract(c *contract.Recorded, finished bool, row func(name, text s
 	row("outcome", filepath.Join(c.Dir, contract.OutcomeFile))
 }
 
-// lostText is what it means that a run is lost.
+// lostText explains a lost run.
 func lostText(each record.Record, c *contract.Recorded) []string {
 	if each.State != record.Lost {
 		return nil
@@ -186,5 +182,5 @@ func runStatus(record record.Record) string {
 	if record.Result == nil {
 		return string(record.State)
 	}
-	return Status(record.Result, Palette(false))
+	return status(record.Result, Palette(false))
 }

@@ -1,6 +1,12 @@
+// Package render turns values into lines for people: results, records, outcomes of
+// contracts, evaluations, gates, calls. It does no I/O.
+//
+// [Run], [Outcome], [Violations], [Gate], [Replay] and [Call] return lines that are harmless
+// for a terminal. The other functions return untrusted text as it is.
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +18,34 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
+
+// Palette colours text for a terminal; without colours it changes nothing.
+type Palette bool
+
+// Good colours text that says that all is well.
+func (p Palette) Good(text string) string { return p.paint("32", text) }
+
+// Bad colours a failure.
+func (p Palette) Bad(text string) string { return p.paint("31", text) }
+
+// Odd colours text that says neither.
+func (p Palette) Odd(text string) string { return p.paint("33", text) }
+
+func (p Palette) paint(code, text string) string {
+	if !p {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// harmless makes lines harmless for a terminal. Each stays one line.
+func harmless(lines []string) []string {
+	shown := make([]string, len(lines))
+	for i, line := range lines {
+		shown[i] = terminal.Line(line)
+	}
+	return shown
+}
 
 // Run says how a run of a request ended: its warnings, and a last line. final is the
 // directory of its outputs; empty if it is gone.
@@ -28,7 +62,7 @@ func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []s
 
 // summary is the last line on a run.
 func summary(res *result.Result, final string, p Palette) string {
-	parts := []string{Status(res, p)}
+	parts := []string{status(res, p)}
 	if res.Score != nil {
 		parts = append(parts, "score "+text.Number(*res.Score))
 	}
@@ -49,8 +83,8 @@ func summary(res *result.Result, final string, p Palette) string {
 	return strings.Join(append(parts, "id "+res.ID), " · ")
 }
 
-// Status says how a run ended, in a few words.
-func Status(res *result.Result, p Palette) string {
+// status says how a run ended, in a few words.
+func status(res *result.Result, p Palette) string {
 	limits := res.Enforced
 	switch res.Status {
 	case result.StatusExited:
@@ -84,10 +118,7 @@ func Status(res *result.Result, p Palette) string {
 
 // signalText names the signal that ended a program.
 func signalText(res *result.Result) string {
-	name := result.SignalName(res.Signal)
-	if name == "" {
-		name = "signal " + strconv.Itoa(res.Signal)
-	}
+	name := cmp.Or(result.SignalName(res.Signal), "signal "+strconv.Itoa(res.Signal))
 	if res.Fault == result.FaultOperator {
 		return "stopped by somebody else (" + name + ")"
 	}
@@ -97,11 +128,7 @@ func signalText(res *result.Result) string {
 // diskText takes the words of the explanation: the limit, or a disk that is full.
 func diskText(res *result.Result) string {
 	first, _, _ := strings.Cut(res.Explanation, ". ")
-	text := strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), ".")
-	if text == "" {
-		return "stopped for what ./final holds"
-	}
-	return text
+	return cmp.Or(strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), "."), "stopped for what ./final holds")
 }
 
 // startText says why a program did not start, as far as its exit code tells.

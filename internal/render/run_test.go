@@ -54,7 +54,7 @@ func TestStatusText(t *testing.T) {
 	seen := map[result.Status]bool{}
 	for want, res := range tests {
 		res.Enforced = enforced
-		require.Equal(t, want, Status(&res, false))
+		require.Equal(t, want, status(&res, false))
 		seen[res.Status] = true
 	}
 	for _, status := range result.Statuses() {

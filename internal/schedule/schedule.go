@@ -12,8 +12,6 @@ import (
 type Schedule[T any] struct {
 	// Parallel is how many jobs run at the same time; 0 is 1.
 	Parallel int
-	// Begin, if set, is called as each job begins, possibly several calls at the same time.
-	Begin func(index int)
 	// Enough, if set, is called as each job ends, before another one begins in its place,
 	// one call at a time. After an error no more jobs begin; those that have begun run to
 	// their end.
@@ -56,9 +54,6 @@ func (s Schedule[T]) Run(ctx context.Context, n int, do func(ctx context.Context
 				i := int(next.Add(1)) - 1
 				if i >= n {
 					return
-				}
-				if s.Begin != nil {
-					s.Begin(i)
 				}
 				end := do(context.WithValue(ctx, turnKey{}, turn{&order, i}), i)
 				order.pass(i)

@@ -22,13 +22,15 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var begun, done []int
-			test.schedule.Begin = func(i int) { begun = append(begun, i) }
 			test.schedule.Done = func(i int, end string) error {
 				require.Equal(t, "x", end)
 				done = append(done, i)
 				return nil
 			}
-			err := test.schedule.Run(t.Context(), 5, func(context.Context, int) string { return "x" })
+			err := test.schedule.Run(t.Context(), 5, func(_ context.Context, i int) string {
+				begun = append(begun, i)
+				return "x"
+			})
 			require.Equal(t, test.err, err)
 			require.Equal(t, test.want, begun)
 			require.Equal(t, test.want, done)

@@ -139,7 +139,7 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 		if isPointer {
 			below = below.Elem()
 		}
-		// What may be left out may be null as well, where readers take that.
+		// An optional field may also be null, where readers take that.
 		m.match(t, property, below, path+"."+name, isPointer && (!optional || slices.Contains(property.Types, "null")))
 	}
 	require.Len(t, s.Properties, typ.NumField(), "%s: the schema has properties that the type has not", path)

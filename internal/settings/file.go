@@ -26,11 +26,7 @@ const (
 
 // fileError is a file that cannot be used.
 func fileError(what, path string, err error, advice string) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		err = pathErr.Err // the path is named already
-	}
-	return &Error{Err: fmt.Errorf("%s %s: %w", what, path, err), Advice: advice}
+	return &Error{Err: fmt.Errorf("%s %s: %w", what, path, fsx.Cause(err)), Advice: advice}
 }
 
 // shippedValues are the embedded defaults.

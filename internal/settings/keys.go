@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
@@ -33,10 +35,7 @@ func (k key) variable() string {
 
 // flagName is the name of the flag of a key that has one.
 func (k key) flagName() string {
-	if k.flag != "" {
-		return k.flag
-	}
-	return strings.ReplaceAll(k.name, "_", "-")
+	return cmp.Or(k.flag, strings.ReplaceAll(k.name, "_", "-"))
 }
 
 // keys are all settings, in the order in which `sandbox config` shows them.
@@ -44,12 +43,11 @@ var keys = keysOf(new(Settings))
 
 // keyNamed finds a key by its name in files.
 func keyNamed(name string) (key, bool) {
-	for _, k := range keys {
-		if k.name == name {
-			return k, true
-		}
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
 	}
-	return key{}, false
+	return keys[i], true
 }
 
 func keyNames() []string {

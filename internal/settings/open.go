@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// Policy is what the settings permit.
+// Policy is the policy that the settings describe.
 func (s Settings) Policy() policy.Policy {
 	registries, err := policy.LoadRegistries(configs.Registries(), "configs/registries.yaml")
 	if err != nil {
@@ -45,13 +46,11 @@ func (s Settings) Request() sandbox.Request {
 // Timeout is the time limit that somebody asked for, or else the shipped
 // one, lowered to the ceiling.
 func (s Settings) Timeout() time.Duration {
-	if s.Limits.Timeout != 0 {
-		return s.Limits.Timeout
-	}
+	shipped := s.Defaults.Timeout
 	if s.Max.Timeout > 0 {
-		return min(s.Defaults.Timeout, s.Max.Timeout)
+		shipped = min(shipped, s.Max.Timeout)
 	}
-	return s.Defaults.Timeout
+	return cmp.Or(s.Limits.Timeout, shipped)
 }
 
 // Catalog reads the image catalog that the settings name.
@@ -140,10 +139,10 @@ func (s Settings) Runner(more ...sandbox.Option) (*sandbox.Runner, error) {
 
 const lockName = "images.lock"
 
-// LockPath is the file of the image lock: the one that the settings name, or that
-// which lies beside a catalog that they name, or else the user's. It need not be
-// there. It is empty for an account without a directory for configuration. The
-// working directory of a command has no say in it.
+// LockPath is the file of the image lock, which need not exist: the one that the settings
+// name, or the one beside a catalog that they name, or else the user's. It is empty for
+// an account without a directory for configuration. It does not depend on the working
+// directory.
 func (s Settings) LockPath() string {
 	if s.LockFile != "" {
 		return s.LockFile
@@ -167,7 +166,7 @@ func userLock() string {
 	return filepath.Join(filepath.Dir(file), lockName)
 }
 
-// LockToWrite is the file of the image lock, which there must be a place for.
+// LockToWrite is [Settings.LockPath]; without a path it is an error.
 func (s Settings) LockToWrite() (string, error) {
 	if path := s.LockPath(); path != "" {
 		return path, nil
@@ -200,7 +199,7 @@ func (s Settings) PlaceOfLock() (string, error) {
 	return path, nil
 }
 
-// Lock reads the image lock, if there is one. One that was named must be there: a
+// Lock reads the image lock, if there is one. A file that was named must exist, because a
 // typing mistake would silently lift the rule.
 func (s Settings) Lock() (held lock.Lock, there bool, err error) {
 	path := s.LockPath()
@@ -214,8 +213,8 @@ func (s Settings) Lock() (held lock.Lock, there bool, err error) {
 	return held, err == nil, err
 }
 
-// AllLocks are the image lock and the user's own, as far as they are there: what
-// either holds is needed.
+// AllLocks are the image lock and the user's own, as far as they exist: the images of both
+// are needed.
 func (s Settings) AllLocks() ([]lock.Lock, error) {
 	held, _, err := s.Lock()
 	if err != nil {

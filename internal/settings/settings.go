@@ -1,8 +1,9 @@
-// Package settings finds the settings of the command line, and makes what they describe: a
-// policy, an image catalog, an image lock, an engine, a runner.
+// Package settings finds the settings of the command line, and makes from them a policy, an
+// image catalog, an image lock, an engine, and a runner.
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -32,7 +33,7 @@ type Settings struct {
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
 
-	// AllowEgress and the rest say what the proxies of runs may do.
+	// AllowEgress and the next fields are rules for the proxies of runs.
 	AllowEgress               policy.NetworkLevel
 	AllowPrivateEgress        bool
 	EgressDefaults, MaxEgress policy.EgressLimits
@@ -75,10 +76,10 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint is what to try.
+// Hint is the advice.
 func (e *Error) Hint() string { return e.Advice }
 
-// LimitsAdvice is what to try about a limit that is refused.
+// LimitsAdvice is the advice for a limit that is refused.
 const LimitsAdvice = "see the limits, and where they come from, with: sandbox config"
 
 // layer is a kind of place that settings come from; a higher one wins.
@@ -204,11 +205,7 @@ func (s *Settings) oneEngine(context, host value) error {
 		s.Engine.Context = ""
 		s.show("context", "")
 	default:
-		other := host.source
-		if host.key != "" {
-			other = host.key
-		}
-		e := context.problem(fmt.Errorf("cannot be given together with %s", other))
+		e := context.problem(fmt.Errorf("cannot be given together with %s", cmp.Or(host.key, host.source)))
 		e.Advice = "leave one of the two out; see where settings come from with: sandbox config"
 		return e
 	}
@@ -253,10 +250,7 @@ func UserFile() string {
 // projectFile reads the file that was named, which the operator thereby trusts, or else
 // ./sandbox.yaml, which may have come with a directory of another person.
 func projectFile(file string) (map[string]any, error) {
-	if file == "" {
-		file = os.Getenv(configVariable)
-	}
-	if file != "" {
+	if file = cmp.Or(file, os.Getenv(configVariable)); file != "" {
 		return readFile(file, fromProject, true, true)
 	}
 	return readFile("sandbox.yaml", fromProject, false, false)

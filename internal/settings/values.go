@@ -21,7 +21,7 @@ type setter func(text string) error
 // errOutOfRange means that a value could be read, but cannot be meant.
 var errOutOfRange = errors.New("must be more than 0")
 
-// to returns a setter that stores in target what read reads.
+// to returns a setter that stores the result of read in target.
 func to[T any](target *T, read func(text string) (T, error)) setter {
 	return func(text string) error {
 		value, err := read(text)
@@ -76,7 +76,7 @@ func readText(text string) (string, error) {
 	return text, nil
 }
 
-// readDirectories reads whole paths, joined as in PATH; an empty text is no directory.
+// readDirectories reads whole paths, joined as in PATH; an empty text names none.
 func readDirectories(text string) ([]string, error) {
 	if _, err := readText(text); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func readDirectories(text string) ([]string, error) {
 	return all, nil
 }
 
-// readGPUs reads what the planner takes, also with the quotes that docker needs
-// around a list.
+// readGPUs reads the form of the planner, also with the quotes that docker needs around a
+// list.
 func readGPUs(text string) (string, error) {
 	text = strings.Trim(text, `"`)
 	var field *policy.FieldError
@@ -142,8 +142,8 @@ func ReadSize(text string) (policy.Size, error) {
 	return size, nil
 }
 
-// ReadDuration reads Go's durations, and a bare number as seconds, which is what
-// timeout(1) takes. It may be negative.
+// ReadDuration reads Go's durations, and a bare number as seconds, as timeout(1) does. It
+// may be negative.
 func ReadDuration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d, nil

@@ -1,3 +1,10 @@
+// Package strict reads documents that people and programs write, in YAML or JSON,
+// into structs, and reports all problems of a document at once: every unknown key and every
+// wrong value with its line, its path and the expected form.
+//
+// It is stricter than the format. A key that is given twice, an alias, a tag and a second
+// document are problems. So each value has one place, and a small text cannot stand for a
+// large value.
 package strict
 
 import (
@@ -34,13 +41,13 @@ type Options struct {
 
 // A Word is a type for which a document may have a word in place of a mapping.
 type Word interface {
-	// SetWord sets the value to what the word stands for.
+	// SetWord sets the value to the meaning of the word.
 	SetWord(word string) error
 }
 
-// Decode reads a document, which is YAML or JSON, into a struct. It sets what it can,
-// and returns every problem, in the order of the document, at most [MaxProblems] of them
-// and a last one that says so.
+// Decode reads a document in YAML or JSON into a struct. It sets the fields that it can,
+// and returns all problems in the order of the document. After [MaxProblems] problems a
+// last one counts the rest.
 func Decode(text []byte, into any, o Options) []Problem {
 	if o.Tag == "" {
 		o.Tag = "yaml"
@@ -82,7 +89,7 @@ func (o Options) version(root *yaml.Node) *Problem {
 type decoder struct {
 	Options
 	problems []Problem
-	// more counts the problems that are not told.
+	// more counts the problems that are not reported.
 	more int
 }
 
@@ -107,7 +114,7 @@ func (d *decoder) expected(n *yaml.Node, path, what string) {
 	d.problem(n, path, shown(n), rule, nil)
 }
 
-// value sets v to what a node says.
+// value sets v to the value of a node.
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value, depth int) {
 	if d.Lines != nil {
 		d.Lines[path] = n.Line
@@ -132,7 +139,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value, depth int) {
 		elem := reflect.New(v.Type().Elem())
 		before := len(d.problems) + d.more
 		d.value(path, n, elem.Elem(), depth)
-		// What could not be read stays absent.
+		// A value that could not be read stays absent.
 		if v.Type().Elem().Kind() == reflect.Struct || len(d.problems)+d.more == before {
 			v.Set(elem)
 		}
@@ -261,7 +268,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, visit func(key *yaml.Node, at
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*$`)
 
-// Path is the path of a key of a mapping. Keys are a stranger's text.
+// Path is the path of a key of a mapping. Keys are untrusted text.
 func Path(path, key string) string {
 	if len(key) > 100 || !plainKey.MatchString(key) {
 		key = Quoted(key)
@@ -324,6 +331,6 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 		}
 		v.SetFloat(number)
 	default:
-		panic("strictyaml: no rule for " + v.Type().String())
+		panic("strict: no rule for " + v.Type().String())
 	}
 }

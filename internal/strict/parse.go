@@ -45,7 +45,7 @@ func parse(text []byte) (*yaml.Node, *Problem) {
 	return root, nil
 }
 
-// parseAny reads JSON as what it is: YAML knows other escapes.
+// parseAny reads JSON with a parser of its own, because YAML has other escapes.
 func parseAny(text []byte) (*yaml.Node, *Problem) {
 	if first := bytes.TrimLeftFunc(text, unicode.IsSpace); len(first) > 0 && first[0] == '{' && json.Valid(text) {
 		return parseJSON(text)
@@ -162,7 +162,7 @@ func (r *jsonReader) node(depth int) (*yaml.Node, error) {
 	return n, nil
 }
 
-// members reads what is in an object or array, and its end.
+// members reads the content of an object or array, and its end.
 func (r *jsonReader) members(n *yaml.Node, depth int) error {
 	for r.decoder.More() {
 		member, err := r.node(depth + 1)

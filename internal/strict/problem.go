@@ -10,7 +10,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// MaxProblems bounds how many problems of one document are told.
+// MaxProblems bounds the reported problems of one document.
 const MaxProblems = 100
 
 // A Problem is one thing that is wrong with a document.
@@ -19,9 +19,9 @@ type Problem struct {
 	Line int
 	// Path is where it is, such as inputs.arguments[2]; empty for the whole document.
 	Path string
-	// Value is what stands there, shortened; empty if that tells nothing.
+	// Value is the value there, shortened; empty if it does not help.
 	Value string
-	// Rule is what is expected there.
+	// Rule is the expected form.
 	Rule string
 	// Err is the cause, if a type refused its value.
 	Err error
@@ -52,18 +52,18 @@ func (p Problem) At(source string) string {
 // Quoted shows the beginning of a text that may hold anything.
 func Quoted(value string) string { return text.Quote(value, 100) }
 
-// shown is what a node holds.
+// shown is the value of a node.
 func shown(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode, n.Kind == yaml.SequenceNode:
-		return "" // its kind is told by the rule
+		return "" // the rule names its kind
 	case n.Kind == yaml.ScalarNode && isText(n):
 		return Quoted(n.Value)
 	}
 	return strings.Trim(Quoted(n.Value), `"`)
 }
 
-// kindOf names what a node is, for people.
+// kindOf names the kind of a node, for people.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

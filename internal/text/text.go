@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/docker/go-units"
 )
 
-// Short is the beginning of a text, at most so many bytes and whole characters, with an
-// ellipsis if more follows.
+// Short is the beginning of a text: at most this number of bytes, in whole characters, with
+// an ellipsis if more follows.
 func Short(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -17,7 +20,7 @@ func Short(text string, most int) string {
 	return text[:end(text, most)] + "…"
 }
 
-// Quote is a text as a Go string literal, with what [Short] leaves of it.
+// Quote is a text as a Go string literal, shortened as by [Short].
 func Quote(text string, most int) string {
 	if len(text) <= most {
 		return strconv.Quote(text)
@@ -25,7 +28,7 @@ func Quote(text string, most int) string {
 	return strconv.Quote(text[:end(text, most)]) + "…"
 }
 
-// end is the last place at most so many bytes into a longer text where no character is cut.
+// end is the last place within the first most bytes of a longer text that cuts no character.
 func end(text string, most int) int {
 	for at := most; at > max(0, most-utf8.UTFMax); at-- {
 		if utf8.RuneStart(text[at]) {
@@ -48,3 +51,36 @@ func Count[N ~int | ~int64](n N, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// Size returns a number of bytes, such as "10.09 MiB".
+func Size(bytes int64) string {
+	return units.CustomSize("%.4g %s", float64(bytes), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"})
+}
+
+// Seconds returns a duration, such as "1.23s" or "1m15s".
+func Seconds(seconds float64) string {
+	switch {
+	case seconds < 10:
+		return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
+	case seconds < 60:
+		return strconv.FormatFloat(seconds, 'f', 1, 64) + "s"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+// Number returns a number with all its digits.
+func Number(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) }
+
+// Fit returns at most limit characters of a text for display; "…" replaces the rest.
+func Fit(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return text
+}
+
+// Most is the number of characters of a [Brief] text at most.
+const Most = 200
+
+// Brief returns the beginning of a text, on one line.
+func Brief(text string) string { return Fit(OneLine(text), Most) }

@@ -34,3 +34,17 @@ func TestCount(t *testing.T) {
 	}
 	require.Equal(t, "3 processes", text.Count(3, "process"))
 }
+
+func TestDisplay(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 10328 << 10: "10.09 MiB", 143 << 20: "143 MiB", 3 << 30: "3 GiB"} {
+		require.Equal(t, want, text.Size(bytes))
+	}
+	for seconds, want := range map[float64]string{0: "0.00s", 1.234: "1.23s", 12.34: "12.3s", 61: "1m1s", 7200: "2h0m0s"} {
+		require.Equal(t, want, text.Seconds(seconds))
+	}
+	require.Equal(t, "1 file", text.Count(1, "file"))
+	require.Equal(t, "0 files", text.Count(0, "file"))
+	require.Equal(t, "abc", text.Fit("abc", 3))
+	require.Equal(t, "äb…", text.Fit("äbcd", 3))
+	require.Equal(t, "a b", text.Brief("a\n\n  b\n"))
+}

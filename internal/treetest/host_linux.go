@@ -16,7 +16,7 @@ import (
 // OtherUser is the ID of an ordinary user without an account.
 const OtherUser = 64647
 
-// IsRoot reports whether a test may do what only root can do.
+// IsRoot reports whether a test has the rights of root.
 func IsRoot() bool { return os.Geteuid() == 0 }
 
 // AsOtherUser runs f with the file rights of an ordinary user. It changes one
@@ -74,8 +74,8 @@ func Inode(t testing.TB, path string) uint64 {
 	return stat.Ino
 }
 
-// Nest makes a chain of folders whose path is far longer than any path may be,
-// with a file on every hundredth level, and something beside the chain.
+// Nest makes a chain of directories whose path is far longer than any path may be, with a
+// file on every hundredth level, and something beside the chain.
 func Nest(t testing.TB, dir string, levels int) {
 	t.Helper()
 	at, err := os.OpenRoot(dir)

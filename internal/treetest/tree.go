@@ -1,5 +1,4 @@
-// Package treetest makes folders for the tests of those that walk, empty and
-// collect them.
+// Package treetest makes directories for tests.
 package treetest
 
 import (
@@ -9,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
-// Write makes files below dir; a name that ends in a slash is a folder.
+// Write makes files below dir; a name that ends in a slash is a directory.
 func Write(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -25,11 +25,22 @@ func Write(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// Root opens a folder for the time of the test.
+// Root opens a directory for the time of the test.
 func Root(t testing.TB, dir string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, root.Close()) })
 	return root
+}
+
+// WithFewDescriptors lets f open 64 files at a time: a walk must not need one for
+// every level of a tree.
+func WithFewDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
+	f()
 }

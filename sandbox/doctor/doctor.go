@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // A Verdict is how a check ended.
@@ -32,21 +32,20 @@ const (
 type Finding struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
-	// Seen is what was found, Advice what to do about it; empty for nothing.
+	// Seen is the observation. Advice suggests a fix; it may be empty.
 	Seen   string `json:"seen"`
 	Advice string `json:"mend"`
-	// Err is why a check could not be done; it may have a method Hint() string.
+	// Err is the reason that a check could not be done. It may have a method Hint() string.
 	Err error `json:"-"`
 }
 
 // A Machine is the subject of an examination.
 type Machine struct {
-	// Endpoint is the engine, and NoEngine is why there is none.
-	Endpoint dockerhost.Endpoint
-	NoEngine error
+	// Address selects the engine.
+	Address docker.Address
 	// StateDir is the directory of records.
 	StateDir string
-	// Runner is nil without an engine.
+	// Runner is nil if there is no engine at the address.
 	Runner *sandbox.Runner
 	// Request has the image, the runtime and the transfer of a run that names none.
 	Request sandbox.Request
@@ -57,10 +56,10 @@ type Machine struct {
 // Examine does all checks. The later ones need the results of the earlier ones: where one
 // is missing, they are left out. The error is the cause of a context that has ended.
 func Examine(ctx context.Context, m Machine) ([]Finding, error) {
-	findings := []Finding{checkAddress(m.Endpoint, m.NoEngine)}
+	findings := []Finding{checkAddress(dockerhost.Find(m.Address))}
 	state := checkState(m.StateDir)
-	if m.NoEngine != nil {
-		return append(findings, state), nil //nolint:nilerr // it is a finding
+	if m.Runner == nil {
+		return append(findings, state), nil
 	}
 	info, err := m.Runner.Info(ctx)
 	if err != nil {
@@ -118,7 +117,7 @@ const scarce = 2 * policy.GiB
 func checkDisk(stateDir string, info engine.Info) Finding {
 	f := Finding{Check: "disk", Verdict: Info, Seen: "the free room cannot be told here"}
 	for _, place := range []struct{ what, dir string }{{"records", stateDir}, {"engine", info.RootDir}} {
-		free, ok := freeBytes(place.dir)
+		free, ok := fsx.FreeBytes(place.dir)
 		if !ok {
 			continue
 		}
@@ -133,13 +132,4 @@ func checkDisk(stateDir string, info engine.Info) Finding {
 		}
 	}
 	return f
-}
-
-// freeBytes is what an ordinary user may still write below a directory.
-func freeBytes(dir string) (int64, bool) {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(dir, &stat); err != nil {
-		return 0, false
-	}
-	return int64(stat.Bavail) * int64(stat.Bsize), true //nolint:unconvert // types differ between systems
 }

@@ -35,7 +35,7 @@ func checkAddress(endpoint dockerhost.Endpoint, err error) Finding {
 	return f
 }
 
-// checkEngine judges what the engine says of itself.
+// checkEngine judges the engine by its own description.
 func checkEngine(info engine.Info) []Finding {
 	about := Finding{Check: "engine", Verdict: OK,
 		Seen: fmt.Sprintf("%s %s on %s, %s", info.Name, info.Version, info.OS, info.Kernel)}
@@ -101,7 +101,7 @@ func older(version []string, than []int) bool {
 	return false
 }
 
-// checkCgroup lists what the kernel can enforce.
+// checkCgroup lists the limits that the kernel can enforce.
 func checkCgroup(info engine.Info) Finding {
 	f := Finding{Check: "cgroup", Verdict: OK,
 		Seen: fmt.Sprintf("version %d (%s driver)", info.Host.CgroupVersion, info.CgroupDriver)}
@@ -145,7 +145,7 @@ func checkRuntimes(host spec.Host) Finding {
 		Seen: fmt.Sprintf("%s (default %s); %s", strings.Join(host.Runtimes, ", "), host.DefaultRuntime, gpus)}
 }
 
-// checkLeftovers looks for containers that nobody will remove.
+// checkLeftovers looks for containers whose owner is gone.
 func checkLeftovers(ctx context.Context, runner *sandbox.Runner) Finding {
 	const check = "leftovers"
 	report, err := runner.GC(ctx, sandbox.GCOptions{DryRun: true})

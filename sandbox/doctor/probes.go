@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // for go:embed
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,13 +18,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// insideProbe is a program that tries the walls of its container and prints what
-// it found as JSON.
+// insideProbe is a program that examines its container and prints its findings as JSON.
 //
 //go:embed probe.py
 var insideProbe string
 
-// A trial is one small program in the sandbox and what must come of it.
+// A trial is one small program in the sandbox and the judgment of its result.
 type trial struct {
 	check   string
 	program string
@@ -73,23 +74,16 @@ func (m Machine) probe(ctx context.Context) []Finding {
 func (t trial) run(ctx context.Context, m Machine) []Finding {
 	req := m.program(t.program)
 	req.Name = "doctor"
-	limits := t.limits
-	if limits.Timeout == 0 {
-		limits.Timeout = 20 * time.Second
-	}
-	if limits.Memory == 0 {
-		limits.Memory = 256 * policy.MiB
-	}
-	req.Limits = limits
+	req.Limits = t.limits
+	req.Limits.Timeout = cmp.Or(t.limits.Timeout, 20*time.Second)
+	req.Limits.Memory = cmp.Or(t.limits.Memory, 256*policy.MiB)
 	res, err := m.Runner.Run(ctx, req)
 	if err != nil {
 		return []Finding{failed(t.check, err)}
 	}
 	findings := t.judge(res)
-	for _, f := range findings {
-		if f.Verdict == Fail {
-			return findings
-		}
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Verdict == Fail }) {
+		return findings
 	}
 	if err := m.Runner.Store().Remove(res.ID); err != nil {
 		findings = append(findings, failed(t.check, err))
@@ -116,7 +110,7 @@ func expectStatus(check, what string, want result.Status) func(*result.Result) [
 	}
 }
 
-// insideFacts is what the inside probe prints.
+// insideFacts is the JSON of the inside probe.
 type insideFacts struct {
 	UID             int      `json:"uid"`
 	Capabilities    string   `json:"capabilities"`
@@ -130,15 +124,12 @@ type insideFacts struct {
 	Forks           int      `json:"forks"`
 }
 
-// judgeInside judges what a program finds in its container.
+// judgeInside judges the findings of the inside probe.
 func judgeInside(res *result.Result) []Finding {
 	var facts insideFacts
 	if err := json.Unmarshal([]byte(res.Stdout), &facts); err != nil {
-		text := strings.TrimSpace(res.ErrorSummary)
-		if text == "" {
-			text = res.Explanation
-		}
-		return []Finding{failed("inside", errors.New("the probe said nothing that can be read: "+text))}
+		why := cmp.Or(strings.TrimSpace(res.ErrorSummary), res.Explanation)
+		return []Finding{failed("inside", errors.New("the probe said nothing that can be read: "+why))}
 	}
 	var findings []Finding
 	judge := func(check string, ok bool, seen, broken string, args ...any) {

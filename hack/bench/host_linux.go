@@ -14,11 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // init measures the container's PID 1: its size, its memory while a program runs, and
@@ -117,4 +116,34 @@ func timesToReady(ctx context.Context, dir string, binary []byte) ([]time.Durati
 		_ = cmd.Wait() // without a job it exits with 125
 	}
 	return times, nil
+}
+
+// busy returns the processor time that all processes and the kernel have used since
+// boot (/proc/stat in proc(5), in hundredths of a second).
+func busy() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	var total time.Duration
+	for i, field := range strings.Fields(line)[1:] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if idle := i == 3 || i == 4; err != nil || idle || i > 6 {
+			continue // idle, iowait, and fields that are counted twice
+		}
+		total += time.Duration(n) * 10 * time.Millisecond
+	}
+	return total
+}
+
+// peakMemory returns the peak resident memory of a process that has ended. The kernel
+// includes the time before exec, when the process was a copy of this one: the figure
+// can be too high, but not too low.
+func peakMemory(state *os.ProcessState) int64 {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return int64(usage.Maxrss) << 10 //nolint:unconvert // int32 on some platforms
 }

@@ -3,6 +3,8 @@ package fsx
 import (
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // MountsBelow lists the mount points strictly below a directory.
@@ -29,4 +31,14 @@ func mountPointsBelow(mountinfo, dir string) []string {
 		}
 	}
 	return below
+}
+
+// Reserve allocates disk space for a file without writing it. A file system that cannot do
+// that is not an error.
+func Reserve(file *os.File, bytes int64) error {
+	err := unix.Fallocate(int(file.Fd()), 0, 0, bytes)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return nil
+	}
+	return err
 }
