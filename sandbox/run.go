@@ -279,10 +279,9 @@ func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err
 	}
 	a.log = a.log.With(logContainer, a.container.Ref().ID)
 	a.log.Debug("container prepared")
-	if err := engine.CheckReady(a.spec.Class, a.container.Ready()); err != nil {
-		return err
-	}
-	return a.notShared(ctx, a.stage.CheckMounted(a.container.Ready()))
+	// Both: the container of an engine that does not share the files is not used anyway.
+	ready := a.container.Ready()
+	return errors.Join(engine.CheckReady(a.spec.Class, ready), a.notShared(ctx, a.stage.CheckMounted(ready)))
 }
 
 // openOutput makes the files of the record that the streams are recorded in.
@@ -406,7 +405,8 @@ func (a *run) abandon(ctx context.Context) error {
 // nothing is left behind. If the engine refused to start the container, there is a
 // result, for the record.
 func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
-	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unmonitored || !isEngines(startErr) {
+	noContainer := a.container == nil && (a.output == nil || !errors.Is(startErr, engine.ErrNotStarted))
+	if noContainer || a.unmonitored || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))
 	}
 	a.evidence.StartError = startErr

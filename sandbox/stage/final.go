@@ -163,7 +163,7 @@ func (f *final) discard() error {
 	return errors.Join(errs...)
 }
 
-// close frees locks and descriptors. It may be called again.
+// close frees locks and descriptors. The root stays set: a measurement may be about to use it.
 func (f *final) close() error {
 	if f == nil {
 		return nil
@@ -178,6 +178,5 @@ func (f *final) close() error {
 	if f.dir != nil {
 		errs = append(errs, f.dir.Close())
 	}
-	f.root, f.lock, f.dir = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -43,7 +43,9 @@ func (c *copies) pack(ctx context.Context, to io.Writer) (warnings []string, err
 			return p.warnings, err
 		}
 	}
-	return p.warnings, p.to.Close()
+	err = p.to.Close()
+	p.omitted("input") // the number of further entries
+	return p.warnings, err
 }
 
 func (p *packing) program(context.Context) error {
