@@ -33,12 +33,12 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		a.removeNow(ctx)
 	}
 	for _, warning := range a.output.Close() {
-		a.Warnf("%s", warning)
+		a.warn.add("%s", warning)
 	}
 	left := a.collect(ctx)
-	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpuEvidence(ctx))
+	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	res := a.result(decided, left, observed)
-	err := a.writeResult(res)
+	err := a.stage.WriteResult(res)
 	if a.spec.Job.Keep && a.container != nil {
 		a.container.Release()
 	} else if removeErr := a.remove(ctx); removeErr != nil {
@@ -101,7 +101,7 @@ func (a *run) removeNow(ctx context.Context) {
 		e := &a.evidence
 		a.left = true
 		e.EngineGone = e.EngineGone || errors.Is(err, engine.ErrUnavailable)
-		a.Warnf("container %s is left behind: %v", a.spec.Job.ContainerName(), err)
+		a.warn.add("container %s is left behind: %v", a.spec.Job.ContainerName(), err)
 		if e.Lost == nil && e.StartError == nil && !e.End.Reported {
 			e.Lost = errors.Join(outcome.ErrNoExit, err) // it may still be running
 		}

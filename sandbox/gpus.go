@@ -85,7 +85,7 @@ func (r *Runner) gpusFor(ctx context.Context, asked spec.GPURequest, info engine
 	if !asked.Any() {
 		return gpu.Inventory{}, nil
 	}
-	if err := r.checkGPUDir(); err != nil {
+	if err := checkGPUDir(r.gpuDir); err != nil {
 		return gpu.Inventory{}, err
 	}
 	inv, err := gpuInventory(ctx, asked.Driver, info)
@@ -136,7 +136,7 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 	}
 	a.gpus.lease, inv = lease, lease.Inventory()
 	if !inv.Probed {
-		a.Warnf("health and memory of the GPUs are not known: nvidia-smi does not tell here")
+		a.warn.add("health and memory of the GPUs are not known: nvidia-smi does not tell here")
 	}
 	if ids := lease.IDs(); ids != nil {
 		names := make([]string, len(ids))
@@ -212,23 +212,23 @@ func wanted(g spec.GPURequest) gpu.Want {
 	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
 }
 
-// gpuEvidence looks for signs that a run lost a GPU. nvidia-smi is only asked when the
+// evidence looks for signs that a run lost a GPU. nvidia-smi is only asked when the
 // program did not end well.
-func (a *run) gpuEvidence(ctx context.Context) outcome.GPUEvidence {
+func (g *gpuLease) evidence(ctx context.Context, e outcome.Evidence) outcome.GPUEvidence {
 	var f outcome.GPUEvidence
-	end := a.evidence.End
-	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && a.evidence.Stop == outcome.StopNone
-	if a.gpus.lease == nil || a.evidence.StartError != nil || a.evidence.Stop == outcome.StopCanceled || well {
+	end := e.End
+	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && e.Stop == outcome.StopNone
+	if g.lease == nil || e.StartError != nil || e.Stop == outcome.StopCanceled || well {
 		return f
 	}
-	for i := range a.gpus.faults {
-		if fault, ok := a.gpus.faults[i].Fault(); ok && (f.Output.Line == "" || f.Output.Doubtful && !fault.Doubtful) {
+	for i := range g.faults {
+		if fault, ok := g.faults[i].Fault(); ok && (f.Output.Line == "" || f.Output.Doubtful && !fault.Doubtful) {
 			f.Output = fault
 		}
 	}
-	if a.gpus.lease.Inventory().Probed {
+	if g.lease.Inventory().Probed {
 		devices, err := gpu.Probe(ctx)
-		f.Probed, f.Lost = true, gpu.Lost(a.gpus.lease.Devices(), devices, err)
+		f.Probed, f.Lost = true, gpu.Lost(g.lease.Devices(), devices, err)
 	}
 	return f
 }
@@ -250,7 +250,7 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	if err != nil {
 		return GPUReport{}, err
 	}
-	if err := r.checkGPUDir(); err != nil {
+	if err := checkGPUDir(r.gpuDir); err != nil {
 		return GPUReport{}, err
 	}
 	driver, driverErr := plan.GPUDriver("", info.Host)
@@ -301,12 +301,12 @@ func reportInventory(sources gpu.Sources) (gpu.Inventory, error) {
 
 // checkGPUDir looks at the folder of leases that somebody named. It must be there:
 // a typing mistake would make a second one, and lend GPUs twice.
-func (r *Runner) checkGPUDir() error {
-	if r.gpuDir == "" {
+func checkGPUDir(dir string) error {
+	if dir == "" {
 		return nil
 	}
-	refused := &PathError{Field: "gpu_dir", Path: r.gpuDir}
-	switch info, err := os.Stat(r.gpuDir); {
+	refused := &PathError{Field: "gpu_dir", Path: dir}
+	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		refused.Rule = spec.RuleMissing
 	case err != nil:

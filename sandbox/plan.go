@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -69,7 +70,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(info.Missing, ", "))
 	}
 	asked := req.Transfer
-	req.Transfer = r.chooseTransfer(asked, info)
+	req.Transfer = r.facts.transfer(asked, info)
 	root := info.RootDir
 	if req.Transfer != spec.TransferBind {
 		root = "" // of another machine
@@ -83,7 +84,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 			return planned{}, err
 		}
 	}
-	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
+	locked, warnings, err := checkLock(r.lock, image, req.AllowUnlocked)
 	if err != nil {
 		return planned{}, err
 	}
@@ -115,11 +116,11 @@ func hostOf(info engine.Info) spec.Host {
 
 // checkLock says whether the image is the locked one. One that is not is an
 // error, or a warning if the caller allows it.
-func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
-	if r.lock == nil {
+func checkLock(l *lock.Lock, image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
+	if l == nil {
 		return false, nil, nil
 	}
-	switch err := r.lock.Check(image); {
+	switch err := l.Check(image); {
 	case err == nil:
 		return true, nil, nil
 	case allow:
@@ -138,7 +139,7 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 		asked    sync.WaitGroup
 	)
 	asked.Go(func() { image, imageErr = r.resolve(ctx, ref) })
-	info, err := r.engineFacts(ctx)
+	info, err := r.facts.get(ctx, r.engine)
 	asked.Wait()
 	if err == nil {
 		err = imageErr

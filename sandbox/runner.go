@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/observe"
@@ -42,14 +41,7 @@ type Runner struct {
 	gpuDir string
 	// observeWait bounds the wait for the start of an observation.
 	observeWait time.Duration
-
-	// facts are what the engine last said of itself.
-	factsMu sync.Mutex
-	facts   engine.Info
-	asked   time.Time // when they were last looked up
-	told    time.Time // when the engine told them
-	// apart says, by mount namespace, that the engine was seen not to share our files.
-	apart map[string]bool
+	facts       factCache
 }
 
 // Option configures a [Runner]; a value that makes no sense is refused.
@@ -139,6 +131,7 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 	}
+	r.facts.log = r.log
 	return r, nil
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
-	"github.com/evalbox/evalbox/sandbox/stage"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,10 +31,11 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// minFree is the free space that a disk must have, and diskPeriod the time between two
-// measurements; see package stage.
+// minFree is the free space that a disk must have, maxEntries bounds the names in ./final, and
+// diskPeriod is the time between two measurements; see package stage.
 const (
 	minFree    = 64 << 20
+	maxEntries = 1_000_000
 	diskPeriod = 250 * time.Millisecond
 )
 
@@ -343,7 +343,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		says   string
 	}{
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
-		"many files":   {func() (int64, int64, int64) { return 1 << 40, stage.MaxEntries + 3, 4096 }, 0, result.FaultProgram, "disk limit"},
+		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + 3, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
 		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, enginetest.TooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},

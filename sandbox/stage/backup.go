@@ -121,7 +121,7 @@ func (f *final) commit() (warning string) {
 // leftByEarlierRun reports whether ./final holds exactly the recorded outputs of the run
 // that filled it last: nothing was added or changed since. Without a record it does not.
 func (f *final) leftByEarlierRun(ctx context.Context) bool {
-	found, err := f.store.Load(filledLast(f.store, f.path))
+	found, err := f.store.Load(FilledLast(f.store, f.path))
 	if err != nil || found.Result == nil {
 		return false
 	}
@@ -170,8 +170,8 @@ func (f *final) unnote() error {
 	return fsx.WriteFile(file, f.earlier, 0o600, false)
 }
 
-// filledLast returns the run that filled a ./final last; empty if it is unknown.
-func filledLast(store *record.Store, path string) string {
+// FilledLast returns the run that filled a ./final last; empty if it is unknown.
+func FilledLast(store *record.Store, path string) string {
 	var note finalNote
 	if path == "" || record.ReadJSON(finalFile(store, path, "json"), &note) != nil {
 		return ""
@@ -219,7 +219,7 @@ func LeftBy(ctx context.Context, store *record.Store, path string) (runID string
 	_ = fsx.InRoot(path, func(root *os.Root) error {
 		f := &final{store: store, path: path, root: root}
 		if f.leftByEarlierRun(ctx) {
-			runID = filledLast(store, path)
+			runID = FilledLast(store, path)
 		}
 		return nil
 	}) // one that cannot be read holds nothing that is known

@@ -317,7 +317,11 @@ func (c *copies) ready(ctx context.Context) error {
 	if err != nil {
 		return c.monitorError(err)
 	}
-	c.empty = max(space.Used-c.treeBytes(), 0)
+	for _, t := range c.trees {
+		_, bytes := t.base.Sum()
+		space.Used -= bytes
+	}
+	c.empty = max(space.Used, 0)
 	return nil
 }
 
@@ -365,7 +369,7 @@ const outDirs = 2
 
 // tooMuch compares a measurement with the disk limit.
 func (c *copies) tooMuch(space archive.Space) bool {
-	return space.Used-c.empty > c.Plan.Job.DiskBytes || space.Entries > MaxEntries+outDirs
+	return space.Used-c.empty > c.Plan.Job.DiskBytes || space.Entries > maxEntries+outDirs
 }
 
 // endWatch ends the monitoring of a running program. The monitor can still be asked.

@@ -24,7 +24,7 @@ func treeDir(i int) string { return path.Join(archive.TreesDir, strconv.Itoa(i))
 
 // packing is one archive that fills a staging volume.
 type packing struct {
-	*copies
+	*Stage
 	to       *archive.Packer
 	uid, gid int
 	// warnings name files that are left out.
@@ -34,7 +34,7 @@ type packing struct {
 // pack writes the archive that fills the staging volume. It returns warnings about files
 // that are left out.
 func (c *copies) pack(ctx context.Context, to io.Writer) (warnings []string, err error) {
-	p := &packing{copies: c, to: archive.NewPacker(to)}
+	p := &packing{Stage: c.Stage, to: archive.NewPacker(to)}
 	if p.uid, p.gid, err = numericUser(c.Plan.Class.User); err != nil {
 		return nil, err
 	}

@@ -51,6 +51,3 @@ func Reclaim(store *record.Store, id string) (err error) {
 	}
 	return errors.Join(fsx.ChownTree(root, owner.ToUID, owner.UID, owner.GID), root.Close())
 }
-
-// FilledLast returns the run that filled a ./final last; empty if it is unknown.
-func FilledLast(store *record.Store, path string) string { return filledLast(store, path) }

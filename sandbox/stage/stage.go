@@ -29,9 +29,9 @@ const (
 	// resultReserve is set aside before the start, so that the result can be written even
 	// if the program fills the disk. In bytes.
 	resultReserve = 4 << 20
-	// MaxEntries bounds the names in ./final while the program runs: a million empty
+	// maxEntries bounds the names in ./final while the program runs: a million empty
 	// files cost the host more than their size says.
-	MaxEntries = 1_000_000
+	maxEntries = 1_000_000
 )
 
 // Options describe the run of a stage.
@@ -226,15 +226,19 @@ func (s *Stage) Withdraw(ctx context.Context) {
 
 // WriteResult writes the result atomically, which makes the run finished, and closes the
 // stage.
-func (s *Stage) WriteResult(text []byte) error {
+func (s *Stage) WriteResult(res *result.Result) error {
+	text, err := res.Encode()
+	if err != nil {
+		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), s.Close())
+	}
 	// The reserved space is for this file.
 	if err := os.Remove(s.reserve); err != nil {
 		s.Log.Debug("the reserve could not be removed", "error", err)
 	}
-	if err := fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
-		return errors.Join(record.StateError(s.Dir, "cannot be written", err), s.Close())
+	if err = fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
+		err = record.StateError(s.Dir, "cannot be written", err)
 	}
-	return s.Close()
+	return errors.Join(err, s.Close())
 }
 
 // Close frees locks and descriptors. The record stays.

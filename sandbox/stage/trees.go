@@ -198,15 +198,6 @@ func (s *Stage) copyTree(ctx context.Context, i int, t *workingCopy, to tree.Sin
 	return nil
 }
 
-// treeBytes is the initial size of the working copies.
-func (s *Stage) treeBytes() (total int64) {
-	for _, t := range s.trees {
-		_, bytes := t.base.Sum()
-		total += bytes
-	}
-	return total
-}
-
 // Left is what a program left.
 type Left struct {
 	Outputs []result.Output
