@@ -5,9 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
@@ -137,4 +140,46 @@ func (a *run) engineGoes(ctx context.Context) bool {
 		case <-time.After(shutdownGrace / 10):
 		}
 	}
+}
+
+// abandon removes everything that a run created before its program could start.
+func (a *run) abandon(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	var errs []error
+	if !a.nameTaken {
+		// By name: the container may exist even if the answer to its creation was lost.
+		// This waits until the name is free, because the run may be retried.
+		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
+	}
+	a.observer.Close()
+	a.proxy.Close()
+	a.output.Close()
+	return errors.Join(append(errs, a.stage.Discard(ctx))...)
+}
+
+// startFailed ends a run whose program never ran. If the host or the request is at fault,
+// nothing is left behind. If the engine refused to start the container, there is a
+// result, for the record.
+func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
+	noContainer := a.container == nil && (a.output == nil || !errors.Is(startErr, engine.ErrNotStarted))
+	if noContainer || a.unmonitored || !isEngines(startErr) {
+		return nil, errors.Join(startErr, a.abandon(ctx))
+	}
+	a.evidence.StartError = startErr
+	if err := a.stage.Rollback(); err != nil {
+		a.warn.add("%v", err)
+	}
+	res, err := a.finish(ctx)
+	return res, errors.Join(startErr, err)
+}
+
+// isEngines reports whether the engine caused an error, not the host, the request or the
+// caller.
+func isEngines(err error) bool {
+	var path *PathError
+	var field *policy.FieldError
+	var elsewhere *stage.NotSharedError
+	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.As(err, &elsewhere) && !errors.Is(err, outcome.ErrCanceled) &&
+		!errors.Is(err, observe.ErrUnobserved) && !errors.Is(err, engine.ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
 }

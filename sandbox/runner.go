@@ -3,21 +3,40 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/observe"
-	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
-	"github.com/evalbox/evalbox/sandbox/tree"
-
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
+	"github.com/evalbox/evalbox/sandbox/tree"
+)
+
+// Errors of runs, for errors.Is. Those of records are in package record.
+var (
+	// ErrEngineUnavailable means that the engine cannot be reached.
+	ErrEngineUnavailable = engine.ErrUnavailable
+	// ErrEnginePermission means that the engine denied access. It is an
+	// ErrEngineUnavailable as well.
+	ErrEnginePermission = engine.ErrPermission
+	// ErrNameTaken means that the engine has a container with the name of this run.
+	ErrNameTaken = engine.ErrNameTaken
+	// ErrUnenforceable means that the engine cannot enforce a limit that every run has.
+	ErrUnenforceable = engine.ErrUnenforceable
+	// ErrBusy means that another run uses the same ./final.
+	ErrBusy = stage.ErrBusy
+	// ErrUnobserved means that an observation that the request requires is not possible;
+	// the program did not start. See [Observe].
+	ErrUnobserved = observe.ErrUnobserved
 )
 
 // Keys of the runner's log records.
@@ -169,4 +188,41 @@ func (r *Runner) isGoing(c engine.Found) bool {
 // directory that the tree was copied from.
 func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	return tree.Apply(ctx, r.store, id, target, opts)
+}
+
+// ClearFinal empties a ./final as a run does right before it starts, without a run: outputs
+// of an earlier run are deleted, and anything else is moved to a directory beside it, which
+// the warning names. The ./final that the run keep filled last stays as it is. One that
+// does not exist is empty. One that a run is using is [ErrBusy].
+func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning string, err error) {
+	path, err := stage.ResolveFinal(final)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := r.store.Prepare(); err != nil {
+		return "", err
+	}
+	if keep != "" && stage.FilledLast(r.store, path) == keep {
+		return "", nil
+	}
+	if err := r.reclaimFinal(ctx, path); err != nil {
+		return "", err
+	}
+	return stage.Clear(ctx, r.store, path)
+}
+
+// Record returns the record of a run; see [record.Store.Get].
+func (r *Runner) Record(id string) (record.Record, error) { return r.store.Get(id) }
+
+// LeftBy returns the run whose outputs a ./final holds: all of them, unchanged, and nothing
+// else, by its record. It is empty if there is no such run.
+func (r *Runner) LeftBy(ctx context.Context, final string) string {
+	path, err := stage.ResolveFinal(final)
+	if err != nil {
+		return ""
+	}
+	return stage.LeftBy(ctx, r.store, path)
 }

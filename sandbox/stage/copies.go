@@ -13,9 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/archive"
-
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/archive"
-
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/spec"

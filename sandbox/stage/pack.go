@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/evalbox/evalbox/sandbox/archive"
-
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
