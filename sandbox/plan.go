@@ -22,14 +22,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Plan returns the Spec that [Runner.Run] would carry out, with the engine's
-// facts and the image resolved. It changes nothing.
+// Plan returns the Spec that [Runner.Run] would carry out, with the facts of the engine and
+// the resolved image. It changes nothing.
 func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
 	prepared, err := r.plan(ctx, req)
 	return prepared.spec, err
 }
 
-// planned is a Spec with what was learned while planning.
+// planned is a Spec with everything that was found out for it.
 type planned struct {
 	request Request
 	spec    spec.Spec
@@ -39,7 +39,7 @@ type planned struct {
 	inventory gpu.Inventory
 	layout    spec.Layout
 	verified  hostpath.Verified
-	// asked is the way of the files that the request named.
+	// asked is the transfer that the caller asked for.
 	asked string
 }
 
@@ -60,7 +60,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	}
 	info, image, err := r.ask(ctx, req.Image)
 	if err == nil && req.GPUs != "" {
-		// What is remembered may be older than a list of devices.
+		// The cached facts may be older than the list of devices.
 		info, err = r.engine.Info(ctx)
 	}
 	if err != nil {
@@ -107,15 +107,15 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	return planned{request: req, spec: s, info: info, inventory: gpus, warnings: append(warnings, hidden...), layout: layout, verified: verified, asked: asked}, nil
 }
 
-// hostOf is what a plan needs to know of the engine's machine.
+// hostOf returns the properties of the engine's machine that a plan depends on.
 func hostOf(info engine.Info) spec.Host {
 	host := info.Host
 	host.Unseen = observe.Unobservable(info)
 	return host
 }
 
-// checkLock says whether the image is the locked one. One that is not is an
-// error, or a warning if the caller allows it.
+// checkLock reports whether the image is the locked one. Another image is an error, or a
+// warning if the caller allows it.
 func checkLock(l *lock.Lock, image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
 	if l == nil {
 		return false, nil, nil
@@ -130,8 +130,8 @@ func checkLock(l *lock.Lock, image images.Resolved, allow bool) (locked bool, wa
 	}
 }
 
-// ask puts the two questions of a plan to the engine, both at once. What is
-// wrong with the engine is told before what is wrong with the image.
+// ask asks the engine for its facts and for the image, both at once. An error of the engine
+// comes before one of the image.
 func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resolved, error) {
 	var (
 		image    images.Resolved
@@ -169,8 +169,8 @@ func isOutput(rel string) bool {
 	return len(parts) >= 3 && parts[0] == "runs" && (parts[2] == record.OwnFinal || parts[2] == record.KeptTrees && len(parts) >= 4)
 }
 
-// defaultUser is the caller, so that files in ./final are the caller's; never
-// root, whose files and rights in a container are those of the host's root.
+// defaultUser is the caller, so that files in ./final are the caller's. It is never root: root
+// in a container has the files and rights of the host's root.
 func defaultUser(uid, gid int) string {
 	switch {
 	case uid <= 0:
