@@ -148,7 +148,7 @@ func (c *copies) withHelper(ctx context.Context, to engine.Copier, do func() err
 		if !errors.Is(err, engine.ErrNoContainer) || ctx.Err() != nil {
 			return err
 		}
-		c.Log.Debug("the courier is gone", "error", err)
+		c.Log.Debug("the helper container is gone", "error", err)
 		if againErr := to.RecreateHelper(context.WithoutCancel(ctx), c.Plan, c.labels); againErr != nil {
 			return errors.Join(err, againErr)
 		}

@@ -149,7 +149,7 @@ func (m *monitor) watch(ctx, watching context.Context, judge func(archive.Space)
 		case watching.Err() != nil:
 			return outcome.StopNone
 		case err != nil:
-			m.log.Debug("nobody watches the depot any more", "error", err)
+			m.log.Debug("the disk of the staging volume is not monitored any more", "error", err)
 			return outcome.StopUnwatched
 		}
 		last = time.Now()
@@ -166,7 +166,7 @@ func (m *monitor) watch(ctx, watching context.Context, judge func(archive.Space)
 func (m *monitor) measureAgain(ctx, watching context.Context, last time.Time) (archive.Space, error) {
 	space, err := m.measure(ctx)
 	for failed := 0; err != nil && watching.Err() == nil; {
-		m.log.Debug("the watcher failed", "error", err)
+		m.log.Debug("the disk monitor failed", "error", err)
 		if failed >= reconnectTries || time.Since(last) > unwatchedLimit {
 			return space, err
 		}

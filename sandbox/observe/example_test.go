@@ -1,0 +1,23 @@
+package observe_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// A run whose plan asks for no observation has a nil Observer, which may be used like any
+// other.
+func ExampleOpen() {
+	observer, err := observe.Open(context.Background(), spec.Spec{}, spec.Layout{}, "", engine.Sources{}, observe.DefaultWait, log.Printf)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer observer.Close()
+	fmt.Printf("%q %v\n", observer.Witness(), observer.Report(true))
+	// Output: "" <nil>
+}
