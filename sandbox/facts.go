@@ -45,8 +45,8 @@ type factCache struct {
 
 	mu   sync.Mutex
 	info engine.Info
-	// looked is when info was last looked up, told when the engine gave it.
-	looked, told time.Time
+	// looked is when info was last looked up, given when the engine gave it.
+	looked, given time.Time
 	// apart says, by mount namespace, that the engine does not share the host's files.
 	apart map[string]bool
 }
@@ -63,7 +63,7 @@ func (f *factCache) get(ctx context.Context, e engine.Engine) (engine.Info, erro
 	var known rememberedFacts
 	if path != "" && record.ReadJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
-			f.info, f.looked, f.told, f.apart = known.Facts, time.Now(), known.At, known.Apart
+			f.info, f.looked, f.given, f.apart = known.Facts, time.Now(), known.At, known.Apart
 			if e, ok := e.(engine.Identified); ok {
 				e.Recall(known.Facts)
 			}
@@ -75,7 +75,7 @@ func (f *factCache) get(ctx context.Context, e engine.Engine) (engine.Info, erro
 		return engine.Info{}, err
 	}
 	now := time.Now()
-	f.info, f.looked, f.told, f.apart = info, now, now, nil
+	f.info, f.looked, f.given, f.apart = info, now, now, nil
 	f.save(identity)
 	return info, nil
 }
@@ -89,7 +89,7 @@ func (f *factCache) save(identity string) {
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = record.WriteJSON(path, rememberedFacts{identity, factsVersion, f.told, f.info, f.apart})
+		err = record.WriteJSON(path, rememberedFacts{identity, factsVersion, f.given, f.info, f.apart})
 	}
 	if err != nil {
 		f.log.Debug("the engine's facts were not remembered", logError, err)

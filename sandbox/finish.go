@@ -55,8 +55,8 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	return res, err
 }
 
-// collect collects what the program left, and gives ./final back. A caller who closes
-// [Hooks].Kill does not want to wait for hashes.
+// collect collects the outputs, and gives ./final back. A caller who closes [Hooks].Kill does
+// not want to wait for hashes.
 func (a *run) collect(ctx context.Context) stage.Left {
 	e := &a.evidence
 	collecting, cancel := context.WithTimeout(ctx, collectBudget)

@@ -162,8 +162,8 @@ func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, erro
 	return image, err
 }
 
-// isOutput reports whether a path of the state directory is what a run left behind, and
-// nothing else of its record.
+// isOutput reports whether a path of the state directory is an output of a run, and not
+// another part of its record.
 func isOutput(rel string) bool {
 	parts := strings.Split(rel, "/")
 	return len(parts) >= 3 && parts[0] == "runs" && (parts[2] == record.OwnFinal || parts[2] == record.KeptTrees && len(parts) >= 4)

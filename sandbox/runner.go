@@ -182,8 +182,8 @@ func (r *Runner) isGoing(c engine.Found) bool {
 	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 
-// ApplyTree applies what the program of a finished run changed in a tree to the host
-// directory that the tree was copied from.
+// ApplyTree applies the changes of a finished run in a tree to the host directory that the
+// tree was copied from.
 func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	return tree.Apply(ctx, r.store, id, target, opts)
 }

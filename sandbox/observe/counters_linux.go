@@ -162,7 +162,7 @@ func parseSNMP6(text string) (int64, error) {
 func parseCounter(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("a counter of the kernel is no number: %.40q", text)
+		return 0, fmt.Errorf("a counter of the kernel is not a number: %.40q", text)
 	}
 	return n, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -185,11 +184,7 @@ func entries(root *os.Root) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return names, err
+	return dir.Readdirnames(-1)
 }
 
 // Clear empties a ./final as a run does right before it starts, without a run. The warning

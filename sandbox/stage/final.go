@@ -181,9 +181,8 @@ func (f *final) close() error {
 	return errors.Join(errs...)
 }
 
-// Reclaim restores what a run that will never finish left on disk: it gives ./final back
-// to its owner and frees the space that was set aside. Its container is gone by then. It
-// may be called again.
+// Reclaim cleans up after a run that will never finish and whose container is gone: it gives
+// ./final back to its owner and frees the reserved space. It may be called again.
 func Reclaim(store *record.Store, id string) (err error) {
 	journal, err := store.Journal(id)
 	if errors.Is(err, record.ErrNoRecord) {

@@ -35,7 +35,7 @@ const (
 var (
 	// errSilent is the cause of a question that was given up.
 	errSilent = errors.New("it did not answer in time")
-	// errMonitorEnded means that the disk monitor is not there any more.
+	// errMonitorEnded means that the disk monitor has ended.
 	errMonitorEnded = errors.New("the watcher of the outputs' disk has ended")
 )
 
@@ -48,12 +48,6 @@ type monitor struct {
 	log    *slog.Logger
 	talk   *conversation // nil until the first connection
 }
-
-func newMonitor(e engine.Copier, plan spec.Spec, labels map[string]string, log *slog.Logger) *monitor {
-	return &monitor{engine: e, plan: plan, labels: labels, log: log}
-}
-
-func (m *monitor) isConnected() bool { return m.talk != nil }
 
 // connect starts a monitor, in place of the present one.
 func (m *monitor) connect(ctx context.Context) error {
@@ -75,7 +69,7 @@ func (m *monitor) reconnect(ctx context.Context) (archive.Space, error) {
 	return m.measure(ctx)
 }
 
-// complaint is what the monitor printed to its stderr.
+// complaint returns the output of the monitor on its stderr.
 func (m *monitor) complaint() string {
 	if m.talk == nil {
 		return ""
@@ -83,7 +77,7 @@ func (m *monitor) complaint() string {
 	return m.talk.complaint()
 }
 
-// close ends the conversation. Whoever waits for an answer gets the reason.
+// close ends the conversation. A question that waits for its answer fails with the reason.
 func (m *monitor) close(reason error) {
 	if m.talk != nil {
 		m.talk.close(reason)

@@ -78,13 +78,13 @@ type carrier interface {
 	outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput)
 	// tree lists a working copy.
 	tree(ctx context.Context, i int, t *workingCopy) (treeState, error)
-	// close removes what is on the engine only for this run. With keep, whatever the
-	// container has mounted stays.
+	// close removes the part of the run that is on the engine. With keep, everything that
+	// the container has mounted stays.
 	close(ctx context.Context, keep bool) error
 }
 
-// Open makes the record of a run and what its container mounts. It changes nothing of the
-// caller's yet, except that it creates a missing ./final. After an error nothing is left
+// Open makes the record of a run and the files that its container mounts. It changes nothing
+// of the caller's yet, except that it creates a missing ./final. After an error nothing is left
 // behind.
 func Open(o Options) (*Stage, error) {
 	dir, err := o.Store.Create(o.Plan.Job.RunID)
@@ -108,7 +108,7 @@ func (s *Stage) Copied() bool { return s.Plan.Class.Transfer == spec.TransferCop
 // Ownership says whose ./final was before the run, for the journal.
 func (s *Stage) Ownership() record.Ownership { return s.final.owner }
 
-// fill makes what the container mounts.
+// fill makes the files that the container mounts.
 func (s *Stage) fill() (err error) {
 	job := s.Plan.Job
 	if err := s.reserveSpace(); err != nil {
@@ -203,10 +203,10 @@ func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
 // starts. Only now is anything of the caller's changed.
 func (s *Stage) Grant(ctx context.Context) error { return s.final.grant(ctx) }
 
-// Rollback puts back what lay in ./final, for a run whose program never started.
+// Rollback puts the earlier content of ./final back, for a run whose program never started.
 func (s *Stage) Rollback() error { return s.final.rollback() }
 
-// Restore gives ./final back to its owner, and deletes what an earlier run left in it.
+// Restore gives ./final back to its owner, and deletes the outputs of an earlier run.
 func (s *Stage) Restore() {
 	if err := s.final.restore(); err != nil {
 		s.Warn("%v", err)
@@ -216,8 +216,8 @@ func (s *Stage) Restore() {
 	}
 }
 
-// Withdraw removes what is on the engine only for this run. No container may have it
-// mounted, unless the run keeps its container.
+// Withdraw removes the copied files from the engine. No container may have them mounted,
+// unless the run keeps its container.
 func (s *Stage) Withdraw(ctx context.Context) {
 	if err := s.files.close(ctx, s.Plan.Job.Keep); err != nil {
 		s.Warn("volume %s is left behind: %v", spec.VolumeName(s.Plan.Job.RunID), err)
