@@ -2,7 +2,6 @@ package egress_test
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -10,9 +9,11 @@ import (
 
 // A run without a network level has a nil Session, which may be used like any other.
 func ExampleOpen() {
-	session, err := egress.Open(spec.Job{RunID: "r1"}, "", log.Printf)
+	warn := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	session, err := egress.Open(spec.Job{RunID: "r1"}, "", warn)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Printf("%q\n", session.Dir())
 	session.Close()

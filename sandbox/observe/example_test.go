@@ -3,7 +3,6 @@ package observe_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/observe"
@@ -13,9 +12,11 @@ import (
 // A run whose plan asks for no observation has a nil Observer, which may be used like any
 // other.
 func ExampleOpen() {
-	observer, err := observe.Open(context.Background(), spec.Spec{}, spec.Layout{}, "", engine.Sources{}, observe.DefaultWait, log.Printf)
+	warn := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	observer, err := observe.Open(context.Background(), spec.Spec{}, spec.Layout{}, "", engine.Sources{}, observe.DefaultWait, warn)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer observer.Close()
 	fmt.Printf("%q %v\n", observer.Witness(), observer.Report(true))

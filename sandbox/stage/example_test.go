@@ -3,7 +3,6 @@ package stage_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,12 +18,14 @@ import (
 func Example() {
 	dir, err := os.MkdirTemp("", "state-")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer os.RemoveAll(dir)
 	store, err := record.Open(dir)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ctx := context.Background()
 	s, err := stage.Open(stage.Options{
@@ -34,10 +35,12 @@ func Example() {
 			Job: spec.Job{RunID: "r1", DiskBytes: 1 << 20,
 				OutputFiles: 10, OutputDepth: 10, OutputFileBytes: 1 << 20, OutputTotalBytes: 1 << 20},
 		},
-		Warn: log.Printf, Stop: func(outcome.StopReason) {}, Log: slog.New(slog.DiscardHandler),
+		Warn: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
+		Stop: func(outcome.StopReason) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer s.Close()
 	sources, err := s.Send(ctx, nil)
@@ -48,7 +51,7 @@ func Example() {
 		err = os.WriteFile(filepath.Join(sources[spec.RoleFinal], "score"), []byte("0.75"), 0o600)
 	}
 	if err != nil {
-		log.Print(err)
+		fmt.Println(err)
 		return
 	}
 	left := s.Collect(ctx, true, true, false)
