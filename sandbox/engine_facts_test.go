@@ -33,7 +33,7 @@ func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
 		ask := func() engine.Info {
 			r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
 			require.NoError(t, err)
-			info, err := r.engineFacts(t.Context())
+			info, err := r.facts.get(t.Context(), fake)
 			require.NoError(t, err)
 			return info
 		}
@@ -64,7 +64,7 @@ func TestFactsAreOnlyASaving(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
 	require.NoError(t, err)
-	info, err := r.engineFacts(t.Context())
+	info, err := r.facts.get(t.Context(), fake)
 	require.NoError(t, err)
 	require.Equal(t, fake.Facts, info)
 }

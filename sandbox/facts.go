@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage"
-
-	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // An engine's description of itself costs it two processes, a twentieth of the time of a
@@ -38,55 +39,66 @@ type rememberedFacts struct {
 // version of evalbox is not read.
 const factsVersion = "5"
 
-// engineFacts returns the engine's description, at most a few minutes old.
-func (r *Runner) engineFacts(ctx context.Context) (engine.Info, error) {
-	r.factsMu.Lock()
-	defer r.factsMu.Unlock()
-	if !r.asked.IsZero() && time.Since(r.asked) < factsInMemory {
-		return r.facts, nil
+// factCache remembers what the engine says of itself. It is safe for concurrent use.
+type factCache struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	info engine.Info
+	// looked is when info was last looked up, given when the engine gave it.
+	looked, given time.Time
+	// apart says, by mount namespace, that the engine does not share the host's files.
+	apart map[string]bool
+}
+
+// get returns the engine's description, at most a few minutes old.
+func (f *factCache) get(ctx context.Context, e engine.Engine) (engine.Info, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.looked.IsZero() && time.Since(f.looked) < factsInMemory {
+		return f.info, nil
 	}
-	identity := r.identity(ctx)
+	identity := identityOf(ctx, e)
 	path := factsPath(identity)
 	var known rememberedFacts
 	if path != "" && record.ReadJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
-			r.facts, r.asked, r.apart = known.Facts, time.Now(), known.Apart
-			r.told = known.At
-			if e, ok := r.engine.(engine.Identified); ok {
+			f.info, f.looked, f.given, f.apart = known.Facts, time.Now(), known.At, known.Apart
+			if e, ok := e.(engine.Identified); ok {
 				e.Recall(known.Facts)
 			}
-			return r.facts, nil
+			return f.info, nil
 		}
 	}
-	info, err := r.engine.Info(ctx)
+	info, err := e.Info(ctx)
 	if err != nil {
 		return engine.Info{}, err
 	}
-	r.facts, r.asked, r.apart = info, time.Now(), nil
-	r.told = r.asked
-	r.rememberFacts(identity)
+	now := time.Now()
+	f.info, f.looked, f.given, f.apart = info, now, now, nil
+	f.save(identity)
 	return info, nil
 }
 
-// rememberFacts saves the description of the engine with this identity. It is only an
-// optimization: without it the next run asks again. r.factsMu is held.
-func (r *Runner) rememberFacts(identity string) {
+// save writes the description of the engine with this identity to disk. It is only an
+// optimization: without it the next run asks again. f.mu is held.
+func (f *factCache) save(identity string) {
 	path := factsPath(identity)
 	if path == "" {
 		return
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = record.WriteJSON(path, rememberedFacts{identity, factsVersion, r.told, r.facts, r.apart})
+		err = record.WriteJSON(path, rememberedFacts{identity, factsVersion, f.given, f.info, f.apart})
 	}
 	if err != nil {
-		r.log.Debug("the engine's facts were not remembered", logError, err)
+		f.log.Debug("the engine's facts were not remembered", logError, err)
 	}
 }
 
-// identity returns the engine's identity; empty if it is unknown.
-func (r *Runner) identity(ctx context.Context) string {
-	if e, ok := r.engine.(engine.Identified); ok {
+// identityOf returns the engine's identity; empty if it is unknown.
+func identityOf(ctx context.Context, e engine.Engine) string {
+	if e, ok := e.(engine.Identified); ok {
 		return e.Identity(ctx)
 	}
 	return ""
@@ -102,20 +114,30 @@ func factsPath(identity string) string {
 	return filepath.Join(dir, "evalbox", "engine.json")
 }
 
-// chooseTransfer decides how the files of a run reach the engine. An engine whose process
-// is visible here mounts them, and the container's init verifies the mounts. For any
-// other engine, and for one that is known to have its own file systems, the files are
-// copied.
-func (r *Runner) chooseTransfer(asked string, info engine.Info) string {
+// transfer decides how the files of a run reach the engine. An engine whose process is
+// visible here mounts them, and the container's init verifies the mounts. For any other
+// engine, and for one that is known to have its own file systems, the files are copied.
+func (f *factCache) transfer(asked string, info engine.Info) string {
 	if asked != "" && asked != spec.TransferAuto {
 		return asked
 	}
-	r.factsMu.Lock()
-	defer r.factsMu.Unlock()
-	if !info.Local || r.apart[mountNamespace()] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !info.Local || f.apart[mountNamespace()] {
 		return spec.TransferCopy
 	}
 	return spec.TransferBind
+}
+
+// setApart remembers that the engine does not share the host's files.
+func (f *factCache) setApart(ctx context.Context, e engine.Engine) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.apart == nil {
+		f.apart = map[string]bool{}
+	}
+	f.apart[mountNamespace()] = true
+	f.save(identityOf(ctx, e))
 }
 
 // notShared handles a [stage.NotSharedError] of a run: the files are then copied, unless
@@ -131,14 +153,8 @@ func (a *run) notShared(ctx context.Context, err error) error {
 			Rule: "the engine does not see the folders of this machine, so it cannot mount them"}, elsewhere.Err)
 	}
 	a.log.Debug("the engine does not share our files", logError, elsewhere.Err)
-	if r := a.runner; !elsewhere.Some {
-		r.factsMu.Lock()
-		defer r.factsMu.Unlock()
-		if r.apart == nil {
-			r.apart = map[string]bool{}
-		}
-		r.apart[mountNamespace()] = true
-		r.rememberFacts(r.identity(ctx))
+	if !elsewhere.Some {
+		a.runner.facts.setApart(ctx, a.runner.engine)
 	}
 	return err
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
@@ -33,12 +36,12 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		a.removeNow(ctx)
 	}
 	for _, warning := range a.output.Close() {
-		a.Warnf("%s", warning)
+		a.warn.add("%s", warning)
 	}
 	left := a.collect(ctx)
-	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpuEvidence(ctx))
+	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	res := a.result(decided, left, observed)
-	err := a.writeResult(res)
+	err := a.stage.WriteResult(res)
 	if a.spec.Job.Keep && a.container != nil {
 		a.container.Release()
 	} else if removeErr := a.remove(ctx); removeErr != nil {
@@ -52,8 +55,8 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	return res, err
 }
 
-// collect collects what the program left, and gives ./final back. A caller who closes
-// [Hooks].Kill does not want to wait for hashes.
+// collect collects the outputs, and gives ./final back. A caller who closes [Hooks].Kill does
+// not want to wait for hashes.
 func (a *run) collect(ctx context.Context) stage.Left {
 	e := &a.evidence
 	collecting, cancel := context.WithTimeout(ctx, collectBudget)
@@ -101,7 +104,7 @@ func (a *run) removeNow(ctx context.Context) {
 		e := &a.evidence
 		a.left = true
 		e.EngineGone = e.EngineGone || errors.Is(err, engine.ErrUnavailable)
-		a.Warnf("container %s is left behind: %v", a.spec.Job.ContainerName(), err)
+		a.warn.add("container %s is left behind: %v", a.spec.Job.ContainerName(), err)
 		if e.Lost == nil && e.StartError == nil && !e.End.Reported {
 			e.Lost = errors.Join(outcome.ErrNoExit, err) // it may still be running
 		}
@@ -137,4 +140,46 @@ func (a *run) engineGoes(ctx context.Context) bool {
 		case <-time.After(shutdownGrace / 10):
 		}
 	}
+}
+
+// abandon removes everything that a run created before its program could start.
+func (a *run) abandon(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	var errs []error
+	if !a.nameTaken {
+		// By name: the container may exist even if the answer to its creation was lost.
+		// This waits until the name is free, because the run may be retried.
+		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
+	}
+	a.observer.Close()
+	a.proxy.Close()
+	a.output.Close()
+	return errors.Join(append(errs, a.stage.Discard(ctx))...)
+}
+
+// startFailed ends a run whose program never ran. If the host or the request is at fault,
+// nothing is left behind. If the engine refused to start the container, there is a
+// result, for the record.
+func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
+	noContainer := a.container == nil && (a.output == nil || !errors.Is(startErr, engine.ErrNotStarted))
+	if noContainer || a.unmonitored || !isEngines(startErr) {
+		return nil, errors.Join(startErr, a.abandon(ctx))
+	}
+	a.evidence.StartError = startErr
+	if err := a.stage.Rollback(); err != nil {
+		a.warn.add("%v", err)
+	}
+	res, err := a.finish(ctx)
+	return res, errors.Join(startErr, err)
+}
+
+// isEngines reports whether the engine caused an error, not the host, the request or the
+// caller.
+func isEngines(err error) bool {
+	var path *PathError
+	var field *policy.FieldError
+	var elsewhere *stage.NotSharedError
+	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.As(err, &elsewhere) && !errors.Is(err, outcome.ErrCanceled) &&
+		!errors.Is(err, observe.ErrUnobserved) && !errors.Is(err, engine.ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
 }

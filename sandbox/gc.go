@@ -18,7 +18,7 @@ import (
 type GCOptions struct {
 	// DryRun only reports.
 	DryRun bool
-	// Kept takes containers of dead owners that were told to stay (--keep).
+	// Kept takes containers of dead owners that were kept (--keep) as well.
 	Kept bool
 }
 
@@ -35,12 +35,12 @@ type Collected struct {
 	Reason    string `json:"reason"`
 }
 
-// GC removes the containers, and the volumes of runs whose files are copied,
-// that dead controllers left behind, and gives back
-// the ./final directories that they had granted to their programs. A container whose
-// owner lives is never touched, nor one without our labels. An owner that cannot
-// be seen from here (another machine, another PID namespace) counts as dead once
-// the container is past its deadline, by an hour.
+// GC removes the containers that dead controllers left behind, and the volumes of runs whose
+// files are copied. It gives the ./final directories back that the controllers had granted
+// to their programs. GC never touches a container whose owner lives, or one without the
+// labels of evalbox. An owner that cannot be seen from here (another machine, another PID
+// namespace) counts as dead after the deadline of the container, which is an hour after
+// the latest end of its program.
 //
 // GC goes on after a failure and joins the errors.
 func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
@@ -48,10 +48,10 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	if err != nil {
 		return GCReport{}, err
 	}
-	depots, err := stage.Volumes(ctx, r.engine)
+	volumes, err := stage.Volumes(ctx, r.engine)
 	var report GCReport
 	errs := []error{err}
-	lasts := lastDeadlines(containers, depots)
+	lasts := lastDeadlines(containers, volumes)
 	decide := func(c engine.Found, name string, removeIt func(context.Context, engine.Found) error) {
 		found := Collected{Container: name, RunID: c.Labels[spec.LabelRun]}
 		var remove bool
@@ -78,8 +78,8 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 		decide(c, c.Name, r.collectOne)
 	}
 	// A volume can be removed once no container has it mounted.
-	for _, d := range depots {
-		decide(engine.Found{Labels: d.Labels}, "volume "+d.Name, func(ctx context.Context, c engine.Found) error {
+	for _, v := range volumes {
+		decide(engine.Found{Labels: v.Labels}, "volume "+v.Name, func(ctx context.Context, c engine.Found) error {
 			return stage.RemoveVolume(ctx, r.engine, c.Labels[spec.LabelRun])
 		})
 	}
@@ -93,9 +93,9 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	return report, errors.Join(errs...)
 }
 
-// lastDeadlines are the latest of each run: its parts are needed as long as any
-// other of its parts, or its container, may be.
-func lastDeadlines(containers []engine.Found, depots []engine.Volume) map[string]time.Time {
+// lastDeadlines returns the latest deadline of each run: a part is needed as long as any
+// other part of the run, or its container.
+func lastDeadlines(containers []engine.Found, volumes []engine.Volume) map[string]time.Time {
 	lasts := map[string]time.Time{}
 	add := func(labels map[string]string) {
 		deadline, err := time.Parse(time.RFC3339, labels[spec.LabelDeadline])
@@ -106,13 +106,13 @@ func lastDeadlines(containers []engine.Found, depots []engine.Volume) map[string
 	for _, c := range containers {
 		add(c.Labels)
 	}
-	for _, d := range depots {
-		add(d.Labels)
+	for _, v := range volumes {
+		add(v.Labels)
 	}
 	return lasts
 }
 
-// collectable decides about one container, or a volume, which has nothing but labels.
+// collectable decides about one container, or about a volume, which only has labels.
 func collectable(c engine.Found, opts GCOptions, now time.Time) (remove bool, reason string) {
 	if c.Labels[spec.LabelManaged] != "true" {
 		return false, "is not ours"
@@ -144,9 +144,10 @@ func collectable(c engine.Found, opts GCOptions, now time.Time) (remove bool, re
 	return false, "its owner cannot be seen from here, and its deadline is " + deadline.Format(time.RFC3339)
 }
 
-// hasEnded reports whether the run of a container has its result: a controller needs
-// a container that has ended for a while, and a courier, which never runs, to the
-// last. Of a run whose record was removed nothing but its own container tells.
+// hasEnded reports whether the run of a container has its result. The state of the container
+// does not say that: a controller needs a container for a while after its end, and a
+// helper container, which never runs, until the result. It is all that is known of a run
+// whose record was removed.
 func (r *Runner) hasEnded(c engine.Found) bool {
 	state, err := r.storeOf(c).State(c.Labels[spec.LabelRun])
 	if errors.Is(err, record.ErrNoRecord) {
@@ -155,8 +156,8 @@ func (r *Runner) hasEnded(c engine.Found) bool {
 	return err == nil && state == record.Finished
 }
 
-// storeOf is the state folder of a container's controller, which may be another one
-// and out of reach.
+// storeOf returns the records of a container's controller. Its state directory may be another
+// one, which cannot be read from here.
 func (r *Runner) storeOf(c engine.Found) *record.Store {
 	if dir := c.Labels[spec.LabelState]; dir != "" && dir != r.store.Dir() {
 		if store, err := record.Open(dir); err == nil {
@@ -166,25 +167,25 @@ func (r *Runner) storeOf(c engine.Found) *record.Store {
 	return r.store
 }
 
-// collectOne removes a container and puts right what its owner left on disk.
+// collectOne removes a container and restores the files that its owner left on disk.
 func (r *Runner) collectOne(ctx context.Context, c engine.Found) error {
 	if err := r.engine.Remove(ctx, c.ID); err != nil {
 		return err
 	}
 	if c.Labels[spec.LabelPart] != "" {
-		return nil // has nothing on our disk
+		return nil // has nothing on this disk
 	}
 	// Its record says whose ./final was.
 	return stage.Reclaim(r.storeOf(c), c.Labels[spec.LabelRun])
 }
 
-// reclaimLost puts right what lost runs left on disk whose containers are gone.
+// reclaimLost restores the files of lost runs whose containers are gone.
 func (r *Runner) reclaimLost(containers []engine.Found) error {
 	there := map[string]bool{}
 	for _, c := range containers {
 		there[c.Labels[spec.LabelRun]] = true
 	}
-	ids, err := r.store.Ids()
+	ids, err := r.store.IDs()
 	errs := []error{err}
 	for _, id := range ids {
 		if state, err := r.store.State(id); err == nil && state == record.Lost && !there[id] {
@@ -194,8 +195,8 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 	return errors.Join(errs...)
 }
 
-// reclaimFinal puts right what a dead controller left of a run with this ./final,
-// before another run uses it: its program may still be writing there.
+// reclaimFinal cleans up after a dead controller whose run filled this ./final, before
+// another run uses it: the program may still be writing there.
 func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	id := stage.FilledLast(r.store, final)
 	if id == "" {
@@ -213,7 +214,7 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 		return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
 	}
 	if note, err := r.store.Journal(id); err == nil && note.Transfer == spec.TransferCopy {
-		// Nothing of it is in the way; a garbage collection tries again.
+		// The volume is not in the way. A garbage collection tries again.
 		if err := stage.RemoveVolume(ctx, r.engine, id); err != nil {
 			r.log.Warn("the volume of a lost run is left behind", logRun, id, logError, err)
 		}

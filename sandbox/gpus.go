@@ -23,9 +23,9 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// WithGPUDir sets the folder in which GPUs are leased. The default is a folder of
-// the state folder; one that is named must be there. Whoever shares GPUs with users
-// of other state folders, or with jobs in containers, shares this one with them.
+// WithGPUDir sets the directory of GPU leases. It must exist. The default is a directory of
+// the state directory. Users of other state directories, and jobs in containers, that
+// share the GPUs must share this directory.
 func WithGPUDir(dir string) Option {
 	return func(r *Runner) error {
 		if dir == "" {
@@ -44,8 +44,7 @@ type gpuLease struct {
 	faults [2]result.GPUFaultScanner
 }
 
-// watching adds the look for lost GPUs to the observers of a stream, for runs
-// that have any.
+// watching adds the search for lost GPUs to the observers of a stream, if the run has GPUs.
 func (g *gpuLease) watching(stream int, observers ...io.Writer) []io.Writer {
 	if g.lease == nil {
 		return observers
@@ -53,8 +52,8 @@ func (g *gpuLease) watching(stream int, observers ...io.Writer) []io.Writer {
 	return append(observers, &g.faults[stream])
 }
 
-// gpuManager lends the GPUs of an engine. They are the same in whatever way it is
-// reached, and the GPUs of this machine whichever of its engines hands them out.
+// gpuManager lends the GPUs of an engine. The GPUs of one engine are the same whatever its
+// address, and the GPUs of this machine are the same for all of its engines.
 func (r *Runner) gpuManager(info engine.Info) *gpu.Manager {
 	dir := r.gpuDir
 	if dir == "" {
@@ -74,18 +73,17 @@ func gpuInventory(ctx context.Context, driver string, info engine.Info) (gpu.Inv
 	if info.Local {
 		sources.Probed, sources.ProbeErr = gpu.Probe(ctx)
 	}
-	// After the look: a slow one is not an old one.
+	// After the probe: a slow one is not an old one.
 	sources.At = time.Now()
 	return sources.Inventory()
 }
 
-// gpusFor checks that the engine's machine has the GPUs of a plan. Whether they
-// are free is not asked yet.
+// gpusFor checks that the engine's machine has the GPUs of a plan. They need not be free.
 func (r *Runner) gpusFor(ctx context.Context, asked spec.GPURequest, info engine.Info) (gpu.Inventory, error) {
 	if !asked.Any() {
 		return gpu.Inventory{}, nil
 	}
-	if err := r.checkGPUDir(); err != nil {
+	if err := checkGPUDir(r.gpuDir); err != nil {
 		return gpu.Inventory{}, err
 	}
 	inv, err := gpuInventory(ctx, asked.Driver, info)
@@ -95,7 +93,7 @@ func (r *Runner) gpusFor(ctx context.Context, asked spec.GPURequest, info engine
 	return inv, gpuError(asked, err)
 }
 
-// gpuError gives what is wrong with a request for GPUs its field.
+// gpuError adds the field to an error of a request for GPUs.
 func gpuError(asked spec.GPURequest, err error) error {
 	var want *gpu.WantError
 	var said *gpu.SMIError
@@ -108,8 +106,8 @@ func gpuError(asked spec.GPURequest, err error) error {
 	return err
 }
 
-// leaseGPUs waits for the GPUs of the plan and puts their names into it. That
-// happens before anything of the run is made.
+// leaseGPUs waits for the GPUs of the plan and adds their names to it. Nothing of the run
+// exists yet.
 func (a *run) leaseGPUs(ctx context.Context) error {
 	inv := a.inventory
 	asked := &a.spec.Class.GPUs
@@ -136,7 +134,7 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 	}
 	a.gpus.lease, inv = lease, lease.Inventory()
 	if !inv.Probed {
-		a.Warnf("health and memory of the GPUs are not known: nvidia-smi does not tell here")
+		a.warn.add("health and memory of the GPUs are not known: nvidia-smi does not tell here")
 	}
 	if ids := lease.IDs(); ids != nil {
 		names := make([]string, len(ids))
@@ -150,28 +148,26 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 	return nil
 }
 
-// releaseGPUs gives the GPUs back once the container cannot use them any more.
-// Otherwise, as when the engine was lost, they stay marked: whoever wants them
-// asks after the container first.
+// releaseGPUs gives the GPUs back once the container cannot use them any more. Otherwise,
+// for example after the engine was lost, they stay marked: the next lease looks for the
+// container first.
 func (a *run) releaseGPUs(ctx context.Context) {
 	if a.gpus.lease == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
-	gone, err := a.evidence.Lost == nil && !a.left, error(nil)
-	if gone {
-		err = a.gpus.lease.Release(ctx)
-	} else {
-		err = errors.Join(err, a.gpus.lease.Leave())
+	giveBack := a.gpus.lease.Leave
+	if gone := a.evidence.Lost == nil && !a.left; gone {
+		giveBack = func() error { return a.gpus.lease.Release(ctx) }
 	}
-	if err != nil {
+	if err := giveBack(); err != nil {
 		a.log.Warn("GPUs were not given back in order", logGPUs, a.spec.Class.GPUs.Names(), logError, err)
 	}
 }
 
-// stillUses says why the program of a dead holder may still use its GPUs. What
-// its dead controller left running is removed, as a sweep would.
+// stillUses says why the program of a dead holder may still use its GPUs; empty if it cannot.
+// It removes the container of a dead controller, as a garbage collection would.
 func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holder, since time.Time) string {
 	if dead.Engine != info.ID {
 		if time.Since(since) > seconds(dead.LimitSeconds) {
@@ -185,7 +181,7 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 	}
 	var reasons []string
 	for _, c := range containers {
-		// One that was only created may start yet: the engine goes on with a
+		// A container that was only created may still start: the engine continues a
 		// start whose caller is dead. Parts have no GPUs.
 		if c.Labels[spec.LabelRun] != dead.RunID || c.Ended || c.Labels[spec.LabelPart] != "" {
 			continue
@@ -212,35 +208,35 @@ func wanted(g spec.GPURequest) gpu.Want {
 	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
 }
 
-// gpuEvidence looks for signs that a run lost a GPU. nvidia-smi is only asked when the
-// program did not end well.
-func (a *run) gpuEvidence(ctx context.Context) outcome.GPUEvidence {
+// evidence looks for signs that a run lost a GPU. It asks nvidia-smi only if the program
+// failed.
+func (g *gpuLease) evidence(ctx context.Context, e outcome.Evidence) outcome.GPUEvidence {
 	var f outcome.GPUEvidence
-	end := a.evidence.End
-	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && a.evidence.Stop == outcome.StopNone
-	if a.gpus.lease == nil || a.evidence.StartError != nil || a.evidence.Stop == outcome.StopCanceled || well {
+	end := e.End
+	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && e.Stop == outcome.StopNone
+	if g.lease == nil || e.StartError != nil || e.Stop == outcome.StopCanceled || well {
 		return f
 	}
-	for i := range a.gpus.faults {
-		if fault, ok := a.gpus.faults[i].Fault(); ok && (f.Output.Line == "" || f.Output.Doubtful && !fault.Doubtful) {
+	for i := range g.faults {
+		if fault, ok := g.faults[i].Fault(); ok && (f.Output.Line == "" || f.Output.Doubtful && !fault.Doubtful) {
 			f.Output = fault
 		}
 	}
-	if a.gpus.lease.Inventory().Probed {
+	if g.lease.Inventory().Probed {
 		devices, err := gpu.Probe(ctx)
-		f.Probed, f.Lost = true, gpu.Lost(a.gpus.lease.Devices(), devices, err)
+		f.Probed, f.Lost = true, gpu.Lost(g.lease.Devices(), devices, err)
 	}
 	return f
 }
 
-// GPUReport is every GPU that the engine can hand out, who has it, and who waits.
+// GPUReport is every GPU that the engine can hand out, with its holder and the queue.
 type GPUReport struct {
 	gpu.Listing
-	// LookedAt is what was asked for GPUs, and what it said.
+	// LookedAt has one line for each source that was asked for GPUs, with its answer.
 	LookedAt []string `json:"looked_at"`
 }
 
-// GPUs looks at the GPUs, their leases and the queue. It changes nothing.
+// GPUs lists the GPUs, their leases and the queue. It changes nothing.
 func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	var report GPUReport
 	look := func(format string, args ...any) {
@@ -250,7 +246,7 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	if err != nil {
 		return GPUReport{}, err
 	}
-	if err := r.checkGPUDir(); err != nil {
+	if err := checkGPUDir(r.gpuDir); err != nil {
 		return GPUReport{}, err
 	}
 	driver, driverErr := plan.GPUDriver("", info.Host)
@@ -281,8 +277,8 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	return report, err
 }
 
-// reportInventory shows the GPUs that the engine lists also when nvidia-smi fails:
-// none of them is lent then.
+// reportInventory has the GPUs that the engine lists also if nvidia-smi fails. None of them
+// is lent then.
 func reportInventory(sources gpu.Sources) (gpu.Inventory, error) {
 	inv, err := sources.Inventory()
 	var said *gpu.SMIError
@@ -299,14 +295,14 @@ func reportInventory(sources gpu.Sources) (gpu.Inventory, error) {
 	return inv, err
 }
 
-// checkGPUDir looks at the folder of leases that somebody named. It must be there:
-// a typing mistake would make a second one, and lend GPUs twice.
-func (r *Runner) checkGPUDir() error {
-	if r.gpuDir == "" {
+// checkGPUDir refuses a directory of leases that is named and does not exist: a typing
+// mistake would make a second one, and GPUs would be lent twice.
+func checkGPUDir(dir string) error {
+	if dir == "" {
 		return nil
 	}
-	refused := &PathError{Field: "gpu_dir", Path: r.gpuDir}
-	switch info, err := os.Stat(r.gpuDir); {
+	refused := &PathError{Field: "gpu_dir", Path: dir}
+	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		refused.Rule = spec.RuleMissing
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -21,14 +22,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Plan returns the Spec that [Runner.Run] would carry out, with the engine's
-// facts and the image resolved. It changes nothing.
+// Plan returns the Spec that [Runner.Run] would carry out, with the facts of the engine and
+// the resolved image. It changes nothing.
 func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
 	prepared, err := r.plan(ctx, req)
 	return prepared.spec, err
 }
 
-// planned is a Spec with what was learned while planning.
+// planned is a Spec with everything that was found out for it.
 type planned struct {
 	request Request
 	spec    spec.Spec
@@ -38,7 +39,7 @@ type planned struct {
 	inventory gpu.Inventory
 	layout    spec.Layout
 	verified  hostpath.Verified
-	// asked is the way of the files that the request named.
+	// asked is the transfer that the caller asked for.
 	asked string
 }
 
@@ -59,7 +60,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	}
 	info, image, err := r.ask(ctx, req.Image)
 	if err == nil && req.GPUs != "" {
-		// What is remembered may be older than a list of devices.
+		// The cached facts may be older than the list of devices.
 		info, err = r.engine.Info(ctx)
 	}
 	if err != nil {
@@ -69,7 +70,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		return planned{}, fmt.Errorf("%w: engine %s %s cannot apply %s", ErrUnenforceable, info.Name, info.Version, strings.Join(info.Missing, ", "))
 	}
 	asked := req.Transfer
-	req.Transfer = r.chooseTransfer(asked, info)
+	req.Transfer = r.facts.transfer(asked, info)
 	root := info.RootDir
 	if req.Transfer != spec.TransferBind {
 		root = "" // of another machine
@@ -83,7 +84,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 			return planned{}, err
 		}
 	}
-	locked, warnings, err := r.checkLock(image, req.AllowUnlocked)
+	locked, warnings, err := checkLock(r.lock, image, req.AllowUnlocked)
 	if err != nil {
 		return planned{}, err
 	}
@@ -106,20 +107,20 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	return planned{request: req, spec: s, info: info, inventory: gpus, warnings: append(warnings, hidden...), layout: layout, verified: verified, asked: asked}, nil
 }
 
-// hostOf is what a plan needs to know of the engine's machine.
+// hostOf returns the properties of the engine's machine that a plan depends on.
 func hostOf(info engine.Info) spec.Host {
 	host := info.Host
 	host.Unseen = observe.Unobservable(info)
 	return host
 }
 
-// checkLock says whether the image is the locked one. One that is not is an
-// error, or a warning if the caller allows it.
-func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
-	if r.lock == nil {
+// checkLock reports whether the image is the locked one. Another image is an error, or a
+// warning if the caller allows it.
+func checkLock(l *lock.Lock, image images.Resolved, allow bool) (locked bool, warnings []string, err error) {
+	if l == nil {
 		return false, nil, nil
 	}
-	switch err := r.lock.Check(image); {
+	switch err := l.Check(image); {
 	case err == nil:
 		return true, nil, nil
 	case allow:
@@ -129,8 +130,8 @@ func (r *Runner) checkLock(image images.Resolved, allow bool) (locked bool, warn
 	}
 }
 
-// ask puts the two questions of a plan to the engine, both at once. What is
-// wrong with the engine is told before what is wrong with the image.
+// ask asks the engine for its facts and for the image, both at once. An error of the engine
+// comes before one of the image.
 func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resolved, error) {
 	var (
 		image    images.Resolved
@@ -138,7 +139,7 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 		asked    sync.WaitGroup
 	)
 	asked.Go(func() { image, imageErr = r.resolve(ctx, ref) })
-	info, err := r.engineFacts(ctx)
+	info, err := r.facts.get(ctx, r.engine)
 	asked.Wait()
 	if err == nil {
 		err = imageErr
@@ -161,15 +162,15 @@ func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, erro
 	return image, err
 }
 
-// isOutput reports whether a path of the state directory is what a run left behind, and
-// nothing else of its record.
+// isOutput reports whether a path of the state directory is an output of a run, and not
+// another part of its record.
 func isOutput(rel string) bool {
 	parts := strings.Split(rel, "/")
 	return len(parts) >= 3 && parts[0] == "runs" && (parts[2] == record.OwnFinal || parts[2] == record.KeptTrees && len(parts) >= 4)
 }
 
-// defaultUser is the caller, so that files in ./final are the caller's; never
-// root, whose files and rights in a container are those of the host's root.
+// defaultUser is the caller, so that files in ./final are the caller's. It is never root: root
+// in a container has the files and rights of the host's root.
 func defaultUser(uid, gid int) string {
 	switch {
 	case uid <= 0:

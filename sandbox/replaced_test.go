@@ -172,7 +172,7 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 			prepared, err := r.plan(t.Context(), req)
 			require.NoError(t, err)
 			swap(t, filepath.Join(real, "sub"), filepath.Join(real, "other"))
-			a := r.newRun(prepared, runOptions{}, time.Now())
+			a := newRun(r, prepared, runOptions{}, time.Now())
 			require.NoError(t, a.openStage(t.Context()))
 			err = a.prepare(t.Context())
 			require.ErrorContains(t, err, "was replaced while the run was prepared")

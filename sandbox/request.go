@@ -41,18 +41,18 @@ func (o IO) apply(all *runOptions) { all.io = o }
 
 // Hooks connect a run with its caller. Every field may be nil.
 type Hooks struct {
-	// Waiting is called with what the run waits for, before the wait and whenever
-	// that changes.
+	// Waiting is called with the reason of a wait, before the wait and whenever the
+	// reason changes.
 	Waiting func(why string)
-	// Started is called when all is ready, right before the program begins. A run that
-	// is canceled earlier never calls it.
+	// Started is called right before the program starts. A run that is canceled earlier
+	// never calls it.
 	Started func()
 	// Admit is called when the container is ready, and the program does not start
 	// before it returns. release, if not nil, is called once the program has ended,
 	// before its outputs are collected. So runs can be prepared and cleaned up while
 	// others run; see [Slots]. An error ends the run as ctx would before the start.
-	// Admit may wait for as long as the time limit and the grace period: a controller
-	// that cannot see this one takes a longer wait for its death.
+	// Admit may wait for as long as the time limit and the grace period. After a longer
+	// wait, a controller that cannot see this one considers it dead.
 	Admit func(ctx context.Context) (release func(), err error)
 	// Kill, when closed after the context was canceled, skips the rest of the grace
 	// period.
@@ -61,8 +61,8 @@ type Hooks struct {
 
 func (h Hooks) apply(all *runOptions) { all.hooks = h }
 
-// Slots returns an Admit of [Hooks] that all runs share of which at most n programs may
-// run at once. Who came first is admitted first.
+// Slots returns a function for Admit of [Hooks]. At most n programs of the runs that share it
+// run at the same time. They are admitted in the order in which they asked.
 func Slots(n int) func(ctx context.Context) (release func(), err error) {
 	slots := make(chan struct{}, n)
 	return func(ctx context.Context) (func(), error) {

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,35 +61,26 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 	switch {
 	case complete:
 	case end.Interrupted:
-		a.Warnf("output may be incomplete: the connection to the engine was lost for a while")
+		a.warn.add("output may be incomplete: the connection to the engine was lost for a while")
 	default:
-		a.Warnf("output may be incomplete: its end was not seen")
+		a.warn.add("output may be incomplete: its end was not seen")
 	}
 	for _, s := range []*stream.Stream{a.output.Stdout, a.output.Stderr} {
 		if kept := s.Kept(); kept < s.Total() {
-			a.Warnf("%s holds the first %d of %d bytes", s.Name, kept, s.Total())
+			a.warn.add("%s holds the first %d of %d bytes", s.Name, kept, s.Total())
 		}
 	}
 	if n := end.ProcessesLeft; n > 0 {
-		a.Warnf("%d processes of the program could not be killed within 10 s", n)
+		a.warn.add("%d processes of the program could not be killed within 10 s", n)
 	}
 	if a.info.Exposed != "" {
-		a.Warnf("%s", a.info.Exposed)
+		a.warn.add("%s", a.info.Exposed)
 	}
 	for _, warning := range slices.Concat(v.Warnings, a.score.Warnings()) {
-		a.Warnf("%s", warning)
+		a.warn.add("%s", warning)
 	}
-	res.Warnings = a.warnings.sorted()
+	res.Warnings = a.warn.sorted()
 	return res
-}
-
-// writeResult writes the result and closes the stage.
-func (a *run) writeResult(res *result.Result) error {
-	text, err := res.Encode()
-	if err != nil {
-		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), a.stage.Close())
-	}
-	return a.stage.WriteResult(text)
 }
 
 // enforced reports what was applied, from the view of the container's init where

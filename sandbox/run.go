@@ -13,7 +13,6 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/owner"
-	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -67,7 +66,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	if err != nil {
 		return nil, err
 	}
-	a := r.newRun(plan, o, began)
+	a := newRun(r, plan, o, began)
 	if err := a.leaseGPUs(ctx); err != nil { // 3 lease
 		return nil, err
 	}
@@ -91,14 +90,14 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 }
 
 // run is one run on its way from its plan to its result. Its methods are called by one
-// goroutine, in the order of runOnce; warnings and stops are safe for concurrent use.
+// goroutine, in the order of runOnce; warn and stop are safe for concurrent use.
 type run struct {
 	planned
 	runner *Runner
 	io     IO
 	hooks  Hooks
 	log    *slog.Logger
-	warnings
+	warn   warnings
 
 	// The rooms of the run, in the order in which they are opened.
 	gpus     gpuLease
@@ -131,28 +130,28 @@ type run struct {
 	evidence  outcome.Evidence
 }
 
-func (r *Runner) newRun(plan planned, o runOptions, began time.Time) *run {
-	r.markUsed(plan.spec.Class.Image.ID)
+func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 	a := &run{
 		planned: plan, runner: r, io: o.io, hooks: o.hooks, began: began,
 		log:     r.log.With(logRun, plan.spec.Job.RunID),
 		release: func() {}, stopWatch: func() {}, stops: make(chan outcome.StopReason, 1),
 	}
+	if err := markUsed(plan.spec.Class.Image.ID); err != nil { // it only affects the order of pruning
+		r.log.Debug("the use of the image was not remembered", logError, err)
+	}
 	for _, warning := range plan.warnings {
-		a.Warnf("%s", warning)
+		a.warn.add("%s", warning)
 	}
 	return a
 }
 
 // markUsed records that an image is in use, for the pruning of other images.
-func (r *Runner) markUsed(image string) {
+func markUsed(image string) error {
 	dir, err := images.DefaultUsageDir()
-	if err == nil {
-		err = images.MarkUsed(dir, image, time.Now())
+	if err != nil {
+		return err
 	}
-	if err != nil { // it only affects the order of pruning
-		r.log.Debug("the use of the image was not remembered", logError, err)
-	}
+	return images.MarkUsed(dir, image, time.Now())
 }
 
 // warnings collects the warnings of a result. It is safe for concurrent use.
@@ -161,8 +160,7 @@ type warnings struct {
 	list []string
 }
 
-// Warnf adds a warning.
-func (w *warnings) Warnf(format string, args ...any) {
+func (w *warnings) add(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(w.list, fmt.Sprintf(format, args...))
@@ -192,15 +190,15 @@ func (a *run) openStage(ctx context.Context) (err error) {
 		return err
 	}
 	a.stage, err = stage.Open(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Verified: a.verified,
-		Warn: a.Warnf, Stop: a.stop, Log: a.log})
+		Warn: a.warn.add, Stop: a.stop, Log: a.log})
 	if err != nil {
 		return err
 	}
-	if a.proxy, err = egress.Open(a.spec.Job, a.stage.Dir, a.Warnf); err == nil {
+	if a.proxy, err = egress.Open(a.spec.Job, a.stage.Dir, a.warn.add); err == nil {
 		if dir := a.proxy.Dir(); dir != "" {
 			a.stage.Sources[spec.RoleEgress] = dir
 		}
-		a.observer, err = observe.Open(ctx, a.spec, a.layout, a.stage.Dir, a.stage.Sources, r.observeWait, a.Warnf)
+		a.observer, err = observe.Open(ctx, a.spec, a.layout, a.stage.Dir, a.stage.Sources, r.observeWait, a.warn.add)
 	}
 	if err != nil {
 		a.proxy.Close()
@@ -275,14 +273,13 @@ func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err
 		return err
 	}
 	for _, warning := range a.container.Warnings() {
-		a.Warnf("%s", warning)
+		a.warn.add("%s", warning)
 	}
 	a.log = a.log.With(logContainer, a.container.Ref().ID)
 	a.log.Debug("container prepared")
-	if err := engine.CheckReady(a.spec.Class, a.container.Ready()); err != nil {
-		return err
-	}
-	return a.notShared(ctx, a.stage.CheckMounted(a.container.Ready()))
+	// Both: the container of an engine that does not share the files is not used anyway.
+	ready := a.container.Ready()
+	return errors.Join(engine.CheckReady(a.spec.Class, ready), a.notShared(ctx, a.stage.CheckMounted(ready)))
 }
 
 // openOutput makes the files of the record that the streams are recorded in.
@@ -384,47 +381,6 @@ func (a *run) start(ctx context.Context) error {
 	a.stopWatch = stop
 	a.stage.Watch(watching)
 	return nil
-}
-
-// abandon removes everything that a run created before its program could start.
-func (a *run) abandon(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
-	defer cancel()
-	var errs []error
-	if !a.nameTaken {
-		// By name: the container may exist even if the answer to its creation was lost.
-		// This waits until the name is free, because the run may be retried.
-		errs = append(errs, a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()))
-	}
-	a.observer.Close()
-	a.proxy.Close()
-	a.output.Close()
-	return errors.Join(append(errs, a.stage.Discard(ctx))...)
-}
-
-// startFailed ends a run whose program never ran. If the host or the request is at fault,
-// nothing is left behind. If the engine refused to start the container, there is a
-// result, for the record.
-func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
-	if a.container == nil && !errors.Is(startErr, engine.ErrNotStarted) || a.unmonitored || !isEngines(startErr) {
-		return nil, errors.Join(startErr, a.abandon(ctx))
-	}
-	a.evidence.StartError = startErr
-	if err := a.stage.Rollback(); err != nil {
-		a.Warnf("%v", err)
-	}
-	res, err := a.finish(ctx)
-	return res, errors.Join(startErr, err)
-}
-
-// isEngines reports whether the engine caused an error, not the host, the request or the
-// caller.
-func isEngines(err error) bool {
-	var path *PathError
-	var field *policy.FieldError
-	var elsewhere *stage.NotSharedError
-	return !errors.As(err, &path) && !errors.As(err, &field) && !errors.As(err, &elsewhere) && !errors.Is(err, outcome.ErrCanceled) &&
-		!errors.Is(err, observe.ErrUnobserved) && !errors.Is(err, engine.ErrUnenforceable) && !errors.Is(err, record.ErrNoSpace)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -3,22 +3,40 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/evalbox/evalbox/sandbox/observe"
-	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
-	"github.com/evalbox/evalbox/sandbox/tree"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
+	"github.com/evalbox/evalbox/sandbox/tree"
+)
+
+// Errors of runs, for errors.Is. Those of records are in package record.
+var (
+	// ErrEngineUnavailable means that the engine cannot be reached.
+	ErrEngineUnavailable = engine.ErrUnavailable
+	// ErrEnginePermission means that the engine denied access. It is an
+	// ErrEngineUnavailable as well.
+	ErrEnginePermission = engine.ErrPermission
+	// ErrNameTaken means that the engine has a container with the name of this run.
+	ErrNameTaken = engine.ErrNameTaken
+	// ErrUnenforceable means that the engine cannot enforce a limit that every run has.
+	ErrUnenforceable = engine.ErrUnenforceable
+	// ErrBusy means that another run uses the same ./final.
+	ErrBusy = stage.ErrBusy
+	// ErrUnobserved means that an observation that the request requires is not possible;
+	// the program did not start. See [Observe].
+	ErrUnobserved = observe.ErrUnobserved
 )
 
 // Keys of the runner's log records.
@@ -33,26 +51,19 @@ const (
 type Runner struct {
 	engine  engine.Engine
 	catalog images.Catalog
-	// lock is what images must be; nil for no rule.
+	// lock pins the images; nil permits all.
 	lock   *lock.Lock
 	policy policy.Policy
 	store  *record.Store
 	log    *slog.Logger
-	// gpuDir is where GPUs are leased; empty for a folder of the store.
+	// gpuDir is the directory of GPU leases; empty for a directory of the store.
 	gpuDir string
 	// observeWait bounds the wait for the start of an observation.
 	observeWait time.Duration
-
-	// facts are what the engine last said of itself.
-	factsMu sync.Mutex
-	facts   engine.Info
-	asked   time.Time // when they were last looked up
-	told    time.Time // when the engine told them
-	// apart says, by mount namespace, that the engine was seen not to share our files.
-	apart map[string]bool
+	facts       factCache
 }
 
-// Option configures a [Runner]; a value that makes no sense is refused.
+// Option configures a [Runner]. An invalid value is an error of [New].
 type Option func(*Runner) error
 
 // WithEngine sets the engine, such as docker.FromEnv of the package sandbox/engine/docker.
@@ -67,8 +78,7 @@ func WithEngine(e engine.Engine) Option {
 	}
 }
 
-// WithCatalog sets the named images. Without one, images are named as the engine
-// names them.
+// WithCatalog sets the named images. Without it, images only have the names of the engine.
 func WithCatalog(catalog images.Catalog) Option {
 	return func(r *Runner) error {
 		r.catalog = catalog
@@ -76,10 +86,10 @@ func WithCatalog(catalog images.Catalog) Option {
 	}
 }
 
-// WithLock sets what images must be: a run of another one is refused with an
-// error that satisfies errors.Is with lock.ErrUnlocked, before anything is made,
-// unless its request says AllowUnlocked. A lock without entries permits no image.
-// Without this option any image runs, and no result says that its image is locked.
+// WithLock pins the images. A run of another image is refused with a [lock.ErrUnlocked],
+// before anything is made, unless its request says AllowUnlocked. A lock without entries
+// permits no image. Without this option any image runs, and no result says that its image
+// is locked.
 func WithLock(l lock.Lock) Option {
 	return func(r *Runner) error {
 		r.lock = &l
@@ -87,7 +97,7 @@ func WithLock(l lock.Lock) Option {
 	}
 }
 
-// WithPolicy sets what runs may do. The default is the zero [policy.Policy].
+// WithPolicy sets the limits of runs. The default is the zero [policy.Policy].
 func WithPolicy(p policy.Policy) Option {
 	return func(r *Runner) error {
 		r.policy = p
@@ -95,7 +105,7 @@ func WithPolicy(p policy.Policy) Option {
 	}
 }
 
-// WithStateDir sets the folder of records and locks; see [record.DefaultDir].
+// WithStateDir sets the directory of records and locks. The default is [record.DefaultDir].
 func WithStateDir(dir string) Option {
 	return func(r *Runner) (err error) {
 		if dir == "" {
@@ -106,9 +116,9 @@ func WithStateDir(dir string) Option {
 	}
 }
 
-// WithLogger sets where the steps of a run are logged, at level debug, and
-// trouble that no caller hears of, at level warn. The default is silence. What a
-// program prints is never logged.
+// WithLogger sets the logger. Steps of a run have level debug. Problems that are in no result
+// and no error have level warn. By default nothing is logged. The output of a program is
+// never logged.
 func WithLogger(log *slog.Logger) Option {
 	return func(r *Runner) error {
 		if log == nil {
@@ -139,6 +149,7 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 	}
+	r.facts.log = r.log
 	return r, nil
 }
 
@@ -146,24 +157,23 @@ func New(opts ...Option) (*Runner, error) {
 // the engine's connections. Runs in flight fail.
 func (r *Runner) Close() error { return r.engine.Close() }
 
-// Store gives access to the records of runs.
+// Store returns the records of runs.
 func (r *Runner) Store() *record.Store { return r.store }
 
 // Info describes the engine.
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
 
-// Containers lists the containers of all runs on the engine, also of other
-// controllers. One whose run has just got its result is about to be removed, which the
-// engine was asked for, and is left out.
+// Containers lists the containers of all runs on the engine, also of other controllers. It
+// leaves out a container whose run has just got its result: the engine is removing it.
 func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 	all, err := r.engine.List(ctx)
 	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[spec.LabelPart] != "" || r.isGoing(c) }), err
 }
 
-// removalPatience is how long an engine may take for a removal that it was asked for.
+// removalPatience is how long an engine may take for a requested removal.
 const removalPatience = 30 * time.Second
 
-// isGoing reports whether a container was asked to be removed a moment ago.
+// isGoing reports whether the removal of a container was requested a moment ago.
 func (r *Runner) isGoing(c engine.Found) bool {
 	if c.Labels[spec.LabelKeep] == "true" {
 		return false
@@ -172,8 +182,45 @@ func (r *Runner) isGoing(c engine.Found) bool {
 	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 
-// ApplyTree applies what the program of a finished run changed in a tree to the host
-// directory that the tree was copied from.
+// ApplyTree applies the changes of a finished run in a tree to the host directory that the
+// tree was copied from.
 func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	return tree.Apply(ctx, r.store, id, target, opts)
+}
+
+// ClearFinal empties a ./final as a run does right before it starts, without a run: outputs
+// of an earlier run are deleted, and anything else is moved to a directory beside it, which
+// the warning names. The ./final that the run keep filled last stays as it is. One that
+// does not exist is empty. One that a run is using is [ErrBusy].
+func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning string, err error) {
+	path, err := stage.ResolveFinal(final)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := r.store.Prepare(); err != nil {
+		return "", err
+	}
+	if keep != "" && stage.FilledLast(r.store, path) == keep {
+		return "", nil
+	}
+	if err := r.reclaimFinal(ctx, path); err != nil {
+		return "", err
+	}
+	return stage.Clear(ctx, r.store, path)
+}
+
+// Record returns the record of a run; see [record.Store.Get].
+func (r *Runner) Record(id string) (record.Record, error) { return r.store.Get(id) }
+
+// LeftBy returns the run whose outputs a ./final holds: all of them, unchanged, and nothing
+// else, by its record. It is empty if there is no such run.
+func (r *Runner) LeftBy(ctx context.Context, final string) string {
+	path, err := stage.ResolveFinal(final)
+	if err != nil {
+		return ""
+	}
+	return stage.LeftBy(ctx, r.store, path)
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
-	"github.com/evalbox/evalbox/sandbox/stage"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,10 +31,11 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// minFree is the free space that a disk must have, and diskPeriod the time between two
-// measurements; see package stage.
+// minFree is the free space that a disk must have, maxEntries bounds the names in ./final, and
+// diskPeriod is the time between two measurements; see package stage.
 const (
 	minFree    = 64 << 20
+	maxEntries = 1_000_000
 	diskPeriod = 250 * time.Millisecond
 )
 
@@ -122,6 +122,7 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 	}{
 		"no volume":          {func(f *enginetest.Fake, _ *Request) { f.CreateErr = broken }, broken, ""},
 		"name taken":         {func(f *enginetest.Fake, _ *Request) { f.CreateErr = fmt.Errorf("x: %w", ErrNameTaken) }, ErrNameTaken, ""},
+		"volume not started": {func(f *enginetest.Fake, _ *Request) { f.CreateErr = engine.ErrNotStarted }, engine.ErrNotStarted, ""},
 		"filling fails":      {func(f *enginetest.Fake, _ *Request) { f.FillErr = broken }, broken, ""},
 		"no container":       {func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = broken }, broken, ""},
 		"container is taken": {func(f *enginetest.Fake, _ *Request) { f.Fail.Prepare = ErrNameTaken }, ErrNameTaken, ""},
@@ -164,6 +165,25 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCopyNamesWhatItLeavesOut: the list in the result is bounded, and says so.
+func TestCopyNamesWhatItLeavesOut(t *testing.T) {
+	r := newFakeRunner(t, enginetest.NewFake(nil))
+	req := copied(t)
+	for i := range 25 {
+		require.NoError(t, os.Symlink("../../../elsewhere", filepath.Join(req.Input, fmt.Sprintf("link%02d", i))))
+	}
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	var omitted []string
+	for _, warning := range res.Warnings {
+		if strings.HasPrefix(warning, "left out of input: ") {
+			omitted = append(omitted, warning)
+		}
+	}
+	require.Len(t, omitted, 21)
+	require.Contains(t, omitted, "left out of input: 5 further entries")
 }
 
 func TestCopyCanceledWhileFilesAreSent(t *testing.T) {
@@ -323,7 +343,7 @@ func TestCopyWatchesTheEnginesDisk(t *testing.T) {
 		says   string
 	}{
 		"disk limit":   {func() (int64, int64, int64) { return 1 << 40, 2, 4096 + 2<<20 }, 0, result.FaultProgram, "more to ./final than its disk limit"},
-		"many files":   {func() (int64, int64, int64) { return 1 << 40, stage.MaxEntries + 3, 4096 }, 0, result.FaultProgram, "disk limit"},
+		"many files":   {func() (int64, int64, int64) { return 1 << 40, maxEntries + 3, 4096 }, 0, result.FaultProgram, "disk limit"},
 		"disk full":    {func() (int64, int64, int64) { return 1 << 20, 1, 4096 }, 0, result.FaultEnvironment, "nearly full"},
 		"too deep":     {func() (int64, int64, int64) { return 1 << 40, 1, enginetest.TooDeep }, 0, result.FaultProgram, "so deep"},
 		"nobody looks": {nil, time.Second, result.FaultEnvironment, "could not be watched"},
@@ -451,6 +471,17 @@ func elsewhere(targets ...string) func(f *enginetest.Fake) {
 	}
 }
 
+// weakerElsewhere makes a container with mounts differ from its plan, because its engine is on another
+// machine.
+func weakerElsewhere(f *enginetest.Fake) {
+	f.Ready = func(class spec.Class, _ engine.Meta, ready *wire.Ready) {
+		if class.Transfer == spec.TransferBind {
+			ready.BootID = "00000000-1111-2222-3333-444444444444"
+			ready.NoNewPrivs = false
+		}
+	}
+}
+
 // TestEngineThatDoesNotShareOurFilesGetsCopies: whatever the engine mounts by the names of
 // our files, no program gets it. What was found out is remembered, unless it is true
 // of some of the files only.
@@ -466,6 +497,7 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 		"it has another input":            {elsewhere(spec.InputDir), 4},
 		"it has another folder for final": {elsewhere(spec.FinalDir), 4},
 		"gVisor shows others":             {gVisor(time.Nanosecond), 3},
+		"it has less than was planned":    {weakerElsewhere, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)

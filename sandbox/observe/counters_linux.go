@@ -15,8 +15,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Unobservable says why programs of an engine cannot be observed from here; empty if nothing
-// is known against it.
+// Unobservable says why programs of an engine cannot be observed from here; empty if no
+// reason is known.
 func Unobservable(info engine.Info) string {
 	if !info.Local {
 		return "the engine is on another machine, or its processes cannot be seen from here"
@@ -24,20 +24,18 @@ func Unobservable(info engine.Info) string {
 	return ""
 }
 
-// routeCounters count what had no route in the network namespace of a container, and what
-// went to a group of addresses (multicast), which a program can send without a route
-// through the loopback device. The
-// open files keep the namespace, so that it can be read when all of its processes are
-// gone; and they belong to nobody else, whatever becomes of the process's number.
+// routeCounters count the packets that had no route in the network namespace of a container,
+// and those to a group of addresses (multicast), which a program can send through the
+// loopback device without a route. The open files keep the namespace. So it can be read
+// after all of its processes have ended, also if another process has their number.
 type routeCounters struct {
 	v4, v6 *os.File // v6 is nil where the kernel has no IPv6
 	groups *os.File
 	before int64
 }
 
-// openRouteCounters opens the counters of a container by its main process, and makes
-// sure that they count: that the process is the container's init, on this kernel, and that its
-// network has no route.
+// openRouteCounters opens the counters of a container by its main process. It verifies that
+// the process is the container's init, on this kernel, and that its network has no route.
 func openRouteCounters(pid int) (c *routeCounters, err error) {
 	if pid <= 0 {
 		return nil, errors.New("the engine did not tell the container's process")
@@ -59,7 +57,7 @@ func openRouteCounters(pid int) (c *routeCounters, err error) {
 	if c.groups, err = os.Open(filepath.Join(proc, "net/netstat")); err != nil {
 		return c, fmt.Errorf("the counters of the container's network cannot be read: %w", fsx.Cause(err))
 	}
-	// Afterwards, so that it is said of what was opened.
+	// Afterwards: the check is about the files that are open.
 	if command, err := os.ReadFile(filepath.Join(proc, "cmdline")); err != nil || !bytes.Contains(command, []byte(spec.HoldDir+"/"+spec.WitnessFile)) {
 		return c, fmt.Errorf("process %d is not that of the container: the runtime has a kernel of its own, or the process cannot be seen", pid)
 	}
@@ -76,7 +74,7 @@ func openRouteCounters(pid int) (c *routeCounters, err error) {
 	return c, err
 }
 
-// attempts are those since the counters were opened.
+// attempts returns the number of packets since the counters were opened.
 func (c *routeCounters) attempts() (int64, error) {
 	now, err := c.sum()
 	return now - c.before, err
@@ -95,7 +93,7 @@ func (c *routeCounters) close() error {
 	return errors.Join(errs...)
 }
 
-// maxCounters bounds a file of counters, which has some kilobytes.
+// maxCounters bounds a file of counters, in bytes. It usually has some kilobytes.
 const maxCounters = 1 << 20
 
 func (c *routeCounters) sum() (int64, error) {
@@ -124,13 +122,13 @@ func parseNoRoutes(text string) (int64, error) {
 	return parsePairs(text, "Ip:", "OutNoRoutes", "packets without a route")
 }
 
-// parseMulticast finds OutMcastPkts in /proc/net/netstat. Those of IPv6 need a route, and
-// count as packets without one.
+// parseMulticast finds OutMcastPkts in /proc/net/netstat. Multicast of IPv6 needs a route, and
+// counts as packets without one.
 func parseMulticast(text string) (int64, error) {
 	return parsePairs(text, "IpExt:", "OutMcastPkts", "multicast packets")
 }
 
-// parsePairs finds a counter where a line of names is followed by one of numbers.
+// parsePairs finds a counter in a file in which a line of numbers follows a line of names.
 func parsePairs(text, protocol, counter, what string) (int64, error) {
 	var names []string
 	for line := range strings.Lines(text) {
@@ -164,7 +162,7 @@ func parseSNMP6(text string) (int64, error) {
 func parseCounter(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("a counter of the kernel is no number: %.40q", text)
+		return 0, fmt.Errorf("a counter of the kernel is not a number: %.40q", text)
 	}
 	return n, nil
 }

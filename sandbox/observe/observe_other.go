@@ -9,7 +9,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// errNotLinux is why nothing is observed elsewhere.
+// errNotLinux says why nothing is observed on other systems.
 var errNotLinux = errors.New("programs can be observed from Linux only")
 
 // Unobservable says why programs of an engine cannot be observed from here.

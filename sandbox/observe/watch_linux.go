@@ -16,8 +16,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// pathWatch hears from the kernel (inotify) which of some files of the host were opened,
-// by whatever name. Every path is watched by its inode, which a mount does not change.
+// pathWatch learns from the kernel (inotify) which files of the host were opened, by any
+// name. Every path is watched by its inode, which a mount does not change.
 type pathWatch struct {
 	file *os.File
 	// begun is closed once the witness was opened.
@@ -31,14 +31,15 @@ type pathWatch struct {
 	err     error // the first
 }
 
-// maxOpened bounds what is told of names in watched folders. Nobody can make one there,
-// and so it is never reached: each path, the names in a decoy, and those that are shown.
+// maxOpened bounds the opened paths that are reported: each watched path, the names in a
+// canary directory, and the names that are shown. Nobody can add names there, so it is
+// never reached.
 const maxOpened = spec.MaxWatched*8 + maxShownNames
 
-// errOverflow means that paths were opened faster than anybody could listen.
+// errOverflow means that paths were opened faster than the reports were read.
 var errOverflow = errors.New("watched paths were opened so often that the kernel dropped reports: others may have been opened, too")
 
-// newPathWatch waits for somebody to open the witness.
+// newPathWatch begins to watch the witness.
 func newPathWatch(witness string) (*pathWatch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -50,7 +51,7 @@ func newPathWatch(witness string) (*pathWatch, error) {
 	}
 	id, err := w.addWatch(witness, unix.IN_OPEN|unix.IN_ONESHOT)
 	if err == nil {
-		// Without it the reader could not be told to stop.
+		// Without a deadline the reader could not be stopped.
 		err = w.file.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func (w *pathWatch) add(source string, what spec.Watch) error {
 	defer w.mu.Unlock()
 	mask := uint32(unix.IN_OPEN | unix.IN_DONT_FOLLOW)
 	if !what.Folder {
-		mask |= unix.IN_ONESHOT // once is enough, and a program cannot flood us
+		mask |= unix.IN_ONESHOT // once is enough, and a program cannot cause a flood
 	}
 	id, err := w.addWatch(source, mask)
 	if err == nil {
@@ -89,7 +90,7 @@ func (w *pathWatch) addWatch(source string, mask uint32) (id int32, err error) {
 	return id, errors.Join(err, watchErr)
 }
 
-// watched are the paths that are watched.
+// watched returns the watched paths.
 func (w *pathWatch) watched() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +103,7 @@ func (w *pathWatch) watched() []string {
 	return targets
 }
 
-// listen takes reports until it is told to stop.
+// listen reads reports until stop or close.
 func (w *pathWatch) listen() {
 	defer close(w.done)
 	buf := make([]byte, 64<<10)
@@ -126,8 +127,8 @@ func (w *pathWatch) fail(err error) {
 	}
 }
 
-// stop takes what was reported up to now, and says what was opened. The kernel reports
-// within the call that opens, so that nothing of a program that has ended is on its way.
+// stop reads the remaining reports, and returns the opened paths. The kernel reports within the
+// call that opens, so no report of a program that has ended is still on its way.
 func (w *pathWatch) stop() (opened []string, err error) {
 	if err := w.file.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, err
@@ -161,7 +162,8 @@ func (w *pathWatch) stop() (opened []string, err error) {
 	return slices.Sorted(maps.Keys(w.opened)), w.err
 }
 
-// nameBelow is how a result names what is in a watched folder; without a name, the path.
+// nameBelow returns the name in a result of an entry of a watched directory, or of the path
+// itself if name is empty.
 func nameBelow(w spec.Watch, name string, folder bool) string {
 	if name == "" {
 		return w.Text()
@@ -169,7 +171,7 @@ func nameBelow(w spec.Watch, name string, folder bool) string {
 	return spec.Watch{Target: path.Join(w.Target, name), Folder: folder}.Text()
 }
 
-// take notes reports: each is a header, see inotify(7), and a name that is padded.
+// take evaluates reports: each is a header, see inotify(7), and a padded name.
 func (w *pathWatch) take(reports []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +180,7 @@ func (w *pathWatch) take(reports []byte) {
 		mask := binary.NativeEndian.Uint32(reports[4:])
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(reports[12:]))
 		if end > len(reports) {
-			return // the kernel gives whole reports only
+			return // the kernel only gives whole reports
 		}
 		name := unix.ByteSliceToString(reports[unix.SizeofInotifyEvent:end])
 		reports = reports[end:]
@@ -197,7 +199,7 @@ func (w *pathWatch) take(reports []byte) {
 	}
 }
 
-// close may be called without a stop before.
+// close ends the watch. It may be called without stop.
 func (w *pathWatch) close() error {
 	if w == nil {
 		return nil

@@ -1,3 +1,4 @@
+// Package outcome decides why a program ended, from the evidence of its run. It is pure.
 package outcome
 
 import (
@@ -36,7 +37,7 @@ type Evidence struct {
 	Accepted bool
 	// Lost says why the end is unknown.
 	Lost error
-	// Stop says why evalbox ended the run; signals lists its requests to do so.
+	// Stop says why evalbox ended the run; Requested lists its requests to do so.
 	Stop      StopReason
 	Requested []engine.Signal
 	// End is the end as reported by the container's init, or else by the engine.
@@ -57,7 +58,7 @@ type Outcome struct {
 	Err error
 }
 
-// Decide derives the single cause from the facts, in a fixed order: failures of evalbox
+// Decide derives the single cause from the evidence, in a fixed order: failures of evalbox
 // or the engine, actions of evalbox, actions of others, kills by the kernel for memory,
 // and only then the program's own end. It never infers a cause from a number: the
 // container's init distinguishes an exit from a signal, and a program that exits with 137
@@ -181,7 +182,7 @@ func explainEnd(end engine.End) string {
 }
 
 // decideSilent handles containers whose init was killed before it could report. The
-// verdict is never more favorable than the program's real end.
+// outcome is never more favorable than the program's real end.
 func decideSilent(f Evidence) Outcome {
 	end := f.End
 	switch {
@@ -231,3 +232,44 @@ const (
 	// StopUnwatched is for a disk that could not be monitored any more.
 	StopUnwatched
 )
+
+// GPUEvidence is everything that is known at the end of a run about its GPUs.
+type GPUEvidence struct {
+	// Output is a line of the program's output that mentions a lost GPU, or is empty.
+	Output result.GPUFault
+	// Probed says that nvidia-smi was asked at the end. Lost says why one of the GPUs,
+	// which all worked at the start, does not work any more.
+	Probed bool
+	Lost   string
+}
+
+// BlameGPUs corrects an outcome that blames the program for the loss of its GPU. Only the
+// fault changes. The program's own output counts, because it is often the only sign of a
+// loss; the warning says that it is the program's text. A doubtful line, for which the
+// program may be to blame, does not count if nvidia-smi finds the GPUs well at the end.
+func BlameGPUs(v Outcome, f GPUEvidence) Outcome {
+	endedItself := v.Status == result.StatusExited || v.Status == result.StatusSignaled
+	// A program whose GPU is gone may also hang.
+	hung := v.Status == result.StatusTimedOut && f.Lost != ""
+	if f.Output.Doubtful && f.Probed && f.Lost == "" {
+		f.Output = result.GPUFault{}
+	}
+	if v.Fault != result.FaultProgram || !endedItself && !hung || f.Output.Line == "" && f.Lost == "" {
+		return v
+	}
+	v.Fault = result.FaultEnvironment
+	later := "nvidia-smi was not asked afterwards"
+	switch {
+	case f.Lost != "":
+		later = "nvidia-smi after the end: " + f.Lost
+	case f.Probed:
+		later = "nvidia-smi found the GPUs of the run well afterwards"
+	}
+	if f.Output.Line == "" {
+		v.Warnings = append(v.Warnings, "a GPU was lost during the run: "+later)
+		return v
+	}
+	v.Warnings = append(v.Warnings, fmt.Sprintf("a GPU may have been lost during the run: the program printed %s, which is its own text; %s",
+		f.Output.Line, later))
+	return v
+}

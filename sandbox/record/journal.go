@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,11 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// Journal is what a controller writes down before the container exists, so that
-// another can clean up after it.
+// Journal is written before the container exists, so that another controller can clean up
+// after the death of this one.
 type Journal struct {
 	Schema    string    `json:"schema"`
 	ID        string    `json:"id"`
@@ -21,7 +23,7 @@ type Journal struct {
 	Created   time.Time `json:"created"`
 	Deadline  time.Time `json:"deadline"`
 	Final     Ownership `json:"final"`
-	// Transfer is [TransferCopy] when the run has a depot.
+	// Transfer is [spec.TransferCopy] if the run has a staging volume.
 	Transfer string `json:"transfer"`
 }
 
@@ -35,10 +37,11 @@ type Ownership struct {
 	ToGID   int    `json:"to_gid"`
 }
 
+// JournalSchema is the Schema of a [Journal].
 const JournalSchema = "evalbox/journal/v1"
 
-// Journal reads the journal of a record. A record that was being made when its
-// owner died has none: the time of the folder stands in.
+// Journal reads the journal of a record. A record whose owner died early has none: its
+// journal only has an ID and the time of the directory.
 func (s *Store) Journal(id string) (Journal, error) {
 	dir := filepath.Join(s.RunsDir(), id)
 	var note Journal
@@ -56,9 +59,8 @@ func (s *Store) Journal(id string) (Journal, error) {
 	return note, nil
 }
 
-// State tells how far a run without a result is. An owner that cannot be seen
-// from here (another PID namespace, another system) counts as alive until the
-// run's deadline is over.
+// State returns the state of a run without a result. An owner that cannot be seen from here
+// (another PID namespace, another system) counts as alive until the deadline of the run.
 func (j Journal) State(now time.Time) State {
 	by, err := owner.Parse(j.Owner)
 	if err != nil {
@@ -76,7 +78,7 @@ func (j Journal) State(now time.Time) State {
 	return Lost
 }
 
-// State is the state of one record, without reading its result.
+// State returns the state of one record, without reading its result.
 func (s *Store) State(id string) (State, error) {
 	if _, err := os.Stat(filepath.Join(s.RunsDir(), id, ResultFile)); err == nil {
 		return Finished, nil
@@ -86,4 +88,26 @@ func (s *Store) State(id string) (State, error) {
 		return "", err
 	}
 	return note.State(time.Now()), nil
+}
+
+// ReadJSON decodes a file.
+func ReadJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// WriteJSON writes a file atomically, with mode 0600.
+func WriteJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
+	}
+	// No need to survive a power cut: the container does not either.
+	return fsx.WriteFile(path, append(text, '\n'), 0o600, false)
 }

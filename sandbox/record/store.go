@@ -1,3 +1,5 @@
+// Package record keeps the records of runs on disk: one directory per run, with its plan, its
+// journal, its output and its result. It needs no engine.
 package record
 
 import (
@@ -56,8 +58,8 @@ const (
 // MountedDirs are directories that only exist while their run goes on.
 var MountedDirs = []string{EgressDir, HoldDir, WatchDir}
 
-// Store holds the records of runs: one folder per run below runs/ of the state
-// folder. Methods may be called concurrently, by several processes too.
+// Store is the records of runs: one directory per run below runs/ of the state directory.
+// Methods may be called concurrently, also by several processes.
 type Store struct{ dir string }
 
 // State says how far a recorded run is.
@@ -65,11 +67,11 @@ type State string
 
 // States of a record.
 const (
-	// Running has no result yet, and its owner lives.
+	// Running means that there is no result yet, and that the owner lives.
 	Running State = "running"
-	// Finished has a result.
+	// Finished means that there is a result.
 	Finished State = "finished"
-	// Lost has no result, and its owner is dead or cannot be seen.
+	// Lost means that there is no result, and that the owner is dead or cannot be seen.
 	Lost State = "lost"
 )
 
@@ -78,19 +80,19 @@ type Record struct {
 	ID, Dir string
 	State   State
 	Created time.Time
-	// Spec is the zero Spec when the run never got that far.
+	// Spec is the zero Spec if the run ended before its plan was written.
 	Spec spec.Spec
 	// Result is nil until the run is finished.
 	Result *result.Result
 }
 
-// StdoutPath and StderrPath are the files of the streams.
+// StdoutPath returns the file of stdout.
 func (r Record) StdoutPath() string { return filepath.Join(r.Dir, StdoutFile) }
 
-// StderrPath is the file of stderr; see [Record.StdoutPath].
+// StderrPath returns the file of stderr.
 func (r Record) StderrPath() string { return filepath.Join(r.Dir, StderrFile) }
 
-// ProgramPath is the copy of the script that ran; empty for a run of a command.
+// ProgramPath returns the copy of the script that ran; empty for a run of a command.
 func (r Record) ProgramPath() string {
 	if r.Spec.Job.Script == "" {
 		return ""
@@ -98,9 +100,8 @@ func (r Record) ProgramPath() string {
 	return filepath.Join(r.Dir, ProgramDir, filepath.Base(r.Spec.Job.Script))
 }
 
-// DefaultDir is where records are kept when nobody says otherwise:
-// /var/lib/evalbox for root, $XDG_STATE_HOME/evalbox or ~/.local/state/evalbox
-// for others.
+// DefaultDir returns the default state directory: $XDG_STATE_HOME/evalbox, or else
+// /var/lib/evalbox for root and ~/.local/state/evalbox for other users.
 func DefaultDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "evalbox"), nil
@@ -115,8 +116,7 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "evalbox"), nil
 }
 
-// Open opens the records below a state folder. The folder need not exist
-// yet.
+// Open opens the records below a state directory, which need not exist yet.
 func Open(dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -125,14 +125,15 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: abs}, nil
 }
 
-// Dir is the state folder.
+// Dir returns the state directory.
 func (s *Store) Dir() string { return s.dir }
 
+// RunsDir returns the directory of the records, and LocksDir that of the locks.
 func (s *Store) RunsDir() string  { return filepath.Join(s.dir, "runs") }
 func (s *Store) LocksDir() string { return filepath.Join(s.dir, "locks") }
 
-// Prepare makes the folders of the store. Only the owner may look into them: they
-// hold what strangers' programs printed.
+// Prepare makes the directories of the store. Only the owner may read them: they contain the
+// output of untrusted programs.
 func (s *Store) Prepare() error {
 	for _, dir := range []string{s.dir, s.RunsDir(), s.LocksDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -142,7 +143,7 @@ func (s *Store) Prepare() error {
 	return nil
 }
 
-// StateError names a path of the state folder and gives a full disk its class.
+// StateError names a path of the state directory. A full disk becomes an [ErrNoSpace].
 func StateError(path, rule string, err error) error {
 	if fsx.IsNoSpace(err) {
 		return fmt.Errorf("state folder %q: %w: %w", path, ErrNoSpace, fsx.Cause(err))
@@ -150,7 +151,7 @@ func StateError(path, rule string, err error) error {
 	return &spec.PathError{Field: "state folder", Path: path, Rule: rule, Err: fsx.Cause(err)}
 }
 
-// Create makes a new record folder; an ID that is taken is an error.
+// Create makes the directory of a new record. An ID that exists is an error.
 func (s *Store) Create(id string) (string, error) {
 	if err := s.Prepare(); err != nil {
 		return "", err
@@ -165,8 +166,8 @@ func (s *Store) Create(id string) (string, error) {
 	return dir, nil
 }
 
-// Ids lists the folders of the records.
-func (s *Store) Ids() ([]string, error) {
+// IDs lists the IDs of all records.
+func (s *Store) IDs() ([]string, error) {
 	entries, err := os.ReadDir(s.RunsDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -183,11 +184,11 @@ func (s *Store) Ids() ([]string, error) {
 	return ids, nil
 }
 
-// List returns all records, oldest first, without the texts of their streams,
-// which would be megabytes each. A record that cannot be read is left out and
-// named in the error; the others are returned all the same.
+// List returns all records, oldest first, without the texts of their streams, which can have
+// megabytes. The error names the records that cannot be read; the others are returned
+// nevertheless.
 func (s *Store) List() ([]Record, error) {
-	ids, err := s.Ids()
+	ids, err := s.IDs()
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (s *Store) find(id string) (string, error) {
 		Hint: "give more of the ID; see all runs with: sandbox ls"}
 }
 
-// Load reads one record folder.
+// Load reads the record with exactly this ID.
 func (s *Store) Load(id string) (Record, error) {
 	record := Record{ID: id, Dir: filepath.Join(s.RunsDir(), id), State: Lost}
 	note, err := s.Journal(id)
@@ -277,8 +278,8 @@ func (s *Store) Load(id string) (Record, error) {
 	return record, nil
 }
 
-// Remove deletes a record with everything in it, also a damaged one. The record
-// of a running program is refused.
+// Remove deletes a record with everything in it, also a damaged one. It refuses the record of
+// a running program with an [ErrRunning].
 func (s *Store) Remove(id string) error {
 	id, err := s.find(id)
 	if err != nil {
@@ -312,11 +313,11 @@ func (s *Store) lentBy(id string) (path string, lent bool) {
 	return note.Final.Path, ok && uid == note.Final.ToUID && uid != note.Final.UID
 }
 
-// RecordDir is the folder of a run's record, whether or not it is there.
+// RecordDir returns the directory of a run's record, which need not exist.
 func (s *Store) RecordDir(id string) string { return filepath.Join(s.RunsDir(), id) }
 
-// TreeDir is the folder of a record that keeps what a program made and changed in the
-// i-th tree of its Spec, with the paths that the files have in the tree.
+// TreeDir returns the directory with the files that a program created or changed in the i-th
+// tree of its Spec, under their paths in the tree.
 func (s *Store) TreeDir(id string, i int) string { return KeptTree(s.RecordDir(id), i) }
 
 // NewID returns an ID of a run that is unique on any number of hosts and sorts by time.
@@ -324,14 +325,17 @@ func NewID(now time.Time) string {
 	return now.UTC().Format("20060102t150405") + fmt.Sprintf("-%010x", rand.Uint64N(1<<40)) //nolint:gosec // unique, and no secret
 }
 
-// LiveTree and KeptTree are folders of a record, and BaseFile says what a copy began
-// with.
+// LiveTree returns the directory of a record with the i-th working copy.
 func LiveTree(record string, i int) string {
 	return filepath.Join(record, LiveTrees, strconv.Itoa(i))
 }
+
+// KeptTree returns the directory of a record with the changes of the i-th working copy.
 func KeptTree(record string, i int) string {
 	return filepath.Join(record, KeptTrees, strconv.Itoa(i))
 }
+
+// BaseFile returns the file of a record with the initial state of the i-th working copy.
 func BaseFile(record string, i int) string {
 	return filepath.Join(record, KeptTrees, strconv.Itoa(i)+".jsonl")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -121,7 +120,7 @@ func (f *final) commit() (warning string) {
 // leftByEarlierRun reports whether ./final holds exactly the recorded outputs of the run
 // that filled it last: nothing was added or changed since. Without a record it does not.
 func (f *final) leftByEarlierRun(ctx context.Context) bool {
-	found, err := f.store.Load(filledLast(f.store, f.path))
+	found, err := f.store.Load(FilledLast(f.store, f.path))
 	if err != nil || found.Result == nil {
 		return false
 	}
@@ -170,8 +169,8 @@ func (f *final) unnote() error {
 	return fsx.WriteFile(file, f.earlier, 0o600, false)
 }
 
-// filledLast returns the run that filled a ./final last; empty if it is unknown.
-func filledLast(store *record.Store, path string) string {
+// FilledLast returns the run that filled a ./final last; empty if it is unknown.
+func FilledLast(store *record.Store, path string) string {
 	var note finalNote
 	if path == "" || record.ReadJSON(finalFile(store, path, "json"), &note) != nil {
 		return ""
@@ -185,11 +184,7 @@ func entries(root *os.Root) ([]string, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return names, err
+	return dir.Readdirnames(-1)
 }
 
 // Clear empties a ./final as a run does right before it starts, without a run. The warning
@@ -219,7 +214,7 @@ func LeftBy(ctx context.Context, store *record.Store, path string) (runID string
 	_ = fsx.InRoot(path, func(root *os.Root) error {
 		f := &final{store: store, path: path, root: root}
 		if f.leftByEarlierRun(ctx) {
-			runID = filledLast(store, path)
+			runID = FilledLast(store, path)
 		}
 		return nil
 	}) // one that cannot be read holds nothing that is known

@@ -13,9 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/archive"
-
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -58,8 +57,7 @@ type copies struct {
 	stopWatching context.CancelFunc
 }
 
-// copier returns the engine as a [engine.Copier]. An engine that is none has no staging
-// volumes.
+// copier returns the engine as a [engine.Copier]. Any other engine has no staging volumes.
 func copier(e engine.Engine) (engine.Copier, error) {
 	if c, ok := e.(engine.Copier); ok {
 		return c, nil
@@ -91,7 +89,7 @@ func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sou
 		return nil, err
 	}
 	c.labels, c.opened = labels, true
-	c.monitor = newMonitor(to, c.Plan, labels, c.Log)
+	c.monitor = &monitor{engine: to, plan: c.Plan, labels: labels, log: c.Log}
 	root, err := to.CreateVolume(context.WithoutCancel(ctx), c.Plan, labels)
 	if err != nil {
 		c.taken = errors.Is(err, engine.ErrNameTaken)
@@ -149,7 +147,7 @@ func (c *copies) withHelper(ctx context.Context, to engine.Copier, do func() err
 		if !errors.Is(err, engine.ErrNoContainer) || ctx.Err() != nil {
 			return err
 		}
-		c.Log.Debug("the courier is gone", "error", err)
+		c.Log.Debug("the helper container is gone", "error", err)
 		if againErr := to.RecreateHelper(context.WithoutCancel(ctx), c.Plan, c.labels); againErr != nil {
 			return errors.Join(err, againErr)
 		}
@@ -170,7 +168,11 @@ func (c *copies) sendArchive(ctx context.Context, to engine.Copier) (omitted []s
 		_ = writer.CloseWithError(err) // never fails
 	}()
 	c.sent.Store(0)
-	sendErr := to.FillVolume(ctx, c.Plan.Job.RunID, counted(reader, &c.sent))
+	count := writerFunc(func(p []byte) (int, error) {
+		c.sent.Add(int64(len(p)))
+		return len(p), nil
+	})
+	sendErr := to.FillVolume(ctx, c.Plan.Job.RunID, io.TeeReader(reader, count))
 	_ = reader.CloseWithError(errors.Join(sendErr, io.ErrClosedPipe)) // never fails
 	packErr := <-packed
 	var cannot *spec.PathError
@@ -228,7 +230,7 @@ func (e *engineSpaceError) Error() string {
 
 func (e *engineSpaceError) Unwrap() error { return record.ErrNoSpace }
 
-// Hint says what to try.
+// Hint names a way out.
 func (e *engineSpaceError) Hint() string {
 	return "see what takes the space of the engine with: docker system df"
 }
@@ -265,19 +267,6 @@ func (c *copies) bytesToSend(sent <-chan struct{}) (total int64) {
 	return total
 }
 
-// counted counts the bytes that are read.
-func counted(from io.Reader, count *atomic.Int64) io.Reader {
-	return readerFunc(func(p []byte) (int, error) {
-		n, err := from.Read(p)
-		count.Add(int64(n))
-		return n, err
-	})
-}
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
 // volumePaths returns the host paths of the binds in a staging volume.
 func volumePaths(root string, plan spec.Spec) engine.Sources {
 	paths := engine.Sources{}
@@ -288,7 +277,7 @@ func volumePaths(root string, plan spec.Spec) engine.Sources {
 		paths[spec.NumberedRole(spec.RoleMount, i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
 	}
 	for i := range plan.Job.Trees {
-		paths[spec.NumberedRole(spec.RoleTree, i)] = path.Join(root, archive.TreesDir, strconv.Itoa(i))
+		paths[spec.NumberedRole(spec.RoleTree, i)] = path.Join(root, treeDir(i))
 	}
 	for _, bind := range plan.Class.Binds {
 		switch bind.Role {
@@ -317,14 +306,18 @@ func (c *copies) ready(ctx context.Context) error {
 	if err != nil {
 		return c.monitorError(err)
 	}
-	c.empty = max(space.Used-c.treeBytes(), 0)
+	for _, t := range c.trees {
+		_, bytes := t.base.Sum()
+		space.Used -= bytes
+	}
+	c.empty = max(space.Used, 0)
 	return nil
 }
 
 // monitorError says why the volume cannot be monitored, or must not be filled.
 func (c *copies) monitorError(err error) error {
 	noShell := errors.Is(err, engine.ErrNotStarted)
-	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, record.ErrNoSpace) || !c.monitor.isConnected() && !noShell {
+	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, record.ErrNoSpace) || c.monitor.talk == nil && !noShell {
 		return err
 	}
 	rule := "its image cannot watch the disk: that takes sh, df, du, find, head, tail and wc"
@@ -365,7 +358,7 @@ const outDirs = 2
 
 // tooMuch compares a measurement with the disk limit.
 func (c *copies) tooMuch(space archive.Space) bool {
-	return space.Used-c.empty > c.Plan.Job.DiskBytes || space.Entries > MaxEntries+outDirs
+	return space.Used-c.empty > c.Plan.Job.DiskBytes || space.Entries > maxEntries+outDirs
 }
 
 // endWatch ends the monitoring of a running program. The monitor can still be asked.

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/archive"
-
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -36,7 +35,7 @@ const (
 var (
 	// errSilent is the cause of a question that was given up.
 	errSilent = errors.New("it did not answer in time")
-	// errMonitorEnded means that the disk monitor is not there any more.
+	// errMonitorEnded means that the disk monitor has ended.
 	errMonitorEnded = errors.New("the watcher of the outputs' disk has ended")
 )
 
@@ -49,12 +48,6 @@ type monitor struct {
 	log    *slog.Logger
 	talk   *conversation // nil until the first connection
 }
-
-func newMonitor(e engine.Copier, plan spec.Spec, labels map[string]string, log *slog.Logger) *monitor {
-	return &monitor{engine: e, plan: plan, labels: labels, log: log}
-}
-
-func (m *monitor) isConnected() bool { return m.talk != nil }
 
 // connect starts a monitor, in place of the present one.
 func (m *monitor) connect(ctx context.Context) error {
@@ -76,7 +69,7 @@ func (m *monitor) reconnect(ctx context.Context) (archive.Space, error) {
 	return m.measure(ctx)
 }
 
-// complaint is what the monitor printed to its stderr.
+// complaint returns the output of the monitor on its stderr.
 func (m *monitor) complaint() string {
 	if m.talk == nil {
 		return ""
@@ -84,7 +77,7 @@ func (m *monitor) complaint() string {
 	return m.talk.complaint()
 }
 
-// close ends the conversation. Whoever waits for an answer gets the reason.
+// close ends the conversation. A question that waits for its answer fails with the reason.
 func (m *monitor) close(reason error) {
 	if m.talk != nil {
 		m.talk.close(reason)
@@ -150,7 +143,7 @@ func (m *monitor) watch(ctx, watching context.Context, judge func(archive.Space)
 		case watching.Err() != nil:
 			return outcome.StopNone
 		case err != nil:
-			m.log.Debug("nobody watches the depot any more", "error", err)
+			m.log.Debug("the disk of the staging volume is not monitored any more", "error", err)
 			return outcome.StopUnwatched
 		}
 		last = time.Now()
@@ -167,7 +160,7 @@ func (m *monitor) watch(ctx, watching context.Context, judge func(archive.Space)
 func (m *monitor) measureAgain(ctx, watching context.Context, last time.Time) (archive.Space, error) {
 	space, err := m.measure(ctx)
 	for failed := 0; err != nil && watching.Err() == nil; {
-		m.log.Debug("the watcher failed", "error", err)
+		m.log.Debug("the disk monitor failed", "error", err)
 		if failed >= reconnectTries || time.Since(last) > unwatchedLimit {
 			return space, err
 		}

@@ -100,10 +100,10 @@ func (m *mounts) overfull(ctx context.Context) bool {
 	var bytes int64
 	var entries int
 	for _, root := range roots {
-		b, n := collect.Usage(ctx, root, m.Plan.Job.DiskBytes, MaxEntries)
+		b, n := collect.Usage(ctx, root, m.Plan.Job.DiskBytes, maxEntries)
 		bytes, entries = bytes+b, entries+n
 	}
-	return bytes > m.Plan.Job.DiskBytes || entries > MaxEntries
+	return bytes > m.Plan.Job.DiskBytes || entries > maxEntries
 }
 
 func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput) {

@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/evalbox/evalbox/sandbox/archive"
-
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
@@ -24,7 +23,7 @@ func treeDir(i int) string { return path.Join(archive.TreesDir, strconv.Itoa(i))
 
 // packing is one archive that fills a staging volume.
 type packing struct {
-	*copies
+	*Stage
 	to       *archive.Packer
 	uid, gid int
 	// warnings name files that are left out.
@@ -34,7 +33,7 @@ type packing struct {
 // pack writes the archive that fills the staging volume. It returns warnings about files
 // that are left out.
 func (c *copies) pack(ctx context.Context, to io.Writer) (warnings []string, err error) {
-	p := &packing{copies: c, to: archive.NewPacker(to)}
+	p := &packing{Stage: c.Stage, to: archive.NewPacker(to)}
 	if p.uid, p.gid, err = numericUser(c.Plan.Class.User); err != nil {
 		return nil, err
 	}
@@ -43,7 +42,9 @@ func (c *copies) pack(ctx context.Context, to io.Writer) (warnings []string, err
 			return p.warnings, err
 		}
 	}
-	return p.warnings, p.to.Close()
+	err = p.to.Close()
+	p.omitted("input") // the number of further entries
+	return p.warnings, err
 }
 
 func (p *packing) program(context.Context) error {

@@ -29,9 +29,9 @@ const (
 	// resultReserve is set aside before the start, so that the result can be written even
 	// if the program fills the disk. In bytes.
 	resultReserve = 4 << 20
-	// MaxEntries bounds the names in ./final while the program runs: a million empty
+	// maxEntries bounds the names in ./final while the program runs: a million empty
 	// files cost the host more than their size says.
-	MaxEntries = 1_000_000
+	maxEntries = 1_000_000
 )
 
 // Options describe the run of a stage.
@@ -78,13 +78,13 @@ type carrier interface {
 	outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput)
 	// tree lists a working copy.
 	tree(ctx context.Context, i int, t *workingCopy) (treeState, error)
-	// close removes what is on the engine only for this run. With keep, whatever the
-	// container has mounted stays.
+	// close removes the part of the run that is on the engine. With keep, everything that
+	// the container has mounted stays.
 	close(ctx context.Context, keep bool) error
 }
 
-// Open makes the record of a run and what its container mounts. It changes nothing of the
-// caller's yet, except that it creates a missing ./final. After an error nothing is left
+// Open makes the record of a run and the files that its container mounts. It changes nothing
+// of the caller's yet, except that it creates a missing ./final. After an error nothing is left
 // behind.
 func Open(o Options) (*Stage, error) {
 	dir, err := o.Store.Create(o.Plan.Job.RunID)
@@ -108,7 +108,7 @@ func (s *Stage) Copied() bool { return s.Plan.Class.Transfer == spec.TransferCop
 // Ownership says whose ./final was before the run, for the journal.
 func (s *Stage) Ownership() record.Ownership { return s.final.owner }
 
-// fill makes what the container mounts.
+// fill makes the files that the container mounts.
 func (s *Stage) fill() (err error) {
 	job := s.Plan.Job
 	if err := s.reserveSpace(); err != nil {
@@ -203,10 +203,10 @@ func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
 // starts. Only now is anything of the caller's changed.
 func (s *Stage) Grant(ctx context.Context) error { return s.final.grant(ctx) }
 
-// Rollback puts back what lay in ./final, for a run whose program never started.
+// Rollback puts the earlier content of ./final back, for a run whose program never started.
 func (s *Stage) Rollback() error { return s.final.rollback() }
 
-// Restore gives ./final back to its owner, and deletes what an earlier run left in it.
+// Restore gives ./final back to its owner, and deletes the outputs of an earlier run.
 func (s *Stage) Restore() {
 	if err := s.final.restore(); err != nil {
 		s.Warn("%v", err)
@@ -216,8 +216,8 @@ func (s *Stage) Restore() {
 	}
 }
 
-// Withdraw removes what is on the engine only for this run. No container may have it
-// mounted, unless the run keeps its container.
+// Withdraw removes the copied files from the engine. No container may have them mounted,
+// unless the run keeps its container.
 func (s *Stage) Withdraw(ctx context.Context) {
 	if err := s.files.close(ctx, s.Plan.Job.Keep); err != nil {
 		s.Warn("volume %s is left behind: %v", spec.VolumeName(s.Plan.Job.RunID), err)
@@ -226,15 +226,19 @@ func (s *Stage) Withdraw(ctx context.Context) {
 
 // WriteResult writes the result atomically, which makes the run finished, and closes the
 // stage.
-func (s *Stage) WriteResult(text []byte) error {
+func (s *Stage) WriteResult(res *result.Result) error {
+	text, err := res.Encode()
+	if err != nil {
+		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), s.Close())
+	}
 	// The reserved space is for this file.
 	if err := os.Remove(s.reserve); err != nil {
 		s.Log.Debug("the reserve could not be removed", "error", err)
 	}
-	if err := fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
-		return errors.Join(record.StateError(s.Dir, "cannot be written", err), s.Close())
+	if err = fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
+		err = record.StateError(s.Dir, "cannot be written", err)
 	}
-	return s.Close()
+	return errors.Join(err, s.Close())
 }
 
 // Close frees locks and descriptors. The record stays.

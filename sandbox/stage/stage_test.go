@@ -402,3 +402,12 @@ func TestNestedFinalsAreOneAtATime(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, held.release())
 }
+
+// TestDiskIsMeasuredAfterTheEnd: a run that ends does not wait for a measurement of ./final
+// that is about to begin.
+func TestDiskIsMeasuredAfterTheEnd(t *testing.T) {
+	s, err := open(recordtest.Open(t), workSpec("r1"))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.False(t, s.files.(*mounts).overfull(t.Context()))
+}

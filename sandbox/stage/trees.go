@@ -198,16 +198,7 @@ func (s *Stage) copyTree(ctx context.Context, i int, t *workingCopy, to tree.Sin
 	return nil
 }
 
-// treeBytes is the initial size of the working copies.
-func (s *Stage) treeBytes() (total int64) {
-	for _, t := range s.trees {
-		_, bytes := t.base.Sum()
-		total += bytes
-	}
-	return total
-}
-
-// Left is what a program left.
+// Left is everything that a program left.
 type Left struct {
 	Outputs []result.Output
 	Skipped []result.SkippedOutput
@@ -217,8 +208,8 @@ type Left struct {
 // mayStillRun says why the outputs of a lost run are not collected.
 const mayStillRun = "the program may still run: its outputs were not collected"
 
-// Collect lists what the program left in ./final and changed in its working copies. Started
-// says that there was a program, ended that its end is known, so that nothing changes any
+// Collect lists the outputs in ./final and the changes in the working copies. Started says
+// that there was a program, ended that its end is known, so that nothing changes any
 // more, and limited that it was stopped at its disk limit.
 func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left {
 	var left Left

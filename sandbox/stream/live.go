@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// Bounds of the queue in memory. Bytes that a file keeps are queued as a range
-// of that file and cost nothing; only what no file keeps is held in memory.
+// Bounds of the queue in memory, and the size of the copy buffer. Bytes that a file keeps are
+// queued as a range of that file. Only other bytes are kept in memory.
 const (
 	maxMemory   = 8 << 20
 	maxSegments = 1 << 16
 	copyBuffer  = 64 << 10
 )
 
-// Live passes the output of a program on while it runs, in the order in which it
-// came, to writers that may be slow, blocked or broken. A slow writer reads
-// behind from the recorded files; only output beyond what the files keep can be
-// dropped, and then a line says how much.
-type Live struct {
+// liveOutput passes the output of a program on while it runs, in its order, to writers that
+// may be slow, blocked or broken. A slow writer gets its bytes from the recorded files. Only
+// output that the files do not keep can be dropped, and then a line says how much.
+type liveOutput struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	queue    []segment
@@ -34,8 +33,8 @@ type Live struct {
 	done    chan struct{}
 }
 
-// segment is a piece of one stream: a range of its file, bytes in memory, or a
-// number of bytes that were dropped.
+// segment is a piece of one stream: a range of its file, bytes in memory, or the number of
+// dropped bytes.
 type segment struct {
 	stream  int
 	offset  int64
@@ -44,11 +43,10 @@ type segment struct {
 	dropped int64
 }
 
-// NewLive passes stream 0 on to stdout and stream 1 to stderr; either may be nil.
-// The sources are the recorded files, opened for reading. Run [Live.Finish] when
-// no more output will come.
-func NewLive(stdout, stderr io.Writer, stdoutFile, stderrFile io.ReaderAt) *Live {
-	l := &Live{
+// newLiveOutput passes stream 0 on to stdout and stream 1 to stderr; either may be nil. The
+// sources are the recorded files, opened for reading. The caller calls finish at the end.
+func newLiveOutput(stdout, stderr io.Writer, stdoutFile, stderrFile io.ReaderAt) *liveOutput {
+	l := &liveOutput{
 		outs:    [2]io.Writer{stdout, stderr},
 		sources: [2]io.ReaderAt{stdoutFile, stderrFile},
 		done:    make(chan struct{}),
@@ -59,7 +57,7 @@ func NewLive(stdout, stderr io.Writer, stdoutFile, stderrFile io.ReaderAt) *Live
 }
 
 // stored queues a range of the stream's file.
-func (l *Live) stored(stream int, offset, length int64) {
+func (l *liveOutput) stored(stream int, offset, length int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.outs[stream] == nil {
@@ -74,7 +72,7 @@ func (l *Live) stored(stream int, offset, length int64) {
 }
 
 // memory queues bytes that no file keeps.
-func (l *Live) memory(stream int, p []byte) {
+func (l *liveOutput) memory(stream int, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.outs[stream] == nil {
@@ -94,10 +92,10 @@ func (l *Live) memory(stream int, p []byte) {
 	l.changed.Signal()
 }
 
-// lastOf returns the segment that new output of the stream may be merged into:
-// the last of the queue, or, once the queue is full of tiny pieces of two
-// interleaved streams, the last of this stream.
-func (l *Live) lastOf(stream int) *segment {
+// lastOf returns the segment that new output of the stream may be merged into: the last
+// segment of the queue, or the last one of this stream once the queue is full of tiny
+// pieces of two interleaved streams.
+func (l *liveOutput) lastOf(stream int) *segment {
 	for i := len(l.queue) - 1; i >= 0; i-- {
 		if l.queue[i].stream == stream {
 			return &l.queue[i]
@@ -110,7 +108,7 @@ func (l *Live) lastOf(stream int) *segment {
 }
 
 // run is the live reader.
-func (l *Live) run() {
+func (l *liveOutput) run() {
 	defer close(l.done)
 	buffer := make([]byte, copyBuffer)
 	for {
@@ -126,7 +124,7 @@ func (l *Live) run() {
 }
 
 // take waits for the next segment.
-func (l *Live) take() (segment, bool) {
+func (l *liveOutput) take() (segment, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) == 0 {
@@ -146,7 +144,7 @@ func (l *Live) take() (segment, bool) {
 }
 
 // pass writes one segment to its writer.
-func (l *Live) pass(s segment, buffer []byte) error {
+func (l *liveOutput) pass(s segment, buffer []byte) error {
 	out := l.outs[s.stream]
 	switch {
 	case s.dropped > 0:
@@ -168,7 +166,7 @@ func (l *Live) pass(s segment, buffer []byte) error {
 	return nil
 }
 
-func (l *Live) write(out io.Writer, p []byte) error {
+func (l *liveOutput) write(out io.Writer, p []byte) error {
 	_, err := out.Write(p)
 	l.mu.Lock()
 	l.progress++
@@ -176,14 +174,13 @@ func (l *Live) write(out io.Writer, p []byte) error {
 	return err
 }
 
-// ErrStuck means that a live writer made no progress for the patience given to
-// [Live.Finish].
-var ErrStuck = errors.New("the reader of the live output is stuck")
+// errStuck means that a live writer made no progress for the patience of finish.
+var errStuck = errors.New("the reader of the live output is stuck")
 
-// Finish says that no more output comes and waits until all of it was passed on.
-// It gives up when nothing moved for patience; the writer may then still be in a
-// call. It returns the first failure of each writer.
-func (l *Live) Finish(patience time.Duration) error {
+// finish waits until all output was passed on; no more may come. It gives up after no progress
+// for patience, and the writer may then still be in a call. It returns the first failure of
+// each writer.
+func (l *liveOutput) finish(patience time.Duration) error {
 	l.mu.Lock()
 	l.closed = true
 	seen := l.progress
@@ -201,7 +198,7 @@ func (l *Live) Finish(patience time.Duration) error {
 			now := l.progress
 			l.mu.Unlock()
 			if now == seen {
-				return ErrStuck
+				return errStuck
 			}
 			seen = now
 			timer.Reset(patience)

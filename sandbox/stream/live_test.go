@@ -49,12 +49,12 @@ func (w tagged) Write(p []byte) (int, error) {
 }
 
 // pair is two recorders with one live reader.
-func pair(t testing.TB, limit int64, stdout, stderr io.Writer) (out, err *Recorder, live *Live) {
+func pair(t testing.TB, limit int64, stdout, stderr io.Writer) (out, err *recorder, live *liveOutput) {
 	t.Helper()
 	outWrite, outRead := newFile(t)
 	errWrite, errRead := newFile(t)
-	live = NewLive(stdout, stderr, outRead, errRead)
-	return NewRecorder(outWrite, limit, live, 0, nil), NewRecorder(errWrite, limit, live, 1, nil), live
+	live = newLiveOutput(stdout, stderr, outRead, errRead)
+	return newRecorder(outWrite, limit, live, 0, nil), newRecorder(errWrite, limit, live, 1, nil), live
 }
 
 func TestLiveKeepsTheOrderOfTwoStreams(t *testing.T) {
@@ -72,7 +72,7 @@ func TestLiveKeepsTheOrderOfTwoStreams(t *testing.T) {
 				want = append(want, fmt.Sprintf("1o%d", i), fmt.Sprintf("2e%d", i))
 			}
 			close(first.open)
-			require.NoError(t, live.Finish(patience))
+			require.NoError(t, live.finish(patience))
 			require.Equal(t, "1!!", got[0])
 			require.Equal(t, strings.Join(want, ""), strings.Join(got[1:], ""))
 		})
@@ -94,7 +94,7 @@ func TestLiveMergesWhatLiesTogetherInTheFile(t *testing.T) {
 	live.mu.Unlock()
 	require.Equal(t, 1, queued, "a slow reader of one stream costs one range")
 	close(g.open)
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 	require.Equal(t, want.String(), g.buffer.String())
 }
 
@@ -113,7 +113,7 @@ func TestSlowReaderReadsBehindFromTheFile(t *testing.T) {
 	}
 	require.Zero(t, live.memBytes)
 	close(g.open)
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 	require.True(t, bytes.Equal(text, g.buffer.Bytes()[1:]))
 }
 
@@ -130,7 +130,7 @@ func TestBlockedReaderNeverBlocksTheProgram(t *testing.T) {
 		require.Zero(t, time.Since(began), "no write waited")
 		require.LessOrEqual(t, live.memBytes, maxMemory)
 
-		require.ErrorIs(t, live.Finish(5*time.Second), ErrStuck)
+		require.ErrorIs(t, live.finish(5*time.Second), errStuck)
 		require.Equal(t, 5*time.Second, time.Since(began), "patience, and no longer")
 		close(g.open) // the reader ends, or the bubble reports it
 		<-live.done
@@ -155,7 +155,7 @@ func TestFinishWaitsAsLongAsSomethingMoves(t *testing.T) {
 		text := pattern(0, 100*copyBuffer)
 		put(t, out, text)
 		began := time.Now()
-		require.NoError(t, live.Finish(5*time.Second))
+		require.NoError(t, live.finish(5*time.Second))
 		require.GreaterOrEqual(t, time.Since(began), 5*time.Minute)
 		require.True(t, bytes.Equal(text, shown.Bytes()))
 	})
@@ -164,11 +164,11 @@ func TestFinishWaitsAsLongAsSomethingMoves(t *testing.T) {
 func TestFinishOfAnIdleReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		require.NoError(t, NewLive(io.Discard, io.Discard, nil, nil).Finish(time.Second))
+		require.NoError(t, newLiveOutput(io.Discard, io.Discard, nil, nil).finish(time.Second))
 		out, errStream, live := pair(t, 100, io.Discard, io.Discard)
 		put(t, out, nil)
 		put(t, errStream, nil)
-		require.NoError(t, live.Finish(time.Second))
+		require.NoError(t, live.finish(time.Second))
 		require.Zero(t, time.Since(began))
 	})
 }
@@ -191,7 +191,7 @@ func TestBeyondTheFileComesFromMemoryThenADropLine(t *testing.T) {
 		dropped += n
 	}
 	close(g.open)
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 
 	got := g.buffer.Bytes()[1:]
 	require.True(t, bytes.Equal(stored, got[:len(stored)]), "the file first")
@@ -216,7 +216,7 @@ func TestAfterADropMemoryIsUsedAgain(t *testing.T) {
 	eventually(t, live, func() bool { return live.memBytes == 0 })
 	put(t, out, []byte("shown"))
 	close(steps)
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 	require.True(t, strings.HasSuffix(shown.String(),
 		"\n[... 7 bytes not shown: the reader was too slow ...]\nshown"))
 }
@@ -226,7 +226,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // eventually waits until the live reader has brought about what the test needs.
-func eventually(t *testing.T, live *Live, ok func() bool) {
+func eventually(t *testing.T, live *liveOutput, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -252,7 +252,7 @@ func TestTakenOutputIsNotKeptInMemory(t *testing.T) {
 	before := live.queue
 	live.mu.Unlock()
 	close(g.open)
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 	require.Len(t, before, 2)
 	for _, s := range before {
 		require.Nil(t, s.data, "the queue's array must not hold on to what was written")
@@ -275,9 +275,9 @@ func TestFailingWriterLeavesTheOtherStreamAlone(t *testing.T) {
 				put(t, errStream, fmt.Appendf(nil, "line %d\n", i))
 				fmt.Fprintf(&want, "line %d\n", i)
 			}
-			err := live.Finish(patience)
+			err := live.finish(patience)
 			require.ErrorIs(t, err, broken)
-			require.NotErrorIs(t, err, ErrStuck)
+			require.NotErrorIs(t, err, errStuck)
 			require.Equal(t, want.String(), shown.String())
 			require.Equal(t, 1, calls, "a writer that failed is left alone")
 			require.Equal(t, int64(4000), out.Total())
@@ -290,7 +290,7 @@ func TestBothWritersMayFail(t *testing.T) {
 	out, errStream, live := pair(t, 100, failingWriter{first}, failingWriter{second})
 	put(t, out, []byte("x"))
 	put(t, errStream, []byte("x"))
-	err := live.Finish(patience)
+	err := live.finish(patience)
 	require.ErrorIs(t, err, first)
 	require.ErrorIs(t, err, second)
 }
@@ -299,11 +299,11 @@ func TestRecordedFileThatCannotBeRead(t *testing.T) {
 	write, read := newFile(t)
 	require.NoError(t, read.Close())
 	var other bytes.Buffer
-	live := NewLive(io.Discard, &other, read, nil)
-	r := NewRecorder(write, 100, live, 0, nil)
+	live := newLiveOutput(io.Discard, &other, read, nil)
+	r := newRecorder(write, 100, live, 0, nil)
 	put(t, r, []byte("x"))
 	live.memory(1, []byte("still here"))
-	require.ErrorIs(t, live.Finish(patience), os.ErrClosed)
+	require.ErrorIs(t, live.finish(patience), os.ErrClosed)
 	require.Equal(t, "still here", other.String())
 }
 
@@ -317,7 +317,7 @@ func TestStreamWithoutAWriter(t *testing.T) {
 			}
 			require.Empty(t, live.queue)
 			put(t, errStream, []byte("only this"))
-			require.NoError(t, live.Finish(patience))
+			require.NoError(t, live.finish(patience))
 			require.Equal(t, "only this", shown.String())
 		})
 	}
@@ -346,7 +346,7 @@ func TestAlternatingBytesDoNotGrowTheQueue(t *testing.T) {
 			require.LessOrEqual(t, queued, maxSegments+4)
 			close(g.open)
 			close(errGate.open)
-			require.NoError(t, live.Finish(patience))
+			require.NoError(t, live.finish(patience))
 			for _, got := range []string{strings.TrimPrefix(g.buffer.String(), "!"), errGate.buffer.String()} {
 				if limit > rounds {
 					require.True(t, want.String() == got, "each stream is exact, whatever the order between them")
@@ -398,13 +398,13 @@ func TestEachStreamIsPassedOnExactly(t *testing.T) {
 						size = random.IntN(9000)
 					}
 					piece := pattern(random.IntN(251), size)
-					put(t, []*Recorder{out, errStream}[i], piece)
+					put(t, []*recorder{out, errStream}[i], piece)
 					want[i].Write(piece)
 					if random.IntN(4) == 0 {
 						time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 					}
 				}
-				require.NoError(t, live.Finish(time.Hour))
+				require.NoError(t, live.finish(time.Hour))
 				for i := range shown {
 					require.True(t, bytes.Equal(want[i].Bytes(), shown[i].Bytes()), "stream %d differs", i)
 				}
@@ -420,7 +420,7 @@ func TestConcurrentStreams(t *testing.T) {
 	out, errStream, live := pair(t, 100_000, &shown[0], &shown[1])
 	var want [2][]byte
 	var writers sync.WaitGroup
-	for i, r := range []*Recorder{out, errStream} {
+	for i, r := range []*recorder{out, errStream} {
 		want[i] = pattern(i, 1<<20)
 		writers.Go(func() {
 			for at := 0; at < len(want[i]); at += 4096 {
@@ -429,7 +429,7 @@ func TestConcurrentStreams(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 	for i := range shown {
 		require.True(t, bytes.Equal(want[i], shown[i].Bytes()))
 	}

@@ -36,13 +36,13 @@ type Options struct {
 // Output records both streams of one program.
 type Output struct {
 	Stdout, Stderr *Stream
-	live           *Live
+	live           *liveOutput
 	written        atomic.Int64
 }
 
 // Stream is one recorded stream.
 type Stream struct {
-	*Recorder
+	*recorder
 	// Text is the beginning and the end of the stream.
 	Text *result.HeadTail
 	// Name is the name of its file in the record.
@@ -66,15 +66,15 @@ func OpenOutput(dir string, o Options) (*Output, error) {
 		Stderr: &Stream{Text: result.NewHeadTail(o.CaptureStderr), Name: record.StderrFile, again: errAgain},
 	}
 	if o.LiveStdout != nil || o.LiveStderr != nil {
-		out.live = NewLive(o.LiveStdout, o.LiveStderr, outAgain, errAgain)
+		out.live = newLiveOutput(o.LiveStdout, o.LiveStderr, outAgain, errAgain)
 	}
 	count := func(n int64) {
 		if total := out.written.Add(n); o.LimitBytes > 0 && total > o.LimitBytes {
 			o.Over()
 		}
 	}
-	out.Stdout.Recorder = NewRecorder(outFile, o.FileBytes, out.live, 0, count, append([]io.Writer{out.Stdout.Text}, o.WatchStdout...)...)
-	out.Stderr.Recorder = NewRecorder(errFile, o.FileBytes, out.live, 1, count, append([]io.Writer{out.Stderr.Text}, o.WatchStderr...)...)
+	out.Stdout.recorder = newRecorder(outFile, o.FileBytes, out.live, 0, count, append([]io.Writer{out.Stdout.Text}, o.WatchStdout...)...)
+	out.Stderr.recorder = newRecorder(errFile, o.FileBytes, out.live, 1, count, append([]io.Writer{out.Stderr.Text}, o.WatchStderr...)...)
 	return out, nil
 }
 
@@ -96,12 +96,12 @@ func (o *Output) Close() (warnings []string) {
 		return nil
 	}
 	if o.live != nil {
-		if err := o.live.Finish(liveTimeout); err != nil {
+		if err := o.live.finish(liveTimeout); err != nil {
 			warnings = append(warnings, "live output: "+err.Error())
 		}
 	}
 	for _, s := range []*Stream{o.Stdout, o.Stderr} {
-		if err := s.Recorder.Close(); err != nil {
+		if err := s.recorder.Close(); err != nil {
 			warnings = append(warnings, s.Name+" is incomplete: "+fsx.Cause(err).Error())
 		}
 		_ = s.again.Close() // was only read

@@ -54,7 +54,7 @@ func TestRecorderKeepsTheLimitAndCountsAll(t *testing.T) {
 			t.Run(fmt.Sprintf("limit %d in pieces of %d", limit, piece), func(t *testing.T) {
 				write, read := newFile(t)
 				var told int64
-				r := NewRecorder(write, limit, nil, 0, func(n int64) { told += n })
+				r := newRecorder(write, limit, nil, 0, func(n int64) { told += n })
 				for at := 0; at < len(text); at += piece {
 					put(t, r, text[at:min(at+piece, len(text))])
 				}
@@ -75,7 +75,7 @@ func TestRecorderKeepsTheLimitAndCountsAll(t *testing.T) {
 func TestRecorderFeedsObserversAlsoBeyondTheLimit(t *testing.T) {
 	write, _ := newFile(t)
 	var first, second bytes.Buffer
-	r := NewRecorder(write, 3, nil, 0, nil, &first, &second)
+	r := newRecorder(write, 3, nil, 0, nil, &first, &second)
 	put(t, r, []byte("ab"))
 	put(t, r, []byte("cdef"))
 	put(t, r, []byte("g"))
@@ -91,7 +91,7 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestRecorderSurvivesAnObserverThatFails(t *testing.T) {
 	write, _ := newFile(t)
 	var after bytes.Buffer
-	r := NewRecorder(write, 100, nil, 0, nil, failingWriter{io.ErrClosedPipe}, &after)
+	r := newRecorder(write, 100, nil, 0, nil, failingWriter{io.ErrClosedPipe}, &after)
 	put(t, r, []byte("text"))
 	require.Equal(t, "text", after.String())
 	require.Equal(t, int64(4), r.Kept())
@@ -103,11 +103,11 @@ func TestRecorderGoesOnWhenTheDiskIsFull(t *testing.T) {
 	require.NoError(t, err)
 	_, read := newFile(t) // what a live reader could see: nothing
 	var observed, shown bytes.Buffer
-	live := NewLive(&shown, nil, read, nil)
-	r := NewRecorder(full, 1<<20, live, 0, nil, &observed)
+	live := newLiveOutput(&shown, nil, read, nil)
+	r := newRecorder(full, 1<<20, live, 0, nil, &observed)
 	put(t, r, []byte("one "))
 	put(t, r, []byte("two"))
-	require.NoError(t, live.Finish(patience))
+	require.NoError(t, live.finish(patience))
 	require.Equal(t, "one two", observed.String())
 	require.Equal(t, "one two", shown.String(), "what no file keeps is shown from memory")
 	require.Equal(t, int64(7), r.Total())
@@ -119,7 +119,7 @@ func TestRecorderGoesOnWhenTheDiskIsFull(t *testing.T) {
 // hole in the middle would look like output that never was.
 func TestRecorderLeavesNoHole(t *testing.T) {
 	write, read := newFile(t)
-	r := NewRecorder(write, 1<<20, nil, 0, nil)
+	r := newRecorder(write, 1<<20, nil, 0, nil)
 	put(t, r, []byte("before"))
 	good := r.file
 	closed, _ := newFile(t)
@@ -138,14 +138,14 @@ func TestRecorderLeavesNoHole(t *testing.T) {
 
 func TestRecorderCloseReportsTheFile(t *testing.T) {
 	write, _ := newFile(t)
-	r := NewRecorder(write, 10, nil, 0, nil)
+	r := newRecorder(write, 10, nil, 0, nil)
 	require.NoError(t, r.Close())
 	require.Error(t, r.Close())
 }
 
 func TestTotalIsReadWhileOthersWrite(t *testing.T) {
 	write, _ := newFile(t)
-	r := NewRecorder(write, 100, nil, 0, nil)
+	r := newRecorder(write, 100, nil, 0, nil)
 	var done sync.WaitGroup
 	stop := make(chan struct{})
 	started := make(chan struct{})
