@@ -59,7 +59,7 @@ func (p *Packer) Close() error {
 }
 
 // Folder adds an empty folder.
-func (p *Packer) Folder(name string, uid, gid int, mode fs.FileMode) error {
+func (p *Packer) Dir(name string, uid, gid int, mode fs.FileMode) error {
 	return p.w.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeDir, Name: name + "/", Mode: int64(mode.Perm()), Uid: uid, Gid: gid, ModTime: time.Unix(0, 0),
 		Format: tar.FormatPAX,
@@ -87,7 +87,7 @@ func (p *Packer) Empty(name string) error {
 // What is hidden is there, and empty; nil hides nothing.
 func (p *Packer) Tree(ctx context.Context, name string, root *os.Root, hidden func(name string) bool) error {
 	p.hidden = hidden
-	if err := p.Folder(name, 0, 0, 0o555); err != nil {
+	if err := p.Dir(name, 0, 0, 0o555); err != nil {
 		return err
 	}
 	return fsx.Walk(ctx, root, func(full string, info fs.FileInfo) (bool, error) {
@@ -100,11 +100,11 @@ func (p *Packer) entry(name string, root *os.Root, from string, info fs.FileInfo
 	switch mode := info.Mode(); {
 	case p.hidden != nil && p.hidden(from) && (mode.IsDir() || mode.IsRegular()):
 		if mode.IsDir() {
-			return false, p.Folder(name, 0, 0, 0o555)
+			return false, p.Dir(name, 0, 0, 0o555)
 		}
 		return false, p.Empty(name)
 	case mode.IsDir():
-		return true, p.Folder(name, 0, 0, 0o555)
+		return true, p.Dir(name, 0, 0, 0o555)
 	case mode.IsRegular():
 		return false, p.file(name, root, from, info)
 	case mode&fs.ModeSymlink != 0:

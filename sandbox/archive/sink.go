@@ -22,8 +22,8 @@ type sink struct {
 }
 
 // Folder implements [tree.Sink].
-func (s *sink) Folder(name string, mode fs.FileMode) error {
-	return s.packer.Folder(path.Join(s.name, name), s.uid, s.gid, mode)
+func (s *sink) Dir(name string, mode fs.FileMode) error {
+	return s.packer.Dir(path.Join(s.name, name), s.uid, s.gid, mode)
 }
 
 // File implements [tree.Sink].

@@ -22,10 +22,10 @@ func (l Limits) TooMany() string { return fmt.Sprintf("more than %d entries", l.
 func (l Limits) TooDeep() string { return fmt.Sprintf("more than %d levels deep", l.Depth) }
 
 // TooLarge is the reason for a file beyond the limit of one file's size.
-func (l Limits) TooLarge() string { return fmt.Sprintf("larger than %d bytes", l.FileBytes) }
+func (l Limits) tooLarge() string { return fmt.Sprintf("larger than %d bytes", l.FileBytes) }
 
 // TooMuch is the reason for a file beyond the limit of all sizes together.
-func (l Limits) TooMuch() string {
+func (l Limits) tooMuch() string {
 	return fmt.Sprintf("all outputs together larger than %d bytes", l.TotalBytes)
 }
 
@@ -34,9 +34,9 @@ func (l Limits) TooMuch() string {
 func (l Limits) Refuse(size, total int64) string {
 	switch {
 	case size > l.FileBytes:
-		return l.TooLarge()
+		return l.tooLarge()
 	case size > l.TotalBytes-total:
-		return l.TooMuch()
+		return l.tooMuch()
 	}
 	return ""
 }

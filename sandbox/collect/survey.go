@@ -87,7 +87,7 @@ func HashAll(ctx context.Context, root *os.Root, files []File, leave func(name, 
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, f := range files {
 		group.Go(func() error {
-			sums[i], failures[i] = HashFile(ctx, root, f.Name, f.Info)
+			sums[i], failures[i] = hashFile(ctx, root, f.Name, f.Info)
 			return ctx.Err()
 		})
 	}
@@ -104,7 +104,7 @@ func HashAll(ctx context.Context, root *os.Root, files []File, leave func(name, 
 
 // HashFile is the SHA-256 of a file that Lstat found. It opens no other one, and the file
 // must not have changed since. It takes set-user-ID and set-group-ID away from the file.
-func HashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
+func hashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
 	file, info, err := fsx.OpenListed(root, name, listed)
 	if err != nil {
 		return "", err

@@ -13,7 +13,7 @@ import (
 // boundedListener accepts as many connections as may be there at once.
 type boundedListener struct {
 	net.Listener
-	proxy *Proxy
+	proxy *proxy
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -29,7 +29,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 }
 
 // client takes a connection of the program in, or refuses it.
-func (p *Proxy) client(conn net.Conn) net.Conn {
+func (p *proxy) client(conn net.Conn) net.Conn {
 	p.mu.Lock()
 	full, closed := p.clients >= p.cfg.Limits.Connections, p.closed
 	if !full && !closed {
@@ -54,7 +54,7 @@ func (p *Proxy) client(conn net.Conn) net.Conn {
 }
 
 // track remembers a connection, for Close, and gives it its deadline.
-func (p *Proxy) track(c *trackedConn) net.Conn {
+func (p *proxy) track(c *trackedConn) net.Conn {
 	c.proxy = p
 	_ = c.SetDeadline(time.Time{}) // a connection that is closed already tells so when it is used
 	p.mu.Lock()
@@ -67,7 +67,7 @@ func (p *Proxy) track(c *trackedConn) net.Conn {
 }
 
 // forget is called once a connection is closed.
-func (p *Proxy) forget(c *trackedConn) {
+func (p *proxy) forget(c *trackedConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.Conn)
@@ -80,7 +80,7 @@ func (p *Proxy) forget(c *trackedConn) {
 // others give it.
 type trackedConn struct {
 	net.Conn
-	proxy  *Proxy
+	proxy  *proxy
 	limit  time.Time
 	client bool
 	once   sync.Once
@@ -121,7 +121,7 @@ var errBytes = errors.New("the limit of bytes is reached")
 type meteredConn struct {
 	net.Conn
 	x     *exchange
-	proxy *Proxy
+	proxy *proxy
 }
 
 func (c *meteredConn) Read(b []byte) (int, error) {

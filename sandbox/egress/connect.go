@@ -14,7 +14,7 @@ import (
 // connect reaches a host that was admitted: it finds its addresses, checks every one
 // of them, and dials one that was checked. A name that stands for any address that
 // is not permitted is refused, whatever else it stands for.
-func (p *Proxy) connect(ctx context.Context, x *exchange, host string, port uint16) (net.Conn, error) {
+func (p *proxy) connect(ctx context.Context, x *exchange, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	addrs, err := p.lookup(ctx, host)
@@ -40,7 +40,7 @@ func (p *Proxy) connect(ctx context.Context, x *exchange, host string, port uint
 }
 
 // lookup finds all addresses of a host.
-func (p *Proxy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+func (p *proxy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	name, addr, err := policy.NormalizeHost(host)
 	if err != nil {
 		return nil, &refusal{"the host " + err.Error()}

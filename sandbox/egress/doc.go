@@ -6,5 +6,5 @@
 // address that was checked is the one that is dialled. What a tunnel holds must be
 // TLS whose server name is the host of the tunnel. Requests are forwarded as they
 // are, to the host of their URL, without the headers that concern the proxy.
-// Everything is bounded, and everything ends with [Proxy.Close].
+// Everything is bounded, and everything ends with [Session.Close].
 package egress

@@ -17,7 +17,7 @@ import (
 
 // newForwarder is the proxy of the library, which forwards plain requests, with our
 // rules in front of it.
-func (p *Proxy) newForwarder() *goproxy.ProxyHttpServer {
+func (p *proxy) newForwarder() *goproxy.ProxyHttpServer {
 	forward := goproxy.NewProxyHttpServer()
 	forward.Logger = silent{}
 	// Nothing but our own round trip is ever asked; these would look into our
@@ -37,13 +37,13 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // refuseDirect answers requests that are for the proxy itself.
-func (p *Proxy) refuseDirect(w http.ResponseWriter, r *http.Request) {
+func (p *proxy) refuseDirect(w http.ResponseWriter, r *http.Request) {
 	status, text := exchangeOf(r).fail(&refusal{"a request must name its whole URL: this is a proxy"})
 	http.Error(w, strings.TrimSpace(text), status)
 }
 
 // handleRequest decides about a plain request, and says how it is passed on.
-func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+func (p *proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := exchangeOf(r)
 	if err := p.admitRequest(x, r); err != nil {
 		status, text := x.fail(err)
@@ -63,7 +63,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 }
 
 // admitRequest decides about a plain request.
-func (p *Proxy) admitRequest(x *exchange, r *http.Request) error {
+func (p *proxy) admitRequest(x *exchange, r *http.Request) error {
 	if r.URL.Scheme != "http" {
 		return &refusal{"the scheme must be http; others go through CONNECT"}
 	}
@@ -95,7 +95,7 @@ func (p *Proxy) admitRequest(x *exchange, r *http.Request) error {
 
 // roundTrip asks the host, on a connection of this request alone: which address is
 // dialled is decided before.
-func (p *Proxy) roundTrip(x *exchange, r *http.Request) (*http.Response, error) {
+func (p *proxy) roundTrip(x *exchange, r *http.Request) (*http.Response, error) {
 	conn, err := p.connect(r.Context(), x, r.URL.Hostname(), x.entry.Port)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 }
 
 // handleResponse answers for hosts that did not.
-func (p *Proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
+func (p *proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
 	if answer == nil {
 		status, text := exchangeOf(ctx.Req).fail(ctx.Error)
 		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)

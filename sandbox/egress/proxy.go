@@ -29,18 +29,18 @@ const (
 
 // Resolver finds the addresses of a name; a [*net.Resolver] is one. The name ends in
 // a dot.
-type Resolver interface {
+type resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // Dialer connects to an address; a [*net.Dialer] is one.
-type Dialer interface {
+type dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Config is what a proxy is made of. Rules must be set; the limits must all be set,
 // see [policy.Policy.ApplyEgress].
-type Config struct {
+type config struct {
 	Rules  *policy.EgressRules
 	Limits policy.EgressLimits
 	// Hosts are names, in their normal form, that are not looked up.
@@ -50,13 +50,13 @@ type Config struct {
 	Log      io.Writer
 	LogLimit int64
 	// Resolver and Dialer default to those of the system, Now to the system's clock.
-	Resolver Resolver
-	Dialer   Dialer
+	Resolver resolver
+	Dialer   dialer
 	Now      func() time.Time
 }
 
 // Stats are what a proxy has done so far.
-type Stats struct {
+type stats struct {
 	// Requests are all requests, Refused those among them that no rule permitted.
 	Requests, Refused int64
 	// BytesUp went to hosts, BytesDown came from them.
@@ -66,8 +66,8 @@ type Stats struct {
 }
 
 // Proxy serves one run until it is closed.
-type Proxy struct {
-	cfg     Config
+type proxy struct {
+	cfg     config
 	server  *http.Server
 	forward *goproxy.ProxyHttpServer
 	log     *requestLog
@@ -86,7 +86,7 @@ type Proxy struct {
 }
 
 // Start serves the connections of a listener, which the proxy closes.
-func Start(listener net.Listener, cfg Config) *Proxy {
+func start(listener net.Listener, cfg config) *proxy {
 	if cfg.Resolver == nil {
 		// The C library may know more services of names; not all of them let go when
 		// they are told to.
@@ -98,7 +98,7 @@ func Start(listener net.Listener, cfg Config) *Proxy {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	p := &Proxy{cfg: cfg, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
+	p := &proxy{cfg: cfg, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.forward = p.newForwarder()
 	p.server = &http.Server{
@@ -120,8 +120,8 @@ func http1() *http.Protocols {
 }
 
 // Stats may be called at any time.
-func (p *Proxy) Stats() Stats {
-	return Stats{
+func (p *proxy) Stats() stats {
+	return stats{
 		Requests: p.requests.Load(), Refused: p.refused.Load(),
 		BytesUp: p.up.Load(), BytesDown: p.down.Load(), LogDropped: p.log.dropped.Load(),
 	}
@@ -129,7 +129,7 @@ func (p *Proxy) Stats() Stats {
 
 // Close ends all connections, waits for what was being done for them, and returns
 // the final figures. It may be called again.
-func (p *Proxy) Close() Stats {
+func (p *proxy) Close() stats {
 	p.cancel()
 	_ = p.server.Close() // the listener; a second close has nothing to say
 	p.mu.Lock()
@@ -143,7 +143,7 @@ func (p *Proxy) Close() Stats {
 }
 
 // ServeHTTP answers one request of the program.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -188,7 +188,7 @@ func exchangeOf(r *http.Request) *exchange {
 }
 
 // begin counts a request.
-func (p *Proxy) begin(r *http.Request) *exchange {
+func (p *proxy) begin(r *http.Request) *exchange {
 	p.requests.Add(1)
 	now := p.cfg.Now()
 	port, err := policy.ParsePort(r.URL.Port())
@@ -201,7 +201,7 @@ func (p *Proxy) begin(r *http.Request) *exchange {
 }
 
 // end writes a request down.
-func (p *Proxy) end(x *exchange) {
+func (p *proxy) end(x *exchange) {
 	if x.entry.Verdict == Refused {
 		p.refused.Add(1)
 	}
@@ -236,7 +236,7 @@ func reason(err error) string {
 }
 
 // admit decides about the host of a request.
-func (p *Proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict, error) {
+func (p *proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict, error) {
 	x.entry.Port = port
 	if name, _, err := policy.NormalizeHost(host); err == nil {
 		x.entry.Host = name
@@ -256,4 +256,4 @@ func (p *Proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict
 }
 
 // spent reports whether all bytes of the run are used up.
-func (p *Proxy) spent() bool { return p.up.Load()+p.down.Load() >= int64(p.cfg.Limits.Bytes) }
+func (p *proxy) spent() bool { return p.up.Load()+p.down.Load() >= int64(p.cfg.Limits.Bytes) }

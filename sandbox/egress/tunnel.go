@@ -17,12 +17,12 @@ import (
 )
 
 // handleConnect takes every tunnel over.
-func (p *Proxy) handleConnect(string, *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+func (p *proxy) handleConnect(string, *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: p.tunnel}, ""
 }
 
 // tunnel serves one CONNECT.
-func (p *Proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
+func (p *proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 	defer client.Close()
 	x := exchangeOf(r)
 	_ = client.SetDeadline(time.Time{}) // that of the server; the connection keeps its own
@@ -49,7 +49,7 @@ func (p *Proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 }
 
 // admitTunnel decides about the host and port of a CONNECT.
-func (p *Proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, string, error) {
+func (p *proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, string, error) {
 	if r.URL.User != nil {
 		return policy.HostVerdict{}, "", &refusal{"CONNECT holds a user name"}
 	}
@@ -68,7 +68,7 @@ func (p *Proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, s
 // relay moves bytes in both directions, once what the program says first is as it
 // must be. Where a tunnel may hold anything, a server that speaks first is heard at
 // once, and TLS is checked all the same.
-func (p *Proxy) relay(ctx context.Context, x *exchange, client, server net.Conn, raw bool) error {
+func (p *proxy) relay(ctx context.Context, x *exchange, client, server net.Conn, raw bool) error {
 	both := &halves{client: client, server: server}
 	first := client
 	if raw {

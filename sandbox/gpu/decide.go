@@ -81,7 +81,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	switch {
 	case len(v.ahead) > 0 && !d.aside:
 		d.why = aheadText(v.ahead, d.why)
-		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != StateArriving })
+		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != stateArriving })
 	case len(free) >= need:
 		// Of shared ones, those with the fewest holders.
 		slices.SortStableFunc(free, func(a, b string) int {

@@ -33,14 +33,14 @@ const Unknown = -1
 // UsedPercent of its memory and more than UsedBytes are taken. A desktop, a
 // monitoring daemon and the driver's own reserve stay below one of the two.
 const (
-	UsedPercent = 10
-	UsedBytes   = 1 << 30
+	usedPercent = 10
+	usedBytes   = 1 << 30
 )
 
 // usedByOthers says why the memory of a GPU that nobody of ours holds makes it
 // unfit for an exclusive lease; empty when it does not.
 func (d Device) usedByOthers() string {
-	if d.TotalBytes <= 0 || d.UsedBytes <= UsedBytes || d.UsedBytes*100/d.TotalBytes <= UsedPercent {
+	if d.TotalBytes <= 0 || d.UsedBytes <= usedBytes || d.UsedBytes*100/d.TotalBytes <= usedPercent {
 		return ""
 	}
 	return fmt.Sprintf("%d MiB of its %d MiB are used by somebody else", d.UsedBytes>>20, d.TotalBytes>>20)

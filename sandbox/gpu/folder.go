@@ -26,7 +26,7 @@ import (
 // and of GPUs are never removed: removing one would let two processes lock two
 // files of one name. Those of tickets are, since every look at one happens with
 // the folder locked.
-type folder struct {
+type leaseDir struct {
 	dir string
 	// mode is for files; it follows the folder's, so that the users who may
 	// write to a common folder can lock each other's files.
@@ -36,7 +36,7 @@ type folder struct {
 
 // ErrStuck means that a process has kept the lease folder locked, which takes
 // others milliseconds.
-var ErrStuck = errors.New("the lease folder is kept locked by another process")
+var errStuck = errors.New("the lease folder is kept locked by another process")
 
 const (
 	// lockPatience is how long the lock of the folder is waited for, and
@@ -46,7 +46,7 @@ const (
 )
 
 // openFolder makes the folder if need be and locks it.
-func openFolder(ctx context.Context, dir string) (*folder, error) {
+func openLeaseDir(ctx context.Context, dir string) (*leaseDir, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 	}
 	// What the group and others may do with the folder, they may do with its
 	// files.
-	f := &folder{dir: dir, mode: 0o600 | info.Mode().Perm()&0o066}
+	f := &leaseDir{dir: dir, mode: 0o600 | info.Mode().Perm()&0o066}
 	if err := f.makeQueue(info.Mode()); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 		return nil, err
 	}
 	f.lock = flock.New(path, flock.SetFlag(os.O_RDWR))
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, ErrStuck)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errStuck)
 	defer cancel()
 	if _, err := f.lock.TryLockContext(ctx, lockPoll); err != nil {
 		if ctx.Err() != nil {
@@ -77,7 +77,7 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 }
 
 // makeQueue makes the folder of tickets with the mode of the folder itself.
-func (f *folder) makeQueue(mode fs.FileMode) error {
+func (f *leaseDir) makeQueue(mode fs.FileMode) error {
 	// What belongs to the folder's group goes on to do so.
 	mode &= fs.ModePerm | fs.ModeSetgid
 	err := os.Mkdir(f.queueDir(), mode.Perm())
@@ -92,12 +92,12 @@ func (f *folder) makeQueue(mode fs.FileMode) error {
 }
 
 // close unlocks the folder.
-func (f *folder) close() error { return f.lock.Close() }
+func (f *leaseDir) close() error { return f.lock.Close() }
 
 // touch makes an empty file for locks, with the mode of the folder's files. A
 // system that protects shared folders refuses to "create" another user's file,
 // so one that is there is only opened.
-func (f *folder) touch(path string) error {
+func (f *leaseDir) touch(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (f *folder) touch(path string) error {
 var errLocked = errors.New("is locked")
 
 // lockFile locks a file at once, or fails.
-func (f *folder) lockFile(path string, shared bool) (*flock.Flock, error) {
+func (f *leaseDir) lockFile(path string, shared bool) (*flock.Flock, error) {
 	if err := f.touch(path); err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (f *folder) lockFile(path string, shared bool) (*flock.Flock, error) {
 }
 
 // isLocked reports whether a process has a file locked.
-func (f *folder) isLocked(path string) (bool, error) {
+func (f *leaseDir) isLocked(path string) (bool, error) {
 	lock, err := f.lockFile(path, false)
 	if errors.Is(err, errLocked) {
 		return true, nil
@@ -161,7 +161,7 @@ type gpuLock struct {
 }
 
 // lockGPU takes a lock of a GPU for a lease.
-func (f *folder) lockGPU(l gpuLock) (*flock.Flock, error) {
+func (f *leaseDir) lockGPU(l gpuLock) (*flock.Flock, error) {
 	lock, err := f.lockFile(filepath.Join(f.dir, "gpu-"+l.name+".lock"), l.shared)
 	if errors.Is(err, errLocked) {
 		err = &lockedError{l.id}
@@ -171,7 +171,7 @@ func (f *folder) lockGPU(l gpuLock) (*flock.Flock, error) {
 
 // writeFile makes a file hold exactly this, or what it held before. The folder is
 // locked, so that the name of the temporary file is free.
-func (f *folder) writeFile(path string, text []byte) error {
+func (f *leaseDir) writeFile(path string, text []byte) error {
 	next := path + ".new"
 	if err := removeFile(next); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (l *Lease) Since() time.Time { return l.ticket.Since }
 // Release gives the GPUs back. Nothing may use them any more. It must be called
 // once.
 func (l *Lease) Release(ctx context.Context) error {
-	f, err := openFolder(ctx, l.manager.dir)
+	f, err := openLeaseDir(ctx, l.manager.dir)
 	if err != nil {
 		// What is left of the ticket says that somebody should ask after the
 		// run before the GPUs are used again.

@@ -54,7 +54,7 @@ func (m *Manager) read(ctx context.Context) (live, dead []Ticket, err error) {
 	if _, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
-	f, err := openFolder(ctx, m.dir)
+	f, err := openLeaseDir(ctx, m.dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +68,7 @@ func list(inv Inventory, live, dead []Ticket) Listing {
 	devices := slices.Clone(inv.Devices)
 	var holding []Ticket
 	for _, t := range live {
-		if t.State != StateHolding {
+		if t.State != stateHolding {
 			l.Queue = append(l.Queue, t)
 			continue
 		}

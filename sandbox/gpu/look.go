@@ -25,7 +25,7 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 	if ctx.Err() != nil {
 		return step{}, context.Cause(ctx)
 	}
-	f, err := openFolder(ctx, w.manager.dir)
+	f, err := openLeaseDir(ctx, w.manager.dir)
 	if err != nil {
 		return step{}, err
 	}
@@ -71,11 +71,11 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 func (w *wait) sort(live []Ticket, v *view) {
 	for _, t := range live {
 		switch {
-		case t.State == StateHolding:
+		case t.State == stateHolding:
 			v.holding = append(v.holding, t)
 		case t.Number < w.ticket.Number && !t.Aside:
 			if time.Since(t.Since) > arrivalLimit {
-				t.State = StateWaiting // stopped, or stuck
+				t.State = stateWaiting // stopped, or stuck
 			}
 			v.ahead = append(v.ahead, t)
 		}
@@ -83,10 +83,10 @@ func (w *wait) sort(live []Ticket, v *view) {
 }
 
 // note tells the others how far this request is.
-func (w *wait) note(f *folder, s step) error {
+func (w *wait) note(f *leaseDir, s step) error {
 	state := w.ticket.State
 	if s.ask == nil && !s.refresh && !s.arriving {
-		state = StateWaiting
+		state = stateWaiting
 	}
 	if w.ticket.State == state && w.ticket.Aside == s.aside {
 		return nil
@@ -97,7 +97,7 @@ func (w *wait) note(f *folder, s step) error {
 
 // settle forgets the dead holders whose programs are gone for certain, and
 // returns the others.
-func (w *wait) settle(f *folder, dead []Ticket) (left []Ticket, err error) {
+func (w *wait) settle(f *leaseDir, dead []Ticket) (left []Ticket, err error) {
 	for _, t := range dead {
 		if _, known := w.asked[t.key()]; known && w.busy[t.RunID] == "" || w.order.StillUsed == nil {
 			if err := f.forget(t); err != nil {
@@ -138,7 +138,7 @@ func (w *wait) askAfter(ctx context.Context, dead []Ticket) {
 }
 
 // take locks the GPUs and writes that down. The folder is locked.
-func (w *wait) take(f *folder, ids []string) (*Lease, error) {
+func (w *wait) take(f *leaseDir, ids []string) (*Lease, error) {
 	lease := &Lease{manager: w.manager, ticket: w.ticket, ids: ids, inventory: w.order.Inventory}
 	var uuids []string
 	for _, l := range w.locks(ids) {
@@ -153,7 +153,7 @@ func (w *wait) take(f *folder, ids []string) (*Lease, error) {
 			uuids = append(uuids, d.UUID)
 		}
 	}
-	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.UUIDs, w.ticket.Since = StateHolding, false, ids, uuids, time.Now().UTC()
+	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.UUIDs, w.ticket.Since = stateHolding, false, ids, uuids, time.Now().UTC()
 	if err := f.write(w.ticket); err != nil {
 		w.ticket.GPUs, w.ticket.UUIDs = nil, nil
 		return nil, errors.Join(err, lease.unlock())
@@ -191,7 +191,7 @@ func (w *wait) giveUp(ctx context.Context) error {
 	if w.ticket == nil {
 		return nil
 	}
-	f, err := openFolder(context.WithoutCancel(ctx), w.manager.dir)
+	f, err := openLeaseDir(context.WithoutCancel(ctx), w.manager.dir)
 	if err != nil {
 		// The lock of the ticket is what counts: whoever looks next removes
 		// the file.

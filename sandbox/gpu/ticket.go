@@ -20,16 +20,16 @@ import (
 )
 
 // TicketSchema names the form of a ticket's file.
-const TicketSchema = "evalbox/gpu-ticket/v1"
+const ticketSchema = "evalbox/gpu-ticket/v1"
 
 // States of a ticket.
 const (
 	// StateArriving has not been looked at yet.
-	StateArriving = "arriving"
+	stateArriving = "arriving"
 	// StateWaiting waits for GPUs.
-	StateWaiting = "waiting"
+	stateWaiting = "waiting"
 	// StateHolding has them.
-	StateHolding = "holding"
+	stateHolding = "holding"
 )
 
 // Ticket is one request for GPUs on disk, from its arrival to its end. As long as
@@ -89,15 +89,15 @@ type queued struct {
 	lock *flock.Flock
 }
 
-func (f *folder) queueDir() string { return filepath.Join(f.dir, "queue") }
+func (f *leaseDir) queueDir() string { return filepath.Join(f.dir, "queue") }
 
 // arrive makes a ticket at the end of the queue. The folder is locked.
-func (f *folder) arrive(t Ticket) (*queued, error) {
+func (f *leaseDir) arrive(t Ticket) (*queued, error) {
 	number, err := f.nextNumber()
 	if err != nil {
 		return nil, err
 	}
-	t.Schema, t.Number, t.State, t.Since = TicketSchema, number, StateArriving, time.Now().UTC()
+	t.Schema, t.Number, t.State, t.Since = ticketSchema, number, stateArriving, time.Now().UTC()
 	q := &queued{Ticket: t, path: filepath.Join(f.queueDir(), fmt.Sprintf("%012d", number))}
 	q.lock, err = f.lockFile(q.path+".lock", false)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *folder) arrive(t Ticket) (*queued, error) {
 }
 
 // write puts the ticket on disk, whole or not at all.
-func (f *folder) write(q *queued) error {
+func (f *leaseDir) write(q *queued) error {
 	text, err := json.MarshalIndent(q.Ticket, "", "  ")
 	if err != nil {
 		return err
@@ -119,13 +119,13 @@ func (f *folder) write(q *queued) error {
 }
 
 // drop ends a ticket of ours. The folder is locked.
-func (f *folder) drop(q *queued) error {
+func (f *leaseDir) drop(q *queued) error {
 	err := errors.Join(removeFile(q.path+".json"), removeFile(q.path+".lock"))
 	return errors.Join(err, q.lock.Close())
 }
 
 // nextNumber counts arrivals. The folder is locked.
-func (f *folder) nextNumber() (int64, error) {
+func (f *leaseDir) nextNumber() (int64, error) {
 	path := filepath.Join(f.dir, "counter")
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +146,7 @@ func (f *folder) nextNumber() (int64, error) {
 }
 
 // numbers are those of all tickets, in order.
-func (f *folder) numbers() ([]int64, error) {
+func (f *leaseDir) numbers() ([]int64, error) {
 	entries, err := os.ReadDir(f.queueDir())
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ const maxTicket = 64 << 10
 
 // tickets reads the queue of the pools, the live ones and the dead that held GPUs.
 // With clean set it removes the other dead. The folder is locked.
-func (f *folder) tickets(pools []string, clean bool) (live, dead []Ticket, err error) {
+func (f *leaseDir) tickets(pools []string, clean bool) (live, dead []Ticket, err error) {
 	numbers, err := f.numbers()
 	if err != nil {
 		return nil, nil, err
@@ -209,7 +209,7 @@ func (t Ticket) in(pools []string) bool {
 }
 
 // forget removes a dead ticket. The folder is locked.
-func (f *folder) forget(t Ticket) error {
+func (f *leaseDir) forget(t Ticket) error {
 	path := filepath.Join(f.queueDir(), fmt.Sprintf("%012d", t.Number))
 	return errors.Join(removeFile(path+".json"), removeFile(path+".lock"))
 }

@@ -115,7 +115,7 @@ func (t *table) resolveMasks(ctx context.Context) error {
 	}
 	t.Masks = nil
 	for _, inside := range slices.Sorted(maps.Keys(found)) {
-		t.Masks = append(t.Masks, spec.Mask{Target: inside, Folder: found[inside]})
+		t.Masks = append(t.Masks, spec.Mask{Target: inside, Dir: found[inside]})
 	}
 	return nil
 }

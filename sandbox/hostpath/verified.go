@@ -18,7 +18,7 @@ type VerifiedPath struct {
 	// Info is that of the file at the time of the check.
 	Info fs.FileInfo
 	// Copied says that the program gets a copy; only the file that was copied matters.
-	Copied bool
+	copied bool
 }
 
 const ruleReplaced = "was replaced while the run was prepared"
@@ -75,7 +75,7 @@ func verify(layout spec.Layout) (Verified, error) {
 // Check verifies all paths but those that are copied.
 func (all Verified) Check() error {
 	for _, p := range all {
-		if p.Copied {
+		if p.copied {
 			continue
 		}
 		if err := p.Check(); err != nil {
@@ -88,7 +88,7 @@ func (all Verified) Check() error {
 // CheckAt verifies the mounted path at source, if it is one of them.
 func (all Verified) CheckAt(source string) error {
 	for _, p := range all {
-		if p.Path == source && p.Field != "mask" && !p.Copied {
+		if p.Path == source && p.Field != "mask" && !p.copied {
 			return p.Check()
 		}
 	}

@@ -36,7 +36,7 @@ type GPURequest struct {
 func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
 
 // Visible is the number of GPUs that the program will see; 0 while it is unknown.
-func (g GPURequest) Visible() int { return max(g.Count, len(g.IDs)) }
+func (g GPURequest) visible() int { return max(g.Count, len(g.IDs)) }
 
 // Grant replaces the request by the leased devices.
 func (g *GPURequest) Grant(names []string) { g.All, g.Count, g.IDs = false, 0, names }
@@ -109,7 +109,7 @@ func (g GPURequest) Env() map[string]string {
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"
 		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
 	}
-	if n := g.Visible(); n > 0 {
+	if n := g.visible(); n > 0 {
 		// The container sees its own devices only, and numbers them from 0.
 		var visible []string
 		for i := range n {

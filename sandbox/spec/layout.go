@@ -52,7 +52,7 @@ type Canary struct {
 }
 
 // Text is the canary in the form of a mask of a request.
-func (c Canary) Text() string { return Mask{Target: c.Target, Folder: c.Dir}.Text() }
+func (c Canary) Text() string { return Mask{Target: c.Target, Dir: c.Dir}.Text() }
 
 // NewLayout makes the mount table of a request. The error joins every target that breaks
 // a rule, as a [*policy.FieldError]; nothing else of the request is checked.
@@ -70,7 +70,7 @@ func NewLayout(req Request) (Layout, error) {
 	err := l.checkTargets()
 	slices.SortStableFunc(l.Entries, func(a, b Entry) int { return ByDepth(a.Target, b.Target) })
 	for _, text := range req.Masks {
-		l.Masks = append(l.Masks, Mask{Target: strings.TrimSuffix(text, "/"), Folder: strings.HasSuffix(text, "/")})
+		l.Masks = append(l.Masks, Mask{Target: strings.TrimSuffix(text, "/"), Dir: strings.HasSuffix(text, "/")})
 	}
 	l.addCanaries(req)
 	return l, err
@@ -96,7 +96,7 @@ func (l *Layout) addCanaries(req Request) {
 		}
 		l.Canaries = append(l.Canaries, c)
 		if l.Contains(target) && !slices.ContainsFunc(l.Masks, func(m Mask) bool { return m.Target == target }) {
-			l.Masks = append(l.Masks, Mask{Target: target, Folder: c.Dir})
+			l.Masks = append(l.Masks, Mask{Target: target, Dir: c.Dir})
 		}
 	}
 }

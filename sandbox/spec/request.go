@@ -172,7 +172,7 @@ type Observe struct {
 }
 
 // RequestSchemaV1 names the wire form of [Request].
-const RequestSchemaV1 = "evalbox/request/v1"
+const requestSchemaV1 = "evalbox/request/v1"
 
 // requestWire is the wire form of a Request, with times in seconds.
 type requestWire struct {
@@ -185,7 +185,7 @@ type requestFields Request
 
 // MarshalJSON writes the wire form, [RequestSchemaV1]. Zero fields are left out.
 func (r Request) MarshalJSON() ([]byte, error) {
-	return json.Marshal(requestWire{RequestSchemaV1, r.GPUWait.Seconds(), (*requestFields)(&r)})
+	return json.Marshal(requestWire{requestSchemaV1, r.GPUWait.Seconds(), (*requestFields)(&r)})
 }
 
 // UnmarshalJSON reads the wire form. It refuses another schema and unknown fields.
@@ -195,8 +195,8 @@ func (r *Request) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	r.GPUWait = policy.Seconds(wire.GPUWaitSeconds)
-	if wire.Schema != RequestSchemaV1 {
-		return fmt.Errorf("request: schema is %q, not %q", wire.Schema, RequestSchemaV1)
+	if wire.Schema != requestSchemaV1 {
+		return fmt.Errorf("request: schema is %q, not %q", wire.Schema, requestSchemaV1)
 	}
 	return nil
 }

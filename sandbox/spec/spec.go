@@ -155,7 +155,7 @@ func NumberedRole(role string, i int) string { return fmt.Sprintf("%s-%d", role,
 // Mask hides a file or directory of a mount under an empty, read-only one.
 type Mask struct {
 	Target string `json:"target"`
-	Folder bool   `json:"folder"`
+	Dir    bool   `json:"folder"`
 	// Role, if the path is watched, is the role of the bind that is mounted there
 	// instead.
 	Role string `json:"role,omitempty"`
@@ -163,7 +163,7 @@ type Mask struct {
 
 // Text is the mask in the form of a request: the path of a directory ends with a slash.
 func (m Mask) Text() string {
-	if m.Folder {
+	if m.Dir {
 		return m.Target + "/"
 	}
 	return m.Target

@@ -13,7 +13,7 @@ import (
 )
 
 // SortedKeys are the keys of a map in order.
-func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // aliasesIn are the files of several names that lie in secret.
 func aliasesIn(ctx context.Context, root *os.Root, secret Paths) (map[fsx.ID]bool, error) {

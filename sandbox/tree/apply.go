@@ -17,10 +17,10 @@ import (
 )
 
 // Verdict is what became of one change.
-type Verdict struct {
-	Entry Entry
+type verdict struct {
+	entry Entry
 	// State is one of applied, conflict and skipped, Reason why not.
-	State, Reason string
+	state, reason string
 }
 
 // States of a [Verdict].
@@ -31,26 +31,26 @@ const (
 )
 
 // Application carries changes over to the folder that was copied.
-type Application struct {
+type application struct {
 	// To is that folder, From the folder that holds the created and changed files.
-	To, From *os.Root
-	Base     Base
+	to, from *os.Root
+	base     Base
 	// Deny is never written.
-	Deny Paths
+	deny Paths
 	// Denied are files of several names that are denied by another name.
-	Denied *Secrets
+	denied *Secrets
 	// Refuse, if not nil, says of a change why it must not be applied, or nothing.
-	Refuse func(e Entry) string
+	refuse func(e Entry) string
 	// Temp begins the names of files that are not whole yet; what is there of an
 	// earlier application of the same changes is replaced.
-	Temp string
+	temp string
 }
 
 // Apply deletes, makes and replaces what the changes say, in an order in which each
 // is possible. A file is replaced in one step, or not at all, and only if the folder
 // holds what was copied; nothing is written through a link. Applying again does no
 // harm. The error is of ctx; all that had a verdict until then is returned.
-func (a *Application) Apply(ctx context.Context, created, changed, deleted []Entry) ([]Verdict, error) {
+func (a *application) apply(ctx context.Context, created, changed, deleted []Entry) ([]verdict, error) {
 	type step struct {
 		entry Entry
 		do    doer
@@ -65,18 +65,18 @@ func (a *Application) Apply(ctx context.Context, created, changed, deleted []Ent
 	for _, e := range slices.SortedFunc(slices.Values(changed), byPath) {
 		steps = append(steps, step{e, a.replace})
 	}
-	var verdicts []Verdict
+	var verdicts []verdict
 	for _, s := range steps {
 		if ctx.Err() != nil {
 			return verdicts, context.Cause(ctx)
 		}
-		v := Verdict{Entry: s.entry, State: Applied}
+		v := verdict{entry: s.entry, state: Applied}
 		var refused *refusal
 		switch err := a.one(ctx, s.entry, s.do); {
 		case errors.As(err, &refused):
-			v.State, v.Reason = refused.state, refused.reason
+			v.state, v.reason = refused.state, refused.reason
 		case err != nil:
-			v.State, v.Reason = Conflict, fsx.Cause(err).Error()
+			v.state, v.reason = Conflict, fsx.Cause(err).Error()
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -99,22 +99,22 @@ func conflict(format string, args ...any) error {
 
 // one applies one change in the folder that holds it, which is reached without any
 // link.
-func (a *Application) one(ctx context.Context, e Entry, do doer) error {
+func (a *application) one(ctx context.Context, e Entry, do doer) error {
 	if !fs.ValidPath(e.Path) || e.Path == "." {
 		return &refusal{Skipped, "is not a path in the folder"}
 	}
-	if a.Deny.Has(e.Path) || a.Deny.Below(e.Path) && e.Kind != KindFolder {
+	if a.deny.Has(e.Path) || a.deny.Below(e.Path) && e.Kind != KindDir {
 		return &refusal{Skipped, "is denied"}
 	}
-	if e.Kind != KindFile && e.Kind != KindFolder {
+	if e.Kind != KindFile && e.Kind != KindDir {
 		return &refusal{Skipped, "is a " + e.Kind + ", and only files and folders are applied"}
 	}
-	if a.Refuse != nil {
-		if reason := a.Refuse(e); reason != "" {
+	if a.refuse != nil {
+		if reason := a.refuse(e); reason != "" {
 			return &refusal{Skipped, reason}
 		}
 	}
-	dir, name, closeDir, err := fsx.OpenParent(a.To, e.Path)
+	dir, name, closeDir, err := fsx.OpenParent(a.to, e.Path)
 	var other *fsx.NotDirectoryError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -131,7 +131,7 @@ func (a *Application) one(ctx context.Context, e Entry, do doer) error {
 }
 
 // is tells what a name of the folder stands for, compared with an entry.
-func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry) (there, same bool, err error) {
+func (a *application) is(ctx context.Context, dir *os.Root, name string, e Entry) (there, same bool, err error) {
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, false, nil
@@ -139,13 +139,13 @@ func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry
 	if err != nil {
 		return false, false, err
 	}
-	if info.Mode().IsRegular() && a.Denied != nil {
-		if id, several := fsx.IDOf(info); several && a.Denied.ids[id] {
+	if info.Mode().IsRegular() && a.denied != nil {
+		if id, several := fsx.IDOf(info); several && a.denied.ids[id] {
 			return true, false, &refusal{Skipped, "is another name of a file that is denied"}
 		}
 	}
 	switch {
-	case e.Kind == KindFolder:
+	case e.Kind == KindDir:
 		return true, info.IsDir(), nil
 	case !info.Mode().IsRegular() || info.Size() != e.Size:
 		return true, false, nil
@@ -154,7 +154,7 @@ func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry
 	return true, sum == e.SHA256, err
 }
 
-func (a *Application) remove(ctx context.Context, dir *os.Root, name string, e Entry) error {
+func (a *application) remove(ctx context.Context, dir *os.Root, name string, e Entry) error {
 	there, same, err := a.is(ctx, dir, name, e)
 	switch {
 	case err != nil:
@@ -165,13 +165,13 @@ func (a *Application) remove(ctx context.Context, dir *os.Root, name string, e E
 		return conflict("was changed meanwhile, and is not deleted")
 	}
 	err = dir.Remove(name)
-	if e.Kind == KindFolder && err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if e.Kind == KindDir && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return conflict("holds what the copy did not, and is not deleted")
 	}
 	return err
 }
 
-func (a *Application) create(ctx context.Context, dir *os.Root, name string, e Entry) error {
+func (a *application) create(ctx context.Context, dir *os.Root, name string, e Entry) error {
 	there, same, err := a.is(ctx, dir, name, e)
 	switch {
 	case err != nil:
@@ -181,7 +181,7 @@ func (a *Application) create(ctx context.Context, dir *os.Root, name string, e E
 	case there:
 		return conflict("is there already, with other content")
 	}
-	if e.Kind == KindFolder {
+	if e.Kind == KindDir {
 		return errors.Join(dir.Mkdir(name, 0o755), dir.Chmod(name, 0o755), likeFolder(dir, name))
 	}
 	temp, err := a.write(dir, e, nil)
@@ -201,13 +201,13 @@ func (a *Application) create(ctx context.Context, dir *os.Root, name string, e E
 	return errors.Join(err, dir.Remove(temp))
 }
 
-func (a *Application) replace(ctx context.Context, dir *os.Root, name string, e Entry) error {
+func (a *application) replace(ctx context.Context, dir *os.Root, name string, e Entry) error {
 	if _, same, err := a.is(ctx, dir, name, e); err != nil {
 		return err
 	} else if info, statErr := dir.Lstat(name); same && statErr == nil && info.Mode().Perm() == modeFor(e.Mode, info) {
 		return nil
 	}
-	there, same, err := a.is(ctx, dir, name, a.Base[e.Path])
+	there, same, err := a.is(ctx, dir, name, a.base[e.Path])
 	switch {
 	case err != nil:
 		return err
@@ -234,16 +234,16 @@ func (a *Application) replace(ctx context.Context, dir *os.Root, name string, e 
 }
 
 // write makes a whole new file beside the place where it belongs.
-func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp string, err error) {
-	from, err := a.From.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
-	if errors.Is(err, fs.ErrPermission) && a.From.Chmod(e.Path, 0o600) == nil {
-		from, err = a.From.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
+func (a *application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp string, err error) {
+	from, err := a.from.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
+	if errors.Is(err, fs.ErrPermission) && a.from.Chmod(e.Path, 0o600) == nil {
+		from, err = a.from.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
 	}
 	if err != nil {
 		return "", &refusal{Skipped, "cannot be read in the record: " + fsx.Cause(err).Error()}
 	}
 	defer from.Close()
-	temp = a.Temp + shortHash(e.Path)
+	temp = a.temp + shortHash(e.Path)
 	if err := dir.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}

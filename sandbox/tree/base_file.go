@@ -25,7 +25,7 @@ type line struct {
 func (b Base) Write(to io.Writer) error {
 	out := bufio.NewWriter(to)
 	enc := json.NewEncoder(out)
-	for _, name := range SortedKeys(b) {
+	for _, name := range sortedKeys(b) {
 		e := b[name]
 		if err := enc.Encode(line{[]byte(name), e.Kind, e.Size, e.SHA256, e.Mode, []byte(e.Target), e.Ours}); err != nil {
 			return err
@@ -35,7 +35,7 @@ func (b Base) Write(to io.Writer) error {
 }
 
 // ReadBase reads what [Base.Write] wrote.
-func ReadBase(from io.Reader) (Base, error) {
+func readBase(from io.Reader) (Base, error) {
 	dec, base := json.NewDecoder(bufio.NewReader(from)), Base{}
 	for {
 		var l line

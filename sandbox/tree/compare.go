@@ -37,10 +37,10 @@ type Now struct {
 func Compare(base Base, now Now, limit int) Changes {
 	c := comparison{base: base, now: now, limit: limit, fates: map[string]fate{".": present}}
 	c.Complete = true
-	for _, name := range SortedKeys(now.Entries) {
+	for _, name := range sortedKeys(now.Entries) {
 		c.found(name)
 	}
-	names := SortedKeys(base)
+	names := sortedKeys(base)
 	slices.SortStableFunc(names, func(a, b string) int { return depthOf(a) - depthOf(b) })
 	for _, name := range names {
 		was := base[name]
@@ -49,7 +49,7 @@ func Compare(base Base, now Now, limit int) Changes {
 			c.Deleted = append(c.Deleted, was)
 		}
 	}
-	for _, name := range SortedKeys(now.Left) {
+	for _, name := range sortedKeys(now.Left) {
 		left := now.Left[name]
 		c.skipped.Add(name, left.Kind, left.SizeBytes, left.Reason)
 	}

@@ -20,7 +20,7 @@ import (
 
 // A Sink takes a copy, folders before what is in them.
 type Sink interface {
-	Folder(name string, mode fs.FileMode) error
+	Dir(name string, mode fs.FileMode) error
 	// File takes exactly size bytes.
 	File(name string, mode fs.FileMode, size int64, modified time.Time, content io.Reader) error
 	// Link says why a link cannot be had, if it cannot.
@@ -86,8 +86,8 @@ func (c *copier) entry(ctx context.Context, name string, info fs.FileInfo) (into
 	entry := Entry{Path: name, Mode: mode.Perm()}
 	switch {
 	case mode.IsDir():
-		entry.Kind = KindFolder
-		err = c.to.Folder(name, mode.Perm())
+		entry.Kind = KindDir
+		err = c.to.Dir(name, mode.Perm())
 	case mode.IsRegular():
 		entry.Kind, entry.Size = KindFile, info.Size()
 		entry.SHA256, err = c.file(ctx, name, info)
@@ -133,7 +133,7 @@ func (c *copier) file(ctx context.Context, name string, listed fs.FileInfo) (str
 
 // points makes what something is mounted on, with the folders above it.
 func (c *copier) points() error {
-	for _, name := range SortedKeys(c.opts.Points) {
+	for _, name := range sortedKeys(c.opts.Points) {
 		for _, above := range parents(name) {
 			if err := c.point(above, true); err != nil {
 				return err
@@ -149,7 +149,7 @@ func (c *copier) points() error {
 func (c *copier) point(name string, folder bool) error {
 	want := Entry{Path: name, Kind: KindFile, SHA256: emptySum, Mode: 0o444, Ours: true}
 	if folder {
-		want.Kind, want.SHA256, want.Mode = KindFolder, "", 0o755
+		want.Kind, want.SHA256, want.Mode = KindDir, "", 0o755
 	}
 	if there, ok := c.base[name]; ok {
 		if there.Kind != want.Kind {
@@ -159,7 +159,7 @@ func (c *copier) point(name string, folder bool) error {
 	}
 	c.base[name] = want
 	if folder {
-		return c.to.Folder(name, want.Mode)
+		return c.to.Dir(name, want.Mode)
 	}
 	return c.to.File(name, want.Mode, 0, time.Unix(0, 0), nothing{})
 }

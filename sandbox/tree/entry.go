@@ -10,7 +10,7 @@ import (
 // Kinds of entries; what is none of them is never copied.
 const (
 	KindFile    = "file"
-	KindFolder  = "directory"
+	KindDir     = "directory"
 	KindSymlink = "symlink"
 )
 

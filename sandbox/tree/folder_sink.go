@@ -12,7 +12,7 @@ import (
 )
 
 // FolderSink copies into an empty folder of ours.
-type FolderSink struct {
+type DirSink struct {
 	root *os.Root
 	// uid and gid get every entry; -1 leaves them.
 	uid, gid int
@@ -20,18 +20,18 @@ type FolderSink struct {
 }
 
 // NewFolderSink copies into root, for a user; -1 is whoever copies.
-func NewFolderSink(root *os.Root, uid, gid int) *FolderSink {
-	return &FolderSink{root: root, uid: uid, gid: gid}
+func NewDirSink(root *os.Root, uid, gid int) *DirSink {
+	return &DirSink{root: root, uid: uid, gid: gid}
 }
 
 // Folder implements [Sink]. The mode comes last: a folder may be closed to us.
-func (s *FolderSink) Folder(name string, mode fs.FileMode) error {
+func (s *DirSink) Dir(name string, mode fs.FileMode) error {
 	s.folders = append(s.folders, Entry{Path: name, Mode: mode})
 	return s.root.Mkdir(name, 0o700)
 }
 
 // File implements [Sink].
-func (s *FolderSink) File(name string, mode fs.FileMode, _ int64, modified time.Time, content io.Reader) error {
+func (s *DirSink) File(name string, mode fs.FileMode, _ int64, modified time.Time, content io.Reader) error {
 	_, err := fsx.Create(s.root, name, content, 0o600)
 	if err == nil {
 		err = s.give(name)
@@ -46,7 +46,7 @@ func (s *FolderSink) File(name string, mode fs.FileMode, _ int64, modified time.
 }
 
 // Link implements [Sink].
-func (s *FolderSink) Link(name, target string, _ time.Time) (string, error) {
+func (s *DirSink) Link(name, target string, _ time.Time) (string, error) {
 	if err := s.root.Symlink(target, name); err != nil {
 		return "", err
 	}
@@ -54,7 +54,7 @@ func (s *FolderSink) Link(name, target string, _ time.Time) (string, error) {
 }
 
 // Close implements [Sink].
-func (s *FolderSink) Close() error {
+func (s *DirSink) Close() error {
 	for _, folder := range slices.Backward(s.folders) {
 		if err := errors.Join(s.give(folder.Path), s.root.Chmod(folder.Path, folder.Mode.Perm())); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (s *FolderSink) Close() error {
 	return s.give(".")
 }
 
-func (s *FolderSink) give(name string) error {
+func (s *DirSink) give(name string) error {
 	if s.uid < 0 {
 		return nil
 	}

@@ -14,7 +14,7 @@ func Keep(root *os.Root, from, to string, changes Changes) error {
 		for _, e := range list {
 			target := path.Join(to, e.Path)
 			err := root.MkdirAll(path.Dir(target), 0o700)
-			if err == nil && e.Kind == KindFolder {
+			if err == nil && e.Kind == KindDir {
 				err = root.MkdirAll(target, 0o700)
 			} else if err == nil {
 				err = root.Rename(path.Join(from, e.Path), target)

@@ -50,7 +50,7 @@ func (l *lister) Done(name string, err error) {
 		return
 	}
 	delete(l.now.Entries, name)
-	l.Leave(name, KindFolder, 0, unreadable(err))
+	l.Leave(name, KindDir, 0, unreadable(err))
 }
 
 // Visit implements [collect.Visitor].
@@ -58,7 +58,7 @@ func (l *lister) Visit(name string, info fs.FileInfo) {
 	was := l.base[name]
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		l.now.Entries[name] = Entry{Path: name, Kind: KindFolder, Mode: mode.Perm()}
+		l.now.Entries[name] = Entry{Path: name, Kind: KindDir, Mode: mode.Perm()}
 	case mode&fs.ModeSymlink != 0:
 		target, err := l.root.Readlink(name)
 		if err != nil {

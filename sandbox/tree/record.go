@@ -145,7 +145,7 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 	if err != nil {
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
-	base, err := ReadBase(file)
+	base, err := readBase(file)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
@@ -169,7 +169,7 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 			return &spec.PathError{Field: "tree", Path: filepath.Join(job.Source, name), Rule: "its other names cannot be looked for", Err: fsx.Cause(err)}
 		}
 	}
-	a := Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + found.ID + "-"}
+	a := application{to: to, from: from, base: base, deny: deny, denied: &denied, temp: ".evalbox-" + found.ID + "-"}
 	created, err1 := entriesOf(changes.Created)
 	changed, err2 := entriesOf(changes.Changed)
 	deleted, err3 := entriesOf(changes.Deleted)
@@ -177,12 +177,12 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	if !git {
-		a.Refuse = newGitGuard(job.Source, func(name string) bool {
+		a.refuse = newGitGuard(job.Source, func(name string) bool {
 			_, err := to.Lstat(name)
 			return err == nil
 		}, created, changed).refuse
 	}
-	verdicts, err := a.Apply(ctx, created, changed, deleted)
+	verdicts, err := a.apply(ctx, created, changed, deleted)
 	for i, v := range verdicts {
 		change := "deleted"
 		switch {
@@ -191,8 +191,8 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 		case i >= len(deleted):
 			change = "created"
 		}
-		name, raw := collect.EncodePath(v.Entry.Path)
-		report.Changes = append(report.Changes, Change{Path: name, PathBase64: raw, Change: change, State: v.State, Reason: v.Reason})
+		name, raw := collect.EncodePath(v.entry.Path)
+		report.Changes = append(report.Changes, Change{Path: name, PathBase64: raw, Change: change, State: v.state, Reason: v.reason})
 	}
 	return err
 }
