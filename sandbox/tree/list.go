@@ -6,15 +6,13 @@ import (
 	"os"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/collect"
-
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
-// List reads a copy that an untrusted program had, once no process of it is left.
-// Files that still have the size that they had in the base are read whatever their
-// size is; all others only within the limits. The error means that the folder itself
-// could not be read or that ctx ended.
+// List reads the copy of an untrusted program, once no process of the program is left. The
+// limits of sizes hold for files whose size differs from the base; all others are read
+// anyway. The error means that root itself could not be read, or that ctx ended.
 func List(ctx context.Context, root *os.Root, base Base, limits collect.Limits) (Now, error) {
 	limits.Files += len(base)
 	limits.Depth = max(limits.Depth, base.Depth()+1)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,7 @@ func TestCopyLeavesOut(t *testing.T) {
 		Points: map[string]bool{"data": true, "secret": false, "new/deep/file": false},
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"a", "data", "new", "new/deep", "new/deep/file", "secret"}, sortedKeys(base))
+	require.Equal(t, []string{"a", "data", "new", "new/deep", "new/deep/file", "secret"}, slices.Sorted(maps.Keys(base)))
 	require.Equal(t, []string{"alias", "big-alias"}, []string{left[0].Path, left[1].Path})
 	require.Len(t, left, 2)
 	text, err := os.ReadFile(filepath.Join(to, "secret"))
@@ -234,7 +235,7 @@ func apply(t *testing.T, a *application, c Changes) map[string]string {
 	require.NoError(t, err)
 	states := map[string]string{}
 	for _, v := range verdicts {
-		states[v.entry.Path] += v.state
+		states[v.Path] += v.State
 	}
 	return states
 }
@@ -323,7 +324,7 @@ func TestApplyTrustsTheHashesAlone(t *testing.T) {
 	for _, name := range []string{"../up", "/abs", "a/../../b", ".", ""} {
 		verdicts, err := a.apply(t.Context(), []Entry{{Path: name, Kind: KindFile}}, nil, nil)
 		require.NoError(t, err)
-		require.Equal(t, Skipped, verdicts[0].state, name)
+		require.Equal(t, Skipped, verdicts[0].State, name)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

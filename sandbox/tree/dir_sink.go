@@ -11,22 +11,23 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// FolderSink copies into an empty folder of ours.
+// DirSink copies into an empty directory.
 type DirSink struct {
 	root *os.Root
-	// uid and gid get every entry; -1 leaves them.
+	// uid and gid become the owner of every entry; -1 changes none.
 	uid, gid int
-	folders  []Entry
+	dirs     []Entry
 }
 
-// NewFolderSink copies into root, for a user; -1 is whoever copies.
+// NewDirSink returns a sink that writes below root. Every entry is given to the user and
+// group; -1 leaves it to the user of this process.
 func NewDirSink(root *os.Root, uid, gid int) *DirSink {
 	return &DirSink{root: root, uid: uid, gid: gid}
 }
 
-// Folder implements [Sink]. The mode comes last: a folder may be closed to us.
+// Dir implements [Sink]. [DirSink.Close] sets the mode, because it may forbid writing.
 func (s *DirSink) Dir(name string, mode fs.FileMode) error {
-	s.folders = append(s.folders, Entry{Path: name, Mode: mode})
+	s.dirs = append(s.dirs, Entry{Path: name, Mode: mode})
 	return s.root.Mkdir(name, 0o700)
 }
 
@@ -55,8 +56,8 @@ func (s *DirSink) Link(name, target string, _ time.Time) (string, error) {
 
 // Close implements [Sink].
 func (s *DirSink) Close() error {
-	for _, folder := range slices.Backward(s.folders) {
-		if err := errors.Join(s.give(folder.Path), s.root.Chmod(folder.Path, folder.Mode.Perm())); err != nil {
+	for _, dir := range slices.Backward(s.dirs) {
+		if err := errors.Join(s.give(dir.Path), s.root.Chmod(dir.Path, dir.Mode.Perm())); err != nil {
 			return err
 		}
 	}
