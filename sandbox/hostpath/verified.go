@@ -9,15 +9,15 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// VerifiedPath is a file or directory of the host as it was when it was checked. The
-// engine mounts by name, and later. Somebody who may rename files there could meanwhile
-// replace it with a link or another file.
+// VerifiedPath is a path of the host, and the file to which it referred when it was checked.
+// The engine mounts it later, by name. Meanwhile another user who may rename files there
+// could replace it with a link or another file.
 type VerifiedPath struct {
-	// Field is that of a [spec.PathError].
+	// Field is the field of a [spec.PathError].
 	Field, Path string
 	// Info is that of the file at the time of the check.
 	Info fs.FileInfo
-	// Copied says that the program gets a copy; only the file that was copied matters.
+	// copied says that the program gets a copy. [Verified.Guard] checks the copied file.
 	copied bool
 }
 
