@@ -19,7 +19,7 @@ type observePlan struct {
 	masks []spec.Mask
 }
 
-// planObserve decides what is observed, and gives each monitored path a source of its own.
+// planObserve plans the observation. Each monitored path gets a mount of its own.
 func planObserve(req spec.Request, layout spec.Layout, host spec.Host, masks []spec.Mask) (observePlan, error) {
 	plan := observePlan{masks: masks}
 	o := req.Observe
@@ -79,14 +79,14 @@ func (p *observePlan) watch(layout spec.Layout, allMasks bool) {
 	}
 }
 
-// inTree reports whether a path lies in a tree, or in a mount over a part of one. The
-// names in other mounts and in the input stay hidden.
+// inTree reports whether a path lies in a tree, or in a mount on a part of one. The names in
+// other mounts and in the input stay hidden.
 func inTree(layout spec.Layout, target string) bool {
 	return slices.ContainsFunc(layout.Entries, func(e spec.Entry) bool { return e.Role == spec.RoleTree && spec.Below(target, e.Target) })
 }
 
-// cannotObserve is the reason why no program of this request can be observed; empty if it
-// can, as far as a plan knows.
+// cannotObserve returns why the program of this request cannot be observed; empty if no
+// reason is known.
 func cannotObserve(req spec.Request, host spec.Host) string {
 	runtime := cmp.Or(req.Runtime, host.DefaultRuntime)
 	switch {
@@ -98,8 +98,8 @@ func cannotObserve(req spec.Request, host spec.Host) string {
 	return host.Unseen
 }
 
-// The paths that the container needs as they are: files of the kernel and the engine, the
-// programs of the image, and directories that other mounts lie in.
+// The paths that must not be canaries: files of the kernel and the engine, the programs of
+// the image, and directories in which other mounts lie.
 var (
 	fixedTrees = []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", spec.FinalDir}
 	fixedPaths = []string{"/etc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/ld.so.preload", "/etc/ld.so.cache",
