@@ -35,13 +35,13 @@ type Entry struct {
 	Source string
 	// Target is a path inside the container.
 	Target string
-	// Dir says that the source is a directory. It is not known of the mounts of a
-	// request that was not resolved.
+	// Dir says that the source is a directory. It is unknown for the mounts of a request
+	// that was not resolved.
 	Dir bool
 	// Exclude lists the excluded paths of a tree as the request names them.
 	Exclude []string
-	// Absent are paths below the target of a tree that masks name and nothing is at.
-	// The program must not create them.
+	// Absent are masked paths of a tree that do not exist, relative to the target. The
+	// program must not create them.
 	Absent []string
 }
 
@@ -51,7 +51,7 @@ type Canary struct {
 	Dir    bool
 }
 
-// Text is the canary in the form of a mask of a request.
+// Text returns the canary in the form of a mask of a request.
 func (c Canary) Text() string { return Mask{Target: c.Target, Dir: c.Dir}.Text() }
 
 // NewLayout makes the mount table of a request. The error joins every target that breaks
@@ -76,11 +76,11 @@ func NewLayout(req Request) (Layout, error) {
 	return l, err
 }
 
-// dirNames are usually those of directories.
+// dirNames are names that usually belong to directories.
 var dirNames = []string{".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"}
 
-// addCanaries adds the canaries of a request, and the masks that stand for those in an
-// entry. One in an input that there is not stands for nothing.
+// addCanaries adds the canaries of a request, and masks for those that lie in an entry. It
+// ignores canaries in the input of a request without input.
 func (l *Layout) addCanaries(req Request) {
 	if req.Observe == nil {
 		return
@@ -101,7 +101,7 @@ func (l *Layout) addCanaries(req Request) {
 	}
 }
 
-// ScriptName is the name of the script in the working directory; empty if there is none.
+// ScriptName returns the script's name in the working directory; empty if there is none.
 func (l Layout) ScriptName() string {
 	if l.Script == "" {
 		return ""
@@ -109,7 +109,7 @@ func (l Layout) ScriptName() string {
 	return filepath.Base(l.Script)
 }
 
-// Input is the host path of the input; empty if there is none.
+// Input returns the host path of the input; empty if there is none.
 func (l Layout) Input() string {
 	for _, e := range l.Entries {
 		if e.Role == RoleInput {

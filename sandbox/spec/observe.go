@@ -8,14 +8,14 @@ type Observation struct {
 	// although this was requested.
 	Network       bool   `json:"network"`
 	NetworkReason string `json:"network_why"`
-	// Watch lists the watched paths; the index is the number in the role of the mount.
+	// Watched lists the watched paths; the index is the number in the role of the mount.
 	// WatchedReason says why there are none, although this was requested.
 	Watched       []WatchedPath `json:"watch"`
 	WatchedReason string        `json:"watch_why"`
 	Required      bool          `json:"required"`
 }
 
-// Watch is one watched path.
+// WatchedPath is a path in the container at which accesses are observed.
 type WatchedPath struct {
 	Target string `json:"target"`
 	Dir    bool   `json:"folder"`
@@ -31,15 +31,15 @@ type WatchedPath struct {
 // Text returns the path as results name it.
 func (w WatchedPath) Text() string { return Mask{Target: w.Target, Dir: w.Dir}.Text() }
 
-// MaxWatched bounds the monitored paths of a run: each is a mount.
+// MaxWatched bounds the watched paths of a run: each is a mount.
 const MaxWatched = 256
 
-// RootDir is a directory that images let nobody but root enter: what lies below it could
-// not be opened, and an attempt would not be seen.
+// RootDir is a directory that only root may enter in images. Other users cannot open files
+// below it, and their attempts would not be seen.
 const RootDir = "/root"
 
-// RootPoints are the paths below [RootDir] at which canaries are mounted, and whether they
-// are directories. There are none unless the container has a directory of its own there.
+// RootPoints returns the paths below [RootDir] at which canaries are mounted, and whether
+// they are directories. It is empty unless the container has its own directory there.
 func (s Spec) RootPoints() map[string]bool {
 	points := map[string]bool{}
 	if slices.ContainsFunc(s.Class.Binds, func(b Bind) bool { return b.Role == RoleWatchRoot }) {
