@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// boundedListener accepts as many connections as may be there at once.
+// boundedListener accepts connections up to the limit of open ones.
 type boundedListener struct {
 	net.Listener
 	proxy *proxy
@@ -28,7 +28,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// client takes a connection of the program in, or refuses it.
+// client admits a connection of the program. It closes one beyond the limit, and returns nil.
 func (p *proxy) client(conn net.Conn) net.Conn {
 	p.mu.Lock()
 	full, closed := p.clients >= p.cfg.Limits.Connections, p.closed
@@ -56,7 +56,7 @@ func (p *proxy) client(conn net.Conn) net.Conn {
 // track remembers a connection, for Close, and gives it its deadline.
 func (p *proxy) track(c *trackedConn) net.Conn {
 	c.proxy = p
-	_ = c.SetDeadline(time.Time{}) // a connection that is closed already tells so when it is used
+	_ = c.SetDeadline(time.Time{}) // the next use of a closed connection reports the error
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -76,8 +76,7 @@ func (p *proxy) forget(c *trackedConn) {
 	}
 }
 
-// trackedConn is a connection with a time at which it ends, whatever deadlines
-// others give it.
+// trackedConn is a connection with a fixed end. A later deadline has no effect.
 type trackedConn struct {
 	net.Conn
 	proxy  *proxy
@@ -104,7 +103,7 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends one direction, where the connection can.
+// CloseWrite closes one direction if the connection supports that, else both.
 func (c *trackedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {
@@ -114,10 +113,10 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// errBytes means that the run has moved as much as it may.
+// errBytes means that the run has used up its bytes.
 var errBytes = errors.New("the limit of bytes is reached")
 
-// meteredConn is a connection to a host, whose bytes count.
+// meteredConn is a connection to a host whose bytes are counted.
 type meteredConn struct {
 	net.Conn
 	x     *exchange
@@ -138,7 +137,8 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	if c.proxy.spent() {
 		return 0, errBytes
 	}
-	// Counted before, since the answer may be logged before the write returns.
+	// The bytes are counted first, since the answer may be logged before the write
+	// returns.
 	c.x.up.Add(int64(len(b)))
 	c.proxy.up.Add(int64(len(b)))
 	n, err := c.Conn.Write(b)
@@ -149,7 +149,7 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 
 func (c *meteredConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// replayConn gives what was read already once more.
+// replayConn returns bytes that were read before, and then those of the connection.
 type replayConn struct {
 	net.Conn
 	seen []byte
@@ -166,8 +166,8 @@ func (c *replayConn) Read(b []byte) (int, error) {
 
 func (c *replayConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// keepBuffered hands a connection over with what the server has read of it already:
-// a client need not wait for the answer to its CONNECT.
+// keepBuffered makes Hijack keep the bytes that the server has already read: a client may
+// send before the answer to its CONNECT.
 type keepBuffered struct{ http.ResponseWriter }
 
 func (w keepBuffered) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -184,7 +184,7 @@ func (w keepBuffered) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w keepBuffered) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limitContext is the context of a connection: it knows when that ends.
+// limitContext returns the context of a connection, with its end as a value.
 func limitContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*trackedConn); ok {
 		return context.WithValue(ctx, limitKey{}, c.limit)
