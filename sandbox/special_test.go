@@ -49,7 +49,7 @@ func TestSpecialFilesAreHidden(t *testing.T) {
 			var got []string
 			for _, mask := range fake.Created[0].Class.Masks {
 				name := mask.Target
-				if mask.Folder {
+				if mask.Dir {
 					name += "/"
 				}
 				got = append(got, name)

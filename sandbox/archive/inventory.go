@@ -13,32 +13,32 @@ import (
 	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
-// Inventory is what a folder on the engine's machine holds, by path: an archive
-// does not tell of sockets, nor of what comes after the point at which it ended.
+// Inventory lists the entries of a directory on the engine's machine. An archive holds no
+// sockets, and no entries after the point at which it broke off.
 type Inventory struct {
+	// kinds are the kinds of entries, by path.
 	kinds map[string]string
 	// paths are the keys of kinds, sorted.
 	paths []string
-	// Truncated says that there is more than was listed.
+	// Truncated says that there are more entries than the list holds.
 	Truncated bool
 }
 
-// kindLetters are the types of find(1), in the order of the list.
+// kindLetters are the types of find(1), in the order of [Script].
 var kindLetters = []struct{ letter, kind string }{
 	{"f", "file"}, {"d", "directory"}, {"l", "symlink"}, {"p", "fifo"}, {"s", "socket"}, {"b", "device"}, {"c", "device"},
 }
 
 const (
-	// maxInventory bounds the bytes of all names that are kept.
+	// maxInventory bounds the bytes of all kept names.
 	maxInventory = 64 << 20
-	// maxListed bounds one name: find(1) goes deeper than a path can name.
+	// maxListed bounds one name: find(1) descends to paths that no system call takes.
 	maxListed = 8 * maxPath
 )
 
-// ReadInventory reads the answer of the watcher to "list": for each type the
-// names of find -print0, and an empty name. Names are untrusted bytes. At most
-// limit of them are kept, none that lies in a folder that is too deep to be
-// listed, and the answer is read to its end all the same.
+// ReadInventory reads the answer of the disk monitor to "list": for each type the names of
+// find -print0, and an empty name. Names are untrusted bytes. At most limit names are kept,
+// and none in a directory that is deeper than depth. The answer is read to its end anyway.
 func ReadInventory(from *bufio.Reader, limit, depth int) (*Inventory, error) {
 	list := &Inventory{kinds: map[string]string{}}
 	size := 0
@@ -69,8 +69,8 @@ func ReadInventory(from *bufio.Reader, limit, depth int) (*Inventory, error) {
 	return list, nil
 }
 
-// readName reads one name and its NUL, and counts the levels of its path. Of a
-// name that is too long nothing is kept.
+// readName reads one name and its NUL, and counts the levels of its path. A name that is
+// too long is not kept.
 func readName(from *bufio.Reader) (name string, levels int, long bool, err error) {
 	var text []byte
 	for {
@@ -98,12 +98,13 @@ func readName(from *bufio.Reader) (name string, levels int, long bool, err error
 	}
 }
 
-// Left lists what of the inventory has not come yet and can be fetched: files
-// and folders whose own folder is here. What is neither is noted as left out.
+// Left returns the paths of the inventory that have not been unpacked yet and can be
+// fetched: files and directories whose own directory is here. It notes entries of other
+// kinds as left out.
 func (u *Unpacker) Left(list *Inventory) []string {
 	var left []string
 	for _, full := range list.paths {
-		if u.seen[full] != 0 || u.seen[path.Dir(full)] != kindFolder || u.entries > u.limits.Files {
+		if u.seen[full] != 0 || u.seen[path.Dir(full)] != kindDir || u.entries > u.limits.Files {
 			continue
 		}
 		switch kind := list.kinds[full]; kind {
@@ -120,8 +121,8 @@ func (u *Unpacker) Left(list *Inventory) []string {
 	return left
 }
 
-// Missing notes that an entry of the inventory could not be had. It does nothing
-// when it has come.
+// Missing notes that an entry of the inventory could not be fetched. It does nothing if the
+// entry has been unpacked.
 func (u *Unpacker) Missing(list *Inventory, full, reason string) {
 	if u.seen[full] == 0 {
 		u.skip(full, list.kinds[full], 0, reason)

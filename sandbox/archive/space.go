@@ -7,29 +7,33 @@ import (
 	"strings"
 )
 
-// Space is one look at the engine's disk.
+// Space is one measurement of the engine's disk.
 type Space struct {
-	// Free is what may still be written to the disk, in bytes.
+	// Free is the space on the disk that is not used, in bytes.
 	Free int64
-	// Entries and Used are the entries below the folder, itself included, and
-	// the bytes that they take on the disk. Used is not known (-1) when there are
-	// too many entries to look at.
+	// Entries and Used are the entries below the directory, itself included, and the
+	// bytes that they use on the disk. Used is -1 (unknown) if there are too many
+	// entries to add up.
 	Entries, Used int64
-	// TooDeep says that there are paths longer than the image's programs can
-	// follow, as those of BusyBox cannot beyond 4096 bytes. Used is then not known.
+	// TooDeep says that there are paths longer than the image's programs can follow:
+	// those of BusyBox stop at 4096 bytes. Used is then unknown.
 	TooDeep bool
 }
 
-// Script is what the watcher's shell runs, with the folder and the number of
-// entries that is too many as arguments. The question "list" names a folder in it.
-// It does what the lines of its stdin say,
-// so that the controller decides how often it looks, and ends with its stdin. It
-// takes nothing but what every Linux image with a shell has (POSIX, BusyBox), and
-// the names that it meets never become words of the shell.
+// Script is the shell script of the disk monitor. Its arguments are a directory and the
+// number of entries that is too many. It answers the questions on its stdin, one per line,
+// so that the controller decides how often it measures, and ends with its stdin:
 //
-// What find and du do not see does not count, so all that they complain of is read:
-// a file that went away meanwhile is no matter, a path that is too long is told as
-// such, and after anything else the look is void.
+//	free        free space; the directory need not exist yet
+//	space       free space, entries and used space
+//	list DIR    the names below DIR, a directory in that directory
+//
+// It needs only commands that every Linux image with a shell has (POSIX, BusyBox). The names
+// of files never become words of the shell.
+//
+// find and du do not count entries that they cannot read, so the script reads their
+// messages. A file that vanished meanwhile is ignored, a path that is too long is reported
+// as such, and any other message makes the measurement invalid.
 const Script = `LC_ALL=C
 export LC_ALL
 worst() {
@@ -80,11 +84,10 @@ while read -r what where; do
 done
 `
 
-// spaceLines are the lines of one answer.
+// spaceLines is the number of lines in an answer to "space".
 const spaceLines = 3
 
-// ReadFree reads the watcher's answer to "free", which may be asked before the folder
-// is there: what may still be written to the disk, in bytes.
+// ReadFree reads the disk monitor's answer to "free" from a line: the free space, in bytes.
 func ReadFree(line func() (string, error)) (int64, error) {
 	text, err := line()
 	if err != nil {
@@ -98,7 +101,7 @@ func ReadFree(line func() (string, error)) (int64, error) {
 	return s.Free, err
 }
 
-// ReadSpace reads the watcher's answer to "space" from its lines.
+// ReadSpace reads the disk monitor's answer to "space" from its lines.
 func ReadSpace(line func() (string, error)) (Space, error) {
 	s := Space{Used: -1}
 	for range spaceLines {
@@ -120,7 +123,7 @@ func (s *Space) parse(text string) error {
 	fields := strings.Fields(rest)
 	switch {
 	case what == "free" && len(fields) >= 5:
-		// The device's name may hold spaces; the folder's does not.
+		// The name of the device may hold spaces, that of the directory does not.
 		return number(text, fields[len(fields)-3], 1024, &s.Free)
 	case what == "entries" && len(fields) == 1:
 		return number(text, fields[0], 1, &s.Entries)
@@ -137,7 +140,7 @@ func (s *Space) parse(text string) error {
 	return fmt.Errorf("%q is no answer", text)
 }
 
-// number reads a count of units; one that overflows is as good as endless.
+// number reads a count of units. A count that would overflow becomes a very large one.
 func number(line, text string, unit int64, to *int64) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {

@@ -17,47 +17,45 @@ import (
 )
 
 const (
-	// maxPath is the longest path that a file system can have.
+	// maxPath is the longest path that Linux takes, in bytes.
 	maxPath = 4096
-	// maxHeaders bounds the entries that are read at all, also of those that
-	// lie too deep to be listed.
+	// maxHeaders bounds the entries that are read, including those that are too deep to
+	// be listed.
 	maxHeaders = 1_000_000
-	// readOn is the size of a file that is left out up to which reading it is
-	// cheaper than asking anew for what comes after it.
+	// readOn is the largest size of a left out file at which reading it is cheaper than
+	// a new request for the entries after it.
 	readOn = 1 << 20
 )
 
-// Why an archive was not read to its end.
+// Reasons why an archive was not read to its end.
 var (
-	// ErrCut means that the next bytes are of a file that is left out and not
-	// worth reading. What comes after it has to be fetched anew.
+	// ErrCut means that a large file comes next that is left out. The entries after it
+	// must be fetched by further requests.
 	ErrCut = errors.New("the rest is not worth reading")
-	// ErrTooMany means that the limit of entries is reached.
+	// ErrTooMany means that the limit of entries is exceeded.
 	ErrTooMany = errors.New("too many entries")
 )
 
-// Unpacker writes what archives of an untrusted folder hold into a folder of
-// ours: regular files and folders only, with modes of ours, each a new file.
-// Everything else, and whatever a limit forbids, is listed as left out, with the
-// same reasons as if the folder itself had been read.
+// Unpacker unpacks archives of an untrusted directory: regular files and directories only,
+// each a new one, with fixed modes. Other entries, and those that exceed a limit, are listed
+// as left out, with the same reasons as if the directory itself had been read.
 type Unpacker struct {
 	root   *os.Root
 	limits collect.Limits
-	// room is how many bytes may still be written here; nil is no bound.
+	// room returns how many bytes may still be written here; nil means no bound.
 	room func() int64
-	// top is what the names in an archive of the whole folder begin with.
+	// top is the first element of the names in an archive of the whole directory.
 	top string
 
-	// Known says that a file of this size is taken whatever the limits of sizes are;
-	// nil is none.
+	// Known reports whether a file of this size is exempt from the limits of sizes; nil
+	// means that no file is.
 	Known func(name string, size int64) bool
-	// Refused, if not nil, hears of what is left out, instead of Skipped. target is
-	// where a link leads.
+	// Refused, if not nil, is called for each entry that is left out, instead of adding
+	// it to Skipped. target is the target of a link.
 	Refused func(name, kind string, size int64, reason, target string)
-	// Skipped is what was left out.
+	// Skipped lists the entries that were left out.
 	Skipped collect.SkipList
-	// modes are the permission bits of the files as the program left them, by
-	// rendered path.
+	// modes are the permission bits of the files in the archive, by rendered path.
 	modes   map[string]uint32
 	seen    map[string]kind
 	headers int
@@ -65,33 +63,33 @@ type Unpacker struct {
 	total   int64
 }
 
-// kind is what became of an entry.
+// kind says whether an entry was unpacked.
 type kind int
 
 const (
-	kindFolder  kind = iota + 1 // made here
+	kindDir     kind = iota + 1 // made here
 	kindFile                    // written here
 	kindSkipped                 // listed as left out
 )
 
-// NewUnpacker unpacks into root what the engine has as name.
+// NewUnpacker returns an Unpacker into root for the directory that the engine calls name.
 func NewUnpacker(root *os.Root, name string, limits collect.Limits, room func() int64) *Unpacker {
-	return &Unpacker{top: path.Base(name), root: root, limits: limits, room: room, seen: map[string]kind{".": kindFolder}, modes: map[string]uint32{}}
+	return &Unpacker{top: path.Base(name), root: root, limits: limits, room: room, seen: map[string]kind{".": kindDir}, modes: map[string]uint32{}}
 }
 
-// Full says that the limit of entries was reached.
+// Full reports whether the limit of entries is exceeded.
 func (u *Unpacker) Full() bool { return u.entries > u.limits.Files }
 
-// Mode is the permission bits that an unpacked file had in the archive. The path
-// is given as [collect.EncodePath] renders it.
+// Mode returns the permission bits that an unpacked file had in the archive. The path has
+// the form of [collect.EncodePath].
 func (u *Unpacker) Mode(path string) (uint32, bool) {
 	mode, ok := u.modes[path]
 	return mode, ok
 }
 
-// Unpack reads the archive of one entry of the folder, "." for the folder itself,
-// as an engine makes it: names begin with the entry's own. An error other than
-// those of this package means that the archive broke off or is none.
+// Unpack unpacks the archive of one entry of the directory, "." for the directory itself,
+// as an engine makes it: names begin with the entry's own. An error other than [ErrCut] and
+// [ErrTooMany] means that the archive broke off, is not an archive, or that ctx ended.
 func (u *Unpacker) Unpack(ctx context.Context, archive io.Reader, at string) error {
 	reader := tar.NewReader(archive)
 	top := u.top
@@ -123,8 +121,8 @@ func (u *Unpacker) Unpack(ctx context.Context, archive io.Reader, at string) err
 	}
 }
 
-// inside turns a name of the archive of at into a path below the folder. It
-// refuses what is not exactly such a path.
+// inside turns a name in the archive of at into a path below the directory. It refuses any
+// other name.
 func inside(name, top, at string) (string, bool) {
 	name = strings.TrimSuffix(name, "/")
 	if len(name) > maxPath || strings.ContainsRune(name, 0) || name != path.Clean(name) || path.IsAbs(name) {
@@ -144,17 +142,17 @@ func inside(name, top, at string) (string, bool) {
 	return full, true
 }
 
-// short keeps what a broken archive calls a name from filling the result.
+// short bounds a name of a broken archive in a result.
 func short(name string) string { return name[:min(len(name), 200)] }
 
-// entry decides about one entry and takes it.
+// entry unpacks one entry, or notes why it is left out.
 func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, name string, inside func(string) (string, bool)) error {
 	if name == "." {
-		return nil // the folder itself, which is here
+		return nil // the directory itself, which exists here
 	}
 	depth := strings.Count(name, "/") + 1
 	if depth > u.limits.Depth+1 {
-		return nil // in a folder that is listed as too deep
+		return nil // in a directory that is listed as too deep
 	}
 	if _, twice := u.seen[name]; twice {
 		u.leave(name, kindOf(h), 0, "is in the archive twice")
@@ -164,7 +162,7 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 		u.leave(name, "other", 0, u.limits.TooMany())
 		return ErrTooMany
 	}
-	if u.seen[path.Dir(name)] != kindFolder {
+	if u.seen[path.Dir(name)] != kindDir {
 		u.skip(name, kindOf(h), 0, "its folder is not in the archive")
 		return nil
 	}
@@ -174,11 +172,11 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 			u.skip(name, "directory", 0, u.limits.TooDeep())
 			return nil
 		}
-		if err := u.folder(name); err != nil {
+		if err := u.dir(name); err != nil {
 			u.skip(name, "directory", 0, "cannot be made here: "+fsx.Cause(err).Error())
 			return nil
 		}
-		u.seen[name] = kindFolder
+		u.seen[name] = kindDir
 		return nil
 	case tar.TypeReg:
 		if sparse(h) {
@@ -198,8 +196,8 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 	return nil
 }
 
-// sparse reports whether a header makes bytes that the archive does not hold.
-// Engines write whole files.
+// sparse reports whether a file has bytes that the archive does not hold. Engines write
+// complete files.
 func sparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
@@ -230,7 +228,7 @@ func (u *Unpacker) skip(name, kind string, size int64, reason string) {
 	u.leave(name, kind, size, reason)
 }
 
-// leave lists what is left out.
+// leave notes that an entry is left out.
 func (u *Unpacker) leave(name, kind string, size int64, reason string) {
 	if u.Refused != nil {
 		u.Refused(name, kind, size, reason, "")
@@ -239,7 +237,7 @@ func (u *Unpacker) leave(name, kind string, size int64, reason string) {
 	u.Skipped.Add(name, kind, size, reason)
 }
 
-// admit says why a file of this size is left out, or nothing.
+// admit returns why a file of this size is left out; empty if it is not.
 func (u *Unpacker) admit(name string, size int64) string {
 	if u.Known == nil || !u.Known(name, size) {
 		if reason := u.limits.Refuse(size, u.total); reason != "" {
@@ -252,15 +250,15 @@ func (u *Unpacker) admit(name string, size int64) string {
 	return ""
 }
 
-// folder makes one folder, with a mode of ours whatever our umask is.
-func (u *Unpacker) folder(name string) error {
+// dir makes one directory. Chmod makes its mode independent of the umask.
+func (u *Unpacker) dir(name string) error {
 	if err := u.root.Mkdir(name, 0o755); err != nil {
 		return err
 	}
 	return u.root.Chmod(name, 0o755)
 }
 
-// file takes one regular file.
+// file unpacks one regular file.
 func (u *Unpacker) file(ctx context.Context, reader io.Reader, h *tar.Header, name string) error {
 	if reason := u.admit(name, h.Size); reason != "" {
 		u.skip(name, "file", h.Size, reason)
@@ -272,7 +270,7 @@ func (u *Unpacker) file(ctx context.Context, reader io.Reader, h *tar.Header, na
 	readErr, writeErr := u.write(ctx, reader, h.Size, h.Mode, name)
 	switch {
 	case readErr != nil:
-		// What was here of it is not what the program wrote.
+		// The part that was written here was removed, so it does not count.
 		u.entries--
 		return fmt.Errorf("reading %q from the archive: %w", short(name), readErr)
 	case writeErr != nil:
@@ -292,7 +290,7 @@ func (u *Unpacker) taken(name string, size, mode int64) {
 	}
 }
 
-// write makes one new file, or none.
+// write makes one new file. After an error it removes the incomplete file.
 func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, name string) (readErr, writeErr error) {
 	perm := fs.FileMode(0o644)
 	if mode&0o111 != 0 {
@@ -314,7 +312,7 @@ func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, 
 	return readErr, writeErr
 }
 
-// countingReader keeps an error of reading apart from one of writing.
+// countingReader records errors of reading, to distinguish them from errors of writing.
 type countingReader struct {
 	from io.Reader
 	n    int64
@@ -330,8 +328,8 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// link takes a second name of a file that is here already. The engine writes it
-// so; the folder here gets a file of its own.
+// link unpacks a further name of a file that was unpacked before. The directory here gets a
+// copy of the file.
 func (u *Unpacker) link(ctx context.Context, h *tar.Header, name string, inside func(string) (string, bool)) error {
 	target, ok := inside(h.Linkname)
 	if !ok || u.seen[target] == 0 {

@@ -1,6 +1,6 @@
-// Package collect takes stock of a folder that an untrusted program wrote. It
-// follows nothing out of the folder, opens regular files only, and everything it
-// reads is bounded; what it leaves out is listed with the reason.
+// Package collect lists and hashes the files in a directory that an untrusted program wrote.
+// It follows no links, opens regular files only, and bounds all that it reads. Entries that
+// it leaves out are listed with the reasons.
 package collect
 
 import (
@@ -11,23 +11,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/evalbox/evalbox/result"
 )
 
-// Limits bound a collection. A zero limit is zero, not "no limit".
-type Limits struct {
-	// Files bounds the entries of any kind that are listed, Depth the levels
-	// of folders below the root.
-	Files, Depth int
-	// FileBytes and TotalBytes bound the size of one file and of all.
-	FileBytes, TotalBytes int64
-}
-
-// Outputs lists the regular files below root, sorted by path, with their hashes,
-// and what was left out. It must only be called once no process of the program
-// is left. The error means that the folder itself could not be read or that ctx
-// ended; the lists then hold what was found before.
+// Outputs lists the regular files below root, sorted by path, with their hashes, and the
+// entries that are left out. It must only be called once no process of the program is
+// left. The error means that root itself could not be read, or that ctx ended; the lists
+// then hold the entries up to then.
 func Outputs(ctx context.Context, root *os.Root, limits Limits) ([]result.Output, []result.SkippedOutput, error) {
 	w := &walker{root: root, limits: limits}
 	walkErr := w.walk(ctx)
@@ -79,7 +71,7 @@ func (w *walker) Done(name string, err error) {
 	}
 }
 
-// KindOf names what an entry is.
+// KindOf returns the kind of an entry in the form of a result.
 func KindOf(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
@@ -110,7 +102,7 @@ func (w *walker) hashAll(ctx context.Context) ([]result.Output, error) {
 	return outputs, err
 }
 
-// unixMode is the permission bits with set-user-ID, set-group-ID and sticky.
+// unixMode returns the permission bits with set-user-ID, set-group-ID and sticky.
 func unixMode(mode fs.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	for flag, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
@@ -119,4 +111,39 @@ func unixMode(mode fs.FileMode) uint32 {
 		}
 	}
 	return bits
+}
+
+// Same reports whether root still holds the files that an earlier call of [Outputs] with the
+// same limits listed: the same files of the same sizes, none of them written after since,
+// and the same entries left out. Contents are not read. The owner of a file can set its
+// time, so an unchanged file may look changed; the caller must make sure that this errs on
+// the safe side.
+func Same(ctx context.Context, root *os.Root, limits Limits, outputs []result.Output, skipped []result.SkippedOutput, since time.Time) (bool, error) {
+	w := &walker{root: root, limits: limits}
+	if err := w.walk(ctx); err != nil {
+		return false, err
+	}
+	known := make(map[string]string, len(outputs)+len(skipped))
+	sizes := make(map[string]int64, len(outputs))
+	for _, out := range outputs {
+		known[out.Path], sizes[out.Path] = "output", out.SizeBytes
+	}
+	for _, s := range skipped {
+		known[s.Path] = s.Kind
+	}
+	if len(known) != len(w.files)+len(w.skipped.list) || w.skipped.more > 0 {
+		return false, nil
+	}
+	for _, f := range w.files {
+		name, _ := EncodePath(f.Name)
+		if known[name] != "output" || sizes[name] != f.Info.Size() || f.Info.ModTime().After(since) {
+			return false, nil
+		}
+	}
+	for _, s := range w.skipped.list {
+		if known[s.Path] != s.Kind {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -334,7 +334,7 @@ func TestCanceledWhileHashing(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 1<<20)})
 	gone, big := errors.New("gone"), listed(t, root, "big")
 	ctx := &meddler{Context: t.Context(), do: map[int]func() error{3: func() error { return gone }}}
-	_, err := HashFile(ctx, root, big.Name, big.Info)
+	_, err := hashFile(ctx, root, big.Name, big.Info)
 	require.ErrorIs(t, err, gone)
 	require.Equal(t, 3, ctx.calls, "nothing is read after that")
 }
@@ -452,5 +452,5 @@ func FuzzOutputNames(f *testing.F) {
 func hashOf(ctx context.Context, t *testing.T, root *os.Root, name string) (string, error) {
 	t.Helper()
 	f := listed(t, root, name)
-	return HashFile(ctx, root, f.Name, f.Info)
+	return hashFile(ctx, root, f.Name, f.Info)
 }

@@ -96,7 +96,7 @@ func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 			// Renamed, not removed: its inode number must not be used again.
 			require.NoError(t, os.Rename(filepath.Join(dir, "file"), filepath.Join(dir, "was")))
 			require.NoError(t, swap(filepath.Join(dir, "file")))
-			got, err := HashFile(t.Context(), root, stale.Name, stale.Info)
+			got, err := hashFile(t.Context(), root, stale.Name, stale.Info)
 			require.Error(t, err)
 			require.Empty(t, got)
 		})
@@ -142,7 +142,7 @@ func TestUnreadableFoldersAndFiles(t *testing.T) {
 			t.Errorf("left out: %q, want %q", got, want)
 		}
 		for _, f := range w.files {
-			_, err := HashFile(t.Context(), root, f.Name, f.Info)
+			_, err := hashFile(t.Context(), root, f.Name, f.Info)
 			if denied := errors.Is(err, os.ErrPermission); denied != (f.Name == "locked") {
 				t.Errorf("%s: %v", f.Name, err)
 			}

@@ -10,23 +10,26 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // A Visitor is given the entries of a directory by [Survey].
 type Visitor interface {
-	// Visit gets the result of Lstat for an entry, a directory before its entries.
+	// Visit is called with the result of Lstat for an entry, a directory before its
+	// entries.
 	Visit(name string, info fs.FileInfo)
-	// Leave gets an entry that is left out, with the reason.
+	// Leave is called for an entry that is left out.
 	Leave(name, kind string, size int64, reason string)
-	// Done is called for a directory below the root that was read, or could not be read.
+	// Done is called for a directory after its names were read, or with the error; "." is
+	// the root.
 	Done(name string, err error)
 }
 
-// Survey visits all that an untrusted program left below root, level by level, and never
-// more or deeper than the limits. Nothing is followed, and nothing but directories is
-// opened. The error means that root itself could not be read or that ctx ended.
+// Survey visits the entries that an untrusted program left below root, level by level,
+// within the limits of number and depth. It follows no links, and opens directories only.
+// The error means that root itself could not be read, or that ctx ended.
 func Survey(ctx context.Context, root *os.Root, limits Limits, v Visitor) error {
 	entries, queue := 0, []string{"."}
 	for len(queue) > 0 {
@@ -61,7 +64,7 @@ func Survey(ctx context.Context, root *os.Root, limits Limits, v Visitor) error 
 			return nil
 		})
 		switch {
-		case err == fs.SkipDir: //nolint:errorlint // of the function above
+		case err == fs.SkipDir: //nolint:errorlint // from the function above
 		case err != nil && (at == "." || ctx.Err() != nil):
 			return err
 		default:
@@ -79,15 +82,16 @@ type File struct {
 	Info fs.FileInfo
 }
 
-// HashAll hashes files in parallel, as [HashFile] does, and reports them in their order:
-// leave gets those that cannot be read. The error is of ctx.
+// HashAll hashes files in parallel, and reports them in their order: to hashed, or to leave
+// if a file cannot be read. It takes set-user-ID and set-group-ID away from the files. The
+// error is that of ctx.
 func HashAll(ctx context.Context, root *os.Root, files []File, leave func(name, kind string, size int64, reason string), hashed func(f File, sum string)) error {
 	sums, failures := make([]string, len(files)), make([]error, len(files))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, f := range files {
 		group.Go(func() error {
-			sums[i], failures[i] = HashFile(ctx, root, f.Name, f.Info)
+			sums[i], failures[i] = hashFile(ctx, root, f.Name, f.Info)
 			return ctx.Err()
 		})
 	}
@@ -102,9 +106,10 @@ func HashAll(ctx context.Context, root *os.Root, files []File, leave func(name, 
 	return err
 }
 
-// HashFile is the SHA-256 of a file that Lstat found. It opens no other one, and the file
-// must not have changed since. It takes set-user-ID and set-group-ID away from the file.
-func HashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
+// hashFile returns the SHA-256 of a file that Lstat found, in hexadecimal. The file must
+// not have been replaced or changed since. hashFile takes set-user-ID and set-group-ID
+// away from it.
+func hashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
 	file, info, err := fsx.OpenListed(root, name, listed)
 	if err != nil {
 		return "", err
@@ -119,7 +124,8 @@ func HashFile(ctx context.Context, root *os.Root, name string, listed fs.FileInf
 	return fsx.Sum(ctx, sha256.New(), file, listed)
 }
 
-// HashUntouched is HashFile for a file of the caller's, which it leaves as it is.
+// HashUntouched returns the SHA-256 of a file that Lstat found, in hexadecimal. It does not
+// change the file, which must not have been replaced or changed since.
 func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.FileInfo) (string, error) {
 	file, _, err := fsx.OpenListed(root, name, listed)
 	if err != nil {
@@ -127,4 +133,24 @@ func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.Fi
 	}
 	defer file.Close()
 	return fsx.Sum(ctx, sha256.New(), file, listed)
+}
+
+// Usage adds up the disk space below root. The program may still be writing; an entry that
+// vanishes meanwhile is not an error. Usage stops once either number exceeds its bound. Its
+// time grows with the number of entries and not with their depth, because a program must
+// not be able to keep it busy.
+func Usage(ctx context.Context, root *os.Root, maxBytes int64, maxEntries int) (bytes int64, entries int) {
+	more := func() bool { return ctx.Err() == nil && bytes <= maxBytes && entries <= maxEntries }
+	// An entry that cannot be read has vanished, or the program has made it unreadable.
+	_ = fsx.Visit(root, more, func(_ int, _ string, stat *unix.Stat_t) error {
+		entries++
+		if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+			// The size of a sparse file is not the space that it uses. A file of several
+			// names uses its space once. All its names are below root, since hard links
+			// cannot leave a mount.
+			bytes += int64(stat.Blocks) * 512 / max(1, int64(stat.Nlink)) //nolint:unconvert // int32 on some platforms
+		}
+		return nil
+	})
+	return bytes, entries
 }

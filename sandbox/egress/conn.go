@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// boundedListener accepts as many connections as may be there at once.
+// boundedListener accepts connections up to the limit of open ones.
 type boundedListener struct {
 	net.Listener
-	proxy *Proxy
+	proxy *proxy
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
@@ -28,8 +28,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// client takes a connection of the program in, or refuses it.
-func (p *Proxy) client(conn net.Conn) net.Conn {
+// client admits a connection of the program. It closes one beyond the limit, and returns nil.
+func (p *proxy) client(conn net.Conn) net.Conn {
 	p.mu.Lock()
 	full, closed := p.clients >= p.cfg.Limits.Connections, p.closed
 	if !full && !closed {
@@ -54,9 +54,9 @@ func (p *Proxy) client(conn net.Conn) net.Conn {
 }
 
 // track remembers a connection, for Close, and gives it its deadline.
-func (p *Proxy) track(c *trackedConn) net.Conn {
+func (p *proxy) track(c *trackedConn) net.Conn {
 	c.proxy = p
-	_ = c.SetDeadline(time.Time{}) // a connection that is closed already tells so when it is used
+	_ = c.SetDeadline(time.Time{}) // the next use of a closed connection reports the error
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -67,7 +67,7 @@ func (p *Proxy) track(c *trackedConn) net.Conn {
 }
 
 // forget is called once a connection is closed.
-func (p *Proxy) forget(c *trackedConn) {
+func (p *proxy) forget(c *trackedConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.Conn)
@@ -76,11 +76,10 @@ func (p *Proxy) forget(c *trackedConn) {
 	}
 }
 
-// trackedConn is a connection with a time at which it ends, whatever deadlines
-// others give it.
+// trackedConn is a connection with a fixed end. A later deadline has no effect.
 type trackedConn struct {
 	net.Conn
-	proxy  *Proxy
+	proxy  *proxy
 	limit  time.Time
 	client bool
 	once   sync.Once
@@ -104,7 +103,7 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends one direction, where the connection can.
+// CloseWrite closes one direction if the connection supports that, else both.
 func (c *trackedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {
@@ -114,14 +113,14 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// errBytes means that the run has moved as much as it may.
+// errBytes means that the run has used up its bytes.
 var errBytes = errors.New("the limit of bytes is reached")
 
-// meteredConn is a connection to a host, whose bytes count.
+// meteredConn is a connection to a host whose bytes are counted.
 type meteredConn struct {
 	net.Conn
 	x     *exchange
-	proxy *Proxy
+	proxy *proxy
 }
 
 func (c *meteredConn) Read(b []byte) (int, error) {
@@ -138,7 +137,8 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	if c.proxy.spent() {
 		return 0, errBytes
 	}
-	// Counted before, since the answer may be logged before the write returns.
+	// The bytes are counted first, since the answer may be logged before the write
+	// returns.
 	c.x.up.Add(int64(len(b)))
 	c.proxy.up.Add(int64(len(b)))
 	n, err := c.Conn.Write(b)
@@ -149,7 +149,7 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 
 func (c *meteredConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// replayConn gives what was read already once more.
+// replayConn returns bytes that were read before, and then those of the connection.
 type replayConn struct {
 	net.Conn
 	seen []byte
@@ -166,8 +166,8 @@ func (c *replayConn) Read(b []byte) (int, error) {
 
 func (c *replayConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// keepBuffered hands a connection over with what the server has read of it already:
-// a client need not wait for the answer to its CONNECT.
+// keepBuffered makes Hijack keep the bytes that the server has already read: a client may
+// send before the answer to its CONNECT.
 type keepBuffered struct{ http.ResponseWriter }
 
 func (w keepBuffered) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -184,7 +184,7 @@ func (w keepBuffered) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w keepBuffered) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limitContext is the context of a connection: it knows when that ends.
+// limitContext returns the context of a connection, with its end as a value.
 func limitContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*trackedConn); ok {
 		return context.WithValue(ctx, limitKey{}, c.limit)

@@ -11,10 +11,9 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// connect reaches a host that was admitted: it finds its addresses, checks every one
-// of them, and dials one that was checked. A name that stands for any address that
-// is not permitted is refused, whatever else it stands for.
-func (p *Proxy) connect(ctx context.Context, x *exchange, host string, port uint16) (net.Conn, error) {
+// connect connects to a host that was admitted. It looks up the addresses, checks every one
+// of them, and dials one. A name with any address that is not permitted is refused.
+func (p *proxy) connect(ctx context.Context, x *exchange, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	addrs, err := p.lookup(ctx, host)
@@ -39,8 +38,8 @@ func (p *Proxy) connect(ctx context.Context, x *exchange, host string, port uint
 	return nil, errors.Join(errs...)
 }
 
-// lookup finds all addresses of a host.
-func (p *Proxy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+// lookup returns all addresses of a host.
+func (p *proxy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	name, addr, err := policy.NormalizeHost(host)
 	if err != nil {
 		return nil, &refusal{"the host " + err.Error()}
@@ -50,7 +49,7 @@ func (p *Proxy) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	addrs, known := p.cfg.Hosts[name]
 	if !known {
-		// The dot keeps the search list of this machine out of it.
+		// With the dot the resolver does not use the search list of this machine.
 		if addrs, err = p.cfg.Resolver.LookupNetIP(ctx, "ip", name+"."); err != nil {
 			var dns *net.DNSError
 			if errors.As(err, &dns) && dns.IsNotFound {

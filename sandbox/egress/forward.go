@@ -15,13 +15,13 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// newForwarder is the proxy of the library, which forwards plain requests, with our
-// rules in front of it.
-func (p *Proxy) newForwarder() *goproxy.ProxyHttpServer {
+// newForwarder returns the library's proxy, which forwards plain requests, behind the rules
+// of this package.
+func (p *proxy) newForwarder() *goproxy.ProxyHttpServer {
 	forward := goproxy.NewProxyHttpServer()
 	forward.Logger = silent{}
-	// Nothing but our own round trip is ever asked; these would look into our
-	// environment.
+	// Every request has its own round tripper. These would read the environment of this
+	// process.
 	forward.Tr, forward.ConnectDial = nil, nil
 	forward.KeepAcceptEncoding = true
 	forward.NonproxyHandler = http.HandlerFunc(p.refuseDirect)
@@ -36,25 +36,24 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// refuseDirect answers requests that are for the proxy itself.
-func (p *Proxy) refuseDirect(w http.ResponseWriter, r *http.Request) {
+// refuseDirect answers requests to the proxy itself.
+func (p *proxy) refuseDirect(w http.ResponseWriter, r *http.Request) {
 	status, text := exchangeOf(r).fail(&refusal{"a request must name its whole URL: this is a proxy"})
 	http.Error(w, strings.TrimSpace(text), status)
 }
 
-// handleRequest decides about a plain request, and says how it is passed on.
-func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
+// handleRequest decides about a plain request, and sets how it is forwarded.
+func (p *proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := exchangeOf(r)
 	if err := p.admitRequest(x, r); err != nil {
 		status, text := x.fail(err)
 		return r, goproxy.NewResponse(r, goproxy.ContentTypeText, status, text)
 	}
 	stripHeader(r.Header)
-	// What is asked for is the URL; another name in the head of the request does not
-	// get through.
+	// The rules were checked for the URL, so the Host header must be that of the URL.
 	r.Host = r.URL.Host
 	if _, says := r.Header["User-Agent"]; !says {
-		r.Header["User-Agent"] = []string{""} // none, rather than that of the library
+		r.Header["User-Agent"] = []string{""} // none, instead of the library's
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(func(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 		return p.roundTrip(x, r)
@@ -63,7 +62,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 }
 
 // admitRequest decides about a plain request.
-func (p *Proxy) admitRequest(x *exchange, r *http.Request) error {
+func (p *proxy) admitRequest(x *exchange, r *http.Request) error {
 	if r.URL.Scheme != "http" {
 		return &refusal{"the scheme must be http; others go through CONNECT"}
 	}
@@ -93,9 +92,8 @@ func (p *Proxy) admitRequest(x *exchange, r *http.Request) error {
 	return nil
 }
 
-// roundTrip asks the host, on a connection of this request alone: which address is
-// dialled is decided before.
-func (p *Proxy) roundTrip(x *exchange, r *http.Request) (*http.Response, error) {
+// roundTrip sends a request to the host, on a connection of its own to a checked address.
+func (p *proxy) roundTrip(x *exchange, r *http.Request) (*http.Response, error) {
 	conn, err := p.connect(r.Context(), x, r.URL.Hostname(), x.entry.Port)
 	if err != nil {
 		return nil, err
@@ -127,7 +125,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// watchedBody remembers why a body ended too early.
+// watchedBody records why a body ended too early.
 type watchedBody struct {
 	io.ReadCloser
 	x *exchange
@@ -142,14 +140,14 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// handleResponse answers for hosts that did not.
-func (p *Proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
+// handleResponse answers in place of a host that did not answer, or changed the protocol.
+func (p *proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
 	if answer == nil {
 		status, text := exchangeOf(ctx.Req).fail(ctx.Error)
 		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		_ = answer.Body.Close() // what follows is of a protocol that nobody asked for
+		_ = answer.Body.Close() // the bytes that follow are of another protocol
 		status, text := exchangeOf(ctx.Req).fail(&refusal{"the host changed the protocol"})
 		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)
 	}
@@ -157,10 +155,10 @@ func (p *Proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *ht
 	return answer
 }
 
-// hopHeaders concern one connection only (RFC 9110, 7.6.1).
+// hopHeaders are headers of one connection (RFC 9110, 7.6.1).
 var hopHeaders = []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// stripHeader takes out what concerns one connection, and all that is for a proxy.
+// stripHeader removes the headers of one connection, and those for a proxy.
 func stripHeader(header http.Header) {
 	for _, list := range header["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {

@@ -12,7 +12,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// Extensions of TLS that hide the server name that is meant.
+// Extensions of TLS that hide the real server name.
 const (
 	extensionECH  = 0xfe0d
 	extensionESNI = 0xffce
@@ -20,12 +20,12 @@ const (
 
 var errHello = errors.New("the hello is read")
 
-// readHello reads the first message of a TLS client, without answering it, and gives
+// readHello reads the first message of a TLS client without answering it. It also returns
 // the bytes that it read.
 func readHello(ctx context.Context, client net.Conn) (*tls.ClientHelloInfo, []byte, error) {
 	var hello *tls.ClientHelloInfo
 	listening := &listenOnly{Conn: client}
-	err := tls.Server(listening, &tls.Config{ //nolint:gosec // nothing is negotiated: the host decides on versions
+	err := tls.Server(listening, &tls.Config{ //nolint:gosec // nothing is negotiated here: the host chooses the version
 		MinVersion: tls.VersionTLS10,
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			hello = info
@@ -38,7 +38,7 @@ func readHello(ctx context.Context, client net.Conn) (*tls.ClientHelloInfo, []by
 	return hello, listening.seen, nil
 }
 
-// listenOnly remembers what is read and writes nothing.
+// listenOnly records the bytes that are read, and writes none.
 type listenOnly struct {
 	net.Conn
 	seen []byte

@@ -14,25 +14,26 @@ const (
 	Refused = "refused"
 )
 
-// Entry is one line of the log: one request and what became of it.
+// Entry is one line of the log: one request and its outcome.
 type Entry struct {
-	// Time is when the request came (RFC 3339, UTC).
+	// Time is the time of the request (RFC 3339, UTC).
 	Time string `json:"time"`
-	// Method is that of the request, CONNECT for a tunnel; empty for a connection
-	// that was one too many.
+	// Method is that of the request, CONNECT for a tunnel; empty for a connection beyond
+	// the limit.
 	Method string `json:"method"`
 	Host   string `json:"host"`
 	Port   uint16 `json:"port"`
-	// Address is the one that was dialled; empty when none was.
+	// Address is the address that was dialed; empty if none was.
 	Address string `json:"address"`
-	// Verdict is "allowed" or "refused", Rule what decided.
+	// Verdict is [Allowed] or [Refused]. Rule is the rule that decided.
 	Verdict string `json:"verdict"`
 	Rule    string `json:"rule"`
-	// Status is that of the answer of the host, 0 for a tunnel and without one.
+	// Status is that of the host's answer; 0 for a tunnel, or without an answer.
 	Status int `json:"status,omitempty"`
-	// Error is why a request that was allowed failed.
+	// Error is why an allowed request failed.
 	Error string `json:"error,omitempty"`
-	// BytesUp went to the host, BytesDown came from it, on their connection.
+	// BytesUp counts the bytes to the host, BytesDown those from it, on the connection of
+	// the request.
 	BytesUp         int64   `json:"bytes_up"`
 	BytesDown       int64   `json:"bytes_down"`
 	DurationSeconds float64 `json:"duration_seconds"`
@@ -66,7 +67,7 @@ func (l *requestLog) add(entry Entry) {
 	}
 }
 
-// clip bounds a text of the program.
+// clip bounds a text that the program sent.
 func clip(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"

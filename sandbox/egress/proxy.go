@@ -1,3 +1,11 @@
+// Package egress is the proxy of a run with a network level: an HTTP proxy, for plain
+// requests and for tunnels (CONNECT), that reaches the hosts that the rules of the run
+// permit, and logs every request.
+//
+// The proxy checks the requested name and every address of it, and dials an address that it
+// checked. A tunnel must hold TLS whose server name is the host of the tunnel. Requests are
+// forwarded unchanged to the host of their URL, without the headers for the proxy.
+// Everything is bounded, and ends with [Session.Close].
 package egress
 
 import (
@@ -19,55 +27,55 @@ import (
 
 // Bounds that no caller changes.
 const (
-	headerTime     = 10 * time.Second // for the head of a request, and for a TLS hello
-	dialTime       = 10 * time.Second // to find out and reach one host
+	headerTime     = 10 * time.Second // for the header of a request, and for a TLS hello
+	dialTime       = 10 * time.Second // to look up and reach one host
 	idleTime       = time.Minute      // of a connection between two requests
-	halfClosedTime = 5 * time.Minute  // of a tunnel that one side has ended
+	halfClosedTime = 5 * time.Minute  // of a tunnel that one side has closed
 	maxHeader      = 64 << 10
 	maxAddresses   = 64 // of one name
 )
 
-// Resolver finds the addresses of a name; a [*net.Resolver] is one. The name ends in
-// a dot.
-type Resolver interface {
+// resolver finds the addresses of a name, which ends in a dot; for example a
+// [*net.Resolver].
+type resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer connects to an address; a [*net.Dialer] is one.
-type Dialer interface {
+// dialer connects to an address; for example a [*net.Dialer].
+type dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Config is what a proxy is made of. Rules must be set; the limits must all be set,
-// see [policy.Policy.ApplyEgress].
-type Config struct {
+// config configures a proxy. Rules and all limits must be set; see
+// [policy.Policy.ApplyEgress].
+type config struct {
 	Rules  *policy.EgressRules
 	Limits policy.EgressLimits
-	// Hosts are names, in their normal form, that are not looked up.
+	// Hosts are the addresses of names, in their normal form, that are not looked up.
 	Hosts map[string][]netip.Addr
-	// Log gets one line of JSON for each request, see [Entry], LogLimit bytes at most;
-	// nil is none. Its writes come one after the other.
+	// Log gets an [Entry] as a line of JSON for each request, LogLimit bytes at most; nil
+	// means none. Writes are not concurrent.
 	Log      io.Writer
 	LogLimit int64
 	// Resolver and Dialer default to those of the system, Now to the system's clock.
-	Resolver Resolver
-	Dialer   Dialer
+	Resolver resolver
+	Dialer   dialer
 	Now      func() time.Time
 }
 
-// Stats are what a proxy has done so far.
-type Stats struct {
-	// Requests are all requests, Refused those among them that no rule permitted.
+// stats are the counters of a proxy.
+type stats struct {
+	// Requests counts all requests, Refused those that no rule permitted.
 	Requests, Refused int64
-	// BytesUp went to hosts, BytesDown came from them.
+	// BytesUp counts the bytes to hosts, BytesDown those from them.
 	BytesUp, BytesDown int64
-	// LogDropped are lines that found no room in the log.
+	// LogDropped counts the lines for which the log had no room.
 	LogDropped int64
 }
 
-// Proxy serves one run until it is closed.
-type Proxy struct {
-	cfg     Config
+// proxy serves one run until it is closed.
+type proxy struct {
+	cfg     config
 	server  *http.Server
 	forward *goproxy.ProxyHttpServer
 	log     *requestLog
@@ -79,17 +87,16 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[net.Conn]struct{} // all that are open, of both sides
-	// clients counts those of the program.
+	conns  map[net.Conn]struct{} // the open ones, of both sides
+	// clients counts the open connections of the program.
 	clients int
 	busy    sync.WaitGroup
 }
 
-// Start serves the connections of a listener, which the proxy closes.
-func Start(listener net.Listener, cfg Config) *Proxy {
+// start serves the connections of a listener, which the proxy closes.
+func start(listener net.Listener, cfg config) *proxy {
 	if cfg.Resolver == nil {
-		// The C library may know more services of names; not all of them let go when
-		// they are told to.
+		// The C library may use further name services, not all of which can be canceled.
 		cfg.Resolver = &net.Resolver{PreferGo: true}
 	}
 	if cfg.Dialer == nil {
@@ -98,18 +105,18 @@ func Start(listener net.Listener, cfg Config) *Proxy {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	p := &Proxy{cfg: cfg, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
+	p := &proxy{cfg: cfg, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.forward = p.newForwarder()
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-		// Only HTTP/1: a request of HTTP/2 has no connection of its own.
+		// HTTP/1 only: a request of HTTP/2 does not have a connection of its own.
 		Protocols: http1(), ConnContext: limitContext,
 		// "OPTIONS *" is a request like others: counted, logged and refused.
 		DisableGeneralOptionsHandler: true,
 	}
-	p.busy.Go(func() { _ = p.server.Serve(&boundedListener{listener, p}) }) // ends with Close only
+	p.busy.Go(func() { _ = p.server.Serve(&boundedListener{listener, p}) }) // it returns after Close
 	return p
 }
 
@@ -119,19 +126,19 @@ func http1() *http.Protocols {
 	return &protocols
 }
 
-// Stats may be called at any time.
-func (p *Proxy) Stats() Stats {
-	return Stats{
+// Stats returns the counters. It may be called at any time.
+func (p *proxy) Stats() stats {
+	return stats{
 		Requests: p.requests.Load(), Refused: p.refused.Load(),
 		BytesUp: p.up.Load(), BytesDown: p.down.Load(), LogDropped: p.log.dropped.Load(),
 	}
 }
 
-// Close ends all connections, waits for what was being done for them, and returns
-// the final figures. It may be called again.
-func (p *Proxy) Close() Stats {
+// Close closes all connections, waits for their handlers, and returns the final counters. It
+// may be called again.
+func (p *proxy) Close() stats {
 	p.cancel()
-	_ = p.server.Close() // the listener; a second close has nothing to say
+	_ = p.server.Close() // the listener; a second close fails
 	p.mu.Lock()
 	p.closed = true
 	for conn := range p.conns {
@@ -143,7 +150,7 @@ func (p *Proxy) Close() Stats {
 }
 
 // ServeHTTP answers one request of the program.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -162,7 +169,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.deadline = deadline
 	p.forward.ServeHTTP(keepBuffered{w}, r.WithContext(ctx))
 	if x.bodyErr != nil {
-		// The end of a body that was cut must not look like an end.
+		// A truncated body must not look complete.
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -172,7 +179,7 @@ type (
 	limitKey    struct{}
 )
 
-// exchange is one request on its way.
+// exchange is one request and the state of its answer.
 type exchange struct {
 	entry    Entry
 	began    time.Time
@@ -188,20 +195,20 @@ func exchangeOf(r *http.Request) *exchange {
 }
 
 // begin counts a request.
-func (p *Proxy) begin(r *http.Request) *exchange {
+func (p *proxy) begin(r *http.Request) *exchange {
 	p.requests.Add(1)
 	now := p.cfg.Now()
 	port, err := policy.ParsePort(r.URL.Port())
 	if err != nil {
-		port = 0 // there is none that could be told
+		port = 0 // unknown
 	}
 	return &exchange{began: now, entry: Entry{
 		Time: now.UTC().Format(time.RFC3339Nano), Method: clip(r.Method, 32), Host: clip(r.URL.Hostname(), 300), Port: port, Verdict: Allowed,
 	}}
 }
 
-// end writes a request down.
-func (p *Proxy) end(x *exchange) {
+// end logs a request.
+func (p *proxy) end(x *exchange) {
 	if x.entry.Verdict == Refused {
 		p.refused.Add(1)
 	}
@@ -210,12 +217,12 @@ func (p *Proxy) end(x *exchange) {
 	p.log.add(x.entry)
 }
 
-// A refusal is what no rule permits.
+// A refusal is an error because the rules or limits of the run forbid a request.
 type refusal struct{ rule string }
 
 func (r *refusal) Error() string { return r.rule }
 
-// fail writes down why a request did not go through, and says it for the program.
+// fail records why a request failed, and returns the answer for the program.
 func (x *exchange) fail(err error) (status int, text string) {
 	var no *refusal
 	if errors.As(err, &no) {
@@ -226,7 +233,7 @@ func (x *exchange) fail(err error) (status int, text string) {
 	return http.StatusBadGateway, "the sandbox could not pass the request on: " + reason(err) + "\n"
 }
 
-// reason leaves out which address of ours or of theirs failed.
+// reason omits the addresses from an error of the network.
 func reason(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -236,7 +243,7 @@ func reason(err error) string {
 }
 
 // admit decides about the host of a request.
-func (p *Proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict, error) {
+func (p *proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict, error) {
 	x.entry.Port = port
 	if name, _, err := policy.NormalizeHost(host); err == nil {
 		x.entry.Host = name
@@ -256,4 +263,4 @@ func (p *Proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict
 }
 
 // spent reports whether all bytes of the run are used up.
-func (p *Proxy) spent() bool { return p.up.Load()+p.down.Load() >= int64(p.cfg.Limits.Bytes) }
+func (p *proxy) spent() bool { return p.up.Load()+p.down.Load() >= int64(p.cfg.Limits.Bytes) }

@@ -57,7 +57,7 @@ func FuzzProxy(f *testing.F) {
 		listener, err := net.Listen("unix", filepath.Join(dir, "s"))
 		require.NoError(t, err)
 		log, dialled := &safeBuffer{}, nowhere{make(chan string, 1000)}
-		p := Start(listener, Config{
+		p := start(listener, config{
 			Rules: rules, Log: log, LogLimit: 1 << 20, Resolver: everywhere{}, Dialer: dialled,
 			Limits: policy.EgressLimits{Connections: 4, Requests: 100, Bytes: 1 << 20, ConnectionTime: 10 * time.Second},
 		})

@@ -32,7 +32,7 @@ import (
 // world is a proxy with servers on loopback addresses.
 type world struct {
 	t      *testing.T
-	proxy  *Proxy
+	proxy  *proxy
 	socket string
 	log    *safeBuffer
 	// port is that of the plain server, on 127.0.0.5; tlsPort that of the TLS
@@ -121,7 +121,7 @@ func addrs(texts ...string) (all []netip.Addr) {
 }
 
 // newWorld makes a proxy; change completes what it permits.
-func newWorld(t *testing.T, change func(w *world, e *policy.Egress, cfg *Config)) *world {
+func newWorld(t *testing.T, change func(w *world, e *policy.Egress, cfg *config)) *world {
 	t.Helper()
 	w := &world{t: t, log: &safeBuffer{}, seen: make(chan *http.Request, 100), resolver: &table{answers: map[string][][]netip.Addr{}}, dialled: &recordingDialer{}}
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func newWorld(t *testing.T, change func(w *world, e *policy.Egress, cfg *Config)
 		"127.0.0.6:" + strconv.Itoa(int(w.tlsPort)), "example.com:" + strconv.Itoa(int(w.tlsPort)),
 		"unknown.example:80",
 	}}
-	cfg := Config{
+	cfg := config{
 		Limits: policy.EgressLimits{Connections: 8, Requests: 100, Bytes: 100 << 20, ConnectionTime: time.Minute},
 		Log:    w.log, LogLimit: 1 << 20, Resolver: w.resolver, Dialer: w.dialled,
 	}
@@ -167,7 +167,7 @@ func newWorld(t *testing.T, change func(w *world, e *policy.Egress, cfg *Config)
 	w.socket = filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", w.socket)
 	require.NoError(t, err)
-	w.proxy = Start(listener, cfg)
+	w.proxy = start(listener, cfg)
 	t.Cleanup(func() { w.proxy.Close() })
 	return w
 }
@@ -282,7 +282,7 @@ func TestPlainRequest(t *testing.T) {
 	require.Positive(t, entry.BytesDown)
 	require.Equal(t, []string{"plain.example."}, w.resolver.asked, "looked up once, without a search list")
 	require.Equal(t, []string{fmt.Sprintf("127.0.0.5:%d", w.port)}, w.dialled.addresses)
-	require.Equal(t, Stats{Requests: 1, BytesUp: entry.BytesUp, BytesDown: entry.BytesDown}, w.proxy.Stats())
+	require.Equal(t, stats{Requests: 1, BytesUp: entry.BytesUp, BytesDown: entry.BytesDown}, w.proxy.Stats())
 }
 
 func TestTunnel(t *testing.T) {
@@ -350,7 +350,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(w *world, e *policy.Egress, _ *Config) {
+			w := newWorld(t, func(w *world, e *policy.Egress, _ *config) {
 				w.resolver.answers["rebind.example."] = [][]netip.Addr{addrs("127.0.0.5", "127.0.0.7")}
 				w.resolver.answers["meta.example."] = [][]netip.Addr{addrs("169.254.169.254")}
 				w.resolver.answers["closed.example."] = [][]netip.Addr{addrs("127.0.0.5")}
@@ -380,7 +380,7 @@ func TestRefusals(t *testing.T) {
 
 // A name may change what it stands for between two questions: there is only one.
 func TestTheCheckedAddressIsDialled(t *testing.T) {
-	w := newWorld(t, func(w *world, e *policy.Egress, _ *Config) {
+	w := newWorld(t, func(w *world, e *policy.Egress, _ *config) {
 		w.resolver.answers["flip.example."] = [][]netip.Addr{addrs("127.0.0.5"), addrs("127.0.0.7")}
 		e.Allow = append(e.Allow, "flip.example:"+strconv.Itoa(int(w.port)))
 	})
@@ -392,7 +392,7 @@ func TestTheCheckedAddressIsDialled(t *testing.T) {
 }
 
 func TestHostsTable(t *testing.T) {
-	w := newWorld(t, func(w *world, e *policy.Egress, cfg *Config) {
+	w := newWorld(t, func(w *world, e *policy.Egress, cfg *config) {
 		e.Allow = append(e.Allow, "*.mapped.example:"+strconv.Itoa(int(w.port)))
 		cfg.Hosts = map[string][]netip.Addr{"a.mapped.example": addrs("127.0.0.5"), "b.mapped.example": addrs("127.0.0.8")}
 	})
@@ -405,7 +405,7 @@ func TestHostsTable(t *testing.T) {
 }
 
 func TestRegistryIsReadOnly(t *testing.T) {
-	w := newWorld(t, func(_ *world, e *policy.Egress, _ *Config) { e.Level = policy.Registry })
+	w := newWorld(t, func(_ *world, e *policy.Egress, _ *config) { e.Level = policy.Registry })
 	status, _ := w.get(fmt.Sprintf("http://plain.example:%d/", w.port))
 	require.Equal(t, 200, status)
 	client := w.client()
@@ -420,7 +420,7 @@ func TestRegistryIsReadOnly(t *testing.T) {
 		"GET http://plain.example:%d/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 6\r\n\r\nsecret\r\n\r\n",
 		"HEAD http://plain.example:%d/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecret\r\n0\r\n\r\n",
 	} {
-		w := newWorld(t, func(_ *world, e *policy.Egress, _ *Config) { e.Level = policy.Registry })
+		w := newWorld(t, func(_ *world, e *policy.Egress, _ *config) { e.Level = policy.Registry })
 		require.Contains(t, w.raw(fmt.Sprintf(request, w.port)), "HTTP/1.1 403")
 		require.Contains(t, w.last().Rule, "no body")
 		require.Empty(t, w.seen)
@@ -462,7 +462,7 @@ func (w *world) connect(target string) net.Conn {
 // tlsWorld has a TLS server that tunnels to web.example:443 lead to.
 func tlsWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorld(t, func(w *world, e *policy.Egress, cfg *Config) {
+	return newWorld(t, func(w *world, e *policy.Egress, cfg *config) {
 		cfg.Hosts = map[string][]netip.Addr{"example.com": addrs("127.0.0.6")}
 		e.Allow = []string{"example.com", "127.0.0.6"}
 		cfg.Dialer = redirectingDialer{fmt.Sprintf("127.0.0.6:%d", w.tlsPort)}
@@ -584,7 +584,7 @@ func TestRawTunnels(t *testing.T) {
 				}
 				_, _ = io.Copy(conn, conn)
 			}()
-			w := newWorld(t, func(_ *world, e *policy.Egress, cfg *Config) {
+			w := newWorld(t, func(_ *world, e *policy.Egress, cfg *config) {
 				e.Allow = append(e.Allow, fmt.Sprintf("git.example:%d", portOf(listener)), fmt.Sprintf("127.0.0.5:%d", portOf(listener)))
 				cfg.Hosts = map[string][]netip.Addr{"git.example": addrs("127.0.0.5")}
 			})
@@ -616,7 +616,7 @@ func TestRawTunnelsCheckTLS(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Run("requests", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.Limits.Requests = 2 })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.Limits.Requests = 2 })
 		for range 2 {
 			status, _ := w.get(fmt.Sprintf("http://plain.example:%d/", w.port))
 			require.Equal(t, 200, status)
@@ -626,7 +626,7 @@ func TestLimits(t *testing.T) {
 		require.Contains(t, body, "limit of requests")
 	})
 	t.Run("bytes of an answer", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.Limits.Bytes = 200 << 10 })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.Limits.Bytes = 200 << 10 })
 		client := w.client()
 		resp, err := client.Get(fmt.Sprintf("http://plain.example:%d/large", w.port))
 		require.NoError(t, err)
@@ -642,7 +642,7 @@ func TestLimits(t *testing.T) {
 		require.Less(t, w.proxy.Stats().BytesDown, int64(300<<10))
 	})
 	t.Run("bytes of a tunnel", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.Limits.Bytes = 200 << 10 })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.Limits.Bytes = 200 << 10 })
 		client := w.client()
 		resp, err := client.Get(fmt.Sprintf("https://example.com:%d/large", w.tlsPort))
 		require.NoError(t, err)
@@ -653,7 +653,7 @@ func TestLimits(t *testing.T) {
 		require.Contains(t, w.last().Error, "limit of bytes")
 	})
 	t.Run("connections", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.Limits.Connections = 2 })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.Limits.Connections = 2 })
 		target := fmt.Sprintf("example.com:%d", w.tlsPort)
 		one, _ := w.connect(target), w.connect(target)
 		conn, err := net.Dial("unix", w.socket)
@@ -670,7 +670,7 @@ func TestLimits(t *testing.T) {
 		require.Contains(t, w.entries()[0].Rule, "limit of connections")
 	})
 	t.Run("time", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.Limits.ConnectionTime = 300 * time.Millisecond })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.Limits.ConnectionTime = 300 * time.Millisecond })
 		conn := w.connect(fmt.Sprintf("example.com:%d", w.tlsPort))
 		_, err := io.ReadAll(conn)
 		require.NoError(t, err, "the proxy ends it")
@@ -688,7 +688,7 @@ func TestLimits(t *testing.T) {
 		require.Contains(t, answer, "431")
 	})
 	t.Run("log", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.LogLimit = 700 })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.LogLimit = 700 })
 		for range 5 {
 			w.get("http://evil.example/")
 		}
@@ -699,7 +699,7 @@ func TestLimits(t *testing.T) {
 		require.EqualValues(t, 5, w.proxy.Stats().Refused)
 	})
 	t.Run("log that fails", func(t *testing.T) {
-		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *Config) { cfg.Log = broken{} })
+		w := newWorld(t, func(_ *world, _ *policy.Egress, cfg *config) { cfg.Log = broken{} })
 		w.get("http://evil.example/")
 		require.EqualValues(t, 1, w.proxy.Close().LogDropped)
 	})
@@ -731,7 +731,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		<-release
 	}))
 	defer close(release)
-	w := newWorld(t, func(_ *world, e *policy.Egress, _ *Config) {
+	w := newWorld(t, func(_ *world, e *policy.Egress, _ *config) {
 		e.Allow = append(e.Allow, fmt.Sprintf("127.0.0.5:%d", portOf(server.Listener)))
 	})
 	tunnel := w.connect(fmt.Sprintf("example.com:%d", w.tlsPort))

@@ -25,10 +25,10 @@ type Session struct {
 	plan  spec.Egress
 	dir   string
 	warn  func(format string, args ...any)
-	proxy *Proxy
+	proxy *proxy
 	log   *os.File
 	// stats are available once the proxy is closed.
-	stats Stats
+	stats stats
 }
 
 // Open starts the proxy of a run that has one. Its socket is only reachable for users who
@@ -56,7 +56,7 @@ func Open(job spec.Job, recordDir string, warn func(format string, args ...any))
 		return nil, errors.Join(record.StateError(dir, "cannot hold a socket", err), log.Close())
 	}
 	s := &Session{plan: e, dir: dir, warn: warn, log: log}
-	s.proxy = Start(listener, Config{
+	s.proxy = start(listener, config{
 		Rules: rules, Hosts: e.Resolve, Log: log, LogLimit: maxLog,
 		Limits: policy.EgressLimits{Connections: e.Connections, Requests: e.Requests, Bytes: policy.Size(e.Bytes),
 			ConnectionTime: time.Duration(e.ConnectionTimeSeconds * float64(time.Second))},

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// listenUnix makes a socket in a folder. The system bounds the length of its name.
+// listenUnix makes a socket in a directory. The system bounds the length of its path.
 func listenUnix(dir, name string) (net.Listener, error) {
 	path := filepath.Join(dir, name)
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})

@@ -16,16 +16,16 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// handleConnect takes every tunnel over.
-func (p *Proxy) handleConnect(string, *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+// handleConnect takes over every tunnel.
+func (p *proxy) handleConnect(string, *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: p.tunnel}, ""
 }
 
 // tunnel serves one CONNECT.
-func (p *Proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
+func (p *proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 	defer client.Close()
 	x := exchangeOf(r)
-	_ = client.SetDeadline(time.Time{}) // that of the server; the connection keeps its own
+	_ = client.SetDeadline(time.Time{}) // removes the server's deadline; the connection keeps its own end
 	verdict, host, err := p.admitTunnel(x, r)
 	var server net.Conn
 	if err == nil {
@@ -37,7 +37,7 @@ func (p *Proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 		return
 	}
 	defer server.Close()
-	// Close of the proxy, and the end of the time of the connection, end it.
+	// The context ends with the proxy, and at the end of the connection's time.
 	defer context.AfterFunc(r.Context(), func() { _, _ = client.Close(), server.Close() })()
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		x.entry.Error = reason(err)
@@ -49,7 +49,7 @@ func (p *Proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
 }
 
 // admitTunnel decides about the host and port of a CONNECT.
-func (p *Proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, string, error) {
+func (p *proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, string, error) {
 	if r.URL.User != nil {
 		return policy.HostVerdict{}, "", &refusal{"CONNECT holds a user name"}
 	}
@@ -65,10 +65,10 @@ func (p *Proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, s
 	return verdict, host, err
 }
 
-// relay moves bytes in both directions, once what the program says first is as it
-// must be. Where a tunnel may hold anything, a server that speaks first is heard at
-// once, and TLS is checked all the same.
-func (p *Proxy) relay(ctx context.Context, x *exchange, client, server net.Conn, raw bool) error {
+// relay moves bytes in both directions, after it has checked the first bytes of the program.
+// In a tunnel that may hold other protocols (raw), the server may speak first; TLS is checked
+// there, too.
+func (p *proxy) relay(ctx context.Context, x *exchange, client, server net.Conn, raw bool) error {
 	both := &halves{client: client, server: server}
 	first := client
 	if raw {
@@ -99,10 +99,10 @@ func (p *Proxy) relay(ctx context.Context, x *exchange, client, server net.Conn,
 // recordHandshake is the first byte of TLS.
 const recordHandshake = 22
 
-// alert is what TLS says about a server name that is not known.
+// alert is the TLS alert about an unknown server name.
 var alert = []byte{21, 3, 1, 0, 2, 2, 112}
 
-// checkTLS reads a hello and returns the connection as if nobody had.
+// checkTLS checks a hello, and returns a connection from which it can be read again.
 func checkTLS(ctx context.Context, x *exchange, client net.Conn) (net.Conn, error) {
 	name, addr, err := policy.NormalizeHost(x.entry.Host)
 	if err != nil {
@@ -112,7 +112,7 @@ func checkTLS(ctx context.Context, x *exchange, client net.Conn) (net.Conn, erro
 	hello, seen, err := readHello(ctx, client)
 	switch {
 	case err != nil && len(seen) == 0:
-		return nil, err // it said nothing
+		return nil, err // the client sent nothing
 	case err != nil:
 		err = &refusal{fmt.Sprintf("the tunnel holds no TLS (%.100s)", reason(err))}
 	default:
@@ -131,7 +131,7 @@ type halves struct {
 	client, server net.Conn
 	moving         sync.WaitGroup
 	mu             sync.Mutex
-	err            error // the first that somebody should know
+	err            error // the first one to report
 }
 
 func (h *halves) down()              { h.moving.Go(func() { h.move(h.client, h.server) }) }
@@ -140,7 +140,7 @@ func (h *halves) up(client net.Conn) { h.moving.Go(func() { h.move(h.server, cli
 // stop ends both directions.
 func (h *halves) stop(err error) {
 	h.mu.Lock()
-	// That one side went away is how tunnels end.
+	// A tunnel normally ends when one side closes it; that is not an error.
 	if h.err == nil && (errors.Is(err, errBytes) || errors.Is(err, os.ErrDeadlineExceeded)) {
 		h.err = err
 	}
@@ -153,7 +153,7 @@ func (h *halves) wait() error {
 	return h.err
 }
 
-// move moves bytes in one direction until its end, and passes the end on.
+// move moves bytes in one direction until its end, and forwards the end.
 func (h *halves) move(to, from net.Conn) {
 	_, err := io.Copy(writerOnly{to}, readerOnly{from})
 	if err == nil {
@@ -163,17 +163,17 @@ func (h *halves) move(to, from net.Conn) {
 		h.stop(err)
 		return
 	}
-	// Whoever hears no more may still answer, but not for ever.
+	// The other side may still answer, for a limited time.
 	_ = to.SetReadDeadline(time.Now().Add(halfClosedTime))
 }
 
-// writerOnly and readerOnly keep io.Copy from shortcuts that nobody counts.
+// writerOnly and readerOnly prevent shortcuts of io.Copy, which would not be counted.
 type (
 	writerOnly struct{ io.Writer }
 	readerOnly struct{ io.Reader }
 )
 
-// answer is the whole answer to a CONNECT that is not granted.
+// answer writes the complete answer to a CONNECT that is refused.
 func answer(client net.Conn, status int, text string) {
 	_ = client.SetWriteDeadline(time.Now().Add(headerTime))
 	fmt.Fprintf(client, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",

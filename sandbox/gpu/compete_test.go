@@ -244,7 +244,7 @@ func requireSane(t *testing.T, l Listing) {
 		}
 	}
 	for i, waiting := range l.Queue {
-		require.NotEqual(t, StateHolding, waiting.State)
+		require.NotEqual(t, stateHolding, waiting.State)
 		require.True(t, i == 0 || l.Queue[i-1].Number < waiting.Number, "the order of arrival")
 	}
 }

@@ -6,40 +6,39 @@ import (
 	"strings"
 )
 
-// view is what the queue holds when a request is looked at.
+// view is the queue as one request sees it.
 type view struct {
 	// holding are the live holders.
 	holding []Ticket
-	// ahead are the live requests that came before, those apart that stepped
-	// aside.
+	// ahead are the live requests that came before, except those that stepped aside.
 	ahead []Ticket
-	// left are dead holders whose programs nobody has ended for certain.
+	// left are dead holders whose programs may still run.
 	left []Ticket
-	// foreign are GPUs that were found locked by processes without a ticket.
+	// foreign are GPUs that processes without a ticket have locked.
 	foreign []string
 }
 
-// decision is what becomes of a request now.
+// decision says whether a request gets its GPUs now.
 type decision struct {
-	// take are the GPUs to hand out; empty to wait for the reason why.
+	// take are the GPUs to lend. If it is empty, the request waits; why is the reason.
 	take []string
 	why  string
-	// aside says that it does not wait for a lease, so that those behind it
-	// need not wait for it.
+	// aside says that the request does not wait for a lease, so that later requests need
+	// not wait for it.
 	aside bool
-	// used says that memory in use stood in the way.
+	// used says that memory in use is a reason.
 	used bool
-	// sharing says that only runs that share, unlike this one, stand in the way.
+	// sharing says that the only reason is runs that share, unlike this one.
 	sharing bool
-	// arriving says that it only waits for others to be looked at.
+	// arriving says that the request only waits for the first look of others.
 	arriving bool
 }
 
-// decide chooses the GPUs of a request, or says what it waits for. It is strict
-// about the order: who comes later waits for all who came before, also for those
-// who want more. Otherwise a stream of small requests would starve a big one.
+// decide chooses the GPUs of a request, or the reason to wait. The order of arrival is
+// strict: a request waits for all that came before, also for those that want more GPUs.
+// Otherwise a stream of small requests would starve a big one.
 //
-// busy are the reasons why dead holders' GPUs are not free.
+// busy are the reasons why GPUs of dead holders are not free, by run.
 func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, error) {
 	ids, err := w.candidates(inv)
 	if err != nil {
@@ -49,8 +48,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	if need == 0 {
 		need = len(ids)
 	}
-	// able are those that only a lease could keep from us, free those that
-	// nothing does.
+	// able are the GPUs that are free or only held by a lease; free are the free ones.
 	var able, free, reasons []string
 	var held heldBy
 	used, sharing := false, !w.Share && len(v.ahead) == 0
@@ -81,9 +79,9 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	switch {
 	case len(v.ahead) > 0 && !d.aside:
 		d.why = aheadText(v.ahead, d.why)
-		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != StateArriving })
+		d.arriving = !slices.ContainsFunc(v.ahead, func(t Ticket) bool { return t.State != stateArriving })
 	case len(free) >= need:
-		// Of shared ones, those with the fewest holders.
+		// Shared GPUs with the fewest holders come first.
 		slices.SortStableFunc(free, func(a, b string) int {
 			return len(holdersOf(inv.device(a), v.holding)) - len(holdersOf(inv.device(b), v.holding))
 		})
@@ -93,7 +91,8 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 	return d, nil
 }
 
-// unfit says why a GPU may not be handed out although nobody alive holds it.
+// unfit returns why a GPU cannot be lent for another reason than a live holder; empty if it
+// can. held says that it has a live holder.
 func unfit(d Device, w Want, v view, busy map[string]string, held bool) string {
 	if slices.Contains(v.foreign, d.ID) || slices.Contains(v.foreign, everything) {
 		return (&lockedError{d.ID}).Error()
@@ -109,9 +108,9 @@ func unfit(d Device, w Want, v view, busy map[string]string, held bool) string {
 	return d.usedByOthers()
 }
 
-// holdersOf are the tickets that hold a GPU, by its lasting name or its index. Both
-// count: the way to the engine that a holder took may only have told the index.
-// After indexes have changed this keeps too much, never too little.
+// holdersOf returns the tickets that hold a GPU, by its UUID or its index. Both count,
+// because a holder may have known the index only. After indexes have changed, a free GPU may
+// seem to be held, never the other way round.
 func holdersOf(d Device, tickets []Ticket) []Ticket {
 	var all []Ticket
 	for _, t := range tickets {
@@ -123,7 +122,7 @@ func holdersOf(d Device, tickets []Ticket) []Ticket {
 	return all
 }
 
-// heldBy groups GPUs by who holds them, for people.
+// heldBy groups GPUs by their holders, for messages.
 type heldBy struct {
 	names []string
 	ids   map[string][]string
@@ -139,7 +138,7 @@ func (h *heldBy) add(id, name string) {
 	h.ids[name] = append(h.ids[name], id)
 }
 
-// maxNamed is how many holders are named; `sandbox gpus` names all.
+// maxNamed is the number of holders that a message names; `sandbox gpus` names all.
 const maxNamed = 2
 
 func (h *heldBy) texts() []string {

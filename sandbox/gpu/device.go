@@ -4,57 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // Device is one GPU.
 type Device struct {
-	// ID is what requests and locks call the GPU: its index, such as "0".
+	// ID is the GPU's index, such as "0". Requests and locks name the GPU by it.
 	ID string `json:"index"`
-	// UUID is the driver's lasting name, such as "GPU-8f6…"; empty when unknown.
+	// UUID is the driver's permanent name, such as "GPU-8f6…"; empty if unknown.
 	UUID string `json:"uuid"`
-	// Name is the product's; empty when unknown.
+	// Name is that of the product; empty if unknown.
 	Name string `json:"name"`
-	// TotalBytes and UsedBytes are the GPU's memory; -1 when unknown.
+	// TotalBytes and UsedBytes are the GPU's memory; -1 ([Unknown]) if unknown.
 	TotalBytes int64 `json:"memory_total_bytes"`
 	UsedBytes  int64 `json:"memory_used_bytes"`
-	// Problem is why the GPU cannot do its work, as far as nvidia-smi tells:
-	// unreadable, broken memory, split into parts. Empty when there is none.
+	// Problem is why the GPU cannot be lent, as far as nvidia-smi reports it:
+	// unreadable, broken memory, split into parts. Empty if there is none.
 	Problem string `json:"problem"`
-	// engine is what the engine calls the GPU; empty for the usual name.
+	// engine is the engine's name of the GPU; empty for the usual one.
 	engine string
 }
 
-// Unknown is an amount of memory that nobody told.
+// Unknown is an amount of memory that is not known.
 const Unknown = -1
 
-// A GPU that nobody of ours holds counts as used by somebody else when more than
-// UsedPercent of its memory and more than UsedBytes are taken. A desktop, a
-// monitoring daemon and the driver's own reserve stay below one of the two.
+// A GPU without a holder counts as used by somebody else if more than usedPercent of its
+// memory and more than usedBytes are in use. A desktop, a monitoring daemon and the
+// driver's own reserve stay below one of the two.
 const (
-	UsedPercent = 10
-	UsedBytes   = 1 << 30
+	usedPercent = 10
+	usedBytes   = 1 << 30
 )
 
-// usedByOthers says why the memory of a GPU that nobody of ours holds makes it
-// unfit for an exclusive lease; empty when it does not.
+// usedByOthers returns why the memory of a GPU without a holder makes it unfit for an
+// exclusive lease; empty if it does not.
 func (d Device) usedByOthers() string {
-	if d.TotalBytes <= 0 || d.UsedBytes <= UsedBytes || d.UsedBytes*100/d.TotalBytes <= UsedPercent {
+	if d.TotalBytes <= 0 || d.UsedBytes <= usedBytes || d.UsedBytes*100/d.TotalBytes <= usedPercent {
 		return ""
 	}
 	return fmt.Sprintf("%d MiB of its %d MiB are used by somebody else", d.UsedBytes>>20, d.TotalBytes>>20)
 }
 
-// The fields of a look at the GPUs. Drivers of before 2020 do not know the last.
+// The fields of a query. Drivers from before 2020 do not know the last one.
 const (
 	baseFields = "index,uuid,name,memory.total,memory.used,ecc.errors.uncorrected.volatile.total"
 	allFields  = baseFields + ",mig.mode.current"
 )
 
-// Probe asks nvidia-smi for the GPUs of this machine and how they are. A GPU that
-// it cannot read is a Device with a Problem as long as it can name others; the
-// error is an [SMIError], or [ErrNoTool]. It takes 10 seconds at most.
+// Probe asks nvidia-smi for the GPUs of this machine, their health and their memory. A GPU
+// that it cannot read is a Device with a Problem, as long as it can read another. The error
+// is a [*SMIError], or [ErrNoTool]. Probe takes 10 seconds at most.
 func Probe(ctx context.Context) ([]Device, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, smiLimit, fmt.Errorf("no answer within %v", smiLimit))
 	defer cancel()
@@ -66,7 +67,7 @@ func Probe(ctx context.Context) ([]Device, error) {
 		devices, err = query(ctx, fields)
 	}
 	if errors.As(err, &said) && strings.HasPrefix(said.Text, handleText) {
-		// One GPU that is lost makes some drivers tell nothing of the others.
+		// With one lost GPU some drivers report none of the others.
 		return queryEach(ctx, fields, err)
 	}
 	return devices, err
@@ -77,7 +78,7 @@ func query(ctx context.Context, fields string, more ...string) ([]Device, error)
 	out, err := smi(ctx, append([]string{"--query-gpu=" + fields, "--format=csv,noheader,nounits"}, more...)...)
 	if err != nil {
 		var said *SMIError
-		// The exit code tells of any GPU; the rows tell of which.
+		// The exit code is that of any GPU; the rows show which one.
 		if devices, parseErr := parseDevices(out); errors.As(err, &said) && parseErr == nil {
 			return devices, nil
 		}
@@ -89,7 +90,7 @@ func query(ctx context.Context, fields string, more ...string) ([]Device, error)
 // maxGPUs is more than any machine has.
 const maxGPUs = 64
 
-// queryEach asks for one GPU after the other, until there is no further one.
+// queryEach asks for one GPU after the other, until an index does not exist.
 func queryEach(ctx context.Context, fields string, first error) ([]Device, error) {
 	var devices []Device
 	readable := false
@@ -109,10 +110,56 @@ func queryEach(ctx context.Context, fields string, first error) ([]Device, error
 	return readableOr(devices, readable, first)
 }
 
-// readableOr is the devices if one of them could be read, else the error.
+// readableOr returns the devices if one of them could be read, else the error.
 func readableOr(devices []Device, readable bool, first error) ([]Device, error) {
 	if !readable {
 		return nil, first
 	}
 	return devices, nil
+}
+
+// Info says whether GPUs are there (EX-003). The wire form always has all three keys, and a
+// list.
+type Info struct {
+	// CUDAAvailable says that nvidia-smi names at least one GPU.
+	CUDAAvailable bool `json:"cuda_available"`
+	// GPUCount is the number of names.
+	GPUCount int `json:"gpu_count"`
+	// GPUNames are the names of the products, in the order of the indexes; never nil.
+	GPUNames []string `json:"gpu_names"`
+}
+
+// DetectGPUInfo asks nvidia-smi for the names of the GPUs of this machine (EX-003). It takes
+// 10 seconds at most and never fails: after any error there is no GPU. An error message of
+// the driver is not taken for a name.
+func DetectGPUInfo(ctx context.Context) Info {
+	out, err := smi(ctx, "--query-gpu=name", "--format=csv,noheader")
+	if err != nil {
+		return Info{GPUNames: []string{}}
+	}
+	names := parseNames(out)
+	return Info{CUDAAvailable: len(names) > 0, GPUCount: len(names), GPUNames: names}
+}
+
+// Lost returns which of the GPUs of a run are lost at its end, by the result of a [Probe];
+// empty if none is. A lost GPU may change the indexes of the others.
+func Lost(had, devices []Device, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	var lost []string
+	for _, h := range had {
+		i := slices.IndexFunc(devices, func(d Device) bool { return d.UUID != "" && d.UUID == h.UUID })
+		if i < 0 {
+			// The UUID of a GPU that cannot be read any more is unknown.
+			i = slices.IndexFunc(devices, func(d Device) bool { return d.ID == h.ID && (d.UUID == "" || h.UUID == "") })
+		}
+		switch {
+		case i < 0:
+			lost = append(lost, fmt.Sprintf("GPU %s: nvidia-smi does not list it any more", h.ID))
+		case devices[i].Problem != "":
+			lost = append(lost, fmt.Sprintf("GPU %s: %s", h.ID, devices[i].Problem))
+		}
+	}
+	return strings.Join(lost, "; ")
 }

@@ -14,38 +14,38 @@ import (
 // cdiKind begins the names of NVIDIA's CDI devices.
 const cdiKind = "nvidia.com/gpu="
 
-// Sources is what an inventory is made of.
+// Sources are the facts from which an inventory is made.
 type Sources struct {
-	// Driver is how the engine will be asked.
+	// Driver is the engine's mechanism, such as [spec.DriverCDI].
 	Driver string
 	// Local says that nvidia-smi here and the engine see the same GPUs.
 	Local bool
-	// CDI are the devices that the engine lists, such as "nvidia.com/gpu=0";
-	// nil when it does not tell.
+	// CDI are the devices that the engine lists, such as "nvidia.com/gpu=0"; nil if the
+	// engine has no such list.
 	CDI []string
-	// Probed and ProbeErr are what [Probe] told.
+	// Probed and ProbeErr are the result of [Probe].
 	Probed   []Device
 	ProbeErr error
-	// At is when.
+	// At is the time of the probe.
 	At time.Time
 }
 
-// Inventory is which GPUs an engine can hand out.
+// Inventory lists the GPUs that an engine can provide.
 type Inventory struct {
 	// Devices are sorted by index.
 	Devices []Device
-	// Known says that Devices is all there is. Otherwise it is empty, and GPUs
-	// can only be asked for by index, or all.
+	// Known says that Devices is complete. Otherwise it is empty, and requests must name
+	// indexes, or want all.
 	Known bool
 	// Probed says that nvidia-smi was asked, so that health and memory are known.
 	Probed bool
-	// At is when the GPUs were looked at.
+	// At is the time of the probe.
 	At time.Time
-	// driver names devices that are not listed.
+	// driver is the engine's mechanism; it decides the names of unlisted devices.
 	driver string
 }
 
-// device is the GPU of an index, which need not be known.
+// device returns the GPU with an index, which need not be in the inventory.
 func (inv Inventory) device(id string) Device {
 	for _, d := range inv.Devices {
 		if d.ID == id {
@@ -55,8 +55,8 @@ func (inv Inventory) device(id string) Device {
 	return Device{ID: id, TotalBytes: Unknown, UsedBytes: Unknown}
 }
 
-// EngineName is what the engine calls a GPU of this inventory: by its lasting name
-// if it takes that, since the indexes may change until it is asked.
+// EngineName returns the engine's name of a GPU: its UUID if the engine takes that, because
+// indexes may change before the engine uses the name.
 func (inv Inventory) EngineName(id string) string {
 	d := inv.device(id)
 	switch {
@@ -70,7 +70,7 @@ func (inv Inventory) EngineName(id string) string {
 	return id
 }
 
-// Inventory decides which GPUs there are. An error says what is missing.
+// Inventory makes the inventory. An error says which fact is missing.
 func (s Sources) Inventory() (Inventory, error) {
 	inv := Inventory{At: s.At, driver: s.Driver}
 	probed := s.Local && s.ProbeErr == nil
@@ -93,8 +93,8 @@ func (s Sources) Inventory() (Inventory, error) {
 	return inv, nil
 }
 
-// fromCDI are the devices that the engine lists, with what nvidia-smi knows of
-// them.
+// fromCDI returns the devices that the engine lists, with the properties that nvidia-smi
+// reports.
 func fromCDI(names []string, probed []Device, isProbed bool) []Device {
 	var devices []Device
 	for _, d := range probed {
@@ -108,11 +108,11 @@ func fromCDI(names []string, probed []Device, isProbed bool) []Device {
 		}
 	}
 	for _, name := range names {
-		id, ours := strings.CutPrefix(name, cdiKind)
+		id, nvidia := strings.CutPrefix(name, cdiKind)
 		index, err := strconv.Atoi(id)
-		if !ours || err != nil || strconv.Itoa(index) != id || index < 0 || index >= maxGPUs ||
+		if !nvidia || err != nil || strconv.Itoa(index) != id || index < 0 || index >= maxGPUs ||
 			slices.ContainsFunc(devices, func(d Device) bool { return d.ID == id }) {
-			continue // another maker's, "all", a part of a GPU, or listed by its UUID as well
+			continue // of another vendor, "all", a part of a GPU, or listed by its UUID as well
 		}
 		d := Device{ID: id, engine: name, TotalBytes: Unknown, UsedBytes: Unknown}
 		if isProbed {
@@ -123,7 +123,7 @@ func fromCDI(names []string, probed []Device, isProbed bool) []Device {
 	return devices
 }
 
-// compareIDs sorts indexes as numbers.
+// compareIDs orders indexes as numbers.
 func compareIDs(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)

@@ -55,7 +55,7 @@ func states(t *testing.T, m *Manager) []string {
 func TestLease(t *testing.T) {
 	m := Open(filepath.Join(t.TempDir(), "gpus"))
 	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m), "a folder that is not there yet")
-	require.NoDirExists(t, m.Dir())
+	require.NoDirExists(t, m.dir)
 	one := acquire(t, m, order("one", Want{Count: 1}))
 	require.Equal(t, []string{"0"}, one.IDs())
 	two := acquire(t, m, order("two", Want{Count: 2}))
@@ -69,10 +69,10 @@ func TestLease(t *testing.T) {
 	require.Equal(t, []string{"held", "held", "held", "held"}, states(t, m))
 	release(t, two, three)
 	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m))
-	left, err := filepath.Glob(filepath.Join(m.Dir(), "queue", "*"))
+	left, err := filepath.Glob(filepath.Join(m.dir, "queue", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
-	locks, err := filepath.Glob(filepath.Join(m.Dir(), "gpu-*.lock"))
+	locks, err := filepath.Glob(filepath.Join(m.dir, "gpu-*.lock"))
 	require.NoError(t, err)
 	require.Len(t, locks, 5, "the lock files of GPUs are never removed")
 }
@@ -179,7 +179,7 @@ func TestRenumbered(t *testing.T) {
 	release(t, held, lease)
 
 	// The lock of the lasting name holds also without a ticket.
-	stranger := flock.New(filepath.Join(m.Dir(), "gpu-GPU-a.lock"))
+	stranger := flock.New(filepath.Join(m.dir, "gpu-GPU-a.lock"))
 	got, err := stranger.TryLock()
 	require.NoError(t, err)
 	require.True(t, got)
@@ -277,7 +277,7 @@ func TestLeftByTheDead(t *testing.T) {
 func TestAStrangersLock(t *testing.T) {
 	m := Open(t.TempDir())
 	release(t, acquire(t, m, order("first", Want{All: true})))
-	stranger := flock.New(filepath.Join(m.Dir(), "gpu-local-0.lock"))
+	stranger := flock.New(filepath.Join(m.dir, "gpu-local-0.lock"))
 	got, err := stranger.TryLock()
 	require.NoError(t, err)
 	require.True(t, got)
@@ -393,13 +393,13 @@ func TestFolderTrouble(t *testing.T) {
 	m := Open(filepath.Join(dir, "gpus"))
 	release(t, acquire(t, m, order("x", Want{Count: 1})))
 	// Damage of what a dead process left is put right.
-	require.NoError(t, os.WriteFile(filepath.Join(m.Dir(), "counter"), []byte("nonsense"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(m.Dir(), "queue", "000000000007.lock"), nil, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(m.Dir(), "queue", "000000000007.json"), []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(m.dir, "counter"), []byte("nonsense"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(m.dir, "queue", "000000000007.lock"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(m.dir, "queue", "000000000007.json"), []byte("{"), 0o600))
 	lease := acquire(t, m, order("x", Want{Count: 1}))
 	require.Greater(t, lease.ticket.Number, int64(7))
 	release(t, lease)
-	left, err := filepath.Glob(filepath.Join(m.Dir(), "queue", "*"))
+	left, err := filepath.Glob(filepath.Join(m.dir, "queue", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

@@ -12,35 +12,35 @@ import (
 
 // States of a GPU in a listing.
 const (
-	// StateFree can be lent.
+	// StateFree means that the GPU can be lent.
 	StateFree = "free"
-	// StateHeld is lent to one run alone.
+	// StateHeld means that it is lent to one run alone.
 	StateHeld = "held"
-	// StateShared is lent to runs that share it.
+	// StateShared means that it is lent to runs that share it.
 	StateShared = "shared"
-	// StateQuarantined is not lent, for a reason.
+	// StateQuarantined means that it cannot be lent, for a reason.
 	StateQuarantined = "quarantined"
 )
 
-// Listed is a GPU and who holds it.
+// Listed is a GPU and its holders.
 type Listed struct {
 	Device
 	State string `json:"state"`
-	// Reason says why a GPU is not lent; empty when it is.
+	// Reason says why the GPU cannot be lent; empty if there is none.
 	Reason string `json:"reason"`
-	// Holders are live, in the order of arrival.
+	// Holders are the live holders, in the order of arrival.
 	Holders []Ticket `json:"holders"`
 }
 
 // Listing is all GPUs and the queue.
 type Listing struct {
 	GPUs []Listed `json:"gpus"`
-	// Queue are the requests that wait, in the order of arrival.
+	// Queue holds the waiting requests, in the order of arrival.
 	Queue []Ticket `json:"queue"`
 }
 
-// List tells the state of every GPU, and of those that are held but in no
-// inventory. It changes nothing.
+// List returns the state of every GPU of the inventory, and of held GPUs that are not in
+// it. It changes nothing.
 func (m *Manager) List(ctx context.Context, inv Inventory) (Listing, error) {
 	live, dead, err := m.read(ctx)
 	if err != nil {
@@ -49,12 +49,12 @@ func (m *Manager) List(ctx context.Context, inv Inventory) (Listing, error) {
 	return list(inv, live, dead), nil
 }
 
-// read looks at the queue. A folder that is not there has nothing in it.
+// read reads the queue. A directory that does not exist has none.
 func (m *Manager) read(ctx context.Context) (live, dead []Ticket, err error) {
 	if _, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
-	f, err := openFolder(ctx, m.dir)
+	f, err := openLeaseDir(ctx, m.dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,20 +62,20 @@ func (m *Manager) read(ctx context.Context) (live, dead []Ticket, err error) {
 	return live, dead, errors.Join(err, f.close())
 }
 
-// list joins what is known of GPUs with the queue.
+// list combines the inventory with the queue.
 func list(inv Inventory, live, dead []Ticket) Listing {
 	l := Listing{GPUs: []Listed{}, Queue: []Ticket{}}
 	devices := slices.Clone(inv.Devices)
 	var holding []Ticket
 	for _, t := range live {
-		if t.State != StateHolding {
+		if t.State != stateHolding {
 			l.Queue = append(l.Queue, t)
 			continue
 		}
 		holding = append(holding, t)
 		for _, id := range t.GPUs {
 			if !slices.ContainsFunc(devices, func(d Device) bool { return d.ID == id }) {
-				devices = append(devices, Device{ID: id, TotalBytes: Unknown, UsedBytes: Unknown})
+				devices = append(devices, inv.device(id))
 			}
 		}
 	}

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// step is what one look at the queue said.
+// step is the result of one look at the queue.
 type step struct {
 	lease *Lease
 	decision
 	ahead int
-	// ask are dead holders that stand in the way and have to be asked after.
+	// ask are dead holders about which StillUsed must be asked first.
 	ask []Ticket
-	// refresh says that the GPUs have to be looked at again first.
+	// refresh says that a new inventory is needed first.
 	refresh bool
 }
 
-// look takes the GPUs, or says what to do next. Nothing in it takes long: the
-// folder is locked.
+// look takes the GPUs, or returns the next step. It must be quick, because the directory is
+// locked meanwhile.
 func (w *wait) look(ctx context.Context) (s step, err error) {
 	if ctx.Err() != nil {
 		return step{}, context.Cause(ctx)
 	}
-	f, err := openFolder(ctx, w.manager.dir)
+	f, err := openLeaseDir(ctx, w.manager.dir)
 	if err != nil {
 		return step{}, err
 	}
@@ -66,27 +66,27 @@ func (w *wait) look(ctx context.Context) (s step, err error) {
 	}
 }
 
-// sort puts the living into a view: those that hold GPUs, and those that were
-// here before this request.
+// sort adds the live tickets to a view: those that hold GPUs, and those that came before
+// this request.
 func (w *wait) sort(live []Ticket, v *view) {
 	for _, t := range live {
 		switch {
-		case t.State == StateHolding:
+		case t.State == stateHolding:
 			v.holding = append(v.holding, t)
 		case t.Number < w.ticket.Number && !t.Aside:
 			if time.Since(t.Since) > arrivalLimit {
-				t.State = StateWaiting // stopped, or stuck
+				t.State = stateWaiting // its process is stopped, or stuck
 			}
 			v.ahead = append(v.ahead, t)
 		}
 	}
 }
 
-// note tells the others how far this request is.
-func (w *wait) note(f *folder, s step) error {
+// note writes the state of this request for other processes.
+func (w *wait) note(f *leaseDir, s step) error {
 	state := w.ticket.State
 	if s.ask == nil && !s.refresh && !s.arriving {
-		state = StateWaiting
+		state = stateWaiting
 	}
 	if w.ticket.State == state && w.ticket.Aside == s.aside {
 		return nil
@@ -95,9 +95,9 @@ func (w *wait) note(f *folder, s step) error {
 	return f.write(w.ticket)
 }
 
-// settle forgets the dead holders whose programs are gone for certain, and
-// returns the others.
-func (w *wait) settle(f *folder, dead []Ticket) (left []Ticket, err error) {
+// settle forgets the dead holders whose programs have certainly ended, and returns the
+// others.
+func (w *wait) settle(f *leaseDir, dead []Ticket) (left []Ticket, err error) {
 	for _, t := range dead {
 		if _, known := w.asked[t.key()]; known && w.busy[t.RunID] == "" || w.order.StillUsed == nil {
 			if err := f.forget(t); err != nil {
@@ -110,10 +110,10 @@ func (w *wait) settle(f *folder, dead []Ticket) (left []Ticket, err error) {
 	return left, nil
 }
 
-// key tells tickets apart, also those of a number that is used again.
+// key identifies a ticket, even if its number is used again later.
 func (t Ticket) key() string { return fmt.Sprintf("%d %s %v", t.Number, t.RunID, t.Since) }
 
-// unasked are the dead holders that were not asked after lately.
+// unasked returns the dead holders about which StillUsed was not asked lately.
 func (w *wait) unasked(left []Ticket) []Ticket {
 	var ask []Ticket
 	for _, t := range left {
@@ -124,8 +124,7 @@ func (w *wait) unasked(left []Ticket) []Ticket {
 	return ask
 }
 
-// askAfter asks whether the programs of dead holders go on. It may take as long
-// as it takes to end them.
+// askAfter asks StillUsed about dead holders, which may take the time to end their programs.
 func (w *wait) askAfter(ctx context.Context, dead []Ticket) {
 	for _, t := range dead {
 		why := w.order.StillUsed(ctx, t.Holder, t.Since)
@@ -137,8 +136,8 @@ func (w *wait) askAfter(ctx context.Context, dead []Ticket) {
 	}
 }
 
-// take locks the GPUs and writes that down. The folder is locked.
-func (w *wait) take(f *folder, ids []string) (*Lease, error) {
+// take locks the GPUs and writes the ticket.
+func (w *wait) take(f *leaseDir, ids []string) (*Lease, error) {
 	lease := &Lease{manager: w.manager, ticket: w.ticket, ids: ids, inventory: w.order.Inventory}
 	var uuids []string
 	for _, l := range w.locks(ids) {
@@ -153,7 +152,7 @@ func (w *wait) take(f *folder, ids []string) (*Lease, error) {
 			uuids = append(uuids, d.UUID)
 		}
 	}
-	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.UUIDs, w.ticket.Since = StateHolding, false, ids, uuids, time.Now().UTC()
+	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.UUIDs, w.ticket.Since = stateHolding, false, ids, uuids, time.Now().UTC()
 	if err := f.write(w.ticket); err != nil {
 		w.ticket.GPUs, w.ticket.UUIDs = nil, nil
 		return nil, errors.Join(err, lease.unlock())
@@ -164,12 +163,11 @@ func (w *wait) take(f *folder, ids []string) (*Lease, error) {
 	return lease, nil
 }
 
-// locks are those of a lease of these GPUs: of each GPU its index in every pool,
-// and its lasting name.
+// locks returns the locks of a lease: for each GPU its index in every pool, and its UUID.
 func (w *wait) locks(ids []string) []gpuLock {
 	var all []gpuLock
 	for _, pool := range w.manager.pools {
-		// The lock of all is shared by those who know which GPUs they take.
+		// Leases of known GPUs share the lock of all.
 		all = append(all, gpuLock{everything, pool + "-" + everything, w.order.Share || ids[0] != everything})
 	}
 	for _, id := range ids {
@@ -191,10 +189,10 @@ func (w *wait) giveUp(ctx context.Context) error {
 	if w.ticket == nil {
 		return nil
 	}
-	f, err := openFolder(context.WithoutCancel(ctx), w.manager.dir)
+	f, err := openLeaseDir(context.WithoutCancel(ctx), w.manager.dir)
 	if err != nil {
-		// The lock of the ticket is what counts: whoever looks next removes
-		// the file.
+		// Without its lock the ticket counts as dead, and the next look removes its
+		// files.
 		return errors.Join(err, w.ticket.lock.Close())
 	}
 	return errors.Join(f.drop(w.ticket), f.close())

@@ -1,32 +1,43 @@
+// Package gpu finds the GPUs of a machine and lends them to runs.
+//
+// [DetectGPUInfo] and [Probe] ask nvidia-smi. A [Manager] lends GPUs by file locks in a
+// directory, so that processes on one host never share a GPU unless both ask for that. The
+// package knows nothing of containers: [Order.StillUsed] says whether a dead holder left a
+// program running.
+//
+// The output of nvidia-smi is bounded and checked. nvidia-smi also prints errors of the
+// driver to stdout; such a text is never taken for a GPU.
 package gpu
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
-// Manager lends the GPUs of pools in one folder. Any number of managers, in any
-// number of processes, may use one folder; its methods may be called concurrently.
+// Manager lends the GPUs of pools by locks in one directory. Any number of managers, in any
+// number of processes, may use one directory. The methods may be called concurrently.
 type Manager struct {
 	dir   string
 	pools []string
-	// taken hears of every ticket that gets its GPUs while the folder is
-	// locked; for tests.
+	// taken, for tests, is called for each ticket that gets its GPUs, while the
+	// directory is locked.
 	taken func(Ticket)
 }
 
-// LocalPool is the pool of this machine's GPUs.
+// LocalPool is the pool of the GPUs of this machine.
 const LocalPool = "local"
 
-// Open returns the manager of a folder, which need not exist yet, for GPUs that
-// are counted in all of these pools; without any it is [LocalPool].
+// Open returns the manager of a directory, which need not exist yet, for GPUs that are in
+// all of these pools. The default is [LocalPool].
 //
-// A pool is GPUs that have one set of indexes. The same GPUs may be reached in
-// several ways, and not each way tells all of the pools that they are in: those
-// who have a pool in common stand in one queue and never get the same GPU. The
-// name of a pool is a part of names of files.
+// A pool is a set of GPUs with one set of indexes. The same GPUs may be reached in several
+// ways, and a way may not show all pools that they are in. Managers with a common pool have
+// one queue, and never lend the same GPU. The name of a pool is a part of file names.
 func Open(dir string, pools ...string) *Manager {
 	if len(pools) == 0 {
 		pools = []string{LocalPool}
@@ -34,35 +45,31 @@ func Open(dir string, pools ...string) *Manager {
 	return &Manager{dir: dir, pools: pools}
 }
 
-// Dir is the folder.
-func (m *Manager) Dir() string { return m.dir }
-
 // Order is one request for a lease.
 type Order struct {
 	Want
 	Holder
-	// Inventory is which GPUs there are. Look takes a new one; nil when there
-	// is nothing more to learn.
+	// Inventory lists the GPUs. Look returns a new one; nil if that would show nothing
+	// new.
 	Inventory Inventory
 	Look      func(context.Context) (Inventory, error)
-	// StillUsed says why the program of a dead holder may still use its GPUs;
-	// empty when it does not. It may end the program. nil stands for "it does
-	// not".
+	// StillUsed returns why the program of a dead holder may still use its GPUs; empty
+	// if it does not. It may end the program. nil means that no program still does.
 	StillUsed func(ctx context.Context, dead Holder, since time.Time) (why string)
-	// Wait is how long to wait for GPUs; 0 is not at all.
+	// Wait is how long to wait for GPUs; 0 means not at all.
 	Wait time.Duration
-	// Waiting hears what is waited for whenever that changes.
+	// Waiting, if not nil, is called with the reason for waiting whenever it changes.
 	Waiting func(why string)
 }
 
-// A BusyError means that the GPUs were not free, or did not become so in time.
+// A BusyError means that the GPUs were not free, or did not become free in time.
 type BusyError struct {
 	Want string
-	// Why says who holds what.
+	// Why names the holders of the GPUs.
 	Why string
-	// Waited is how long was waited for.
+	// Waited is how long the request has waited.
 	Waited time.Duration
-	// Sharing says that only runs that share, unlike this one, hold them.
+	// Sharing says that all holders share their GPUs, and the request does not.
 	Sharing bool
 }
 
@@ -73,7 +80,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("gpus: %s: not free: %s", e.Want, e.Why)
 }
 
-// Hint says what to try. Sharing helps only with those that share.
+// Hint says what to try. It proposes sharing only if that would help.
 func (e *BusyError) Hint() string {
 	text := "see who has them with: sandbox gpus; wait for them with --gpu-wait 1h"
 	if e.Waited > 0 {
@@ -101,26 +108,25 @@ func (e *dirError) Hint() string {
 }
 
 const (
-	// pollEvery is how often the first of the queue looks; those behind it look
-	// less often, up to pollMost.
+	// pollEvery is how often the first request of the queue looks. Later ones look less
+	// often, at least every pollMost.
 	pollEvery = 100 * time.Millisecond
 	pollMost  = time.Second
-	// freshFor is how old a look at the GPUs may be when they are handed out,
-	// and staleAfter when memory in use is waited for.
+	// freshFor is how old an inventory may be when GPUs are lent, and staleAfter while
+	// a request waits for memory in use.
 	freshFor   = 2 * time.Second
 	staleAfter = 5 * time.Second
-	// askAgain is how often the program of a dead holder is asked after.
+	// askAgain is how often StillUsed is asked about a dead holder.
 	askAgain = 10 * time.Second
-	// arrivalLimit is how long a request may take to look at its GPUs for the
-	// first time.
+	// arrivalLimit is how long a request may take for its first look.
 	arrivalLimit = 2 * time.Minute
 )
 
-// Acquire lends GPUs. All of them or none are taken, in the order of arrival.
+// Acquire lends GPUs, in the order of arrival: all that the order wants, or none.
 //
-// The error is a [WantError] when waiting cannot help, a [BusyError] when the
-// GPUs were not free in time, the cause of ctx when that ended, or says what is
-// wrong with the folder. The caller releases the lease.
+// The error is a [*WantError] if waiting cannot help, a [*BusyError] if the GPUs were not
+// free in time, the cause of ctx if that ended, or a problem of the directory. The caller
+// must release the lease.
 func (m *Manager) Acquire(ctx context.Context, order Order) (*Lease, error) {
 	if err := order.Check(order.Inventory); err != nil {
 		return nil, err
@@ -145,14 +151,15 @@ type wait struct {
 	until   time.Time
 	ticket  *queued
 	looked  bool
-	told    string
-	// busy are the runs of dead holders that go on, asked when they were asked
-	// after.
+	// reported is the last reason that Waiting got.
+	reported string
+	// busy are the answers of StillUsed by run, asked the times of the questions by
+	// ticket.
 	busy  map[string]string
 	asked map[string]time.Time
 }
 
-// run looks until the GPUs are there, or will not be.
+// run looks at the queue until the request has its GPUs, or cannot get them.
 func (w *wait) run(ctx context.Context) (*Lease, error) {
 	for {
 		step, err := w.look(ctx)
@@ -170,14 +177,13 @@ func (w *wait) run(ctx context.Context) (*Lease, error) {
 			w.looked, w.order.Inventory.At = true, time.Now()
 			continue
 		}
-		// A request that came together with others waits until those have
-		// been looked at.
+		// A request that came together with others waits until those have looked.
 		if left := time.Until(w.until); left <= 0 && !step.arriving {
 			return nil, &BusyError{w.order.String(), step.why, w.order.Wait, step.sharing}
 		}
-		if !step.arriving && w.order.Waiting != nil && step.why != w.told {
+		if !step.arriving && w.order.Waiting != nil && step.why != w.reported {
 			w.order.Waiting(step.why)
-			w.told = step.why
+			w.reported = step.why
 		}
 		pause := pollEvery
 		if !step.arriving {
@@ -191,4 +197,63 @@ func (w *wait) run(ctx context.Context) (*Lease, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// Lease is a set of GPUs that this process holds. It ends with [Lease.Release] or
+// [Lease.Leave], or with the process.
+type Lease struct {
+	manager *Manager
+	ticket  *queued
+	ids     []string
+	// inventory is the inventory on which the decision was based.
+	inventory Inventory
+	locks     []*flock.Flock
+}
+
+// Inventory returns the inventory that the lease is based on. Indexes may have changed
+// during the wait.
+func (l *Lease) Inventory() Inventory { return l.inventory }
+
+// Devices returns the GPUs of that inventory, in the order of [Lease.IDs]; nil if the lease
+// is for all of an unknown number.
+func (l *Lease) Devices() []Device {
+	var devices []Device
+	for _, id := range l.IDs() {
+		devices = append(devices, l.inventory.device(id))
+	}
+	return devices
+}
+
+// IDs returns the indexes of the GPUs, sorted; nil if the lease is for all of an unknown
+// number.
+func (l *Lease) IDs() []string {
+	if slices.Contains(l.ids, everything) {
+		return nil
+	}
+	return slices.Clone(l.ids)
+}
+
+// Release gives the GPUs back. No program may use them any more. It must be called once.
+func (l *Lease) Release(ctx context.Context) error {
+	f, err := openLeaseDir(ctx, l.manager.dir)
+	if err != nil {
+		// The ticket stays, so that StillUsed is asked about the run before the GPUs
+		// are lent again.
+		return errors.Join(err, l.Leave())
+	}
+	// The GPUs come first: a GPU without a holder must not be locked.
+	return errors.Join(l.unlock(), f.drop(l.ticket), f.close())
+}
+
+// Leave ends the lease of a program that may still run. StillUsed is asked about it before
+// its GPUs are lent again, as if this process had died.
+func (l *Lease) Leave() error { return errors.Join(l.unlock(), l.ticket.lock.Close()) }
+
+func (l *Lease) unlock() error {
+	var errs []error
+	for _, lock := range l.locks {
+		errs = append(errs, lock.Close())
+	}
+	l.locks = nil
+	return errors.Join(errs...)
 }

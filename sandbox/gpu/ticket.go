@@ -19,32 +19,33 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// TicketSchema names the form of a ticket's file.
-const TicketSchema = "evalbox/gpu-ticket/v1"
+// ticketSchema names the form of a ticket's file.
+const ticketSchema = "evalbox/gpu-ticket/v1"
 
 // States of a ticket.
 const (
-	// StateArriving has not been looked at yet.
-	StateArriving = "arriving"
-	// StateWaiting waits for GPUs.
-	StateWaiting = "waiting"
-	// StateHolding has them.
-	StateHolding = "holding"
+	// stateArriving has not looked at its GPUs yet.
+	stateArriving = "arriving"
+	// stateWaiting waits for GPUs.
+	stateWaiting = "waiting"
+	// stateHolding has its GPUs.
+	stateHolding = "holding"
 )
 
-// Ticket is one request for GPUs on disk, from its arrival to its end. As long as
-// its process lives, a lock file of the same name is locked.
+// Ticket is one request for GPUs on disk, from its arrival to the end of its lease. A lock
+// file of the same name is locked as long as its process lives.
 type Ticket struct {
 	Schema string `json:"schema"`
 	// Number is the place in the order of arrival.
-	Number int64  `json:"number"`
-	State  string `json:"state"`
-	// Aside says that it waits for something else than a lease.
+	Number int64 `json:"number"`
+	// State is arriving, waiting or holding.
+	State string `json:"state"`
+	// Aside says that something other than a lease keeps the request waiting.
 	Aside bool `json:"aside"`
-	// Pools are those that it counts its GPUs in.
+	// Pools are the pools of its GPUs; see [Open].
 	Pools []string `json:"pools"`
-	// Want is the request for people, GPUs the indexes of what it holds, and
-	// UUIDs the lasting names, as far as they are known.
+	// Want is the request as a text. GPUs are the indexes of the GPUs that it holds,
+	// and UUIDs their UUIDs, as far as they are known.
 	Want  string    `json:"want"`
 	GPUs  []string  `json:"gpus"`
 	UUIDs []string  `json:"uuids"`
@@ -53,18 +54,18 @@ type Ticket struct {
 	Holder
 }
 
-// Holder says for whom GPUs are held.
+// Holder identifies a run and its process.
 type Holder struct {
 	RunID string `json:"run_id"`
-	// Name is the run's, for people; it may be empty.
+	// Name is the run's name for people; it may be empty.
 	Name string `json:"name"`
-	// Engine is the ID of the engine that runs it.
+	// Engine is the ID of the run's engine.
 	Engine string `json:"engine"`
-	// PID, User and Host are those of the process.
+	// PID, User and Host identify the process.
 	PID  int    `json:"pid"`
 	User string `json:"user"`
 	Host string `json:"host"`
-	// LimitSeconds bounds how long the run may take once it has its GPUs.
+	// LimitSeconds bounds the time of the run once it has its GPUs.
 	LimitSeconds float64 `json:"limit_seconds"`
 }
 
@@ -72,34 +73,38 @@ func (t Ticket) describe() string {
 	return fmt.Sprintf("run %s (process %d of %s, since %s)", t.RunID, t.PID, t.User, t.Since.UTC().Format(time.RFC3339))
 }
 
-// thisProcess fills in who we are.
+// thisProcess returns the Holder of this process, without a run.
 var thisProcess = sync.OnceValue(func() Holder {
 	h := Holder{PID: os.Getpid(), User: strconv.Itoa(os.Getuid())}
 	if who, err := user.Current(); err == nil {
 		h.User = who.Username
 	}
-	h.Host, _ = os.Hostname() // empty where the system does not tell
+	h.Host, _ = os.Hostname() // empty if the system does not know
 	return h
 })
 
-// queued is a ticket of ours, with its lock.
+// queued is a ticket of this process, with its lock.
 type queued struct {
 	Ticket
-	path string
 	lock *flock.Flock
 }
 
-func (f *folder) queueDir() string { return filepath.Join(f.dir, "queue") }
+func (f *leaseDir) queueDir() string { return filepath.Join(f.dir, "queue") }
 
-// arrive makes a ticket at the end of the queue. The folder is locked.
-func (f *folder) arrive(t Ticket) (*queued, error) {
+// ticketPath returns the path of a ticket's files, without their extensions.
+func (f *leaseDir) ticketPath(number int64) string {
+	return filepath.Join(f.queueDir(), fmt.Sprintf("%012d", number))
+}
+
+// arrive adds a ticket at the end of the queue.
+func (f *leaseDir) arrive(t Ticket) (*queued, error) {
 	number, err := f.nextNumber()
 	if err != nil {
 		return nil, err
 	}
-	t.Schema, t.Number, t.State, t.Since = TicketSchema, number, StateArriving, time.Now().UTC()
-	q := &queued{Ticket: t, path: filepath.Join(f.queueDir(), fmt.Sprintf("%012d", number))}
-	q.lock, err = f.lockFile(q.path+".lock", false)
+	t.Schema, t.Number, t.State, t.Since = ticketSchema, number, stateArriving, time.Now().UTC()
+	q := &queued{Ticket: t}
+	q.lock, err = f.lockFile(f.ticketPath(number)+".lock", false)
 	if err != nil {
 		return nil, err
 	}
@@ -109,23 +114,20 @@ func (f *folder) arrive(t Ticket) (*queued, error) {
 	return q, nil
 }
 
-// write puts the ticket on disk, whole or not at all.
-func (f *folder) write(q *queued) error {
+// write writes the ticket to disk, in one step.
+func (f *leaseDir) write(q *queued) error {
 	text, err := json.MarshalIndent(q.Ticket, "", "  ")
 	if err != nil {
 		return err
 	}
-	return f.writeFile(q.path+".json", append(text, '\n'))
+	return f.writeFile(f.ticketPath(q.Number)+".json", append(text, '\n'))
 }
 
-// drop ends a ticket of ours. The folder is locked.
-func (f *folder) drop(q *queued) error {
-	err := errors.Join(removeFile(q.path+".json"), removeFile(q.path+".lock"))
-	return errors.Join(err, q.lock.Close())
-}
+// drop removes a ticket of this process.
+func (f *leaseDir) drop(q *queued) error { return errors.Join(f.forget(q.Ticket), q.lock.Close()) }
 
-// nextNumber counts arrivals. The folder is locked.
-func (f *folder) nextNumber() (int64, error) {
+// nextNumber counts arrivals.
+func (f *leaseDir) nextNumber() (int64, error) {
 	path := filepath.Join(f.dir, "counter")
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +135,7 @@ func (f *folder) nextNumber() (int64, error) {
 	}
 	last, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		last = 0 // new, or damaged: the queue itself tells
+		last = 0 // new, or damaged: the numbers of the queue remain
 	}
 	numbers, err := f.numbers()
 	if err != nil {
@@ -145,8 +147,8 @@ func (f *folder) nextNumber() (int64, error) {
 	return last + 1, f.writeFile(path, []byte(strconv.FormatInt(last+1, 10)+"\n"))
 }
 
-// numbers are those of all tickets, in order.
-func (f *folder) numbers() ([]int64, error) {
+// numbers returns the numbers of all tickets, in order.
+func (f *leaseDir) numbers() ([]int64, error) {
 	entries, err := os.ReadDir(f.queueDir())
 	if err != nil {
 		return nil, err
@@ -166,15 +168,15 @@ func (f *folder) numbers() ([]int64, error) {
 // maxTicket bounds the file of a ticket, which another user may have written.
 const maxTicket = 64 << 10
 
-// tickets reads the queue of the pools, the live ones and the dead that held GPUs.
-// With clean set it removes the other dead. The folder is locked.
-func (f *folder) tickets(pools []string, clean bool) (live, dead []Ticket, err error) {
+// tickets reads the queue of the pools: the tickets of live processes, and those of dead
+// ones that held GPUs. With clean set it removes other tickets of dead processes.
+func (f *leaseDir) tickets(pools []string, clean bool) (live, dead []Ticket, err error) {
 	numbers, err := f.numbers()
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, n := range numbers {
-		path := filepath.Join(f.queueDir(), fmt.Sprintf("%012d", n))
+		path := f.ticketPath(n)
 		lives, err := f.isLocked(path + ".lock")
 		if err != nil {
 			return nil, nil, err
@@ -189,7 +191,7 @@ func (f *folder) tickets(pools []string, clean bool) (live, dead []Ticket, err e
 		case lives && err != nil:
 			return nil, nil, fmt.Errorf("ticket %s: %w", path, err)
 		case err == nil && (lives || len(t.GPUs) > 0) && !t.in(pools):
-			// The business of others.
+			// Of other pools.
 		case lives:
 			live = append(live, t)
 		case err == nil && len(t.GPUs) > 0:
@@ -208,9 +210,9 @@ func (t Ticket) in(pools []string) bool {
 	return slices.ContainsFunc(t.Pools, func(pool string) bool { return slices.Contains(pools, pool) })
 }
 
-// forget removes a dead ticket. The folder is locked.
-func (f *folder) forget(t Ticket) error {
-	path := filepath.Join(f.queueDir(), fmt.Sprintf("%012d", t.Number))
+// forget removes the files of a ticket.
+func (f *leaseDir) forget(t Ticket) error {
+	path := f.ticketPath(t.Number)
 	return errors.Join(removeFile(path+".json"), removeFile(path+".lock"))
 }
 

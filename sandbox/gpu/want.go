@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Want is which GPUs a lease is asked for: all, a number, or named ones.
+// Want says which GPUs a lease is for: all, a number, or named ones.
 type Want struct {
 	All   bool
 	Count int
@@ -17,7 +17,7 @@ type Want struct {
 	Share bool
 }
 
-// String is the request for people.
+// String returns the request in words.
 func (w Want) String() string {
 	text := fmt.Sprintf("%d GPUs", w.Count)
 	switch {
@@ -36,22 +36,22 @@ func (w Want) String() string {
 	return text
 }
 
-// everything stands for all GPUs where nobody knows which there are.
+// everything represents all GPUs of an inventory that is not known.
 const everything = "all"
 
-// A WantError means that no waiting can fulfil a request.
+// A WantError means that a request cannot be fulfilled, even by waiting.
 type WantError struct{ Want, Rule string }
 
 func (e *WantError) Error() string { return fmt.Sprintf("gpus: %s: %s", e.Want, e.Rule) }
 
-// Check says whether the inventory can fulfil the request once all of it is
-// free; the error is a [WantError].
+// Check checks that the inventory can fulfil the request once all of it is free. The error
+// is a [*WantError].
 func (w Want) Check(inv Inventory) error {
 	_, err := w.candidates(inv)
 	return err
 }
 
-// candidates are the IDs of the GPUs that the request names, or may choose from.
+// candidates returns the IDs of the GPUs that the request names, or may choose from.
 func (w Want) candidates(inv Inventory) ([]string, error) {
 	refuse := func(format string, args ...any) ([]string, error) {
 		return nil, &WantError{w.String(), fmt.Sprintf(format, args...)}
@@ -84,7 +84,7 @@ func (w Want) candidates(inv Inventory) ([]string, error) {
 	return healthy, nil
 }
 
-// named finds the GPUs of a request that names them.
+// named returns the IDs of the GPUs that the request names.
 func (w Want) named(inv Inventory, all []string) ([]string, error) {
 	var ids []string
 	for _, name := range w.IDs {

@@ -132,7 +132,7 @@ func TestWant(t *testing.T) {
 
 // holding and waiting are tickets of others.
 func holding(number int64, share bool, gpus ...string) Ticket {
-	return Ticket{Number: number, State: StateHolding, GPUs: gpus, Share: share, Holder: Holder{RunID: "h"}}
+	return Ticket{Number: number, State: stateHolding, GPUs: gpus, Share: share, Holder: Holder{RunID: "h"}}
 }
 
 func waiting(number int64, state string) Ticket {
@@ -162,11 +162,11 @@ func TestDecide(t *testing.T) {
 		"named and held": {want: Want{IDs: []string{"3", "1"}}, view: view{holding: []Ticket{holding(1, false, "1")}}, why: "GPU 1 is held by run h"},
 		"all":            {want: Want{All: true}, take: []string{"0", "1", "2", "3"}},
 		"all but one":    {want: Want{All: true}, view: view{holding: []Ticket{holding(1, false, "3")}}, why: "GPU 3 is held"},
-		"somebody came before, who wants more": {want: Want{Count: 1}, view: view{ahead: []Ticket{waiting(1, StateWaiting)}},
+		"somebody came before, who wants more": {want: Want{Count: 1}, view: view{ahead: []Ticket{waiting(1, stateWaiting)}},
 			why: "1 request came before (first: run w"},
-		"somebody just came before": {want: Want{Count: 1}, view: view{ahead: []Ticket{waiting(1, StateArriving), waiting(2, StateArriving)}},
+		"somebody just came before": {want: Want{Count: 1}, view: view{ahead: []Ticket{waiting(1, stateArriving), waiting(2, stateArriving)}},
 			why: "2 requests came before", arriving: true},
-		"somebody waits and another came": {want: Want{Count: 1}, view: view{ahead: []Ticket{waiting(1, StateWaiting), waiting(2, StateArriving)}},
+		"somebody waits and another came": {want: Want{Count: 1}, view: view{ahead: []Ticket{waiting(1, stateWaiting), waiting(2, stateArriving)}},
 			why: "2 requests came before"},
 		"sharing with those who share": {want: Want{IDs: []string{"0"}, Share: true}, view: view{holding: []Ticket{holding(1, true, "0"), holding(2, true, "0")}},
 			take: []string{"0"}},
@@ -179,7 +179,7 @@ func TestDecide(t *testing.T) {
 		"memory in use":               {want: Want{Count: 4}, inv: used, why: "GPU 0: 40960 MiB", aside: true, used: true},
 		"memory in use, and shared":   {want: Want{IDs: []string{"0"}, Share: true}, inv: used, take: []string{"0"}},
 		"memory in use by its holder": {want: Want{IDs: []string{"0"}}, inv: used, view: view{holding: []Ticket{holding(1, false, "0")}}, why: "is held by"},
-		"aside, and those before do not matter": {want: Want{IDs: []string{"0"}}, inv: used, view: view{ahead: []Ticket{waiting(1, StateWaiting)}},
+		"aside, and those before do not matter": {want: Want{IDs: []string{"0"}}, inv: used, view: view{ahead: []Ticket{waiting(1, stateWaiting)}},
 			why: "GPU 0: 40960 MiB", aside: true, used: true},
 		"a dead holder's program goes on": {want: Want{IDs: []string{"0"}}, view: view{left: []Ticket{left}}, busy: map[string]string{"h": "container x still runs"},
 			why: "GPU 0: container x still runs", aside: true},
@@ -212,7 +212,7 @@ func TestDecide(t *testing.T) {
 func TestManyHolders(t *testing.T) {
 	var v view
 	for i := range 8 {
-		v.holding = append(v.holding, Ticket{State: StateHolding, GPUs: []string{strconv.Itoa(i)}, Holder: Holder{RunID: "r" + strconv.Itoa(i)}})
+		v.holding = append(v.holding, Ticket{State: stateHolding, GPUs: []string{strconv.Itoa(i)}, Holder: Holder{RunID: "r" + strconv.Itoa(i)}})
 	}
 	d, err := decide(Want{All: true}, madeUpGPUs(8), v, nil)
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ const maxLinks = 40
 // maxEntries bounds the entries of a directory that are searched for other names.
 const maxEntries = 1_000_000
 
-// Why a path inside the container stands for nothing of the host.
+// Reasons why a path of the container refers to no file of the host.
 var (
 	errOutside  = errors.New("leads out of the mounts")
 	errTooMany  = errors.New("leads over too many links")
@@ -83,8 +83,8 @@ func (t table) follow(inside string) (resolved string, info fs.FileInfo, err err
 	return at, info, err
 }
 
-// resolveMasks finds what the masks hide, and by which other names the program could reach
-// it.
+// resolveMasks finds the files that the masks hide, and the other names by which the program
+// could reach them.
 func (t *table) resolveMasks(ctx context.Context) error {
 	var errs []error
 	found := map[string]bool{} // directory or not, by path
@@ -96,7 +96,7 @@ func (t *table) resolveMasks(ctx context.Context) error {
 		inside, info, err := t.follow(mask.Target)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			// Nothing is there that could be shown; in a tree it must not be created.
+			// No file needs to be hidden. In a tree the program must not create it.
 			t.addAbsent(mask.Target)
 			t.addAbsent(inside)
 		case err != nil:
@@ -115,12 +115,12 @@ func (t *table) resolveMasks(ctx context.Context) error {
 	}
 	t.Masks = nil
 	for _, inside := range slices.Sorted(maps.Keys(found)) {
-		t.Masks = append(t.Masks, spec.Mask{Target: inside, Folder: found[inside]})
+		t.Masks = append(t.Masks, spec.Mask{Target: inside, Dir: found[inside]})
 	}
 	return nil
 }
 
-// addAbsent records a masked path of a tree at which nothing is.
+// addAbsent records a masked path of a tree that does not exist.
 func (t *table) addAbsent(name string) {
 	for i, e := range t.Entries {
 		rel := spec.Rel(name, e.Target)
@@ -130,7 +130,7 @@ func (t *table) addAbsent(name string) {
 	}
 }
 
-// addNames adds the other paths of what is hidden: through another mount that shows the
+// addNames adds the other paths of the hidden files: through another mount that shows the
 // same directory of the host, and through further names of the same file.
 func (t *table) addNames(ctx context.Context, found map[string]bool) error {
 	var secrets tree.Secrets
@@ -185,19 +185,19 @@ func (t *table) addSecrets(ctx context.Context, e spec.Entry, secrets *tree.Secr
 	})
 }
 
-// resolveCanaries names canaries by what they hide, as the masks that they stand for, and
-// leaves out those that stand for nothing.
+// resolveCanaries resolves the paths of canaries like those of their masks, and drops
+// canaries in an entry whose path does not exist.
 func (t *table) resolveCanaries() {
 	var resolved []spec.Canary
 	for _, c := range t.Canaries {
 		if t.Contains(c.Target) {
 			inside, info, err := t.follow(c.Target)
 			if err != nil {
-				continue // nothing is there; every other error the masks have reported
+				continue // it does not exist; the masks have reported every other error
 			}
 			c = spec.Canary{Target: inside, Dir: info.IsDir()}
 			if slices.Contains(resolved, c) {
-				continue // another link to the same
+				continue // another link to the same path
 			}
 		}
 		resolved = append(resolved, c)

@@ -17,15 +17,15 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// kernelTrees are no folders of files: what lies there acts when it is opened, or is
-// a way to a service of the host.
+// kernelTrees do not hold ordinary files: opening an entry there may have an effect, or
+// leads to a service of the host.
 var kernelTrees = []string{"/dev", "/proc", "/sys", "/run", "/var/run"}
 
 // table is a mount table whose sources are resolved.
 type table struct{ spec.Layout }
 
 // resolveMounts resolves the sources of mounts and trees, makes the mount table, resolves
-// what it hides, and checks it with what is on disk.
+// the masks, and checks the table against the files on disk.
 func (p Protected) resolveMounts(ctx context.Context, req spec.Request) (spec.Layout, error) {
 	var errs []error
 	req.Mounts, req.Trees = slices.Clone(req.Mounts), slices.Clone(req.Trees)
@@ -69,7 +69,7 @@ func (p Protected) resolveMounts(ctx context.Context, req spec.Request) (spec.La
 	return t.Layout, errors.Join(err, t.checkWorkDir(cmp.Or(req.WorkDir, spec.WorkDir)))
 }
 
-// resolveExclude makes absolute paths those of the resolved source.
+// resolveExclude makes absolute paths relative to the source, as it was named or resolved.
 func resolveExclude(exclude []string, asked, real string) ([]string, error) {
 	resolved := slices.Clone(exclude)
 	abs, err := filepath.Abs(asked)
@@ -86,8 +86,8 @@ func resolveExclude(exclude []string, asked, real string) ([]string, error) {
 	return resolved, nil
 }
 
-// resolveSource refuses the files that no program may see. Everything else is for the
-// caller to decide.
+// resolveSource refuses the files that no program may see. All others are the caller's
+// decision.
 func (p Protected) resolveSource(field, asked string) (string, error) {
 	if asked == "" {
 		return "", &spec.PathError{Field: field, Path: asked, Rule: spec.RuleMissing}
@@ -113,18 +113,12 @@ func (p Protected) resolveSource(field, asked string) (string, error) {
 	case fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isOutput(real):
 		return refuse("lies in the state folder " + p.StateDir + ", which holds the records of other runs")
 	}
-	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
-		return refuse("holds docker.sock: whoever reaches that is root on this machine")
+	err = checkContent(field, asked, real)
+	if err == nil && info.IsDir() {
+		err = checkReadable(field, asked, real)
 	}
-	if err := checkAlone(field, asked, real); err != nil {
+	if err != nil {
 		return asked, err
-	}
-	if info.IsDir() {
-		dir, err := os.Open(real)
-		if err != nil {
-			return asked, &spec.PathError{Field: field, Path: asked, Rule: "cannot be read", Err: fsx.Cause(err)}
-		}
-		return real, dir.Close()
 	}
 	return real, nil
 }
@@ -135,22 +129,9 @@ func (p Protected) isOutput(real string) bool {
 	return err == nil && p.Output != nil && p.Output(filepath.ToSlash(rel))
 }
 
-// checkAlone refuses a directory with other file systems in it.
-func checkAlone(field, asked, real string) error {
-	below, err := fsx.MountsBelow(real)
-	if err != nil {
-		return &spec.PathError{Field: field, Path: asked, Rule: "its mount points cannot be told", Err: fsx.Cause(err)}
-	}
-	if len(below) > 0 {
-		return &spec.PathError{Field: field, Path: asked,
-			Rule: fmt.Sprintf("has the mount point %s in it, which would not be there inside; give a folder without", below[0])}
-	}
-	return nil
-}
-
-// CheckEngine keeps the engine's data and its socket from programs. root is the engine's
-// data directory, empty if it is not on this machine or not known; address is that of its
-// socket.
+// CheckEngine refuses a mount table that shows the engine's data or its socket. root is the
+// engine's data directory, empty if it is not on this machine or not known; address is that
+// of its socket. The error is a [*spec.PathError].
 func CheckEngine(layout spec.Layout, root, address string) error {
 	real := fsx.RealPath(root)
 	inRoot := func(path string) bool {
@@ -207,7 +188,7 @@ func (t table) checkPoints() error {
 // errLink means that a path leads over a link.
 var errLink = errors.New("leads over a link")
 
-// lstatPlain looks at a path below a folder that leads over no link.
+// lstatPlain is Lstat of a path below a directory. It refuses links on the way.
 func lstatPlain(dir, rel string) (info fs.FileInfo, err error) {
 	at := dir
 	for _, name := range strings.Split(rel, "/") {

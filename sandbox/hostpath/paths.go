@@ -8,29 +8,32 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// MaxScript bounds a program file, in bytes. Generated scripts have kilobytes.
+// MaxScript is the maximum size of a script, in bytes. Generated scripts have kilobytes.
 const MaxScript = 64 << 20
 
-// Protected is what no program may see or empty, in addition to the system's own files.
+// Protected names the files that no program may see and no run may empty, in addition to the
+// system's own.
 type Protected struct {
 	// StateDir is the directory of records and locks.
 	StateDir string
-	// Output reports whether a path in the state directory, relative to it, is an output
-	// of an earlier run and nothing else of its record; nil is none.
+	// Output reports whether a path relative to the state directory is an output of an
+	// earlier run, and so may be mounted; nil means that none is.
 	Output func(rel string) bool
 }
 
-// Resolve makes the host paths of a request absolute, with links resolved, checks them,
-// and makes the mount table of the run, with what its masks and canaries hide. It also
-// returns the paths as they were when they were checked. The error joins what is wrong,
-// as a [*spec.PathError] for a path of the host, or a [*policy.FieldError].
+// Resolve makes the host paths of a request absolute, resolves links, checks the paths, and
+// makes the mount table of the run, with the files that its masks and canaries hide. It also
+// returns the files to which the paths referred. The error joins a [*spec.PathError] for
+// each host path that breaks a rule, or a [*policy.FieldError] for each other field.
 func Resolve(ctx context.Context, req spec.Request, p Protected) (spec.Layout, Verified, error) {
 	req, err := p.resolvePaths(req)
 	if err != nil {
@@ -63,7 +66,7 @@ func (p Protected) resolvePaths(req spec.Request) (spec.Request, error) {
 	return req, errors.Join(errs...)
 }
 
-// resolve follows links once, so that a link that changes later changes nothing.
+// resolve follows links once, so that a link that changes later has no effect.
 func resolve(field, path string) (string, fs.FileInfo, error) {
 	if !utf8.ValidString(path) {
 		return path, nil, &spec.PathError{Field: field, Path: path, Rule: "is not UTF-8, which the engine's interface needs"}
@@ -116,14 +119,19 @@ func (p Protected) resolveInput(path string) (string, error) {
 	if err := p.checkMountable("input", path, real); err != nil {
 		return path, err
 	}
-	dir, err := os.Open(real)
-	if err != nil {
-		return path, &spec.PathError{Field: "input", Path: path, Rule: "cannot be read", Err: fsx.Cause(err)}
-	}
-	return real, dir.Close()
+	return real, checkReadable("input", path, real)
 }
 
-// resolveFinal accepts a folder that is missing, as long as its parent is there.
+// checkReadable refuses a directory that this process cannot read.
+func checkReadable(field, asked, real string) error {
+	dir, err := os.Open(real)
+	if err != nil {
+		return &spec.PathError{Field: field, Path: asked, Rule: "cannot be read", Err: fsx.Cause(err)}
+	}
+	return dir.Close()
+}
+
+// resolveFinal accepts a directory that does not exist, if its parent does.
 func (p Protected) resolveFinal(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -153,7 +161,7 @@ func (p Protected) resolveFinal(path string) (string, error) {
 	return real, checkEmptiable(path, real)
 }
 
-// checkMountable refuses folders that no program may be shown.
+// checkMountable refuses directories that no program may see.
 func (p Protected) checkMountable(field, path, real string) error {
 	if real == filepath.Dir(real) {
 		return &spec.PathError{Field: field, Path: path, Rule: "is the root of a file system"}
@@ -170,13 +178,26 @@ func (p Protected) checkMountable(field, path, real string) error {
 	if fsx.Within(fsx.RealPath(p.StateDir), real) {
 		return &spec.PathError{Field: field, Path: path, Rule: "is or holds the state folder " + p.StateDir}
 	}
-	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
-		return &spec.PathError{Field: field, Path: path, Rule: "holds docker.sock: whoever reaches that is root on this machine"}
-	}
-	return checkAlone(field, path, real)
+	return checkContent(field, path, real)
 }
 
-// checkFinal also keeps the records of other runs from being emptied.
+// checkContent refuses a directory that holds the engine's socket or other file systems.
+func checkContent(field, asked, real string) error {
+	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
+		return &spec.PathError{Field: field, Path: asked, Rule: "holds docker.sock: whoever reaches that is root on this machine"}
+	}
+	below, err := fsx.MountsBelow(real)
+	if err != nil {
+		return &spec.PathError{Field: field, Path: asked, Rule: "its mount points cannot be told", Err: fsx.Cause(err)}
+	}
+	if len(below) > 0 {
+		return &spec.PathError{Field: field, Path: asked,
+			Rule: fmt.Sprintf("has the mount point %s in it, which would not be there inside; give a folder without", below[0])}
+	}
+	return nil
+}
+
+// checkFinal refuses directories that no run may empty.
 func (p Protected) checkFinal(path, real string) error {
 	if err := p.checkMountable("final", path, real); err != nil {
 		return err
@@ -190,7 +211,7 @@ func (p Protected) checkFinal(path, real string) error {
 	return nil
 }
 
-// checkEmptiable refuses to empty folders that hold more than results.
+// checkEmptiable refuses existing directories that hold more than results.
 func checkEmptiable(path, real string) error {
 	if cwd, err := os.Getwd(); err == nil && fsx.Within(fsx.RealPath(cwd), real) {
 		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current folder"}
@@ -199,4 +220,37 @@ func checkEmptiable(path, real string) error {
 		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and holds a Git checkout"}
 	}
 	return nil
+}
+
+// The directories of the Filesystem Hierarchy Standard, and those of macOS.
+var (
+	// secretTrees must not be seen by a program, at any depth.
+	secretTrees = []string{"/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/private/etc"}
+	// systemTrees must not be emptied, at any depth.
+	systemTrees = []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/Library", "/System"}
+	// sharedDirs must not be seen as a whole; the directories in them may.
+	sharedDirs = []string{
+		"/home", "/media", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var",
+		"/Applications", "/Users", "/Volumes", "/private", "/private/tmp", "/private/var",
+	}
+)
+
+// showsTooMuch reports whether a cleaned, absolute path is a directory of the
+// system that a program must not see.
+func showsTooMuch(real string) bool {
+	slashed := filepath.ToSlash(real)
+	return below(slashed, secretTrees) || slices.Contains(sharedDirs, slashed)
+}
+
+// belongsToSystem reports whether a cleaned, absolute path is a directory that
+// must never be emptied.
+func belongsToSystem(real string) bool {
+	slashed := filepath.ToSlash(real)
+	// /var/lib, /var/log and the like hold files of other programs.
+	return showsTooMuch(real) || below(slashed, systemTrees) || path.Dir(slashed) == "/var"
+}
+
+// below reports whether a path is one of the trees or lies in one.
+func below(slashed string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return fsx.Within(slashed, tree) })
 }

@@ -18,18 +18,18 @@ import (
 const (
 	// maxSpecial is how many sockets, FIFOs and devices are hidden: each is a mount.
 	maxSpecial = 100
-	// maxLooked bounds the entries that are looked at for that. A hundred thousand
-	// take about a tenth of a second.
+	// maxLooked bounds the entries that are searched. A hundred thousand take about a
+	// tenth of a second.
 	maxLooked = 5_000_000
 )
 
-// specialTypes are files that lead to other processes of the host, or to its devices,
-// also through a mount that nobody can write.
+// specialTypes are the types of files that lead to other processes of the host, or to its
+// devices, even through a read-only mount.
 const specialTypes = fs.ModeSocket | fs.ModeNamedPipe | fs.ModeDevice | fs.ModeCharDevice | fs.ModeIrregular
 
-// HideSpecial adds masks for the sockets, FIFOs and devices that mounts and the input of a
-// resolved mount table show, and returns a warning if there are any. Those that are created
-// later are not hidden.
+// HideSpecial adds masks for the sockets, FIFOs and devices that the mounts and the input of
+// a resolved mount table show, and returns a warning if there are any. Special files that
+// are created later are not hidden.
 func HideSpecial(ctx context.Context, layout *spec.Layout) (warnings []string, err error) {
 	s := specials{Layout: *layout, masks: map[string]bool{}}
 	for _, mask := range layout.Masks {
@@ -37,7 +37,7 @@ func HideSpecial(ctx context.Context, layout *spec.Layout) (warnings []string, e
 	}
 	for _, e := range layout.Entries {
 		if e.Role == spec.RoleTree || !e.Dir {
-			continue // a copy has none, and a single mount is a plain file
+			continue // a copy has none, and a mounted file is a regular one
 		}
 		if err := s.look(ctx, e); err != nil {
 			return nil, err
@@ -75,8 +75,7 @@ type specials struct {
 	looked int
 }
 
-// look goes through one entry. It asks for no more than the names and their kinds: that
-// is one call for hundreds of them.
+// look searches one entry. It reads names and types only, hundreds with one system call.
 func (s *specials) look(ctx context.Context, e spec.Entry) error {
 	queue := []string{"."}
 	for len(queue) > 0 {
@@ -85,7 +84,7 @@ func (s *specials) look(ctx context.Context, e spec.Entry) error {
 		below, err := s.dir(ctx, e, at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			// Gone, or nothing that even we could look at.
+			// It is gone, or this process may not read it either.
 		case err != nil:
 			return err
 		}

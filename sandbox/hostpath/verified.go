@@ -9,16 +9,16 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// VerifiedPath is a file or directory of the host as it was when it was checked. The
-// engine mounts by name, and later. Somebody who may rename files there could meanwhile
-// replace it with a link or another file.
+// VerifiedPath is a path of the host, and the file to which it referred when it was checked.
+// The engine mounts it later, by name. Meanwhile another user who may rename files there
+// could replace it with a link or another file.
 type VerifiedPath struct {
-	// Field is that of a [spec.PathError].
+	// Field is the field of a [spec.PathError].
 	Field, Path string
 	// Info is that of the file at the time of the check.
 	Info fs.FileInfo
-	// Copied says that the program gets a copy; only the file that was copied matters.
-	Copied bool
+	// copied says that the program gets a copy. [Verified.Guard] checks the copied file.
+	copied bool
 }
 
 const ruleReplaced = "was replaced while the run was prepared"
@@ -75,7 +75,7 @@ func verify(layout spec.Layout) (Verified, error) {
 // Check verifies all paths but those that are copied.
 func (all Verified) Check() error {
 	for _, p := range all {
-		if p.Copied {
+		if p.copied {
 			continue
 		}
 		if err := p.Check(); err != nil {
@@ -88,7 +88,7 @@ func (all Verified) Check() error {
 // CheckAt verifies the mounted path at source, if it is one of them.
 func (all Verified) CheckAt(source string) error {
 	for _, p := range all {
-		if p.Path == source && p.Field != "mask" && !p.Copied {
+		if p.Path == source && p.Field != "mask" && !p.copied {
 			return p.Check()
 		}
 	}

@@ -23,7 +23,7 @@ const (
 // innerDir is a directory inside a watched one, and is watched as well.
 type innerDir struct {
 	source string
-	watch  spec.Watch
+	watch  spec.WatchedPath
 }
 
 // namer shows the names of hidden files.
@@ -40,7 +40,7 @@ var errEnoughNames = errors.New("no more names are shown")
 // showNames shows the names of hidden entries in working copies.
 func (o *Observer) showNames(ctx context.Context, table spec.Layout) error {
 	n := namer{left: maxShownNames}
-	for i, w := range o.plan.Watch {
+	for i, w := range o.plan.Watched {
 		if err := n.show(ctx, o.sources[spec.NumberedRole(spec.RoleWatch, i)], w, table); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (o *Observer) showNames(ctx context.Context, table spec.Layout) error {
 
 // show creates canary files with the names of the entries that a watched path hides:
 // otherwise there would be nothing to open, and an attempt would not be seen.
-func (n *namer) show(ctx context.Context, source string, w spec.Watch, table spec.Layout) error {
+func (n *namer) show(ctx context.Context, source string, w spec.WatchedPath, table spec.Layout) error {
 	entry, rel, ok := table.Lookup(w.Target)
 	if !w.Names || !ok {
 		return nil
@@ -78,7 +78,7 @@ func (n *namer) show(ctx context.Context, source string, w spec.Watch, table spe
 }
 
 // one creates the canary of one name, and reports whether those below it follow.
-func (n *namer) one(source string, w spec.Watch, name string, info fs.FileInfo) (into bool, err error) {
+func (n *namer) one(source string, w spec.WatchedPath, name string, info fs.FileInfo) (into bool, err error) {
 	if n.left == 0 {
 		n.cut = true
 		return false, errEnoughNames
@@ -88,7 +88,7 @@ func (n *namer) one(source string, w spec.Watch, name string, info fs.FileInfo) 
 	if !info.IsDir() {
 		return false, fsx.WriteReadable(canary, canaryText)
 	}
-	n.inner = append(n.inner, innerDir{canary, spec.Watch{Target: path.Join(w.Target, name), Folder: true, Inner: true}})
+	n.inner = append(n.inner, innerDir{canary, spec.WatchedPath{Target: path.Join(w.Target, name), Dir: true, Inner: true}})
 	deepest := strings.Count(name, "/")+1 >= maxShownDepth
 	n.cut = n.cut || deepest
 	return !deepest, fsx.MkdirReadable(canary)

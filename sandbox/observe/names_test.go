@@ -22,7 +22,7 @@ func shown(t *testing.T, tree string, left int) (string, *namer) {
 	source := filepath.Join(t.TempDir(), "watch-0")
 	require.NoError(t, fsx.MkdirReadable(source))
 	s := &namer{left: left}
-	w := spec.Watch{Target: "/repo/sub/keys", Folder: true, Names: true}
+	w := spec.WatchedPath{Target: "/repo/sub/keys", Dir: true, Names: true}
 	layout := spec.Layout{Entries: []spec.Entry{
 		{Role: spec.RoleMount, Source: t.TempDir(), Target: "/repo", Dir: true}, {Role: spec.RoleTree, Source: tree, Target: "/repo/sub", Dir: true},
 	}}
@@ -46,8 +46,8 @@ func TestShowNames(t *testing.T) {
 		require.Equal(t, canaryText, string(text))
 	}
 	require.Equal(t, []innerDir{
-		{filepath.Join(source, "a"), spec.Watch{Target: "/repo/sub/keys/a", Folder: true, Inner: true}},
-		{filepath.Join(source, "a/b"), spec.Watch{Target: "/repo/sub/keys/a/b", Folder: true, Inner: true}},
+		{filepath.Join(source, "a"), spec.WatchedPath{Target: "/repo/sub/keys/a", Dir: true, Inner: true}},
+		{filepath.Join(source, "a/b"), spec.WatchedPath{Target: "/repo/sub/keys/a/b", Dir: true, Inner: true}},
 	}, s.inner)
 	require.False(t, s.cut)
 }
@@ -82,7 +82,7 @@ func TestShowNamesStaysInTheTree(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc", filepath.Join(tree, "keys")))
 	source := filepath.Join(t.TempDir(), "watch-0")
 	require.NoError(t, fsx.MkdirReadable(source))
-	w := spec.Watch{Target: "/repo/keys", Folder: true, Names: true}
+	w := spec.WatchedPath{Target: "/repo/keys", Dir: true, Names: true}
 	layout := spec.Layout{Entries: []spec.Entry{{Role: spec.RoleTree, Source: tree, Target: "/repo", Dir: true}}}
 	err := s.show(t.Context(), source, w, layout)
 	require.ErrorContains(t, err, "its names cannot be read")

@@ -59,7 +59,7 @@ func Open(ctx context.Context, plan spec.Spec, table spec.Layout, dir string, so
 		return nil, nil
 	}
 	o := &Observer{plan: watched, runID: plan.Job.RunID, wait: wait, warn: warn, dir: dir, sources: sources,
-		networkErr: watched.NetworkWhy, watchErr: watched.WatchWhy}
+		networkErr: watched.NetworkReason, watchErr: watched.WatchedReason}
 	if !watched.Active() {
 		return o, nil
 	}
@@ -103,7 +103,7 @@ func (o *Observer) Witness() string {
 // /root.
 func (o *Observer) makeWatched(dir string, rootPoints map[string]bool) error {
 	var errs []error
-	for i, w := range o.plan.Watch {
+	for i, w := range o.plan.Watched {
 		role := spec.NumberedRole(spec.RoleWatch, i)
 		o.sources[role] = filepath.Join(dir, role)
 		errs = append(errs, makeOne(o.sources[role], w))
@@ -123,8 +123,8 @@ const canaryText = "This is a decoy of the sandbox. What is usually here is not 
 var canaryNames = []string{"authorized_keys", "config", "id_ed25519", "id_rsa", "known_hosts"}
 
 // makeOne creates the content of a watched path: a readable canary or an empty entry.
-func makeOne(source string, w spec.Watch) error {
-	if !w.Folder {
+func makeOne(source string, w spec.WatchedPath) error {
+	if !w.Dir {
 		text := ""
 		if w.Canary {
 			text = canaryText
@@ -146,7 +146,7 @@ func (o *Observer) unavailable(why string) error {
 	if o.plan.Network && o.networkErr == "" {
 		o.networkErr = why
 	}
-	if len(o.plan.Watch) > 0 && o.watchErr == "" {
+	if len(o.plan.Watched) > 0 && o.watchErr == "" {
 		o.watchErr = why
 	}
 	return o.checkRequired()
@@ -183,7 +183,7 @@ func (o *Observer) Begin(ctx context.Context, c engine.Container) (err error) {
 			o.networkErr = err.Error()
 		}
 	}
-	for i, w := range o.plan.Watch {
+	for i, w := range o.plan.Watched {
 		o.add(o.sources[spec.NumberedRole(spec.RoleWatch, i)], w)
 	}
 	for _, dir := range o.inner {
@@ -192,7 +192,7 @@ func (o *Observer) Begin(ctx context.Context, c engine.Container) (err error) {
 	return o.checkRequired()
 }
 
-func (o *Observer) add(source string, w spec.Watch) {
+func (o *Observer) add(source string, w spec.WatchedPath) {
 	if err := o.paths.add(source, w); err != nil {
 		o.watchErr = fmt.Sprintf("%s cannot be watched: %v", w.Target, err)
 	}
@@ -240,7 +240,7 @@ func (o *Observer) Report(ended bool) *result.Observed {
 	if o.plan.Network && o.networkErr == "" {
 		o.networkErr = why
 	}
-	if len(o.plan.Watch) > 0 && o.watchErr == "" {
+	if len(o.plan.Watched) > 0 && o.watchErr == "" {
 		o.watchErr = why
 	}
 	if o.counters != nil && o.networkErr == "" {

@@ -19,7 +19,7 @@ func Unobservable(engine.Info) string { return errNotLinux.Error() }
 type pathWatch struct{ begun chan struct{} }
 
 func newPathWatch(string) (*pathWatch, error)     { return nil, errNotLinux }
-func (w *pathWatch) add(string, spec.Watch) error { return errNotLinux }
+func (w *pathWatch) add(string, spec.WatchedPath) error { return errNotLinux }
 func (w *pathWatch) watched() []string            { return nil }
 func (w *pathWatch) stop() ([]string, error)      { return nil, errNotLinux }
 func (w *pathWatch) close() error                 { return nil }

@@ -26,7 +26,7 @@ type pathWatch struct {
 
 	mu      sync.Mutex
 	witness int32
-	paths   map[int32]spec.Watch
+	paths   map[int32]spec.WatchedPath
 	opened  map[string]bool
 	err     error // the first
 }
@@ -47,7 +47,7 @@ func newPathWatch(witness string) (*pathWatch, error) {
 	}
 	w := &pathWatch{
 		file: os.NewFile(uintptr(fd), "inotify"), begun: make(chan struct{}), done: make(chan struct{}),
-		paths: map[int32]spec.Watch{}, opened: map[string]bool{},
+		paths: map[int32]spec.WatchedPath{}, opened: map[string]bool{},
 	}
 	id, err := w.addWatch(witness, unix.IN_OPEN|unix.IN_ONESHOT)
 	if err == nil {
@@ -63,11 +63,11 @@ func newPathWatch(witness string) (*pathWatch, error) {
 }
 
 // add watches a path of the host from now on.
-func (w *pathWatch) add(source string, what spec.Watch) error {
+func (w *pathWatch) add(source string, what spec.WatchedPath) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	mask := uint32(unix.IN_OPEN | unix.IN_DONT_FOLLOW)
-	if !what.Folder {
+	if !what.Dir {
 		mask |= unix.IN_ONESHOT // once is enough, and a program cannot cause a flood
 	}
 	id, err := w.addWatch(source, mask)
@@ -164,11 +164,11 @@ func (w *pathWatch) stop() (opened []string, err error) {
 
 // nameBelow returns the name in a result of an entry of a watched directory, or of the path
 // itself if name is empty.
-func nameBelow(w spec.Watch, name string, folder bool) string {
+func nameBelow(w spec.WatchedPath, name string, folder bool) string {
 	if name == "" {
 		return w.Text()
 	}
-	return spec.Watch{Target: path.Join(w.Target, name), Folder: folder}.Text()
+	return spec.WatchedPath{Target: path.Join(w.Target, name), Dir: folder}.Text()
 }
 
 // take evaluates reports: each is a header, see inotify(7), and a padded name.

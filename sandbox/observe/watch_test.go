@@ -28,7 +28,7 @@ func TestPathWatchTellsOfLostReports(t *testing.T) {
 	_, err = w.stop()
 	require.ErrorIs(t, err, errOverflow)
 	require.NoError(t, w.close())
-	require.Error(t, w.add(witness, spec.Watch{}), "it is over")
+	require.Error(t, w.add(witness, spec.WatchedPath{}), "it is over")
 }
 
 func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
@@ -38,8 +38,8 @@ func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	w, err := newPathWatch(witness)
 	require.NoError(t, err)
-	require.NoError(t, w.add(file, spec.Watch{Target: "/x"}))
-	require.Error(t, w.add(filepath.Join(dir, "none"), spec.Watch{Target: "/y"}))
+	require.NoError(t, w.add(file, spec.WatchedPath{Target: "/x"}))
+	require.Error(t, w.add(filepath.Join(dir, "none"), spec.WatchedPath{Target: "/y"}))
 	_, err = os.ReadFile(file)
 	require.NoError(t, err)
 	opened, err := w.stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// egressEnv is where programs look for a proxy. What is on the container's own
-// loopback address needs none.
+// egressEnv returns the variables by which programs find the proxy. The container's own
+// loopback addresses need no proxy.
 func egressEnv() map[string]string {
 	env := map[string]string{}
 	for name, value := range map[string]string{
@@ -26,7 +26,7 @@ func egressEnv() map[string]string {
 
 var egressURL = "http://127.0.0.1:" + strconv.Itoa(spec.EgressPort)
 
-// planEgress decides what a run may reach; nil is nothing.
+// planEgress plans the hosts that a run may reach; nil means none.
 func planEgress(req spec.Request, pol policy.Policy) (*spec.Egress, error) {
 	asked, err := pol.ApplyEgress(req.Egress)
 	errs := []error{err}
@@ -41,9 +41,9 @@ func planEgress(req spec.Request, pol policy.Policy) (*spec.Egress, error) {
 		if req.Transfer == spec.TransferCopy {
 			refuse("network level", level, "needs an engine on this machine: one whose files are copied cannot reach the proxy")
 		}
-		ours := egressEnv()
+		set := egressEnv()
 		for _, name := range slices.Sorted(maps.Keys(req.Env)) {
-			if _, taken := ours[name]; taken {
+			if _, taken := set[name]; taken {
 				refuse("env", strconv.Quote(name), "is set by the network level")
 			}
 		}
@@ -58,8 +58,8 @@ func planEgress(req spec.Request, pol policy.Policy) (*spec.Egress, error) {
 	}, nil
 }
 
-// openTo gives the container what leads to the proxy: a socket, to which its init
-// connects. Its network stays none.
+// openTo gives the container the socket of the proxy, to which its init connects. The
+// container still has no network.
 func openTo(s *spec.Spec, e *spec.Egress) {
 	if e == nil {
 		return

@@ -8,31 +8,31 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// baseEnv is the environment of every run, sorted. Nothing of the controller's
-// own environment is in it.
+// baseEnv returns the environment of every run, sorted. It has nothing of the controller's
+// own environment.
 func baseEnv(cpus float64, gpus spec.GPURequest) []string {
 	const cache = spec.TmpDir + "/.cache"
 	threads := strconv.Itoa(max(1, int(math.Ceil(cpus))))
 	env := map[string]string{
-		// EX-004: lines arrive while they are printed, and sets and dicts of
-		// strings iterate in the same order in every run.
+		// EX-004: lines arrive at once, and sets and dicts of strings iterate in the same
+		// order in every run.
 		"PYTHONUNBUFFERED": "1",
 		"PYTHONHASHSEED":   "0",
 		"PYTHONUTF8":       "1",
-		// The root file system is read-only; a stack trace on SIGSEGV is the
-		// only trace that native code leaves.
+		// The root file system is read-only. A stack trace is all that native code
+		// leaves after SIGSEGV.
 		"PYTHONDONTWRITEBYTECODE": "1",
 		"PYTHONFAULTHANDLER":      "1",
 
-		// getpass.getuser(), which PyTorch's compiler calls on import, fails
-		// for a uid without an account unless these are set.
+		// getpass.getuser(), which PyTorch's compiler calls on import, fails for a uid
+		// without an account unless these are set.
 		"USER":    "sandbox",
 		"LOGNAME": "sandbox",
 		"HOME":    spec.TmpDir,
 		"TMPDIR":  spec.TmpDir,
 
-		// Libraries that cannot write a cache beside their code: some warn,
-		// numba raises.
+		// Some libraries that cannot write a cache beside their code warn; numba raises an
+		// exception.
 		"XDG_CACHE_HOME":          cache,
 		"MPLCONFIGDIR":            cache + "/matplotlib",
 		"NUMBA_CACHE_DIR":         cache + "/numba",
@@ -42,8 +42,8 @@ func baseEnv(cpus float64, gpus spec.GPURequest) []string {
 		"HF_HOME":                 cache + "/huggingface",
 		"CUDA_CACHE_PATH":         cache + "/cuda",
 
-		// A CPU quota is invisible to thread pools: without these a pool of
-		// one thread per host core fights over the quota.
+		// Thread pools do not see a CPU quota. Without these, one thread per core of the
+		// host would compete for the quota.
 		"OMP_NUM_THREADS":      threads,
 		"OPENBLAS_NUM_THREADS": threads,
 		"MKL_NUM_THREADS":      threads,
@@ -56,9 +56,8 @@ func baseEnv(cpus float64, gpus spec.GPURequest) []string {
 	return spec.SortedEnv(env)
 }
 
-// clockEnv is an environment with the variables of the clock's library. It is set for the
-// whole container, so that the program is started as without it, and a failed start is
-// reported alike.
+// clockEnv adds the variables of the clock's library to the program's environment. The
+// program is then started in the same way as without a clock.
 func clockEnv(c *spec.FakeClock, env map[string]string) map[string]string {
 	if c == nil {
 		return env

@@ -10,7 +10,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// planGPUs reads the request for GPUs and chooses how the engine is asked.
+// planGPUs reads the request for GPUs and chooses the engine's mechanism.
 func planGPUs(req spec.Request, host spec.Host) (spec.GPURequest, error) {
 	gpus, err := spec.ParseGPUs(req.GPUs)
 	if err != nil {
@@ -40,8 +40,9 @@ func checkGPUDriver(driver string) error {
 	return nil
 }
 
-// GPUDriver chooses how the engine provides GPUs: as requested, or with "auto" and "" as
-// it can. A requested mechanism that the engine does not have is refused, never replaced.
+// GPUDriver chooses the mechanism by which the engine provides GPUs: the requested one, or
+// for "auto" and "" one that the engine has. A requested mechanism that the engine does not
+// have is refused. The error is a [*policy.FieldError], or says that the engine has none.
 func GPUDriver(driver string, host spec.Host) (string, error) {
 	if err := checkGPUDriver(driver); err != nil {
 		return "", err
@@ -76,5 +77,5 @@ func GPUDriver(driver string, host spec.Host) (string, error) {
 	return "", errNoGPUs
 }
 
-// errNoGPUs means that the engine has no way to hand out GPUs.
+// errNoGPUs means that the engine cannot provide GPUs.
 var errNoGPUs = errors.New("the engine has neither a runtime nvidia nor CDI devices of NVIDIA (install the NVIDIA container toolkit)")

@@ -65,7 +65,7 @@ func planTree(e spec.Entry, layout spec.Layout, masks []spec.Mask) (spec.JobTree
 	for _, name := range e.Exclude {
 		rel := name
 		if filepath.IsAbs(name) {
-			rel, _ = filepath.Rel(e.Source, name) // empty when there is none, which is refused
+			rel, _ = filepath.Rel(e.Source, name) // empty after an error, and then refused
 		}
 		if rel = filepath.ToSlash(filepath.Clean(rel)); name == "" || rel == "." || !filepath.IsLocal(rel) {
 			errs = append(errs, &policy.FieldError{Field: "tree", Value: fmt.Sprintf("%.200q", name), Rule: "an excluded path must lie below " + e.Source})
@@ -125,8 +125,8 @@ func planMasks(layout spec.Layout) ([]spec.Mask, error) {
 	return outer, errors.Join(errs...)
 }
 
-// coveredMount is the target of a mount or tree that is at a path or below it; empty if
-// there is none.
+// coveredMount returns the target of a mount or tree that is at a path or below it; empty
+// if there is none.
 func coveredMount(layout spec.Layout, target string) string {
 	for _, e := range layout.Entries {
 		if e.Role != spec.RoleInput && spec.Within(e.Target, target) {
@@ -155,8 +155,8 @@ func planWorkDir(req spec.Request, layout spec.Layout, masks []spec.Mask) (strin
 	return dir, nil
 }
 
-// planTransfer checks the requested transfer. A plan takes "auto" for bind: who runs it
-// has chosen before.
+// planTransfer checks the requested transfer. A runner resolves "auto" before it plans;
+// otherwise it means "bind".
 func planTransfer(asked string) (string, error) {
 	switch asked {
 	case "", spec.TransferAuto, spec.TransferBind:

@@ -19,32 +19,32 @@ type observePlan struct {
 	masks []spec.Mask
 }
 
-// planObserve decides what is observed, and gives each monitored path a source of its own.
+// planObserve plans the observation. Each monitored path gets a mount of its own.
 func planObserve(req spec.Request, layout spec.Layout, host spec.Host, masks []spec.Mask) (observePlan, error) {
 	plan := observePlan{masks: masks}
 	o := req.Observe
 	if o == nil || !o.Network && !o.Masks && len(layout.Canaries) == 0 {
 		return plan, nil
 	}
-	plan.job = &spec.Observation{Required: o.Required, Watch: []spec.Watch{}}
+	plan.job = &spec.Observation{Required: o.Required, Watched: []spec.WatchedPath{}}
 	why := cannotObserve(req, host)
 	errs := []error{checkCanaries(layout)}
 	if o.Network {
-		plan.job.NetworkWhy = why
+		plan.job.NetworkReason = why
 		if why == "" && req.Network != "" && req.Network != "none" {
-			plan.job.NetworkWhy = "the container is attached to the network " + strconv.Quote(req.Network) + ", which routes lead to"
+			plan.job.NetworkReason = "the container is attached to the network " + strconv.Quote(req.Network) + ", which routes lead to"
 		}
-		plan.job.Network = plan.job.NetworkWhy == ""
+		plan.job.Network = plan.job.NetworkReason == ""
 	}
 	plan.watch(layout, o.Masks)
-	if len(plan.job.Watch) > spec.MaxWatched {
-		errs = append(errs, &policy.FieldError{Field: "observe", Value: fmt.Sprint(len(plan.job.Watch)) + " paths",
+	if len(plan.job.Watched) > spec.MaxWatched {
+		errs = append(errs, &policy.FieldError{Field: "observe", Value: fmt.Sprint(len(plan.job.Watched)) + " paths",
 			Rule: fmt.Sprintf("at most %d can be watched: each is a mount", spec.MaxWatched)})
 	}
-	if why != "" && len(plan.job.Watch) > 0 {
-		plan.job.WatchWhy, plan.job.Watch, plan.binds, plan.masks = why, []spec.Watch{}, nil, masks
+	if why != "" && len(plan.job.Watched) > 0 {
+		plan.job.WatchedReason, plan.job.Watched, plan.binds, plan.masks = why, []spec.WatchedPath{}, nil, masks
 	}
-	for _, each := range [][2]string{{"network attempts", plan.job.NetworkWhy}, {"watched paths", plan.job.WatchWhy}} {
+	for _, each := range [][2]string{{"network attempts", plan.job.NetworkReason}, {"watched paths", plan.job.WatchedReason}} {
 		if o.Required && each[1] != "" {
 			errs = append(errs, &policy.FieldError{Field: "observe", Value: each[0], Rule: "are required, and cannot be observed: " + each[1]})
 		}
@@ -55,21 +55,21 @@ func planObserve(req spec.Request, layout spec.Layout, host spec.Host, masks []s
 // watch numbers the monitored paths: the canaries, and the masks if they are wanted.
 func (p *observePlan) watch(layout spec.Layout, allMasks bool) {
 	p.masks = slices.Clone(p.masks)
-	add := func(w spec.Watch) string {
-		p.job.Watch = append(p.job.Watch, w)
-		return spec.NumberedRole(spec.RoleWatch, len(p.job.Watch)-1)
+	add := func(w spec.WatchedPath) string {
+		p.job.Watched = append(p.job.Watched, w)
+		return spec.NumberedRole(spec.RoleWatch, len(p.job.Watched)-1)
 	}
 	for i, mask := range p.masks {
 		canary := slices.ContainsFunc(layout.Canaries, func(c spec.Canary) bool { return c.Target == mask.Target })
 		if allMasks || canary {
-			p.masks[i].Role = add(spec.Watch{Target: mask.Target, Folder: mask.Folder, Canary: canary,
-				Names: mask.Folder && !canary && inTree(layout, mask.Target)})
+			p.masks[i].Role = add(spec.WatchedPath{Target: mask.Target, Dir: mask.Dir, Canary: canary,
+				Names: mask.Dir && !canary && inTree(layout, mask.Target)})
 		}
 	}
 	canaries := slices.SortedFunc(slices.Values(layout.Canaries), func(a, b spec.Canary) int { return spec.ByDepth(a.Target, b.Target) })
 	for _, c := range canaries {
 		if !layout.Contains(c.Target) {
-			role := add(spec.Watch{Target: c.Target, Folder: c.Dir, Canary: true})
+			role := add(spec.WatchedPath{Target: c.Target, Dir: c.Dir, Canary: true})
 			p.binds = append(p.binds, spec.Bind{Role: role, Target: c.Target, ReadOnly: true})
 		}
 	}
@@ -79,14 +79,14 @@ func (p *observePlan) watch(layout spec.Layout, allMasks bool) {
 	}
 }
 
-// inTree reports whether a path lies in a tree, or in a mount over a part of one. The
-// names in other mounts and in the input stay hidden.
+// inTree reports whether a path lies in a tree, or in a mount on a part of one. The names in
+// other mounts and in the input stay hidden.
 func inTree(layout spec.Layout, target string) bool {
 	return slices.ContainsFunc(layout.Entries, func(e spec.Entry) bool { return e.Role == spec.RoleTree && spec.Below(target, e.Target) })
 }
 
-// cannotObserve is the reason why no program of this request can be observed; empty if it
-// can, as far as a plan knows.
+// cannotObserve returns why the program of this request cannot be observed; empty if no
+// reason is known.
 func cannotObserve(req spec.Request, host spec.Host) string {
 	runtime := cmp.Or(req.Runtime, host.DefaultRuntime)
 	switch {
@@ -98,8 +98,8 @@ func cannotObserve(req spec.Request, host spec.Host) string {
 	return host.Unseen
 }
 
-// The paths that the container needs as they are: files of the kernel and the engine, the
-// programs of the image, and directories that other mounts lie in.
+// The paths that must not be canaries: files of the kernel and the engine, the programs of
+// the image, and directories in which other mounts lie.
 var (
 	fixedTrees = []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", spec.FinalDir}
 	fixedPaths = []string{"/etc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/ld.so.preload", "/etc/ld.so.cache",

@@ -65,20 +65,20 @@ func TestPlanObserveParts(t *testing.T) {
 		"network": {func(req *request) { req.Observe = &spec.Observe{Network: true} }, func(t *testing.T, got spec.Spec) {
 			plain, err := planOf(scriptRequest(), openPolicy)
 			require.NoError(t, err)
-			require.Empty(t, got.Job.Observe.Watch)
+			require.Empty(t, got.Job.Observe.Watched)
 			require.Contains(t, got.Class.Binds, hold)
 			got.Class.Binds = got.Class.Binds[:len(got.Class.Binds)-1]
 			require.Equal(t, plain.Class, got.Class)
 		}},
 		"decoys": {func(req *request) { req.Observe = &spec.Observe{Canaries: []string{"/root/.aws/"}} }, func(t *testing.T, got spec.Spec) {
 			require.Contains(t, got.Class.Binds, hold)
-			require.Equal(t, []spec.Watch{{Target: "/root/.aws", Folder: true, Canary: true}}, got.Job.Observe.Watch)
+			require.Equal(t, []spec.WatchedPath{{Target: "/root/.aws", Dir: true, Canary: true}}, got.Job.Observe.Watched)
 		}},
 		"the home of the program": {func(req *request) {
 			req.Env = map[string]string{"HOME": "/work"}
 			req.Observe = &spec.Observe{Canaries: []string{"~/.netrc"}}
 		}, func(t *testing.T, got spec.Spec) {
-			require.Equal(t, []spec.Watch{{Target: "/work/.netrc", Canary: true}}, got.Job.Observe.Watch)
+			require.Equal(t, []spec.WatchedPath{{Target: "/work/.netrc", Canary: true}}, got.Job.Observe.Watched)
 		}},
 		"masks that are not watched stay as they are": {func(req *request) {
 			req.Masks, req.Observe = []string{"/work/input/a", "/work/input/b"}, &spec.Observe{Canaries: []string{"/work/input/b"}}
@@ -133,12 +133,12 @@ func TestPlanObserveImpossible(t *testing.T) {
 			require.NoError(t, err)
 			o := got.Job.Observe
 			require.False(t, o.Network)
-			require.Contains(t, o.NetworkWhy, test.networkWhy)
-			require.Contains(t, o.WatchWhy, test.watchWhy)
-			require.Equal(t, test.watchWhy == "", o.WatchWhy == "")
+			require.Contains(t, o.NetworkReason, test.networkWhy)
+			require.Contains(t, o.WatchedReason, test.watchWhy)
+			require.Equal(t, test.watchWhy == "", o.WatchedReason == "")
 			witness := slices.ContainsFunc(got.Class.Binds, func(b spec.Bind) bool { return b.Role == "hold" })
 			require.Equal(t, test.hasWitness, witness)
-			require.Equal(t, test.hasNoDecoys, len(o.Watch) == 0)
+			require.Equal(t, test.hasNoDecoys, len(o.Watched) == 0)
 			require.Len(t, got.Class.Masks, 1, "what is hidden stays hidden")
 			req.Observe.Required = true
 			_, err = planOf(req, openPolicy)

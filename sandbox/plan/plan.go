@@ -1,3 +1,5 @@
+// Package plan turns a request, its mount table, the policy and a description of the engine's
+// machine into the plan of a run. It does no I/O.
 package plan
 
 import (
@@ -15,13 +17,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Plan turns a request and its mount table into a complete Spec, as far as the policy
-// permits and the engine's machine can; the zero Host switches off the checks that need
-// it. It does no I/O and is deterministic: the same arguments give the same Spec. A
-// request that breaks a rule gives one error that joins every broken rule as a
-// [*policy.FieldError].
+// Plan turns a request and its mount table into a complete Spec, within the policy and the
+// capacity of the engine's machine. The zero Host switches off the checks of the machine.
+// Plan does no I/O and is deterministic: the same arguments give the same Spec. The error
+// joins a [*policy.FieldError] for every broken rule.
 //
-// Everything starts denied; only what the request names and the policy permits is opened.
+// A program may do nothing unless the request names it and the policy permits it.
 func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Host) (spec.Spec, error) {
 	limits, limitsErr := pol.Apply(fitRequest(req, pol, host))
 	errs := []error{limitsErr}
@@ -106,17 +107,16 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	return plan, nil
 }
 
-// tmpfsInodes bounds the number of files in each tmpfs: inodes are kernel memory
-// that the size of a tmpfs does not count.
+// tmpfsInodes bounds the number of files in each tmpfs: the size of a tmpfs does not include
+// its inodes, which are kernel memory.
 const tmpfsInodes = 125_000
 
-// gvisorPIDs is the least process limit that gVisor can live with: the limit
-// hits its own threads, and the whole run then dies without a word.
+// gvisorPIDs is the lowest process limit that gVisor works with. The limit also counts its
+// own threads, and a run that hits it dies without a message.
 const gvisorPIDs = 4096
 
-// fitRequest changes default limits, never limits that were asked for, to what
-// the host has and the runtime needs: a default must not make every run fail on
-// a small machine.
+// fitRequest adjusts default limits, never requested ones, to the host and the runtime: a
+// default must not make every run fail on a small machine.
 func fitRequest(req spec.Request, pol policy.Policy, host spec.Host) policy.Limits {
 	asked := req.Limits
 	if asked.PIDs == 0 && pol.Defaults.PIDs == 0 && spec.OwnKernel(cmp.Or(req.Runtime, host.DefaultRuntime)) {
@@ -150,7 +150,7 @@ func checkHost(req spec.Request, limits policy.Limits, host spec.Host) error {
 	return errors.Join(errs...)
 }
 
-// checkRequest holds the rules that concern one field each.
+// checkRequest checks the rules that concern one field each.
 func checkRequest(req spec.Request, pol policy.Policy, host spec.Host) []error {
 	var errs []error
 	if req.ID != "" {
@@ -201,7 +201,7 @@ func checkNetwork(network string, pol policy.Policy) error {
 	return nil
 }
 
-// checkOverlap compares host paths as text; they are compared again with links resolved.
+// checkOverlap compares host paths as text. A runner passes paths with links resolved.
 func checkOverlap(layout spec.Layout) error {
 	var errs []error
 	refuse := func(rule string) {

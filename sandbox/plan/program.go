@@ -11,7 +11,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// planProgram decides the command and the mounts.
+// planProgram returns the command, and the mounts that every program has.
 func planProgram(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, error) {
 	binds := []spec.Bind{
 		{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true},
@@ -51,7 +51,7 @@ func checkWords(words []string) error {
 			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "holds a NUL byte"}
 		}
 		if !utf8.ValidString(word) {
-			// The engine's API is JSON: it would arrive changed.
+			// The engine's API is JSON, which would change it.
 			return &policy.FieldError{Field: "args", Value: fmt.Sprintf("%.80q", word), Rule: "is not UTF-8"}
 		}
 		total += len(word) + 1

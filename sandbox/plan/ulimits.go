@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
+	"strings"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// planUlimits adds to the caller's limits: no core files, and as many open files
-// as asked for, but never more than the engine itself may have. A higher number
-// makes the start fail (setrlimit: operation not permitted).
+// planUlimits adds to the requested limits: no core files, and a number of open files that
+// the engine itself may have. A higher number makes the start fail (setrlimit: operation not
+// permitted).
 func planUlimits(asked []spec.Ulimit, limits policy.Limits, pol policy.Policy, host spec.Host) ([]spec.Ulimit, error) {
 	byName := map[string]spec.Ulimit{"core": {Name: "core"}}
 	noFile := limits.NoFile
@@ -40,12 +40,10 @@ func planUlimits(asked []spec.Ulimit, limits policy.Limits, pol policy.Policy, h
 		}
 		byName[u.Name] = u
 	}
-	ulimits := slices.Collect(maps.Values(byName))
-	sort.Slice(ulimits, func(i, j int) bool { return ulimits[i].Name < ulimits[j].Name })
-	return ulimits, nil
+	return slices.SortedFunc(maps.Values(byName), func(a, b spec.Ulimit) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// usualNoFile is as many open files as programs are used to.
+// usualNoFile is a number of open files that programs expect.
 const usualNoFile = 65536
 
 // checkNoFile compares a number of open files, -1 for no limit, with what the

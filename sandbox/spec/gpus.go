@@ -35,9 +35,6 @@ type GPURequest struct {
 // Any reports whether at least one GPU was requested.
 func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
 
-// Visible is the number of GPUs that the program will see; 0 while it is unknown.
-func (g GPURequest) Visible() int { return max(g.Count, len(g.IDs)) }
-
 // Grant replaces the request by the leased devices.
 func (g *GPURequest) Grant(names []string) { g.All, g.Count, g.IDs = false, 0, names }
 
@@ -65,8 +62,8 @@ func (g GPURequest) String() string {
 	return strings.Join(g.IDs, ",")
 }
 
-// ParseGPUs reads [Request.GPUs]. Whether such GPUs are there is not asked. The
-// error is a [*policy.FieldError].
+// ParseGPUs reads [Request.GPUs]. It does not check that the GPUs exist. The error is a
+// [*policy.FieldError].
 func ParseGPUs(text string) (GPURequest, error) {
 	var gpus GPURequest
 	refused := &policy.FieldError{Field: "gpus", Value: fmt.Sprintf("%q", text),
@@ -94,22 +91,22 @@ func ParseGPUs(text string) (GPURequest, error) {
 	return gpus, nil
 }
 
-// isGPU accepts what may name a device: an index, a UUID ("GPU-…"), a part of a
-// GPU ("MIG-…", "0:1"), which is refused later with a reason.
+// isGPU accepts names of devices: an index, a UUID ("GPU-…"), or a part of a GPU ("MIG-…",
+// "0:1"), which is refused later with a reason.
 func isGPU(id string) bool { return len(id) <= 64 && gpuID.MatchString(id) }
 
 var gpuID = regexp.MustCompile(`^([0-9]+(:[0-9]+)*|(?i:GPU|MIG)-[0-9A-Za-z:-]+)$`)
 
-// Env is the part of the environment that says which GPUs a program sees.
+// Env returns the variables that say which GPUs a program sees.
 func (g GPURequest) Env() map[string]string {
 	env := map[string]string{}
 	if g.Driver != DriverNVIDIA {
-		// With the NVIDIA runtime as the engine's default, a variable of the
-		// image alone would grant GPUs, also beside CDI devices.
+		// With the NVIDIA runtime as the engine's default, a variable of the image alone
+		// would grant GPUs, also in addition to CDI devices.
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"
 		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
 	}
-	if n := g.Visible(); n > 0 {
+	if n := max(g.Count, len(g.IDs)); n > 0 {
 		// The container sees its own devices only, and numbers them from 0.
 		var visible []string
 		for i := range n {

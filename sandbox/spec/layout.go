@@ -35,13 +35,13 @@ type Entry struct {
 	Source string
 	// Target is a path inside the container.
 	Target string
-	// Dir says that the source is a directory. It is not known of the mounts of a
-	// request that was not resolved.
+	// Dir says that the source is a directory. It is unknown for the mounts of a request
+	// that was not resolved.
 	Dir bool
 	// Exclude lists the excluded paths of a tree as the request names them.
 	Exclude []string
-	// Absent are paths below the target of a tree that masks name and nothing is at.
-	// The program must not create them.
+	// Absent are masked paths of a tree that do not exist, relative to the target. The
+	// program must not create them.
 	Absent []string
 }
 
@@ -51,8 +51,8 @@ type Canary struct {
 	Dir    bool
 }
 
-// Text is the canary in the form of a mask of a request.
-func (c Canary) Text() string { return Mask{Target: c.Target, Folder: c.Dir}.Text() }
+// Text returns the canary in the form of a mask of a request.
+func (c Canary) Text() string { return Mask{Target: c.Target, Dir: c.Dir}.Text() }
 
 // NewLayout makes the mount table of a request. The error joins every target that breaks
 // a rule, as a [*policy.FieldError]; nothing else of the request is checked.
@@ -70,17 +70,17 @@ func NewLayout(req Request) (Layout, error) {
 	err := l.checkTargets()
 	slices.SortStableFunc(l.Entries, func(a, b Entry) int { return ByDepth(a.Target, b.Target) })
 	for _, text := range req.Masks {
-		l.Masks = append(l.Masks, Mask{Target: strings.TrimSuffix(text, "/"), Folder: strings.HasSuffix(text, "/")})
+		l.Masks = append(l.Masks, Mask{Target: strings.TrimSuffix(text, "/"), Dir: strings.HasSuffix(text, "/")})
 	}
 	l.addCanaries(req)
 	return l, err
 }
 
-// dirNames are usually those of directories.
+// dirNames are names that usually belong to directories.
 var dirNames = []string{".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"}
 
-// addCanaries adds the canaries of a request, and the masks that stand for those in an
-// entry. One in an input that there is not stands for nothing.
+// addCanaries adds the canaries of a request, and masks for those that lie in an entry. It
+// ignores canaries in the input of a request without input.
 func (l *Layout) addCanaries(req Request) {
 	if req.Observe == nil {
 		return
@@ -96,12 +96,12 @@ func (l *Layout) addCanaries(req Request) {
 		}
 		l.Canaries = append(l.Canaries, c)
 		if l.Contains(target) && !slices.ContainsFunc(l.Masks, func(m Mask) bool { return m.Target == target }) {
-			l.Masks = append(l.Masks, Mask{Target: target, Folder: c.Dir})
+			l.Masks = append(l.Masks, Mask{Target: target, Dir: c.Dir})
 		}
 	}
 }
 
-// ScriptName is the name of the script in the working directory; empty if there is none.
+// ScriptName returns the script's name in the working directory; empty if there is none.
 func (l Layout) ScriptName() string {
 	if l.Script == "" {
 		return ""
@@ -109,7 +109,7 @@ func (l Layout) ScriptName() string {
 	return filepath.Base(l.Script)
 }
 
-// Input is the host path of the input; empty if there is none.
+// Input returns the host path of the input; empty if there is none.
 func (l Layout) Input() string {
 	for _, e := range l.Entries {
 		if e.Role == RoleInput {

@@ -4,21 +4,21 @@ import "slices"
 
 // Observation is the plan of what is observed during a run.
 type Observation struct {
-	// Network says that network attempts are counted. NetworkWhy says why they are not,
+	// Network says that network attempts are counted. NetworkReason says why they are not,
 	// although this was requested.
-	Network    bool   `json:"network"`
-	NetworkWhy string `json:"network_why"`
-	// Watch lists the watched paths; the index is the number in the role of the mount.
-	// WatchWhy says why there are none, although this was requested.
-	Watch    []Watch `json:"watch"`
-	WatchWhy string  `json:"watch_why"`
-	Required bool    `json:"required"`
+	Network       bool   `json:"network"`
+	NetworkReason string `json:"network_why"`
+	// Watched lists the watched paths; the index is the number in the role of the mount.
+	// WatchedReason says why there are none, although this was requested.
+	Watched       []WatchedPath `json:"watch"`
+	WatchedReason string        `json:"watch_why"`
+	Required      bool          `json:"required"`
 }
 
-// Watch is one watched path.
-type Watch struct {
+// WatchedPath is a path in the container at which accesses are observed.
+type WatchedPath struct {
 	Target string `json:"target"`
-	Folder bool   `json:"folder"`
+	Dir    bool   `json:"folder"`
 	// Canary says that the path has readable content instead of being empty.
 	Canary bool `json:"decoy"`
 	// Names says that the names of the hidden entries of its tree are shown there.
@@ -29,23 +29,23 @@ type Watch struct {
 }
 
 // Text returns the path as results name it.
-func (w Watch) Text() string { return Mask{Target: w.Target, Folder: w.Folder}.Text() }
+func (w WatchedPath) Text() string { return Mask{Target: w.Target, Dir: w.Dir}.Text() }
 
-// MaxWatched bounds the monitored paths of a run: each is a mount.
+// MaxWatched bounds the watched paths of a run: each is a mount.
 const MaxWatched = 256
 
-// RootDir is a directory that images let nobody but root enter: what lies below it could
-// not be opened, and an attempt would not be seen.
+// RootDir is a directory that only root may enter in images. Other users cannot open files
+// below it, and their attempts would not be seen.
 const RootDir = "/root"
 
-// RootPoints are the paths below [RootDir] at which canaries are mounted, and whether they
-// are directories. There are none unless the container has a directory of its own there.
+// RootPoints returns the paths below [RootDir] at which canaries are mounted, and whether
+// they are directories. It is empty unless the container has its own directory there.
 func (s Spec) RootPoints() map[string]bool {
 	points := map[string]bool{}
 	if slices.ContainsFunc(s.Class.Binds, func(b Bind) bool { return b.Role == RoleWatchRoot }) {
-		for _, w := range s.Job.Observe.Watch {
+		for _, w := range s.Job.Observe.Watched {
 			if Below(w.Target, RootDir) {
-				points[Rel(w.Target, RootDir)] = w.Folder
+				points[Rel(w.Target, RootDir)] = w.Dir
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func (s Spec) RootPoints() map[string]bool {
 }
 
 // Active reports whether there is anything to observe.
-func (o *Observation) Active() bool { return o != nil && (o.Network || len(o.Watch) > 0) }
+func (o *Observation) Active() bool { return o != nil && (o.Network || len(o.Watched) > 0) }
 
 const (
 	// HoldDir is a directory in the container of an observed run. Init opens a file in

@@ -31,7 +31,8 @@ func Below(inner, outer string) bool { return strings.HasPrefix(inner, outer+"/"
 // Within reports whether a clean path of the container is another or lies below it.
 func Within(inner, outer string) bool { return inner == outer || Below(inner, outer) }
 
-// Rel is a path relative to a target that it lies within, "." for the target itself.
+// Rel returns a path relative to a target at which it is or below which it lies; "." for the
+// target itself.
 func Rel(inner, target string) string {
 	if inner == target {
 		return "."
@@ -39,16 +40,16 @@ func Rel(inner, target string) string {
 	return strings.TrimPrefix(inner, target+"/")
 }
 
-// ByDepth orders paths so that each comes after all that it lies below.
+// ByDepth orders paths so that each comes after the paths above it.
 func ByDepth(a, b string) int {
 	return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
 }
 
 // A PathError names a host path of a request that breaks a rule.
 type PathError struct {
-	// Field is the name of the field: script, input, final, state.
+	// Field is the name of the field, such as script, input, final, mount or tree.
 	Field, Path, Rule string
-	// Err is the cause, if there is one.
+	// Err is the cause; it may be nil.
 	Err error
 }
 
@@ -61,10 +62,10 @@ func (e *PathError) Error() string {
 
 func (e *PathError) Unwrap() error { return e.Err }
 
-// Is makes a path that does not exist an fs.ErrNotExist.
+// Is makes a path that does not exist match [fs.ErrNotExist].
 func (e *PathError) Is(target error) bool {
 	return target == fs.ErrNotExist && e.Rule == RuleMissing
 }
 
-// RuleMissing is the rule of a [PathError] of something that is not there.
+// RuleMissing is the rule of a [PathError] of a path that does not exist.
 const RuleMissing = "does not exist"

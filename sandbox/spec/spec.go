@@ -4,13 +4,12 @@
 package spec
 
 import (
+	_ "embed" // for the seccomp profiles
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/evalbox/evalbox/internal/owner"
 )
 
 // SchemaV1 names the wire form of [Spec].
@@ -27,25 +26,6 @@ const (
 	// container's start depends on.
 	RepoDir = "/repo"
 	HostDir = "/host"
-)
-
-// namespace is the prefix of the names of all of evalbox's objects on an engine.
-const namespace = "evalbox"
-
-// HostName is the hostname of every container.
-const HostName = "sandbox"
-
-// Labels that every container of evalbox carries. They are the only database that
-// survives a controller.
-const (
-	LabelManaged  = owner.LabelManaged
-	LabelRun      = "org.evalbox.run"
-	LabelName     = "org.evalbox.name"
-	LabelOwner    = owner.LabelOwner
-	LabelDeadline = owner.LabelDeadline
-	LabelKeep     = "org.evalbox.keep"
-	LabelSpec     = "org.evalbox.spec"
-	LabelState    = "org.evalbox.state-dir"
 )
 
 // Spec is the full plan of a run: everything that an engine needs to carry it out. It has
@@ -96,6 +76,17 @@ type Class struct {
 	Transfer string `json:"transfer"`
 }
 
+// Ways to make the files of a run available to the engine.
+const (
+	// TransferAuto detects whether the engine shares the controller's file system.
+	TransferAuto = "auto"
+	// TransferBind mounts the directories themselves.
+	TransferBind = "bind"
+	// TransferCopy copies the program and its input to the engine before the run, and
+	// ./final back afterwards.
+	TransferCopy = "copy"
+)
+
 // Image is the image of a class. ID is empty in a plan and filled in once the image is
 // resolved; a container is only ever created from an ID.
 type Image struct {
@@ -111,6 +102,32 @@ type Seccomp struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
 }
+
+// The seccomp profiles are files because github.com/moby/profiles/seccomp only builds on
+// Linux, and this package must also build elsewhere. A test compares them with that module.
+//
+//go:generate go test . -run TestSeccomp -update
+
+// SeccompProfile is moby's current allow-list, as that module builds it.
+//
+//go:embed seccomp.json
+var SeccompProfile string
+
+// SeccompMonitor is [SeccompProfile] without the rule of CAP_DAC_READ_SEARCH, for a
+// container that has this capability to read every file: the rule would also permit
+// opening files of the host by handle.
+//
+//go:embed seccomp_monitor.json
+var SeccompMonitor string
+
+// The origin of the profile, and the hash of its text. A test compares both.
+const (
+	seccompName = "moby/profiles v0.2.3"
+	seccompHash = "afb4934b023cfceaaec1a9d752ca3f801aaa96eb2e59abe6e7ea16976948e080"
+)
+
+// DefaultSeccomp names the profile of every class.
+func DefaultSeccomp() Seccomp { return Seccomp{Name: seccompName, SHA256: seccompHash} }
 
 // Cgroup holds the limits that the kernel enforces for the whole container.
 type Cgroup struct {
@@ -155,7 +172,7 @@ func NumberedRole(role string, i int) string { return fmt.Sprintf("%s-%d", role,
 // Mask hides a file or directory of a mount under an empty, read-only one.
 type Mask struct {
 	Target string `json:"target"`
-	Folder bool   `json:"folder"`
+	Dir    bool   `json:"folder"`
 	// Role, if the path is watched, is the role of the bind that is mounted there
 	// instead.
 	Role string `json:"role,omitempty"`
@@ -163,17 +180,22 @@ type Mask struct {
 
 // Text is the mask in the form of a request: the path of a directory ends with a slash.
 func (m Mask) Text() string {
-	if m.Folder {
+	if m.Dir {
 		return m.Target + "/"
 	}
 	return m.Target
 }
 
-// Log is the engine's own bounded copy of the output. It is all that remains of the
-// output if the controller dies.
+// Log is the engine's own bounded copy of the output.
 type Log struct {
 	Driver  string            `json:"driver"`
 	Options map[string]string `json:"options"`
+}
+
+// BoundedLog is the engine's own copy of the output, limited to 100 MiB. It is all that
+// remains of the output if the controller dies.
+func BoundedLog() Log {
+	return Log{Driver: "local", Options: map[string]string{"max-size": "20m", "max-file": "5", "compress": "false"}}
 }
 
 // Job is the program of one run.
@@ -231,11 +253,6 @@ type JobTree struct {
 	Deny    []string `json:"deny"`
 }
 
-// ContainerName is the name of the run's container. It is known before the container
-// exists, so that the container can be found even if the controller dies while creating
-// it.
-func (j Job) ContainerName() string { return namespace + "-" + j.RunID }
-
 // Egress says what a run may reach through its proxy. It is the wire form of a
 // [policy.Egress] with all of its values.
 type Egress struct {
@@ -251,7 +268,7 @@ type Egress struct {
 }
 
 const (
-	// EgressDir is the directory of the proxy's socket inside the container.
+	// EgressDir is the directory of the proxy's socket in the container.
 	EgressDir = "/run/evalbox"
 	// EgressSocket is the file name of that socket.
 	EgressSocket = "proxy.sock"
@@ -261,7 +278,8 @@ const (
 	RoleEgress = "egress"
 )
 
-// MergeEnv merges environments into sorted NAME=value pairs; later ones win.
+// MergeEnv merges environments into sorted NAME=value pairs. Later values replace earlier
+// ones.
 func MergeEnv(envs ...[]string) []string {
 	merged := map[string]string{}
 	for _, env := range envs {
@@ -290,9 +308,9 @@ type Ulimit struct {
 }
 
 // DedicatedUser is the numeric user that programs of a root caller run as. Such a high
-// number is usually not an account of the host, whereas uid 1000 is a real person on many
+// number is usually not an account of the host, whereas uid 1000 is a person on many
 // machines.
 const DedicatedUser = "64646:64646"
 
-// DedicatedID is its user ID and group ID.
+// DedicatedID is the user ID and group ID of [DedicatedUser].
 const DedicatedID = 64646

@@ -40,7 +40,7 @@ func (m *mounts) send(ctx context.Context, _ map[string]string) (engine.Sources,
 		}
 		uid, gid = -1, -1
 	}
-	err = m.copyTrees(ctx, func(_ int, t *workingCopy) (tree.Sink, error) { return tree.NewFolderSink(t.root, uid, gid), nil })
+	err = m.copyTrees(ctx, func(_ int, t *workingCopy) (tree.Sink, error) { return tree.NewDirSink(t.root, uid, gid), nil })
 	return m.Sources, err
 }
 

@@ -53,7 +53,7 @@ func (p *packing) program(context.Context) error {
 		return nil
 	}
 	name := filepath.Base(program)
-	return errors.Join(p.to.Folder(archive.ProgramDir, 0, 0, 0o555),
+	return errors.Join(p.to.Dir(archive.ProgramDir, 0, 0, 0o555),
 		inDir("script", filepath.Dir(program), func(root *os.Root) error {
 			return p.to.File(path.Join(archive.ProgramDir, name), root, name)
 		}))
@@ -62,7 +62,7 @@ func (p *packing) program(context.Context) error {
 func (p *packing) input(ctx context.Context) error {
 	input := p.Plan.Job.Input
 	if input == "" {
-		return errors.Join(p.to.Folder(archive.InputDir, 0, 0, 0o555), p.points(archive.InputDir, pointsOf(p.Plan, spec.InputDir)))
+		return errors.Join(p.to.Dir(archive.InputDir, 0, 0, 0o555), p.points(archive.InputDir, pointsOf(p.Plan, spec.InputDir)))
 	}
 	defer p.omitted("input")
 	return inDir("input", input, p.Verified.Guard(input, ".", func(root *os.Root) error {
@@ -80,7 +80,7 @@ func (p *packing) mounts(ctx context.Context) error {
 	if len(p.Plan.Job.Mounts) == 0 {
 		return nil
 	}
-	if err := p.to.Folder(archive.MountsDir, 0, 0, 0o555); err != nil {
+	if err := p.to.Dir(archive.MountsDir, 0, 0, 0o555); err != nil {
 		return err
 	}
 	for i, m := range p.Plan.Job.Mounts {
@@ -101,7 +101,7 @@ func (p *packing) mounts(ctx context.Context) error {
 
 // outputs packs an empty ./final.
 func (p *packing) outputs(context.Context) error {
-	return errors.Join(p.to.Folder(archive.OutDir, 0, 0, 0o755), p.to.Folder(archive.FinalDir, p.uid, p.gid, 0o755))
+	return errors.Join(p.to.Dir(archive.OutDir, 0, 0, 0o755), p.to.Dir(archive.FinalDir, p.uid, p.gid, 0o755))
 }
 
 // trees packs the working copies.
@@ -109,11 +109,11 @@ func (p *packing) trees(ctx context.Context) error {
 	if len(p.Stage.trees) == 0 {
 		return nil
 	}
-	if err := p.to.Folder(archive.TreesDir, 0, 0, 0o755); err != nil {
+	if err := p.to.Dir(archive.TreesDir, 0, 0, 0o755); err != nil {
 		return err
 	}
 	return p.copyTrees(ctx, func(i int, _ *workingCopy) (tree.Sink, error) {
-		return p.to.Sink(treeDir(i), p.uid, p.gid), p.to.Folder(treeDir(i), p.uid, p.gid, 0o755)
+		return p.to.Sink(treeDir(i), p.uid, p.gid), p.to.Dir(treeDir(i), p.uid, p.gid, 0o755)
 	})
 }
 
@@ -145,7 +145,7 @@ func (p *packing) points(dir string, points map[string]bool) error {
 			return nil
 		}
 		made[name] = true
-		return errors.Join(mkdir(path.Dir(name)), p.to.Folder(path.Join(dir, name), 0, 0, 0o555))
+		return errors.Join(mkdir(path.Dir(name)), p.to.Dir(path.Join(dir, name), 0, 0, 0o555))
 	}
 	for _, name := range slices.Sorted(maps.Keys(points)) {
 		err := mkdir(path.Dir(name))

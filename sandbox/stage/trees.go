@@ -135,7 +135,7 @@ func pointsOf(plan spec.Spec, target string) map[string]bool {
 		dirs[t.Target] = true
 	}
 	for _, m := range plan.Class.Masks {
-		dirs[m.Target] = m.Folder
+		dirs[m.Target] = m.Dir
 	}
 	points := map[string]bool{}
 	for inner, dir := range dirs {

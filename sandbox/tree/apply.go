@@ -16,79 +16,74 @@ import (
 	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
-// Verdict is what became of one change.
-type Verdict struct {
-	Entry Entry
-	// State is one of applied, conflict and skipped, Reason why not.
-	State, Reason string
-}
-
-// States of a [Verdict].
+// States of a [Change].
 const (
 	Applied  = "applied"
 	Conflict = "conflict"
 	Skipped  = "skipped"
 )
 
-// Application carries changes over to the folder that was copied.
-type Application struct {
-	// To is that folder, From the folder that holds the created and changed files.
-	To, From *os.Root
-	Base     Base
-	// Deny is never written.
-	Deny Paths
-	// Denied are files of several names that are denied by another name.
-	Denied *Secrets
-	// Refuse, if not nil, says of a change why it must not be applied, or nothing.
-	Refuse func(e Entry) string
-	// Temp begins the names of files that are not whole yet; what is there of an
-	// earlier application of the same changes is replaced.
-	Temp string
+// application applies changes to the directory that was copied.
+type application struct {
+	// to is that directory. from holds the created and changed files.
+	to, from *os.Root
+	base     Base
+	// deny is never written.
+	deny Paths
+	// denied are the files of several names that are denied by another name.
+	denied Secrets
+	// refuse, if not nil, returns why a change must not be applied; empty if it may be.
+	refuse func(e Entry) string
+	// temp begins the names of files that are not complete yet. Those of an earlier,
+	// killed application of the same changes are replaced.
+	temp string
 }
 
-// Apply deletes, makes and replaces what the changes say, in an order in which each
-// is possible. A file is replaced in one step, or not at all, and only if the folder
-// holds what was copied; nothing is written through a link. Applying again does no
-// harm. The error is of ctx; all that had a verdict until then is returned.
-func (a *Application) Apply(ctx context.Context, created, changed, deleted []Entry) ([]Verdict, error) {
+// apply deletes, creates and replaces entries, in an order in which each step is possible.
+// A file is replaced in one step, and only if it is still the one that was copied. Nothing
+// is written through a link. Applying again is harmless. The error is the cause of ctx;
+// the changes up to then are returned.
+func (a *application) apply(ctx context.Context, created, changed, deleted []Entry) ([]Change, error) {
 	type step struct {
-		entry Entry
-		do    doer
+		entry  Entry
+		change string
+		do     doer
 	}
 	var steps []step
 	for _, e := range slices.Backward(slices.SortedFunc(slices.Values(deleted), byPath)) {
-		steps = append(steps, step{e, a.remove})
+		steps = append(steps, step{e, "deleted", a.remove})
 	}
 	for _, e := range slices.SortedFunc(slices.Values(created), byPath) {
-		steps = append(steps, step{e, a.create})
+		steps = append(steps, step{e, "created", a.create})
 	}
 	for _, e := range slices.SortedFunc(slices.Values(changed), byPath) {
-		steps = append(steps, step{e, a.replace})
+		steps = append(steps, step{e, "changed", a.replace})
 	}
-	var verdicts []Verdict
+	var changes []Change
 	for _, s := range steps {
 		if ctx.Err() != nil {
-			return verdicts, context.Cause(ctx)
+			return changes, context.Cause(ctx)
 		}
-		v := Verdict{Entry: s.entry, State: Applied}
+		name, raw := collect.EncodePath(s.entry.Path)
+		c := Change{Path: name, PathBase64: raw, Change: s.change, State: Applied}
 		var refused *refusal
 		switch err := a.one(ctx, s.entry, s.do); {
 		case errors.As(err, &refused):
-			v.State, v.Reason = refused.state, refused.reason
+			c.State, c.Reason = refused.state, refused.reason
 		case err != nil:
-			v.State, v.Reason = Conflict, fsx.Cause(err).Error()
+			c.State, c.Reason = Conflict, fsx.Cause(err).Error()
 		}
-		verdicts = append(verdicts, v)
+		changes = append(changes, c)
 	}
-	return verdicts, nil
+	return changes, nil
 }
 
-// doer applies one change to a name in a folder.
+// doer applies one change to a name in a directory.
 type doer func(ctx context.Context, dir *os.Root, name string, e Entry) error
 
 func byPath(a, b Entry) int { return strings.Compare(a.Path, b.Path) }
 
-// refusal is why a change is not applied.
+// refusal is the reason why a change is not applied.
 type refusal struct{ state, reason string }
 
 func (r *refusal) Error() string { return r.reason }
@@ -97,24 +92,23 @@ func conflict(format string, args ...any) error {
 	return &refusal{Conflict, fmt.Sprintf(format, args...)}
 }
 
-// one applies one change in the folder that holds it, which is reached without any
-// link.
-func (a *Application) one(ctx context.Context, e Entry, do doer) error {
+// one applies one change. It reaches the directory of the entry without following links.
+func (a *application) one(ctx context.Context, e Entry, do doer) error {
 	if !fs.ValidPath(e.Path) || e.Path == "." {
 		return &refusal{Skipped, "is not a path in the folder"}
 	}
-	if a.Deny.Has(e.Path) || a.Deny.Below(e.Path) && e.Kind != KindFolder {
+	if a.deny.Has(e.Path) || a.deny.Below(e.Path) && e.Kind != KindDir {
 		return &refusal{Skipped, "is denied"}
 	}
-	if e.Kind != KindFile && e.Kind != KindFolder {
+	if e.Kind != KindFile && e.Kind != KindDir {
 		return &refusal{Skipped, "is a " + e.Kind + ", and only files and folders are applied"}
 	}
-	if a.Refuse != nil {
-		if reason := a.Refuse(e); reason != "" {
+	if a.refuse != nil {
+		if reason := a.refuse(e); reason != "" {
 			return &refusal{Skipped, reason}
 		}
 	}
-	dir, name, closeDir, err := fsx.OpenParent(a.To, e.Path)
+	dir, name, closeDir, err := fsx.OpenParent(a.to, e.Path)
 	var other *fsx.NotDirectoryError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -130,8 +124,8 @@ func (a *Application) one(ctx context.Context, e Entry, do doer) error {
 	return do(ctx, dir, name, e)
 }
 
-// is tells what a name of the folder stands for, compared with an entry.
-func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry) (there, same bool, err error) {
+// is compares a name of the directory with an entry.
+func (a *application) is(ctx context.Context, dir *os.Root, name string, e Entry) (there, same bool, err error) {
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, false, nil
@@ -139,13 +133,11 @@ func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry
 	if err != nil {
 		return false, false, err
 	}
-	if info.Mode().IsRegular() && a.Denied != nil {
-		if id, several := fsx.IDOf(info); several && a.Denied.ids[id] {
-			return true, false, &refusal{Skipped, "is another name of a file that is denied"}
-		}
+	if info.Mode().IsRegular() && a.denied.has(info) {
+		return true, false, &refusal{Skipped, "is another name of a file that is denied"}
 	}
 	switch {
-	case e.Kind == KindFolder:
+	case e.Kind == KindDir:
 		return true, info.IsDir(), nil
 	case !info.Mode().IsRegular() || info.Size() != e.Size:
 		return true, false, nil
@@ -154,7 +146,7 @@ func (a *Application) is(ctx context.Context, dir *os.Root, name string, e Entry
 	return true, sum == e.SHA256, err
 }
 
-func (a *Application) remove(ctx context.Context, dir *os.Root, name string, e Entry) error {
+func (a *application) remove(ctx context.Context, dir *os.Root, name string, e Entry) error {
 	there, same, err := a.is(ctx, dir, name, e)
 	switch {
 	case err != nil:
@@ -165,13 +157,13 @@ func (a *Application) remove(ctx context.Context, dir *os.Root, name string, e E
 		return conflict("was changed meanwhile, and is not deleted")
 	}
 	err = dir.Remove(name)
-	if e.Kind == KindFolder && err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if e.Kind == KindDir && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return conflict("holds what the copy did not, and is not deleted")
 	}
 	return err
 }
 
-func (a *Application) create(ctx context.Context, dir *os.Root, name string, e Entry) error {
+func (a *application) create(ctx context.Context, dir *os.Root, name string, e Entry) error {
 	there, same, err := a.is(ctx, dir, name, e)
 	switch {
 	case err != nil:
@@ -181,19 +173,19 @@ func (a *Application) create(ctx context.Context, dir *os.Root, name string, e E
 	case there:
 		return conflict("is there already, with other content")
 	}
-	if e.Kind == KindFolder {
-		return errors.Join(dir.Mkdir(name, 0o755), dir.Chmod(name, 0o755), likeFolder(dir, name))
+	if e.Kind == KindDir {
+		return errors.Join(dir.Mkdir(name, 0o755), dir.Chmod(name, 0o755), giveLike(dir, name, nil))
 	}
 	temp, err := a.write(dir, e, nil)
 	if err != nil {
 		return err
 	}
-	// A name that appears meanwhile is not replaced.
+	// Unlike a rename, a link does not replace a name that appears meanwhile.
 	err = dir.Link(temp, name)
 	if errors.Is(err, fs.ErrExist) {
 		err = conflict("is there already, with other content")
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		// Some file systems have no second names.
+		// Some file systems have no hard links.
 		if _, statErr := dir.Lstat(name); errors.Is(statErr, fs.ErrNotExist) {
 			return errors.Join(dir.Rename(temp, name))
 		}
@@ -201,13 +193,13 @@ func (a *Application) create(ctx context.Context, dir *os.Root, name string, e E
 	return errors.Join(err, dir.Remove(temp))
 }
 
-func (a *Application) replace(ctx context.Context, dir *os.Root, name string, e Entry) error {
+func (a *application) replace(ctx context.Context, dir *os.Root, name string, e Entry) error {
 	if _, same, err := a.is(ctx, dir, name, e); err != nil {
 		return err
 	} else if info, statErr := dir.Lstat(name); same && statErr == nil && info.Mode().Perm() == modeFor(e.Mode, info) {
 		return nil
 	}
-	there, same, err := a.is(ctx, dir, name, a.Base[e.Path])
+	there, same, err := a.is(ctx, dir, name, a.base[e.Path])
 	switch {
 	case err != nil:
 		return err
@@ -233,17 +225,18 @@ func (a *Application) replace(ctx context.Context, dir *os.Root, name string, e 
 	return nil
 }
 
-// write makes a whole new file beside the place where it belongs.
-func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp string, err error) {
-	from, err := a.From.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
-	if errors.Is(err, fs.ErrPermission) && a.From.Chmod(e.Path, 0o600) == nil {
-		from, err = a.From.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
+// write makes a complete new file in the directory that it belongs in, and returns its
+// temporary name. like is the file that it will replace, or nil.
+func (a *application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp string, err error) {
+	from, err := a.from.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
+	if errors.Is(err, fs.ErrPermission) && a.from.Chmod(e.Path, 0o600) == nil {
+		from, err = a.from.OpenFile(e.Path, os.O_RDONLY|fsx.OpenFlags, 0)
 	}
 	if err != nil {
 		return "", &refusal{Skipped, "cannot be read in the record: " + fsx.Cause(err).Error()}
 	}
 	defer from.Close()
-	temp = a.Temp + shortHash(e.Path)
+	temp = a.temp + shortHash(e.Path)
 	if err := dir.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -262,7 +255,7 @@ func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp strin
 	}
 	err = errors.Join(err, to.Close())
 	if err == nil {
-		err = likeFile(dir, temp, like)
+		err = giveLike(dir, temp, like)
 	}
 	if err == nil {
 		err = dir.Chmod(temp, modeFor(e.Mode, like))
@@ -270,22 +263,40 @@ func (a *Application) write(dir *os.Root, e Entry, like fs.FileInfo) (temp strin
 	return temp, err
 }
 
-// copyHash copies at most size bytes and one more, and returns the hash of the copy.
+// copyHash copies at most size+1 bytes, and returns the hash of the copy. The additional
+// byte makes the hash of a file that has grown a different one.
 func copyHash(to io.Writer, from io.Reader, size int64) (string, error) {
 	sum := sha256.New()
 	_, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(from, size+1))
 	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
-// shortHash stands for a path in a file name.
+// shortHash returns a hash that represents a path in a file name.
 func shortHash(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:8])
 }
 
-// modeFor is the mode of a file that was made, or that takes the place of another. A
-// program must not make files that anybody may write, nor such that their owner cannot
-// use.
+// giveLike gives a new entry the owner of the file that it will replace, or of its directory
+// if like is nil. Only root can change owners, and only root's new files have another owner.
+func giveLike(dir *os.Root, name string, like fs.FileInfo) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if like == nil {
+		var err error
+		if like, err = dir.Stat("."); err != nil {
+			return err
+		}
+	}
+	if uid, gid, ok := fsx.OwnerOf(like); ok {
+		return dir.Lchown(name, uid, gid)
+	}
+	return nil
+}
+
+// modeFor returns the mode of a new file, or of one that replaces the file like. A program
+// must not make files that others may write, or that their owner cannot read.
 func modeFor(asked fs.FileMode, like fs.FileInfo) fs.FileMode {
 	most, least := fs.FileMode(0o755), fs.FileMode(0o400)
 	if like != nil {

@@ -1,6 +1,11 @@
+// Package tree gives a program working copies of directories of the host. It copies a
+// directory, compares the copy afterwards, keeps the changes, and applies them to the
+// directory that was copied. The caller's directory is trusted, but may change meanwhile.
+// Nothing in the copy is trusted.
 package tree
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,47 +13,49 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/collect"
-
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
-// A Sink takes a copy, folders before what is in them.
+// A Sink receives a copy. A directory comes before the entries in it.
 type Sink interface {
-	Folder(name string, mode fs.FileMode) error
-	// File takes exactly size bytes.
+	Dir(name string, mode fs.FileMode) error
+	// File writes a file. The content has exactly size bytes.
 	File(name string, mode fs.FileMode, size int64, modified time.Time, content io.Reader) error
-	// Link says why a link cannot be had, if it cannot.
+	// Link makes a symbolic link, or returns why this sink refuses it.
 	Link(name, target string, modified time.Time) (refused string, err error)
 	// Close ends the copy.
 	Close() error
 }
 
-// Options of a copy.
+// Options describe a copy.
 type Options struct {
-	// Exclude is not copied, nor is any other name of a file in Secret, which is
-	// excluded as well.
+	// Exclude and Secret are not copied. A file in Secret is not copied under any of its
+	// other names either.
 	Exclude, Secret Paths
-	// Points are empty folders (true) and files that the copy gets in place of what
-	// is excluded, for something to be mounted on.
+	// Points are the mount points that the copy gets, in place of excluded paths: empty
+	// directories (true) and empty files.
 	Points map[string]bool
 	Limits Limits
 }
 
-// Copy copies root into a sink: folders, regular files with their modes, and links
-// as links. Anything else is listed as left out. A file that cannot be read, and a
-// limit that is passed, are errors.
+// Copy copies root into a sink: directories, regular files with their modes, and links as
+// links. Entries of other kinds are listed as left out. A file that cannot be read is an
+// error, and so is an exceeded limit (a [*LimitError]).
 func Copy(ctx context.Context, root *os.Root, to Sink, opts Options) (Base, []result.SkippedOutput, error) {
-	aliases, err := aliasesIn(ctx, root, opts.Secret)
-	if err != nil {
-		return nil, nil, err
+	c := &copier{root: root, to: to, opts: opts, base: Base{}}
+	for _, name := range opts.Secret {
+		if err := c.secrets.Add(ctx, root, name); err != nil {
+			return nil, nil, err
+		}
 	}
-	c := &copier{root: root, to: to, opts: opts, aliases: aliases, base: Base{}}
 	if err := fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) { return c.entry(ctx, name, info) }); err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +69,7 @@ type copier struct {
 	root    *os.Root
 	to      Sink
 	opts    Options
-	aliases map[fsx.ID]bool
+	secrets Secrets
 	base    Base
 	left    collect.SkipList
 	bytes   int64
@@ -73,7 +80,7 @@ func (c *copier) entry(ctx context.Context, name string, info fs.FileInfo) (into
 		return false, nil
 	}
 	mode := info.Mode()
-	if id, several := fsx.IDOf(info); several && c.aliases[id] {
+	if c.secrets.has(info) {
 		c.left.Add(name, KindFile, info.Size(), "is another name of a file that is denied")
 		return false, nil
 	}
@@ -86,8 +93,8 @@ func (c *copier) entry(ctx context.Context, name string, info fs.FileInfo) (into
 	entry := Entry{Path: name, Mode: mode.Perm()}
 	switch {
 	case mode.IsDir():
-		entry.Kind = KindFolder
-		err = c.to.Folder(name, mode.Perm())
+		entry.Kind = KindDir
+		err = c.to.Dir(name, mode.Perm())
 	case mode.IsRegular():
 		entry.Kind, entry.Size = KindFile, info.Size()
 		entry.SHA256, err = c.file(ctx, name, info)
@@ -131,9 +138,9 @@ func (c *copier) file(ctx context.Context, name string, listed fs.FileInfo) (str
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// points makes what something is mounted on, with the folders above it.
+// points makes the mount points, with the directories above them.
 func (c *copier) points() error {
-	for _, name := range SortedKeys(c.opts.Points) {
+	for _, name := range slices.Sorted(maps.Keys(c.opts.Points)) {
 		for _, above := range parents(name) {
 			if err := c.point(above, true); err != nil {
 				return err
@@ -146,10 +153,10 @@ func (c *copier) points() error {
 	return nil
 }
 
-func (c *copier) point(name string, folder bool) error {
+func (c *copier) point(name string, dir bool) error {
 	want := Entry{Path: name, Kind: KindFile, SHA256: emptySum, Mode: 0o444, Ours: true}
-	if folder {
-		want.Kind, want.SHA256, want.Mode = KindFolder, "", 0o755
+	if dir {
+		want.Kind, want.SHA256, want.Mode = KindDir, "", 0o755
 	}
 	if there, ok := c.base[name]; ok {
 		if there.Kind != want.Kind {
@@ -158,15 +165,16 @@ func (c *copier) point(name string, folder bool) error {
 		return nil
 	}
 	c.base[name] = want
-	if folder {
-		return c.to.Folder(name, want.Mode)
+	if dir {
+		return c.to.Dir(name, want.Mode)
 	}
-	return c.to.File(name, want.Mode, 0, time.Unix(0, 0), nothing{})
+	return c.to.File(name, want.Mode, 0, time.Unix(0, 0), bytes.NewReader(nil))
 }
 
+// emptySum is the SHA-256 of an empty file.
 const emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// parents are the folders above a path, the highest first.
+// parents returns the directories above a path, the highest first.
 func parents(name string) []string {
 	var above []string
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -175,11 +183,7 @@ func parents(name string) []string {
 	return above
 }
 
-type nothing struct{}
-
-func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
-
-// exactly reads the size that a file had.
+// exactly reads the size that a file had when it was listed. Less is an error.
 type exactly struct {
 	from io.Reader
 	left int64
@@ -198,7 +202,8 @@ func (e *exactly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Size is what a copy of root would hold, without what is excluded.
+// Size counts the entries and bytes that a copy of root would hold, without the excluded
+// paths. The error is a [*LimitError] if they exceed the limits.
 func Size(ctx context.Context, root *os.Root, exclude Paths, limits Limits) (entries int, bytes int64, err error) {
 	err = fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) {
 		if exclude.Has(name) {

@@ -9,20 +9,21 @@ import (
 	"unicode"
 )
 
-// gitGuard keeps changes away from where Git looks for commands to execute: a hook, or
-// a program that a configuration names, would run with the rights of the next person
-// who asks for the status of the repository.
+// gitGuard refuses changes to files in which Git looks for commands to execute. A hook, or
+// a program that a configuration names, would run with the rights of the next user of the
+// repository, even for `git status`.
 type gitGuard struct {
-	// inside says that the folder of the tree is, or lies in, what is of Git.
+	// inside says that the tree is, or lies in, a directory of Git's own files.
 	inside bool
-	// names are those that the folder of each path holds or is to hold, in small
-	// letters.
+	// names are the names that the changes make, by directory, in the form of
+	// [plainName].
 	names map[string]map[string]bool
-	// there reports whether the host has a path below the folder of the tree.
+	// there reports whether a path exists in the tree on the host.
 	there func(name string) bool
 }
 
-// What may be executed, or leads to it, beside the file HEAD of a repository.
+// gitCommands are the names beside the file HEAD of a repository that Git executes, or
+// through which it finds a program to execute.
 var gitCommands = []string{"config", "config.worktree", "hooks", "commondir", "gitdir"}
 
 const (
@@ -33,7 +34,7 @@ const (
 func newGitGuard(source string, there func(string) bool, lists ...[]Entry) gitGuard {
 	g := gitGuard{names: map[string]map[string]bool{}, there: there}
 	for at := source; at != filepath.Dir(at) && !g.inside; at = filepath.Dir(at) {
-		g.inside = isGitFolder(filepath.Base(at))
+		g.inside = isGitDir(filepath.Base(at))
 		if !g.inside && slices.Contains(gitCommands, plainName(filepath.Base(at))) {
 			_, err := os.Lstat(filepath.Join(filepath.Dir(at), "HEAD"))
 			g.inside = err == nil
@@ -51,7 +52,7 @@ func newGitGuard(source string, there func(string) bool, lists ...[]Entry) gitGu
 	return g
 }
 
-// refuse says why a change is not applied, or nothing.
+// refuse returns why a change is not applied; empty if it may be.
 func (g gitGuard) refuse(e Entry) string {
 	if g.inside {
 		return ruleOfGit
@@ -60,7 +61,7 @@ func (g gitGuard) refuse(e Entry) string {
 	for name := range strings.SplitSeq(e.Path, "/") {
 		plain := plainName(name)
 		switch {
-		case isGitFolder(name),
+		case isGitDir(name),
 			slices.Contains(gitCommands, plain) && g.has(dir, gitHead, "HEAD"),
 			plain == gitHead && slices.ContainsFunc(gitCommands, func(c string) bool { return g.has(dir, c, c) }):
 			return ruleOfGit
@@ -70,20 +71,20 @@ func (g gitGuard) refuse(e Entry) string {
 	return ""
 }
 
-// has reports whether a folder holds a name, or is to hold it.
+// has reports whether a directory holds a name, or will hold it after the changes.
 func (g gitGuard) has(dir, plain, name string) bool {
 	return g.names[dir][plain] || g.there(path.Join(dir, name))
 }
 
-// isGitFolder knows the name .git in all forms that file systems take for it.
-func isGitFolder(name string) bool {
+// isGitDir reports whether a file system may take the name for .git.
+func isGitDir(name string) bool {
 	plain := plainName(name)
 	return plain == ".git" || plain == "git~1"
 }
 
-// plainName is a name as file systems that do not care about case compare it: some
-// also leave out characters that cannot be seen, and dots, blanks and what follows a
-// colon at the end.
+// plainName returns a name in the form in which file systems compare names that ignore
+// case. Some of them also ignore invisible characters, dots and blanks at the end, and a
+// colon with the text after it.
 func plainName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {

@@ -6,15 +6,13 @@ import (
 	"os"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/collect"
-
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/collect"
 )
 
-// List reads a copy that an untrusted program had, once no process of it is left.
-// Files that still have the size that they had in the base are read whatever their
-// size is; all others only within the limits. The error means that the folder itself
-// could not be read or that ctx ended.
+// List reads the copy of an untrusted program, once no process of the program is left. The
+// limits of sizes hold for files whose size differs from the base; all others are read
+// anyway. The error means that root itself could not be read, or that ctx ended.
 func List(ctx context.Context, root *os.Root, base Base, limits collect.Limits) (Now, error) {
 	limits.Files += len(base)
 	limits.Depth = max(limits.Depth, base.Depth()+1)
@@ -50,7 +48,7 @@ func (l *lister) Done(name string, err error) {
 		return
 	}
 	delete(l.now.Entries, name)
-	l.Leave(name, KindFolder, 0, unreadable(err))
+	l.Leave(name, KindDir, 0, unreadable(err))
 }
 
 // Visit implements [collect.Visitor].
@@ -58,7 +56,7 @@ func (l *lister) Visit(name string, info fs.FileInfo) {
 	was := l.base[name]
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		l.now.Entries[name] = Entry{Path: name, Kind: KindFolder, Mode: mode.Perm()}
+		l.now.Entries[name] = Entry{Path: name, Kind: KindDir, Mode: mode.Perm()}
 	case mode&fs.ModeSymlink != 0:
 		target, err := l.root.Readlink(name)
 		if err != nil {

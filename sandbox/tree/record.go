@@ -11,40 +11,36 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
 	"github.com/evalbox/evalbox/internal/fsx"
-
-	"github.com/evalbox/evalbox/sandbox/collect"
-
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Report says what became of each change of a working copy.
+// Report says which changes of a working copy were applied.
 type Report struct {
 	Target string `json:"target"`
 	// Source is the host directory.
 	Source string `json:"source"`
-	// Complete is that of the result: whether the changes are all that there were.
+	// Complete says that the result lists all changes.
 	Complete bool     `json:"complete"`
 	Changes  []Change `json:"changes"`
 }
 
-// Change is what became of one change.
+// Change is one change, and whether it was applied.
 type Change struct {
 	Path       string `json:"path"`
 	PathBase64 string `json:"path_base64,omitempty"`
 	// Change is one of created, changed and deleted.
 	Change string `json:"change"`
-	// State is applied; conflict, when the host's folder does not hold what was
-	// copied any more; or skipped, when it must not be applied. Reason says why.
+	// State is [Applied]; [Conflict] if the host no longer has the file that was copied;
+	// or [Skipped] if the change must not be applied. Reason says why.
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 }
 
-// Count is the number of changes of a state.
+// Count returns the number of changes in a state.
 func (r Report) Count(state string) (n int) {
 	for _, c := range r.Changes {
 		if c.State == state {
@@ -54,20 +50,20 @@ func (r Report) Count(state string) (n int) {
 	return n
 }
 
-// Apply carries what the program of a finished run changed in a tree over to the
-// host directory that it was copied from: regular files and directories only. What was
-// denied or excluded in the run is not written either.
+// Apply applies the changes that the program of a finished run made in a tree to the host
+// directory that was copied: regular files and directories only. Paths that were denied
+// or excluded in the run are not written either.
 //
-// A file is replaced or made in one step; only where the folder still holds what was
-// copied, and never through a link. Everything else is reported and stays in the record.
-// New files belong to the owner of what they replace, or of their folder. Applying twice
-// does no harm, also after an application that was killed. Two applications at a time to
-// one folder are for the caller to prevent. The error means that nothing could be tried,
-// or that ctx ended; the report then holds what had been done.
+// A file is created or replaced in one step, only if the directory still holds the file
+// that was copied, and never through a link. Every other change is reported and stays in
+// the record. A new file belongs to the owner of the file that it replaces, or of its
+// directory. Applying twice is harmless, also after an application that was killed. The
+// caller must prevent two applications to one directory at a time. The error means that
+// no change was tried, or that ctx ended; the report then holds the changes up to then.
 //
-// Nothing that Git executes is written: nothing at or below a name .git, and neither the
-// configuration nor the hooks beside a file HEAD; see [ApplyOptions]. Files do not become
-// writable for others than their owner, unless they were.
+// Files that Git executes are not written: nothing at or below a name .git, and neither the
+// configuration nor the hooks beside a file HEAD; see [ApplyOptions]. A file does not
+// become writable for others than its owner, unless it was.
 func Apply(ctx context.Context, s *record.Store, id, target string, opts ApplyOptions) (Report, error) {
 	found, err := s.Get(id)
 	if err != nil {
@@ -109,17 +105,17 @@ func Apply(ctx context.Context, s *record.Store, id, target string, opts ApplyOp
 	return report, err
 }
 
-// ApplyOptions say what of a tree is applied.
+// ApplyOptions restrict and permit changes of a tree.
 type ApplyOptions struct {
-	// Deny are further paths below the folder, relative or absolute, that must not be
+	// Deny are further paths below the directory, relative or absolute, that must not be
 	// written.
 	Deny []string
-	// Git permits to write what Git executes: who may write it, runs commands with the
-	// rights of whoever uses the repository next.
+	// Git permits writing files that Git executes. Their author runs commands with the
+	// rights of the next user of the repository.
 	Git bool
 }
 
-// denyBelow is everything that must not be written, relative to the source.
+// denyBelow returns the paths that must not be written, relative to the source.
 func denyBelow(job spec.JobTree, deny []string) (Paths, error) {
 	all := append(append(Paths{}, job.Exclude...), job.Deny...)
 	for _, name := range deny {
@@ -145,7 +141,7 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 	if err != nil {
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
-	base, err := ReadBase(file)
+	base, err := readBase(file)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
@@ -163,13 +159,12 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	var denied Secrets
+	a := application{to: to, from: from, base: base, deny: deny, temp: ".evalbox-" + found.ID + "-"}
 	for _, name := range deny {
-		if err := denied.Add(ctx, to, name); err != nil {
+		if err := a.denied.Add(ctx, to, name); err != nil {
 			return &spec.PathError{Field: "tree", Path: filepath.Join(job.Source, name), Rule: "its other names cannot be looked for", Err: fsx.Cause(err)}
 		}
 	}
-	a := Application{To: to, From: from, Base: base, Deny: deny, Denied: &denied, Temp: ".evalbox-" + found.ID + "-"}
 	created, err1 := entriesOf(changes.Created)
 	changed, err2 := entriesOf(changes.Changed)
 	deleted, err3 := entriesOf(changes.Deleted)
@@ -177,27 +172,16 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	if !git {
-		a.Refuse = newGitGuard(job.Source, func(name string) bool {
+		a.refuse = newGitGuard(job.Source, func(name string) bool {
 			_, err := to.Lstat(name)
 			return err == nil
 		}, created, changed).refuse
 	}
-	verdicts, err := a.Apply(ctx, created, changed, deleted)
-	for i, v := range verdicts {
-		change := "deleted"
-		switch {
-		case i >= len(deleted)+len(created):
-			change = "changed"
-		case i >= len(deleted):
-			change = "created"
-		}
-		name, raw := collect.EncodePath(v.Entry.Path)
-		report.Changes = append(report.Changes, Change{Path: name, PathBase64: raw, Change: change, State: v.State, Reason: v.Reason})
-	}
+	report.Changes, err = a.apply(ctx, created, changed, deleted)
 	return err
 }
 
-// entriesOf reads entries of a result.
+// entriesOf converts entries of a result, and checks their paths.
 func entriesOf(list []result.TreeEntry) ([]Entry, error) {
 	var entries []Entry
 	for _, e := range list {

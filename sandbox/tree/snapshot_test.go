@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,7 @@ func copied(t *testing.T, from string, opts Options) (Base, string) {
 		opts.Limits = wide
 	}
 	to := t.TempDir()
-	base, left, err := Copy(t.Context(), treetest.Root(t, from), NewFolderSink(treetest.Root(t, to), -1, -1), opts)
+	base, left, err := Copy(t.Context(), treetest.Root(t, from), NewDirSink(treetest.Root(t, to), -1, -1), opts)
 	require.NoError(t, err)
 	require.Empty(t, left)
 	return base, to
@@ -63,10 +64,10 @@ func TestCopyKeepsWhatItCan(t *testing.T) {
 
 	var file bytes.Buffer
 	require.NoError(t, base.Write(&file))
-	read, err := ReadBase(&file)
+	read, err := readBase(&file)
 	require.NoError(t, err)
 	require.Equal(t, base, read)
-	_, err = ReadBase(strings.NewReader("{"))
+	_, err = readBase(strings.NewReader("{"))
 	require.Error(t, err)
 }
 
@@ -76,19 +77,19 @@ func TestCopyLeavesOut(t *testing.T) {
 	require.NoError(t, os.Link(filepath.Join(from, "secret"), filepath.Join(from, "alias")))
 	require.NoError(t, os.Link(filepath.Join(from, "private/deep/key"), filepath.Join(from, "big-alias")))
 	to := t.TempDir()
-	base, left, err := Copy(t.Context(), treetest.Root(t, from), NewFolderSink(treetest.Root(t, to), -1, -1), Options{
+	base, left, err := Copy(t.Context(), treetest.Root(t, from), NewDirSink(treetest.Root(t, to), -1, -1), Options{
 		Exclude: Paths{"big", "data"}, Secret: Paths{"secret", "private", "missing"}, Limits: wide,
 		Points: map[string]bool{"data": true, "secret": false, "new/deep/file": false},
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"a", "data", "new", "new/deep", "new/deep/file", "secret"}, SortedKeys(base))
+	require.Equal(t, []string{"a", "data", "new", "new/deep", "new/deep/file", "secret"}, slices.Sorted(maps.Keys(base)))
 	require.Equal(t, []string{"alias", "big-alias"}, []string{left[0].Path, left[1].Path})
 	require.Len(t, left, 2)
 	text, err := os.ReadFile(filepath.Join(to, "secret"))
 	require.NoError(t, err)
 	require.Empty(t, text)
 
-	_, _, err = Copy(t.Context(), treetest.Root(t, from), NewFolderSink(treetest.Root(t, t.TempDir()), -1, -1), Options{
+	_, _, err = Copy(t.Context(), treetest.Root(t, from), NewDirSink(treetest.Root(t, t.TempDir()), -1, -1), Options{
 		Limits: wide, Points: map[string]bool{"a": true}})
 	require.ErrorContains(t, err, "it is a file, where a directory is needed")
 }
@@ -106,7 +107,7 @@ func TestCopyIsBounded(t *testing.T) {
 	} {
 		_, _, err := Size(t.Context(), treetest.Root(t, from), nil, test.limits)
 		require.ErrorContains(t, err, test.want, name)
-		_, _, err = Copy(t.Context(), treetest.Root(t, from), NewFolderSink(treetest.Root(t, t.TempDir()), -1, -1), Options{Limits: test.limits})
+		_, _, err = Copy(t.Context(), treetest.Root(t, from), NewDirSink(treetest.Root(t, t.TempDir()), -1, -1), Options{Limits: test.limits})
 		require.ErrorContains(t, err, test.want, name)
 	}
 	entries, size, err := Size(t.Context(), treetest.Root(t, from), Paths{"b/c"}, Limits{Entries: 2, Depth: 0, Bytes: 5})
@@ -116,14 +117,14 @@ func TestCopyIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	_, _, err = Copy(ctx, treetest.Root(t, from), NewFolderSink(treetest.Root(t, t.TempDir()), -1, -1), Options{Limits: wide})
+	_, _, err = Copy(ctx, treetest.Root(t, from), NewDirSink(treetest.Root(t, t.TempDir()), -1, -1), Options{Limits: wide})
 	require.ErrorIs(t, err, gone)
 }
 
 func file(name, text string) Entry {
 	return Entry{Path: name, Kind: KindFile, Size: int64(len(text)), SHA256: text, Mode: 0o644}
 }
-func folder(name string) Entry { return Entry{Path: name, Kind: KindFolder, Mode: 0o755} }
+func folder(name string) Entry { return Entry{Path: name, Kind: KindDir, Mode: 0o755} }
 func link(name, target string) Entry {
 	return Entry{Path: name, Kind: KindSymlink, Target: target, Mode: 0o777}
 }
@@ -169,7 +170,7 @@ func TestCompare(t *testing.T) {
 		"a new file":     {now: append(without(), file("n", "n"), folder("m")), created: []string{"m", "n"}},
 		"content":        {now: append(without("f"), file("f", "g")), changed: []string{"f"}},
 		"mode":           {now: append(without("f"), Entry{Path: "f", Kind: KindFile, Size: 1, SHA256: "f", Mode: 0o600}), changed: []string{"f"}},
-		"mode of folder": {now: append(without("d"), Entry{Path: "d", Kind: KindFolder}, file("d/a", "1"), folder("d/sub"), file("d/sub/x", "x"))},
+		"mode of folder": {now: append(without("d"), Entry{Path: "d", Kind: KindDir}, file("d/a", "1"), folder("d/sub"), file("d/sub/x", "x"))},
 		"file gone":      {now: without("f"), deleted: []string{"f"}},
 		"folder gone":    {now: without("d"), deleted: []string{"d", "d/a", "d/sub", "d/sub/x"}},
 		"all gone":       {now: nil, deleted: []string{"d", "d/a", "d/sub", "d/sub/x", "f", "l"}},
@@ -180,7 +181,7 @@ func TestCompare(t *testing.T) {
 		"a link for a file":   {now: append(without("f"), link("f", "/etc/passwd")), skipped: []string{"f"}},
 		"a file for a link":   {now: append(without("l"), file("l", "x")), created: []string{"l"}, deleted: []string{"l"}},
 		"another link":        {now: append(without("l"), link("l", "/etc")), skipped: []string{"l"}},
-		"an unreadable folder": {now: without("d"), left: map[string]result.SkippedOutput{"d": {Kind: KindFolder, Reason: "cannot be read"}},
+		"an unreadable folder": {now: without("d"), left: map[string]result.SkippedOutput{"d": {Kind: KindDir, Reason: "cannot be read"}},
 			skipped: []string{"d"}},
 		"an unreadable file":           {now: without("f"), left: map[string]result.SkippedOutput{"f": {Kind: KindFile, Reason: "too large"}}, skipped: []string{"f"}},
 		"a folder not read to its end": {now: without("d/a", "d/sub/x"), read: map[string]bool{".": true, "d/sub": true}, deleted: []string{"d/sub/x"}},
@@ -211,30 +212,30 @@ func TestCompare(t *testing.T) {
 }
 
 // changedTree is a folder, a copy of it that was changed, and how to apply that.
-func changedTree(t *testing.T, files map[string]string, change func(copy string)) (host string, a *Application, changes Changes) {
+func changedTree(t *testing.T, files map[string]string, change func(copy string)) (host string, a *application, changes Changes) {
 	t.Helper()
 	host = t.TempDir()
 	treetest.Write(t, host, files)
 	record := t.TempDir()
 	treetest.Write(t, record, map[string]string{"live/": "", "kept/": ""})
 	live := filepath.Join(record, "live")
-	base, _, err := Copy(t.Context(), treetest.Root(t, host), NewFolderSink(treetest.Root(t, live), -1, -1), Options{Limits: wide})
+	base, _, err := Copy(t.Context(), treetest.Root(t, host), NewDirSink(treetest.Root(t, live), -1, -1), Options{Limits: wide})
 	require.NoError(t, err)
 	change(live)
 	now, err := List(t.Context(), treetest.Root(t, live), base, outputs)
 	require.NoError(t, err)
 	changes = Compare(base, now, 1000)
 	require.NoError(t, Keep(treetest.Root(t, record), "live", "kept", changes))
-	return host, &Application{To: treetest.Root(t, host), From: treetest.Root(t, filepath.Join(record, "kept")), Base: base, Temp: ".temp-"}, changes
+	return host, &application{to: treetest.Root(t, host), from: treetest.Root(t, filepath.Join(record, "kept")), base: base, temp: ".temp-"}, changes
 }
 
-func apply(t *testing.T, a *Application, c Changes) map[string]string {
+func apply(t *testing.T, a *application, c Changes) map[string]string {
 	t.Helper()
-	verdicts, err := a.Apply(t.Context(), c.Created, c.Changed, c.Deleted)
+	verdicts, err := a.apply(t.Context(), c.Created, c.Changed, c.Deleted)
 	require.NoError(t, err)
 	states := map[string]string{}
 	for _, v := range verdicts {
-		states[v.Entry.Path] += v.State
+		states[v.Path] += v.State
 	}
 	return states
 }
@@ -277,7 +278,7 @@ func TestApplyOverwritesNothingOfTheHosts(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(host, "moved")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(host, "moved")))
 	require.NoError(t, os.Link(filepath.Join(host, "touched"), filepath.Join(outside, "other-name")))
-	a.Deny = Paths{"denied"}
+	a.deny = Paths{"denied"}
 	require.Equal(t, map[string]string{
 		"changed": Conflict, "deleted": Conflict, "gone": Conflict, "new": Conflict, "dir/x": Applied, "dir": Conflict,
 		"denied/f": Skipped, "denied/g": Skipped, "moved/f": Conflict, "moved/n": Conflict, "moved/n/g": Conflict, "twin": Applied, "touched": Applied,
@@ -314,20 +315,20 @@ func TestApplyWhatIsInTheWay(t *testing.T) {
 
 func TestApplyTrustsTheHashesAlone(t *testing.T) {
 	_, a, changes := changedTree(t, map[string]string{"f": "1"}, func(copy string) { write(t, copy, map[string]string{"f": "22"}) })
-	file, err := a.From.OpenFile("f", os.O_WRONLY|os.O_TRUNC, 0)
+	file, err := a.from.OpenFile("f", os.O_WRONLY|os.O_TRUNC, 0)
 	require.NoError(t, err)
 	_, err = file.WriteString("33")
 	require.NoError(t, errors.Join(err, file.Close()))
 	require.Equal(t, map[string]string{"f": Skipped}, apply(t, a, changes))
 
 	for _, name := range []string{"../up", "/abs", "a/../../b", ".", ""} {
-		verdicts, err := a.Apply(t.Context(), []Entry{{Path: name, Kind: KindFile}}, nil, nil)
+		verdicts, err := a.apply(t.Context(), []Entry{{Path: name, Kind: KindFile}}, nil, nil)
 		require.NoError(t, err)
 		require.Equal(t, Skipped, verdicts[0].State, name)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	verdicts, err := a.Apply(ctx, changes.Created, changes.Changed, nil)
+	verdicts, err := a.apply(ctx, changes.Created, changes.Changed, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, verdicts)
 }

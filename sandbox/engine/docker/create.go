@@ -168,7 +168,7 @@ func bindMount(source, target string, readOnly bool, propagation mount.Propagati
 func maskMounts(masks []spec.Mask, sources engine.Sources, propagation mount.Propagation) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	for _, mask := range masks {
-		if mask.Folder && mask.Role == "" {
+		if mask.Dir && mask.Role == "" {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeTmpfs, Target: mask.Target, ReadOnly: true,
 				TmpfsOptions: &mount.TmpfsOptions{SizeBytes: maskBytes, Mode: 0o555}})
 			continue

@@ -67,8 +67,8 @@ func mountsClass() spec.Class {
 		{Role: spec.RoleWatchRoot, Target: "/root", ReadOnly: true}, {Role: spec.RoleHold, Target: spec.HoldDir, ReadOnly: true},
 		{Role: spec.RoleEgress, Target: spec.EgressDir, ReadOnly: true},
 	}
-	class.Masks = []spec.Mask{{Target: "/repo/secrets", Folder: true}, {Target: "/repo/src/.env"},
-		{Target: "/repo/keys", Folder: true, Role: spec.RoleWatch + "-0"}}
+	class.Masks = []spec.Mask{{Target: "/repo/secrets", Dir: true}, {Target: "/repo/src/.env"},
+		{Target: "/repo/keys", Dir: true, Role: spec.RoleWatch + "-0"}}
 	return class
 }
 

@@ -91,7 +91,7 @@ func statPath(class spec.Class, meta engine.Meta, inside string) string {
 		switch {
 		case mask.Role != "":
 			return meta.Sources[mask.Role]
-		case !mask.Folder:
+		case !mask.Dir:
 			return meta.Sources[spec.RoleEmpty]
 		}
 		return ""
@@ -154,7 +154,7 @@ func mounts(class spec.Class) []wire.Mount {
 		add(bind.Target, "ext4", "/fake/"+bind.Role, access(bind.ReadOnly)+",relatime", "rw")
 	}
 	for _, mask := range class.Masks {
-		if mask.Folder && mask.Role == "" {
+		if mask.Dir && mask.Role == "" {
 			add(mask.Target, "tmpfs", "/", "ro,relatime", "ro,size=4k")
 		} else {
 			add(mask.Target, "ext4", "/fake/"+mask.Role, "ro,relatime", "rw")

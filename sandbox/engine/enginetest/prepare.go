@@ -75,7 +75,7 @@ func testMasks(t *testing.T, s *suite) {
 	require.NoError(t, os.WriteFile(empty, nil, 0o444))
 	class, meta := s.class(), s.meta(t)
 	class.Binds = []spec.Bind{{Role: "mount-0", Target: "/data", ReadOnly: true}}
-	class.Masks = []spec.Mask{{Target: "/data/keys", Folder: true}, {Target: "/data/secret"}}
+	class.Masks = []spec.Mask{{Target: "/data/keys", Dir: true}, {Target: "/data/secret"}}
 	meta.Sources = engine.Sources{"mount-0": dir, spec.RoleEmpty: empty}
 	got := s.runs(t, e, class, meta, "masked")
 	require.Equal(t, "[] '' open\nrefused\nrefused\n", got.stdout)

@@ -12,41 +12,41 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// folder is where leases are kept:
+// leaseDir is the locked directory of leases:
 //
-//	folder.lock            held for milliseconds by whoever looks or changes
+//	folder.lock            held for milliseconds by a process that reads or changes
 //	counter                the number of the last arrival
 //	gpu-POOL-INDEX.lock    locked, shared or alone, by the holders of a GPU
-//	gpu-UUID.lock          the same, where its lasting name is known
+//	gpu-UUID.lock          the same, if its UUID is known
 //	gpu-POOL-all.lock      locked alone by a holder of all of an unknown number
 //	queue/NUMBER.lock      locked as long as the process of a ticket lives
 //	queue/NUMBER.json      the ticket
 //
-// The kernel takes locks from a process that dies. The lock files of the folder
-// and of GPUs are never removed: removing one would let two processes lock two
-// files of one name. Those of tickets are, since every look at one happens with
-// the folder locked.
-type folder struct {
+// The kernel releases the locks of a process that dies. The lock files of the directory and
+// of GPUs are never removed: after that, two processes could lock two files of one name.
+// Those of tickets can be removed, because every access to one happens with the directory
+// locked.
+type leaseDir struct {
 	dir string
-	// mode is for files; it follows the folder's, so that the users who may
-	// write to a common folder can lock each other's files.
+	// mode is that of files. It follows the directory's, so that users who may write to
+	// a common directory can lock each other's files.
 	mode fs.FileMode
 	lock *flock.Flock
 }
 
-// ErrStuck means that a process has kept the lease folder locked, which takes
-// others milliseconds.
-var ErrStuck = errors.New("the lease folder is kept locked by another process")
+// errStuck means that a process has kept the lease directory locked, which other processes
+// do for milliseconds.
+var errStuck = errors.New("the lease folder is kept locked by another process")
 
 const (
-	// lockPatience is how long the lock of the folder is waited for, and
-	// lockPoll how often it is tried.
+	// lockPatience is how long to wait for the lock of the directory, and lockPoll how
+	// often to try.
 	lockPatience = 30 * time.Second
 	lockPoll     = 15 * time.Millisecond
 )
 
-// openFolder makes the folder if need be and locks it.
-func openFolder(ctx context.Context, dir string) (*folder, error) {
+// openLeaseDir makes the directory if it is missing, and locks it.
+func openLeaseDir(ctx context.Context, dir string) (*leaseDir, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -54,9 +54,8 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the group and others may do with the folder, they may do with its
-	// files.
-	f := &folder{dir: dir, mode: 0o600 | info.Mode().Perm()&0o066}
+	// The group and others have the same rights for the files as for the directory.
+	f := &leaseDir{dir: dir, mode: 0o600 | info.Mode().Perm()&0o066}
 	if err := f.makeQueue(info.Mode()); err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 		return nil, err
 	}
 	f.lock = flock.New(path, flock.SetFlag(os.O_RDWR))
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, ErrStuck)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errStuck)
 	defer cancel()
 	if _, err := f.lock.TryLockContext(ctx, lockPoll); err != nil {
 		if ctx.Err() != nil {
@@ -76,9 +75,9 @@ func openFolder(ctx context.Context, dir string) (*folder, error) {
 	return f, nil
 }
 
-// makeQueue makes the folder of tickets with the mode of the folder itself.
-func (f *folder) makeQueue(mode fs.FileMode) error {
-	// What belongs to the folder's group goes on to do so.
+// makeQueue makes the directory of tickets, with the mode of the lease directory.
+func (f *leaseDir) makeQueue(mode fs.FileMode) error {
+	// The set-group-ID bit gives new files the group of the directory.
 	mode &= fs.ModePerm | fs.ModeSetgid
 	err := os.Mkdir(f.queueDir(), mode.Perm())
 	if errors.Is(err, fs.ErrExist) {
@@ -87,17 +86,16 @@ func (f *folder) makeQueue(mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	// The process's mask may have taken rights that others need.
+	// The umask may have removed rights that others need.
 	return os.Chmod(f.queueDir(), mode)
 }
 
-// close unlocks the folder.
-func (f *folder) close() error { return f.lock.Close() }
+// close unlocks the directory.
+func (f *leaseDir) close() error { return f.lock.Close() }
 
-// touch makes an empty file for locks, with the mode of the folder's files. A
-// system that protects shared folders refuses to "create" another user's file,
-// so one that is there is only opened.
-func (f *folder) touch(path string) error {
+// touch makes an empty lock file if it is missing. It does not open an existing one with
+// O_CREATE: a system that protects shared directories refuses that for another user's file.
+func (f *leaseDir) touch(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
@@ -111,11 +109,11 @@ func (f *folder) touch(path string) error {
 	return errors.Join(file.Chmod(f.mode), file.Close())
 }
 
-// errLocked means that somebody else has the lock.
+// errLocked means that another process has the lock.
 var errLocked = errors.New("is locked")
 
 // lockFile locks a file at once, or fails.
-func (f *folder) lockFile(path string, shared bool) (*flock.Flock, error) {
+func (f *leaseDir) lockFile(path string, shared bool) (*flock.Flock, error) {
 	if err := f.touch(path); err != nil {
 		return nil, err
 	}
@@ -135,7 +133,7 @@ func (f *folder) lockFile(path string, shared bool) (*flock.Flock, error) {
 }
 
 // isLocked reports whether a process has a file locked.
-func (f *folder) isLocked(path string) (bool, error) {
+func (f *leaseDir) isLocked(path string) (bool, error) {
 	lock, err := f.lockFile(path, false)
 	if errors.Is(err, errLocked) {
 		return true, nil
@@ -146,8 +144,7 @@ func (f *folder) isLocked(path string) (bool, error) {
 	return false, lock.Close()
 }
 
-// A lockedError is a GPU that a process without a ticket has locked, such as
-// flock(1) of somebody who wants it for himself.
+// A lockedError means that a process without a ticket, such as flock(1), has locked a GPU.
 type lockedError struct{ id string }
 
 func (e *lockedError) Error() string {
@@ -161,7 +158,7 @@ type gpuLock struct {
 }
 
 // lockGPU takes a lock of a GPU for a lease.
-func (f *folder) lockGPU(l gpuLock) (*flock.Flock, error) {
+func (f *leaseDir) lockGPU(l gpuLock) (*flock.Flock, error) {
 	lock, err := f.lockFile(filepath.Join(f.dir, "gpu-"+l.name+".lock"), l.shared)
 	if errors.Is(err, errLocked) {
 		err = &lockedError{l.id}
@@ -169,9 +166,9 @@ func (f *folder) lockGPU(l gpuLock) (*flock.Flock, error) {
 	return lock, err
 }
 
-// writeFile makes a file hold exactly this, or what it held before. The folder is
-// locked, so that the name of the temporary file is free.
-func (f *folder) writeFile(path string, text []byte) error {
+// writeFile replaces the content of a file in one step. The directory is locked, so the
+// name of the temporary file is free.
+func (f *leaseDir) writeFile(path string, text []byte) error {
 	next := path + ".new"
 	if err := removeFile(next); err != nil {
 		return err

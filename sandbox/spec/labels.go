@@ -2,22 +2,30 @@ package spec
 
 import "github.com/evalbox/evalbox/internal/owner"
 
-// Ways to make the files of a run available to the engine.
+// namespace is the prefix of the names of evalbox's objects on an engine.
+const namespace = "evalbox"
+
+// HostName is the hostname of every container.
+const HostName = "sandbox"
+
+// Labels of every container of evalbox. They are all that a later process knows of a run
+// whose controller died.
 const (
-	// TransferAuto detects whether the engine shares the controller's file system.
-	TransferAuto = "auto"
-	// TransferBind mounts the directories themselves.
-	TransferBind = "bind"
-	// TransferCopy copies the program and its input to the engine before the run, and
-	// ./final back afterwards.
-	TransferCopy = "copy"
+	LabelManaged  = owner.LabelManaged
+	LabelRun      = "org.evalbox.run"
+	LabelName     = "org.evalbox.name"
+	LabelOwner    = owner.LabelOwner
+	LabelDeadline = owner.LabelDeadline
+	LabelKeep     = "org.evalbox.keep"
+	LabelSpec     = "org.evalbox.spec"
+	LabelState    = "org.evalbox.state-dir"
 )
 
-// LabelPart says which part of a run a helper container or volume is, for runs whose files
-// are copied. The run's own container does not have this label.
+// LabelPart says which part of a run a helper container or volume is. The run's own
+// container does not have this label.
 const LabelPart = owner.LabelPart
 
-// Parts of a run whose files are copied, and the part that belongs to no run.
+// Parts of a run whose files are copied, and one part that does not belong to a run.
 const (
 	// PartVolume is the staging volume, which holds the files.
 	PartVolume = "depot"
@@ -31,6 +39,11 @@ const (
 	// container, never started, through which that volume is filled.
 	PartInit = "init"
 )
+
+// ContainerName is the name of the run's container. It is known before the container
+// exists, so that the container can be found even if the controller dies while creating
+// it.
+func (j Job) ContainerName() string { return namespace + "-" + j.RunID }
 
 // VolumeName is the name of a run's staging volume. Volumes have a name space of their own.
 func VolumeName(runID string) string { return namespace + "-" + runID }

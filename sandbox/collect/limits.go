@@ -1,0 +1,89 @@
+package collect
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/evalbox/evalbox/result"
+)
+
+// Limits bound a collection. A zero limit is zero, not "no limit".
+type Limits struct {
+	// Files bounds the entries of any kind that are listed, Depth the levels of
+	// directories below the root.
+	Files, Depth int
+	// FileBytes and TotalBytes bound the size of one file and of all.
+	FileBytes, TotalBytes int64
+}
+
+// maxSkipped bounds the list of entries that were left out. A last entry counts the rest.
+const maxSkipped = 1000
+
+// NotRegular is the reason for entries that are not regular files.
+const NotRegular = "not a regular file"
+
+// TooMany is the reason for entries beyond the limit of their number.
+func (l Limits) TooMany() string { return fmt.Sprintf("more than %d entries", l.Files) }
+
+// TooDeep is the reason for a directory beyond the limit of depth.
+func (l Limits) TooDeep() string { return fmt.Sprintf("more than %d levels deep", l.Depth) }
+
+// Refuse returns why a file of this size is left out, after files of total bytes were
+// taken; empty if it is not.
+func (l Limits) Refuse(size, total int64) string {
+	switch {
+	case size > l.FileBytes:
+		return fmt.Sprintf("larger than %d bytes", l.FileBytes)
+	case size > l.TotalBytes-total:
+		return fmt.Sprintf("all outputs together larger than %d bytes", l.TotalBytes)
+	}
+	return ""
+}
+
+// SkipList is a bounded list of entries that were left out.
+type SkipList struct {
+	list []result.SkippedOutput
+	more int
+}
+
+// Add adds one entry. The path may hold any bytes.
+func (s *SkipList) Add(full, kind string, size int64, reason string) {
+	if len(s.list) >= maxSkipped {
+		s.more++
+		return
+	}
+	name, raw := EncodePath(full)
+	s.list = append(s.list, result.SkippedOutput{Path: name, PathBase64: raw, Kind: kind, SizeBytes: size, Reason: reason})
+}
+
+// Sorted returns the list, sorted by path. Its last entry counts the entries that did not fit.
+func (s *SkipList) Sorted() []result.SkippedOutput {
+	slices.SortStableFunc(s.list, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
+	if s.more > 0 {
+		s.list = append(s.list, result.SkippedOutput{
+			Kind: "other", Reason: fmt.Sprintf("%d further entries were left out", s.more),
+		})
+		s.more = 0
+	}
+	return s.list
+}
+
+// EncodePath renders a file name as text. A name of printable UTF-8 stays as it is. Any
+// other, with invalid bytes, control characters, backslashes or invisible format
+// characters, is escaped reversibly as in a Go string literal, and raw then holds its
+// bytes in base64.
+func EncodePath(name string) (text, raw string) {
+	clean := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool {
+		return r == '\\' || r == unicode.ReplacementChar || !unicode.IsPrint(r)
+	})
+	if clean {
+		return name, ""
+	}
+	quoted := strconv.QuoteToGraphic(name)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`), base64.StdEncoding.EncodeToString([]byte(name))
+}
