@@ -18,11 +18,11 @@ func Unobservable(engine.Info) string { return errNotLinux.Error() }
 // pathWatch is for Linux.
 type pathWatch struct{ begun chan struct{} }
 
-func newPathWatch(string) (*pathWatch, error)     { return nil, errNotLinux }
+func newPathWatch(string) (*pathWatch, error)           { return nil, errNotLinux }
 func (w *pathWatch) add(string, spec.WatchedPath) error { return errNotLinux }
-func (w *pathWatch) watched() []string            { return nil }
-func (w *pathWatch) stop() ([]string, error)      { return nil, errNotLinux }
-func (w *pathWatch) close() error                 { return nil }
+func (w *pathWatch) watched() []string                  { return nil }
+func (w *pathWatch) stop() ([]string, error)            { return nil, errNotLinux }
+func (w *pathWatch) close() error                       { return nil }
 
 // routeCounters is for Linux.
 type routeCounters struct{}
