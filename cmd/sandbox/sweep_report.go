@@ -89,7 +89,7 @@ func (a *app) showSweep(report sweep.Report, s settings.Settings) error {
 // sweepCode is the exit code of a sweep.
 func sweepCode(err error) int {
 	failures := new(sweep.FailuresError)
-	if errors.As(err, &failures) && len(joined(err)) == 1 && exitCode(nil, err) != exitInterrupted {
+	if errors.As(err, &failures) && exitCode(nil, err) != exitInterrupted && len(joined(err)) == 1 {
 		return exitProblem
 	}
 	return exitCode(nil, err)
