@@ -163,7 +163,7 @@ func (f *Fake) Left() []string {
 		left = append(left, "container "+name)
 	}
 	f.mu.Unlock()
-	left = append(left, f.LeftVolumes()...)
+	left = append(left, f.leftVolumes()...)
 	slices.Sort(left)
 	return left
 }

@@ -65,27 +65,24 @@ func (v *stagedVolume) partLabels(part string) map[string]string {
 const TooDeep = -1
 
 // VolumeDir returns the directory of a staging volume, or "" if it does not exist.
-func (d *Copying) VolumeDir(runID string) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if volume := d.volumes[runID]; volume != nil {
-		return volume.dir
-	}
-	return ""
-}
+func (d *Copying) VolumeDir(runID string) string { return d.volume(runID).dir }
 
 // VolumeLabels returns the labels of a staging volume.
 func (d *Copying) VolumeLabels(runID string) map[string]string {
+	return maps.Clone(d.volume(runID).labels)
+}
+
+func (d *Copying) volume(runID string) stagedVolume {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if volume := d.volumes[runID]; volume != nil {
-		return maps.Clone(volume.labels)
+		return *volume
 	}
-	return nil
+	return stagedVolume{}
 }
 
-// LeftVolumes lists the staging volumes and disk monitors that still exist.
-func (d *Copying) LeftVolumes() []string {
+// leftVolumes lists the staging volumes and disk monitors that still exist.
+func (d *Copying) leftVolumes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var left []string
@@ -118,10 +115,11 @@ func (d *Copying) helpers() []engine.Found {
 		all = append(all, engine.Found{ID: name, Name: name, Labels: volume.partLabels(part), Running: running})
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.volumes)) {
-		if volume := d.volumes[id]; volume.helper {
+		volume := d.volumes[id]
+		if volume.helper {
 			add(spec.HelperName(id), spec.PartHelper, volume, false)
 		}
-		if volume := d.volumes[id]; volume.monitor {
+		if volume.monitor {
 			add(spec.MonitorName(id), spec.PartMonitor, volume, true)
 		}
 	}
@@ -272,9 +270,10 @@ func packInto(w *tar.Writer, base string) error {
 			return err
 		}
 		text, err := os.ReadFile(full) //nolint:gosec // a test does not change it meanwhile
-		if err == nil {
-			_, err = w.Write(text)
+		if err != nil {
+			return err
 		}
+		_, err = w.Write(text)
 		return err
 	})
 }
