@@ -41,7 +41,7 @@ var importTable = []struct {
 	{"sandbox/hostpath", []string{"policy", "sandbox/spec", "sandbox/tree", "internal/fsx"}},
 	{"sandbox/engine", []string{"images", "sandbox/spec", "sandbox/engine/wire"}},
 	{"sandbox/engine/wire", nil},
-	{"sandbox/engine/enginetest", []string{"policy", "images", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire"}},
+	{"sandbox/engine/enginetest", []string{"images", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire"}},
 	{"sandbox/engine/docker", []string{"policy", "images", "images/store", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/archive", "internal/owner", "internal/dockerhost"}},
 	{"sandbox/record", []string{"result", "policy", "sandbox/spec", "internal/fsx", "internal/owner"}},
 	{"sandbox/outcome", []string{"result", "sandbox/engine"}},

@@ -30,7 +30,7 @@ type Copying struct {
 	Gone int
 	// CutAfter is the number of bytes after which the next Cuts archives break off.
 	CutAfter, Cuts int
-	// Space is what the disk monitor answers; nil means plenty. If used is [TooDeep], it
+	// Space returns the answers of the disk monitor; nil means plenty. If used is [TooDeep], it
 	// cannot be measured.
 	Space func() (free, entries, used int64)
 	// Deaf is how many disk monitors end at their first question, DeafToList how many when asked
