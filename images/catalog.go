@@ -11,7 +11,7 @@
 // Dockerfile.
 //
 //   - lock records the image of each name, compares, inspects;
-//   - packages lists what is installed in an image;
+//   - packages lists the installed software of an image;
 //   - build makes the images of a catalog, and pull pulls an image by its digest;
 //   - archive moves a locked image between engines;
 //   - prune makes room;

@@ -12,7 +12,7 @@ var ErrNotFound = errors.New("image not found")
 
 // A NotFoundError names an image that the engine does not have.
 type NotFoundError struct {
-	// Ref is what the caller asked for, or the default name.
+	// Ref is the requested reference, or the default name.
 	Ref string
 	// CatalogName says that Ref is a name of the catalog.
 	CatalogName bool

@@ -59,7 +59,7 @@ func FilesystemLevels() []FilesystemLevel {
 type FieldError struct {
 	// Field is the name of the field as users write it, such as "memory".
 	Field string
-	// Value is what was asked for.
+	// Value is the requested value.
 	Value string
 	// Rule is the rule that the value breaks.
 	Rule string

@@ -37,7 +37,7 @@ func detectReason(raw ExecutionRawResult) ErrorReason {
 type EvaluationResult struct {
 	// Score is the score that the script printed (EX-011). It is nil without
 	// one, and also for an infinite one, which JSON cannot carry and which must
-	// never rank above a real score; Warnings then names what was printed.
+	// never rank above a real score; Warnings then quotes the printed text.
 	// A score next to an error is kept.
 	Score *float64 `json:"score"`
 	// Stdout, Stderr, ExitCode and DurationSeconds are those of the run.

@@ -11,7 +11,7 @@ const (
 )
 
 // ExitContext is the evidence about the end of a run beside its exit code. The
-// zero value means that there is none.
+// zero value means that there is no evidence.
 type ExitContext struct {
 	// Known says that a field with its zero value is a fact: without TimedOut, the time
 	// limit had no part in the end, and 143 is a signal like others. Without Known, a

@@ -152,7 +152,7 @@ func quoteFault(line []byte, faults [][]byte) string {
 		if at < 0 || bytes.Equal(fault, xidMarker) && !isHardwareXid(line[at:]) {
 			continue
 		}
-		// The text itself is within what is quoted.
+		// The quoted part includes the text itself.
 		from := max(0, min(at, at+len(fault)-maxFaultQuote/2))
 		quoted := line[from:min(len(line), from+maxFaultQuote)]
 		return fmt.Sprintf("%+q", bytes.TrimSpace(quoted))

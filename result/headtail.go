@@ -81,7 +81,7 @@ func (h *HeadTail) Total() int64 { return h.total }
 // Truncated reports whether bytes were dropped.
 func (h *HeadTail) Truncated() bool { return h.total > int64(h.limit) }
 
-// Text returns what was kept, decoded by [DecodeUTF8]. When bytes were dropped,
+// Text returns the kept bytes, decoded by [DecodeUTF8]. When bytes were dropped,
 // a line
 //
 //	[... N bytes dropped ...]

@@ -1,4 +1,4 @@
-// Package result holds how a run ended and what its streams say: the wire form
+// Package result describes the end of a run and its output: the wire form
 // [Result], the enums [Status] and [Fault], and the pure parsers that find a
 // score and a traceback in the output of a program.
 //
@@ -19,13 +19,13 @@ const SchemaV1 = "evalbox/result/v1"
 //go:embed schema.json
 var SchemaJSON []byte
 
-// Result is what one program did in one container, in the wire form of
+// Result describes the run of one program in one container, in the wire form of
 // schema [SchemaV1]. It is plain data: copying it is safe as long as the slices
 // and maps are not changed.
 //
 // A failure of the sandbox itself is an error from the runner. Two statuses,
 // [StatusStartFailed] and [StatusEngineLost], exist so that a record can still
-// hold what was seen before such a failure.
+// hold the evidence from before such a failure.
 type Result struct {
 	// Schema is always [SchemaV1].
 	Schema string `json:"schema"`
@@ -57,7 +57,7 @@ type Result struct {
 	// Explanation is one sentence for people on how the run ended.
 	Explanation string `json:"explanation"`
 
-	// Stdout and Stderr are what the program printed, as UTF-8 with invalid
+	// Stdout and Stderr are the output of the program, as UTF-8 with invalid
 	// bytes replaced (EX-043). A stream longer than the capture limit is kept
 	// as head, a marker line with the number of dropped bytes, and tail.
 	Stdout string `json:"stdout"`

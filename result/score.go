@@ -163,7 +163,7 @@ func (s *ScoreScanner) Score() (score float64, ok bool) {
 	return score, true // out of range is ±Inf, as in Python
 }
 
-// Finite returns the score, or nil when there is none or it is infinite.
+// Finite returns the score; nil without one, and for an infinite one.
 func (s *ScoreScanner) Finite() *float64 {
 	score, ok := s.Score()
 	if !ok || math.IsInf(score, 0) {

@@ -59,7 +59,7 @@ type Fault uint8
 const (
 	// FaultNone: there is nothing to look at.
 	FaultNone Fault = iota + 1
-	// FaultProgram: the program, or what it asked for, is the cause.
+	// FaultProgram: the program, or its request, is the cause.
 	FaultProgram
 	// FaultEnvironment: the host, the engine or the image is the cause; the
 	// same program may do well elsewhere or later.

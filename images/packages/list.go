@@ -1,4 +1,4 @@
-// Package packages lists what is installed in an image: the packages of Debian, Python and
+// Package packages lists the installed software of an image: packages of Debian, Python and
 // conda, from the tar archive of its file system. Nothing of the image is run or unpacked.
 package packages
 

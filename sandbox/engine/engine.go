@@ -25,7 +25,7 @@ import (
 // concurrently. Every call returns when its context ends, or shortly after. An error that
 // means "the engine cannot be reached" satisfies errors.Is with [ErrUnavailable].
 type Engine interface {
-	// Info describes the engine and what it can enforce.
+	// Info describes the engine and the limits that it can enforce.
 	Info(ctx context.Context) (Info, error)
 	// Resolve finds an image that the engine has, by a reference or an ID; it never pulls.
 	// The error of an unknown image satisfies errors.Is with images.ErrNotFound.

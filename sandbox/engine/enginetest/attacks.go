@@ -156,7 +156,7 @@ if held != 3: os.dup2(held, 3)
 os.set_inheritable(3, True)
 print('goes on as', os.path.getsize('/work/tiny'), flush=True)
 os.execv('/work/tiny', ['tiny'])`
-	// A tmpfs larger than the memory limit keeps what was written to it.
+	// A tmpfs larger than the memory limit keeps its files.
 	tight := func(class *spec.Class) {
 		class.Cgroup.MemoryBytes, class.Tmpfs[0].SizeBytes = 24*mib, 1<<30
 	}

@@ -28,7 +28,7 @@ import (
 type Fake struct {
 	Copying
 
-	// Program is what every job runs. Its result is the exit code; see [Died]. A nil Program
+	// Program is the program of every job. Its result is the exit code; see [Died]. A nil Program
 	// exits with 0 at once. A killed program ends at once, and its function at its next use
 	// of the [Program]. A function that does not use Term ignores SIGTERM.
 	Program func(p *Program) int
@@ -83,7 +83,7 @@ type Fake struct {
 	OOMKilled  bool
 	Foreign    []string
 	ForeignErr error
-	// Usage is what every program uses. NoUsage means that the engine does not know it.
+	// Usage is the usage of every program. NoUsage means that the engine does not know it.
 	Usage   engine.Usage
 	NoUsage bool
 
@@ -163,7 +163,7 @@ func (f *Fake) Left() []string {
 		left = append(left, "container "+name)
 	}
 	f.mu.Unlock()
-	left = append(left, f.LeftVolumes()...)
+	left = append(left, f.leftVolumes()...)
 	slices.Sort(left)
 	return left
 }

@@ -30,7 +30,7 @@ type Copying struct {
 	Gone int
 	// CutAfter is the number of bytes after which the next Cuts archives break off.
 	CutAfter, Cuts int
-	// Space is what the disk monitor answers; nil means plenty. If used is [TooDeep], it
+	// Space returns the answers of the disk monitor; nil means plenty. If used is [TooDeep], it
 	// cannot be measured.
 	Space func() (free, entries, used int64)
 	// Deaf is how many disk monitors end at their first question, DeafToList how many when asked
@@ -65,27 +65,24 @@ func (v *stagedVolume) partLabels(part string) map[string]string {
 const TooDeep = -1
 
 // VolumeDir returns the directory of a staging volume, or "" if it does not exist.
-func (d *Copying) VolumeDir(runID string) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if volume := d.volumes[runID]; volume != nil {
-		return volume.dir
-	}
-	return ""
-}
+func (d *Copying) VolumeDir(runID string) string { return d.volume(runID).dir }
 
 // VolumeLabels returns the labels of a staging volume.
 func (d *Copying) VolumeLabels(runID string) map[string]string {
+	return maps.Clone(d.volume(runID).labels)
+}
+
+func (d *Copying) volume(runID string) stagedVolume {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if volume := d.volumes[runID]; volume != nil {
-		return maps.Clone(volume.labels)
+		return *volume
 	}
-	return nil
+	return stagedVolume{}
 }
 
-// LeftVolumes lists the staging volumes and disk monitors that still exist.
-func (d *Copying) LeftVolumes() []string {
+// leftVolumes lists the staging volumes and disk monitors that still exist.
+func (d *Copying) leftVolumes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var left []string
@@ -118,10 +115,11 @@ func (d *Copying) helpers() []engine.Found {
 		all = append(all, engine.Found{ID: name, Name: name, Labels: volume.partLabels(part), Running: running})
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.volumes)) {
-		if volume := d.volumes[id]; volume.helper {
+		volume := d.volumes[id]
+		if volume.helper {
 			add(spec.HelperName(id), spec.PartHelper, volume, false)
 		}
-		if volume := d.volumes[id]; volume.monitor {
+		if volume.monitor {
 			add(spec.MonitorName(id), spec.PartMonitor, volume, true)
 		}
 	}
@@ -272,9 +270,10 @@ func packInto(w *tar.Writer, base string) error {
 			return err
 		}
 		text, err := os.ReadFile(full) //nolint:gosec // a test does not change it meanwhile
-		if err == nil {
-			_, err = w.Write(text)
+		if err != nil {
+			return err
 		}
+		_, err = w.Write(text)
 		return err
 	})
 }

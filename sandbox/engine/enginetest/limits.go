@@ -93,7 +93,7 @@ func checkFacts(t *testing.T, got observed) {
 	assert.True(t, seen.PID)
 }
 
-// networkFacts is a program that prints what it can reach.
+// networkFacts is a program that prints the addresses that it can reach.
 const networkFacts = `
 import os, socket, threading, time
 print("interfaces", [name for _, name in socket.if_nameindex()])

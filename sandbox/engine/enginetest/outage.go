@@ -132,10 +132,10 @@ func testOutage(t *testing.T, s *suite) {
 	}
 }
 
-// orphanEnv is the variable that says what the test's own binary has to prepare.
+// orphanEnv is the variable with the container that the test's own binary must prepare.
 const orphanEnv = "EVALBOX_ENGINETEST_ORPHAN"
 
-// orphaned is what the test's own binary has to prepare.
+// orphaned describes the container that the test's own binary must prepare.
 type orphaned struct {
 	Class spec.Class  `json:"class"`
 	Meta  engine.Meta `json:"meta"`

@@ -43,7 +43,7 @@ func sumOf(text []byte, times int) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// observed is what a job did.
+// observed is the observed behavior of a job.
 type observed struct {
 	end            engine.End
 	ready          wire.Ready

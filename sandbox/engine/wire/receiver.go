@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// maxComplaint bounds what is kept of stderr from before any program exists.
+// maxComplaint bounds the kept part of stderr from before any program exists.
 const maxComplaint = 4 << 10
 
 // Receiver is the controller's side of one container's output. A demultiplexer writes the
@@ -31,7 +31,7 @@ type Receiver struct {
 	nonce                               Nonce
 }
 
-// expectation is what comes next on stdout.
+// expectation is the next part of stdout.
 type expectation int
 
 const (

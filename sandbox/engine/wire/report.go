@@ -51,7 +51,7 @@ type Report struct {
 	Usage     Usage
 }
 
-// Usage is what the container had used when its program ended.
+// Usage is the resource usage of the container at the end of its program.
 type Usage struct {
 	CPU        time.Duration
 	PeakMemory int64
