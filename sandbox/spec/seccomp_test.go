@@ -40,11 +40,11 @@ func TestSeccompIsMobysCurrentProfile(t *testing.T) {
 	}
 
 	sum := sha256.Sum256([]byte(SeccompProfile))
-	require.Equal(t, hex.EncodeToString(sum[:]), seccompHash)
+	require.Equal(t, seccompHash, hex.EncodeToString(sum[:]))
 
 	mod, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`github\.com/moby/profiles/seccomp (v\S+)`).FindStringSubmatch(string(mod))
 	require.Len(t, version, 2)
-	require.Equal(t, seccompName, "moby/profiles "+version[1])
+	require.Equal(t, "moby/profiles "+version[1], seccompName)
 }
