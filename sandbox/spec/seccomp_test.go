@@ -46,5 +46,5 @@ func TestSeccompIsMobysCurrentProfile(t *testing.T) {
 	require.NoError(t, err)
 	version := regexp.MustCompile(`github\.com/moby/profiles/seccomp (v\S+)`).FindStringSubmatch(string(mod))
 	require.Len(t, version, 2)
-	require.Equal(t, "moby/profiles "+version[1], seccompName)
+	require.Equal(t, seccompName, "moby/profiles "+version[1])
 }
