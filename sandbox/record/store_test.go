@@ -268,3 +268,31 @@ func TestStateFolderThatCannotBeMade(t *testing.T) {
 	require.ErrorAs(t, err, &broken)
 	require.Equal(t, "state folder", broken.Field)
 }
+
+// TestRecordsOfAnEarlierVersion: records that version 0e85b1f wrote are listed and read,
+// and tell what a dead controller left.
+func TestRecordsOfAnEarlierVersion(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/earlier")))
+	s, err := record.Open(dir)
+	require.NoError(t, err)
+	records, err := s.List()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"finished", "lost"}, ids(records))
+
+	finished, err := s.Get("finished")
+	require.NoError(t, err)
+	require.Equal(t, record.Finished, finished.State)
+	require.Equal(t, result.StatusExited, finished.Result.Status)
+	require.InDelta(t, 0.5, *finished.Result.Score, 0)
+	require.Equal(t, "/srv/example/train.py", finished.Spec.Job.Script)
+
+	lost, err := s.Get("lost")
+	require.NoError(t, err)
+	require.Equal(t, record.Lost, lost.State)
+	require.Equal(t, "evalbox-lost", lost.Spec.Job.ContainerName())
+	journal, err := s.Journal("lost")
+	require.NoError(t, err)
+	require.Equal(t, record.Ownership{Path: "/srv/example/out", Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, journal.Final)
+	require.NoError(t, s.Remove("finished"))
+}
