@@ -99,11 +99,15 @@ func (a *app) openRunner() (settings.Settings, *sandbox.Runner, error) {
 
 // runner makes the runner that the settings describe. The caller closes it.
 func (a *app) runner(s settings.Settings) (*sandbox.Runner, error) {
+	return s.Runner(a.logger())
+}
+
+// logger logs to stderr if the command was asked to be verbose, and nothing otherwise.
+func (a *app) logger() *slog.Logger {
 	if !a.verbose {
-		return s.Runner()
+		return slog.New(slog.DiscardHandler)
 	}
-	handler := slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug})
-	return s.Runner(sandbox.WithLogger(slog.New(handler)))
+	return slog.New(slog.NewTextHandler(a.streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // printJSON prints a value for programs.

@@ -16,7 +16,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// A kept of a contract tells the contract, not what it became inside.
+// A record of a contract shows the contract, not the command that ran inside.
 func TestRecordedContract(t *testing.T) {
 	dir := t.TempDir()
 	kept := record.Record{

@@ -87,7 +87,7 @@ func (a *app) askEngine(ctx context.Context) *engineVersion {
 	if err != nil {
 		return nil
 	}
-	engine, err := s.OpenEngine()
+	engine, err := s.OpenEngine(a.logger())
 	if err != nil {
 		return nil
 	}

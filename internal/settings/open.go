@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -96,14 +97,14 @@ func (s Settings) Client() (*dockerhost.Client, error) {
 	return endpoint.Client()
 }
 
-// OpenEngine opens the same engine for runs. The caller closes it.
-func (s Settings) OpenEngine() (engine.Engine, error) {
-	return docker.Connect(s.Engine)
+// OpenEngine opens the same engine for runs. Failures that have no caller, such as that of a
+// removal in the background, are logged. The caller closes the engine.
+func (s Settings) OpenEngine(log *slog.Logger) (engine.Engine, error) {
+	return docker.Connect(s.Engine, docker.WithLogger(log))
 }
 
-// Runner makes the runner that the settings describe, with more options. The caller closes
-// it.
-func (s Settings) Runner(more ...sandbox.Option) (*sandbox.Runner, error) {
+// Runner makes the runner that the settings describe. The caller closes it.
+func (s Settings) Runner(log *slog.Logger) (*sandbox.Runner, error) {
 	catalog, err := s.Catalog()
 	if err != nil {
 		return nil, err
@@ -116,13 +117,13 @@ func (s Settings) Runner(more ...sandbox.Option) (*sandbox.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := s.OpenEngine()
+	engine, err := s.OpenEngine(log)
 	if err != nil {
 		return nil, err
 	}
 	options := []sandbox.Option{
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.Policy()), sandbox.WithStateDir(dir),
-		sandbox.WithEngine(engine),
+		sandbox.WithEngine(engine), sandbox.WithLogger(log),
 	}
 	if locked {
 		options = append(options, sandbox.WithLock(lock))
@@ -130,7 +131,7 @@ func (s Settings) Runner(more ...sandbox.Option) (*sandbox.Runner, error) {
 	if s.GPUDir != "" {
 		options = append(options, sandbox.WithGPUDir(s.GPUDir))
 	}
-	runner, err := sandbox.New(append(options, more...)...)
+	runner, err := sandbox.New(options...)
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

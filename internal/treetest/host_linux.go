@@ -43,7 +43,7 @@ func AsOtherUser(t *testing.T, f func()) {
 // OtherUsersDir makes a directory that [OtherUser] owns and can reach.
 func OtherUsersDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "stranger-")
+	dir, err := os.MkdirTemp("", "other-user-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	if IsRoot() {

@@ -116,7 +116,7 @@ func named(uuids ...string) Inventory {
 func TestPools(t *testing.T) {
 	dir := t.TempDir()
 	socket, network := Open(dir, "engine-a", LocalPool), Open(dir, "engine-a")
-	neighbor, stranger := Open(dir, "engine-b", LocalPool), Open(dir, "engine-c")
+	neighbor, other := Open(dir, "engine-b", LocalPool), Open(dir, "engine-c")
 	first := Order{Want: Want{IDs: []string{"0"}}, Holder: Holder{RunID: "first"}, Inventory: named("GPU-a", "GPU-b")}
 	held := acquire(t, socket, first)
 	for name, m := range map[string]*Manager{"by its network": network, "by another engine": neighbor} {
@@ -140,8 +140,8 @@ func TestPools(t *testing.T) {
 		got <- err
 	}()
 	<-waits
-	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, stranger))
-	release(t, acquire(t, stranger, order("elsewhere", Want{All: true})))
+	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, other))
+	release(t, acquire(t, other, order("elsewhere", Want{All: true})))
 	requireBusy(t, socket, order("late", Want{IDs: []string{"3"}}), "1 request came before (first: run waiter")
 	// It has no part in the queue of that engine.
 	release(t, acquire(t, neighbor, order("neighbor", Want{IDs: []string{"3"}})))
@@ -152,7 +152,7 @@ func TestPools(t *testing.T) {
 	require.NoError(t, acquire(t, network, order("dead", Want{IDs: []string{"2"}})).Leave())
 	asking := order("asking", Want{IDs: []string{"2"}})
 	asking.StillUsed = func(_ context.Context, dead Holder, _ time.Time) string { return dead.RunID + " still runs" }
-	release(t, acquire(t, stranger, asking))
+	release(t, acquire(t, other, asking))
 	requireBusy(t, socket, asking, "GPU 2: dead still runs")
 }
 
@@ -179,12 +179,12 @@ func TestRenumbered(t *testing.T) {
 	release(t, held, lease)
 
 	// The lock of the lasting name holds also without a ticket.
-	stranger := flock.New(filepath.Join(m.dir, "gpu-GPU-a.lock"))
-	got, err := stranger.TryLock()
+	other := flock.New(filepath.Join(m.dir, "gpu-GPU-a.lock"))
+	got, err := other.TryLock()
 	require.NoError(t, err)
 	require.True(t, got)
 	requireBusy(t, m, Order{Want: Want{IDs: []string{"2"}}, Inventory: after}, "locked by a process without a ticket")
-	require.NoError(t, stranger.Close())
+	require.NoError(t, other.Close())
 }
 
 // TestWaitingInOrder lets the second of two waiters want what is free: it waits
@@ -277,15 +277,15 @@ func TestLeftByTheDead(t *testing.T) {
 func TestAStrangersLock(t *testing.T) {
 	m := Open(t.TempDir())
 	release(t, acquire(t, m, order("first", Want{All: true})))
-	stranger := flock.New(filepath.Join(m.dir, "gpu-local-0.lock"))
-	got, err := stranger.TryLock()
+	other := flock.New(filepath.Join(m.dir, "gpu-local-0.lock"))
+	got, err := other.TryLock()
 	require.NoError(t, err)
 	require.True(t, got)
 	around := acquire(t, m, order("around", Want{Count: 1}))
 	require.Equal(t, []string{"1"}, around.IDs())
 	requireBusy(t, m, order("named", Want{IDs: []string{"0"}}), "locked by a process without a ticket")
 	release(t, around)
-	require.NoError(t, stranger.Close())
+	require.NoError(t, other.Close())
 	release(t, acquire(t, m, order("named", Want{IDs: []string{"0"}})))
 }
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package sandbox
+package settings
 
 import (
 	"io"
@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
@@ -35,16 +34,14 @@ func TestLeftContainerIsLogged(t *testing.T) {
 
 	read, write := io.Pipe()
 	log := slog.New(slog.NewTextHandler(write, nil))
-	adapter, err := docker.FromEnv(docker.WithLogger(log))
+	e, err := Settings{}.OpenEngine(log)
 	require.NoError(t, err)
-	r, err := New(WithStateDir(t.TempDir()), WithLogger(log), WithEngine(adapter))
-	require.NoError(t, err)
-	c, err := r.engine.Open(t.Context(), engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
+	c, err := e.Open(t.Context(), engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
 	require.NoError(t, err)
 	require.NoError(t, c.Remove(t.Context()), "it was asked for")
 	line := make([]byte, 1<<10)
 	n, err := read.Read(line)
 	require.NoError(t, err)
 	require.Contains(t, string(line[:n]), "level=WARN msg=\"a container is left behind\" container=c1")
-	require.NoError(t, r.Close())
+	require.NoError(t, e.Close())
 }
