@@ -131,7 +131,7 @@ func diskText(res *result.Result) string {
 	return cmp.Or(strings.TrimSuffix(strings.TrimPrefix(first, "The program was "), "."), "stopped for what ./final holds")
 }
 
-// startText says why a program did not start, as far as its exit code tells.
+// startText says why a program did not start, as far as its exit code shows.
 func startText(res *result.Result) string {
 	switch res.ExitCode {
 	case 126:

@@ -22,7 +22,7 @@ type Options struct {
 	FileBytes int64
 	// CaptureStdout and CaptureStderr bound the texts.
 	CaptureStdout, CaptureStderr int
-	// LimitBytes bounds the output of both streams together; 0 is no limit. Over is
+	// LimitBytes bounds the output of both streams together; 0 means no limit. Over is
 	// called for every write beyond it, and must not block.
 	LimitBytes int64
 	Over       func()
