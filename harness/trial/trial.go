@@ -1,0 +1,156 @@
+// Package trial is one job of any harness: how it is asked for, run, recorded and queued.
+//
+// A [Harness] carries out jobs of one kind. A [Queue] runs many of them: several at a time,
+// within a budget, with retries, and without those that are known already. A [Log] is the
+// record of all of them on disk; it can be read without an engine.
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Schemas of the wire forms.
+const (
+	JobSchemaV1    = "evalbox/job/v1"
+	ResultSchemaV1 = "evalbox/trial/v1"
+)
+
+// A Job is one thing that a harness is asked to do.
+type Job struct {
+	Schema string `json:"schema"`
+	// ID is unique in a [Log], which gives one to a job that has none.
+	ID string `json:"id"`
+	// Kind is the harness: "evaluate", "contract", "invoke" or "gate".
+	Kind string `json:"kind"`
+	// Name is the caller's name of the job. It may be empty.
+	Name string `json:"name,omitempty"`
+	// Parent is the ID of the batch, sweep, gate or agent session that the job belongs to.
+	Parent string `json:"parent,omitempty"`
+	// Key is a digest of everything that the result depends on. Two jobs with the same key
+	// have the same result, as far as anybody knows. Empty: the job is never known.
+	Key string `json:"key,omitempty"`
+	// Seed is the seed of the job, if it has one.
+	Seed *uint64 `json:"seed,omitempty"`
+	// Attempt counts the tries of the job, from 1.
+	Attempt int `json:"attempt,omitempty"`
+	// Spec is the harness's own document.
+	Spec json.RawMessage `json:"spec,omitempty"`
+}
+
+// Verdict says how a job ended, in one vocabulary for all harnesses.
+type Verdict string
+
+const (
+	// Passed: it did what was asked of it.
+	Passed Verdict = "passed"
+	// Failed: it ran, and did not.
+	Failed Verdict = "failed"
+	// Refused: the job itself is not acceptable, and nothing ran.
+	Refused Verdict = "refused"
+	// Inconclusive: nobody knows, because it was interrupted or because we failed. It may
+	// be tried again.
+	Inconclusive Verdict = "inconclusive"
+)
+
+// Conclusive reports whether running the same job again would say nothing new.
+func (v Verdict) Conclusive() bool { return v == Passed || v == Failed || v == Refused }
+
+// A Result is how a job ended. Its verdict holds a failure or a refusal: neither is an error.
+type Result struct {
+	Schema  string  `json:"schema"`
+	Job     Job     `json:"job"`
+	Verdict Verdict `json:"verdict"`
+	// Reason is the harness's own word, such as "timed_out" or "GATE_FAILED".
+	Reason   string    `json:"reason,omitempty"`
+	ExitCode int       `json:"exit_code"` // of the program that decided; -1 for none
+	Score    *float64  `json:"score,omitempty"`
+	Started  time.Time `json:"started"`
+	// Runs are the runs of the sandbox, in their order.
+	Runs     []RunRef  `json:"runs"`
+	Problems []Problem `json:"problems"`
+	// Files are what was left, in the order of their paths.
+	Files []File `json:"files"`
+	Usage Usage  `json:"usage"`
+	// Detail is the harness's own result, in its own wire form.
+	Detail json.RawMessage `json:"detail,omitempty"`
+}
+
+// A RunRef names a run of the sandbox and its part in a job.
+type RunRef struct {
+	ID string `json:"id"`
+	// Role is "program", "grader", "probe", "baseline", "gate 1" and the like.
+	Role string `json:"role"`
+}
+
+// A Problem is one thing that is wrong with a job or with what it left.
+type Problem struct {
+	Code   string `json:"code,omitempty"`
+	Source string `json:"source,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Field  string `json:"field,omitempty"`
+	Rule   string `json:"rule"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// A File is a file that a job left.
+type File struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size_bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Usage is what budgets count.
+type Usage struct {
+	WallSeconds float64 `json:"wall_seconds"`
+	CPUSeconds  float64 `json:"cpu_seconds"`
+	GPUSeconds  float64 `json:"gpu_seconds"`
+	Runs        int     `json:"runs"`
+}
+
+// EventKind names what happened to a job.
+type EventKind string
+
+const (
+	EventWaiting EventKind = "waiting" // for GPUs; Text says for which
+	EventStarted EventKind = "started" // the job, or one of its runs if Run is set
+	EventRetry   EventKind = "retry"   // Text says why
+	EventKnown   EventKind = "known"   // the result is an earlier one
+	EventEnded   EventKind = "ended"   // Result is set
+	EventNote    EventKind = "note"    // Text is for people
+)
+
+// An Event is one step of a job.
+type Event struct {
+	Time   time.Time `json:"time"`
+	Job    string    `json:"job"`
+	Kind   EventKind `json:"kind"`
+	Run    string    `json:"run,omitempty"`
+	Role   string    `json:"role,omitempty"`
+	Text   string    `json:"text,omitempty"`
+	Result *Result   `json:"-"`
+}
+
+// A Plan is what a job would do. Nothing was started for it.
+type Plan struct {
+	// Key is the key of the job, as the harness computes it.
+	Key string `json:"key,omitempty"`
+	// Problems say why the job would be refused.
+	Problems []Problem `json:"problems"`
+	// Detail is the harness's own plan.
+	Detail json.RawMessage `json:"detail,omitempty"`
+}
+
+// A Harness carries out jobs of one kind. Its methods may be called concurrently.
+type Harness interface {
+	Kind() string
+	// Schema is the JSON Schema of [Job.Spec].
+	Schema() []byte
+	// Plan decides and starts nothing.
+	Plan(ctx context.Context, job Job) (Plan, error)
+	// Run returns a result for everything that the program or its author did, and an error
+	// only when we failed; then the result has what is known. emit is never nil and
+	// may be called concurrently.
+	Run(ctx context.Context, job Job, emit func(Event)) (Result, error)
+}
