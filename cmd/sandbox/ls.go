@@ -71,7 +71,7 @@ func (a *app) list() error {
 	if err != nil {
 		return err
 	}
-	records, unreadable := store.List()
+	records, unreadable := store.ListBrief()
 	runs := []listedRun{}
 	var statuses []string
 	for _, record := range records {
