@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -195,6 +196,18 @@ func readLines[T wire](form fsx.Lines, path, schema string) iter.Seq2[T, error] 
 			}
 		}
 	}
+}
+
+// Add records a job that has ended without a queue, such as one that was found elsewhere. A
+// job without an ID gets one.
+func (l *Log) Add(r Result) error {
+	r.Job.ID = cmp.Or(r.Job.ID, NewID())
+	lock, err := l.begin(r.Job)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return l.end(r)
 }
 
 // begin writes a job, and takes the lock of its directory until the returned closer is

@@ -193,6 +193,17 @@ func TestLogTakesOneJobOnce(t *testing.T) {
 	require.Equal(t, trial.Passed, r.Verdict)
 }
 
+func TestLogAddsWhatEndedElsewhere(t *testing.T) {
+	log := openLog(t, t.TempDir())
+	require.NoError(t, log.Add(trial.Result{Verdict: trial.Passed, Job: trial.Job{Kind: "fake", Key: "k"}}))
+	r, ok, err := log.Conclusive("k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, "fake", r.Job.Kind)
+	require.ErrorContains(t, log.Add(r), "a job with this ID has a result already")
+	require.Equal(t, []string{r.Job.ID}, ids(t, log))
+}
+
 func TestLogRepairsItsIndex(t *testing.T) {
 	damage := map[string]func(t *testing.T, index string, lines []string){
 		"missing": func(t *testing.T, index string, _ []string) {
