@@ -61,6 +61,7 @@ var importTable = []struct {
 	{"harness/invoke", belowHarness},
 	{"harness/gate", belowHarness},
 	{"internal/fsx", nil},
+	{"internal/treehash", []string{"internal/fsx"}},
 	{"internal/strict", []string{"internal/text"}},
 	{"internal/text", nil},
 	{"internal/terminal", nil},
@@ -76,7 +77,7 @@ var importTable = []struct {
 	{".", nil},
 }
 
-var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/strict", "internal/text", "internal/schedule"}
+var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/treehash", "internal/strict", "internal/text", "internal/schedule"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {
