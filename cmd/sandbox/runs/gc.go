@@ -170,7 +170,7 @@ func expire(a *cli.App, f retentionFlags, dry bool) error {
 // withoutOutcome are the records of contracts, made before a time, that will never have
 // an outcome.
 func withoutOutcome(store *record.Store, before time.Time) []string {
-	records, _ := store.List() // FindExpired has reported unreadable ones
+	records, _ := store.ListBrief() // FindExpired has reported unreadable ones
 	left := []string{}
 	for _, each := range records {
 		if each.State == record.Running || !each.Created.Before(before) {

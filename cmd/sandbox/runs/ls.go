@@ -73,7 +73,7 @@ func list(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	records, unreadable := store.List()
+	records, unreadable := store.ListBrief()
 	runs := []listedRun{}
 	var statuses []string
 	for _, record := range records {
