@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,9 +23,10 @@ import (
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
-// fakeSandbox stands in for a runner and its store: program says what a tool does, and
+// fakeBox stands in for a runner and its store: program says what a tool does, and
 // what it leaves in left is carried over as the real store would.
-type fakeSandbox struct {
+type fakeBox struct {
+	sandbox.Box
 	program func(req sandbox.Request) result.Result
 	left    map[string]string
 	report  tree.Report
@@ -34,9 +36,12 @@ type fakeSandbox struct {
 	applyErr   error
 	requests   []sandbox.Request
 	applied    int
+	// late are files of somebody else that appear during ApplyTree, and apply is called by it.
+	late  map[string]string
+	apply func()
 }
 
-func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
+func (f *fakeBox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	f.requests = append(f.requests, req)
 	if f.program == nil {
 		return nil, f.err
@@ -46,23 +51,41 @@ func (f *fakeSandbox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.R
 	if res.Status == 0 {
 		res.Status = result.StatusExited
 	}
+	if !slices.ContainsFunc(res.Trees, func(t result.Tree) bool { return t.Target == OutputDir }) {
+		res.Trees = append(res.Trees, result.Tree{Target: OutputDir, Complete: true})
+	}
+	for i := range res.Trees {
+		for _, name := range slices.Sorted(maps.Keys(f.left)) {
+			if _, err := os.Lstat(filepath.Join(req.Trees[0].Source, name)); res.Trees[i].Target == OutputDir && err != nil {
+				res.Trees[i].Created = append(res.Trees[i].Created, result.TreeEntry{Path: name, Kind: "file", SHA256: hashOf(f.left[name])})
+			}
+		}
+	}
 	return &res, f.err
 }
 
-func (f *fakeSandbox) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
+func (f *fakeBox) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
 	f.requests = append(f.requests, req)
 	return spec.Spec{Job: spec.Job{Command: req.Command}}, f.err
 }
 
-func (f *fakeSandbox) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
+func (f *fakeBox) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	if ctx.Err() != nil {
 		return tree.Report{}, context.Cause(ctx)
 	}
 	f.applied++
+	if f.apply != nil {
+		f.apply()
+	}
 	if id != "run-1" || target != OutputDir || opts.Deny != nil {
 		panic("applied " + id + " " + target)
 	}
 	for name, text := range f.left {
+		if err := os.WriteFile(filepath.Join(f.requests[len(f.requests)-1].Trees[0].Source, name), []byte(text), 0o600); err != nil {
+			panic(err)
+		}
+	}
+	for name, text := range f.late {
 		if err := os.WriteFile(filepath.Join(f.requests[len(f.requests)-1].Trees[0].Source, name), []byte(text), 0o600); err != nil {
 			panic(err)
 		}
@@ -93,11 +116,17 @@ func ends(status result.Status, code int) func(sandbox.Request) result.Result {
 
 var good = map[string]string{ManifestName: goodManifest, TracePackName: goodTrace}
 
-func newFake(t *testing.T, fake *fakeSandbox, opts ...Option) *Runner {
+func newFake(t *testing.T, fake *fakeBox) *Harness {
 	t.Helper()
-	r, err := New("python -m tool.cli", append([]Option{WithSandbox(Sandbox{Runner: fake})}, opts...)...)
+	return newTool(t, fake, Options{})
+}
+
+func newTool(t *testing.T, fake *fakeBox, o Options) *Harness {
+	t.Helper()
+	o.Executable = "python -m tool.cli"
+	h, err := New(fake, o)
 	require.NoError(t, err)
-	return r
+	return h
 }
 
 // newInvocation has a configuration and an empty output directory.
@@ -110,35 +139,31 @@ func newInvocation(t *testing.T) Invocation {
 }
 
 func TestNewRefuses(t *testing.T) {
-	fake := Sandbox{Runner: &fakeSandbox{}}
-	for want, opts := range map[string][]Option{
-		"no engine is named":    nil,
-		"two engines are named": {WithSandbox(fake), WithSandbox(fake)},
-		"needs a runner":        {WithSandbox(Sandbox{})},
-		"needs a clock":         {WithHost(Host{})},
-		"grace":                 {WithHost(Host{Clock: realClock{}, Grace: -1})},
-		"must be positive":      {WithTimeout(0)},
-		"timeout -1s":           {WithTimeout(-time.Second)},
-		"LD_PRELOAD":            {WithEnv(map[string]string{"LD_PRELOAD": "x"})},
-		"root":                  {WithRoot("/no/such/folder")},
-		"is not a directory":    {WithRoot("doc.go")},
-		"must be a path below":  {WithProfile(Profile{Artifacts: []Declared{{Path: ".."}}})},
+	for want, o := range map[string]Options{
+		"must not be empty":    {Executable: " "},
+		"must be positive":     {Timeout: -1},
+		"timeout -1s":          {Timeout: -time.Second},
+		"LD_PRELOAD":           {Env: map[string]string{"LD_PRELOAD": "x"}},
+		"root":                 {Root: "/no/such/folder"},
+		"is not a directory":   {Root: "doc.go"},
+		"must be a path below": {Verify: VerifyOptions{Profile: Profile{Artifacts: []Declared{{Path: ".."}}}}},
 	} {
-		_, err := New("tool", opts...)
+		if o.Executable == "" {
+			o.Executable = "tool"
+		}
+		_, err := New(&fakeBox{}, o)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := New(" ", WithSandbox(fake))
-	require.ErrorContains(t, err, "must not be empty")
-	r, err := New("tool", WithSandbox(fake))
-	require.NoError(t, err)
-	require.Equal(t, 300*time.Second, r.timeout)
+	_, err := New(nil, Options{Executable: "tool"})
+	require.ErrorContains(t, err, "a box is needed")
+	require.Equal(t, 300*time.Second, newFake(t, &fakeBox{}).o.Timeout)
 }
 
 // TestArguments: the order is always the same, and paths are absolute (M3-05, M3-10).
 func TestArguments(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	empty, dash, minus := "", "--help", int64(-7)
+	empty, dash, minus, most := "", "--help", NewSeed(-7), NewSeed(uint64(math.MaxUint64))
 	for _, test := range []struct {
 		inv  Invocation
 		want []string
@@ -147,6 +172,7 @@ func TestArguments(t *testing.T) {
 		{Invocation{Config: "-c.json", OutputDir: "/o", Seed: &minus}, []string{"--config", dir + "/-c.json", "--output", "/o", "--seed", "-7"}},
 		{Invocation{Config: "/c", OutputDir: "/o", Adapter: &empty}, []string{"--config", "/c", "--output", "/o", "--adapter", ""}},
 		{Invocation{Config: "/c", OutputDir: "/o", Adapter: &dash, Seed: &minus}, []string{"--config", "/c", "--output", "/o", "--adapter", "--help", "--seed", "-7"}},
+		{Invocation{Config: "/c", OutputDir: "/o", Seed: &most}, []string{"--config", "/c", "--output", "/o", "--seed", "18446744073709551615"}},
 	} {
 		inv, err := test.inv.absolute()
 		require.NoError(t, err)
@@ -161,22 +187,23 @@ func TestArguments(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	fake := &fakeSandbox{program: exits(0), left: good}
+	fake := &fakeBox{program: exits(0), left: good}
 	root := t.TempDir()
 	// Of what all calls have in common nothing is shown to the tool that the call does not name.
 	common := sandbox.Request{Stdin: true, Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
-	r, err := New("python -m tool.cli", WithSandbox(Sandbox{Runner: fake, Request: common}),
-		WithTimeout(7*time.Second), WithRoot(root), WithEnv(map[string]string{"A": "1"}))
-	require.NoError(t, err)
+	h := newTool(t, fake, Options{Request: common, Timeout: 7 * time.Second, Root: root, Env: map[string]string{"A": "1"}})
 	inv := newInvocation(t)
-	seed, adapter := int64(3), "x"
-	inv.Seed, inv.Adapter = &seed, &adapter
-	res, err := r.Run(t.Context(), inv)
+	inv.Seed, inv.Adapter = new(NewSeed(3)), new("x")
+	res, err := h.Run(t.Context(), inv)
 	require.NoError(t, err)
+	require.NoError(t, res.Err())
+	require.True(t, res.OK)
+	report := *res.Verification
+	require.True(t, report.OK, report.Problems)
+	res.Verification = nil
 	zero := 0
-	res.origin = nil
-	require.Equal(t, RunResult{
-		Schema: RunResultSchemaV1, Engine: EngineSandbox, RunID: "run-1", Image: "sha256:0123",
+	require.Equal(t, Result{
+		Schema: ResultSchemaV1, Engine: "sandbox", OK: true, RunID: "run-1", Image: "sha256:0123",
 		Command: []string{"python", "-m", "tool.cli", "--config", "/work/config/c.json", "--output", "/work/output", "--adapter", "x", "--seed", "3"},
 		WorkDir: "/repo", ManifestPath: filepath.Join(inv.OutputDir, ManifestName), TracePackPath: filepath.Join(inv.OutputDir, TracePackName),
 		Stdout: "out\n", Stderr: "err\n", StdoutBytes: 4, StderrBytes: 4, OutputComplete: true, ExitCode: &zero, DurationSeconds: 1.5,
@@ -189,9 +216,9 @@ func TestRun(t *testing.T) {
 	require.Equal(t, map[string]string{"A": "1"}, req.Env)
 	require.Equal(t, "/repo", req.WorkDir)
 	require.False(t, req.Stdin)
-	report, err := res.Verify(t.Context(), VerifyOptions{})
+	again, err := h.Verify(t.Context(), inv.OutputDir)
 	require.NoError(t, err)
-	require.True(t, report.OK, report.Problems)
+	require.Equal(t, report, again)
 	// The tool's files are as the tool wrote them.
 	for name, text := range good {
 		written, err := os.ReadFile(filepath.Join(inv.OutputDir, name))
@@ -205,14 +232,12 @@ func TestRunIsRepeatable(t *testing.T) {
 	inv := newInvocation(t)
 	var texts []string
 	for i := range 2 {
-		fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+		fake := &fakeBox{left: good, program: func(req sandbox.Request) result.Result {
 			res := exits(0)(req)
 			res.DurationSeconds = float64(i)
 			return res
 		}}
 		res, err := newFake(t, fake).Run(t.Context(), inv)
-		require.NoError(t, err)
-		report, err := res.Verify(t.Context(), VerifyOptions{})
 		require.NoError(t, err)
 		text, err := json.Marshal(res)
 		require.NoError(t, err)
@@ -222,8 +247,6 @@ func TestRunIsRepeatable(t *testing.T) {
 			require.Contains(t, fields, name)
 			delete(fields, name)
 		}
-		fields["report"], err = json.Marshal(report)
-		require.NoError(t, err)
 		text, err = json.Marshal(fields)
 		require.NoError(t, err)
 		texts = append(texts, string(text))
@@ -239,36 +262,39 @@ func TestInvocationErrors(t *testing.T) {
 	code := func(n int) *int { return &n }
 	errLost := errors.New("the engine is gone")
 	for name, test := range map[string]struct {
-		fake   fakeSandbox
+		fake   fakeBox
 		reason Reason
 		code   *int
 		text   string
 	}{
-		"non-zero": {fakeSandbox{program: exits(3)}, ReasonNonzeroExit, code(3), "the tool exited with code 3"},
-		"signal": {fakeSandbox{program: func(sandbox.Request) result.Result {
+		"non-zero": {fakeBox{program: exits(3)}, ReasonNonzeroExit, code(3), "the tool exited with code 3"},
+		"signal": {fakeBox{program: func(sandbox.Request) result.Result {
 			return result.Result{Status: result.StatusSignaled, ExitCode: 137, Signal: 9}
-		}}, ReasonNonzeroExit, code(137), "signal 9"},
-		"143":         {fakeSandbox{program: exits(143)}, ReasonNonzeroExit, code(143), "exited with code 143"},
-		"time":        {fakeSandbox{program: ends(result.StatusTimedOut, -1)}, ReasonTimeout, nil, "timed out after 300 seconds"},
-		"memory":      {fakeSandbox{program: ends(result.StatusOutOfMemory, 137)}, ReasonLimit, code(137), "The program ended."},
-		"disk":        {fakeSandbox{program: ends(result.StatusDiskLimit, 0)}, ReasonLimit, code(0), "did not end by itself"},
-		"start":       {fakeSandbox{program: ends(result.StatusStartFailed, 127)}, ReasonCannotExecute, nil, "could not be executed"},
-		"no right":    {fakeSandbox{program: ends(result.StatusStartFailed, 126)}, ReasonCannotExecute, nil, "could not be executed"},
-		"no start":    {fakeSandbox{program: ends(result.StatusStartFailed, -1)}, ReasonEngine, nil, "did not end by itself"},
-		"canceled":    {fakeSandbox{program: ends(result.StatusCanceled, 0), err: context.Canceled}, ReasonCanceled, nil, "did not end by itself"},
-		"lost":        {fakeSandbox{program: ends(result.StatusEngineLost, -1), err: errLost}, ReasonEngine, nil, "did not end by itself"},
-		"nothing":     {fakeSandbox{program: exits(0)}, ReasonMissingArtifact, code(0), "required artifact missing: "},
-		"no trace":    {fakeSandbox{program: exits(0), left: map[string]string{ManifestName: "{}"}}, ReasonMissingArtifact, code(0), TracePackName},
-		"not written": {fakeSandbox{program: exits(0), left: good, applyErr: errLost}, ReasonNotWritten, code(0), "could not be written to"},
+		}}, ReasonNonzeroExit, code(137), "ended by signal 9"},
+		"143":         {fakeBox{program: exits(143)}, ReasonNonzeroExit, code(143), "exited with code 143"},
+		"time":        {fakeBox{program: ends(result.StatusTimedOut, -1)}, ReasonTimeout, nil, "timed out after 300 seconds"},
+		"memory":      {fakeBox{program: ends(result.StatusOutOfMemory, 137)}, ReasonLimit, code(137), "The program ended."},
+		"disk":        {fakeBox{program: ends(result.StatusDiskLimit, 0)}, ReasonLimit, code(0), "did not end by itself"},
+		"start":       {fakeBox{program: ends(result.StatusStartFailed, 127)}, ReasonCannotExecute, nil, "could not be executed"},
+		"no right":    {fakeBox{program: ends(result.StatusStartFailed, 126)}, ReasonCannotExecute, nil, "could not be executed"},
+		"no start":    {fakeBox{program: ends(result.StatusStartFailed, -1)}, ReasonEngine, nil, "did not end by itself"},
+		"canceled":    {fakeBox{program: ends(result.StatusCanceled, 0), err: context.Canceled}, ReasonCanceled, nil, "did not end by itself"},
+		"lost":        {fakeBox{program: ends(result.StatusEngineLost, -1), err: errLost}, ReasonEngine, nil, "did not end by itself"},
+		"nothing":     {fakeBox{program: exits(0)}, ReasonMissingArtifact, code(0), "required artifact missing: "},
+		"no trace":    {fakeBox{program: exits(0), left: map[string]string{ManifestName: "{}"}}, ReasonMissingArtifact, code(0), TracePackName},
+		"not written": {fakeBox{program: exits(0), left: good, applyErr: errLost}, ReasonNotWritten, code(0), "could not be written to"},
 	} {
 		inv := newInvocation(t)
-		res, err := newFake(t, &test.fake).Run(t.Context(), inv)
+		res, runErr := newFake(t, &test.fake).Run(t.Context(), inv)
+		err := res.Err()
+		require.Equal(t, test.reason.ours(), runErr != nil, "%s: an error means that we failed, or were asked to end", name)
 		var failed *InvocationError
 		require.ErrorAs(t, err, &failed, name)
 		require.Equal(t, test.reason, failed.Reason, name)
 		require.Equal(t, test.code, failed.ExitCode, name)
 		require.ErrorContains(t, err, test.text, name)
 		require.Equal(t, res, failed.Result, name)
+		require.Equal(t, failed.Error(), res.Error, name)
 		require.Equal(t, res.Stdout, failed.Stdout, name)
 		if name != "signal" {
 			require.Equal(t, "out\n", failed.Stdout, "%s: what was printed is kept", name)
@@ -286,14 +312,26 @@ func TestInvocationErrors(t *testing.T) {
 		}
 	}
 	// The sandbox refuses, or cannot be reached: nothing was run.
-	_, err := newFake(t, &fakeSandbox{err: errLost}).Run(t.Context(), newInvocation(t))
+	res, err := newFake(t, &fakeBox{err: errLost}).Run(t.Context(), newInvocation(t))
 	require.Equal(t, errLost, err)
+	require.Equal(t, ReasonEngine, res.Reason)
+	refusal := &policy.FieldError{Field: "memory", Value: "1 TiB", Rule: "above the policy's maximum"}
+	res, err = newFake(t, &fakeBox{err: errors.Join(refusal)}).Run(t.Context(), newInvocation(t))
+	require.NoError(t, err)
+	require.Equal(t, ReasonRefused, res.Reason)
+	require.ErrorIs(t, res.Err(), refusal)
+	require.Empty(t, res.RunID)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res, err = newFake(t, &fakeBox{err: context.Canceled}).Run(ctx, newInvocation(t))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, ReasonCanceled, res.Reason)
 }
 
 // TestOddArtifacts: what is there in place of an artifact is told.
 func TestOddArtifacts(t *testing.T) {
 	inv := newInvocation(t)
-	fake := &fakeSandbox{left: map[string]string{TracePackName: ""}, program: func(req sandbox.Request) result.Result {
+	fake := &fakeBox{left: map[string]string{TracePackName: ""}, program: func(req sandbox.Request) result.Result {
 		res := exits(0)(req)
 		res.Trees = []result.Tree{{Target: "/other"}, {Target: OutputDir, Complete: true, Skipped: []result.SkippedOutput{{Path: ManifestName, Kind: "fifo", Reason: "not a regular file"}}}}
 		return res
@@ -301,39 +339,54 @@ func TestOddArtifacts(t *testing.T) {
 		{Path: ".git/x", Change: "created", State: tree.Skipped, Reason: "is what Git executes"},
 	}}}
 	res, err := newFake(t, fake).Run(t.Context(), inv)
-	require.ErrorContains(t, err, "manifest.json (is a fifo: not a regular file)")
+	require.NoError(t, err)
+	require.ErrorContains(t, res.Err(), "manifest.json (is a fifo: not a regular file)")
 	require.Equal(t, []string{".git/x: created, but is what Git executes", "manifest.json: is a fifo: not a regular file"}, res.NotWritten)
 	require.Empty(t, res.ManifestPath)
 	require.NotEmpty(t, res.TracePackPath)
-	// What else is wrong is told all the same.
-	report, err := res.Verify(t.Context(), VerifyOptions{})
-	require.NoError(t, err)
-	require.EqualError(t, report.Problems[0], "manifest.json: does not exist")
-	res.origin = nil
-	_, err = res.Verify(t.Context(), VerifyOptions{})
-	require.ErrorContains(t, err, "names no manifest")
+	// The other problems are reported all the same.
+	require.False(t, res.Verification.OK)
+	require.EqualError(t, res.Verification.Problems[0], "manifest.json: does not exist")
 }
 
-// TestChangedSince: what somebody else writes over the run's files is not the run's.
+// TestWrongArtifacts: wrong artifacts are in the result, and its error names them.
+func TestWrongArtifacts(t *testing.T) {
+	fake := &fakeBox{left: map[string]string{ManifestName: "{}", TracePackName: "[]\n"}, program: exits(0)}
+	res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
+	require.NoError(t, err)
+	require.False(t, res.OK)
+	require.Empty(t, res.Reason)
+	require.EqualError(t, res.Err(), "manifest.json: required fields are missing: artifacts, run_id, seed, timestamp\n"+
+		"trace_pack.jsonl:1: is not a JSON object but an array")
+	require.Equal(t, KindMissingFields, kindOf(t, res.Err()))
+}
+
+// TestChangedSince: a file that somebody else writes over the run's is not the run's.
 func TestChangedSince(t *testing.T) {
-	inv := newInvocation(t)
-	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+	fake := &fakeBox{left: good, program: func(req sandbox.Request) result.Result {
 		res := exits(0)(req)
-		res.Trees = []result.Tree{{Target: OutputDir, Complete: true, Created: []result.TreeEntry{
-			{Path: ManifestName, Kind: "file", SHA256: hashOf(goodManifest)}, {Path: TracePackName, Kind: "file", SHA256: hashOf(goodTrace)},
-		}}}
+		res.Trees = []result.Tree{{Target: OutputDir, Complete: true, Created: []result.TreeEntry{{Path: TracePackName, Kind: "file", SHA256: hashOf("other")}}}}
 		return res
 	}}
-	res, err := newFake(t, fake).Run(t.Context(), inv)
+	fake.left = map[string]string{ManifestName: goodManifest}
+	fake.late = map[string]string{TracePackName: goodTrace}
+	res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
 	require.NoError(t, err)
-	report, err := res.Verify(t.Context(), VerifyOptions{})
-	require.NoError(t, err)
-	require.True(t, report.OK, report.Problems)
-	require.NoError(t, os.WriteFile(res.TracePackPath, []byte("{\"step\": 7}\n"), 0o600))
-	report, err = res.Verify(t.Context(), VerifyOptions{})
-	require.NoError(t, err)
-	require.Len(t, report.Problems, 1)
-	require.EqualError(t, report.Problems[0], "trace_pack.jsonl: was changed by somebody else since the run")
+	require.EqualError(t, res.Err(), "trace_pack.jsonl: was changed by somebody else since the run")
+}
+
+// TestUnverified: the result of a call is not lost if its artifacts cannot be looked at.
+func TestUnverified(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("interrupted")
+	fake := &fakeBox{left: good, program: exits(0), apply: func() { cancel(stop) }}
+	res, err := newFake(t, fake).Run(ctx, newInvocation(t))
+	require.ErrorIs(t, err, stop)
+	require.Equal(t, ReasonUnverified, res.Reason)
+	require.Equal(t, "exited 0, but its artifacts were not verified: interrupted", res.Error)
+	require.Nil(t, res.Verification)
+	require.False(t, res.OK)
+	require.NotEmpty(t, res.ManifestPath)
 }
 
 // TestLeftOut: what was not carried over is told, and output that is not whole is no
@@ -373,7 +426,7 @@ func TestLeftOut(t *testing.T) {
 		"cut":    {trees: oneTree(false), reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 		"report": {incomplete: true, reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 	} {
-		fake := &fakeSandbox{left: good, report: tree.Report{Changes: test.changes}, incomplete: test.incomplete,
+		fake := &fakeBox{left: good, report: tree.Report{Changes: test.changes}, incomplete: test.incomplete,
 			program: func(req sandbox.Request) result.Result {
 				res := exits(0)(req)
 				res.Trees = test.trees
@@ -384,14 +437,11 @@ func TestLeftOut(t *testing.T) {
 		if test.told > 0 {
 			require.Equal(t, test.last, res.NotWritten[test.told-1], name)
 		}
-		if test.reason == "" {
-			require.NoError(t, err, name)
-			continue
+		require.Equal(t, test.reason, res.Reason, name)
+		require.Equal(t, test.reason.ours(), err != nil, name)
+		if test.reason != "" {
+			require.ErrorContains(t, res.Err(), test.text, name)
 		}
-		var failed *InvocationError
-		require.ErrorAs(t, err, &failed, name)
-		require.Equal(t, test.reason, failed.Reason, name)
-		require.ErrorContains(t, err, test.text, name)
 	}
 }
 
@@ -407,11 +457,10 @@ func TestLost(t *testing.T) {
 		"memory":   {ends(result.StatusOutOfMemory, 137), ReasonLimit},
 		"good":     {exits(0), ReasonNotWritten},
 	} {
-		fake := &fakeSandbox{program: test.program, applyErr: errLost, err: errRecord}
-		res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
-		var failed *InvocationError
-		require.ErrorAs(t, err, &failed, name)
-		require.Equal(t, test.reason, failed.Reason, name)
+		fake := &fakeBox{program: test.program, applyErr: errLost, err: errRecord}
+		res, _ := newFake(t, fake).Run(t.Context(), newInvocation(t))
+		err := res.Err()
+		require.Equal(t, test.reason, res.Reason, name)
 		require.Equal(t, test.reason == ReasonTimeout, errors.As(err, new(*TimeoutError)), name)
 		for _, why := range []error{errLost, errRecord} {
 			require.ErrorIs(t, err, why, name)
@@ -420,26 +469,17 @@ func TestLost(t *testing.T) {
 		require.Equal(t, []string{"all other changes: the folder is gone"}, res.NotWritten, name)
 	}
 	// An engine that failed after a good end is no good end.
-	fake := &fakeSandbox{program: exits(0), left: good, err: errRecord}
+	fake := &fakeBox{program: exits(0), left: good, err: errRecord}
 	_, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
 	var failed *InvocationError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, ReasonEngine, failed.Reason)
 	require.ErrorIs(t, err, errRecord)
-
-	// So is a directory that went away meanwhile.
-	inv := newInvocation(t)
-	fake = &fakeSandbox{program: func(req sandbox.Request) result.Result {
-		_ = os.Remove(inv.OutputDir)
-		return exits(0)(req)
-	}}
-	_, err = newFake(t, fake).Run(t.Context(), inv)
-	require.ErrorContains(t, err, "(the output directory is gone)")
 }
 
 // TestOutputDirectory: what is refused before anything is started (MI-02, M3-12).
 func TestOutputDirectory(t *testing.T) {
-	profile := Profile{Artifacts: []Declared{{Path: "more/m.json", Optional: true}}}
+	profile := VerifyOptions{Profile: Profile{Artifacts: []Declared{{Path: "more/m.json", Optional: true}}}}
 	for rule, change := range map[string]func(dir string) string{
 		"does not exist":                        func(dir string) string { return filepath.Join(dir, "none") },
 		"is not a directory":                    func(dir string) string { return filepath.Join(filepath.Dir(dir), "c.json") },
@@ -449,16 +489,18 @@ func TestOutputDirectory(t *testing.T) {
 		"holds more/m.json from before":         leave("more/m.json"),
 		"manifest.json from before: give":       func(dir string) string { _ = os.Symlink("nowhere", filepath.Join(dir, ManifestName)); return dir },
 	} {
-		fake := &fakeSandbox{program: exits(0), left: good}
+		fake := &fakeBox{program: exits(0), left: good}
 		inv := newInvocation(t)
 		inv.OutputDir = change(inv.OutputDir)
 		before := contents(t, filepath.Dir(inv.Config))
-		_, err := newFake(t, fake, WithProfile(profile)).Run(t.Context(), inv)
-		require.ErrorContains(t, err, rule)
+		res, err := newTool(t, fake, Options{Verify: profile}).Run(t.Context(), inv)
+		require.NoError(t, err)
+		require.Equal(t, ReasonRefused, res.Reason)
+		require.Contains(t, res.Error, rule)
 		var field *policy.FieldError
-		require.ErrorAs(t, err, &field)
+		require.ErrorAs(t, res.Err(), &field)
 		require.Equal(t, "output", field.Field)
-		_, err = newFake(t, fake, WithProfile(profile)).Plan(t.Context(), inv)
+		_, err = newTool(t, fake, Options{Verify: profile}).Plan(t.Context(), inv)
 		require.ErrorContains(t, err, rule)
 		require.Empty(t, fake.requests)
 		require.Equal(t, before, contents(t, filepath.Dir(inv.Config)))
@@ -466,8 +508,21 @@ func TestOutputDirectory(t *testing.T) {
 	// A file in place of a folder of the profile is no artifact of it.
 	inv := newInvocation(t)
 	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "more"), nil, 0o600))
-	_, err := newFake(t, &fakeSandbox{program: exits(0), left: good}, WithProfile(profile)).Run(t.Context(), inv)
+	res, err := newTool(t, &fakeBox{program: exits(0), left: good}, Options{Verify: profile}).Run(t.Context(), inv)
 	require.NoError(t, err)
+	require.Empty(t, res.Reason)
+}
+
+// TestRequiredByProfile: an artifact that a profile requires must exist (MI-05).
+func TestRequiredByProfile(t *testing.T) {
+	profile := VerifyOptions{Profile: Profile{Artifacts: []Declared{{Path: "model.bin"}, {Path: "more", Optional: true}}}}
+	inv := newInvocation(t)
+	res, err := newTool(t, &fakeBox{program: exits(0), left: good}, Options{Verify: profile}).Run(t.Context(), inv)
+	require.NoError(t, err)
+	require.EqualError(t, res.Err(), "required artifact missing: "+inv.OutputDir+"/model.bin")
+	var failed *InvocationError
+	require.ErrorAs(t, res.Err(), &failed)
+	require.Equal(t, inv.OutputDir+"/model.bin", failed.Artifact)
 }
 
 func leave(name string) func(dir string) string {
@@ -488,34 +543,33 @@ func TestStale(t *testing.T) {
 	for _, name := range []string{"old", "changed"} {
 		require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, name), []byte("before"), 0o600))
 	}
-	fake := &fakeSandbox{left: map[string]string{ManifestName: manifestListing(`["old", "changed", "new", "alien"]`), TracePackName: "", "changed": "now", "new": "x"},
+	fake := &fakeBox{left: map[string]string{ManifestName: manifestListing(`["old", "changed", "new", "alien"]`), TracePackName: "", "changed": "now", "new": "x"},
 		program: func(req sandbox.Request) result.Result {
 			_ = os.WriteFile(filepath.Join(inv.OutputDir, "alien"), nil, 0o600)
 			return exits(0)(req)
 		}}
 	res, err := newFake(t, fake).Run(t.Context(), inv)
 	require.NoError(t, err)
-	report, err := res.Verify(t.Context(), VerifyOptions{})
-	require.NoError(t, err)
-	var told []string
-	for _, problem := range report.Problems {
+	var problems []string
+	for _, problem := range res.Verification.Problems {
 		require.Equal(t, KindStale, problem.Kind)
-		told = append(told, problem.Error())
+		problems = append(problems, problem.Error())
 	}
-	require.Equal(t, []string{"old: was there before the run", "changed: was there before the run", "alien: was made by somebody else during the run"}, told)
+	require.Equal(t, []string{"old: was not written by this run", "changed: was not written by this run", "alien: was not written by this run"}, problems)
 }
 
 // TestAliens: artifacts that somebody else leaves during the run are not the run's.
 func TestAliens(t *testing.T) {
 	inv := newInvocation(t)
-	fake := &fakeSandbox{program: func(req sandbox.Request) result.Result {
+	fake := &fakeBox{program: func(req sandbox.Request) result.Result {
 		for name, text := range good {
 			_ = os.WriteFile(filepath.Join(inv.OutputDir, name), []byte(text), 0o600)
 		}
 		return exits(0)(req)
 	}}
 	res, err := newFake(t, fake).Run(t.Context(), inv)
-	require.ErrorContains(t, err, "manifest.json (was made by somebody else during the run)")
+	require.NoError(t, err)
+	require.ErrorContains(t, res.Err(), "manifest.json (was not written by this run)")
 	require.Empty(t, res.ManifestPath)
 	require.Empty(t, res.TracePackPath)
 }
@@ -523,33 +577,36 @@ func TestAliens(t *testing.T) {
 // TestOneCallAtATime: the output directory is of one call alone.
 func TestOneCallAtATime(t *testing.T) {
 	inv := newInvocation(t)
-	second := newFake(t, &fakeSandbox{program: exits(0), left: good})
-	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
-		_, err := second.Run(context.Background(), inv)
+	second := newFake(t, &fakeBox{program: exits(0), left: good})
+	fake := &fakeBox{left: good, program: func(req sandbox.Request) result.Result {
+		refused, err := second.Run(context.Background(), inv)
 		var field *policy.FieldError
-		if !errors.As(err, &field) || field.Rule != "is in use by another call: give each call a directory of its own" {
+		if err != nil || !errors.As(refused.Err(), &field) || field.Rule != "is in use by another call: give each call a directory of its own" {
 			return exits(9)(req)
 		}
 		return exits(0)(req)
 	}}
-	_, err := newFake(t, fake).Run(t.Context(), inv)
-	require.NoError(t, err, "the second was refused")
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.NoError(t, errors.Join(err, res.Err()), "the second was refused")
 	for name := range good {
 		require.NoError(t, os.Remove(filepath.Join(inv.OutputDir, name)))
 	}
-	_, err = second.Run(t.Context(), inv)
-	require.NoError(t, err, "and the directory is free again")
+	res, err = second.Run(t.Context(), inv)
+	require.NoError(t, errors.Join(err, res.Err()), "and the directory is free again")
 }
 
 // TestCarriedOverToTheEnd: who cancels a call that has ended does not lose its output.
 func TestCarriedOverToTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+	fake := &fakeBox{left: good, program: func(req sandbox.Request) result.Result {
 		cancel()
 		return exits(0)(req)
 	}}
-	_, err := newFake(t, fake).Run(ctx, newInvocation(t))
-	require.NoError(t, err)
+	inv := newInvocation(t)
+	res, err := newFake(t, fake).Run(ctx, inv)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, ReasonUnverified, res.Reason)
+	require.FileExists(t, filepath.Join(inv.OutputDir, ManifestName))
 }
 
 // TestConfigName: a name that cannot be shown to a container is refused as the
@@ -558,7 +615,7 @@ func TestConfigName(t *testing.T) {
 	for _, name := range []string{"a\nb.json", "\xff"} {
 		inv := newInvocation(t)
 		inv.Config = filepath.Join(filepath.Dir(inv.Config), name)
-		_, err := newFake(t, &fakeSandbox{}).Plan(t.Context(), inv)
+		_, err := newFake(t, &fakeBox{}).Plan(t.Context(), inv)
 		var field *policy.FieldError
 		require.ErrorAs(t, err, &field)
 		require.Equal(t, "config", field.Field)
@@ -567,7 +624,7 @@ func TestConfigName(t *testing.T) {
 
 // TestWarningsWithoutID: what differs from run to run is in the volatile fields only.
 func TestWarningsWithoutID(t *testing.T) {
-	fake := &fakeSandbox{left: good, program: func(req sandbox.Request) result.Result {
+	fake := &fakeBox{left: good, program: func(req sandbox.Request) result.Result {
 		res := exits(0)(req)
 		res.Warnings = []string{"outputs are incomplete: /state/runs/run-1/live/0"}
 		return res
@@ -578,7 +635,7 @@ func TestWarningsWithoutID(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	fake := &fakeSandbox{}
+	fake := &fakeBox{}
 	inv := newInvocation(t)
 	plan, err := newFake(t, fake).Plan(t.Context(), inv)
 	require.NoError(t, err)
@@ -595,12 +652,19 @@ func TestPlan(t *testing.T) {
 	inv.Config = "/" + strings.Repeat("x", 5000)
 	_, err = newFake(t, fake).Plan(t.Context(), inv)
 	require.ErrorContains(t, err, "config")
-	_, err = newFake(t, fake).Run(t.Context(), inv)
-	require.ErrorContains(t, err, "config")
+	res, err := newFake(t, fake).Run(t.Context(), inv)
+	require.NoError(t, err)
+	require.ErrorContains(t, res.Err(), "config")
 }
 
-// realClock is the machine's.
-type realClock struct{}
+// waitingBox waits before each run.
+type waitingBox struct{ fakeBox }
 
-func (realClock) Now() time.Time                         { return time.Now() }
-func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+func (b *waitingBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+	for _, opt := range opts {
+		if hooks, ok := opt.(sandbox.Hooks); ok {
+			hooks.Waiting("for a GPU")
+		}
+	}
+	return b.fakeBox.Run(ctx, req, opts...)
+}
