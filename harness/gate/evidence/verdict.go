@@ -132,6 +132,6 @@ type GateCommand struct {
 	ExpectExit int    `json:"expect_exit"`
 	// Signals are what is expected of the run beside its code.
 	Ending    string `json:"ending,omitempty"`
-	Passed    int    `json:"passed,omitempty"`
+	Passed    int    `json:"passed,omitzero"`
 	LogSHA256 string `json:"log_sha256,omitempty"`
 }
