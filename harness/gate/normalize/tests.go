@@ -67,7 +67,7 @@ func commandOf(ctx context.Context, root *os.Root, r *raw, n *Normalizer) (evide
 	if err != nil {
 		return c, err
 	}
-	c.Source, c.Problem, c.Counts, c.CasesDropped = found.Source, found.Problem, found.Counts, found.Dropped
+	c.Source, c.Problem, c.Counts, c.CasesDropped = found.Source, found.Problem, countsOf(found), found.Dropped
 	c.Cases = found.Cases
 	for i := range c.Cases {
 		c.Cases[i].Message = clip(strings.TrimSpace(string(n.Text([]byte(c.Cases[i].Message)))), maxSaid)
@@ -136,9 +136,17 @@ func addBaseline(ctx context.Context, root *os.Root, g evidence.Gate, c *evidenc
 	}
 	c.Baseline = &evidence.Baseline{
 		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(),
-		Counts: found.Counts, FailingTests: failing.without(nil), PassingTests: passing.without(failing),
+		Counts: countsOf(found), FailingTests: failing.without(nil), PassingTests: passing.without(failing),
 	}
 	return nil
+}
+
+// countsOf returns the counts of a report; nil without one.
+func countsOf(found testlog.Report) *evidence.Counts {
+	if found.Source == "" || found.Source == evidence.ReportNone {
+		return nil
+	}
+	return &found.Counts
 }
 
 // failingOf are the IDs of the cases that failed.
