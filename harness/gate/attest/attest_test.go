@@ -54,7 +54,7 @@ func gateDir(t *testing.T, log string) *os.Root {
 	text(evidence.RunLogFile, log)
 	write(evidence.TestsFile, evidence.Tests{Schema: evidence.TestsV1, ExitCode: new(int), Commands: []evidence.CommandTests{{
 		Index: 1, Command: "pytest -q", Argv: argv, Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: new(int),
-		LogsComplete: true, LogSHA256: sum, Source: evidence.ReportSummary, Counts: evidence.Counts{Total: 2, Passed: 2},
+		LogsComplete: true, LogSHA256: sum, Source: evidence.ReportTAP, Counts: evidence.Counts{Total: 2, Passed: 2},
 	}}})
 	write(evidence.ObservationsFile, evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{
 		{Index: 1, Complete: true, Network: "none", Counted: "kernel", Watched: true},

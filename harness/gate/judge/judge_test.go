@@ -445,7 +445,7 @@ func TestNeedInfoOnlyAlone(t *testing.T) {
 
 	in = passing()
 	lacks(&in)
-	ran(&in).Problem, ran(&in).Source = "", evidence.ReportSummary
+	ran(&in).Problem, ran(&in).Source = "", evidence.ReportTAP
 	ran(&in).Cases = []evidence.Case{{ID: "t.py::a", Outcome: evidence.Failed}, {ID: "t.py::b", Outcome: evidence.Passed}}
 	ran(&in).Counts = evidence.Counts{Total: 2, Passed: 1, Failed: 1}
 	v = Judge(in)
