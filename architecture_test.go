@@ -140,12 +140,12 @@ func TestAllowed(t *testing.T) {
 // those that look at evidence could run anything (RT-17).
 func TestGateNodesSeeTheirInputs(t *testing.T) {
 	never := map[string][]string{
-		"manifest":  {"execute", "normalize", "testlog", "judge", "attest"},
-		"execute":   {"manifest", "normalize", "testlog", "judge", "attest"},
+		"manifest":  {"execute", "normalize", "testreport", "judge", "attest"},
+		"execute":   {"manifest", "normalize", "testreport", "judge", "attest"},
 		"normalize": {"manifest", "execute", "repo", "judge", "attest"},
-		"testlog":   {"manifest", "execute", "repo", "judge", "attest"},
+		"testreport":   {"manifest", "execute", "repo", "judge", "attest"},
 		"judge":     {"manifest", "execute", "repo", "attest"},
-		"evidence":  {"manifest", "execute", "repo", "normalize", "testlog", "judge", "attest"},
+		"evidence":  {"manifest", "execute", "repo", "normalize", "testreport", "judge", "attest"},
 	}
 	for node, others := range never {
 		packages := goList(t, "linux", "./harness/gate/"+node)

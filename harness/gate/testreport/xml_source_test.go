@@ -1,4 +1,4 @@
-package testlog
+package testreport
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestReportsAreBounded: neither a report, nor a tag, nor a text of it takes more memory
-// than it may, and what was read before is kept.
+// TestReportsAreBounded: a report, a tag and a text each have a limit, and the cases before
+// the problem are kept.
 func TestReportsAreBounded(t *testing.T) {
 	limits := xmlLimits{report: 20_000, tag: 1000, text: 5000}
 	const begin = `<testsuite name="s" tests="1"><testcase classname="c" name="a"/>`

@@ -1,10 +1,9 @@
-package testlog
+package testreport
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -27,13 +26,10 @@ type goEvent struct {
 	FailedBuild string `json:"FailedBuild"`
 }
 
-// parseGoEvent reads a line that is an event.
+// parseGoEvent reads a line if it is an event.
 func parseGoEvent(line []byte) (e goEvent, ok bool) {
 	line = bytes.TrimSpace(line)
-	if len(line) == 0 || line[0] != '{' {
-		return e, false
-	}
-	if err := json.Unmarshal(line, &e); err != nil {
+	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil {
 		return goEvent{}, false
 	}
 	switch e.Action {
@@ -45,53 +41,43 @@ func parseGoEvent(line []byte) (e goEvent, ok bool) {
 	return e, false
 }
 
-// goEvents follows the events of go test -json.
+// goEvents reads the events of go test -json.
 type goEvents struct {
 	keeper
-	events  int
-	problem string
-	pkgs    map[string]*goPackage
-	builds  map[string]*head
-	// open counts the tests of all packages that began and did not end.
-	open int
+	events int
+	pkgs   map[string]*goPackage
+	builds map[string]*head // the output of builds
+	// running counts the tests of all packages that began and did not end.
+	running int
 }
 
 type goPackage struct {
 	ended   bool
-	failed  bool // one of its tests did
-	running map[string]*head
-	said    head
+	failed  bool             // a test of it failed
+	running map[string]*head // the output of tests
+	output  head
 }
 
 func newGoEvents() *goEvents {
 	return &goEvents{pkgs: map[string]*goPackage{}, builds: map[string]*head{}}
 }
 
-// line takes a line of stdout. It is false if the line is text, such as that of a script
-// which calls go test.
+// line reads a line of stdout. It returns false if the line is text: a script can print
+// some before it runs go test.
 func (g *goEvents) line(line []byte, cut bool) bool {
 	e, ok := parseGoEvent(line)
 	switch {
 	case ok:
 		g.events++
 		g.event(e)
-	case g.events == 0 || len(line) == 0:
+	case g.events == 0 || len(line) == 0 || line[0] != '{':
 		return false
-	case cut && line[0] == '{':
-		g.tell(fmt.Sprintf("a line of the events has more than %d bytes", maxLine))
-	case line[0] == '{':
-		g.tell("a line of the events is broken or cut")
+	case cut:
+		g.fail("a line of the events has more than %d bytes", maxLine)
 	default:
-		return false
+		g.fail("a line of the events is broken or cut")
 	}
 	return true
-}
-
-// tell keeps the first problem.
-func (g *goEvents) tell(problem string) {
-	if g.problem == "" {
-		g.problem = problem
-	}
 }
 
 func (g *goEvents) event(e goEvent) {
@@ -102,25 +88,29 @@ func (g *goEvents) event(e goEvent) {
 	}
 	switch e.Action {
 	case "build-output":
-		if b := remember(g, g.builds, e.ImportPath); b != nil {
-			b.add(e.Output)
+		if output := entry(g, g.builds, e.ImportPath); output != nil {
+			output.add(e.Output)
 		}
 		return
 	case "build-fail":
-		return // the packages that needed it fail
+		return // the packages that import it fail
 	}
-	pkg := remember(g, g.pkgs, e.Package)
-	if pkg == nil {
-		return
-	}
+	pkg := entry(g, g.pkgs, e.Package)
 	switch {
+	case pkg == nil:
 	case e.Test == "":
 		g.packageEvent(e, pkg)
-	case e.Action == "run":
-		g.began(e, pkg)
+	case e.Action == "run" && g.running == maxOpen:
+		g.fail("more than %d tests run at once", maxOpen)
+	case e.Action == "run" && pkg.running[e.Test] == nil:
+		if pkg.running == nil {
+			pkg.running = map[string]*head{}
+		}
+		g.running++
+		pkg.running[e.Test] = &head{}
 	case e.Action == "output":
-		if said := pkg.running[e.Test]; said != nil && !framing(e.Output) {
-			said.add(e.Output)
+		if output := pkg.running[e.Test]; output != nil && !isFraming(e.Output) {
+			output.add(e.Output)
 		}
 	case e.Action == "pass", e.Action == "bench":
 		g.ended(e, pkg, evidence.Passed)
@@ -132,36 +122,20 @@ func (g *goEvents) event(e goEvent) {
 	}
 }
 
-func (g *goEvents) began(e goEvent, pkg *goPackage) {
-	if pkg.running[e.Test] != nil {
-		return
-	}
-	if g.open == maxOpen {
-		g.tell(fmt.Sprintf("more than %d tests run at once", maxOpen))
-		return
-	}
-	if pkg.running == nil {
-		pkg.running = map[string]*head{}
-	}
-	g.open++
-	pkg.running[e.Test] = &head{}
-}
-
 func (g *goEvents) packageEvent(e goEvent, pkg *goPackage) {
 	switch e.Action {
 	case "output":
-		pkg.said.add(e.Output)
+		pkg.output.add(e.Output)
 	case "pass", "fail", "skip":
 		pkg.ended = true
 		g.unfinished(e.Package, pkg)
 		if e.Action != "fail" || pkg.failed {
 			return
 		}
-		// The package failed and no test of it did: it was not built, or panicked, or
-		// ended by itself.
-		message := pkg.said.String()
-		if b := g.builds[e.FailedBuild]; e.FailedBuild != "" && b != nil {
-			message = b.String()
+		// No test of the package failed: it was not built, panicked, or called os.Exit.
+		message := pkg.output.String()
+		if build := g.builds[e.FailedBuild]; e.FailedBuild != "" && build != nil {
+			message = build.String()
 		}
 		g.add(evidence.Case{ID: e.Package, Suite: e.Package, Outcome: evidence.Errored, Message: message})
 	}
@@ -169,47 +143,47 @@ func (g *goEvents) packageEvent(e goEvent, pkg *goPackage) {
 
 func (g *goEvents) ended(e goEvent, pkg *goPackage, o evidence.Outcome) {
 	c := evidence.Case{ID: e.Package + "." + e.Test, Suite: e.Package, Name: e.Test, Outcome: o}
-	if said := pkg.running[e.Test]; said != nil {
-		c.Message = said.String()
+	if output := pkg.running[e.Test]; output != nil {
+		c.Message = output.String()
 		delete(pkg.running, e.Test)
-		g.open--
+		g.running--
 	}
 	g.add(c)
 }
 
-// unfinished are the tests of a package that began and have no end, as where a test ends
-// the process.
-func (g *goEvents) unfinished(name string, pkg *goPackage) {
+// unfinished adds the tests of a package that began and have no end. A test that ends the
+// process leaves them.
+func (g *goEvents) unfinished(pkgName string, pkg *goPackage) {
 	for _, test := range slices.Sorted(maps.Keys(pkg.running)) {
 		pkg.failed = true
 		message := strings.TrimSpace("began and did not end\n" + pkg.running[test].String())
-		g.add(evidence.Case{ID: name + "." + test, Suite: name, Name: test, Outcome: evidence.Errored, Message: message})
+		g.add(evidence.Case{ID: pkgName + "." + test, Suite: pkgName, Name: test, Outcome: evidence.Errored, Message: message})
 	}
-	g.open -= len(pkg.running)
+	g.running -= len(pkg.running)
 	pkg.running = nil
 }
 
 // end is the end of the stream.
 func (g *goEvents) end() {
 	open := 0
-	for _, name := range slices.Sorted(maps.Keys(g.pkgs)) {
-		if p := g.pkgs[name]; !p.ended {
+	for _, pkgName := range slices.Sorted(maps.Keys(g.pkgs)) {
+		if pkg := g.pkgs[pkgName]; !pkg.ended {
 			open++
-			g.unfinished(name, p)
+			g.unfinished(pkgName, pkg)
 		}
 	}
 	if open > 0 {
-		g.tell(fmt.Sprintf("the events of %d packages have no end", open))
+		g.fail("the events of %d packages have no end", open)
 	}
 }
 
-// remember is the entry of a map, made if there is room; nil without room.
-func remember[V any](g *goEvents, m map[string]*V, key string) *V {
+// entry is the entry of a map, created if there is room; nil without room.
+func entry[V any](g *goEvents, m map[string]*V, key string) *V {
 	if v := m[key]; v != nil {
 		return v
 	}
 	if len(m) == maxOpen {
-		g.tell(fmt.Sprintf("the events have more than %d packages or builds", maxOpen))
+		g.fail("the events have more than %d packages or builds", maxOpen)
 		return nil
 	}
 	v := new(V)
@@ -217,14 +191,14 @@ func remember[V any](g *goEvents, m map[string]*V, key string) *V {
 	return v
 }
 
-// framing says that a line is of go test itself, not of a test.
-func framing(output string) bool {
+// isFraming reports whether a line is one of go test itself, not of a test.
+func isFraming(output string) bool {
 	line := strings.TrimLeft(output, " ")
 	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
 }
 
 // CopyText copies the events of go test -json as the text that go test would have
-// printed: the output of each event, and lines that are no events as they are.
+// printed. Lines that are not events are copied as they are.
 func CopyText(dst io.Writer, stdout io.Reader) error {
 	lines := logline.NewReader(stdout, maxLine)
 	for inside := false; ; {

@@ -8,10 +8,10 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
-// gravity has all reasons against a pass, the gravest first: what the gate may not do
-// comes before what it was told to show, and what spoils the evidence before what the
-// evidence says. Class is the reason's word in the vocabulary of RO-09.
-var gravity = []struct {
+// severity lists all reasons against a pass, the most severe first: forbidden acts before
+// missing proofs, and damaged evidence before the content of the evidence. Class is the word
+// of RO-09 for the reason.
+var severity = []struct {
 	reason evidence.StopReason
 	class  string
 }{
@@ -35,15 +35,14 @@ var gravity = []struct {
 	{evidence.ReasonIncomplete, "EVIDENCE_INCOMPLETE"},
 	{evidence.ReasonNondeterministic, "NON_REPRODUCIBLE"},
 	{evidence.ReasonNonReproducible, "NON_REPRODUCIBLE"},
-	// The last one: what lacks a program needs information only if nothing else is wrong.
+	// The last one: a gate without its program needs information only if nothing else is wrong.
 	{evidence.ReasonMissingDependency, "NEED_INFO"},
 }
 
-// rank is the place of a reason in the order of gravity, -1 for one that speaks against
-// nothing.
+// rank is the place of a reason in [severity]; -1 for one that does not stop a gate.
 func rank(reason evidence.StopReason) int {
-	for i, g := range gravity {
-		if g.reason == reason {
+	for i, s := range severity {
+		if s.reason == reason {
 			return i
 		}
 	}
@@ -53,16 +52,16 @@ func rank(reason evidence.StopReason) int {
 // classOf is the word of RO-09 for a reason.
 func classOf(reason evidence.StopReason) string {
 	if i := rank(reason); i >= 0 {
-		return gravity[i].class
+		return severity[i].class
 	}
 	return "PASS"
 }
 
-// maxAlike bounds how many findings of one reason a verdict has for one gate.
+// maxAlike bounds the findings of one reason for one gate in a verdict.
 const maxAlike = 20
 
-// ordered are the findings, gravest first, then by gate, else as they were found. Of many
-// alike the first ones are kept, and one more says how many there are.
+// ordered sorts findings by severity, then by gate, else in the order of their discovery. Of
+// many alike it keeps the first ones and adds their number.
 func ordered(findings []evidence.Finding) []evidence.Finding {
 	sorted := slices.Clone(findings)
 	slices.SortStableFunc(sorted, func(a, b evidence.Finding) int {
