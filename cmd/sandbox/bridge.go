@@ -204,7 +204,7 @@ func programCode(code int) int { return cli.ProgramCode(code) }
 
 func joined(err error) []error { return cli.Joined(err) }
 
-func hints(err error) []string { return cli.Hints(err) }
+func hints(err error) []string { return new(cli.App).Hints(err) }
 
 func interrupted(ctx context.Context, err error) error { return cli.Interrupted(ctx, err) }
 

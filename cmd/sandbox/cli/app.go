@@ -46,6 +46,8 @@ type App struct {
 	Verbose    bool
 	// Command is the path of the command that runs, such as "sandbox run".
 	Command string
+	// FieldHints are the hints of the command for fields that break a rule.
+	FieldHints map[string]string
 	// Code is the exit code of a command that did its work.
 	Code int
 }

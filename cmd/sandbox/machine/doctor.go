@@ -47,7 +47,7 @@ func examine(ctx context.Context, a *cli.App, s settings.Settings) error {
 			a.Code = cli.ExitProblem
 		}
 		if f.Err != nil {
-			if all := cli.Hints(f.Err); len(all) > 0 {
+			if all := a.Hints(f.Err); len(all) > 0 {
 				findings[i].Advice = all[0]
 			}
 		}
