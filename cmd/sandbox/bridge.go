@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,6 +83,8 @@ func (a *app) present(value any, quiet bool, s settings.Settings, text func() []
 }
 
 func (a *app) printLines(lines []string) error { return a.cli().PrintLines(lines) }
+
+func (a *app) readStream(name string) ([]byte, error) { return a.cli().ReadStream(name) }
 
 func (a *app) print(format string, args ...any) error { return a.cli().Print(format, args...) }
 
@@ -228,6 +232,27 @@ func environment(pairs, files, environ []string, command string) (map[string]str
 	f := cli.EnvFlags{Pairs: pairs, Files: files}
 	return f.Read(&cli.App{Environ: environ, Command: command})
 }
+
+// durationFlag reads durations as settings do.
+type durationFlag struct{ target *time.Duration }
+
+func (f *durationFlag) String() string {
+	if f.target == nil || *f.target == 0 {
+		return "" // the zero value is not shown
+	}
+	return f.target.String()
+}
+
+func (f *durationFlag) Set(text string) error {
+	d, err := settings.ReadDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	*f.target = d
+	return err
+}
+
+func (f *durationFlag) Type() string { return "duration" }
 
 // The exit codes.
 const (

@@ -139,3 +139,29 @@ func (a *App) Logger() *slog.Logger {
 	}
 	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
+
+// maxStream bounds a stream that is read whole, in bytes, far above the limit of a run.
+const maxStream = 512 << 20
+
+var streamFile = FileKind{"file", "give the path of a file, or - for stdin"}
+
+// ReadStream reads a file, or stdin if its name is "-".
+func (a *App) ReadStream(name string) ([]byte, error) {
+	source := a.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, streamFile.Error(name, err)
+		}
+		defer file.Close()
+		source = file
+	}
+	data, err := io.ReadAll(io.LimitReader(source, maxStream+1))
+	if err == nil && len(data) > maxStream {
+		err = errors.New("has more than 512 MiB")
+	}
+	if err != nil {
+		return nil, streamFile.Error(name, err)
+	}
+	return data, nil
+}
