@@ -200,11 +200,16 @@ var requestKeys = cli.RequestKeys
 
 func readerGone(err error) error { return cli.ReaderGone(err) }
 
-func exitCode(res *result.Result, err error) int { return cli.ExitCode(res, err) }
+func exitCode(res *result.Result, err error) int { return cli.ExitCode(cli.OfRun(res), err) }
 
-func resultCode(res *result.Result) int { return cli.ResultCode(res) }
+func resultCode(res *result.Result) int { return cli.ExitCode(cli.OfRun(res), nil) }
 
-func programCode(code int) int { return cli.ProgramCode(code) }
+func programCode(code int) int {
+	if code < 0 || code > 255 {
+		return exitSandbox
+	}
+	return code
+}
 
 func joined(err error) []error { return cli.Joined(err) }
 

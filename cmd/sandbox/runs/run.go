@@ -121,7 +121,7 @@ func run(ctx context.Context, a *cli.App, f runFlags, args []string, dash int) e
 	}
 	res, runErr := x.Box.Run(ctx, req, x.IO, x.Hooks)
 	shown := x.Ended()
-	a.Code = cli.ExitCode(res, runErr)
+	a.Code = cli.ExitCode(cli.OfRun(res), runErr)
 	if res == nil {
 		return runErr
 	}
