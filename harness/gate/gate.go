@@ -28,8 +28,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -48,7 +47,7 @@ type Options struct {
 	// Policy has the limits of this machine, and what may be reached. It is the runner's.
 	Policy policy.Policy
 	// Tools, if set, says which commands may run. ToolRegistry is the SHA-256 of its document.
-	Tools        manifest.Tools
+	Tools        spec.Tools
 	ToolRegistry string
 }
 
@@ -73,7 +72,7 @@ func New(box sandbox.Box, o Options) (*Harness, error) {
 type Job struct {
 	// Lock is the wish. Sealed reports whether it matches its seal; if not, NotSealed is a
 	// sentence that explains why.
-	Lock      wish.Lock
+	Lock      spec.Lock
 	Sealed    bool
 	NotSealed string
 	// WishDir is the directory of the wish, which its boundary is relative to.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/attest"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
@@ -85,12 +85,14 @@ const (
 func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
 	job := Job{
 		OutDir: d.Out, Replace: d.Replace, Baseline: d.Baseline, Commit: d.Commit,
-		Mode: evidence.Mode{Execute: !d.PlanOnly, Tools: !d.NoTools, Offline: d.Offline, Strict: d.Strict, Repeats: max(d.Repeats, 1)},
+		Mode: evidence.Mode{
+			Execute: !d.PlanOnly, Tools: !d.NoTools, Repeats: max(d.Repeats, 1), Flags: evidence.Flags{Offline: d.Offline, Strict: d.Strict},
+		},
 	}
 	var err error
 	onTheSpot := d.Seal
 	if d.Command != nil {
-		if job.Lock.Wish, err = wish.FromCommand(d.Command); err != nil {
+		if job.Lock.Wish, err = spec.FromCommand(d.Command); err != nil {
 			return job, err
 		}
 		onTheSpot, job.Lock.Wish.AllowUnobserved = true, d.AllowUnobserved
@@ -110,7 +112,7 @@ func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
 
 // read reads a wish or its lock.
 func (job *Job) read(d Document) error {
-	text, err := fsx.Read(d.Wish, wish.MaxDocument)
+	text, err := fsx.Read(d.Wish, spec.MaxDocument)
 	if err == nil {
 		job.WishDir, err = filepath.Abs(filepath.Dir(d.Wish))
 	}
@@ -121,11 +123,11 @@ func (job *Job) read(d Document) error {
 		if d.Seal {
 			return &FileError{"", d.Wish, errors.New("is a lock, which --seal is not for"), "give the wish, or leave --seal out"}
 		}
-		job.Lock, err = wish.ParseLock(text, d.Wish)
+		job.Lock, err = spec.ParseLock(text, d.Wish)
 		job.Ignore = []string{filepath.Base(d.Wish)}
 		switch {
-		case errors.Is(err, wish.ErrChanged):
-			job.NotSealed = "The lock " + wish.ErrChanged.Error()
+		case errors.Is(err, spec.ErrChanged):
+			job.NotSealed = "The lock " + spec.ErrChanged.Error()
 			return nil
 		case err != nil:
 			return &hinted{err, "seal the wish again with: sandbox gate seal"}
@@ -133,11 +135,11 @@ func (job *Job) read(d Document) error {
 		job.Sealed = true
 		return nil
 	}
-	if job.Lock.Wish, err = wish.Parse(text, d.Wish); err != nil {
+	if job.Lock.Wish, err = spec.Parse(text, d.Wish); err != nil {
 		return &hinted{err, formHint}
 	}
 	if !d.Seal {
-		job.Lock.Schema, job.Lock.Toolchain.Image = wish.LockV1, job.Lock.Wish.Image
+		job.Lock.Schema, job.Lock.Toolchain.Image = spec.LockV1, job.Lock.Wish.Image
 		job.Lock.Toolchain.Mounts = []evidence.ToolMount{}
 		job.NotSealed = strings.TrimSuffix(filepath.Base(d.Wish), ".") + " is a wish that was not sealed"
 	}
@@ -159,16 +161,16 @@ func isLock(text []byte) bool {
 		Schema string `json:"schema"`
 	}
 	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Unmarshal(text, &head) == nil &&
-		strings.HasPrefix(head.Schema, strings.TrimSuffix(wish.LockV1, "1"))
+		strings.HasPrefix(head.Schema, strings.TrimSuffix(spec.LockV1, "1"))
 }
 
 // SealFile reads a wish that can run, and seals it. The warnings are for people.
-func (h *Harness) SealFile(ctx context.Context, file string) (lock wish.Lock, warnings []string, err error) {
-	text, err := fsx.Read(file, wish.MaxDocument)
+func (h *Harness) SealFile(ctx context.Context, file string) (lock spec.Lock, warnings []string, err error) {
+	text, err := fsx.Read(file, spec.MaxDocument)
 	if err != nil {
 		return lock, nil, &FileError{"wish", file, err, wishHint}
 	}
-	w, err := wish.Parse(text, file)
+	w, err := spec.Parse(text, file)
 	if err != nil {
 		return lock, nil, &hinted{err, formHint}
 	}
@@ -192,24 +194,24 @@ func (h *Harness) SealFile(ctx context.Context, file string) (lock wish.Lock, wa
 }
 
 // Seal resolves the names of a wish on this machine, and seals it.
-func (h *Harness) Seal(ctx context.Context, w wish.Wish) (wish.Lock, error) {
+func (h *Harness) Seal(ctx context.Context, w spec.Spec) (spec.Lock, error) {
 	plan, err := h.box.Plan(ctx, sandbox.Request{
 		Image: cmp.Or(w.Image, h.o.Request.Image), AllowUnlocked: h.o.Request.AllowUnlocked, Command: []string{"true"},
 		User: h.o.Request.User, Runtime: h.o.Request.Runtime, Transfer: h.o.Request.Transfer,
 	})
 	if err != nil {
-		return wish.Lock{}, err
+		return spec.Lock{}, err
 	}
 	image := plan.Class.Image
 	t := evidence.Toolchain{Image: cmp.Or(w.Image, image.Reference), ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
 	for _, tool := range w.Toolchain {
 		digest, err := treehash.Of(ctx, tool.Source, treehash.Options{})
 		if err != nil {
-			return wish.Lock{}, &hinted{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
+			return spec.Lock{}, &hinted{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
 		}
 		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: digest.Sum})
 	}
-	return wish.Seal(w, t)
+	return spec.Seal(w, t)
 }
 
 // excludeReports makes sure that the directories of reports exist, and that reports are not a

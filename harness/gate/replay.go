@@ -16,8 +16,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 )
@@ -414,7 +413,7 @@ func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) 
 		unfit = append(unfit, Problem{f.Subject, subjectless(f)})
 	}
 	if len(unfit) == 0 {
-		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, wish.MaxDocument)
+		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
 	}
 	return unfit, err
 }
@@ -480,7 +479,7 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 func (rec *recording) specFromGates(p policy.Policy, workspace string) (evidence.RunManifest, []evidence.Finding, error) {
 	g := rec.gates
 	document := map[string]any{
-		"schema": wish.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
+		"schema": spec.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
 	}
 	if g.Image != "" {
 		document["image"] = g.Image
@@ -499,14 +498,14 @@ func (rec *recording) specFromGates(p policy.Policy, workspace string) (evidence
 	if err != nil {
 		return evidence.RunManifest{}, nil, err
 	}
-	w, err := wish.Parse(text, evidence.GatesFile)
+	w, err := spec.Parse(text, evidence.GatesFile)
 	if err != nil {
 		return evidence.RunManifest{}, nil, err
 	}
-	lock := wish.Lock{Schema: wish.LockV1, Wish: w, Toolchain: evidence.Toolchain{Image: g.Image, ImageID: g.ImageID}}
-	m, findings := manifest.Build(manifest.Input{
+	lock := spec.Lock{Schema: spec.LockV1, Wish: w, Toolchain: evidence.Toolchain{Image: g.Image, ImageID: g.ImageID}}
+	m, findings := spec.Build(spec.Facts{
 		Lock: lock, Sealed: true, WorkspaceExists: true, Workspace: workspace, Policy: p,
-		Mode: evidence.Mode{Execute: true, Tools: true, Offline: true, Replay: true, Repeats: 1},
+		Mode: evidence.Mode{Execute: true, Tools: true, Flags: evidence.Flags{Offline: true}, Replay: true, Repeats: 1},
 	})
 	m.WishSHA256 = g.WishSHA256
 	return m, findings, nil

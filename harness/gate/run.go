@@ -14,9 +14,8 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -102,9 +101,9 @@ func (g *run) begin(ctx context.Context) error {
 func (g *run) decide(ctx context.Context) (err error) {
 	job := g.job
 	workspace, noWorkspace := job.Lock.Wish.Workspace(job.WishDir)
-	in := manifest.Input{
+	in := spec.Facts{
 		Lock: job.Lock, Sealed: job.Sealed, NotSealed: job.NotSealed, Workspace: workspace, WorkspaceExists: noWorkspace == nil,
-		WorkspaceOutside: errors.Is(noWorkspace, wish.ErrOutside), Mode: job.Mode, Tools: g.o.Tools, Policy: g.o.Policy,
+		WorkspaceOutside: errors.Is(noWorkspace, spec.ErrOutside), Mode: job.Mode, Tools: g.o.Tools, Policy: g.o.Policy,
 	}
 	in.Mode.ToolRegistry, in.Mode.Strict = g.o.ToolRegistry, job.Mode.Strict || job.Commit != ""
 	if in.WorkspaceExists {
@@ -126,7 +125,7 @@ func (g *run) decide(ctx context.Context) (err error) {
 			err = fmt.Errorf("the repository of the workspace: %w", err)
 		}
 	}
-	g.m, g.findings = manifest.Build(in)
+	g.m, g.findings = spec.Build(in)
 	return err
 }
 
@@ -149,7 +148,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 	if err := evidence.Write(g.root, evidence.RunManifestFile, g.m); err != nil {
 		return err
 	}
-	if err := evidence.Write(g.root, evidence.PlanFile, manifest.Plan(g.m, g.findings)); err != nil {
+	if err := evidence.Write(g.root, evidence.PlanFile, spec.NewPlan(g.m, g.findings)); err != nil {
 		return err
 	}
 	if g.m.Baseline == "" {

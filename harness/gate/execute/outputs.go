@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Limits of what is kept of the files of all gates of a set together; reports are bounded
@@ -171,7 +171,7 @@ func (x *run) keepOutputs(p *pass, g evidence.Gate, id string, res result.Result
 
 // wanted reports whether a file below the boundary is a declared output.
 func (x *run) wanted(name string) bool {
-	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return wish.Match(pattern, name) })
+	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return spec.Match(pattern, name) })
 }
 
 // keepOutput copies one file. Only a failure of the gate directory is an error.
@@ -217,15 +217,15 @@ func (x *run) keepReport(p *pass, g evidence.Gate, id string, out *Outputs) erro
 	}
 	inside := g.ReportPath
 	if !path.IsAbs(inside) {
-		inside = path.Join(spec.RepoDir, inside)
+		inside = path.Join(sandboxspec.RepoDir, inside)
 	}
 	var dir, name string
-	if rest, ok := strings.CutPrefix(inside, spec.FinalDir+"/"); ok {
+	if rest, ok := strings.CutPrefix(inside, sandboxspec.FinalDir+"/"); ok {
 		dir, name = filepath.Join(x.box.Store().RecordDir(id), "final"), rest
-	} else if rest, ok := strings.CutPrefix(inside, spec.RepoDir+"/"); ok {
+	} else if rest, ok := strings.CutPrefix(inside, sandboxspec.RepoDir+"/"); ok {
 		dir, name = x.box.Store().TreeDir(id, 0), rest
 	} else {
-		out.skip(inside, "is neither in "+spec.RepoDir+" nor in "+spec.FinalDir+", and is gone with the container")
+		out.skip(inside, "is neither in "+sandboxspec.RepoDir+" nor in "+sandboxspec.FinalDir+", and is gone with the container")
 		return nil
 	}
 	from, err := os.OpenRoot(dir)
