@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -215,7 +216,7 @@ func invokedCode(res invoke.Result, err error) int {
 	case invoke.ReasonCanceled:
 		return cli.ExitInterrupted
 	case invoke.ReasonNonzeroExit, invoke.ReasonLimit:
-		return cmp.Or(cli.ProgramCode(*res.ExitCode), cli.ExitProblem)
+		return cli.ExitCode(&trial.Result{Verdict: trial.Failed, ExitCode: *res.ExitCode}, nil)
 	case invoke.ReasonCannotExecute:
 		if errors.Is(res.Err(), invoke.ErrNotExecutable) {
 			return cli.ExitNotExecutable
