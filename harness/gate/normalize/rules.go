@@ -66,8 +66,8 @@ const (
 
 	// Places before a match, as the first group: not in an index, a path or a number
 	// (stampStart), a number on its own (amountStart), a path (pathStart), after a space.
-	stampStart  = `(^\[?|[ \t]\[?|[^\w:./\[ \t-])`
-	amountStart = `(^\[?|[ \t]\[?|[(=:,"<>~+|])`
+	stampStart  = `((?:^|[^\w:./\[-])\[?)`
+	amountStart = `((?:^|[ \t(=:,"<>~+|])\[?)`
 	pathStart   = `(^|[^\w./-])`
 	spaceStart  = `(^|[ \t])`
 	// stampEnd is the place after a match, as the second group.
