@@ -68,7 +68,7 @@ func (r run) tests(ctx context.Context, n *Normalizer) (evidence.CommandTests, e
 	return evidence.CommandTests{
 		Index: r.gate.Index, Command: r.gate.Cmd, Argv: slices.Concat([]string{}, r.gate.Argv), Kind: r.gate.Kind, ExpectExit: r.gate.ExpectExit,
 		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(), LogsComplete: complete,
-		Source: found.Source, Problem: found.Problem, Counts: found.Counts,
+		Source: found.Source, Problem: found.Problem, Counts: countsOf(found),
 		Cases: slices.Concat([]evidence.Case{}, found.Cases), CasesDropped: found.Dropped,
 		FailingTestsBefore: []string{}, PassingTestsAfter: idsOf(found.Cases, evidence.Passed).sorted(failing),
 	}, err
@@ -109,10 +109,18 @@ func addBaseline(ctx context.Context, r run, c *evidence.CommandTests) error {
 	failing := idsOf(found.Cases, evidence.Failed, evidence.Errored)
 	c.FailingTestsBefore = failing.sorted(nil)
 	c.Baseline = &evidence.Baseline{
-		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(), Counts: found.Counts,
+		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(), Counts: countsOf(found),
 		FailingTests: failing.sorted(nil), PassingTests: idsOf(found.Cases, evidence.Passed, evidence.XPassed).sorted(failing),
 	}
 	return nil
+}
+
+// countsOf are the counts of a report; nil without one.
+func countsOf(found testreport.Report) *evidence.Counts {
+	if found.Source == evidence.ReportNone {
+		return nil
+	}
+	return &found.Counts
 }
 
 // set is a set of names.
