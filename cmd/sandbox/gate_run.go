@@ -16,7 +16,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -222,7 +222,10 @@ func (f *gateFlags) options(ctx context.Context, s settings.Settings) (gate.Opti
 	o := gate.Options{
 		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.Policy(),
 		Mode: evidence.Mode{
-			Execute: f.mode == modeExecute, Tools: !f.noTools, Offline: f.offline, Strict: f.strict, Repeats: f.repeats,
+			Execute: f.mode == modeExecute,
+			Tools:   !f.noTools,
+			Flags:   evidence.Flags{Offline: f.offline, Strict: f.strict},
+			Repeats: f.repeats,
 		},
 	}
 	o.Request, o.Keep = s.Request(), f.keep
@@ -233,7 +236,7 @@ func (f *gateFlags) options(ctx context.Context, s settings.Settings) (gate.Opti
 		}
 	}
 	if f.command != nil {
-		if o.Lock.Wish, err = wish.FromCommand(f.command); err != nil {
+		if o.Lock.Wish, err = spec.FromCommand(f.command); err != nil {
 			return o, err
 		}
 		o.Lock.Wish.AllowUnobserved = f.allowUnobserved
@@ -256,11 +259,11 @@ func (f *gateFlags) readSealed(ctx context.Context, o *gate.Options) error {
 		if f.seal {
 			return &hintedError{fmt.Errorf("%s is a lock, which --seal is not for", f.wishFile), "give the wish, or leave --seal out"}
 		}
-		o.Lock, err = wish.ParseLock(text, f.wishFile)
+		o.Lock, err = spec.ParseLock(text, f.wishFile)
 		o.Ignore = []string{filepath.Base(f.wishFile)}
 		switch {
-		case errors.Is(err, wish.ErrChanged):
-			o.NotSealed = "The lock " + wish.ErrChanged.Error()
+		case errors.Is(err, spec.ErrChanged):
+			o.NotSealed = "The lock " + spec.ErrChanged.Error()
 		case err != nil:
 			return &hintedError{err, "seal the wish again with: sandbox gate seal"}
 		default:
@@ -268,11 +271,11 @@ func (f *gateFlags) readSealed(ctx context.Context, o *gate.Options) error {
 		}
 		return nil
 	}
-	if o.Lock.Wish, err = wish.Parse(text, f.wishFile); err != nil {
+	if o.Lock.Wish, err = spec.Parse(text, f.wishFile); err != nil {
 		return &hintedError{err, wishHint}
 	}
 	if !f.seal {
-		o.Lock.Schema, o.Lock.Toolchain.Image = wish.LockV1, o.Lock.Wish.Image
+		o.Lock.Schema, o.Lock.Toolchain.Image = spec.LockV1, o.Lock.Wish.Image
 		o.Lock.Toolchain.Mounts = []evidence.ToolMount{}
 		o.NotSealed = strings.TrimSuffix(filepath.Base(f.wishFile), ".") + " is a wish that was not sealed"
 	}

@@ -16,10 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -60,7 +61,7 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err != nil {
 		return err
 	}
-	w, err := wish.Parse(shown, file)
+	w, err := spec.Parse(shown, file)
 	if err != nil {
 		return &hintedError{err, wishHint}
 	}
@@ -87,7 +88,7 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 
 // checkWish refuses a wish that could never be run, and warns of protected paths that do not
 // exist.
-func (a *app) checkWish(w wish.Wish, file string) error {
+func (a *app) checkWish(w spec.Spec, file string) error {
 	if len(w.GateCommands) == 0 {
 		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), evidence.ReasonNoCommands.Hint()}
 	}
@@ -107,7 +108,7 @@ const wishHint = "see the form of a wish with: sandbox gate schema; an example i
 
 // readWish reads a wish or its lock.
 func readWish(ctx context.Context, file string) ([]byte, error) {
-	text, err := interruptibly(ctx, func() ([]byte, error) { return fsx.Read(file, wish.MaxDocument) })
+	text, err := interruptibly(ctx, func() ([]byte, error) { return fsx.Read(file, spec.MaxDocument) })
 	if err != nil {
 		return nil, &fileError{fileWish, file, err}
 	}
@@ -115,30 +116,30 @@ func readWish(ctx context.Context, file string) ([]byte, error) {
 }
 
 // seal resolves the names of a wish on this machine, and seals it.
-func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
+func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w spec.Spec) (spec.Lock, error) {
 	req := s.Request()
 	req.Image = cmp.Or(w.Image, req.Image)
 	req.Command = []string{"true"}
 	// Only the image counts here.
 	req.GPUs, req.Network = "", ""
-	spec, err := runner.Plan(ctx, req)
+	run, err := runner.Plan(ctx, req)
 	if err != nil {
-		return wish.Lock{}, err
+		return spec.Lock{}, err
 	}
-	image := spec.Class.Image
+	image := run.Class.Image
 	t := evidence.Toolchain{Image: cmp.Or(w.Image, image.Reference), ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
 	for _, tool := range w.Toolchain {
-		hash, err := wish.HashTree(ctx, tool.Source)
+		tree, err := treehash.Of(ctx, tool.Source, treehash.Options{})
 		if err != nil {
-			return wish.Lock{}, &hintedError{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
+			return spec.Lock{}, &hintedError{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
 		}
-		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: hash})
+		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: tree.Sum})
 	}
-	return wish.Seal(w, t)
+	return spec.Seal(w, t)
 }
 
 // writeLock writes a lock, whole or not at all.
-func writeLock(lock wish.Lock, file string) error {
+func writeLock(lock spec.Lock, file string) error {
 	text, err := lock.JSON()
 	if err != nil {
 		return err
@@ -152,5 +153,5 @@ func isLock(text []byte) bool {
 		Schema string `json:"schema"`
 	}
 	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Unmarshal(text, &head) == nil &&
-		strings.HasPrefix(head.Schema, strings.TrimSuffix(wish.LockV1, "1"))
+		strings.HasPrefix(head.Schema, strings.TrimSuffix(spec.LockV1, "1"))
 }

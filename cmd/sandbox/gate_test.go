@@ -11,7 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/settings"
 )
 
@@ -68,7 +68,7 @@ func TestCheckWish(t *testing.T) {
 	var out strings.Builder
 	a := &app{}
 	a.streams.Err = &out
-	w, err := wish.FromCommand([]string{"pytest"})
+	w, err := spec.FromCommand([]string{"pytest"})
 	require.NoError(t, err)
 	w.ProtectedPaths = []string{"secrets"}
 	require.NoError(t, a.checkWish(w, filepath.Join(dir, "wish.yaml")))

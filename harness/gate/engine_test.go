@@ -19,12 +19,13 @@ import (
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
 	boxengine "github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
@@ -45,7 +46,7 @@ func engine(t *testing.T) gate.Engine {
 		// A removal that the engine was asked for takes it a moment.
 		require.Eventually(t, func() bool {
 			containers, err := r.Containers(context.Background())
-			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[spec.LabelState] == state })
+			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[sandboxspec.LabelState] == state })
 		}, time.Minute, 20*time.Millisecond, "a container is left behind")
 		records, err := r.Store().List()
 		require.NoError(t, err)
@@ -61,17 +62,17 @@ func real(t *testing.T, e gate.Engine, dir, text string) gate.Options {
 	if !strings.Contains(text, "claim_grade") {
 		text += "\nclaim_grade: false\n"
 	}
-	w, err := wish.Parse([]byte(text), "wish.yaml")
+	w, err := spec.Parse([]byte(text), "wish.yaml")
 	require.NoError(t, err)
-	spec, err := e.Runner.(*sandbox.Runner).Plan(t.Context(), sandbox.Request{Image: "debian", Command: []string{"true"}})
+	run, err := e.Runner.(*sandbox.Runner).Plan(t.Context(), sandbox.Request{Image: "debian", Command: []string{"true"}})
 	require.NoError(t, err)
-	toolchain := evidence.Toolchain{Image: "debian", ImageID: spec.Class.Image.ID, Mounts: []evidence.ToolMount{}}
+	toolchain := evidence.Toolchain{Image: "debian", ImageID: run.Class.Image.ID, Mounts: []evidence.ToolMount{}}
 	for _, tool := range w.Toolchain {
-		sum, err := wish.HashTree(t.Context(), tool.Source)
+		tree, err := treehash.Of(t.Context(), tool.Source, treehash.Options{})
 		require.NoError(t, err)
-		toolchain.Mounts = append(toolchain.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: sum})
+		toolchain.Mounts = append(toolchain.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: tree.Sum})
 	}
-	lock, err := wish.Seal(w, toolchain)
+	lock, err := spec.Seal(w, toolchain)
 	require.NoError(t, err)
 	return gate.Options{Engine: e, WishDir: dir, OutDir: filepath.Join(t.TempDir(), "gate"), Mode: executed(), Lock: lock, Sealed: true}
 }

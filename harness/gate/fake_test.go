@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -81,7 +81,7 @@ func (f *fake) record(g fakeGate, err error) (*result.Result, error) {
 	if g.report != "" {
 		write("final/report.xml", g.report)
 	}
-	tree := result.Tree{Target: spec.RepoDir, Complete: true}
+	tree := result.Tree{Target: sandboxspec.RepoDir, Complete: true}
 	for name, text := range g.outputs {
 		write("trees/0/"+name, text)
 		tree.Created = append(tree.Created, result.TreeEntry{Path: name, Kind: "file", SizeBytes: int64(len(text)), Mode: "0644"})
@@ -105,11 +105,11 @@ func (f *fake) Remove(id string) error {
 }
 
 // seal seals a wish of a test.
-func seal(t *testing.T, text string, toolchain evidence.Toolchain) wish.Lock {
+func seal(t *testing.T, text string, toolchain evidence.Toolchain) spec.Lock {
 	t.Helper()
-	w, err := wish.Parse([]byte(text), "wish.yaml")
+	w, err := spec.Parse([]byte(text), "wish.yaml")
 	require.NoError(t, err)
-	lock, err := wish.Seal(w, toolchain)
+	lock, err := spec.Seal(w, toolchain)
 	require.NoError(t, err)
 	return lock
 }

@@ -6,8 +6,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -42,7 +41,7 @@ type Options struct {
 
 	// Lock is the wish, and Sealed whether it is what was sealed. NotSealed is a sentence
 	// that says why it is not.
-	Lock      wish.Lock
+	Lock      spec.Lock
 	Sealed    bool
 	NotSealed string
 	// WishDir is the folder of the wish, which its boundary is relative to.
@@ -61,7 +60,7 @@ type Options struct {
 	// Baseline is a revision on which the gates run first; empty is none.
 	Baseline string
 	// Tools, if not nil, says which commands may be run.
-	Tools manifest.Tools
+	Tools spec.Tools
 	// Policy has the limits of this machine, and what may be reached. It is that of the
 	// runner.
 	Policy policy.Policy

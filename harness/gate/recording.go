@@ -13,10 +13,10 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
 	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treehash"
 )
 
 // recording is what a replay starts from. Others may have written it.
@@ -136,7 +136,7 @@ func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) 
 		unfit = append(unfit, Problem{f.Subject, subjectless(f)})
 	}
 	if len(unfit) == 0 {
-		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, wish.MaxDocument)
+		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
 	}
 	return unfit, err
 }
@@ -159,12 +159,12 @@ func sameCommands(g evidence.Gates, m evidence.RunManifest) bool {
 func (rec *recording) places(ctx context.Context, m evidence.RunManifest, o ReplayOptions) (missing []Problem, err error) {
 	lacks := func(subject, detail string) { missing = append(missing, Problem{subject, detail}) }
 	for _, tool := range m.Toolchain.Mounts {
-		switch sum, err := wish.HashTree(ctx, tool.Source); {
+		switch tree, err := treehash.Of(ctx, tool.Source, treehash.Options{}); {
 		case errors.Is(err, fs.ErrNotExist):
 			lacks(tool.Target, "its folder is not there")
 		case err != nil:
 			return nil, err
-		case sum != tool.Hash:
+		case tree.Sum != tool.Hash:
 			lacks(tool.Target, "its folder holds something else than was recorded")
 		}
 	}
@@ -243,7 +243,7 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 func (rec *recording) bare(o ReplayOptions) (evidence.RunManifest, []evidence.Finding, error) {
 	g := rec.gates
 	document := map[string]any{
-		"schema": wish.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
+		"schema": spec.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
 	}
 	if g.Image != "" {
 		document["image"] = g.Image
@@ -262,14 +262,14 @@ func (rec *recording) bare(o ReplayOptions) (evidence.RunManifest, []evidence.Fi
 	if err != nil {
 		return evidence.RunManifest{}, nil, err
 	}
-	w, err := wish.Parse(text, evidence.GatesFile)
+	w, err := spec.Parse(text, evidence.GatesFile)
 	if err != nil {
 		return evidence.RunManifest{}, nil, err
 	}
-	lock := wish.Lock{Schema: wish.LockV1, Wish: w, Toolchain: evidence.Toolchain{Image: g.Image, ImageID: g.ImageID}}
-	m, findings := manifest.Build(manifest.Input{
+	lock := spec.Lock{Schema: spec.LockV1, Wish: w, Toolchain: evidence.Toolchain{Image: g.Image, ImageID: g.ImageID}}
+	m, findings := spec.Build(spec.Facts{
 		Lock: lock, Sealed: true, WorkspaceExists: true, Workspace: o.Workspace, Policy: o.Policy,
-		Mode: evidence.Mode{Execute: true, Tools: true, Offline: true, Replay: true, Repeats: 1},
+		Mode: evidence.Mode{Execute: true, Tools: true, Flags: evidence.Flags{Offline: true}, Replay: true, Repeats: 1},
 	})
 	m.WishSHA256 = g.WishSHA256
 	return m, findings, nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -65,12 +65,12 @@ func TestReplayOfBareGates(t *testing.T) {
 // run.
 func TestReplayOfOtherTools(t *testing.T) {
 	tool := folder(t, map[string]string{"bin/tool": "1"})
-	sum, err := wish.HashTree(t.Context(), tool)
+	tree, err := treehash.Of(t.Context(), tool, treehash.Options{})
 	require.NoError(t, err)
 	f := newFake(t)
 	o := options(t, f, oneTest)
 	o.Lock = seal(t, oneTest+"toolchain: [{source: "+tool+", target: /host/tool}]\n", evidence.Toolchain{
-		Image: "debian", ImageID: fakeImage, Locked: true, Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}},
+		Image: "debian", ImageID: fakeImage, Locked: true, Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: tree.Sum}},
 	})
 	report, err := gate.Run(t.Context(), o)
 	require.NoError(t, err)

@@ -15,10 +15,9 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
 	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 )
 
 // Run makes a gate directory and its verdict. A wish that cannot pass, whatever the
@@ -78,9 +77,9 @@ func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspac
 	if err != nil {
 		return err
 	}
-	in := manifest.Input{
+	in := spec.Facts{
 		Lock: o.Lock, Sealed: o.Sealed, NotSealed: o.NotSealed, Workspace: workspace, WorkspaceExists: noWorkspace == nil,
-		WorkspaceOutside: errors.Is(noWorkspace, wish.ErrOutside), Mode: o.Mode, Tools: o.Tools, Policy: o.Policy,
+		WorkspaceOutside: errors.Is(noWorkspace, spec.ErrOutside), Mode: o.Mode, Tools: o.Tools, Policy: o.Policy,
 	}
 	var failure error
 	if in.WorkspaceExists {
@@ -89,12 +88,12 @@ func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspac
 			in.Exclude = append(in.Exclude, own) // no gate sees the evidence of others
 		}
 	}
-	g.m, g.findings = manifest.Build(in)
+	g.m, g.findings = spec.Build(in)
 	return errors.Join(failure, g.writeManifest(ctx))
 }
 
 // look asks git about the workspace, and checks the baseline out.
-func (g *run) look(ctx context.Context, o Options, in *manifest.Input) (err error) {
+func (g *run) look(ctx context.Context, o Options, in *spec.Facts) (err error) {
 	in.Uncounted = ignore(o, in.Workspace)
 	if in.Repo, in.Differs, err = repo.Status(ctx, in.Workspace, in.Uncounted); err != nil {
 		return fmt.Errorf("the repository of the workspace: %w", err)
@@ -110,7 +109,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 	if err := evidence.Write(g.root, evidence.RunManifestFile, g.m); err != nil {
 		return err
 	}
-	if err := evidence.Write(g.root, evidence.PlanFile, manifest.Plan(g.m, g.findings)); err != nil {
+	if err := evidence.Write(g.root, evidence.PlanFile, spec.NewPlan(g.m, g.findings)); err != nil {
 		return err
 	}
 	if g.m.Baseline == "" {

@@ -67,10 +67,10 @@ func gateDir(t *testing.T, files map[string]string, change func(*evidence.RunMan
 		Toolchain:   evidence.Toolchain{Image: "debian"},
 		EnvPolicy:   evidence.EnvPolicy{Vars: map[string]string{"CI": "true"}, Timezone: "UTC", Locale: "C.UTF-8", HashSeed: "0"},
 		TimeoutCaps: evidence.Caps{TimeoutMS: 60_000, MemoryBytes: 512 << 20, MilliCPUs: 1000, LogBytes: 1 << 20},
-		Mode:        evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
+		Mode:        evidence.Mode{Execute: true, Sealed: true, Tools: true, Flags: evidence.Flags{Offline: true}, Repeats: 1},
 	}
 	for i, argv := range argvs {
-		m.Gates = append(m.Gates, evidence.Gate{Index: i + 1, Cmd: argv[len(argv)-1], Argv: argv, Kind: evidence.KindTests})
+		m.Gates = append(m.Gates, evidence.Gate{Index: i + 1, Command: evidence.Command{Cmd: argv[len(argv)-1], Kind: evidence.KindTests}, Argv: argv})
 	}
 	if change != nil {
 		change(&m)

@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -118,7 +118,7 @@ func (x *run) keepOutputs(s *set, g evidence.Gate, id string, res result.Result)
 
 // wanted reports whether a file below the boundary is a declared output.
 func (x *run) wanted(name string) bool {
-	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return wish.Match(pattern, name) })
+	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return spec.Match(pattern, name) })
 }
 
 // keepOutput copies one file. Only a failure of the gate directory is an error.
@@ -164,15 +164,15 @@ func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error
 	}
 	inside := g.ReportPath
 	if !path.IsAbs(inside) {
-		inside = path.Join(spec.RepoDir, inside)
+		inside = path.Join(sandboxspec.RepoDir, inside)
 	}
 	var dir, name string
-	if rest, ok := strings.CutPrefix(inside, spec.FinalDir+"/"); ok {
+	if rest, ok := strings.CutPrefix(inside, sandboxspec.FinalDir+"/"); ok {
 		dir, name = filepath.Join(x.o.Store.RecordDir(id), "final"), rest
-	} else if rest, ok := strings.CutPrefix(inside, spec.RepoDir+"/"); ok {
+	} else if rest, ok := strings.CutPrefix(inside, sandboxspec.RepoDir+"/"); ok {
 		dir, name = x.o.Store.TreeDir(id, 0), rest
 	} else {
-		out.skip(inside, "is neither in "+spec.RepoDir+" nor in "+spec.FinalDir+", and is gone with the container")
+		out.skip(inside, "is neither in "+sandboxspec.RepoDir+" nor in "+sandboxspec.FinalDir+", and is gone with the container")
 		return nil
 	}
 	from, err := os.OpenRoot(dir)

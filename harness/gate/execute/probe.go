@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -102,11 +102,11 @@ func hashed(ctx context.Context, subject, dir string, reason evidence.StopReason
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", refuse(reason, 0, subject, "is not there or no folder", err)
 	}
-	sum, err := wish.HashTree(ctx, dir)
+	tree, err := treehash.Of(ctx, dir, treehash.Options{})
 	if err != nil {
 		return "", fmt.Errorf("hashing %s: %w", subject, err)
 	}
-	return sum, nil
+	return tree.Sum, nil
 }
 
 // probe asks the image for versions. The folders stand before its search path.

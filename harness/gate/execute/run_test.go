@@ -14,9 +14,9 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -68,9 +68,9 @@ func TestRequest(t *testing.T) {
 	require.NoError(t, policy.CheckName("name", one.Name))
 	require.True(t, strings.HasPrefix(one.Name, "gate-a-wish-"))
 	require.Len(t, f.removed, 3)
-	sum, err := wish.HashTree(t.Context(), tool)
+	tree, err := treehash.Of(t.Context(), tool, treehash.Options{})
 	require.NoError(t, err)
-	require.Equal(t, []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}}, snapshotOf(t, root).Toolchain, "as it is now")
+	require.Equal(t, []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: tree.Sum}}, snapshotOf(t, root).Toolchain, "as it is now")
 	for _, req := range f.ran[1:] {
 		require.NotEqual(t, probe.ID, req.ID)
 	}

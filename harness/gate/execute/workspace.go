@@ -14,7 +14,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -55,7 +55,7 @@ func (c choice) leaves(name string, entry fs.DirEntry) bool {
 }
 
 // HashWorkspace is the hash of what gates would get of the workspace of a manifest as it
-// is now; see [wish.HashTree]. It equals EnvSnapshot.Workspace if the gates got that.
+// is now; see [treehash.Of]. It equals EnvSnapshot.Workspace if the gates got that.
 func HashWorkspace(ctx context.Context, m evidence.RunManifest) (string, error) {
 	c, err := choose(ctx, m, m.Workspace)
 	if err != nil {
@@ -83,7 +83,8 @@ func HashWorkspace(ctx context.Context, m evidence.RunManifest) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("hash %s: %w", m.Workspace, err)
 	}
-	return wish.HashTree(ctx, m.Workspace, left...)
+	tree, err := treehash.Of(ctx, m.Workspace, treehash.Options{Exclude: left})
+	return tree.Sum, err
 }
 
 // takeCopies copies the workspace and the baseline to a place of ours, once: all gates of

@@ -18,7 +18,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -52,8 +52,9 @@ func TestOneCopy(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(req.Trees[0].Source, "test_a.py"))
 		require.NoError(t, err)
 		got = append(got, string(text))
-		sum, err = wish.HashTree(t.Context(), req.Trees[0].Source)
+		tree, err := treehash.Of(t.Context(), req.Trees[0].Source, treehash.Options{})
 		require.NoError(t, err)
+		sum = tree.Sum
 		if len(got) < 4 { // back again at the end, as if nothing had been
 			return ended(0), os.WriteFile(file, []byte("assert True"), 0o644)
 		}
@@ -94,7 +95,7 @@ func TestNotCopied(t *testing.T) {
 			os.WriteFile(filepath.Join(workspace, ".git/lib/m.py"), []byte("2"), 0o644))
 	}
 	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
-	sum, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace, Exclude: []string{"out"}})
+	sum, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace, Paths: evidence.Paths{Exclude: []string{"out"}}})
 	require.NoError(t, err)
 	require.Equal(t, snapshotOf(t, root).Workspace, sum)
 	other, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace})

@@ -1,4 +1,4 @@
-package wish
+package spec
 
 import (
 	"fmt"
@@ -16,12 +16,12 @@ const testHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd
 func TestParseFillsIn(t *testing.T) {
 	w, err := Parse([]byte("gate_commands: [pytest -q]\n"), "wish.yaml")
 	require.NoError(t, err)
-	require.Equal(t, Wish{
+	require.Equal(t, Spec{
 		Schema: SchemaV1, Name: "gate",
-		GateCommands: []Command{{Cmd: "pytest -q", Kind: evidence.KindTests, Report: evidence.ReportAuto, Env: map[string]string{}}},
-		IOBoundary:   ".", Offline: true, Network: evidence.Egress{Level: "offline", Allow: []string{}, Deny: []string{}},
-		Env: map[string]string{}, ArtifactPaths: []string{}, ProtectedPaths: []string{}, ReadOnlyPaths: []string{}, Exclude: []string{},
-		Toolchain: []Tool{}, ClaimGrade: true, Normalize: []evidence.Rule{}, AllowSuspects: []string{},
+		GateCommands: []evidence.Command{{Cmd: "pytest -q", Kind: evidence.KindTests, Report: evidence.ReportAuto, Env: map[string]string{}}},
+		IOBoundary:   ".", Network: evidence.Egress{Level: "offline", Allow: []string{}, Deny: []string{}},
+		Env: map[string]string{}, Paths: evidence.Paths{ArtifactPaths: []string{}, ProtectedPaths: []string{}, ReadOnlyPaths: []string{}, Exclude: []string{}},
+		Flags: evidence.Flags{Offline: true, ClaimGrade: true}, Toolchain: []Tool{}, Normalize: []evidence.Rule{}, AllowSuspects: []string{},
 	}, w)
 }
 
@@ -55,7 +55,7 @@ normalize: [{name: build, pattern: 'build-\d+', replace: build-N}]
 allow_suspects: ['0x[0-9a-f]+']
 `), "wish.yaml")
 	require.NoError(t, err)
-	require.Equal(t, []Command{
+	require.Equal(t, []evidence.Command{
 		{Cmd: "pytest -q", Kind: "tests", Report: "auto", Env: map[string]string{}},
 		{Cmd: "ruff check .", ExpectExit: 1, Kind: "check", Report: "none", Env: map[string]string{}},
 		{Cmd: "make test", Kind: "tests", Report: "junit", ReportPath: "out/junit.xml", TimeoutMS: 90_000, Env: map[string]string{"A": "1"}},
@@ -197,7 +197,7 @@ func TestParseRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, err := Parse([]byte(c.text), "wish.yaml")
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, Wish{}, w)
+			require.Equal(t, Spec{}, w)
 		})
 	}
 }

@@ -1,7 +1,6 @@
-package wish
+package spec
 
 import (
-	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -123,7 +122,7 @@ func TestSealRefuses(t *testing.T) {
 		_, err := Seal(w, toolchain)
 		require.ErrorContains(t, err, want)
 	}
-	_, err = Seal(Wish{}, evidence.Toolchain{})
+	_, err = Seal(Spec{}, evidence.Toolchain{})
 	require.ErrorContains(t, err, "schema")
 }
 
@@ -138,65 +137,14 @@ func TestWorkspace(t *testing.T) {
 	real, err := filepath.EvalSymlinks(dir)
 	require.NoError(t, err)
 	for boundary, want := range map[string]string{".": real, "repo": filepath.Join(real, "repo"), "in/sub": filepath.Join(real, "repo", "sub")} {
-		got, err := Wish{IOBoundary: boundary}.Workspace(filepath.Join(outside, "way in"))
+		got, err := Spec{IOBoundary: boundary}.Workspace(filepath.Join(outside, "way in"))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	for boundary, want := range map[string]error{"none": fs.ErrNotExist, "out": ErrOutside, "out/x": fs.ErrNotExist, "..": ErrOutside, "/etc": ErrOutside} {
-		_, err := Wish{IOBoundary: boundary}.Workspace(dir)
+		_, err := Spec{IOBoundary: boundary}.Workspace(dir)
 		require.ErrorIs(t, err, want, boundary)
 	}
-	_, err = Wish{IOBoundary: "file"}.Workspace(dir)
+	_, err = Spec{IOBoundary: "file"}.Workspace(dir)
 	require.ErrorContains(t, err, "is not a folder")
-}
-
-func TestHashTree(t *testing.T) {
-	build := func(change func(dir string)) string {
-		dir := t.TempDir()
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "go"), []byte("program"), 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "VERSION"), []byte("1"), 0o600))
-		require.NoError(t, os.Symlink("bin/go", filepath.Join(dir, "link")))
-		change(dir)
-		sum, err := HashTree(t.Context(), dir)
-		require.NoError(t, err)
-		require.Regexp(t, hexHash, sum)
-		return sum
-	}
-	same := build(func(string) {})
-	require.Equal(t, same, build(func(string) {}))
-	seen := map[string]string{same: "as it is"}
-	for name, change := range map[string]func(dir string) error{
-		"content": func(d string) error { return os.WriteFile(filepath.Join(d, "VERSION"), []byte("2"), 0o600) },
-		"mode":    func(d string) error { return os.Chmod(filepath.Join(d, "bin", "go"), 0o600) },
-		"new":     func(d string) error { return os.WriteFile(filepath.Join(d, "x"), nil, 0o600) },
-		"folder":  func(d string) error { return os.Mkdir(filepath.Join(d, "x"), 0o700) },
-		"gone":    func(d string) error { return os.Remove(filepath.Join(d, "VERSION")) },
-		"renamed": func(d string) error { return os.Rename(filepath.Join(d, "VERSION"), filepath.Join(d, "version")) },
-		"link": func(d string) error {
-			return cmpErr(os.Remove(filepath.Join(d, "link")), os.Symlink("bin", filepath.Join(d, "link")))
-		},
-		"link to file": func(d string) error {
-			return cmpErr(os.Remove(filepath.Join(d, "link")), os.WriteFile(filepath.Join(d, "link"), []byte("bin/go"), 0o600))
-		},
-	} {
-		sum := build(func(dir string) { require.NoError(t, change(dir)) })
-		require.Empty(t, seen[sum], name)
-		seen[sum] = name
-	}
-	_, err := HashTree(t.Context(), filepath.Join(t.TempDir(), "none"))
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = HashTree(ctx, t.TempDir())
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

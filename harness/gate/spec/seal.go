@@ -1,12 +1,12 @@
-package wish
+package spec
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/strict"
 
@@ -24,7 +24,7 @@ var ErrChanged = errors.New("is not what was sealed: its content and its hash di
 type Lock struct {
 	// Schema is [LockV1].
 	Schema string `json:"schema"`
-	Wish   Wish   `json:"wish"`
+	Wish   Spec   `json:"wish"`
 	// Toolchain has the mounts of the wish, in its order, with their hashes.
 	Toolchain evidence.Toolchain `json:"toolchain"`
 	// SHA256 is the hash of the canonical JSON of the lock without it.
@@ -33,7 +33,7 @@ type Lock struct {
 
 // Seal makes the lock of a wish. t says what image, Python and mounts stand for on this
 // machine; it must be that of the wish. Seal looks at no disk.
-func Seal(w Wish, t evidence.Toolchain) (Lock, error) {
+func Seal(w Spec, t evidence.Toolchain) (Lock, error) {
 	l := Lock{Schema: LockV1, Wish: w, Toolchain: t}
 	l.Toolchain.Python = w.Python
 	l.Toolchain.Mounts = append([]evidence.ToolMount{}, t.Mounts...)
@@ -84,15 +84,17 @@ func ParseLock(text []byte, name string) (Lock, error) {
 	return l, nil
 }
 
-var (
-	hexHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	imageID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-)
+var imageID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // check reports what no lock has.
 func (l Lock) check(source string, lines map[string]int) error {
-	c := checker{source: source, lines: below("wish", lines)}
-	c.wish(l.Wish)
+	c := checker{source: source, lines: map[string]int{}}
+	for at, line := range lines {
+		if field, ok := strings.CutPrefix(at, "wish."); ok {
+			c.lines[field] = line
+		}
+	}
+	c.spec(l.Wish)
 	t := checker{source: source, lines: lines}
 	if t.text("toolchain.image", l.Toolchain.Image) && l.Wish.Image != "" && l.Toolchain.Image != l.Wish.Image {
 		t.refuse("toolchain.image", l.Toolchain.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
@@ -120,21 +122,10 @@ func (c *checker) mounts(tools []Tool, mounts []evidence.ToolMount) {
 		if (Tool{Source: m.Source, Target: m.Target}) != tools[i] {
 			c.refuse(at, "", "is not the folder of the wish at this place")
 		}
-		if !hexHash.MatchString(m.Hash) {
-			c.refuse(at+".hash", m.Hash, "must be the SHA-256 of the folder's tree; see HashTree")
+		if !evidence.IsSHA256(m.Hash) {
+			c.refuse(at+".hash", m.Hash, "must be the SHA-256 of the folder's tree; see treehash.Of")
 		}
 	}
-}
-
-// below are the lines of one part of a document.
-func below(part string, lines map[string]int) map[string]int {
-	all := map[string]int{}
-	for at, line := range lines {
-		if len(at) > len(part)+1 && at[:len(part)+1] == part+"." {
-			all[at[len(part)+1:]] = line
-		}
-	}
-	return all
 }
 
 func (l Lock) hash() (string, error) {
@@ -143,5 +134,5 @@ func (l Lock) hash() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
+	return evidence.SHA256(text), nil
 }

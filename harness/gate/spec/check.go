@@ -1,4 +1,4 @@
-package wish
+package spec
 
 import (
 	"cmp"
@@ -12,11 +12,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/evalbox/evalbox/internal/strict"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/strict"
 	"github.com/evalbox/evalbox/policy"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 	maxText = 1024
 	// maxRules bounds the rules of normalization: each is applied to every line.
 	maxRules = 50
-	// maxTools bounds the folders of a toolchain.
+	// maxTools bounds the directories of a toolchain.
 	maxTools = 20
 	maxExit  = 255
 	maxSize  = 1 << 50
@@ -40,30 +39,34 @@ var (
 	}
 )
 
-// wire checks what the normal form does not tell any more.
-func (c *checker) wire(d document) {
+// document checks what the normal form does not show any more.
+func (c *checker) document(d *document) {
 	if d.Limits.CPUs != 0 || c.lines["limits.cpus"] != 0 {
 		if _, err := milliCPUs(d.Limits.CPUs); err != nil {
 			c.refuse("limits.cpus", "", err.Error())
 		}
 	}
-	for _, l := range []struct {
+	for _, limit := range []struct {
 		field string
 		value int64
 	}{
-		{"memory", int64(d.Limits.Memory)}, {"disk", int64(d.Limits.Disk)},
-		{"log", int64(d.Limits.Log)}, {"pids", d.Limits.PIDs},
+		{"limits.memory", int64(d.Limits.Memory)}, {"limits.disk", int64(d.Limits.Disk)}, {"limits.log", int64(d.Limits.Log)}, {"limits.pids", d.Limits.PIDs},
 	} {
-		if field := "limits." + l.field; l.value == 0 && c.lines[field] != 0 {
-			c.refuse(field, "", "must be at least 1")
+		if limit.value == 0 && c.lines[limit.field] != 0 {
+			c.refuse(limit.field, "", "must be at least 1")
 		}
 	}
-	for _, empty := range []struct {
-		field string
-		value string
-	}{{"name", d.Name}, {"io_boundary", d.IOBoundary}, {"image", d.Image}, {"python", d.Python}} {
-		if empty.value == "" && c.lines[empty.field] != 0 {
-			c.refuse(empty.field, "", "must not be empty: give a value or leave the key out")
+	byDefault := newDocument()
+	for _, text := range []struct {
+		field  string
+		value  *string
+		unless string
+	}{
+		{"name", &d.Name, byDefault.Name}, {"io_boundary", &d.IOBoundary, byDefault.IOBoundary}, {"image", &d.Image, ""}, {"python", &d.Python, ""},
+	} {
+		if *text.value == "" && c.lines[text.field] != 0 {
+			c.refuse(text.field, "", "must not be empty: give a value or leave the key out")
+			*text.value = text.unless // one problem is enough
 		}
 	}
 	hosts := d.Network != nil && d.Network.Level != string(policy.Offline)
@@ -76,50 +79,45 @@ func (c *checker) wire(d document) {
 	}
 }
 
-// wish checks a wish in its normal form.
-func (c *checker) wish(w Wish) {
-	if w.Schema != SchemaV1 {
-		c.refuse("schema", w.Schema, fmt.Sprintf("must be %q", SchemaV1))
+// spec checks a wish in its normal form.
+func (c *checker) spec(s Spec) {
+	if s.Schema != SchemaV1 {
+		c.refuse("schema", s.Schema, fmt.Sprintf("must be %q", SchemaV1))
 	}
-	c.as("name", policy.CheckName("name", w.Name))
-	c.commands(w.GateCommands)
-	c.boundary(w.IOBoundary)
-	c.network(w)
-	c.text("image", w.Image)
-	if w.Python != "" && !pythonVersion.MatchString(w.Python) {
-		c.refuse("python", w.Python, "must be a version such as 3.11 or 3.11.2")
+	c.policy("name", policy.CheckName("name", s.Name))
+	c.commands(s.GateCommands)
+	if c.text("io_boundary", s.IOBoundary) && !isLocal(s.IOBoundary) {
+		c.refuse("io_boundary", s.IOBoundary, "must be a folder at or below that of the wish, as a relative path")
 	}
-	c.env("env", w.Env)
-	c.limits(w.Limits)
-	c.patterns(w.ArtifactPaths)
-	for _, l := range []struct {
-		field string
-		paths []string
-	}{{"protected_paths", w.ProtectedPaths}, {"read_only_paths", w.ReadOnlyPaths}, {"exclude", w.Exclude}} {
-		c.below(l.field, l.paths)
+	c.network(s)
+	c.text("image", s.Image)
+	if s.Python != "" && !pythonVersion.MatchString(s.Python) {
+		c.refuse("python", s.Python, "must be a version such as 3.11 or 3.11.2")
 	}
-	if w.Strict && w.AllowUnobserved {
+	c.env("env", s.Env)
+	c.limits(s.Limits)
+	c.patterns(s.ArtifactPaths)
+	c.paths("protected_paths", s.ProtectedPaths)
+	c.paths("read_only_paths", s.ReadOnlyPaths)
+	c.paths("exclude", s.Exclude)
+	if s.Strict && s.AllowUnobserved {
 		c.refuse("allow_unobserved", "", "is true, and the wish is strict, which demands that everything is observed: leave one of them out")
 	}
-	c.toolchain(w.Toolchain)
-	c.rules(w.Normalize)
-	c.count("allow_suspects", len(w.AllowSuspects), maxRules)
-	for i, pattern := range w.AllowSuspects {
+	c.toolchain(s.Toolchain)
+	c.rules(s.Normalize)
+	c.count("allow_suspects", len(s.AllowSuspects), maxRules)
+	for i, pattern := range s.AllowSuspects {
 		c.pattern(fmt.Sprintf("allow_suspects[%d]", i), pattern)
 	}
 }
 
-// as reports an error of package policy at a field.
-func (c *checker) as(field string, err error) {
+// policy reports errors of package policy at a field, each on its own.
+func (c *checker) policy(field string, err error) {
 	var broken *policy.FieldError
 	switch {
 	case err == nil:
 	case errors.As(err, &broken):
-		value := ""
-		if broken.Value != "" {
-			value = broken.Value + " "
-		}
-		c.refuse(field, "", value+broken.Rule)
+		c.refuse(field, "", strings.TrimPrefix(broken.Value+" "+broken.Rule, " "))
 	default:
 		c.refuse(field, "", err.Error())
 	}
@@ -146,7 +144,7 @@ func (c *checker) text(field, text string) bool {
 	return false
 }
 
-func (c *checker) commands(all []Command) {
+func (c *checker) commands(all []evidence.Command) {
 	c.count("gate_commands", len(all), MaxCommands)
 	for i, g := range all {
 		at := fmt.Sprintf("gate_commands[%d]", i)
@@ -171,7 +169,7 @@ func (c *checker) commands(all []Command) {
 	}
 }
 
-func (c *checker) report(at string, g Command) {
+func (c *checker) report(at string, g evidence.Command) {
 	field := at + ".report_path"
 	switch {
 	case g.Report == evidence.ReportJUnit && g.ReportPath == "":
@@ -179,12 +177,12 @@ func (c *checker) report(at string, g Command) {
 	case g.Report != evidence.ReportJUnit && g.ReportPath != "":
 		c.refuse(field, g.ReportPath, "is for the report junit only, not "+string(g.Report))
 	case g.ReportPath == "" || !c.text(field, g.ReportPath):
-	case strings.HasPrefix(g.ReportPath, spec.FinalDir+"/") && path.Clean(g.ReportPath) == g.ReportPath:
+	case strings.HasPrefix(g.ReportPath, sandboxspec.FinalDir+"/") && path.Clean(g.ReportPath) == g.ReportPath:
 	case !isLocal(g.ReportPath) || g.ReportPath == ".":
-		c.refuse(field, g.ReportPath, "must be a file below the boundary, or below "+spec.FinalDir)
+		c.refuse(field, g.ReportPath, "must be a file below the boundary, or below "+sandboxspec.FinalDir)
 	}
 	if g.Kind == evidence.KindTests && g.Report == evidence.ReportNone {
-		c.refuse(at+".report", string(g.Report), "shows no test, and the kind is tests: make the kind check, or tell how tests are told")
+		c.refuse(at+".report", string(g.Report), "shows no test, and the kind is tests: make the kind check, or name the report of its tests")
 	}
 }
 
@@ -200,18 +198,7 @@ func oneOf[T ~string](c *checker, field string, value T, all []T) bool {
 	return false
 }
 
-// isLocal reports whether a path is clean, relative, and does not lead out.
-func isLocal(name string) bool {
-	return name != "" && path.Clean(name) == name && !path.IsAbs(name) && filepath.IsLocal(filepath.FromSlash(name))
-}
-
-func (c *checker) boundary(name string) {
-	if c.text("io_boundary", name) && !isLocal(name) {
-		c.refuse("io_boundary", name, "must be a folder at or below that of the wish, as a relative path")
-	}
-}
-
-func (c *checker) below(field string, paths []string) {
+func (c *checker) paths(field string, paths []string) {
 	c.count(field, len(paths), maxList)
 	seen := map[string]bool{}
 	for i, name := range paths {
@@ -247,7 +234,7 @@ func (c *checker) patterns(patterns []string) {
 	}
 }
 
-func (c *checker) network(w Wish) {
+func (c *checker) network(w Spec) {
 	e := policy.Egress{Level: policy.NetworkLevel(w.Network.Level), Allow: w.Network.Allow, Deny: w.Network.Deny}
 	if !slices.Contains(policy.NetworkLevels(), e.Level) {
 		c.refuse("network.level", w.Network.Level, "must be offline, registry, api or open")
@@ -266,7 +253,7 @@ func (c *checker) network(w Wish) {
 		if errors.As(err, &broken) {
 			field = map[string]string{"allow-host": "network.allow", "deny-host": "network.deny"}[broken.Field]
 		}
-		c.as(cmp.Or(field, "network"), err)
+		c.policy(cmp.Or(field, "network"), err)
 	}
 }
 
@@ -283,7 +270,7 @@ func each(err error) []error {
 
 func (c *checker) env(field string, vars map[string]string) {
 	for _, err := range policy.CheckEnv(vars) {
-		c.as(field, err)
+		c.policy(field, err)
 	}
 }
 
@@ -314,8 +301,8 @@ func (c *checker) toolchain(tools []Tool) {
 			(!filepath.IsAbs(t.Source) || filepath.Clean(t.Source) != t.Source || filepath.Dir(t.Source) == t.Source) {
 			c.refuse(at+".source", t.Source, "must be a clean absolute path of a folder of this machine")
 		}
-		if c.text(at+".target", t.Target) && (path.Clean(t.Target) != t.Target || !strings.HasPrefix(t.Target, spec.HostDir+"/")) {
-			c.refuse(at+".target", t.Target, "must be a clean path below "+spec.HostDir)
+		if c.text(at+".target", t.Target) && (path.Clean(t.Target) != t.Target || !strings.HasPrefix(t.Target, sandboxspec.HostDir+"/")) {
+			c.refuse(at+".target", t.Target, "must be a clean path below "+sandboxspec.HostDir)
 		}
 		for _, other := range tools[:i] {
 			if other.Target == t.Target || strings.HasPrefix(t.Target, other.Target+"/") || strings.HasPrefix(other.Target, t.Target+"/") {
@@ -330,7 +317,7 @@ func (c *checker) rules(rules []evidence.Rule) {
 	seen := map[string]bool{}
 	for i, r := range rules {
 		at := fmt.Sprintf("normalize[%d]", i)
-		c.as(at+".name", policy.CheckName("name", r.Name))
+		c.policy(at+".name", policy.CheckName("name", r.Name))
 		if seen[r.Name] {
 			c.refuse(at+".name", r.Name, "is given twice")
 		}

@@ -1,4 +1,4 @@
-package manifest
+package spec
 
 import (
 	"encoding/json"
@@ -11,18 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/policy"
 )
 
 // input is a run that nothing speaks against.
-func input(t *testing.T, text string) Input {
+func facts(t *testing.T, text string) Facts {
 	t.Helper()
-	w, err := wish.Parse([]byte(text), "wish.yaml")
+	w, err := Parse([]byte(text), "wish.yaml")
 	require.NoError(t, err)
-	lock, err := wish.Seal(w, evidence.Toolchain{Image: "base", Mounts: []evidence.ToolMount{}})
+	lock, err := Seal(w, evidence.Toolchain{Image: "base", Mounts: []evidence.ToolMount{}})
 	require.NoError(t, err)
-	return Input{
+	return Facts{
 		Lock: lock, Sealed: true, Workspace: "/src/repo", WorkspaceExists: true,
 		Repo: evidence.Repo{Commit: "abc", Root: "."}, Mode: evidence.Mode{Execute: true, Tools: true},
 	}
@@ -41,7 +40,7 @@ func TestAllowUnobserved(t *testing.T) {
 	for _, c := range []struct{ wish, flag, strict, want bool }{
 		{wish: true, want: true}, {wish: true, strict: true}, {flag: true}, {},
 	} {
-		in := input(t, fmt.Sprintf("gate_commands: [a]\nallow_unobserved: %t", c.wish))
+		in := facts(t, fmt.Sprintf("gate_commands: [a]\nallow_unobserved: %t", c.wish))
 		in.Mode.AllowUnobserved, in.Mode.Strict = c.flag, c.strict
 		m, _ := Build(in)
 		require.Equal(t, c.want, m.Mode.AllowUnobserved, c)
@@ -49,7 +48,7 @@ func TestAllowUnobserved(t *testing.T) {
 }
 
 func TestBuild(t *testing.T) {
-	in := input(t, `
+	in := facts(t, `
 name: nightly
 gate_commands: [pytest -q 'a b', {cmd: ruff check ., kind: check, timeout: 5s, expect_exit: 1, env: {A: "1"}}]
 io_boundary: repo
@@ -71,12 +70,15 @@ allow_suspects: [abc]
 		GateCommands: []string{"pytest -q 'a b'", "ruff check ."},
 		Gates: []evidence.Gate{
 			{
-				Index: 1, Cmd: "pytest -q 'a b'", Argv: []string{"pytest", "-q", "a b"}, Kind: "tests", Report: "auto", ReportPath: ReportFile,
-				Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/work/final/report.xml -p no:cacheprovider"}, TimeoutMS: 60_000,
+				Index: 1, Argv: []string{"pytest", "-q", "a b"}, Command: evidence.Command{
+					Cmd: "pytest -q 'a b'", Kind: "tests", Report: "auto", ReportPath: ReportFile,
+					Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/work/final/report.xml -p no:cacheprovider"}, TimeoutMS: 60_000,
+				},
 			},
 			{
-				Index: 2, Cmd: "ruff check .", Argv: []string{"ruff", "check", "."}, ExpectExit: 1, Kind: "check", Report: "none",
-				Env: map[string]string{"A": "1"}, TimeoutMS: 5_000,
+				Index: 2, Argv: []string{"ruff", "check", "."}, Command: evidence.Command{
+					Cmd: "ruff check .", ExpectExit: 1, Kind: "check", Report: "none", Env: map[string]string{"A": "1"}, TimeoutMS: 5_000,
+				},
 			},
 		},
 		IOBoundary: "repo/", Workspace: "/src/repo",
@@ -87,10 +89,11 @@ allow_suspects: [abc]
 			},
 			Timezone: "Europe/Berlin", Locale: "C.UTF-8", HashSeed: "0",
 		},
-		TimeoutCaps:   evidence.Caps{TimeoutMS: 60_000, MemoryBytes: 1 << 30, MilliCPUs: 1500, PIDs: 50, DiskBytes: 1 << 30, LogBytes: 1 << 20},
-		ArtifactPaths: []string{"dist/*"}, ProtectedPaths: []string{"secrets"}, ReadOnlyPaths: []string{"core"}, Exclude: []string{"a", "out", "z"}, Uncounted: []string{"lock"},
-		Toolchain: in.Lock.Toolchain, Repo: in.Repo,
-		Mode:  evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, ClaimGrade: true, Repeats: 3},
+		TimeoutCaps: evidence.Caps{TimeoutMS: 60_000, MemoryBytes: 1 << 30, MilliCPUs: 1500, PIDs: 50, DiskBytes: 1 << 30, LogBytes: 1 << 20},
+		Paths:       evidence.Paths{ArtifactPaths: []string{"dist/*"}, ProtectedPaths: []string{"secrets"}, ReadOnlyPaths: []string{"core"}, Exclude: []string{"a", "out", "z"}},
+		Uncounted:   []string{"lock"},
+		Toolchain:   in.Lock.Toolchain, Repo: in.Repo,
+		Mode:  evidence.Mode{Execute: true, Sealed: true, Tools: true, Flags: evidence.Flags{Offline: true, ClaimGrade: true}, Repeats: 3},
 		Rules: []evidence.Rule{{Name: "r", Pattern: "x", Replace: "y"}}, Allowed: []string{"abc"},
 	}, m)
 
@@ -102,7 +105,7 @@ allow_suspects: [abc]
 }
 
 func TestBuildDefaults(t *testing.T) {
-	m, findings := Build(input(t, "gate_commands: [pytest]"))
+	m, findings := Build(facts(t, "gate_commands: [pytest]"))
 	require.Empty(t, findings)
 	require.Equal(t, "./", m.IOBoundary)
 	require.Nil(t, m.Egress)
@@ -127,58 +130,58 @@ func (refuse) Check(argv []string) error {
 func TestBuildFinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		wish    string
-		change  func(*Input)
+		change  func(*Facts)
 		reason  evidence.StopReason
 		gate    int
 		subject string
 		detail  string
 	}{
-		"not sealed": {change: func(in *Input) { in.Sealed = false }, reason: evidence.ReasonNotSealed, subject: "wish.lock.json", detail: "is not sealed"},
+		"not sealed": {change: func(in *Facts) { in.Sealed = false }, reason: evidence.ReasonNotSealed, subject: "wish.lock.json", detail: "is not sealed"},
 		"changed": {
-			change: func(in *Input) { in.Sealed, in.NotSealed = false, "It was changed." }, reason: evidence.ReasonNotSealed,
+			change: func(in *Facts) { in.Sealed, in.NotSealed = false, "It was changed." }, reason: evidence.ReasonNotSealed,
 			subject: "wish.lock.json", detail: "It was changed.",
 		},
 		"no commands": {wish: "name: x", reason: evidence.ReasonNoCommands, subject: "gate_commands", detail: "has no commands"},
 		"no workspace": {
-			change: func(in *Input) { in.WorkspaceExists = false }, reason: evidence.ReasonNoWorkspace, subject: ".", detail: "There is no folder",
+			change: func(in *Facts) { in.WorkspaceExists = false }, reason: evidence.ReasonNoWorkspace, subject: ".", detail: "There is no folder",
 		},
 		"link out": {
-			change: func(in *Input) { in.WorkspaceExists, in.WorkspaceOutside = false, true }, reason: evidence.ReasonOutsideBoundary,
+			change: func(in *Facts) { in.WorkspaceExists, in.WorkspaceOutside = false, true }, reason: evidence.ReasonOutsideBoundary,
 			subject: ".", detail: "leads out",
 		},
 		"dirty": {
-			wish: "gate_commands: [a]\nstrict: true", change: func(in *Input) { in.Repo.Dirty = true },
+			wish: "gate_commands: [a]\nstrict: true", change: func(in *Facts) { in.Repo.Dirty = true },
 			reason: evidence.ReasonDirty, subject: "abc", detail: "is not what the commit says",
 		},
 		"dirty files": {
-			change: func(in *Input) {
+			change: func(in *Facts) {
 				in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"1", "2\n", "3", "4", "5", "6"}
 			},
 			reason: evidence.ReasonDirty, subject: "abc", detail: `strict: "1", "2\n", "3", "4", "5" and others differ; `,
 		},
 		"line ends": {
-			change: func(in *Input) { in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"a.txt"} },
+			change: func(in *Facts) { in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"a.txt"} },
 			reason: evidence.ReasonDirty, subject: "abc", detail: `"a.txt" differs; commit, remove or ignore that. Files are compared as they are: what git converts by its attributes (eol, `,
 		},
 		"dirty without commit": {
-			change: func(in *Input) { in.Repo = evidence.Repo{Dirty: true}; in.Mode.Strict = true }, reason: evidence.ReasonDirty, subject: ".", detail: "strict",
+			change: func(in *Facts) { in.Repo = evidence.Repo{Dirty: true}; in.Mode.Strict = true }, reason: evidence.ReasonDirty, subject: ".", detail: "strict",
 		},
 		"dirty by flag": {
-			change: func(in *Input) { in.Repo.Dirty, in.Mode.Strict = true, true }, reason: evidence.ReasonDirty, subject: "abc", detail: "strict",
+			change: func(in *Facts) { in.Repo.Dirty, in.Mode.Strict = true, true }, reason: evidence.ReasonDirty, subject: "abc", detail: "strict",
 		},
 		"no commit": {
-			change: func(in *Input) { in.Repo.Commit, in.Mode.Strict = "", true }, reason: evidence.ReasonDirty, detail: "There is no commit",
+			change: func(in *Facts) { in.Repo.Commit, in.Mode.Strict = "", true }, reason: evidence.ReasonDirty, detail: "There is no commit",
 		},
 		"tool": {
-			wish: "gate_commands: [pytest, rm -r x]", change: func(in *Input) { in.Tools = refuse{} }, reason: evidence.ReasonToolRefused,
+			wish: "gate_commands: [pytest, rm -r x]", change: func(in *Facts) { in.Tools = refuse{} }, reason: evidence.ReasonToolRefused,
 			gate: 2, subject: "rm", detail: "rm: is not a registered tool",
 		},
 		"memory": {
-			wish: "gate_commands: [a]\nlimits: {memory: 8g}", change: func(in *Input) { in.Policy.Max.Memory = policy.GiB },
+			wish: "gate_commands: [a]\nlimits: {memory: 8g}", change: func(in *Facts) { in.Policy.Max.Memory = policy.GiB },
 			reason: evidence.ReasonToolRefused, subject: "limits", detail: "memory 8GiB: above the policy's maximum of 1GiB",
 		},
 		"timeout": {
-			wish: "gate_commands: [{cmd: a, timeout: 2h}]", change: func(in *Input) { in.Policy.Max.Timeout = time.Hour },
+			wish: "gate_commands: [{cmd: a, timeout: 2h}]", change: func(in *Facts) { in.Policy.Max.Timeout = time.Hour },
 			reason: evidence.ReasonToolRefused, gate: 1, subject: "timeout", detail: "timeout 2h0m0s: above the policy's maximum of 1h0m0s",
 		},
 		"network": {
@@ -190,7 +193,7 @@ func TestBuildFinds(t *testing.T) {
 			gate: 2, subject: "/etc/shadow", detail: "The command names /etc/shadow, which lies outside of the boundary; it was not run.",
 		},
 		"operator in a changed lock": {
-			change: func(in *Input) { in.Lock.Wish.GateCommands[0].Cmd = "a | b" }, reason: evidence.ReasonToolRefused,
+			change: func(in *Facts) { in.Lock.Wish.GateCommands[0].Cmd = "a | b" }, reason: evidence.ReasonToolRefused,
 			gate: 1, subject: "gate_commands", detail: "has the operator |",
 		},
 	} {
@@ -198,7 +201,7 @@ func TestBuildFinds(t *testing.T) {
 			if c.wish == "" {
 				c.wish = "gate_commands: [pytest]"
 			}
-			in := input(t, c.wish)
+			in := facts(t, c.wish)
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -207,22 +210,22 @@ func TestBuildFinds(t *testing.T) {
 			require.Equal(t, c.gate, findings[0].Gate)
 			require.Equal(t, c.subject, findings[0].Subject)
 			require.Contains(t, findings[0].Detail, c.detail)
-			require.Equal(t, string(c.reason), Plan(m, findings).StopReason)
+			require.Equal(t, string(c.reason), NewPlan(m, findings).StopReason)
 		})
 	}
 }
 
 // TestBuildFindsAll: no finding hides another.
 func TestBuildFindsAll(t *testing.T) {
-	_, findings := Build(Input{Mode: evidence.Mode{Strict: true}})
+	_, findings := Build(Facts{Mode: evidence.Mode{Flags: evidence.Flags{Strict: true}}})
 	require.Equal(t, []evidence.StopReason{
 		evidence.ReasonNotSealed, evidence.ReasonNoCommands, evidence.ReasonNoWorkspace, evidence.ReasonDirty,
 	}, reasons(findings))
 }
 
-// TestBuildIsNeverLaxer: flags add to the wish.
+// TestBuildIsNeverLaxer: flags add to the
 func TestBuildIsNeverLaxer(t *testing.T) {
-	in := input(t, "gate_commands: [a]\nnetwork: {level: api, allow: [example.com]}\nclaim_grade: false\n")
+	in := facts(t, "gate_commands: [a]\nnetwork: {level: api, allow: [example.com]}\nclaim_grade: false\n")
 	in.Policy.AllowEgress = policy.API
 	m, findings := Build(in)
 	require.Empty(t, findings)
@@ -235,7 +238,7 @@ func TestBuildIsNeverLaxer(t *testing.T) {
 	require.Nil(t, m.Egress)
 	require.True(t, m.Mode.Offline && m.Mode.ClaimGrade && m.Mode.Strict)
 
-	in = input(t, "gate_commands: [a]\nstrict: true\n")
+	in = facts(t, "gate_commands: [a]\nstrict: true\n")
 	in.Mode.Offline = false
 	m, _ = Build(in)
 	require.True(t, m.Mode.Offline && m.Mode.ClaimGrade && m.Mode.Strict)
@@ -259,7 +262,7 @@ func TestAskForReport(t *testing.T) {
 		"go test --json=true ./...":          {map[string]string{}, ""},
 		"go test ./... -args -json":          {map[string]string{"GOFLAGS": "-json"}, ""},
 	} {
-		m, findings := Build(input(t, "gate_commands: ['"+cmd+"']"))
+		m, findings := Build(facts(t, "gate_commands: ['"+cmd+"']"))
 		require.Empty(t, findings, cmd)
 		require.Equal(t, want.env, m.Gates[0].Env, cmd)
 		require.Equal(t, want.path, m.Gates[0].ReportPath, cmd)
@@ -276,7 +279,7 @@ func TestAskForReport(t *testing.T) {
 		"gate_commands: [{cmd: go test, report: go-test, env: {GOFLAGS: '-count=1'}}]":      {"GOFLAGS": "-json -count=1"},
 		"gate_commands: [{cmd: pytest, kind: check, env: {PYTEST_ADDOPTS: '--maxfail=1'}}]": {"PYTEST_ADDOPTS": "--maxfail=1"},
 	} {
-		m, findings := Build(input(t, text))
+		m, findings := Build(facts(t, text))
 		require.Empty(t, findings, text)
 		require.Equal(t, want, m.Gates[0].Env, text)
 	}
@@ -311,7 +314,7 @@ func TestOutside(t *testing.T) {
 		"sh -c 'cat secrets/key'":                        {"secrets/key"},
 		"cat --file=secrets":                             {"secrets"},
 	} {
-		words, err := wish.Words(cmd)
+		words, err := Words(cmd)
 		require.NoError(t, err, cmd)
 		var got []string
 		for _, o := range outsideOf(words, []string{"secrets"}) {
@@ -322,10 +325,10 @@ func TestOutside(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	in := input(t, "gate_commands: [{cmd: a, timeout: 1s}, {cmd: b, timeout: 2s}]")
+	in := facts(t, "gate_commands: [{cmd: a, timeout: 1s}, {cmd: b, timeout: 2s}]")
 	in.Mode.Repeats, in.Baseline = 2, "/base"
 	m, findings := Build(in)
-	p := Plan(m, findings)
+	p := NewPlan(m, findings)
 	require.Equal(t, map[string]int64{"iterations": 3, "tool_calls": 6, "milliseconds": 9000}, p.LoopBudgets)
 	require.Equal(t, []string{"a", "b"}, p.GateCommands)
 	require.Equal(t, 274177, p.VerificationRungTarget)
