@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
 	"github.com/evalbox/evalbox/cmd/sandbox/runs"
@@ -64,7 +65,7 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"run", newArtifactsCommand(a)},
 		{"run", h.bridge(newGateCommand)},
 		{"run", h.bridge(newReplayCommand)},
-		{"run", h.bridge(newParseCommand)},
+		{"run", evaluate.NewParse(a)},
 		{"evaluate", h.bridge(newEvaluateCommand)},
 		{"evaluate", h.bridge(newBatchCommand)},
 		{"evaluate", h.bridge(newCheckCommand)},
