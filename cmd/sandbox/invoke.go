@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -204,26 +205,6 @@ func runInvoke(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlag
 
 // invokedCode is the exit code of a call.
 func invokedCode(res invoke.Result, err error) int {
-	switch res.Reason {
-	case "", invoke.ReasonMissingArtifact:
-		if res.OK {
-			return 0
-		}
-		return cli.ExitProblem
-	case invoke.ReasonTimeout:
-		return cli.ExitTimeLimit
-	case invoke.ReasonCanceled:
-		return cli.ExitInterrupted
-	case invoke.ReasonNonzeroExit, invoke.ReasonLimit:
-		return cmp.Or(cli.ProgramCode(*res.ExitCode), cli.ExitProblem)
-	case invoke.ReasonCannotExecute:
-		if errors.Is(res.Err(), invoke.ErrNotExecutable) {
-			return cli.ExitNotExecutable
-		}
-		return cli.ExitNotFound
-	case invoke.ReasonUnverified:
-		return cli.ExitCode(nil, err)
-	default:
-		return cli.ExitSandbox
-	}
+	wire, wireErr := res.Trial(trial.Job{})
+	return cli.ExitCode(&wire, cmp.Or(err, wireErr))
 }
