@@ -110,7 +110,6 @@ const (
 	fileStream   = "file"
 	fileOutput   = "output"
 	fileArchive  = "archive"
-	fileScript   = "script"
 	fileContract = "contract"
 	fileApproval = "approval"
 	fileRegistry = "registry"
@@ -127,7 +126,6 @@ var fileHints = map[string]string{
 	fileEnv:      "give a text file with lines NAME=VALUE",
 	fileOutput:   "make room there, or choose another place for the output",
 	fileArchive:  "give the path of a file, or -",
-	fileScript:   "give the path of a Python script",
 	fileStream:   "give the path of a file, or - for stdin",
 	fileContract: "give the path of a contract, or - for stdin; make one with: sandbox contract new",
 	fileApproval: "make one with: sandbox contract approve",
