@@ -24,8 +24,8 @@ func TestBatchCode(t *testing.T) {
 	require.Equal(t, exitSandbox, batchCode(nil, 1))
 	require.Equal(t, exitProblem, batchCode(&evaluate.FailuresError{Count: 1}, 3))
 	require.Equal(t, exitTimeLimit, batchCode(evaluate.ErrBudget, 3))
-	require.Equal(t, exitInterrupted, batchCode(interruption{os.Interrupt}, 3))
-	require.Equal(t, exitInterrupted, batchCode(errors.Join(nil, interruption{os.Interrupt}), 3))
+	require.Equal(t, exitInterrupted, batchCode(interruption{Signal: os.Interrupt}, 3))
+	require.Equal(t, exitInterrupted, batchCode(errors.Join(nil, interruption{Signal: os.Interrupt}), 3))
 	require.Equal(t, exitSandbox, batchCode(evaluate.ErrEngine, 3))
 }
 

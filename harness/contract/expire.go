@@ -25,7 +25,7 @@ type Expired struct {
 // whoever runs still is left alone. What cannot be read is named in the error; the
 // others are listed all the same.
 func FindExpired(store *record.Store, class string, before time.Time) ([]Expired, error) {
-	records, err := store.List()
+	records, err := store.ListBrief()
 	errs := []error{err}
 	expired := []Expired{}
 	for _, each := range records {

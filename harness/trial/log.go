@@ -321,18 +321,18 @@ func (l *Log) follow() error {
 // readIndex notes the conclusive results of the rest of the index, and calls each for all
 // results. A line that is damaged counts as missing.
 func (l *Log) readIndex(each func(Result)) error {
-	file, err := fsx.Open(l.path(indexFile))
+	info, err := os.Stat(l.path(indexFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil || info.Size() == l.read {
+		return err
+	}
+	file, err := fsx.Open(l.path(indexFile))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil || info.Size() == l.read {
-		return err
-	}
 	if info.Size() < l.read { // another index has taken its place
 		clear(l.known)
 		l.read = 0

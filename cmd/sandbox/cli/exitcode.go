@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/result"
+)
+
+// Exit codes of our own. Every other code is the program's.
+const (
+	// ExitProblem is `sandbox doctor` with a check that failed, a program that was
+	// ended for its disk or output limit but exited with 0, and a gate that is blocked.
+	ExitProblem = 1
+	// ExitUsage is a command line that does not exist.
+	ExitUsage = 2
+	// ExitNeedInfo is a gate or a replay that lacks something to be run with.
+	ExitNeedInfo = 3
+	// ExitTimeLimit is the end by the time limit.
+	ExitTimeLimit = 124
+	// ExitSandbox means that the sandbox itself failed or refused.
+	ExitSandbox = 125
+	// ExitNotExecutable and ExitNotFound are a command of the image that
+	// cannot be started.
+	ExitNotExecutable = 126
+	ExitNotFound      = 127
+	// ExitInterrupted is the end by a signal to us.
+	ExitInterrupted = 130
+	// ExitKilled is the end by SIGKILL, also the kernel's for memory.
+	ExitKilled = 137
+)
+
+// decisive are the reasons that decide the exit code alone, in the words of all harnesses.
+var decisive = map[string]int{
+	"timed_out":     ExitTimeLimit,
+	"timeout":       ExitTimeLimit,
+	"canceled":      ExitInterrupted,
+	"out_of_memory": ExitKilled,
+	"engine_lost":   ExitSandbox,
+}
+
+var startFailed = result.StatusStartFailed.String()
+
+// ExitCode returns the exit code of a command that ended with this result, with this error,
+// or with both. res is nil if there is no result.
+//
+//	the program's   it exited, or 128+n when signal n ended it
+//	1               the job failed though the program exited with 0; disk or output limit
+//	2               wrong usage
+//	124             time limit
+//	125             the sandbox failed or refused: engine, image, plan, settings
+//	126, 127        the command cannot be executed, is not in the image
+//	130             interrupted
+//	137             out of memory
+func ExitCode(res *trial.Result, err error) int {
+	var usage *UsageError
+	var stopped Interruption
+	switch {
+	case errors.As(err, &usage):
+		return ExitUsage
+	case errors.As(err, &stopped), errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case err != nil && (res == nil || res.Reason != startFailed):
+		return ExitSandbox
+	case res == nil:
+		return 0
+	}
+	if code, ok := decisive[res.Reason]; ok {
+		return code
+	}
+	switch {
+	case res.Reason == startFailed && res.ExitCode != ExitNotExecutable && res.ExitCode != ExitNotFound:
+		return ExitSandbox
+	case res.Verdict == trial.Passed:
+		return 0
+	case res.Verdict != trial.Failed || res.ExitCode > 255:
+		return ExitSandbox
+	}
+	// A code that no process can have must not become success, and neither must a failure.
+	return max(res.ExitCode, ExitProblem)
+}
+
+// OfRun returns a run in the form that [ExitCode] takes; nil for nil.
+func OfRun(res *result.Result) *trial.Result {
+	if res == nil {
+		return nil
+	}
+	r := &trial.Result{Verdict: trial.Failed, Reason: res.Status.String(), ExitCode: res.ExitCode}
+	if res.Status == result.StatusExited || res.Status == result.StatusSignaled {
+		switch {
+		case res.ExitCode == 0:
+			r.Verdict = trial.Passed
+		case res.ExitCode < 0:
+			r.Verdict = trial.Inconclusive
+		}
+	}
+	return r
+}
