@@ -48,18 +48,18 @@ func rulesOf(s settings.Settings) (contract.Rules, error) {
 }
 
 // registryOf are the tools that contracts may name.
-func registryOf(s settings.Settings) (contract.Registry, error) {
+func registryOf(s settings.Settings) (registry.Registry, error) {
 	text, name := configs.Tools(), "tools.yaml"
 	var err error
 	if s.ToolRegistry != "" {
 		if text, err = os.ReadFile(s.ToolRegistry); err != nil {
-			return contract.Registry{}, &fileError{fileRegistry, s.ToolRegistry, err}
+			return registry.Registry{}, &fileError{fileRegistry, s.ToolRegistry, err}
 		}
 		name = s.ToolRegistry
 	}
-	registry, err := contract.ParseRegistry(text, name)
+	registry, err := registry.Parse(text, name)
 	if err != nil {
-		return contract.Registry{}, &hintedError{err, fileHints[fileRegistry]}
+		return registry.Registry{}, &hintedError{err, fileHints[fileRegistry]}
 	}
 	return registry, nil
 }
@@ -141,7 +141,7 @@ func startArguments(command string) string {
 }
 
 // findTool finds a tool that may be used by its ID or its name.
-func findTool(registry contract.Registry, name string) (contract.Tool, error) {
+func findTool(registry registry.Registry, name string) (contract.Tool, error) {
 	var known []string
 	for _, t := range registry.Tools() {
 		if t.ID == name || t.Name == name {

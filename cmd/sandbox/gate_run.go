@@ -342,14 +342,14 @@ const maxRegistry = 4 << 20
 
 // gateTools reads the registry that the commands of a gate are checked against, and its
 // SHA-256.
-func gateTools(file string) (contract.Registry, string, error) {
+func gateTools(file string) (registry.Registry, string, error) {
 	text, err := fsx.Read(file, maxRegistry)
 	if err != nil {
-		return contract.Registry{}, "", &fileError{fileTools, file, err}
+		return registry.Registry{}, "", &fileError{fileTools, file, err}
 	}
-	registry, err := contract.ParseRegistry(text, file)
+	registry, err := registry.Parse(text, file)
 	if err != nil {
-		return contract.Registry{}, "", &hintedError{err, fileHints[fileTools]}
+		return registry.Registry{}, "", &hintedError{err, fileHints[fileTools]}
 	}
 	sum := sha256.Sum256(text)
 	return registry, hex.EncodeToString(sum[:]), nil

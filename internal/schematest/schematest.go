@@ -124,8 +124,8 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 	require.NotNil(t, s.AdditionalProperties, path)
 	require.NotNil(t, s.AdditionalProperties.Not, "%s: other properties must be refused", path)
 	var required []string
-	for i := range typ.NumField() {
-		field := typ.Field(i)
+	fields := slices.DeleteFunc(reflect.VisibleFields(typ), func(f reflect.StructField) bool { return !f.IsExported() })
+	for _, field := range fields {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		require.NotEmpty(t, name, "%s: %s has no JSON name", path, field.Name)
 		property := s.Properties[name]
@@ -142,7 +142,7 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 		// An optional field may also be null, where readers take that.
 		m.match(t, property, below, path+"."+name, isPointer && (!optional || slices.Contains(property.Types, "null")))
 	}
-	require.Len(t, s.Properties, typ.NumField(), "%s: the schema has properties that the type has not", path)
+	require.Len(t, s.Properties, len(fields), "%s: the schema has properties that the type has not", path)
 	require.ElementsMatch(t, required, s.Required, path)
 }
 
