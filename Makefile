@@ -37,7 +37,7 @@ quickstart: image ## from nothing to a score: engine, CLI, image, example
 
 .PHONY: build
 build: ## build the CLI: bin/sandbox
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(SANDBOX) ./cmd/sandbox
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/evalbox/evalbox/cmd/sandbox/machine.version=$(VERSION)' -o $(SANDBOX) ./cmd/sandbox
 
 .PHONY: setup
 setup: ## make sure that a Docker engine answers and an image can be made

@@ -55,11 +55,13 @@ var importTable = []struct {
 	{"sandbox/observe", []string{"result", "sandbox/spec", "sandbox/engine", "sandbox/record", "sandbox/outcome", "internal/fsx"}},
 	{"sandbox", []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/plan", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/egress", "sandbox/gpu", "sandbox/observe", "internal/fsx", "internal/owner"}},
 	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
+	{"harness/trial", []string{"policy", "internal/fsx", "internal/text"}},
 	{"harness/evaluate", belowHarness},
 	{"harness/contract", belowHarness},
 	{"harness/invoke", belowHarness},
 	{"harness/gate", belowHarness},
 	{"internal/fsx", nil},
+	{"internal/treehash", []string{"internal/fsx"}},
 	{"internal/strict", []string{"internal/text"}},
 	{"internal/text", nil},
 	{"internal/terminal", nil},
@@ -75,7 +77,7 @@ var importTable = []struct {
 	{".", nil},
 }
 
-var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "internal/fsx", "internal/strict", "internal/text", "internal/schedule"}
+var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/treehash", "internal/strict", "internal/text", "internal/schedule"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {

@@ -101,7 +101,7 @@ func TestDocumentedFilesExist(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-	for _, page := range append(pages, "README.md", "CHANGELOG.md") {
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
@@ -118,7 +118,7 @@ func TestDocumentedPathsExist(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	path := regexp.MustCompile("`((?:cmd|configs|examples|hack|harness|images|internal|policy|result|sandbox)/[\\w*/-]+(?:\\.[a-z]+)*)(?:\\.[A-Z]\\w*)*`")
-	for _, page := range append(pages, "README.md", "CHANGELOG.md") {
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, found := range path.FindAllStringSubmatch(string(text), -1) {

@@ -36,7 +36,7 @@ func (e *NotFoundError) Hint() string {
 	case e.CatalogName:
 		return "make it with: sandbox image ensure " + e.Ref
 	case strings.HasPrefix(e.Ref, Repository):
-		return "images of ours are in no registry: make it with sandbox image ensure, or import it with sandbox image import"
+		return "images of evalbox are in no registry: make it with sandbox image ensure, or import it with sandbox image import"
 	case strings.HasPrefix(e.Ref, "sha256:"):
 		return "see what the engine has with: docker image ls --no-trunc"
 	case IsPinned(e.Ref):

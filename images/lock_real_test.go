@@ -208,7 +208,7 @@ func TestImportDoctoredReal(t *testing.T) {
 			writeTar(t, w, &tar.Header{Name: "zz", Typeflag: tar.TypeSymlink, Linkname: "."}, nil)
 			body = bytes.Replace(body, []byte(strconv.Quote(tag)), []byte(strconv.Quote(victim)), 1)
 			writeTar(t, w, &tar.Header{Name: "zz/manifest.json", Mode: 0o644}, body)
-		}, "no part of a saved image"},
+		}, "does not belong to a saved image"},
 		"a layer that is another": {func(w *tar.Writer, header *tar.Header, body []byte) {
 			diff := regexp.MustCompile(`"diff_ids":\["sha256:[0-9a-f]{64}`)
 			writeTar(t, w, header, diff.ReplaceAll(body, []byte(`"diff_ids":["`+otherLayer)))

@@ -81,7 +81,7 @@ func TestResolveNotFound(t *testing.T) {
 		{"python:3.12", `image "python:3.12" is neither`, "docker pull python:3.12"},
 		{"debian", `image "debian" is neither`, "see the names with: sandbox image list; name another catalog with --catalog"},
 		{"sha256:" + testID, "is neither", "docker image ls"},
-		{"evalbox/debian:0123456789ab", "is neither", "images of ours are in no registry: make it with sandbox image ensure"},
+		{"evalbox/debian:0123456789ab", "is neither", "images of evalbox are in no registry: make it with sandbox image ensure"},
 	} {
 		t.Run(c.ref, func(t *testing.T) {
 			eng := newFake()

@@ -122,7 +122,7 @@ func resolveTable(asked map[string][]netip.Addr) (map[string][]netip.Addr, error
 		case len(addrs) == 0 || len(addrs) > 16:
 			refuse("must have 1 to 16 addresses")
 		case slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsValid() || a.Zone() != "" }):
-			refuse("has an address that is none, or that has a zone")
+			refuse("has an address that is not valid, or that has a zone")
 		case table[name] != nil:
 			refuse("is there twice: " + name)
 		default:

@@ -119,7 +119,7 @@ func (r *EgressRules) Host(host string, port uint16) HostVerdict {
 // must be listed as an address.
 func (r *EgressRules) Address(addr netip.Addr, port uint16) HostVerdict {
 	if !addr.IsValid() {
-		return HostVerdict{Rule: "is no address"}
+		return HostVerdict{Rule: "is not an address"}
 	}
 	plain := plainAddr(addr)
 	// Denied in the form in which it is written, too.

@@ -177,7 +177,7 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 	}
 	containers, err := r.engine.List(ctx)
 	if err != nil {
-		return fmt.Sprintf("whether run %s, whose controller is gone, still uses it cannot be told: %v", dead.RunID, err)
+		return fmt.Sprintf("whether run %s, whose controller is gone, still uses it is unknown: %v", dead.RunID, err)
 	}
 	var reasons []string
 	for _, c := range containers {

@@ -24,8 +24,8 @@ func TestBatchCode(t *testing.T) {
 	require.Equal(t, exitSandbox, batchCode(nil, 1))
 	require.Equal(t, exitProblem, batchCode(&failuresError{1}, 3))
 	require.Equal(t, exitTimeLimit, batchCode(errBudget, 3))
-	require.Equal(t, exitInterrupted, batchCode(interruption{os.Interrupt}, 3))
-	require.Equal(t, exitInterrupted, batchCode(errors.Join(nil, interruption{os.Interrupt}), 3))
+	require.Equal(t, exitInterrupted, batchCode(interruption{Signal: os.Interrupt}, 3))
+	require.Equal(t, exitInterrupted, batchCode(errors.Join(nil, interruption{Signal: os.Interrupt}), 3))
 	require.Equal(t, exitSandbox, batchCode(errEngine, 3))
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/internal/render"
-	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
@@ -178,11 +177,6 @@ func (p *counter) once(text string) {
 	if !again {
 		p.say(text)
 	}
-}
-
-// say prints one line on stderr. Errors of stderr are ignored.
-func (a *app) say(text string) {
-	fmt.Fprintf(a.streams.Err, "sandbox: %s\n", terminal.Line(text))
 }
 
 // progress is the [counter] of a batch, which also shows the best score.

@@ -84,7 +84,7 @@ func TestCanceledBefore(t *testing.T) {
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(interruption{os.Interrupt})
+	cancel(interruption{Signal: os.Interrupt})
 	var errs strings.Builder
 	require.Equal(t, exitInterrupted, Run(ctx, []string{"run", "--", "true"}, Streams{Out: io.Discard, Err: &errs}))
 	require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())

@@ -10,9 +10,7 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // evaluationView says how evaluations of one script are shown.
@@ -95,26 +93,6 @@ func evaluationCode(e evaluate.Evaluation) int {
 		return exitProblem
 	}
 	return code
-}
-
-// warn prints a warning on stderr. Errors of stderr are ignored.
-func (a *app) warn(text string) {
-	fmt.Fprintf(a.streams.Err, "sandbox: warning: %s\n", terminal.Line(text))
-}
-
-// watchedRunner is a runner that counts its runs, which heed Kill.
-type watchedRunner struct {
-	*sandbox.Runner
-	runs *runsInFlight
-}
-
-func (a *app) watched(runner *sandbox.Runner) watchedRunner {
-	return watchedRunner{runner, a.streams.runs}
-}
-
-func (w watchedRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
-	defer w.runs.begin()()
-	return w.Runner.Run(ctx, req, opts...)
 }
 
 // steps show the steps of an evaluation besides the run of the script at a terminal: a

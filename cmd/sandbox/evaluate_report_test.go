@@ -30,7 +30,7 @@ func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, 
 // An interruption ends with 130 and says so, whatever it interrupted.
 func TestInterruptedEvaluations(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := interruption{os.Interrupt}
+	cause := interruption{Signal: os.Interrupt}
 	cancel(cause)
 	grading := evaluated("g", func(e *evaluate.Evaluation) {
 		e.Grading = &evaluate.Grading{Failure: "The caller canceled the run.", Canceled: true}

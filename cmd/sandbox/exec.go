@@ -212,7 +212,7 @@ var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/c
 func (a *app) carryOutContract(ctx context.Context, x *contract.Executor, text []byte, f execFlags, s settings.Settings) error {
 	live := a.connect(&x.IO, s)
 	watched := live.watch(ctx, a, &x.Hooks, s)
-	ended := a.streams.runs.begin()
+	ended := a.streams.Runs.Begin()
 	o, runErr := x.ExecuteText(ctx, text, sourceName(f.file))
 	ended()
 	watched()

@@ -24,7 +24,7 @@ func TestInterruptedStdin(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		never, writer := io.Pipe()
 		t.Cleanup(func() { _ = writer.Close() })
-		cancel(interruption{os.Interrupt})
+		cancel(interruption{Signal: os.Interrupt})
 		var out, errs bytes.Buffer
 		require.Equal(t, exitInterrupted, Run(ctx, args, Streams{In: never, Out: &out, Err: &errs}), "%q", args)
 		require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())

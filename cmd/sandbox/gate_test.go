@@ -58,7 +58,7 @@ func TestReportsAreNoPartOfTheWorkspace(t *testing.T) {
 	assert.Equal(t, []string{"ci/"}, o.Lock.Wish.Exclude, "a sealed wish stays as it is")
 	err := (&gateFlags{summary: "work/page.md"}).checkReports(o)
 	require.ErrorContains(t, err, "output work/page.md: lies in the workspace")
-	assert.Contains(t, hint(err), "exclude")
+	assert.Contains(t, hints(err)[0], "exclude")
 	require.NoError(t, (&gateFlags{junit: "x.xml", summary: "-"}).checkReports(o))
 }
 
@@ -76,7 +76,7 @@ func TestCheckWish(t *testing.T) {
 	w.IOBoundary = "none"
 	err = a.checkWish(w, filepath.Join(dir, "wish.yaml"))
 	require.Error(t, err)
-	assert.Contains(t, hint(err), "io_boundary")
+	assert.Contains(t, hints(err)[0], "io_boundary")
 	w.GateCommands = nil
 	require.ErrorContains(t, a.checkWish(w, "wish.yaml"), "names no command")
 }

@@ -52,7 +52,7 @@ func TestImageImportOfASilentStdinIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out, errs bytes.Buffer
 	in := readerFunc(func(p []byte) (int, error) {
-		cancel(interruption{os.Interrupt})
+		cancel(interruption{Signal: os.Interrupt})
 		return silent.Read(p)
 	})
 	code := Run(ctx, []string{"image", "import", "-"}, Streams{In: in, Out: &out, Err: &errs})

@@ -65,7 +65,7 @@ func (a *app) hostPlace(ctx context.Context, s settings.Settings) place {
 	return place{
 		option: invoke.WithHost(host),
 		begin: func() {
-			end = a.streams.runs.begin()
+			end = a.streams.Runs.Begin()
 			if !a.isQuiet(s) {
 				announced = live.announceEnd(ctx)
 			}

@@ -56,7 +56,7 @@ func TestInvokedVerify(t *testing.T) {
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &res))
 	require.Equal(t, filepath.Join(out, "manifest.json"), res.ManifestPath)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(interruption{syscall.SIGINT})
+	cancel(interruption{Signal: syscall.SIGINT})
 	told := invoke.NewCall(res, nil)
 	err := told.Check(ctx, invoke.VerifyOptions{})
 	require.ErrorAs(t, err, new(interruption))

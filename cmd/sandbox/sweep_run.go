@@ -80,7 +80,7 @@ type sweepRun struct {
 func (r *sweepRun) place(ctx context.Context) (where invoke.Option, setup map[string]string, release func(), err error) {
 	a, s := r.app, r.settings
 	if r.flags.engine == invoke.EngineHost {
-		return invoke.WithHost(a.host(s)), map[string]string{}, a.streams.runs.begin(), nil
+		return invoke.WithHost(a.host(s)), map[string]string{}, a.streams.Runs.Begin(), nil
 	}
 	runner, err := a.runner(s)
 	if err != nil {

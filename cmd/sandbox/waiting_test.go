@@ -2,55 +2,16 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/settings"
 )
-
-// A queue that changes all the time does not flood stderr, and its last state is
-// told all the same.
-func TestWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var lines []string
-		w := &waiting{tell: func(why string) {
-			mu.Lock()
-			defer mu.Unlock()
-			lines = append(lines, why)
-		}}
-		told := func() []string {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(lines)
-		}
-		w.say("first")
-		for range 40 {
-			time.Sleep(100 * time.Millisecond)
-			w.say("changing")
-		}
-		w.say("last")
-		require.Equal(t, []string{"first"}, told())
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Equal(t, []string{"first", "last"}, told())
-		w.say("at once, after a pause")
-		w.say("never")
-		w.end()
-		time.Sleep(time.Minute)
-		require.Equal(t, []string{"first", "last", "at once, after a pause"}, told())
-	})
-}
 
 // An interrupted wait is one line: there is no program to end. It needs an engine
 // with stand-ins for GPUs; another refuses at once.
@@ -90,7 +51,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		defer close(lines)
 		for scanner := bufio.NewScanner(errsR); scanner.Scan(); {
 			lines <- scanner.Text()
-			cancel(interruption{os.Interrupt})
+			cancel(interruption{Signal: os.Interrupt})
 		}
 	}()
 	require.Equal(t, exitInterrupted, Run(ctx, args, Streams{Out: io.Discard, Err: errsW}))
@@ -100,13 +61,4 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	require.Empty(t, <-lines)
 	require.NoError(t, more.Close())
 	require.Zero(t, <-code)
-}
-
-func TestQuietWaiting(t *testing.T) {
-	var errs bytes.Buffer
-	a := &app{streams: Streams{Err: &errs}}
-	a.tellWaiting(settings.Settings{Quiet: true}).say("x")
-	require.Empty(t, errs.String())
-	a.tellWaiting(settings.Settings{GPUWait: time.Hour}).say("x")
-	require.Equal(t, "sandbox: waiting for GPUs, up to 1h0m0s: x\n", errs.String())
 }

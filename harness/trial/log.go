@@ -1,25 +1,470 @@
 package trial
 
-import "iter"
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Names in the directory of a log, and in that of a job.
+const (
+	indexFile  = "index.jsonl"
+	jobsDir    = "jobs"
+	jobFile    = "job.json"
+	eventsFile = "events.jsonl"
+	resultFile = "result.json"
+)
+
+// Bounds of what a log reads and writes.
+const (
+	maxSpec   = 16 << 20 // of job.json
+	maxDetail = 32 << 20 // of a result
+	maxResult = 64 << 20 // of result.json
+	maxEvents = 4 << 20  // of events.jsonl; later events are not kept
+	maxText   = 4 << 10  // of the text of an event
+)
+
+var (
+	// A line has a brief result: see Result.brief and Job.check. It need not survive a power
+	// cut, because the index is completed from the results, which do.
+	indexLines = fsx.Lines{Start: `{"schema":"` + ResultSchemaV1 + `"`, Max: 256 << 10}
+	eventLines = fsx.Lines{Start: `{"schema":"` + EventSchemaV1 + `"`, Max: 64 << 10}
+)
+
+// ErrNoJob means that a log has no job with this ID.
+var ErrNoJob = errors.New("no such job")
 
 // A Log is the record of jobs in a directory:
 //
-//	index.jsonl                  one line for each result: job, verdict, reason, score, usage
+//	index.jsonl                  one line for each result: job, verdict, reason, score, runs, usage
 //	jobs/ID/job.json             the job as it was asked for
 //	jobs/ID/events.jsonl         what happened, as it happened
 //	jobs/ID/result.json          the result, written atomically
 //
-// Several processes may write one log. A torn last line is left out. Everything can be read without an engine.
-type Log struct{ dir string }
+// Methods may be called concurrently, and several processes may write one log. A torn last
+// line of the index is left out. The results are what counts: an index that is missing or
+// lacks some is completed from them. Everything can be read without an engine.
+type Log struct {
+	dir string
 
-// OpenLog opens the log in dir, which is created if it is missing.
-func OpenLog(dir string) (*Log, error) { panic("not yet") }
+	mu    sync.Mutex
+	known map[keyHash]string // ID of the job with the last conclusive result of a key
+	read  int64              // how much of the index known has
+}
 
-// Conclusive returns the last conclusive result of a key.
-func (l *Log) Conclusive(key string) (Result, bool, error) { panic("not yet") }
+// keyHash stands for a key: it is shorter, whatever a harness uses as keys.
+type keyHash [16]byte
 
-// List returns the results in the order in which they were written, without Detail.
-func (l *Log) List() iter.Seq2[Result, error] { panic("not yet") }
+func hashKey(key string) keyHash {
+	sum := sha256.Sum256([]byte(key))
+	return keyHash(sum[:])
+}
 
-// Get returns the whole result of a job; of one that has none, the job with the verdict Inconclusive.
-func (l *Log) Get(id string) (Result, error) { panic("not yet") }
+// OpenLog opens the log in dir, which is created if it is missing. Only the user may read
+// it: results contain the output of untrusted programs.
+func OpenLog(dir string) (*Log, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(abs, jobsDir), 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log %s: %w", dir, fsx.Cause(err))
+	}
+	return &Log{dir: abs}, nil
+}
+
+// Conclusive returns the last conclusive result of a key, also of one that another process
+// added meanwhile. An empty key has none.
+func (l *Log) Conclusive(key string) (Result, bool, error) {
+	if key == "" {
+		return Result{}, false, nil
+	}
+	l.mu.Lock()
+	err := l.follow()
+	id, ok := l.known[hashKey(key)]
+	l.mu.Unlock()
+	if err != nil {
+		return Result{}, false, l.failed(err)
+	}
+	if !ok {
+		return Result{}, false, nil
+	}
+	found, err := l.Get(id)
+	return found, err == nil && found.Verdict.Conclusive(), err
+}
+
+// Known is a [Queue.Known]: the conclusive result with the ID of the job, or else the last
+// one with its key. A result that cannot be read is not known, so its job runs again.
+func (l *Log) Known(job Job) (Result, bool) {
+	if job.ID != "" {
+		if r, err := l.Get(job.ID); err == nil && r.Verdict.Conclusive() {
+			return r, true
+		}
+	}
+	r, ok, err := l.Conclusive(job.Key)
+	return r, ok && err == nil
+}
+
+// List returns the results in the order in which they were written, without Detail, Files,
+// Problems and the Spec of the job. A job that ran again after an inconclusive result is
+// there more than once. An error is about one result, and others may follow it. Memory does
+// not grow with the number of results.
+func (l *Log) List() iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		l.mu.Lock()
+		err := l.follow()
+		l.mu.Unlock()
+		if err != nil && !yield(Result{}, l.failed(err)) {
+			return
+		}
+		file, err := fsx.Open(l.path(indexFile))
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				yield(Result{}, l.failed(err))
+			}
+			return
+		}
+		defer file.Close()
+		for line, err := range indexLines.Read(file) {
+			if line.Torn {
+				return
+			}
+			var r Result
+			if err == nil {
+				r, err = decodeResult(line.Text)
+			}
+			if err != nil {
+				err = fmt.Errorf("log %s: %s:%d: %w", l.dir, indexFile, line.Number, err)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the whole result of a job; of a job without one, the job with the verdict
+// Inconclusive. A job that the log does not have is [ErrNoJob].
+func (l *Log) Get(id string) (Result, error) {
+	if err := policy.CheckName("id", id); err != nil {
+		return Result{}, err
+	}
+	r, err := l.result(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		r = Result{Verdict: Inconclusive, ExitCode: -1}
+		r.Job, err = l.job(id)
+		r = r.complete()
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Result{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	case err != nil:
+		return Result{}, l.failed(fmt.Errorf("job %s: %w", id, fsx.Cause(err)))
+	}
+	return r, nil
+}
+
+// Events returns what happened to a job. A torn last line is left out.
+func (l *Log) Events(id string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if err := policy.CheckName("id", id); err != nil {
+			yield(Event{}, err)
+			return
+		}
+		file, err := fsx.Open(l.jobPath(id, eventsFile))
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				yield(Event{}, l.failed(err))
+			}
+			return
+		}
+		defer file.Close()
+		for line, err := range eventLines.Read(file) {
+			if line.Torn {
+				return
+			}
+			var e Event
+			if err == nil {
+				err = decode(line.Text, &e)
+			}
+			if err == nil && e.Schema != EventSchemaV1 {
+				err = schemaError(e.Schema, EventSchemaV1)
+			}
+			if err != nil {
+				err = fmt.Errorf("log %s: job %s: %s:%d: %w", l.dir, id, eventsFile, line.Number, err)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// begin writes a job, and takes the lock of its directory until the returned closer is
+// closed. A job that is there already may begin again if it has no conclusive result.
+func (l *Log) begin(job Job) (io.Closer, error) {
+	if err := job.check(); err != nil {
+		return nil, err
+	}
+	job.Schema = JobSchemaV1
+	content, err := json.Marshal(job)
+	if err == nil && len(content) > maxSpec {
+		err = &policy.FieldError{Field: "spec", Rule: fmt.Sprintf("must not be longer than %d bytes", maxSpec)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", job.ID, err)
+	}
+	if err := os.Mkdir(l.jobPath(job.ID, ""), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, l.failed(err)
+	}
+	lock, err := fsx.LockPath(l.jobPath(job.ID, ""))
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", job.ID, err)
+	}
+	earlier, err := l.result(job.ID)
+	switch {
+	case err == nil && earlier.Verdict.Conclusive():
+		err = &policy.FieldError{Field: "id", Value: job.ID, Rule: "a job with this ID has a result already"}
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		err = fsx.WriteFile(l.jobPath(job.ID, jobFile), append(content, '\n'), 0o600, false)
+	}
+	if err != nil {
+		return nil, errors.Join(l.failed(err), lock.Close())
+	}
+	return lock, nil
+}
+
+// event adds an event to those of its job.
+func (l *Log) event(e Event) error {
+	e.Text = text.Short(e.Text, maxText)
+	line, err := json.Marshal(e)
+	if err != nil {
+		return l.failed(err)
+	}
+	file, err := fsx.OpenAppend(l.jobPath(e.Job, eventsFile), 0o600)
+	if err != nil {
+		return l.failed(err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || info.Size() > maxEvents {
+		return err
+	}
+	if err := eventLines.Append(file, line); err != nil {
+		return l.failed(err)
+	}
+	return nil
+}
+
+// end writes a result, and returns when it is on the disk. Both files are written under
+// the lock, so that no other process takes a result whose line is still to come for one
+// that lacks it.
+func (l *Log) end(r Result) error {
+	r = r.complete()
+	if len(r.Detail) > maxDetail {
+		r.Problems = append(r.Problems, Problem{Field: "detail", Rule: fmt.Sprintf("%d bytes are too many for the log, and left out", len(r.Detail))})
+		r.Detail = nil
+	}
+	content, err := json.Marshal(r)
+	if err == nil && len(content) > maxResult {
+		err = fmt.Errorf("a result of %d bytes is longer than %d bytes", len(content), maxResult)
+	}
+	var line []byte
+	if err == nil {
+		line, err = json.Marshal(r.brief())
+	}
+	if err == nil {
+		err = l.locked(func() error {
+			if err := fsx.WriteFile(l.jobPath(r.Job.ID, resultFile), append(content, '\n'), 0o600, true); err != nil {
+				return err
+			}
+			return l.appendIndex(line)
+		})
+	}
+	if err != nil {
+		return l.failed(fmt.Errorf("job %s: %w", r.Job.ID, err))
+	}
+	return nil
+}
+
+func (l *Log) locked(do func() error) error {
+	lock, err := fsx.LockWait(l.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), lock.Close())
+}
+
+func (l *Log) appendIndex(lines ...[]byte) error {
+	file, err := fsx.OpenAppend(l.path(indexFile), 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(indexLines.Append(file, lines...), file.Close())
+}
+
+// follow reads the index as far as it was not read yet. The first time, it also adds the
+// results that the index lacks. The caller holds mu.
+func (l *Log) follow() error {
+	if l.known != nil {
+		return l.readIndex(func(Result) {})
+	}
+	l.known = map[keyHash]string{}
+	indexed := map[string]bool{}
+	note := func(r Result) { indexed[r.Job.ID] = true }
+	err := l.readIndex(note)
+	if err == nil {
+		err = l.completeIndex(indexed, note)
+	}
+	if err != nil {
+		l.known, l.read = nil, 0 // once more at the next call
+	}
+	return err
+}
+
+// readIndex notes the conclusive results of the rest of the index, and calls each for all
+// results. A line that is damaged counts as missing.
+func (l *Log) readIndex(each func(Result)) error {
+	file, err := fsx.Open(l.path(indexFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || info.Size() == l.read {
+		return err
+	}
+	if info.Size() < l.read { // another index has taken its place
+		clear(l.known)
+		l.read = 0
+	}
+	from := l.read
+	for line, err := range indexLines.Read(io.NewSectionReader(file, from, info.Size()-from)) {
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", indexFile, line.Number, err)
+		}
+		if line.Torn {
+			break
+		}
+		l.read = from + line.End
+		r, err := decodeResult(line.Text)
+		if err != nil {
+			continue
+		}
+		if r.Job.Key != "" && r.Verdict.Conclusive() {
+			l.known[hashKey(r.Job.Key)] = r.Job.ID
+		}
+		each(r)
+	}
+	return nil
+}
+
+// completeIndex adds the results to the index that it lacks: all of them, if it was
+// deleted, or those of a process that was killed before it could.
+func (l *Log) completeIndex(indexed map[string]bool, note func(Result)) error {
+	var missing []string
+	err := fsx.InRoot(l.dir, func(root *os.Root) error {
+		return fsx.ReadDir(context.Background(), root, jobsDir, func(id string) error {
+			if indexed[id] {
+				return nil
+			}
+			if _, err := root.Lstat(filepath.Join(jobsDir, id, resultFile)); err == nil {
+				missing = append(missing, id)
+			}
+			return nil
+		})
+	})
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	slices.Sort(missing)
+	err = l.locked(func() error {
+		if err := l.readIndex(note); err != nil {
+			return err
+		}
+		for ids := range slices.Chunk(missing, 256) {
+			var lines [][]byte
+			for _, id := range ids {
+				r, err := l.result(id)
+				if indexed[id] || err != nil {
+					continue // what cannot be read stays out of the index; Get reports it
+				}
+				line, err := json.Marshal(r.brief())
+				if err != nil {
+					return err
+				}
+				lines = append(lines, line)
+			}
+			if err := l.appendIndex(lines...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return l.readIndex(note)
+}
+
+func (l *Log) result(id string) (Result, error) {
+	content, err := fsx.Read(l.jobPath(id, resultFile), maxResult+1)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := decodeResult(content)
+	if err == nil && r.Job.ID != id {
+		err = fmt.Errorf("%s is the result of another job, %s", resultFile, text.Quote(r.Job.ID, 80))
+	}
+	return r, err
+}
+
+func (l *Log) job(id string) (Job, error) {
+	var job Job
+	content, err := fsx.Read(l.jobPath(id, jobFile), maxSpec+1)
+	if err == nil {
+		err = decode(content, &job)
+	}
+	if err == nil && job.Schema != JobSchemaV1 {
+		err = schemaError(job.Schema, JobSchemaV1)
+	}
+	return job, err
+}
+
+func decodeResult(content []byte) (Result, error) {
+	var r Result
+	err := decode(content, &r)
+	if err == nil && r.Schema != ResultSchemaV1 {
+		err = schemaError(r.Schema, ResultSchemaV1)
+	}
+	return r, err
+}
+
+// decode reads a wire form. Fields that it does not know are left out.
+func decode(content []byte, into any) error { return json.Unmarshal(content, into) }
+
+func schemaError(got, want string) error {
+	return fmt.Errorf("schema is %s, want %q", text.Quote(got, 80), want)
+}
+
+func (l *Log) path(name string) string        { return filepath.Join(l.dir, name) }
+func (l *Log) jobPath(id, name string) string { return filepath.Join(l.dir, jobsDir, id, name) }
+
+func (l *Log) failed(err error) error {
+	return fmt.Errorf("log %s: %w", l.dir, err)
+}

@@ -1,9 +1,16 @@
 package trial
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"strconv"
+	"sync"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // A Queue runs jobs. The zero value runs one after the other, without a log.
@@ -12,23 +19,29 @@ type Queue struct {
 	Parallel int
 	Budget   Budget
 	Retry    Retry
-	// Log, if set, keeps every result, and every event but those of output.
+	// Log, if set, keeps every job, every event and every result.
 	Log *Log
 	// Known, if set, returns the earlier result of a job, which then does not run.
-	// [Log.Conclusive] is one.
+	// [Log.Known] is one. It is called in the order of the jobs, one call at a time.
 	Known func(Job) (Result, bool)
 	// Emit, if set, gets every event, one call at a time. EventEnded comes after the result is in the log.
-	// An error cancels what runs, and no more jobs start.
+	// An error cancels what runs, and no more jobs start; nothing is emitted after it.
 	Emit func(Event) error
+	// Failed, if set, gets the error of each job that we failed to run, one call at a time,
+	// before EventEnded. If it returns an error, that ends the queue: no more jobs start, and
+	// those that run go on. If it is nil, every such error ends the queue.
+	Failed func(Job, error) error
 }
 
-// Budget bounds all jobs of a queue together. Zero fields do not bound.
+// Budget bounds all jobs of a queue together. Zero fields do not bound. Jobs that run at
+// the same time can exceed every bound but that of Wall, since those that run go on.
 type Budget struct {
 	Wall       time.Duration
-	Runs       int
+	Runs       int // of the sandbox
 	GPUSeconds float64
-	// Failures ends the queue after so many failed jobs; FailuresInARow after so many
-	// without one that passed between them. Known results do not count.
+	// Failures ends the queue after this number of jobs that did not pass, FailuresInARow
+	// after this number without one that passed between them. Known and canceled jobs do
+	// not count.
 	Failures, FailuresInARow int
 }
 
@@ -36,31 +49,359 @@ type Budget struct {
 type Retry struct {
 	// Max is how often a job is tried again.
 	Max int
-	// If decides; nil is every inconclusive result that was not canceled by ctx.
+	// If decides; nil is every inconclusive result. A canceled job is never tried again.
 	If func(Result) bool
-	// Wait is the pause before a try: doubled each time, up to a minute.
+	// Wait is the pause before the first retry. It doubles each time, up to a minute.
 	Wait time.Duration
 }
 
-// Summary counts the jobs of a queue by their verdicts. NotStarted is -1 if jobs were left that nobody counted.
+// maxWait bounds the pause before a retry.
+const maxWait = time.Minute
+
+// Summary counts the jobs of a queue by their verdicts, known ones included, and adds up
+// what those that ran have used. NotStarted is the number of jobs that were canceled before
+// their first run, or -1 if jobs were left that nobody counted.
 type Summary struct {
 	Jobs, Known                           int
 	Passed, Failed, Refused, Inconclusive int
+	NotStarted                            int
 	Usage                                 Usage
 }
 
 // A BudgetError says which budget ended a queue.
 type BudgetError struct {
-	Budget string // "wall time", "runs", "GPU seconds", "failures"
+	Budget string // "wall time", "runs", "GPU seconds", "failures", "failures in a row"
 	Limit  string
 }
 
 func (e *BudgetError) Error() string { return "the budget is used up: " + e.Budget + " " + e.Limit }
 
 // Run runs jobs in their order and returns when all that started have ended. The error is nil
-// if all ran; a [*BudgetError]; an error of Emit or of the harness; or the cause of ctx.
-// Memory does not grow with the number of jobs. What runs when the wall time is used up is
-// canceled; with every other budget it goes on to its end.
+// if all ran; a [*BudgetError]; an error of Emit, of the log or of the harness; or the cause
+// of ctx. Memory does not grow with the number of jobs. What runs when the wall time is used
+// up is canceled; with every other budget it goes on to its end.
+//
+// A job that is inconclusive is tried again as Retry says. Its result has the runs and the
+// usage of all tries. A result that a killed process did not write is lost with its job's
+// directory as it was: with Known and the same jobs, the next call does the rest.
+//
+// jobs is read while others run, and must end when ctx ends. A panic of the harness or of
+// jobs is not caught.
 func (q Queue) Run(ctx context.Context, h Harness, jobs iter.Seq[Job]) (Summary, error) {
-	panic("not yet")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if q.Budget.Wall > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, q.Budget.Wall, &BudgetError{"wall time", q.Budget.Wall.String()})
+		defer stop()
+	}
+	next, stop := iter.Pull(jobs)
+	defer stop()
+	r := &running{Queue: q, harness: h, cancel: cancel, pull: next}
+	var workers sync.WaitGroup
+	for range max(q.Parallel, 1) {
+		workers.Go(func() {
+			for {
+				job, index, ok := r.next(ctx)
+				if !ok {
+					return
+				}
+				r.one(context.WithValue(ctx, turnKey{}, turn{&r.order, index}), job)
+				r.order.pass(index)
+			}
+		})
+	}
+	workers.Wait()
+	if !r.exhausted {
+		r.summary.NotStarted = -1
+	}
+	switch {
+	case r.fatal != nil:
+		return r.summary, r.fatal
+	case ctx.Err() != nil:
+		return r.summary, errors.Join(r.stopped, context.Cause(ctx))
+	}
+	return r.summary, r.stopped
+}
+
+// running is one call of [Queue.Run].
+type running struct {
+	Queue
+	harness Harness
+	cancel  context.CancelCauseFunc
+
+	pulling   sync.Mutex // of what follows
+	pull      func() (Job, bool)
+	started   int
+	exhausted bool
+
+	emitting   sync.Mutex // of Emit, of the events in the log, and of what follows
+	emitFailed bool
+
+	failing sync.Mutex // of Failed
+
+	mu               sync.Mutex // of what follows
+	summary          Summary
+	failures, inARow int
+	stopped          error // why no more jobs start
+	fatal            error // why what runs was canceled
+
+	order turns
+}
+
+// full reports whether nothing more starts.
+func (r *running) full(ctx context.Context) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped != nil || ctx.Err() != nil
+}
+
+// stop keeps more jobs from starting. The caller holds mu.
+func (r *running) stop(err error) {
+	if r.stopped == nil {
+		r.stopped = err
+	}
+}
+
+// fail cancels what runs.
+func (r *running) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fatal == nil {
+		r.fatal = err
+		r.cancel(err)
+	}
+}
+
+// next returns the next job that is not known, and its place among those that run.
+func (r *running) next(ctx context.Context) (Job, int, bool) {
+	r.pulling.Lock()
+	defer r.pulling.Unlock()
+	for !r.exhausted && !r.full(ctx) {
+		job, ok := r.pull()
+		if !ok {
+			r.exhausted = true
+			break
+		}
+		if known, ok := r.known(job); ok {
+			r.mu.Lock()
+			r.summary.Known++
+			r.summary.count(known.Verdict)
+			r.mu.Unlock()
+			r.event(Job{ID: cmp.Or(job.ID, known.Job.ID)}, Event{Kind: EventKnown, Text: known.Reason, Result: &known})
+			continue
+		}
+		job.Schema, job.Attempt = JobSchemaV1, max(job.Attempt, 1)
+		job.ID, job.Kind = cmp.Or(job.ID, NewID()), cmp.Or(job.Kind, r.harness.Kind())
+		r.started++
+		return job, r.started - 1, true
+	}
+	return Job{}, 0, false
+}
+
+func (r *running) known(job Job) (Result, bool) {
+	if r.Known == nil {
+		return Result{}, false
+	}
+	return r.Known(job)
+}
+
+// one runs a job to its end, and records it.
+func (r *running) one(ctx context.Context, job Job) {
+	if r.Log != nil {
+		lock, err := r.Log.begin(job)
+		if err != nil {
+			r.mu.Lock()
+			r.stop(err)
+			r.mu.Unlock()
+			return
+		}
+		defer lock.Close()
+	}
+	r.event(job, Event{Kind: EventStarted})
+	res, err := r.tries(ctx, job)
+	canceled := ctx.Err() != nil && !res.Verdict.Conclusive()
+	if canceled && len(res.Runs) == 0 {
+		r.mu.Lock()
+		r.summary.NotStarted++
+		r.mu.Unlock()
+		return
+	}
+	r.count(res, canceled)
+	if err != nil && !canceled {
+		r.failed(job, err)
+	}
+	if r.Log != nil {
+		if err := r.Log.end(res); err != nil {
+			r.fail(err)
+			return
+		}
+	}
+	r.event(job, Event{Kind: EventEnded, Text: res.Reason, Result: &res})
+}
+
+// failed reports that we failed to run a job.
+func (r *running) failed(job Job, err error) {
+	if r.Failed != nil {
+		r.failing.Lock()
+		defer r.failing.Unlock()
+		err = r.Failed(job, err)
+	} else {
+		err = fmt.Errorf("job %s: %w", cmp.Or(job.Name, job.ID), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop(err)
+}
+
+// tries runs a job until its result needs no other try. The error is that of the last one.
+func (r *running) tries(ctx context.Context, job Job) (Result, error) {
+	var runs []RunRef
+	var usage Usage
+	for try := 1; ; try++ {
+		res, err := r.try(ctx, job)
+		r.use(res.Usage)
+		runs, usage = append(runs, res.Runs...), usage.plus(res.Usage)
+		res.Runs, res.Usage = notNil(runs), usage
+		if try > r.Retry.Max || !r.again(res) || r.full(ctx) {
+			return res, err
+		}
+		why := res.Reason
+		if err != nil {
+			why = err.Error()
+		}
+		r.event(job, Event{Kind: EventRetry, Text: why})
+		if turn, ok := ctx.Value(turnKey{}).(turn); ok {
+			turn.turns.pass(turn.index) // others need not wait for the pause
+		}
+		if !pause(ctx, r.Retry.wait(try)) {
+			return res, err
+		}
+		job.Attempt++
+	}
+}
+
+func (r *running) again(res Result) bool {
+	if r.Retry.If != nil {
+		return r.Retry.If(res)
+	}
+	return res.Verdict == Inconclusive
+}
+
+// wait returns the pause after a try.
+func (r Retry) wait(try int) time.Duration {
+	return min(min(r.Wait, maxWait)<<min(try-1, 20), maxWait)
+}
+
+// pause waits, and reports whether ctx did not end meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// try runs a job once, and completes its result.
+func (r *running) try(ctx context.Context, job Job) (Result, error) {
+	began := time.Now().UTC()
+	res, err := r.harness.Run(ctx, job, func(e Event) { r.event(job, e) })
+	if err == nil && !res.Verdict.Conclusive() && res.Verdict != Inconclusive {
+		err = fmt.Errorf("the harness %s returned the verdict %s, which does not exist", r.harness.Kind(), text.Quote(string(res.Verdict), 40))
+		res.Verdict = Inconclusive
+	}
+	if err != nil {
+		res.Verdict = cmp.Or(res.Verdict, Inconclusive)
+		if len(res.Problems) == 0 {
+			res.Problems = []Problem{{Rule: err.Error()}}
+		}
+		if len(res.Runs) == 0 {
+			res.ExitCode = -1
+		}
+	}
+	res.Job = job
+	if res.Started.IsZero() {
+		res.Started = began
+	}
+	res.Usage.Runs = max(res.Usage.Runs, len(res.Runs))
+	return res.complete(), err
+}
+
+// use adds what a try has used, and compares it with the budget.
+func (r *running) use(u Usage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.summary.Usage = r.summary.Usage.plus(u)
+	switch used, b := r.summary.Usage, r.Budget; {
+	case b.Runs > 0 && used.Runs >= b.Runs:
+		r.stop(&BudgetError{"runs", strconv.Itoa(b.Runs)})
+	case b.GPUSeconds > 0 && used.GPUSeconds >= b.GPUSeconds:
+		r.stop(&BudgetError{"GPU seconds", text.Number(b.GPUSeconds)})
+	}
+}
+
+// count adds a result to the summary, and compares the failures with the budget.
+func (r *running) count(res Result, canceled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.summary.count(res.Verdict)
+	switch {
+	case res.Verdict == Passed:
+		r.inARow = 0
+	case !canceled:
+		r.failures++
+		r.inARow++
+	}
+	switch b := r.Budget; {
+	case b.Failures > 0 && r.failures >= b.Failures:
+		r.stop(&BudgetError{"failures", strconv.Itoa(b.Failures)})
+	case b.FailuresInARow > 0 && r.inARow >= b.FailuresInARow:
+		r.stop(&BudgetError{"failures in a row", strconv.Itoa(b.FailuresInARow)})
+	}
+}
+
+func (s *Summary) count(v Verdict) {
+	s.Jobs++
+	switch v {
+	case Passed:
+		s.Passed++
+	case Failed:
+		s.Failed++
+	case Refused:
+		s.Refused++
+	case Inconclusive:
+		s.Inconclusive++
+	}
+}
+
+func (u Usage) plus(v Usage) Usage {
+	return Usage{
+		WallSeconds: u.WallSeconds + v.WallSeconds, CPUSeconds: u.CPUSeconds + v.CPUSeconds,
+		GPUSeconds: u.GPUSeconds + v.GPUSeconds, Runs: u.Runs + v.Runs,
+	}
+}
+
+// event records an event, unless its job does not run, and emits it.
+func (r *running) event(job Job, e Event) {
+	e.Schema, e.Job = EventSchemaV1, job.ID
+	if e.Time.IsZero() {
+		e.Time = time.Now().UTC()
+	}
+	r.emitting.Lock()
+	defer r.emitting.Unlock()
+	if r.Log != nil && e.Kind != EventKnown {
+		if err := r.Log.event(e); err != nil {
+			r.fail(err)
+		}
+	}
+	if r.Emit == nil || r.emitFailed {
+		return
+	}
+	if err := r.Emit(e); err != nil {
+		r.emitFailed = true
+		r.fail(err)
+	}
 }

@@ -8,19 +8,28 @@ package trial
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"time"
+
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
 )
 
-// Schemas of the wire forms.
+// Schemas of the wire forms; schema.go has their JSON Schemas.
 const (
 	JobSchemaV1    = "evalbox/job/v1"
 	ResultSchemaV1 = "evalbox/trial/v1"
+	EventSchemaV1  = "evalbox/event/v1"
 )
 
 // A Job is one thing that a harness is asked to do.
 type Job struct {
 	Schema string `json:"schema"`
-	// ID is unique in a [Log], which gives one to a job that has none.
+	// ID is unique in a [Log]. A [Queue] gives one to a job that has none. It is 1 to 64
+	// letters, digits, '.', '_' or '-', and does not start with '.' or '-'.
 	ID string `json:"id"`
 	// Kind is the harness: "evaluate", "contract", "invoke" or "gate".
 	Kind string `json:"kind"`
@@ -35,9 +44,56 @@ type Job struct {
 	Seed *uint64 `json:"seed,omitempty"`
 	// Attempt counts the tries of the job, from 1.
 	Attempt int `json:"attempt,omitempty"`
-	// Spec is the harness's own document.
+	// Spec is the harness's own document, a JSON object.
 	Spec json.RawMessage `json:"spec,omitempty"`
 }
+
+// NewID returns an ID of a job that is unique on any number of machines. IDs sort by time;
+// those of one process sort in the order in which they were made.
+func NewID() string {
+	lastID.Lock()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	if !now.After(lastID.time) {
+		now = lastID.time.Add(time.Microsecond)
+	}
+	lastID.time = now
+	lastID.Unlock()
+	return now.Format("20060102t150405") + fmt.Sprintf("-%06d%08x", now.Nanosecond()/1000, rand.Uint32()) //nolint:gosec // unique, and no secret
+}
+
+var lastID struct {
+	sync.Mutex
+	time time.Time
+}
+
+// Labels returns the labels of a run that belongs to the job: trial.id, trial.kind,
+// trial.parent and trial.role, those that are known. A job without an ID has none.
+func (j Job) Labels(role string) map[string]string {
+	labels := map[string]string{}
+	if j.ID == "" {
+		return labels
+	}
+	for name, value := range map[string]string{"id": j.ID, "kind": j.Kind, "parent": j.Parent, "role": role} {
+		if value != "" {
+			labels["trial."+name] = value
+		}
+	}
+	return labels
+}
+
+// check reports whether a job can be recorded.
+func (j Job) check() error {
+	err := policy.CheckName("id", j.ID)
+	for name, value := range map[string]string{"kind": j.Kind, "name": j.Name, "parent": j.Parent, "key": j.Key} {
+		if len(value) > maxField {
+			err = errors.Join(err, &policy.FieldError{Field: name, Value: text.Quote(value, 80), Rule: fmt.Sprintf("must not be longer than %d bytes", maxField)})
+		}
+	}
+	return err
+}
+
+// maxField bounds a text field of a job.
+const maxField = 512
 
 // Verdict says how a job ended, in one vocabulary for all harnesses.
 type Verdict string
@@ -73,9 +129,30 @@ type Result struct {
 	// Files are what was left, in the order of their paths.
 	Files []File `json:"files"`
 	Usage Usage  `json:"usage"`
-	// Detail is the harness's own result, in its own wire form.
+	// Detail is the harness's own result, in its own wire form, a JSON object.
 	Detail json.RawMessage `json:"detail,omitempty"`
 }
+
+// complete returns the result with everything that the wire form demands.
+func (r Result) complete() Result {
+	r.Schema, r.Job.Schema = ResultSchemaV1, JobSchemaV1
+	r.Runs, r.Problems, r.Files = notNil(r.Runs), notNil(r.Problems), notNil(r.Files)
+	return r
+}
+
+// brief returns the result without what grows with the work of the harness.
+func (r Result) brief() Result {
+	r.Job.Spec, r.Detail, r.Problems, r.Files = nil, nil, nil, nil
+	r.Runs = r.Runs[:min(len(r.Runs), maxIndexedRuns)]
+	r.Reason = text.Short(r.Reason, maxField)
+	return r.complete()
+}
+
+// maxIndexedRuns bounds the runs of a result in the index of a log.
+const maxIndexedRuns = 100
+
+// notNil returns a list that JSON does not write as null.
+func notNil[T any](list []T) []T { return append(make([]T, 0, len(list)), list...) }
 
 // A RunRef names a run of the sandbox and its part in a job.
 type RunRef struct {
@@ -116,13 +193,15 @@ const (
 	EventWaiting EventKind = "waiting" // for GPUs; Text says for which
 	EventStarted EventKind = "started" // the job, or one of its runs if Run is set
 	EventRetry   EventKind = "retry"   // Text says why
-	EventKnown   EventKind = "known"   // the result is an earlier one
-	EventEnded   EventKind = "ended"   // Result is set
+	EventKnown   EventKind = "known"   // the job does not run: Result is an earlier one
+	EventEnded   EventKind = "ended"   // Result is how
 	EventNote    EventKind = "note"    // Text is for people
 )
 
-// An Event is one step of a job.
+// An Event is one step of a job. A harness sets Kind and what belongs to it; the queue adds
+// Schema, Time and Job.
 type Event struct {
+	Schema string    `json:"schema"`
 	Time   time.Time `json:"time"`
 	Job    string    `json:"job"`
 	Kind   EventKind `json:"kind"`

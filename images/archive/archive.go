@@ -173,7 +173,7 @@ func passImage(w io.Writer, in *tar.Reader) error {
 		}
 	}
 	if !seen["manifest.json"] {
-		return errors.New("has no member manifest.json: it was cut off, or is not one of ours")
+		return errors.New("has no member manifest.json: it was cut off, or evalbox did not write it")
 	}
 	return out.Close()
 }
@@ -234,7 +234,7 @@ func (seen memberNames) add(header *tar.Header) error {
 	case seen[name]:
 		return fmt.Errorf("has two members %.100q", name)
 	case !known:
-		return fmt.Errorf("%.100q (type %q) is no part of a saved image", name, header.Typeflag)
+		return fmt.Errorf("%.100q (type %q) does not belong to a saved image", name, header.Typeflag)
 	case len(seen) >= maxMembers:
 		return fmt.Errorf("has more than %d members", maxMembers)
 	}

@@ -203,7 +203,7 @@ func TestImportRefusesMembers(t *testing.T) {
 			h, cat, path := emptyHost(t)
 			_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member { return append(all, added...) }))
 			require.ErrorContains(t, err, "archive ")
-			assert.Regexp(t, "has two members|is no part of a saved image", err.Error())
+			assert.Regexp(t, "has two members|does not belong to a saved image", err.Error())
 			assert.Less(t, len(err.Error()), 500)
 			assert.Empty(t, h.images)
 			assert.NoFileExists(t, path)

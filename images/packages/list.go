@@ -98,7 +98,7 @@ func parsePackage(line string) (Package, error) {
 	}
 	for _, word := range fields[1:] {
 		if word == "" || !isPlain(word) {
-			return Package{}, fmt.Errorf("%.50q is no plain word", word)
+			return Package{}, fmt.Errorf("%.50q is not a plain word", word)
 		}
 	}
 	return p, nil

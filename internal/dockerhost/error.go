@@ -99,7 +99,7 @@ func sshCommand(address string) string {
 
 // AdviceInsecure is the advice of [KindInsecure].
 const AdviceInsecure = "use ssh://user@host, or TLS: DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or a context that has both; " +
-	"whoever knows the way to be safe permits it with SANDBOX_ALLOW_INSECURE_ENGINE=true"
+	"if you know that the way is safe, permit it with SANDBOX_ALLOW_INSECURE_ENGINE=true"
 
 const (
 	adviceContext = "see the contexts with: docker context ls; choose one with --context, DOCKER_CONTEXT or docker context use"
@@ -170,7 +170,7 @@ func ExplainAnswer(address string, err error) *Error {
 		// One call of the client does not wrap the errors of its JSON reader.
 		strings.Contains(text, "remote info: invalid character") || strings.Contains(text, "remote info: json: cannot unmarshal") {
 		return &Error{Kind: KindNotDocker, Address: address, Advice: adviceNotDocker, Err: err,
-			Detail: "something answers there, and it is no container engine"}
+			Detail: "something answers there, and it is not a container engine"}
 	}
 	return Explain(err)
 }

@@ -131,7 +131,7 @@ func protected(e Endpoint, allow bool) (Endpoint, error) {
 	case e.Loopback:
 		e.Warning = fmt.Sprintf("the engine at %s is reached %s: every user of this machine who reaches that port is root here", e.Host, how)
 	case allow:
-		e.Warning = fmt.Sprintf("the engine at %s is reached %s: whoever is on the way controls its machine, and what is told here", e.Host, how)
+		e.Warning = fmt.Sprintf("the engine at %s is reached %s: anybody on the way controls its machine, and every result", e.Host, how)
 	default:
 		return Endpoint{}, &Error{Kind: KindInsecure, Address: e.Host, Advice: AdviceInsecure,
 			Detail: fmt.Sprintf("would be reached %s, and whoever is on the way would control its machine%s", how, by(e.From))}

@@ -169,7 +169,7 @@ func TestEndpointWarning(t *testing.T) {
 	for host, want := range map[string]string{
 		"unix:///x": "", "ssh://lab": "",
 		"tcp://127.9.9.9:1": "every user of this machine", "tcp://localhost:1": "every user of this machine", "tcp://[::1]:1": "every user of this machine",
-		"tcp://10.9.8.7:1": "whoever is on the way controls its machine",
+		"tcp://10.9.8.7:1": "anybody on the way controls its machine",
 	} {
 		endpoint, err := find(Address{Host: host, AllowInsecure: true}, none, "")
 		require.NoError(t, err)

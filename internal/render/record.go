@@ -47,7 +47,7 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 	if res.Score != nil {
 		field("score", text.Number(*res.Score))
 	}
-	field("duration", fmt.Sprintf("%s (and %s of ours)", text.Seconds(res.DurationSeconds),
+	field("duration", fmt.Sprintf("%s (and %s of the sandbox)", text.Seconds(res.DurationSeconds),
 		text.Seconds(res.SetupSeconds+res.TeardownSeconds)))
 	field("used", usedText(res.Resources))
 	field("image", res.Image.Name+" "+res.Image.ID)
@@ -103,7 +103,7 @@ func treeText(t result.Tree) string {
 	text := fmt.Sprintf("%s: %d created, %d changed, %d deleted, %d left out, of %d entries with %s",
 		t.Target, len(t.Created), len(t.Changed), len(t.Deleted), len(t.Skipped), t.Entries, text.Size(t.SizeBytes))
 	if !t.Complete {
-		text += " (not all changes could be told)"
+		text += " (not all changes could be listed)"
 	}
 	return text
 }
@@ -135,7 +135,7 @@ func describeContract(c *contract.Recorded, finished bool, row func(name, text s
 	}
 	o := c.Outcome
 	if o == nil && finished {
-		row("contract", "has no outcome: whoever ran it ended first; what the program changed may have been carried over in part")
+		row("contract", "has no outcome: its controller ended first; what the program changed may have been carried over in part")
 	}
 	if o == nil {
 		return
@@ -168,7 +168,7 @@ func lostText(each record.Record, c *contract.Recorded) []string {
 		return nil
 	}
 	lines := []string{
-		"whoever ran it ended before the program did: how the program ended is not known",
+		"its controller ended before the program did: how the program ended is not known",
 		"what it printed up to then is kept: sandbox logs " + each.ID,
 	}
 	if c != nil && c.Outcome == nil {

@@ -253,7 +253,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, visit func(key *yaml.Node, at
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode || key.Style&yaml.TaggedStyle != 0 || !isText(key) && !d.Lenient {
-			d.problem(key, path, "", "has a key that is no text", nil)
+			d.problem(key, path, "", "has a key that is not text", nil)
 			continue
 		}
 		at := Path(path, key.Value)

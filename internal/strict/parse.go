@@ -145,7 +145,7 @@ func (r *jsonReader) node(depth int) (*yaml.Node, error) {
 		// The decoder puts a replacement where half of a pair of escapes is missing.
 		if strings.ContainsRune(token, utf8.RuneError) && !bytes.ContainsRune(raw, utf8.RuneError) &&
 			!bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`)) {
-			return nil, errors.New("has an escape that is no character")
+			return nil, errors.New("has an escape that is not a character")
 		}
 	case json.Number:
 		n.Tag, n.Value = "!!int", token.String()

@@ -94,7 +94,7 @@ func ReadFree(line func() (string, error)) (int64, error) {
 		return 0, err
 	}
 	if !strings.HasPrefix(text, "free ") {
-		return 0, fmt.Errorf("%q is no answer", text)
+		return 0, fmt.Errorf("%q is not an answer", text)
 	}
 	var s Space
 	err = s.parse(text)
@@ -137,14 +137,14 @@ func (s *Space) parse(text string) error {
 	case what == "used" && len(fields) > 0:
 		return number(text, fields[0], 1024, &s.Used)
 	}
-	return fmt.Errorf("%q is no answer", text)
+	return fmt.Errorf("%q is not an answer", text)
 }
 
 // number reads a count of units. A count that would overflow becomes a very large one.
 func number(line, text string, unit int64, to *int64) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return fmt.Errorf("%q is no answer", line)
+		return fmt.Errorf("%q is not an answer", line)
 	}
 	*to = min(n, (1<<62)/unit) * unit
 	return nil

@@ -245,7 +245,7 @@ func (u *Unpacker) admit(name string, size int64) string {
 		}
 	}
 	if u.room != nil && size > u.room() {
-		return "there is no room for it on the disk here"
+		return "the disk here has no room for it"
 	}
 	return ""
 }

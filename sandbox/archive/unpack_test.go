@@ -230,7 +230,7 @@ func TestUnpackStopsAtTheBounds(t *testing.T) {
 
 	_, skipped, _, err = unpack(t, testLimits, func() int64 { return 3 }, ".", archive(t, item{name: "final/a", text: "four"}))
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"a": "file: there is no room for it on the disk here"}, skipped)
+	require.Equal(t, map[string]string{"a": "file: the disk here has no room for it"}, skipped)
 }
 
 func TestUnpackRefusesSparseFiles(t *testing.T) {

@@ -115,7 +115,7 @@ const scarce = 2 * policy.GiB
 
 // checkDisk looks at the room for records and for the engine.
 func checkDisk(stateDir string, info engine.Info) Finding {
-	f := Finding{Check: "disk", Verdict: Info, Seen: "the free room cannot be told here"}
+	f := Finding{Check: "disk", Verdict: Info, Seen: "the free space cannot be measured here"}
 	for _, place := range []struct{ what, dir string }{{"records", stateDir}, {"engine", info.RootDir}} {
 		free, ok := fsx.FreeBytes(place.dir)
 		if !ok {

@@ -86,7 +86,7 @@ func checkRunc(text string) Finding {
 	if older(numbers[1:], []int{1, 1, 12}) {
 		f.Verdict = Warn
 		f.Seen += ": older than 1.1.12, which closed a way out of containers (CVE-2024-21626)"
-		f.Advice = "update runc, or make sure that your distribution has mended this version (Debian has in 1.1.5+ds1-1+deb12u1)"
+		f.Advice = "update runc, or make sure that your distribution has fixed this version (Debian has in 1.1.5+ds1-1+deb12u1)"
 	}
 	return f
 }

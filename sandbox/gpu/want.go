@@ -100,7 +100,7 @@ func (w Want) named(inv Inventory, all []string) ([]string, error) {
 		case inv.Known:
 			rule = fmt.Sprintf("GPU %s does not exist; there are %s", name, ranges(all))
 		case err != nil:
-			rule = fmt.Sprintf("which GPU %s is cannot be told here; name its index", name)
+			rule = fmt.Sprintf("which GPU %s is cannot be found out here; name its index", name)
 		}
 		if rule == "" && slices.Contains(ids, name) {
 			rule = fmt.Sprintf("GPU %s is named twice", name)

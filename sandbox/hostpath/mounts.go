@@ -150,7 +150,7 @@ func CheckEngine(layout spec.Layout, root, address string) error {
 			return &spec.PathError{Field: field, Path: e.Source, Rule: "is, holds or lies in the engine's data folder " + root}
 		}
 		if local && e.Role != spec.RoleInput && e.Source != "" && fsx.Within(fsx.RealPath(socket), e.Source) {
-			return &spec.PathError{Field: field, Path: e.Source, Rule: "holds the engine's socket: whoever reaches that is root on this machine"}
+			return &spec.PathError{Field: field, Path: e.Source, Rule: "holds the engine's socket: access to it is root on this machine"}
 		}
 	}
 	return nil

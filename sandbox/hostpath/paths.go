@@ -184,11 +184,11 @@ func (p Protected) checkMountable(field, path, real string) error {
 // checkContent refuses a directory that holds the engine's socket or other file systems.
 func checkContent(field, asked, real string) error {
 	if _, err := os.Stat(filepath.Join(real, "docker.sock")); err == nil {
-		return &spec.PathError{Field: field, Path: asked, Rule: "holds docker.sock: whoever reaches that is root on this machine"}
+		return &spec.PathError{Field: field, Path: asked, Rule: "holds docker.sock: access to it is root on this machine"}
 	}
 	below, err := fsx.MountsBelow(real)
 	if err != nil {
-		return &spec.PathError{Field: field, Path: asked, Rule: "its mount points cannot be told", Err: fsx.Cause(err)}
+		return &spec.PathError{Field: field, Path: asked, Rule: "its mount points cannot be listed", Err: fsx.Cause(err)}
 	}
 	if len(below) > 0 {
 		return &spec.PathError{Field: field, Path: asked,

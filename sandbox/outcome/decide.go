@@ -118,7 +118,7 @@ func decideStopped(f Evidence) Outcome {
 		v.Explanation = "The program was stopped for writing more to ./final than its disk limit."
 	case StopTooDeep:
 		v.Status = result.StatusDiskLimit
-		v.Explanation = "The program was stopped because ./final held folders so deep that their size could not be told."
+		v.Explanation = "The program was stopped because ./final held directories so deep that their size could not be measured."
 	case StopDiskFull:
 		v.Status, v.Fault = result.StatusDiskLimit, result.FaultEnvironment
 		v.Explanation = "The program was stopped because the disk of ./final was nearly full."

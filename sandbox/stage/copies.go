@@ -382,7 +382,7 @@ func (c *copies) close(ctx context.Context, keep bool) error {
 	}
 	id := c.Plan.Job.RunID
 	if keep {
-		c.Warn("volume %s and container %s stay with the container that was told to stay", spec.VolumeName(id), spec.HelperName(id))
+		c.Warn("volume %s and container %s stay with the container that was kept on request", spec.VolumeName(id), spec.HelperName(id))
 		return c.Engine.Remove(ctx, spec.MonitorName(id))
 	}
 	return RemoveVolume(ctx, c.Engine, id)

@@ -73,14 +73,14 @@ func (c *copies) listFinal(ctx context.Context, limited bool) *archive.Inventory
 		}
 	}
 	if err != nil {
-		c.Warn("not all of what was left out of the outputs can be told: %v", fsx.Cause(err))
+		c.Warn("the list of what was left out of the outputs is not complete: %v", fsx.Cause(err))
 		return nil
 	}
 	if list.Truncated {
-		c.Warn("final held more than could be listed: not all that was left out is told")
+		c.Warn("final held more than could be listed: the list of what was left out is not complete")
 	}
 	if space.TooDeep {
-		c.Warn("final holds folders so deep that their size could not be told, nor all that was left out")
+		c.Warn("final holds directories so deep that neither their size nor all that was left out is known")
 	}
 	if !limited && c.tooMuch(space) {
 		c.overLimit()

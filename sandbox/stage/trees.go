@@ -231,7 +231,7 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 		// Nothing is lost: files that are not reported as a change stay where they are.
 		if isFile := func(s result.SkippedOutput) bool { return s.Kind == tree.KindFile || s.Kind == "other" }; !changed.Complete ||
 			slices.ContainsFunc(changed.Skipped, isFile) {
-			s.Warn("tree %s holds more than is told; it is kept in %s", changed.Target, t.live)
+			s.Warn("tree %s holds more than is listed; it is kept in %s", changed.Target, t.live)
 			continue
 		}
 		s.dropLive(t)

@@ -1,0 +1,5 @@
+package main
+
+import "github.com/evalbox/evalbox/cmd/sandbox/cli"
+
+type interruption = cli.Interruption

@@ -1,0 +1,147 @@
+// Package cli is what the commands of sandbox share: the streams, the settings, output for
+// people and for programs, usage errors and hints, exit codes, signals, and the way of every
+// command that runs programs, from its settings to its exit code.
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
+)
+
+// Streams connect a command to its caller.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Kill is closed when the caller, having ended the context, does not want
+	// to wait for the program's grace period either. It may be nil.
+	Kill <-chan struct{}
+	// Ended is called when a run has ended and only its output is left: an
+	// interruption may then end the process. It may be nil.
+	Ended func()
+	// Runs counts the runs that heed Kill. It may be nil.
+	Runs *Runs
+}
+
+// An App is one command line of one process. The commands get their streams and their
+// settings from it, and leave their exit code in it.
+type App struct {
+	Streams
+
+	InTerminal, OutTerminal, ErrTerminal bool
+	// Environ is the environment of the process, as NAME=VALUE.
+	Environ []string
+	// ConfigFile is the flag --config, Given the flags that are settings.
+	ConfigFile string
+	Given      settings.Flags
+	Verbose    bool
+	// Command is the path of the command that runs, such as "sandbox run".
+	Command string
+	// Code is the exit code of a command that did its work.
+	Code int
+}
+
+// New returns an App with the environment of this process.
+func New(streams Streams) *App {
+	return &App{
+		Streams: streams, Environ: os.Environ(), Given: settings.Flags{},
+		InTerminal: isTerminal(streams.In), OutTerminal: isTerminal(streams.Out), ErrTerminal: isTerminal(streams.Err),
+	}
+}
+
+// isTerminal reports whether a stream is an operator's terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Execute runs one command line, reports its error, and returns the exit code.
+func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil || errors.Is(err, ErrReaderGone) {
+		return a.Code
+	}
+	if a.Code == 0 {
+		a.Code = ExitCode(nil, err)
+	}
+	a.report(Interrupted(ctx, err))
+	return a.Code
+}
+
+// Getenv returns the value of an environment variable; empty for none.
+func (a *App) Getenv(name string) string {
+	for _, pair := range a.Environ {
+		if text, ok := strings.CutPrefix(pair, name+"="); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// Settings reads and decides all settings. A flag that cannot be read is wrong usage. A value
+// that can be read but is refused is refused in the same way from everywhere.
+func (a *App) Settings() (settings.Settings, error) {
+	s, err := settings.Load(a.ConfigFile, a.Given)
+	for _, e := range parts(err) {
+		var bad *settings.Error
+		if errors.As(e, &bad) && bad.Usage {
+			return s, Usagef(a.Command, "%s", e.Error())
+		}
+	}
+	return s, err
+}
+
+// SettingFlags adds the flags of settings to a command.
+func (a *App) SettingFlags(cmd *cobra.Command, keys ...string) { a.Given.Add(cmd.Flags(), keys...) }
+
+// Store opens the records that the settings name.
+func (a *App) Store() (settings.Settings, *record.Store, error) {
+	s, err := a.Settings()
+	if err != nil {
+		return s, nil, err
+	}
+	store, err := s.Store()
+	return s, store, err
+}
+
+// Record opens the records, and returns one of them.
+func (a *App) Record(id string) (settings.Settings, *record.Store, record.Record, error) {
+	s, store, err := a.Store()
+	if err != nil {
+		return s, nil, record.Record{}, err
+	}
+	each, err := store.Get(id)
+	return s, store, each, err
+}
+
+// Runner opens the runner that the settings describe. The caller closes it.
+func (a *App) Runner() (settings.Settings, *sandbox.Runner, error) {
+	s, err := a.Settings()
+	if err != nil {
+		return s, nil, err
+	}
+	runner, err := s.Runner(a.Logger())
+	return s, runner, err
+}
+
+// Logger logs to stderr with --verbose, and nothing otherwise.
+func (a *App) Logger() *slog.Logger {
+	if !a.Verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

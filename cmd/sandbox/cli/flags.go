@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// RequestKeys are the settings that every command has as flags which runs programs.
+var RequestKeys = []string{
+	"image", "allow_unlocked", "timeout", "grace", "memory", "cpus",
+	"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime", "transfer",
+	"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit",
+}
+
+// A Rule is what a command demands of its flags. See [Check].
+type Rule func(cmd *cobra.Command) error
+
+// Check returns the first problem of the flags of a command.
+func Check(cmd *cobra.Command, rules ...Rule) error {
+	for _, rule := range rules {
+		if err := rule(cmd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Required demands that all of these flags are given.
+func Required(names ...string) Rule {
+	return func(cmd *cobra.Command) error {
+		for _, name := range names {
+			if !cmd.Flags().Changed(name) {
+				return Misuse(cmd, "--%s is missing", name)
+			}
+		}
+		return nil
+	}
+}
+
+// NotEmpty demands that none of these flags is given as an empty text. advice, if any,
+// follows the message.
+func NotEmpty(advice string, names ...string) Rule {
+	return func(cmd *cobra.Command) error {
+		for _, name := range names {
+			if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+				return Misuse(cmd, "--%s is empty%s", name, advice)
+			}
+		}
+		return nil
+	}
+}
+
+// Folder is advice for [NotEmpty].
+const Folder = ": give a folder, or leave it out"
+
+// Together demands that both flags are given, or neither.
+func Together(one, other string) Rule {
+	return func(cmd *cobra.Command) error {
+		if cmd.Flags().Changed(one) != cmd.Flags().Changed(other) {
+			return Misuse(cmd, "--%s and --%s go together", one, other)
+		}
+		return nil
+	}
+}
+
+// Apart demands that not both flags are given.
+func Apart(one, other string) Rule {
+	return func(cmd *cobra.Command) error {
+		if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+			return Misuse(cmd, "--%s and --%s do not go together", one, other)
+		}
+		return nil
+	}
+}
+
+// Needs demands the flag other beside each of these flags.
+func Needs(other string, names ...string) Rule {
+	return func(cmd *cobra.Command) error {
+		for _, name := range names {
+			if cmd.Flags().Changed(name) && !cmd.Flags().Changed(other) {
+				return Misuse(cmd, "--%s needs --%s", name, other)
+			}
+		}
+		return nil
+	}
+}
+
+// Wrong refuses the flags if wrong is true, for what concerns their values.
+func Wrong(wrong bool, format string, args ...any) Rule {
+	return func(cmd *cobra.Command) error {
+		if wrong {
+			return Misuse(cmd, format, args...)
+		}
+		return nil
+	}
+}
+
+// value is a flag whose text is read and shown by functions.
+type value[T comparable] struct {
+	target *T
+	kind   string
+	read   func(text string) (T, error)
+	show   func(T) string
+}
+
+func (v *value[T]) String() string {
+	if v.target == nil {
+		return "" // the zero value that flag packages compare with
+	}
+	return v.show(*v.target)
+}
+
+func (v *value[T]) Set(text string) (err error) {
+	*v.target, err = v.read(text)
+	return err
+}
+
+func (v *value[T]) Type() string { return v.kind }
+
+// Duration is a flag that is read as settings read durations. Zero is not shown.
+func Duration(target *time.Duration) pflag.Value {
+	return &value[time.Duration]{target, "duration", func(text string) (time.Duration, error) {
+		d, err := settings.ReadDuration(text)
+		if err == nil && d < 0 {
+			err = errors.New("must not be negative")
+		}
+		return d, err
+	}, func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return d.String()
+	}}
+}
+
+// Size is a flag that is read as settings read sizes; 0 is a size too.
+func Size(target *policy.Size) pflag.Value {
+	return &value[policy.Size]{target, "size", func(text string) (policy.Size, error) {
+		if text == "0" {
+			return 0, nil
+		}
+		return settings.ReadSize(text)
+	}, policy.Size.String}
+}
+
+// EnvFlags are --env and --env-file.
+type EnvFlags struct{ Pairs, Files []string }
+
+// Register adds the flags to a command.
+func (f *EnvFlags) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.Pairs, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
+	flags.StringArrayVar(&f.Files, "env-file", nil, "`file` of environment variables")
+}
+
+// maxEnvFile bounds a file of variables, in bytes, far above the kernel's limit.
+const maxEnvFile = 16 << 20
+
+var envFile = FileKind{"env-file", "give a text file with lines NAME=VALUE"}
+
+// Read returns the variables. Those of --env win.
+func (f *EnvFlags) Read(a *App) (map[string]string, error) {
+	env := map[string]string{}
+	for _, file := range f.Files {
+		data, err := fsx.Read(file, maxEnvFile)
+		if err == nil {
+			err = parseEnvFile(data, a.Environ, env)
+		}
+		if err != nil {
+			return nil, envFile.Error(file, err)
+		}
+	}
+	for _, pair := range f.Pairs {
+		if err := addEnv(pair, a.Environ, env); err != nil {
+			return nil, Usagef(a.Command, "--env: %s", err)
+		}
+	}
+	return env, nil
+}
+
+// parseEnvFile reads variables as docker run --env-file does: NAME=VALUE, or NAME alone for
+// the caller's own value, if there is one. Lines that begin with # and blank lines are left
+// out. Nothing is unquoted or expanded. Errors name the line.
+func parseEnvFile(data []byte, environ []string, into map[string]string) error {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, len(data)+1)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimLeft(lines.Text(), " \t")
+		if !utf8.ValidString(line) {
+			return fmt.Errorf("line %d is not UTF-8 text", n)
+		}
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := addEnv(line, environ, into); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return lines.Err()
+}
+
+// addEnv adds one variable as docker run --env does.
+func addEnv(pair string, environ []string, into map[string]string) error {
+	name, text, given := strings.Cut(pair, "=")
+	if name == "" || strings.ContainsAny(name, " \t") {
+		return fmt.Errorf("variable %q: must be NAME=VALUE or NAME", name)
+	}
+	if given {
+		into[name] = text
+		return nil
+	}
+	for _, own := range environ {
+		if text, ok := strings.CutPrefix(own, name+"="); ok {
+			into[name] = text
+		}
+	}
+	return nil
+}
+
+// GroupedUsage shows the flags of a command in groups: its own, those of its runs, and those
+// of its output. Dozens of flags in one list hide each other.
+func GroupedUsage(cmd *cobra.Command) error {
+	own, runs, output := newFlagGroup(), newFlagGroup(), newFlagGroup()
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		key := settings.KeyOf(flag)
+		switch {
+		case slices.Contains(RequestKeys, key):
+			runs.AddFlag(flag)
+		case key != "" || flag.Name == "help":
+			output.AddFlag(flag)
+		default:
+			own.AddFlag(flag)
+		}
+	})
+	text := fmt.Sprintf("Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+	for _, group := range []struct {
+		title string
+		flags *pflag.FlagSet
+	}{
+		{"Flags", own}, {"Flags of each run", runs}, {"Flags of the output", output}, {"Global Flags", cmd.InheritedFlags()},
+	} {
+		text += "\n" + group.title + ":\n" + strings.TrimRight(group.flags.FlagUsages(), "\n") + "\n"
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), text)
+	return err
+}
+
+func newFlagGroup() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.SortFlags = false
+	return flags
+}

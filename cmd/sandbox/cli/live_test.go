@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// What of the program reaches which stream.
+func TestConnect(t *testing.T) {
+	const text = "10%\r20%\r\n\x1b[2Jdone"
+	tests := map[string]struct {
+		terminal bool
+		settings settings.Settings
+		want     string
+	}{
+		"pipe":              {false, settings.Settings{}, text},
+		"terminal":          {true, settings.Settings{}, "10%\n20%\n^[[2Jdone\n"},
+		"terminal, raw":     {true, settings.Settings{Raw: true}, text + "\n"},
+		"pipe, raw":         {false, settings.Settings{Raw: true}, text},
+		"terminal, quiet":   {true, settings.Settings{Quiet: true}, ""},
+		"pipe, JSON":        {false, settings.Settings{JSON: true}, ""},
+		"pipe, JSON, quiet": {false, settings.Settings{JSON: true, Quiet: true}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			a := &App{Streams: Streams{Out: &out, Err: &out}, OutTerminal: test.terminal, ErrTerminal: test.terminal}
+			var shown sandbox.IO
+			l := a.Connect(&shown, test.settings)
+			if shown.Stdout != nil {
+				// In pieces: a character may be cut.
+				for _, b := range []byte(text) {
+					_, err := shown.Stdout.Write([]byte{b})
+					require.NoError(t, err)
+				}
+			}
+			require.Equal(t, shown.Stdout == nil, shown.Stderr == nil)
+			require.NoError(t, l.Finish())
+			require.Equal(t, test.want, out.String())
+		})
+	}
+}
+
+// A terminal that takes nothing any more does not hold us.
+func TestStuckTerminal(t *testing.T) {
+	stuck, free := io.Pipe() // nobody reads
+	defer stuck.Close()
+	a := &App{Streams: Streams{Out: free, Err: &bytes.Buffer{}}, OutTerminal: true}
+	var shown sandbox.IO
+	l := a.Connect(&shown, settings.Settings{})
+	writing := make(chan struct{})
+	go func() {
+		close(writing)
+		_, _ = shown.Stdout.Write([]byte("text"))
+	}()
+	<-writing
+	require.Eventually(t, l.cursor.MidLine, time.Minute, time.Millisecond)
+	require.ErrorIs(t, l.Finish(), errStuck)
+}
+
+func TestPalette(t *testing.T) {
+	require.True(t, bool((&App{ErrTerminal: true}).Palette()))
+	require.False(t, bool((&App{ErrTerminal: false}).Palette()))
+	require.False(t, bool((&App{ErrTerminal: true, Environ: []string{"NO_COLOR=1"}}).Palette()))
+	require.False(t, bool((&App{ErrTerminal: true, Environ: []string{"TERM=dumb"}}).Palette()))
+}

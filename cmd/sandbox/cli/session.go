@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/tree"
+)
+
+// View says how much of the programs' output a command shows while they run.
+type View int
+
+const (
+	// Hidden shows nothing.
+	Hidden View = iota
+	// Piped passes the output on, and announces the end of a program that is interrupted.
+	Piped
+	// AtTerminal shows the output only to people, at a terminal.
+	AtTerminal
+)
+
+// A Session is a command that runs programs: what connects it with its caller from
+// [App.Begin] to [Session.Ended].
+type Session struct {
+	*App
+
+	Settings settings.Settings
+	Runner   *sandbox.Runner
+	// Box is the runner. While it runs a program or writes back files, the second signal ends
+	// the program and not this process.
+	Box   sandbox.Box
+	IO    sandbox.IO
+	Hooks sandbox.Hooks
+
+	live      *Live
+	waiting   *Waiting
+	announced func()
+	shown     error
+	over      bool
+}
+
+// Begin opens the runner that the settings describe and connects its programs with the
+// caller: the output, the waits for GPUs, and the signals. The caller closes the session.
+func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Session, error) {
+	runner, err := s.Runner(a.Logger())
+	if err != nil {
+		return nil, err
+	}
+	x := &Session{
+		App: a, Settings: s, Runner: runner, Box: counted{runner, a.Runs},
+		waiting: a.Waiting(s), announced: func() {},
+	}
+	shown := s
+	shown.Quiet = s.Quiet || view == Hidden || view == AtTerminal && !a.LivesHere(s)
+	x.live = a.Connect(&x.IO, shown)
+	x.Hooks = sandbox.Hooks{Kill: a.Kill, Waiting: x.waiting.Say, Started: x.waiting.End}
+	if view == Piped {
+		x.Hooks.Started = func() {
+			x.waiting.End()
+			if !a.IsQuiet(s) {
+				x.AnnounceEnd(ctx)
+			}
+		}
+	}
+	return x, nil
+}
+
+// AnnounceEnd announces, when ctx ends, that what runs is asked to end.
+func (x *Session) AnnounceEnd(ctx context.Context) { x.announced = x.live.AnnounceEnd(ctx) }
+
+// Logf prints a line on stderr, beside the output of programs.
+func (x *Session) Logf(format string, args ...any) {
+	fmt.Fprintf(x.live.Err, "sandbox: "+format+"\n", args...) // the summary reports a stderr that is gone
+}
+
+// Ended says that nothing runs any more: from here on a signal ends this process. It shows
+// the rest of the output, and returns why the output could not be shown.
+func (x *Session) Ended() error {
+	if x.over {
+		return x.shown
+	}
+	x.over = true
+	x.waiting.End()
+	x.announced()
+	if x.App.Ended != nil {
+		x.App.Ended()
+	}
+	x.shown = x.live.Finish()
+	return x.shown
+}
+
+// Close closes the runner.
+func (x *Session) Close() error { return x.Runner.Close() }
+
+// Finish ends the session with an exit code, shows the result, and returns runErr or why the
+// result cannot be shown.
+func (x *Session) Finish(code int, value any, runErr error, lines func() []string) error {
+	_ = x.Ended() // the result has all output
+	x.Code = code
+	return errors.Join(x.Present(value, x.IsQuiet(x.Settings), x.Settings, lines), runErr)
+}
+
+// LivesHere reports whether a terminal shows the output of a program to people, as it comes.
+func (a *App) LivesHere(s settings.Settings) bool {
+	return a.OutTerminal && a.ErrTerminal && !s.Quiet && !s.JSON
+}
+
+// counted is a runner whose work is counted as long as it lasts.
+type counted struct {
+	*sandbox.Runner
+
+	runs *Runs
+}
+
+func (c counted) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+	defer c.runs.Begin()()
+	return c.Runner.Run(ctx, req, opts...)
+}
+
+func (c counted) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
+	defer c.runs.Begin()()
+	return c.Runner.ApplyTree(ctx, id, target, opts)
+}

@@ -1,0 +1,157 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/images/archive"
+)
+
+var archiveFile = cli.FileKind{Noun: "archive", Hint: "give the path of a file, or -"}
+
+func newExport(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export NAME FILE|-",
+		Short: "Write a locked image to a file, for 'sandbox image import'",
+		Long: `Write a locked image, together with its lock entry, as one tar archive to a file or,
+for -, to stdout. 'docker load' understands it too. An image that is not the locked
+one is refused.`,
+		Example: "  sandbox image export debian debian.tar\n  sandbox image export debian - | ssh HOST sandbox image import -",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[1] == "-" && a.OutTerminal {
+				return cli.Misuse(cmd, "stdout is a terminal: name a file, or pipe it on")
+			}
+			return exportImage(cmd.Context(), a, args[0], args[1])
+		},
+	}
+}
+
+func exportImage(ctx context.Context, a *cli.App, name, file string) error {
+	s, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	path, err := s.LockToWrite()
+	if err != nil {
+		return err
+	}
+	lock, _, err := s.Lock()
+	if err != nil {
+		return err
+	}
+	lock.Source = path
+	write := func(w io.Writer) error { return archive.Export(ctx, api, catalog, lock, name, w) }
+	if file == "-" {
+		return cli.ReaderGone(write(a.Out))
+	}
+	if err := writeWhole(file, write); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "image %s is in %s\n", name, file)
+	return nil
+}
+
+// writeWhole makes a file with the output of write, and none if write fails: half an
+// archive must not pass for a whole one.
+func writeWhole(file string, write func(io.Writer) error) (err error) {
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return archiveFile.Error(file, errors.New("is there and is not a regular file"))
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".partial-*")
+	if err != nil {
+		return archiveFile.Error(file, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(part.Name()) // the first error is the one to report
+		}
+	}()
+	buffered := bufio.NewWriterSize(part, 1<<20)
+	err = write(buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	err = errors.Join(err, part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), file)
+	}
+	if pathErr := new(os.PathError); errors.As(err, &pathErr) {
+		return archiveFile.Error(file, pathErr)
+	}
+	return err
+}
+
+func newImport(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Load an image that 'sandbox image export' wrote, and lock it",
+		Long: `Load an image that 'sandbox image export' wrote, from a file or, for -, from stdin.
+
+The image must be what the lock entry in the archive says: layers, configuration and
+packages. If the lock has an entry of that name, it must be that image; without one,
+the image is locked as it is. What is refused is removed again, unless the engine had
+it before.`,
+		Example: "  sandbox image import debian.tar",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" && a.InTerminal {
+				return cli.Misuse(cmd, "stdin is a terminal: name a file, or pipe an archive in")
+			}
+			return importImage(cmd.Context(), a, args[0])
+		},
+	}
+}
+
+func importImage(ctx context.Context, a *cli.App, file string) error {
+	input := endsWith(ctx, a.In)
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return archiveFile.Error(file, err)
+		}
+		defer opened.Close()
+		input = opened
+	}
+	s, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	path, err := s.PlaceOfLock()
+	if err != nil {
+		return err
+	}
+	source := file
+	if file == "-" {
+		source = "on stdin"
+	}
+	change, err := archive.Import(ctx, api, catalog, path, input, source)
+	if err != nil {
+		return err
+	}
+	if !change.Changed {
+		return a.Print("image %s is there: %s, as locked in %s\n", change.After.Name, change.After.ID, path)
+	}
+	return printLockChange(a, change, path)
+}
+
+// endsWith reads from r until ctx ends: a read of a pipe that is silent does not.
+func endsWith(ctx context.Context, r io.Reader) io.Reader {
+	reads, writes := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = writes.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		_, err := io.Copy(writes, r)
+		_ = writes.CloseWithError(err) // nil gives EOF; never fails
+	}()
+	return reads
+}

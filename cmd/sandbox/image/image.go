@@ -1,0 +1,195 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/pull"
+	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/engine/docker"
+)
+
+// New returns the command `image`.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Make, pull, lock and look at the images that programs run in",
+		Example: `  sandbox image list
+  sandbox image ensure debian
+  sandbox image verify`,
+		Args: cobra.ArbitraryArgs,
+		RunE: cli.UnknownOrHelp,
+	}
+	cmd.AddCommand(newEnsure(a), newBuild(a), newPull(a),
+		newList(a), newLock(a), newVerify(a),
+		newInspect(a), newExport(a), newImport(a), newPrune(a))
+	return cmd
+}
+
+// imageTools opens the settings, the catalog and a client, which the caller closes. It asks
+// the engine once, so that a missing engine is not mistaken for a missing image.
+func imageTools(ctx context.Context, a *cli.App) (settings.Settings, images.Catalog, *dockerhost.Client, error) {
+	s, err := a.Settings()
+	if err != nil {
+		return settings.Settings{}, images.Catalog{}, nil, err
+	}
+	catalog, err := s.Catalog()
+	if err != nil {
+		return settings.Settings{}, images.Catalog{}, nil, err
+	}
+	api, err := s.Client()
+	if err != nil {
+		return settings.Settings{}, images.Catalog{}, nil, err
+	}
+	if _, err := docker.New(api).Info(ctx); err != nil {
+		return settings.Settings{}, images.Catalog{}, nil, errors.Join(err, api.Close())
+	}
+	return s, catalog, api, nil
+}
+
+// nameArgument is the one name that a command may be given; empty is the default.
+func nameArgument(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// progressTerminal says which terminal stderr is, if it is one.
+func progressTerminal(a *cli.App) (fd uintptr, terminal bool) {
+	file, ok := a.Err.(*os.File)
+	if !ok || !a.ErrTerminal {
+		return 0, false
+	}
+	return file.Fd(), true
+}
+
+func newList(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the images of the catalog",
+		Example: "  sandbox image list",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return listImages(cmd.Context(), a) },
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// listedImage is one image as `image list --json` prints it.
+type listedImage struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Default     bool   `json:"default"`
+	Present     bool   `json:"present"`
+	Makeable    bool   `json:"makeable"`
+	Locked      bool   `json:"locked"`
+	// LockedID is the ID in the lock if that holds another image, else empty.
+	LockedID  string `json:"locked_id"`
+	Tag       string `json:"tag"`
+	Base      string `json:"base"`
+	ID        string `json:"id"`
+	SizeBytes int64  `json:"size_bytes"`
+	Created   string `json:"created"`
+}
+
+func listImages(ctx context.Context, a *cli.App) error {
+	s, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	lock, _, err := s.Lock()
+	if err != nil {
+		return err
+	}
+	all, err := images.List(ctx, store.Docker{APIClient: api}, catalog)
+	if err != nil {
+		return err
+	}
+	list := []listedImage{}
+	var rows [][]string
+	differ := false
+	for _, i := range all {
+		locked := i.Present && lock.Check(i.Resolved) == nil
+		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
+			Makeable: true, Locked: locked, LockedID: lock.OtherID(i.Resolved), Tag: i.Tag(), Base: i.Base.String(), ID: i.Image.ID, SizeBytes: i.Image.SizeBytes, Created: i.Image.Created})
+		name, there, held, size := i.Name, "no", "no", "-"
+		if i.Default {
+			name += " (default)"
+		}
+		if i.Present {
+			there, size = "yes", text.Size(i.Image.SizeBytes)
+		}
+		switch {
+		case locked:
+			held = "yes"
+		case lock.OtherID(i.Resolved) != "":
+			held, differ = "differs", true
+		}
+		rows = append(rows, []string{name, there, held, size, i.Description})
+	}
+	if s.JSON {
+		return a.PrintJSON(list)
+	}
+	if err := a.PrintTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
+		return err
+	}
+	fmt.Fprintln(a.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")
+	return nil
+}
+
+func newPull(a *cli.App) *cobra.Command {
+	var opts pull.Options
+	cmd := &cobra.Command{
+		Use:   "pull NAME|REFERENCE@sha256:...",
+		Short: "Pull an image by its digest",
+		Long: `Pull an image by its digest: the base of an image of the catalog, or a reference
+NAME[:TAG]@sha256:... of any registry. What the engine has is not pulled again.
+
+A tag must still name the digest in the registry. The image must be for the
+engine's platform. The credentials are those of docker login. The ID of the image
+goes to stdout, the progress to stderr.`,
+		Example: `  sandbox image pull python
+  sandbox image pull registry.example/team/tools:1.2@sha256:0123...`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.Platform != "" && !strings.Contains(opts.Platform, "/") {
+				return cli.Misuse(cmd, "--platform %q: must be os/architecture, such as linux/arm64", opts.Platform)
+			}
+			return pullImage(cmd.Context(), a, args[0], opts)
+		},
+	}
+	cmd.Flags().StringVar(&opts.Platform, "platform", "", "`platform` to pull, such as linux/arm64 (default: the engine's)")
+	ignoreMovedTagFlag(cmd, &opts.IgnoreMovedTag)
+	return cmd
+}
+
+func pullImage(ctx context.Context, a *cli.App, name string, opts pull.Options) error {
+	_, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	opts.Progress = a.Err
+	opts.TerminalFD, opts.Terminal = progressTerminal(a)
+	image, pulled, err := pull.Named(ctx, api, catalog, name, opts)
+	if err != nil {
+		return err
+	}
+	if !pulled {
+		fmt.Fprintf(a.Err, "image %s is there\n", image.Reference)
+	}
+	return a.Print("%s\n", image.ID)
+}

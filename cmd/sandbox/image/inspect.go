@@ -1,0 +1,126 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/text"
+)
+
+// inspectFlags are the flags of `image inspect`.
+type inspectFlags struct{ packages, sbom bool }
+
+func newInspect(a *cli.App) *cobra.Command {
+	var f inspectFlags
+	cmd := &cobra.Command{
+		Use:   "inspect [NAME]",
+		Short: "Show what an image is and what is installed in it",
+		Long: `Show what an image is: its ID, base, platform, age, whether it is the locked one, and
+what is installed in it. Without a name, the default of the catalog. Nothing of the
+image is run.
+
+--sbom prints its bill of materials instead, as CycloneDX 1.6 JSON. The same image
+gives the same bytes.`,
+		Example: `  sandbox image inspect debian
+  sandbox image inspect debian --packages
+  sandbox image inspect debian --sbom > debian.cdx.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.packages && f.sbom {
+				return cli.Misuse(cmd, "give --packages or --sbom, not both")
+			}
+			return inspectImage(cmd.Context(), a, nameArgument(args), f)
+		},
+	}
+	a.SettingFlags(cmd, "json")
+	cmd.Flags().BoolVar(&f.packages, "packages", false, "list the packages: kind, name, version")
+	cmd.Flags().BoolVar(&f.sbom, "sbom", false, "print the bill of materials (CycloneDX)")
+	return cmd
+}
+
+// inspectedImage is the JSON of `image inspect --json`.
+type inspectedImage struct {
+	lock.Entry
+
+	Digest    string `json:"digest"`
+	SizeBytes int64  `json:"size_bytes"`
+	Locked    bool   `json:"locked"`
+	// LockedID is the ID in the lock if that holds another image, else empty.
+	LockedID       string `json:"locked_id"`
+	Python         string `json:"python"`
+	PackageCount   int    `json:"package_count"`
+	PackagesSHA256 string `json:"packages_sha256"`
+	// Packages are only there when they were asked for.
+	Packages packages.List `json:"packages,omitempty"`
+}
+
+func inspectImage(ctx context.Context, a *cli.App, name string, f inspectFlags) error {
+	s, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	held, _, err := s.Lock()
+	if err != nil {
+		return err
+	}
+	d, err := lock.Inspect(ctx, store.Docker{APIClient: api}, catalog, held, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.sbom:
+		return cli.ReaderGone(lock.WriteSBOM(a.Out, d.Entry))
+	case s.JSON:
+		v := inspectedImage{Entry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
+			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
+		if f.packages {
+			v.Packages = d.Entry.Packages
+		}
+		return a.PrintJSON(v)
+	case f.packages:
+		return printPackages(a, d.Entry.Packages)
+	}
+	return printDetails(a, d, s.LockPath())
+}
+
+func printPackages(a *cli.App, packages packages.List) error {
+	var rows [][]string
+	for _, p := range packages {
+		rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
+	}
+	return a.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
+}
+
+func printDetails(a *cli.App, d lock.Details, lockPath string) error {
+	e := d.Entry
+	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
+	switch {
+	case d.Locked:
+		locked = "yes, in " + lockPath
+	case d.LockedID != "":
+		locked = fmt.Sprintf("differs: %s holds %s (see how with: sandbox image verify %s)", lockPath, d.LockedID, e.Name)
+	}
+	for _, row := range [][2]string{
+		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
+		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
+		{"size", text.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
+		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
+	} {
+		if row[1] == "" {
+			row[1] = "-"
+		}
+		if err := a.Print("%-12s %s\n", row[0], row[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/docker/docker/client"
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/lock"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
+)
+
+func newLock(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "lock [NAME...]",
+		Short: "Record what images are, so that runs refuse others",
+		Long: `Record what images are now: their ID, what they stand on and what is installed in them.
+Without a name, the default of the catalog. A name that is none of the catalog is a
+reference or an ID of the engine.
+
+Once there is a lock, a run refuses an image that is not the locked one. The packages
+are read without running anything of the image. What changed since the former entry
+goes to stdout.`,
+		Example: "  sandbox image lock debian\n  sandbox image lock --lock images.lock debian",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return lockImages(cmd.Context(), a, args) },
+	}
+}
+
+func lockImages(ctx context.Context, a *cli.App, names []string) error {
+	s, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	path, err := s.PlaceOfLock()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = []string{catalog.Default}
+	}
+	for _, name := range names {
+		change, err := lock.Put(ctx, store.Docker{APIClient: api}, catalog, path, name)
+		if err != nil {
+			return err
+		}
+		if err := printLockChange(a, change, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printLockChange prints the change of an entry on stdout.
+func printLockChange(a *cli.App, change lock.Change, path string) error {
+	e := change.After
+	switch b := change.Before; {
+	case b == nil:
+		return a.Print("locked %s: %s, %d packages, in %s\n", e.Name, e.ID, len(e.Packages), path)
+	case b.ID == e.ID && b.Content == e.Content && b.Reference == e.Reference && change.Diff().Empty():
+		return a.Print("locked %s: %s, as before, in %s\n", e.Name, e.ID, path)
+	default:
+		err := a.Print("locked %s: %s instead of %s, in %s\n", e.Name, e.ID, b.ID, path)
+		return errors.Join(err, printDiff(a, change.Diff()))
+	}
+}
+
+// printDiff says on stdout how packages differ.
+func printDiff(a *cli.App, diff packages.Diff) error {
+	if diff.Empty() {
+		return a.Print("  the packages are the same\n")
+	}
+	for _, line := range diff.Lines() {
+		if err := a.Print("  %s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleLock locks an image that was just made or found, and says so on stderr.
+// Where the lock holds another one, it says how they differ, and the exit code
+// becomes that of a problem. An account without a place for a lock has none.
+func settleLock(ctx context.Context, a *cli.App, s settings.Settings, catalog images.Catalog, api client.APIClient, name string) error {
+	path := s.LockPath()
+	if path == "" {
+		fmt.Fprintln(a.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
+		return nil
+	}
+	change, err := lock.Settle(ctx, store.Docker{APIClient: api}, catalog, path, name)
+	var differs *lock.UnlockedError
+	switch {
+	case errors.As(err, &differs) && differs.Diff != nil:
+		a.Code = cli.ExitProblem
+		if differs.Diff.Empty() {
+			fmt.Fprintln(a.Err, "the packages are those of the locked image; files or configuration differ")
+		}
+		for _, line := range differs.Diff.Lines() {
+			fmt.Fprintf(a.Err, "  %s\n", terminal.Line(line))
+		}
+		return err
+	case err != nil:
+		return err
+	case change.Changed && change.Before != nil:
+		fmt.Fprintf(a.Err, "image %s is locked anew in %s, because its recipe has changed\n", name, path)
+	case change.Changed:
+		fmt.Fprintf(a.Err, "image %s is locked in %s\n", name, path)
+	}
+	return nil
+}
+
+func newVerify(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [NAME...]",
+		Short: "Check that images still are what was locked",
+		Long: `Compare images with the lock: ID, content and, read again from the image, the packages.
+Without a name, all locked ones. Nothing of the images is run.
+
+The exit code is 0 when all are the same, 1 when something differs, and 125 when
+something could not be compared.`,
+		Example: "  sandbox image verify\n  sandbox image verify debian --json",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    func(cmd *cobra.Command, args []string) error { return verifyImages(cmd.Context(), a, args) },
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// verifyImages shows the comparisons also after an error.
+func verifyImages(ctx context.Context, a *cli.App, names []string) error {
+	s, catalog, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	path, err := s.LockToWrite()
+	if err != nil {
+		return err
+	}
+	held, there, err := s.Lock()
+	if err == nil && !there {
+		err = cli.WithHint(fmt.Errorf("image lock %s: %w", path, fs.ErrNotExist), "lock an image with: sandbox image lock NAME")
+	}
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = held.Names()
+	}
+	list := []lock.Verification{}
+	var errs []error
+	for _, name := range names {
+		v, err := lock.Verify(ctx, store.Docker{APIClient: api}, catalog, held, name)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			errs = append(errs, err)
+			list = append(list, lock.Verification{Name: name, Diff: packages.Compare(nil, nil), Error: err.Error()})
+			continue
+		}
+		list = append(list, v)
+		if !s.JSON {
+			errs = append(errs, printVerification(a, v))
+		}
+	}
+	if s.JSON {
+		errs = append(errs, a.PrintJSON(list))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, v := range list {
+		if !v.Same {
+			a.Code = cli.ExitProblem
+		}
+	}
+	return nil
+}
+
+func printVerification(a *cli.App, v lock.Verification) error {
+	how := "as locked"
+	if v.ID != v.LockedID {
+		how = fmt.Sprintf("the content is as locked; the lock calls it %s", v.LockedID)
+	}
+	if v.Same {
+		return a.Print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
+	}
+	err := a.Print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
+	if v.Diff.Empty() {
+		return errors.Join(err, a.Print("  the packages are the same; files or configuration differ\n"))
+	}
+	return errors.Join(err, printDiff(a, v.Diff))
+}

@@ -1,0 +1,98 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/prune"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// pruneFlags are the flags of `image prune`.
+type pruneFlags struct {
+	keep      policy.Size
+	unusedFor time.Duration
+	dryRun    bool
+}
+
+func newPrune(a *cli.App) *cobra.Command {
+	f := pruneFlags{keep: 20 * policy.GiB, unusedFor: time.Hour}
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove images of ours that nobody needs",
+		Long: `Remove images of ours, the longest unused first, until the rest fits into --keep-bytes.
+Never removed are images that the lock or the user's own lock holds, that a container
+uses, that another image stands on, that were used or made a short while ago, and those
+that have a name, or a digest of a registry, which is not of ours.
+
+Sizes are the engine's: layers that images share are counted for each. When an image
+was used is known for the runs of this user.`,
+		Example: "  sandbox image prune --dry-run\n  sandbox image prune --keep-bytes 5GB",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return pruneImages(cmd.Context(), a, f) },
+	}
+	flags := cmd.Flags()
+	flags.Var(cli.Size(&f.keep), "keep-bytes", "what the images may hold together, such as 5GB")
+	flags.Var(cli.Duration(&f.unusedFor), "unused-for", "keep what was used or made more recently")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be removed")
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// pruneImages shows the removed images also after an error.
+func pruneImages(ctx context.Context, a *cli.App, f pruneFlags) error {
+	s, _, api, err := imageTools(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	locks, err := s.AllLocks()
+	if err != nil {
+		return err
+	}
+	usage, err := images.DefaultUsageDir()
+	if err != nil {
+		return cli.WithHint(err, "set HOME: when images were used is remembered in the user's cache folder")
+	}
+	report, err := prune.Images(ctx, api, locks, prune.Options{
+		KeepBytes: int64(f.keep), UnusedFor: f.unusedFor, DryRun: f.dryRun, UsageDir: usage, Now: time.Now(),
+	})
+	if s.JSON {
+		if report.Removed == nil {
+			return err // nothing is known
+		}
+		return errors.Join(err, a.PrintJSON(report))
+	}
+	return errors.Join(err, printPruned(a, report, f.dryRun))
+}
+
+func printPruned(a *cli.App, report prune.Report, dryRun bool) error {
+	verb := "removed"
+	if dryRun {
+		verb = "would remove"
+	}
+	for _, img := range report.Removed {
+		if err := a.Print("%s %s (%s, last used %s)\n", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
+			return err
+		}
+	}
+	for _, img := range report.Kept {
+		if err := a.Print("kept %s (%s): %s\n", prunedName(img), text.Size(img.SizeBytes), img.Reason); err != nil {
+			return err
+		}
+	}
+	return a.Print("%s %s, kept %s\n", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))
+}
+
+func prunedName(img prune.Image) string {
+	if len(img.Tags) > 0 {
+		return img.Tags[0]
+	}
+	return img.ID
+}

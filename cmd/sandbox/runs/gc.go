@@ -1,0 +1,184 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
+)
+
+// NewGC returns the command `gc`.
+func NewGC(a *cli.App) *cobra.Command {
+	var opts sandbox.GCOptions
+	var retention retentionFlags
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove containers whose owner is gone",
+		Long: `Remove the containers that runs, or the reading of images, left behind because the
+process that owned them died.
+The container of a live owner is never touched, nor anything that is not ours.
+Contracts that were carried out by such a process get their outcome: abandoned.
+
+With --retention the records of contracts of one class are deleted instead, and no
+container is looked at: session is what left nothing but streams and an exit code,
+evidence what left files, or was approved or referred to. Records are kept until
+somebody deletes them.`,
+		Example: "  sandbox gc --dry-run\n  sandbox gc --kept\n  sandbox gc --retention session --older-than 24h",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := retention.check(cmd); err != nil {
+				return err
+			}
+			if retention.class != "" {
+				return expire(a, retention, opts.DryRun)
+			}
+			return gc(cmd.Context(), a, opts)
+		},
+	}
+	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "only say what would be removed")
+	cmd.Flags().BoolVar(&opts.Kept, "kept", false, "also what --keep left behind")
+	retention.register(cmd)
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// gc shows the removed containers also after an error.
+func gc(ctx context.Context, a *cli.App, opts sandbox.GCOptions) error {
+	s, runner, err := a.Runner()
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	report, sweepErr := runner.GC(ctx, opts)
+	if sweepErr != nil && len(report.Removed)+len(report.Left) == 0 {
+		return sweepErr
+	}
+	if err := printReport(a, report, opts, s.JSON); err != nil {
+		return err
+	}
+	if opts.DryRun {
+		return sweepErr
+	}
+	settled, err := contract.SettleAbandoned(runner.Store())
+	if len(settled) > 0 && !s.JSON {
+		err = errors.Join(err, a.Print("abandoned contracts that have an outcome now: %s\n", strings.Join(settled, " ")))
+	}
+	return errors.Join(sweepErr, err)
+}
+
+func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, asJSON bool) error {
+	if asJSON {
+		// Lists are never null.
+		report.Removed = append([]sandbox.Collected{}, report.Removed...)
+		report.Left = append([]sandbox.Collected{}, report.Left...)
+		return a.PrintJSON(report)
+	}
+	verb := "removed"
+	if opts.DryRun {
+		verb = "would remove"
+	}
+	for _, swept := range report.Removed {
+		if err := a.Print("%s %s: %s\n", verb, swept.Container, swept.Reason); err != nil {
+			return err
+		}
+	}
+	for _, left := range report.Left {
+		if err := a.Print("left %s: %s\n", left.Container, left.Reason); err != nil {
+			return err
+		}
+	}
+	return a.Print("%s %d, left %d\n", verb, len(report.Removed), len(report.Left))
+}
+
+// retentionFlags are the flags of `gc` that are about records.
+type retentionFlags struct {
+	class     string
+	olderThan time.Duration
+}
+
+func (f *retentionFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.class, "retention", "", "delete records of contracts of this `class` instead: session or evidence")
+	cmd.Flags().Var(cli.Duration(&f.olderThan), "older-than", "with --retention: only those that are older, such as 720h (required)")
+}
+
+// check refuses flags that make no sense together.
+func (f retentionFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case given("retention") && f.class != contract.RetainSession && f.class != contract.RetainEvidence:
+		return cli.Misuse(cmd, "--retention %q: must be session or evidence", f.class)
+	case given("retention") != given("older-than"):
+		return cli.Misuse(cmd, "--retention and --older-than go together")
+	case given("retention") && given("kept"):
+		return cli.Misuse(cmd, "--retention and --kept do not go together")
+	}
+	return nil
+}
+
+// expiredReport is the JSON of `gc --retention --json`.
+type expiredReport struct {
+	Removed []contract.Expired `json:"removed"`
+	// Left are records of contracts that are as old and have no outcome, because their
+	// process ended first. Without an outcome they have no class.
+	Left []string `json:"left"`
+}
+
+// expire deletes records. It goes on after one that cannot be deleted.
+func expire(a *cli.App, f retentionFlags, dry bool) error {
+	s, store, err := a.Store()
+	if err != nil {
+		return err
+	}
+	expired, err := contract.FindExpired(store, f.class, time.Now().Add(-f.olderThan))
+	errs := []error{err}
+	report := expiredReport{Removed: []contract.Expired{}}
+	verb := "removed"
+	if dry {
+		verb = "would remove"
+	}
+	for _, e := range expired {
+		if !dry {
+			if err := store.Remove(e.RunID); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		report.Removed = append(report.Removed, e)
+		if !s.JSON {
+			errs = append(errs, a.Print("%s %s: %s, execution %s\n", verb, e.RunID, e.Created.Local().Format(time.DateTime), e.ExecutionID))
+		}
+	}
+	report.Left = withoutOutcome(store, time.Now().Add(-f.olderThan))
+	if s.JSON {
+		return errors.Join(append(errs, a.PrintJSON(report))...)
+	}
+	errs = append(errs, a.Print("%s %s\n", verb, fmt.Sprintf("%d of class %s", len(report.Removed), f.class)))
+	if len(report.Left) > 0 {
+		errs = append(errs, a.Print("left, because they have no outcome and so no class: sandbox rm %s\n", strings.Join(report.Left, " ")))
+	}
+	return errors.Join(errs...)
+}
+
+// withoutOutcome are the records of contracts, made before a time, that will never have
+// an outcome.
+func withoutOutcome(store *record.Store, before time.Time) []string {
+	records, _ := store.List() // FindExpired has reported unreadable ones
+	left := []string{}
+	for _, each := range records {
+		if each.State == record.Running || !each.Created.Before(before) {
+			continue
+		}
+		if c := contract.OfRecord(each); c != nil && c.Outcome == nil && len(c.Unread) == 0 {
+			left = append(left, each.ID)
+		}
+	}
+	return left
+}

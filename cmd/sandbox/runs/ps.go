@@ -1,0 +1,91 @@
+package runs
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// listedContainer is one container as `ps --json` prints it.
+type listedContainer struct {
+	RunID     string    `json:"run_id"`
+	Name      string    `json:"name"`
+	Container string    `json:"container"`
+	Image     string    `json:"image"`
+	Running   bool      `json:"running"`
+	Status    string    `json:"status"`
+	Created   time.Time `json:"created"`
+	// Swept says that `gc` would remove it, Reason why or why not.
+	Swept  bool   `json:"would_be_swept"`
+	Reason string `json:"reason"`
+}
+
+// NewPs returns the command `ps`.
+func NewPs(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "List the containers of runs on the engine",
+		Long: `List the containers of runs that the engine has, of every controller, and whether the
+process that owns each of them still lives.`,
+		Example: "  sandbox ps",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return ps(cmd.Context(), a) },
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+func ps(ctx context.Context, a *cli.App) error {
+	s, runner, err := a.Runner()
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	containers, err := runner.Containers(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := runner.GC(ctx, sandbox.GCOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	all := withOwners(containers, report)
+	if s.JSON {
+		return a.PrintJSON(all)
+	}
+	var rows [][]string
+	for _, c := range all {
+		rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
+	}
+	return a.PrintTable([]string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
+}
+
+// withOwners joins the containers of the engine with the judgment of gc on their owners. A
+// container that came or went in between has no reason.
+func withOwners(containers []engine.Found, report sandbox.GCReport) []listedContainer {
+	all := []listedContainer{}
+	for _, c := range containers {
+		l := listedContainer{
+			RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name,
+			Image: c.Image, Running: c.Running, Status: c.Status, Created: c.CreatedAt,
+		}
+		for _, swept := range report.Removed {
+			if swept.Container == c.Name {
+				l.Swept, l.Reason = true, swept.Reason
+			}
+		}
+		for _, left := range report.Left {
+			if left.Container == c.Name {
+				l.Reason = left.Reason
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}

@@ -1,0 +1,255 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// runFlags are the flags of `run` that are not settings: they concern one run.
+type runFlags struct {
+	env             cli.EnvFlags
+	labels, ulimits []string
+	// egress, allowHosts and addHosts are the hosts that the program may reach.
+	egress                    string
+	allowHosts, addHosts      []string
+	id, name, input, final    string
+	interactive, keep, dryRun bool
+}
+
+// NewRun returns the command `run`.
+func NewRun(a *cli.App) *cobra.Command { return newRunWith(a, new(runFlags)) }
+
+// newRunWith returns the command whose flags fill f.
+func newRunWith(a *cli.App, f *runFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [flags] SCRIPT.py [ARG...]\n  sandbox run [flags] -- COMMAND [ARG...]",
+		Short: "Run a script or a command in a fresh container",
+		Long: `Run a Python script, or any command of the image, in a fresh container.
+
+Arguments after the script are the script's. The program works in a folder that
+vanishes; it finds the folder of --input, read-only, in ./input, and what it leaves
+in ./final is collected into the folder of --final. That folder is emptied first:
+what an earlier run left there is deleted, anything else is moved aside, into a
+folder FINAL.before-ID beside it. Of a script only the file itself is there: put
+modules that it imports into the folder of --input and add that to sys.path.
+
+The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
+refused, 126 and 127 the command cannot be executed or does not exist, 130
+interrupted, 137 out of memory, 1 disk or output limit (though the program then
+exited with 0), 2 wrong usage.
+
+Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
+		Example: `  sandbox run train.py --epochs 3
+  sandbox run --input data --final out --memory 8g --timeout 2h train.py
+  sandbox run --json -- python3 -c 'print(1)' > result.json
+  sandbox run -e SEED=7 --gpus all train.py
+  sandbox run --dry-run train.py                  show the plan, run nothing`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final")); err != nil {
+				return err
+			}
+			return run(cmd.Context(), a, *f, args, cmd.ArgsLenAtDash())
+		},
+	}
+	flags := cmd.Flags()
+	// Arguments after the script belong to the script.
+	flags.SetInterspersed(false)
+	flags.SortFlags = false
+	flags.StringVar(&f.input, "input", "", "`folder` that the program finds, read-only, as ./input")
+	flags.StringVar(&f.final, "final", "", "`folder` for what the program leaves in ./final; what no run left there is moved aside")
+	f.env.Register(flags)
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
+	a.SettingFlags(cmd, cli.RequestKeys...)
+	flags.StringArrayVar(&f.allowHosts, "allow-host", nil, "`HOST[:PORT]` that the program may reach through a proxy (needs allow_egress): a name, *.name, an address or a range")
+	flags.StringArrayVar(&f.addHosts, "add-host", nil, "`NAME:ADDRESS` that the proxy takes a name for instead of looking it up")
+	flags.StringVar(&f.egress, "egress", "", "network `level` of the proxy: registry, api or open (default: api with --allow-host, else offline)")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
+	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")
+	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` of the run")
+	a.SettingFlags(cmd, "json", "quiet", "raw")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
+	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	return cmd
+}
+
+func run(ctx context.Context, a *cli.App, f runFlags, args []string, dash int) error {
+	s, err := a.Settings()
+	if err != nil {
+		return err
+	}
+	req, err := f.request(a, s, args, dash)
+	if err != nil {
+		return err
+	}
+	x, err := a.Begin(ctx, s, cli.Piped)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	if f.dryRun {
+		spec, err := x.Box.Plan(ctx, req)
+		if err != nil {
+			return err
+		}
+		return a.PrintJSON(spec)
+	}
+	if f.interactive {
+		x.IO.Stdin = a.In
+	}
+	res, runErr := x.Box.Run(ctx, req, x.IO, x.Hooks)
+	shown := x.Ended()
+	a.Code = cli.ExitCode(res, runErr)
+	if res == nil {
+		return runErr
+	}
+	return x.Finish(a.Code, res, runErr, func() []string {
+		lines := render.Run(res, req, finalOf(x.Box.Store(), req.Final, res.ID), a.Palette())
+		isLive := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
+		if shown != nil && !slices.ContainsFunc(res.Warnings, isLive) {
+			lines = slices.Insert(lines, 0, "warning: "+liveWarning+terminal.Line(shown.Error()))
+		}
+		return lines
+	})
+}
+
+// liveWarning begins the warning of a result whose live output failed.
+const liveWarning = "live output: "
+
+// request turns a command line into a request. dash is the number of arguments before "--",
+// -1 without one.
+func (f *runFlags) request(a *cli.App, s settings.Settings, args []string, dash int) (sandbox.Request, error) {
+	req := s.Request()
+	req.ID, req.Name, req.Input, req.Final, req.Keep = f.id, f.name, f.input, f.final, f.keep
+	req.Labels = map[string]string{}
+	err := program(&req, args, dash)
+	if err != nil {
+		return sandbox.Request{}, err
+	}
+	if req.Env, err = f.env.Read(a); err != nil {
+		return sandbox.Request{}, err
+	}
+	if req.Egress, err = egressOf(f.egress, f.allowHosts, f.addHosts); err != nil {
+		return sandbox.Request{}, err
+	}
+	for _, label := range f.labels {
+		name, text, _ := strings.Cut(label, "=")
+		req.Labels[name] = text
+	}
+	for _, text := range f.ulimits {
+		limit, err := units.ParseUlimit(text)
+		if err != nil {
+			return sandbox.Request{}, usagef("--ulimit %q: must be NAME=SOFT[:HARD], such as nofile=1024", text)
+		}
+		req.Ulimits = append(req.Ulimits, spec.Ulimit{Name: limit.Name, Soft: limit.Soft, Hard: limit.Hard})
+	}
+	return req, nil
+}
+
+// usagef is wrong usage of `run`.
+func usagef(format string, args ...any) error { return cli.Usagef("sandbox run", format, args...) }
+
+// program sets the program of a request: a script with its arguments, or, after "--", a
+// command of the image.
+func program(req *sandbox.Request, args []string, dash int) error {
+	switch {
+	case len(args) == 0 && dash < 0:
+		return usagef("run: nothing to run: give a script or, after --, a command")
+	case len(args) == 0 || args[0] == "":
+		return usagef("run: the command is empty")
+	case dash == 0:
+		req.Command = args
+	case filepath.Ext(args[0]) == ".py" || fsx.IsDir(args[0]):
+		// A directory is refused where every script is checked.
+		req.Script, req.Args = args[0], args[1:]
+	default:
+		return cli.UsageHint(noScriptHint(args), "run: %q is not a Python script (*.py)", args[0])
+	}
+	return nil
+}
+
+// noScriptHint is the hint for a program that is not a script. A file of this machine is
+// not in the image, so "--" alone would not help.
+func noScriptHint(args []string) string {
+	name := args[0]
+	switch ext := strings.ToLower(filepath.Ext(name)); {
+	case ext == ".py":
+		return "the name of a Python script ends in .py, in small letters"
+	case isFile(name) && !filepath.IsAbs(name), slices.Contains([]string{".sh", ".bash", ".r", ".jl", ".js", ".pl", ".rb"}, ext):
+		return "the file is not in the image: put it into a folder and run it from there, as in: " +
+			"sandbox run --input FOLDER -- sh input/" + filepath.Base(name)
+	}
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = cli.ShellWord(arg)
+	}
+	return "to run a command of the image: sandbox run -- " + strings.Join(quoted, " ")
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// egressOf reads the flags --egress, --allow-host and --add-host; nil is offline. All
+// problems are reported at once.
+func egressOf(level string, allow, add []string) (*policy.Egress, error) {
+	e := &policy.Egress{Level: policy.NetworkLevel(level), Allow: allow}
+	var errs []error
+	if level != "" && !slices.Contains(policy.NetworkLevels(), e.Level) {
+		errs = append(errs, usagef("--egress %q: must be offline, registry, api or open", level))
+	}
+	for _, host := range allow {
+		if _, err := policy.ParseHostPattern(host); err != nil {
+			errs = append(errs, usagef("--allow-host: %s", err))
+		}
+	}
+	for _, text := range add {
+		name, addr, err := policy.ParseAddHost(text)
+		if err != nil {
+			errs = append(errs, usagef("--%s", err))
+			continue
+		}
+		if e.Resolve == nil {
+			e.Resolve = map[string][]netip.Addr{}
+		}
+		e.Resolve[name] = append(e.Resolve[name], addr)
+	}
+	if level == "" && len(allow) > 0 {
+		e.Level = policy.API
+	}
+	if e.Offline() && len(allow)+len(add) > 0 {
+		errs = append(errs, usagef("%s", noLevel(len(allow) > 0)))
+	}
+	if err := errors.Join(errs...); err != nil || e.Offline() {
+		return nil, err
+	}
+	return e, nil
+}
+
+// noLevel is the rule that hosts without a network level break.
+func noLevel(allowed bool) string {
+	if allowed {
+		return fmt.Sprintf("--allow-host: not together with --egress %s", policy.Offline)
+	}
+	return "--add-host: names an address for a proxy that the run has not: give --allow-host or --egress"
+}

@@ -1,0 +1,116 @@
+package runs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// Every flag of `run` reaches the field of the request that it names.
+func TestFlagsToRequest(t *testing.T) {
+	dir := t.TempDir()
+	envFile := write(t, filepath.Join(dir, "vars"), "A=file\nB=file\n")
+	got := requestOf(t, []string{"HOME_MADE=yes"},
+		"--image", "python", "-m", "512m", "--cpus", "1.5", "--gpus", "device=0,1", "--gpu-driver", "cdi", "--gpu-share", "--gpu-wait", "2m", "--env-file", envFile,
+		"-e", "A=flag", "--env", "HOME_MADE", "-e", "ABSENT", "-e", "EMPTY=", "--network", "none", "--runtime", "runsc",
+		"--shm-size", "64m", "--pids-limit", "100", "-u", "1000:1000", "--transfer", "copy", "--ulimit", "nofile=64:128", "--ulimit", "nproc=9",
+		"-l", "team=ml", "--label", "bare", "--name", "first", "--timeout", "90", "--grace", "2s", "--input", "data",
+		"--final", "out", "--keep", "--tmp-size", "1m", "--scratch-size", "2m", "--disk", "3m", "--output-limit", "4m",
+		"--id", "run-1", "train.py", "--epochs", "3", "--", "-q")
+	require.Equal(t, sandbox.Request{
+		ID: "run-1", Name: "first", Labels: map[string]string{"team": "ml", "bare": ""},
+		Image: "python", Script: "train.py", Args: []string{"--epochs", "3", "--", "-q"},
+		Input: "data", Final: "out",
+		Env:  map[string]string{"A": "flag", "B": "file", "HOME_MADE": "yes", "EMPTY": ""},
+		User: "1000:1000", Network: "none", Runtime: "runsc", GPUs: "device=0,1",
+		GPUDriver: "cdi", GPUShare: true, GPUWait: 2 * time.Minute,
+		Limits: policy.Limits{
+			Timeout: 90 * time.Second, Grace: 2 * time.Second, Memory: 512 * policy.MiB, CPUs: 1.5, PIDs: 100,
+			Shm: 64 * policy.MiB, Tmp: policy.MiB, Scratch: 2 * policy.MiB, Disk: 3 * policy.MiB, Output: 4 * policy.MiB,
+		},
+		Ulimits:  []spec.Ulimit{{Name: "nofile", Soft: 64, Hard: 128}, {Name: "nproc", Soft: 9, Hard: 9}},
+		Transfer: "copy", Keep: true,
+	}, got)
+}
+
+func TestCommandToRequest(t *testing.T) {
+	got := requestOf(t, nil, "-q", "--", "python3", "-c", "print(1)", "--", "--json")
+	require.Equal(t, []string{"python3", "-c", "print(1)", "--", "--json"}, got.Command)
+	require.Empty(t, got.Script)
+}
+
+func TestWrongUsage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir("folder", 0o755))
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing":            {nil, "nothing to run"},
+		"nothing after --":   {[]string{"--"}, "the command is empty"},
+		"empty command":      {[]string{"--", ""}, "the command is empty"},
+		"command without --": {[]string{"python3", "-V"}, `"python3" is not a Python script`},
+		"shell script":       {[]string{"run.sh"}, `"run.sh" is not a Python script`},
+		"env without a name": {[]string{"-e", "=x", "a.py"}, "must be NAME=VALUE or NAME"},
+		"ulimit":             {[]string{"--ulimit", "nofile", "a.py"}, `--ulimit "nofile": must be NAME=SOFT[:HARD]`},
+		"ulimit of whom":     {[]string{"--ulimit", "souls=1", "a.py"}, "must be NAME=SOFT[:HARD]"},
+		"ulimit upside down": {[]string{"--ulimit", "nofile=9:8", "a.py"}, "must be NAME=SOFT[:HARD]"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := tryRequest(t, nil, test.args...)
+			require.ErrorContains(t, err, test.want)
+			require.Equal(t, cli.ExitUsage, cli.ExitCode(nil, err))
+			require.NotEmpty(t, cli.Hints(err))
+		})
+	}
+	// A file of ours is not in the image; "--" alone would not help.
+	for name, want := range map[string]string{
+		"run.sh": "sandbox run --input FOLDER -- sh input/run.sh", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
+	} {
+		_, err := tryRequest(t, nil, name, "it's")
+		require.Contains(t, cli.Hints(err)[0], want)
+	}
+	// A folder is refused by the check of scripts, as a folder.
+	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)
+}
+
+func requestOf(t *testing.T, environ []string, args ...string) sandbox.Request {
+	t.Helper()
+	req, err := tryRequest(t, environ, args...)
+	require.NoError(t, err)
+	return req
+}
+
+// tryRequest reads the flags of `run` as the command does, and runs nothing.
+func tryRequest(t *testing.T, environ []string, args ...string) (sandbox.Request, error) {
+	t.Helper()
+	a := &cli.App{Environ: environ, ConfigFile: emptyFile(t), Given: settings.Flags{}, Command: "sandbox run"}
+	var flags runFlags
+	cmd := newRunWith(a, &flags)
+	require.NoError(t, cmd.ParseFlags(args))
+	s, err := a.Settings()
+	require.NoError(t, err)
+	return flags.request(a, s, cmd.Flags().Args(), cmd.ArgsLenAtDash())
+}
+
+func emptyFile(t *testing.T) string {
+	t.Helper()
+	return write(t, filepath.Join(t.TempDir(), "empty.yaml"), "")
+}
+
+func write(t *testing.T, file, text string) string {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}

