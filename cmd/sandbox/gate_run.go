@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
@@ -347,10 +347,10 @@ func gateTools(file string) (registry.Registry, string, error) {
 	if err != nil {
 		return registry.Registry{}, "", &fileError{fileTools, file, err}
 	}
-	registry, err := registry.Parse(text, file)
+	tools, err := registry.Parse(text, file)
 	if err != nil {
 		return registry.Registry{}, "", &hintedError{err, fileHints[fileTools]}
 	}
 	sum := sha256.Sum256(text)
-	return registry, hex.EncodeToString(sum[:]), nil
+	return tools, hex.EncodeToString(sum[:]), nil
 }
