@@ -43,7 +43,7 @@ var importTable = []struct {
 	{"sandbox/engine/wire", nil},
 	{"sandbox/engine/enginetest", []string{"images", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire"}},
 	{"sandbox/engine/docker", []string{"policy", "images", "images/store", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/archive", "internal/owner", "internal/dockerhost"}},
-	{"sandbox/record", []string{"result", "policy", "sandbox/spec", "internal/fsx", "internal/owner"}},
+	{"sandbox/record", []string{"result", "policy", "sandbox/spec", "internal/brief", "internal/fsx", "internal/owner"}},
 	{"sandbox/outcome", []string{"result", "sandbox/engine"}},
 	{"sandbox/collect", []string{"result", "internal/fsx"}},
 	{"sandbox/stream", []string{"result", "sandbox/record", "internal/fsx"}},
@@ -61,6 +61,7 @@ var importTable = []struct {
 	{"harness/contract/registry", []string{"policy", "internal/strict", "internal/text"}},
 	{"harness/invoke", belowHarness},
 	{"harness/gate", belowHarness},
+	{"internal/brief", nil},
 	{"internal/fsx", nil},
 	{"internal/treehash", []string{"internal/fsx"}},
 	{"internal/strict", []string{"internal/text"}},
@@ -140,12 +141,12 @@ func TestAllowed(t *testing.T) {
 // those that look at evidence could run anything (RT-17).
 func TestGateNodesSeeTheirInputs(t *testing.T) {
 	never := map[string][]string{
-		"manifest":  {"execute", "normalize", "testlog", "judge", "attest"},
-		"execute":   {"manifest", "normalize", "testlog", "judge", "attest"},
+		"manifest":  {"execute", "normalize", "testreport", "judge", "attest"},
+		"execute":   {"manifest", "normalize", "testreport", "judge", "attest"},
 		"normalize": {"manifest", "execute", "repo", "judge", "attest"},
-		"testlog":   {"manifest", "execute", "repo", "judge", "attest"},
+		"testreport":   {"manifest", "execute", "repo", "judge", "attest"},
 		"judge":     {"manifest", "execute", "repo", "attest"},
-		"evidence":  {"manifest", "execute", "repo", "normalize", "testlog", "judge", "attest"},
+		"evidence":  {"manifest", "execute", "repo", "normalize", "testreport", "judge", "attest"},
 	}
 	for node, others := range never {
 		packages := goList(t, "linux", "./harness/gate/"+node)

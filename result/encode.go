@@ -39,18 +39,19 @@ func (r Result) Encode() ([]byte, error) {
 // and a result without status or fault. Fields that it does not know are left
 // out: a later version may add some under the same schema.
 func Decode(data []byte) (Result, error) {
-	var head struct {
+	var r Result
+	err := json.Unmarshal(data, &r)
+	head := struct {
 		Schema string `json:"schema"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	}{r.Schema}
+	if err != nil && json.Unmarshal(data, &head) != nil {
 		return Result{}, fmt.Errorf("result: decoding: %w", err)
 	}
 	// First the schema: an error about a field of another schema misleads.
 	if head.Schema != SchemaV1 {
 		return Result{}, fmt.Errorf("result: decoding: schema is %q, want %q", head.Schema, SchemaV1)
 	}
-	var r Result
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err != nil {
 		return Result{}, fmt.Errorf("result: decoding: %w", err)
 	}
 	if r.Status == 0 {

@@ -9,20 +9,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-func newArtifactsCommand(a *app) *cobra.Command {
+func newArtifactsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "artifacts",
 		Short: "Check and hash what a tool left",
 		Long: `Check and hash the artifacts of a tool, as 'sandbox invoke' does after a run. Nothing
 is run, and no file is changed.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: unknownOrHelp,
+		RunE: cli.UnknownOrHelp,
 
 		SuggestionsMinimumDistance: 2,
 	}
@@ -30,7 +31,7 @@ is run, and no file is changed.`,
 	return cmd
 }
 
-func newArtifactsVerifyCommand(a *app) *cobra.Command {
+func newArtifactsVerifyCommand(a *cli.App) *cobra.Command {
 	var f artifactFlags
 	cmd := &cobra.Command{
 		Use:   "verify DIR",
@@ -45,19 +46,19 @@ The exit code is 1 when something is wrong, and 125 when DIR cannot be read.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
-				return usagef(cmd.CommandPath(), "artifacts verify: DIR is empty")
+				return cli.Misuse(cmd, "DIR is empty")
 			}
-			return a.verifyArtifacts(cmd.Context(), args[0], f)
+			return verifyArtifacts(cmd.Context(), a, args[0], f)
 		},
 	}
 	cmd.Flags().SortFlags = false
 	f.register(cmd)
-	a.settingFlags(cmd, false, "json")
+	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
-func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) error {
-	s, err := a.settings()
+func verifyArtifacts(ctx context.Context, a *cli.App, dir string, f artifactFlags) error {
+	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -69,15 +70,15 @@ func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) 
 	if err != nil {
 		var unusable *invoke.ArtifactError
 		if errors.As(err, &unusable) {
-			return &hintedError{err, "give the output directory of a tool"}
+			return cli.WithHint(err, "give the output directory of a tool")
 		}
 		return err
 	}
 	if !report.OK {
-		a.code = exitProblem
+		a.Code = cli.ExitProblem
 	}
 	if s.JSON {
-		return a.printJSON(report)
+		return a.PrintJSON(report)
 	}
 	var rows [][]string
 	for _, artifact := range report.Artifacts {
@@ -87,15 +88,15 @@ func (a *app) verifyArtifacts(ctx context.Context, dir string, f artifactFlags) 
 		}
 		rows = append(rows, []string{artifact.Path, string(artifact.Role), text.Size(artifact.SizeBytes), records, artifact.SHA256})
 	}
-	if err := a.printTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
+	if err := a.PrintTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
 		return err
 	}
 	for _, problem := range report.Problems {
-		if err := a.print("problem: %s\n", problem); err != nil {
+		if err := a.Print("problem: %s\n", problem); err != nil {
 			return err
 		}
 	}
-	return a.print("%s\n", render.Artifacts(report))
+	return a.Print("%s\n", render.Artifacts(report))
 }
 
 // hashed is one file as `artifacts hash --json` prints it.
@@ -104,7 +105,7 @@ type hashed struct {
 	SHA256 string `json:"sha256"`
 }
 
-func newArtifactsHashCommand(a *app) *cobra.Command {
+func newArtifactsHashCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hash PATH...",
 		Short: "Print the SHA-256 of files",
@@ -114,14 +115,14 @@ They must be regular files, or links to such, of any size.
 The exit code is 125 when one cannot be read; the others are printed.`,
 		Example: "  sandbox artifacts hash out/manifest.json out/trace_pack.jsonl",
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.hashArtifacts(cmd.Context(), args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return hashArtifacts(cmd.Context(), a, args) },
 	}
-	a.settingFlags(cmd, false, "json")
+	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
-func (a *app) hashArtifacts(ctx context.Context, paths []string) error {
-	s, err := a.settings()
+func hashArtifacts(ctx context.Context, a *cli.App, paths []string) error {
+	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -135,13 +136,13 @@ func (a *app) hashArtifacts(ctx context.Context, paths []string) error {
 		}
 		all = append(all, hashed{path, sum})
 		if !s.JSON {
-			if err := a.printSum(sum, path); err != nil {
+			if err := printSum(a, sum, path); err != nil {
 				return err
 			}
 		}
 	}
 	if s.JSON {
-		unreadable = append(unreadable, a.printJSON(all))
+		unreadable = append(unreadable, a.PrintJSON(all))
 	}
 	return errors.Join(unreadable...)
 }
@@ -149,14 +150,14 @@ func (a *app) hashArtifacts(ctx context.Context, paths []string) error {
 // printSum prints a line of sha256sum. A name with a backslash or the end of a line is
 // written with a backslash before each, and before the line, so that a name cannot pass
 // for two. A program gets the bytes of the name, a terminal nothing that it would obey.
-func (a *app) printSum(sum, path string) error {
+func printSum(a *cli.App, sum, path string) error {
 	mark, name := "", strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(path)
 	if name != path {
 		mark = `\`
 	}
-	if a.outTerminal {
+	if a.OutTerminal {
 		name = terminal.Line(name)
 	}
-	_, err := fmt.Fprintf(a.streams.Out, "%s%s  %s\n", mark, sum, name)
-	return readerGone(err)
+	_, err := fmt.Fprintf(a.Out, "%s%s  %s\n", mark, sum, name)
+	return cli.ReaderGone(err)
 }

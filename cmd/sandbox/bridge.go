@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,6 +83,8 @@ func (a *app) present(value any, quiet bool, s settings.Settings, text func() []
 }
 
 func (a *app) printLines(lines []string) error { return a.cli().PrintLines(lines) }
+
+func (a *app) readStream(name string) ([]byte, error) { return a.cli().ReadStream(name) }
 
 func (a *app) print(format string, args ...any) error { return a.cli().Print(format, args...) }
 
@@ -196,15 +200,20 @@ var requestKeys = cli.RequestKeys
 
 func readerGone(err error) error { return cli.ReaderGone(err) }
 
-func exitCode(res *result.Result, err error) int { return cli.ExitCode(res, err) }
+func exitCode(res *result.Result, err error) int { return cli.ExitCode(cli.OfRun(res), err) }
 
-func resultCode(res *result.Result) int { return cli.ResultCode(res) }
+func resultCode(res *result.Result) int { return cli.ExitCode(cli.OfRun(res), nil) }
 
-func programCode(code int) int { return cli.ProgramCode(code) }
+func programCode(code int) int {
+	if code < 0 || code > 255 {
+		return exitSandbox
+	}
+	return code
+}
 
 func joined(err error) []error { return cli.Joined(err) }
 
-func hints(err error) []string { return cli.Hints(err) }
+func hints(err error) []string { return new(cli.App).Hints(err) }
 
 func interrupted(ctx context.Context, err error) error { return cli.Interrupted(ctx, err) }
 
@@ -228,6 +237,27 @@ func environment(pairs, files, environ []string, command string) (map[string]str
 	f := cli.EnvFlags{Pairs: pairs, Files: files}
 	return f.Read(&cli.App{Environ: environ, Command: command})
 }
+
+// durationFlag reads durations as settings do.
+type durationFlag struct{ target *time.Duration }
+
+func (f *durationFlag) String() string {
+	if f.target == nil || *f.target == 0 {
+		return "" // the zero value is not shown
+	}
+	return f.target.String()
+}
+
+func (f *durationFlag) Set(text string) error {
+	d, err := settings.ReadDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("must not be negative")
+	}
+	*f.target = d
+	return err
+}
+
+func (f *durationFlag) Type() string { return "duration" }
 
 // The exit codes.
 const (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	_ "embed" // for go:embed
 	"fmt"
 	"maps"
@@ -89,17 +90,13 @@ func registryOf(s settings.Settings) (registry.Registry, error) {
 
 // withTools runs a command that only needs the registry.
 func withTools(a *cli.App, do func(s settings.Settings, tools registry.Registry) error) func(*cobra.Command, []string) error {
-	return func(*cobra.Command, []string) error {
-		s, err := a.Settings()
-		if err != nil {
-			return err
-		}
+	return a.With(func(_ context.Context, s settings.Settings, _ []string) error {
 		tools, err := registryOf(s)
 		if err != nil {
 			return err
 		}
 		return do(s, tools)
-	}
+	})
 }
 
 //go:embed contract_new.yaml.tmpl

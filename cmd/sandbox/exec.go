@@ -14,12 +14,12 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/result"
 )
 
 // execFlags are the flags of `exec` that are not settings.
@@ -65,7 +65,7 @@ something else than the contract wants, 2 wrong usage.`,
 			); err != nil {
 				return err
 			}
-			return executeContract(cmd.Context(), a, f)
+			return a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return executeContract(ctx, a, s, f) })(cmd, nil)
 		},
 	}
 	flags := cmd.Flags()
@@ -84,15 +84,12 @@ something else than the contract wants, 2 wrong usage.`,
 	return cmd
 }
 
-func executeContract(ctx context.Context, a *cli.App, f execFlags) error {
-	s, err := a.Settings()
+func executeContract(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) error {
+	text, err := readDocument(ctx, a, f.file)
 	if err != nil {
 		return err
 	}
-	job := contract.Job{Source: sourceName(f.file), Approver: f.approver}
-	if job.Text, err = readDocument(ctx, a, f.file); err != nil {
-		return err
-	}
+	job := contract.Job{Text: text, Source: sourceName(f.file), Approver: f.approver}
 	options, err := f.options(s)
 	if err != nil {
 		return err
@@ -279,23 +276,17 @@ func readApproval(file string) (*contract.Approval, error) {
 	return &approval, nil
 }
 
-// outcomeCode is the exit code of a contract.
+// outcomeCode is the exit code of a contract. An expected exit code is a success, and passed on.
 func outcomeCode(o contract.Outcome, err error) int {
 	switch {
-	case o.Status == contract.StatusPlanned:
+	case err == nil && o.Status == contract.StatusPlanned:
 		return 0
-	case o.Evidence.RunID == "" && err != nil:
-		return cli.ExitCode(nil, err)
-	case o.TimedOut:
-		return cli.ExitTimeLimit
-	case o.Status == result.StatusCanceled.String():
-		return cli.ExitInterrupted
-	case o.Status == result.StatusOutOfMemory.String():
-		return cli.ExitKilled
-	case o.ExitCode == nil || o.Status == result.StatusEngineLost.String() || err != nil:
-		return cli.ExitSandbox
-	case *o.ExitCode == 0 && !o.Success:
-		return cli.ExitProblem
+	case err == nil && o.Success:
+		return *o.ExitCode
 	}
-	return cli.ProgramCode(*o.ExitCode)
+	res := trial.Result{Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1}
+	if o.ExitCode != nil {
+		res.ExitCode = *o.ExitCode
+	}
+	return cli.ExitCode(&res, err)
 }

@@ -2,22 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/rung"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
 func newGateVerifyCommand(a *app) *cobra.Command {
 	var key string
-	var level int
 	cmd := &cobra.Command{
 		Use:   "verify DIR [--key PUBLIC.pem]",
 		Short: "Check that a gate directory is what was recorded",
@@ -28,25 +24,14 @@ no network is needed.
 
 Whoever can change all files can make their hashes fit again; only --key shows that.
 
---rung checks the evidence of another tool instead, in the layout of eleven files:
-641, 274177 or 65537.
-
 The exit code is 0 if all of it holds and the verdict is PASS, 1 if something does
 not hold or the verdict is BLOCKED, 3 if it is NEED_INFO, 125 when DIR or the key
 cannot be read.`,
 		Example: "  sandbox gate verify gate.out\n  sandbox gate verify gate.out --key gate.pub",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			given := cmd.Flags().Changed
-			switch {
-			case given("key") && given("rung"):
-				return usagef(cmd.CommandPath(), "gate verify: --key and --rung do not go together: the evidence of other tools is not signed")
-			case given("key") && key == "":
+			if cmd.Flags().Changed("key") && key == "" {
 				return usagef(cmd.CommandPath(), "gate verify: --key is empty")
-			case given("rung") && !rung.Known(level):
-				return usagef(cmd.CommandPath(), "gate verify: --rung %d: must be %d, %d or %d", level, rung.Local, rung.Stable, rung.Promotion)
-			case given("rung"):
-				return a.verifyRung(args[0], level)
 			}
 			return a.verifyGate(cmd.Context(), args[0], key)
 		},
@@ -54,7 +39,6 @@ cannot be read.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&key, "key", "", "check the signature with the public key in this `file` (PEM)")
-	flags.IntVar(&level, "rung", 0, "check the evidence of another tool against rung `N`")
 	a.settingFlags(cmd, false, "json")
 	return cmd
 }
@@ -100,31 +84,4 @@ func (a *app) verifyGate(ctx context.Context, dir, key string) error {
 		a.say("the signature was not checked: name the public key with --key")
 	}
 	return nil
-}
-
-// verifyRung checks a directory of another tool.
-func (a *app) verifyRung(dir string, level int) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return &hintedError{err, "give the folder that has plan.json and tests.json"}
-	}
-	report := rung.VerifyDir(root.FS(), level)
-	if err := root.Close(); err != nil {
-		return err
-	}
-	if report.Verdict != rung.Pass {
-		a.code = exitProblem
-	}
-	if s.JSON {
-		return a.printJSON(report)
-	}
-	var errs []error
-	for _, check := range report.Failing {
-		errs = append(errs, a.print("%s: %s\n", check.Name, check.Detail))
-	}
-	return errors.Join(append(errs, a.print("rung %s: %s\n", strconv.Itoa(level), report.Verdict))...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,23 +10,66 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/policy"
 )
 
-// invokeFlags are the flags of `invoke` that are not settings.
-type invokeFlags struct {
-	exec, config, output string
-	adapter              string
-	seed                 int64
-	timeout              time.Duration
-	root, engine         string
-	env, envFiles        []string
-	artifacts            artifactFlags
-	dryRun, keep         bool
+// toolFlags are the flags of a tool that are not settings.
+type toolFlags struct {
+	exec, output, adapter, root string
+	timeout                     time.Duration
+	env                         cli.EnvFlags
+	artifacts                   artifactFlags
+}
+
+// invokeKeys are the settings that are flags of a tool; its time limit is its own.
+var invokeKeys = slices.DeleteFunc(slices.Clone(cli.RequestKeys), func(key string) bool { return key == "timeout" })
+
+// register adds the flags that say how the tool runs.
+func (f *toolFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(cli.Duration(&f.timeout), "timeout", fmt.Sprintf("time limit of the tool (default %v)", invoke.DefaultTimeout))
+	flags.StringVar(&f.root, "root", "", "`folder` of the tool's own files, and where it starts")
+	f.artifacts.register(cmd)
+	f.env.Register(flags)
+}
+
+// check refuses flags that make no sense together.
+func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
+	return cli.Check(cmd, cli.Required(required...),
+		cli.Wrong(cmd.Flags().Changed("timeout") && f.timeout <= 0, "--timeout must be positive"),
+		cli.NotEmpty(cli.Folder, "root"))
+}
+
+// adapterOf is the adapter; nil if the flag was not given.
+func (f *toolFlags) adapterOf(cmd *cobra.Command) *string {
+	if !cmd.Flags().Changed("adapter") {
+		return nil
+	}
+	return &f.adapter
+}
+
+// limit is the time limit: that of the flag, or the tool's default below the ceiling of
+// the settings.
+func (f *toolFlags) limit(s settings.Settings) time.Duration {
+	limit := cmp.Or(f.timeout, invoke.DefaultTimeout)
+	if f.timeout == 0 && s.Max.Timeout > 0 {
+		limit = min(limit, s.Max.Timeout)
+	}
+	return limit
+}
+
+// options describe the tool, without its containers.
+func (f *toolFlags) options(a *cli.App, s settings.Settings) (o invoke.Options, err error) {
+	o = invoke.Options{Executable: f.exec, Root: f.root, Timeout: f.limit(s)}
+	if o.Env, err = f.env.Read(a); err == nil {
+		o.Verify, err = f.artifacts.options()
+	}
+	return o, err
 }
 
 // artifactFlags are the demands on artifacts.
@@ -40,7 +84,9 @@ func (f *artifactFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.profile, "profile", "", "YAML `file` that declares further artifacts")
 }
 
-// maxProfile bounds a profile of artifacts.
+// profileFile is the file of --profile, maxProfile bounds it.
+var profileFile = cli.FileKind{Noun: "profile of artifacts", Hint: "give a YAML file that begins with schema: evalbox/artifacts/v1"}
+
 const maxProfile = 4 << 20
 
 // options reads the profile that the flags name.
@@ -53,21 +99,23 @@ func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
 	}
 	text, err := fsx.Read(f.profile, maxProfile)
 	if err != nil {
-		return opts, &fileError{fileArtifacts, f.profile, err}
+		return opts, profileFile.Error(f.profile, err)
 	}
 	if opts.Profile, err = invoke.ParseProfile(text, f.profile); err != nil {
-		return opts, &hintedError{err, fileHints[fileArtifacts]}
+		return opts, cli.WithHint(err, profileFile.Hint)
 	}
 	return opts, nil
 }
 
-// invokeKeys are the settings that are flags of `invoke`; its time limit is its own.
-var invokeKeys = slices.DeleteFunc(slices.Clone(requestKeys), func(key string) bool { return key == "timeout" })
+// invokeFlags are the flags of `invoke` that are not settings.
+type invokeFlags struct {
+	toolFlags
+	config       string
+	seed         toolSeeds
+	dryRun, keep bool
+}
 
-// hostKeys are those among them that also hold on the host.
-var hostKeys = []string{"grace"}
-
-func newInvokeCommand(a *app) *cobra.Command {
+func newInvokeCommand(a *cli.App) *cobra.Command {
 	var f invokeFlags
 	cmd := &cobra.Command{
 		Use:   "invoke --exec COMMAND --config FILE --output DIR",
@@ -85,9 +133,6 @@ A tool that exits with 0 must leave manifest.json and trace_pack.jsonl. They are
 checked, and hashed; so is adapter_metadata.json if there is one, what --profile
 declares, and what the manifest lists.
 
---engine host runs the tool as a process of yours, with nothing around it: only
-time and what is kept of its output are bounded. The result says so.
-
 --config is the tool's here. A settings file is ./sandbox.yaml or the user's.
 
 The exit code is the tool's, except: 1 it exited with 0 but its artifacts are missing
@@ -99,10 +144,10 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
   sandbox invoke --exec 'python -m tool.cli' --config c.json --output out --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(a, cmd); err != nil {
+			if err := f.check(cmd, "exec", "config", "output"); err != nil {
 				return err
 			}
-			return a.invoke(cmd.Context(), cmd, f)
+			return runInvoke(cmd.Context(), a, cmd, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -111,202 +156,75 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
 	flags.StringVar(&f.output, "output", "", "existing `folder` for the artifacts (required)")
 	flags.StringVar(&f.adapter, "adapter", "", "`name` of an adapter of the tool")
-	flags.Int64Var(&f.seed, "seed", 0, "seed `N` for the tool")
-	f.registerTool(cmd)
+	flags.Var(&f.seed, "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
+	f.register(cmd)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
-	a.settingFlags(cmd, false, append(slices.Clone(invokeKeys), "json", "quiet", "raw")...)
+	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet", "raw")...)
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
-	cmd.SetUsageFunc(groupedUsage)
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
-// registerTool adds the flags that say how the tool is run.
-func (f *invokeFlags) registerTool(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.Var(&durationFlag{&f.timeout}, "timeout", fmt.Sprintf("time limit of the tool (default %v)", invoke.DefaultTimeout))
-	flags.StringVar(&f.root, "root", "", "`folder` of the tool's own files, and where it starts")
-	flags.StringVar(&f.engine, "engine", invoke.EngineSandbox, "where the tool runs: sandbox, or host for tools that you trust")
-	f.artifacts.register(cmd)
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
-	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
-}
-
-// check refuses flags that make no sense together.
-func (f *invokeFlags) check(a *app, cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	for _, required := range []struct{ flag, value string }{{"exec", f.exec}, {"config", f.config}, {"output", f.output}} {
-		if !given(required.flag) {
-			return usagef(cmd.CommandPath(), "invoke: --%s is missing", required.flag)
-		}
-	}
-	return f.checkTool(a, cmd)
-}
-
-// checkTool refuses flags of the tool that make no sense together.
-func (f *invokeFlags) checkTool(a *app, cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	if given("timeout") && f.timeout <= 0 {
-		return usagef(cmd.CommandPath(), "%s: --timeout must be positive", subject(cmd))
-	}
-	if given("root") && f.root == "" {
-		return usagef(cmd.CommandPath(), "%s: --root is empty: give a folder, or leave it out", subject(cmd))
-	}
-	switch f.engine {
-	case invoke.EngineSandbox:
-		return nil
-	case invoke.EngineHost:
-	default:
-		return usagef(cmd.CommandPath(), "%s: --engine %q: must be sandbox or host", subject(cmd), f.engine)
-	}
-	if f.keep {
-		return usagef(cmd.CommandPath(), "%s: --keep does not go with --engine host: there is no container", subject(cmd))
-	}
-	for _, key := range invokeKeys {
-		if v, ok := a.given[key]; ok && !slices.Contains(hostKeys, key) {
-			return usagef(cmd.CommandPath(), "%s: %s does not go with --engine host: nothing on the host would hold to it", subject(cmd), v.Name)
-		}
-	}
-	return nil
-}
-
-func (a *app) invoke(ctx context.Context, cmd *cobra.Command, f invokeFlags) error {
-	s, err := a.settings()
+func runInvoke(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlags) error {
+	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
-	verify, err := f.artifacts.options()
+	o, err := f.options(a, s)
 	if err != nil {
 		return err
 	}
-	inv := invoke.Invocation{Config: f.config, OutputDir: f.output}
-	if cmd.Flags().Changed("adapter") {
-		inv.Adapter = &f.adapter
-	}
-	if cmd.Flags().Changed("seed") {
-		inv.Seed = &f.seed
-	}
-	place, err := a.placeOf(ctx, s, f)
+	x, err := a.Begin(ctx, s, cli.Piped)
 	if err != nil {
 		return err
 	}
-	defer place.close()
-	runner, err := f.tool(a, cmd, place.option, f.limit(s), verify.Profile)
+	defer x.Close()
+	o.Request, o.IO, o.Hooks = s.Request(), x.IO, x.Hooks
+	o.Request.Keep = f.keep
+	tool, err := invoke.New(x.Box, o)
 	if err != nil {
 		return err
+	}
+	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapterOf(cmd)}
+	if len(f.seed.seeds) > 0 {
+		inv.Seed = &f.seed.seeds[0]
 	}
 	if f.dryRun {
-		return a.planInvocation(ctx, runner, inv)
-	}
-	if f.engine == invoke.EngineHost {
-		a.warnHost()
-	}
-	place.begin()
-	res, runErr := runner.Run(ctx, inv)
-	place.ended()
-	if runErr != nil && res.Schema == "" {
-		return runErr // it was refused, or nothing is known of it
-	}
-	call := invoke.NewCall(res, runErr)
-	if runErr == nil || call.Reason == invoke.ReasonMissingArtifact {
-		runErr = errors.Join(runErr, call.Check(ctx, verify))
-	}
-	a.ended() // signals end us from here on, as only showing is left
-	a.code = invokedCode(call, runErr)
-	return a.present(call, a.isQuiet(s), s, func() []string { return render.Call(call) })
-}
-
-// planInvocation prints the plan of a call.
-func (a *app) planInvocation(ctx context.Context, runner *invoke.Runner, inv invoke.Invocation) error {
-	plan, err := runner.Plan(ctx, inv)
-	if err != nil {
-		var failed *invoke.InvocationError
-		if errors.As(err, &failed) {
-			a.code = invokedCode(invoke.Call{Reason: failed.Reason}, err)
+		plan, err := tool.Plan(ctx, inv)
+		if err != nil {
+			return err
 		}
-		return err
+		return a.PrintJSON(plan)
 	}
-	return a.printJSON(plan)
-}
-
-// warnHost warns that the host protects nothing.
-func (a *app) warnHost() {
-	fmt.Fprintln(a.streams.Err, "sandbox: warning: --engine host: the tool runs on this machine, and nothing keeps it from your files and the network")
-}
-
-// tool makes the runner that the flags describe.
-func (f *invokeFlags) tool(a *app, cmd *cobra.Command, where invoke.Option, limit time.Duration, profile invoke.Profile) (*invoke.Runner, error) {
-	env, err := environment(f.env, f.envFiles, a.environ, cmd.CommandPath())
-	if err != nil {
-		return nil, err
+	res, err := tool.Run(ctx, inv)
+	if res.RunID == "" {
+		return errors.Join(x.Ended(), cmp.Or(err, res.Err())) // nothing ran: there is no result to show
 	}
-	if err := f.checkCeiling(a, limit); err != nil {
-		return nil, err
-	}
-	options := []invoke.Option{where, invoke.WithTimeout(limit), invoke.WithProfile(profile), invoke.WithEnv(env)}
-	if f.root != "" {
-		options = append(options, invoke.WithRoot(f.root))
-	}
-	return invoke.New(f.exec, options...)
-}
-
-// checkCeiling refuses a time limit above that of the settings on the host, where it is
-// the one limit that holds. In the sandbox the plan does so.
-func (f *invokeFlags) checkCeiling(a *app, limit time.Duration) error {
-	if f.engine != invoke.EngineHost {
-		return nil
-	}
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	if most := s.Max.Timeout; most > 0 && limit > most {
-		return &policy.FieldError{Field: "timeout", Value: limit.String(), Rule: fmt.Sprintf("above the policy's maximum of %v", most)}
-	}
-	return nil
-}
-
-// limit is the time limit: the flag's, or the tool's own default below the ceiling of
-// the settings.
-func (f invokeFlags) limit(s settings.Settings) time.Duration {
-	switch {
-	case f.timeout > 0:
-		return f.timeout
-	case s.Max.Timeout > 0:
-		return min(invoke.DefaultTimeout, s.Max.Timeout)
-	}
-	return invoke.DefaultTimeout
+	return x.Finish(invokedCode(res, err), res, nil, func() []string { return render.Call(res) })
 }
 
 // invokedCode is the exit code of a call.
-func invokedCode(call invoke.Call, err error) int {
-	switch {
-	case err == nil && call.OK:
-		return 0
-	case err == nil:
-		return exitProblem
-	}
-	switch call.Reason {
-	case invoke.ReasonMissingArtifact:
-		return exitProblem
+func invokedCode(res invoke.Result, err error) int {
+	switch res.Reason {
+	case "", invoke.ReasonMissingArtifact:
+		if res.OK {
+			return 0
+		}
+		return cli.ExitProblem
 	case invoke.ReasonTimeout:
-		return exitTimeLimit
+		return cli.ExitTimeLimit
 	case invoke.ReasonCanceled:
-		return exitInterrupted
-	case invoke.ReasonNonzeroExit:
-		return programCode(*call.ExitCode)
-	case invoke.ReasonLimit:
-		if code := programCode(*call.ExitCode); code != 0 {
-			return code
-		}
-		return exitProblem
+		return cli.ExitInterrupted
+	case invoke.ReasonNonzeroExit, invoke.ReasonLimit:
+		return cli.ExitCode(&trial.Result{Verdict: trial.Failed, ExitCode: *res.ExitCode}, nil)
 	case invoke.ReasonCannotExecute:
-		if errors.Is(err, invoke.ErrNotExecutable) {
-			return exitNotExecutable
+		if errors.Is(res.Err(), invoke.ErrNotExecutable) {
+			return cli.ExitNotExecutable
 		}
-		return exitNotFound
+		return cli.ExitNotFound
 	case invoke.ReasonUnverified:
-		return exitCode(nil, err)
-	case invoke.ReasonNotWritten, invoke.ReasonEngine:
+		return cli.ExitCode(nil, err)
+	default:
+		return cli.ExitSandbox
 	}
-	return exitSandbox
 }

@@ -1,11 +1,11 @@
-//go:build unix
+//go:build linux
 
 package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,61 +13,58 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
 )
 
-const shellTool = `echo '{"run_id": "r", "timestamp": "t", "seed": 1, "artifacts": []}' > "$4/manifest.json"
-echo '{"step": 1}' > "$4/trace_pack.jsonl"
-`
-
-// invokeOnHost calls a shell script with the flags that every call has.
-func invokeOnHost(t *testing.T, ctx context.Context, script string, ended func(out string)) (code int, out string, stdout, stderr *bytes.Buffer) {
-	t.Helper()
+// TestEngineInvokeKeepsSignals: signals are ours until the artifacts were looked at, so that
+// an interrupted verification ends with a result.
+func TestEngineInvokeKeepsSignals(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
-	out = filepath.Join(dir, "out")
-	require.NoError(t, os.Mkdir(out, 0o755))
-	tool := filepath.Join(dir, "tool.sh")
-	require.NoError(t, os.WriteFile(tool, []byte(script), 0o600))
-	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
-	args := []string{"invoke", "--engine", "host", "--exec", "sh '" + tool + "'", "--config", tool, "--output", out, "--json"}
-	code = Run(ctx, args, Streams{In: &bytes.Buffer{}, Out: stdout, Err: stderr, Ended: func() { ended(out) }})
-	return code, out, stdout, stderr
-}
-
-// TestInvokeKeepsSignals: signals are ours until the artifacts were looked at, so that an
-// interrupted verification ends with a result.
-func TestInvokeKeepsSignals(t *testing.T) {
+	out, root := filepath.Join(dir, "out"), filepath.Join(dir, "root")
+	require.NoError(t, errors.Join(os.Mkdir(out, 0o755), os.Mkdir(root, 0o755), os.Chmod(dir, 0o755)))
+	tool := filepath.Join(root, "tool.sh")
+	require.NoError(t, os.WriteFile(tool, []byte(`echo '{"run_id": "r", "timestamp": "t", "seed": 1, "artifacts": []}' > "$4/manifest.json"
+echo '{"step": 1}' > "$4/trace_pack.jsonl"
+`), 0o644))
 	given := 0
-	code, _, stdout, _ := invokeOnHost(t, t.Context(), shellTool, func(out string) {
-		given++
-		require.NoError(t, os.Remove(filepath.Join(out, "manifest.json")), "it was looked at already")
-	})
+	stdout := &bytes.Buffer{}
+	code := Run(t.Context(), []string{"invoke", "--exec", "sh tool.sh", "--root", root, "--config", tool, "--output", out, "--json"},
+		Streams{In: &bytes.Buffer{}, Out: stdout, Err: &bytes.Buffer{}, Runs: &cli.Runs{}, Ended: func() {
+			given++
+			require.NoError(t, os.Remove(filepath.Join(out, "manifest.json")), "it was looked at already")
+		}})
 	require.Zero(t, code, stdout)
 	require.Equal(t, 1, given)
-}
-
-// TestInvokedVerify: what is known of a call is not lost when its artifacts cannot be
-// looked at.
-func TestInvokedVerify(t *testing.T) {
-	_, out, stdout, _ := invokeOnHost(t, t.Context(), shellTool, func(string) {})
-	var res invoke.RunResult
+	var res invoke.Result
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &res))
 	require.Equal(t, filepath.Join(out, "manifest.json"), res.ManifestPath)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(interruption{Signal: syscall.SIGINT})
-	told := invoke.NewCall(res, nil)
-	err := told.Check(ctx, invoke.VerifyOptions{})
-	require.ErrorAs(t, err, new(interruption))
-	require.Equal(t, exitInterrupted, invokedCode(told, err))
-	require.Equal(t, invoke.ReasonUnverified, told.Reason)
-	require.Equal(t, "exited 0, but its artifacts were not verified: interrupted (Ctrl-C)", told.Error)
-	require.Nil(t, told.Verification)
-	require.Equal(t, res, told.RunResult)
+	require.True(t, res.OK)
+}
 
-	res.ManifestPath = filepath.Join(out, "none", "manifest.json")
-	told = invoke.NewCall(res, nil)
-	err = told.Check(t.Context(), invoke.VerifyOptions{})
-	require.Equal(t, exitSandbox, invokedCode(told, err))
+func TestInvokedCode(t *testing.T) {
+	interrupted := cli.Interruption{Signal: syscall.SIGINT}
+	for _, test := range []struct {
+		res  invoke.Result
+		err  error
+		want int
+	}{
+		{invoke.Result{OK: true}, nil, 0},
+		{invoke.Result{}, nil, cli.ExitProblem},
+		{invoke.Result{Reason: invoke.ReasonMissingArtifact}, nil, cli.ExitProblem},
+		{invoke.Result{Reason: invoke.ReasonNonzeroExit, ExitCode: new(7)}, nil, 7},
+		{invoke.Result{Reason: invoke.ReasonLimit, ExitCode: new(137)}, nil, 137},
+		{invoke.Result{Reason: invoke.ReasonLimit, ExitCode: new(0)}, nil, cli.ExitProblem},
+		{invoke.Result{Reason: invoke.ReasonTimeout}, nil, cli.ExitTimeLimit},
+		{invoke.Result{Reason: invoke.ReasonCannotExecute}, nil, cli.ExitNotFound},
+		{invoke.Result{Reason: invoke.ReasonCanceled}, interrupted, cli.ExitInterrupted},
+		{invoke.Result{Reason: invoke.ReasonUnverified}, interrupted, cli.ExitInterrupted},
+		{invoke.Result{Reason: invoke.ReasonUnverified}, errors.New("gone"), cli.ExitSandbox},
+		{invoke.Result{Reason: invoke.ReasonEngine}, errors.New("gone"), cli.ExitSandbox},
+		{invoke.Result{Reason: invoke.ReasonNotWritten}, errors.New("gone"), cli.ExitSandbox},
+	} {
+		require.Equal(t, test.want, invokedCode(test.res, test.err), "%v", test.res.Reason)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
 	"github.com/evalbox/evalbox/cmd/sandbox/runs"
@@ -59,12 +60,12 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"run", runs.NewRun(a)},
 		{"run", newExecCommand(a)},
 		{"run", newContractCommand(a)},
-		{"run", h.bridge(newInvokeCommand)},
-		{"run", h.bridge(newSweepCommand)},
-		{"run", h.bridge(newArtifactsCommand)},
+		{"run", newInvokeCommand(a)},
+		{"run", newSweepCommand(h)},
+		{"run", newArtifactsCommand(a)},
 		{"run", h.bridge(newGateCommand)},
 		{"run", h.bridge(newReplayCommand)},
-		{"run", h.bridge(newParseCommand)},
+		{"run", evaluate.NewParse(a)},
 		{"evaluate", h.bridge(newEvaluateCommand)},
 		{"evaluate", h.bridge(newBatchCommand)},
 		{"evaluate", h.bridge(newCheckCommand)},

@@ -1,31 +1,34 @@
 package main
 
 import (
-	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// sweepFlags are the flags of `sweep` that are not settings. The
-// sweep itself decides --config and --seed of `invoke`.
+// sweepFlags are the flags of `sweep` that are not settings.
 type sweepFlags struct {
-	invokeFlags
-	spec              string
-	axes              []sweep.Axis
-	seeds             []int64
-	parallel          int
-	keepGoing, resume bool
+	toolFlags
+	spec                      string
+	axes                      []sweep.Axis
+	seeds                     toolSeeds
+	parallel                  int
+	keepGoing, resume, dryRun bool
 }
 
 func newSweepCommand(a *app) *cobra.Command {
@@ -63,8 +66,11 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
   sandbox sweep --exec /opt/tool --spec base.json --axis x=1,2 --seeds 42 --output out --resume`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(a, cmd); err != nil {
+			if err := f.check(cmd, "exec", "spec", "axis", "seeds", "output"); err != nil {
 				return err
+			}
+			if f.parallel < 1 || f.parallel > maxParallel {
+				return cli.Misuse(cmd, "--jobs %d: must be between 1 and %d", f.parallel, maxParallel)
 			}
 			return a.sweep(cmd.Context(), cmd, f)
 		},
@@ -74,31 +80,18 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.spec, "spec", "", "`file` with the base spec, a JSON object (required)")
 	flags.Var(&axisFlag{&f.axes}, "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")
-	flags.Var(&sweepSeedsFlag{&f.seeds}, "seeds", "seeds `N,N...` of each combination (required)")
+	f.seeds.several = true
+	flags.Var(&f.seeds, "seeds", "seeds `N,N...` of each combination (required)")
 	flags.StringVar(&f.output, "output", "", "new `folder` of the sweep (required)")
 	flags.StringVar(&f.adapter, "adapter", "", "`name` of an adapter of the tool")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "do `N` runs at once")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a run that failed")
 	flags.BoolVar(&f.resume, "resume", false, "go on with the sweep in the folder, if there is one")
-	f.registerTool(cmd)
+	f.register(cmd)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check all but the tool itself, print the runs as JSON, and write nothing")
-	a.settingFlags(cmd, false, append(slices.Clone(invokeKeys), "json", "quiet")...)
-	cmd.SetUsageFunc(groupedUsage)
+	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
-}
-
-// check refuses flags that make no sense together.
-func (f *sweepFlags) check(a *app, cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	for _, required := range []string{"exec", "spec", "axis", "seeds", "output"} {
-		if !given(required) {
-			return usagef(cmd.CommandPath(), "sweep: --%s is missing", required)
-		}
-	}
-	if f.parallel < 1 || f.parallel > maxParallel {
-		return usagef(cmd.CommandPath(), "sweep: --jobs %d: must be between 1 and %d", f.parallel, maxParallel)
-	}
-	return f.checkTool(a, cmd)
 }
 
 // axisFlag is a list of axes, one for each flag.
@@ -116,8 +109,7 @@ func (f *axisFlag) Set(text string) error {
 	return err
 }
 
-// parseAxis reads NAME=V,V... or NAME=[JSON list]. A value that is not
-// JSON is a text.
+// parseAxis reads NAME=V,V... or NAME=[JSON list]. A value that is not JSON is a text.
 func parseAxis(text string) (sweep.Axis, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
@@ -148,33 +140,152 @@ func parseAxis(text string) (sweep.Axis, error) {
 
 // readJSON reads one value, numbers in their spelling.
 func readJSON(text string) (value any, ok bool) {
-	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
-	if decoder.Decode(&value) != nil {
-		return nil, false
-	}
-	_, err := decoder.Token()
-	return value, errors.Is(err, io.EOF)
+	return value, json.Valid([]byte(text)) && decoder.Decode(&value) == nil
 }
 
-// sweepSeedsFlag is a list of seeds; a second flag adds to those of the first.
-type sweepSeedsFlag struct{ target *[]int64 }
+// toolSeeds is a seed, or several: N,N... A second flag adds to the seeds of the first.
+type toolSeeds struct {
+	seeds   []invoke.Seed
+	several bool
+}
 
-func (f *sweepSeedsFlag) String() string { return "" }
+func (f *toolSeeds) String() string { return "" }
 
-func (f *sweepSeedsFlag) Type() string { return "N,N..." }
+func (f *toolSeeds) Type() string { return "N" }
 
-func (f *sweepSeedsFlag) Set(shown string) error {
+func (f *toolSeeds) Set(shown string) error {
+	if !f.several {
+		seed, err := invoke.ParseSeed(shown)
+		f.seeds = []invoke.Seed{seed}
+		return err
+	}
 	for part := range strings.SplitSeq(shown, ",") {
-		part = strings.TrimSpace(part)
-		seed, err := strconv.ParseInt(part, 10, 64)
-		switch {
-		case errors.Is(err, strconv.ErrRange):
-			return fmt.Errorf("the seed %s must be between %d and %d", text.Fit(part, text.Most), math.MinInt64, math.MaxInt64)
-		case err != nil:
-			return fmt.Errorf("the seed %q must be a whole number, as in 1,2,3", text.Fit(part, text.Most))
+		seed, err := invoke.ParseSeed(strings.TrimSpace(part))
+		if outOfRange := new(invoke.SeedRangeError); err != nil && !errors.As(err, &outOfRange) {
+			err = fmt.Errorf("%w, as in 1,2,3", err)
 		}
-		*f.target = append(*f.target, seed)
+		if err != nil {
+			return err
+		}
+		f.seeds = append(f.seeds, seed)
 	}
 	return nil
+}
+
+func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error {
+	s, err := a.Settings()
+	if err != nil {
+		return err
+	}
+	base, specErr := cli.Interruptibly(ctx, func() (sweep.Spec, error) { return sweep.LoadSpec(f.spec) })
+	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapterOf(cmd)}, base)
+	o, toolErr := f.options(a.App, s)
+	if err := errors.Join(specErr, planErr, toolErr); err != nil {
+		return err
+	}
+	// The output of concurrent runs would mix, so it is not shown.
+	x, err := a.Begin(ctx, s, cli.Hidden)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	o.Request, o.Hooks.Kill = s.Request(), a.Kill
+	o.Request.GPUWait = gpuWait(s, f.parallel, o.Timeout)
+	// A refusal that every run would get is reported here, once, before anything is written.
+	probe := o.Request
+	probe.Command = []string{"true"}
+	class, err := x.Box.Plan(ctx, probe)
+	if err != nil {
+		return err
+	}
+	opts := sweep.Options{Dir: f.output, Resume: f.resume, Verify: o.Verify, Parallel: f.parallel, KeepGoing: f.keepGoing}
+	if opts.Setup, err = f.setup(class.Class, s.GPUs, o.Env); err != nil {
+		return err
+	}
+	var progress counter
+	o.Hooks.Waiting = func(why string) { progress.once("runs wait for GPUs: " + why) }
+	tool, err := invoke.New(x.Box, o)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		if _, err := cli.Interruptibly(ctx, func() (struct{}, error) { return struct{}{}, sweep.Check(plan, opts) }); err != nil {
+			return err
+		}
+		dir, err := filepath.Abs(f.output)
+		if err != nil {
+			return err
+		}
+		return a.PrintJSON(sweepPlan(plan, dir))
+	}
+	report, err := a.runSweep(ctx, &progress, s.Quiet, tool, plan, opts)
+	_ = x.Ended() // no output was shown
+	if report.Dir == "" {
+		return err
+	}
+	a.Code = sweepCode(err)
+	if !s.Quiet {
+		err = errors.Join(a.PrintLines([]string{render.Sweep(report)}), err)
+	}
+	return errors.Join(a.Present(sweepJSON(report), true, s, nil), err)
+}
+
+// runSweep does the runs and shows their progress.
+func (a *app) runSweep(ctx context.Context, progress *counter, quiet bool, tool *invoke.Harness, plan sweep.Plan, opts sweep.Options) (sweep.Report, error) {
+	progress.start(a, quiet, "runs", plan.Len(), plan.Len(), func() string { return "" })
+	defer progress.stop()
+	defer context.AfterFunc(ctx, func() {
+		progress.say(fmt.Sprintf("%v: ending what runs; Ctrl-C ends it at once", context.Cause(ctx)))
+	})()
+	opts.Resumed = func(kept int) {
+		progress.skip(kept)
+		progress.say(fmt.Sprintf("%s has %d of %d runs already", opts.Dir, kept, plan.Len()))
+	}
+	opts.Begun = func(int) { progress.count(1) }
+	opts.Ended = func(end sweep.End) {
+		progress.count(-1)
+		if end.Status == sweep.StatusMissing {
+			return
+		}
+		shown := end.Name + " · " + string(end.Status)
+		if end.Failure != "" {
+			shown += " · " + text.Brief(end.Failure)
+		}
+		progress.end(shown)
+	}
+	return sweep.Run(ctx, tool.Trial(), plan, opts)
+}
+
+// setup is what the results depend on, besides the spec. Limits are not in it: a run that
+// reached none would have ended in the same way under others. Neither are the demands on
+// artifacts: a resumed sweep judges the kept runs again. Values of variables may be
+// secret, so only their hashes are in it.
+func (f *sweepFlags) setup(class spec.Class, gpus string, env map[string]string) (map[string]string, error) {
+	setup := map[string]string{
+		"image": class.Image.ID, "network": class.Network, "user": class.User, "runtime": class.Runtime, "gpus": gpus,
+		"exec": f.exec, "engine": "sandbox", "root": "",
+	}
+	if f.root != "" {
+		var err error
+		if setup["root"], err = filepath.Abs(f.root); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range env {
+		sum := sha256.Sum256([]byte(name + "=" + value))
+		setup[sweep.SetupHashed+name] = hex.EncodeToString(sum[:])
+	}
+	return setup, nil
+}
+
+// sweepCode is the exit code of a sweep.
+func sweepCode(err error) int {
+	failures := new(sweep.FailuresError)
+	code := cli.ExitCode(nil, err)
+	if errors.As(err, &failures) && code != cli.ExitInterrupted && len(cli.Joined(err)) == 1 {
+		return cli.ExitProblem
+	}
+	return code
 }

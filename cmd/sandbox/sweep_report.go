@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
-
+	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
-	"github.com/evalbox/evalbox/internal/render"
-	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // sweepReportSchema is the schema of a [sweepReport].
@@ -24,7 +21,7 @@ type sweepReport struct {
 type sweepReportRun struct {
 	Name       string         `json:"name"`
 	AxisValues map[string]any `json:"axis_values"`
-	Seed       int64          `json:"seed"`
+	Seed       invoke.Seed    `json:"seed"`
 	// Status is planned, or how the run stands.
 	Status sweep.Status `json:"status"`
 	// Kept says that the run ended in an earlier call.
@@ -40,28 +37,28 @@ const statusPlanned sweep.Status = "planned"
 
 // sweepPlan is the report of a sweep in a directory before it begins.
 func sweepPlan(plan sweep.Plan, dir string) sweepReport {
-	told := sweepReport{Schema: sweepReportSchema, TotalRuns: plan.Len(), Dir: dir, Runs: make([]sweepReportRun, plan.Len())}
-	for i := range told.Runs {
+	shown := sweepReport{Schema: sweepReportSchema, TotalRuns: plan.Len(), Dir: dir, Runs: make([]sweepReportRun, plan.Len())}
+	for i := range shown.Runs {
 		point := plan.Point(i)
-		told.Runs[i] = sweepReportRun{Name: plan.Name(i), AxisValues: point.Values, Seed: point.Seed, Status: statusPlanned}
+		shown.Runs[i] = sweepReportRun{Name: plan.Name(i), AxisValues: point.Values, Seed: point.Seed, Status: statusPlanned}
 	}
-	return told
+	return shown
 }
 
 func sweepJSON(report sweep.Report) sweepReport {
-	told := sweepReport{Schema: sweepReportSchema, TotalRuns: len(report.Runs), Dir: report.Dir, Manifest: unlessEmpty(report.Manifest),
+	shown := sweepReport{Schema: sweepReportSchema, TotalRuns: len(report.Runs), Dir: report.Dir, Manifest: unlessEmpty(report.Manifest),
 		Runs: make([]sweepReportRun, len(report.Runs))}
 	for i, end := range report.Runs {
 		failure := end.Failure
 		if end.Err != nil {
 			failure = end.Err.Error()
 		}
-		told.Runs[i] = sweepReportRun{
+		shown.Runs[i] = sweepReportRun{
 			Name: end.Name, AxisValues: end.Values, Seed: end.Seed, Status: end.Status, Kept: end.Kept,
 			ManifestHash: unlessEmpty(end.ManifestHash), ExitCode: end.ExitCode, TimedOut: end.TimedOut, Failure: unlessEmpty(failure),
 		}
 	}
-	return told
+	return shown
 }
 
 func unlessEmpty(text string) *string {
@@ -69,28 +66,4 @@ func unlessEmpty(text string) *string {
 		return nil
 	}
 	return &text
-}
-
-// showSweep shows the report of a sweep.
-func (a *app) showSweep(report sweep.Report, s settings.Settings) error {
-	var err error
-	if s.JSON {
-		err = a.printJSON(sweepJSON(report))
-		if err != nil && !errors.Is(err, errReaderGone) {
-			a.code = exitSandbox // the caller asked for the report and did not get it
-		}
-	}
-	if !s.Quiet {
-		a.say(render.Sweep(report))
-	}
-	return err
-}
-
-// sweepCode is the exit code of a sweep.
-func sweepCode(err error) int {
-	failures := new(sweep.FailuresError)
-	if errors.As(err, &failures) && exitCode(nil, err) != exitInterrupted && len(joined(err)) == 1 {
-		return exitProblem
-	}
-	return exitCode(nil, err)
 }

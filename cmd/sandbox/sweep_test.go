@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
 	"github.com/evalbox/evalbox/internal/render"
@@ -37,16 +39,20 @@ func TestParseAxis(t *testing.T) {
 }
 
 func TestSweepSeeds(t *testing.T) {
-	var seeds []int64
-	flag := &sweepSeedsFlag{&seeds}
+	flag := &toolSeeds{several: true}
 	require.NoError(t, flag.Set("1, -2"))
-	require.NoError(t, flag.Set("9223372036854775807"))
-	assert.Equal(t, []int64{1, -2, 9223372036854775807}, seeds)
+	require.NoError(t, flag.Set("18446744073709551615"))
+	assert.Equal(t, []invoke.Seed{invoke.NewSeed(1), invoke.NewSeed(-2), invoke.NewSeed(uint64(math.MaxUint64))}, flag.seeds)
 	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,3`)
 	require.EqualError(t, flag.Set("1-5"), `the seed "1-5" must be a whole number, as in 1,2,3`)
 	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,3`)
-	require.EqualError(t, flag.Set("9223372036854775808"),
-		"the seed 9223372036854775808 must be between -9223372036854775808 and 9223372036854775807")
+	require.EqualError(t, flag.Set("18446744073709551616"),
+		"the seed 18446744073709551616 must be between -9223372036854775808 and 18446744073709551615")
+	one := &toolSeeds{}
+	require.NoError(t, one.Set("1"))
+	require.NoError(t, one.Set("2"))
+	assert.Equal(t, []invoke.Seed{invoke.NewSeed(2)}, one.seeds)
+	require.Error(t, one.Set("1,2"))
 }
 
 // TestSweepSetup: whatever decides what runs do is part of what a sweep is, and no value
@@ -55,33 +61,30 @@ func TestSweepSetup(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	class := spec.Class{Image: spec.Image{ID: "sha256:1"}, Network: "none", User: "1:1", Runtime: "runsc"}
-	f := sweepFlags{invokeFlags: invokeFlags{exec: "python3 t.py", engine: invoke.EngineSandbox}}
-	setup := classSetup(class, "all")
-	require.NoError(t, f.addSetup(setup, map[string]string{"TOKEN": "secret", "EMPTY": ""}))
+	f := sweepFlags{toolFlags: toolFlags{exec: "python3 t.py"}}
+	setup, err := f.setup(class, "all", map[string]string{"TOKEN": "secret", "EMPTY": ""})
+	require.NoError(t, err)
 	for _, hash := range []string{"env.TOKEN", "env.EMPTY"} {
 		assert.Regexp(t, "^[0-9a-f]{64}$", setup[hash])
 	}
-	other := map[string]string{}
-	require.NoError(t, f.addSetup(other, map[string]string{"TOKEN": "another"}))
+	other, err := f.setup(class, "all", map[string]string{"TOKEN": "another"})
+	require.NoError(t, err)
 	assert.NotEqual(t, setup["env.TOKEN"], other["env.TOKEN"])
 	delete(setup, "env.TOKEN")
 	delete(setup, "env.EMPTY")
 	assert.Equal(t, map[string]string{
 		"exec": "python3 t.py", "engine": "sandbox", "root": "", "image": "sha256:1", "network": "none", "user": "1:1", "runtime": "runsc", "gpus": "all",
 	}, setup)
-
 	here, err := os.Getwd()
 	require.NoError(t, err)
-	for root, want := range map[string]string{"": here, "tool": filepath.Join(here, "tool")} {
-		setup = map[string]string{}
-		f.engine, f.root = invoke.EngineHost, root
-		require.NoError(t, f.addSetup(setup, nil))
-		assert.Equal(t, map[string]string{"exec": "python3 t.py", "engine": "host", "root": want}, setup, "on the host the tool starts in the current folder")
-	}
+	f.root = "tool"
+	setup, err = f.setup(class, "", nil)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(here, "tool"), setup["root"])
 }
 
 func TestSweepCode(t *testing.T) {
-	failures, interrupt := &sweep.FailuresError{}, interruption{}
+	failures, interrupt := &sweep.FailuresError{}, cli.Interruption{}
 	for _, test := range []struct {
 		err  error
 		want int

@@ -133,7 +133,7 @@ type Expired struct {
 // time, oldest first. Runs that were not contracts have no class, and running ones are not
 // listed. The error names the records that cannot be read; the others are listed all the same.
 func FindExpired(store *record.Store, class string, before time.Time) ([]Expired, error) {
-	records, err := store.List()
+	records, err := store.ListBrief()
 	errs := []error{err}
 	expired := []Expired{}
 	for _, each := range records {

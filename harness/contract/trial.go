@@ -44,7 +44,7 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 	run := t.h.newExecution(contract)
 	o, err := run.carryOut(ctx)
 	res := trial.Result{
-		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.verdict(), Reason: o.Status, ExitCode: -1, Started: started,
+		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1, Started: started,
 		Runs: []trial.RunRef{}, Problems: o.problems(), Files: []trial.File{},
 	}
 	if len(o.Violations) > 0 {
@@ -69,8 +69,8 @@ func encodeInto(detail *json.RawMessage, o Outcome) (err error) {
 	return err
 }
 
-// verdict is inconclusive for an execution that was interrupted or could not begin.
-func (o Outcome) verdict() trial.Verdict {
+// Verdict is inconclusive for an execution that was interrupted or could not begin.
+func (o Outcome) Verdict() trial.Verdict {
 	switch o.Status {
 	case StatusRefused:
 		return trial.Refused

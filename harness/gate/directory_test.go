@@ -100,7 +100,7 @@ func TestOutputsDiffer(t *testing.T) {
 func TestCommandsDiffer(t *testing.T) {
 	base := func() evidence.CommandTests {
 		return evidence.CommandTests{
-			Index: 1, Command: "pytest", Ending: "exited", ExitCode: new(0), Counts: evidence.Counts{Total: 2, Passed: 2},
+			Index: 1, Command: "pytest", Ending: "exited", ExitCode: new(0), Counts: &evidence.Counts{Total: 2, Passed: 2},
 			Cases: []evidence.Case{{ID: "a", Outcome: evidence.Passed, Message: "1"}, {ID: "b", Outcome: evidence.Passed}},
 		}
 	}

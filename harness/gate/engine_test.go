@@ -97,7 +97,7 @@ func TestEngineVerdicts(t *testing.T) {
 		"failing":            {"def test_one():\n    assert 1 == 2\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonGateFailed, ""},
 		"no tests":           {"x = 1\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonGateFailed, ""},
 		"no tests, expected": {"x = 1\n", "gate_commands: [{cmd: pytest -q, expect_exit: 5}]", evidence.Blocked, evidence.ReasonNoTests, ""},
-		"exit 0":             {passing, "gate_commands: [\"sh -c 'exit 0'\"]", evidence.Blocked, evidence.ReasonNoTests, ""},
+		"exit 0":             {passing, "gate_commands: [\"sh -c 'exit 0'\"]", evidence.Pass, evidence.ReasonPass, ""},
 		"only checks":        {passing, "gate_commands: [{cmd: 'true', kind: check}]", evidence.Blocked, evidence.ReasonNoTests, ""},
 		"all skipped":        {"import pytest\n\n@pytest.mark.skip\ndef test_one():\n    pass\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonNoTests, ""},
 		"hang":               {"import time\n\ndef test_one():\n    time.sleep(600)\n", "gate_commands: [{cmd: pytest -q, timeout: 2s}]", evidence.Blocked, evidence.ReasonTimeout, ""},

@@ -126,7 +126,7 @@ func (rec *recording) plan(ctx context.Context, o ReplayOptions) (m evidence.Run
 // examine reads the evidence of the recorded run, and says what of it is not what was
 // hashed. A replay of something else would prove nothing.
 func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) {
-	if rec.input, err = judge.Load(ctx, rec.root); err != nil {
+	if rec.input, err = loaded(ctx, rec.root); err != nil {
 		return nil, err
 	}
 	for _, name := range rec.input.Check.Missing {

@@ -152,8 +152,8 @@ func commandsDiffer(a, b evidence.CommandTests, k int) (subject, detail string) 
 			return a.Cases[i].ID, fmt.Sprintf("The test %s, and %s in run %d.", a.Cases[i].Outcome, b.Cases[i].Outcome, k)
 		}
 	}
-	if a.Counts != b.Counts {
-		return a.Command, fmt.Sprintf("%d of %d tests passed, and %d of %d in run %d.", a.Counts.Passed, a.Counts.Total, b.Counts.Passed, b.Counts.Total, k)
+	if first, now := a.Counts.Value(), b.Counts.Value(); first != now {
+		return a.Command, fmt.Sprintf("%d of %d tests passed, and %d of %d in run %d.", first.Passed, first.Total, now.Passed, now.Total, k)
 	}
 	return "", ""
 }

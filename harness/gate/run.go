@@ -195,7 +195,7 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 	_, err = evidence.WriteManifest(ctx, g.root)
 	fails("hashing the evidence", err)
 	g.tell(execute.StageJudge)
-	in, err := judge.Load(ctx, g.root)
+	in, err := loaded(ctx, g.root)
 	if err != nil {
 		fails("reading the evidence", err)
 		in = judge.Input{Manifest: g.m, Pre: g.findings}

@@ -24,11 +24,20 @@ func Judge(ctx context.Context, dir string) (evidence.Verdict, error) {
 		return evidence.Verdict{}, err
 	}
 	defer root.Close()
-	in, err := judge.Load(ctx, root)
+	in, err := loaded(ctx, root)
 	if err != nil {
 		return evidence.Verdict{}, err
 	}
 	return judge.Judge(in), nil
+}
+
+// loaded hashes and reads the evidence of a gate directory.
+func loaded(ctx context.Context, root *os.Root) (judge.Input, error) {
+	check, err := evidence.CheckFiles(ctx, root)
+	if err != nil {
+		return judge.Input{}, err
+	}
+	return judge.Load(ctx, root, check)
 }
 
 // VerifyOptions are what else a gate directory must stand up to.
@@ -67,17 +76,17 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		return VerifyReport{}, err
 	}
 	defer root.Close()
-	in, err := judge.Load(ctx, root)
-	if err != nil {
-		return VerifyReport{}, err
-	}
-	report := VerifyReport{Problems: []Problem{}, Verdict: judge.Judge(in)}
-	// What a run that was stopped never wrote is the judge's business: here counts what
-	// the manifest lists.
 	check, err := evidence.CheckFiles(ctx, root)
 	if err != nil {
 		return VerifyReport{}, err
 	}
+	in, err := judge.Load(ctx, root, check)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	// The judge reports files that a stopped run never wrote. This check is about those that
+	// the manifest lists.
+	report := VerifyReport{Problems: []Problem{}, Verdict: judge.Judge(in)}
 	for _, name := range check.Missing {
 		report.add(name, "is missing")
 	}

@@ -27,9 +27,9 @@ import (
 // These tests run the test tool on the real engine with the debian image. Without either
 // they fail and say what to do: `make test` makes both.
 
-// newSandbox is a sandbox with its own state folder. At the end of the test nothing of
+// newSandbox is a sandbox with its own state directory. At the end of the test nothing of
 // its runs may be left on the engine.
-func newSandbox(t *testing.T) invoke.Sandbox {
+func newSandbox(t *testing.T) sandbox.Box {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func newSandbox(t *testing.T) invoke.Sandbox {
 		}
 		require.NoError(t, r.Close())
 	})
-	return invoke.Sandbox{Runner: r, Request: sandbox.Request{Limits: policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}}}
+	return r
 }
 
 // invocation has a configuration with these flags and an empty output directory.
@@ -65,23 +65,25 @@ func invocation(t *testing.T, flags ...string) invoke.Invocation {
 	return invoke.Invocation{Config: filepath.Join(dir, "config.json"), OutputDir: filepath.Join(dir, "out")}
 }
 
-func newTool(t *testing.T, s invoke.Sandbox, opts ...invoke.Option) *invoke.Runner {
+func newTool(t *testing.T, box sandbox.Box, o invoke.Options) *invoke.Harness {
 	t.Helper()
-	r, err := invoke.New("python3 fake_tool.py", append([]invoke.Option{invoke.WithSandbox(s), invoke.WithRoot("testdata")}, opts...)...)
+	o.Executable, o.Root = "python3 fake_tool.py", "testdata"
+	o.Request.Limits.Memory, o.Request.Limits.CPUs = 512*policy.MiB, 1
+	h, err := invoke.New(box, o)
 	require.NoError(t, err)
-	return r
+	return h
 }
 
 // TestEngineSuccess: what the tool is told, what it may do, what it leaves.
 func TestEngineSuccess(t *testing.T) {
 	t.Parallel()
 	inv := invocation(t, "metadata", "plot", "escape", "stdin")
-	seed, adapter := int64(7), "x"
+	seed, adapter := invoke.NewSeed(7), "x"
 	inv.Seed, inv.Adapter = &seed, &adapter
 	// Only that the mount is read-only keeps the tool from writing there.
 	require.NoError(t, os.Chmod(inv.Config, 0o666))
 	config, tool := hashes(t, filepath.Dir(inv.Config)), hashes(t, "testdata")
-	res, err := newTool(t, newSandbox(t)).Run(t.Context(), inv)
+	res, err := newTool(t, newSandbox(t), invoke.Options{}).Run(t.Context(), inv)
 	require.NoError(t, err)
 	left := hashes(t, inv.OutputDir)
 	require.Equal(t, "stdin ''\nrefused OSError\nrefused OSError\nfake tool: completed\n"+
@@ -91,26 +93,26 @@ func TestEngineSuccess(t *testing.T) {
 	require.NoFileExists(t, "testdata/escaped")
 	require.Equal(t, tool, hashes(t, "testdata"))
 	require.Equal(t, config["config.json"], hashes(t, filepath.Dir(inv.Config))["config.json"])
-	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
-	require.NoError(t, err)
+	report := res.Verification
+	require.NoError(t, res.Err())
 	require.True(t, report.OK, report.Problems)
 	require.Len(t, report.Artifacts, 4)
+	_, err = invoke.Verify(t.Context(), inv.OutputDir, invoke.VerifyOptions{})
+	require.NoError(t, err)
 	require.Equal(t, left, hashes(t, inv.OutputDir), "looking at the files changes none")
 	require.Equal(t, `"fake-run-seed-7"`, string(report.Manifest["run_id"]))
 
 	// The same again, elsewhere: the same artifacts and the same result.
 	again := invocation(t, "metadata", "plot", "escape", "stdin")
 	again.Seed, again.Adapter = &seed, &adapter
-	second, err := newTool(t, newSandbox(t)).Run(t.Context(), again)
+	second, err := newTool(t, newSandbox(t), invoke.Options{}).Run(t.Context(), again)
 	require.NoError(t, err)
-	secondReport, err := second.Verify(t.Context(), invoke.VerifyOptions{})
-	require.NoError(t, err)
-	require.Equal(t, report, secondReport)
+	require.Equal(t, report, second.Verification)
 	require.Equal(t, lasting(t, res, inv), lasting(t, second, again))
 }
 
 // lasting are the fields of a result that are not volatile, less the paths of the call.
-func lasting(t *testing.T, res invoke.RunResult, inv invoke.Invocation) string {
+func lasting(t *testing.T, res invoke.Result, inv invoke.Invocation) string {
 	t.Helper()
 	text, err := json.Marshal(res)
 	require.NoError(t, err)
@@ -144,26 +146,22 @@ func hashes(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestEngineStale: whose a file is does not depend on the engine.
+// TestEngineStale: a file from before is not of the run, also if the tool writes it again.
 func TestEngineStale(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
 	inv := invocation(t, "list_kept", "rewrite_kept")
 	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "kept.txt"), []byte("kept"), 0o666))
-	res, err := newTool(t, s).Run(t.Context(), inv)
+	res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), inv)
 	require.NoError(t, err)
-	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
-	require.NoError(t, err)
-	require.Len(t, report.Problems, 1)
-	require.EqualError(t, report.Problems[0], "kept.txt: was there before the run")
+	require.EqualError(t, res.Err(), "kept.txt: was not written by this run")
 
 	// More than is carried over is no success, and told.
-	s.Request.Limits.OutputFiles = 20
-	res, err = newTool(t, s).Run(t.Context(), invocation(t, "many_files"))
-	var failed *invoke.InvocationError
-	require.ErrorAs(t, err, &failed)
-	require.Equal(t, invoke.ReasonLimit, failed.Reason)
-	require.ErrorContains(t, err, "more than 20 entries")
+	few := sandbox.Request{Limits: policy.Limits{OutputFiles: 20}}
+	res, err = newTool(t, s, invoke.Options{Request: few}).Run(t.Context(), invocation(t, "many_files"))
+	require.NoError(t, err)
+	require.Equal(t, invoke.ReasonLimit, res.Reason)
+	require.ErrorContains(t, res.Err(), "more than 20 entries")
 	require.NotEmpty(t, res.NotWritten)
 }
 
@@ -184,11 +182,12 @@ func TestEngineFailures(t *testing.T) {
 		"link_manifest":      {invoke.ReasonMissingArtifact, "manifest.json (is a symlink"},
 		"directory_manifest": {invoke.ReasonMissingArtifact, "manifest.json (is a folder)"},
 	} {
-		_, err := newTool(t, s).Run(t.Context(), invocation(t, flag))
+		res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), invocation(t, flag))
+		require.NoError(t, err, flag)
 		var failed *invoke.InvocationError
-		require.ErrorAs(t, err, &failed, flag)
+		require.ErrorAs(t, res.Err(), &failed, flag)
 		require.Equal(t, want.reason, failed.Reason, flag)
-		require.ErrorContains(t, err, want.text, flag)
+		require.ErrorContains(t, failed, want.text, flag)
 		if flag == "fail" {
 			require.Equal(t, "fake tool: simulated failure\n", failed.Stderr)
 			require.Equal(t, 1, *failed.ExitCode)
@@ -200,22 +199,22 @@ func TestEngineFailures(t *testing.T) {
 		"bad_metadata": invoke.KindNotObject, "wrong_hash": invoke.KindHashMismatch, "list_missing": invoke.KindMissing,
 		"list_outside": invoke.KindOutside,
 	} {
-		res, err := newTool(t, s).Run(t.Context(), invocation(t, flag))
+		res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), invocation(t, flag))
 		require.NoError(t, err, flag)
-		report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
-		require.NoError(t, err, flag)
-		require.NotEmpty(t, report.Problems, flag)
-		require.Equal(t, want, report.Problems[0].Kind, flag)
+		var problem *invoke.ArtifactError
+		require.ErrorAs(t, res.Err(), &problem, flag)
+		require.Equal(t, want, problem.Kind, flag)
 	}
 }
 
 // TestEngineTimeLimit: a tool that is too slow, with a child that shrugs SIGTERM off.
 func TestEngineTimeLimit(t *testing.T) {
 	t.Parallel()
-	_, err := newTool(t, newSandbox(t), invoke.WithTimeout(2*time.Second)).Run(t.Context(), invocation(t, "survivor", "timeout"))
+	res, err := newTool(t, newSandbox(t), invoke.Options{Timeout: 2 * time.Second}).Run(t.Context(), invocation(t, "survivor", "timeout"))
+	require.NoError(t, err)
 	var late *invoke.TimeoutError
-	require.ErrorAs(t, err, &late)
-	require.EqualError(t, err, "the tool timed out after 2 seconds")
+	require.ErrorAs(t, res.Err(), &late)
+	require.EqualError(t, late, "the tool timed out after 2 seconds")
 	require.Nil(t, late.ExitCode)
 	require.True(t, strings.HasPrefix(late.Stdout, "partial\n") || strings.HasSuffix(late.Stdout, "partial\n"), late.Stdout)
 	require.Equal(t, "warning\n", late.Stderr)
@@ -224,7 +223,7 @@ func TestEngineTimeLimit(t *testing.T) {
 // TestEngineOutput: 300 MB are cut, and bytes that are no text are replaced.
 func TestEngineOutput(t *testing.T) {
 	t.Parallel()
-	res, err := newTool(t, newSandbox(t)).Run(t.Context(), invocation(t, "flood", "not_utf8"))
+	res, err := newTool(t, newSandbox(t), invoke.Options{}).Run(t.Context(), invocation(t, "flood", "not_utf8"))
 	require.NoError(t, err)
 	require.True(t, res.StdoutTruncated)
 	require.Greater(t, res.StdoutBytes, int64(300<<20))
@@ -239,20 +238,20 @@ func TestEngineRefuses(t *testing.T) {
 	s := newSandbox(t)
 	inv := invocation(t, "list_kept")
 	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "kept.txt"), []byte("kept"), 0o644))
-	res, err := newTool(t, s).Run(t.Context(), inv)
+	res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), inv)
 	require.NoError(t, err)
-	report, err := res.Verify(t.Context(), invoke.VerifyOptions{})
+	require.Len(t, res.Verification.Problems, 1)
+	require.Equal(t, invoke.KindStale, res.Verification.Problems[0].Kind)
+	res, err = newTool(t, s, invoke.Options{}).Run(t.Context(), inv)
 	require.NoError(t, err)
-	require.Len(t, report.Problems, 1)
-	require.Equal(t, invoke.KindStale, report.Problems[0].Kind)
-	_, err = newTool(t, s).Run(t.Context(), inv)
-	require.ErrorContains(t, err, "holds manifest.json from before")
+	require.ErrorContains(t, res.Err(), "holds manifest.json from before")
 
-	missing, err := invoke.New("/no/such/tool", invoke.WithSandbox(s))
+	missing, err := invoke.New(s, invoke.Options{Executable: "/no/such/tool"})
 	require.NoError(t, err)
-	_, err = missing.Run(t.Context(), invocation(t))
+	res, err = missing.Run(t.Context(), invocation(t))
+	require.NoError(t, err)
 	var failed *invoke.InvocationError
-	require.ErrorAs(t, err, &failed)
+	require.ErrorAs(t, res.Err(), &failed)
 	require.Equal(t, invoke.ReasonCannotExecute, failed.Reason)
 	require.Nil(t, failed.ExitCode)
 	require.NotEmpty(t, failed.Stderr)
@@ -260,6 +259,6 @@ func TestEngineRefuses(t *testing.T) {
 	// The configuration is for the tool to look for.
 	inv = invocation(t)
 	inv.Config += ".none"
-	_, err = newTool(t, s).Run(t.Context(), inv)
+	_, err = newTool(t, s, invoke.Options{}).Run(t.Context(), inv)
 	require.NoError(t, err)
 }

@@ -55,8 +55,11 @@ func TestParseManifest(t *testing.T) {
 		require.ErrorContains(t, problem, test.say, name)
 		require.ErrorContains(t, problem, "out/manifest.json: ", name)
 	}
-	require.False(t, tooDeep([]byte(`["`+strings.Repeat("[", 2000)+`\"["]`)))
-	require.False(t, tooDeep([]byte("["+strings.Repeat("[],", 2000)+"[]]")))
+	for _, value := range []string{`["` + strings.Repeat("[", 2000) + `\"["]`, "[" + strings.Repeat("[],", 2000) + "[]]", `"\ud800"`} {
+		fields, problem := ParseManifest([]byte(strings.Replace(goodManifest, "[1e400, 12345678901234567890]", value, 1)), "m")
+		require.Nil(t, problem)
+		require.Equal(t, value, string(fields["more"]))
+	}
 }
 
 func TestLoadManifest(t *testing.T) {

@@ -24,8 +24,8 @@ type Profile struct {
 type Declared struct {
 	// Path is relative to the output directory, with slashes.
 	Path string `yaml:"path"`
-	// Format is json (one object), jsonl (one object in each line) or bytes, which is
-	// the default and judges nothing.
+	// Format is json (one object), jsonl (one object in each line), or bytes for any
+	// content, which is the default.
 	Format Format `yaml:"format"`
 	// Keys are fields that each object must have.
 	Keys []string `yaml:"keys"`
@@ -33,7 +33,7 @@ type Declared struct {
 	Optional bool `yaml:"optional"`
 }
 
-// Format is what a declared artifact holds.
+// Format is the format of a declared artifact.
 type Format string
 
 // Formats of artifacts.
@@ -58,7 +58,7 @@ func ParseProfile(text []byte, source string) (Profile, error) {
 	return p, p.check(lines, source)
 }
 
-// check says all that is wrong with a profile.
+// check reports all problems of a profile.
 func (p Profile) check(lines map[string]int, source string) error {
 	var errs []error
 	seen := map[string]bool{ManifestName: true, TracePackName: true, AdapterMetadataName: true}
@@ -103,8 +103,9 @@ func (p Profile) names() []string {
 	return all
 }
 
-// required are the further artifacts that a run must make.
-func (p Profile) required() (names []string) {
+// required are all artifacts that a run must make.
+func (p Profile) required() []string {
+	names := []string{ManifestName, TracePackName}
 	for _, d := range p.Artifacts {
 		if !d.Optional {
 			names = append(names, d.Path)

@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,13 +13,13 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// Mode says how much of a record is judged (E35 of the requirements).
+// Mode says how strictly a record is judged (E35 of the requirements).
 type Mode uint8
 
 const (
 	// Strict demands that step is a whole number, or step_id a string or a whole number.
 	Strict Mode = iota
-	// Compat demands only that one of the two is there.
+	// Compat demands only that one of the two exists.
 	Compat
 )
 
@@ -37,10 +38,9 @@ type TraceRecord struct {
 }
 
 // ScanTrace reads a trace, one JSON object in each line that is not blank, and calls
-// each with every record; each may be nil. It holds one line at a time, whatever the
-// size of the trace, and ends with the first error: an [*ArtifactError] that names path
-// and line, an error of each, or that of ctx. It returns how many records were good
-// (M3-08, MI-05).
+// each with every record; each may be nil. It holds one line at a time, and ends with the
+// first error: an [*ArtifactError] that names path and line, an error of each, or that of
+// ctx. It returns the number of good records (M3-08, MI-05).
 func ScanTrace(ctx context.Context, r io.Reader, path string, mode Mode, each func(TraceRecord) error) (int64, error) {
 	return scanRecords(ctx, r, path, func(text []byte, line int64) *ArtifactError { return checkRecord(text, path, line, mode) }, each)
 }
@@ -48,7 +48,7 @@ func ScanTrace(ctx context.Context, r io.Reader, path string, mode Mode, each fu
 // scanRecords reads lines of JSON that check approves of.
 func scanRecords(ctx context.Context, r io.Reader, path string, check func(text []byte, line int64) *ArtifactError, each func(TraceRecord) error,
 ) (records int64, err error) {
-	all := newLines(fsx.WithContext(ctx, r), MaxLine)
+	all := &lines{r: bufio.NewReaderSize(fsx.WithContext(ctx, r), 64<<10)}
 	for {
 		text, err := all.next()
 		switch {
@@ -74,8 +74,61 @@ func scanRecords(ctx context.Context, r io.Reader, path string, check func(text 
 	}
 }
 
-// LoadTracePack reads a whole trace into memory (M3-11), up to 256 MiB; longer ones are
-// for [ScanTrace].
+// errLineTooLong means that a line has more than [MaxLine] bytes.
+var errLineTooLong = errors.New("line too long")
+
+// lines reads physical lines, which end with LF, CR LF or CR as in text files. It holds one
+// line at a time.
+type lines struct {
+	r *bufio.Reader
+	// n is the number of the last line.
+	n   int64
+	buf []byte
+	// afterCR means that an LF that comes next belongs to the line before.
+	afterCR bool
+}
+
+// next is the next line without its end, valid until the next call; io.EOF at the end.
+func (l *lines) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	l.n++
+	for began := false; ; {
+		if _, err := l.r.Peek(1); err != nil {
+			if errors.Is(err, io.EOF) && began {
+				return l.buf, nil
+			}
+			return nil, err
+		}
+		piece, _ := l.r.Peek(l.r.Buffered()) // cannot fail: it is buffered
+		if l.afterCR {
+			l.afterCR = false
+			if piece[0] == '\n' {
+				_, _ = l.r.Discard(1)
+				continue
+			}
+		}
+		began = true
+		end := bytes.IndexAny(piece, "\r\n")
+		whole := end >= 0
+		if !whole {
+			end = len(piece)
+		}
+		if len(l.buf)+end > MaxLine {
+			return nil, errLineTooLong
+		}
+		l.buf = append(l.buf, piece[:end]...)
+		if !whole {
+			_, _ = l.r.Discard(end)
+			continue
+		}
+		l.afterCR = piece[end] == '\r'
+		_, _ = l.r.Discard(end + 1)
+		return l.buf, nil
+	}
+}
+
+// LoadTracePack reads a whole trace into memory (M3-11), up to 256 MiB. Use [ScanTrace] for
+// longer ones.
 func LoadTracePack(ctx context.Context, path string, mode Mode) ([]json.RawMessage, error) {
 	file, err := fsx.Open(path)
 	if err != nil {
@@ -98,7 +151,7 @@ func LoadTracePack(ctx context.Context, path string, mode Mode) ([]json.RawMessa
 
 // checkRecord judges one record. It is pure.
 func checkRecord(text []byte, path string, line int64, mode Mode) *ArtifactError {
-	record, problem := parseObject(text, path, line)
+	record, _, problem := parseObject(text, path, line)
 	if problem != nil {
 		return problem
 	}
@@ -115,9 +168,9 @@ func checkRecord(text []byte, path string, line int64, mode Mode) *ArtifactError
 	return artifactError(path, line, KindMissingStep, "step must be a whole number, or step_id a string or a whole number")
 }
 
-// isWhole says that a JSON value is a whole number, also one such as 1.0 or 1e3. It looks
-// at the digits, so that nothing is rounded. One with a point or an exponent that is
-// beyond what readers can hold is none.
+// isWhole reports whether a JSON value is a whole number, also one such as 1.0 or 1e3. It
+// looks at the digits, so that nothing is rounded. A number with a point or an exponent
+// that readers cannot hold is not a whole number.
 func isWhole(value json.RawMessage) bool {
 	text := string(value)
 	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') {
@@ -135,13 +188,13 @@ func isWhole(value json.RawMessage) bool {
 	if digits == "" {
 		return true // zero
 	}
-	// So many digits are after the point before the power moves it.
+	// The number of digits after the point, before the power moves the point.
 	after := len(digits) - len(whole)
 	by := int64(0)
 	if power != "" {
 		var err error
 		if by, err = strconv.ParseInt(power, 10, 64); err != nil {
-			return false // as small as that nothing is whole
+			return false // too small to be whole
 		}
 	}
 	return int64(after) <= by

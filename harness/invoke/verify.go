@@ -2,25 +2,89 @@ package invoke
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
-// VerifyOptions say what is demanded of artifacts.
+// ReportSchemaV1 names the wire form of [Report].
+const ReportSchemaV1 = "evalbox/verification/v1"
+
+// Report describes the artifacts of an output directory and their problems. The same files
+// give the same report.
+type Report struct {
+	// Schema is always [ReportSchemaV1].
+	Schema string `json:"schema"`
+	// OK means that there is no problem.
+	OK bool `json:"ok"`
+	// Manifest are the fields of the manifest as they are written; nil if it is not valid.
+	Manifest map[string]json.RawMessage `json:"manifest"`
+	// Artifacts are the files that were read, each once: those of every tool, those of the
+	// profile, those that the manifest lists.
+	Artifacts []Artifact `json:"artifacts"`
+	// Problems are the first 100; ProblemsDropped counts the rest.
+	Problems        []*ArtifactError `json:"problems"`
+	ProblemsDropped int              `json:"problems_dropped"`
+}
+
+// Artifact is one file.
+type Artifact struct {
+	// Path is relative to the output directory, with slashes.
+	Path string `json:"path"`
+	// Role is manifest, trace_pack, adapter_metadata, declared (in the profile) or listed
+	// (in the manifest only).
+	Role      Role   `json:"role"`
+	SizeBytes int64  `json:"size_bytes"`
+	SHA256    string `json:"sha256"`
+	// Records counts those of a trace or another JSONL file; nil for other files.
+	Records *int64 `json:"records"`
+	// Listed means that the manifest lists the file, HashListed that it gives its hash,
+	// which is the right one unless a problem says otherwise.
+	Listed     bool `json:"listed"`
+	HashListed bool `json:"hash_listed"`
+}
+
+// Role is the use of a file.
+type Role string
+
+// Roles of artifacts.
+const (
+	RoleManifest        Role = "manifest"
+	RoleTracePack       Role = "trace_pack"
+	RoleAdapterMetadata Role = "adapter_metadata"
+	RoleDeclared        Role = "declared"
+	RoleListed          Role = "listed"
+)
+
+const (
+	// maxProblems bounds the problems of a report.
+	maxProblems = 100
+	// maxName bounds a name that a tool chose in a message, in bytes.
+	maxName = 200
+)
+
+// VerifyOptions are the demands on artifacts.
 type VerifyOptions struct {
-	// Mode is about traces.
+	// Mode is for traces.
 	Mode Mode
 	// Profile declares further artifacts.
 	Profile Profile
 }
 
 // Verify reads the artifacts of an output directory, checks them and hashes the bytes
-// that it checked (M3-04, M3-07, M3-08). It opens regular files only, never through a
-// link, reads traces of any size line by line, and changes nothing. What is wrong is in
-// the report; the error means that the directory could not be read, or is that of ctx.
+// that it checked (M3-04, M3-07, M3-08). It needs no engine. It opens regular files only,
+// never through a link, reads traces of any size line by line, and changes nothing.
+// Problems of artifacts are in the report. The error is an [*ArtifactError] for a directory
+// that cannot be read, or that of ctx.
 func Verify(ctx context.Context, dir string, opts VerifyOptions) (Report, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -29,50 +93,41 @@ func Verify(ctx context.Context, dir string, opts VerifyOptions) (Report, error)
 	return verify(ctx, dir, opts, nil, []string{abs, OutputDir})
 }
 
-// Verify is [Verify] of the output directory of a run that exited with 0. In addition
-// all artifacts must be of this run, not from before; of a result that was read back
-// from JSON that is not known any more, and if it names no manifest, nothing is.
-func (r RunResult) Verify(ctx context.Context, opts VerifyOptions) (Report, error) {
-	dir := filepath.Dir(r.ManifestPath)
-	switch {
-	case r.origin != nil:
-		dir = r.origin.dir
-	case r.ManifestPath == "":
-		return Report{}, errors.New("invoke: the result names no manifest to verify")
-	}
-	told := dir // what the tool was told that the directory is
-	if r.Engine == EngineSandbox {
-		told = OutputDir
-	}
-	return verify(ctx, dir, opts, r.origin, []string{told})
+// Verify is [Verify] with the demands of the harness.
+func (h *Harness) Verify(ctx context.Context, dir string) (Report, error) {
+	return Verify(ctx, dir, h.o.Verify)
 }
 
 // verification is one look at a directory.
 type verification struct {
 	root *os.Root
 	opts VerifyOptions
-	// from says which files are of the run.
-	from *origin
-	// names are what a manifest may call the directory.
+	// created has the SHA-256 of the files of the run; nil if all files count.
+	created map[string]string
+	// names are the absolute names that a manifest may give to the directory.
 	names  []string
 	report Report
-	// at are the artifacts of the report by path; tried also those that have a problem,
-	// and absent those that are optional and not there.
+	// at are the artifacts of the report by path. tried also has those with a problem,
+	// and absent the optional ones that do not exist.
 	at            map[string]int
 	tried, absent map[string]bool
 }
 
-func verify(ctx context.Context, dir string, opts VerifyOptions, from *origin, names []string) (Report, error) {
+func verify(ctx context.Context, dir string, opts VerifyOptions, created map[string]string, names []string) (Report, error) {
 	if err := opts.Profile.check(nil, "profile"); err != nil {
 		return Report{}, err
 	}
 	root, err := fsx.OpenRoot(dir)
 	if err != nil {
-		return Report{}, folderError(dir, err)
+		var other *fsx.NotDirectoryError
+		if errors.As(err, &other) {
+			return Report{}, artifactError(dir, 0, KindNotDirectory, "%s", other)
+		}
+		return Report{}, openError(dir, err)
 	}
 	defer root.Close()
 	v := &verification{
-		root: root, opts: opts, from: from, names: names, at: map[string]int{}, tried: map[string]bool{}, absent: map[string]bool{},
+		root: root, opts: opts, created: created, names: names, at: map[string]int{}, tried: map[string]bool{}, absent: map[string]bool{},
 		report: Report{Schema: ReportSchemaV1, OK: true, Artifacts: []Artifact{}, Problems: []*ArtifactError{}},
 	}
 	if err := errors.Join(v.known(ctx), v.list(ctx)); err != nil {
@@ -81,12 +136,221 @@ func verify(ctx context.Context, dir string, opts VerifyOptions, from *origin, n
 	return v.report, nil
 }
 
-// judge tells of an artifact's problem in the report, and returns any other error.
-func (v *verification) judge(err error) error {
+// problem adds a problem to the report. Any other error is returned.
+func (v *verification) problem(err error) error {
 	var problem *ArtifactError
-	if errors.As(err, &problem) {
-		v.report.add(problem)
+	if !errors.As(err, &problem) {
+		return err
+	}
+	v.add(problem)
+	return nil
+}
+
+func (v *verification) add(problem *ArtifactError) {
+	v.report.OK = false
+	if len(v.report.Problems) == maxProblems {
+		v.report.ProblemsDropped++
+		return
+	}
+	v.report.Problems = append(v.report.Problems, problem)
+}
+
+// addAt adds a problem of a name that the tool chose.
+func (v *verification) addAt(name string, kind Kind, format string, args ...any) {
+	v.add(artifactError(text.Short(name, maxName), 0, kind, format, args...))
+}
+
+// known reads the artifacts of every tool and those of the profile.
+func (v *verification) known(ctx context.Context) error {
+	fields, err := v.document(ctx, ManifestName, RoleManifest, manifestFields, false)
+	if err != nil {
+		return err
+	}
+	v.report.Manifest = fields
+	if err := v.records(ctx, TracePackName, RoleTracePack, false, func(text []byte, line int64) *ArtifactError {
+		return checkRecord(text, TracePackName, line, v.opts.Mode)
+	}); err != nil {
+		return err
+	}
+	if _, err := v.document(ctx, AdapterMetadataName, RoleAdapterMetadata, nil, true); err != nil {
+		return err
+	}
+	for _, d := range v.opts.Profile.Artifacts {
+		switch d.Format {
+		case FormatJSON:
+			_, err = v.document(ctx, d.Path, RoleDeclared, d.Keys, d.Optional)
+		case FormatJSONL:
+			err = v.records(ctx, d.Path, RoleDeclared, d.Optional, func(text []byte, line int64) *ArtifactError {
+				record, _, problem := parseObject(text, d.Path, line)
+				if problem != nil {
+					return problem
+				}
+				return requireFields(record, d.Keys, d.Path, line)
+			})
+		default:
+			err = v.bytes(ctx, d.Path, RoleDeclared, d.Optional)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list checks the artifacts that the manifest lists.
+func (v *verification) list(ctx context.Context) error {
+	if v.report.Manifest == nil {
 		return nil
 	}
-	return err
+	items := 0
+	return eachListed(v.report.Manifest["artifacts"], func(item listed, problem *ArtifactError) error {
+		if items++; items > maxListed {
+			v.add(artifactError(ManifestName, 0, KindTooMany, "artifacts: more than %d are listed, and the rest is not looked at", maxListed))
+			return errEnough
+		}
+		if problem != nil {
+			v.add(problem)
+			return nil
+		}
+		return v.listed(ctx, item)
+	})
+}
+
+// listed checks one artifact that the manifest lists.
+func (v *verification) listed(ctx context.Context, item listed) error {
+	name, inside := insideName(item.path, v.names)
+	if !inside {
+		v.addAt(item.path, KindOutside, "is listed, and must be the path of a file below the output directory")
+		return nil
+	}
+	if err := v.bytes(ctx, name, RoleListed, false); err != nil {
+		return err
+	}
+	if v.absent[name] {
+		delete(v.absent, name) // one problem for it is enough
+		v.addAt(name, KindMissing, "is listed, but does not exist")
+		return nil
+	}
+	i, read := v.at[name]
+	if !read {
+		return nil // the report has its problem
+	}
+	a := &v.report.Artifacts[i]
+	a.Listed, a.HashListed = true, a.HashListed || item.sha256 != ""
+	if item.sha256 != "" && item.sha256 != a.SHA256 {
+		v.addAt(name, KindHashMismatch, "has the SHA-256 %s, and the manifest lists %s", a.SHA256, item.sha256)
+	}
+	return nil
+}
+
+// insideName is a listed path relative to the output directory, with slashes. An
+// absolute one must lie in the directory, by one of its names.
+func insideName(name string, dirs []string) (string, bool) {
+	if strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") {
+		return "", false // a directory
+	}
+	for _, dir := range dirs {
+		if rest, inside := strings.CutPrefix(name, filepath.ToSlash(dir)+"/"); inside {
+			name = rest
+			break
+		}
+	}
+	name = path.Clean(name)
+	if name == "." || path.IsAbs(name) || strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) {
+		return "", false
+	}
+	return name, true
+}
+
+// open opens an artifact once. Nil means that there is none to read: it was read before, it
+// is optional and does not exist, or the report has its problem.
+func (v *verification) open(name string, optional bool) *os.File {
+	if v.tried[name] {
+		return nil
+	}
+	v.tried[name] = true
+	file, _, err := fsx.OpenBelow(v.root, filepath.FromSlash(name))
+	if err != nil {
+		problem := openError(text.Short(name, maxName), err)
+		if v.absent[name] = optional && problem.Kind == KindMissing; !v.absent[name] {
+			v.add(problem)
+		}
+		return nil
+	}
+	if _, created := v.created[name]; v.created != nil && !created {
+		v.addAt(name, KindStale, notOfThisRun)
+		_ = file.Close() // was not read
+		return nil
+	}
+	return file
+}
+
+// took adds an artifact to the report.
+func (v *verification) took(a Artifact) {
+	if sum := v.created[a.Path]; sum != "" && sum != a.SHA256 {
+		v.addAt(a.Path, KindStale, "was changed by somebody else since the run")
+	}
+	v.at[a.Path] = len(v.report.Artifacts)
+	v.report.Artifacts = append(v.report.Artifacts, a)
+}
+
+// document reads one JSON object; nil if it has a problem.
+func (v *verification) document(ctx context.Context, name string, role Role, required []string, optional bool) (map[string]json.RawMessage, error) {
+	file := v.open(name, optional)
+	if file == nil {
+		return nil, nil
+	}
+	defer file.Close()
+	text, sum, err := readDocument(ctx, file, name)
+	if err != nil {
+		return nil, v.problem(err)
+	}
+	v.took(Artifact{Path: name, Role: role, SizeBytes: int64(len(text)), SHA256: sum})
+	fields, problem := parseDocument(text, name, required)
+	if problem != nil {
+		v.add(problem)
+	}
+	return fields, nil
+}
+
+// records reads lines up to the first wrong one, and hashes all bytes.
+func (v *verification) records(ctx context.Context, name string, role Role, optional bool, check func(text []byte, line int64) *ArtifactError) error {
+	return v.hash(ctx, name, optional, func(read io.Reader) (Artifact, error) {
+		records, err := scanRecords(ctx, read, name, check, nil)
+		return Artifact{Path: name, Role: role, Records: &records}, v.problem(err)
+	})
+}
+
+// bytes reads a file of any content.
+func (v *verification) bytes(ctx context.Context, name string, role Role, optional bool) error {
+	return v.hash(ctx, name, optional, func(io.Reader) (Artifact, error) { return Artifact{Path: name, Role: role}, nil })
+}
+
+// hash adds an artifact that examine describes, with the hash and the number of all bytes.
+func (v *verification) hash(ctx context.Context, name string, optional bool, examine func(io.Reader) (Artifact, error)) error {
+	file := v.open(name, optional)
+	if file == nil {
+		return nil
+	}
+	defer file.Close()
+	sum, size := sha256.New(), counter(0)
+	read := io.TeeReader(file, io.MultiWriter(sum, &size))
+	a, err := examine(read)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, fsx.WithContext(ctx, read)); err != nil {
+		return v.problem(readError(ctx, name, err))
+	}
+	a.SizeBytes, a.SHA256 = int64(size), hex.EncodeToString(sum.Sum(nil))
+	v.took(a)
+	return nil
+}
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -306,4 +307,13 @@ func TestHashArtifact(t *testing.T) {
 	cancel()
 	_, err = HashArtifact(ctx, filepath.Join(dir, "text"))
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestVerifyOpensDirectories: anything else is not opened, so nothing waits for it.
+func TestVerifyOpensDirectories(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err := Verify(t.Context(), pipe, VerifyOptions{})
+	require.Equal(t, KindNotDirectory, kindOf(t, err))
+	require.EqualError(t, err, pipe+": is not a directory (a named pipe)")
 }

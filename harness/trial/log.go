@@ -130,29 +130,7 @@ func (l *Log) List() iter.Seq2[Result, error] {
 		if err != nil && !yield(Result{}, l.failed(err)) {
 			return
 		}
-		file, err := fsx.Open(l.path(indexFile))
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				yield(Result{}, l.failed(err))
-			}
-			return
-		}
-		defer file.Close()
-		for line, err := range indexLines.Read(file) {
-			if line.Torn {
-				return
-			}
-			var r Result
-			if err == nil {
-				r, err = decodeResult(line.Text)
-			}
-			if err != nil {
-				err = fmt.Errorf("log %s: %s:%d: %w", l.dir, indexFile, line.Number, err)
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
+		readLines[Result](indexLines, l.path(indexFile), ResultSchemaV1)(yield)
 	}
 }
 
@@ -164,9 +142,11 @@ func (l *Log) Get(id string) (Result, error) {
 	}
 	r, err := l.result(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		r = Result{Verdict: Inconclusive, ExitCode: -1}
-		r.Job, err = l.job(id)
-		r = r.complete()
+		var content []byte
+		if content, err = fsx.Read(l.jobPath(id, jobFile), maxSpec+1); err == nil {
+			r = Result{Verdict: Inconclusive, ExitCode: -1}.complete()
+			r.Job, err = decode[Job](content, JobSchemaV1)
+		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -184,29 +164,33 @@ func (l *Log) Events(id string) iter.Seq2[Event, error] {
 			yield(Event{}, err)
 			return
 		}
-		file, err := fsx.Open(l.jobPath(id, eventsFile))
+		readLines[Event](eventLines, l.jobPath(id, eventsFile), EventSchemaV1)(yield)
+	}
+}
+
+// readLines returns the lines of a file, which may be missing, but for a torn one.
+func readLines[T wire](form fsx.Lines, path, schema string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		file, err := fsx.Open(path)
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
-				yield(Event{}, l.failed(err))
+				yield(*new(T), err)
 			}
 			return
 		}
 		defer file.Close()
-		for line, err := range eventLines.Read(file) {
+		for line, err := range form.Read(file) {
 			if line.Torn {
 				return
 			}
-			var e Event
+			var value T
 			if err == nil {
-				err = decode(line.Text, &e)
-			}
-			if err == nil && e.Schema != EventSchemaV1 {
-				err = schemaError(e.Schema, EventSchemaV1)
+				value, err = decode[T](line.Text, schema)
 			}
 			if err != nil {
-				err = fmt.Errorf("log %s: job %s: %s:%d: %w", l.dir, id, eventsFile, line.Number, err)
+				err = fmt.Errorf("%s:%d: %w", path, line.Number, err)
 			}
-			if !yield(e, err) {
+			if !yield(value, err) {
 				return
 			}
 		}
@@ -337,18 +321,18 @@ func (l *Log) follow() error {
 // readIndex notes the conclusive results of the rest of the index, and calls each for all
 // results. A line that is damaged counts as missing.
 func (l *Log) readIndex(each func(Result)) error {
-	file, err := fsx.Open(l.path(indexFile))
+	info, err := os.Stat(l.path(indexFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil || info.Size() == l.read {
+		return err
+	}
+	file, err := fsx.Open(l.path(indexFile))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil || info.Size() == l.read {
-		return err
-	}
 	if info.Size() < l.read { // another index has taken its place
 		clear(l.known)
 		l.read = 0
@@ -362,7 +346,7 @@ func (l *Log) readIndex(each func(Result)) error {
 			break
 		}
 		l.read = from + line.End
-		r, err := decodeResult(line.Text)
+		r, err := decode[Result](line.Text, ResultSchemaV1)
 		if err != nil {
 			continue
 		}
@@ -427,39 +411,33 @@ func (l *Log) result(id string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := decodeResult(content)
+	r, err := decode[Result](content, ResultSchemaV1)
 	if err == nil && r.Job.ID != id {
 		err = fmt.Errorf("%s is the result of another job, %s", resultFile, text.Quote(r.Job.ID, 80))
 	}
 	return r, err
 }
 
-func (l *Log) job(id string) (Job, error) {
-	var job Job
-	content, err := fsx.Read(l.jobPath(id, jobFile), maxSpec+1)
-	if err == nil {
-		err = decode(content, &job)
-	}
-	if err == nil && job.Schema != JobSchemaV1 {
-		err = schemaError(job.Schema, JobSchemaV1)
-	}
-	return job, err
+// wire is a wire form of a log.
+type wire interface {
+	Job | Result | Event
+	schema() string
 }
 
-func decodeResult(content []byte) (Result, error) {
-	var r Result
-	err := decode(content, &r)
-	if err == nil && r.Schema != ResultSchemaV1 {
-		err = schemaError(r.Schema, ResultSchemaV1)
-	}
-	return r, err
-}
+func (j Job) schema() string    { return j.Schema }
+func (r Result) schema() string { return r.Schema }
+func (e Event) schema() string  { return e.Schema }
 
 // decode reads a wire form. Fields that it does not know are left out.
-func decode(content []byte, into any) error { return json.Unmarshal(content, into) }
-
-func schemaError(got, want string) error {
-	return fmt.Errorf("schema is %s, want %q", text.Quote(got, 80), want)
+func decode[T wire](content []byte, schema string) (T, error) {
+	var value T
+	if err := json.Unmarshal(content, &value); err != nil {
+		return value, err
+	}
+	if got := value.schema(); got != schema {
+		return value, fmt.Errorf("schema is %s, want %q", text.Quote(got, 80), schema)
+	}
+	return value, nil
 }
 
 func (l *Log) path(name string) string        { return filepath.Join(l.dir, name) }

@@ -19,10 +19,8 @@ func InOrder(admit func(ctx context.Context) (release func(), err error)) func(c
 		if !ok {
 			return admit(ctx)
 		}
-		select {
-		case <-t.turns.ready(t.index):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := t.turns.wait(ctx, t.index); err != nil {
+			return nil, err
 		}
 		release, err := admit(ctx)
 		if err == nil {
@@ -43,28 +41,26 @@ type turn struct {
 // turns knows whose turn it is.
 type turns struct {
 	mu     sync.Mutex
-	next   int // the lowest index that has not passed
-	passed map[int]bool
-	wait   map[int]chan struct{}
+	next   int          // the lowest index that has not passed
+	passed map[int]bool // higher ones that have
+	moved  chan struct{}
 }
 
-// ready returns a channel that is closed when all below index have passed.
-func (t *turns) ready(index int) <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ready := t.wait[index]
-	if ready == nil {
-		ready = make(chan struct{})
-		if index <= t.next {
-			close(ready)
-			return ready
+// wait returns when all below index have passed.
+func (t *turns) wait(ctx context.Context, index int) error {
+	for {
+		t.mu.Lock()
+		ready, moved := index <= t.next, t.moved
+		t.mu.Unlock()
+		if ready {
+			return nil
 		}
-		if t.wait == nil {
-			t.wait = map[int]chan struct{}{}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		t.wait[index] = ready
 	}
-	return ready
 }
 
 // pass notes that a job was admitted or has ended. It may be called again.
@@ -74,16 +70,14 @@ func (t *turns) pass(index int) {
 	if index < t.next {
 		return
 	}
-	if t.passed == nil {
-		t.passed = map[int]bool{}
-	}
 	t.passed[index] = true
+	if index > t.next {
+		return
+	}
 	for t.passed[t.next] {
 		delete(t.passed, t.next)
 		t.next++
-		if ready := t.wait[t.next]; ready != nil {
-			close(ready)
-			delete(t.wait, t.next)
-		}
 	}
+	close(t.moved)
+	t.moved = make(chan struct{})
 }

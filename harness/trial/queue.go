@@ -97,7 +97,7 @@ func (q Queue) Run(ctx context.Context, h Harness, jobs iter.Seq[Job]) (Summary,
 	}
 	next, stop := iter.Pull(jobs)
 	defer stop()
-	r := &running{Queue: q, harness: h, cancel: cancel, pull: next}
+	r := &running{Queue: q, harness: h, cancel: cancel, pull: next, order: turns{passed: map[int]bool{}, moved: make(chan struct{})}}
 	var workers sync.WaitGroup
 	for range max(q.Parallel, 1) {
 		workers.Go(func() {
@@ -183,7 +183,11 @@ func (r *running) next(ctx context.Context) (Job, int, bool) {
 			r.exhausted = true
 			break
 		}
-		if known, ok := r.known(job); ok {
+		var known Result
+		if r.Known != nil {
+			known, ok = r.Known(job)
+		}
+		if r.Known != nil && ok {
 			r.mu.Lock()
 			r.summary.Known++
 			r.summary.count(known.Verdict)
@@ -197,13 +201,6 @@ func (r *running) next(ctx context.Context) (Job, int, bool) {
 		return job, r.started - 1, true
 	}
 	return Job{}, 0, false
-}
-
-func (r *running) known(job Job) (Result, bool) {
-	if r.Known == nil {
-		return Result{}, false
-	}
-	return r.Known(job)
 }
 
 // one runs a job to its end, and records it.
@@ -274,7 +271,9 @@ func (r *running) tries(ctx context.Context, job Job) (Result, error) {
 		if turn, ok := ctx.Value(turnKey{}).(turn); ok {
 			turn.turns.pass(turn.index) // others need not wait for the pause
 		}
-		if !pause(ctx, r.Retry.wait(try)) {
+		select {
+		case <-time.After(r.Retry.wait(try)):
+		case <-ctx.Done():
 			return res, err
 		}
 		job.Attempt++
@@ -291,18 +290,6 @@ func (r *running) again(res Result) bool {
 // wait returns the pause after a try.
 func (r Retry) wait(try int) time.Duration {
 	return min(min(r.Wait, maxWait)<<min(try-1, 20), maxWait)
-}
-
-// pause waits, and reports whether ctx did not end meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // try runs a job once, and completes its result.

@@ -18,7 +18,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// Schemas of the wire forms; schema.go has their JSON Schemas.
+// Schemas of the wire forms; [JobSchemaJSON] and its like are their JSON Schemas.
 const (
 	JobSchemaV1    = "evalbox/job/v1"
 	ResultSchemaV1 = "evalbox/trial/v1"

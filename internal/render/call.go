@@ -10,7 +10,7 @@ import (
 )
 
 // Call says how a call of a tool ended: its warnings, its problems, and a last line.
-func Call(c invoke.Call) []string {
+func Call(c invoke.Result) []string {
 	var lines []string
 	for _, warning := range c.Warnings {
 		lines = append(lines, "warning: "+warning)
@@ -27,7 +27,7 @@ func Call(c invoke.Call) []string {
 }
 
 // callLine is the last line on a call.
-func callLine(c invoke.Call) string {
+func callLine(c invoke.Result) string {
 	var parts []string
 	switch {
 	case c.Error != "":
@@ -38,13 +38,7 @@ func callLine(c invoke.Call) string {
 		parts = append(parts, "exited 0", Artifacts(*c.Verification))
 	}
 	parts = append(parts, fmt.Sprintf("%.2fs", c.DurationSeconds))
-	if c.Engine == invoke.EngineHost {
-		parts = append(parts, "on the host")
-	}
-	if c.RunID != "" {
-		parts = append(parts, "id "+c.RunID)
-	}
-	return strings.Join(parts, " · ")
+	return strings.Join(append(parts, "id "+c.RunID), " · ")
 }
 
 // Artifacts counts the artifacts that were verified, or the problems with them.

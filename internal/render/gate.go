@@ -49,7 +49,7 @@ func gateLine(c evidence.CommandTests, seconds map[int]float64, all int, p Palet
 		word = p.Bad("failed")
 		parts = append(parts, gateEnding(c))
 	}
-	if counts := report.CountsText(c.Counts); counts != "" {
+	if counts := report.CountsText(c.Counts.Value()); counts != "" {
 		parts = append(parts, counts)
 	} else if c.Kind == evidence.KindTests {
 		parts = append(parts, "no tests")
@@ -65,7 +65,7 @@ const maxFailed = 5
 
 // failedTests name the failed tests of a gate, with their messages.
 func failedTests(c evidence.CommandTests) (lines []string) {
-	more := c.Counts.Failed + c.Counts.Errored
+	more := c.Counts.Value().Broken()
 	for _, test := range c.Cases {
 		if test.Outcome != evidence.Failed && test.Outcome != evidence.Errored || len(lines) == maxFailed {
 			continue

@@ -13,7 +13,7 @@ import (
 
 func TestGateLines(t *testing.T) {
 	zero, three := 0, 3
-	counts := evidence.Counts{Total: 2, Passed: 1, Failed: 1}
+	counts := &evidence.Counts{Total: 2, Passed: 1, Failed: 1}
 	for want, c := range map[string]evidence.CommandTests{
 		"ok · gate 1/2 · pytest · 1 failed, 1 passed · 1.50s": {Index: 1, Command: "pytest", Started: true, ExitCode: &zero, Ending: "exited", Counts: counts},
 		"ok · gate 2/2 · ruff":                                {Index: 2, Command: "ruff", Kind: evidence.KindCheck, Started: true, ExitCode: &zero, Ending: "exited"},
@@ -53,7 +53,7 @@ func TestFindingLines(t *testing.T) {
 // TestFailedLines: the first failed tests are named with what they said; the rest is
 // counted.
 func TestFailedLines(t *testing.T) {
-	c := evidence.CommandTests{Index: 2, Counts: evidence.Counts{Failed: maxFailed + 3, Errored: 1}}
+	c := evidence.CommandTests{Index: 2, Counts: &evidence.Counts{Failed: maxFailed + 3, Errored: 1}}
 	c.Cases = []evidence.Case{{ID: "a", Outcome: evidence.Passed}, {ID: "b", Outcome: evidence.Errored, Message: "no\nmodule x"}}
 	for range maxFailed + 1 {
 		c.Cases = append(c.Cases, evidence.Case{ID: "t.py::t", Outcome: evidence.Failed})
@@ -63,7 +63,7 @@ func TestFailedLines(t *testing.T) {
 	assert.Equal(t, "gate 2: error: b: no module x", lines[0])
 	assert.Equal(t, "gate 2: failed: t.py::t", lines[1])
 	assert.Equal(t, "gate 2: and 4 more; all are in evidence/tests.json of the gate directory", lines[maxFailed])
-	c.Counts, c.Cases = evidence.Counts{Failed: 1}, nil
+	c.Counts, c.Cases = &evidence.Counts{Failed: 1}, nil
 	assert.Empty(t, failedTests(c), "only numbers are known")
 }
 

@@ -296,3 +296,65 @@ func TestRecordsOfAnEarlierVersion(t *testing.T) {
 	require.Equal(t, record.Ownership{Path: "/srv/example/out", Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, journal.Final)
 	require.NoError(t, s.Remove("finished"))
 }
+
+// TestListBrief: the brief list is the whole one, without what it says that it leaves out,
+// and names the same damage.
+func TestListBrief(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/earlier")))
+	s, err := record.Open(dir)
+	require.NoError(t, err)
+	whole, err := s.List()
+	require.NoError(t, err)
+	brief, err := s.ListBrief()
+	require.NoError(t, err)
+	require.Len(t, brief, 2)
+	for i, r := range brief {
+		w := whole[i]
+		require.Equal(t, []any{w.ID, w.Dir, w.State, w.Created, w.Spec.Schema}, []any{r.ID, r.Dir, r.State, r.Created, r.Spec.Schema})
+		job := w.Spec.Job
+		require.Equal(t, spec.Job{RunID: job.RunID, Name: job.Name, Labels: job.Labels, Command: job.Command, Script: job.Script}, r.Spec.Job)
+		require.NotEmpty(t, r.Spec.Job.Command)
+		if w.Result == nil {
+			require.Nil(t, r.Result)
+			continue
+		}
+		a, b := w.Result, r.Result
+		require.Equal(t, []any{a.ID, a.Status, a.Fault, a.ExitCode, a.Score, a.DurationSeconds, a.Explanation, a.Enforced},
+			[]any{b.ID, b.Status, b.Fault, b.ExitCode, b.Score, b.DurationSeconds, b.Explanation, b.Enforced})
+		require.Empty(t, b.Outputs)
+	}
+	for name, damage := range map[string]string{record.ResultFile: "not json", record.SpecFile: "[]", record.JournalFile: "{"} {
+		path := filepath.Join(dir, "runs", "finished", name)
+		before, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, []byte(damage), 0o600))
+		records, err := s.ListBrief()
+		require.ErrorContains(t, err, "record finished:", name)
+		require.Equal(t, []string{"lost"}, ids(records))
+		require.NoError(t, os.WriteFile(path, before, 0o600))
+	}
+}
+
+// BenchmarkListBrief lists 10,000 finished runs, each with a few kilobytes of output.
+func BenchmarkListBrief(b *testing.B) {
+	s := recordtest.Open(b)
+	files := map[string][]byte{}
+	for _, name := range []string{record.JournalFile, record.SpecFile, record.ResultFile} {
+		text, err := os.ReadFile(filepath.Join("testdata/earlier/runs/finished", name))
+		require.NoError(b, err)
+		files[name] = []byte(strings.Replace(string(text), `"stdout": "`, `"stdout": "`+strings.Repeat(`a line of output\n`, 200), 1))
+	}
+	for i := range 10_000 {
+		dir := s.RecordDir(fmt.Sprintf("r%06d", i))
+		require.NoError(b, os.MkdirAll(dir, 0o700))
+		for name, text := range files {
+			require.NoError(b, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		}
+	}
+	for b.Loop() {
+		records, err := s.ListBrief()
+		require.NoError(b, err)
+		require.Len(b, records, 10_000)
+	}
+}

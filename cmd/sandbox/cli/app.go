@@ -16,7 +16,6 @@ import (
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // Streams connect a command to its caller.
@@ -47,6 +46,8 @@ type App struct {
 	Verbose    bool
 	// Command is the path of the command that runs, such as "sandbox run".
 	Command string
+	// FieldHints are the hints of the command for fields that break a rule.
+	FieldHints map[string]string
 	// Code is the exit code of a command that did its work.
 	Code int
 }
@@ -105,38 +106,31 @@ func (a *App) Settings() (settings.Settings, error) {
 	return s, err
 }
 
+// With makes the function of a command that begins with the settings.
+func (a *App) With(do func(ctx context.Context, s settings.Settings, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := a.Settings()
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), s, args)
+	}
+}
+
+// WithRunner is [App.With] for a command that asks the engine. It opens a runner and closes it.
+func (a *App) WithRunner(do func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error) func(*cobra.Command, []string) error {
+	return a.With(func(ctx context.Context, s settings.Settings, _ []string) error {
+		runner, err := s.Runner(a.Logger())
+		if err != nil {
+			return err
+		}
+		defer runner.Close()
+		return do(ctx, s, runner)
+	})
+}
+
 // SettingFlags adds the flags of settings to a command.
 func (a *App) SettingFlags(cmd *cobra.Command, keys ...string) { a.Given.Add(cmd.Flags(), keys...) }
-
-// Store opens the records that the settings name.
-func (a *App) Store() (settings.Settings, *record.Store, error) {
-	s, err := a.Settings()
-	if err != nil {
-		return s, nil, err
-	}
-	store, err := s.Store()
-	return s, store, err
-}
-
-// Record opens the records, and returns one of them.
-func (a *App) Record(id string) (settings.Settings, *record.Store, record.Record, error) {
-	s, store, err := a.Store()
-	if err != nil {
-		return s, nil, record.Record{}, err
-	}
-	each, err := store.Get(id)
-	return s, store, each, err
-}
-
-// Runner opens the runner that the settings describe. The caller closes it.
-func (a *App) Runner() (settings.Settings, *sandbox.Runner, error) {
-	s, err := a.Settings()
-	if err != nil {
-		return s, nil, err
-	}
-	runner, err := s.Runner(a.Logger())
-	return s, runner, err
-}
 
 // Logger logs to stderr with --verbose, and nothing otherwise.
 func (a *App) Logger() *slog.Logger {
@@ -144,4 +138,30 @@ func (a *App) Logger() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// maxStream bounds a stream that is read whole, in bytes, far above the limit of a run.
+const maxStream = 512 << 20
+
+var streamFile = FileKind{"file", "give the path of a file, or - for stdin"}
+
+// ReadStream reads a file, or stdin if its name is "-".
+func (a *App) ReadStream(name string) ([]byte, error) {
+	source := a.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, streamFile.Error(name, err)
+		}
+		defer file.Close()
+		source = file
+	}
+	data, err := io.ReadAll(io.LimitReader(source, maxStream+1))
+	if err == nil && len(data) > maxStream {
+		err = errors.New("has more than 512 MiB")
+	}
+	if err != nil {
+		return nil, streamFile.Error(name, err)
+	}
+	return data, nil
 }

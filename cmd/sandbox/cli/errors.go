@@ -145,10 +145,7 @@ func (a *App) report(err error) {
 			fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Text(line))
 		}
 	}
-	for _, hint := range Hints(err) {
-		if hint == fieldHints["final"] && a.Command != "sandbox run" {
-			hint = fieldHints["working folder"] // only a run has a --final
-		}
+	for _, hint := range a.Hints(err) {
 		fmt.Fprintf(a.Err, "sandbox: hint: %s\n", terminal.Text(a.RepeatFlags(hint)))
 	}
 }

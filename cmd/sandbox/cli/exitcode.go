@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -30,66 +31,69 @@ const (
 	ExitKilled = 137
 )
 
-// ExitCode is the exit code of a command that ended with this result, error or
-// both.
+// decisive are the reasons that decide the exit code alone, in the words of all harnesses.
+var decisive = map[string]int{
+	"timed_out":     ExitTimeLimit,
+	"timeout":       ExitTimeLimit,
+	"canceled":      ExitInterrupted,
+	"out_of_memory": ExitKilled,
+	"engine_lost":   ExitSandbox,
+}
+
+var startFailed = result.StatusStartFailed.String()
+
+// ExitCode returns the exit code of a command that ended with this result, with this error,
+// or with both. res is nil if there is no result.
 //
 //	the program's   it exited, or 128+n when signal n ended it
-//	1               disk or output limit, though the program then exited with 0
+//	1               the job failed though the program exited with 0; disk or output limit
 //	2               wrong usage
 //	124             time limit
 //	125             the sandbox failed or refused: engine, image, plan, settings
 //	126, 127        the command cannot be executed, is not in the image
 //	130             interrupted
 //	137             out of memory
-func ExitCode(res *result.Result, err error) int {
+func ExitCode(res *trial.Result, err error) int {
 	var usage *UsageError
 	var stopped Interruption
 	switch {
-	case err == nil && res == nil:
-		return 0
-	case err == nil:
-		return ResultCode(res)
 	case errors.As(err, &usage):
 		return ExitUsage
 	case errors.As(err, &stopped), errors.Is(err, context.Canceled):
 		return ExitInterrupted
-	case res != nil && res.Status == result.StatusStartFailed:
-		return ResultCode(res)
+	case err != nil && (res == nil || res.Reason != startFailed):
+		return ExitSandbox
+	case res == nil:
+		return 0
 	}
-	return ExitSandbox
-}
-
-// ResultCode is [ExitCode] of a run.
-func ResultCode(res *result.Result) int {
-	switch res.Status {
-	case result.StatusExited, result.StatusSignaled:
-		return ProgramCode(res.ExitCode)
-	case result.StatusTimedOut:
-		return ExitTimeLimit
-	case result.StatusOutOfMemory:
-		return ExitKilled
-	case result.StatusDiskLimit, result.StatusOutputLimit:
-		// The limit ended the run whatever the program made of SIGTERM.
-		if res.ExitCode == 0 {
-			return ExitProblem
-		}
-		return ProgramCode(res.ExitCode)
-	case result.StatusCanceled:
-		return ExitInterrupted
-	case result.StatusStartFailed:
-		if res.ExitCode == ExitNotExecutable || res.ExitCode == ExitNotFound {
-			return res.ExitCode
-		}
-	case result.StatusEngineLost:
+	if code, ok := decisive[res.Reason]; ok {
+		return code
 	}
-	return ExitSandbox
-}
-
-// ProgramCode is the exit code of a program. A code that no process can have must not become
-// success by losing its high bits.
-func ProgramCode(code int) int {
-	if code < 0 || code > 255 {
+	switch {
+	case res.Reason == startFailed && res.ExitCode != ExitNotExecutable && res.ExitCode != ExitNotFound:
+		return ExitSandbox
+	case res.Verdict == trial.Passed:
+		return 0
+	case res.Verdict != trial.Failed || res.ExitCode > 255:
 		return ExitSandbox
 	}
-	return code
+	// A code that no process can have must not become success, and neither must a failure.
+	return max(res.ExitCode, ExitProblem)
+}
+
+// OfRun returns a run in the form that [ExitCode] takes; nil for nil.
+func OfRun(res *result.Result) *trial.Result {
+	if res == nil {
+		return nil
+	}
+	r := &trial.Result{Verdict: trial.Failed, Reason: res.Status.String(), ExitCode: res.ExitCode}
+	if res.Status == result.StatusExited || res.Status == result.StatusSignaled {
+		switch {
+		case res.ExitCode == 0:
+			r.Verdict = trial.Passed
+		case res.ExitCode < 0:
+			r.Verdict = trial.Inconclusive
+		}
+	}
+	return r
 }

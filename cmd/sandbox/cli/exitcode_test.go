@@ -54,14 +54,14 @@ func TestExitCode(t *testing.T) {
 		"interrupted, plainly":    {nil, fmt.Errorf("asking: %w", context.Canceled), 130},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, ExitCode(test.res, test.err)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, ExitCode(OfRun(test.res), test.err)) })
 	}
 }
 
 // Every status has a code, and no failure has the code of success.
 func TestExitCodeOfEveryStatus(t *testing.T) {
 	for _, status := range result.Statuses() {
-		code := ResultCode(ended(status, 0))
+		code := ExitCode(OfRun(ended(status, 0)), nil)
 		require.Equal(t, status == result.StatusExited || status == result.StatusSignaled, code == 0, status.String())
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"regexp"
@@ -13,11 +14,11 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// Hints are the hints for an error that may join several, without repetition.
-func Hints(err error) []string {
+// Hints returns the hints for an error that may join several, without repetition.
+func (a *App) Hints(err error) []string {
 	var all []string
 	for _, e := range parts(err) {
-		if text := hint(e); text != "" && !slices.Contains(all, text) {
+		if text := a.hint(e); text != "" && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
@@ -28,7 +29,7 @@ func Hints(err error) []string {
 // class and a cause, stays whole.
 func parts(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || hint(err) != "" && !isJoin(err) {
+	if !ok || errors.As(err, new(hinter)) && !isJoin(err) {
 		return []error{err}
 	}
 	var all []error
@@ -38,15 +39,18 @@ func parts(err error) []error {
 	return all
 }
 
-// isJoin says that an error is nothing but its parts.
+// isJoin reports whether an error is nothing but its parts.
 func isJoin(err error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && err.Error() == errors.Join(joined.Unwrap()...).Error()
 }
 
-// hint is the hint for one error; empty without one. Some errors have a method Hint.
-func hint(err error) string {
-	var knows interface{ Hint() string }
+// A hinter is an error that says what to try.
+type hinter interface{ Hint() string }
+
+// hint is the hint for one error; empty without one.
+func (a *App) hint(err error) string {
+	var knows hinter
 	var field *policy.FieldError
 	var path *sandbox.PathError
 	if errors.As(err, &knows) {
@@ -58,12 +62,10 @@ func hint(err error) string {
 		}
 	}
 	switch {
-	case errors.As(err, &field) && field.Hint != "":
-		return field.Hint
 	case errors.As(err, &field):
-		return fieldHint(field.Field)
+		return cmp.Or(field.Hint, a.fieldHint(field.Field))
 	case errors.As(err, &path):
-		return fieldHint(path.Field)
+		return a.fieldHint(path.Field)
 	case errors.Is(err, sandbox.ErrNameTaken):
 		return "choose another --id, or see whose it is with: sandbox ps"
 	}
@@ -82,14 +84,14 @@ var classHints = []struct {
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
 }
 
-// fieldHints are the hints for fields of a request that break a rule, if the error has
-// none. The other fields are limits.
+// fieldHints are the hints for fields of a request that break a rule, if neither the error
+// nor the command has one.
 var fieldHints = map[string]string{
 	"script":         "give a Python script, or after -- any command of the image",
 	"command":        "give a Python script, or after -- any command of the image",
 	"args":           "pass long input as a file in the folder of --input",
 	"input":          "name a folder with --input; without it ./input is empty",
-	"final":          "name a folder of its own with --final; without it the outputs stay in the run's record",
+	"final":          "choose another with --workspace",
 	"state folder":   "choose another with --state-dir",
 	"transfer":       "leave --transfer out: the files are then copied to an engine that does not see them",
 	"network level":  "permit levels with allow_egress in the user's configuration or SANDBOX_ALLOW_EGRESS; see docs/network.md",
@@ -129,11 +131,9 @@ var fieldHints = map[string]string{
 
 const axisHint = "give axes such as --axis brightness=0.8,1.0"
 
-func fieldHint(field string) string {
-	if text, ok := fieldHints[field]; ok {
-		return text
-	}
-	return settings.LimitsAdvice
+// fieldHint is the hint for a field that breaks a rule. A field that is not known is a limit.
+func (a *App) fieldHint(field string) string {
+	return cmp.Or(a.FieldHints[field], fieldHints[field], settings.LimitsAdvice)
 }
 
 // Commands in a hint, up to where their global flags belong.

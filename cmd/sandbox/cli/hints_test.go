@@ -54,7 +54,7 @@ func TestHints(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Hints(test.err)
+			got := new(App).Hints(test.err)
 			require.Len(t, got, len(test.want))
 			for i, want := range test.want {
 				require.Contains(t, got[i], want)

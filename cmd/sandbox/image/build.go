@@ -42,42 +42,37 @@ one that differs from the locked one of its recipe has to be accepted with
 		Example: `  sandbox image build debian
   sandbox image build python --pip-index https://pypi.example/simple`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return ensureImage(cmd.Context(), a, nameArgument(args), flags)
-		},
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
+			return t.ensure(ctx, nameArgument(args), flags)
+		}),
 	}
 	flags.register(cmd)
 	return cmd
 }
 
 // ensureImage makes the image of this name, or the default, and locks it.
-func ensureImage(ctx context.Context, a *cli.App, name string, flags buildFlags) error {
-	s, catalog, api, err := imageTools(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	if s.LockPath() != "" { // before minutes of work
-		if _, err := s.PlaceOfLock(); err != nil {
+func (t *tools) ensure(ctx context.Context, name string, flags buildFlags) error {
+	if t.settings.LockPath() != "" { // before minutes of work
+		if _, err := t.settings.PlaceOfLock(); err != nil {
 			return err
 		}
 	}
 	opts := build.Options{
 		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
-		Network: flags.network, PipIndex: flags.index, Pull: pull.Options{IgnoreMovedTag: flags.ignoreMovedTag, Progress: a.Err},
+		Network: flags.network, PipIndex: flags.index, Pull: pull.Options{IgnoreMovedTag: flags.ignoreMovedTag, Progress: t.Err},
 	}
-	opts.Pull.TerminalFD, opts.Pull.Terminal = progressTerminal(a)
-	image, made, err := build.Ensure(ctx, api, catalog, name, opts)
+	opts.Pull.TerminalFD, opts.Pull.Terminal = t.progressTerminal()
+	image, made, err := build.Ensure(ctx, t.api, t.catalog, name, opts)
 	if err != nil {
 		return err
 	}
 	if !made {
-		fmt.Fprintf(a.Err, "image %s is there (%s)\n", image.Name, image.Reference)
+		fmt.Fprintf(t.Err, "image %s is there (%s)\n", image.Name, image.Reference)
 	}
-	if err := settleLock(ctx, a, s, catalog, api, image.Name); err != nil {
+	if err := t.settleLock(ctx, image.Name); err != nil {
 		return err
 	}
-	return a.Print("%s\n", image.ID)
+	return t.Print("%s\n", image.ID)
 }
 
 func newEnsure(a *cli.App) *cobra.Command {
@@ -97,9 +92,9 @@ as after --force, the exit code is 1 and runs refuse the image until it is accep
 with 'sandbox image lock'.`,
 		Example: "  sandbox image ensure debian",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return ensureImage(cmd.Context(), a, nameArgument(args), flags)
-		},
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
+			return t.ensure(ctx, nameArgument(args), flags)
+		}),
 	}
 	cmd.Flags().BoolVar(&flags.force, "force", false, "make it again although it is there")
 	flags.register(cmd)

@@ -26,38 +26,31 @@ for -, to stdout. 'docker load' understands it too. An image that is not the loc
 one is refused.`,
 		Example: "  sandbox image export debian debian.tar\n  sandbox image export debian - | ssh HOST sandbox image import -",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[1] == "-" && a.OutTerminal {
-				return cli.Misuse(cmd, "stdout is a terminal: name a file, or pipe it on")
-			}
-			return exportImage(cmd.Context(), a, args[0], args[1])
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Check(cmd, cli.Wrong(args[1] == "-" && a.OutTerminal, "stdout is a terminal: name a file, or pipe it on"))
 		},
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error { return t.export(ctx, args[0], args[1]) }),
 	}
 }
 
-func exportImage(ctx context.Context, a *cli.App, name, file string) error {
-	s, catalog, api, err := imageTools(ctx, a)
+func (t *tools) export(ctx context.Context, name, file string) error {
+	path, err := t.settings.LockToWrite()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	path, err := s.LockToWrite()
-	if err != nil {
-		return err
-	}
-	lock, _, err := s.Lock()
+	lock, _, err := t.settings.Lock()
 	if err != nil {
 		return err
 	}
 	lock.Source = path
-	write := func(w io.Writer) error { return archive.Export(ctx, api, catalog, lock, name, w) }
+	write := func(w io.Writer) error { return archive.Export(ctx, t.api, t.catalog, lock, name, w) }
 	if file == "-" {
-		return cli.ReaderGone(write(a.Out))
+		return cli.ReaderGone(write(t.Out))
 	}
 	if err := writeWhole(file, write); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "image %s is in %s\n", name, file)
+	fmt.Fprintf(t.Err, "image %s is in %s\n", name, file)
 	return nil
 }
 
@@ -107,42 +100,33 @@ it before.`,
 			if args[0] == "-" && a.InTerminal {
 				return cli.Misuse(cmd, "stdin is a terminal: name a file, or pipe an archive in")
 			}
-			return importImage(cmd.Context(), a, args[0])
+			input, source := endsWith(cmd.Context(), a.In), "on stdin"
+			if args[0] != "-" {
+				opened, err := os.Open(args[0])
+				if err != nil {
+					return archiveFile.Error(args[0], err)
+				}
+				defer opened.Close()
+				input, source = opened, args[0]
+			}
+			return with(a, func(ctx context.Context, t *tools, _ []string) error { return t.load(ctx, input, source) })(cmd, args)
 		},
 	}
 }
 
-func importImage(ctx context.Context, a *cli.App, file string) error {
-	input := endsWith(ctx, a.In)
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return archiveFile.Error(file, err)
-		}
-		defer opened.Close()
-		input = opened
-	}
-	s, catalog, api, err := imageTools(ctx, a)
+func (t *tools) load(ctx context.Context, input io.Reader, source string) error {
+	path, err := t.settings.PlaceOfLock()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	path, err := s.PlaceOfLock()
-	if err != nil {
-		return err
-	}
-	source := file
-	if file == "-" {
-		source = "on stdin"
-	}
-	change, err := archive.Import(ctx, api, catalog, path, input, source)
+	change, err := archive.Import(ctx, t.api, t.catalog, path, input, source)
 	if err != nil {
 		return err
 	}
 	if !change.Changed {
-		return a.Print("image %s is there: %s, as locked in %s\n", change.After.Name, change.After.ID, path)
+		return t.Print("image %s is there: %s, as locked in %s\n", change.After.Name, change.After.ID, path)
 	}
-	return printLockChange(a, change, path)
+	return t.printLockChange(change, path)
 }
 
 // endsWith reads from r until ctx ends: a read of a pipe that is silent does not.

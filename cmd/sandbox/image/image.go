@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -36,26 +35,38 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// imageTools opens the settings, the catalog and a client, which the caller closes. It asks
-// the engine once, so that a missing engine is not mistaken for a missing image.
-func imageTools(ctx context.Context, a *cli.App) (settings.Settings, images.Catalog, *dockerhost.Client, error) {
-	s, err := a.Settings()
-	if err != nil {
-		return settings.Settings{}, images.Catalog{}, nil, err
-	}
-	catalog, err := s.Catalog()
-	if err != nil {
-		return settings.Settings{}, images.Catalog{}, nil, err
-	}
-	api, err := s.Client()
-	if err != nil {
-		return settings.Settings{}, images.Catalog{}, nil, err
-	}
-	if _, err := docker.New(api).Info(ctx); err != nil {
-		return settings.Settings{}, images.Catalog{}, nil, errors.Join(err, api.Close())
-	}
-	return s, catalog, api, nil
+// tools are what a command works with: the settings, the catalog, and a client of the engine.
+type tools struct {
+	*cli.App
+
+	settings settings.Settings
+	catalog  images.Catalog
+	api      *dockerhost.Client
 }
+
+// with runs a command with its tools. It asks the engine once, so that a missing engine is
+// not mistaken for a missing image.
+func with(a *cli.App, do func(ctx context.Context, t *tools, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		t := &tools{App: a}
+		if t.settings, err = a.Settings(); err != nil {
+			return err
+		}
+		if t.catalog, err = t.settings.Catalog(); err != nil {
+			return err
+		}
+		if t.api, err = t.settings.Client(); err != nil {
+			return err
+		}
+		defer t.api.Close()
+		if _, err := docker.New(t.api).Info(cmd.Context()); err != nil {
+			return err
+		}
+		return do(cmd.Context(), t, args)
+	}
+}
+
+func (t *tools) store() store.Docker { return store.Docker{APIClient: t.api} }
 
 // nameArgument is the one name that a command may be given; empty is the default.
 func nameArgument(args []string) string {
@@ -66,9 +77,9 @@ func nameArgument(args []string) string {
 }
 
 // progressTerminal says which terminal stderr is, if it is one.
-func progressTerminal(a *cli.App) (fd uintptr, terminal bool) {
-	file, ok := a.Err.(*os.File)
-	if !ok || !a.ErrTerminal {
+func (t *tools) progressTerminal() (fd uintptr, terminal bool) {
+	file, ok := t.Err.(*os.File)
+	if !ok || !t.ErrTerminal {
 		return 0, false
 	}
 	return file.Fd(), true
@@ -81,7 +92,7 @@ func newList(a *cli.App) *cobra.Command {
 		Short:   "List the images of the catalog",
 		Example: "  sandbox image list",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return listImages(cmd.Context(), a) },
+		RunE:    with(a, func(ctx context.Context, t *tools, _ []string) error { return t.list(ctx) }),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
@@ -104,17 +115,12 @@ type listedImage struct {
 	Created   string `json:"created"`
 }
 
-func listImages(ctx context.Context, a *cli.App) error {
-	s, catalog, api, err := imageTools(ctx, a)
+func (t *tools) list(ctx context.Context) error {
+	lock, _, err := t.settings.Lock()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	lock, _, err := s.Lock()
-	if err != nil {
-		return err
-	}
-	all, err := images.List(ctx, store.Docker{APIClient: api}, catalog)
+	all, err := images.List(ctx, t.store(), t.catalog)
 	if err != nil {
 		return err
 	}
@@ -140,13 +146,13 @@ func listImages(ctx context.Context, a *cli.App) error {
 		}
 		rows = append(rows, []string{name, there, held, size, i.Description})
 	}
-	if s.JSON {
-		return a.PrintJSON(list)
+	if t.settings.JSON {
+		return t.PrintJSON(list)
 	}
-	if err := a.PrintTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
+	if err := t.PrintTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
 		return err
 	}
-	fmt.Fprintln(a.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")
+	fmt.Fprintln(t.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")
 	return nil
 }
 
@@ -164,32 +170,26 @@ goes to stdout, the progress to stderr.`,
 		Example: `  sandbox image pull python
   sandbox image pull registry.example/team/tools:1.2@sha256:0123...`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if opts.Platform != "" && !strings.Contains(opts.Platform, "/") {
-				return cli.Misuse(cmd, "--platform %q: must be os/architecture, such as linux/arm64", opts.Platform)
-			}
-			return pullImage(cmd.Context(), a, args[0], opts)
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.Wrong(opts.Platform != "" && !strings.Contains(opts.Platform, "/"),
+				"--platform %q: must be os/architecture, such as linux/arm64", opts.Platform))
 		},
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error { return t.pull(ctx, args[0], opts) }),
 	}
 	cmd.Flags().StringVar(&opts.Platform, "platform", "", "`platform` to pull, such as linux/arm64 (default: the engine's)")
 	ignoreMovedTagFlag(cmd, &opts.IgnoreMovedTag)
 	return cmd
 }
 
-func pullImage(ctx context.Context, a *cli.App, name string, opts pull.Options) error {
-	_, catalog, api, err := imageTools(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	opts.Progress = a.Err
-	opts.TerminalFD, opts.Terminal = progressTerminal(a)
-	image, pulled, err := pull.Named(ctx, api, catalog, name, opts)
+func (t *tools) pull(ctx context.Context, name string, opts pull.Options) error {
+	opts.Progress = t.Err
+	opts.TerminalFD, opts.Terminal = t.progressTerminal()
+	image, pulled, err := pull.Named(ctx, t.api, t.catalog, name, opts)
 	if err != nil {
 		return err
 	}
 	if !pulled {
-		fmt.Fprintf(a.Err, "image %s is there\n", image.Reference)
+		fmt.Fprintf(t.Err, "image %s is there\n", image.Reference)
 	}
-	return a.Print("%s\n", image.ID)
+	return t.Print("%s\n", image.ID)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
-	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
@@ -33,12 +32,12 @@ gives the same bytes.`,
   sandbox image inspect debian --packages
   sandbox image inspect debian --sbom > debian.cdx.json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.packages && f.sbom {
-				return cli.Misuse(cmd, "give --packages or --sbom, not both")
-			}
-			return inspectImage(cmd.Context(), a, nameArgument(args), f)
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.Wrong(f.packages && f.sbom, "give --packages or --sbom, not both"))
 		},
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
+			return t.inspect(ctx, nameArgument(args), f)
+		}),
 	}
 	a.SettingFlags(cmd, "json")
 	cmd.Flags().BoolVar(&f.packages, "packages", false, "list the packages: kind, name, version")
@@ -62,45 +61,40 @@ type inspectedImage struct {
 	Packages packages.List `json:"packages,omitempty"`
 }
 
-func inspectImage(ctx context.Context, a *cli.App, name string, f inspectFlags) error {
-	s, catalog, api, err := imageTools(ctx, a)
+func (t *tools) inspect(ctx context.Context, name string, f inspectFlags) error {
+	held, _, err := t.settings.Lock()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	held, _, err := s.Lock()
-	if err != nil {
-		return err
-	}
-	d, err := lock.Inspect(ctx, store.Docker{APIClient: api}, catalog, held, name)
+	d, err := lock.Inspect(ctx, t.store(), t.catalog, held, name)
 	if err != nil {
 		return err
 	}
 	switch {
 	case f.sbom:
-		return cli.ReaderGone(lock.WriteSBOM(a.Out, d.Entry))
-	case s.JSON:
+		return cli.ReaderGone(lock.WriteSBOM(t.Out, d.Entry))
+	case t.settings.JSON:
 		v := inspectedImage{Entry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
 			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
 		if f.packages {
 			v.Packages = d.Entry.Packages
 		}
-		return a.PrintJSON(v)
+		return t.PrintJSON(v)
 	case f.packages:
-		return printPackages(a, d.Entry.Packages)
+		return t.printPackages(d.Entry.Packages)
 	}
-	return printDetails(a, d, s.LockPath())
+	return t.printDetails(d, t.settings.LockPath())
 }
 
-func printPackages(a *cli.App, packages packages.List) error {
+func (t *tools) printPackages(packages packages.List) error {
 	var rows [][]string
 	for _, p := range packages {
 		rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
 	}
-	return a.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
+	return t.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
 }
 
-func printDetails(a *cli.App, d lock.Details, lockPath string) error {
+func (t *tools) printDetails(d lock.Details, lockPath string) error {
 	e := d.Entry
 	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
 	switch {
@@ -118,7 +112,7 @@ func printDetails(a *cli.App, d lock.Details, lockPath string) error {
 		if row[1] == "" {
 			row[1] = "-"
 		}
-		if err := a.Print("%-12s %s\n", row[0], row[1]); err != nil {
+		if err := t.Print("%-12s %s\n", row[0], row[1]); err != nil {
 			return err
 		}
 	}

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
-	"github.com/docker/docker/client"
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
-	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
-	"github.com/evalbox/evalbox/images/store"
-	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
@@ -31,29 +28,24 @@ are read without running anything of the image. What changed since the former en
 goes to stdout.`,
 		Example: "  sandbox image lock debian\n  sandbox image lock --lock images.lock debian",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    func(cmd *cobra.Command, args []string) error { return lockImages(cmd.Context(), a, args) },
+		RunE:    with(a, func(ctx context.Context, t *tools, args []string) error { return t.lock(ctx, args) }),
 	}
 }
 
-func lockImages(ctx context.Context, a *cli.App, names []string) error {
-	s, catalog, api, err := imageTools(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	path, err := s.PlaceOfLock()
+func (t *tools) lock(ctx context.Context, names []string) error {
+	path, err := t.settings.PlaceOfLock()
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		names = []string{catalog.Default}
+		names = []string{t.catalog.Default}
 	}
 	for _, name := range names {
-		change, err := lock.Put(ctx, store.Docker{APIClient: api}, catalog, path, name)
+		change, err := lock.Put(ctx, t.store(), t.catalog, path, name)
 		if err != nil {
 			return err
 		}
-		if err := printLockChange(a, change, path); err != nil {
+		if err := t.printLockChange(change, path); err != nil {
 			return err
 		}
 	}
@@ -61,59 +53,54 @@ func lockImages(ctx context.Context, a *cli.App, names []string) error {
 }
 
 // printLockChange prints the change of an entry on stdout.
-func printLockChange(a *cli.App, change lock.Change, path string) error {
+func (t *tools) printLockChange(change lock.Change, path string) error {
 	e := change.After
 	switch b := change.Before; {
 	case b == nil:
-		return a.Print("locked %s: %s, %d packages, in %s\n", e.Name, e.ID, len(e.Packages), path)
+		return t.Print("locked %s: %s, %d packages, in %s\n", e.Name, e.ID, len(e.Packages), path)
 	case b.ID == e.ID && b.Content == e.Content && b.Reference == e.Reference && change.Diff().Empty():
-		return a.Print("locked %s: %s, as before, in %s\n", e.Name, e.ID, path)
+		return t.Print("locked %s: %s, as before, in %s\n", e.Name, e.ID, path)
 	default:
-		err := a.Print("locked %s: %s instead of %s, in %s\n", e.Name, e.ID, b.ID, path)
-		return errors.Join(err, printDiff(a, change.Diff()))
+		err := t.Print("locked %s: %s instead of %s, in %s\n", e.Name, e.ID, b.ID, path)
+		return errors.Join(err, t.printDiff(change.Diff()))
 	}
 }
 
 // printDiff says on stdout how packages differ.
-func printDiff(a *cli.App, diff packages.Diff) error {
+func (t *tools) printDiff(diff packages.Diff) error {
 	if diff.Empty() {
-		return a.Print("  the packages are the same\n")
+		return t.Print("  the packages are the same\n")
 	}
-	for _, line := range diff.Lines() {
-		if err := a.Print("  %s\n", line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.Print("  %s\n", strings.Join(diff.Lines(), "\n  "))
 }
 
 // settleLock locks an image that was just made or found, and says so on stderr.
 // Where the lock holds another one, it says how they differ, and the exit code
 // becomes that of a problem. An account without a place for a lock has none.
-func settleLock(ctx context.Context, a *cli.App, s settings.Settings, catalog images.Catalog, api client.APIClient, name string) error {
-	path := s.LockPath()
+func (t *tools) settleLock(ctx context.Context, name string) error {
+	path := t.settings.LockPath()
 	if path == "" {
-		fmt.Fprintln(a.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
+		fmt.Fprintln(t.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
 		return nil
 	}
-	change, err := lock.Settle(ctx, store.Docker{APIClient: api}, catalog, path, name)
+	change, err := lock.Settle(ctx, t.store(), t.catalog, path, name)
 	var differs *lock.UnlockedError
 	switch {
 	case errors.As(err, &differs) && differs.Diff != nil:
-		a.Code = cli.ExitProblem
+		t.Code = cli.ExitProblem
 		if differs.Diff.Empty() {
-			fmt.Fprintln(a.Err, "the packages are those of the locked image; files or configuration differ")
+			fmt.Fprintln(t.Err, "the packages are those of the locked image; files or configuration differ")
 		}
 		for _, line := range differs.Diff.Lines() {
-			fmt.Fprintf(a.Err, "  %s\n", terminal.Line(line))
+			fmt.Fprintf(t.Err, "  %s\n", terminal.Line(line))
 		}
 		return err
 	case err != nil:
 		return err
 	case change.Changed && change.Before != nil:
-		fmt.Fprintf(a.Err, "image %s is locked anew in %s, because its recipe has changed\n", name, path)
+		fmt.Fprintf(t.Err, "image %s is locked anew in %s, because its recipe has changed\n", name, path)
 	case change.Changed:
-		fmt.Fprintf(a.Err, "image %s is locked in %s\n", name, path)
+		fmt.Fprintf(t.Err, "image %s is locked in %s\n", name, path)
 	}
 	return nil
 }
@@ -129,24 +116,19 @@ The exit code is 0 when all are the same, 1 when something differs, and 125 when
 something could not be compared.`,
 		Example: "  sandbox image verify\n  sandbox image verify debian --json",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    func(cmd *cobra.Command, args []string) error { return verifyImages(cmd.Context(), a, args) },
+		RunE:    with(a, func(ctx context.Context, t *tools, args []string) error { return t.verify(ctx, args) }),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
 // verifyImages shows the comparisons also after an error.
-func verifyImages(ctx context.Context, a *cli.App, names []string) error {
-	s, catalog, api, err := imageTools(ctx, a)
+func (t *tools) verify(ctx context.Context, names []string) error {
+	path, err := t.settings.LockToWrite()
 	if err != nil {
 		return err
 	}
-	defer api.Close()
-	path, err := s.LockToWrite()
-	if err != nil {
-		return err
-	}
-	held, there, err := s.Lock()
+	held, there, err := t.settings.Lock()
 	if err == nil && !there {
 		err = cli.WithHint(fmt.Errorf("image lock %s: %w", path, fs.ErrNotExist), "lock an image with: sandbox image lock NAME")
 	}
@@ -159,7 +141,7 @@ func verifyImages(ctx context.Context, a *cli.App, names []string) error {
 	list := []lock.Verification{}
 	var errs []error
 	for _, name := range names {
-		v, err := lock.Verify(ctx, store.Docker{APIClient: api}, catalog, held, name)
+		v, err := lock.Verify(ctx, t.store(), t.catalog, held, name)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -169,35 +151,35 @@ func verifyImages(ctx context.Context, a *cli.App, names []string) error {
 			continue
 		}
 		list = append(list, v)
-		if !s.JSON {
-			errs = append(errs, printVerification(a, v))
+		if !t.settings.JSON {
+			errs = append(errs, t.printVerification(v))
 		}
 	}
-	if s.JSON {
-		errs = append(errs, a.PrintJSON(list))
+	if t.settings.JSON {
+		errs = append(errs, t.PrintJSON(list))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	for _, v := range list {
 		if !v.Same {
-			a.Code = cli.ExitProblem
+			t.Code = cli.ExitProblem
 		}
 	}
 	return nil
 }
 
-func printVerification(a *cli.App, v lock.Verification) error {
+func (t *tools) printVerification(v lock.Verification) error {
 	how := "as locked"
 	if v.ID != v.LockedID {
 		how = fmt.Sprintf("the content is as locked; the lock calls it %s", v.LockedID)
 	}
 	if v.Same {
-		return a.Print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
+		return t.Print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
 	}
-	err := a.Print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
+	err := t.Print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
 	if v.Diff.Empty() {
-		return errors.Join(err, a.Print("  the packages are the same; files or configuration differ\n"))
+		return errors.Join(err, t.Print("  the packages are the same; files or configuration differ\n"))
 	}
-	return errors.Join(err, printDiff(a, v.Diff))
+	return errors.Join(err, t.printDiff(v.Diff))
 }

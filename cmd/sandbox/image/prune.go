@@ -35,7 +35,7 @@ Sizes are the engine's: layers that images share are counted for each. When an i
 was used is known for the runs of this user.`,
 		Example: "  sandbox image prune --dry-run\n  sandbox image prune --keep-bytes 5GB",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return pruneImages(cmd.Context(), a, f) },
+		RunE:    with(a, func(ctx context.Context, t *tools, _ []string) error { return t.prune(ctx, f) }),
 	}
 	flags := cmd.Flags()
 	flags.Var(cli.Size(&f.keep), "keep-bytes", "what the images may hold together, such as 5GB")
@@ -46,13 +46,8 @@ was used is known for the runs of this user.`,
 }
 
 // pruneImages shows the removed images also after an error.
-func pruneImages(ctx context.Context, a *cli.App, f pruneFlags) error {
-	s, _, api, err := imageTools(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer api.Close()
-	locks, err := s.AllLocks()
+func (t *tools) prune(ctx context.Context, f pruneFlags) error {
+	locks, err := t.settings.AllLocks()
 	if err != nil {
 		return err
 	}
@@ -60,34 +55,34 @@ func pruneImages(ctx context.Context, a *cli.App, f pruneFlags) error {
 	if err != nil {
 		return cli.WithHint(err, "set HOME: when images were used is remembered in the user's cache folder")
 	}
-	report, err := prune.Images(ctx, api, locks, prune.Options{
+	report, err := prune.Images(ctx, t.api, locks, prune.Options{
 		KeepBytes: int64(f.keep), UnusedFor: f.unusedFor, DryRun: f.dryRun, UsageDir: usage, Now: time.Now(),
 	})
-	if s.JSON {
+	if t.settings.JSON {
 		if report.Removed == nil {
 			return err // nothing is known
 		}
-		return errors.Join(err, a.PrintJSON(report))
+		return errors.Join(err, t.PrintJSON(report))
 	}
-	return errors.Join(err, printPruned(a, report, f.dryRun))
+	return errors.Join(err, t.printPruned(report, f.dryRun))
 }
 
-func printPruned(a *cli.App, report prune.Report, dryRun bool) error {
+func (t *tools) printPruned(report prune.Report, dryRun bool) error {
 	verb := "removed"
 	if dryRun {
 		verb = "would remove"
 	}
 	for _, img := range report.Removed {
-		if err := a.Print("%s %s (%s, last used %s)\n", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
+		if err := t.Print("%s %s (%s, last used %s)\n", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
 			return err
 		}
 	}
 	for _, img := range report.Kept {
-		if err := a.Print("kept %s (%s): %s\n", prunedName(img), text.Size(img.SizeBytes), img.Reason); err != nil {
+		if err := t.Print("kept %s (%s): %s\n", prunedName(img), text.Size(img.SizeBytes), img.Reason); err != nil {
 			return err
 		}
 	}
-	return a.Print("%s %s, kept %s\n", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))
+	return t.Print("%s %s, kept %s\n", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))
 }
 
 func prunedName(img prune.Image) string {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -24,21 +25,16 @@ SANDBOX_MAX_MEMORY.`,
 		Example: `  sandbox config
   SANDBOX_MEMORY=8g sandbox config --json`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			s, err := a.Settings()
-			if err != nil {
-				return err
-			}
-			if s.JSON {
-				return a.PrintJSON(s.Origins())
-			}
-			var rows [][]string
-			for _, o := range s.Origins() {
-				rows = append(rows, []string{o.Key, o.Value, o.Source})
-			}
-			err = a.PrintTable([]string{"KEY", "VALUE", "SOURCE"}, rows)
-			return errors.Join(err, printUserFile(a))
-		},
+		RunE: a.With(func(_ context.Context, s settings.Settings, _ []string) error {
+			return a.Show(s, s.Origins(), func() error {
+				var rows [][]string
+				for _, o := range s.Origins() {
+					rows = append(rows, []string{o.Key, o.Value, o.Source})
+				}
+				err := a.PrintTable([]string{"KEY", "VALUE", "SOURCE"}, rows)
+				return errors.Join(err, printUserFile(a))
+			})
+		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd

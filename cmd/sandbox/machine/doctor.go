@@ -24,17 +24,13 @@ func NewDoctor(a *cli.App) *cobra.Command {
 in the sandbox that try to break each limit. The exit code is 1 if a check failed.`,
 		Example: "  sandbox doctor\n  sandbox doctor --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), a) },
+		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return examine(ctx, a, s) }),
 	}
 	a.SettingFlags(cmd, "image", "runtime", "transfer", "json")
 	return cmd
 }
 
-func examine(ctx context.Context, a *cli.App) error {
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
+func examine(ctx context.Context, a *cli.App, s settings.Settings) error {
 	machine, err := machine(a, s)
 	if err != nil {
 		return err
@@ -51,15 +47,12 @@ func examine(ctx context.Context, a *cli.App) error {
 			a.Code = cli.ExitProblem
 		}
 		if f.Err != nil {
-			if all := cli.Hints(f.Err); len(all) > 0 {
+			if all := a.Hints(f.Err); len(all) > 0 {
 				findings[i].Advice = all[0]
 			}
 		}
 	}
-	if s.JSON {
-		return a.PrintJSON(findings)
-	}
-	return printFindings(a, findings)
+	return a.Show(s, findings, func() error { return printFindings(a, findings) })
 }
 
 // machine is the machine that the settings describe. The caller closes its runner, if

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -28,25 +29,19 @@ lent, for the reason shown, until a later look finds it well. Nothing is changed
 UUIDs, processes and exact times are in the output of --json.`,
 		Example: "  sandbox gpus\n  sandbox gpus --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return gpus(cmd.Context(), a) },
+		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+			report, err := runner.GPUs(ctx)
+			if err != nil {
+				return err
+			}
+			return a.Show(s, report, func() error { return printGPUReport(a, report) })
+		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
-func gpus(ctx context.Context, a *cli.App) error {
-	s, runner, err := a.Runner()
-	if err != nil {
-		return err
-	}
-	defer runner.Close()
-	report, err := runner.GPUs(ctx)
-	if err != nil {
-		return err
-	}
-	if s.JSON {
-		return a.PrintJSON(report)
-	}
+func printGPUReport(a *cli.App, report sandbox.GPUReport) error {
 	if err := printGPUs(a, report); err != nil || len(report.Queue) == 0 {
 		return err
 	}

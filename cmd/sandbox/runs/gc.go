@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -33,14 +34,18 @@ evidence what left files, or was approved or referred to. Records are kept until
 somebody deletes them.`,
 		Example: "  sandbox gc --dry-run\n  sandbox gc --kept\n  sandbox gc --retention session --older-than 24h",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := retention.check(cmd); err != nil {
 				return err
 			}
 			if retention.class != "" {
-				return expire(a, retention, opts.DryRun)
+				return a.With(func(_ context.Context, s settings.Settings, _ []string) error {
+					return expire(a, s, retention, opts.DryRun)
+				})(cmd, args)
 			}
-			return gc(cmd.Context(), a, opts)
+			return a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+				return collect(ctx, a, s, runner, opts)
+			})(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "only say what would be removed")
@@ -50,28 +55,23 @@ somebody deletes them.`,
 	return cmd
 }
 
-// gc shows the removed containers also after an error.
-func gc(ctx context.Context, a *cli.App, opts sandbox.GCOptions) error {
-	s, runner, err := a.Runner()
-	if err != nil {
-		return err
-	}
-	defer runner.Close()
-	report, sweepErr := runner.GC(ctx, opts)
-	if sweepErr != nil && len(report.Removed)+len(report.Left) == 0 {
-		return sweepErr
+// collect shows the removed containers also after an error.
+func collect(ctx context.Context, a *cli.App, s settings.Settings, runner *sandbox.Runner, opts sandbox.GCOptions) error {
+	report, gcErr := runner.GC(ctx, opts)
+	if gcErr != nil && len(report.Removed)+len(report.Left) == 0 {
+		return gcErr
 	}
 	if err := printReport(a, report, opts, s.JSON); err != nil {
 		return err
 	}
 	if opts.DryRun {
-		return sweepErr
+		return gcErr
 	}
 	settled, err := contract.SettleAbandoned(runner.Store())
 	if len(settled) > 0 && !s.JSON {
 		err = errors.Join(err, a.Print("abandoned contracts that have an outcome now: %s\n", strings.Join(settled, " ")))
 	}
-	return errors.Join(sweepErr, err)
+	return errors.Join(gcErr, err)
 }
 
 func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, asJSON bool) error {
@@ -85,8 +85,8 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 	if opts.DryRun {
 		verb = "would remove"
 	}
-	for _, swept := range report.Removed {
-		if err := a.Print("%s %s: %s\n", verb, swept.Container, swept.Reason); err != nil {
+	for _, removed := range report.Removed {
+		if err := a.Print("%s %s: %s\n", verb, removed.Container, removed.Reason); err != nil {
 			return err
 		}
 	}
@@ -109,18 +109,12 @@ func (f *retentionFlags) register(cmd *cobra.Command) {
 	cmd.Flags().Var(cli.Duration(&f.olderThan), "older-than", "with --retention: only those that are older, such as 720h (required)")
 }
 
-// check refuses flags that make no sense together.
+// check refuses flags that contradict each other.
 func (f retentionFlags) check(cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	switch {
-	case given("retention") && f.class != contract.RetainSession && f.class != contract.RetainEvidence:
-		return cli.Misuse(cmd, "--retention %q: must be session or evidence", f.class)
-	case given("retention") != given("older-than"):
-		return cli.Misuse(cmd, "--retention and --older-than go together")
-	case given("retention") && given("kept"):
-		return cli.Misuse(cmd, "--retention and --kept do not go together")
-	}
-	return nil
+	known := f.class == contract.RetainSession || f.class == contract.RetainEvidence
+	return cli.Check(cmd,
+		cli.Wrong(cmd.Flags().Changed("retention") && !known, "--retention %q: must be session or evidence", f.class),
+		cli.Together("retention", "older-than"), cli.Apart("retention", "kept"))
 }
 
 // expiredReport is the JSON of `gc --retention --json`.
@@ -132,8 +126,8 @@ type expiredReport struct {
 }
 
 // expire deletes records. It goes on after one that cannot be deleted.
-func expire(a *cli.App, f retentionFlags, dry bool) error {
-	s, store, err := a.Store()
+func expire(a *cli.App, s settings.Settings, f retentionFlags, dry bool) error {
+	store, err := s.Store()
 	if err != nil {
 		return err
 	}
@@ -170,7 +164,7 @@ func expire(a *cli.App, f retentionFlags, dry bool) error {
 // withoutOutcome are the records of contracts, made before a time, that will never have
 // an outcome.
 func withoutOutcome(store *record.Store, before time.Time) []string {
-	records, _ := store.List() // FindExpired has reported unreadable ones
+	records, _ := store.ListBrief() // FindExpired has reported unreadable ones
 	left := []string{}
 	for _, each := range records {
 		if each.State == record.Running || !each.Created.Before(before) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -25,9 +26,9 @@ func NewLogs(a *cli.App) *cobra.Command {
 The beginning of an ID is enough.`,
 		Example: "  sandbox logs -f 20260102t150405-1a2b3c4d5e\n  sandbox logs --stderr 20260102t150405-1a",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return logs(cmd.Context(), a, args[0], goOn, stderr)
-		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return logs(ctx, a, s, args[0], goOn, stderr)
+		}),
 	}
 	cmd.Flags().BoolVarP(&goOn, "follow", "f", false, "go on until the run ends")
 	cmd.Flags().BoolVar(&stderr, "stderr", false, "its stderr instead of its stdout")
@@ -35,14 +36,14 @@ The beginning of an ID is enough.`,
 	return cmd
 }
 
-func logs(ctx context.Context, a *cli.App, id string, goOn, stderr bool) error {
-	s, store, record, err := a.Record(id)
+func logs(ctx context.Context, a *cli.App, s settings.Settings, id string, goOn, stderr bool) error {
+	store, each, err := find(s, id)
 	if err != nil {
 		return err
 	}
-	path := record.StdoutPath()
+	path := each.StdoutPath()
 	if stderr {
-		path = record.StderrPath()
+		path = each.StderrPath()
 	}
 	out := a.Out
 	if a.OutTerminal && !s.Raw {
@@ -52,11 +53,11 @@ func logs(ctx context.Context, a *cli.App, id string, goOn, stderr bool) error {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("run %s: opening its log: %w", record.ID, err)
+		return fmt.Errorf("run %s: opening its log: %w", each.ID, err)
 	}
 	defer file.Close()
 	if goOn {
-		return follow(ctx, store, record.ID, file, out)
+		return follow(ctx, store, each.ID, file, out)
 	}
 	_, err = io.Copy(out, file)
 	return cli.ReaderGone(err)

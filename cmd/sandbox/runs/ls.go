@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -61,19 +63,19 @@ func NewLs(a *cli.App) *cobra.Command {
 		Short:   "List recorded runs, oldest first",
 		Example: "  sandbox ls\n  sandbox ls --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return list(a) },
+		RunE:    a.With(func(_ context.Context, s settings.Settings, _ []string) error { return list(a, s) }),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
 // list shows the records that can be read, and then reports the others.
-func list(a *cli.App) error {
-	s, store, err := a.Store()
+func list(a *cli.App, s settings.Settings) error {
+	store, err := s.Store()
 	if err != nil {
 		return err
 	}
-	records, unreadable := store.List()
+	records, unreadable := store.ListBrief()
 	runs := []listedRun{}
 	var statuses []string
 	for _, record := range records {
@@ -81,15 +83,14 @@ func list(a *cli.App) error {
 		runs = append(runs, listed(record, c))
 		statuses = append(statuses, render.RecordStatus(record, c))
 	}
-	if s.JSON {
-		return errors.Join(a.PrintJSON(runs), unreadable)
-	}
-	var rows [][]string
-	for i, run := range runs {
-		rows = append(rows, []string{run.ID, run.Name, text.Fit(statuses[i], 40), scoreText(run.Score),
-			durationText(records[i]), run.Created.Local().Format(time.DateTime), text.Fit(strings.Join(run.Command, " "), 60)})
-	}
-	return errors.Join(a.PrintTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows), unreadable)
+	return errors.Join(a.Show(s, runs, func() error {
+		var rows [][]string
+		for i, run := range runs {
+			rows = append(rows, []string{run.ID, run.Name, text.Fit(statuses[i], 40), scoreText(run.Score),
+				durationText(records[i]), run.Created.Local().Format(time.DateTime), text.Fit(strings.Join(run.Command, " "), 60)})
+		}
+		return a.PrintTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows)
+	}), unreadable)
 }
 
 func listed(record record.Record, c *contract.Recorded) listedRun {

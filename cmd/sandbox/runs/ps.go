@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -35,57 +36,49 @@ func NewPs(a *cli.App) *cobra.Command {
 process that owns each of them still lives.`,
 		Example: "  sandbox ps",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return ps(cmd.Context(), a) },
+		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+			containers, err := runner.Containers(ctx)
+			if err != nil {
+				return err
+			}
+			report, err := runner.GC(ctx, sandbox.GCOptions{DryRun: true})
+			if err != nil {
+				return err
+			}
+			all := withOwners(containers, report)
+			return a.Show(s, all, func() error {
+				var rows [][]string
+				for _, c := range all {
+					rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
+				}
+				return a.PrintTable([]string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
+			})
+		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
-func ps(ctx context.Context, a *cli.App) error {
-	s, runner, err := a.Runner()
-	if err != nil {
-		return err
-	}
-	defer runner.Close()
-	containers, err := runner.Containers(ctx)
-	if err != nil {
-		return err
-	}
-	report, err := runner.GC(ctx, sandbox.GCOptions{DryRun: true})
-	if err != nil {
-		return err
-	}
-	all := withOwners(containers, report)
-	if s.JSON {
-		return a.PrintJSON(all)
-	}
-	var rows [][]string
-	for _, c := range all {
-		rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
-	}
-	return a.PrintTable([]string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
-}
-
-// withOwners joins the containers of the engine with the judgment of gc on their owners. A
+// withOwners joins the containers of the engine with what gc says of their owners. A
 // container that came or went in between has no reason.
 func withOwners(containers []engine.Found, report sandbox.GCReport) []listedContainer {
+	removed, left := map[string]string{}, map[string]string{}
+	for _, c := range report.Removed {
+		removed[c.Container] = c.Reason
+	}
+	for _, c := range report.Left {
+		left[c.Container] = c.Reason
+	}
 	all := []listedContainer{}
 	for _, c := range containers {
-		l := listedContainer{
+		reason, swept := removed[c.Name]
+		if !swept {
+			reason = left[c.Name]
+		}
+		all = append(all, listedContainer{
 			RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name,
-			Image: c.Image, Running: c.Running, Status: c.Status, Created: c.CreatedAt,
-		}
-		for _, swept := range report.Removed {
-			if swept.Container == c.Name {
-				l.Swept, l.Reason = true, swept.Reason
-			}
-		}
-		for _, left := range report.Left {
-			if left.Container == c.Name {
-				l.Reason = left.Reason
-			}
-		}
-		all = append(all, l)
+			Image: c.Image, Running: c.Running, Status: c.Status, Created: c.CreatedAt, Swept: swept, Reason: reason,
+		})
 	}
 	return all
 }

@@ -93,6 +93,9 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 }
 
 func run(ctx context.Context, a *cli.App, f runFlags, args []string, dash int) error {
+	a.FieldHints = map[string]string{
+		"final": "name a folder of its own with --final; without it the outputs stay in the run's record",
+	}
 	s, err := a.Settings()
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func run(ctx context.Context, a *cli.App, f runFlags, args []string, dash int) e
 	}
 	res, runErr := x.Box.Run(ctx, req, x.IO, x.Hooks)
 	shown := x.Ended()
-	a.Code = cli.ExitCode(res, runErr)
+	a.Code = cli.ExitCode(cli.OfRun(res), runErr)
 	if res == nil {
 		return runErr
 	}

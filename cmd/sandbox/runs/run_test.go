@@ -70,7 +70,7 @@ func TestWrongUsage(t *testing.T) {
 			_, err := tryRequest(t, nil, test.args...)
 			require.ErrorContains(t, err, test.want)
 			require.Equal(t, cli.ExitUsage, cli.ExitCode(nil, err))
-			require.NotEmpty(t, cli.Hints(err))
+			require.NotEmpty(t, new(cli.App).Hints(err))
 		})
 	}
 	// A file of ours is not in the image; "--" alone would not help.
@@ -78,7 +78,7 @@ func TestWrongUsage(t *testing.T) {
 		"run.sh": "sandbox run --input FOLDER -- sh input/run.sh", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
 	} {
 		_, err := tryRequest(t, nil, name, "it's")
-		require.Contains(t, cli.Hints(err)[0], want)
+		require.Contains(t, new(cli.App).Hints(err)[0], want)
 	}
 	// A folder is refused by the check of scripts, as a folder.
 	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)

@@ -54,7 +54,7 @@ func gateDir(t *testing.T, log string) *os.Root {
 	text(evidence.RunLogFile, log)
 	write(evidence.TestsFile, evidence.Tests{Schema: evidence.TestsV1, ExitCode: new(int), Commands: []evidence.CommandTests{{
 		Index: 1, Command: "pytest -q", Argv: argv, Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: new(int),
-		LogsComplete: true, LogSHA256: sum, Source: evidence.ReportSummary, Counts: evidence.Counts{Total: 2, Passed: 2},
+		LogsComplete: true, LogSHA256: sum, Source: evidence.ReportPytest, Counts: &evidence.Counts{Total: 2, Passed: 2},
 	}}})
 	write(evidence.ObservationsFile, evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{
 		{Index: 1, Complete: true, Network: "none", Counted: "kernel", Watched: true},
@@ -100,7 +100,9 @@ func reseal(t *testing.T, root *os.Root) {
 	require.NoError(t, err)
 	_, err = evidence.WriteManifest(t.Context(), root)
 	require.NoError(t, err)
-	in, err := judge.Load(t.Context(), root)
+	check, err := evidence.CheckFiles(t.Context(), root)
+	require.NoError(t, err)
+	in, err := judge.Load(t.Context(), root, check)
 	require.NoError(t, err)
 	require.NoError(t, evidence.Write(root, evidence.VerdictFile, judge.Judge(in)))
 	require.NoError(t, evidence.Write(root, evidence.GatesFile, judge.Gates(in)))
@@ -392,7 +394,7 @@ func TestSignRefuses(t *testing.T) {
 		"a failure made a pass": {func(t *testing.T, root *os.Root) {
 			var tests evidence.Tests
 			require.NoError(t, evidence.Read(root, evidence.TestsFile, maxEnvelope, &tests))
-			tests.Commands[0].Counts = evidence.Counts{Total: 2, Passed: 1, Failed: 1}
+			tests.Commands[0].Counts = &evidence.Counts{Total: 2, Passed: 1, Failed: 1}
 			require.NoError(t, evidence.Write(root, evidence.TestsFile, tests))
 			reseal(t, root)
 			edit(t, root, func(v *evidence.Verdict) {

@@ -29,7 +29,7 @@ func Sign(ctx context.Context, root *os.Root, key []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := judged(ctx, root); err != nil {
+	if err := judged(ctx, root, f.check); err != nil {
 		return err
 	}
 	payload, err := f.statement()
@@ -49,8 +49,8 @@ func Sign(ctx context.Context, root *os.Root, key []byte) error {
 
 // judged makes sure that the verdict and GATES.json are what follows from the evidence: a
 // directory of somebody else may say anything.
-func judged(ctx context.Context, root *os.Root) error {
-	in, err := judge.Load(ctx, root)
+func judged(ctx context.Context, root *os.Root, check evidence.CheckReport) error {
+	in, err := judge.Load(ctx, root, check)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ const (
 
 // facts are what a gate directory says, as far as a statement repeats it.
 type facts struct {
+	check    evidence.CheckReport
 	manifest evidence.RunManifest
 	env      *evidence.EnvSnapshot // nil if nothing ran
 	verdict  evidence.Verdict
@@ -53,7 +54,7 @@ func readFacts(ctx context.Context, root *os.Root) (facts, error) {
 	for _, finding := range check.Findings {
 		invalid.add("%s", strings.TrimSuffix(finding.Detail, "."))
 	}
-	var f facts
+	f := facts{check: check}
 	read := func(name string, v any) bool {
 		err := evidence.Read(root, name, evidence.MaxDocument, v)
 		if err != nil {

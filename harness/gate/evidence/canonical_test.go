@@ -3,7 +3,6 @@ package evidence
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,15 +74,13 @@ func TestCanonicalRefuses(t *testing.T) {
 		"in a list":             {map[string]any{"x": []any{1, 2.0}}, "x[1] is a floating-point"},
 		"behind a pointer":      {struct{ P *float64 }{new(float64)}, "P is a floating-point"},
 		"as text":               {json.RawMessage(`{"a": [1, 1.5]}`), "a[1] is the floating-point number 1.5"},
-		"with an exponent":      {struct{ N json.Number }{"1e3"}, "N is the floating-point number 1e3"},
-		"endless":               {endless, "nested deeper"},
-		"what JSON cannot hold": {make(chan int), "unsupported type"},
+		"with an exponent":      {struct{ N json.RawMessage }{json.RawMessage("1e3")}, "N is the floating-point number 1e3"},
+		"endless":               {endless, "cycle"},
+		"what JSON cannot hold": {make(chan int), "marshal from Go chan int"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Canonical(c.v)
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := Canonical(time.Second) // a whole number
-	assert.NoError(t, err)
 }

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -27,12 +26,11 @@ type document struct {
 	Status result.Status  `json:"status"`
 	Any    any            `json:"any"`
 	Later  string         `json:"later,omitempty"`
-	Number json.Number    `json:"number"`
 	Hidden string         `json:"-"`
 }
 
 const good = `{"name": "n", "text": "t", "count": -1, "size": 3, "flag": true, "list": [{"name": "x", "more": {"a": [1.5]}}],
-	"map": {"Path": 1, "PATH": 2}, "code": 7, "status": "exited", "any": [null, {"x": 1e9}], "number": 4, "unknown": {"b": []}}`
+	"map": {"Path": 1, "PATH": 2}, "code": 7, "status": "exited", "any": [null, {"x": 1e9}], "unknown": {"b": []}}`
 
 func TestDecode(t *testing.T) {
 	var d document
@@ -78,9 +76,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"trailing":                {`"b": []}}`, `"b": []}} {}`, "not one valid JSON document"},
 		"cut":                     {`"b": []}}`, `"b": [`, "not one valid JSON document"},
 		"a comment":               {`"b": []`, `"b": [] // x`, "not one valid JSON document"},
-		"bytes that are no UTF-8": {`"text": "t"`, "\"text\": \"\xff\"", "not UTF-8"},
+		"bytes that are no UTF-8": {`"text": "t"`, "\"text\": \"\xff\"", "invalid UTF-8"},
 		"a byte order mark":       {`{"name": "n"`, "\ufeff{\"name\": \"n\"", "not one valid JSON document"},
-		"deep":                    {`"b": []`, `"b": ` + strings.Repeat("[", 80) + strings.Repeat("]", 80), "nested deeper than 64"},
+		"deep":                    {`"b": []`, `"b": ` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001), "not one valid JSON document"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, good, c.old)
@@ -93,8 +91,6 @@ func TestDecodeRefuses(t *testing.T) {
 		assert.Error(t, Decode([]byte(text), &document{}), text)
 	}
 	assert.Error(t, Decode([]byte("{}"), document{}))
-	assert.NoError(t, decode([]byte("[0, [1]]"), new(any), 4))
-	assert.ErrorContains(t, decode([]byte("[0, [1]]"), new(any), 3), "more than 3 values")
 }
 
 // FuzzDecode: what is read can be written, and reads the same again.
@@ -106,7 +102,7 @@ func FuzzDecode(f *testing.F) {
 		if err := Decode([]byte(text), &d); err != nil {
 			return
 		}
-		d.Any, d.Number = nil, "1"
+		d.Any = nil
 		written, err := Canonical(d)
 		require.NoError(t, err)
 		var again document

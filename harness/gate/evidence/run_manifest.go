@@ -60,13 +60,12 @@ type ReportFormat string
 
 // Formats of reports.
 const (
-	ReportAuto    ReportFormat = "auto"    // found out from the command and from what it left
-	ReportPytest  ReportFormat = "pytest"  // JUnit XML that pytest is asked for by its environment
-	ReportGoTest  ReportFormat = "go-test" // the JSON lines of go test -json on stdout
-	ReportJUnit   ReportFormat = "junit"   // a JUnit XML file at ReportPath
-	ReportTAP     ReportFormat = "tap"     // TAP on stdout
-	ReportSummary ReportFormat = "summary" // the last lines of pytest, unittest or go test
-	ReportNone    ReportFormat = "none"    // no test cases
+	ReportAuto   ReportFormat = "auto"    // found out from the command and from what it left
+	ReportPytest ReportFormat = "pytest"  // JUnit XML that pytest is asked for by its environment
+	ReportGoTest ReportFormat = "go-test" // the JSON lines of go test -json on stdout
+	ReportJUnit  ReportFormat = "junit"   // a JUnit XML file at ReportPath
+	ReportTAP    ReportFormat = "tap"     // TAP on stdout
+	ReportNone   ReportFormat = "none"    // no test cases
 )
 
 // Gate is one command, in its own container.

@@ -129,9 +129,9 @@ type Gates struct {
 // GateCommand is one command of [Gates].
 type GateCommand struct {
 	Cmd        string `json:"cmd"`
-	ExpectExit int    `json:"expect_exit"`
-	// Signals are what is expected of the run beside its code.
+	ExpectExit int    `json:"expect_exit" evidence:"optional"`
+	// Ending, Passed and LogSHA256 are the expected signals beside the exit code.
 	Ending    string `json:"ending,omitempty"`
-	Passed    int    `json:"passed,omitempty"`
+	Passed    int    `json:"passed,omitzero"`
 	LogSHA256 string `json:"log_sha256,omitempty"`
 }

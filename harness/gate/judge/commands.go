@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/text"
@@ -15,231 +16,310 @@ const (
 	exitNotFound      = 127
 )
 
-// plan compares the plan with what was declared.
-func (j *judgement) plan() {
-	commands, declared := j.in.Plan.GateCommands, j.in.Manifest.GateCommands
-	unreadable := len(commands) == 0 && j.spoilt[evidence.PlanFile]
-	if !unreadable && !slices.Equal(commands, declared) {
-		j.against(evidence.ReasonUndeclared, 0, evidence.PlanFile, "The commands of %s are not those of %s.", evidence.PlanFile, evidence.RunManifestFile)
-	}
-}
-
-// commands compares what was declared with what ran.
+// commands compares the declared commands with those that ran.
 func (j *judgement) commands() {
+	planned, declared := j.in.Plan.GateCommands, j.in.Manifest.GateCommands
+	if unreadable := len(planned) == 0 && j.damaged[evidence.PlanFile]; !unreadable && !slices.Equal(planned, declared) {
+		j.add(evidence.ReasonUndeclared, 0, evidence.PlanFile, "The commands of %s are not those of %s.", evidence.PlanFile, evidence.RunManifestFile)
+	}
 	if j.in.Tests.Schema != evidence.TestsV1 {
-		return // told with the files
+		return // files reports it
 	}
-	gates, results := j.in.Manifest.Gates, j.in.Tests.Commands
-	declared := map[int]bool{}
-	for _, g := range gates {
-		declared[g.Index] = true
-	}
-	of := map[int]evidence.CommandTests{}
-	last := 0
-	for i, r := range results {
-		_, twice := of[r.Index]
-		switch {
-		case !declared[r.Index]:
-			j.against(evidence.ReasonUndeclared, r.Index, r.Command, "The command %q ran, and nobody declared it.", r.Command)
-		case twice:
-			j.against(evidence.ReasonUndeclared, r.Index, r.Command, "Gate %d has more than one result; it was declared once.", r.Index)
-		case r.Index < last:
-			j.against(evidence.ReasonUndeclared, r.Index, r.Command, "Gate %d ran as number %d, after gate %d.", r.Index, i+1, last)
-		}
-		if !twice {
-			of[r.Index] = r
-		}
-		last = max(last, r.Index)
-	}
+	gates, results := j.in.Manifest.Gates, j.results()
 	met, tests := len(gates) > 0, len(gates) == 0
 	for _, g := range gates {
 		tests = tests || g.Kind != evidence.KindCheck
-		r, ran := of[g.Index]
+		r, ran := results[g.Index]
 		if !ran {
 			j.notRun(g)
 			met = false
 			continue
 		}
-		j.same(g, r)
-		met = j.ended(g, r) && met
-		j.outcome(g, r)
-		j.compared(r)
+		c := &command{j, g, r}
+		c.declared()
+		met = c.ended() && met
+		c.proof()
+		c.compared()
 	}
 	if !tests && !j.has(evidence.ReasonNoTests) {
-		j.against(evidence.ReasonNoTests, 0, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
+		j.add(evidence.ReasonNoTests, 0, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
 	}
 	if code := j.in.Tests.ExitCode; met && (code == nil || *code != 0) {
-		j.against(evidence.ReasonIncomplete, 0, evidence.TestsFile, "%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
+		j.add(evidence.ReasonIncomplete, 0, evidence.TestsFile, "%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
 	}
 }
 
-// notRun is against a gate without a result. Where something else ended the run, that is
-// the reason, and not that nothing was tested.
+// results are the results by gate; the first one where a gate has several.
+func (j *judgement) results() map[int]evidence.CommandTests {
+	declared := map[int]bool{}
+	for _, g := range j.in.Manifest.Gates {
+		declared[g.Index] = true
+	}
+	all := map[int]evidence.CommandTests{}
+	last := 0
+	for i, r := range j.in.Tests.Commands {
+		_, twice := all[r.Index]
+		switch {
+		case !declared[r.Index]:
+			j.add(evidence.ReasonUndeclared, r.Index, r.Command, "The command %q ran, and nobody declared it.", r.Command)
+		case twice:
+			j.add(evidence.ReasonUndeclared, r.Index, r.Command, "Gate %d has more than one result; it was declared once.", r.Index)
+		case r.Index < last:
+			j.add(evidence.ReasonUndeclared, r.Index, r.Command, "Gate %d ran as number %d, after gate %d.", r.Index, i+1, last)
+		}
+		if !twice {
+			all[r.Index] = r
+		}
+		last = max(last, r.Index)
+	}
+	return all
+}
+
+// notRun adds a gate without a result. If something else ended the run, that is the reason.
 func (j *judgement) notRun(g evidence.Gate) {
 	if len(j.in.Pre) > 0 {
-		j.against(evidence.ReasonIncomplete, g.Index, g.Cmd, "Gate %d (%s) has no result: the run ended before it.", g.Index, shortened(g.Cmd))
+		j.add(evidence.ReasonIncomplete, g.Index, g.Cmd, "Gate %d (%s) has no result: the run ended before it.", g.Index, short(g.Cmd))
 		return
 	}
-	j.against(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) has no result: it was not run.", g.Index, shortened(g.Cmd))
+	j.add(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) has no result: it was not run.", g.Index, short(g.Cmd))
 }
 
-// same looks at whether what ran is what was declared.
-func (j *judgement) same(g evidence.Gate, r evidence.CommandTests) {
+// command is a declared gate with its result.
+type command struct {
+	*judgement
+	gate   evidence.Gate
+	result evidence.CommandTests
+}
+
+// add adds a finding whose sentence begins with the gate.
+func (c *command) add(reason evidence.StopReason, subject, format string, args ...any) {
+	c.judgement.add(reason, c.gate.Index, subject, "Gate %d (%s) "+format, append([]any{c.gate.Index, short(c.gate.Cmd)}, args...)...)
+}
+
+// declared adds a command that is not the declared one.
+func (c *command) declared() {
+	g, r := c.gate, c.result
 	if r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv) {
-		j.against(evidence.ReasonUndeclared, g.Index, r.Command, "Gate %d ran %q %q; %q %q was declared.", g.Index, r.Command, r.Argv, shortened(g.Cmd), g.Argv)
+		c.add(evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
 	}
 	if r.Kind != g.Kind || r.ExpectExit != g.ExpectExit {
-		j.against(evidence.ReasonUndeclared, g.Index, r.Command, "Gate %d was judged as %q with the exit code %d expected; %q with %d was declared.",
-			g.Index, r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
+		c.add(evidence.ReasonUndeclared, r.Command, "was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
 	}
 }
 
-// ended says whether a gate ended as was expected of it.
-func (j *judgement) ended(g evidence.Gate, r evidence.CommandTests) bool {
+// ended reports whether the gate ended as expected.
+func (c *command) ended() bool {
+	g, r := c.gate, c.result
 	program := g.Cmd
 	if len(g.Argv) > 0 {
 		program = g.Argv[0]
-	}
-	against := func(reason evidence.StopReason, format string, args ...any) bool {
-		j.against(reason, g.Index, program, format, args...)
-		return false
 	}
 	var status result.Status
 	known := r.Ending == "" && !r.Started || status.UnmarshalText([]byte(r.Ending)) == nil
 	switch {
 	case !known:
-		return against(evidence.ReasonIncomplete, "Gate %d (%s) ended as %q, which is no way to end.", g.Index, shortened(g.Cmd), r.Ending)
+		c.add(evidence.ReasonIncomplete, program, "ended as %q, which is no way to end.", r.Ending)
 	case status == result.StatusCanceled, status == result.StatusEngineLost:
-		return against(evidence.ReasonIncomplete, "The end of gate %d (%s) was not seen: it is %q.", g.Index, shortened(g.Cmd), r.Ending)
+		c.add(evidence.ReasonIncomplete, program, "ended as %q: its end was not seen.", r.Ending)
 	case !r.Started:
-		return against(evidence.ReasonMissingDependency, "Gate %d (%s) did not start: %s is not in the image, or cannot be executed.", g.Index, shortened(g.Cmd), program)
+		c.add(evidence.ReasonMissingDependency, program, "did not start: %s is not in the image, or cannot be executed.", program)
 	case status == result.StatusTimedOut:
-		return against(evidence.ReasonTimeout, "Gate %d (%s) did not end within %d ms.", g.Index, shortened(g.Cmd), g.TimeoutMS)
+		c.add(evidence.ReasonTimeout, program, "did not end within %d ms.", g.TimeoutMS)
 	case r.ExitCode == nil || status == result.StatusStartFailed:
-		return against(evidence.ReasonIncomplete, "Gate %d (%s) started, and nothing says with which code it ended.", g.Index, shortened(g.Cmd))
-	}
-	code := *r.ExitCode
-	switch {
-	case lacksProgram(g, r):
-		return against(evidence.ReasonMissingDependency, "Gate %d (%s) ended with %d: %s, or a command that it calls, is not in the image or cannot be executed.", g.Index, shortened(g.Cmd), code, program)
-	case code != g.ExpectExit:
-		return against(evidence.ReasonGateFailed, "Gate %d (%s) %s with the code %d; %d was expected%s.", g.Index, shortened(g.Cmd), endingWords(status), code, g.ExpectExit, namedTests(failedTests(r)))
-	case status == result.StatusExited, status == result.StatusSignaled && code != 0:
+		c.add(evidence.ReasonIncomplete, program, "started, and nothing says with which code it ended.")
+	case c.lacksProgram():
+		c.add(evidence.ReasonMissingDependency, program, "ended with %d: %s, or a command that it calls, is not in the image or cannot be executed.", *r.ExitCode, program)
+	case *r.ExitCode != g.ExpectExit:
+		c.add(evidence.ReasonGateFailed, program, "%s with the code %d; %d was expected%s.", endings[status], *r.ExitCode, g.ExpectExit, named(broken(r.Cases)))
+	case status != result.StatusExited && (status != result.StatusSignaled || *r.ExitCode == 0):
+		c.add(evidence.ReasonGateFailed, program, "%s.", endings[status])
+	default:
 		return true
 	}
-	return against(evidence.ReasonGateFailed, "Gate %d (%s) %s.", g.Index, shortened(g.Cmd), endingWords(status))
+	return false
 }
 
-func endingWords(s result.Status) string {
-	switch s {
-	case result.StatusSignaled:
-		return "was ended by a signal"
-	case result.StatusOutOfMemory:
-		return "was killed at its memory limit"
-	case result.StatusDiskLimit:
-		return "was ended at its disk limit"
-	case result.StatusOutputLimit:
-		return "was ended at the limit of its output"
-	default:
-		return "ended"
-	}
+var endings = map[result.Status]string{
+	result.StatusExited:      "ended",
+	result.StatusSignaled:    "was ended by a signal",
+	result.StatusOutOfMemory: "was killed at its memory limit",
+	result.StatusDiskLimit:   "was ended at its disk limit",
+	result.StatusOutputLimit: "was ended at the limit of its output",
 }
 
-// outcome looks at what a gate showed.
-func (j *judgement) outcome(g evidence.Gate, r evidence.CommandTests) {
-	against := func(reason evidence.StopReason, subject, format string, args ...any) {
-		j.against(reason, g.Index, subject, "Gate %d (%s) "+format, append([]any{g.Index, shortened(g.Cmd)}, args...)...)
-	}
+// lacksProgram reports whether the gate could not run a program.
+func (c *command) lacksProgram() bool {
+	code := c.result.ExitCode
+	return code != nil && (*code == exitNotFound || *code == exitNotExecutable) && *code != c.gate.ExpectExit
+}
+
+// proof adds output that was lost, contradictions, and a gate of tests that proves nothing.
+func (c *command) proof() {
+	g, r, counts := c.gate, c.result, c.result.Counts.Value()
 	if !r.LogsComplete {
-		j.against(evidence.ReasonIncomplete, g.Index, evidence.RunLogFile, "The output of gate %d (%s) is not complete.", g.Index, shortened(g.Cmd))
+		c.add(evidence.ReasonIncomplete, evidence.RunLogFile, "has output that is not complete.")
 	}
-	lacking := lacksProgram(g, r)
-	silent := lacking && r.Counts == evidence.Counts{}
+	// A gate without its program owes no tests.
+	silent := c.lacksProgram() && counts == evidence.Counts{}
 	if r.Problem != "" && !silent {
-		against(evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", shortened(r.Problem))
+		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", short(r.Problem))
 	}
-	if wrong := inconsistent(r); wrong != "" {
-		against(evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
+	if wrong := contradiction(r); wrong != "" {
+		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
 	}
 	if g.Kind != evidence.KindTests {
 		return
 	}
-	// What a code of failure tells is known; any other code hides it.
-	failed := r.Counts.Failed + r.Counts.Errored
-	if code := r.ExitCode; failed > 0 && code != nil && (lacking || *code == 0 && g.ExpectExit == 0) {
-		against(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, text.Count(failed, "failing test"), namedTests(failedTests(r)))
+	// The exit code of a failure is reported already; any other code hides the failed tests.
+	if code := r.ExitCode; counts.Broken() > 0 && code != nil && (c.lacksProgram() || *code == 0 && g.ExpectExit == 0) {
+		c.add(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, text.Count(counts.Broken(), "failing test"), named(broken(r.Cases)))
 	}
-	if !r.Started || r.ExitCode == nil || unseen(r) || silent {
-		return // why there are no tests is told
+	unseen := r.Ending == result.StatusCanceled.String() || r.Ending == result.StatusEngineLost.String()
+	if !r.Started || r.ExitCode == nil || unseen || silent {
+		return // the reason is reported already
 	}
 	skipped := ""
-	if r.Counts.Skipped > 0 {
-		skipped = fmt.Sprintf(" (%d skipped)", r.Counts.Skipped)
+	if counts.Skipped > 0 {
+		skipped = fmt.Sprintf(" (%d skipped)", counts.Skipped)
 	}
 	switch {
-	case r.Source == "" || r.Source == evidence.ReportNone:
-		against(evidence.ReasonNoTests, g.Cmd, "shows no test at all: neither a report nor a summary.")
-	case r.Counts.Executed() < 1:
-		against(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
-	case r.Counts.Succeeded() < 1 && g.ExpectExit == 0:
-		against(evidence.ReasonNoTests, g.Cmd, "has no test that passed%s: what fails as expected proves nothing.", skipped)
+	case !reported(r):
+		c.noReport()
+	case counts.Executed() < 1:
+		c.add(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
+	case counts.Succeeded() < 1 && g.ExpectExit == 0:
+		c.add(evidence.ReasonNoTests, g.Cmd, "has no test that passed%s: what fails as expected proves nothing.", skipped)
 	}
 }
 
-// lacksProgram says that a gate could not run a program.
-func lacksProgram(g evidence.Gate, r evidence.CommandTests) bool {
-	return r.ExitCode != nil && (*r.ExitCode == exitNotFound || *r.ExitCode == exitNotExecutable) && *r.ExitCode != g.ExpectExit
+// reported says that there is a report of test cases.
+func reported(r evidence.CommandTests) bool { return r.Source != "" && r.Source != evidence.ReportNone }
+
+// noReport decides about a gate of tests without a report: its exit code counts alone, unless
+// the run is strict or the wish names a report.
+func (c *command) noReport() {
+	why := ""
+	switch report := c.gate.Report; {
+	case c.result.Problem != "":
+		return // reported already
+	case c.in.Manifest.Mode.Strict:
+		why = "strict mode demands one"
+	case report != "" && report != evidence.ReportAuto && report != evidence.ReportNone:
+		why = fmt.Sprintf("the wish asks for one (%s)", report)
+	default:
+		return
+	}
+	c.add(evidence.ReasonIncomplete, c.gate.Cmd, "left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
 }
 
-// unseen says that the end of a gate was not seen, so that it owes no tests.
-func unseen(r evidence.CommandTests) bool {
-	return r.Ending == result.StatusCanceled.String() || r.Ending == result.StatusEngineLost.String()
+// contradiction says what is impossible in the numbers of a result; empty for nothing.
+func contradiction(r evidence.CommandTests) string {
+	c := r.Counts.Value()
+	var listed evidence.Counts
+	for _, one := range r.Cases {
+		listed.Add(one.Outcome)
+		if listed.Executed()+listed.Skipped != listed.Total {
+			return "a case has the outcome " + short(string(one.Outcome))
+		}
+	}
+	switch {
+	case min(c.Total, c.Passed, c.Failed, c.Errored, c.Skipped, c.XFailed, c.XPassed, r.CasesDropped) < 0:
+		return "a number of cases is negative"
+	case c.Executed()+c.Skipped != c.Total:
+		return "the total is not the sum of its parts"
+	case c.Total > 0 && !reported(r):
+		return "it counts cases and names no report"
+	case len(r.Cases) == 0:
+		return ""
+	case listed.Total+r.CasesDropped != c.Total:
+		return "it lists another number of cases than it counts"
+	case r.CasesDropped == 0 && listed != c:
+		return "it lists other outcomes than it counts"
+	}
+	return ""
 }
 
-// failedTests are the cases of a gate that failed.
-func failedTests(r evidence.CommandTests) (ids []string) {
-	for _, c := range r.Cases {
-		if c.Outcome == evidence.Failed || c.Outcome == evidence.Errored {
+// broken are the cases that failed or could not be carried out.
+func broken(cases []evidence.Case) (ids []string) {
+	for _, c := range cases {
+		if fails(c) {
 			ids = append(ids, c.ID)
 		}
 	}
 	return ids
 }
 
-// inconsistent says what is impossible in the numbers of a result; empty for nothing.
-func inconsistent(r evidence.CommandTests) string {
-	c := r.Counts
-	for _, n := range []int{c.Total, c.Passed, c.Failed, c.Errored, c.Skipped, c.XFailed, c.XPassed, r.CasesDropped} {
-		if n < 0 || n > maxCases {
-			return "a number of cases is negative or too large"
-		}
-	}
-	if c.Executed()+c.Skipped != c.Total {
-		return "the total is not the sum of its parts"
-	}
-	if len(r.Cases) == 0 {
-		return ""
-	}
-	var listed evidence.Counts
-	for _, one := range r.Cases {
-		listed.Add(one.Outcome)
-		if listed.Executed()+listed.Skipped != listed.Total {
-			return "a case has the outcome " + shortened(string(one.Outcome))
-		}
-	}
-	if listed.Total+r.CasesDropped != c.Total {
-		return "it lists another number of cases than it counts"
-	}
-	for _, pair := range [][2]int{
-		{listed.Passed, c.Passed}, {listed.Failed, c.Failed}, {listed.Errored, c.Errored},
-		{listed.Skipped, c.Skipped}, {listed.XFailed, c.XFailed}, {listed.XPassed, c.XPassed},
-	} {
-		if pair[0] > pair[1] || r.CasesDropped == 0 && pair[0] != pair[1] {
-			return "it lists other outcomes than it counts"
-		}
-	}
-	return ""
+func fails(c evidence.Case) bool {
+	return c.Outcome == evidence.Failed || c.Outcome == evidence.Errored
 }
 
-// maxCases bounds a number of cases that can be meant.
-const maxCases = 1 << 40
+// named lists the first tests for the end of a sentence.
+func named(ids []string) string {
+	const most = 5
+	if len(ids) == 0 {
+		return ""
+	}
+	var shown []string
+	for _, id := range ids[:min(len(ids), most)] {
+		shown = append(shown, short(id))
+	}
+	if len(ids) > most {
+		shown = append(shown, "…")
+	}
+	return ": " + strings.Join(shown, ", ")
+}
+
+// compared adds a gate that is worse than on the baseline (RO-04): it has more failing tests
+// than before, one that did not fail there fails now, or one that passed there proves nothing
+// now.
+func (c *command) compared() {
+	before := c.result.Baseline
+	if c.in.Manifest.Baseline == "" {
+		return
+	}
+	if before == nil {
+		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has no result on the baseline.")
+		return
+	}
+	failed, now := before.Counts.Value().Broken(), c.result.Counts.Value().Broken()
+	var fresh []string
+	// A list that is shorter than its number does not say which tests failed.
+	if len(before.FailingTests) >= failed {
+		known := map[string]bool{}
+		for _, id := range before.FailingTests {
+			known[id] = true
+		}
+		fresh = slices.DeleteFunc(broken(c.result.Cases), func(id string) bool { return known[id] })
+	}
+	switch {
+	case now > failed:
+		c.add(evidence.ReasonRegression, c.result.Command, "has %s, and had %d on the baseline%s.", text.Count(now, "failing test"), failed, named(fresh))
+	case len(fresh) > 0:
+		c.add(evidence.ReasonRegression, c.result.Command, "has failing tests that did not fail on the baseline%s.", named(fresh))
+	}
+	c.vanished(*before)
+}
+
+// vanished adds tests that passed on the baseline and neither pass nor fail now: they were
+// removed or renamed, or are skipped or expected to fail. Names are compared where both sides
+// have all of them, else numbers.
+func (c *command) vanished(b evidence.Baseline) {
+	r, now := c.result, c.result.Counts.Value()
+	passed := b.Counts.Value().Succeeded()
+	if r.CasesDropped > 0 || len(r.Cases) == 0 && now.Total > 0 || len(b.PassingTests) < passed {
+		if lost := passed - now.Succeeded() - now.Broken(); lost > 0 {
+			c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline.", text.Count(now.Succeeded(), "passing test"), passed)
+		}
+		return
+	}
+	there := map[string]bool{}
+	for _, one := range r.Cases {
+		there[one.ID] = there[one.ID] || fails(one) || one.Outcome == evidence.Passed || one.Outcome == evidence.XPassed
+	}
+	lost := slices.DeleteFunc(slices.Clone(b.PassingTests), func(id string) bool { return there[id] })
+	if len(lost) > 0 {
+		c.add(evidence.ReasonRegression, r.Command,
+			"lacks %s of the baseline, now removed, skipped or expected to fail%s. Tests are compared by name: a renamed one counts as removed.",
+			text.Count(len(lost), "passing test"), named(lost))
+	}
+}

@@ -42,7 +42,12 @@ func gate(in *Input) *evidence.Gate            { return &in.Manifest.Gates[0] }
 func ran(in *Input) *evidence.CommandTests     { return &in.Tests.Commands[0] }
 func observed(in *Input) *evidence.Observation { return &in.Observations.Commands[0] }
 func exits(code int) *int                      { return &code }
-func counts(in *Input, c evidence.Counts)      { ran(in).Counts, ran(in).Cases = c, nil }
+func counts(in *Input, c evidence.Counts)      { ran(in).Counts, ran(in).Cases = &c, nil }
+
+// noReport makes the gate one of which only the exit code is known.
+func noReport(in *Input) {
+	ran(in).Source, ran(in).Counts, ran(in).Cases = evidence.ReportNone, nil, nil
+}
 
 // withBaseline gives the gate a result on the baseline.
 func withBaseline(in *Input, b *evidence.Baseline) {
@@ -53,7 +58,7 @@ func withBaseline(in *Input, b *evidence.Baseline) {
 
 // passed is a baseline on which these tests passed.
 func passed(ids ...string) *evidence.Baseline {
-	return &evidence.Baseline{Counts: evidence.Counts{Total: len(ids), Passed: len(ids)}, PassingTests: ids}
+	return &evidence.Baseline{Counts: &evidence.Counts{Total: len(ids), Passed: len(ids)}, PassingTests: ids}
 }
 
 // also is what was seen of the gate in another set.
@@ -65,7 +70,7 @@ func also(in *Input, o evidence.Observation) {
 // repeated lets the gate run twice.
 func repeated(in *Input) {
 	in.Manifest.Mode.Repeats = 2
-	for _, name := range rawLogs("repeat-2", 1) {
+	for _, name := range rawFiles("repeat-2", 1) {
 		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
 	}
 	also(in, evidence.Observation{Set: "repeat-2"})
@@ -80,7 +85,7 @@ func failing(in *Input, ids ...string) {
 	for _, id := range ids {
 		ran(in).Cases = append(ran(in).Cases, evidence.Case{ID: id, Outcome: evidence.Failed})
 	}
-	ran(in).Counts = evidence.Counts{Total: len(ids), Failed: len(ids)}
+	ran(in).Counts = &evidence.Counts{Total: len(ids), Failed: len(ids)}
 }
 
 // aspects provoke every reason, each by itself.
@@ -128,7 +133,7 @@ var aspects = []aspect{
 	{"undeclared command", func(in *Input) {
 		in.Tests.Commands = append(in.Tests.Commands, evidence.CommandTests{Index: 2, Command: "rm -rf x"})
 		in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 2, Network: "none", Counted: "kernel", Watched: true, Complete: true})
-		for _, name := range rawLogs("", 2) {
+		for _, name := range rawFiles("", 2) {
 			in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
 		}
 	}, evidence.ReasonUndeclared, "nobody declared"},
@@ -160,33 +165,41 @@ var aspects = []aspect{
 	{"failures with exit 0", func(in *Input) { counts(in, evidence.Counts{Total: 3, Passed: 1, Failed: 1, Errored: 1}) }, evidence.ReasonGateFailed, "has 2 failing tests"},
 	{"more failures than before", func(in *Input) {
 		failing(in, "a", "b")
-		withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Failed: 1, Passed: 1}, FailingTests: []string{"a"}})
+		withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 2, Failed: 1, Passed: 1}, FailingTests: []string{"a"}})
 	}, evidence.ReasonRegression, "has 2 failing tests, and had 1 on the baseline: b"},
 	{"another failure than before", func(in *Input) {
 		failing(in, "b")
-		withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Failed: 1, Passed: 1}, FailingTests: []string{"a"}})
+		withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 2, Failed: 1, Passed: 1}, FailingTests: []string{"a"}})
 	}, evidence.ReasonRegression, "did not fail on the baseline: b"},
 	{"a passing test is gone", func(in *Input) { withBaseline(in, passed("t.py::a", "t.py::b", "t.py::c")) }, evidence.ReasonRegression, "lacks 1 passing test of the baseline, now removed, skipped or expected to fail: t.py::c."},
 	{"a passing test is skipped", func(in *Input) {
 		withBaseline(in, passed("t.py::a", "t.py::b"))
-		ran(in).Cases[1].Outcome, ran(in).Counts = evidence.Skipped, evidence.Counts{Total: 2, Passed: 1, Skipped: 1}
+		ran(in).Cases[1].Outcome, ran(in).Counts = evidence.Skipped, &evidence.Counts{Total: 2, Passed: 1, Skipped: 1}
 	}, evidence.ReasonRegression, "t.py::b"},
 	{"a passing test is expected to fail", func(in *Input) {
 		withBaseline(in, passed("t.py::a", "t.py::b"))
-		ran(in).Cases[1].Outcome, ran(in).Counts = evidence.XFailed, evidence.Counts{Total: 2, Passed: 1, XFailed: 1}
+		ran(in).Cases[1].Outcome, ran(in).Counts = evidence.XFailed, &evidence.Counts{Total: 2, Passed: 1, XFailed: 1}
 	}, evidence.ReasonRegression, "t.py::b"},
 	{"fewer passing tests without names", func(in *Input) {
 		counts(in, evidence.Counts{Total: 2, Passed: 2})
-		withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 3, Passed: 3}})
+		withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 3, Passed: 3}})
 	}, evidence.ReasonRegression, "has 2 passing tests, and had 3"},
 	{"zero tests", func(in *Input) { counts(in, evidence.Counts{}) }, evidence.ReasonNoTests, "executed no test."},
 	{"all skipped", func(in *Input) { counts(in, evidence.Counts{Total: 4, Skipped: 4}) }, evidence.ReasonNoTests, "(4 skipped)"},
 	{"only expected failures", func(in *Input) { counts(in, evidence.Counts{Total: 2, XFailed: 2}) }, evidence.ReasonNoTests, "no test that passed"},
-	{"exit 0 script", func(in *Input) { counts(in, evidence.Counts{}); ran(in).Source = "" }, evidence.ReasonNoTests, "neither a report nor a summary"},
-	{"numbers without a source", func(in *Input) { ran(in).Source = evidence.ReportNone }, evidence.ReasonNoTests, "neither a report nor a summary"},
 	{"checks only", func(in *Input) { gate(in).Kind, ran(in).Kind = evidence.KindCheck, evidence.KindCheck }, evidence.ReasonNoTests, "a check alone"},
 	{"no result", func(in *Input) { in.Tests.Commands = nil }, evidence.ReasonNoTests, "was not run"},
 	{"file missing", func(in *Input) { in.Check.Missing = []string{evidence.RunLogFile} }, evidence.ReasonIncomplete, "run_log.txt is missing"},
+	{"no report, strict", func(in *Input) { noReport(in) }, evidence.ReasonIncomplete, "left no report of its tests, and strict mode demands one: name its report"},
+	{"no report, wished", func(in *Input) {
+		noReport(in)
+		in.Manifest.Mode.Strict, gate(in).Report = false, evidence.ReportGoTest
+	}, evidence.ReasonIncomplete, "left no report of its tests, and the wish asks for one (go-test)"},
+	{"no report, failed", func(in *Input) {
+		noReport(in)
+		in.Manifest.Mode.Strict, ran(in).ExitCode = false, exits(1)
+	}, evidence.ReasonGateFailed, "the code 1; 0 was expected"},
+	{"numbers without a source", func(in *Input) { ran(in).Source = evidence.ReportNone }, evidence.ReasonIncomplete, "counts cases and names no report"},
 	{"no manifest", func(in *Input) { in.Check.ManifestSHA256 = "" }, evidence.ReasonIncomplete, "no manifest"},
 	{"no run manifest", func(in *Input) { in.Manifest = evidence.RunManifest{} }, evidence.ReasonIncomplete, "RunManifest.json is no document"},
 	{"no tests.json", func(in *Input) { in.Tests = evidence.Tests{} }, evidence.ReasonIncomplete, "tests.json is no document"},
@@ -208,7 +221,7 @@ var aspects = []aspect{
 	{"no own exit code", func(in *Input) { in.Tests.ExitCode = nil }, evidence.ReasonIncomplete, "contradicts itself"},
 	{"negative count", func(in *Input) { counts(in, evidence.Counts{Total: 2, Passed: 4, Failed: -2}) }, evidence.ReasonIncomplete, "negative"},
 	{"other total", func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 4}) }, evidence.ReasonIncomplete, "not the sum"},
-	{"other cases", func(in *Input) { ran(in).Counts = evidence.Counts{Total: 3, Passed: 3} }, evidence.ReasonIncomplete, "another number of cases"},
+	{"other cases", func(in *Input) { ran(in).Counts = &evidence.Counts{Total: 3, Passed: 3} }, evidence.ReasonIncomplete, "another number of cases"},
 	{"other outcomes", func(in *Input) { ran(in).Cases[0].Outcome = evidence.Skipped }, evidence.ReasonIncomplete, "other outcomes"},
 	{"odd outcome", func(in *Input) { ran(in).Cases[0].Outcome = "great" }, evidence.ReasonIncomplete, "great"},
 	{"no baseline result", func(in *Input) { in.Manifest.Baseline = "/b" }, evidence.ReasonIncomplete, "no result on the baseline"},
@@ -239,7 +252,7 @@ var aspects = []aspect{
 	{"unobserved, not strict", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Counted = false, "output" }, evidence.ReasonIncomplete, "does not accept that (allow_unobserved)"},
 	{"not watched, not strict", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Watched = false, false }, evidence.ReasonIncomplete, "does not accept that (allow_unobserved)"},
 	{"accepted, and strict", func(in *Input) { in.Manifest.Mode.AllowUnobserved, observed(in).Counted = true, "output" }, evidence.ReasonIncomplete, "strict mode demands it"},
-	{"negative attempts", func(in *Input) { observed(in).NetworkAttempts = -1 }, evidence.ReasonIncomplete, "fewer than no attempts"},
+	{"negative attempts", func(in *Input) { observed(in).NetworkAttempts = -1 }, evidence.ReasonIncomplete, "has fewer than no attempts"},
 	{"not watched", func(in *Input) { observed(in).Watched = false }, evidence.ReasonIncomplete, "Nobody watched"},
 	{"not observed", func(in *Input) { in.Observations.Commands = nil }, evidence.ReasonIncomplete, "has nothing on gate 1"},
 	{"observed twice", func(in *Input) { in.Observations.Commands = append(in.Observations.Commands, *observed(in)) }, evidence.ReasonIncomplete, "more than once"},
@@ -281,7 +294,7 @@ func TestJudgeFindsEveryAspect(t *testing.T) {
 		})
 		provoked[a.reason] = true
 	}
-	for _, g := range gravity {
+	for _, g := range severity {
 		assert.True(t, provoked[g.reason], "%s is provoked by no case", g.reason)
 	}
 }
@@ -299,7 +312,7 @@ func TestClasses(t *testing.T) {
 		evidence.ReasonNoTests: "EVIDENCE_INCOMPLETE", evidence.ReasonIncomplete: "EVIDENCE_INCOMPLETE",
 		evidence.ReasonNondeterministic: "NON_REPRODUCIBLE", evidence.ReasonNonReproducible: "NON_REPRODUCIBLE",
 	}
-	require.Len(t, words, len(gravity)+1)
+	require.Len(t, words, len(severity)+1)
 	for reason, word := range words {
 		assert.Equal(t, word, classOf(reason), reason)
 	}
@@ -315,8 +328,8 @@ func TestNoCommands(t *testing.T) {
 	assert.Empty(t, v.ReplayCommands)
 }
 
-// TestGravity puts two things wrong at once: the graver one decides, both are told.
-func TestGravity(t *testing.T) {
+// TestSeverity puts two things wrong at once: the graver one decides, both are told.
+func TestSeverity(t *testing.T) {
 	alone := map[evidence.StopReason]aspect{}
 	for _, a := range aspects {
 		if _, has := alone[a.reason]; !has {
@@ -330,9 +343,9 @@ func TestGravity(t *testing.T) {
 		evidence.ReasonGateFailed, evidence.ReasonRegression, evidence.ReasonNoTests, evidence.ReasonIncomplete, evidence.ReasonNondeterministic,
 		evidence.ReasonNonReproducible, evidence.ReasonMissingDependency,
 	}
-	require.Len(t, gravity, len(order))
+	require.Len(t, severity, len(order))
 	for i, grave := range order {
-		assert.Equal(t, grave, gravity[i].reason)
+		assert.Equal(t, grave, severity[i].reason)
 		for _, light := range order[i+1:] {
 			in := passing()
 			alone[light].change(&in)
@@ -380,17 +393,18 @@ func TestJudgeAccepts(t *testing.T) {
 			in.Manifest.Mode.Offline, in.Manifest.Egress = false, &evidence.Egress{Level: "registries"}
 			observed(in).Network, observed(in).NetworkAttempts, observed(in).Refused, observed(in).Counted = "registries", 4, 1, ""
 		},
-		"a pass that was not expected": func(in *Input) { counts(in, evidence.Counts{Total: 2, XFailed: 1, XPassed: 1}) },
-		"some skipped":                 func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 1, Skipped: 8}) },
+		"an exit code without a report when not strict": func(in *Input) { noReport(in); in.Manifest.Mode.Strict = false },
+		"a pass that was not expected":                  func(in *Input) { counts(in, evidence.Counts{Total: 2, XFailed: 1, XPassed: 1}) },
+		"some skipped":                                  func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 1, Skipped: 8}) },
 		"cases beyond the limit": func(in *Input) {
-			ran(in).Counts, ran(in).CasesDropped = evidence.Counts{Total: 30, Passed: 30}, 28
+			ran(in).Counts, ran(in).CasesDropped = &evidence.Counts{Total: 30, Passed: 30}, 28
 		},
 		"the same failures as before": func(in *Input) {
 			failing(in, "a")
-			withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 1, Failed: 1}, FailingTests: []string{"a"}})
+			withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 1, Failed: 1}, FailingTests: []string{"a"}})
 		},
 		"fewer failures than before": func(in *Input) {
-			withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Failed: 2}, FailingTests: []string{"t.py::a", "t.py::b"}})
+			withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 2, Failed: 2}, FailingTests: []string{"t.py::a", "t.py::b"}})
 		},
 		"a check beside the tests": func(in *Input) {
 			in.Manifest.GateCommands = append(in.Manifest.GateCommands, "ruff check")
@@ -400,7 +414,7 @@ func TestJudgeAccepts(t *testing.T) {
 				Index: 2, Command: "ruff check", Argv: []string{"ruff", "check"}, Kind: evidence.KindCheck, Started: true, Ending: "exited", ExitCode: exits(0), LogsComplete: true,
 			})
 			in.Observations.Commands = append(in.Observations.Commands, evidence.Observation{Index: 2, Network: "none", Counted: "kernel", Watched: true, Complete: true})
-			for _, name := range rawLogs("", 2) {
+			for _, name := range rawFiles("", 2) {
 				in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
 			}
 		},
@@ -408,7 +422,7 @@ func TestJudgeAccepts(t *testing.T) {
 		"a baseline with the same tests": func(in *Input) { withBaseline(in, passed("t.py::a", "t.py::b")) },
 		"a baseline with fewer tests":    func(in *Input) { withBaseline(in, passed("t.py::a")) },
 		"a test that was skipped before is gone": func(in *Input) {
-			withBaseline(in, &evidence.Baseline{Counts: evidence.Counts{Total: 2, Passed: 1, Skipped: 1}, PassingTests: []string{"t.py::a"}})
+			withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 2, Passed: 1, Skipped: 1}, PassingTests: []string{"t.py::a"}})
 		},
 		"unobserved with a network level": func(in *Input) {
 			in.Manifest.Mode.Offline, in.Manifest.Mode.Strict, in.Manifest.Egress = false, false, &evidence.Egress{Level: "registries"}
@@ -445,9 +459,9 @@ func TestNeedInfoOnlyAlone(t *testing.T) {
 
 	in = passing()
 	lacks(&in)
-	ran(&in).Problem, ran(&in).Source = "", evidence.ReportSummary
+	ran(&in).Problem, ran(&in).Source = "", evidence.ReportPytest
 	ran(&in).Cases = []evidence.Case{{ID: "t.py::a", Outcome: evidence.Failed}, {ID: "t.py::b", Outcome: evidence.Passed}}
-	ran(&in).Counts = evidence.Counts{Total: 2, Passed: 1, Failed: 1}
+	ran(&in).Counts = &evidence.Counts{Total: 2, Passed: 1, Failed: 1}
 	v = Judge(in)
 	assert.Equal(t, evidence.Blocked, v.Status)
 	assert.Equal(t, evidence.ReasonGateFailed, v.StopReason)

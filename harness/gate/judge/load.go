@@ -3,28 +3,52 @@ package judge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/result"
 )
 
-// Load reads what a verdict needs from a gate directory, which may come from anywhere.
-// The run manifest must be what follows from the sealed wish, and what the evidence says
-// of each gate what the raw results say: files that contradict each other were tampered
-// with, also if their hashes fit.
+const (
+	// maxResult bounds the raw result of one gate, in bytes.
+	maxResult = 64 << 20
+	// maxHashFile bounds a file with one hash, in bytes.
+	maxHashFile = 1 << 10
+)
+
+// Load reads an untrusted gate directory. check is its [evidence.CheckFiles]. The run manifest
+// must follow from the sealed wish, and the evidence of each gate must agree with the raw
+// results: files that contradict each other were tampered with, even if their hashes fit.
 //
-// Files that are missing or are no such document are told in the input's Check and speak
-// against a pass; an error is one of the machine or of ctx only.
-func Load(ctx context.Context, root *os.Root) (Input, error) {
-	var in Input
-	var err error
-	if in.Check, err = evidence.CheckFiles(ctx, root); err != nil {
+// The input's Check reports missing and malformed files in addition; they stop a pass. An error
+// is one of the machine or of ctx only.
+func Load(ctx context.Context, root *os.Root, check evidence.CheckReport) (Input, error) {
+	check.Missing, check.Findings = slices.Clone(check.Missing), slices.Clone(check.Findings)
+	l := loader{ctx: ctx, root: root, in: &Input{Check: check}, raw: map[string]*result.Result{}}
+	err := l.load()
+	if err != nil {
 		return Input{}, err
 	}
-	var findings evidence.Findings
+	slices.Sort(l.in.Check.Missing)
+	return *l.in, nil
+}
+
+type loader struct {
+	ctx  context.Context //nolint:containedctx // lives as long as the one call that it belongs to
+	root *os.Root
+	in   *Input
+	// raw are the results by their names, so that each is read once; nil is an unusable one.
+	raw map[string]*result.Result
+}
+
+func (l *loader) load() error {
+	in, findings := l.in, evidence.Findings{}
 	for _, file := range []struct {
 		name string
 		into any
@@ -38,43 +62,197 @@ func Load(ctx context.Context, root *os.Root) (Input, error) {
 		{evidence.ArtifactsFile, &in.Artifacts},
 		{evidence.FindingsFile, &findings},
 	} {
-		if err := in.took(file.name, evidence.Read(root, file.name, evidence.MaxDocument, file.into)); err != nil {
-			return Input{}, err
+		if err := l.took(file.name, evidence.Read(l.root, file.name, evidence.MaxDocument, file.into)); err != nil {
+			return err
 		}
 	}
 	in.Pre, in.Differences = findings.Pre, findings.Differences
-	hash, err := evidence.ReadText(root, evidence.BehaviorHashFile, maxHashFile)
-	if err := in.took(evidence.BehaviorHashFile, err); err != nil {
-		return Input{}, err
+	hash, err := evidence.ReadText(l.root, evidence.BehaviorHashFile, maxHashFile)
+	if err := l.took(evidence.BehaviorHashFile, err); err != nil {
+		return err
 	}
 	in.BehaviorHash = strings.TrimSuffix(string(hash), "\n")
-	if err := in.checkLock(root); err != nil {
-		return Input{}, err
+	if err := l.lock(); err != nil {
+		return err
 	}
-	if err := in.checkRaw(ctx, root); err != nil {
-		return Input{}, err
+	for _, gate := range in.Tests.Commands {
+		if err := l.ending("", gate.Index, gate.Started, gate.Ending, gate.ExitCode, gate.LogsComplete); err != nil {
+			return err
+		}
+		if b := gate.Baseline; b != nil {
+			if err := l.ending(evidence.BaselineSet, gate.Index, b.Started, b.Ending, b.ExitCode, false); err != nil {
+				return err
+			}
+		}
 	}
-	slices.Sort(in.Check.Missing)
-	return in, nil
+	for _, o := range in.Observations.Commands {
+		if err := l.observation(o); err != nil {
+			return err
+		}
+	}
+	return context.Cause(l.ctx)
 }
 
-// maxHashFile bounds a file with one hash, in bytes.
-const maxHashFile = 1 << 10
-
-// took takes what is wrong with a file into the check, and returns an error of the
-// machine.
-func (in *Input) took(name string, err error) error {
+// took adds a problem of a file to the check. It returns an error of the machine.
+func (l *loader) took(name string, err error) error {
+	check := &l.in.Check
 	var file *evidence.FileError
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist):
-		if !slices.Contains(in.Check.Missing, name) {
-			in.Check.Missing = append(in.Check.Missing, name)
+		if !slices.Contains(check.Missing, name) {
+			check.Missing = append(check.Missing, name)
 		}
 	case errors.As(err, &file):
-		in.Check.Findings = append(in.Check.Findings, evidence.Finding{Reason: evidence.ReasonIncomplete, Subject: name, Detail: file.Error() + "."})
+		check.Findings = append(check.Findings, evidence.Finding{Reason: evidence.ReasonIncomplete, Subject: name, Detail: file.Error() + "."})
 	default:
 		return err
 	}
 	return nil
+}
+
+// tampered adds a contradiction between files whose hashes fit.
+func (l *loader) tampered(file string, gate int, format string, args ...any) {
+	l.in.Check.Findings = append(l.in.Check.Findings, evidence.Finding{
+		Reason: evidence.ReasonTampered, Gate: gate, Subject: file, Detail: fmt.Sprintf(format, args...),
+	})
+}
+
+// lock compares the run manifest with its sealed wish. A manifest that was not sealed says so,
+// and has nothing to be compared with.
+func (l *loader) lock() error {
+	if l.in.Manifest.Schema != evidence.RunManifestV1 || !l.in.Manifest.Mode.Sealed {
+		return nil
+	}
+	sealed, err := evidence.ReadText(l.root, evidence.WishLockFile, wish.MaxDocument)
+	if err != nil {
+		return l.took(evidence.WishLockFile, err)
+	}
+	lock, err := wish.ParseLock(sealed, evidence.WishLockFile)
+	switch {
+	case errors.Is(err, wish.ErrChanged):
+		l.tampered(evidence.WishLockFile, 0, "%s does not hold what was sealed: its content and its hash differ.", evidence.WishLockFile)
+		return nil
+	case err != nil:
+		return l.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is no sealed wish: " + short(text.OneLine(err.Error())), Err: err})
+	}
+	for _, part := range disagreements(lock, l.in.Manifest) {
+		l.tampered(evidence.WishLockFile, 0, "%s and %s do not agree on %s.", evidence.WishLockFile, evidence.RunManifestFile, part)
+	}
+	return nil
+}
+
+// disagreements are the parts of a manifest that do not follow from its wish. Flags make a
+// run stricter, never laxer. A replay runs in the recorded image and claims nothing itself.
+func disagreements(lock wish.Lock, m evidence.RunManifest) (parts []string) {
+	w := lock.Wish
+	differ := func(part string, yes bool) {
+		if yes {
+			parts = append(parts, part)
+		}
+	}
+	differ("the hash of the wish", lock.SHA256 != m.WishSHA256)
+	differ("the commands", !slices.EqualFunc(w.GateCommands, m.Gates, func(c wish.Command, g evidence.Gate) bool {
+		return c.Cmd == g.Cmd && c.ExpectExit == g.ExpectExit && c.Kind == g.Kind && c.Report == g.Report
+	}))
+	want := lock.Toolchain
+	if m.Mode.Replay && want.ImageID == "" {
+		want.ImageID = m.Toolchain.ImageID
+	}
+	differ("the image", want.Image != m.Toolchain.Image || want.ImageID != m.Toolchain.ImageID || want.Locked != m.Toolchain.Locked)
+	differ("the tools", want.Python != m.Toolchain.Python || !slices.Equal(want.Mounts, m.Toolchain.Mounts))
+	differ("offline", w.Offline && !m.Mode.Offline)
+	differ("the network", m.Egress != nil && (w.Offline || m.Egress.Level != w.Network.Level ||
+		!slices.Equal(m.Egress.Allow, w.Network.Allow) || !slices.Equal(m.Egress.Deny, w.Network.Deny)))
+	differ("strict", w.Strict && !m.Mode.Strict)
+	differ("claim_grade", w.ClaimGrade && !m.Mode.ClaimGrade && !m.Mode.Replay)
+	differ("allow_unobserved", m.Mode.AllowUnobserved && !w.AllowUnobserved)
+	differ("the protected paths", !slices.Equal(w.ProtectedPaths, m.ProtectedPaths))
+	differ("the read-only paths", !slices.Equal(w.ReadOnlyPaths, m.ReadOnlyPaths))
+	differ("the rules of normalization", !slices.Equal(w.Normalize, m.Rules) || !slices.Equal(w.AllowSuspects, m.Allowed))
+	return parts
+}
+
+// ending compares the end of a gate in tests.json with its raw result. complete says that
+// tests.json calls its output complete.
+func (l *loader) ending(pass string, index int, started bool, status string, code *int, complete bool) error {
+	name, r, err := l.rawResult(pass, index)
+	if r == nil {
+		return err
+	}
+	was := new(r.ExitCode)
+	if r.ExitCode < 0 {
+		was = nil
+	}
+	is := ended(started, status, code)
+	if want := ended(r.Status != result.StatusStartFailed, r.Status.String(), was); is != want {
+		l.tampered(evidence.TestsFile, index, "%s says that gate %d %s; %s says that it %s.", evidence.TestsFile, index, short(is), name, want)
+	}
+	if !complete {
+		return nil
+	}
+	whole := r.OutputComplete
+	for stream, wrote := range map[string]int64{"stdout.log": r.StdoutBytes, "stderr.log": r.StderrBytes} {
+		info, err := l.root.Lstat(evidence.RawFile(pass, index, stream))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		whole = whole && (err != nil || info.Size() == wrote) // the check reports a missing one
+	}
+	if !whole {
+		l.tampered(evidence.TestsFile, index, "%s says that the output of gate %d is complete; by %s some was lost, or its logs have other sizes.", evidence.TestsFile, index, name)
+	}
+	return nil
+}
+
+// ended describes the end of a gate.
+func ended(started bool, status string, code *int) string {
+	text := fmt.Sprintf("ended as %q", status)
+	if !started {
+		text = "never started, and " + text
+	}
+	if code == nil {
+		return text + " without an exit code"
+	}
+	return fmt.Sprintf("%s with the exit code %d", text, *code)
+}
+
+// observation compares the numbers of an observation with its raw result.
+func (l *loader) observation(o evidence.Observation) error {
+	if o.Set != "" && o.Set != evidence.BaselineSet && !evidence.IsRepeat(o.Set) {
+		return nil // the judge reports the unknown pass
+	}
+	name, r, err := l.rawResult(o.Set, o.Index)
+	if r == nil {
+		return err
+	}
+	kernel, watched := o.Counted == countedByKernel, false
+	less := kernel
+	if seen := r.Observed; seen != nil {
+		less = kernel && (seen.NetworkAttempts == nil || *seen.NetworkAttempts > o.NetworkAttempts) || !kernel && seen.NetworkAttempts != nil
+		watched = seen.WatchWhy == "" && len(seen.Watched) > 0
+	}
+	level, refused := "none", int64(0)
+	if r.Network != nil {
+		level, refused = r.Network.Level, r.Network.Refused
+	}
+	if less || o.Watched && !watched || level != o.Network || refused > o.Refused {
+		l.tampered(evidence.ObservationsFile, o.Index, "%s and %s do not agree on what %s tried.", evidence.ObservationsFile, name, gatePass{o.Set, o.Index})
+	}
+	return nil
+}
+
+// rawResult reads a raw result; nil if it cannot be used, which the check reports.
+func (l *loader) rawResult(pass string, index int) (string, *result.Result, error) {
+	name := evidence.RawFile(pass, index, "result.json")
+	if r, again := l.raw[name]; again {
+		return name, r, nil
+	}
+	r := new(result.Result)
+	if err := evidence.Read(l.root, name, maxResult, r); err != nil {
+		l.raw[name] = nil
+		return name, nil, l.took(name, err)
+	}
+	l.raw[name] = r
+	return name, r, context.Cause(l.ctx)
 }

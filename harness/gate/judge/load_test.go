@@ -31,7 +31,7 @@ func written(t *testing.T, in Input) *os.Root {
 	} {
 		require.NoError(t, evidence.Write(root, name, document))
 	}
-	for _, name := range append(rawLogs("", 1)[:2], evidence.RunLogFile, evidence.OutputsDir+"/01/a.bin") {
+	for _, name := range append(rawFiles("", 1)[:2], evidence.RunLogFile, evidence.OutputsDir+"/01/a.bin") {
 		require.NoError(t, evidence.WriteText(root, name, []byte("text of "+name+"\n")))
 	}
 	lock, err := sealedWish.JSON()
@@ -40,7 +40,7 @@ func written(t *testing.T, in Input) *os.Root {
 	seen := rawResult(t, root)
 	text, err := seen.Encode()
 	require.NoError(t, err)
-	require.NoError(t, evidence.WriteText(root, rawLogs("", 1)[2], text))
+	require.NoError(t, evidence.WriteText(root, rawFiles("", 1)[2], text))
 	require.NoError(t, evidence.WriteText(root, evidence.BehaviorHashFile, []byte(in.BehaviorHash+"\n")))
 	sealed(t, root)
 	return root
@@ -56,7 +56,7 @@ func rawResult(t *testing.T, root *os.Root) result.Result {
 	}
 	return result.Result{
 		Schema: result.SchemaV1, Status: result.StatusExited, Fault: result.FaultNone, OutputComplete: true,
-		StdoutBytes: size(rawLogs("", 1)[0]), StderrBytes: size(rawLogs("", 1)[1]),
+		StdoutBytes: size(rawFiles("", 1)[0]), StderrBytes: size(rawFiles("", 1)[1]),
 		Observed: &result.Observed{NetworkAttempts: new(int64), Watched: []string{"/etc/shadow"}},
 	}
 }
@@ -70,9 +70,16 @@ func sealed(t *testing.T, root *os.Root) {
 	require.NoError(t, err)
 }
 
+func loaded(t *testing.T, root *os.Root) (Input, error) {
+	t.Helper()
+	check, err := evidence.CheckFiles(t.Context(), root)
+	require.NoError(t, err)
+	return Load(t.Context(), root, check)
+}
+
 func judged(t *testing.T, root *os.Root) evidence.Verdict {
 	t.Helper()
-	in, err := Load(t.Context(), root)
+	in, err := loaded(t, root)
 	require.NoError(t, err)
 	return Judge(in)
 }
@@ -136,7 +143,7 @@ func TestContradictions(t *testing.T) {
 			change(&r)
 			text, err := r.Encode()
 			require.NoError(t, err)
-			require.NoError(t, evidence.WriteText(root, rawLogs("", 1)[2], text))
+			require.NoError(t, evidence.WriteText(root, rawFiles("", 1)[2], text))
 		}
 	}
 	manifest := func(change func(m *evidence.RunManifest)) func(*testing.T, *os.Root) {
@@ -162,12 +169,12 @@ func TestContradictions(t *testing.T) {
 		file   string
 		detail string
 	}{
-		"exit code":      {raw(func(r *result.Result) { r.ExitCode = 1 }), evidence.TestsFile, "its exit code is 0; evidence/raw/01.result.json has 1"},
-		"no exit code":   {raw(func(r *result.Result) { r.ExitCode = -1 }), evidence.TestsFile, "has none"},
-		"end":            {raw(func(r *result.Result) { r.Status = result.StatusOutOfMemory }), evidence.TestsFile, `its end is "exited"; evidence/raw/01.result.json has "out_of_memory"`},
-		"never started":  {raw(func(r *result.Result) { r.Status = result.StatusStartFailed }), evidence.TestsFile, "whether it started is true"},
-		"output lost":    {raw(func(r *result.Result) { r.OutputComplete = false }), evidence.TestsFile, "its output is complete"},
-		"a log was cut":  {raw(func(r *result.Result) { r.StdoutBytes++ }), evidence.TestsFile, "its output is complete"},
+		"exit code":      {raw(func(r *result.Result) { r.ExitCode = 1 }), evidence.TestsFile, `gate 1 ended as "exited" with the exit code 0; evidence/raw/01.result.json says that it ended as "exited" with the exit code 1`},
+		"no exit code":   {raw(func(r *result.Result) { r.ExitCode = -1 }), evidence.TestsFile, "without an exit code"},
+		"end":            {raw(func(r *result.Result) { r.Status = result.StatusOutOfMemory }), evidence.TestsFile, `evidence/raw/01.result.json says that it ended as "out_of_memory"`},
+		"never started":  {raw(func(r *result.Result) { r.Status = result.StatusStartFailed }), evidence.TestsFile, "says that it never started"},
+		"output lost":    {raw(func(r *result.Result) { r.OutputComplete = false }), evidence.TestsFile, "says that the output of gate 1 is complete"},
+		"a log was cut":  {raw(func(r *result.Result) { r.StdoutBytes++ }), evidence.TestsFile, "says that the output of gate 1 is complete"},
 		"attempts":       {raw(func(r *result.Result) { r.Observed.NetworkAttempts = new(int64(3)) }), evidence.ObservationsFile, "what gate 1 tried"},
 		"not counted":    {raw(func(r *result.Result) { r.Observed = nil }), evidence.ObservationsFile, "what gate 1 tried"},
 		"not watched":    {raw(func(r *result.Result) { r.Observed.WatchWhy = "no" }), evidence.ObservationsFile, "what gate 1 tried"},
@@ -222,7 +229,7 @@ func TestLoadIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
-	_, err := Load(ctx, root)
+	_, err := Load(ctx, root, evidence.CheckReport{})
 	assert.ErrorIs(t, err, enough)
 }
 
@@ -245,7 +252,7 @@ func FuzzLoad(f *testing.F) {
 		root := written(t, passing())
 		require.NoError(t, evidence.WriteText(root, files[int(which)%len(files)], []byte(text)))
 		sealed(t, root)
-		in, err := Load(t.Context(), root)
+		in, err := loaded(t, root)
 		require.NoError(t, err)
 		v := Judge(in)
 		_ = Gates(in)

@@ -48,7 +48,7 @@ func passing() Input {
 			Schema: evidence.TestsV1, Command: cmd, ExitCode: &zero,
 			Commands: []evidence.CommandTests{{
 				Index: 1, Command: cmd, Argv: argv, Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: &zero,
-				LogsComplete: true, LogSHA256: hash, Source: evidence.ReportPytest, Counts: evidence.Counts{Total: 2, Passed: 2},
+				LogsComplete: true, LogSHA256: hash, Source: evidence.ReportPytest, Counts: &evidence.Counts{Total: 2, Passed: 2},
 				Cases:             []evidence.Case{{ID: "t.py::a", Outcome: evidence.Passed}, {ID: "t.py::b", Outcome: evidence.Passed}},
 				PassingTestsAfter: []string{"t.py::a", "t.py::b"},
 			}},
@@ -68,7 +68,7 @@ func passing() Input {
 		BehaviorHash: hash,
 	}
 	in.Manifest.Toolchain.Mounts = slices.Clone(in.Manifest.Toolchain.Mounts)
-	for _, name := range append(rawLogs("", 1), evidence.RunLogFile, evidence.TestsFile) {
+	for _, name := range append(rawFiles("", 1), evidence.RunLogFile, evidence.TestsFile) {
 		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash, Role: evidence.RoleLog})
 	}
 	return in

@@ -270,7 +270,6 @@ func TestAskForReport(t *testing.T) {
 		"env: {GOFLAGS: -mod=mod}\ngate_commands: [{cmd: go test, env: {GOFLAGS: -v}}]":     {"GOFLAGS": "-json -v"},
 		"env: {PYTEST_ADDOPTS: -x}\ngate_commands: [pytest]":                                {"PYTEST_ADDOPTS": junit + " " + noCache + " -x"},
 		"gate_commands: [{cmd: go vet, kind: check}]":                                       {},
-		"gate_commands: [{cmd: pytest, report: summary}]":                                   {},
 		"gate_commands: [{cmd: pytest, report_path: out.xml}]":                              {},
 		"gate_commands: [{cmd: make, report: go-test}]":                                     {},
 		"gate_commands: [{cmd: go test, report: pytest}]":                                   {"PYTEST_ADDOPTS": junit + " " + noCache},

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/testlog"
+	"github.com/evalbox/evalbox/harness/gate/testreport"
 )
 
 // logWriter writes a log of several gates and counts its lines.
@@ -111,12 +111,12 @@ func (r *raw) copyStream(ctx context.Context, root *os.Root, n *Normalizer, l *l
 		return err
 	}
 	defer s.close()
-	if name == "stderr" || !testlog.MayTellEvents(r.gate) {
+	if name == "stderr" || !testreport.MayHaveEvents(r.gate) {
 		return n.Copy(l, s)
 	}
 	// Events of go test are told as the text that they carry.
 	read, write := io.Pipe()
-	go func() { write.CloseWithError(testlog.CopyText(write, s)) }()
+	go func() { write.CloseWithError(testreport.CopyText(write, s)) }()
 	err = n.Copy(l, read)
 	read.CloseWithError(err) // ends the writer if the log could not be written
 	return err

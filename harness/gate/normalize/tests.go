@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/testlog"
+	"github.com/evalbox/evalbox/harness/gate/testreport"
 )
 
 // maxSaid bounds the message of a case, in bytes.
@@ -67,7 +67,7 @@ func commandOf(ctx context.Context, root *os.Root, r *raw, n *Normalizer) (evide
 	if err != nil {
 		return c, err
 	}
-	c.Source, c.Problem, c.Counts, c.CasesDropped = found.Source, found.Problem, found.Counts, found.Dropped
+	c.Source, c.Problem, c.Counts, c.CasesDropped = found.Source, found.Problem, countsOf(found), found.Dropped
 	c.Cases = found.Cases
 	for i := range c.Cases {
 		c.Cases[i].Message = clip(strings.TrimSpace(string(n.Text([]byte(c.Cases[i].Message)))), maxSaid)
@@ -93,25 +93,20 @@ func commandOf(ctx context.Context, root *os.Root, r *raw, n *Normalizer) (evide
 }
 
 // parse reads what the gate says of its tests.
-func (r *raw) parse(ctx context.Context, root *os.Root) (testlog.Report, error) {
-	in := testlog.Input{ExitCode: r.exitCode()}
+func (r *raw) parse(ctx context.Context, root *os.Root) (testreport.Report, error) {
+	in := testreport.Input{ExitCode: r.exitCode()}
 	stdout, err := r.stream(ctx, root, "stdout.log")
 	if err != nil {
-		return testlog.Report{}, err
+		return testreport.Report{}, err
 	}
 	defer stdout.close()
-	stderr, err := r.stream(ctx, root, "stderr.log")
-	if err != nil {
-		return testlog.Report{}, err
-	}
-	defer stderr.close()
 	report, err := r.stream(ctx, root, "report")
 	if err != nil {
-		return testlog.Report{}, err
+		return testreport.Report{}, err
 	}
 	defer report.close()
-	in.Stdout, in.Stderr, in.Report = stdout.reader(), stderr.reader(), report.reader()
-	found := testlog.Parse(r.gate, in)
+	in.Stdout, in.Report = stdout.reader(), report.reader()
+	found := testreport.Parse(r.gate, in)
 	return found, context.Cause(ctx) // a stream that ended with it is no problem of the report
 }
 
@@ -136,9 +131,17 @@ func addBaseline(ctx context.Context, root *os.Root, g evidence.Gate, c *evidenc
 	}
 	c.Baseline = &evidence.Baseline{
 		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(),
-		Counts: found.Counts, FailingTests: failing.without(nil), PassingTests: passing.without(failing),
+		Counts: countsOf(found), FailingTests: failing.without(nil), PassingTests: passing.without(failing),
 	}
 	return nil
+}
+
+// countsOf returns the counts of a report; nil without one.
+func countsOf(found testreport.Report) *evidence.Counts {
+	if found.Source == "" || found.Source == evidence.ReportNone {
+		return nil
+	}
+	return &found.Counts
 }
 
 // failingOf are the IDs of the cases that failed.

@@ -48,11 +48,11 @@ func comparisons(b *strings.Builder, in Input) {
 	before := 0
 	for _, c := range in.Tests.Commands {
 		if c.Baseline != nil {
-			before += c.Baseline.Counts.Failed + c.Baseline.Counts.Errored
+			before += c.Baseline.Counts.Value().Broken()
 		}
 	}
 	fmt.Fprintf(b, "Compared with the baseline %s: failing tests there: %d, now: %d.\n\n",
-		code(cmp.Or(in.Manifest.Repo.BaselineCommit, in.Manifest.Repo.BaselineRev)), before, in.Verdict.EvidenceSummary.Counts.Failed+in.Verdict.EvidenceSummary.Counts.Errored)
+		code(cmp.Or(in.Manifest.Repo.BaselineCommit, in.Manifest.Repo.BaselineRev)), before, in.Verdict.EvidenceSummary.Counts.Broken())
 }
 
 func gatesTable(b *strings.Builder, in Input) {
@@ -70,7 +70,7 @@ func gatesTable(b *strings.Builder, in Input) {
 		if met(c) {
 			sign = "✅"
 		}
-		tests := CountsText(c.Counts)
+		tests := CountsText(c.Counts.Value())
 		if c.Kind == evidence.KindCheck && tests == "" {
 			tests = "check"
 		}

@@ -29,7 +29,7 @@ func passing() Input {
 		},
 		Tests: evidence.Tests{Commands: []evidence.CommandTests{
 			{Index: 1, Command: "pytest -q", Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: exit(0),
-				Counts: evidence.Counts{Total: 3, Passed: 1, Skipped: 1, XFailed: 1}, Cases: cases},
+				Counts: &evidence.Counts{Total: 3, Passed: 1, Skipped: 1, XFailed: 1}, Cases: cases},
 			{Index: 2, Command: "ruff check", Kind: evidence.KindCheck, Started: true, Ending: "exited", ExitCode: exit(0)},
 		}},
 		Verdict: evidence.Verdict{Status: evidence.Pass, StopReason: evidence.ReasonPass, WishSHA256: "aa", ManifestSHA256: "bb", BehaviorHash: "cc"},
@@ -239,7 +239,7 @@ func TestMarkdown(t *testing.T) {
 func TestMarkdownTellsWhatWasCompared(t *testing.T) {
 	in := passing()
 	in.Manifest.Mode.Repeats, in.Manifest.Baseline, in.Manifest.Repo.BaselineCommit = 3, "/b", "c0ffee"
-	in.Tests.Commands[0].Baseline = &evidence.Baseline{Counts: evidence.Counts{Failed: 1, Errored: 1}}
+	in.Tests.Commands[0].Baseline = &evidence.Baseline{Counts: &evidence.Counts{Failed: 1, Errored: 1}}
 	page := string(Markdown(in))
 	assert.Contains(t, page, "Run 3 times, with the same logs, tests and outputs.")
 	assert.Contains(t, page, "Compared with the baseline `c0ffee`: failing tests there: 2, now: 0.")

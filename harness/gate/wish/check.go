@@ -36,7 +36,7 @@ var (
 	kinds         = []evidence.GateKind{evidence.KindTests, evidence.KindCheck}
 	reports       = []evidence.ReportFormat{
 		evidence.ReportAuto, evidence.ReportPytest, evidence.ReportGoTest, evidence.ReportJUnit,
-		evidence.ReportTAP, evidence.ReportSummary, evidence.ReportNone,
+		evidence.ReportTAP, evidence.ReportNone,
 	}
 )
 

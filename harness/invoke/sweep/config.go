@@ -1,15 +1,18 @@
 package sweep
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
@@ -28,77 +31,71 @@ type Config struct {
 	// Axes, of which there is at least one, have different names.
 	Axes []Axis
 	// Seeds, of which there is at least one, are passed to the tool in their order.
-	Seeds []int64
+	Seeds []invoke.Seed
 	// Adapter is passed to the tool, unless it is nil; it is not blank.
 	Adapter *string
 }
 
-// MaxRuns bounds the runs of one sweep.
-const MaxRuns = 100_000
+const (
+	// MaxRuns bounds the runs of one sweep.
+	MaxRuns = 100_000
 
-// maxText bounds a text among the values, in bytes.
-const maxText = 4096
+	maxText     = 4096 // bytes of a text among the values
+	maxName     = 255  // bytes of the name of a directory
+	maxProblems = 20   // of one kind in an error
+)
 
-// axisName is what an axis may be called. \z, unlike Python's $, is the end of the text.
+// axisName is the form of the name of an axis. \z, unlike Python's $, is the end of the text.
 var axisName = regexp.MustCompile(`\A[a-zA-Z][a-zA-Z0-9_]*\z`)
 
-// Validate reports everything that is wrong.
+// shown quotes the beginning of a text for a message.
+func shown(name string) string { return text.Quote(name, 80) }
+
+// Validate reports all problems.
 func (c Config) Validate() error {
 	var errs []error
+	refuse := func(field, value, rule string) {
+		errs = append(errs, &policy.FieldError{Field: field, Value: value, Rule: rule})
+	}
 	if len(c.Axes) == 0 {
-		errs = append(errs, &policy.FieldError{Field: "axes", Rule: "must not be empty"})
+		refuse("axes", "", "must not be empty")
 	}
 	if len(c.Seeds) == 0 {
-		errs = append(errs, &policy.FieldError{Field: "seeds", Rule: "must not be empty"})
+		refuse("seeds", "", "must not be empty")
 	}
 	switch a := c.Adapter; {
 	case a == nil:
 	case strings.TrimSpace(*a) == "":
-		errs = append(errs, &policy.FieldError{Field: "sweep", Rule: "adapter must not be empty"})
+		refuse("sweep", "", "adapter must not be empty")
 	case strings.ContainsRune(*a, 0) || !utf8.ValidString(*a):
-		errs = append(errs, &policy.FieldError{Field: "adapter", Value: shown(*a), Rule: "must be UTF-8 without NUL bytes"})
+		refuse("adapter", shown(*a), "must be UTF-8 without NUL bytes")
 	}
-	count, told := map[string]int{}, 0
+	count := map[string]int{}
+	before := len(errs)
 	for _, axis := range c.Axes {
 		if count[axis.Name]++; count[axis.Name] == 2 {
-			errs = append(errs, &policy.FieldError{Field: "sweep", Rule: "Duplicate axis names: " + shown(axis.Name)})
+			refuse("sweep", "", "Duplicate axis names: "+shown(axis.Name))
 		}
-		for _, err := range axis.problems() {
-			if told++; told <= maxTold {
-				errs = append(errs, err)
+		switch {
+		case axis.Name == "":
+			refuse("axis", "", "name must not be empty")
+		case !axisName.MatchString(axis.Name):
+			refuse("axis", shown(axis.Name), "the name must be alphanumeric or underscores, and begin with a letter")
+		}
+		if len(axis.Values) == 0 {
+			refuse("axis", shown(axis.Name), "values must not be empty")
+		}
+		for i, value := range axis.Values {
+			if _, err := normal(value); err != nil {
+				refuse("axis", shown(axis.Name), fmt.Sprintf("value %d %v", i+1, err))
 			}
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	if _, err := c.totalRuns(); err != nil {
+	if len(errs) == 0 {
+		_, err := c.totalRuns()
 		return err
 	}
-	return nil
-}
-
-// maxTold bounds how many problems of the same kind an error tells.
-const maxTold = 20
-
-func (a Axis) problems() []error {
-	var errs []error
-	switch {
-	case a.Name == "":
-		errs = append(errs, &policy.FieldError{Field: "axis", Rule: "name must not be empty"})
-	case !axisName.MatchString(a.Name):
-		errs = append(errs, &policy.FieldError{Field: "axis", Value: shown(a.Name),
-			Rule: "the name must be alphanumeric or underscores, and begin with a letter"})
-	}
-	if len(a.Values) == 0 {
-		errs = append(errs, &policy.FieldError{Field: "axis", Value: shown(a.Name), Rule: "values must not be empty"})
-	}
-	for i, value := range a.Values {
-		if _, err := normal(value); err != nil {
-			errs = append(errs, &policy.FieldError{Field: "axis", Value: shown(a.Name), Rule: fmt.Sprintf("value %d %v", i+1, err)})
-		}
-	}
-	return errs
+	return errors.Join(errs[:min(len(errs), before+maxProblems)]...)
 }
 
 // TotalRuns is the product of the numbers of values, times the number of seeds; 0 for a
@@ -107,21 +104,21 @@ func (c Config) TotalRuns() int {
 	if c.Validate() != nil {
 		return 0
 	}
-	n, _ := c.totalRuns() // Validate has asked
+	n, _ := c.totalRuns() // cannot fail: Validate called it
 	return n
 }
 
 func (c Config) totalRuns() (int, error) {
-	factors := []int{len(c.Seeds)}
+	n := len(c.Seeds)
 	for _, axis := range c.Axes {
-		factors = append(factors, len(axis.Values))
-	}
-	n := 1
-	for _, factor := range factors {
-		if factor > MaxRuns/n {
-			return 0, &policy.FieldError{Field: "axes", Rule: "make more than " + strconv.Itoa(MaxRuns) + " runs; leave out values or seeds"}
+		if len(axis.Values) > MaxRuns/n {
+			n = MaxRuns + 1
+			break
 		}
-		n *= factor
+		n *= len(axis.Values)
+	}
+	if n > MaxRuns {
+		return 0, &policy.FieldError{Field: "axes", Rule: "make more than " + strconv.Itoa(MaxRuns) + " runs; leave out values or seeds"}
 	}
 	return n, nil
 }
@@ -130,7 +127,17 @@ func (c Config) totalRuns() (int, error) {
 type Point struct {
 	// Values has the value of every axis: nil, bool, string or [json.Number].
 	Values map[string]any
-	Seed   int64
+	Seed   invoke.Seed
+}
+
+// String is for messages.
+func (p Point) String() string {
+	const most = 200
+	text, err := DeterministicJSON(p.Values)
+	if err != nil || len(text) > most {
+		text = []byte("{…}")
+	}
+	return fmt.Sprintf("%s with seed %v", text, p.Seed)
 }
 
 // Points are the combinations in the order of their runs (MI-09): axes by name, values
@@ -139,9 +146,8 @@ func (c Config) Points() ([]Point, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	axes := c.sorted()
 	combinations := []map[string]any{{}}
-	for _, axis := range axes {
+	for _, axis := range c.sorted() {
 		var next []map[string]any
 		for _, before := range combinations {
 			for _, value := range axis.Values {
@@ -168,7 +174,7 @@ func (c Config) sorted() []Axis {
 	for i, axis := range c.Axes {
 		axes[i].Name = axis.Name
 		for _, value := range axis.Values {
-			written, _ := normal(value) // Validate has asked
+			written, _ := normal(value) // cannot fail: c is valid
 			axes[i].Values = append(axes[i].Values, written)
 		}
 	}
@@ -176,5 +182,114 @@ func (c Config) sorted() []Axis {
 	return axes
 }
 
-// shown quotes the beginning of a text for a message.
-func shown(name string) string { return text.Quote(name, 80) }
+// normal is a value in the form that is written: nil, bool, string, or a json.Number that
+// is spelled as Python spells it.
+func normal(value any) (any, error) {
+	switch v := value.(type) {
+	case nil, bool:
+		return v, nil
+	case string:
+		if len(v) > maxText {
+			return nil, fmt.Errorf("has more than %d bytes", maxText)
+		}
+		if !utf8.ValidString(v) {
+			return nil, errors.New("is not UTF-8")
+		}
+		return v, nil
+	case int, int64, uint64:
+		return json.Number(fmt.Sprint(v)), nil
+	case float64:
+		return floatNumber(v)
+	case json.Number:
+		return normalNumber(v)
+	}
+	kind := fmt.Sprintf("of type %T", value)
+	switch value.(type) {
+	case []any:
+		kind = "a list"
+	case map[string]any:
+		kind = "an object"
+	}
+	return nil, fmt.Errorf("is %s; a value is a text, a number, true, false or null", kind)
+}
+
+// normalNumber reads a number as Python's json does: with a point or an exponent it is a
+// float.
+func normalNumber(n json.Number) (any, error) {
+	switch {
+	case len(n) > maxText || !isNumber(n):
+		return nil, fmt.Errorf("%s is no number", shown(string(n)))
+	case strings.ContainsAny(string(n), ".eE"):
+		f, err := n.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("%s does not fit into a float", shown(string(n)))
+		}
+		return floatNumber(f)
+	case n == "-0":
+		return json.Number("0"), nil
+	}
+	return n, nil
+}
+
+// floatNumber is a finite float as Python's repr has it: the shortest digits that read back
+// as the same float, with a point or an exponent.
+func floatNumber(f float64) (json.Number, error) {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return "", errors.New("is not finite")
+	}
+	scientific := strconv.FormatFloat(f, 'e', -1, 64)
+	_, exponent, _ := strings.Cut(scientific, "e")
+	if e, err := strconv.Atoi(exponent); err == nil && (e < -4 || e >= 16) {
+		return json.Number(scientific), nil
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return json.Number(text), nil
+}
+
+// EncodeValue is a value as it stands in the name of a directory (MI-09): as Python's str
+// writes it, with p for a point and m for a hyphen, and otherwise only ASCII letters,
+// digits and underscores. It may be empty. Different values may be encoded alike;
+// [NewPlan] refuses those.
+func EncodeValue(value any) (string, error) {
+	value, err := normal(value)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprint(value)
+	switch value {
+	case nil:
+		text = "None"
+	case true:
+		text = "True"
+	case false:
+		text = "False"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '.':
+			return 'p'
+		case r == '-':
+			return 'm'
+		case r == '_', '0' <= r && r <= '9', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+			return r
+		}
+		return -1
+	}, text), nil
+}
+
+// DirName is the name of the directory of one run (MI-09): name=value of every axis by the
+// order of their names, and seed=N, with underscores between them.
+func DirName(values map[string]any, seed invoke.Seed) (string, error) {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		encoded, err := EncodeValue(values[name])
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, name+"="+encoded)
+	}
+	return strings.Join(append(parts, "seed="+seed.String()), "_"), nil
+}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/invoke"
 )
 
 func numbers(n int) []any {
@@ -20,35 +22,44 @@ func numbers(n int) []any {
 	return all
 }
 
+// seeds are seeds of Go numbers.
+func seeds(numbers ...int64) []invoke.Seed {
+	var all []invoke.Seed
+	for _, n := range numbers {
+		all = append(all, invoke.NewSeed(n))
+	}
+	return all
+}
+
 func TestConfigValidate(t *testing.T) {
 	one := []Axis{{"a", []any{1}}}
 	for name, test := range map[string]struct {
 		config Config
 		want   []string // parts of the error; none for a valid configuration
 	}{
-		"fine":              {Config{Axes: one, Seeds: []int64{1}, Adapter: new("m")}, nil},
-		"without adapter":   {Config{Axes: one, Seeds: []int64{-1}}, nil},
-		"every type":        {Config{Axes: []Axis{{"a_1", []any{nil, true, "x", 1, int64(2), 2.5, json.Number("1e3")}}}, Seeds: []int64{1}}, nil},
-		"blank adapter":     {Config{Axes: one, Seeds: []int64{1}, Adapter: new(" \t")}, []string{"adapter must not be empty"}},
-		"odd adapter":       {Config{Axes: one, Seeds: []int64{1}, Adapter: new("a\x00")}, []string{"adapter \"a\\x00\": must be UTF-8"}},
+		"fine":              {Config{Axes: one, Seeds: seeds(1), Adapter: new("m")}, nil},
+		"without adapter":   {Config{Axes: one, Seeds: seeds(-1)}, nil},
+		"every type":        {Config{Axes: []Axis{{"a_1", []any{nil, true, "x", 1, int64(2), 2.5, json.Number("1e3")}}}, Seeds: seeds(1)}, nil},
+		"blank adapter":     {Config{Axes: one, Seeds: seeds(1), Adapter: new(" \t")}, []string{"adapter must not be empty"}},
+		"odd adapter":       {Config{Axes: one, Seeds: seeds(1), Adapter: new("a\x00")}, []string{"adapter \"a\\x00\": must be UTF-8"}},
 		"nothing":           {Config{}, []string{"axes: must not be empty", "seeds: must not be empty"}},
-		"same axis twice":   {Config{Axes: slices.Concat(one, one, one), Seeds: []int64{1}}, []string{`Duplicate axis names: "a"`}},
-		"no name":           {Config{Axes: []Axis{{"", []any{1}}}, Seeds: []int64{1}}, []string{"name must not be empty"}},
-		"no values":         {Config{Axes: []Axis{{"a", nil}}, Seeds: []int64{1}}, []string{`axis "a": values must not be empty`}},
-		"newline":           {Config{Axes: []Axis{{"a\n", []any{1}}}, Seeds: []int64{1}}, []string{`axis "a\n": the name must be alphanumeric`}},
-		"leading digit":     {Config{Axes: []Axis{{"1a", []any{1}}}, Seeds: []int64{1}}, []string{"alphanumeric"}},
-		"not ASCII":         {Config{Axes: []Axis{{"ä", []any{1}}}, Seeds: []int64{1}}, []string{"alphanumeric"}},
-		"a way out":         {Config{Axes: []Axis{{"../a", []any{1}}}, Seeds: []int64{1}}, []string{"alphanumeric"}},
-		"a list as a value": {Config{Axes: []Axis{{"a", []any{1, []any{2}}}}, Seeds: []int64{1}}, []string{`axis "a": value 2 is a list; a value is`}},
-		"odd values":        {Config{Axes: []Axis{{"a", []any{map[string]any{}, struct{}{}}}}, Seeds: []int64{1}}, []string{"value 1 is an object", "value 2 is of type struct {}"}},
-		"not finite":        {Config{Axes: []Axis{{"a", []any{math.NaN(), math.Inf(1)}}}, Seeds: []int64{1}}, []string{"value 1 is not finite", "value 2 is not finite"}},
-		"too large a float": {Config{Axes: []Axis{{"a", []any{json.Number("1e999")}}}, Seeds: []int64{1}}, []string{"does not fit"}},
-		"no number":         {Config{Axes: []Axis{{"a", []any{json.Number("0x1"), json.Number("true"), json.Number(" 1"), json.Number("")}}}, Seeds: []int64{1}}, []string{`"0x1" is no number`, `"true" is`, `" 1" is`, `"" is`}},
-		"not UTF-8":         {Config{Axes: []Axis{{"a", []any{"\xff"}}}, Seeds: []int64{1}}, []string{"is not UTF-8"}},
-		"long text":         {Config{Axes: []Axis{{"a", []any{strings.Repeat("x", 5000)}}}, Seeds: []int64{1}}, []string{"more than 4096 bytes"}},
-		"too many runs":     {Config{Axes: []Axis{{"a", numbers(1000)}, {"b", numbers(101)}}, Seeds: []int64{1}}, []string{"more than 100000 runs"}},
+		"same axis twice":   {Config{Axes: slices.Concat(one, one, one), Seeds: seeds(1)}, []string{`Duplicate axis names: "a"`}},
+		"no name":           {Config{Axes: []Axis{{"", []any{1}}}, Seeds: seeds(1)}, []string{"name must not be empty"}},
+		"no values":         {Config{Axes: []Axis{{"a", nil}}, Seeds: seeds(1)}, []string{`axis "a": values must not be empty`}},
+		"newline":           {Config{Axes: []Axis{{"a\n", []any{1}}}, Seeds: seeds(1)}, []string{`axis "a\n": the name must be alphanumeric`}},
+		"leading digit":     {Config{Axes: []Axis{{"1a", []any{1}}}, Seeds: seeds(1)}, []string{"alphanumeric"}},
+		"not ASCII":         {Config{Axes: []Axis{{"ä", []any{1}}}, Seeds: seeds(1)}, []string{"alphanumeric"}},
+		"a way out":         {Config{Axes: []Axis{{"../a", []any{1}}}, Seeds: seeds(1)}, []string{"alphanumeric"}},
+		"a list as a value": {Config{Axes: []Axis{{"a", []any{1, []any{2}}}}, Seeds: seeds(1)}, []string{`axis "a": value 2 is a list; a value is`}},
+		"odd values":        {Config{Axes: []Axis{{"a", []any{map[string]any{}, struct{}{}}}}, Seeds: seeds(1)}, []string{"value 1 is an object", "value 2 is of type struct {}"}},
+		"not finite":        {Config{Axes: []Axis{{"a", []any{math.NaN(), math.Inf(1)}}}, Seeds: seeds(1)}, []string{"value 1 is not finite", "value 2 is not finite"}},
+		"too large a float": {Config{Axes: []Axis{{"a", []any{json.Number("1e999")}}}, Seeds: seeds(1)}, []string{"does not fit"}},
+		"no number":         {Config{Axes: []Axis{{"a", []any{json.Number("0x1"), json.Number("true"), json.Number(" 1"), json.Number("")}}}, Seeds: seeds(1)}, []string{`"0x1" is no number`, `"true" is`, `" 1" is`, `"" is`}},
+		"not UTF-8":         {Config{Axes: []Axis{{"a", []any{"\xff"}}}, Seeds: seeds(1)}, []string{"is not UTF-8"}},
+		"long text":         {Config{Axes: []Axis{{"a", []any{strings.Repeat("x", 5000)}}}, Seeds: seeds(1)}, []string{"more than 4096 bytes"}},
+		"too many runs":     {Config{Axes: []Axis{{"a", numbers(1000)}, {"b", numbers(101)}}, Seeds: seeds(1)}, []string{"more than 100000 runs"}},
 		"very many runs": {Config{Axes: []Axis{{"a", numbers(60000)}, {"b", numbers(60000)}, {"c", numbers(60000)}, {"d", numbers(60000)}, {"e", numbers(60000)}},
-			Seeds: []int64{1}}, []string{"more than 100000 runs"}},
+			Seeds: seeds(1)}, []string{"more than 100000 runs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.config.Validate()
@@ -66,13 +77,13 @@ func TestConfigValidate(t *testing.T) {
 			assert.Error(t, err)
 		})
 	}
-	many := Config{Axes: []Axis{{"a", slices.Repeat([]any{math.NaN()}, 1000)}}, Seeds: []int64{1}}
-	assert.Len(t, strings.Split(many.Validate().Error(), "\n"), maxTold, "an error is bounded")
+	many := Config{Axes: []Axis{{"a", slices.Repeat([]any{math.NaN()}, 1000)}}, Seeds: seeds(1)}
+	assert.Len(t, strings.Split(many.Validate().Error(), "\n"), maxProblems, "an error is bounded")
 }
 
 // TestPoints: axes by code points, values and seeds as given, seeds fastest.
 func TestPoints(t *testing.T) {
-	config := Config{Axes: []Axis{{"b", []any{2, 1}}, {"B", []any{"x"}}, {"a", []any{1.0, true}}}, Seeds: []int64{7, -3}}
+	config := Config{Axes: []Axis{{"b", []any{2, 1}}, {"B", []any{"x"}}, {"a", []any{1.0, true}}}, Seeds: seeds(7, -3)}
 	points, err := config.Points()
 	require.NoError(t, err)
 	var got []string
@@ -95,7 +106,7 @@ func TestEncodeValue(t *testing.T) {
 		value any
 		want  string
 	}{
-		{0.5, "0p5"}, {-2.0, "m2p0"}, {3, "3"}, {int64(-3), "m3"}, {"fast", "fast"}, {"very fast", "veryfast"}, {"a/../b", "appb"},
+		{0.5, "0p5"}, {-2.0, "m2p0"}, {3, "3"}, {int64(-3), "m3"}, {uint64(math.MaxUint64), "18446744073709551615"}, {"fast", "fast"}, {"very fast", "veryfast"}, {"a/../b", "appb"},
 		{true, "True"}, {false, "False"}, {nil, "None"}, {"", ""}, {"é", ""}, {"-", "m"}, {"a_b", "a_b"}, {"a=b", "ab"}, {"\x00\n", ""},
 		{1e16, "1e16"}, {1e15, "1000000000000000p0"}, {123456789012345680.0, "1p2345678901234568e17"}, {0.0001, "0p0001"}, {0.00001, "1em05"},
 		{json.Number("1.10"), "1p1"}, {json.Number("1E2"), "100p0"}, {json.Number("-0"), "0"}, {json.Number("-0.0"), "m0p0"},
@@ -110,10 +121,10 @@ func TestEncodeValue(t *testing.T) {
 }
 
 func TestDirName(t *testing.T) {
-	got, err := DirName(map[string]any{"z": 1.5, "a": "x y", "Z": nil}, -4)
+	got, err := DirName(map[string]any{"z": 1.5, "a": "x y", "Z": nil}, invoke.NewSeed(-4))
 	require.NoError(t, err)
 	assert.Equal(t, "Z=None_a=xy_z=1p5_seed=-4", got)
-	_, err = DirName(map[string]any{"a": struct{}{}}, 1)
+	_, err = DirName(map[string]any{"a": struct{}{}}, invoke.NewSeed(1))
 	require.Error(t, err)
 }
 

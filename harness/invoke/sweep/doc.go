@@ -1,12 +1,11 @@
-// Package sweep runs a command line over axes of values and over seeds, each combination
-// in a folder of its own (MI-08 to MI-11).
+// Package sweep runs a tool over axes of values and over seeds, each combination in a
+// directory of its own (MI-08 to MI-11).
 //
-// [NewPlan] decides everything: the order of the runs, the names of their folders, what
-// stands in each one's spec. It does no I/O and refuses what cannot be told apart. [Run]
-// carries a plan out, and goes on with one that was interrupted. What a run does is
-// the caller's: an [Invoke].
+// [NewPlan] decides everything: the order of the runs, the names of their directories, the
+// spec of each one. It does no I/O and refuses runs that cannot be distinguished. [Run]
+// carries a plan out on a queue of jobs, and resumes an interrupted one.
 //
-// Nothing here reads the clock or a random number. The sweep's manifest holds nothing but
-// what was asked for and the hashes of what the tool wrote, so it is the same, byte for
-// byte, however many runs went on at once.
+// Nothing here reads the clock or a random number. The sweep's manifest holds the values,
+// the seeds and the hashes of the tool's manifests only, so it is the same, byte for byte,
+// however many runs went on at once.
 package sweep

@@ -3,109 +3,84 @@ package sweep
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
+// asPython writes numbers as Python does: a float has a point or an exponent, and a
+// json.Number keeps its spelling.
+var asPython = jsonv2.WithMarshalers(jsonv2.JoinMarshalers(
+	jsonv2.MarshalToFunc(func(out *jsontext.Encoder, n json.Number) error {
+		if !isNumber(n) {
+			return fmt.Errorf("%s is no number", shown(string(n)))
+		}
+		return out.WriteValue(jsontext.Value(n))
+	}),
+	jsonv2.MarshalToFunc(func(out *jsontext.Encoder, f float64) error {
+		n, err := floatNumber(f)
+		if err != nil {
+			return fmt.Errorf("a number %w", err)
+		}
+		return out.WriteValue(jsontext.Value(n))
+	}),
+))
+
 // DeterministicJSON writes a value in one way only: keys by their code points, no space,
-// and no character escaped that need not be (MI-12). It takes nil, bool, string, int,
-// int64, finite float64, json.Number, and lists ([]any) and objects (map[string]any) of
-// these. Floats are spelled as Python does; a json.Number is written as it is.
-func DeterministicJSON(value any) ([]byte, error) { return appendJSON(nil, value) }
+// and no character escaped that need not be (MI-12). Floats are spelled as Python does; a
+// json.Number is written as it is.
+func DeterministicJSON(value any) ([]byte, error) { return marshal(value) }
 
 // indentedJSON is the same with two spaces for each level and no newline at the end.
-func indentedJSON(value any) ([]byte, error) {
-	compact, err := DeterministicJSON(value)
+func indentedJSON(value any) ([]byte, error) { return marshal(value, jsontext.WithIndent("  ")) }
+
+func marshal(value any, opts ...jsonv2.Options) ([]byte, error) {
+	text, err := jsonv2.Marshal(value, append(opts, jsonv2.Deterministic(true), asPython)...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("JSON: %w", err)
 	}
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, compact, "", "  "); err != nil {
-		return nil, err
-	}
-	return indented.Bytes(), nil
+	return text, nil
 }
 
-func appendJSON(to []byte, value any) ([]byte, error) {
-	switch v := value.(type) {
-	case nil:
-		return append(to, "null"...), nil
-	case bool:
-		return strconv.AppendBool(to, v), nil
-	case string:
-		return appendString(to, v)
-	case json.Number:
-		if !isNumber(string(v)) {
-			return nil, fmt.Errorf("JSON: %s is no number", shown(string(v)))
-		}
-		return append(to, v...), nil
-	case int, int64, float64:
-		number, err := normal(v)
-		if err != nil {
-			return nil, fmt.Errorf("JSON: a number %w", err)
-		}
-		return appendJSON(to, number)
-	case []any:
-		return appendList(to, v)
-	case map[string]any:
-		return appendObject(to, v)
+// spelled reads a number as a json.Number, which keeps its spelling.
+var spelled = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFromFunc(func(in *jsontext.Decoder, value *any) error {
+	if in.PeekKind() != '0' {
+		return errors.ErrUnsupported // the default is right
 	}
-	return nil, fmt.Errorf("JSON: cannot write a %T", value)
+	n, err := in.ReadValue()
+	*value = json.Number(n)
+	return err
+}))
+
+// readObject reads a JSON object in which each key is given once, and every escape is a
+// whole character. The error is a sentence about the text.
+func readObject(text []byte) (map[string]any, error) {
+	var value any
+	err := jsonv2.Unmarshal(text, &value, spelled)
+	var syntax *jsontext.SyntacticError
+	switch {
+	case err == nil:
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
+		return nil, fmt.Errorf("has the key %s twice in one object", shown(syntax.JSONPointer.LastToken()))
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil, errors.New("is not JSON: it is empty")
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("is not JSON: %w, at byte %d", syntax.Err, syntax.ByteOffset)
+	default:
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("must be a JSON object")
+	}
+	return object, nil
 }
 
-func appendList(to []byte, list []any) ([]byte, error) {
-	to = append(to, '[')
-	for i, element := range list {
-		if i > 0 {
-			to = append(to, ',')
-		}
-		var err error
-		if to, err = appendJSON(to, element); err != nil {
-			return nil, err
-		}
-	}
-	return append(to, ']'), nil
-}
-
-func appendObject(to []byte, object map[string]any) ([]byte, error) {
-	to = append(to, '{')
-	for i, key := range slices.Sorted(maps.Keys(object)) {
-		if i > 0 {
-			to = append(to, ',')
-		}
-		var err error
-		if to, err = appendString(to, key); err != nil {
-			return nil, err
-		}
-		if to, err = appendJSON(append(to, ':'), object[key]); err != nil {
-			return nil, err
-		}
-	}
-	return append(to, '}'), nil
-}
-
-// appendString escapes what JSON demands. encoding/json escapes two line separators
-// besides, in whatever way it is asked.
-func appendString(to []byte, text string) ([]byte, error) {
-	if !utf8.ValidString(text) {
-		return nil, fmt.Errorf("JSON: %s is not UTF-8", shown(text))
-	}
-	const escaped, letters = "\"\\\n\r\t\b\f", `"\nrtbf`
-	to = append(to, '"')
-	for i := range len(text) {
-		c := text[i]
-		switch at := strings.IndexByte(escaped, c); {
-		case at >= 0:
-			to = append(to, '\\', letters[at])
-		case c < ' ':
-			to = fmt.Appendf(to, `\u%04x`, c)
-		default:
-			to = append(to, c)
-		}
-	}
-	return append(to, '"'), nil
+// isNumber reports whether a text is a number of JSON.
+func isNumber(n json.Number) bool {
+	value := jsontext.Value(n)
+	return value.Kind() == '0' && value.IsValid() && strings.TrimSpace(string(n)) == string(n)
 }

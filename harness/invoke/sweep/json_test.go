@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/invoke"
 )
 
 func TestDeterministicJSON(t *testing.T) {
@@ -17,6 +19,7 @@ func TestDeterministicJSON(t *testing.T) {
 	}{
 		{map[string]any{"b": 1, "a": []any{}, "B": map[string]any{}, "é": nil}, `{"B":{},"a":[],"b":1,"é":null}`},
 		{[]any{3, 1.0, 1e-7, int64(-2), true, false, json.Number("1.10")}, `[3,1.0,1e-07,-2,true,false,1.10]`},
+		{map[string]any{"\U0001f600": 1, "\ue000": 2}, "{\"\ue000\":2,\"\U0001f600\":1}"}, // by code points
 		{"<&>\u2028\u2029é\"\\\b\f\n\r\t\x00\x1f\x7f/", "\"<&>\u2028\u2029é\\\"\\\\\\b\\f\\n\\r\\t\\u0000\\u001f\x7f/\""},
 	} {
 		got, err := DeterministicJSON(test.value)
@@ -26,7 +29,7 @@ func TestDeterministicJSON(t *testing.T) {
 		require.NoError(t, json.Unmarshal(got, &back))
 	}
 	for name, bad := range map[string]any{
-		"not finite": math.Inf(1), "no number": json.Number("true"), "not UTF-8": "\xff", "a struct": struct{}{},
+		"not finite": math.Inf(1), "no number": json.Number("true"), "not UTF-8": "\xff",
 		"in a list": []any{"\xff"}, "a key": map[string]any{"\xff": 1}, "in an object": map[string]any{"a": math.NaN()},
 	} {
 		_, err := DeterministicJSON(bad)
@@ -37,9 +40,9 @@ func TestDeterministicJSON(t *testing.T) {
 func TestParseSpec(t *testing.T) {
 	for text, want := range map[string]string{
 		``: "it is empty", `[1]`: "must be a JSON object", `null`: "must be a JSON object", `"x"`: "must be a JSON object",
-		`{`: "is no JSON", `{} {}`: "more behind", `{"a": 1,}`: "is no JSON", "{\"a\": \"\xff\"}": "is not UTF-8", "\ufeff{}": "is no JSON",
-		`{"a": "\ud800"}`: "half of a character at byte 7", `{"a": "\\\uDC00x"}`: "half of a character at byte 9", `{"a": "\ud800\ud800"}`: "half of a character",
-		`{"a": NaN}`: "is no JSON",
+		`{`: "is not JSON", `{} {}`: "after top-level value", `{"a": 1,}`: "is not JSON", "{\"a\": \"\xff\"}": "invalid UTF-8", "\ufeff{}": "is not JSON",
+		`{"a": "\ud800"}`: "surrogate", `{"a": "\\\uDC00x"}`: "surrogate", `{"a": "\ud800\ud800"}`: "surrogate",
+		`{"a": NaN}`: "is not JSON",
 	} {
 		_, err := ParseSpec([]byte(text))
 		require.ErrorContains(t, err, want, text)
@@ -55,7 +58,7 @@ func TestParseSpec(t *testing.T) {
 func TestSpecAt(t *testing.T) {
 	spec, err := ParseSpec([]byte(`{"z": {"list": [], "n": 1.10, "big": 12345678901234567890}, "seed": 999, "perturbations": {"old": 1}, "t": "<é\u2028>"}`))
 	require.NoError(t, err)
-	point := Point{map[string]any{"b": json.Number("0.5"), "a": nil}, -7}
+	point := Point{map[string]any{"b": json.Number("0.5"), "a": nil}, invoke.NewSeed(-7)}
 	text, err := spec.At(point)
 	require.NoError(t, err)
 	want := `{
@@ -96,11 +99,11 @@ func FuzzSpec(f *testing.F) {
 		if err != nil {
 			return
 		}
-		written, err := spec.At(Point{map[string]any{}, 1})
+		written, err := spec.At(Point{map[string]any{}, invoke.NewSeed(1)})
 		require.NoError(t, err)
 		again, err := ParseSpec(written)
 		require.NoError(t, err)
-		twice, err := again.At(Point{map[string]any{}, 1})
+		twice, err := again.At(Point{map[string]any{}, invoke.NewSeed(1)})
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(written, twice))
 		var want, got map[string]any
@@ -109,4 +112,23 @@ func FuzzSpec(f *testing.F) {
 		want["perturbations"], want["seed"] = map[string]any{}, 1.0
 		require.Equal(t, want, got)
 	})
+}
+
+func TestParseSpecRefusesDuplicates(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 1, "a": 2}`:                              `"a"`,
+		`{"a": 1, "\u0061": 2}`:                         `"a"`,
+		`{"x": [{"b": {}}, {"b": 1, "c": [], "b": 2}]}`: `"b"`,
+		`{"x": {"y": 1e400, "z": {"z": 1}, "y": "y"}}`:  `"y"`,
+		`{"seed": 1, "seed": 2}`:                        `"seed"`,
+	} {
+		_, err := ParseSpec([]byte(text))
+		require.ErrorContains(t, err, "base spec: has the key "+want+" twice in one object", text)
+	}
+	for _, text := range []string{
+		`{}`, `{"a": "a", "b": "a"}`, `{"a": {"a": {"a": ["a", "a"]}}}`, `{"x": [{"a": 1}, {"a": 2}], "a": [[], [{}]], "b": 1e400}`,
+	} {
+		_, err := ParseSpec([]byte(text))
+		assert.NoError(t, err, text)
+	}
 }

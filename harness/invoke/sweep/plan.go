@@ -1,11 +1,92 @@
 package sweep
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 )
+
+// A Spec is the base configuration: every run gets it with its own values. It is a JSON
+// object.
+type Spec struct{ fields map[string]any }
+
+// MaxSpec bounds the file of a spec, in bytes.
+const MaxSpec = 16 << 20
+
+// A SpecError is a base spec that cannot be used.
+type SpecError struct {
+	// Path is empty for a text without a file.
+	Path, Rule string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+func (e *SpecError) Error() string {
+	if e.Path == "" {
+		return "base spec: " + e.Rule
+	}
+	return "base spec " + strconv.Quote(e.Path) + ": " + e.Rule
+}
+
+func (e *SpecError) Unwrap() error { return e.Err }
+
+// Hint describes a spec.
+func (e *SpecError) Hint() string {
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return "name the file with --spec"
+	}
+	return "the base spec is a JSON object; each run gets it with its own perturbations and seed"
+}
+
+// LoadSpec reads the file of a base spec, which must be a regular one.
+func LoadSpec(path string) (Spec, error) {
+	text, err := fsx.Read(path, MaxSpec)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Spec{}, &SpecError{path, "not found", err}
+	case err != nil:
+		return Spec{}, &SpecError{path, fsx.Cause(err).Error(), err}
+	}
+	return parseSpec(text, path)
+}
+
+// ParseSpec reads a base spec.
+func ParseSpec(text []byte) (Spec, error) { return parseSpec(text, "") }
+
+func parseSpec(text []byte, path string) (Spec, error) {
+	fields, err := readObject(text)
+	if err != nil {
+		return Spec{}, &SpecError{path, err.Error(), err}
+	}
+	return Spec{fields}, nil
+}
+
+// SHA256 is the hash of the content of the spec, 64 hexadecimal digits: spaces and the
+// order of keys do not count.
+func (s Spec) SHA256() (string, error) {
+	text, err := DeterministicJSON(s.fields)
+	return fmt.Sprintf("%x", sha256.Sum256(text)), err
+}
+
+// At is the spec of one run (MI-10): perturbations and seed replace those of the base.
+// Everything else is that of the base, numbers in their spelling. Keys are sorted, a level
+// is two spaces, and there is no newline at the end. s is not changed.
+func (s Spec) At(point Point) ([]byte, error) {
+	fields := map[string]any{}
+	maps.Copy(fields, s.fields)
+	fields["perturbations"], fields["seed"] = point.Values, point.Seed
+	return indentedJSON(fields)
+}
 
 // A Plan is a sweep with everything decided: nothing of it depends on the machine.
 type Plan struct {
@@ -15,17 +96,14 @@ type Plan struct {
 	names  []string
 }
 
-// maxName is the longest name that file systems take, in bytes.
-const maxName = 255
-
-// NewPlan decides a sweep, or says everything that is wrong with it. Runs whose folders
-// would have the same name are refused: none may overwrite another.
+// NewPlan decides a sweep, or reports all problems. Runs whose directories would have the
+// same name are refused: none may overwrite another.
 func NewPlan(config Config, base Spec) (Plan, error) {
 	points, err := config.Points()
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{config: config, base: base, points: points, names: make([]string, len(points))}
+	p := Plan{config, base, points, make([]string, len(points))}
 	var errs []error
 	first := map[string]int{}
 	for i, point := range points {
@@ -35,29 +113,21 @@ func NewPlan(config Config, base Spec) (Plan, error) {
 		}
 		p.names[i] = name
 		at, twice := first[name]
+		rule := ""
 		switch {
-		case twice && len(errs) < maxTold:
-			errs = append(errs, &policy.FieldError{Field: "folder", Value: shown(name), Rule: fmt.Sprintf(
-				"is that of runs %d and %d: %s and %s; leave one out, or change a value or seed", at+1, i+1, points[at], point)})
-		case len(name) > maxName && len(errs) < maxTold:
-			errs = append(errs, &policy.FieldError{Field: "folder", Value: shown(name),
-				Rule: fmt.Sprintf("has %d bytes, and a name has at most %d; sweep over shorter values or fewer axes", len(name), maxName)})
+		case twice:
+			rule = fmt.Sprintf("is that of runs %d and %d: %s and %s; leave one out, or change a value or seed", at+1, i+1, points[at], point)
+		case len(name) > maxName:
+			rule = fmt.Sprintf("has %d bytes, and a name has at most %d; sweep over shorter values or fewer axes", len(name), maxName)
 		}
 		if !twice {
 			first[name] = i
 		}
+		if rule != "" && len(errs) < maxProblems {
+			errs = append(errs, &policy.FieldError{Field: "folder", Value: shown(name), Rule: rule})
+		}
 	}
 	return p, errors.Join(errs...)
-}
-
-// String is for messages.
-func (p Point) String() string {
-	const most = 200
-	text, err := DeterministicJSON(p.Values)
-	if err != nil || len(text) > most {
-		text = []byte("{…}")
-	}
-	return fmt.Sprintf("%s with seed %d", text, p.Seed)
 }
 
 // Len is the number of runs.
@@ -66,7 +136,7 @@ func (p Plan) Len() int { return len(p.points) }
 // Point is the values and the seed of a run; the first one is 0.
 func (p Plan) Point(i int) Point { return p.points[i] }
 
-// Name is the name of the folder of a run.
+// Name is the name of the directory of a run.
 func (p Plan) Name(i int) string { return p.names[i] }
 
 // Spec is the text of the spec of a run.
@@ -80,10 +150,129 @@ func (p Plan) axes() map[string]any {
 	return axes
 }
 
-func (p Plan) seeds() []any {
-	var seeds []any
-	for _, seed := range p.config.Seeds {
-		seeds = append(seeds, seed)
+// The families of manifests that a sweep may have (MI-11).
+const (
+	// FamilyOrchestrator is a manifest of this package.
+	FamilyOrchestrator = "clarity_sweep_orchestrator_v1"
+	// FamilyRichAggregate is a manifest of aggregated results, of other tools.
+	FamilyRichAggregate = "clarity_rich_aggregate_v1"
+	// FamilyUnknown is any other manifest.
+	FamilyUnknown = "unknown"
+)
+
+const familyKey = "manifest_schema_family"
+
+// Manifest is the text of the manifest of a sweep (MI-11). hashes has the SHA-256 of the
+// tool's manifest of each run, in the order of the runs; "" stands for a run that failed,
+// and null is written. Keys are sorted, a level is two spaces, and there is no newline at
+// the end.
+func (p Plan) Manifest(hashes []string) ([]byte, error) {
+	if len(hashes) != p.Len() {
+		return nil, fmt.Errorf("sweep: %d runs but %d hashes", p.Len(), len(hashes))
 	}
-	return seeds
+	runs := make([]any, p.Len())
+	for i, point := range p.points {
+		runs[i] = map[string]any{"axis_values": point.Values, "seed": point.Seed, "manifest_hash": nil}
+		if hashes[i] != "" {
+			runs[i].(map[string]any)["manifest_hash"] = hashes[i] //nolint:forcetypeassert // made above
+		}
+	}
+	return indentedJSON(map[string]any{"axes": p.axes(), "seeds": p.config.Seeds, "runs": runs, familyKey: FamilyOrchestrator})
+}
+
+// ManifestFamily returns the family of the manifest of a sweep. explicit is the family that
+// it names itself, without space around it; empty for none. classified is one of the three
+// constants: that family if it is known, and otherwise the family that has this shape:
+// [FamilyOrchestrator] with runs and axes, [FamilyRichAggregate] with a list of results.
+func ManifestFamily(manifest map[string]any) (explicit, classified string) {
+	if text, ok := manifest[familyKey].(string); ok {
+		explicit = strings.TrimSpace(text)
+	}
+	_, runs := manifest["runs"]
+	_, axes := manifest["axes"]
+	_, results := manifest["results"].([]any)
+	switch {
+	case explicit == FamilyOrchestrator || explicit == FamilyRichAggregate:
+		return explicit, explicit
+	case runs && axes:
+		return explicit, FamilyOrchestrator
+	case results:
+		return explicit, FamilyRichAggregate
+	}
+	return explicit, FamilyUnknown
+}
+
+// SchemaV1 is the schema of the file that defines a sweep.
+const SchemaV1 = "evalbox/sweep/v1"
+
+// SetupHashed begins the names of the parts of a setup whose value is a hash: a message says
+// only that it differs.
+const SetupHashed = "env."
+
+// definition is everything that the results of a sweep depend on.
+func (p Plan) definition(setup map[string]string) ([]byte, error) {
+	sum, err := p.base.SHA256()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	maps.Copy(all, setup)
+	return indentedJSON(map[string]any{
+		"schema": SchemaV1, "axes": p.axes(), "seeds": p.config.Seeds, "adapter": p.config.Adapter, "base_spec_sha256": sum, "setup": all,
+	})
+}
+
+// baseSpec is the name of the hash of the base spec in a message.
+const baseSpec = "base spec"
+
+// differences says how two definitions differ, the first of which may be any text.
+func differences(there, wanted []byte) string {
+	a, b := members(there), members(wanted)
+	all := maps.Clone(b)
+	maps.Copy(all, a)
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		const most = 80
+		was, is := a[name], b[name]
+		switch {
+		case was == is:
+		case was == "":
+			found = append(found, name+" is new")
+		case is == "":
+			found = append(found, name+" is not given any more")
+		case strings.HasPrefix(name, SetupHashed) || name == baseSpec || len(was) > most || len(is) > most:
+			found = append(found, name+" is another")
+		default:
+			found = append(found, fmt.Sprintf("%s was %s and is %s", name, was, is))
+		}
+	}
+	if len(a) == 0 || len(found) == 0 {
+		return DefinitionName + " is not as it was written"
+	}
+	if more := len(found) - maxProblems; more > 0 {
+		found = append(found[:maxProblems], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(found, "; ")
+}
+
+// members are the parts of a definition as compact JSON, those of the setup by their own
+// names; none if the text is not a definition.
+func members(definition []byte) map[string]string {
+	var outer, setup map[string]json.RawMessage
+	if json.Unmarshal(definition, &outer) != nil || json.Unmarshal(outer["setup"], &setup) != nil {
+		return nil
+	}
+	delete(outer, "setup")
+	maps.Copy(outer, setup)
+	all := map[string]string{}
+	for name, value := range outer {
+		if name == "base_spec_sha256" {
+			name = baseSpec
+		}
+		var short bytes.Buffer
+		if json.Compact(&short, value) == nil {
+			all[name] = short.String()
+		}
+	}
+	return all
 }

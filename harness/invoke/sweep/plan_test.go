@@ -2,13 +2,14 @@ package sweep
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/invoke"
 )
 
 // testPlan is a sweep of four runs.
@@ -16,7 +17,7 @@ func testPlan(t *testing.T) Plan {
 	t.Helper()
 	spec, err := ParseSpec([]byte(`{"kind": "test"}`))
 	require.NoError(t, err)
-	plan, err := NewPlan(Config{Axes: []Axis{{"x", []any{0.5, "b"}}}, Seeds: []int64{1, 2}, Adapter: new("m")}, spec)
+	plan, err := NewPlan(Config{Axes: []Axis{{"x", []any{0.5, "b"}}}, Seeds: seeds(1, 2), Adapter: new("m")}, spec)
 	require.NoError(t, err)
 	return plan
 }
@@ -36,10 +37,10 @@ func TestNewPlanRefuses(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"same seeds":       {Config{Axes: []Axis{{"a", []any{1}}}, Seeds: []int64{1, 1}}, `folder "a=1_seed=1": is that of runs 1 and 2: {"a":1} with seed 1 and {"a":1} with seed 1`},
-		"values alike":     {Config{Axes: []Axis{{"a", []any{-1, "m1"}}}, Seeds: []int64{1}}, `is that of runs 1 and 2: {"a":-1} with seed 1 and {"a":"m1"} with seed 1`},
-		"nothing is left":  {Config{Axes: []Axis{{"a", []any{"é", "ü"}}}, Seeds: []int64{1}}, `folder "a=_seed=1"`},
-		"too long a name":  {Config{Axes: []Axis{{"a", []any{strings.Repeat("x", 250)}}}, Seeds: []int64{1}}, "has 259 bytes, and a name has at most 255"},
+		"same seeds":       {Config{Axes: []Axis{{"a", []any{1}}}, Seeds: seeds(1, 1)}, `folder "a=1_seed=1": is that of runs 1 and 2: {"a":1} with seed 1 and {"a":1} with seed 1`},
+		"values alike":     {Config{Axes: []Axis{{"a", []any{-1, "m1"}}}, Seeds: seeds(1)}, `is that of runs 1 and 2: {"a":-1} with seed 1 and {"a":"m1"} with seed 1`},
+		"nothing is left":  {Config{Axes: []Axis{{"a", []any{"é", "ü"}}}, Seeds: seeds(1)}, `folder "a=_seed=1"`},
+		"too long a name":  {Config{Axes: []Axis{{"a", []any{strings.Repeat("x", 250)}}}, Seeds: seeds(1)}, "has 259 bytes, and a name has at most 255"},
 		"no configuration": {Config{}, "axes: must not be empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +48,8 @@ func TestNewPlanRefuses(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
-	_, err := NewPlan(Config{Axes: []Axis{{"a", numbers(500)}}, Seeds: []int64{1, 1}}, Spec{})
-	assert.Len(t, strings.Split(err.Error(), "\n"), maxTold, "an error is bounded")
+	_, err := NewPlan(Config{Axes: []Axis{{"a", numbers(500)}}, Seeds: seeds(1, 1)}, Spec{})
+	assert.Len(t, strings.Split(err.Error(), "\n"), maxProblems, "an error is bounded")
 }
 
 func TestManifest(t *testing.T) {
@@ -115,9 +116,12 @@ func TestManifestFamily(t *testing.T) {
 		`{"axes": {}}`:             {"", FamilyUnknown},
 		`{"results": []}`:          {"", FamilyRichAggregate},
 		`{"results": {}}`:          {"", FamilyUnknown},
-		`{"manifest_schema_family": "\n other ", "axes": 1, "runs": 1}`: {"other", "other"},
-		`{"manifest_schema_family": " ", "axes": 1, "runs": 1}`:         {"", FamilyOrchestrator},
-		`{"manifest_schema_family": 7, "results": []}`:                  {"", FamilyRichAggregate},
+		`{"manifest_schema_family": "\n other ", "axes": 1, "runs": 1}`:                 {"other", FamilyOrchestrator},
+		`{"manifest_schema_family": "other", "results": []}`:                            {"other", FamilyRichAggregate},
+		`{"manifest_schema_family": "other"}`:                                           {"other", FamilyUnknown},
+		`{"manifest_schema_family": "clarity_rich_aggregate_v1", "axes": 1, "runs": 1}`: {FamilyRichAggregate, FamilyRichAggregate},
+		`{"manifest_schema_family": " ", "axes": 1, "runs": 1}`:                         {"", FamilyOrchestrator},
+		`{"manifest_schema_family": 7, "results": []}`:                                  {"", FamilyRichAggregate},
 	} {
 		var manifest map[string]any
 		require.NoError(t, json.Unmarshal([]byte(text), &manifest))
@@ -126,27 +130,44 @@ func TestManifestFamily(t *testing.T) {
 	}
 }
 
-func TestInside(t *testing.T) {
-	base, err := filepath.EvalSymlinks(t.TempDir())
+// TestDifferences: a refusal names what differs, and no value that is a hash.
+func TestDifferences(t *testing.T) {
+	plan := testPlan(t)
+	other, err := ParseSpec([]byte(`{"kind": "other"}`))
 	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(base, "own", "deep"), 0o755))
-	for link, target := range map[string]string{
-		"alias": "own", "own/out": base, "own/dangling": "../elsewhere/x", "own/loop": "loop", "own/up": "deep/../..", "far": base + "/own/deep",
-	} {
-		require.NoError(t, os.Symlink(target, filepath.Join(base, link)))
-	}
-	for path, want := range map[string]bool{
-		"own": true, "own/a/b": true, "own/a/../b": true, "alias/new": true, "far/..": true, "far": true,
-		"": false, "own_too/x": false, "own/../x": false, "own/out/x": false, "own/out/own/x": true, "own/dangling": false, "own/up/x": false, "far/../..": false,
-	} {
-		got, err := Inside(base+"/own", base+"/"+path)
-		require.NoError(t, err, path)
-		assert.Equal(t, want, got, path)
-	}
-	_, err = Inside(base+"/own", base+"/own/loop")
-	require.ErrorContains(t, err, "too many links")
-	t.Chdir(base)
-	inside, err := Inside("own", "alias/x")
+	changed, err := NewPlan(Config{Axes: []Axis{{"x", []any{strings.Repeat("long", 40)}}}, Seeds: seeds(1, 2)}, other)
 	require.NoError(t, err)
-	assert.True(t, inside)
+	before, err := plan.definition(map[string]string{"exec": "python3 t.py", "root": "", "env.A": "aa", "env.B": "bb", "env.C": "cc", "same": "s"})
+	require.NoError(t, err)
+	after, err := changed.definition(map[string]string{"exec": "python3 u.py", "root": "/r", "env.A": "ab", "env.B": "bb", "env.D": "dd", "same": "s"})
+	require.NoError(t, err)
+	assert.Equal(t, `adapter was "m" and is null; axes is another; base spec is another; env.A is another; env.C is not given any more; `+
+		`env.D is new; exec was "python3 t.py" and is "python3 u.py"; root was "" and is "/r"`, differences(before, after))
+
+	const changedText = "sweep.json is not as it was written"
+	for _, text := range []string{"", "[]", "{}", `{"setup": 1}`, string(before) + " "} {
+		assert.Equal(t, changedText, differences([]byte(text), before), text)
+	}
+	many := map[string]string{}
+	for i := range 100 {
+		many["env."+strings.Repeat("x", i+1)] = "v"
+	}
+	full, err := plan.definition(many)
+	require.NoError(t, err)
+	none, err := plan.definition(nil)
+	require.NoError(t, err)
+	assert.Regexp(t, "; and 80 more$", differences(none, full))
+}
+
+// TestWholeSeeds: a seed of 64 bits keeps all its digits, in the spec, the name and the manifest.
+func TestWholeSeeds(t *testing.T) {
+	plan, err := NewPlan(Config{Axes: []Axis{{"a", []any{1}}}, Seeds: []invoke.Seed{invoke.NewSeed(uint64(math.MaxUint64)), invoke.NewSeed(int64(math.MinInt64))}}, Spec{})
+	require.NoError(t, err)
+	assert.Equal(t, "a=1_seed=18446744073709551615", plan.Name(0))
+	text, err := plan.Spec(0)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"seed": 18446744073709551615`)
+	text, err = plan.Manifest([]string{"", ""})
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"seed": -9223372036854775808`)
 }

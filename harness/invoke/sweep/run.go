@@ -1,23 +1,159 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"sync"
 
-	"github.com/evalbox/evalbox/internal/schedule"
+	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
 )
 
-// Run carries a plan out (MI-10, MI-11): one run after the other, or Parallel at once,
-// in the order of the plan. A run that fails ends the sweep, once those that had begun
-// have ended, unless KeepGoing is set.
+// Options steer [Run].
+type Options struct {
+	// Dir is the directory of the sweep. It must not exist, unless Resume is set.
+	Dir string
+	// Resume goes on with the sweep that is in Dir, if there is one. It must be the same
+	// one. Runs that succeeded and are as they were are kept; all others run again, in a
+	// new directory.
+	Resume bool
+	// Verify are the demands on the artifacts of kept runs: the same as those of the
+	// harness.
+	Verify invoke.VerifyOptions
+	// Parallel is how many runs go on at once; 0 is 1.
+	Parallel int
+	// KeepGoing goes on after a run that failed. The manifest then has null for its hash.
+	KeepGoing bool
+	// Setup is what else the runs depend on, such as the command line. Resume demands the
+	// same. A secret is given as a hash, under a name that begins with [SetupHashed].
+	Setup map[string]string
+	// Resumed, if set, is called with the number of kept runs, before the others begin.
+	Resumed func(kept int)
+	// Begun and Ended, if set, are called as a run begins, and after it has ended and is on
+	// the disk, one call at a time.
+	Begun func(index int)
+	Ended func(End)
+}
+
+// Status is the state of a run.
+type Status string
+
+// The statuses of a run.
+const (
+	StatusSucceeded Status = "succeeded"
+	StatusFailed    Status = "failed"
+	// StatusMissing is a run that has not ended: not begun, interrupted, or one that we
+	// failed to run.
+	StatusMissing Status = "missing"
+)
+
+// An End describes a run, as far as it is known.
+type End struct {
+	// Index is its place in the plan, from 0.
+	Index int
+	Name  string
+	Point
+	Status Status
+	// ManifestHash is the SHA-256 of its manifest.json, if it succeeded.
+	ManifestHash string
+	ExitCode     *int
+	TimedOut     bool
+	// Failure says why it failed.
+	Failure string
+	// Kept means that it ended in an earlier call.
+	Kept bool
+	// Err is why it is missing, if it began.
+	Err error
+}
+
+// Report describes a sweep.
+type Report struct {
+	// Dir is its directory. Manifest is the file of its manifest; empty if none was written.
+	Dir, Manifest string
+	// Runs are in the order of the plan.
+	Runs []End
+}
+
+// Count is the number of runs of a status.
+func (r Report) Count(status Status) int {
+	n := 0
+	for _, end := range r.Runs {
+		if end.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// A FailuresError is a sweep of which runs failed.
+type FailuresError struct {
+	// Failed of All runs failed; Name is the first of them, in the order of the plan.
+	Failed, All   int
+	Name, Failure string
+	// Stopped means that no more runs began for that.
+	Stopped bool
+}
+
+func (e *FailuresError) Error() string {
+	text := "run " + e.Name + " failed: " + e.Failure
+	if e.Failed > 1 {
+		text = fmt.Sprintf("%d of %d runs failed; the first is %s: %s", e.Failed, e.All, e.Name, e.Failure)
+	}
+	if e.Stopped {
+		text += "; nothing more was started"
+	}
+	return text
+}
+
+// Hint says how to go on.
+func (e *FailuresError) Hint() string {
+	logs := RunsName + "/" + e.Name + "/" + StderrName + " has what it printed; "
+	if e.Stopped {
+		return logs + "go on with --resume once it is mended; --keep-going runs the others all the same"
+	}
+	return logs + "--resume runs again what failed"
+}
+
+// Check refuses what [Run] would refuse before its first run, as far as that can be seen
+// without changing anything. Another process may use the directory.
+func Check(plan Plan, opts Options) error {
+	definition, err := opts.check(plan)
+	if err != nil {
+		return err
+	}
+	_, _, err = find(opts.Dir, definition, opts.Resume)
+	return err
+}
+
+func (o Options) check(plan Plan) ([]byte, error) {
+	switch {
+	case o.Dir == "":
+		return nil, &policy.FieldError{Field: "output", Rule: "must not be empty"}
+	case o.Parallel < 0:
+		return nil, &policy.FieldError{Field: "parallel", Value: strconv.Itoa(o.Parallel), Rule: "must not be negative"}
+	case plan.Len() == 0:
+		return nil, &policy.FieldError{Field: "sweep", Rule: "has no runs"}
+	}
+	return plan.definition(o.Setup)
+}
+
+// Run carries a plan out (MI-10, MI-11) with a harness of jobs of [invoke.JobSchemaV1]: one
+// run after the other, or Parallel at once, in the order of the plan. A run that fails ends
+// the sweep, once those that had begun have ended, unless KeepGoing is set.
 //
 // Once every run has succeeded, or ended with KeepGoing set, the manifest is written; it
-// does not depend on Parallel. The report is complete on every way to end. The error is
-// a [*FailuresError] for runs that failed; the cause of ctx if that ended, and then what
-// was under way counts as missing; or why we failed. Nothing is left behind of a sweep
-// that is refused.
-func Run(ctx context.Context, plan Plan, invoke Invoke, opts Options) (report Report, err error) {
+// does not depend on Parallel. The report is complete in every case. The error is a
+// [*FailuresError] for runs that failed; the cause of ctx if that ended, and then
+// unfinished runs are missing; or why we failed. A refused sweep leaves nothing behind.
+func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (report Report, err error) {
 	definition, err := opts.check(plan)
 	if err != nil {
 		return Report{}, err
@@ -25,164 +161,202 @@ func Run(ctx context.Context, plan Plan, invoke Invoke, opts Options) (report Re
 	if ctx.Err() != nil {
 		return Report{}, context.Cause(ctx)
 	}
-	f, resumed, err := openFolder(opts.Dir, definition, opts.Resume)
+	dir, begun, err := openDir(opts.Dir, definition, opts.Resume)
 	if err != nil {
 		return Report{}, err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
-	s := &sweep{plan: plan, invoke: invoke, opts: opts, folder: f, again: resumed, report: Report{Dir: f.path, Runs: make([]End, plan.Len())}}
-	todo, err := s.resume(ctx)
-	if err != nil {
+	defer func() { err = errors.Join(err, dir.close()) }()
+	s := &sweep{Harness: tool, plan: plan, opts: opts, dir: dir, again: begun, index: map[string]int{}}
+	s.report = Report{Dir: dir.path, Runs: make([]End, plan.Len())}
+	for i := range s.report.Runs {
+		s.report.Runs[i] = End{Index: i, Name: plan.Name(i), Point: plan.Point(i), Status: StatusMissing}
+		s.index[plan.Name(i)] = i
+	}
+	if err := s.resume(ctx); err != nil {
 		return s.report, err
 	}
-	s.run(ctx, todo)
-	return s.report, s.end(ctx)
+	queue := trial.Queue{Parallel: opts.Parallel, Known: s.known}
+	if !opts.KeepGoing {
+		queue.Budget.Failures = 1
+	}
+	_, _ = queue.Run(ctx, s, s.jobs) // the report says why it ended early
+	return s.report, s.finish(ctx)
 }
 
-// sweep is one on its way.
+// sweep is a sweep on its way: a harness that gives each job a directory.
 type sweep struct {
-	plan   Plan
-	invoke Invoke
-	opts   Options
-	folder *folder
-	again  bool // the folder was there
+	trial.Harness // of the tool
+	plan          Plan
+	opts          Options
+	dir           *sweepDir
+	again         bool // the directory existed
+	index         map[string]int
+
+	mu     sync.Mutex // of the ends, Begun and Ended
 	report Report
 }
 
-// resume finds out what is to be done.
-func (s *sweep) resume(ctx context.Context) (todo []int, err error) {
-	for i := range s.report.Runs {
-		s.report.Runs[i] = End{Index: i, Name: s.plan.Name(i), Point: s.plan.Point(i), Status: StatusMissing}
+// resume finds the runs that are kept, before any other one begins.
+func (s *sweep) resume(ctx context.Context) error {
+	if !s.again {
+		return nil
 	}
+	kept := 0
 	for i := range s.report.Runs {
-		kept, err := s.keep(ctx, &s.report.Runs[i])
+		end := &s.report.Runs[i]
+		spec, err := s.plan.Spec(i)
+		if err != nil {
+			return err
+		}
+		r, known, err := s.dir.known(ctx, end.Name, spec, s.opts.Verify)
 		switch {
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case err != nil:
-			return nil, err
-		case !kept:
-			todo = append(todo, i)
+			return err
+		case known:
+			end.Status, end.ManifestHash, end.ExitCode, end.Kept = r.Status, r.ManifestHash, r.ExitCode, true
+			kept++
 		}
 	}
-	if s.again && s.opts.Resumed != nil {
-		s.opts.Resumed(s.plan.Len() - len(todo))
+	if s.opts.Resumed != nil {
+		s.opts.Resumed(kept)
 	}
-	if len(todo) > 0 {
-		err = s.folder.forgetManifest()
+	if kept == s.plan.Len() {
+		return nil
 	}
-	return todo, err
+	if err := s.dir.root.Remove(ManifestName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &DirError{Path: s.dir.path, Rule: "its former manifest cannot be deleted", Err: err}
+	}
+	return nil
 }
 
-// keep takes over how a run ended in an earlier call, if it needs not be done again.
-func (s *sweep) keep(ctx context.Context, end *End) (bool, error) {
-	if !s.again {
-		return false, nil
+// jobs are the runs in the order of the plan.
+func (s *sweep) jobs(yield func(trial.Job) bool) {
+	for i := range s.plan.Len() {
+		job := trial.Job{ID: strconv.Itoa(i), Name: s.plan.Name(i)}
+		if n, unsigned := s.plan.Point(i).Seed.Uint64(); unsigned {
+			job.Seed = &n
+		}
+		if !yield(job) {
+			return
+		}
 	}
+}
+
+// known is for the queue: a kept run does not run.
+func (s *sweep) known(job trial.Job) (trial.Result, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return trial.Result{Job: job, Verdict: trial.Passed}, s.report.Runs[s.index[job.Name]].Kept
+}
+
+// Run does one run in its directory, and records its end.
+func (s *sweep) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
+	i := s.index[job.Name]
+	s.mu.Lock()
+	end := s.report.Runs[i]
+	if s.opts.Begun != nil {
+		s.opts.Begun(i)
+	}
+	s.mu.Unlock()
+	res, err := s.one(ctx, job, emit, &end)
+	if err != nil {
+		end.Status, end.Err = StatusMissing, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.Runs[i] = end
+	if s.opts.Ended != nil {
+		s.opts.Ended(end)
+	}
+	return res, err
+}
+
+func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), end *End) (trial.Result, error) {
 	spec, err := s.plan.Spec(end.Index)
 	if err != nil {
-		return false, err
+		return trial.Result{}, err
 	}
-	known, ok, err := s.folder.known(ctx, end.Name, spec, s.opts.Verify)
-	if ok {
-		end.Status, end.ManifestHash, end.ExitCode, end.Kept = known.Status, known.ManifestHash, known.ExitCode, true
+	if err := s.dir.begin(end.Name, spec, s.again); err != nil {
+		return trial.Result{}, err
 	}
-	return ok, err
+	at := func(name string) string { return filepath.Join(s.dir.path, runDir(end.Name, name)) }
+	job.Spec, err = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &end.Seed})
+	if err != nil {
+		return trial.Result{}, err
+	}
+	res, err := s.Harness.Run(ctx, job, emit)
+	if err == nil && (res.Verdict == trial.Refused || res.Verdict == trial.Inconclusive) && len(res.Problems) > 0 {
+		err = errors.New(res.Problems[0].Rule) // every other run would be refused as well
+	}
+	var call invoke.Result
+	if err == nil {
+		err = json.Unmarshal(res.Detail, &call)
+	}
+	if err != nil {
+		return res, fmt.Errorf("run %s: %w", end.Name, err)
+	}
+	r := runFile{Status: StatusSucceeded, ExitCode: call.ExitCode, TimedOut: call.TimedOut, Artifacts: map[string]string{}}
+	for _, file := range res.Files {
+		r.Artifacts[file.Path] = file.SHA256
+	}
+	r.ManifestHash = r.Artifacts[invoke.ManifestName]
+	if res.Verdict != trial.Passed {
+		r.Status, r.ManifestHash, r.Artifacts, r.Failure = StatusFailed, "", nil, failure(call)
+	}
+	end.Status, end.ManifestHash, end.ExitCode, end.TimedOut, end.Failure = r.Status, r.ManifestHash, r.ExitCode, r.TimedOut, r.Failure
+	return res, s.dir.end(end.Name, r, call.Stdout, call.Stderr)
 }
 
-// run does what is to be done. The ends tell what went wrong.
-func (s *sweep) run(ctx context.Context, todo []int) {
-	steps := schedule.Schedule[End]{
-		Parallel: s.opts.Parallel,
-		Enough: func(_ int, end End) error {
-			if end.Err != nil || end.Status == StatusFailed && !s.opts.KeepGoing {
-				return errStopped
-			}
-			return nil
-		},
-		Ended: func(_ int, end End) {
-			s.report.Runs[end.Index] = end
-			if s.opts.Ended != nil {
-				s.opts.Ended(end)
-			}
-		},
+// failure is a sentence about a call that failed.
+func failure(call invoke.Result) string {
+	v := call.Verification
+	if call.Error != "" || v == nil || len(v.Problems) == 0 {
+		return cmp.Or(call.Error, string(call.Reason), "it failed")
 	}
-	_ = steps.Run(ctx, len(todo), func(ctx context.Context, i int) End {
-		if s.opts.Begun != nil {
-			s.opts.Begun(todo[i])
+	text := v.Problems[0].Error()
+	if more := len(v.Problems) + v.ProblemsDropped - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
+}
+
+// finish writes the manifest, if it is due, and returns the failures.
+func (s *sweep) finish(ctx context.Context) error {
+	var errs []error
+	var failures *FailuresError
+	hashes := make([]string, s.plan.Len())
+	for i, end := range s.report.Runs {
+		hashes[i] = end.ManifestHash
+		if end.Err != nil && len(errs) < maxProblems {
+			errs = append(errs, end.Err)
 		}
-		return s.one(ctx, todo[i])
-	}) // why it ended early stands in the report
-}
-
-// errStopped means that nothing more begins.
-var errStopped = errors.New("a run failed")
-
-// one does one run and writes down how it ended.
-func (s *sweep) one(ctx context.Context, i int) End {
-	end := s.report.Runs[i]
-	missing := func(err error) End {
-		end.Status, end.Err = StatusMissing, err
-		return end
+		if end.Status == StatusFailed {
+			if failures == nil {
+				failures = &FailuresError{All: s.plan.Len(), Name: end.Name, Failure: end.Failure}
+			}
+			failures.Failed++
+		}
 	}
-	spec, err := s.plan.Spec(i)
-	if err != nil {
-		return missing(err)
-	}
-	job, err := s.folder.begin(end.Name, spec, s.again)
-	if err != nil {
-		return missing(err)
-	}
-	job.Adapter, job.Seed = s.plan.config.Adapter, end.Seed
-	outcome, err := s.invoke(ctx, job)
-	if err != nil {
-		return missing(fmt.Errorf("run %s: %w", end.Name, err))
-	}
-	end.Status, end.ExitCode, end.TimedOut, end.Failure = StatusSucceeded, outcome.ExitCode, outcome.TimedOut, outcome.Failure
-	planted, err := s.folder.takeAway(end.Name)
-	if err != nil {
-		return missing(err)
-	}
-	if end.Failure == "" {
-		end.ManifestHash, end.Failure = s.judge(ctx, end.Name, spec, outcome, planted)
-	}
-	var artifacts map[string]string
-	if end.Failure == "" {
-		artifacts = withManifest(outcome.Artifacts, end.ManifestHash)
-	} else {
-		end.Status, end.ManifestHash = StatusFailed, ""
-	}
-	if err := s.folder.end(end, outcome, artifacts); err != nil {
-		return missing(err)
-	}
-	return end
-}
-
-// judge is the hash of the manifest of a run that went well so far, or what is wrong all
-// the same. planted is what it made where it must not.
-func (s *sweep) judge(ctx context.Context, name string, spec []byte, outcome Outcome, planted string) (hash, failure string) {
-	hash, err := s.folder.manifestHash(context.WithoutCancel(ctx), name)
-	checked, was := outcome.Artifacts[toolManifest]
+	missing := s.report.Count(StatusMissing)
 	switch {
-	case err != nil:
-		return "", err.Error()
-	case was && checked != hash:
-		return "", toolManifest + " was changed after it was checked"
-	case !s.folder.hasSpec(name, spec):
-		return "", "its spec was changed while it ran"
-	case planted != "":
-		return "", "it made " + planted + " beside its output folder"
-	}
-	return hash, ""
-}
-
-// withManifest are artifacts with the manifest, which every run has.
-func withManifest(artifacts map[string]string, hash string) map[string]string {
-	all := map[string]string{toolManifest: hash}
-	for path, sum := range artifacts {
-		if path != toolManifest {
-			all[path] = sum
+	case missing > 0 && ctx.Err() != nil:
+		errs = []error{context.Cause(ctx)}
+	case missing == 0 && (failures == nil || s.opts.KeepGoing):
+		text, err := s.plan.Manifest(hashes)
+		if err == nil {
+			err = fsx.WriteIn(s.dir.root, ManifestName, text, 0o644, true)
 		}
+		if err != nil {
+			errs = append(errs, &DirError{Path: s.dir.path, Rule: "its manifest cannot be written", Err: err})
+			break
+		}
+		s.report.Manifest = filepath.Join(s.dir.path, ManifestName)
 	}
-	return all
+	if failures != nil {
+		failures.Stopped = missing > 0 && len(errs) == 0
+		errs = append(errs, failures)
+	}
+	return errors.Join(errs...)
 }

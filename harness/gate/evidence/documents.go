@@ -1,0 +1,293 @@
+package evidence
+
+// Versions of documents: names of their wire forms.
+const (
+	TestsV1         = "evalbox/tests/v1"
+	ObservationsV1  = "evalbox/observations/v1"
+	NormalizationV1 = "evalbox/normalization/v1"
+	EnvSnapshotV1   = "evalbox/env-snapshot/v1"
+	// ManifestVersion is the version of [Manifest] (RO-07).
+	ManifestVersion = "1.0.0"
+)
+
+// Plan is plan.json: the 13 keys of RO-07, and the commands that are going to be run.
+type Plan struct {
+	SkillVersion            string           `json:"skill_version"`
+	Profile                 string           `json:"profile"`
+	StopReason              string           `json:"stop_reason"`
+	LastKnownState          string           `json:"last_known_state"`
+	LoopBudgets             map[string]int64 `json:"loop_budgets"`
+	LocalizationSummary     []string         `json:"localization_summary"`
+	VerificationRungTarget  int              `json:"verification_rung_target"`
+	VerificationRung        int              `json:"verification_rung"`
+	SeedAgreement           bool             `json:"seed_agreement"`
+	NullChecksPerformed     bool             `json:"null_checks_performed"`
+	ForecastSummary         []string         `json:"forecast_summary"`
+	EnvSnapshotPointer      string           `json:"env_snapshot_pointer"`
+	EvidenceManifestPointer string           `json:"evidence_manifest_pointer"`
+	GateCommands            []string         `json:"gate_commands"`
+}
+
+// EnvSnapshot describes the environment of the gates. The keys after Schema up to Locale are
+// those of RO-07.
+type EnvSnapshot struct {
+	Schema           string            `json:"schema"`
+	GitCommit        string            `json:"git_commit"`
+	GitDirty         bool              `json:"git_dirty"`
+	RepoRoot         string            `json:"repo_root"`
+	OS               string            `json:"os"`
+	Arch             string            `json:"arch"`
+	LanguageRuntimes map[string]string `json:"language_runtimes"`
+	ToolVersions     map[string]string `json:"tool_versions"`
+	Timezone         string            `json:"timezone"`
+	Locale           string            `json:"locale"`
+	// Image is the image that the gates really ran in.
+	Image       string `json:"image"`
+	ImageID     string `json:"image_id"`
+	ImageLocked bool   `json:"image_locked"`
+	// Workspace is the hash of the tree that the gates got.
+	Workspace string      `json:"workspace"`
+	Toolchain []ToolMount `json:"toolchain"`
+	// Engine and Runtime carried the containers.
+	Engine  string `json:"engine"`
+	Runtime string `json:"runtime"`
+}
+
+// Outcome is the end of a test case.
+type Outcome string
+
+// Outcomes of test cases.
+const (
+	Passed  Outcome = "passed"
+	Failed  Outcome = "failed"
+	Errored Outcome = "error"   // the test itself could not be carried out
+	Skipped Outcome = "skipped" // not run; proves nothing
+	XFailed Outcome = "xfailed" // failed as expected
+	XPassed Outcome = "xpassed" // passed although a failure was expected
+)
+
+// Tests is tests.json: the commands and their test cases. The four keys after Schema are those
+// of RO-07, over all commands.
+type Tests struct {
+	Schema string `json:"schema"`
+	// Command joins all commands with " && ". ExitCode is 0 if all gates met their
+	// expectation, else that of the first that did not; null if it has none.
+	Command            string   `json:"command"`
+	ExitCode           *int     `json:"exit_code"`
+	FailingTestsBefore []string `json:"failing_tests_before"`
+	PassingTestsAfter  []string `json:"passing_tests_after"`
+	// Commands has one entry for each gate that ran, in order.
+	Commands []CommandTests `json:"commands"`
+}
+
+// CommandTests is one gate.
+type CommandTests struct {
+	Index   int      `json:"index"`
+	Command string   `json:"command"`
+	Argv    []string `json:"argv"`
+	Kind    GateKind `json:"kind"`
+	// Started is false if the command never ran. Ending is the status of the sandbox's
+	// result ("exited", "timed_out", …).
+	Started    bool   `json:"started"`
+	Ending     string `json:"ending"`
+	ExitCode   *int   `json:"exit_code"`
+	ExpectExit int    `json:"expect_exit"`
+	// LogsComplete is false if bytes of the output were dropped.
+	LogsComplete bool `json:"logs_complete"`
+	// LogSHA256 is the hash of the gate's part of run_log.txt. A replay compares it; empty if
+	// it is not known.
+	LogSHA256 string `json:"log_sha256"`
+	// Source is the format of the report that the cases come from, "none" or empty without
+	// one. Problem says why a report could not be read. Counts is null without a report.
+	Source  ReportFormat `json:"source"`
+	Problem string       `json:"problem"`
+	Counts  *Counts      `json:"counts"`
+	// Cases are sorted by ID. CasesDropped counts those beyond the limit.
+	Cases        []Case `json:"cases"`
+	CasesDropped int    `json:"cases_dropped"`
+	// FailingTestsBefore are the cases that failed on the baseline, and PassingTestsAfter
+	// those that pass now (RO-07, RO-04).
+	FailingTestsBefore []string  `json:"failing_tests_before"`
+	PassingTestsAfter  []string  `json:"passing_tests_after"`
+	Baseline           *Baseline `json:"baseline"`
+}
+
+// Baseline is the same gate on the baseline revision.
+type Baseline struct {
+	Started      bool     `json:"started"`
+	Ending       string   `json:"ending"`
+	ExitCode     *int     `json:"exit_code"`
+	Counts       *Counts  `json:"counts"`
+	FailingTests []string `json:"failing_tests"`
+	// PassingTests are the cases that passed there, including unexpected passes: a gate must
+	// not lose them (RO-04).
+	PassingTests []string `json:"passing_tests"`
+}
+
+// Counts are numbers of test cases.
+type Counts struct {
+	Total   int `json:"total"`
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Errored int `json:"errored"`
+	Skipped int `json:"skipped"`
+	XFailed int `json:"xfailed"`
+	XPassed int `json:"xpassed"`
+}
+
+// Value returns the counts; zero if they are not known.
+func (c *Counts) Value() Counts {
+	if c == nil {
+		return Counts{}
+	}
+	return *c
+}
+
+// Executed is the number of cases that really ran.
+func (c Counts) Executed() int { return c.Passed + c.Failed + c.Errored + c.XFailed + c.XPassed }
+
+// Succeeded is the number of cases that passed, including unexpected passes. An expected
+// failure proves nothing (No test, no pass).
+func (c Counts) Succeeded() int { return c.Passed + c.XPassed }
+
+// Broken is the number of cases that failed or could not be carried out.
+func (c Counts) Broken() int { return c.Failed + c.Errored }
+
+// Add counts one more case.
+func (c *Counts) Add(o Outcome) {
+	c.Total++
+	switch o {
+	case Passed:
+		c.Passed++
+	case Failed:
+		c.Failed++
+	case Errored:
+		c.Errored++
+	case Skipped:
+		c.Skipped++
+	case XFailed:
+		c.XFailed++
+	case XPassed:
+		c.XPassed++
+	}
+}
+
+// Case is one test case.
+type Case struct {
+	// ID names the case for people and for the comparison with the baseline, such as
+	// "tests/test_a.py::test_b" or "example.com/m/pkg.TestA/sub".
+	ID      string  `json:"id"`
+	Suite   string  `json:"suite"`
+	Name    string  `json:"name"`
+	Outcome Outcome `json:"outcome"`
+	// Message is the beginning of the case's message, normalized; empty for a pass.
+	Message string `json:"message"`
+}
+
+// Observations lists attempts that the boundary or the mode forbids (RT-08). The container
+// prevented each of them; the attempt alone blocks.
+type Observations struct {
+	Schema   string        `json:"schema"`
+	Commands []Observation `json:"commands"`
+}
+
+// Observation is one gate in one pass.
+type Observation struct {
+	Index int `json:"index"`
+	// Set is the pass: empty for the workspace, "baseline", "repeat-2" and so on.
+	Set string `json:"set"`
+	// Complete is false if the list of changed files was cut: Changed and Evidence may then
+	// miss some.
+	Complete bool `json:"complete"`
+	// Network is "none", or the level that was enforced.
+	Network string `json:"network"`
+	// NetworkAttempts counts attempts to reach something without a network. Counted is
+	// "kernel" for the counters of the container's network, which no program can avoid, and
+	// "output" for error messages alone.
+	NetworkAttempts int64  `json:"network_attempts"`
+	Counted         string `json:"counted"`
+	// Refused counts requests that the proxy of a network level refused.
+	Refused int64 `json:"refused"`
+	// Touched are protected paths and canary files that were opened, and paths outside of the
+	// boundary whose refusal the output reports. Watched is true if the kernel watched opens.
+	Touched []Touch `json:"touched"`
+	Watched bool    `json:"watched"`
+	// Changed are read-only paths that the gate changed in its copy, and Evidence paths of the
+	// evidence that it wrote to.
+	Changed  []string `json:"changed"`
+	Evidence []string `json:"evidence"`
+}
+
+// Touch is a forbidden path.
+type Touch struct {
+	Path string `json:"path"`
+	// How is "opened" (seen by the watch) or "refused" (reported by the output).
+	How string `json:"how"`
+	// Line is the line of the output that reports it, normalized; empty for "opened".
+	Line string `json:"line"`
+}
+
+// Normalization describes what node 3 did to the logs.
+type Normalization struct {
+	Schema string `json:"schema"`
+	// Rules are all rules in the order of their application, with their counts.
+	Rules []RuleCount `json:"rules"`
+	// Suspects are the first places of the normalized log that still look as if they change
+	// from run to run; SuspectsTotal counts all.
+	Suspects      []Suspect `json:"suspects"`
+	SuspectsTotal int       `json:"suspects_total"`
+}
+
+// RuleCount is one rule.
+type RuleCount struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// Suspect is one place in the normalized log.
+type Suspect struct {
+	// Detector names the kind of text, Line counts from 1, Text is the text itself.
+	Detector string `json:"detector"`
+	Line     int    `json:"line"`
+	Text     string `json:"text"`
+}
+
+// Findings is findings.json: the findings of all nodes but the judge.
+type Findings struct {
+	// Pre are reasons that stopped the run, or that node 2 found.
+	Pre []Finding `json:"pre"`
+	// Differences are findings of repeats that differ.
+	Differences []Finding `json:"differences"`
+}
+
+// Changes is changes.json: the differences between baseline and workspace, with the hashes
+// before and after (RO-04). A file that did not exist has an empty hash.
+type Changes struct {
+	Baseline string   `json:"baseline"`
+	Files    []Change `json:"files"`
+}
+
+// Change is one file of [Changes].
+type Change struct {
+	Path   string `json:"path"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// Artifacts is artifacts.json (RT-13, RO-07).
+type Artifacts struct {
+	Artifacts []HashedFile `json:"artifacts"`
+}
+
+// Manifest is evidence.manifest: every file of nodes 1 to 4.
+type Manifest struct {
+	SchemaVersion string       `json:"schema_version"`
+	Files         []HashedFile `json:"files"`
+}
+
+// HashedFile is one file of a gate directory, relative to it.
+type HashedFile struct {
+	FilePath string `json:"file_path"`
+	SHA256   string `json:"sha256"`
+	Role     Role   `json:"role"`
+}

@@ -1,0 +1,262 @@
+package evidence
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// canonical makes equal facts equal bytes: sorted keys, two spaces, LF, no escapes but those
+// that JSON and JavaScript need. Names of foreign files may not be UTF-8; U+FFFD stands for
+// their other bytes.
+var canonical = json.JoinOptions(
+	json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.EscapeForJS(true),
+	json.WithMarshalers(json.JoinMarshalers(refuseFloat[float32](), refuseFloat[float64]())),
+)
+
+var errFloat = errors.New("evidence has whole numbers and text only")
+
+// refuseFloat refuses floating-point numbers: their text depends on the program that wrote it.
+func refuseFloat[T float32 | float64]() *json.Marshalers {
+	return json.MarshalFunc(func(T) ([]byte, error) { return nil, errFloat })
+}
+
+// Canonical encodes v as JSON with sorted keys, an indent of two spaces and LF. A nil list or
+// map becomes an empty one, so that equal facts are equal bytes (RO-08). A floating-point
+// number anywhere in v is an error.
+func Canonical(v any) ([]byte, error) {
+	text, err := json.Marshal(v, canonical)
+	var semantic *json.SemanticError
+	switch {
+	case errors.Is(err, errFloat) && errors.As(err, &semantic):
+		return nil, fmt.Errorf("%s is a floating-point number; %w", pathOf(semantic.JSONPointer), errFloat)
+	case err != nil:
+		return nil, err
+	}
+	value := jsontext.Value(text)
+	if err := value.Format(canonical, jsontext.ReorderRawObjects(true), jsontext.Multiline(true), jsontext.WithIndent("  ")); err != nil {
+		return nil, err
+	}
+	return append(value, '\n'), noFloats(value)
+}
+
+// noFloats looks at what types with their own encoding wrote.
+func noFloats(text []byte) error {
+	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil //nolint:nilerr // the end: the text was formatted, so it is valid
+		}
+		if number := token.String(); token.Kind() == '0' && strings.ContainsAny(number, ".eE") {
+			return fmt.Errorf("%s is the floating-point number %s; %w", pathOf(d.StackPointer()), number, errFloat)
+		}
+	}
+}
+
+// Decode reads one untrusted JSON document into v, a pointer. It is stricter than
+// encoding/json, so that a document that was cut or edited is not read as a weaker one. Errors
+// name the value. These are refused: bytes that are not UTF-8, text after the document, a key
+// that is given twice or in other letters, a missing key (of a field that is not a pointer,
+// omitempty, omitzero or tagged evidence:"optional"), null or another type, a number that does
+// not fit. Unknown keys are ignored. v changes only if all of the document is right.
+func Decode(text []byte, v any) error {
+	into := reflect.ValueOf(v)
+	if into.Kind() != reflect.Pointer || into.IsNil() {
+		return fmt.Errorf("cannot be decoded into %T", v)
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	fresh := reflect.New(into.Type().Elem())
+	err := complete(d, fresh.Type().Elem())
+	if err == nil {
+		err = json.Unmarshal(text, fresh.Interface())
+	}
+	if err != nil {
+		return explained(err)
+	}
+	into.Elem().Set(fresh.Elem())
+	return nil
+}
+
+// explained words an error of the decoder as the other rules are worded.
+func explained(err error) error {
+	var semantic *json.SemanticError
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.As(err, &semantic) && semantic.GoType != nil:
+		path, kind := pathOf(semantic.JSONPointer), semantic.JSONKind
+		if want := wanted(semantic.GoType); want != "anything" && kind != 0 && names[kind] != want {
+			return mismatch(path, want, kind)
+		} else if kind == '0' {
+			return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, semantic.GoType.Bits(), semantic.JSONValue)
+		}
+		return fmt.Errorf("%s cannot be read: %w", path, cmp.Or(semantic.Err, errors.ErrUnsupported))
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
+		return fmt.Errorf("%s has the key %q twice", pathOf(syntax.JSONPointer.Parent()), syntax.JSONPointer.LastToken())
+	case errors.As(err, &syntax):
+		return fmt.Errorf("is not one valid JSON document: %w, at byte %d", syntax.Err, syntax.ByteOffset)
+	}
+	return fmt.Errorf("is not one valid JSON document: %w", err)
+}
+
+// complete checks what the decoder permits: null for a value, keys that are missing, and keys
+// in other letters. It reads one value that is to become one of type t.
+func complete(d *jsontext.Decoder, t reflect.Type) error {
+	nullable := t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	want, kind := wanted(t), d.PeekKind()
+	switch {
+	case kind == 'n' && !nullable && want != "anything":
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+		return mismatch(pathOf(d.StackPointer()), want, kind)
+	case kind == '[' && want == "an array":
+		return inside(d, ']', func() error { return complete(d, t.Elem()) })
+	case kind == '{' && t.Kind() == reflect.Map:
+		return inside(d, '}', func() error {
+			if _, err := d.ReadToken(); err != nil {
+				return err
+			}
+			return complete(d, t.Elem())
+		})
+	case kind == '{' && want == "an object":
+		return completeObject(d, t)
+	}
+	return d.SkipValue()
+}
+
+// inside visits what is between two brackets.
+func inside(d *jsontext.Decoder, end jsontext.Kind, visit func() error) error {
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != end {
+		if d.PeekKind() == 0 {
+			_, err := d.ReadToken()
+			return err
+		}
+		if err := visit(); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+func completeObject(d *jsontext.Decoder, t reflect.Type) error {
+	fields := fieldsOf(t)
+	seen := map[string]bool{}
+	err := inside(d, '}', func() error {
+		token, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		key := token.String()
+		seen[key] = true
+		switch i := indexOf(fields, key); {
+		case i < 0:
+			return d.SkipValue()
+		case fields[i].name != key:
+			return fmt.Errorf("%s has the key %q, which must be written %q", pathOf(d.StackPointer().Parent()), key, fields[i].name)
+		default:
+			return complete(d, fields[i].of)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range fields {
+		if !f.optional && !seen[f.name] {
+			return fmt.Errorf("%s has no key %q", pathOf(d.StackPointer()), f.name)
+		}
+	}
+	return nil
+}
+
+// field is a field of a struct in its wire form.
+type field struct {
+	name     string
+	of       reflect.Type
+	optional bool
+}
+
+func fieldsOf(t reflect.Type) (fields []field) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" || f.Anonymous && name == "" {
+			continue
+		}
+		optional := f.Type.Kind() == reflect.Pointer || strings.Contains(options, "omit") || f.Tag.Get("evidence") == "optional"
+		fields = append(fields, field{name, f.Type, optional})
+	}
+	return fields
+}
+
+// indexOf finds a key, or else the field that it is in other letters; -1 for none.
+func indexOf(fields []field, key string) int {
+	found := -1
+	for i, f := range fields {
+		if f.name == key {
+			return i
+		}
+		if strings.EqualFold(f.name, key) {
+			found = i
+		}
+	}
+	return found
+}
+
+// wanted is the JSON kind of a type.
+func wanted(t reflect.Type) string {
+	pointer := reflect.PointerTo(t)
+	switch {
+	case t.Kind() == reflect.Interface, pointer.Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return "anything"
+	case pointer.Implements(reflect.TypeFor[interface{ UnmarshalText(text []byte) error }]()):
+		return "a string"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "a boolean"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	}
+	return "a number"
+}
+
+var names = map[jsontext.Kind]string{
+	'n': "null", 't': "a boolean", 'f': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "an array",
+}
+
+func mismatch(path, want string, kind jsontext.Kind) error {
+	return fmt.Errorf("%s must be %s, is %s", path, want, names[kind])
+}
+
+// pathOf is the place of a value for people, such as commands[0].cmd.
+func pathOf(p jsontext.Pointer) string {
+	path := ""
+	for token := range p.Tokens() {
+		if _, err := strconv.ParseUint(token, 10, 64); err == nil {
+			path += "[" + token + "]"
+		} else {
+			path += "." + token
+		}
+	}
+	if path == "" {
+		return "the document"
+	}
+	return strings.TrimPrefix(path, ".")
+}

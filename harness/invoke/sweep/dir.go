@@ -1,0 +1,311 @@
+package sweep
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// The names in the directory of a sweep, and in the directory of a run.
+const (
+	// ManifestName is the file that a sweep ends with.
+	ManifestName = "sweep_manifest.json"
+	// DefinitionName is the file that defines the sweep.
+	DefinitionName = "sweep.json"
+	// RunsName holds the directories of the runs.
+	RunsName = "runs"
+	// SpecName is the spec of a run, OutputName the directory that its tool fills.
+	SpecName, OutputName = "spec.json", "output"
+	// RunName says how a run ended; a run without it has not ended.
+	RunName = "run.json"
+	// StdoutName and StderrName are the output of the tool.
+	StdoutName, StderrName = "stdout.log", "stderr.log"
+)
+
+// A DirError is a directory that a sweep cannot use.
+type DirError struct {
+	Path, Rule string
+	// Err is the cause, if there is one.
+	Err  error
+	hint string
+}
+
+func (e *DirError) Error() string {
+	text := "sweep directory " + strconv.Quote(e.Path) + ": " + e.Rule
+	if e.Err != nil && !errors.Is(e.Err, sandbox.ErrBusy) && !errors.Is(e.Err, fs.ErrExist) {
+		text += ": " + fsx.Cause(e.Err).Error()
+	}
+	return text
+}
+
+func (e *DirError) Unwrap() error { return e.Err }
+
+// Hint says how to go on.
+func (e *DirError) Hint() string {
+	if e.hint == "" {
+		return "choose another directory with --output"
+	}
+	return e.hint
+}
+
+// find returns the absolute path of a directory, and whether it exists. One that must not
+// be used is refused. Nothing is changed.
+func find(dir string, definition []byte, resume bool) (path string, exists bool, err error) {
+	path, err = filepath.Abs(dir)
+	if err != nil {
+		return "", false, &DirError{Path: dir, Rule: "has no absolute name", Err: err}
+	}
+	_, err = os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path, false, nil
+	case err != nil:
+		return "", false, &DirError{Path: path, Rule: "cannot be looked at", Err: err}
+	case !resume:
+		return "", false, existing(path)
+	}
+	root, err := fsx.OpenRoot(path)
+	if err != nil {
+		return "", false, notSweep(path, err)
+	}
+	_, err = recognize(path, root, definition)
+	return path, true, errors.Join(err, root.Close())
+}
+
+func existing(path string) error {
+	return &DirError{Path: path, Rule: "exists already", Err: fs.ErrExist,
+		hint: "go on with the sweep that is there with --resume, or choose another directory with --output"}
+}
+
+func notSweep(path string, err error) error {
+	return &DirError{Path: path, Rule: "is not that of a sweep, which has " + DefinitionName, Err: err}
+}
+
+// recognize reports whether a directory is that of the sweep of a definition. An empty
+// directory is not yet; any other one is refused.
+func recognize(path string, root *os.Root, definition []byte) (begun bool, err error) {
+	const most = 64 << 20 // a definition has every value and seed
+	text, err := fsx.ReadIn(root, DefinitionName, most)
+	if errors.Is(err, fs.ErrNotExist) {
+		other := errors.New("other")
+		// A crash while the definition is written leaves a part of it under another name.
+		if walkErr := fsx.ReadDir(context.Background(), root, ".", func(name string) error {
+			if strings.HasPrefix(name, DefinitionName) {
+				return nil
+			}
+			return other
+		}); walkErr == nil {
+			return false, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return false, notSweep(path, err)
+	case bytes.Equal(text, definition):
+		return true, nil
+	}
+	return false, &DirError{Path: path, Rule: "is of another sweep: " + differences(text, definition),
+		hint: "give the same command again, or choose another directory with --output"}
+}
+
+// sweepDir is the directory of a sweep, open and locked.
+type sweepDir struct {
+	path string // absolute
+	root *os.Root
+	lock io.Closer
+}
+
+// openDir creates the directory of a sweep, which must not exist (MI-10), or opens that of
+// the same definition. begun means that it may hold runs.
+func openDir(dir string, definition []byte, resume bool) (d *sweepDir, begun bool, err error) {
+	path, exists, err := find(dir, definition, resume)
+	if err != nil {
+		return nil, false, err
+	}
+	if !exists {
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil {
+			err = os.Mkdir(path, 0o755)
+		}
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			return nil, false, existing(path)
+		case err != nil:
+			return nil, false, &DirError{Path: path, Rule: "cannot be created", Err: err}
+		}
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, false, &DirError{Path: path, Rule: "cannot be opened", Err: err}
+	}
+	d = &sweepDir{path: path, root: root}
+	if begun, err = d.take(definition); err != nil {
+		return nil, false, errors.Join(err, d.close())
+	}
+	return d, begun, nil
+}
+
+// take locks the directory, and writes the definition unless it is there.
+func (d *sweepDir) take(definition []byte) (begun bool, err error) {
+	d.lock, err = fsx.Lock(d.root)
+	switch {
+	case errors.Is(err, fsx.ErrLocked):
+		return false, &DirError{Path: d.path, Rule: "is in use by another sweep", Err: sandbox.ErrBusy, hint: "wait for its end"}
+	case err != nil:
+		return false, &DirError{Path: d.path, Rule: "cannot be locked", Err: err}
+	}
+	begun, err = recognize(d.path, d.root, definition)
+	if err != nil {
+		return false, err
+	}
+	if !begun {
+		err = fsx.WriteIn(d.root, DefinitionName, definition, 0o644, true)
+	}
+	if err == nil {
+		if err = d.root.Mkdir(RunsName, 0o755); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return false, &DirError{Path: d.path, Rule: "cannot be written", Err: err}
+	}
+	if !d.isDir(RunsName) {
+		return false, &DirError{Path: d.path, Rule: RunsName + " is not a directory"}
+	}
+	return begun, nil
+}
+
+func (d *sweepDir) close() error {
+	if d.lock == nil {
+		return d.root.Close()
+	}
+	return errors.Join(d.root.Close(), d.lock.Close())
+}
+
+func (d *sweepDir) isDir(name string) bool {
+	info, err := d.root.Lstat(name)
+	return err == nil && info.IsDir()
+}
+
+// RunSchemaV1 is the schema of the file that says how a run ended.
+const RunSchemaV1 = "evalbox/sweep-run/v1"
+
+// runFile says how a run ended.
+type runFile struct {
+	Schema       string `json:"schema"`
+	Status       Status `json:"status"`
+	ManifestHash string `json:"manifest_hash,omitempty"`
+	// Artifacts are the SHA-256 of the artifacts of a run that succeeded, by their paths
+	// below the output directory.
+	Artifacts map[string]string `json:"artifacts,omitempty"`
+	ExitCode  *int              `json:"exit_code"`
+	TimedOut  bool              `json:"timed_out"`
+	Failure   string            `json:"failure,omitempty"`
+}
+
+// runDir is the name of the directory of a run, or of something in it.
+func runDir(run string, names ...string) string {
+	return filepath.Join(append([]string{RunsName, run}, names...)...)
+}
+
+// begin creates the directory of a run with its spec. again deletes an earlier one first.
+func (d *sweepDir) begin(run string, spec []byte, again bool) error {
+	if again {
+		if err := fsx.Remove(filepath.Join(d.path, runDir(run))); err != nil {
+			return fmt.Errorf("run %s: its former directory cannot be deleted: %w", run, err)
+		}
+	}
+	for _, name := range []string{runDir(run), runDir(run, OutputName)} {
+		if err := d.root.Mkdir(name, 0o755); err != nil {
+			return fmt.Errorf("run %s: its directory cannot be created: %w", run, err)
+		}
+	}
+	if _, err := fsx.Create(d.root, runDir(run, SpecName), bytes.NewReader(spec), 0o644); err != nil {
+		return fmt.Errorf("run %s: its spec cannot be written: %w", run, err)
+	}
+	return nil
+}
+
+// end records how a run ended; run.json comes last.
+func (d *sweepDir) end(run string, r runFile, stdout, stderr string) error {
+	r.Schema = RunSchemaV1
+	text, err := json.MarshalIndent(r, "", "  ")
+	_, outErr := fsx.Create(d.root, runDir(run, StdoutName), strings.NewReader(stdout), 0o644)
+	_, errErr := fsx.Create(d.root, runDir(run, StderrName), strings.NewReader(stderr), 0o644)
+	if err = errors.Join(err, outErr, errErr); err == nil {
+		err = fsx.WriteIn(d.root, runDir(run, RunName), append(text, '\n'), 0o644, true)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: its end cannot be written: %w", run, err)
+	}
+	return nil
+}
+
+// known returns how a run ended that need not run again: it succeeded, its spec is the
+// same, its artifacts are as they were, and they meet the demands of now. The error
+// means that this could not be found out, or is that of ctx.
+func (d *sweepDir) known(ctx context.Context, run string, spec []byte, demands invoke.VerifyOptions) (r runFile, known bool, err error) {
+	const most = 64 << 20 // it may name each artifact that a manifest lists
+	text, err := fsx.ReadIn(d.root, runDir(run, RunName), most)
+	if err != nil || json.Unmarshal(text, &r) != nil || r.Schema != RunSchemaV1 || r.Status != StatusSucceeded || r.ManifestHash == "" {
+		return r, false, nil
+	}
+	was, err := fsx.ReadIn(d.root, runDir(run, SpecName), int64(len(spec)))
+	if err != nil || !bytes.Equal(was, spec) || !d.isDir(runDir(run)) || !d.isDir(runDir(run, OutputName)) {
+		return r, false, nil
+	}
+	report, err := invoke.Verify(ctx, filepath.Join(d.path, runDir(run, OutputName)), demands)
+	if err != nil {
+		return r, false, fmt.Errorf("run %s: its artifacts cannot be checked: %w", run, err)
+	}
+	if !report.OK {
+		return r, false, nil
+	}
+	now := map[string]string{}
+	for _, a := range report.Artifacts {
+		now[a.Path] = a.SHA256
+	}
+	if r.Artifacts == nil {
+		r.Artifacts = map[string]string{}
+	}
+	r.Artifacts[invoke.ManifestName] = r.ManifestHash
+	for name, want := range r.Artifacts {
+		got, read := now[name]
+		if !read { // it is not demanded any more
+			if got, err = d.hash(ctx, runDir(run, OutputName), name); err != nil {
+				return r, false, context.Cause(ctx) // it is gone
+			}
+		}
+		if got != want {
+			return r, false, nil
+		}
+	}
+	return r, true, nil
+}
+
+// hash is the SHA-256 of a regular file below a directory.
+func (d *sweepDir) hash(ctx context.Context, dir, name string) (string, error) {
+	name = filepath.FromSlash(name)
+	if !filepath.IsLocal(name) {
+		return "", fs.ErrInvalid
+	}
+	file, info, err := fsx.OpenBelow(d.root, filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	return fsx.Sum(ctx, sha256.New(), file, info)
+}
