@@ -145,7 +145,7 @@ func TestNewRefuses(t *testing.T) {
 		"timeout -1s":          {Timeout: -time.Second},
 		"LD_PRELOAD":           {Env: map[string]string{"LD_PRELOAD": "x"}},
 		"root":                 {Root: "/no/such/folder"},
-		"is not a directory":   {Root: "doc.go"},
+		"is not a directory":   {Root: "harness.go"},
 		"must be a path below": {Verify: VerifyOptions{Profile: Profile{Artifacts: []Declared{{Path: ".."}}}}},
 	} {
 		if o.Executable == "" {
@@ -216,7 +216,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, map[string]string{"A": "1"}, req.Env)
 	require.Equal(t, "/repo", req.WorkDir)
 	require.False(t, req.Stdin)
-	again, err := h.Verify(t.Context(), inv.OutputDir)
+	again, err := Verify(t.Context(), inv.OutputDir, VerifyOptions{})
 	require.NoError(t, err)
 	require.Equal(t, report, again)
 	// The tool's files are as the tool wrote them.

@@ -109,15 +109,15 @@ func (e *SeedRangeError) Error() string {
 
 // ParseSeed reads a decimal number. A number out of range is a [*SeedRangeError].
 func ParseSeed(number string) (Seed, error) {
-	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+	signed, err := strconv.ParseInt(number, 10, 64)
+	if err == nil {
+		return NewSeed(signed), nil
+	}
+	if n, err := strconv.ParseUint(strings.TrimPrefix(number, "+"), 10, 64); err == nil {
 		return NewSeed(n), nil
 	}
-	n, err := strconv.ParseUint(strings.TrimPrefix(number, "+"), 10, 64)
 	shown := text.Fit(number, text.Most)
-	switch _, signed := strconv.ParseInt(number, 10, 64); {
-	case err == nil:
-		return NewSeed(n), nil
-	case errors.Is(err, strconv.ErrRange), errors.Is(signed, strconv.ErrRange):
+	if errors.Is(err, strconv.ErrRange) {
 		return Seed{}, &SeedRangeError{shown}
 	}
 	return Seed{}, fmt.Errorf("the seed %q must be a whole number", shown)

@@ -159,26 +159,12 @@ func syntaxError(text []byte, err error) string {
 	return fmt.Sprintf("unexpected end of JSON input, at byte %d", len(text))
 }
 
-// typeOf names the type of a valid JSON value.
-func typeOf(text []byte) string {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 {
-		return "nothing"
-	}
-	switch jsontext.Kind(text[0]) {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
+var typeNames = map[jsontext.Kind]string{
+	'{': "an object", '[': "an array", '"': "a string", 't': "a boolean", 'f': "a boolean", 'n': "null", '0': "a number",
 }
+
+// typeOf names the type of a valid JSON value.
+func typeOf(text []byte) string { return typeNames[jsontext.Value(text).Kind()] }
 
 // eachElement calls each for every field of a valid object, with its name, or for every
 // item of a valid array. It holds one of them at a time. The first error of each ends it.

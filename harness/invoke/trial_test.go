@@ -63,6 +63,8 @@ func TestTrial(t *testing.T) {
 			require.Equal(t, []trial.RunRef{{ID: "run-1", Role: "program"}}, res.Runs)
 			require.InDelta(t, 1.5, res.Usage.WallSeconds, 0)
 			require.Len(t, res.Files, 2)
+			requests := test.fake.requests
+			require.Equal(t, map[string]string{"trial.id": "1", "trial.kind": "invoke", "trial.role": "program"}, requests[len(requests)-1].Labels)
 		}
 	}
 }

@@ -93,11 +93,6 @@ func Verify(ctx context.Context, dir string, opts VerifyOptions) (Report, error)
 	return verify(ctx, dir, opts, nil, []string{abs, OutputDir})
 }
 
-// Verify is [Verify] with the demands of the harness.
-func (h *Harness) Verify(ctx context.Context, dir string) (Report, error) {
-	return Verify(ctx, dir, h.o.Verify)
-}
-
 // verification is one look at a directory.
 type verification struct {
 	root *os.Root
@@ -333,24 +328,19 @@ func (v *verification) hash(ctx context.Context, name string, optional bool, exa
 		return nil
 	}
 	defer file.Close()
-	sum, size := sha256.New(), counter(0)
-	read := io.TeeReader(file, io.MultiWriter(sum, &size))
-	a, err := examine(read)
+	sum := sha256.New()
+	a, err := examine(io.TeeReader(file, sum))
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, fsx.WithContext(ctx, read)); err != nil {
+	_, err = io.Copy(sum, fsx.WithContext(ctx, file)) // the rest
+	if err == nil {
+		a.SizeBytes, err = file.Seek(0, io.SeekCurrent)
+	}
+	if err != nil {
 		return v.problem(readError(ctx, name, err))
 	}
-	a.SizeBytes, a.SHA256 = int64(size), hex.EncodeToString(sum.Sum(nil))
+	a.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	v.took(a)
 	return nil
-}
-
-// counter counts the bytes that are written to it.
-type counter int64
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
 }
