@@ -125,7 +125,7 @@ func ParseSeed(number string) (Seed, error) {
 
 func (s Seed) String() string {
 	if s.negative {
-		return strconv.FormatInt(int64(s.bits), 10) //nolint:gosec // the bits of a negative number
+		return strconv.FormatInt(int64(s.bits), 10)
 	}
 	return strconv.FormatUint(s.bits, 10)
 }

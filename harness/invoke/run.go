@@ -46,7 +46,7 @@ func (h *Harness) Run(ctx context.Context, inv Invocation) (Result, error) {
 	}
 	defer lock.Close()
 	res.Command, res.WorkDir = c.request.Command, c.request.WorkDir
-	ran, err := h.box.Run(ctx, c.request, sandbox.IO{Stdout: h.o.IO.Stdout, Stderr: h.o.IO.Stderr}, h.o.Hooks)
+	ran, err := h.box.Run(ctx, c.request, h.o.IO, h.o.Hooks)
 	if ran == nil {
 		return res.failed(reasonOf(ctx, err), err)
 	}

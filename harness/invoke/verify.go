@@ -183,7 +183,7 @@ func (v *verification) known(ctx context.Context) error {
 				return requireFields(record, d.Keys, d.Path, line)
 			})
 		default:
-			err = v.bytes(ctx, d.Path, RoleDeclared, d.Optional)
+			err = v.hash(ctx, d.Path, RoleDeclared, d.Optional, nil)
 		}
 		if err != nil {
 			return err
@@ -218,7 +218,7 @@ func (v *verification) listed(ctx context.Context, item listed) error {
 		v.addAt(item.path, KindOutside, "is listed, and must be the path of a file below the output directory")
 		return nil
 	}
-	if err := v.bytes(ctx, name, RoleListed, false); err != nil {
+	if err := v.hash(ctx, name, RoleListed, false, nil); err != nil {
 		return err
 	}
 	if v.absent[name] {
@@ -310,30 +310,26 @@ func (v *verification) document(ctx context.Context, name string, role Role, req
 
 // records reads lines up to the first wrong one, and hashes all bytes.
 func (v *verification) records(ctx context.Context, name string, role Role, optional bool, check func(text []byte, line int64) *ArtifactError) error {
-	return v.hash(ctx, name, optional, func(read io.Reader) (Artifact, error) {
-		records, err := scanRecords(ctx, read, name, check, nil)
-		return Artifact{Path: name, Role: role, Records: &records}, v.problem(err)
-	})
+	return v.hash(ctx, name, role, optional, func(read io.Reader) (int64, error) { return scanRecords(ctx, read, name, check, nil) })
 }
 
-// bytes reads a file of any content.
-func (v *verification) bytes(ctx context.Context, name string, role Role, optional bool) error {
-	return v.hash(ctx, name, optional, func(io.Reader) (Artifact, error) { return Artifact{Path: name, Role: role}, nil })
-}
-
-// hash adds an artifact that examine describes, with the hash and the number of all bytes.
-func (v *verification) hash(ctx context.Context, name string, optional bool, examine func(io.Reader) (Artifact, error)) error {
+// hash adds an artifact with the hash and the number of all its bytes. scan, unless it is
+// nil, reads its records.
+func (v *verification) hash(ctx context.Context, name string, role Role, optional bool, scan func(io.Reader) (int64, error)) error {
 	file := v.open(name, optional)
 	if file == nil {
 		return nil
 	}
 	defer file.Close()
-	sum := sha256.New()
-	a, err := examine(io.TeeReader(file, sum))
-	if err != nil {
-		return err
+	a, sum := Artifact{Path: name, Role: role}, sha256.New()
+	if scan != nil {
+		records, err := scan(io.TeeReader(file, sum))
+		if err := v.problem(err); err != nil {
+			return err
+		}
+		a.Records = &records
 	}
-	_, err = io.Copy(sum, fsx.WithContext(ctx, file)) // the rest
+	_, err := io.Copy(sum, fsx.WithContext(ctx, file)) // the rest
 	if err == nil {
 		a.SizeBytes, err = file.Seek(0, io.SeekCurrent)
 	}

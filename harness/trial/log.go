@@ -413,7 +413,9 @@ func (l *Log) result(id string) (Result, error) {
 
 // decode reads a wire form. Fields that it does not know are left out.
 func decode[T any](content []byte, schema string) (value T, err error) {
-	var head struct{ Schema string }
+	var head struct {
+		Schema string `json:"schema"`
+	}
 	if err = json.Unmarshal(content, &head); err == nil && head.Schema != schema {
 		err = fmt.Errorf("schema is %s, want %q", text.Quote(head.Schema, 80), schema)
 	}

@@ -47,7 +47,7 @@ func turns() func() *turn {
 	return func() *turn {
 		before := last
 		after, end := context.WithCancel(context.Background())
-		last = after
+		last = after //nolint:fatcontext // neither is in the other
 		return &turn{before.Done(), func() { context.AfterFunc(before, end) }}
 	}
 }

@@ -161,7 +161,7 @@ func Check(plan Plan, opts Options) error {
 	if err != nil || dir.root == nil {
 		return err
 	}
-	_, err = recognize(dir.path, dir.root, definition)
+	_, err = dir.recognize(definition)
 	return errors.Join(err, dir.close())
 }
 
