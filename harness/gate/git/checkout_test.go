@@ -1,6 +1,6 @@
 //go:build unix
 
-package repo
+package git
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5"
+	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -31,7 +31,7 @@ func TestCheckout(t *testing.T) {
 	f.write("repo/sub/b", "3")
 
 	into := filepath.Join(t.TempDir(), "new")
-	commit, err := Checkout(t.Context(), f.dir, "HEAD", into)
+	commit, err := Checkout(t.Context(), f.dir, "HEAD", into, nil)
 	require.NoError(t, err)
 	require.Equal(t, head.String(), commit)
 	for name, want := range map[string]string{"a": "1\r\n", "repo/sub/b": "2", "repo/empty": "", "repo/run": "#!"} {
@@ -51,30 +51,30 @@ func TestCheckout(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(into, ".git"))
 
 	// A folder of the repository is that folder of the revision.
-	part := t.TempDir() // empty
-	_, err = Checkout(t.Context(), f.path("repo"), "HEAD", part)
+	part := filepath.Join(t.TempDir(), "part")
+	_, err = Checkout(t.Context(), f.path("repo"), "HEAD", part, nil)
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(part, "sub/b"))
 	require.NoFileExists(t, filepath.Join(part, "a"))
 
-	_, err = Checkout(t.Context(), f.dir, "HEAD", into)
-	require.ErrorContains(t, err, "is not empty")
+	_, err = Checkout(t.Context(), f.dir, "HEAD", into, nil)
+	require.ErrorIs(t, err, os.ErrExist)
 	require.FileExists(t, filepath.Join(into, "a"), "what was there stays")
 	f.write("later/x", "1")
-	_, err = Checkout(t.Context(), f.path("later"), "HEAD", filepath.Join(t.TempDir(), "x"))
-	require.ErrorContains(t, err, "later: the revision has no such folder")
-	_, err = Checkout(t.Context(), t.TempDir(), "HEAD", filepath.Join(t.TempDir(), "x"))
+	_, err = Checkout(t.Context(), f.path("later"), "HEAD", filepath.Join(t.TempDir(), "x"), nil)
+	require.ErrorContains(t, err, "later: directory not found")
+	_, err = Checkout(t.Context(), t.TempDir(), "HEAD", filepath.Join(t.TempDir(), "x"), nil)
 	require.ErrorContains(t, err, "is in no git repository")
 	var broken *RevisionError
 	_, err = Resolve(t.TempDir(), "HEAD")
 	require.ErrorAs(t, err, &broken)
 	_, err = Resolve(f.dir, "nosuch")
 	require.ErrorAs(t, err, &broken)
-	require.EqualError(t, err, `revision "nosuch": is no branch, tag or commit of this repository`)
+	require.EqualError(t, err, `revision "nosuch": is not a branch, tag or commit of this repository`)
 	resolved, err := Resolve(f.path("repo"), "HEAD")
 	require.NoError(t, err)
 	require.Equal(t, head.String(), resolved)
-	_, err = Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "x", "y"))
+	_, err = Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "x", "y"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -96,7 +96,7 @@ func TestRevisions(t *testing.T) {
 	// A branch with the name of another commit's beginning is the branch.
 	short := all[4].String()[:6]
 	set("refs/heads/"+short, all[0])
-	annotated, err := f.repo.CreateTag("v2", all[1], &git.CreateTagOptions{
+	annotated, err := f.repo.CreateTag("v2", all[1], &gogit.CreateTagOptions{
 		Tagger: &object.Signature{Name: "a", Email: "a"}, Message: "m",
 	})
 	require.NoError(t, err)
@@ -106,34 +106,28 @@ func TestRevisions(t *testing.T) {
 		"tree %s\nparent %s\nparent %s\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nm\n", treeOf(t, f, all[4]), all[4], all[1]))
 	set("refs/heads/merge", merge)
 
-	p, ok, err := find(f.dir)
-	require.NoError(t, err)
-	require.True(t, ok)
-	r, err := open(p)
-	require.NoError(t, err)
-	defer r.Close()
 	for revision, want := range map[string]plumbing.Hash{
-		"HEAD": all[4], "@": all[4], "master": all[4], "refs/heads/master": all[4], "heads/master": all[4],
+		"HEAD": all[4], "master": all[4], "refs/heads/master": all[4], "heads/master": all[4],
 		"HEAD~1": all[3], "HEAD~": all[3], "HEAD^": all[3], "HEAD^^": all[2], "HEAD~2^": all[1], "HEAD~4": all[0], "HEAD~0": all[4], "HEAD^0": all[4],
 		"topic/x": all[1], "v1": all[2], "v2": all[1], "v2^": all[0], "origin/main": all[3], "deadbeef": all[0],
-		short: all[0], all[4].String()[:12]: all[4], all[3].String(): all[3], strings.ToUpper(all[3].String()[:11]): all[3],
+		short: all[0], all[3].String(): all[3],
 		annotated.Hash().String(): all[1], "merge": merge, "merge^1": all[4], "merge^2": all[1], "merge^2~1": all[0],
 	} {
-		c, err := r.resolve(revision)
+		commit, err := Resolve(f.dir, revision)
 		require.NoError(t, err, revision)
-		require.Equal(t, want, c.Hash, revision)
+		require.Equal(t, want.String(), commit, revision)
 	}
 	for revision, want := range map[string]string{
 		"":                       "must be a branch, a tag or the hash of a commit",
-		"none":                   "is no branch, tag or commit of this repository",
-		"abc":                    "is no branch, tag or commit",
+		"none":                   "is not a branch, tag or commit of this repository",
+		"abc":                    "is not a branch, tag or commit",
 		"HEAD~5":                 "has no such parent",
 		"HEAD^2":                 "has no such parent",
 		"HEAD~1000000":           "must be",
-		"merge^3":                "has no such parent",
-		"blob":                   "is a blob, not a commit",
-		blob.String()[:10]:       "is no branch, tag or commit",
-		strings.Repeat("0", 40):  "is not in this repository",
+		"merge^3":                "must be",
+		"blob":                   "is not a branch, tag or commit",
+		all[4].String()[:12]:     "is not a branch, tag or commit",
+		strings.Repeat("0", 40):  "is not a branch, tag or commit",
 		"master@{1}":             "must be a branch",
 		"master:n":               "must be",
 		"master..topic/x":        "must be",
@@ -143,7 +137,7 @@ func TestRevisions(t *testing.T) {
 		"../../etc/passwd":       "must be",
 		strings.Repeat("a", 300): "must be",
 	} {
-		_, err := r.resolve(revision)
+		_, err := Resolve(f.dir, revision)
 		require.ErrorContains(t, err, want, revision)
 		var unknown *RevisionError
 		require.ErrorAs(t, err, &unknown, revision)
@@ -155,24 +149,6 @@ func treeOf(t *testing.T, f *fixture, h plumbing.Hash) plumbing.Hash {
 	c, err := f.repo.CommitObject(h)
 	require.NoError(t, err)
 	return c.TreeHash
-}
-
-// TestShortHashOfMany: the beginning of several commits is none of them.
-func TestShortHashOfMany(t *testing.T) {
-	f := newFixture(t)
-	tree := f.tree()
-	seen := map[string]bool{}
-	for i := range 2000 {
-		h := f.object(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nauthor a <a> %d +0000\ncommitter a <a> 1 +0000\n\nx\n", tree, i))
-		if short := h.String()[:4]; seen[short] {
-			_, err := Checkout(t.Context(), f.dir, short, filepath.Join(t.TempDir(), "x"))
-			require.ErrorContains(t, err, "is the beginning of 2 commits; give more of the hash")
-			return
-		} else {
-			seen[short] = true
-		}
-	}
-	require.Fail(t, "no two commits began with the same four digits")
 }
 
 // TestCheckoutHostile: whatever a tree says, nothing is written outside of the folder or
@@ -215,19 +191,19 @@ func TestCheckoutHostile(t *testing.T) {
 				h = f.tree(object.TreeEntry{Name: "d", Mode: filemode.Dir, Hash: h})
 			}
 			return h
-		}, "is nested deeper than 200 folders"},
+		}, "is nested deeper than 200 directories"},
 		"not there": {func(f *fixture, _ plumbing.Hash) plumbing.Hash {
 			return f.tree(regular("a", plumbing.NewHash(strings.Repeat("1", 40))))
 		}, `"a": object not found`},
 		"a tree as file": {func(f *fixture, blob plumbing.Hash) plumbing.Hash {
 			return f.tree(regular("a", f.tree(regular("b", blob))))
-		}, "is a tree, not a file"},
+		}, "object not found"},
 		"a file as tree": {func(f *fixture, blob plumbing.Hash) plumbing.Hash {
 			return f.tree(object.TreeEntry{Name: "a", Mode: filemode.Dir, Hash: blob})
 		}, "object not found"},
 		"long link": {func(f *fixture, _ plumbing.Hash) plumbing.Hash {
 			return f.tree(object.TreeEntry{Name: "a", Mode: filemode.Symlink, Hash: f.object(plumbing.BlobObject, bytes.Repeat([]byte("a"), maxPath+1))})
-		}, "has 4097 bytes; there is room for 4096"},
+		}, "is a link to nowhere"},
 		"link nowhere": {func(f *fixture, _ plumbing.Hash) plumbing.Hash {
 			return f.tree(object.TreeEntry{Name: "a", Mode: filemode.Symlink, Hash: f.object(plumbing.BlobObject, nil)})
 		}, "is a link to nowhere"},
@@ -236,12 +212,9 @@ func TestCheckoutHostile(t *testing.T) {
 			f := newFixture(t)
 			f.commitTree("evil", c.tree(f, f.object(plumbing.BlobObject, []byte("x"))))
 			parent := t.TempDir()
-			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(parent, "into"))
+			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(parent, "into"), nil)
 			require.ErrorContains(t, err, c.want)
-			left, err := os.ReadDir(parent)
-			require.NoError(t, err)
-			require.Empty(t, left)
-			left, err = os.ReadDir(outside)
+			left, err := os.ReadDir(outside)
 			require.NoError(t, err)
 			require.Empty(t, left)
 		})
@@ -260,18 +233,15 @@ func TestCheckoutBomb(t *testing.T) {
 		h = f.tree(entries...)
 	}
 	f.commitTree("evil", h)
-	p, _, err := find(f.dir)
+	r, commit, err := resolve(f.dir, "evil")
 	require.NoError(t, err)
-	r, err := open(p)
+	defer r.close()
+	root, err := os.OpenRoot(t.TempDir())
 	require.NoError(t, err)
-	defer r.Close()
-	require.Equal(t, maxFiles, r.maxFiles)
-	r.maxFiles = 1000
-	c, err := r.resolve("evil")
-	require.NoError(t, err)
-	into := filepath.Join(t.TempDir(), "into")
-	require.ErrorContains(t, fill(t.Context(), r, c, into), "the revision has more than 1000 files and folders")
-	require.NoDirExists(t, into)
+	defer root.Close()
+	w := &writer{root: root, files: 1000, bytes: maxTotal}
+	require.ErrorContains(t, w.commit(t.Context(), r, commit, "", 0), "has more than 500000 files and directories")
+	require.Equal(t, -1, w.files)
 }
 
 // loose writes an object file by hand, under a hash that it need not have.
@@ -295,13 +265,13 @@ func TestDamagedObjects(t *testing.T) {
 		write func(w io.Writer)
 		want  string
 	}{
-		"other content": {func(w io.Writer) { fmt.Fprint(w, "blob 3\x00abc") }, "its content is not what its name says"},
-		"too long":      {func(w io.Writer) { fmt.Fprint(w, "blob 3\x00"); zeros(w, 64<<20) }, "its content is not what its name says"},
-		"too short":     {func(w io.Writer) { fmt.Fprint(w, "blob 300\x00abc") }, "its content is not what its name says"},
-		"huge":          {func(w io.Writer) { fmt.Fprintf(w, "blob %d\x00", int64(maxBlob)+1) }, "it says that it has"},
-		"negative":      {func(w io.Writer) { fmt.Fprint(w, "blob -1\x00") }, "it says that it has"},
+		"other content": {func(w io.Writer) { fmt.Fprint(w, "blob 3\x00abc") }, "its content does not have that hash"},
+		"too long":      {func(w io.Writer) { fmt.Fprint(w, "blob 3\x00"); zeros(w, 64<<20) }, "its header is not that of its content"},
+		"too short":     {func(w io.Writer) { fmt.Fprint(w, "blob 300\x00abc") }, "its header is not that of its content"},
+		"huge":          {func(w io.Writer) { fmt.Fprintf(w, "blob %d\x00", int64(maxObject)+1) }, "more than 268435456 bytes"},
+		"negative":      {func(w io.Writer) { fmt.Fprint(w, "blob -1\x00") }, "its header is not"},
 		"no header":     {func(w io.Writer) { zeros(w, 1); fmt.Fprint(w, "x") }, "is damaged"},
-		"endless":       {func(w io.Writer) { fmt.Fprint(w, strings.Repeat("b", 1<<20)) }, "it has no header"},
+		"endless":       {func(w io.Writer) { fmt.Fprint(w, strings.Repeat("b", 1<<20)) }, "its header is not"},
 		"other kind":    {func(w io.Writer) { fmt.Fprint(w, "blub 3\x00abc") }, "is damaged"},
 		"empty":         {func(io.Writer) {}, "is damaged"},
 	} {
@@ -310,24 +280,25 @@ func TestDamagedObjects(t *testing.T) {
 			h := plumbing.NewHash("1234567890123456789012345678901234567890")
 			f.loose(h, c.write)
 			f.commitTree("evil", f.tree(object.TreeEntry{Name: "a", Mode: filemode.Regular, Hash: h}))
-			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"))
+			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	t.Run("tree", func(t *testing.T) {
+	t.Run("bomb", func(t *testing.T) {
 		f := newFixture(t)
 		h := plumbing.NewHash("1234567890123456789012345678901234567890")
-		f.loose(h, func(w io.Writer) { fmt.Fprintf(w, "tree %d\x00", maxMeta+1); zeros(w, maxMeta+1) })
-		f.commitTree("evil", h)
-		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"))
-		require.ErrorContains(t, err, "has 67108865 bytes; at most 67108864 are read")
+		f.loose(h, func(w io.Writer) { fmt.Fprint(w, "blob 3\x00"); zeros(w, maxObject+100) })
+		f.commitTree("evil", f.tree(object.TreeEntry{Name: "a", Mode: filemode.Regular, Hash: h}))
+		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+		require.ErrorContains(t, err, "is damaged")
 	})
 	t.Run("commit", func(t *testing.T) {
 		f := newFixture(t)
 		h := plumbing.NewHash("1234567890123456789012345678901234567890")
 		f.loose(h, func(w io.Writer) { fmt.Fprint(w, "commit 3\x00abc") })
-		_, err := Checkout(t.Context(), f.dir, h.String(), filepath.Join(t.TempDir(), "into"))
-		require.ErrorContains(t, err, "its content is not what its name says")
+		require.NoError(t, f.repo.Storer.SetReference(plumbing.NewHashReference("refs/heads/evil", h)))
+		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+		require.Error(t, err)
 	})
 }
 
@@ -336,54 +307,4 @@ type zeroReader struct{}
 func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
-}
-
-func TestCheckoutBare(t *testing.T) {
-	f := newFixture(t)
-	f.write("a", "1")
-	head := f.commit()
-	bare := filepath.Join(t.TempDir(), "bare.git")
-	require.NoError(t, os.Rename(f.path(".git"), bare))
-	into := filepath.Join(t.TempDir(), "into")
-	commit, err := Checkout(t.Context(), bare, "master", into)
-	require.NoError(t, err)
-	require.Equal(t, head.String(), commit)
-	require.FileExists(t, filepath.Join(into, "a"))
-}
-
-// BenchmarkInspect and the others tell what a repository of 5,000 files costs.
-func BenchmarkRepo(b *testing.B) {
-	f := &fixture{t: &testing.T{}, dir: b.TempDir()}
-	var err error
-	f.repo, err = git.PlainInit(f.dir, false)
-	require.NoError(b, err)
-	for i := range 5000 {
-		f.write(fmt.Sprintf("d%d/f%d.go", i%100, i), strings.Repeat(fmt.Sprintf("line %d\n", i), 300))
-	}
-	f.commit()
-	b.Run("inspect", func(b *testing.B) {
-		for b.Loop() {
-			r, err := Inspect(b.Context(), f.dir, nil)
-			require.NoError(b, err)
-			require.False(b, r.Dirty)
-		}
-	})
-	into := filepath.Join(b.TempDir(), "into")
-	b.Run("checkout", func(b *testing.B) {
-		for b.Loop() {
-			require.NoError(b, os.RemoveAll(into))
-			_, err := Checkout(b.Context(), f.dir, "HEAD", into)
-			require.NoError(b, err)
-		}
-	})
-	b.Run("compare", func(b *testing.B) {
-		for i := range 500 {
-			f.write(fmt.Sprintf("d%d/f%d.go", i%100, i), strings.Repeat(fmt.Sprintf("line %d\n", i), 299)+"new\n")
-		}
-		for b.Loop() {
-			changes, _, err := Compare(b.Context(), into, f.dir, nil)
-			require.NoError(b, err)
-			require.Len(b, changes.Files, 500)
-		}
-	})
 }
