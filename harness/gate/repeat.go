@@ -85,7 +85,7 @@ func (g *run) copyRepeat(ctx context.Context, k int, to *os.Root) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			err := copyFile(g.root, evidence.RawFile(evidence.RepeatSet(k), gate.Index, name), to, evidence.RawFile("", gate.Index, name))
+			err := copyFile(g.root, evidence.RawFile(evidence.RepeatPass(k), gate.Index, name), to, evidence.RawFile("", gate.Index, name))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -193,7 +193,7 @@ func outputsDiffer(artifacts evidence.Artifacts, k int) (name, what string) {
 		if rest, ok := strings.CutPrefix(f.FilePath, evidence.OutputsDir+"/"); ok {
 			mine[rest] = f.SHA256
 			names = append(names, rest)
-		} else if rest, ok := strings.CutPrefix(f.FilePath, path.Join(evidence.SetDir(evidence.RepeatSet(k)), "outputs")+"/"); ok {
+		} else if rest, ok := strings.CutPrefix(f.FilePath, path.Join(evidence.PassDir(evidence.RepeatPass(k)), "outputs")+"/"); ok {
 			theirs[rest] = f.SHA256
 			names = append(names, rest)
 		}
