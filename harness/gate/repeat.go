@@ -73,7 +73,7 @@ func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artif
 		differs(d.Gate, d.Subject, "Its %s is %s, and %s", d.Signal, d.Want, d.Got)
 	}
 	mine := outputsIn(artifacts, evidence.OutputsDir+"/")
-	theirs := outputsIn(artifacts, path.Join(evidence.SetDir(evidence.RepeatSet(k)), "outputs")+"/")
+	theirs := outputsIn(artifacts, path.Join(evidence.PassDir(evidence.RepeatPass(k)), "outputs")+"/")
 	for _, d := range compare.Files(mine, theirs, true) {
 		what := "has other content"
 		if d.Got == "" {
@@ -94,7 +94,7 @@ func (g *run) copyRepeat(ctx context.Context, k int, to *os.Root) error {
 	}
 	for _, gate := range g.m.Gates {
 		for _, name := range []string{"stdout.log", "stderr.log", "result.json", "report"} {
-			in, _, err := fsx.OpenIn(g.root, evidence.RawFile(evidence.RepeatSet(k), gate.Index, name))
+			in, _, err := fsx.OpenIn(g.root, evidence.RawFile(evidence.RepeatPass(k), gate.Index, name))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

@@ -409,7 +409,7 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 	for i := range in.Tests.Commands {
 		in.Tests.Commands[i].Baseline = nil
 	}
-	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Set != "" })
+	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Pass != "" })
 	return judge.Judge(in).Findings
 }
 
