@@ -63,7 +63,8 @@ var importTable = []struct {
 	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"harness/trial", []string{"policy", "internal/fsx", "internal/text"}},
 	{"harness/evaluate", belowHarness},
-	{"harness/contract", belowHarness},
+	{"harness/contract", append(slices.Clone(belowHarness), "harness/contract/registry")},
+	{"harness/contract/registry", []string{"policy", "internal/strict", "internal/text"}},
 	{"harness/invoke", belowHarness},
 	{"harness/gate", belowHarness},
 	{"internal/brief", nil},
@@ -73,7 +74,6 @@ var importTable = []struct {
 	{"internal/text", nil},
 	{"internal/terminal", nil},
 	{"internal/owner", nil},
-	{"internal/schedule", nil},
 	{"internal/dockerhost", []string{"sandbox/engine", "internal/text"}},
 	{"internal/settings", []string{"policy", "configs", "images", "images/lock", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox/record", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"internal/render", []string{"result", "policy", "sandbox/spec", "sandbox/record", "sandbox", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
@@ -84,7 +84,7 @@ var importTable = []struct {
 	{".", nil},
 }
 
-var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/treehash", "internal/strict", "internal/text", "internal/schedule"}
+var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/treehash", "internal/strict", "internal/text"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {

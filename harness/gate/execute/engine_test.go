@@ -116,7 +116,7 @@ func TestEngineFacts(t *testing.T) {
 		sh("test \"$(cat a.txt)\" = a; test \"$CI$TZ$LC_ALL\" = trueUTCC.UTF-8"),
 		[]string{"python3", "-c", "x = bytearray(2 << 30)"},
 	)
-	findings, failure := execute.Split(execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	findings, failure := execute.Run(t.Context(), root, r, execute.Options{})
 	require.NoError(t, failure)
 	require.Len(t, findings, 1)
 	require.Contains(t, findings[0].Detail, "has a name that is no clean text")
@@ -178,7 +178,7 @@ func TestEngineReadOnly(t *testing.T) {
 		sh(`cat tests/test_a.py ro.txt; ls tests/secret; grep -c '^k' tests/secret/key
 			echo x > tests/test_a.py && echo written; echo x > tests/new && echo new; mv tests other && echo moved
 			rm ro.txt && echo removed; chmod 0 tests && echo closed; cp a none && echo made; echo 2 > a; cat tests/test_a.py ro.txt`))
-	require.NoError(t, execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	run(t, t.Context(), root, r, execute.Options{})
 	require.Equal(t, "assert False\n1\nkey\n0\nmade\nassert False\n1\n", text(t, root, "evidence/raw/01.stdout.log"), text(t, root, "evidence/raw/01.stderr.log"))
 	tree := resultOf(t, root, "evidence/raw/01.result.json").Trees[0]
 	require.True(t, tree.Complete)
@@ -197,7 +197,7 @@ func TestEngineCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	began := make(chan struct{})
 	go func() { <-began; cancel(errStop) }()
-	err := execute.Run(ctx, root, r, execute.Options{Store: r.Store(), IO: sandbox.IO{Stdout: onWrite(func() { close(began) })}})
+	_, err := execute.Run(ctx, root, r, execute.Options{IO: sandbox.IO{Stdout: onWrite(func() { close(began) })}})
 	require.ErrorIs(t, err, errStop)
 	require.Equal(t, "began\n", text(t, root, "evidence/raw/01.stdout.log"))
 	require.Equal(t, result.StatusCanceled, resultOf(t, root, "evidence/raw/01.result.json").Status)

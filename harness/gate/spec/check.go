@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// document checks what the normal form does not show any more.
+// document checks values that the normal form does not show any more.
 func (c *checker) document(d *document) {
 	if d.Limits.CPUs != 0 || c.lines["limits.cpus"] != 0 {
 		if _, err := milliCPUs(d.Limits.CPUs); err != nil {
@@ -148,7 +148,7 @@ func (c *checker) commands(all []evidence.Command) {
 	c.count("gate_commands", len(all), MaxCommands)
 	for i, g := range all {
 		at := fmt.Sprintf("gate_commands[%d]", i)
-		if _, err := Words(g.Cmd); err != nil {
+		if _, err := Split(g.Cmd); err != nil {
 			field := at + ".cmd"
 			if c.lines[field] == 0 {
 				field = at // written as a line, or left out

@@ -195,7 +195,7 @@ func (b *builder) gate(index int, c evidence.Command, m evidence.RunManifest) ev
 			Field: "timeout", Value: milliseconds(c.TimeoutMS).String(), Rule: fmt.Sprintf("above the policy's maximum of %v", ceiling),
 		})
 	}
-	argv, err := Words(c.Cmd)
+	argv, err := Split(c.Cmd)
 	if err != nil {
 		b.find(evidence.ReasonToolRefused, index, "gate_commands", "The command cannot be run: it %s.", err)
 		return g

@@ -188,7 +188,10 @@ func clean(name string) string {
 // A checker collects the problems of a wish.
 type checker struct {
 	source string
+	// lines are the lines of the document by path; prefix is the path of the wish in it, with
+	// a dot at its end.
 	lines  map[string]int
+	prefix string
 	// form are the problems of the decoder, which are not reported twice.
 	form []strict.Problem
 	errs []error
@@ -218,7 +221,7 @@ func (c *checker) refuse(field, value, rule string) {
 	}
 	line := 0
 	for at := field; line == 0 && at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
-		line = c.lines[at]
+		line = c.lines[c.prefix+at]
 	}
 	c.errs = append(c.errs, errors.New(strict.Problem{Line: line, Path: field, Value: value, Rule: rule}.At(c.source)))
 }

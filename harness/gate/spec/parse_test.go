@@ -218,7 +218,7 @@ w:5: python: "x" must be a version such as 3.11 or 3.11.2`))
 	require.EqualError(t, err, "w: has more than 1MiB")
 }
 
-func TestWords(t *testing.T) {
+func TestSplit(t *testing.T) {
 	for cmd, want := range map[string][]string{
 		`pytest -q`:                      {"pytest", "-q"},
 		`sh -c 'a && b > $HOME'`:         {"sh", "-c", "a && b > $HOME"},
@@ -228,7 +228,7 @@ func TestWords(t *testing.T) {
 		`echo a$ b`:                      {"echo", "a$", "b"},
 		`go test ./...`:                  {"go", "test", "./..."},
 	} {
-		words, err := Words(cmd)
+		words, err := Split(cmd)
 		require.NoError(t, err, cmd)
 		require.Equal(t, want, words)
 	}
@@ -240,7 +240,7 @@ func TestFromCommand(t *testing.T) {
 	} {
 		w, err := FromCommand(argv)
 		require.NoError(t, err)
-		words, err := Words(w.GateCommands[0].Cmd)
+		words, err := Split(w.GateCommands[0].Cmd)
 		require.NoError(t, err)
 		require.Equal(t, argv, words)
 	}

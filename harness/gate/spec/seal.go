@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/evalbox/evalbox/internal/strict"
 
@@ -16,11 +15,11 @@ import (
 // LockV1 names the wire form of [Lock].
 const LockV1 = "evalbox/wish-lock/v1"
 
-// ErrChanged says that a lock does not hold what was sealed.
+// ErrChanged means that the content of a lock is not what was sealed.
 var ErrChanged = errors.New("is not what was sealed: its content and its hash differ; seal the wish again")
 
-// Lock is wish.lock.json: a wish with what its names stood for when it was sealed, and
-// a hash over both (RT-01). Equal wishes and toolchains are equal bytes.
+// Lock is wish.lock.json: a wish, the meaning of its names when it was sealed, and a hash over
+// both (RT-01). Equal wishes and toolchains are equal bytes.
 type Lock struct {
 	// Schema is [LockV1].
 	Schema string `json:"schema"`
@@ -31,8 +30,8 @@ type Lock struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Seal makes the lock of a wish. t says what image, Python and mounts stand for on this
-// machine; it must be that of the wish. Seal looks at no disk.
+// Seal creates the lock of a wish. t has the meaning of the wish's image, Python and mounts on
+// this machine. Seal reads no disk.
 func Seal(w Spec, t evidence.Toolchain) (Lock, error) {
 	l := Lock{Schema: LockV1, Wish: w, Toolchain: t}
 	l.Toolchain.Python = w.Python
@@ -45,14 +44,12 @@ func Seal(w Spec, t evidence.Toolchain) (Lock, error) {
 	return l, err
 }
 
-// JSON is the lock as it is written to a file: canonical JSON (sorted keys, two spaces,
-// LF).
+// JSON is the content of the file: canonical JSON (sorted keys, two spaces, LF).
 func (l Lock) JSON() ([]byte, error) { return evidence.Canonical(l) }
 
-// ParseLock reads a lock strictly: no key may be missing or unknown. Name is that of the
-// file in messages. A lock that holds something else than was sealed is returned
-// together with an error that is [ErrChanged]; every other error means that there is no
-// lock.
+// ParseLock reads a lock strictly: no key may be missing or unknown. name is that of the file
+// in messages. A changed lock is returned together with [ErrChanged]; any other error means
+// that there is no lock.
 func ParseLock(text []byte, name string) (Lock, error) {
 	if err := small(text, name); err != nil {
 		return Lock{}, err
@@ -70,7 +67,7 @@ func ParseLock(text []byte, name string) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	// Bytes and not only values: what a reader fills in was not sealed either.
+	// The bytes are compared too: a default that the decoder fills in was not sealed.
 	sealed, err := l.JSON()
 	switch {
 	case err != nil:
@@ -86,36 +83,27 @@ func ParseLock(text []byte, name string) (Lock, error) {
 
 var imageID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// check reports what no lock has.
+// check reports problems of a wish and of its toolchain.
 func (l Lock) check(source string, lines map[string]int) error {
-	c := checker{source: source, lines: map[string]int{}}
-	for at, line := range lines {
-		if field, ok := strings.CutPrefix(at, "wish."); ok {
-			c.lines[field] = line
-		}
-	}
+	c := checker{source: source, lines: lines, prefix: "wish."}
 	c.spec(l.Wish)
-	t := checker{source: source, lines: lines}
-	if t.text("toolchain.image", l.Toolchain.Image) && l.Wish.Image != "" && l.Toolchain.Image != l.Wish.Image {
-		t.refuse("toolchain.image", l.Toolchain.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
+	c.prefix = ""
+	if c.text("toolchain.image", l.Toolchain.Image) && l.Wish.Image != "" && l.Toolchain.Image != l.Wish.Image {
+		c.refuse("toolchain.image", l.Toolchain.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
 	}
 	if id := l.Toolchain.ImageID; id != "" && !imageID.MatchString(id) {
-		t.refuse("toolchain.image_id", id, "must be the ID of an image, such as sha256:…")
+		c.refuse("toolchain.image_id", id, "must be the ID of an image, such as sha256:…")
 	}
 	if l.Toolchain.Locked && l.Toolchain.ImageID == "" {
-		t.refuse("toolchain.locked", "", "is true, and there is no image_id")
+		c.refuse("toolchain.locked", "", "is true, and there is no image_id")
 	}
 	if l.Toolchain.Python != l.Wish.Python {
-		t.refuse("toolchain.python", l.Toolchain.Python, "is not the python of the wish")
+		c.refuse("toolchain.python", l.Toolchain.Python, "is not the python of the wish")
 	}
-	t.mounts(l.Wish.Toolchain, l.Toolchain.Mounts)
-	return errors.Join(c.err(), t.err())
-}
-
-func (c *checker) mounts(tools []Tool, mounts []evidence.ToolMount) {
+	tools, mounts := l.Wish.Toolchain, l.Toolchain.Mounts
 	if len(tools) != len(mounts) {
 		c.refuse("toolchain.mounts", "", fmt.Sprintf("has %d folders, and the wish %d", len(mounts), len(tools)))
-		return
+		return c.err()
 	}
 	for i, m := range mounts {
 		at := fmt.Sprintf("toolchain.mounts[%d]", i)
@@ -126,6 +114,7 @@ func (c *checker) mounts(tools []Tool, mounts []evidence.ToolMount) {
 			c.refuse(at+".hash", m.Hash, "must be the SHA-256 of the folder's tree; see treehash.Of")
 		}
 	}
+	return c.err()
 }
 
 func (l Lock) hash() (string, error) {

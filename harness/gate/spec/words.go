@@ -15,21 +15,21 @@ import (
 const (
 	// MaxCommands bounds the commands of a wish.
 	MaxCommands = 100
-	// maxCommand bounds one command in bytes, and maxWords its words.
+	// maxCommand bounds one command in bytes, and maxWords its arguments.
 	maxCommand = 16 << 10
 	maxWords   = 1000
 )
 
 var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	// expansion is what a shell would put something else in place of.
+	// expansion is text that a shell would replace.
 	expansion = regexp.MustCompile("^(?:`|\\$[({A-Za-z_0-9@*#?!$-])")
 )
 
-// Words splits a command into its words by the rules of a shell for quotes and
-// backslashes. Nothing is expanded, and what only a shell can do is an error that says
-// how to ask for one.
-func Words(cmd string) ([]string, error) {
+// Split splits a command into its arguments by the rules of a shell for quotes and backslashes.
+// It expands nothing. An error names the part that only a shell understands, and says how to
+// call one.
+func Split(cmd string) ([]string, error) {
 	switch {
 	case strings.TrimSpace(cmd) == "":
 		return nil, errors.New("must not be empty")
@@ -58,8 +58,8 @@ func Words(cmd string) ([]string, error) {
 	return words, nil
 }
 
-// shellOnly is the first thing of a command that is no plain word: an operator outside
-// of quotes, or something that would be expanded.
+// shellOnly is the first part of a command that only a shell understands: an operator outside
+// of quotes, or text that it would replace.
 func shellOnly(cmd string) string {
 	const none, single, double = 0, '\'', '"'
 	quote := rune(none)
@@ -93,13 +93,13 @@ func shellOnly(cmd string) string {
 	return ""
 }
 
-// join is the command that [Words] splits into argv.
+// join is the command that [Split] splits into argv.
 func join(argv []string) (string, error) {
 	if len(argv) == 0 {
 		return "", errors.New("command line: must have at least one word")
 	}
 	cmd := shellquote.Join(argv...)
-	words, err := Words(cmd)
+	words, err := Split(cmd)
 	if err != nil {
 		return "", fmt.Errorf("command line: %w", err)
 	}
