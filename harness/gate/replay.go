@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/harness/gate/compare"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/gate/judge"
@@ -72,27 +73,13 @@ type ReplayReport struct {
 	SHA256 string `json:"sha256"`
 }
 
-// ReplayedCommand is one command of a replay.
-type ReplayedCommand struct {
-	Cmd       string `json:"cmd"`
-	Ending    string `json:"ending"`
-	ExitCode  *int   `json:"exit_code"`
-	Passed    int    `json:"passed"`
-	LogSHA256 string `json:"log_sha256"`
-}
-
-// Difference is one expected signal that did not come.
-type Difference struct {
-	// Gate counts from 1; 0 is the whole run.
-	Gate int `json:"gate"`
-	// Signal is exit_code, ending, passed, log, behavior_hash, artifact or verdict. Subject
-	// is the file of an artifact, or the log where only a line of it tells the difference.
-	// The verdict has the reasons that speak against a pass.
-	Signal  string `json:"signal"`
-	Subject string `json:"subject"`
-	Want    string `json:"want"`
-	Got     string `json:"got"`
-}
+// ReplayedCommand is one command of a replay, Difference one expected signal that did not come,
+// and Line the first line that differs.
+type (
+	ReplayedCommand = compare.Command
+	Difference      = compare.Difference
+	Line            = compare.Line
+)
 
 // Replay runs the recorded commands again, in the same image, on the same files, and compares.
 // Nothing runs if image, tools or files are not the recorded ones, or if a gate directory does
@@ -180,12 +167,12 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 		exits[c.Index-1] = c.ExitCode
 	}
 	for i, c := range made.Gates.Commands {
-		report.Commands = append(report.Commands, ReplayedCommand{c.Cmd, c.Ending, exits[i], c.Passed, c.LogSHA256})
+		report.Commands = append(report.Commands, ReplayedCommand{Cmd: c.Cmd, Ending: c.Ending, ExitCode: exits[i], Passed: c.Passed, LogSHA256: c.LogSHA256})
 	}
-	report.Differences = append(report.Differences, differences(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
+	report.Differences = append(report.Differences, compare.Gates(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
 	// A recorded log that is not there or no file has nothing to show: its hash was
 	// compared.
-	if line, err := firstDifference(rec.root, root, evidence.RunLogFile); err == nil {
+	if line, err := compare.Logs(rec.root, root); err == nil {
 		report.FirstLine = line
 	}
 	told := slices.ContainsFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" || d.Signal == "behavior_hash" })
@@ -229,54 +216,6 @@ func reasonWords(findings []evidence.Finding) string {
 		return "nothing against a pass"
 	}
 	return strings.Join(words, ", ")
-}
-
-// differences are the expected signals that did not come. What a document does not say
-// is not expected. It is pure.
-func differences(want, got evidence.Gates, exits []*int, ran []ReplayedCommand) []Difference {
-	var all []Difference
-	for i, c := range want.Commands {
-		r := ran[i]
-		add := func(signal, want, got string) {
-			if want != got {
-				all = append(all, Difference{Gate: i + 1, Signal: signal, Want: want, Got: got})
-			}
-		}
-		add("exit_code", code(exits[i]), code(r.ExitCode))
-		if c.Ending != "" {
-			add("ending", c.Ending, r.Ending)
-			add("passed", fmt.Sprint(c.Passed), fmt.Sprint(r.Passed))
-		}
-		if c.LogSHA256 != "" {
-			add("log", c.LogSHA256, r.LogSHA256)
-		}
-	}
-	if want.BehaviorHash != "" && want.BehaviorHash != got.BehaviorHash {
-		all = append(all, Difference{Signal: "behavior_hash", Want: want.BehaviorHash, Got: got.BehaviorHash})
-	}
-	hashes := map[string]string{}
-	for _, f := range got.Artifacts {
-		hashes[f.FilePath] = f.SHA256
-	}
-	for _, f := range want.Artifacts {
-		if hashes[f.FilePath] != f.SHA256 {
-			all = append(all, Difference{Signal: "artifact", Subject: f.FilePath, Want: f.SHA256, Got: hashes[f.FilePath]})
-		}
-		delete(hashes, f.FilePath)
-	}
-	for _, f := range got.Artifacts {
-		if _, more := hashes[f.FilePath]; more && want.Workspace != "" {
-			all = append(all, Difference{Signal: "artifact", Subject: f.FilePath, Got: f.SHA256})
-		}
-	}
-	return all
-}
-
-func code(c *int) string {
-	if c == nil {
-		return "none"
-	}
-	return fmt.Sprint(*c)
 }
 
 // sealed is the report with its hash.
@@ -470,7 +409,7 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 	for i := range in.Tests.Commands {
 		in.Tests.Commands[i].Baseline = nil
 	}
-	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Set != "" })
+	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Pass != "" })
 	return judge.Judge(in).Findings
 }
 

@@ -90,11 +90,12 @@ func explained(err error) error {
 	var syntax *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &semantic) && semantic.GoType != nil:
-		path, kind := pathOf(semantic.JSONPointer), semantic.JSONKind
-		if want := wanted(semantic.GoType); want != "anything" && kind != 0 && names[kind] != want {
+		path, kind, t := pathOf(semantic.JSONPointer), semantic.JSONKind, semantic.GoType
+		switch want := wanted(t); {
+		case want != "anything" && kind != 0 && names[kind] != want:
 			return mismatch(path, want, kind)
-		} else if kind == '0' {
-			return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, semantic.GoType.Bits(), semantic.JSONValue)
+		case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr && kind == '0':
+			return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, t.Bits(), semantic.JSONValue)
 		}
 		return fmt.Errorf("%s cannot be read: %w", path, cmp.Or(semantic.Err, errors.ErrUnsupported))
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):

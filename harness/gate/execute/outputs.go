@@ -74,7 +74,7 @@ func (o *Outputs) lose(name, reason string) {
 // keep writes the files of a run into the evidence. It is not canceled: everything that it
 // copies is bounded.
 func (x *run) keep(p *pass, g evidence.Gate, id string, res result.Result) error {
-	if err := x.root.MkdirAll(evidence.SetDir(p.name), 0o755); err != nil {
+	if err := x.root.MkdirAll(evidence.PassDir(p.name), 0o755); err != nil {
 		return fmt.Errorf("gate directory: %w", err)
 	}
 	file := func(name string) string { return evidence.RawFile(p.name, g.Index, name) }
@@ -132,7 +132,7 @@ func (x *run) keepOutputs(p *pass, g evidence.Gate, id string, res result.Result
 	if err := x.keepReport(p, g, id, &out); err != nil {
 		return out, err
 	}
-	if p.name == evidence.BaselineSet || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
+	if p.name == evidence.BaselinePass || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
 		return out, nil
 	}
 	tree := res.Trees[0]

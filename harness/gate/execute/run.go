@@ -148,9 +148,9 @@ func (x *run) all(ctx context.Context) error {
 	if err := x.prepare(ctx); err != nil {
 		return err
 	}
-	for _, name := range evidence.Sets(x.m) {
+	for _, name := range evidence.Passes(x.m) {
 		p := &pass{name: name, workspace: x.workspace}
-		if name == evidence.BaselineSet {
+		if name == evidence.BaselinePass {
 			p.workspace = x.baseline
 		}
 		for _, g := range x.m.Gates {

@@ -355,7 +355,7 @@ func TestHiddenChanges(t *testing.T) {
 func TestObservationsOfAllSets(t *testing.T) {
 	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}, Baseline: "/b", Mode: evidence.Mode{Repeats: 3}})
 	for _, k := range []int{2, 3} {
-		require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.SetDir(evidence.RepeatSet(k))), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.PassDir(evidence.RepeatPass(k))), 0o755))
 	}
 	for _, base := range []string{"01", "baseline/01", "repeat-2/01"} {
 		d.ran(base, 0, "", "", nil)
@@ -365,7 +365,7 @@ func TestObservationsOfAllSets(t *testing.T) {
 	var sets []string
 	all := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands
 	for _, o := range all {
-		sets = append(sets, o.Set)
+		sets = append(sets, o.Pass)
 		assert.True(t, o.Complete)
 	}
 	assert.Equal(t, []string{"", "baseline", "repeat-2", "repeat-3"}, sets)
