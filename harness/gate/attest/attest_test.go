@@ -30,7 +30,7 @@ import (
 
 const sum = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-// gateDir is a gate directory of a run that passed, which prints what it is told.
+// gateDir is a gate directory of a run that passed and printed a log.
 func gateDir(t *testing.T, log string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(t.TempDir())
@@ -92,8 +92,8 @@ func sealedWish(t *testing.T) spec.Lock {
 	return lock
 }
 
-// reseal makes the hashes and the verdict of a directory fit its files again, as anybody
-// can who can write to it.
+// reseal makes the hashes and the verdict of a directory fit its files again. Anyone who
+// can write to it can do that.
 func reseal(t *testing.T, root *os.Root) {
 	t.Helper()
 	_, err := evidence.HashArtifacts(t.Context(), root)
@@ -177,7 +177,7 @@ func TestSignAndVerify(t *testing.T) {
 	}
 }
 
-// payload is what an envelope holds.
+// payload is the content of an envelope.
 func payload(t *testing.T, root *os.Root) map[string]any {
 	t.Helper()
 	var envelope dsse.Envelope
@@ -260,7 +260,7 @@ func TestVerifyTampered(t *testing.T) {
 		"a changed signature": {envelope(func(e *dsse.Envelope) {
 			e.Signatures[0].Sig = base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))
 		}), "no signature of the envelope"},
-		"a signature that is no base64": {envelope(func(e *dsse.Envelope) { e.Signatures[0].Sig = "!" }), "no signature of the envelope"},
+		"a signature that is not base64": {envelope(func(e *dsse.Envelope) { e.Signatures[0].Sig = "!" }), "no signature of the envelope"},
 		"a changed payload": {envelope(func(e *dsse.Envelope) {
 			text, _ := e.DecodeB64Payload()
 			e.Payload = base64.StdEncoding.EncodeToString([]byte(strings.Replace(string(text), `"PASSED"`, `"PASSEZ"`, 1)))
