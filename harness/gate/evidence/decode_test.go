@@ -94,6 +94,17 @@ func TestDecodeRefuses(t *testing.T) {
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
+	var artifacts Artifacts
+	for text, want := range map[string]string{
+		"":                     "is not one valid JSON document: it is empty",
+		"{}":                   `the document has no key "artifacts"`,
+		`{"artifacts": null}`:  "artifacts must be an array, is null",
+		`{"artifacts": {}}`:    "artifacts must be an array, is an object",
+		`{"artifacts": [{}]}`:  `artifacts[0] has no key "file_path"`,
+		`{"artifacts": [true]`: "is not one valid JSON document: unexpected EOF, at byte 20",
+	} {
+		assert.EqualError(t, Decode([]byte(text), &artifacts), want, text)
+	}
 	for _, text := range []string{"", "null", "[]", "7"} {
 		assert.Error(t, Decode([]byte(text), &document{}), text)
 	}
