@@ -162,7 +162,7 @@ func (x *run) all(ctx context.Context) error {
 	return x.unchanged(ctx)
 }
 
-// mayRun refuses a manifest that must not be executed, whoever wrote it (RT-07, RT-14).
+// mayRun refuses a manifest that must not be executed; anybody may have written it (RT-07, RT-14).
 func (x *run) mayRun() error {
 	switch {
 	case !x.m.Mode.Execute:
