@@ -276,7 +276,6 @@ const (
 const (
 	fileStream   = "file"
 	fileOutput   = "output"
-	fileScript   = "script"
 	fileContract = "contract"
 	fileApproval = "approval"
 	fileRegistry = "registry"
@@ -291,7 +290,6 @@ const (
 
 var fileHints = map[string]string{
 	fileOutput:   "make room there, or choose another place for the output",
-	fileScript:   "give the path of a Python script",
 	fileStream:   "give the path of a file, or - for stdin",
 	fileContract: "give the path of a contract, or - for stdin; make one with: sandbox contract new",
 	fileApproval: "make one with: sandbox contract approve",

@@ -305,7 +305,7 @@ func names(evaluations []Result) string {
 	return strings.Join(all, " ")
 }
 
-func TestRankEvaluations(t *testing.T) {
+func TestRankResults(t *testing.T) {
 	failed := func(e Result) Result { e.IsError = true; return e }
 	graded := func(e Result, score *float64) Result {
 		e.Grading, e.GradedScore = &Grading{}, score
