@@ -205,26 +205,6 @@ func runInvoke(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlag
 
 // invokedCode is the exit code of a call.
 func invokedCode(res invoke.Result, err error) int {
-	switch res.Reason {
-	case "", invoke.ReasonMissingArtifact:
-		if res.OK {
-			return 0
-		}
-		return cli.ExitProblem
-	case invoke.ReasonTimeout:
-		return cli.ExitTimeLimit
-	case invoke.ReasonCanceled:
-		return cli.ExitInterrupted
-	case invoke.ReasonNonzeroExit, invoke.ReasonLimit:
-		return cli.ExitCode(&trial.Result{Verdict: trial.Failed, ExitCode: *res.ExitCode}, nil)
-	case invoke.ReasonCannotExecute:
-		if errors.Is(res.Err(), invoke.ErrNotExecutable) {
-			return cli.ExitNotExecutable
-		}
-		return cli.ExitNotFound
-	case invoke.ReasonUnverified:
-		return cli.ExitCode(nil, err)
-	default:
-		return cli.ExitSandbox
-	}
+	wire, wireErr := res.Trial(trial.Job{})
+	return cli.ExitCode(&wire, cmp.Or(err, wireErr))
 }

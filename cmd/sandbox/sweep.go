@@ -180,6 +180,9 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 		return err
 	}
 	base, specErr := cli.Interruptibly(ctx, func() (sweep.Spec, error) { return sweep.LoadSpec(f.spec) })
+	if specErr != nil {
+		specErr = cli.WithHint(specErr, "name the file with --spec; it is a JSON object, and each run gets it with its own perturbations and seed")
+	}
 	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapterOf(cmd)}, base)
 	o, toolErr := f.options(a.App, s)
 	if err := errors.Join(specErr, planErr, toolErr); err != nil {
@@ -218,7 +221,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 		if err != nil {
 			return err
 		}
-		return a.PrintJSON(sweepPlan(plan, dir))
+		return a.PrintJSON(plan.Report(dir))
 	}
 	report, err := a.runSweep(ctx, &progress, s.Quiet, tool, plan, opts)
 	_ = x.Ended() // no output was shown
@@ -229,7 +232,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 	if !s.Quiet {
 		err = errors.Join(a.PrintLines([]string{render.Sweep(report)}), err)
 	}
-	return errors.Join(a.Present(sweepJSON(report), true, s, nil), err)
+	return errors.Join(a.Present(report, true, s, nil), err)
 }
 
 // runSweep does the runs and shows their progress.
@@ -243,7 +246,7 @@ func (a *app) runSweep(ctx context.Context, progress *counter, quiet bool, tool 
 		progress.skip(kept)
 		progress.say(fmt.Sprintf("%s has %d of %d runs already", opts.Dir, kept, plan.Len()))
 	}
-	opts.Begun = func(int) { progress.count(1) }
+	opts.Begun = func() { progress.count(1) }
 	opts.Ended = func(end sweep.End) {
 		progress.count(-1)
 		if end.Status == sweep.StatusMissing {
@@ -251,7 +254,7 @@ func (a *app) runSweep(ctx context.Context, progress *counter, quiet bool, tool 
 		}
 		shown := end.Name + " · " + string(end.Status)
 		if end.Failure != "" {
-			shown += " · " + text.Brief(end.Failure)
+			shown += " · " + text.Brief(string(end.Failure))
 		}
 		progress.end(shown)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -109,8 +110,13 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 	case r.Reason == "":
 		t.Reason = wrongArtifacts
 	}
-	if r.ExitCode != nil {
+	switch {
+	case r.ExitCode != nil:
 		t.ExitCode = *r.ExitCode
+	case r.Reason == ReasonCannotExecute && errors.Is(r.cause, ErrNotExecutable):
+		t.ExitCode = 126 // as shells have it
+	case r.Reason == ReasonCannotExecute:
+		t.ExitCode = 127
 	}
 	if r.RunID != "" {
 		t.Runs = []trial.RunRef{{ID: r.RunID, Role: "program"}}
