@@ -15,12 +15,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
-
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 )
 

@@ -56,15 +56,7 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 	if len(problems) > 0 {
 		return trial.Plan{Problems: problems}, nil
 	}
-	plan, err := t.h.Plan(ctx, decoded)
-	out := trial.Plan{Key: plan.Key, Problems: []trial.Problem{}}
-	for _, v := range plan.Violations {
-		out.Problems = append(out.Problems, trial.Problem{Field: "script", Line: v.Line, Rule: v.Rule})
-	}
-	if err == nil {
-		out.Detail, err = json.Marshal(plan.Parts.Spec)
-	}
-	return out, err
+	return t.h.Plan(ctx, decoded)
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
@@ -228,7 +220,7 @@ func (r Result) trial(job trial.Job) (trial.Result, error) {
 	refuse("failure", r.Failure)
 	if r.refused != nil {
 		for _, v := range r.refused.Violations {
-			out.Problems = append(out.Problems, trial.Problem{Code: "script", Field: "script", Line: v.Line, Rule: v.Rule})
+			out.Problems = append(out.Problems, v.problem())
 		}
 	}
 	if r.Submission != nil {
