@@ -274,12 +274,8 @@ const (
 
 // The kinds of files.
 const (
-	fileStream   = "file"
-	fileOutput   = "output"
-	fileContract = "contract"
-	fileApproval = "approval"
-	fileRegistry = "registry"
-	fileProfiles = "profiles"
+	fileStream = "file"
+	fileOutput = "output"
 
 	fileArtifacts = "profile of artifacts"
 	fileWish      = "wish"
@@ -289,12 +285,8 @@ const (
 )
 
 var fileHints = map[string]string{
-	fileOutput:   "make room there, or choose another place for the output",
-	fileStream:   "give the path of a file, or - for stdin",
-	fileContract: "give the path of a contract, or - for stdin; make one with: sandbox contract new",
-	fileApproval: "make one with: sandbox contract approve",
-	fileRegistry: "leave --registry out for the shipped one, which is a pattern for your own",
-	fileProfiles: "leave --profiles out for the shipped ones, which are a pattern for your own",
+	fileOutput: "make room there, or choose another place for the output",
+	fileStream: "give the path of a file, or - for stdin",
 
 	fileArtifacts: "give a YAML file that begins with schema: evalbox/artifacts/v1",
 	fileWish:      "give a wish or its lock; or a command: sandbox gate run -- pytest -q",

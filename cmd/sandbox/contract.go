@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	_ "embed" // for go:embed
 	"fmt"
 	"maps"
@@ -10,13 +11,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 )
 
-func newContractCommand(a *app) *cobra.Command {
+// contractKeys are the settings of the rules for contracts.
+var contractKeys = []string{"tool_registry", "profiles", "strict"}
+
+// The files of contracts.
+var (
+	contractFile = cli.FileKind{Noun: "contract", Hint: "give the path of a contract, or - for stdin; make one with: sandbox contract new"}
+	approvalFile = cli.FileKind{Noun: "approval", Hint: "make one with: sandbox contract approve"}
+	registryFile = cli.FileKind{Noun: "registry", Hint: "leave --registry out for the shipped one, which is a pattern for your own"}
+	profilesFile = cli.FileKind{Noun: "profiles", Hint: "leave --profiles out for the shipped ones, which are a pattern for your own"}
+)
+
+func newContractCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "contract",
 		Short: "Write, check and approve contracts",
@@ -27,7 +41,7 @@ No container is involved.`,
   sandbox contract validate contract.yaml
   sandbox contract approve contract.yaml --by Ada --reason "release" -o approval.yaml`,
 		Args: cobra.ArbitraryArgs,
-		RunE: unknownOrHelp,
+		RunE: cli.UnknownOrHelp,
 
 		SuggestionsMinimumDistance: 2,
 	}
@@ -43,110 +57,99 @@ func rulesOf(s settings.Settings) (contract.Rules, error) {
 	if rules.Registry, err = registryOf(s); err != nil {
 		return rules, err
 	}
-	rules.Profiles, err = profilesOf(s)
-	return rules, err
-}
-
-// registryOf are the tools that contracts may name.
-func registryOf(s settings.Settings) (contract.Registry, error) {
-	text, name := configs.Tools(), "tools.yaml"
-	var err error
-	if s.ToolRegistry != "" {
-		if text, err = os.ReadFile(s.ToolRegistry); err != nil {
-			return contract.Registry{}, &fileError{fileRegistry, s.ToolRegistry, err}
-		}
-		name = s.ToolRegistry
-	}
-	registry, err := contract.ParseRegistry(text, name)
-	if err != nil {
-		return contract.Registry{}, &hintedError{err, fileHints[fileRegistry]}
-	}
-	return registry, nil
-}
-
-// profilesOf are the shipped limit profiles, and those of the user's file beside them.
-func profilesOf(s settings.Settings) (policy.Profiles, error) {
-	all, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
-	if err != nil || s.Profiles == "" {
-		return all, err
+	if rules.Profiles, err = policy.ParseProfiles(configs.Profiles(), "profiles.yaml"); err != nil || s.Profiles == "" {
+		return rules, err
 	}
 	text, err := os.ReadFile(s.Profiles)
 	if err != nil {
-		return nil, &fileError{fileProfiles, s.Profiles, err}
+		return rules, profilesFile.Error(s.Profiles, err)
 	}
 	own, err := policy.ParseProfiles(text, s.Profiles)
 	if err != nil {
-		return nil, &hintedError{err, fileHints[fileProfiles]}
+		return rules, cli.WithHint(err, profilesFile.Hint)
 	}
-	maps.Copy(all, own)
-	return all, nil
+	maps.Copy(rules.Profiles, own)
+	return rules, nil
+}
+
+// registryOf are the tools that contracts may name.
+func registryOf(s settings.Settings) (registry.Registry, error) {
+	if s.ToolRegistry == "" {
+		return registry.Parse(configs.Tools(), "tools.yaml")
+	}
+	text, err := os.ReadFile(s.ToolRegistry)
+	if err != nil {
+		return registry.Registry{}, registryFile.Error(s.ToolRegistry, err)
+	}
+	tools, err := registry.Parse(text, s.ToolRegistry)
+	if err != nil {
+		return registry.Registry{}, cli.WithHint(err, registryFile.Hint)
+	}
+	return tools, nil
+}
+
+// withTools runs a command that only needs the registry.
+func withTools(a *cli.App, do func(s settings.Settings, tools registry.Registry) error) func(*cobra.Command, []string) error {
+	return a.With(func(_ context.Context, s settings.Settings, _ []string) error {
+		tools, err := registryOf(s)
+		if err != nil {
+			return err
+		}
+		return do(s, tools)
+	})
 }
 
 //go:embed contract_new.yaml.tmpl
 var contractTemplate string
 
-func newContractNewCommand(a *app) *cobra.Command {
+func newContractNewCommand(a *cli.App) *cobra.Command {
 	var tool string
 	cmd := &cobra.Command{
 		Use:   "new [--tool TOOL]",
 		Short: "Print a contract to begin with",
-		Long: `Print a contract to begin with: it is valid, and its comments say what every field means
-and what it is when it is left out.`,
+		Long: `Print a contract to begin with. It is valid, and its comments explain every field and its
+default.`,
 		Example: "  sandbox contract new > contract.yaml\n  sandbox contract new --tool pytest > contract.yaml",
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.newContract(tool) },
+		RunE: withTools(a, func(_ settings.Settings, tools registry.Registry) error {
+			found, err := findTool(tools, tool)
+			if err != nil {
+				return err
+			}
+			return printContract(a, found)
+		}),
 	}
 	cmd.Flags().StringVar(&tool, "tool", "python", "ID or name of a `tool` of the registry")
-	a.settingFlags(cmd, false, "tool_registry")
+	a.SettingFlags(cmd, "tool_registry")
 	return cmd
 }
 
-func (a *app) newContract(name string) error {
-	s, err := a.settings()
+func printContract(a *cli.App, tool registry.Tool) error {
+	pad := func(line string) string { return fmt.Sprintf("%-37s", line) } // up to the column of the comments
+	page, err := template.New("contract").Funcs(template.FuncMap{"pad": pad}).Parse(contractTemplate)
 	if err != nil {
 		return err
 	}
-	registry, err := registryOf(s)
-	if err != nil {
-		return err
-	}
-	tool, err := findTool(registry, name)
-	if err != nil {
-		return err
-	}
-	page, err := template.New("contract").Funcs(template.FuncMap{"pad": padded}).Parse(contractTemplate)
-	if err != nil {
-		return err
+	command, arguments := tool.Scope.Commands[0], "[]"
+	if strings.HasPrefix(command, "pytest") {
+		arguments = `[-p, "no:cacheprovider"]` // the cache would be in a read-only directory
 	}
 	var text strings.Builder
 	if err := page.Execute(&text, map[string]any{
-		"Tool": "tool_id: " + tool.ID, "Name": tool.Name, "Command": fmt.Sprintf("  command: %q", tool.Scope.Commands[0]),
-		"Arguments": "  arguments: " + startArguments(tool.Scope.Commands[0]),
+		"Tool": "tool_id: " + tool.ID, "Name": tool.Name, "Command": fmt.Sprintf("  command: %q", command), "Arguments": "  arguments: " + arguments,
 	}); err != nil {
 		return err
 	}
-	return a.print("%s", text.String())
-}
-
-// padded fills a line up to the column of the comments.
-func padded(line string) string { return fmt.Sprintf("%-37s", line) }
-
-// startArguments are arguments to begin with: some commands fail at level minimal
-// without any.
-func startArguments(command string) string {
-	if strings.HasPrefix(command, "pytest") {
-		return `[-p, "no:cacheprovider"]` // the cache would be in a read-only directory
-	}
-	return "[]"
+	return a.Print("%s", text.String())
 }
 
 // findTool finds a tool that may be used by its ID or its name.
-func findTool(registry contract.Registry, name string) (contract.Tool, error) {
+func findTool(tools registry.Registry, name string) (registry.Tool, error) {
 	var known []string
-	for _, t := range registry.Tools() {
+	for _, t := range tools.Tools() {
 		if t.ID == name || t.Name == name {
-			if t.Status == contract.ToolBlocked {
-				return t, &hintedError{fmt.Errorf("Tool '%s' is blocked", t.Name), "see the others with: sandbox contract tools"} //nolint:staticcheck // the sentence of a refused contract
+			if t.Status == registry.Blocked {
+				return t, cli.WithHint(fmt.Errorf("Tool '%s' is blocked", t.Name), "see the others with: sandbox contract tools") //nolint:staticcheck // the sentence of a refused contract
 			}
 			return t, nil
 		}
@@ -156,10 +159,10 @@ func findTool(registry contract.Registry, name string) (contract.Tool, error) {
 	if near := settings.Nearest(name, known); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	return contract.Tool{}, &hintedError{fmt.Errorf("--tool %q: the registry has no such tool", name), hint}
+	return registry.Tool{}, cli.WithHint(fmt.Errorf("--tool %q: the registry has no such tool", name), hint)
 }
 
-func newContractToolsCommand(a *app) *cobra.Command {
+func newContractToolsCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "List the tools that contracts may name",
@@ -167,33 +170,22 @@ func newContractToolsCommand(a *app) *cobra.Command {
 network that they may be used with.`,
 		Example: "  sandbox contract tools\n  sandbox contract tools --registry tools.yaml --json",
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.listTools() },
+		RunE: withTools(a, func(s settings.Settings, tools registry.Registry) error {
+			return a.Show(s, tools.Tools(), func() error {
+				var rows [][]string
+				for _, t := range tools.Tools() {
+					rows = append(rows, []string{t.ID, t.Name, string(t.Status), string(t.Scope.Filesystem), string(t.Scope.Network), strings.Join(t.Scope.Commands, " ")})
+				}
+				return a.PrintTable([]string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
+			})
+		}),
 	}
-	a.settingFlags(cmd, false, "tool_registry", "json")
+	a.SettingFlags(cmd, "tool_registry", "json")
 	return cmd
 }
 
-func (a *app) listTools() error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	registry, err := registryOf(s)
-	if err != nil {
-		return err
-	}
-	if s.JSON {
-		return a.printJSON(append([]contract.Tool{}, registry.Tools()...))
-	}
-	var rows [][]string
-	for _, t := range registry.Tools() {
-		rows = append(rows, []string{t.ID, t.Name, string(t.Status), t.Scope.Filesystem, t.Scope.Network, strings.Join(t.Scope.Commands, " ")})
-	}
-	return a.printTable([]string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
-}
-
-func newContractSchemaCommand(a *app) *cobra.Command {
-	return a.schemaCommand(&cobra.Command{
+func newContractSchemaCommand(a *cli.App) *cobra.Command {
+	return schemaCommand(a, &cobra.Command{
 		Use:     "schema [--outcome]",
 		Short:   "Print the JSON Schema of contracts or of outcomes",
 		Long:    "Print the JSON Schema (draft 2020-12) of contracts, or with --outcome that of outcomes.",
@@ -202,15 +194,15 @@ func newContractSchemaCommand(a *app) *cobra.Command {
 }
 
 // schemaCommand completes a command that prints a JSON Schema, or another one with a flag.
-func (a *app) schemaCommand(cmd *cobra.Command, schema []byte, flag, help string, other []byte) *cobra.Command {
+func schemaCommand(a *cli.App, cmd *cobra.Command, schema []byte, flag, help string, other []byte) *cobra.Command {
 	chosen := cmd.Flags().Bool(flag, false, help)
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if *chosen {
 			schema = other
 		}
-		_, err := a.streams.Out.Write(schema)
-		return readerGone(err)
+		_, err := a.Out.Write(schema)
+		return cli.ReaderGone(err)
 	}
 	return cmd
 }

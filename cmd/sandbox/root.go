@@ -58,8 +58,8 @@ in ./input and leaves what it wants to keep in ./final.`,
 		cmd   *cobra.Command
 	}{
 		{"run", runs.NewRun(a)},
-		{"run", h.bridge(newExecCommand)},
-		{"run", h.bridge(newContractCommand)},
+		{"run", newExecCommand(a)},
+		{"run", newContractCommand(a)},
 		{"run", newInvokeCommand(a)},
 		{"run", newSweepCommand(h)},
 		{"run", newArtifactsCommand(a)},

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -21,11 +23,15 @@ func testProfiles(t testing.TB) policy.Profiles {
 
 func testRules(t testing.TB) Rules {
 	t.Helper()
-	return Rules{Registry: testRegistry(t), Profiles: testProfiles(t)}
+	text, err := os.ReadFile("registry/testdata/tools.yaml")
+	require.NoError(t, err)
+	tools, err := registry.Parse(text, "tools.yaml")
+	require.NoError(t, err)
+	return Rules{Registry: tools, Profiles: testProfiles(t)}
 }
 
-// told are violations as one line each.
-func told(violations []Violation) []string {
+// linesOf are violations as one line each.
+func linesOf(violations []Violation) []string {
 	var lines []string
 	for _, v := range violations {
 		lines = append(lines, v.String())
@@ -114,7 +120,7 @@ func TestBadInput(t *testing.T) {
 		"stdin, type":   {inputs("stdin: [x]"), []string{"CX-01: inputs.stdin: must be text, is a list"}},
 
 		// Limits.
-		"profile":       {inSandbox("profile: huge"), []string{`CX-02: sandbox.profile "huge": is no profile; there are contract, evaluation`}},
+		"profile":       {inSandbox("profile: huge"), []string{`CX-02: sandbox.profile "huge": is not a profile; there are contract, evaluation`}},
 		"timeout":       {inSandbox("timeout_ms: 999"), []string{"CX-02: sandbox.timeout_ms 999: must be between 1000 and 600000 in profile contract"}},
 		"limits below":  {inSandbox("{timeout_ms: -1, memory_mb: 63, cpu_cores: 0, processes: {max_children: -1}}"), []string{"CX-02: sandbox.timeout_ms -1", "CX-02: sandbox.memory_mb 63", "CX-02: sandbox.cpu_cores 0", "CX-02: sandbox.processes.max_children -1: must be between 0 and 100"}},
 		"limits above":  {inSandbox("{timeout_ms: 600001, memory_mb: 4097, cpu_cores: 5, processes: {max_children: 101}}"), []string{"CX-02: sandbox.timeout_ms 600001", "CX-02: sandbox.memory_mb 4097", "CX-02: sandbox.cpu_cores 5", "CX-02: sandbox.processes.max_children 101"}},
@@ -146,7 +152,7 @@ func TestBadInput(t *testing.T) {
 		"hosts":           {inSandbox(`network: {level: api, allow: ["", "a b", "https://x", "a\0", "x:99999"], deny: ["\n"]}`), []string{`CX-04: sandbox.network.allow[0] "": `, `CX-04: sandbox.network.allow[1] "a b"`, `CX-04: sandbox.network.allow[2] "https://x"`, `CX-04: sandbox.network.allow[3] "a\x00"`, `CX-04: sandbox.network.allow[4] "x:99999"`, `CX-04: sandbox.network.deny[0] "\n"`}},
 		"many hosts":      {inSandbox("network: {level: api, allow: " + many(1001, "a") + "}"), []string{"CX-04: sandbox.network.allow: has 1001 hosts; at most 1000"}},
 		"network of a tool": {"tool_id: T-1\ninputs: {command: one}\nsandbox: {network: {level: open, allow: [api.example.com, evil.example.com]}}\n",
-			[]string{`CX-04: sandbox.network.level "open": is above api, the highest level of tool T-1`, `CX-04: sandbox.network.allow[1] "evil.example.com": is no endpoint of tool T-1, which has api.example.com`}},
+			[]string{`CX-04: sandbox.network.level "open": is above api, the highest level of tool T-1`, `CX-04: sandbox.network.allow[1] "evil.example.com": is not an endpoint of tool T-1, which has api.example.com`}},
 
 		// Outputs.
 		"expected":       {outputs("stdout: expected"), []string{"CX-01: outputs.stdout: must say what is expected"}},
@@ -175,8 +181,9 @@ func TestBadInput(t *testing.T) {
 		"long purpose":  {base("metadata: {purpose: " + long + "}"), []string{"CX-01: metadata.purpose", "has 5000 bytes; at most 4096"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, violations, _ := rules.Examine([]byte(test.text), "c.yaml")
-			lines := told(violations)
+			x := rules.Examine([]byte(test.text))
+			c, violations := x.Contract, x.Violations
+			lines := linesOf(violations)
 			for _, want := range test.wants {
 				require.True(t, slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }), "want %s in\n%s", want, strings.Join(lines, "\n"))
 			}
@@ -186,7 +193,7 @@ func TestBadInput(t *testing.T) {
 				require.NotContains(t, line, "\x00")
 			}
 			// The same twice, in the same order.
-			_, _, again, _ := rules.Examine([]byte(test.text), "c.yaml")
+			again := rules.Examine([]byte(test.text)).Violations
 			require.Equal(t, violations, again)
 			if _, err := Parse([]byte(test.text), "c.yaml"); err == nil {
 				_, direct, _ := rules.Validate(c)

@@ -166,7 +166,7 @@ type BatchOptions struct {
 type BatchReport struct {
 	// Results has the result of each entry, in their order; nil for one that did not begin.
 	Results []*Result
-	// Errors are the first 5 errors of ours.
+	// Errors are the first 5 errors that were not the fault of a script.
 	Errors []error
 
 	asked func(i int) Result
@@ -411,7 +411,7 @@ func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (
 	})
 }
 
-// failed notes an error of ours. Only a lost engine ends the batch.
+// failed notes that we failed to run a job. Only a lost engine ends the batch.
 func (b *batch) failed(ctx context.Context, job trial.Job, err error) error {
 	const most = 5
 	if len(b.report.Errors) < most && !errors.Is(err, context.Cause(ctx)) {

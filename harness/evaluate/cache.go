@@ -186,7 +186,7 @@ func (s *stock) tree(ctx context.Context, field, dir, file string) (treehash.Dig
 
 // A cache is a log of trials. A hit is the conclusive result with the same key. Only runs that
 // ended by themselves are in it, with whatever exit code: none that was ended by a limit, by
-// a signal, by the caller, or by a failure of ours or of the grader; and none during which the
+// a signal, by the caller, or by our failure or by that of the grader; and none during which the
 // data, the answers or the sample changed, even if they were changed back.
 type cache struct {
 	dir string

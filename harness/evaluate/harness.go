@@ -128,7 +128,7 @@ type Job struct {
 }
 
 // Run evaluates a script. The script is not changed (EX-016); a script that is refused, fails
-// or times out is a result. After an error of ours the result has what is known, and its
+// or times out is a result. After an error the result has what is known, and its
 // Failure says the same as the error.
 //
 // The text of the job runs, whatever happens to solution.py meanwhile. final/ is emptied right
