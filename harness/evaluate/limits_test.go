@@ -104,6 +104,18 @@ func BenchmarkReadAndRank10000(b *testing.B) {
 	}
 }
 
+// BenchmarkResume10000 is the same for a batch that goes on.
+func BenchmarkResume10000(b *testing.B) {
+	path := manyLines(b, 10_000, 2000)
+	for b.Loop() {
+		file, report, err := OpenResults(path, ReadOptions{Brief: true})
+		require.NoError(b, err)
+		require.NoError(b, file.Close())
+		left := Resume(report.Results, report.Results)
+		require.Equal(b, 10_000, left.Done)
+	}
+}
+
 // TestBriefSkipsWhatWasPrinted, whatever it is.
 func TestBriefSkipsWhatWasPrinted(t *testing.T) {
 	line := `{"schema":"evalbox/evaluation/v1","name":"a","stdout":"\\\"}","stderr":{"b":[1]},"error_traceback":null,"error_summary":7,"score":1}`
