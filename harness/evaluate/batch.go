@@ -193,8 +193,8 @@ func (r BatchReport) Complete(ended error) []Result {
 
 // batch is a call of [Harness.Batch]. As a [trial.Harness] it runs its entries.
 type batch struct {
+	trialHarness
 	BatchOptions
-	harness *Harness
 	entries []Entry
 	setup   string
 	results *ResultsFile // nil for none
@@ -252,7 +252,7 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	if b.Parallel == 1 {
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
-	b.harness = h.with(func(o *Options) {
+	b.h = h.with(func(o *Options) {
 		o.Hooks.Admit = func(ctx context.Context) (func(), error) { return b.admitted(admit(ctx)) }
 	})
 	err := b.run(ctx, inFlight)
@@ -370,17 +370,12 @@ func (b *batch) jobs() iter.Seq[trial.Job] {
 	}
 }
 
-// Kind implements [trial.Harness], as the following methods do.
-func (b *batch) Kind() string   { return Kind }
-func (b *batch) Schema() []byte { return JobSchemaJSON }
-
-func (b *batch) Plan(context.Context, trial.Job) (trial.Plan, error) { return trial.Plan{}, nil }
-
+// Run runs the entry of a job.
 func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	b.mu.Lock()
 	entry := b.running[job.ID]
 	b.mu.Unlock()
-	res, err := b.one(ctx, b.harness.forJob(job, emit), b.entries[entry.index], b.earlier[entry.index])
+	res, err := b.one(ctx, b.h.forJob(job, emit), b.entries[entry.index], b.earlier[entry.index])
 	b.mu.Lock()
 	entry.result = res
 	if res.Run != nil || ctx.Err() == nil || res.Conclusive() { // otherwise it did not begin

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -202,7 +203,7 @@ func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) 
 type place struct {
 	dir, input string
 	script     string // of the solution, once it is written
-	lock       interface{ Close() error }
+	lock       io.Closer
 }
 
 func (p place) final() string { return filepath.Join(p.dir, finalName) }

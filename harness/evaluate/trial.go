@@ -122,7 +122,7 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 		if *job.Seed > math.MaxUint32 {
 			refuse("seed", "must be from 0 to 4294967295: Python takes no more")
 		}
-		decoded.Seed = new(uint32(*job.Seed)) //nolint:gosec // refused above
+		decoded.Seed = new(uint32(*job.Seed))
 	}
 	return decoded, problems
 }
