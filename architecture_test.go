@@ -159,6 +159,9 @@ func TestGateNodesSeeTheirInputs(t *testing.T) {
 		for _, other := range others {
 			assert.NotContains(t, packages[0].Imports, module+"/harness/gate/"+other, node)
 		}
+		if node != "execute" {
+			assert.NotContains(t, packages[0].Imports, module+"/sandbox", node)
+		}
 	}
 	// Node 2 sees RunManifest.json and not the wish; the judge reads the sealed wish as
 	// evidence. Neither decides what is run.
