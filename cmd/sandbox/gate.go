@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -139,7 +140,11 @@ func (a *app) normalizeLog(file string, f normalizeFlags) error {
 	text = normalizer.Text(text)
 	switch {
 	case f.hash:
-		return a.print("%s\n", normalize.BehaviorHash(text))
+		sum, err := normalize.BehaviorHash(bytes.NewReader(text), int64(len(text)))
+		if err != nil {
+			return err
+		}
+		return a.print("%s\n", sum)
 	case !f.suspects:
 		return a.print("%s", text)
 	}
