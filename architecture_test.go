@@ -84,7 +84,7 @@ var importTable = []struct {
 	{".", nil},
 }
 
-var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/treehash", "internal/strict", "internal/text"}
+var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/brief", "internal/fsx", "internal/treehash", "internal/strict", "internal/text"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {
@@ -158,6 +158,9 @@ func TestGateNodesSeeTheirInputs(t *testing.T) {
 		require.Len(t, packages, 1)
 		for _, other := range others {
 			assert.NotContains(t, packages[0].Imports, module+"/harness/gate/"+other, node)
+		}
+		if node != "execute" {
+			assert.NotContains(t, packages[0].Imports, module+"/sandbox", node)
 		}
 	}
 	// Node 2 sees RunManifest.json and not the wish; the judge reads the sealed wish as

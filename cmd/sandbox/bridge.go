@@ -276,7 +276,6 @@ const (
 const (
 	fileStream = "file"
 	fileOutput = "output"
-	fileScript = "script"
 
 	fileArtifacts = "profile of artifacts"
 	fileWish      = "wish"
@@ -287,7 +286,6 @@ const (
 
 var fileHints = map[string]string{
 	fileOutput: "make room there, or choose another place for the output",
-	fileScript: "give the path of a Python script",
 	fileStream: "give the path of a file, or - for stdin",
 
 	fileArtifacts: "give a YAML file that begins with schema: evalbox/artifacts/v1",

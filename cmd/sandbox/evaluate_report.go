@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
@@ -45,7 +45,7 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 	case len(r.Results) == 0:
 		return err
 	case s.JSON && view.runs > 1:
-		return errors.Join(a.printRepetition(r), err)
+		return errors.Join(a.printJSON(r), err)
 	case s.JSON:
 		return errors.Join(a.printJSON(r.Results[0]), err)
 	case s.Quiet:
@@ -65,21 +65,6 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 	return err
 }
 
-// printRepetition prints repeated evaluations as JSON. They are printed even when their
-// statistics have no JSON.
-func (a *app) printRepetition(r evaluate.Repetition) error {
-	if unsupported := new(json.UnsupportedValueError); errors.As(encodable(r.Statistics), &unsupported) {
-		a.warn("the scores are too large for their statistics")
-		r.Statistics = evaluate.Statistics{Count: r.Statistics.Count}
-	}
-	return a.printJSON(r)
-}
-
-func encodable(v any) error {
-	_, err := json.Marshal(v)
-	return err
-}
-
 // evaluationCode is the exit code of an evaluation: the script's with the exceptions of a
 // run, and 1 for any other problem.
 func evaluationCode(e evaluate.Result) int {
@@ -87,8 +72,8 @@ func evaluationCode(e evaluate.Result) int {
 		return exitProblem
 	}
 	code := resultCode(&result.Result{Status: e.Run.Status, ExitCode: e.ExitCode})
-	if code == 0 && (!e.Valid() || e.Submission != nil && !e.Submission.OK || e.Grading != nil && e.Grading.Failure != "") {
-		return exitProblem
+	if e.Verdict() != trial.Passed {
+		code = cmp.Or(code, exitProblem)
 	}
 	return code
 }

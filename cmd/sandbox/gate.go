@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -18,10 +19,10 @@ func newGateCommand(a *app) *cobra.Command {
 		Use:   "gate",
 		Short: "Run tests and keep the evidence that they passed",
 		Long: `Run the tests of a workspace in fresh containers, keep the evidence, and judge it.
-No test, no pass: PASS needs a sealed wish, every command with the exit code that is
-expected of it, at least one test that really ran, nothing tried that the boundary
-forbids, and complete evidence. Everything else is BLOCKED, or NEED_INFO if something
-to run it with is missing.
+No test, no pass: PASS needs a sealed wish with a command that runs tests, the expected
+exit code of every command, a test that really ran in every report of tests, no attempt
+that the boundary forbids, and complete evidence. Strict mode demands a report. Anything
+else is BLOCKED, or NEED_INFO if a program or the image is missing.
 
 'sandbox replay' runs the same again and compares.`,
 		Example: `  sandbox gate run -- pytest -q
@@ -139,7 +140,11 @@ func (a *app) normalizeLog(file string, f normalizeFlags) error {
 	text = normalizer.Text(text)
 	switch {
 	case f.hash:
-		return a.print("%s\n", normalize.BehaviorHash(text))
+		sum, err := normalize.BehaviorHash(bytes.NewReader(text), int64(len(text)))
+		if err != nil {
+			return err
+		}
+		return a.print("%s\n", sum)
 	case !f.suspects:
 		return a.print("%s", text)
 	}
