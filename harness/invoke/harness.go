@@ -72,7 +72,7 @@ type Options struct {
 	// Request is common to all calls: image, limits, user. The call replaces its program,
 	// mounts and working copies. Tools have no stdin.
 	Request sandbox.Request
-	// IO shows the output live, and Hooks connect each run with the caller.
+	// IO shows the output live; its Stdin is not used. Hooks connect each run with the caller.
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
 }
@@ -106,7 +106,7 @@ func New(box sandbox.Box, o Options) (*Harness, error) {
 	if err := errors.Join(policy.CheckEnv(o.Env)...); err != nil {
 		return nil, err
 	}
-	o.Env = maps.Clone(o.Env)
+	o.Env, o.IO.Stdin = maps.Clone(o.Env), nil
 	if o.Root != "" {
 		info, err := os.Stat(o.Root)
 		if err == nil && !info.IsDir() {
