@@ -263,15 +263,12 @@ func (s *sweep) resume(ctx context.Context) error {
 // jobs are the runs that are not kept, in the order of the plan.
 func (s *sweep) jobs(yield func(trial.Job) bool) {
 	parent := trial.NewID()
-	for i, name := range s.plan.names {
-		s.mu.Lock()
-		kept := s.report.Runs[i].Kept
-		s.mu.Unlock()
-		job := trial.Job{Name: name, Parent: parent}
-		if n, unsigned := s.plan.points[i].Seed.Uint64(); unsigned {
+	for _, run := range s.report.Runs {
+		job := trial.Job{Name: run.Name, Parent: parent}
+		if n, unsigned := run.Seed.Uint64(); unsigned {
 			job.Seed = &n
 		}
-		if !kept && !yield(job) {
+		if !run.Kept && !yield(job) {
 			return
 		}
 	}
