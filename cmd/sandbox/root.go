@@ -8,6 +8,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
+	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
 	"github.com/evalbox/evalbox/cmd/sandbox/runs"
 )
@@ -60,9 +61,9 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"run", runs.NewRun(a)},
 		{"run", h.bridge(newExecCommand)},
 		{"run", h.bridge(newContractCommand)},
-		{"run", newInvokeCommand(a)},
-		{"run", newSweepCommand(h)},
-		{"run", newArtifactsCommand(a)},
+		{"run", invoke.NewInvoke(a)},
+		{"run", invoke.NewSweep(a)},
+		{"run", invoke.NewArtifacts(a)},
 		{"run", h.bridge(newGateCommand)},
 		{"run", h.bridge(newReplayCommand)},
 		{"run", evaluate.NewParse(a)},

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -106,6 +107,10 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 		t.Verdict = trial.Refused
 	case r.Reason.ours():
 		t.Verdict = trial.Inconclusive
+	case r.Reason == ReasonCannotExecute && errors.Is(r.Err(), ErrNotExecutable):
+		t.ExitCode = 126 // as shells say it
+	case r.Reason == ReasonCannotExecute:
+		t.ExitCode = 127
 	case r.Reason == "":
 		t.Reason = wrongArtifacts
 	}

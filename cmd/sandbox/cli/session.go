@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
@@ -107,6 +108,23 @@ func (x *Session) Finish(code int, value any, runErr error, lines func() []strin
 // LivesHere reports whether a terminal shows the output of a program to people, as it comes.
 func (a *App) LivesHere(s settings.Settings) bool {
 	return a.OutTerminal && a.ErrTerminal && !s.Quiet && !s.JSON
+}
+
+// MaxParallel bounds how many containers a command runs at once.
+const MaxParallel = 1024
+
+// GPUWait is how long a run waits for GPUs. Concurrent runs with the same time limit wait for
+// each other: at most until all earlier ones have had their time.
+func GPUWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
+	if s.GPUs == "" || parallel == 1 {
+		return s.GPUWait
+	}
+	const slack = 10 * time.Minute // of each run, for its image, outputs and grading
+	each := timeout + slack
+	if each > time.Duration(1<<62)/time.Duration(parallel) {
+		return max(s.GPUWait, 1<<62)
+	}
+	return max(s.GPUWait, time.Duration(parallel)*each)
 }
 
 // counted is a runner whose work is counted as long as it lasts.

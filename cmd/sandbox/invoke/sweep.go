@@ -1,4 +1,4 @@
-package main
+package invoke
 
 import (
 	"context"
@@ -31,7 +31,8 @@ type sweepFlags struct {
 	keepGoing, resume, dryRun bool
 }
 
-func newSweepCommand(a *app) *cobra.Command {
+// NewSweep returns the command `sweep`.
+func NewSweep(a *cli.App) *cobra.Command {
 	var f sweepFlags
 	cmd := &cobra.Command{
 		Use:   "sweep --exec COMMAND --spec FILE --axis NAME=V,V... --seeds N,N... --output DIR",
@@ -69,10 +70,10 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 			if err := f.check(cmd, "exec", "spec", "axis", "seeds", "output"); err != nil {
 				return err
 			}
-			if f.parallel < 1 || f.parallel > maxParallel {
-				return cli.Misuse(cmd, "--jobs %d: must be between 1 and %d", f.parallel, maxParallel)
+			if f.parallel < 1 || f.parallel > cli.MaxParallel {
+				return cli.Misuse(cmd, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel)
 			}
-			return a.sweep(cmd.Context(), cmd, f)
+			return runSweep(cmd.Context(), a, cmd, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -174,14 +175,15 @@ func (f *toolSeeds) Set(shown string) error {
 	return nil
 }
 
-func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error {
+func runSweep(ctx context.Context, a *cli.App, cmd *cobra.Command, f sweepFlags) error {
+	a.FieldHints = fieldHints
 	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
 	base, specErr := cli.Interruptibly(ctx, func() (sweep.Spec, error) { return sweep.LoadSpec(f.spec) })
 	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapterOf(cmd)}, base)
-	o, toolErr := f.options(a.App, s)
+	o, toolErr := f.options(a, s)
 	if err := errors.Join(specErr, planErr, toolErr); err != nil {
 		return err
 	}
@@ -192,7 +194,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 	}
 	defer x.Close()
 	o.Request, o.Hooks.Kill = s.Request(), a.Kill
-	o.Request.GPUWait = gpuWait(s, f.parallel, o.Timeout)
+	o.Request.GPUWait = cli.GPUWait(s, f.parallel, o.Timeout)
 	// A refusal that every run would get is reported here, once, before anything is written.
 	probe := o.Request
 	probe.Command = []string{"true"}
@@ -204,8 +206,8 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 	if opts.Setup, err = f.setup(class.Class, s.GPUs, o.Env); err != nil {
 		return err
 	}
-	var progress counter
-	o.Hooks.Waiting = func(why string) { progress.once("runs wait for GPUs: " + why) }
+	var progress cli.Progress
+	o.Hooks.Waiting = func(why string) { progress.Once("runs wait for GPUs: " + why) }
 	tool, err := invoke.New(x.Box, o)
 	if err != nil {
 		return err
@@ -220,7 +222,7 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 		}
 		return a.PrintJSON(sweepPlan(plan, dir))
 	}
-	report, err := a.runSweep(ctx, &progress, s.Quiet, tool, plan, opts)
+	report, err := carryOut(ctx, a, &progress, s.Quiet, tool, plan, opts)
 	_ = x.Ended() // no output was shown
 	if report.Dir == "" {
 		return err
@@ -233,19 +235,19 @@ func (a *app) sweep(ctx context.Context, cmd *cobra.Command, f sweepFlags) error
 }
 
 // runSweep does the runs and shows their progress.
-func (a *app) runSweep(ctx context.Context, progress *counter, quiet bool, tool *invoke.Harness, plan sweep.Plan, opts sweep.Options) (sweep.Report, error) {
-	progress.start(a, quiet, "runs", plan.Len(), plan.Len(), func() string { return "" })
-	defer progress.stop()
+func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet bool, tool *invoke.Harness, plan sweep.Plan, opts sweep.Options) (sweep.Report, error) {
+	progress.Start(a, quiet, "runs", plan.Len(), plan.Len())
+	defer progress.Stop()
 	defer context.AfterFunc(ctx, func() {
-		progress.say(fmt.Sprintf("%v: ending what runs; Ctrl-C ends it at once", context.Cause(ctx)))
+		progress.Say("%v: ending what runs; Ctrl-C ends it at once", context.Cause(ctx))
 	})()
 	opts.Resumed = func(kept int) {
-		progress.skip(kept)
-		progress.say(fmt.Sprintf("%s has %d of %d runs already", opts.Dir, kept, plan.Len()))
+		progress.Skip(kept)
+		progress.Say("%s has %d of %d runs already", opts.Dir, kept, plan.Len())
 	}
-	opts.Begun = func(int) { progress.count(1) }
+	opts.Begun = func(int) { progress.Running(1) }
 	opts.Ended = func(end sweep.End) {
-		progress.count(-1)
+		progress.Running(-1)
 		if end.Status == sweep.StatusMissing {
 			return
 		}
@@ -253,7 +255,7 @@ func (a *app) runSweep(ctx context.Context, progress *counter, quiet bool, tool 
 		if end.Failure != "" {
 			shown += " · " + text.Brief(end.Failure)
 		}
-		progress.end(shown)
+		progress.End(shown)
 	}
 	return sweep.Run(ctx, tool.Trial(), plan, opts)
 }

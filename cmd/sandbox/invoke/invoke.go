@@ -1,4 +1,4 @@
-package main
+package invoke
 
 import (
 	"cmp"
@@ -12,10 +12,26 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 )
+
+// fieldHints are the hints for the fields of a tool and of a sweep.
+var fieldHints = map[string]string{
+	"output":     "give an existing folder for the artifacts of this call alone",
+	"config":     "give a file that the tool can read",
+	"axes":       axisHint,
+	"axis":       axisHint,
+	"seeds":      "give seeds, such as --seeds 1,2,3",
+	"sweep":      "see how a sweep is described with: sandbox sweep --help",
+	"folder":     "each run has a folder of its own, named after its values and seed",
+	"root":       "give the folder of the tool's own files, or leave --root out",
+	"executable": "give a command such as 'python -m tool.cli', quoted as for a shell",
+}
+
+const axisHint = "give axes such as --axis brightness=0.8,1.0"
 
 // toolFlags are the flags of a tool that are not settings.
 type toolFlags struct {
@@ -37,7 +53,7 @@ func (f *toolFlags) register(cmd *cobra.Command) {
 	f.env.Register(flags)
 }
 
-// check refuses flags that make no sense together.
+// check refuses flags that contradict each other.
 func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
 	return cli.Check(cmd, cli.Required(required...),
 		cli.Wrong(cmd.Flags().Changed("timeout") && f.timeout <= 0, "--timeout must be positive"),
@@ -114,7 +130,8 @@ type invokeFlags struct {
 	dryRun, keep bool
 }
 
-func newInvokeCommand(a *cli.App) *cobra.Command {
+// NewInvoke returns the command `invoke`.
+func NewInvoke(a *cli.App) *cobra.Command {
 	var f invokeFlags
 	cmd := &cobra.Command{
 		Use:   "invoke --exec COMMAND --config FILE --output DIR",
@@ -146,7 +163,7 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 			if err := f.check(cmd, "exec", "config", "output"); err != nil {
 				return err
 			}
-			return runInvoke(cmd.Context(), a, cmd, f)
+			return run(cmd.Context(), a, cmd, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -164,7 +181,8 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 	return cmd
 }
 
-func runInvoke(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlags) error {
+func run(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlags) error {
+	a.FieldHints = fieldHints
 	s, err := a.Settings()
 	if err != nil {
 		return err
@@ -199,31 +217,6 @@ func runInvoke(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlag
 	if res.RunID == "" {
 		return errors.Join(x.Ended(), cmp.Or(err, res.Err())) // nothing ran: there is no result to show
 	}
-	return x.Finish(invokedCode(res, err), res, nil, func() []string { return render.Call(res) })
-}
-
-// invokedCode is the exit code of a call.
-func invokedCode(res invoke.Result, err error) int {
-	switch res.Reason {
-	case "", invoke.ReasonMissingArtifact:
-		if res.OK {
-			return 0
-		}
-		return cli.ExitProblem
-	case invoke.ReasonTimeout:
-		return cli.ExitTimeLimit
-	case invoke.ReasonCanceled:
-		return cli.ExitInterrupted
-	case invoke.ReasonNonzeroExit, invoke.ReasonLimit:
-		return cmp.Or(cli.ProgramCode(*res.ExitCode), cli.ExitProblem)
-	case invoke.ReasonCannotExecute:
-		if errors.Is(res.Err(), invoke.ErrNotExecutable) {
-			return cli.ExitNotExecutable
-		}
-		return cli.ExitNotFound
-	case invoke.ReasonUnverified:
-		return cli.ExitCode(nil, err)
-	default:
-		return cli.ExitSandbox
-	}
+	end, wireErr := res.Trial(trial.Job{})
+	return errors.Join(x.Finish(cli.ExitCode(&end, err), res, nil, func() []string { return render.Call(res) }), wireErr)
 }

@@ -1,4 +1,4 @@
-package main
+package invoke
 
 import (
 	"encoding/json"
@@ -90,11 +90,11 @@ func TestSweepCode(t *testing.T) {
 		want int
 	}{
 		{nil, 0},
-		{errors.Join(failures), exitProblem},
-		{errors.Join(errors.New("engine lost"), failures), exitSandbox},
-		{errors.Join(interrupt, failures), exitInterrupted},
-		{errors.Join(interrupt), exitInterrupted},
-		{errors.New("refused"), exitSandbox},
+		{errors.Join(failures), cli.ExitProblem},
+		{errors.Join(errors.New("engine lost"), failures), cli.ExitSandbox},
+		{errors.Join(interrupt, failures), cli.ExitInterrupted},
+		{errors.Join(interrupt), cli.ExitInterrupted},
+		{errors.New("refused"), cli.ExitSandbox},
 	} {
 		assert.Equal(t, test.want, sweepCode(test.err), "%v", test.err)
 	}

@@ -1,4 +1,4 @@
-package main
+package invoke
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-func newArtifactsCommand(a *cli.App) *cobra.Command {
+// NewArtifacts returns the command `artifacts`.
+func NewArtifacts(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "artifacts",
 		Short: "Check and hash what a tool left",
