@@ -107,15 +107,16 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 		t.Verdict = trial.Refused
 	case r.Reason.ours():
 		t.Verdict = trial.Inconclusive
-	case r.Reason == ReasonCannotExecute && errors.Is(r.Err(), ErrNotExecutable):
-		t.ExitCode = 126 // as shells say it
-	case r.Reason == ReasonCannotExecute:
-		t.ExitCode = 127
 	case r.Reason == "":
 		t.Reason = wrongArtifacts
 	}
-	if r.ExitCode != nil {
+	switch {
+	case r.ExitCode != nil:
 		t.ExitCode = *r.ExitCode
+	case r.Reason == ReasonCannotExecute && errors.Is(r.cause, ErrNotExecutable):
+		t.ExitCode = 126 // as shells have it
+	case r.Reason == ReasonCannotExecute:
+		t.ExitCode = 127
 	}
 	if r.RunID != "" {
 		t.Runs = []trial.RunRef{{ID: r.RunID, Role: "program"}}
