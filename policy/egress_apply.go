@@ -78,10 +78,10 @@ func (p Policy) checkLevel(asked Egress) error {
 // policy permits that: they lead to the machine itself and to the machines that trust it.
 func (p Policy) checkPrivate(allow []HostPattern) []error {
 	var errs []error
-	for _, pattern := range allow {
+	for i, pattern := range allow {
 		if !p.AllowPrivateEgress && pattern.prefix.IsValid() && !pattern.isPublic() {
 			errs = append(errs, &FieldError{Field: "allow-host", Value: fmt.Sprintf("%q", pattern),
-				Rule: "is not public, and the policy permits public addresses only (allow_private_egress)"})
+				Rule: "is not public, and the policy permits public addresses only (allow_private_egress)", Entry: i + 1})
 		}
 	}
 	return errs

@@ -56,11 +56,11 @@ func (e Egress) Rules(registries []string, own []netip.Addr) (*EgressRules, erro
 				Rule: fmt.Sprintf("must be at most %d", maxHostPatterns)})
 			continue
 		}
-		for _, text := range list.texts {
+		for i, text := range list.texts {
 			pattern, err := ParseHostPattern(text)
 			var field *FieldError
 			if errors.As(err, &field) {
-				err = &FieldError{Field: list.field, Value: field.Value, Rule: field.Rule}
+				err = &FieldError{Field: list.field, Value: field.Value, Rule: field.Rule, Entry: i + 1}
 			}
 			errs = append(errs, err)
 			*list.into = append(*list.into, pattern)

@@ -65,6 +65,9 @@ type FieldError struct {
 	Rule string
 	// Hint says what to try; it is empty if that depends on the field alone.
 	Hint string
+	// Entry is the position, from 1, of the entry that breaks the rule. It is 0 if the field
+	// is not a list, or the list as a whole breaks the rule.
+	Entry int
 }
 
 func (e *FieldError) Error() string {
@@ -72,6 +75,14 @@ func (e *FieldError) Error() string {
 		return fmt.Sprintf("%s: %s", e.Field, e.Rule)
 	}
 	return fmt.Sprintf("%s %s: %s", e.Field, e.Value, e.Rule)
+}
+
+// RuleOf returns the rule of a [FieldError], and the text of any other error.
+func RuleOf(err error) string {
+	if field, ok := errors.AsType[*FieldError](err); ok {
+		return field.Rule
+	}
+	return err.Error()
 }
 
 // Apply returns the effective limits of a request: its own, else the policy's, else those of

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
@@ -93,6 +94,20 @@ func (a *run) remove(ctx context.Context) error {
 	return a.container.Remove(ctx)
 }
 
+// leftBehind marks the warning of a container that could not be removed.
+const leftBehind = "is left behind"
+
+// LeftBehind returns the warning of a result whose container could not be removed; empty if
+// it was removed.
+func LeftBehind(res *result.Result) string {
+	for _, warning := range res.Warnings {
+		if strings.HasPrefix(warning, "container ") && strings.Contains(warning, leftBehind) {
+			return warning
+		}
+	}
+	return ""
+}
+
 // removeNow waits until the container is gone, because it may still contain processes.
 func (a *run) removeNow(ctx context.Context) {
 	if a.spec.Job.Keep || a.nameTaken {
@@ -104,7 +119,7 @@ func (a *run) removeNow(ctx context.Context) {
 		e := &a.evidence
 		a.left = true
 		e.EngineGone = e.EngineGone || errors.Is(err, engine.ErrUnavailable)
-		a.warn.add("container %s is left behind: %v", a.spec.Job.ContainerName(), err)
+		a.warn.add("container %s "+leftBehind+": %v", a.spec.Job.ContainerName(), err)
 		if e.Lost == nil && e.StartError == nil && !e.End.Reported {
 			e.Lost = errors.Join(outcome.ErrNoExit, err) // it may still be running
 		}

@@ -274,13 +274,9 @@ const (
 
 // The kinds of files.
 const (
-	fileStream   = "file"
-	fileOutput   = "output"
-	fileScript   = "script"
-	fileContract = "contract"
-	fileApproval = "approval"
-	fileRegistry = "registry"
-	fileProfiles = "profiles"
+	fileStream = "file"
+	fileOutput = "output"
+	fileScript = "script"
 
 	fileArtifacts = "profile of artifacts"
 	fileWish      = "wish"
@@ -290,13 +286,9 @@ const (
 )
 
 var fileHints = map[string]string{
-	fileOutput:   "make room there, or choose another place for the output",
-	fileScript:   "give the path of a Python script",
-	fileStream:   "give the path of a file, or - for stdin",
-	fileContract: "give the path of a contract, or - for stdin; make one with: sandbox contract new",
-	fileApproval: "make one with: sandbox contract approve",
-	fileRegistry: "leave --registry out for the shipped one, which is a pattern for your own",
-	fileProfiles: "leave --profiles out for the shipped ones, which are a pattern for your own",
+	fileOutput: "make room there, or choose another place for the output",
+	fileScript: "give the path of a Python script",
+	fileStream: "give the path of a file, or - for stdin",
 
 	fileArtifacts: "give a YAML file that begins with schema: evalbox/artifacts/v1",
 	fileWish:      "give a wish or its lock; or a command: sandbox gate run -- pytest -q",

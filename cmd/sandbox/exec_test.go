@@ -50,13 +50,3 @@ func TestOutcomeWithoutEngine(t *testing.T) {
 		require.Contains(t, o.Error, "no/such.sock")
 	}
 }
-
-// What a contract has no use for is told.
-func TestUnusedFlags(t *testing.T) {
-	o := &contract.Outcome{Executed: &contract.Executed{NetworkLevel: "offline"}}
-	require.Empty(t, execFlags{}.unused(o))
-	require.Len(t, execFlags{addHosts: []string{"a:1.2.3.4"}, approver: "Ada", approve: "x"}.unused(o), 3)
-	used := &contract.Outcome{Executed: &contract.Executed{NetworkLevel: "api"}, Approval: &contract.Approval{}}
-	require.Empty(t, execFlags{addHosts: []string{"a:1.2.3.4"}, approver: "Ada"}.unused(used))
-	require.Empty(t, execFlags{approver: "Ada"}.unused(&contract.Outcome{}))
-}

@@ -159,7 +159,7 @@ func (a *app) normalizeLog(file string, f normalizeFlags) error {
 }
 
 func newGateSchemaCommand(a *app) *cobra.Command {
-	return a.schemaCommand(&cobra.Command{
+	return a.SchemaCommand(&cobra.Command{
 		Use:     "schema [--lock]",
 		Short:   "Print the JSON Schema of wishes or of their locks",
 		Long:    "Print the JSON Schema (draft 2020-12) of wishes, or with --lock that of sealed ones.",

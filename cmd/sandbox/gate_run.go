@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
@@ -342,15 +342,15 @@ const maxRegistry = 4 << 20
 
 // gateTools reads the registry that the commands of a gate are checked against, and its
 // SHA-256.
-func gateTools(file string) (contract.Registry, string, error) {
+func gateTools(file string) (registry.Registry, string, error) {
 	text, err := fsx.Read(file, maxRegistry)
 	if err != nil {
-		return contract.Registry{}, "", &fileError{fileTools, file, err}
+		return registry.Registry{}, "", &fileError{fileTools, file, err}
 	}
-	registry, err := contract.ParseRegistry(text, file)
+	tools, err := registry.Parse(text, file)
 	if err != nil {
-		return contract.Registry{}, "", &hintedError{err, fileHints[fileTools]}
+		return registry.Registry{}, "", &hintedError{err, fileHints[fileTools]}
 	}
 	sum := sha256.Sum256(text)
-	return registry, hex.EncodeToString(sum[:]), nil
+	return tools, hex.EncodeToString(sum[:]), nil
 }

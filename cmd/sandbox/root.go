@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/contract"
 	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
 	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
@@ -59,8 +60,8 @@ in ./input and leaves what it wants to keep in ./final.`,
 		cmd   *cobra.Command
 	}{
 		{"run", runs.NewRun(a)},
-		{"run", h.bridge(newExecCommand)},
-		{"run", h.bridge(newContractCommand)},
+		{"run", contract.NewExec(a)},
+		{"run", contract.New(a)},
 		{"run", invoke.NewInvoke(a)},
 		{"run", invoke.NewSweep(a)},
 		{"run", invoke.NewArtifacts(a)},

@@ -1,30 +1,293 @@
 package contract
 
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
+)
+
 // ApprovalSchemaV1 names the wire form of [Approval].
 const ApprovalSchemaV1 = "evalbox/approval/v1"
 
-// Approval is a person's consent to one execution of one contract at a level that
-// needs it: elevated files, the open network.
+// Approval is a person's consent to one execution of one contract at a level that needs it:
+// elevated files, the open network.
 type Approval struct {
 	// Schema is [ApprovalSchemaV1].
 	Schema string `json:"schema"`
 	// ID makes the approval single-use.
 	ID string `json:"id"`
-	// ContractSHA256 is the contract that it is for, see [Outcome.ContractSHA256].
+	// ContractSHA256 is the approved contract; see [Contract.SHA256].
 	ContractSHA256 string `json:"contract_sha256"`
-	// Root is the host folder that its paths are relative to, links resolved, and Image
+	// Root is the host directory that its paths are relative to, links resolved, and Image
 	// the image as it was asked for; empty is the default one.
 	Root  string `json:"root"`
 	Image string `json:"image"`
-	// ApprovedBy and Reason are who said so, and why; neither may be empty.
+	// ApprovedBy is a name, Reason a sentence; neither may be empty.
 	ApprovedBy string `json:"approved_by"`
 	Reason     string `json:"reason"`
-	// ApprovedAt and ExpiresAt are RFC 3339 times.
+	// ApprovedAt and ExpiresAt are RFC 3339 times, at most [MaxApproval] apart.
 	ApprovedAt string `json:"approved_at"`
 	ExpiresAt  string `json:"expires_at"`
-	// Levels are what is approved: "filesystem:elevated", "network:open".
+	// Levels are [NeedElevated] and [NeedOpen].
 	Levels []string `json:"levels"`
-	// MAC is made of all the rest with a key of the state folder, see
-	// [ApprovalLedger.Seal]. Outcomes do not have it.
-	MAC string `json:"mac,omitempty"`
+}
+
+// Approver is a person who consents.
+type Approver struct{ Name, Reason string }
+
+// MaxApproval bounds the validity of an approval.
+const MaxApproval = 7 * 24 * time.Hour
+
+// onTheSpot is the validity of an approval that is given with the execution. It only has to
+// last until the program starts.
+const onTheSpot = 10 * time.Minute
+
+// NewApproval approves everything that a contract needs, for an execution in a root and an
+// image.
+func NewApproval(e Effective, root, image string, by Approver, now time.Time, valid time.Duration) Approval {
+	if real := realPaths([]string{root}); len(real) == 1 {
+		root = real[0]
+	}
+	return Approval{
+		Schema: ApprovalSchemaV1, ID: uuid.NewString(), ContractSHA256: e.ContractSHA256, Root: root, Image: image,
+		ApprovedBy: by.Name, Reason: by.Reason, Levels: e.Needs,
+		ApprovedAt: now.UTC().Format(time.RFC3339), ExpiresAt: now.Add(valid).UTC().Format(time.RFC3339),
+	}
+}
+
+// YAML returns the approval as a document.
+func (a Approval) YAML() ([]byte, error) { return encodeYAML(a) }
+
+// ParseApproval reads an approval in YAML or JSON. Source is its name in messages. An error of
+// type [*RefusedError] lists every problem with the document. [CheckApproval] says whether the
+// approval permits an execution.
+func ParseApproval(text []byte, source string) (Approval, error) {
+	var a Approval
+	lines := map[string]int{}
+	violations := decode(text, &a, strict.Options{Schema: ApprovalSchemaV1, Lines: lines})
+	if len(violations) == 0 {
+		violations = a.problems()
+	}
+	if len(violations) > 0 {
+		addLines(violations, lines)
+		return Approval{}, &RefusedError{source, violations}
+	}
+	return a, nil
+}
+
+var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}\z`)
+
+// problems are the violations of an approval, whatever it is for.
+func (a Approval) problems() (violations []Violation) {
+	check := func(ok bool, field, value, rule string) {
+		if !ok {
+			violations = append(violations, Violation{Code: "CK-01", Field: field, Value: value, Rule: rule})
+		}
+	}
+	check(a.Schema == ApprovalSchemaV1, "schema", strict.Quoted(a.Schema), fmt.Sprintf("want %q", ApprovalSchemaV1))
+	if err := policy.CheckName("id", a.ID); err != nil {
+		check(false, "id", strict.Quoted(a.ID), policy.RuleOf(err))
+	}
+	check(sha256Pattern.MatchString(a.ContractSHA256), "contract_sha256", strict.Quoted(a.ContractSHA256), "must be 64 lower-case hexadecimal digits")
+	for _, f := range []struct{ field, value string }{{"approved_by", a.ApprovedBy}, {"reason", a.Reason}} {
+		rule := textRule(f.value, maxPurpose)
+		if strings.TrimSpace(f.value) == "" {
+			rule = "must not be empty"
+		}
+		check(rule == "", f.field, strict.Quoted(f.value), rule)
+	}
+	check(filepath.IsAbs(a.Root) && textRule(a.Root, maxPath) == "", "root", strict.Quoted(a.Root), "must be the absolute path of a folder")
+	check(textRule(a.Image, maxMetadata) == "", "image", strict.Quoted(a.Image), textRule(a.Image, maxMetadata))
+	const form = "must be a time of RFC 3339, such as 2026-01-31T12:00:00Z"
+	from, fromErr := time.Parse(time.RFC3339, a.ApprovedAt)
+	until, untilErr := time.Parse(time.RFC3339, a.ExpiresAt)
+	check(fromErr == nil, "approved_at", strict.Quoted(a.ApprovedAt), form)
+	check(untilErr == nil, "expires_at", strict.Quoted(a.ExpiresAt), form)
+	if fromErr == nil && untilErr == nil {
+		check(until.After(from), "expires_at", strict.Quoted(a.ExpiresAt), "is not after approved_at")
+		check(until.Sub(from) <= MaxApproval, "expires_at", strict.Quoted(a.ExpiresAt), "is more than 7 days after approved_at")
+	}
+	known := []string{NeedElevated, NeedOpen}
+	check(len(a.Levels) > 0, "levels", "", "must name what is approved: "+text.List(known))
+	for i, level := range a.Levels {
+		check(slices.Contains(known, level), fmt.Sprintf("levels[%d]", i), strict.Quoted(level), "must be one of "+text.List(known))
+	}
+	return violations
+}
+
+// CheckApproval says why an approval does not permit an execution; want is the approval that
+// it needs, of [NewApproval]. [Approvals] knows whether it was granted and used.
+func CheckApproval(a, want Approval, now time.Time) []Violation {
+	violations := a.problems()
+	check := func(ok bool, field, value, rule string) {
+		if !ok {
+			violations = append(violations, Violation{Code: "CK-01", Field: field, Value: value, Rule: rule})
+		}
+	}
+	if len(violations) == 0 {
+		from, _ := time.Parse(time.RFC3339, a.ApprovedAt) // parsed before
+		until, _ := time.Parse(time.RFC3339, a.ExpiresAt)
+		check(!now.Before(from), "approved_at", strict.Quoted(a.ApprovedAt), "the approval is not valid yet")
+		check(now.Before(until), "expires_at", strict.Quoted(a.ExpiresAt), "the approval has expired")
+		check(a.ContractSHA256 == want.ContractSHA256, "contract_sha256", strict.Quoted(a.ContractSHA256), "the approval is for another contract: this one is "+want.ContractSHA256)
+		check(a.Root == want.Root, "root", strict.Quoted(a.Root), "the approval is for another root: this one is "+want.Root)
+		check(a.Image == want.Image, "image", strict.Quoted(a.Image), "the approval is for another image: this one is "+cmp.Or(want.Image, "the default"))
+	}
+	for _, level := range want.Levels {
+		check(slices.Contains(a.Levels, level), "levels", "", "the approval does not name "+level)
+	}
+	for i := range violations {
+		violations[i].Field = "approval." + violations[i].Field
+	}
+	return violations
+}
+
+// approve looks for the consent that the contract needs (CK-01).
+func (run *execution) approve() ([]Violation, error) {
+	e, now := run.Effective, run.Now()
+	if len(e.Needs) == 0 {
+		return nil, nil
+	}
+	want := NewApproval(e, run.Root, run.Request.Image, run.job.Approver, now, onTheSpot)
+	if run.job.Approval == nil && run.job.Approver != (Approver{}) {
+		run.approval = &want
+		return CheckApproval(want, want, now), nil
+	}
+	if run.job.Approval == nil {
+		var missing []Violation
+		for _, level := range e.Needs {
+			missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: "needs an approval, and there is none", hint: hintNoApproval})
+		}
+		return missing, nil
+	}
+	run.approval = run.job.Approval
+	unusable, err := run.Approvals.Check(*run.approval)
+	return append(CheckApproval(*run.approval, want, now), unusable...), err
+}
+
+// Approvals records approvals in a directory of the state directory. Processes may share it.
+//
+//	ID.json   an approval that was granted: one that was changed, or made elsewhere, is refused
+//	ID.used   the execution that used it
+type Approvals struct{ Dir string }
+
+// usedApproval is the content of ID.used.
+type usedApproval struct {
+	Approval    Approval `json:"approval"`
+	ExecutionID string   `json:"execution_id"`
+	UsedAt      string   `json:"used_at"`
+}
+
+// Grant records an approval, so that [Approvals.Check] accepts it. An ID is granted once.
+func (s Approvals) Grant(a Approval) error { return s.write("granting", a.ID, ".json", a) }
+
+// write creates a file of an approval that must not exist, and makes it durable.
+func (s Approvals) write(doing, id, suffix string, value any) error {
+	err := policy.CheckName("approval.id", id)
+	var content []byte
+	if err == nil {
+		content, err = json.MarshalIndent(value, "", "  ")
+	}
+	if err == nil {
+		err = os.MkdirAll(s.Dir, 0o700)
+	}
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(filepath.Join(s.Dir, id+suffix), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	if err == nil {
+		_, err = file.Write(content)
+		err = errors.Join(err, file.Sync(), file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("%s approval %s: %w", doing, quoted(id), err)
+	}
+	return nil
+}
+
+// read returns fs.ErrNotExist for a file that does not exist.
+func (s Approvals) read(id, suffix string, into any) error {
+	if err := policy.CheckName("approval.id", id); err != nil {
+		return err
+	}
+	content, err := fsx.Read(filepath.Join(s.Dir, id+suffix), MaxDocument)
+	if err != nil {
+		return err
+	}
+	return strict.JSON(content, into)
+}
+
+// Check says why an approval cannot be used: it was not granted here, was changed, or was
+// used. It changes nothing.
+func (s Approvals) Check(a Approval) ([]Violation, error) {
+	var granted Approval
+	err := s.read(a.ID, ".json", &granted)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("checking approval %s: %w", quoted(a.ID), err)
+	case err != nil || !reflect.DeepEqual(a, granted):
+		return []Violation{{Code: "CK-01", Field: "approval.id", Value: quoted(a.ID), Rule: "the approval was not made here, or was changed"}}, nil
+	}
+	if _, err := os.Lstat(filepath.Join(s.Dir, a.ID+".used")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("checking approval %s: %w", quoted(a.ID), err)
+	}
+	return []Violation{s.used(a.ID).violation()}, nil
+}
+
+// Use marks an approval as used by an execution. A second use, by any process, is an
+// [*ApprovalUsedError]. An approval stays used if the execution fails, and if the mark could
+// not be completed.
+func (s Approvals) Use(a Approval, executionID string, now time.Time) error {
+	err := s.write("marking as used", a.ID, ".used", usedApproval{a, executionID, now.UTC().Format(time.RFC3339)})
+	if errors.Is(err, fs.ErrExist) {
+		return s.used(a.ID)
+	}
+	return err
+}
+
+// used describes the earlier use of an approval, as far as its mark was completed.
+func (s Approvals) used(id string) *ApprovalUsedError {
+	var mark usedApproval
+	if err := s.read(id, ".used", &mark); err != nil {
+		return &ApprovalUsedError{ID: id}
+	}
+	return &ApprovalUsedError{ID: id, By: mark.ExecutionID, At: mark.UsedAt}
+}
+
+// An ApprovalUsedError is an approval that was used before.
+type ApprovalUsedError struct {
+	ID string
+	// By and At are the earlier execution and its time; empty if they are not known.
+	By, At string
+}
+
+func (e *ApprovalUsedError) Error() string { return "approval " + e.ID + " " + e.rule() }
+
+func (e *ApprovalUsedError) rule() string {
+	if e.By == "" {
+		return "was used before"
+	}
+	return fmt.Sprintf("was used before, by execution %q at %q", e.By, e.At)
+}
+
+func (e *ApprovalUsedError) violation() Violation {
+	return Violation{Code: "CK-01", Field: "approval", Value: quoted(e.ID), Rule: e.rule()}
 }

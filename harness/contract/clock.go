@@ -2,15 +2,22 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"sync"
+	"time"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// clockProbe prints where an image has the library that fakes clocks.
+// labelProbe labels the runs that only look at an image.
+const labelProbe = "contract.probe"
+
+// clockProbe prints the path of the library that fakes clocks.
 const clockProbe = `for lib in /usr/lib/*/faketime/libfaketime.so.1 /usr/lib/faketime/libfaketime.so.1 /usr/lib64/faketime/libfaketime.so.1; do
   if [ -f "$lib" ]; then
     echo "$lib"
@@ -19,47 +26,67 @@ const clockProbe = `for lib in /usr/lib/*/faketime/libfaketime.so.1 /usr/lib/fak
 done
 exit 3`
 
-// clockLibrary is what the probe prints.
+// clockLibrary matches the output of the probe.
 var clockLibrary = regexp.MustCompile(`\A(/usr/lib(?:64)?(?:/[A-Za-z0-9._-]+)*/libfaketime\.so\.1)\n\z`)
 
-// A clockCache knows which images have libfaketime, by their IDs: the path of it, or
-// nothing. Its zero value is ready.
+// A clockCache has the path of libfaketime by image ID; empty for an image without it.
 type clockCache struct {
 	mu    sync.Mutex
 	known map[string]string
 }
 
-// findClock looks for the library that fakes the clock before anything of the contract
-// is run: what its program prints says nothing about the image. The rule says that it
-// cannot be had; an error that it could not be found out.
-func (run *execution) findClock(ctx context.Context) (rule string, err error) {
-	if run.effective.Clock.IsZero() {
-		return "", nil
+// fakeClock sets the clock of the program (DT-01). It refuses an image without libfaketime.
+// The image is probed in a container of its own, before anything of the contract runs.
+func (run *execution) fakeClock(ctx context.Context) error {
+	if run.Effective.Clock.IsZero() {
+		return nil
 	}
 	image := run.spec.Class.Image
-	cache := &run.clocks
-	cache.mu.Lock()
-	defer cache.mu.Unlock()
-	library, known := cache.known[image.ID]
-	if !known {
-		if library, err = run.probeClock(ctx); err != nil {
-			return "", fmt.Errorf("looking for libfaketime in %s: %w", image.Reference, err)
-		}
-		if cache.known == nil {
-			cache.known = map[string]string{}
-		}
-		cache.known[image.ID] = library
+	library, err := run.clocks.find(image.ID, func() (string, error) { return run.probeClock(ctx) })
+	if err != nil {
+		return fmt.Errorf("looking for libfaketime in %s: %w", image.Reference, err)
 	}
 	if library == "" {
-		return fmt.Sprintf("needs libfaketime in the image, and %s has none", image.Reference), nil
+		run.refuse([]Violation{{Code: "DT-01", Field: "determinism.clock", Value: run.Contract.Determinism.Clock,
+			Rule: fmt.Sprintf("needs libfaketime in the image, and %s has none", image.Reference), hint: hintNoClock}})
+		return nil
 	}
-	run.request.FakeClock = &sandbox.FakeClock{Library: library, At: run.effective.Clock}
-	return "", nil
+	run.request.FakeClock = &sandbox.FakeClock{Library: library, At: run.Effective.Clock}
+	run.spec, err = run.box.Plan(ctx, run.request)
+	return err
 }
 
-// probeClock asks the image for the library.
+// find returns the library of an image, which probe looks for once.
+func (c *clockCache) find(image string, probe func() (string, error)) (library string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if library, known := c.known[image]; known {
+		return library, nil
+	}
+	if library, err = probe(); err != nil {
+		return "", err
+	}
+	if c.known == nil {
+		c.known = map[string]string{}
+	}
+	c.known[image] = library
+	return library, nil
+}
+
+// probeClock looks for the library in the image of the contract, in a container without files
+// of the host. It leaves no record.
 func (run *execution) probeClock(ctx context.Context) (library string, err error) {
-	res, err := run.probe(ctx, "clock", clockProbe)
+	shared := run.Request
+	req := sandbox.Request{
+		ID: record.NewID(run.Now()), Labels: map[string]string{labelProbe: "clock"},
+		Image: shared.Image, AllowUnlocked: shared.AllowUnlocked, Runtime: shared.Runtime, User: shared.User,
+		Transfer: shared.Transfer, Command: []string{"sh", "-c", clockProbe},
+		Limits: policy.Limits{Timeout: 30 * time.Second},
+	}
+	res, err := run.box.Run(ctx, req, sandbox.Hooks{Kill: run.job.Hooks.Kill})
+	if res != nil {
+		err = errors.Join(err, run.box.Store().Remove(req.ID))
+	}
 	if err != nil {
 		return "", err
 	}
@@ -69,5 +96,5 @@ func (run *execution) probeClock(ctx context.Context) (library string, err error
 	case res.Status == result.StatusExited && res.ExitCode == 3, res.Status == result.StatusStartFailed && res.ExitCode == 127:
 		return "", nil
 	}
-	return "", fmt.Errorf("the probe ended otherwise than it should: %s", res.Explanation)
+	return "", fmt.Errorf("the probe ended unexpectedly: %s", res.Explanation)
 }

@@ -13,9 +13,9 @@ import (
 // examine reads a document that is good, but for what is stripped.
 func examine(t *testing.T, r Rules, text string) (Effective, []Violation) {
 	t.Helper()
-	_, e, violations, stripped := r.Examine([]byte(text), "c.yaml")
-	require.Empty(t, violations, text)
-	return e, stripped
+	x := r.Examine([]byte(text))
+	require.Empty(t, x.Violations, text)
+	return x.Effective, x.Stripped
 }
 
 func TestDefaults(t *testing.T) {
@@ -74,8 +74,7 @@ func TestWhatIsFine(t *testing.T) {
 		"tool_id: T-1\ninputs: {command: uno, arguments: [-a, x, \"y\\nz\"]}\n",
 	} {
 		if strings.Contains(text, "y\\nz") { // '.' does not match a line end
-			_, _, violations, _ := testRules(t).Examine([]byte(text), "c")
-			require.Len(t, violations, 1)
+			require.Len(t, testRules(t).Examine([]byte(text)).Violations, 1)
 			continue
 		}
 		examine(t, testRules(t), text)
@@ -112,16 +111,11 @@ func TestTools(t *testing.T) {
 	require.Nil(t, e.Tool)
 	require.Len(t, e.Warnings, 1)
 	// A tool that is named holds all the same.
-	_, _, violations, _ := open.Examine([]byte("tool_id: T-2\ninputs: {command: anything}\n"), "c")
-	require.Len(t, violations, 2)
+	require.Len(t, open.Examine([]byte("tool_id: T-2\ninputs: {command: anything}\n")).Violations, 2)
 
 	// Nothing is permitted by rules that say nothing.
-	_, violations, _ = Rules{}.Validate(Contract{Inputs: Inputs{Command: "five"}})
-	require.Equal(t, []string{"IV-01: tool_id: must name a tool of the registry", `CX-02: sandbox.profile "contract": is no profile; there are none`}, told(violations))
-
-	adapted := testRules(t)
-	adapted.Adapters = []string{"ADP-1"}
-	examine(t, adapted, base("adapter_id: ADP-1"))
+	_, violations, _ := Rules{}.Validate(Contract{Inputs: Inputs{Command: "five"}})
+	require.Equal(t, []string{"IV-01: tool_id: must name a tool of the registry", `CX-02: sandbox.profile "contract": is no profile; there are none`}, linesOf(violations))
 }
 
 func TestEnvironment(t *testing.T) {
@@ -147,7 +141,7 @@ func TestEnvironment(t *testing.T) {
 	require.Equal(t, map[string]string{"A": "x", "LC_ALL": "C"}, e.Contract.Inputs.Environment)
 	require.Equal(t, []string{`IV-04: inputs.environment.B: is not an approved variable`,
 		`IV-04: inputs.environment.LD_PRELOAD: is refused: variables LD_* change what is loaded before the program runs`,
-		`IV-04: inputs.environment.PATH: is replaced by that of the image`}, told(stripped))
+		`IV-04: inputs.environment.PATH: is replaced by that of the image`}, linesOf(stripped))
 	approved.ApprovedEnv = []string{}
 	e, _ = examine(t, approved, inputs("environment: {A: x}"))
 	require.Empty(t, e.Contract.Inputs.Environment)
@@ -199,7 +193,8 @@ metadata: {requested_at: x}
 `
 	r := testRules(t)
 	r.Strict = true
-	_, e, violations, _ := r.Examine([]byte(text), "c.yaml")
+	x := r.Examine([]byte(text))
+	e, violations := x.Effective, x.Violations
 	var at []string
 	for _, v := range violations {
 		at = append(at, strings.Split((&RefusedError{"c.yaml", []Violation{v}}).Error(), " ")[0]+v.Code)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/policy"
@@ -33,10 +34,10 @@ import (
 // examples is the folder of the contracts that are carried out.
 const examples = "../../examples/contracts"
 
-// newExecutor carries contracts out on the real engine, with a copy of the project of
-// the examples as its root. At the end of the test nothing of its runs may be left on
+// newHarness executes contracts on the real engine, with a copy of the project of the
+// examples as its root. At the end of the test nothing of its runs may be left on
 // the engine.
-func newExecutor(t *testing.T) *contract.Executor {
+func newHarness(t *testing.T) *contract.Harness {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
@@ -58,18 +59,20 @@ func newExecutor(t *testing.T) *contract.Executor {
 		}
 		require.NoError(t, runner.Close())
 	})
-	registry, err := contract.ParseRegistry(configs.Tools(), "tools.yaml")
+	tools, err := registry.Parse(configs.Tools(), "tools.yaml")
 	require.NoError(t, err)
 	profiles, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
 	require.NoError(t, err)
 	work := filepath.Join(dir, "contracts")
 	require.NoError(t, os.CopyFS(filepath.Join(work, "deps"), os.DirFS(filepath.Join(examples, "deps"))))
 	require.NoError(t, os.CopyFS(filepath.Join(work, "project"), os.DirFS(filepath.Join(examples, "project"))))
-	return &contract.Executor{
-		Runner: runner, Store: runner.Store(), Rules: contract.Rules{Registry: registry, Profiles: profiles},
-		Root: filepath.Join(work, "project"), Forbidden: []string{state}, Dependencies: []string{filepath.Join(work, "deps")},
-		Ledger: contract.ApprovalLedger{Dir: filepath.Join(state, "approvals")},
-	}
+	h, err := contract.New(runner, contract.Options{
+		Rules: contract.Rules{Registry: tools, Profiles: profiles}, Root: filepath.Join(work, "project"),
+		Forbidden: []string{state}, Dependencies: []string{filepath.Join(work, "deps")},
+		Approvals: contract.Approvals{Dir: filepath.Join(state, "approvals")},
+	})
+	require.NoError(t, err)
+	return h
 }
 
 // service answers on a loopback address, where only the proxy of a run reaches it.
@@ -89,11 +92,11 @@ func service(t *testing.T) (port string) {
 
 // example is the text of a contract of the examples, with what differs from machine to
 // machine filled in.
-func example(t *testing.T, x *contract.Executor, name, port string) []byte {
+func example(t *testing.T, h *contract.Harness, name, port string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(examples, name+".yaml"))
 	require.NoError(t, err)
-	deps, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(x.Root), "deps"))
+	deps, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(h.Root), "deps"))
 	require.NoError(t, err)
 	return []byte(strings.NewReplacer("/host/DEPS", "/host"+deps, "DEPS", deps, "PORT", port).Replace(string(text)))
 }
@@ -111,12 +114,13 @@ func TestExamples(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newExecutor(t)
-			x.AddHosts = map[string][]netip.Addr{"api.example.test": {netip.MustParseAddr("127.0.0.1")}}
+			h := newHarness(t)
+			h.AddHosts = map[string][]netip.Addr{"api.example.test": {netip.MustParseAddr("127.0.0.1")}}
+			job := contract.Job{Text: example(t, h, name, port)}
 			if name == "system" {
-				x.Approver = contract.Approver{Name: "Ada", Reason: "an example"}
+				job.Approver = contract.Approver{Name: "Ada", Reason: "an example"}
 			}
-			o, err := x.ExecuteText(t.Context(), example(t, x, name, port), name+".yaml")
+			o, err := h.Run(t.Context(), job)
 			require.NoError(t, err)
 			text, err := o.Encode()
 			require.NoError(t, err)
@@ -173,11 +177,11 @@ func requireHas(t *testing.T, got, want any, path string) {
 // bytes.
 func TestDeterministic(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
-	text := example(t, x, "deterministic", "")
-	first, err := x.ExecuteText(t.Context(), text, "c.yaml")
+	h := newHarness(t)
+	text := example(t, h, "deterministic", "")
+	first, err := h.Run(t.Context(), contract.Job{Text: text})
 	require.NoError(t, err)
-	second, err := x.ExecuteText(t.Context(), text, "c.yaml")
+	second, err := h.Run(t.Context(), contract.Job{Text: text})
 	require.NoError(t, err)
 	require.True(t, first.Success, first.Error)
 	require.Equal(t, first.Stdout, second.Stdout)
@@ -194,14 +198,14 @@ func python(program string) contract.Contract {
 // the program does to its copy reaches only what it may write.
 func TestDenied(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
+	h := newHarness(t)
 	write := func(name, text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(x.Root, name), []byte(text), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(h.Root, name), []byte(text), 0o644))
 	}
 	write("app/secret.key", "secret")
 	write("report/other.key", "secret")
-	require.NoError(t, os.Link(filepath.Join(x.Root, "app/secret.key"), filepath.Join(x.Root, "app/alias")))
-	require.NoError(t, os.Symlink("secret.key", filepath.Join(x.Root, "app/pointer")))
+	require.NoError(t, os.Link(filepath.Join(h.Root, "app/secret.key"), filepath.Join(h.Root, "app/alias")))
+	require.NoError(t, os.Symlink("secret.key", filepath.Join(h.Root, "app/pointer")))
 	c := python(`
 import os
 for name in ["secret.key", "alias", "pointer", "../report/other.key"]:
@@ -222,22 +226,22 @@ attempt("delete", lambda: os.remove("build.py"))
 `)
 	c.Inputs.WorkingDirectory = "app"
 	c.Sandbox.Filesystem = contract.Filesystem{Level: "standard", Deny: []string{"app/secret.key", "report/other.key", "app/planned"}}
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), contract.Job{Contract: &c})
 	require.NoError(t, err)
 	require.True(t, o.Success, "%s %v", o.Error, o.Violations)
 	require.NotContains(t, o.Stdout, "'secret'")
 	require.Contains(t, o.Stdout, "root OSError\n")
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(x.Root, name))
+		text, err := os.ReadFile(filepath.Join(h.Root, name))
 		require.NoError(t, err)
 		return string(text)
 	}
 	require.Equal(t, "secret", read("app/secret.key"))
 	require.Equal(t, "1.2.3\n", read("VERSION"))
 	require.Equal(t, "changed", read("app/main.txt"))
-	require.NoFileExists(t, filepath.Join(x.Root, "app/build.py"))
-	require.NoFileExists(t, filepath.Join(x.Root, "app/planned"))
-	_, err = os.Lstat(filepath.Join(x.Root, "app/evil"))
+	require.NoFileExists(t, filepath.Join(h.Root, "app/build.py"))
+	require.NoFileExists(t, filepath.Join(h.Root, "app/planned"))
+	_, err = os.Lstat(filepath.Join(h.Root, "app/evil"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.Len(t, o.Folders, 1)
 	require.Equal(t, 2, o.Folders[0].Written)
@@ -249,17 +253,17 @@ attempt("delete", lambda: os.remove("build.py"))
 // TestTooLarge: files beyond the limit are told and stay in the record.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
+	h := newHarness(t)
 	c := python(`open("a", "wb").write(b"a" * (10 << 20)); open("b", "w").write("b")`)
 	c.Inputs.WorkingDirectory = "app"
 	c.Sandbox.Filesystem.Level = "standard"
 	c.Outputs.OutputFiles = []string{"a"}
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), contract.Job{Contract: &c})
 	require.NoError(t, err)
 	require.False(t, o.Success)
 	require.Len(t, o.OutputFiles, 2)
 	require.Equal(t, "too_large", o.Differences[0].Problem)
-	require.NoFileExists(t, filepath.Join(x.Root, "app/a"))
+	require.NoFileExists(t, filepath.Join(h.Root, "app/a"))
 	require.Equal(t, 0, o.Folders[0].Written)
 	require.Equal(t, []string{"2 changes: the output files are larger than the contract permits"}, o.Folders[0].NotWritten)
 	require.Equal(t, contract.RetainSession, o.Evidence.Retention)
@@ -269,13 +273,13 @@ func TestTooLarge(t *testing.T) {
 // TestCapture: exactly the limit is not cut, and one byte more is.
 func TestCapture(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
+	h := newHarness(t)
 	for _, test := range []struct {
 		stdout, stderr int
 		cut            bool
 	}{{1 << 20, 256 << 10, false}, {1<<20 + 1, 0, true}, {0, 256<<10 + 1, true}} {
 		c := python(fmt.Sprintf(`import sys; sys.stdout.write("o" * %d); sys.stderr.write("e" * %d)`, test.stdout, test.stderr))
-		o, err := x.Execute(t.Context(), c)
+		o, err := h.Run(t.Context(), contract.Job{Contract: &c})
 		require.NoError(t, err)
 		require.True(t, o.Success, o.Error)
 		require.Equal(t, test.cut, o.Truncated)
@@ -289,22 +293,22 @@ func TestCapture(t *testing.T) {
 // TestApprovalOnTheEngine: an approval permits one execution of the contract that it is for.
 func TestApprovalOnTheEngine(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
-	x.Approver = contract.Approver{Name: "Ada", Reason: "a test"}
-	first, err := x.ExecuteText(t.Context(), example(t, x, "system", ""), "c.yaml")
+	h := newHarness(t)
+	job := contract.Job{Text: example(t, h, "system", ""), Approver: contract.Approver{Name: "Ada", Reason: "a test"}}
+	first, err := h.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.True(t, first.Success, first.Error)
-	x.Approver, x.Approval = contract.Approver{}, first.Approval
-	second, err := x.ExecuteText(t.Context(), example(t, x, "system", ""), "c.yaml")
+	job.Approval = first.Approval
+	second, err := h.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Equal(t, contract.StatusRefused, second.Status)
-	require.Equal(t, "approval.mac", second.Violations[0].Field, "an outcome is no approval")
+	require.Equal(t, "approval.id", second.Violations[0].Field, "an outcome does not grant an approval")
 }
 
 // TestChildren: the limit of processes holds to the one.
 func TestChildren(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
+	h := newHarness(t)
 	for _, children := range []int64{0, 1, 3} {
 		c := python(`
 import os, time
@@ -319,7 +323,7 @@ except OSError:
 os._exit(0)
 `)
 		c.Sandbox.Processes.MaxChildren = &children
-		o, err := x.Execute(t.Context(), c)
+		o, err := h.Run(t.Context(), contract.Job{Contract: &c})
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("%d\n", children), o.Stdout, "%s %s", o.Error, o.Stderr)
 	}
@@ -328,14 +332,14 @@ os._exit(0)
 // TestStdinLimit: a whole MiB reaches the program, more is refused.
 func TestStdinLimit(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
+	h := newHarness(t)
 	c := contract.Contract{ToolID: "TL-020", Inputs: contract.Inputs{Command: "wc", Arguments: []string{"-c"}}}
 	c.Inputs.Stdin = new(strings.Repeat("x", contract.MaxStdin))
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), contract.Job{Contract: &c})
 	require.NoError(t, err)
 	require.Equal(t, "1048576\n", o.Stdout)
 	c.Inputs.Stdin = new(*c.Inputs.Stdin + "x")
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), contract.Job{Contract: &c})
 	require.NoError(t, err)
 	require.Equal(t, "IV-05", o.Violations[0].Code)
 }
@@ -344,10 +348,10 @@ func TestStdinLimit(t *testing.T) {
 // program believed that says that it did not run.
 func TestClock(t *testing.T) {
 	t.Parallel()
-	x := newExecutor(t)
-	x.Rules.OpenAllowlist = true
+	h := newHarness(t)
+	h.Rules.OpenAllowlist = true
 	clock := contract.Determinism{Clock: "2026-01-02T03:04:05Z"}
-	o, err := x.Execute(t.Context(), contract.Contract{Inputs: contract.Inputs{Command: "no-such-command"}, Determinism: clock})
+	o, err := h.Run(t.Context(), contract.Job{Contract: &contract.Contract{Inputs: contract.Inputs{Command: "no-such-command"}, Determinism: clock}})
 	require.NoError(t, err)
 	require.False(t, o.Started)
 	require.Equal(t, 127, *o.ExitCode)
@@ -360,7 +364,7 @@ sys.stderr.flush()
 os._exit(127 if datetime.date.today().year == 2026 and datetime.datetime.now().hour == 3 else 1)
 `)
 	c.Determinism = clock
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), contract.Job{Contract: &c})
 	require.NoError(t, err)
 	require.True(t, o.Started)
 	require.Equal(t, 127, *o.ExitCode)

@@ -6,36 +6,36 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
-// fakeRunner stands in for a sandbox: program says what the command does, and the
-// result is made of it as a run makes it.
-type fakeRunner struct {
+// fakeBox stands in for a sandbox: program says what the command does, and the
+// result is completed as a run completes it.
+type fakeBox struct {
 	program func(req sandbox.Request, stdin string) result.Result
 	planErr error
 	// runErr ends a run before the program starts.
 	runErr error
-	// records is where records are made.
-	records string
-	ran     []sandbox.Request
-	// probed are the runs that only looked at the image; clock and command are what
-	// they find.
-	probed         []sandbox.Request
-	clock, command result.Result
+	// store has the records.
+	store *record.Store
+	ran   []sandbox.Request
+	// probed are the runs that only looked at the image, and clock their result.
+	probed []sandbox.Request
+	clock  result.Result
 }
 
-func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
+func (f *fakeBox) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error) {
 	if f.planErr != nil {
 		return spec.Spec{}, f.planErr
 	}
@@ -47,24 +47,28 @@ func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, er
 	for _, tree := range req.Trees {
 		trees = append(trees, spec.JobTree{Source: tree.Source, Target: tree.Target})
 	}
+	var mounts []spec.HostMount
+	for _, mount := range req.Mounts {
+		mounts = append(mounts, spec.HostMount(mount))
+	}
 	var egress *spec.Egress
 	if req.Egress != nil {
 		egress = &spec.Egress{Connections: 4}
 	}
 	return spec.Spec{
 		Class: spec.Class{
-			Image: spec.Image{ID: "sha256:0123", Locked: true}, Env: []string{"HOME=/tmp", "PYTHONHASHSEED=0"},
+			WorkDir: req.WorkDir, Image: spec.Image{ID: "sha256:0123", Locked: true}, Env: []string{"HOME=/tmp", "PYTHONHASHSEED=0"},
 			Cgroup: spec.Cgroup{MemoryBytes: int64(req.Limits.Memory), NanoCPUs: int64(req.Limits.CPUs * 1e9), PIDs: req.Limits.PIDs},
 		},
-		Job: spec.Job{Command: req.Command, Env: env, Trees: trees, Egress: egress, TimeoutSeconds: req.Limits.Timeout.Seconds()},
+		Job: spec.Job{Command: req.Command, Env: env, Mounts: mounts, Trees: trees, NoFork: req.NoFork, Egress: egress, TimeoutSeconds: req.Limits.Timeout.Seconds()},
 	}, nil
 }
 
-func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+func (f *fakeBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	if req.Labels[labelProbe] != "" {
 		f.probed = append(f.probed, req)
-		if req.Labels[labelProbe] == "command" {
-			return new(f.command), nil
+		if err := os.MkdirAll(f.store.RecordDir(req.ID), 0o700); err != nil {
+			return nil, err
 		}
 		return new(f.clock), nil
 	}
@@ -72,10 +76,8 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 	if f.runErr != nil {
 		return nil, f.runErr
 	}
-	if f.records != "" {
-		if err := os.MkdirAll(filepath.Join(f.records, req.ID, "final"), 0o700); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(filepath.Join(f.store.RecordDir(req.ID), "final"), 0o700); err != nil {
+		return nil, err
 	}
 	var streams sandbox.IO
 	var hooks sandbox.Hooks
@@ -129,33 +131,44 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 	return &res, nil
 }
 
+func (f *fakeBox) Store() *record.Store { return f.store }
+
+func (f *fakeBox) ClearFinal(context.Context, string, string) (string, error) { return "", nil }
+
+func (f *fakeBox) LeftBy(context.Context, string) string { return "" }
+
 var errFake = errors.New("the engine is gone")
 
 // shippedRules are the rules of the shipped registry and profiles.
 func shippedRules(t *testing.T) Rules {
 	t.Helper()
-	registry, err := ParseRegistry(configs.Tools(), "tools.yaml")
+	tools, err := registry.Parse(configs.Tools(), "tools.yaml")
 	require.NoError(t, err)
 	profiles, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
 	require.NoError(t, err)
-	return Rules{Registry: registry, Profiles: profiles}
+	return Rules{Registry: tools, Profiles: profiles}
 }
 
-// newExecutor carries contracts out with a fake, with a root of its own.
-func newExecutor(t *testing.T, program func(req sandbox.Request, stdin string) result.Result) (*Executor, *fakeRunner) {
+// newHarness executes contracts with a fake box, in a root of its own.
+func newHarness(t *testing.T, program func(req sandbox.Request, stdin string) result.Result) (*Harness, *fakeBox) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"root/src", "root/out", "records"} {
+	for _, name := range []string{"root/src", "root/out", "state/runs"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "root/src/a.txt"), []byte("a\n"), 0o644))
-	runner := &fakeRunner{program: program, records: filepath.Join(dir, "records")}
-	runner.command = result.Result{Status: result.StatusExited, ExitCode: 3}
-	return &Executor{
-		Runner: runner, Rules: shippedRules(t), Root: filepath.Join(dir, "root"), Store: fakeStore{runner.records},
-		Ledger: ApprovalLedger{Dir: filepath.Join(dir, "approvals")},
-	}, runner
+	store, err := record.Open(filepath.Join(dir, "state"))
+	require.NoError(t, err)
+	box := &fakeBox{program: program, store: store}
+	h, err := New(box, Options{Rules: shippedRules(t), Root: filepath.Join(dir, "root"), Approvals: Approvals{filepath.Join(dir, "approvals")}})
+	require.NoError(t, err)
+	return h, box
 }
+
+// of is the job of a parsed contract, document that of a text.
+func of(c Contract) Job { return Job{Contract: &c} }
+
+func document(text string) Job { return Job{Text: []byte(text), Source: "c.yaml"} }
 
 // cat is a contract that everything else is made of.
 func cat() Contract {
@@ -165,18 +178,7 @@ func cat() Contract {
 	}
 }
 
-// fakeStore has records.
-type fakeStore struct{ dir string }
-
-func (s fakeStore) RecordDir(id string) string { return filepath.Join(s.dir, id) }
-
-func (s fakeStore) TreeDir(id string, i int) string {
-	return filepath.Join(s.dir, id, "trees", strconv.Itoa(i))
-}
-
-func (s fakeStore) Remove(id string) error { return os.RemoveAll(s.RecordDir(id)) }
-
-func (f *fakeRunner) ApplyTree(_ context.Context, _, target string, opts tree.ApplyOptions) (tree.Report, error) {
+func (f *fakeBox) ApplyTree(_ context.Context, _, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	if opts.Git {
 		return tree.Report{Target: target, Complete: true, Changes: []tree.Change{{Path: ".git/config", Change: "created", State: tree.Applied}}}, nil
 	}

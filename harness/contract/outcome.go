@@ -1,140 +1,221 @@
 package contract
 
-import "github.com/evalbox/evalbox/result"
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/evalbox/evalbox/result"
+)
 
 // OutcomeSchemaV1 names the wire form of [Outcome].
 const OutcomeSchemaV1 = "evalbox/outcome/v1"
 
-// Outcome is what became of a contract. A contract that was refused has Started
-// false and no exit code (resolution 15).
+// Statuses of an outcome beside those of a run; see [result.Status].
+const (
+	// StatusRefused is a contract that breaks a rule.
+	StatusRefused = "refused"
+	// StatusPlanned is a contract that would be executed; see [Harness.Plan].
+	StatusPlanned = "planned"
+	// StatusFailed is an execution that did not begin because we failed: the engine cannot
+	// be reached, or the image is missing.
+	StatusFailed = "failed"
+	// StatusAbandoned is an execution whose controller ended before the program did.
+	StatusAbandoned = "abandoned"
+)
+
+// Outcome is the account of a contract. A refused contract has Started false and no exit code
+// (resolution 15).
 type Outcome struct {
 	// Schema is always [OutcomeSchemaV1].
 	Schema      string `json:"schema"`
 	ExecutionID string `json:"execution_id"`
 	ToolID      string `json:"tool_id"`
 	AdapterID   string `json:"adapter_id"`
-	// ContractSHA256 is the hash of the contract as it was read, defaults filled
-	// in; approvals are bound to it.
+	// ContractSHA256 is [Contract.SHA256] of the contract as it was read. Approvals are
+	// bound to it.
 	ContractSHA256 string `json:"contract_sha256"`
 
 	// Started says that the program ran.
 	Started bool `json:"started"`
-	// Success says that the program ended with the expected code and gave all
-	// that the contract wants, and that it is on the host. Files that it does not name are no failure.
-	Success bool `json:"success"`
-	// Status is "refused", "planned" for a dry run, or that of the run, see
-	// [result.Status].
-	Status string `json:"status"`
+	// Success says that the program ended with the expected exit code, and that all files
+	// of the contract were written and are on the host. Further files do not matter.
+	Success bool   `json:"success"`
+	Status  string `json:"status"`
 	// ExitCode is 128+n for signal n and 143 after the time limit (CX-06); 126 and 127
-	// with Started false for a command that cannot be executed or is not in the image.
-	// It is nil when there is none: a refused contract never has one.
+	// with Started false for a command that cannot be executed or is not in the image. It is
+	// nil if there is none: a refused contract never has one.
 	ExitCode *int `json:"exit_code"`
 	Signal   int  `json:"signal"`
 	TimedOut bool `json:"timed_out"`
-	// Exit is the row of the exit table, with what to do; nil without an exit code.
+	// Exit is the row of the table of exit codes; nil without an exit code.
 	Exit *result.ExitMeaning `json:"exit"`
 	// Error is one sentence on why Success is false; empty otherwise.
 	Error string `json:"error"`
-	// Violations are all rules that the contract breaks, in the order of the checks.
+	// Violations are all broken rules, in the order of the checks.
 	Violations []Violation `json:"violations"`
-	// Stripped are the environment variables that the program was not given (IV-04).
+	// Stripped are the variables that the program did not get (IV-04).
 	Stripped []Violation `json:"stripped"`
-	// Differences are what the program gave otherwise than the contract expects.
+	// Differences compare the program with the expectations of the contract.
 	Differences []Difference `json:"differences"`
 
-	// Executed is what was really run; nil when nothing was.
+	// Executed is nil if nothing was run.
 	Executed *Executed `json:"executed"`
-	// Approval is what was approved, by whom; nil when nothing needed it.
+	// Approval is nil if the contract needed none.
 	Approval *Approval `json:"approval"`
 
-	// Stdout and Stderr are what was captured, as text.
+	// Stdout and Stderr are the captured text, StdoutBytes and StderrBytes the length of the
+	// whole streams.
 	Stdout      string `json:"stdout"`
 	Stderr      string `json:"stderr"`
 	StdoutBytes int64  `json:"stdout_bytes"`
 	StderrBytes int64  `json:"stderr_bytes"`
-	// Truncated says that one of the streams is longer than what was captured.
+	// Truncated says that one of the streams is longer than its captured text.
 	Truncated bool `json:"truncated"`
-	// OutputFiles are the files that the program wrote, sorted by path.
+	// OutputFiles are the written files, sorted by path.
 	OutputFiles []OutputFile `json:"output_files"`
 	Artifacts   []Artifact   `json:"artifacts"`
-	// Folders are those of the host that the program could change, and what became of
-	// its changes.
+	// Folders are the directories of the host that the program could change.
 	Folders []Folder `json:"folders"`
-	// Network is what passed through the proxy of the run; nil for an offline one.
+	// Network is the traffic through the proxy of the run; nil for an offline one.
 	Network *result.Network `json:"network"`
 	// DurationMS is the program's wall-clock time in milliseconds.
 	DurationMS int64 `json:"duration_ms"`
 
-	// Checklist is what was done for each point of CK-01 to CK-03.
+	// Checklist has the points of CK-01 to CK-03.
 	Checklist []CheckPoint `json:"checklist"`
-	// Evidence is where the record of the execution lies; empty when nothing ran.
+	// Evidence is the record of the execution; empty if nothing ran.
 	Evidence Evidence `json:"evidence"`
-	// Unenforced are limits of the contract that this host does not enforce
-	// (resolution 50).
+	// Unenforced are limits of the contract that this host did not enforce (resolution 50).
 	Unenforced []string `json:"unenforced"`
 	Warnings   []string `json:"warnings"`
 	Metadata   Metadata `json:"metadata"`
 }
 
-// Violation is one rule that one field of a contract breaks.
-type Violation struct {
-	// Code is IV-01 to IV-05 for input checks, CX-02 to CX-05 for limits, levels and
-	// outputs, DT-01 for determinism, CK-01 for adapters and approvals, and CX-01 for the
-	// document itself and its metadata.
-	Code string `json:"code"`
-	// Line is the line of the field in the document; 0 if that is not known.
-	Line int `json:"line"`
-	// Field is the path of the field, such as inputs.arguments[2].
-	Field string `json:"field"`
-	// Value is what stands there, shortened.
-	Value string `json:"value"`
-	// Rule is the rule that it breaks.
-	Rule string `json:"rule"`
+// Executed is a contract as it was executed.
+type Executed struct {
+	// Command is the whole command line in the container.
+	Command []string `json:"command"`
+	// Environment has sorted NAME=value pairs, without the variables of the image (PATH
+	// above all) and of the container (HOSTNAME).
+	Environment []string `json:"environment"`
+	// WorkingDirectory is the directory in the container.
+	WorkingDirectory string      `json:"working_directory"`
+	StdinBytes       int64       `json:"stdin_bytes"`
+	StdinSHA256      string      `json:"stdin_sha256"`
+	InputFiles       []InputFile `json:"input_files"`
+	// Image is the ID of the image; Locked says that it is the locked one.
+	Image  string `json:"image"`
+	Locked bool   `json:"locked"`
+
+	// The limits as enforced. PIDs bounds the processes and threads of the program.
+	Profile   string `json:"profile"`
+	TimeoutMS int64  `json:"timeout_ms"`
+	MemoryMB  int64  `json:"memory_mb"`
+	CPUCores  int64  `json:"cpu_cores"`
+	PIDs      int64  `json:"pids"`
+	AllowFork bool   `json:"allow_fork"`
+
+	FilesystemLevel string  `json:"filesystem_level"`
+	Mounts          []Mount `json:"mounts"`
+	NetworkLevel    string  `json:"network_level"`
+	// NetworkAllow and NetworkDeny are the lists of the contract.
+	NetworkAllow []string `json:"network_allow"`
+	NetworkDeny  []string `json:"network_deny"`
 }
 
-// Difference is one thing that came out otherwise than expected.
+// InputFile is one declared input.
+type InputFile struct {
+	Path      string `json:"path"`
+	SizeBytes int64  `json:"size_bytes"`
+	SHA256    string `json:"sha256"`
+}
+
+// Mount is a directory or file of the host in the container.
+type Mount struct {
+	// Source is the host path; empty for a hidden one.
+	Source string `json:"source"`
+	Target string `json:"target"`
+	// Mode is ro, rw or hidden.
+	Mode string `json:"mode"`
+}
+
+// Difference is one unmet expectation.
 type Difference struct {
-	// What is one of stdout, stderr, exit_code, output_file and artifact.
+	// What is stdout, stderr, exit_code, output_file or artifact.
 	What string `json:"what"`
-	// Path is the file, as the contract has it, else relative to the root or inside
-	// the container; empty otherwise.
+	// Path is the file, as the contract has it, else relative to the root or in the
+	// container; empty otherwise.
 	Path string `json:"path"`
-	// Problem is one of differs, missing, extra, too_large, not_a_file and not_applied: a
-	// file that was written and did not reach the host.
+	// Problem is differs, missing, extra, too_large, not_a_file or not_applied: a file that
+	// was written and did not reach the host.
 	Problem string `json:"problem"`
 	// Expected and Got are shortened texts.
 	Expected string `json:"expected"`
 	Got      string `json:"got"`
 }
 
-// OutputFile is one file that the program wrote.
+// Problems of a [Difference].
+const (
+	differs    = "differs"
+	missing    = "missing"
+	extra      = "extra"
+	tooLarge   = "too_large"
+	notAFile   = "not_a_file"
+	notApplied = "not_applied"
+)
+
+// String is the difference in one line. Texts of a program or a contract are quoted.
+func (d Difference) String() string {
+	name := strings.ReplaceAll(d.What, "_", " ")
+	if d.Path != "" {
+		name += " " + quoted(d.Path)
+	}
+	switch d.Problem {
+	case differs:
+		return fmt.Sprintf("%s differs: expected %s, got %s", name, d.Expected, d.Got)
+	case missing:
+		return fmt.Sprintf("%s is missing: %s", name, d.Got)
+	case notAFile:
+		return fmt.Sprintf("%s is not a regular file: %s", name, d.Got)
+	case tooLarge:
+		return fmt.Sprintf("%s is too large: %s; %s", name, d.Got, d.Expected)
+	case notApplied:
+		return fmt.Sprintf("%s was written, but not carried over: %s", name, d.Got)
+	}
+	return fmt.Sprintf("%s is not named in the contract", name)
+}
+
+// OutputFile is one written file.
 type OutputFile struct {
 	Path      string `json:"path"`
 	SizeBytes int64  `json:"size_bytes"`
 	SHA256    string `json:"sha256"`
 	// Declared says that the contract names it.
 	Declared bool `json:"declared"`
-	// Retention is "session" or "evidence" (CX-05).
+	// Retention is [RetainSession] or [RetainEvidence] (CX-05).
 	Retention string `json:"retention"`
 }
 
-// Folder is a folder of the host that a program had a copy of.
+// Folder is a directory of the host that the program had a copy of.
 type Folder struct {
-	// Source is the host path, Target the one inside the container.
+	// Source is the host path, Target the one in the container.
 	Source string `json:"source"`
 	Target string `json:"target"`
-	// Written is the number of changes that were carried over to the host.
+	// Written is the number of changes that reached the host.
 	Written int `json:"written"`
-	// NotWritten are changes that were not, each with the reason; their files are in
-	// the record. The list is cut at a hundred.
+	// NotWritten are the other changes, each with the reason; their files are in the record.
+	// The list is cut at a hundred.
 	NotWritten []string `json:"not_written"`
 }
 
 // Artifact is one artifact (CI-01).
 type Artifact struct {
 	MIMEType string `json:"mime_type"`
-	// Data is the text of a small text artifact, else empty: Metadata says where
-	// its bytes are.
+	// Data is the text of a small text artifact, else empty: Metadata says where the bytes
+	// are.
 	Data     string            `json:"data"`
 	Metadata map[string]string `json:"metadata"`
 }
@@ -145,17 +226,71 @@ type CheckPoint struct {
 	List string `json:"list"`
 	// Point names it, such as limits_set.
 	Point string `json:"point"`
-	// State is one of done, failed and not_reached.
+	// State is [CheckDone], [CheckFailed] or [CheckNotReached].
 	State string `json:"state"`
-	// Detail is what was done, with figures.
+	// Detail is for people.
 	Detail string `json:"detail"`
 }
 
-// Evidence is where the record of an execution lies, and how long it is kept.
+// Evidence names the record of an execution.
 type Evidence struct {
 	RunID string `json:"run_id"`
-	// Path is the record's folder.
+	// Path is the record's directory.
 	Path string `json:"path"`
-	// Retention is "session" or "evidence".
+	// Retention is [RetainSession] or [RetainEvidence].
 	Retention string `json:"retention"`
+}
+
+// Encode returns the wire form of an outcome, with a newline at its end.
+func (o Outcome) Encode() ([]byte, error) {
+	text, err := json.MarshalIndent(o, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the outcome of %s: %w", o.ExecutionID, err)
+	}
+	return append(text, '\n'), nil
+}
+
+// failures are the differences that fail an execution. A file that the contract does not name
+// is only listed, because tools leave caches.
+func (o Outcome) failures() []Difference {
+	return slices.DeleteFunc(slices.Clone(o.Differences), func(d Difference) bool { return d.Problem == extra })
+}
+
+// Err returns nil for a success and a plan, a [*RefusedError] for a refused contract, and a
+// [*FailedError] for everything else.
+func (o Outcome) Err() error {
+	switch {
+	case o.Success || o.Status == StatusPlanned:
+		return nil
+	case o.Status == StatusRefused:
+		return &RefusedError{"contract " + o.ExecutionID, o.Violations}
+	}
+	return &FailedError{o}
+}
+
+// A FailedError is an execution that did not give what its contract wants.
+type FailedError struct{ Outcome Outcome }
+
+func (e *FailedError) Error() string { return e.Outcome.Error }
+
+// fillLists replaces the nil lists of a struct, and of the structs in it, by empty ones, so
+// that they are lists in JSON.
+func fillLists(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fillLists(v.Elem())
+		}
+	case reflect.Slice:
+		if v.IsNil() && v.CanSet() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			fillLists(v.Index(i))
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			fillLists(field)
+		}
+	}
 }

@@ -24,14 +24,14 @@ func TestJudgeOutputs(t *testing.T) {
 			"/repo/cache":     {size: 1, sha256: "dd"},
 			"/work/final/x":   {size: 3, sha256: "ee"},
 		},
-		odd: map[string]string{"/repo/out/link": "symlink: not a regular file"},
+		other: map[string]string{"/repo/out/link": "symlink: not a regular file"},
 	}
 	e := Effective{OutputFiles: 100, Artifacts: 10}
 	e.Contract.Outputs.Artifacts = []ArtifactSpec{{Path: "c.txt", MIMEType: "application/json"}, {Path: "a"}}
 	before, gone := of("old"), of("gone")
 	before.source, gone.source = old, old
 	before.field = "outputs.output_files[5]"
-	w.gone = map[string]bool{"/repo/out/gone": true}
+	w.deleted = map[string]bool{"/repo/out/gone": true}
 	j := judgeOutputs(Resolved{
 		outputs:   []declared{of("a"), of("b"), of("a"), of("none"), of("link"), before, gone},
 		artifacts: []declared{of("c.txt"), of("a")},
@@ -57,7 +57,7 @@ func TestJudgeOutputs(t *testing.T) {
 		`output file "cache" is not named in the contract`,
 		`output file "/work/final/x" is not named in the contract`,
 	}, texts)
-	require.Len(t, failures(j.differences), 5)
+	require.Len(t, Outcome{Differences: j.differences}.failures(), 5)
 	require.Equal(t, []Artifact{{MIMEType: "application/json", Data: "{}", Metadata: map[string]string{
 		"path": "c.txt", "size_bytes": "2", "sha256": "cc", "kept_at": old, "retention": "evidence",
 	}}}, j.artifacts)
@@ -82,6 +82,6 @@ func TestJudgeManyExtra(t *testing.T) {
 	}
 	j := judgeOutputs(Resolved{outputs: []declared{{path: "x", target: "/repo/x"}}}, Effective{}, w)
 	require.Len(t, j.files, 300)
-	require.Len(t, j.differences, maxExtra)
+	require.Len(t, j.differences, maxListed)
 	require.Equal(t, []string{"199 more files are not named in the contract; output_files lists them"}, j.warnings)
 }

@@ -59,10 +59,9 @@ func TestParse(t *testing.T) {
 	require.Equal(t, c, again)
 	schematest.Valid(t, schematest.Load(t, ContractSchemaJSON), text)
 
-	rules := testRules(t)
-	rules.Adapters = []string{"ADP-1"}
-	_, violations, stripped := rules.Validate(c)
-	require.Empty(t, violations)
+	_, violations, stripped := testRules(t).Validate(c)
+	require.Len(t, violations, 1, "there are no adapters")
+	require.Equal(t, "adapter_id", violations[0].Field)
 	require.Empty(t, stripped)
 }
 
@@ -105,7 +104,7 @@ func TestSchemas(t *testing.T) {
 	schematest.Match(t, contract, reflect.TypeFor[Contract](), "Contract.tool_id")
 	require.Equal(t, SchemaV1, *contract.Properties["schema"].Const)
 	require.Equal(t, schematest.Names(policy.FilesystemLevels()), schematest.Enum(t, contract.Defs["filesystem"], "level"))
-	require.Equal(t, schematest.Names(networkLevels()), schematest.Enum(t, contract.Defs["network"], "level"))
+	require.Equal(t, schematest.Names(policy.NetworkLevels()), schematest.Enum(t, contract.Defs["network"], "level"))
 
 	outcome := schematest.Load(t, OutcomeSchemaJSON)
 	schematest.Match(t, outcome, reflect.TypeFor[Outcome]())
@@ -142,7 +141,8 @@ func FuzzParse(f *testing.F) {
 		if len(text) > 1<<16 {
 			return
 		}
-		c, e, violations, stripped := rules.Examine(text, "x")
+		x := rules.Examine(text)
+		c, e, violations, stripped := x.Contract, x.Effective, x.Violations, x.Stripped
 		require.LessOrEqual(t, len(violations), maxViolations+1)
 		require.LessOrEqual(t, len(stripped), maxViolations+1)
 		for _, v := range violations {

@@ -7,13 +7,11 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/evalbox/evalbox/internal/text"
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // Labels of the runs of contracts.
@@ -23,12 +21,11 @@ const (
 	labelHash      = "contract.sha256"
 )
 
-// planRequest says to the sandbox what the contract says. It is pure, but for the ID
-// of the run.
-func (run *execution) planRequest() {
-	e, c := run.effective, run.effective.Contract
+// buildRequest translates the contract into a request of the sandbox.
+func (run *execution) buildRequest() {
+	e, c := run.Effective, run.Effective.Contract
 	req := run.Request
-	req.ID = record.NewID(run.now())
+	req.ID = record.NewID(run.Now())
 	if policy.CheckName("name", run.outcome.ExecutionID) == nil {
 		req.Name = run.outcome.ExecutionID
 	}
@@ -42,37 +39,24 @@ func (run *execution) planRequest() {
 	req.Stdin = c.Inputs.Stdin != nil
 	req.Env = environment(c)
 
-	req.Limits.Timeout = e.Timeout
-	req.Limits.Memory = e.Memory
-	req.Limits.CPUs = float64(e.CPUs)
+	req.Limits.Timeout, req.Limits.Memory, req.Limits.CPUs = e.Timeout, e.Memory, float64(e.CPUs)
 	req.Limits.PIDs = 1 + e.MaxChildren // the program itself
 	req.NoFork = !e.AllowFork
 	req.Limits.CaptureStdout, req.Limits.CaptureStderr = max(e.Stdout, leastCapture), max(e.Stderr, leastCapture)
 
-	req.WorkDir = run.resolved.WorkDir
-	req.Mounts, req.Trees, req.Masks = run.resolved.Mounts, run.resolved.Trees, run.resolved.Masks
-	req.Network = ""
-	req.Egress = run.egress()
-	if run.Store != nil {
-		run.record = run.Store.RecordDir(req.ID)
-		if run.final = req.Final; run.final == "" {
-			run.final = filepath.Join(run.record, "final")
-		}
+	files := run.resolved
+	req.WorkDir, req.Mounts, req.Trees, req.Masks = files.WorkDir, files.Mounts, files.Trees, files.Masks
+	req.Network, req.Egress = "", run.egress()
+
+	run.record, run.final = run.box.Store().RecordDir(req.ID), req.Final
+	if run.final == "" {
+		run.final = filepath.Join(run.record, "final")
 	}
 	run.request = req
 }
 
-// streams are those of the executor, with the contract's stdin.
-func (run *execution) streams() sandbox.IO {
-	streams := sandbox.IO{Stdout: run.IO.Stdout, Stderr: run.IO.Stderr}
-	if text := run.effective.Contract.Inputs.Stdin; text != nil {
-		streams.Stdin = strings.NewReader(*text)
-	}
-	return streams
-}
-
-// environment is what the program is given beside the fixed environment of every run
-// (DT-01). What the contract says itself is as fixed.
+// environment adds to the fixed environment of every run (DT-01). The variables of the
+// contract take precedence.
 func environment(c Contract) map[string]string {
 	env := map[string]string{"TZ": "UTC"}
 	_, lang := c.Inputs.Environment["LANG"]
@@ -87,37 +71,73 @@ func environment(c Contract) map[string]string {
 	return env
 }
 
-// seedEnv are the variables that a seed sets.
+// seedEnv are the variables of a seed. Python takes 32 bits.
 func seedEnv(seed int64) map[string]string {
-	// Python takes 32 bits.
 	return map[string]string{"SEED": strconv.FormatInt(seed, 10), "PYTHONHASHSEED": strconv.FormatUint(uint64(uint32(seed)), 10)}
 }
 
-// egress is what the proxy of the run lets through; nil is offline.
+// egress is the rule set of the proxy; nil is offline.
 func (run *execution) egress() *policy.Egress {
-	if run.effective.NetworkLevel == "" || run.effective.NetworkLevel == policy.Offline {
+	network := run.Effective.Contract.Sandbox.Network
+	egress := policy.Egress{Level: run.Effective.NetworkLevel, Allow: network.Allow, Deny: network.Deny, Resolve: map[string][]netip.Addr{}}
+	if egress.Offline() {
 		return nil
 	}
-	network := run.effective.Contract.Sandbox.Network
-	egress := policy.Egress{Level: run.effective.NetworkLevel, Allow: network.Allow, Deny: network.Deny}
-	if common := run.Request.Egress; common != nil {
-		egress.Limits, egress.Resolve = common.Limits, maps.Clone(common.Resolve)
+	if shared := run.Request.Egress; shared != nil {
+		egress.Limits = shared.Limits
+		maps.Copy(egress.Resolve, shared.Resolve)
 	}
-	for name, addresses := range run.AddHosts {
-		if egress.Resolve == nil {
-			egress.Resolve = map[string][]netip.Addr{}
-		}
-		egress.Resolve[name] = addresses
-	}
+	maps.Copy(egress.Resolve, run.AddHosts)
 	return &egress
 }
 
-// refusals are the rules that the sandbox itself says are broken; nil if an error is
-// about something else.
-func (run *execution) refusals(err error) []Violation {
-	if err == nil {
-		return nil
+// contractField is the field of a contract behind a field of a request. An empty code marks
+// fields that no contract has: they come from the settings.
+type contractField struct{ field, code, hint string }
+
+var contractFields = map[string]contractField{
+	"image": {}, "user": {}, "runtime": {}, "transfer": {}, "id": {}, "label": {}, "gpus": {}, "gpu_driver": {},
+	"state folder": {}, "script": {},
+
+	"timeout":        {"sandbox.timeout_ms", "CX-02", hintMachine},
+	"memory":         {"sandbox.memory_mb", "CX-02", hintMachine},
+	"cpus":           {"sandbox.cpu_cores", "CX-02", hintMachine},
+	"pids-limit":     {"sandbox.processes.max_children", "CX-02", ""},
+	"no-fork":        {"sandbox.processes.allow_fork", "CX-02", ""},
+	"capture-stdout": {"outputs.capture.stdout_bytes", "CX-05", ""},
+	"capture-stderr": {"outputs.capture.stderr_bytes", "CX-05", ""},
+	"env":            {"inputs.environment", "IV-04", ""},
+	"args":           {"inputs.arguments", "IV-02", ""},
+	"command":        {"inputs.arguments", "IV-02", ""},
+	"workdir":        {"inputs.working_directory", "IV-03", ""},
+	"mount":          {"sandbox.filesystem", "CX-03", ""},
+	"tree":           {"sandbox.filesystem", "CX-03", ""},
+	"mask":           {"sandbox.filesystem", "CX-03", ""},
+
+	"egress":             {"sandbox.network.level", "CX-04", ""},
+	"network level":      {"sandbox.network.level", "CX-04", hintEgress},
+	"allow-host":         {"sandbox.network.allow", "CX-04", hintPrivate},
+	"deny-host":          {"sandbox.network.deny", "CX-04", ""},
+	"network":            {"sandbox.network", "CX-04", ""},
+	"add-host":           {"sandbox.network", "CX-04", ""},
+	"egress-bytes":       {"sandbox.network", "CX-04", ""},
+	"egress-connections": {"sandbox.network", "CX-04", ""},
+	"egress-requests":    {"sandbox.network", "CX-04", ""},
+	"egress-time":        {"sandbox.network", "CX-04", ""},
+}
+
+// fieldBehind returns the field of the contract. Fields that are not listed are limits that
+// follow from those of the contract.
+func fieldBehind(field string) contractField {
+	if f, ok := contractFields[field]; ok {
+		return f
 	}
+	return contractField{"sandbox." + field, "CX-02", hintMachine}
+}
+
+// refusals translates the rules that the sandbox says are broken. It returns nil if the error
+// has another cause.
+func (run *execution) refusals(err error) []Violation {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []Violation
 		for _, part := range joined.Unwrap() {
@@ -129,92 +149,29 @@ func (run *execution) refusals(err error) []Violation {
 		}
 		return all
 	}
-	var field *policy.FieldError
-	var path *sandbox.PathError
-	switch {
-	case errors.As(err, &field) && !ours[field.Field]:
-		name, code := fieldOf(field.Field)
-		if name == "sandbox.network" {
-			name = run.networkField(field)
+	if broken, ok := errors.AsType[*policy.FieldError](err); ok {
+		f := fieldBehind(broken.Field)
+		if f.code == "" {
+			return nil
 		}
-		return []Violation{{Code: code, Field: name, Value: field.Value, Rule: field.Rule}}
-	case errors.As(err, &path) && path.Field != "state folder" && path.Field != "script":
-		rule := path.Rule
-		if path.Err != nil {
-			rule = fmt.Sprintf("%s: %v", rule, path.Err)
+		network := run.Effective.Contract.Sandbox.Network
+		if n := broken.Entry; broken.Field == "allow-host" && n > 0 && n <= len(network.Allow) || broken.Field == "deny-host" && n > 0 {
+			f.field += fmt.Sprintf("[%d]", n-1)
 		}
-		return []Violation{{Code: "CX-03", Field: run.filesystemField(path.Path), Value: quoted(path.Path), Rule: rule}}
+		return []Violation{{Code: f.code, Field: f.field, Value: broken.Value, Rule: broken.Rule, hint: f.hint}}
+	}
+	if broken, ok := errors.AsType[*sandbox.PathError](err); ok && fieldBehind(broken.Field).code != "" {
+		rule, field := broken.Rule, "sandbox.filesystem"
+		if broken.Err != nil {
+			rule = fmt.Sprintf("%s: %v", rule, broken.Err)
+		}
+		for _, p := range run.resolved.opened {
+			if p.real == broken.Path {
+				field = p.field
+				break
+			}
+		}
+		return []Violation{{Code: "CX-03", Field: field, Value: quoted(broken.Path), Rule: rule}}
 	}
 	return nil
-}
-
-// networkField is the field of the contract that a rule of the proxy is about.
-func (run *execution) networkField(broken *policy.FieldError) string {
-	const network = "sandbox.network"
-	given := run.effective.Contract.Sandbox.Network
-	switch broken.Field {
-	case "network level", "egress":
-		return network + ".level"
-	case "allow-host":
-		return entryField(network+".allow", given.Allow, broken.Value)
-	case "deny-host":
-		return entryField(network+".deny", given.Deny, broken.Value)
-	}
-	return network
-}
-
-// entryField is the entry of a list that a value quotes, or the list.
-func entryField(list string, entries []string, quote string) string {
-	for i, entry := range entries {
-		if quote == fmt.Sprintf("%q", entry) || quote == fmt.Sprintf("%.200q", entry) {
-			return fmt.Sprintf("%s[%d]", list, i)
-		}
-	}
-	return list
-}
-
-// filesystemField is the field of the contract that opens a host path.
-func (run *execution) filesystemField(path string) string {
-	for _, p := range run.resolved.places {
-		if p.real == path {
-			return p.field
-		}
-	}
-	return "sandbox.filesystem"
-}
-
-// ours are fields of a request that no contract names: what is wrong with them is
-// wrong with the settings.
-var ours = map[string]bool{"image": true, "user": true, "runtime": true, "transfer": true, "id": true, "label": true, "gpus": true, "gpu_driver": true}
-
-// fieldOf is the field of a contract behind one of a request, and its code.
-func fieldOf(field string) (name, code string) {
-	switch field {
-	case "timeout":
-		return "sandbox.timeout_ms", "CX-02"
-	case "memory":
-		return "sandbox.memory_mb", "CX-02"
-	case "cpus":
-		return "sandbox.cpu_cores", "CX-02"
-	case "pids-limit":
-		return "sandbox.processes.max_children", "CX-02"
-	case "no-fork":
-		return "sandbox.processes.allow_fork", "CX-02"
-	case "capture-stdout":
-		return "outputs.capture.stdout_bytes", "CX-05"
-	case "capture-stderr":
-		return "outputs.capture.stderr_bytes", "CX-05"
-	case "env":
-		return "inputs.environment", "IV-04"
-	case "args", "command":
-		return "inputs.arguments", "IV-02"
-	case "workdir":
-		return "inputs.working_directory", "IV-03"
-	case "egress", "network", "network level", "allow-host", "deny-host", "add-host",
-		"egress-bytes", "egress-connections", "egress-requests", "egress-time":
-		return "sandbox.network", "CX-04"
-	case "mount", "tree", "mask":
-		return "sandbox.filesystem", "CX-03"
-	}
-	return "sandbox." + field, "CX-02"
 }

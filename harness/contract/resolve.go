@@ -2,7 +2,6 @@ package contract
 
 import (
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,137 +12,117 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Where the host's files are inside the container.
-const (
-	// rootTarget is where the root is.
-	rootTarget = "/repo"
-	// hostTarget is what the paths of everything else begin with.
-	hostTarget = "/host"
-)
-
-// Resolved are the files of a contract as this host has them: every path with its
-// links resolved, and what the container is to show of it.
+// Resolved are the files of a contract on this host: every path with its links resolved, and
+// where the container has it.
 type Resolved struct {
-	// Root is the host folder that is /repo inside.
+	// Root is the host directory that is /repo in the container.
 	Root string
-	// WorkDir is the working directory inside the container.
+	// WorkDir is the working directory in the container.
 	WorkDir string
 	Mounts  []sandbox.Mount
 	Trees   []sandbox.Tree
-	// Masks are what is hidden, as paths inside the container.
+	// Masks are hidden paths in the container.
 	Masks []string
 	// InputFiles are the declared inputs, with their hashes.
 	InputFiles []InputFile
-	// Warnings are what a careful reader should know.
-	Warnings []string
+	Warnings   []string
 
 	// outputs and artifacts are the declared ones, in the order of the contract.
 	outputs, artifacts []declared
 	// denied are the host paths that must not be written.
 	denied []string
-	// absent are masks of what is not there: nothing is hidden by them.
+	// absent are the masks of missing files, which hide nothing.
 	absent []string
-	// places are the folders and files that the level opens.
-	places []place
-	// git are the host paths of Git that the contract names to be written.
+	// opened are the working directory and the paths of read and write, inputs the input
+	// files when they were hashed.
+	opened, inputs []hostPath
+	// git are the paths of write that lie in a .git directory.
 	git []string
-	// inputs are the input files as they were when they were hashed.
-	inputs []place
 }
 
-// declared is one file that the program must write.
+// declared is a file that the program must write.
 type declared struct {
 	field string
-	// path is the path of the contract, target the one inside the container.
+	// path is the path of the contract, target the one in the container.
 	path, target string
 	// source is the host path; empty for a file of ./final.
 	source string
 }
 
-// A place is one path of a contract on this host.
-type place struct {
-	// field and asked are what the contract says.
-	field, asked string
-	// real is the absolute path with links resolved.
-	real string
-	// info is what lies there; nil if nothing does.
-	info fs.FileInfo
-}
-
-func (p place) missing() bool { return p.info == nil }
-
-// Resolve looks at the files that a contract names: where its paths lead, whether its
-// level permits that, and what its input files hold (IV-03, IV-05, CX-03). It returns
-// everything that is wrong, in the order of the fields; Resolved is for use only if
-// nothing is. It changes nothing.
+// Resolve looks up the files that a contract names: where its paths lead, whether its level
+// permits that, and the content of its input files (IV-03, IV-05, CX-03). It returns all
+// violations in the order of the fields; Resolved is valid only if there are none. It changes
+// nothing.
 //
-// Root is the host folder that paths are relative to. Dependencies are the folders
-// outside of it that level extended may read. Forbidden are host paths that no program
-// may be shown, nor anything that holds them.
+// Root is the host directory that paths are relative to. Dependencies are the directories
+// outside of it that the level extended may read. No level opens a path of forbidden, or a
+// directory that holds one.
 func Resolve(c Contract, root string, e Effective, dependencies, forbidden []string) (Resolved, []Violation) {
 	r := &resolver{level: e.FilesystemLevel, dependencies: realPaths(dependencies), forbidden: realPaths(forbidden)}
 	if !r.findRoot(root) {
 		return Resolved{}, r.violations
 	}
-	r.workDir = r.folder("inputs.working_directory", c.Inputs.WorkingDirectory, "IV-03")
-	r.read = r.list("sandbox.filesystem.read", c.Sandbox.Filesystem.Read)
-	r.write = r.list("sandbox.filesystem.write", c.Sandbox.Filesystem.Write)
-	r.denied(c.Sandbox.Filesystem.Deny)
+	r.workDir = r.directory("inputs.working_directory", c.Inputs.WorkingDirectory)
+	r.read = r.list("sandbox.filesystem.read", c.Sandbox.Filesystem.Read, false)
+	r.write = r.list("sandbox.filesystem.write", c.Sandbox.Filesystem.Write, true)
+	r.hide(c.Sandbox.Filesystem.Deny)
 	if r.workDir.real == "" {
 		return Resolved{}, r.violations
 	}
-	shown := r.plan()
-	out := Resolved{
-		Root: r.root, WorkDir: inside(r.root, r.workDir.real),
-		Mounts: shown.mounts(r.root), Trees: shown.trees(r.root), Masks: shown.masks(r.root, r.deny),
+	r.view = r.open()
+	out := Resolved{Root: r.root, WorkDir: inside(r.root, r.workDir.real), opened: slices.Concat([]hostPath{r.workDir}, r.read, r.write)}
+	for _, p := range r.view.reads {
+		out.Mounts = append(out.Mounts, sandbox.Mount{Source: p, Target: inside(r.root, p)})
 	}
-	r.inputs(c.Inputs.InputFiles, shown, &out)
+	for _, p := range r.view.writes {
+		out.Trees = append(out.Trees, sandbox.Tree{Source: p, Target: inside(r.root, p)})
+	}
+	for _, p := range outermost(r.view.within(r.deny), nil) { // one mask hides everything in it
+		out.Masks = append(out.Masks, inside(r.root, p))
+	}
+	r.inputs(c.Inputs.InputFiles, &out)
 	for i, path := range c.Outputs.OutputFiles {
-		out.outputs = append(out.outputs, r.output(fmt.Sprintf("outputs.output_files[%d]", i), path, shown))
+		out.outputs = append(out.outputs, r.output(fmt.Sprintf("outputs.output_files[%d]", i), path))
 	}
 	for i, artifact := range c.Outputs.Artifacts {
-		out.artifacts = append(out.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path, shown))
+		out.artifacts = append(out.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path))
 	}
 	for _, d := range r.deny {
+		out.denied = append(out.denied, d.real)
 		if target := inside(r.root, d.real); d.missing() && slices.Contains(out.Masks, target) {
 			out.absent = append(out.absent, target)
 		}
 	}
-	out.places = slices.Concat([]place{r.workDir}, r.read, r.write)
 	for _, p := range r.write {
 		if slices.ContainsFunc(strings.Split(p.real, "/"), func(name string) bool { return strings.EqualFold(name, ".git") }) {
 			out.git = append(out.git, p.real)
 		}
 	}
-	for _, d := range r.deny {
-		out.denied = append(out.denied, d.real)
-	}
 	out.Warnings = r.warnings
 	return out, r.violations
 }
 
-// resolver collects what is found on the way.
+// resolver collects the results of [Resolve].
 type resolver struct {
-	level        policy.FilesystemLevel
-	dependencies []string
-	forbidden    []string
-	root         string
-	workDir      place
-	read         []place
-	write        []place
-	deny         []place
+	level                   policy.FilesystemLevel
+	dependencies, forbidden []string
+
+	root              string
+	workDir           hostPath
+	read, write, deny []hostPath
+	view              view
 
 	violations []Violation
 	warnings   []string
 }
 
-func (r *resolver) refuse(code, field, value, rule string) {
-	r.violations = append(r.violations, Violation{Code: code, Field: field, Value: quoted(value), Rule: rule})
+func (r *resolver) refuse(code, field, value, rule, hint string) {
+	r.violations = append(r.violations, Violation{Code: code, Field: field, Value: quoted(value), Rule: rule, hint: hint})
 }
 
-// findRoot resolves the root, which is the operator's word and not the contract's.
+// findRoot resolves the root, which the operator chooses.
 func (r *resolver) findRoot(root string) bool {
-	found, rule := look(root)
+	found, rule := lookUp(root)
 	switch {
 	case rule != "":
 	case !found.info.IsDir():
@@ -151,18 +130,17 @@ func (r *resolver) findRoot(root string) bool {
 	case found.real == filepath.Dir(found.real):
 		rule = "is the root of the file system: give a folder in it"
 	default:
-		rule = r.touches(found.real)
+		rule = r.closed(found.real)
 	}
 	if rule != "" {
-		r.refuse("CX-03", "root", root, rule)
-		return false
+		r.refuse("CX-03", "root", root, rule, "")
 	}
 	r.root = found.real
-	return true
+	return rule == ""
 }
 
-// folder resolves a folder that lies below the root, whatever the level.
-func (r *resolver) folder(field, asked, code string) place {
+// directory resolves a directory below the root, at any level.
+func (r *resolver) directory(field, asked string) hostPath {
 	p, rule := r.at(field, asked, r.root)
 	switch {
 	case rule != "":
@@ -172,172 +150,106 @@ func (r *resolver) folder(field, asked, code string) place {
 		rule = "is not a folder"
 	}
 	if rule != "" {
-		r.refuse(code, field, asked, rule)
-		return place{}
+		r.refuse("IV-03", field, asked, rule, "")
+		return hostPath{}
 	}
 	return p
 }
 
-// outside says of a path that it leads out of the root, and where to.
-func (r *resolver) outside(p place) string {
+// outside says that a path leads out of the root, and where to.
+func (r *resolver) outside(p hostPath) string {
 	if filepath.Clean(p.asked) == p.real {
 		return "is not below the root " + r.root
 	}
 	return fmt.Sprintf("leads to %s, which is not below the root %s", p.real, r.root)
 }
 
-// list resolves what is to be read or written.
-func (r *resolver) list(name string, asked []string) (places []place) {
+// list resolves the paths of read or write.
+func (r *resolver) list(name string, asked []string, write bool) (paths []hostPath) {
 	for i, path := range asked {
 		field := fmt.Sprintf("%s[%d]", name, i)
 		p, rule := r.at(field, path, r.root)
+		hint := ""
 		if rule == "" {
-			rule = r.permitted(p, strings.HasSuffix(name, "write"))
+			rule, hint = r.permitted(p, write)
 		}
 		if rule != "" {
-			r.refuse("CX-03", field, path, rule)
+			r.refuse("CX-03", field, path, rule, hint)
 			continue
 		}
-		places = append(places, p)
+		paths = append(paths, p)
 	}
-	return places
+	return paths
 }
 
-// permitted is the rule that an entry of read or write breaks at this level.
-func (r *resolver) permitted(p place, write bool) string {
-	if rule := r.touches(p.real); rule != "" {
-		return rule
+// permitted returns the rule of the level that a path of read or write breaks, with a hint.
+func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
+	if rule := r.closed(p.real); rule != "" {
+		return rule, hintLevels
 	}
 	if write && !p.info.IsDir() {
-		return "is not a folder: give the folder that it is in"
+		return "is not a folder: give the folder that it is in", ""
 	}
 	if !p.info.IsDir() && !p.info.Mode().IsRegular() {
-		return "is neither a file nor a folder"
+		return "is neither a file nor a folder", ""
 	}
 	inRoot, inWork := fsx.Within(p.real, r.root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
-	switch r.level {
-	case policy.Elevated:
-		return ""
-	case policy.Extended:
-		if write && !inRoot {
-			return r.outside(p) + "; level extended writes below the root only"
-		}
-		if !inRoot && !r.isDependency(p.real) {
-			return r.outside(p) + ", nor below a folder of contract_dependencies; it takes level elevated"
-		}
-		return ""
-	case policy.Standard:
-		if write && !inWork {
-			return "is not below the working directory; level standard writes nothing else"
-		}
-		if !inRoot {
-			return r.outside(p) + "; level standard reads nothing else"
-		}
-		return ""
-	default:
-		if write {
-			return "level minimal writes nothing"
-		}
-		if !inWork {
-			return "is not below the working directory; level minimal reads nothing else"
-		}
-		return ""
+	switch {
+	case r.level == policy.Elevated:
+		return "", ""
+	case r.level == policy.Extended && write && !inRoot:
+		return r.outside(p) + "; level extended writes below the root only", hintLevels
+	case r.level == policy.Extended && !inRoot && !r.isDependency(p.real):
+		return r.outside(p) + ", nor below a folder of contract_dependencies; it takes level elevated", hintDependencies
+	case r.level == policy.Extended:
+		return "", ""
+	case r.level == policy.Standard && write && !inWork:
+		return "is not below the working directory; level standard writes nothing else", hintLevels
+	case r.level == policy.Standard && !inRoot:
+		return r.outside(p) + "; level standard reads nothing else", hintLevels
+	case r.level == policy.Standard:
+		return "", ""
+	case write:
+		return "level minimal writes nothing", hintLevels
+	case !inWork:
+		return "is not below the working directory; level minimal reads nothing else", hintLevels
 	}
+	return "", ""
 }
 
-// isDependency reports whether the operator lets level extended read a path. A folder
-// that holds those of the system opens none of them.
+// isDependency reports whether the operator lets the level extended read a path. A dependency
+// that holds system directories does not open them.
 func (r *resolver) isDependency(real string) bool {
 	return slices.ContainsFunc(r.dependencies, func(dir string) bool {
 		return fsx.Within(real, dir) && (isSystem(dir) || !isSystem(real))
 	})
 }
 
-// denied resolves what is hidden. What does not exist hides nothing now, but may not
-// be written either.
-func (r *resolver) denied(asked []string) {
+// hide resolves the paths of deny. A missing file hides nothing now, but must not be written
+// either. A path that the contract needs must not be hidden.
+func (r *resolver) hide(asked []string) {
 	for i, path := range asked {
 		field := fmt.Sprintf("sandbox.filesystem.deny[%d]", i)
 		p, rule := r.at(field, path, r.root)
-		if rule != "" && p.missing() && p.real != "" {
-			r.deny = append(r.deny, p)
+		switch {
+		case rule != "" && p.missing() && p.real != "":
 			r.warnings = append(r.warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", field, quoted(path)))
+		case rule != "":
+			r.refuse("CX-03", field, path, rule, "")
 			continue
-		}
-		if rule != "" {
-			r.refuse("CX-03", field, path, rule)
-			continue
+		default:
+			for _, open := range slices.Concat([]hostPath{r.workDir}, r.read, r.write) {
+				if open.real != "" && (fsx.Within(open.real, p.real) || sameFile(open, p)) {
+					r.refuse("CX-03", field, path, fmt.Sprintf("hides %s %q", open.field, open.asked), "")
+				}
+			}
 		}
 		r.deny = append(r.deny, p)
-		r.checkDenied(p)
 	}
 }
 
-// checkDenied refuses to hide what the contract needs: one of the two is wrong.
-func (r *resolver) checkDenied(p place) {
-	for _, open := range slices.Concat([]place{r.workDir}, r.read, r.write) {
-		if open.real != "" && (fsx.Within(open.real, p.real) || sameFile(open, p)) {
-			r.refuse("CX-03", p.field, p.asked, fmt.Sprintf("hides %s %q", open.field, open.asked))
-		}
-	}
-}
-
-// inputs hashes the declared inputs (IV-05).
-func (r *resolver) inputs(asked []string, shown view, out *Resolved) {
-	room := int64(MaxInputFiles)
-	for i, path := range asked {
-		field := fmt.Sprintf("inputs.input_files[%d]", i)
-		p, rule := r.at(field, path, r.workDir.real)
-		code := "IV-05"
-		switch {
-		case rule != "":
-			if p.real != "" && !shown.has(p.real) {
-				code, rule = "IV-03", r.unseen(p)
-			}
-		case !shown.has(p.real):
-			code, rule = "IV-03", r.unseen(p)
-		case r.isDenied(p) != "":
-			code, rule = "CX-03", "is hidden by "+r.isDenied(p)
-		case !p.info.Mode().IsRegular():
-			rule = "is not a regular file"
-		}
-		if rule != "" {
-			r.refuse(code, field, path, rule)
-			continue
-		}
-		file, rule := hashFile(p, &room)
-		if rule != "" {
-			r.refuse("IV-05", field, path, rule)
-			continue
-		}
-		file.Path = path
-		out.InputFiles = append(out.InputFiles, file)
-		out.inputs = append(out.inputs, p)
-		if literal := r.literal(path, r.workDir.real); fsx.Within(literal, r.root) && literal != p.real {
-			r.warnings = append(r.warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s",
-				field, path, inside(r.root, p.real)))
-		}
-	}
-}
-
-// unseen says of a path that the program cannot see it.
-func (r *resolver) unseen(p place) string {
-	if !fsx.Within(p.real, r.root) && r.level != policy.Extended && r.level != policy.Elevated {
-		return r.outside(p)
-	}
-	if r.level == policy.Minimal || r.level == policy.Standard {
-		return fmt.Sprintf("is not among what level %s shows: %s", r.level, visible[r.level])
-	}
-	return "is neither below the root nor below what sandbox.filesystem.read and write name"
-}
-
-// visible says what the lower levels show.
-var visible = map[policy.FilesystemLevel]string{
-	policy.Minimal: "the working directory", policy.Standard: "the root",
-}
-
-// isDenied is the field that hides a place; empty if none does.
-func (r *resolver) isDenied(p place) string {
+// hiddenBy returns the field that hides a path; empty if none does.
+func (r *resolver) hiddenBy(p hostPath) string {
 	for _, d := range r.deny {
 		if fsx.Within(p.real, d.real) || sameFile(p, d) {
 			return d.field
@@ -346,31 +258,92 @@ func (r *resolver) isDenied(p place) string {
 	return ""
 }
 
-// output finds where a declared output will be.
-func (r *resolver) output(field, asked string, shown view) declared {
-	if scratch := filepath.Clean(asked); scratch != spec.FinalDir && fsx.Within(scratch, spec.FinalDir) {
-		return declared{field: field, path: asked, target: scratch}
+// open returns what the level and the lists open.
+func (r *resolver) open() view {
+	reads, writes := []string{r.workDir.real}, []string(nil)
+	if r.level != policy.Minimal {
+		reads, writes = []string{r.root}, []string{r.workDir.real}
 	}
-	literal := r.literal(asked, r.workDir.real)
-	// The file need not be there, nor the folder that it is in: the links of what
-	// is there decide.
-	p := place{field: field, asked: asked, real: filepath.Join(fsx.RealPath(filepath.Dir(literal)), filepath.Base(literal))}
+	for _, p := range r.read {
+		reads = append(reads, p.real)
+	}
+	for _, p := range r.write {
+		writes = append(writes, p.real)
+	}
+	writes = outermost(writes, nil)
+	return view{reads: outermost(reads, writes), writes: writes}
+}
+
+// inputs hashes the declared inputs (IV-05).
+func (r *resolver) inputs(asked []string, out *Resolved) {
+	room := int64(MaxInputFiles)
+	for i, path := range asked {
+		field := fmt.Sprintf("inputs.input_files[%d]", i)
+		p, rule := r.at(field, path, r.workDir.real)
+		code, hint := "IV-05", ""
+		switch {
+		case p.real != "" && !r.view.has(p.real):
+			code = "IV-03"
+			rule, hint = r.invisible(p)
+		case rule != "":
+		case r.hiddenBy(p) != "":
+			code, rule = "CX-03", "is hidden by "+r.hiddenBy(p)
+		case !p.info.Mode().IsRegular():
+			rule = "is not a regular file"
+		}
+		var file InputFile
+		if rule == "" {
+			file, rule = hashFile(p, &room)
+		}
+		if rule != "" {
+			r.refuse(code, field, path, rule, hint)
+			continue
+		}
+		file.Path = path
+		out.InputFiles = append(out.InputFiles, file)
+		out.inputs = append(out.inputs, p)
+		if asked := r.absolute(path, r.workDir.real); fsx.Within(asked, r.root) && asked != p.real {
+			r.warnings = append(r.warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", field, path, inside(r.root, p.real)))
+		}
+	}
+}
+
+// invisible says that the program cannot see a path.
+func (r *resolver) invisible(p hostPath) (rule, hint string) {
+	if !fsx.Within(p.real, r.root) && r.level != policy.Extended && r.level != policy.Elevated {
+		return r.outside(p), ""
+	}
+	switch r.level {
+	case policy.Minimal:
+		return "is not among what level minimal shows: the working directory", hintLevels
+	case policy.Standard:
+		return "is not among what level standard shows: the root", hintLevels
+	}
+	return "is neither below the root nor below what sandbox.filesystem.read and write name", ""
+}
+
+// output finds the place of a declared output.
+func (r *resolver) output(field, asked string) declared {
+	if final := filepath.Clean(asked); final != spec.FinalDir && fsx.Within(final, spec.FinalDir) {
+		return declared{field: field, path: asked, target: final}
+	}
+	// The file and its directory may be missing: the links of the existing part decide.
+	path := r.absolute(asked, r.workDir.real)
+	p := hostPath{field: field, asked: asked, real: filepath.Join(fsx.RealPath(filepath.Dir(path)), filepath.Base(path))}
 	rule, code := "", "CX-05"
+	writer := r.view.writer(p.real)
 	switch {
 	case !fsx.Within(p.real, r.root) && r.level != policy.Elevated:
 		rule, code = r.outside(p), "IV-03"
-	case shown.writer(p.real) == "":
-		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", shown.writable(), spec.FinalDir)
-	case p.real == shown.writer(p.real):
+	case writer == "":
+		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", r.view.writable(), spec.FinalDir)
+	case p.real == writer || isDir(p.real):
 		rule = "is a folder"
-	case r.isDenied(p) != "":
-		rule = "is hidden by " + r.isDenied(p)
-	}
-	if info, err := lstat(p.real); rule == "" && err == nil && info.IsDir() {
-		rule = "is a folder"
+	case r.hiddenBy(p) != "":
+		rule = "is hidden by " + r.hiddenBy(p)
 	}
 	if rule != "" {
-		r.refuse(code, field, asked, rule)
+		r.refuse(code, field, asked, rule, "")
 	}
 	return declared{field: field, path: asked, source: p.real, target: inside(r.root, p.real)}
 }

@@ -41,11 +41,11 @@ func resolveIn(dir string, level policy.FilesystemLevel, change func(c *Contract
 	change(&c)
 	r, violations := Resolve(c, filepath.Join(dir, "root"), Effective{FilesystemLevel: level},
 		[]string{filepath.Join(dir, "deps"), "/bin"}, []string{filepath.Join(dir, "state")})
-	var told []string
+	var rules []string
 	for _, v := range violations {
-		told = append(told, strings.ReplaceAll(v.Code+" "+v.Field+": "+v.Rule, dir, "DIR"))
+		rules = append(rules, strings.ReplaceAll(v.Code+" "+v.Field+": "+v.Rule, dir, "DIR"))
 	}
-	return r, told
+	return r, rules
 }
 
 func TestResolveLevels(t *testing.T) {

@@ -2,55 +2,47 @@ package contract
 
 import (
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/internal/strict"
-
 	"github.com/evalbox/evalbox/policy"
 )
 
-// Rules are what a contract is checked against before anything else looks at it. The
-// checks are of the text alone: what the host's files are is looked at later. The zero
-// value refuses every contract.
+// Rules are the checks of the text of a contract; the files of the host are checked later.
+// The zero value refuses every contract.
 type Rules struct {
-	// Registry are the tools; with OpenAllowlist it may be empty.
-	Registry Registry
+	// Registry has the tools; it may be empty with OpenAllowlist.
+	Registry registry.Registry
 	// Profiles are the limits; the contract names one of them.
 	Profiles policy.Profiles
-	// Adapters are the adapters that there are, by ID.
-	Adapters []string
-	// Strict blocks the characters of IV-02 in the command and its arguments, and
-	// refuses contracts with variables that would be stripped.
+	// Strict blocks the characters of IV-02 in the command and its arguments, and refuses
+	// contracts with variables that would be stripped.
 	Strict bool
-	// OpenAllowlist permits commands of no registered tool (resolution 12). A contract
-	// that names a registered tool is held to it all the same.
+	// OpenAllowlist permits commands of no registered tool (resolution 12). A contract that
+	// names a registered tool must still comply with it.
 	OpenAllowlist bool
-	// ApprovedEnv, if not nil, are the only variables that a program is given: names,
-	// or beginnings of names with a '*' at the end. Others are stripped.
+	// ApprovedEnv, if not nil, are the only variables that reach the program: names, or
+	// prefixes that end with '*'. All others are stripped.
 	ApprovedEnv []string
 }
 
-// Effective is what a contract amounts to: its own values, else those of the profile,
-// with units.
+// Effective is a contract with its defaults, in units of Go.
 type Effective struct {
-	// Contract is the contract with defaults filled in. Its environment is what the
-	// program is given: nothing that was stripped.
+	// Contract has defaults filled in, and no stripped variables.
 	Contract Contract
 	// ContractSHA256 is [Contract.SHA256] of the contract as it was read.
 	ContractSHA256 string
-	// Tool is the registered tool; nil if there is none and there need not be.
-	Tool *Tool
-	// Profile is the profile whose limits hold.
+	// Tool is nil for an unregistered tool.
+	Tool    *registry.Tool
 	Profile string
 
 	Timeout time.Duration
 	Memory  policy.Size
-	// CPUs is the number of processors.
-	CPUs int64
-	// MaxChildren is the number of processes and threads beside the program itself.
-	MaxChildren int64
-	AllowFork   bool
+	// CPUs is the number of processors, and MaxChildren the number of processes and threads
+	// beside the program itself.
+	CPUs, MaxChildren int64
+	AllowFork         bool
 
 	FilesystemLevel policy.FilesystemLevel
 	NetworkLevel    policy.NetworkLevel
@@ -61,15 +53,14 @@ type Effective struct {
 	// Clock is the time that the program sees at its start; zero is the real one.
 	Clock time.Time
 	// Needs are the levels that need an approval, as in [Approval.Levels].
-	Needs []string
-	// Warnings are what a careful reader should know, such as a deprecated tool.
+	Needs    []string
 	Warnings []string
 }
 
-// Validate checks the text of a contract: IV-01 to IV-05, then limits (CX-02), levels
-// (CX-03, CX-04), outputs (CX-05) and the rest. It returns every violation, in that
-// order and at most a hundred, and the variables that the program will not be given.
-// Effective is for use only if there are no violations; its hash always is.
+// Validate checks the text of a contract: inputs (IV-01 to IV-05), limits (CX-02), levels
+// (CX-03, CX-04), outputs (CX-05) and the rest. It returns all violations in this order, at
+// most a hundred, and the variables that are stripped. If there are violations, only the
+// hash of Effective is valid.
 func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violation) {
 	check := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles)}
 	check.tool()        // IV-01
@@ -82,78 +73,85 @@ func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violati
 	check.network()     // CX-04
 	check.outputs()     // CX-05
 	check.determinism() // DT-01
-	check.adapter()     // CK-01
 	check.identity()    // CX-01
 	e = check.effective()
 	e.ContractSHA256 = c.SHA256(r.Profiles)
 	return e, bounded(check.violations), bounded(check.stripped)
 }
 
-// Examine reads a document and validates what could be read of it, so that everything
-// is reported at once, with lines. What is wrong with the form of the document comes
-// first, and a field that could not be read is not reported again.
-func (r Rules) Examine(text []byte, source string) (c Contract, e Effective, violations, stripped []Violation) {
+// Examination is the result of the check of a document.
+type Examination struct {
+	Contract  Contract
+	Effective Effective
+	// Violations are all broken rules, Stripped the variables that the program does not get.
+	Violations, Stripped []Violation
+
+	lines map[string]int
+}
+
+// Examine parses a document and validates the part of it that could be read. Problems with
+// the form come first, and a field that could not be read is reported once.
+func (r Rules) Examine(text []byte) Examination {
 	c, lines, form := parse(text)
 	if len(lines) == 0 {
-		return c, e, form, nil // nothing could be read
+		return Examination{Contract: c, Violations: form} // nothing could be read
 	}
-	e, rules, stripped := r.Validate(c)
-	violations = form
-	for _, v := range rules {
-		if !slices.ContainsFunc(form, func(f Violation) bool { return within(v.Field, f.Field) || within(f.Field, v.Field) }) {
-			violations = append(violations, v)
+	e, broken, stripped := r.Validate(c)
+	all := slices.Clone(form)
+	for _, v := range broken {
+		if !violates(form, v.Field) {
+			all = append(all, v)
 		}
 	}
-	for _, list := range [][]Violation{violations, stripped} {
-		for i := range list {
-			if list[i].Line == 0 {
-				list[i].Line = lineOf(lines, list[i].Field)
-			}
-		}
-	}
-	return c, e, bounded(violations), stripped
+	addLines(all, lines)
+	addLines(stripped, lines)
+	return Examination{c, e, bounded(all), stripped, lines}
 }
 
-// within says whether a field is another one or a part of it.
-func within(field, of string) bool {
-	rest, ok := strings.CutPrefix(field, of)
-	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
-}
-
-// lineOf is the line of a field, or of the nearest one that it is a part of.
-func lineOf(lines map[string]int, field string) int {
-	for field != "" {
-		if line, ok := lines[field]; ok {
-			return line
-		}
-		field = field[:max(0, strings.LastIndexAny(field, ".["))]
-	}
-	return 0
-}
-
-// A checker collects what is wrong with a contract.
+// A checker collects the violations of a contract.
 type checker struct {
 	rules Rules
-	// given is the contract as it was read, c that with defaults filled in.
+	// given is the contract as it was read, c the same with defaults filled in.
 	given, c             Contract
-	t                    *Tool
+	t                    *registry.Tool
 	violations, stripped []Violation
 	warnings, needs      []string
 	env                  map[string]string
 	clock                time.Time
 }
 
-// refuse adds a violation. A text of the contract is quoted by the caller.
-func (k *checker) refuse(code, field, value, rule string) {
-	k.violations = append(k.violations, Violation{Code: code, Field: field, Value: value, Rule: rule})
+// add adds a violation. The caller quotes a text of the contract.
+func (k *checker) add(code, field, value, rule, hint string) {
+	k.violations = append(k.violations, Violation{Code: code, Field: field, Value: value, Rule: rule, hint: hint})
 }
+
+func (k *checker) refuse(code, field, value, rule string) { k.add(code, field, value, rule, "") }
 
 // refuseText adds a violation by a text of the contract.
 func (k *checker) refuseText(code, field, text, rule string) {
-	k.refuse(code, field, strict.Quoted(text), rule)
+	k.add(code, field, strict.Quoted(text), rule, "")
 }
 
-// as makes refuse report with one code.
-func (k *checker) as(code string) func(field, value, rule string) {
-	return func(field, value, rule string) { k.refuse(code, field, value, rule) }
+func (k *checker) effective() Effective {
+	s, capture := k.c.Sandbox, k.c.Outputs.Capture
+	size := func(p *int64) policy.Size { return policy.Size(valueOf(p)) }
+	e := Effective{
+		Contract: k.c, Tool: k.t, Profile: s.Profile,
+		Timeout: time.Duration(valueOf(s.TimeoutMS)) * time.Millisecond, Memory: size(s.MemoryMB) * policy.MiB,
+		CPUs: valueOf(s.CPUCores), MaxChildren: valueOf(s.Processes.MaxChildren), AllowFork: *s.Processes.AllowFork,
+		FilesystemLevel: policy.FilesystemLevel(s.Filesystem.Level), NetworkLevel: policy.NetworkLevel(s.Network.Level),
+		Stdout: size(capture.StdoutBytes), Stderr: size(capture.StderrBytes),
+		OutputFiles: size(capture.OutputFilesBytes), Artifacts: size(capture.ArtifactsBytes),
+		Clock: k.clock, Needs: k.needs, Warnings: k.warnings,
+	}
+	e.Contract.Inputs.Environment = k.env
+	return e
+}
+
+// valueOf is zero for nil, which a violation leaves.
+func valueOf(p *int64) int64 {
+	if p == nil {
+		return 0
+	}
+	return *p
 }

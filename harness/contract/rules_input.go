@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -10,29 +11,29 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/internal/strict"
-
 	"github.com/evalbox/evalbox/policy"
 )
 
 const (
-	// MaxStdin bounds what a contract gives to stdin (IV-05), in bytes of UTF-8.
+	// MaxStdin bounds the stdin of a contract (IV-05), in bytes of UTF-8.
 	MaxStdin = 1 << 20
-	// MaxInputFiles bounds the declared input files together (IV-05).
+	// MaxInputFiles bounds the declared input files together (IV-05), in bytes.
 	MaxInputFiles = 10 << 20
-	// maxArguments and maxArgumentBytes keep a command line well below what execve(2)
-	// takes; each argument counts with the NUL at its end.
+	// maxArguments and maxArgumentBytes keep a command line well below the limit of
+	// execve(2). Each argument counts with the NUL at its end.
 	maxArguments     = 4096
 	maxArgumentBytes = 128 << 10
-	// maxList bounds the other lists, maxPath a path (PATH_MAX) or a host.
+	// maxList bounds the other lists, maxPath a path (PATH_MAX).
 	maxList = 1000
 	maxPath = 4095
 )
 
-// shellCharacters are what strict mode blocks (IV-02).
+// shellCharacters are blocked in strict mode (IV-02).
 const shellCharacters = ";|&$`(){}[]<>\\\"'!#*?"
 
-// textRule says what is wrong with a text that must be short and without NUL bytes.
+// textRule is the rule that a short text breaks; empty for none.
 func textRule(text string, most int) string {
 	switch {
 	case strings.ContainsRune(text, 0):
@@ -45,7 +46,7 @@ func textRule(text string, most int) string {
 	return ""
 }
 
-// tool checks that the command may be executed (IV-01): by default nothing may.
+// tool checks that the command may be executed (IV-01). By default none may.
 func (k *checker) tool() {
 	const code = "IV-01"
 	id, command := k.c.ToolID, k.c.Inputs.Command
@@ -67,121 +68,108 @@ func (k *checker) tool() {
 		return
 	}
 	switch k.t.Status {
-	case ToolBlocked:
-		k.refuseText(code, "tool_id", id, fmt.Sprintf("Tool '%s' is blocked", k.t.Name)+k.t.instead())
-	case ToolDeprecated:
-		k.warnings = append(k.warnings, fmt.Sprintf("Tool '%s' is deprecated", k.t.Name)+k.t.instead())
-	case ToolActive:
+	case registry.Blocked:
+		sentence := fmt.Sprintf("Tool '%s' is blocked", k.t.Name) + k.t.Instead()
+		k.violations = append(k.violations, Violation{Code: code, Field: "tool_id", Value: strict.Quoted(id), Rule: sentence, sentence: sentence})
+	case registry.Deprecated:
+		k.warnings = append(k.warnings, fmt.Sprintf("Tool '%s' is deprecated", k.t.Name)+k.t.Instead())
+	case registry.Active:
 	}
 	if command != "" && !slices.Contains(k.t.Scope.Commands, command) {
 		k.refuseText(code, "inputs.command", command, fmt.Sprintf("is not a command of %s (%s), whose commands are %s",
 			id, k.t.Name, strings.Join(k.t.Scope.Commands, ", ")))
 	}
 	for i, argument := range k.c.Inputs.Arguments {
-		if !k.t.permits(argument) {
+		if !k.t.Permits(argument) {
 			k.refuseText(code, fmt.Sprintf("inputs.arguments[%d]", i), argument, fmt.Sprintf("is not an argument that %s (%s) may be given", id, k.t.Name))
 		}
 	}
 }
 
-// instead is what to use in place of a tool.
-func (t Tool) instead() string {
-	if t.Replacement == "" {
-		return ""
-	}
-	return "; use " + t.Replacement
-}
-
-// arguments checks that the command line can be passed on as it is (IV-02). There is no
-// shell, so no character has a meaning; strict mode blocks those of a shell.
+// arguments checks that the command line can be passed on unchanged (IV-02). There is no
+// shell, so no character is special; strict mode blocks those of a shell.
 func (k *checker) arguments() {
 	const code = "IV-02"
 	total := 0
 	word := func(field, text string) {
 		total += len(text) + 1
 		if rule := textRule(text, maxArgumentBytes); rule != "" {
-			k.refuseText(code, field, text, rule)
-			return
-		}
-		if at := strings.IndexAny(text, shellCharacters); k.rules.Strict && at >= 0 {
+			k.add(code, field, strict.Quoted(text), rule, hintPassAsFile)
+		} else if at := strings.IndexAny(text, shellCharacters); k.rules.Strict && at >= 0 {
 			k.refuseText(code, field, text, fmt.Sprintf("must not have the character %s in strict mode", text[at:at+1]))
 		}
 	}
 	word("inputs.command", k.c.Inputs.Command)
 	if n := len(k.c.Inputs.Arguments); n > maxArguments {
-		k.refuse(code, "inputs.arguments", "", fmt.Sprintf("has %d arguments; at most %d", n, maxArguments))
+		k.add(code, "inputs.arguments", "", fmt.Sprintf("has %d arguments; at most %d", n, maxArguments), hintPassAsFile)
 	}
 	for i, argument := range k.c.Inputs.Arguments {
 		word(fmt.Sprintf("inputs.arguments[%d]", i), argument)
 	}
 	if total > maxArgumentBytes {
-		k.refuse(code, "inputs.arguments", "", fmt.Sprintf("takes %d bytes with the command; at most %d", total, maxArgumentBytes))
+		k.add(code, "inputs.arguments", "", fmt.Sprintf("takes %d bytes with the command; at most %d", total, maxArgumentBytes), hintPassAsFile)
 	}
 }
 
-// paths checks every path of the contract (IV-03). What a path really is, behind links,
-// is resolved later; this refuses what is plainly meant to lead astray.
+// paths checks the text of every path (IV-03). Links are resolved later.
 func (k *checker) paths() {
-	in, out, files := k.c.Inputs, k.c.Outputs, k.c.Sandbox.Filesystem
-	k.path("inputs.working_directory", in.WorkingDirectory, false)
-	k.pathList("inputs.input_files", in.InputFiles, false)
+	out, files := k.c.Outputs, k.c.Sandbox.Filesystem
 	elevated := policy.FilesystemLevel(files.Level) == policy.Elevated
-	k.pathList("sandbox.filesystem.read", files.Read, elevated)
-	k.pathList("sandbox.filesystem.write", files.Write, elevated)
-	k.pathList("sandbox.filesystem.deny", files.Deny, true) // what is hidden does no harm
-	k.pathList("outputs.output_files", out.OutputFiles, false)
 	artifacts := make([]string, len(out.Artifacts))
 	for i, a := range out.Artifacts {
 		artifacts[i] = a.Path
 	}
-	k.pathList("outputs.artifacts", artifacts, false)
-}
-
-func (k *checker) pathList(field string, paths []string, system bool) {
-	if len(paths) > maxList {
-		k.refuse("IV-03", field, "", fmt.Sprintf("has %d paths; at most %d", len(paths), maxList))
-	}
-	for i, p := range paths {
-		k.path(fmt.Sprintf("%s[%d]", field, i), p, system)
-	}
-}
-
-func (k *checker) path(field, p string, system bool) {
-	if rule := pathRule(p, system); rule != "" {
-		k.refuseText("IV-03", field, p, rule)
+	k.path("inputs.working_directory", k.c.Inputs.WorkingDirectory, false)
+	for _, list := range []struct {
+		field  string
+		paths  []string
+		system bool // permits system paths
+	}{
+		{"inputs.input_files", k.c.Inputs.InputFiles, false},
+		{"sandbox.filesystem.read", files.Read, elevated},
+		{"sandbox.filesystem.write", files.Write, elevated},
+		{"sandbox.filesystem.deny", files.Deny, true}, // hiding a system path is harmless
+		{"outputs.output_files", out.OutputFiles, false},
+		{"outputs.artifacts", artifacts, false},
+	} {
+		if len(list.paths) > maxList {
+			k.refuse("IV-03", list.field, "", fmt.Sprintf("has %d paths; at most %d", len(list.paths), maxList))
+		}
+		for i, p := range list.paths {
+			k.path(fmt.Sprintf("%s[%d]", list.field, i), p, list.system)
+		}
 	}
 }
 
 var windowsPath = regexp.MustCompile(`(?i)(^|[\\/])[a-z]:[\\/]*windows([\\/]|$)`)
 
-// pathRule says what is wrong with the text of a path. System permits system paths.
-func pathRule(p string, system bool) string {
-	if p == "" {
-		return "must not be empty"
-	}
-	if rule := textRule(p, maxPath); rule != "" {
-		return rule
-	}
-	if slices.Contains(strings.FieldsFunc(p, func(c rune) bool { return c == '/' || c == '\\' }), "..") {
-		return "must not have .. as a part"
-	}
+func (k *checker) path(field, p string, system bool) {
+	rule := textRule(p, maxPath)
 	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean(p), "/"), "/")
-	if !system && (path.IsAbs(p) && (first == "etc" || first == "var") || windowsPath.MatchString(p)) {
-		return "is a system path"
+	switch {
+	case rule != "":
+	case p == "":
+		rule = "must not be empty"
+	case slices.Contains(strings.FieldsFunc(p, func(c rune) bool { return c == '/' || c == '\\' }), ".."):
+		rule = "must not have .. as a part"
+	case !system && (path.IsAbs(p) && (first == "etc" || first == "var") || windowsPath.MatchString(p)):
+		rule = "is a system path"
 	}
-	return ""
+	if rule != "" {
+		k.refuseText("IV-03", field, p, rule)
+	}
 }
 
-// strippedEnv are variables that make a program execute something else than what the
-// contract names, or read it from somewhere else; a '*' at the end stands for the rest of
-// a name. Those that [policy.RefusedEnv] refuses come beside them.
+// strippedEnv are variables that make a program execute or read something else than the
+// contract names; a '*' at the end stands for the rest of a name. [policy.RefusedEnv] refuses
+// others.
 var strippedEnv = []string{
 	"BASHOPTS", "BASH_ENV", "ENV", "GCONV_PATH", "GIT_*", "GREP_OPTIONS", "IFS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
 	"LOCPATH", "MAKEFILES", "MAKEFLAGS", "NLSPATH", "NODE_*", "OPENSSL_*", "PERL*", "PS4", "PYTEST_*", "RUBYLIB", "RUBYOPT",
 	"SHELLOPTS", "_JAVA_OPTIONS",
 }
 
-// matchesEnv says whether a name is one of a list, or begins as one that ends with '*'.
+// matchesEnv reports whether a name is in a list, or has a prefix of the list that ends with '*'.
 func matchesEnv(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
@@ -189,19 +177,18 @@ func matchesEnv(name string, patterns []string) bool {
 	})
 }
 
-// environment strips what a program must not be given (IV-04).
+// environment strips the variables that a program must not get (IV-04).
 func (k *checker) environment() {
 	const code = "IV-04"
 	env := k.c.Inputs.Environment
 	malformed := map[string]bool{}
 	for _, err := range policy.CheckEnvForm(env) {
-		field, value, rule := "inputs.environment", "", fieldRule(err)
-		if v := fieldValue(err); v != "" {
-			name, _ := strconv.Unquote(v)
-			malformed[name] = true
-			field, value = envField(name), ""
+		field := "inputs.environment"
+		if broken, ok := errors.AsType[*policy.FieldError](err); ok && broken.Value != "" {
+			name, _ := strconv.Unquote(broken.Value)
+			malformed[name], field = true, envField(name)
 		}
-		k.refuse(code, field, value, rule)
+		k.refuse(code, field, "", policy.RuleOf(err))
 	}
 	k.env = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -213,7 +200,7 @@ func (k *checker) environment() {
 			k.env[name] = env[name]
 			continue
 		}
-		// What was to be kept from the program is not to be shown either.
+		// The value is not shown: the program was not to have it either.
 		v := Violation{Code: code, Field: envField(name), Rule: rule}
 		k.stripped = append(k.stripped, v)
 		if k.rules.Strict {
@@ -222,7 +209,7 @@ func (k *checker) environment() {
 	}
 }
 
-// stripRule says why a program is not given a variable; empty if it is.
+// stripRule says why a variable is stripped; empty if it is not.
 func (k *checker) stripRule(name string) string {
 	if name == "PATH" {
 		return "is replaced by that of the image"
@@ -241,11 +228,11 @@ func (k *checker) stripRule(name string) string {
 
 // stdin checks the size of stdin (IV-05).
 func (k *checker) stdin() {
-	stdin := k.c.Inputs.Stdin
-	if stdin != nil && len(*stdin) > MaxStdin {
+	switch stdin := k.c.Inputs.Stdin; {
+	case stdin == nil:
+	case len(*stdin) > MaxStdin:
 		k.refuse("IV-05", "inputs.stdin", "", fmt.Sprintf("has %d bytes; at most %d", len(*stdin), MaxStdin))
-	}
-	if stdin != nil && !utf8.ValidString(*stdin) {
+	case !utf8.ValidString(*stdin):
 		k.refuse("IV-05", "inputs.stdin", "", "must be UTF-8")
 	}
 }

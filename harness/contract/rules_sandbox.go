@@ -4,121 +4,125 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"mime"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
-
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
 // Levels that need an approval, as in [Approval.Levels].
 const (
-	needElevated = "filesystem:" + string(policy.Elevated)
-	needOpen     = "network:" + string(policy.Open)
+	NeedElevated = "filesystem:" + string(policy.Elevated)
+	NeedOpen     = "network:" + string(policy.Open)
 )
 
-func networkLevels() []policy.NetworkLevel {
-	return []policy.NetworkLevel{policy.Offline, policy.Registry, policy.API, policy.Open}
+const (
+	// maxPattern bounds the pattern of a stream, in bytes.
+	maxPattern = 4 << 10
+	// maxPurpose and maxMetadata bound the texts of the metadata, in bytes.
+	maxPurpose, maxMetadata = 4 << 10, 1 << 10
+)
+
+// limits checks the limits against the profile (CX-02). A value outside of the inclusive
+// bounds is refused, not moved (resolution 6).
+func (k *checker) limits() {
+	name := k.c.Sandbox.Profile
+	if _, ok := k.rules.Profiles[name]; !ok {
+		k.add("CX-02", "sandbox.profile", strict.Quoted(name), "is no profile; there are "+
+			cmp.Or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none"), hintProfile)
+	}
+	k.bounds("CX-02")
 }
 
-// limits checks the limits against the profile (CX-02). Its bounds are inclusive, and
-// what lies outside of them is refused, not moved (resolution 6).
-func (k *checker) limits() {
-	const code = "CX-02"
-	name := k.c.Sandbox.Profile
-	p, ok := k.rules.Profiles[name]
+// bounds checks the limits that report with one code.
+func (k *checker) bounds(code string) {
+	p, ok := k.rules.Profiles[k.c.Sandbox.Profile]
 	if !ok {
-		k.refuseText(code, "sandbox.profile", name, "is no profile; there are "+
-			cmp.Or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none"))
 		return
 	}
-	s := k.c.Sandbox
-	k.within(code, "sandbox.timeout_ms", s.TimeoutMS, p.TimeoutMS)
-	k.within(code, "sandbox.memory_mb", s.MemoryMB, p.MemoryMB)
-	k.within(code, "sandbox.cpu_cores", s.CPUCores, p.CPUCores)
-	k.within(code, "sandbox.processes.max_children", s.Processes.MaxChildren, p.MaxChildren)
-}
-
-func (k *checker) within(code, field string, value *int64, r policy.Range) {
-	if !r.Has(*value) {
-		k.refuse(code, field, fmt.Sprint(*value), fmt.Sprintf("must be between %d and %d in profile %s", r.Min, r.Max, k.c.Sandbox.Profile))
+	for _, l := range k.c.limits(p) {
+		if value := **l.value; l.code == code && !l.bounds.Has(value) {
+			k.add(code, l.field, fmt.Sprint(value), fmt.Sprintf("must be between %d and %d in profile %s", l.bounds.Min, l.bounds.Max, k.c.Sandbox.Profile), hintProfile)
+		}
 	}
 }
 
-// filesystem checks the level of file access (CX-03), and what is opened beside it. A
-// path that only an approved or a higher level may open is refused here; whether it lies
-// below the root is looked at when it is resolved.
+// filesystem checks the level of file access and the paths that are opened in addition
+// (CX-03), by their texts: whether a path is below the root is checked when it is resolved.
 func (k *checker) filesystem() {
 	const code = "CX-03"
 	files := k.c.Sandbox.Filesystem
 	level := policy.FilesystemLevel(files.Level)
 	rank := slices.Index(policy.FilesystemLevels(), level)
 	if rank < 0 {
-		k.refuseText(code, "sandbox.filesystem.level", files.Level, "must be one of "+joined(policy.FilesystemLevels()))
+		k.add(code, "sandbox.filesystem.level", strict.Quoted(files.Level), "must be one of "+text.List(policy.FilesystemLevels()), hintLevels)
 		return
 	}
 	if level == policy.Elevated {
-		k.needs = append(k.needs, needElevated)
+		k.needs = append(k.needs, NeedElevated)
 	}
-	work := k.c.Inputs.WorkingDirectory
+	work, extended := k.c.Inputs.WorkingDirectory, slices.Index(policy.FilesystemLevels(), policy.Extended)
 	for _, list := range []struct {
-		field string
+		name  string
 		paths []string
-		// open says whether the level has the path open already.
-		open func(p string) bool
+		open  func(p string) bool // the level opens the path already
 	}{
-		{"read", files.Read, func(p string) bool {
-			return level == policy.Standard && !path.IsAbs(p) || below(work, p)
-		}},
+		{"read", files.Read, func(p string) bool { return level == policy.Standard && !path.IsAbs(p) || below(work, p) }},
 		{"write", files.Write, func(p string) bool { return level == policy.Standard && below(work, p) }},
 	} {
 		for i, p := range list.paths {
-			field := fmt.Sprintf("sandbox.filesystem.%s[%d]", list.field, i)
+			field := fmt.Sprintf("sandbox.filesystem.%s[%d]", list.name, i)
 			switch {
 			case path.Clean(p) == "/":
 				k.refuseText(code, field, p, "would open the whole host")
-			case rank < slices.Index(policy.FilesystemLevels(), policy.Extended) && !list.open(p):
-				k.refuseText(code, field, p, fmt.Sprintf("is not open to %s at level %s; it takes level extended", list.field, level))
+			case rank < extended && !list.open(p):
+				k.add(code, field, strict.Quoted(p), fmt.Sprintf("is not open to %s at level %s; it takes level extended", list.name, level), hintLevels)
 			}
 		}
 	}
 	k.toolFiles(level, rank)
 }
 
-// below says whether a path is a folder or lies in it, by their texts.
-func below(folder, p string) bool {
-	folder, p = path.Clean(folder), path.Clean(p)
-	return fsx.Within(p, folder) || folder == "." && !path.IsAbs(p)
+// below reports whether a path is a directory or lies in it, by their texts.
+func below(dir, p string) bool {
+	dir, p = path.Clean(dir), path.Clean(p)
+	return fsx.Within(p, dir) || dir == "." && !path.IsAbs(p)
 }
 
-// toolFiles holds the contract to the scope of its tool.
+// toolFiles checks the level against the scope of the tool.
 func (k *checker) toolFiles(level policy.FilesystemLevel, rank int) {
 	const code, field = "CX-03", "sandbox.filesystem.level"
 	if k.t == nil {
 		return
 	}
 	scope := k.t.Scope
-	if rank > slices.Index(policy.FilesystemLevels(), policy.FilesystemLevel(scope.Filesystem)) {
-		k.refuseText(code, field, string(level), fmt.Sprintf("is above %s, the highest level of tool %s", scope.Filesystem, k.t.ID))
-	} else if scope.DataAccess != dataWrite && level != policy.Minimal {
-		k.refuseText(code, field, string(level), fmt.Sprintf("lets the program write, and tool %s has data access %s", k.t.ID, scope.DataAccess))
+	if rank > slices.Index(policy.FilesystemLevels(), scope.Filesystem) {
+		k.add(code, field, strict.Quoted(string(level)), fmt.Sprintf("is above %s, the highest level of tool %s", scope.Filesystem, k.t.ID), hintLevels)
+	} else if scope.DataAccess != registry.AccessWrite && level != policy.Minimal {
+		k.add(code, field, strict.Quoted(string(level)), fmt.Sprintf("lets the program write, and tool %s has data access %s", k.t.ID, scope.DataAccess), hintLevels)
 	}
-	if scope.DataAccess == dataNone {
+	if scope.DataAccess == registry.AccessNone {
 		for i, p := range k.c.Inputs.InputFiles {
 			k.refuseText(code, fmt.Sprintf("inputs.input_files[%d]", i), p, fmt.Sprintf("is refused: tool %s has data access none", k.t.ID))
 		}
 	}
 }
 
-// network checks the level of network access (CX-04) and the lists of hosts.
+// network checks the level of network access and the lists of hosts (CX-04).
 func (k *checker) network() {
 	const code = "CX-04"
 	given, n := k.given.Sandbox.Network, k.c.Sandbox.Network
-	if given.Level != "" && !slices.Contains(networkLevels(), policy.NetworkLevel(given.Level)) {
-		k.refuseText(code, "sandbox.network.level", given.Level, "must be one of "+joined(networkLevels()))
+	if given.Level != "" && !slices.Contains(policy.NetworkLevels(), policy.NetworkLevel(given.Level)) {
+		k.refuseText(code, "sandbox.network.level", given.Level, "must be one of "+text.List(policy.NetworkLevels()))
 		return
 	}
 	level := policy.NetworkLevel(n.Level)
@@ -128,11 +132,23 @@ func (k *checker) network() {
 	case level == policy.Offline && len(n.Allow) > 0:
 		k.refuse(code, "sandbox.network.allow", "", "opens hosts, but the network is offline")
 	case level == policy.Open:
-		k.needs = append(k.needs, needOpen)
+		k.needs = append(k.needs, NeedOpen)
 	}
 	k.hosts("sandbox.network.allow", n.Allow)
 	k.hosts("sandbox.network.deny", n.Deny)
-	k.toolNetwork(level)
+	if k.t == nil {
+		return
+	}
+	scope := k.t.Scope
+	if slices.Index(policy.NetworkLevels(), level) > slices.Index(policy.NetworkLevels(), scope.Network) {
+		k.refuseText(code, "sandbox.network.level", string(level), fmt.Sprintf("is above %s, the highest level of tool %s", scope.Network, k.t.ID))
+	}
+	for i, host := range n.Allow {
+		if len(scope.Endpoints) > 0 && !slices.Contains(scope.Endpoints, host) {
+			k.refuseText(code, fmt.Sprintf("sandbox.network.allow[%d]", i), host,
+				fmt.Sprintf("is no endpoint of tool %s, which has %s", k.t.ID, strings.Join(scope.Endpoints, ", ")))
+		}
+	}
 }
 
 func (k *checker) hosts(field string, hosts []string) {
@@ -141,24 +157,118 @@ func (k *checker) hosts(field string, hosts []string) {
 	}
 	for i, host := range hosts {
 		if _, err := policy.ParseHostPattern(host); err != nil {
-			k.refuseText("CX-04", fmt.Sprintf("%s[%d]", field, i), host, fieldRule(err))
+			k.refuseText("CX-04", fmt.Sprintf("%s[%d]", field, i), host, policy.RuleOf(err))
 		}
 	}
 }
 
-// toolNetwork holds the contract to the scope of its tool.
-func (k *checker) toolNetwork(level policy.NetworkLevel) {
-	if k.t == nil {
+// outputs checks what is expected of the program, and how much of it is kept (CX-05).
+func (k *checker) outputs() {
+	const code = "CX-05"
+	out := k.c.Outputs
+	if *out.ExitCode < 0 || *out.ExitCode > 255 {
+		k.refuse(code, "outputs.exit_code", fmt.Sprint(*out.ExitCode), "must be between 0 and 255")
+	}
+	k.bounds(code)
+	k.stream("outputs.stdout", out.Stdout, out.Capture.StdoutBytes)
+	k.stream("outputs.stderr", out.Stderr, out.Capture.StderrBytes)
+	for i, a := range out.Artifacts {
+		field := fmt.Sprintf("outputs.artifacts[%d].mime_type", i)
+		if rule := textRule(a.MIMEType, 200); rule != "" {
+			k.refuseText(code, field, a.MIMEType, rule)
+		} else if kind, _, err := mime.ParseMediaType(a.MIMEType); err != nil || !strings.Contains(kind, "/") {
+			k.refuseText(code, field, a.MIMEType, "must be a MIME type such as text/csv")
+		}
+	}
+}
+
+// stream checks the expectation of one stream.
+func (k *checker) stream(field string, s Stream, captured *int64) {
+	const code = "CX-05"
+	if s.Expected != nil && s.Pattern != nil {
+		k.refuse(code, field, "", "must have one of expected and pattern, not both")
+	}
+	if s.Expected != nil {
+		switch expected := *s.Expected; {
+		case !utf8.ValidString(expected):
+			k.refuse(code, field+".expected", "", "must be UTF-8")
+		case captured != nil && int64(len(expected)) > *captured:
+			k.refuse(code, field+".expected", "", fmt.Sprintf("has %d bytes, of which %d would be captured", len(expected), *captured))
+		}
+	}
+	if s.Pattern != nil {
+		if rule := textRule(*s.Pattern, maxPattern); rule != "" {
+			k.refuseText(code, field+".pattern", *s.Pattern, rule)
+		} else if _, err := regexp.Compile(*s.Pattern); err != nil {
+			k.refuseText(code, field+".pattern", *s.Pattern, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		}
+	}
+}
+
+// determinism checks the seed and the clock (DT-01).
+func (k *checker) determinism() {
+	const code = "DT-01"
+	d := k.c.Determinism
+	if d.Seed != nil {
+		if *d.Seed < 0 || *d.Seed > 1<<32-1 {
+			k.refuse(code, "determinism.seed", fmt.Sprint(*d.Seed), fmt.Sprintf("must be between 0 and %d", 1<<32-1))
+		}
+		sets := seedEnv(*d.Seed)
+		for _, name := range slices.Sorted(maps.Keys(sets)) {
+			if given, ok := k.env[name]; ok && given != sets[name] {
+				k.refuseText(code, envField(name), given, "contradicts determinism.seed, which sets it to "+sets[name])
+			}
+		}
+	}
+	if d.Clock == "" {
 		return
 	}
-	scope := k.t.Scope
-	if slices.Index(networkLevels(), level) > slices.Index(networkLevels(), policy.NetworkLevel(scope.Network)) {
-		k.refuseText("CX-04", "sandbox.network.level", string(level), fmt.Sprintf("is above %s, the highest level of tool %s", scope.Network, k.t.ID))
+	clock, err := time.Parse(time.RFC3339, d.Clock)
+	switch {
+	case err != nil:
+		k.refuseText(code, "determinism.clock", d.Clock, "must be a time of RFC 3339, such as 2026-01-31T12:00:00Z")
+	case clock.Year() < 1971 || clock.Year() > 2099:
+		k.refuseText(code, "determinism.clock", d.Clock, "must be of the years 1971 to 2099")
+	case clock.Nanosecond() != 0:
+		k.refuseText(code, "determinism.clock", d.Clock, "must be in whole seconds")
+	default:
+		k.clock = clock
 	}
-	for i, host := range k.c.Sandbox.Network.Allow {
-		if len(scope.Endpoints) > 0 && !slices.Contains(scope.Endpoints, host) {
-			k.refuse("CX-04", fmt.Sprintf("sandbox.network.allow[%d]", i), strict.Quoted(host),
-				fmt.Sprintf("is no endpoint of tool %s, which has %s", k.t.ID, strings.Join(scope.Endpoints, ", ")))
+}
+
+// iso8601 are the accepted forms of a time in the metadata.
+var iso8601 = []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly}
+
+// identity checks the adapter (CK-01), the names and the metadata (CX-01).
+func (k *checker) identity() {
+	const code = "CX-01"
+	if id := k.c.AdapterID; id != "" {
+		k.violations = append(k.violations, Violation{Code: "CK-01", Field: "adapter_id", Value: strict.Quoted(id),
+			Rule: "No adapter found: leave it out to run the command itself", sentence: fmt.Sprintf("No adapter found '%s'", text.Short(id, mostShown))})
+	}
+	if k.c.Schema != SchemaV1 {
+		k.refuseText(code, "schema", k.c.Schema, fmt.Sprintf("want %q", SchemaV1))
+	}
+	for _, f := range []struct{ field, value string }{
+		{"execution_id", k.c.ExecutionID}, {"tool_id", k.c.ToolID}, {"adapter_id", k.c.AdapterID},
+	} {
+		if err := policy.CheckName(f.field, f.value); f.value != "" && err != nil {
+			k.refuseText(code, f.field, f.value, policy.RuleOf(err))
 		}
+	}
+	m := k.c.Metadata
+	for _, f := range []struct {
+		field, value string
+		most         int
+	}{
+		{"requested_by", m.RequestedBy, maxMetadata}, {"purpose", m.Purpose, maxPurpose}, {"evidence_ref", m.EvidenceRef, maxPurpose},
+	} {
+		if rule := textRule(f.value, f.most); rule != "" {
+			k.refuseText(code, "metadata."+f.field, f.value, rule)
+		}
+	}
+	isTime := func(layout string) bool { _, err := time.Parse(layout, m.RequestedAt); return err == nil }
+	if m.RequestedAt != "" && !slices.ContainsFunc(iso8601, isTime) {
+		k.refuseText(code, "metadata.requested_at", m.RequestedAt, "must be a time of ISO 8601, such as 2026-01-31T12:00:00Z")
 	}
 }

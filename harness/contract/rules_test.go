@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -21,11 +23,15 @@ func testProfiles(t testing.TB) policy.Profiles {
 
 func testRules(t testing.TB) Rules {
 	t.Helper()
-	return Rules{Registry: testRegistry(t), Profiles: testProfiles(t)}
+	text, err := os.ReadFile("registry/testdata/tools.yaml")
+	require.NoError(t, err)
+	tools, err := registry.Parse(text, "tools.yaml")
+	require.NoError(t, err)
+	return Rules{Registry: tools, Profiles: testProfiles(t)}
 }
 
-// told are violations as one line each.
-func told(violations []Violation) []string {
+// linesOf are violations as one line each.
+func linesOf(violations []Violation) []string {
 	var lines []string
 	for _, v := range violations {
 		lines = append(lines, v.String())
@@ -175,8 +181,9 @@ func TestBadInput(t *testing.T) {
 		"long purpose":  {base("metadata: {purpose: " + long + "}"), []string{"CX-01: metadata.purpose", "has 5000 bytes; at most 4096"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, violations, _ := rules.Examine([]byte(test.text), "c.yaml")
-			lines := told(violations)
+			x := rules.Examine([]byte(test.text))
+			c, violations := x.Contract, x.Violations
+			lines := linesOf(violations)
 			for _, want := range test.wants {
 				require.True(t, slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }), "want %s in\n%s", want, strings.Join(lines, "\n"))
 			}
@@ -186,7 +193,7 @@ func TestBadInput(t *testing.T) {
 				require.NotContains(t, line, "\x00")
 			}
 			// The same twice, in the same order.
-			_, _, again, _ := rules.Examine([]byte(test.text), "c.yaml")
+			again := rules.Examine([]byte(test.text)).Violations
 			require.Equal(t, violations, again)
 			if _, err := Parse([]byte(test.text), "c.yaml"); err == nil {
 				_, direct, _ := rules.Validate(c)

@@ -40,8 +40,7 @@ func TestOutcomeWords(t *testing.T) {
 func TestContractSchemaRefusals(t *testing.T) {
 	s := schematest.Load(t, ContractSchemaJSON)
 	rules := shippedRules(t)
-	_, _, violations, _ := rules.Examine([]byte(`{"tool_id":"TL-010","inputs":{"command":"python3"}}`), "x")
-	require.Empty(t, violations)
+	require.Empty(t, rules.Examine([]byte(`{"tool_id":"TL-010","inputs":{"command":"python3"}}`)).Violations)
 	for _, text := range []string{
 		`{"inputs":{"command":"python3"}}`,
 		`{"tool_id":"","inputs":{"command":"python3"}}`,
@@ -57,8 +56,7 @@ func TestContractSchemaRefusals(t *testing.T) {
 	} {
 		require.True(t, json.Valid([]byte(text)))
 		schematest.Invalid(t, s, []byte(text))
-		_, _, violations, _ := rules.Examine([]byte(text), "x")
-		require.NotEmpty(t, violations, text)
+		require.NotEmpty(t, rules.Examine([]byte(text)).Violations, text)
 	}
 	for _, clock := range []string{"", "2030-01-02T03:04:05Z", "1971-01-02T03:04:05+02:00"} {
 		schematest.Valid(t, s, fmt.Appendf(nil, `{"tool_id":"TL-010","inputs":{"command":"python3"},"determinism":{"clock":%q}}`, clock))

@@ -10,44 +10,53 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
 	"github.com/evalbox/evalbox/internal/text"
-
 	"github.com/evalbox/evalbox/policy"
 )
 
-// cutMark stands where bytes of a stream were left out.
+// cutMark replaces the bytes of a stream that were left out.
 const cutMark = "\n[... cut ...]\n"
 
-// leastCapture is what a run keeps of each stream at least, in bytes: as the run puts
-// its own mark where it cuts, what is to be shorter is cut here.
+// leastCapture is the smallest part of a stream that a run keeps, in bytes. A run puts its own
+// mark where it cuts, so smaller limits are applied here.
 const leastCapture = 4 << 10
+
+// mostShown bounds a text in a message, in bytes.
+const mostShown = 120
+
+// quoted is a value for a message; empty for none.
+func quoted(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strict.Quoted(text)
+}
 
 // stream is one stream of a run.
 type stream struct {
 	name string
-	// text is what the run kept, as text; it may have the run's own mark in its middle.
+	// text is the part that the run kept, with invalid bytes replaced. It may contain the
+	// run's own mark.
 	text string
-	// raw are the bytes of the whole stream. They are nil where the run did not keep all,
-	// and where it is unreadable, which is why: text alone does not tell a byte that is
-	// no text from the character that stands for it.
+	// raw is the whole stream. It is nil if the run did not keep everything, or could not
+	// read it again; unreadable then says why. The text alone does not distinguish an invalid
+	// byte from the character that replaces it.
 	raw        []byte
 	unreadable string
 	// bytes is the length of the whole stream.
 	bytes int64
-	// cut says that not all was captured.
+	// cut says that the stream is longer than its limit.
 	cut bool
 }
 
-// stream is what a run kept of one stream, limit bytes of which are captured.
+// stream returns one stream of a run, of which limit bytes are captured.
 func (run *execution) stream(name, text string, bytes int64, truncated bool, limit policy.Size) stream {
 	s := stream{name: name, text: text, bytes: bytes, cut: truncated || bytes > int64(limit)}
 	switch {
 	case s.cut:
 	case !strings.ContainsRune(text, utf8.RuneError):
 		s.raw = []byte(text)
-	case run.record == "":
-		s.unreadable = "there is no record that holds its bytes"
 	default:
-		raw, err := readRegular(filepath.Join(run.record, name+".log"), int64(limit))
+		raw, err := fsx.Read(filepath.Join(run.record, name+".log"), int64(limit))
 		if err == nil && int64(len(raw)) != bytes {
 			err = fmt.Errorf("the record holds %d of its %d bytes", len(raw), bytes)
 		}
@@ -60,7 +69,7 @@ func (run *execution) stream(name, text string, bytes int64, truncated bool, lim
 	return s
 }
 
-// isText says whether the stream is UTF-8, as far as that is known.
+// isText reports whether the stream is UTF-8, as far as it is known.
 func (s stream) isText() bool {
 	if s.raw != nil {
 		return utf8.Valid(s.raw)
@@ -68,10 +77,9 @@ func (s stream) isText() bool {
 	return !strings.ContainsRune(s.text, utf8.RuneError)
 }
 
-// captured is the stream as the outcome holds it: all of it, or as much of its beginning
-// and its end as fits into limit bytes, with a line between them, or of its beginning
-// alone where that line takes all the room. What is no text takes more room than it has
-// bytes. Shortened says that something is left out.
+// captured is the text of the outcome: the whole stream, or within limit bytes its beginning
+// and its end with a mark between them. If the mark leaves no room, it is the beginning alone.
+// Shortened says that something is left out.
 func (s stream) captured(limit int64) (text string, shortened bool) {
 	if limit <= 0 {
 		return "", s.bytes > 0
@@ -94,15 +102,13 @@ func (s stream) captured(limit int64) (text string, shortened bool) {
 	for tail = max(tail, head); tail < len(text) && !utf8.RuneStart(text[tail]); {
 		tail++
 	}
-	// The run's own mark is somewhere in the middle, and is left out.
-	return text[:head] + mark + text[tail:], true
+	return text[:head] + mark + text[tail:], true // the run's own mark is in the middle
 }
 
-// compare says how the stream differs from what the contract expects; nil if it does not.
-// Bytes are compared, but for line ends at the very end. What was not captured as a whole
-// differs: nobody saw the rest.
+// compare returns the difference between the stream and the expectation, nil for none. Bytes
+// are compared, except for line ends at the very end. A stream that was cut always differs.
 func (s stream) compare(want Stream) *Difference {
-	d := &Difference{What: s.name, Problem: "differs"}
+	d := &Difference{What: s.name, Problem: differs}
 	shown := s.text
 	if s.raw != nil {
 		shown = string(s.raw)
@@ -115,15 +121,14 @@ func (s stream) compare(want Stream) *Difference {
 		}
 		d.Expected, d.Got = firstDifference(expected, trimEnd(shown))
 	case want.Pattern != nil:
-		// The pattern was compiled when the contract was checked.
-		pattern, err := regexp.Compile(*want.Pattern)
+		pattern, err := regexp.Compile(*want.Pattern) // the rules compiled it before
 		if err == nil && s.raw != nil && pattern.Match(s.raw) {
 			return nil
 		}
 		d.Expected = "a match of " + text.Short(*want.Pattern, mostShown)
-		d.Got = fmt.Sprintf("none in %q", text.Short(trimEnd(shown), mostShown))
-		if s.raw == nil {
-			d.Got = fmt.Sprintf("%q", text.Short(trimEnd(shown), mostShown))
+		d.Got = fmt.Sprintf("%q", text.Short(trimEnd(shown), mostShown))
+		if s.raw != nil {
+			d.Got = "none in " + d.Got
 		}
 	default:
 		return nil
@@ -141,20 +146,21 @@ func (s stream) compare(want Stream) *Difference {
 
 func trimEnd(text string) string { return strings.TrimRight(text, "\r\n") }
 
-// firstDifference is the first line in which two texts differ, of each.
+// firstDifference shows the first line in which two texts differ, of each.
 func firstDifference(expected, got string) (string, string) {
 	a, b := strings.Split(expected, "\n"), strings.Split(got, "\n")
-	for i := range max(len(a), len(b)) {
-		if i < len(a) && i < len(b) && a[i] == b[i] {
-			continue
-		}
-		from := 0
-		if i < len(a) && i < len(b) {
-			from = window(a[i], b[i])
-		}
-		return lineText(a, i, from), lineText(b, i, from)
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
 	}
-	return lineText(a, 0, 0), lineText(b, 0, 0)
+	from := 0
+	switch {
+	case i == len(a) && i == len(b): // the same as far as it was captured
+		i = 0
+	case i < len(a) && i < len(b):
+		from = window(a[i], b[i])
+	}
+	return lineText(a, i, from), lineText(b, i, from)
 }
 
 func lineText(lines []string, i, from int) string {
@@ -168,31 +174,19 @@ func lineText(lines []string, i, from int) string {
 	return fmt.Sprintf("line %d%s: %q", i+1, at, text.Short(line, mostShown))
 }
 
-// window is where two lines are shown from, so that what differs is to be seen: 0, or
-// shortly before it.
+// window is the byte from which two long lines are shown, shortly before they differ.
 func window(a, b string) int {
 	const before = 40
 	same := 0
 	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
 	}
-	from := same - before
 	if same < 2*before || max(len(a), len(b)) <= mostShown {
 		return 0
 	}
+	from := same - before
 	for from > 0 && !utf8.RuneStart(a[from]) {
 		from--
 	}
 	return from
-}
-
-// mostShown is how much of a text messages show, in bytes.
-const mostShown = 120
-
-// quoted is a value for a message.
-func quoted(text string) string {
-	if text == "" {
-		return ""
-	}
-	return strict.Quoted(text)
 }

@@ -79,8 +79,8 @@ func TestCompareStream(t *testing.T) {
 		"nothing is kept":         {"ab", 0, Stream{Expected: new("")}, "(not all was captured)"},
 		"below the least":         {"abc", 2, Stream{Expected: new("ab")}, "(not all was captured)"},
 		"all of it":               {"abc\n", 4, Stream{Expected: new("abc")}, ""},
-		"replaced":                {"\xff\xfeA", 100, Stream{Expected: new("\ufffd\ufffdA")}, "(not UTF-8, and it could not be read again: there is no record that holds its bytes)"},
-		"not UTF-8 and a pattern": {"\xff\xfeA", 100, Stream{Pattern: new("A")}, "(not UTF-8, and it could not be read again: there is no record that holds its bytes)"},
+		"replaced":                {"\xff\xfeA", 100, Stream{Expected: new("\ufffd\ufffdA")}, "(not UTF-8, and it could not be read again: no such file or directory)"},
+		"not UTF-8 and a pattern": {"\xff\xfeA", 100, Stream{Pattern: new("A")}, "(not UTF-8, and it could not be read again: no such file or directory)"},
 		"nothing is expected":     {"\xff", 100, Stream{}, ""},
 		"differs far in":          {strings.Repeat("x", 3000) + "a", 1 << 20, Stream{Expected: new(strings.Repeat("x", 3000) + "b")}, `line 1 from byte 2961: "…` + strings.Repeat("x", 40) + `a"`},
 	} {
@@ -104,14 +104,14 @@ func TestCompareBytes(t *testing.T) {
 	}{
 		{"\xff\xfeA", "\ufffd\ufffdA", false}, {"\ufffd\ufffdA\n", "\ufffd\ufffdA", true},
 	} {
-		x, runner := newExecutor(t, nil)
-		runner.program = func(req sandbox.Request, _ string) result.Result {
-			require.NoError(t, os.WriteFile(filepath.Join(runner.records, req.ID, "stdout.log"), []byte(test.stream), 0o600))
+		h, box := newHarness(t, nil)
+		box.program = func(req sandbox.Request, _ string) result.Result {
+			require.NoError(t, os.WriteFile(filepath.Join(box.store.RecordDir(req.ID), "stdout.log"), []byte(test.stream), 0o600))
 			return result.Result{Status: result.StatusExited, Stdout: result.DecodeUTF8([]byte(test.stream)), StdoutBytes: int64(len(test.stream))}
 		}
 		c := cat()
 		c.Outputs.Stdout.Expected = &test.expected
-		o, err := x.Execute(t.Context(), c)
+		o, err := h.Run(t.Context(), of(c))
 		require.NoError(t, err)
 		require.Equal(t, test.same, o.Success, o.Error)
 		if !test.same {

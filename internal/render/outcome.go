@@ -17,7 +17,7 @@ import (
 
 // Outcome says how a contract ended: its warnings, then its problems, then a last line.
 // source is the name of the document.
-func Outcome(o *contract.Outcome, source string, p Palette) []string {
+func Outcome(o contract.Outcome, source string, p Palette) []string {
 	var lines []string
 	for _, warning := range o.Warnings {
 		if !saidOfFolder(warning, o.Folders) {
@@ -41,7 +41,7 @@ func Outcome(o *contract.Outcome, source string, p Palette) []string {
 }
 
 // outcomeLine is one line on how an execution ended.
-func outcomeLine(o *contract.Outcome, p Palette) string {
+func outcomeLine(o contract.Outcome, p Palette) string {
 	head := p.Good("success")
 	switch {
 	case o.Status == result.StatusCanceled.String():
@@ -79,7 +79,7 @@ func outcomeLine(o *contract.Outcome, p Palette) string {
 
 // endingText is how a program ended, and the action that follows. It is empty for an
 // interrupted program, because the interruption decided.
-func endingText(o *contract.Outcome) string {
+func endingText(o contract.Outcome) string {
 	var shown string
 	var notes []string
 	switch {
@@ -119,7 +119,7 @@ func endingText(o *contract.Outcome) string {
 
 // actionText is the action of the exit table for a failure. A longer time limit helps only
 // after a timeout.
-func actionText(o *contract.Outcome) string {
+func actionText(o contract.Outcome) string {
 	const extend = "extend_timeout_or_fail"
 	if o.Success || o.Exit == nil || o.Exit.Action == "continue" || o.Exit.Action == "none" || o.Exit.Action == extend && !o.TimedOut {
 		return ""
@@ -128,7 +128,7 @@ func actionText(o *contract.Outcome) string {
 }
 
 // filesText counts the written files, and says if some are in the record only.
-func filesText(o *contract.Outcome) string {
+func filesText(o contract.Outcome) string {
 	written, missed := 0, 0
 	for _, folder := range o.Folders {
 		written += folder.Written
@@ -154,7 +154,7 @@ func filesText(o *contract.Outcome) string {
 
 // differences are the unmet expectations, one line each. An exit code is in the last line.
 // An interrupted program could meet none.
-func differences(o *contract.Outcome) (lines []string) {
+func differences(o contract.Outcome) (lines []string) {
 	if o.Status == result.StatusCanceled.String() {
 		return nil
 	}

@@ -50,7 +50,7 @@ func TestOutcomeLine(t *testing.T) {
 			Folders: []contract.Folder{{Written: 1, NotWritten: []string{"x"}}}},
 	} {
 		o.Evidence.RunID = "r1"
-		require.Equal(t, want+" · id r1", outcomeLine(&o, false))
+		require.Equal(t, want+" · id r1", outcomeLine(o, false))
 	}
 }
 

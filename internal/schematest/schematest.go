@@ -128,8 +128,10 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 	require.NotNil(t, s.AdditionalProperties.Not, "%s: other properties must be refused", path)
 	var required []string
 	fields := 0
-	for i := range typ.NumField() {
-		field := typ.Field(i)
+	for _, field := range reflect.VisibleFields(typ) {
+		if !field.IsExported() {
+			continue
+		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "-" {
 			continue

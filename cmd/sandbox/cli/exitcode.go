@@ -70,15 +70,14 @@ func ExitCode(res *trial.Result, err error) int {
 		return code
 	}
 	switch {
-	case res.Reason == startFailed && res.ExitCode != ExitNotExecutable && res.ExitCode != ExitNotFound:
+	case res.Reason == startFailed && res.ExitCode != ExitNotExecutable && res.ExitCode != ExitNotFound, res.ExitCode > 255:
 		return ExitSandbox
 	case res.Verdict == trial.Passed:
-		return 0
-	case res.Verdict != trial.Failed || res.ExitCode > 255:
-		return ExitSandbox
+		return max(res.ExitCode, 0) // a contract may expect another code than 0
+	case res.Verdict == trial.Failed:
+		return max(res.ExitCode, ExitProblem)
 	}
-	// A code that no process can have must not become success, and neither must a failure.
-	return max(res.ExitCode, ExitProblem)
+	return ExitSandbox
 }
 
 // OfRun returns a run in the form that [ExitCode] takes; nil for nil.

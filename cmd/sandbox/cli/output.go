@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 
+	"github.com/spf13/cobra"
+
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
@@ -139,4 +141,18 @@ func (a *App) Warn(format string, args ...any) { a.Say("warning: "+format, args.
 // Palette has colours if stderr is a terminal that shows them.
 func (a *App) Palette() render.Palette {
 	return render.Palette(a.ErrTerminal && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb")
+}
+
+// SchemaCommand completes a command that prints a JSON Schema, or another one with a flag.
+func (a *App) SchemaCommand(cmd *cobra.Command, schema []byte, flag, help string, other []byte) *cobra.Command {
+	chosen := cmd.Flags().Bool(flag, false, help)
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if *chosen {
+			schema = other
+		}
+		_, err := a.Out.Write(schema)
+		return ReaderGone(err)
+	}
+	return cmd
 }

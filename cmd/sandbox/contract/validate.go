@@ -1,52 +1,54 @@
-package main
+package contract
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
 )
 
-// validated is one contract as `contract validate --json` prints it.
+// validated is one contract as `contract validate --json` prints it. Its lists are never null.
 type validated struct {
 	Contract string `json:"contract"`
 	Valid    bool   `json:"valid"`
 	// ContractSHA256 is the hash that approvals are bound to.
 	ContractSHA256 string               `json:"contract_sha256"`
 	Violations     []contract.Violation `json:"violations"`
-	// Stripped are variables that the program would not be given.
+	// Stripped are variables that the program would not get.
 	Stripped []contract.Violation `json:"stripped"`
 	// Needs are the levels that need an approval.
 	Needs    []string `json:"needs"`
 	Warnings []string `json:"warnings"`
 }
 
-func newContractValidateCommand(a *app) *cobra.Command {
+func newValidate(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate CONTRACT.yaml...",
 		Short: "Check contracts without carrying them out",
 		Long: `Check the text of contracts against the tool registry, the profiles of limits and the
-levels. Everything that is wrong is told at once. What the files of this machine
-are is not looked at: that does 'sandbox exec --dry-run'.
+levels, and report every problem at once. The files of this machine are not checked:
+'sandbox exec --dry-run' does that.
 
 The exit code is 1 when a contract is not valid. - is stdin.`,
 		Example: "  sandbox contract validate contract.yaml\n  sandbox contract validate --strict --json contracts/*.yaml",
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.validateContracts(cmd.Context(), args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return validate(cmd.Context(), a, args) },
 	}
-	a.settingFlags(cmd, false, append(contractKeys, "json")...)
+	a.SettingFlags(cmd, append(slices.Clone(contractKeys), "json")...)
 	return cmd
 }
 
 // validateContracts shows the problems of the contracts that can be read, and then reports
 // the contracts that cannot.
-func (a *app) validateContracts(ctx context.Context, files []string) error {
-	s, err := a.settings()
+func validate(ctx context.Context, a *cli.App, files []string) error {
+	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -57,38 +59,36 @@ func (a *app) validateContracts(ctx context.Context, files []string) error {
 	all := []validated{}
 	var unreadable []error
 	for _, file := range files {
-		text, err := a.readDocument(ctx, file)
+		text, err := readDocument(ctx, a, file)
 		if ctx.Err() != nil {
 			return err
 		}
-		file = sourceName(file)
 		if err != nil {
 			unreadable = append(unreadable, err)
 			continue
 		}
-		_, e, violations, stripped := rules.Examine(text, file)
-		v := validated{
-			Contract: file, Valid: len(violations) == 0, ContractSHA256: e.ContractSHA256,
-			Violations: append([]contract.Violation{}, violations...), Stripped: append([]contract.Violation{}, stripped...),
-			Needs: append([]string{}, e.Needs...), Warnings: append([]string{}, e.Warnings...),
-		}
-		if !v.Valid {
-			a.code = exitProblem
-		}
-		all = append(all, v)
-	}
-	if s.JSON {
-		return errors.Join(a.printJSON(all), errors.Join(unreadable...))
-	}
-	for _, v := range all {
-		if err := a.print("%s", validatedText(v)); err != nil {
-			return err
+		x := rules.Examine(text)
+		all = append(all, validated{
+			Contract: sourceName(file), Valid: len(x.Violations) == 0, ContractSHA256: x.Effective.ContractSHA256,
+			Violations: append([]contract.Violation{}, x.Violations...), Stripped: append([]contract.Violation{}, x.Stripped...),
+			Needs: append([]string{}, x.Effective.Needs...), Warnings: append([]string{}, x.Effective.Warnings...),
+		})
+		if len(x.Violations) > 0 {
+			a.Code = cli.ExitProblem
 		}
 	}
-	return errors.Join(unreadable...)
+	err = a.Show(s, all, func() error {
+		for _, v := range all {
+			if err := a.Print("%s", v.text()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, errors.Join(unreadable...))
 }
 
-func validatedText(v validated) string {
+func (v validated) text() string {
 	var b strings.Builder
 	for _, line := range render.Violations(v.Contract, v.Violations) {
 		fmt.Fprintln(&b, line)
@@ -108,3 +108,6 @@ func validatedText(v validated) string {
 	}
 	return b.String()
 }
+
+// needsText are the levels that need an approval, for people.
+func needsText(needs []string) string { return strings.Join(slices.Sorted(slices.Values(needs)), ", ") }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,18 +56,18 @@ func TestCheckApproval(t *testing.T) {
 	a, err := ParseApproval([]byte(goodApproval()), "a.yaml")
 	require.NoError(t, err)
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	both := []string{needElevated, needOpen}
-	of := func(hash string, needs ...string) Approvable {
-		return Approvable{ContractSHA256: hash, Needs: needs, Root: "/project", Image: "debian"}
+	both := []string{NeedElevated, NeedOpen}
+	of := func(hash string, needs ...string) Approval {
+		return Approval{ContractSHA256: hash, Levels: needs, Root: "/project", Image: "debian"}
 	}
 	require.Empty(t, CheckApproval(a, of(testHash, both...), noon))
-	require.Empty(t, CheckApproval(a, of(testHash, needOpen), noon.Add(59*time.Minute)))
-	elsewhere := CheckApproval(a, Approvable{ContractSHA256: testHash, Needs: both, Root: "/other"}, noon)
+	require.Empty(t, CheckApproval(a, of(testHash, NeedOpen), noon.Add(59*time.Minute)))
+	elsewhere := CheckApproval(a, Approval{ContractSHA256: testHash, Levels: both, Root: "/other"}, noon)
 	require.Equal(t, []string{`CK-01: approval.root "/project": the approval is for another root: this one is /other`,
-		`CK-01: approval.image "debian": the approval is for another image: this one is the default`}, told(elsewhere))
+		`CK-01: approval.image "debian": the approval is for another image: this one is the default`}, linesOf(elsewhere))
 
 	one := a
-	one.Levels = []string{needElevated}
+	one.Levels = []string{NeedElevated}
 	for name, test := range map[string]struct {
 		a    Approval
 		hash string
@@ -81,7 +82,7 @@ func TestCheckApproval(t *testing.T) {
 		"an empty one":     {Approval{}, testHash, noon, []string{"schema", "approval.id", "contract_sha256", "approved_by", "reason", "approval.root", "approved_at", "expires_at", "approval.levels: must", "filesystem:elevated", "network:open"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := told(CheckApproval(test.a, of(test.hash, both...), test.at))
+			lines := linesOf(CheckApproval(test.a, of(test.hash, both...), test.at))
 			require.Len(t, lines, len(test.want), lines)
 			for i, want := range test.want {
 				require.Contains(t, lines[i], want)
@@ -90,16 +91,16 @@ func TestCheckApproval(t *testing.T) {
 	}
 }
 
-func TestApprovalLedger(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state", "approvals")
+func TestApprovalsUse(t *testing.T) {
+	approvals := Approvals{filepath.Join(t.TempDir(), "state", "approvals")}
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	a := Approval{ID: "a-1", ApprovedBy: "Ada"}
 
-	// Of many at once one has it.
+	// One of many concurrent executions uses it.
 	errs := make([]error, 20)
 	var all sync.WaitGroup
 	for i := range errs {
-		all.Go(func() { errs[i] = ApprovalLedger{dir}.Use(a, "x-1", now) })
+		all.Go(func() { errs[i] = approvals.Use(a, "x-1", now) })
 	}
 	all.Wait()
 	won := 0
@@ -113,69 +114,64 @@ func TestApprovalLedger(t *testing.T) {
 	}
 	require.Equal(t, 1, won)
 
-	err := ApprovalLedger{dir}.Use(a, "x-2", now)
+	err := approvals.Use(a, "x-2", now)
 	require.EqualError(t, err, `approval a-1 was used before, by execution "x-1" at "2026-01-31T12:00:00Z"`)
-	info, statErr := os.Stat(filepath.Join(dir, "a-1.json"))
+	info, statErr := os.Stat(filepath.Join(approvals.Dir, "a-1.used"))
 	require.NoError(t, statErr)
-	require.Zero(t, info.Mode().Perm()&0o077)
-
-	// A mark that was cut short is a mark.
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "a-2.json"), nil, 0o600))
-	require.EqualError(t, ApprovalLedger{dir}.Use(Approval{ID: "a-2"}, "x", now), "approval a-2 was used before")
-
-	require.Error(t, ApprovalLedger{dir}.Use(Approval{ID: "../a"}, "x", now))
-	require.ErrorContains(t, ApprovalLedger{filepath.Join(dir, "a-1.json", "x")}.Use(a, "x", now), "marking approval a-1 as used")
-}
-
-// An approval permits nothing that was not sealed with the key of the same folder.
-func TestApprovalSeal(t *testing.T) {
-	ledger := ApprovalLedger{filepath.Join(t.TempDir(), "approvals")}
-	a, err := ParseApproval([]byte(goodApproval()), "a.yaml")
-	require.NoError(t, err)
-	changed := []string{`CK-01: approval.mac: the approval was not made here, or was changed`}
-	check := func(l ApprovalLedger, a Approval) []string {
-		violations, err := l.Check(a)
-		require.NoError(t, err)
-		return told(violations)
-	}
-	require.Equal(t, changed, check(ledger, a), "there is no key")
-	require.NoDirExists(t, ledger.Dir)
-
-	// All that make the key at once have the same.
-	sealed := make([]Approval, 20)
-	var all sync.WaitGroup
-	for i := range sealed {
-		all.Go(func() { sealed[i], _ = ledger.Seal(a) })
-	}
-	all.Wait()
-	for _, s := range sealed {
-		require.Empty(t, check(ledger, s))
-	}
-	entries, err := os.ReadDir(ledger.Dir)
-	require.NoError(t, err)
-	require.Len(t, entries, 1)
-	info, err := entries[0].Info()
-	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
-	require.Equal(t, changed, check(ledger, a), "not sealed")
-	for name, change := range map[string]func(a *Approval){
-		"id": func(a *Approval) { a.ID = "a-2" }, "expires": func(a *Approval) { a.ExpiresAt = "9999-01-01T00:00:00Z" },
-		"root": func(a *Approval) { a.Root = "/other" }, "image": func(a *Approval) { a.Image = "" },
-		"levels": func(a *Approval) { a.Levels = a.Levels[:1] }, "mac": func(a *Approval) { a.MAC = "00" },
-	} {
-		forged := sealed[0]
-		change(&forged)
-		require.Equal(t, changed, check(ledger, forged), name)
-	}
-	other := ApprovalLedger{filepath.Join(t.TempDir(), "approvals")}
-	_, err = other.Seal(a)
-	require.NoError(t, err)
-	require.Equal(t, changed, check(other, sealed[0]))
+	// A mark that was cut short is a mark.
+	require.NoError(t, os.WriteFile(filepath.Join(approvals.Dir, "a-2.used"), nil, 0o600))
+	require.EqualError(t, approvals.Use(Approval{ID: "a-2"}, "x", now), "approval a-2 was used before")
 
-	require.NoError(t, ledger.Use(a, "x-1", time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)))
-	require.Equal(t, []string{`CK-01: approval "a-1": was used before, by execution "x-1" at "2026-01-31T12:00:00Z"`}, check(ledger, sealed[0]))
-	require.NoError(t, os.WriteFile(filepath.Join(ledger.Dir, keyFile), []byte("short"), 0o600))
-	_, err = ledger.Check(sealed[0])
-	require.ErrorContains(t, err, "has 5 bytes, not 32")
+	require.Error(t, approvals.Use(Approval{ID: "../a"}, "x", now))
+	below := Approvals{filepath.Join(approvals.Dir, "a-1.used", "x")}
+	require.ErrorContains(t, below.Use(a, "x", now), `marking as used approval "a-1"`)
+}
+
+// An approval permits nothing unless it was granted in the same directory, as it is.
+func TestApprovalsCheck(t *testing.T) {
+	approvals := Approvals{filepath.Join(t.TempDir(), "approvals")}
+	a, err := ParseApproval([]byte(goodApproval()), "a.yaml")
+	require.NoError(t, err)
+	changed := []string{`CK-01: approval.id "a-1": the approval was not made here, or was changed`}
+	check := func(s Approvals, a Approval) []string {
+		violations, err := s.Check(a)
+		require.NoError(t, err)
+		return linesOf(violations)
+	}
+	require.Equal(t, changed, check(approvals, a), "nothing was granted")
+	require.NoDirExists(t, approvals.Dir)
+
+	require.NoError(t, approvals.Grant(a))
+	require.Empty(t, check(approvals, a))
+	require.ErrorIs(t, approvals.Grant(a), fs.ErrExist, "an ID is granted once")
+	text, err := a.YAML()
+	require.NoError(t, err)
+	again, err := ParseApproval(text, "a.yaml")
+	require.NoError(t, err)
+	require.Empty(t, check(approvals, again))
+
+	for name, change := range map[string]func(a *Approval){
+		"expires": func(a *Approval) { a.ExpiresAt = "9999-01-01T00:00:00Z" }, "root": func(a *Approval) { a.Root = "/other" },
+		"image": func(a *Approval) { a.Image = "" }, "levels": func(a *Approval) { a.Levels = a.Levels[:1] },
+		"contract": func(a *Approval) { a.ContractSHA256 = strings.Repeat("c", 64) },
+	} {
+		forged := a
+		change(&forged)
+		require.Equal(t, changed, check(approvals, forged), name)
+	}
+	forged := a
+	forged.ID = "a-2"
+	require.Contains(t, check(approvals, forged)[0], "was not made here")
+	require.Equal(t, changed, check(Approvals{t.TempDir()}, a), "elsewhere")
+	forged.ID = "../approvals/a-1"
+	_, err = approvals.Check(forged)
+	require.Error(t, err)
+
+	require.NoError(t, approvals.Use(a, "x-1", time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)))
+	require.Equal(t, []string{`CK-01: approval "a-1": was used before, by execution "x-1" at "2026-01-31T12:00:00Z"`}, check(approvals, a))
+	require.NoError(t, os.WriteFile(filepath.Join(approvals.Dir, "a-1.json"), []byte("short"), 0o600))
+	_, err = approvals.Check(a)
+	require.ErrorContains(t, err, `checking approval "a-1"`)
 }

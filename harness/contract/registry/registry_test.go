@@ -1,71 +1,31 @@
-package contract
+package registry
 
 import (
+	_ "embed"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
 )
 
-const goodTools = `schema: evalbox/tools/v1
-tools:
-  - tool_id: T-1
-    name: one
-    version: "1"
-    owner: me
-    status: active
-    scope:
-      commands: [one, uno]
-      arguments: ['-[ab]', '[^-].*']
-      endpoints: [api.example.com]
-      data_access: write
-      network: api
-      filesystem: extended
-    approval: {approver: me, date: "2026-01-31"}
-  - tool_id: T-2
-    name: two
-    version: "1"
-    owner: me
-    status: blocked
-    replacement: T-1
-    scope: {commands: [two], data_access: none, network: offline, filesystem: minimal}
-    approval: {approver: me, date: "2026-01-31"}
-  - tool_id: T-3
-    name: three
-    version: "1"
-    owner: me
-    status: deprecated
-    replacement: T-1
-    scope: {commands: [three], data_access: none, network: offline, filesystem: minimal}
-    approval: {approver: me, date: "2026-01-31"}
-  - tool_id: T-4
-    name: four
-    version: "1"
-    owner: me
-    status: active
-    scope: {commands: [four], data_access: read, network: open, filesystem: elevated}
-    approval: {approver: me, date: "2026-01-31"}
-  - tool_id: T-5
-    name: five
-    version: "1"
-    owner: me
-    status: active
-    scope: {commands: [five], data_access: write, network: open, filesystem: elevated}
-    approval: {approver: me, date: "2026-01-31"}
-`
+// goodTools is a registry with one tool of each kind; the tests of contracts use it as well.
+//
+//go:embed testdata/tools.yaml
+var goodTools string
 
 func testRegistry(t testing.TB) Registry {
 	t.Helper()
-	r, err := ParseRegistry([]byte(goodTools), "tools.yaml")
+	r, err := Parse([]byte(goodTools), "tools.yaml")
 	require.NoError(t, err)
 	return r
 }
 
 // TestShippedTools: nothing that starts other commands may be used.
 func TestShippedTools(t *testing.T) {
-	r, err := ParseRegistry(configs.Tools(), "tools.yaml")
+	r, err := Parse(configs.Tools(), "tools.yaml")
 	require.NoError(t, err)
 	require.Equal(t, "tools.yaml", r.Source)
 	usable := map[string]bool{}
@@ -73,7 +33,7 @@ func TestShippedTools(t *testing.T) {
 		require.NotEmpty(t, tool.Description, tool.ID)
 		for _, command := range tool.Scope.Commands {
 			require.NotContains(t, usable, command, "two tools have it")
-			usable[command] = tool.Status != ToolBlocked
+			usable[command] = tool.Status != Blocked
 		}
 	}
 	require.True(t, usable["python3"])
@@ -86,11 +46,11 @@ func TestShippedTools(t *testing.T) {
 		"-n": true, "-k2,2n": true, "--key=2": true, "a.txt": true, "": true, "-": true, "-t\t": true, "a\n-b": true,
 		"--compress-program=sh": false, "--comp=sh": false, "-S1": false, "--files0-from=x": false, "-n\n--compress-program=sh": false,
 	} {
-		require.Equal(t, permitted, sort.permits(argument), "%q", argument)
+		require.Equal(t, permitted, sort.Permits(argument), "%q", argument)
 	}
 }
 
-func TestParseRegistry(t *testing.T) {
+func TestParse(t *testing.T) {
 	r := testRegistry(t)
 	require.Len(t, r.Tools(), 5)
 	_, ok := r.Tool("T-9")
@@ -116,9 +76,39 @@ func TestParseRegistry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, goodTools, test.old)
-			r, err := ParseRegistry([]byte(strings.Replace(goodTools, test.old, test.replacement, 1)), "tools.yaml")
+			r, err := Parse([]byte(strings.Replace(goodTools, test.old, test.replacement, 1)), "tools.yaml")
 			require.ErrorContains(t, err, test.want)
 			require.Empty(t, r)
 		})
 	}
+}
+
+func TestRegistryCheck(t *testing.T) {
+	tool := func(id, status, more, scope string) string {
+		return "  - {tool_id: " + id + ", name: " + id + ", version: '1', owner: o, status: " + status + more +
+			", approval: {approver: a, date: '2026-01-31'}, scope: {data_access: write, network: offline, filesystem: standard, " + scope + "}}\n"
+	}
+	registry, err := Parse([]byte("schema: evalbox/tools/v1\ntools:\n"+
+		tool("TL-001", "active", "", `commands: [pytest], arguments: ["-q", "tests/.*"]`)+
+		tool("TL-002", "blocked", ", replacement: TL-001", "commands: [pytest, py.test]")+
+		tool("TL-003", "deprecated", "", "commands: [make]")), "tools.yaml")
+	require.NoError(t, err)
+	for _, argv := range [][]string{{"pytest"}, {"pytest", "-q", "tests/a.py"}, {"make", "anything", "$(x)"}} {
+		assert.NoError(t, registry.Check(argv), argv)
+	}
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{nil, "there is no command"},
+		{[]string{"rm", "-rf", "/"}, `"rm" is a command of no tool`},
+		{[]string{"/usr/bin/pytest"}, "is a command of no tool"},
+		{[]string{"PYTEST"}, "is a command of no tool"},
+		{[]string{"py.test"}, "tool TL-002 is blocked; use TL-001"},
+		{[]string{"pytest", "-q", "--pdb"}, `"--pdb"`},
+		{[]string{"pytest", "-q\n"}, `"-q\n"`},
+	} {
+		assert.ErrorContains(t, registry.Check(c.argv), c.want)
+	}
+	assert.Error(t, Registry{}.Check([]string{"true"}), "an empty registry permits nothing")
 }

@@ -25,13 +25,13 @@ func prints(text string) func(sandbox.Request, string) result.Result {
 }
 
 func TestExecute(t *testing.T) {
-	x, runner := newExecutor(t, prints("a\n"))
+	h, box := newHarness(t, prints("a\n"))
 	c := cat()
 	c.Inputs.Environment = map[string]string{"A": "1", "LD_PRELOAD": "evil.so", "PATH": "/evil"}
 	c.Inputs.Stdin = new("in")
 	c.Outputs.Stdout.Expected = new("a")
 	c.Determinism.Seed = new(int64(7))
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 
 	require.True(t, o.Started)
@@ -43,12 +43,12 @@ func TestExecute(t *testing.T) {
 	require.Len(t, o.ExecutionID, 36, "a UUID")
 	require.Empty(t, o.Error)
 
-	require.Len(t, runner.ran, 1)
-	req := runner.ran[0]
+	require.Len(t, box.ran, 1)
+	req := box.ran[0]
 	require.Equal(t, []string{"cat", "a.txt"}, req.Command)
 	require.Equal(t, map[string]string{"A": "1", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC", "SEED": "7", "PYTHONHASHSEED": "7"}, req.Env)
 	require.Equal(t, "/repo/src", req.WorkDir)
-	require.Equal(t, []sandbox.Mount{{Source: filepath.Join(fsx.RealPath(x.Root), "src"), Target: "/repo/src"}}, req.Mounts)
+	require.Equal(t, []sandbox.Mount{{Source: filepath.Join(fsx.RealPath(h.Root), "src"), Target: "/repo/src"}}, req.Mounts)
 	require.Empty(t, req.Trees)
 	require.Nil(t, req.Egress)
 	require.Equal(t, 30*time.Second, req.Limits.Timeout)
@@ -69,7 +69,7 @@ func TestExecute(t *testing.T) {
 	require.NoError(t, err)
 	var again Outcome
 	require.NoError(t, json.Unmarshal(text, &again))
-	require.Equal(t, *o, again)
+	require.Equal(t, o, again)
 	kept, err := Load(filepath.Join(o.Evidence.Path, ContractFile))
 	require.NoError(t, err)
 	require.Equal(t, o.ExecutionID, kept.ExecutionID)
@@ -80,8 +80,8 @@ func TestExecute(t *testing.T) {
 // A contract that breaks rules is an outcome, has no exit code and runs nothing; and
 // everything is told at once.
 func TestExecuteRefused(t *testing.T) {
-	x, runner := newExecutor(t, nil)
-	o, err := x.ExecuteText(t.Context(), []byte(`
+	h, box := newHarness(t, nil)
+	o, err := h.Run(t.Context(), document(`
 tool_id: TL-999
 inputs:
   command: cat
@@ -90,26 +90,26 @@ inputs:
 sandbox:
   timeout_ms: 1
   filesystem: {level: elevated}
-`), "c.yaml")
+`))
 	require.NoError(t, err)
 	require.False(t, o.Started)
 	require.False(t, o.Success)
 	require.Equal(t, StatusRefused, o.Status)
 	require.Nil(t, o.ExitCode)
 	require.Nil(t, o.Exit)
-	var told []string
+	var fields []string
 	for _, v := range o.Violations {
-		told = append(told, v.Code+" "+v.Field)
+		fields = append(fields, v.Code+" "+v.Field)
 		if v.Field != "approval" {
 			assert.NotZero(t, v.Line, v)
 		}
 	}
 	require.Equal(t, []string{
 		"IV-01 tool_id", "IV-03 inputs.input_files[0]", "CX-02 sandbox.timeout_ms", "IV-03 inputs.working_directory", "CK-01 approval",
-	}, told)
+	}, fields)
 	require.True(t, strings.HasPrefix(o.Error, "Validation failed: IV-01: tool_id"), o.Error)
-	require.Empty(t, runner.ran)
-	entries, err := os.ReadDir(runner.records)
+	require.Empty(t, box.ran)
+	entries, err := os.ReadDir(box.store.RunsDir())
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	states := map[string]string{}
@@ -126,15 +126,15 @@ sandbox:
 }
 
 func TestExecuteSentences(t *testing.T) {
-	x, _ := newExecutor(t, nil)
+	h, _ := newHarness(t, nil)
 	c := cat()
 	c.ToolID, c.Inputs.Command = "TL-090", "sh"
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 	require.Equal(t, "Tool 'shell' is blocked", o.Error)
 	c = cat()
 	c.AdapterID = "ADP-001"
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 	require.Equal(t, "No adapter found 'ADP-001'", o.Error)
 	require.False(t, o.Started)
@@ -142,90 +142,83 @@ func TestExecuteSentences(t *testing.T) {
 
 // What the sandbox itself refuses is a refused contract; what it fails at is an error.
 func TestExecuteSandboxRefuses(t *testing.T) {
-	x, runner := newExecutor(t, nil)
-	runner.planErr = &policy.FieldError{Field: "cpus", Value: "4", Rule: "the engine's machine has 2"}
-	o, err := x.Execute(t.Context(), cat())
+	h, box := newHarness(t, nil)
+	box.planErr = &policy.FieldError{Field: "cpus", Value: "4", Rule: "the engine's machine has 2"}
+	o, err := h.Run(t.Context(), of(cat()))
 	require.NoError(t, err)
-	require.Equal(t, []Violation{{Code: "CX-02", Field: "sandbox.cpu_cores", Value: "4", Rule: "the engine's machine has 2"}}, o.Violations)
+	require.Equal(t, []Violation{{Code: "CX-02", Field: "sandbox.cpu_cores", Value: "4", Rule: "the engine's machine has 2", hint: hintMachine}}, o.Violations)
 	require.Equal(t, StatusRefused, o.Status)
 
-	runner.planErr = &policy.FieldError{Field: "image", Value: "nope", Rule: "is not known"}
-	o, err = x.Execute(t.Context(), cat())
+	box.planErr = &policy.FieldError{Field: "image", Value: "nope", Rule: "is not known"}
+	o, err = h.Run(t.Context(), of(cat()))
 	require.Error(t, err)
-	require.Nil(t, o)
+	require.Equal(t, StatusFailed, o.Status)
 
-	runner.planErr, runner.runErr = nil, errFake
-	o, err = x.Execute(t.Context(), cat())
+	box.planErr, box.runErr = nil, errFake
+	o, err = h.Run(t.Context(), of(cat()))
 	require.ErrorIs(t, err, errFake)
-	require.Nil(t, o)
+	require.Equal(t, StatusFailed, o.Status)
+	require.Equal(t, errFake.Error(), o.Error)
+	require.Nil(t, o.Executed)
 }
 
 func TestDryRun(t *testing.T) {
-	x, runner := newExecutor(t, nil)
-	o, err := x.DryRun(t.Context(), []byte("{tool_id: TL-020, inputs: {command: echo, arguments: [hi]}}"), "c.yaml")
+	h, box := newHarness(t, nil)
+	o, err := h.Plan(t.Context(), document("{tool_id: TL-020, inputs: {command: echo, arguments: [hi]}}"))
 	require.NoError(t, err)
 	require.Equal(t, StatusPlanned, o.Status)
 	require.False(t, o.Started)
 	require.Nil(t, o.ExitCode)
 	require.Equal(t, []string{"echo", "hi"}, o.Executed.Command)
 	require.Equal(t, "/repo", o.Executed.WorkingDirectory)
-	require.Empty(t, runner.ran)
+	require.Empty(t, box.ran)
 }
 
 func TestApprovalIsUsedOnce(t *testing.T) {
-	x, runner := newExecutor(t, nil)
+	h, box := newHarness(t, nil)
 	c := cat()
 	c.ToolID, c.Inputs.Command = "TL-010", "python3"
 	c.Sandbox.Filesystem.Level = "elevated"
-	hash := c.SHA256(x.Rules.Profiles)
+	e, _, _ := h.Rules.Validate(c)
 	now := time.Now()
-	approval := Approval{Schema: ApprovalSchemaV1, ID: "once", ContractSHA256: hash, ApprovedBy: "Ada", Reason: "a test",
-		ApprovedAt: now.UTC().Format(time.RFC3339), ExpiresAt: now.Add(time.Hour).UTC().Format(time.RFC3339), Root: fsx.RealPath(x.Root), Levels: []string{"filesystem:elevated"}}
-	seal := func() {
-		var err error
-		approval, err = x.Ledger.Seal(approval)
-		require.NoError(t, err)
-	}
-	seal()
+	approval := NewApproval(e, h.Root, "", Approver{Name: "Ada", Reason: "a test"}, now, time.Hour)
+	require.NoError(t, h.Approvals.Grant(approval))
+	job := func(c Contract, a *Approval) Job { return Job{Contract: &c, Approval: a} }
 
-	// One that fails before the start does not use it.
-	x.Approval, runner.runErr = &approval, errFake
-	_, err := x.Execute(t.Context(), c)
+	// An execution that fails before the start does not use it.
+	box.runErr = errFake
+	_, err := h.Run(t.Context(), job(c, &approval))
 	require.ErrorIs(t, err, errFake)
-	runner.runErr = nil
+	box.runErr = nil
 
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), job(c, &approval))
 	require.NoError(t, err)
 	require.True(t, o.Success, "%s %v", o.Error, o.Violations)
 	require.Equal(t, "Ada", o.Approval.ApprovedBy)
-	require.Empty(t, o.Approval.MAC)
 	require.Equal(t, RetainEvidence, o.Evidence.Retention)
 
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), job(c, &approval))
 	require.NoError(t, err)
 	require.Equal(t, StatusRefused, o.Status)
 	require.Equal(t, "approval", o.Violations[0].Field)
-	text, err := json.Marshal(c)
+	o, err = h.Plan(t.Context(), job(c, &approval))
 	require.NoError(t, err)
-	o, err = x.DryRun(t.Context(), text, "c.json")
-	require.NoError(t, err)
-	require.Equal(t, StatusRefused, o.Status, "nor would it be run")
+	require.Equal(t, StatusRefused, o.Status, "a plan refuses it as well")
 
-	// Another contract cannot have it.
+	// Another contract cannot use it.
 	approval.ID = "other"
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), job(c, &approval))
 	require.NoError(t, err)
-	require.Equal(t, []string{"CK-01: approval.mac: the approval was not made here, or was changed"}, told(o.Violations))
-	seal()
+	require.Equal(t, []string{`CK-01: approval.id "other": the approval was not made here, or was changed`}, linesOf(o.Violations))
+	require.NoError(t, h.Approvals.Grant(approval))
 	c.Inputs.Arguments = []string{"-V"}
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), job(c, &approval))
 	require.NoError(t, err)
 	require.Equal(t, StatusRefused, o.Status)
 
 	// A person on the spot.
-	x.Approval, x.Approver = nil, Approver{Name: "Grace", Reason: "to see"}
 	for range 2 {
-		o, err = x.Execute(t.Context(), c)
+		o, err = h.Run(t.Context(), Job{Contract: &c, Approver: Approver{Name: "Grace", Reason: "to see"}})
 		require.NoError(t, err)
 		require.True(t, o.Success, "%v", o.Violations)
 		require.Equal(t, "Grace", o.Approval.ApprovedBy)
@@ -270,12 +263,12 @@ func TestOutcomes(t *testing.T) {
 			res: result.Result{Status: result.StatusExited, Stdout: "abba"}, action: "continue", success: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x, _ := newExecutor(t, func(sandbox.Request, string) result.Result { return test.res })
+			h, _ := newHarness(t, func(sandbox.Request, string) result.Result { return test.res })
 			c := cat()
 			if test.change != nil {
 				test.change(&c)
 			}
-			o, err := x.Execute(t.Context(), c)
+			o, err := h.Run(t.Context(), of(c))
 			require.NoError(t, err)
 			require.Equal(t, test.err, o.Error)
 			require.Equal(t, test.success, o.Success)
@@ -289,94 +282,59 @@ func TestOutcomes(t *testing.T) {
 const testLibrary = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 
 func TestClockWithoutLibrary(t *testing.T) {
-	x, runner := newExecutor(t, nil)
-	runner.clock = result.Result{Status: result.StatusExited, ExitCode: 3}
+	h, box := newHarness(t, nil)
+	box.clock = result.Result{Status: result.StatusExited, ExitCode: 3}
 	c := cat()
 	c.Determinism.Clock = "2026-01-01T12:00:00+02:00"
 	for range 2 {
-		o, err := x.Execute(t.Context(), c)
+		o, err := h.Run(t.Context(), of(c))
 		require.NoError(t, err)
 		require.Equal(t, StatusRefused, o.Status)
 		require.False(t, o.Started)
 		require.Equal(t, "determinism.clock", o.Violations[0].Field)
 	}
-	require.Empty(t, runner.ran)
-	require.Len(t, runner.probed, 1, "an image is looked at once")
-	require.Equal(t, []string{"sh", "-c", clockProbe, "probe"}, runner.probed[0].Command)
+	require.Empty(t, box.ran)
+	require.Len(t, box.probed, 1, "an image is looked at once")
+	require.Equal(t, []string{"sh", "-c", clockProbe}, box.probed[0].Command)
 }
 
 // Whatever a program prints, it ran.
 func TestClockIsNotInferred(t *testing.T) {
-	x, runner := newExecutor(t, func(sandbox.Request, string) result.Result {
+	h, box := newHarness(t, func(sandbox.Request, string) result.Result {
 		return result.Result{Status: result.StatusExited, ExitCode: 125, Stderr: "evalbox: this image has no libfaketime\n"}
 	})
-	runner.clock = result.Result{Status: result.StatusExited, Stdout: testLibrary + "\n"}
+	box.clock = result.Result{Status: result.StatusExited, Stdout: testLibrary + "\n"}
 	c := cat()
 	c.Determinism.Clock = "2026-01-01T12:00:00+02:00"
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 	require.True(t, o.Started)
 	require.Equal(t, 125, *o.ExitCode)
 	require.FileExists(t, filepath.Join(o.Evidence.Path, OutcomeFile))
-	require.Equal(t, []string{"cat", "a.txt"}, runner.ran[0].Command)
-	require.Equal(t, testLibrary, runner.ran[0].FakeClock.Library)
-	require.Equal(t, "2026-01-01T10:00:00Z", runner.ran[0].FakeClock.At.UTC().Format(time.RFC3339))
+	require.Equal(t, []string{"cat", "a.txt"}, box.ran[0].Command)
+	require.Equal(t, testLibrary, box.ran[0].FakeClock.Library)
+	require.Equal(t, "2026-01-01T10:00:00Z", box.ran[0].FakeClock.At.UTC().Format(time.RFC3339))
 }
 
 // A probe that fails says nothing about the image.
 func TestClockProbeFails(t *testing.T) {
-	x, runner := newExecutor(t, nil)
+	h, box := newHarness(t, nil)
 	c := cat()
 	c.Determinism.Clock = "2026-01-01T12:00:00Z"
 	for _, res := range []result.Result{
 		{Status: result.StatusExited, Stdout: "/evil.so\n"},
 		{Status: result.StatusTimedOut, ExitCode: -1},
 	} {
-		runner.clock = res
-		_, err := x.Execute(t.Context(), c)
+		box.clock = res
+		_, err := h.Run(t.Context(), of(c))
 		require.ErrorContains(t, err, "looking for libfaketime in ")
 	}
-	require.Empty(t, runner.ran)
-}
-
-// A program that prints what the container's init prints when there is no such command
-// is told as having run.
-func TestStartIsNotDenied(t *testing.T) {
-	lie := result.Result{Status: result.StatusStartFailed, ExitCode: 127, Explanation: "Not found."}
-	for name, test := range map[string]struct {
-		change  func(res *result.Result, probe *result.Result)
-		started bool
-	}{
-		"no such command":  {func(*result.Result, *result.Result) {}, false},
-		"the image has it": {func(_, probe *result.Result) { probe.ExitCode = 0 }, true},
-		"changes": {func(res, _ *result.Result) {
-			res.Trees = []result.Tree{{Target: "/repo/src", Created: []result.TreeEntry{{Path: "x"}}}}
-		}, true},
-		"outputs":       {func(res, _ *result.Result) { res.Outputs = []result.Output{{Path: "x"}} }, true},
-		"requests":      {func(res, _ *result.Result) { res.Network = &result.Network{Requests: 1} }, true},
-		"not permitted": {func(res, _ *result.Result) { res.ExitCode = 126 }, false},
-		"no probe":      {func(_, probe *result.Result) { probe.Status = result.StatusTimedOut }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			res := lie
-			x, runner := newExecutor(t, func(sandbox.Request, string) result.Result { return res })
-			test.change(&res, &runner.command)
-			o, err := x.Execute(t.Context(), cat())
-			require.NoError(t, err)
-			require.Equal(t, test.started, o.Started)
-			require.False(t, o.Success)
-			require.Equal(t, res.ExitCode, *o.ExitCode)
-			if test.started {
-				require.Equal(t, "exited", o.Status)
-				require.Equal(t, "exit code differs: expected 0, got 127", o.Error)
-			}
-		})
-	}
+	require.Empty(t, box.ran)
 }
 
 // A file that the contract names and that did not reach the host is no success.
 func TestNotApplied(t *testing.T) {
-	x, _ := newExecutor(t, func(sandbox.Request, string) result.Result {
+	h, _ := newHarness(t, func(sandbox.Request, string) result.Result {
 		return result.Result{Status: result.StatusExited, Trees: []result.Tree{{Target: "/repo/src",
 			Created: []result.TreeEntry{{Path: "new", Kind: "file"}, {Path: "lost", Kind: "file"}},
 			Changed: []result.TreeEntry{{Path: "theirs", Kind: "file"}},
@@ -386,37 +344,31 @@ func TestNotApplied(t *testing.T) {
 	c.ToolID, c.Inputs.Command, c.Inputs.Arguments = "TL-010", "python3", nil
 	c.Sandbox.Filesystem.Level = "standard"
 	c.Outputs.OutputFiles = []string{"new"}
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 	require.True(t, o.Success, "%s %v", o.Error, o.Violations)
 
 	c.Outputs.OutputFiles = []string{"new", "theirs", "lost"}
 	c.Outputs.Artifacts = []ArtifactSpec{{Path: "theirs"}}
-	o, err = x.Execute(t.Context(), c)
+	o, err = h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 	require.False(t, o.Success)
 	kept := filepath.Join(o.Evidence.Path, "trees/0")
 	require.Equal(t, `output file "theirs" was written, but not carried over: was changed meanwhile; it is kept at `+kept+"/theirs; "+
-		`output file "lost" was written, but not carried over: it was not come to; it is kept at `+kept+"/lost", o.Error)
+		`output file "lost" was written, but not carried over: it was not reached; it is kept at `+kept+"/lost", o.Error)
 	for _, point := range o.Checklist {
 		if point.Point == "outputs_validated" {
 			require.Equal(t, CheckFailed, point.State)
 		}
 	}
-
-	x.Store = nil
-	o, err = x.Execute(t.Context(), c)
-	require.NoError(t, err)
-	require.Contains(t, o.Error, `output file "new" was written, but not carried over: there is no record to take it from`)
 }
 
 // What Git executes is written only by contracts that say so.
 func TestGitIsNamed(t *testing.T) {
-	x, _ := newExecutor(t, func(sandbox.Request, string) result.Result {
+	h, _ := newHarness(t, func(sandbox.Request, string) result.Result {
 		return result.Result{Status: result.StatusExited, Trees: []result.Tree{{Target: "/repo", Created: []result.TreeEntry{{Path: ".git/config", Kind: "file"}}}}}
 	})
-	require.NoError(t, os.MkdirAll(filepath.Join(x.Root, ".git"), 0o755))
-	x.Approver = Approver{Name: "Ada", Reason: "a test"}
+	require.NoError(t, os.MkdirAll(filepath.Join(h.Root, ".git"), 0o755))
 	for name, test := range map[string]struct {
 		files Filesystem
 		named bool
@@ -431,7 +383,7 @@ func TestGitIsNamed(t *testing.T) {
 			c.ToolID, c.Inputs = "TL-010", Inputs{Command: "python3"}
 			c.Sandbox.Filesystem = test.files
 			c.Outputs.OutputFiles = []string{".git/config"}
-			o, err := x.Execute(t.Context(), c)
+			o, err := h.Run(t.Context(), Job{Contract: &c, Approver: Approver{Name: "Ada", Reason: "a test"}})
 			require.NoError(t, err)
 			require.Equal(t, test.named, o.Success, "%s %v", o.Error, o.Violations)
 		})
@@ -440,11 +392,11 @@ func TestGitIsNamed(t *testing.T) {
 
 // What only the sandbox refuses is told with everything else, by the field of the contract.
 func TestPlanIsToldAsWell(t *testing.T) {
-	x, runner := newExecutor(t, nil)
-	runner.planErr = errors.Join(
+	h, box := newHarness(t, nil)
+	box.planErr = errors.Join(
 		&policy.FieldError{Field: "network level", Value: `"open"`, Rule: "is not permitted"},
-		&policy.FieldError{Field: "allow-host", Value: `"10.0.0.1"`, Rule: "is private"},
-		&sandbox.PathError{Field: "tree", Path: filepath.Join(fsx.RealPath(x.Root), "src"), Rule: "is on a disk that is full"})
+		&policy.FieldError{Field: "allow-host", Value: `"10.0.0.1"`, Rule: "is private", Entry: 2},
+		&sandbox.PathError{Field: "tree", Path: filepath.Join(fsx.RealPath(h.Root), "src"), Rule: "is on a disk that is full"})
 	const text = `
 tool_id: TL-010
 inputs: {command: python3, working_directory: src}
@@ -454,7 +406,7 @@ sandbox:
     level: open
     allow: [example.org, 10.0.0.1]
 `
-	o, err := x.ExecuteText(t.Context(), []byte(text), "c.yaml")
+	o, err := h.Run(t.Context(), document(text))
 	require.NoError(t, err)
 	fields := map[string]int{}
 	for _, v := range o.Violations {
@@ -463,17 +415,17 @@ sandbox:
 	require.Equal(t, map[string]int{"approval": 0, "sandbox.network.level": 7, "sandbox.network.allow[1]": 8, "inputs.working_directory": 3}, fields)
 
 	// An engine that is away does not hide what is wrong.
-	runner.planErr = errFake
-	o, err = x.ExecuteText(t.Context(), []byte(text), "c.yaml")
+	box.planErr = errFake
+	o, err = h.Run(t.Context(), document(text))
 	require.NoError(t, err)
 	require.Len(t, o.Violations, 1)
 }
 
 func TestDeniedNothing(t *testing.T) {
-	x, _ := newExecutor(t, nil)
+	h, _ := newHarness(t, nil)
 	c := cat()
 	c.Sandbox.Filesystem.Deny = []string{"src/*.txt"}
-	o, err := x.Execute(t.Context(), c)
+	o, err := h.Run(t.Context(), of(c))
 	require.NoError(t, err)
 	require.Contains(t, o.Warnings, `sandbox.filesystem.deny[0] "src/*.txt": nothing is there, so nothing is hidden`)
 	for _, m := range o.Executed.Mounts {
@@ -483,10 +435,10 @@ func TestDeniedNothing(t *testing.T) {
 
 // Files beyond the limit are not kept as evidence.
 func TestTooLargeIsOfTheSession(t *testing.T) {
-	x, _ := newExecutor(t, func(sandbox.Request, string) result.Result {
+	h, _ := newHarness(t, func(sandbox.Request, string) result.Result {
 		return result.Result{Status: result.StatusExited, Outputs: []result.Output{{Path: "big", SizeBytes: 11 << 20}}}
 	})
-	o, err := x.Execute(t.Context(), cat())
+	o, err := h.Run(t.Context(), of(cat()))
 	require.NoError(t, err)
 	require.False(t, o.Success)
 	require.Equal(t, RetainSession, o.Evidence.Retention)

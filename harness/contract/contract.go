@@ -1,0 +1,330 @@
+// Package contract executes code execution contracts: documents that say what a tool is run
+// with, what it may do and what it must give. The answer is a document too, an [Outcome].
+//
+// A contract is parsed and checked as text ([Rules]), resolved against the files of the host
+// ([Resolve]), approved if its levels need it ([Approval]), executed in a sandbox, and compared
+// with its expectations. A contract that breaks a rule never starts.
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// Options are what all executions of a [Harness] share.
+type Options struct {
+	// Rules check every contract.
+	Rules Rules
+	// Root is the host directory that paths of contracts are relative to. Programs find it
+	// at /repo.
+	Root string
+	// Forbidden are host paths that no level opens, such as the state directory, the
+	// engine's data and its socket.
+	Forbidden []string
+	// Dependencies are host directories outside of the root that the level extended may
+	// read.
+	Dependencies []string
+	// Request has the image, the runtime, the user and the limits that contracts do not
+	// name. The contract decides the rest.
+	Request sandbox.Request
+	// AddHosts maps names to addresses for the proxy of the network levels.
+	AddHosts map[string][]netip.Addr
+	// Approvals remembers approvals.
+	Approvals Approvals
+	// Now is the clock of approvals and run IDs; nil is the real one.
+	Now func() time.Time
+}
+
+// Job is one contract: a document, or a parsed one.
+type Job struct {
+	// Text is the document in YAML or JSON, and Source its name in messages.
+	Text   []byte
+	Source string
+	// Contract is used if Text is nil.
+	Contract *Contract
+
+	// Approval is an approval of [Approvals.Grant]; nil for none.
+	Approval *Approval
+	// Approver consents to whatever the contract needs, for this execution only. An
+	// Approval takes precedence.
+	Approver Approver
+
+	// IO shows the output as it is written. The stdin is that of the contract.
+	IO    sandbox.IO
+	Hooks sandbox.Hooks
+}
+
+// Harness executes contracts. Its methods may be called concurrently.
+type Harness struct {
+	box sandbox.Box
+	Options
+	clocks clockCache
+}
+
+// New returns a harness that runs programs in a box.
+func New(box sandbox.Box, o Options) (*Harness, error) {
+	if box == nil {
+		return nil, errors.New("contract: there is no box")
+	}
+	if o.Root == "" {
+		return nil, errors.New("contract: there is no root")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Harness{box: box, Options: o}, nil
+}
+
+// Plan is [Harness.Run] up to the moment before the start: the outcome has the status planned,
+// and Executed says what would be run.
+func (h *Harness) Plan(ctx context.Context, job Job) (Outcome, error) {
+	run := h.newExecution(job)
+	err := run.prepare(ctx)
+	return run.end(ctx, err), err
+}
+
+// Run executes a contract. A contract that breaks a rule, and a program that fails, are
+// outcomes. An error means that we failed; the outcome then says how far the execution came.
+func (h *Harness) Run(ctx context.Context, job Job) (Outcome, error) {
+	return h.newExecution(job).carryOut(ctx)
+}
+
+func (run *execution) carryOut(ctx context.Context) (Outcome, error) {
+	err := run.prepare(ctx)
+	if err == nil && len(run.outcome.Violations) == 0 {
+		err = run.execute(ctx)
+	}
+	return run.end(ctx, err), err
+}
+
+// NotBegun is the outcome of a job that could not be given to a harness, for a reason outside
+// of the contract. It lists the rules that the text of the contract breaks.
+func NotBegun(ctx context.Context, rules Rules, job Job, err error) Outcome {
+	run := (&Harness{Options: Options{Rules: rules}}).newExecution(job)
+	return run.end(ctx, err)
+}
+
+// execution is one contract on its way. Each step adds to it.
+type execution struct {
+	*Harness
+	job Job
+	Examination
+	resolved Resolved
+	approval *Approval
+	request  sandbox.Request
+	spec     spec.Spec
+	// record is the directory of the record, final that of ./final.
+	record, final string
+	result        *result.Result
+
+	outcome Outcome
+	checks  map[string]CheckPoint
+}
+
+// newExecution checks the text of the contract.
+func (h *Harness) newExecution(job Job) *execution {
+	run := &execution{Harness: h, job: job, checks: map[string]CheckPoint{}}
+	if job.Text == nil && job.Contract != nil {
+		run.Contract = *job.Contract
+		run.Effective, run.Violations, run.Stripped = h.Rules.Validate(run.Contract)
+	} else {
+		run.Examination = h.Rules.Examine(job.Text)
+	}
+	c := run.Contract
+	run.outcome = Outcome{
+		Schema: OutcomeSchemaV1, ExecutionID: c.ExecutionID, ToolID: c.ToolID, AdapterID: c.AdapterID,
+		ContractSHA256: run.Effective.ContractSHA256, Metadata: c.Metadata,
+		Violations: run.Violations, Stripped: run.Stripped, Warnings: run.Effective.Warnings,
+	}
+	if c.ExecutionID == "" {
+		run.outcome.ExecutionID = uuid.NewString()
+	}
+	return run
+}
+
+// refuse adds violations that earlier checks did not report.
+func (run *execution) refuse(violations []Violation) {
+	addLines(violations, run.lines)
+	earlier := slices.Clone(run.outcome.Violations)
+	for _, v := range violations {
+		if !violates(earlier, v.Field) {
+			run.outcome.Violations = append(run.outcome.Violations, v)
+		}
+	}
+}
+
+// prepare makes all checks before the start, so that all violations are reported at once.
+func (run *execution) prepare(ctx context.Context) error {
+	e := run.Effective
+	if e.FilesystemLevel != "" {
+		var violations []Violation
+		run.resolved, violations = Resolve(e.Contract, run.Root, e, run.Dependencies, run.Forbidden)
+		run.refuse(violations)
+		run.outcome.Warnings = append(run.outcome.Warnings, run.resolved.Warnings...)
+	}
+	missing, err := run.approve()
+	run.outcome.Violations = append(run.outcome.Violations, missing...)
+	if err != nil {
+		return err
+	}
+	broken := len(run.outcome.Violations) > 0
+	if broken && (e.FilesystemLevel == "" || e.NetworkLevel == "" || e.Contract.Inputs.Command == "") {
+		return nil
+	}
+	run.buildRequest()
+	run.spec, err = run.box.Plan(ctx, run.request)
+	refused := run.refusals(err)
+	run.refuse(refused)
+	switch {
+	case broken || len(refused) > 0:
+		return nil // an unreachable engine does not hide the violations
+	case err != nil:
+		return err
+	}
+	if err := run.fakeClock(ctx); err != nil || len(run.outcome.Violations) > 0 {
+		return err
+	}
+	run.outcome.Executed = executed(e.Contract, run.spec, run.resolved)
+	return nil
+}
+
+// execute runs the program and accounts for it.
+func (run *execution) execute(ctx context.Context) error {
+	hooks, streams := run.job.Hooks, sandbox.IO{Stdout: run.job.IO.Stdout, Stderr: run.job.IO.Stderr}
+	if text := run.Contract.Inputs.Stdin; text != nil {
+		streams.Stdin = strings.NewReader(*text)
+	}
+	var begun error
+	hooks.Admit = func(ctx context.Context) (func(), error) {
+		if begun = run.begin(); begun != nil {
+			return nil, begun
+		}
+		if admit := run.job.Hooks.Admit; admit != nil {
+			return admit(ctx)
+		}
+		return nil, nil
+	}
+	res, err := run.box.Run(ctx, run.request, streams, hooks)
+	if used, ok := errors.AsType[*ApprovalUsedError](begun); ok {
+		run.refuse([]Violation{used.violation()})
+		return nil
+	}
+	if res == nil {
+		refused := run.refusals(err)
+		run.refuse(refused)
+		if len(refused) > 0 {
+			return nil
+		}
+		return err
+	}
+	run.result = res
+	run.account(ctx, res)
+	fillLists(reflect.ValueOf(&run.outcome))
+	return errors.Join(err, run.writeOutcome())
+}
+
+// begin is the last step before the program starts: it uses up the approval, and records the
+// contract.
+func (run *execution) begin() error {
+	if run.approval != nil {
+		if err := run.Approvals.Use(*run.approval, run.outcome.ExecutionID, run.Now()); err != nil {
+			return err
+		}
+	}
+	return run.writeContract()
+}
+
+// end completes the outcome of an execution that was not accounted for.
+func (run *execution) end(ctx context.Context, err error) Outcome {
+	o := &run.outcome
+	switch {
+	case run.result != nil:
+		return *o
+	case err != nil:
+		o.Status, o.Error, o.Executed = StatusFailed, strings.TrimSpace(err.Error()), nil
+		if ctx.Err() != nil {
+			o.Status, o.Error = result.StatusCanceled.String(), context.Cause(ctx).Error()
+		}
+	case len(o.Violations) > 0:
+		o.Status, o.Executed = StatusRefused, nil
+		o.Error = refusedText(o.Violations)
+		run.checkBefore()
+		run.checkViolations()
+	default:
+		o.Status, o.Approval = StatusPlanned, run.approval
+		run.checkBefore()
+	}
+	o.Checklist = run.checklist()
+	fillLists(reflect.ValueOf(o))
+	return *o
+}
+
+// refusedText is one sentence on why a contract was refused (CI-02).
+func refusedText(violations []Violation) string {
+	var all []string
+	for _, v := range violations {
+		if v.sentence != "" {
+			return v.sentence
+		}
+		all = append(all, v.String())
+	}
+	return "Validation failed: " + firstOf(all)
+}
+
+// firstOf joins the first few of some texts, and counts the rest.
+func firstOf(texts []string) string {
+	const most = 3
+	if more := len(texts) - most; more > 0 {
+		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// executed describes what is run, from the plan that the engine carries out.
+func executed(c Contract, plan spec.Spec, files Resolved) *Executed {
+	class, job := plan.Class, plan.Job
+	stdin := ""
+	if c.Inputs.Stdin != nil {
+		stdin = *c.Inputs.Stdin
+	}
+	env := map[string]string{} // the job replaces variables of the class
+	for _, pair := range slices.Concat(class.Env, job.Env) {
+		name, _, _ := strings.Cut(pair, "=")
+		env[name] = pair
+	}
+	ex := &Executed{
+		Command: slices.Clone(job.Command), Environment: slices.Sorted(maps.Values(env)), WorkingDirectory: class.WorkDir,
+		StdinBytes: int64(len(stdin)), StdinSHA256: sha256Of(stdin), InputFiles: files.InputFiles,
+		Image: class.Image.ID, Locked: class.Image.Locked,
+		Profile: c.Sandbox.Profile, TimeoutMS: milliseconds(job.TimeoutSeconds), MemoryMB: class.Cgroup.MemoryBytes >> 20,
+		CPUCores: class.Cgroup.NanoCPUs / 1e9, PIDs: class.Cgroup.PIDs, AllowFork: !job.NoFork,
+		FilesystemLevel: c.Sandbox.Filesystem.Level, NetworkLevel: c.Sandbox.Network.Level,
+		NetworkAllow: slices.Clone(c.Sandbox.Network.Allow), NetworkDeny: slices.Clone(c.Sandbox.Network.Deny),
+	}
+	for _, m := range job.Mounts {
+		ex.Mounts = append(ex.Mounts, Mount{Source: m.Source, Target: m.Target, Mode: "ro"})
+	}
+	for _, t := range job.Trees {
+		ex.Mounts = append(ex.Mounts, Mount{Source: t.Source, Target: t.Target, Mode: "rw"})
+	}
+	for _, m := range files.Masks {
+		if !slices.Contains(files.absent, m) {
+			ex.Mounts = append(ex.Mounts, Mount{Target: m, Mode: "hidden"})
+		}
+	}
+	slices.SortStableFunc(ex.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
+	return ex
+}

@@ -1,0 +1,144 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+)
+
+// Trial returns the harness for queues. The document of a job is a contract, and the detail of
+// a result its [Outcome]. Jobs have no key, because a contract may read every file of the root.
+// A contract that needs an approval is refused: an approval is for one execution.
+func (h *Harness) Trial() trial.Harness { return trialHarness{h} }
+
+// Kind is the kind of the jobs of contracts.
+const Kind = "contract"
+
+type trialHarness struct{ h *Harness }
+
+func (t trialHarness) Kind() string   { return Kind }
+func (t trialHarness) Schema() []byte { return ContractSchemaJSON }
+
+func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, error) {
+	o, err := t.h.Plan(ctx, Job{Text: job.Spec, Source: job.Name})
+	plan := trial.Plan{Problems: o.problems()}
+	return plan, errors.Join(err, encodeInto(&plan.Detail, o))
+}
+
+func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
+	started := t.h.Now()
+	contract := Job{Text: job.Spec, Source: job.Name}
+	contract.Hooks.Waiting = func(why string) {
+		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: trial.EventWaiting, Text: why})
+	}
+	contract.Hooks.Started = func() {
+		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: trial.EventStarted, Role: "program"})
+	}
+	run := t.h.newExecution(contract)
+	o, err := run.carryOut(ctx)
+	res := trial.Result{
+		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1, Started: started,
+		Runs: []trial.RunRef{}, Problems: o.problems(), Files: []trial.File{},
+	}
+	if len(o.Violations) > 0 {
+		res.Reason = o.Violations[0].Code
+	}
+	if o.ExitCode != nil {
+		res.ExitCode = *o.ExitCode
+	}
+	for _, file := range o.OutputFiles {
+		res.Files = append(res.Files, trial.File{Path: file.Path, Size: file.SizeBytes, SHA256: file.SHA256})
+	}
+	if ran := run.result; ran != nil {
+		res.Runs = append(res.Runs, trial.RunRef{ID: ran.ID, Role: "program"})
+		res.Usage = trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
+			GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
+	}
+	return res, errors.Join(err, encodeInto(&res.Detail, o))
+}
+
+func encodeInto(detail *json.RawMessage, o Outcome) (err error) {
+	*detail, err = o.Encode()
+	return err
+}
+
+// Verdict is inconclusive for an execution that was interrupted or could not begin.
+func (o Outcome) Verdict() trial.Verdict {
+	switch o.Status {
+	case StatusRefused:
+		return trial.Refused
+	case StatusFailed, StatusAbandoned, result.StatusCanceled.String(), result.StatusEngineLost.String():
+		return trial.Inconclusive
+	}
+	if o.Success {
+		return trial.Passed
+	}
+	if !o.Started && o.ExitCode == nil {
+		return trial.Inconclusive
+	}
+	return trial.Failed
+}
+
+// problems are the violations and the differences that failed the execution.
+func (o Outcome) problems() []trial.Problem {
+	all := []trial.Problem{}
+	for _, v := range o.Violations {
+		all = append(all, trial.Problem{Code: v.Code, Line: v.Line, Field: v.Field, Rule: v.Rule, Hint: v.hintIn("")})
+	}
+	for _, d := range o.failures() {
+		all = append(all, trial.Problem{Code: d.Problem, Field: d.What, Rule: d.String()})
+	}
+	return all
+}
+
+// Retry says when a contract is executed again (CI-07).
+type Retry struct {
+	// MaxAttempts bounds the executions, including the first one: 1 to [MaxAttempts].
+	MaxAttempts int
+	// Backoff is the wait before the second execution. It doubles each time, up to a minute
+	// (resolution 16).
+	Backoff time.Duration
+	// Codes are the exit codes of outcomes that are retried; 143 is the time limit.
+	Codes []int
+}
+
+// MaxAttempts bounds [Retry.MaxAttempts].
+const MaxAttempts = 10
+
+// Check returns a [*policy.FieldError] for each value that is out of bounds, joined.
+func (r Retry) Check() error {
+	var errs []error
+	refuse := func(field string, value any, rule string) {
+		errs = append(errs, &policy.FieldError{Field: field, Value: fmt.Sprint(value), Rule: rule})
+	}
+	if r.MaxAttempts < 1 || r.MaxAttempts > MaxAttempts {
+		refuse("max_attempts", r.MaxAttempts, fmt.Sprintf("must be between 1 and %d", MaxAttempts))
+	}
+	if r.Backoff < 0 {
+		refuse("backoff_ms", r.Backoff.Milliseconds(), "must not be negative")
+	}
+	for _, code := range r.Codes {
+		if code < 0 || code > 255 {
+			refuse("retryable_codes", code, "must be between 0 and 255")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Queue returns the retry policy for a queue of contracts. A refused contract is not executed
+// again, because nothing would change.
+func (r Retry) Queue() (trial.Retry, error) {
+	if err := r.Check(); err != nil {
+		return trial.Retry{}, err
+	}
+	return trial.Retry{Max: r.MaxAttempts - 1, Wait: r.Backoff, If: func(res trial.Result) bool {
+		return res.Verdict == trial.Failed && slices.Contains(r.Codes, res.ExitCode)
+	}}, nil
+}

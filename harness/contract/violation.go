@@ -1,0 +1,149 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/evalbox/evalbox/internal/strict"
+)
+
+// Violation is one rule that one field of a contract breaks.
+type Violation struct {
+	// Code is IV-01 to IV-05 for input checks, CX-02 to CX-05 for limits, levels and
+	// outputs, DT-01 for determinism, CK-01 for adapters and approvals, and CX-01 for the
+	// document itself and its metadata.
+	Code string `json:"code"`
+	// Line is the line of the field in the document; 0 if it is not known.
+	Line int `json:"line"`
+	// Field is the path of the field, such as inputs.arguments[2].
+	Field string `json:"field"`
+	// Value is the value of the field, shortened.
+	Value string `json:"value"`
+	// Rule is the rule that it breaks.
+	Rule string `json:"rule"`
+
+	// hint is a hint for this violation alone; see [Hints].
+	hint string
+	// sentence replaces the usual error of the outcome (CI-02).
+	sentence string
+}
+
+// String is the violation without its line.
+func (v Violation) String() string {
+	what := strings.TrimSpace(v.Field + " " + v.Value)
+	if what == "" {
+		return v.Code + ": " + v.Rule
+	}
+	return v.Code + ": " + what + ": " + v.Rule
+}
+
+// maxViolations bounds the reported violations.
+const maxViolations = strict.MaxProblems
+
+// bounded cuts a list of violations, and counts the rest.
+func bounded(violations []Violation) []Violation {
+	more := len(violations) - maxViolations
+	if more <= 0 {
+		return violations
+	}
+	return append(slices.Clone(violations[:maxViolations]), Violation{Code: "CX-01", Rule: fmt.Sprintf("%d violations more are not listed", more)})
+}
+
+// violates reports whether a violation is about a field, a part of it, or the field that it
+// is a part of.
+func violates(violations []Violation, field string) bool {
+	return slices.ContainsFunc(violations, func(v Violation) bool { return within(v.Field, field) || within(field, v.Field) })
+}
+
+// within reports whether a field is another one or a part of it.
+func within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// addLines sets the missing lines of violations: that of the field, or of the nearest field
+// that it is a part of.
+func addLines(violations []Violation, lines map[string]int) {
+	for i := range violations {
+		v := &violations[i]
+		for field := v.Field; field != "" && v.Line == 0; field = field[:max(0, strings.LastIndexAny(field, ".["))] {
+			v.Line = lines[field]
+		}
+	}
+}
+
+// A RefusedError is a document that breaks rules.
+type RefusedError struct {
+	// Source is the document's name.
+	Source     string
+	Violations []Violation
+}
+
+// Error has a line for each violation.
+func (e *RefusedError) Error() string {
+	lines := make([]string, len(e.Violations))
+	for i, v := range e.Violations {
+		at := e.Source
+		if v.Line > 0 {
+			at = fmt.Sprintf("%s:%d", e.Source, v.Line)
+		}
+		lines[i] = at + ": " + v.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Hints of single violations.
+const (
+	hintNoApproval   = "let somebody approve it: --approve NAME --reason TEXT, or --approval FILE of: sandbox contract approve"
+	hintNoClock      = "leave the clock out, or choose an image that has libfaketime"
+	hintPassAsFile   = "no argument may be that long or hold a NUL byte; pass it as a file or on stdin"
+	hintDependencies = "if it may be read, name it or a folder above it with --dependency or contract_dependencies in the user's configuration"
+	hintLevels       = "see what each level opens with: sandbox contract new"
+	hintProfile      = "a profile with other limits is named with sandbox.profile; profiles of your own with --profiles"
+	hintMachine      = "ask for less, or name an engine that has more with --host or --context"
+	hintPrivate      = "permit such addresses with SANDBOX_ALLOW_PRIVATE_EGRESS=true or allow_private_egress in the user's configuration"
+	hintEgress       = "permit the level with SANDBOX_ALLOW_EGRESS or allow_egress in the user's configuration"
+)
+
+// codeHints are the hints for violations that have no hint of their own.
+var codeHints = map[string]string{
+	"IV-01": "see the tools and their commands with: sandbox contract tools; a registry of your own is named with --registry",
+	"IV-02": "without --strict arguments are passed on as they are: there is no shell",
+	"DT-01": "give a time such as 2030-01-31T12:00:00Z",
+}
+
+// Hints say what to try about violations, each once and in their order. root is the root of
+// the contract; empty if it is not known.
+func Hints(violations []Violation, root string) []string {
+	var hints []string
+	for _, v := range violations {
+		if hint := v.hintIn(root); hint != "" && !slices.Contains(hints, hint) {
+			hints = append(hints, hint)
+		}
+	}
+	if len(hints) == 0 {
+		hints = append(hints, "see the fields of a contract, with comments: sandbox contract new")
+	}
+	return hints
+}
+
+func (v Violation) hintIn(root string) string {
+	switch {
+	case v.hint != "":
+		return v.hint
+	case within(v.Field, "approval"):
+		return "an approval is for one execution of one contract: make another with: sandbox contract approve"
+	case v.Field == "root":
+		return "choose another folder with --root"
+	case v.Code == "DT-01" && v.Field != "determinism.clock":
+		return ""
+	case within(v.Field, "inputs.input_files") && v.Code == "IV-05":
+		return "input files are relative to the working directory"
+	case (v.Code == "IV-03" || v.Code == "CX-03") && root == "":
+		return "paths are of this machine, relative to the root, which --root names"
+	case v.Code == "IV-03" || v.Code == "CX-03":
+		return "paths are of this machine, relative to the root " + root + "; another is named with --root"
+	}
+	return codeHints[v.Code]
+}
