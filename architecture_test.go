@@ -4,11 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -140,12 +146,12 @@ func TestAllowed(t *testing.T) {
 // those that look at evidence could run anything (RT-17).
 func TestGateNodesSeeTheirInputs(t *testing.T) {
 	never := map[string][]string{
-		"manifest":  {"execute", "normalize", "testreport", "judge", "attest"},
-		"execute":   {"manifest", "normalize", "testreport", "judge", "attest"},
-		"normalize": {"manifest", "execute", "repo", "judge", "attest"},
-		"testreport":   {"manifest", "execute", "repo", "judge", "attest"},
-		"judge":     {"manifest", "execute", "repo", "attest"},
-		"evidence":  {"manifest", "execute", "repo", "normalize", "testreport", "judge", "attest"},
+		"spec":       {"execute", "normalize", "testreport", "judge", "attest"},
+		"execute":    {"normalize", "testreport", "judge", "attest"},
+		"normalize":  {"spec", "execute", "repo", "judge", "attest"},
+		"testreport": {"spec", "execute", "repo", "judge", "attest"},
+		"judge":      {"execute", "repo", "attest"},
+		"evidence":   {"spec", "execute", "repo", "normalize", "testreport", "judge", "attest"},
 	}
 	for node, others := range never {
 		packages := goList(t, "linux", "./harness/gate/"+node)
@@ -154,6 +160,39 @@ func TestGateNodesSeeTheirInputs(t *testing.T) {
 			assert.NotContains(t, packages[0].Imports, module+"/harness/gate/"+other, node)
 		}
 	}
+	// Node 2 sees RunManifest.json and not the wish; the judge reads the sealed wish as
+	// evidence. Neither decides what is run.
+	assert.Subset(t, []string{"Match"}, namesUsed(t, "harness/gate/execute", module+"/harness/gate/spec"))
+	assert.Subset(t, []string{"ErrChanged", "Lock", "MaxDocument", "ParseLock"}, namesUsed(t, "harness/gate/judge", module+"/harness/gate/spec"))
+}
+
+// namesUsed are the names of a package that the files of a directory use, those of tests apart.
+func namesUsed(t *testing.T, dir, importPath string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(dir + "/*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		for _, imported := range file.Imports {
+			if strings.HasSuffix(name, "_test.go") || imported.Path.Value != strconv.Quote(importPath) {
+				continue
+			}
+			local := path.Base(importPath)
+			if imported.Name != nil {
+				local = imported.Name.Name
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if used, ok := n.(*ast.SelectorExpr); ok {
+					if of, ok := used.X.(*ast.Ident); ok && of.Name == local {
+						names = append(names, used.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	return names
 }
 
 // TestImportTable looks at the imports for every system that the repository

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 )
 
 // TestGateDocs: what docs/gate.md shows can be read, and it has every reason to stop.
@@ -24,7 +24,7 @@ func TestGateDocs(t *testing.T) {
 		require.True(t, found, kind)
 		return text
 	}
-	w, err := wish.Parse([]byte(shown("yaml")), "docs/gate.md")
+	w, err := spec.Parse([]byte(shown("yaml")), "docs/gate.md")
 	require.NoError(t, err)
 	assert.Len(t, w.GateCommands, 3)
 	// Whatever a wish can say is shown.
@@ -55,7 +55,7 @@ func TestGateDocs(t *testing.T) {
 func TestGateExample(t *testing.T) {
 	text, err := os.ReadFile("examples/gate/wish.yaml")
 	require.NoError(t, err)
-	w, err := wish.Parse(text, "wish.yaml")
+	w, err := spec.Parse(text, "wish.yaml")
 	require.NoError(t, err)
 	workspace, err := w.Workspace("examples/gate")
 	require.NoError(t, err)

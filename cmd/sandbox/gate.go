@@ -9,7 +9,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/render"
 )
 
@@ -164,5 +164,5 @@ func newGateSchemaCommand(a *app) *cobra.Command {
 		Short:   "Print the JSON Schema of wishes or of their locks",
 		Long:    "Print the JSON Schema (draft 2020-12) of wishes, or with --lock that of sealed ones.",
 		Example: "  sandbox gate schema > wish.schema.json\n  sandbox gate schema --lock",
-	}, wish.SchemaJSON, "lock", "that of sealed wishes", wish.LockSchemaJSON)
+	}, spec.SchemaJSON, "lock", "that of sealed wishes", spec.LockSchemaJSON)
 }

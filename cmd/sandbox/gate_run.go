@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -16,23 +14,24 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // gateFlags are the flags of `gate run` that are not settings.
 type gateFlags struct {
-	mode, baseline, out, tools string
-	seal, offline, strict      bool
-	replace, noTools, keep     bool
-	live, allowUnobserved      bool
-	repeats                    int
-	junit, summary, sign       string
-	wishFile                   string
-	command                    []string
+	mode, baseline, commit string
+	out, tools             string
+	seal, offline, strict  bool
+	replace, noTools, keep bool
+	live, allowUnobserved  bool
+	repeats                int
+	junit, summary, sign   string
+	wishFile               string
+	command                []string
 }
 
 const (
@@ -88,6 +87,7 @@ not be carried out, 130 interrupted.`,
 	flags.BoolVar(&f.strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
 	flags.BoolVar(&f.allowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
 	flags.StringVar(&f.baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
+	flags.StringVar(&f.commit, "commit", "", "run the files of this `revision` from a private checkout; implies --strict")
 	flags.IntVar(&f.repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
 	flags.StringVar(&f.tools, "tools", "", "registry of tools, a `file`: no other command may run")
 	flags.BoolVar(&f.noTools, "no-tools", false, "run nothing: tools are switched off")
@@ -130,7 +130,7 @@ func (f *gateFlags) checkFlags(a *app, cmd *cobra.Command) error {
 	if f.repeats < 1 || f.repeats > maxRepeats {
 		return usagef(path, "gate run: --prove-deterministic %d: must be between 1 and %d", f.repeats, maxRepeats)
 	}
-	for _, name := range []string{"out", "baseline", "tools", "junit", "summary", "sign", "image"} {
+	for _, name := range []string{"out", "baseline", "commit", "tools", "junit", "summary", "sign", "image"} {
 		if flag := cmd.Flags().Lookup(name); given(name) && flag.Value.String() == "" {
 			return usagef(path, "gate run: --%s is empty", name)
 		}
@@ -154,7 +154,7 @@ func (f *gateFlags) checkWishFlags(a *app, path string) error {
 		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
 	case f.allowUnobserved && f.command == nil:
 		return usagef(path, "gate run: --allow-unobserved is for a command; a wish says it with allow_unobserved")
-	case f.allowUnobserved && f.strict:
+	case f.allowUnobserved && (f.strict || f.commit != ""):
 		return usagef(path, "gate run: --allow-unobserved and --strict do not go together: strict demands full observation")
 	}
 	for _, key := range []string{"image", "allow_unlocked"} {
@@ -170,39 +170,38 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.options(ctx, s)
-	if err != nil {
-		return err
-	}
-	// Problems of the key and of the reports are reported before anything runs.
-	if err := f.checkReports(&o); err != nil {
-		return err
-	}
-	key, err := f.key(a, o)
-	if err != nil {
-		return err
-	}
 	runner, err := a.runner(s)
 	if err != nil {
 		return err
 	}
 	defer runner.Close()
-	if o.NotSealed == "" && !o.Sealed {
-		if o.Lock, err = seal(ctx, runner, s, o.Lock.Wish); err != nil {
+	h, live, err := a.gateHarness(ctx, runner, s, f.live, f.keep, f.tools)
+	if err != nil {
+		return err
+	}
+	defer live.ended()
+	job, err := h.Load(ctx, f.document())
+	if err != nil {
+		return err
+	}
+	var key []byte // its problems are reported before anything runs
+	if f.sign != "" {
+		var warning string
+		if key, warning, err = job.ReadKey(f.sign); err != nil {
 			return err
 		}
-		o.Sealed = true
+		if warning != "" {
+			a.say("warning: " + warning)
+		}
 	}
-	o.Runner, o.Store = a.watched(runner), runner.Store()
-	live := a.watchGate(ctx, &o.Engine, s, f.live)
-	report, runErr := gate.Run(ctx, o)
+	report, runErr := h.Run(ctx, job)
 	live.ended()
 	if report.Verdict.Schema == "" {
 		return runErr // there is no verdict
 	}
 	var signErr error
 	if key != nil && runErr == nil {
-		signErr = signGate(ctx, report.Dir, key)
+		signErr = gate.Sign(ctx, report.Dir, key)
 	}
 	signed := key != nil && runErr == nil && signErr == nil
 	a.code = gateCode(report.Verdict)
@@ -216,67 +215,19 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	}))
 }
 
-// options are everything but the engine. A wish that is sealed on the spot has neither
-// Sealed nor NotSealed.
-func (f *gateFlags) options(ctx context.Context, s settings.Settings) (gate.Options, error) {
-	o := gate.Options{
-		OutDir: f.out, Replace: f.replace, Baseline: f.baseline, Policy: s.Policy(),
-		Mode: evidence.Mode{
-			Execute: f.mode == modeExecute, Tools: !f.noTools, Offline: f.offline, Strict: f.strict, Repeats: f.repeats,
-		},
+// document is what the flags ask for.
+func (f *gateFlags) document() gate.Document {
+	d := gate.Document{
+		Wish: f.wishFile, Command: f.command, Seal: f.seal, Out: f.out, Replace: f.replace, Offline: f.offline, Strict: f.strict,
+		AllowUnobserved: f.allowUnobserved, Repeats: f.repeats, Baseline: f.baseline, Commit: f.commit,
+		PlanOnly: f.mode == modePlan, NoTools: f.noTools,
 	}
-	o.Request, o.Keep = s.Request(), f.keep
-	var err error
-	if f.tools != "" {
-		if o.Tools, o.Mode.ToolRegistry, err = gateTools(f.tools); err != nil {
-			return o, err
+	for _, file := range []string{f.junit, f.summary} {
+		if file != "" && file != "-" && file != summaryGitHub {
+			d.Reports = append(d.Reports, file)
 		}
 	}
-	if f.command != nil {
-		if o.Lock.Wish, err = wish.FromCommand(f.command); err != nil {
-			return o, err
-		}
-		o.Lock.Wish.AllowUnobserved = f.allowUnobserved
-		o.WishDir, err = os.Getwd()
-		return o, err
-	}
-	return o, f.readSealed(ctx, &o)
-}
-
-// readSealed reads the wish or its lock.
-func (f *gateFlags) readSealed(ctx context.Context, o *gate.Options) error {
-	text, err := readWish(ctx, f.wishFile)
-	if err != nil {
-		return err
-	}
-	if o.WishDir, err = filepath.Abs(filepath.Dir(f.wishFile)); err != nil {
-		return &fileError{fileWish, f.wishFile, err}
-	}
-	if isLock(text) {
-		if f.seal {
-			return &hintedError{fmt.Errorf("%s is a lock, which --seal is not for", f.wishFile), "give the wish, or leave --seal out"}
-		}
-		o.Lock, err = wish.ParseLock(text, f.wishFile)
-		o.Ignore = []string{filepath.Base(f.wishFile)}
-		switch {
-		case errors.Is(err, wish.ErrChanged):
-			o.NotSealed = "The lock " + wish.ErrChanged.Error()
-		case err != nil:
-			return &hintedError{err, "seal the wish again with: sandbox gate seal"}
-		default:
-			o.Sealed = true
-		}
-		return nil
-	}
-	if o.Lock.Wish, err = wish.Parse(text, f.wishFile); err != nil {
-		return &hintedError{err, wishHint}
-	}
-	if !f.seal {
-		o.Lock.Schema, o.Lock.Toolchain.Image = wish.LockV1, o.Lock.Wish.Image
-		o.Lock.Toolchain.Mounts = []evidence.ToolMount{}
-		o.NotSealed = strings.TrimSuffix(filepath.Base(f.wishFile), ".") + " is a wish that was not sealed"
-	}
-	return nil
+	return d
 }
 
 // gateCode is the exit code of a verdict.
@@ -307,17 +258,24 @@ type gateLive struct {
 	ended func()
 }
 
-// watchGate connects an engine with the terminal.
-func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings, show bool) *gateLive {
+// gateHarness returns the harness of a command, which shows a gate while it runs.
+func (a *app) gateHarness(ctx context.Context, runner *sandbox.Runner, s settings.Settings, show, keep bool, tools string) (*gate.Harness, *gateLive, error) {
 	g := &gateLive{seconds: map[int]float64{}}
-	e.Hooks.Kill = a.streams.Kill
+	o := gate.Options{Request: s.Request(), Keep: keep, Policy: s.Policy()}
+	if tools != "" {
+		registry, sum, err := gateTools(tools)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Tools, o.ToolRegistry = registry, sum
+	}
+	o.Hooks.Kill = a.streams.Kill
 	shown := s
 	shown.Quiet = s.Quiet || !show
-	live := a.connect(&e.IO, shown)
+	live := a.connect(&o.IO, shown)
 	waiting := a.tellWaiting(s)
-	e.Hooks.Waiting = waiting.say
-	announced := func() {}
-	e.Progress = func(event gate.Event) {
+	o.Hooks.Waiting = waiting.say
+	o.Progress = func(event gate.Event) {
 		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
 			g.seconds[event.Gate] = event.Result.DurationSeconds
 		}
@@ -325,16 +283,18 @@ func (a *app) watchGate(ctx context.Context, e *gate.Engine, s settings.Settings
 			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // the summary reports a stderr that is gone
 		}
 	}
+	announced := func() {}
 	if !s.Quiet {
 		announced = live.announceEnd(ctx)
 	}
-	g.ended = func() {
+	g.ended = sync.OnceFunc(func() {
 		waiting.end()
 		announced()
 		a.ended()
 		_ = live.finish() // the evidence has all output
-	}
-	return g
+	})
+	h, err := gate.New(a.watched(runner), o)
+	return h, g, err
 }
 
 // maxRegistry bounds a registry of tools.

@@ -1,26 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // defaultLock is the file name of a sealed wish.
@@ -56,101 +45,29 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err != nil {
 		return err
 	}
-	shown, err := readWish(ctx, file)
-	if err != nil {
-		return err
-	}
-	w, err := wish.Parse(shown, file)
-	if err != nil {
-		return &hintedError{err, wishHint}
-	}
-	if err := a.checkWish(w, file); err != nil {
-		return err
-	}
 	runner, err := a.runner(s)
 	if err != nil {
 		return err
 	}
-	lock, err := seal(ctx, runner, s, w)
-	if err := errors.Join(err, runner.Close()); err != nil {
+	defer runner.Close()
+	h, err := gate.New(runner, gate.Options{Request: s.Request(), Policy: s.Policy()})
+	if err != nil {
+		return err
+	}
+	lock, warnings, err := h.SealFile(ctx, file)
+	for _, warning := range warnings {
+		a.say("warning: " + warning)
+	}
+	if err != nil {
 		return err
 	}
 	output = cmp.Or(output, filepath.Join(filepath.Dir(file), defaultLock))
-	if err := writeLock(lock, output); err != nil {
-		return err
+	encoded, err := lock.JSON()
+	if err == nil {
+		err = writeReport(output, encoded)
 	}
-	if !lock.Toolchain.Locked {
-		a.say("warning: the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
-	}
-	return a.print("sealed %s: %s, %s on %s, in %s\n", w.Name, lock.SHA256, text.Count(len(w.GateCommands), "command"), lock.Toolchain.ImageID, output)
-}
-
-// checkWish refuses a wish that could never be run, and warns of protected paths that do not
-// exist.
-func (a *app) checkWish(w wish.Wish, file string) error {
-	if len(w.GateCommands) == 0 {
-		return &hintedError{fmt.Errorf("wish %s: names no command, so that nothing could be run", file), evidence.ReasonNoCommands.Hint()}
-	}
-	workspace, err := w.Workspace(filepath.Dir(file))
-	if err != nil {
-		return &hintedError{fmt.Errorf("wish %s: %w", file, err), evidence.ReasonNoWorkspace.Hint()}
-	}
-	for _, name := range slices.Concat(w.ProtectedPaths, w.ReadOnlyPaths) {
-		if _, err := os.Lstat(filepath.Join(workspace, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
-			a.say(fmt.Sprintf("warning: %s is not there, and so it is not protected", name))
-		}
-	}
-	return nil
-}
-
-const wishHint = "see the form of a wish with: sandbox gate schema; an example is in docs/gate.md"
-
-// readWish reads a wish or its lock.
-func readWish(ctx context.Context, file string) ([]byte, error) {
-	text, err := interruptibly(ctx, func() ([]byte, error) { return fsx.Read(file, wish.MaxDocument) })
-	if err != nil {
-		return nil, &fileError{fileWish, file, err}
-	}
-	return text, nil
-}
-
-// seal resolves the names of a wish on this machine, and seals it.
-func seal(ctx context.Context, runner *sandbox.Runner, s settings.Settings, w wish.Wish) (wish.Lock, error) {
-	req := s.Request()
-	req.Image = cmp.Or(w.Image, req.Image)
-	req.Command = []string{"true"}
-	// Only the image counts here.
-	req.GPUs, req.Network = "", ""
-	spec, err := runner.Plan(ctx, req)
-	if err != nil {
-		return wish.Lock{}, err
-	}
-	image := spec.Class.Image
-	t := evidence.Toolchain{Image: cmp.Or(w.Image, image.Reference), ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
-	for _, tool := range w.Toolchain {
-		hash, err := wish.HashTree(ctx, tool.Source)
-		if err != nil {
-			return wish.Lock{}, &hintedError{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
-		}
-		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: hash})
-	}
-	return wish.Seal(w, t)
-}
-
-// writeLock writes a lock, whole or not at all.
-func writeLock(lock wish.Lock, file string) error {
-	text, err := lock.JSON()
 	if err != nil {
 		return err
 	}
-	return writeReport(file, text)
-}
-
-// isLock says that a text is a lock and not a wish: JSON with the schema of locks.
-func isLock(text []byte) bool {
-	var head struct {
-		Schema string `json:"schema"`
-	}
-	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Unmarshal(text, &head) == nil &&
-		strings.HasPrefix(head.Schema, strings.TrimSuffix(wish.LockV1, "1"))
+	return a.print("sealed %s: %s, %s on %s, in %s\n", lock.Wish.Name, lock.SHA256, text.Count(len(lock.Wish.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }

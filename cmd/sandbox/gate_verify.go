@@ -50,7 +50,7 @@ func (a *app) verifyGate(ctx context.Context, dir, key string) error {
 	}
 	var o gate.VerifyOptions
 	if key != "" {
-		if o.Attestation, err = publicKey(key); err != nil {
+		if o.Attestation, err = gate.PublicKey(key); err != nil {
 			return err
 		}
 	}

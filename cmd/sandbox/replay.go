@@ -66,11 +66,11 @@ func (a *app) replay(ctx context.Context, from string, f replayFlags) error {
 		return err
 	}
 	defer runner.Close()
-	o := gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace, Policy: s.Policy()}
-	o.Request, o.Keep = s.Request(), f.keep
-	o.Runner, o.Store = a.watched(runner), runner.Store()
-	live := a.watchGate(ctx, &o.Engine, s, f.live)
-	report, err := gate.Replay(ctx, o)
+	h, live, err := a.gateHarness(ctx, runner, s, f.live, f.keep, "")
+	if err != nil {
+		return err
+	}
+	report, err := h.Replay(ctx, gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace})
 	live.ended()
 	if err != nil {
 		return noGate(err)

@@ -12,19 +12,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5"
+	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
 	boxengine "github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
@@ -32,7 +33,7 @@ import (
 
 // engine is a runner with its own state folder. At the end of the test nothing of its
 // runs may be left, neither on the engine nor in the store.
-func engine(t *testing.T) gate.Engine {
+func engine(t *testing.T) *sandbox.Runner {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
@@ -45,35 +46,35 @@ func engine(t *testing.T) gate.Engine {
 		// A removal that the engine was asked for takes it a moment.
 		require.Eventually(t, func() bool {
 			containers, err := r.Containers(context.Background())
-			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[spec.LabelState] == state })
+			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[sandboxspec.LabelState] == state })
 		}, time.Minute, 20*time.Millisecond, "a container is left behind")
 		records, err := r.Store().List()
 		require.NoError(t, err)
 		require.Empty(t, records)
 		require.NoError(t, r.Close())
 	})
-	return gate.Engine{Runner: r, Store: r.Store()}
+	return r
 }
 
 // real are the options of a run on the engine. Nothing is claimed: the image has no lock.
-func real(t *testing.T, e gate.Engine, dir, text string) gate.Options {
+func real(t *testing.T, e *sandbox.Runner, dir, text string) testJob {
 	t.Helper()
 	if !strings.Contains(text, "claim_grade") {
 		text += "\nclaim_grade: false\n"
 	}
-	w, err := wish.Parse([]byte(text), "wish.yaml")
+	w, err := spec.Parse([]byte(text), "wish.yaml")
 	require.NoError(t, err)
-	spec, err := e.Runner.(*sandbox.Runner).Plan(t.Context(), sandbox.Request{Image: "debian", Command: []string{"true"}})
+	run, err := e.Plan(t.Context(), sandbox.Request{Image: "debian", Command: []string{"true"}})
 	require.NoError(t, err)
-	toolchain := evidence.Toolchain{Image: "debian", ImageID: spec.Class.Image.ID, Mounts: []evidence.ToolMount{}}
+	toolchain := evidence.Toolchain{Image: "debian", ImageID: run.Class.Image.ID, Mounts: []evidence.ToolMount{}}
 	for _, tool := range w.Toolchain {
-		sum, err := wish.HashTree(t.Context(), tool.Source)
+		tree, err := treehash.Of(t.Context(), tool.Source, treehash.Options{})
 		require.NoError(t, err)
-		toolchain.Mounts = append(toolchain.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: sum})
+		toolchain.Mounts = append(toolchain.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: tree.Sum})
 	}
-	lock, err := wish.Seal(w, toolchain)
+	lock, err := spec.Seal(w, toolchain)
 	require.NoError(t, err)
-	return gate.Options{Engine: e, WishDir: dir, OutDir: filepath.Join(t.TempDir(), "gate"), Mode: executed(), Lock: lock, Sealed: true}
+	return testJob{box: e, Job: gate.Job{WishDir: dir, OutDir: filepath.Join(t.TempDir(), "gate"), Mode: executed(), Lock: lock, Sealed: true}}
 }
 
 const limits = "\nname: engine\nimage: debian\nlimits: {memory: 512MiB, cpus: 1, timeout: 60s}\n"
@@ -123,7 +124,7 @@ func TestEngineVerdicts(t *testing.T) {
 			}
 			dir := folder(t, map[string]string{"test_a.py": c.file, "core/secret": "s"})
 			o := real(t, e, dir, text)
-			report, err := gate.Run(t.Context(), o)
+			report, err := o.run(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, []any{c.status, c.reason}, []any{report.Verdict.Status, report.Verdict.StopReason}, report.Verdict.Findings)
 			if c.subject != "" {
@@ -148,14 +149,14 @@ func TestEngineVerdicts(t *testing.T) {
 }
 
 // commit commits everything in a folder.
-func commit(t *testing.T, repo *git.Repository, message string) string {
+func commit(t *testing.T, repo *gogit.Repository, message string) string {
 	t.Helper()
 	tree, err := repo.Worktree()
 	require.NoError(t, err)
 	_, err = tree.Add(".")
 	require.NoError(t, err)
 	who := &object.Signature{Name: "T", Email: "t@example.com", When: time.Unix(1700000000, 0)}
-	hash, err := tree.Commit(message, &git.CommitOptions{Author: who, Committer: who})
+	hash, err := tree.Commit(message, &gogit.CommitOptions{Author: who, Committer: who})
 	require.NoError(t, err)
 	return hash.String()
 }
@@ -166,7 +167,7 @@ func TestEngineBaseline(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
 	dir := folder(t, map[string]string{"a.py": "def f():\n    return 1\n", "test_a.py": "from a import f\n\ndef test_f():\n    assert f() == 2\n\ndef test_g():\n    assert True\n"})
-	repo, err := git.PlainInit(dir, false)
+	repo, err := gogit.PlainInit(dir, false)
 	require.NoError(t, err)
 	base := commit(t, repo, "red")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.py"), []byte("def f():\n    return 2\n"), 0o644))
@@ -174,7 +175,7 @@ func TestEngineBaseline(t *testing.T) {
 
 	o := real(t, e, dir, limits+"gate_commands: [pytest -q]\nstrict: true\n")
 	o.OutDir, o.Baseline = filepath.Join(dir, ".gate"), "HEAD~1"
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	require.Equal(t, []string{"test_a.py::test_f"}, report.Tests.FailingTestsBefore)
@@ -192,7 +193,7 @@ func TestEngineBaseline(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.py"), []byte("def f():\n    return 3\n"), 0o644))
 	commit(t, repo, "red again")
 	o.Replace, o.Baseline = true, "HEAD~1"
-	report, err = gate.Run(t.Context(), o)
+	report, err = o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Blocked, report.Verdict.Status)
 	require.Contains(t, reasons(report.Verdict), evidence.ReasonRegression)
@@ -206,7 +207,7 @@ func TestEngineRepeat(t *testing.T) {
 	dir := folder(t, map[string]string{"test_a.py": "import random\n\ndef test_one():\n    print('lucky', random.choice('abcdefghijklmnopqrstuvwxyz'), random.choice('abcdefghijklmnopqrstuvwxyz'), random.choice('abcdefghijklmnopqrstuvwxyz'))\n"})
 	o := real(t, e, dir, limits+"gate_commands: [pytest -q -s]\n")
 	o.Mode.Repeats = 2
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.ReasonNonReproducible, report.Verdict.StopReason, report.Verdict.Findings)
 	require.Contains(t, report.Verdict.Findings[0].Detail, "lucky")
@@ -221,17 +222,17 @@ func TestEngineReplay(t *testing.T) {
 	dir := folder(t, map[string]string{"test_a.py": "import os\n\ndef test_one():\n    os.makedirs('out')\n    open('out/app', 'w').write('1')\n"})
 	o := real(t, e, dir, limits+"gate_commands: [pytest -q]\nartifact_paths: ['out/**']\n")
 	o.OutDir = filepath.Join(dir, "gates", "one")
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 
-	again := gate.ReplayOptions{Engine: e, From: o.OutDir}
-	first, err := gate.Replay(t.Context(), again)
+	again := gate.ReplayOptions{From: o.OutDir}
+	first, err := o.replay(t.Context(), again)
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, first.Outcome, "%+v", first)
 	require.Equal(t, report.Verdict.BehaviorHash, first.BehaviorHash)
 	require.Nil(t, first.FirstLine)
-	second, err := gate.Replay(t.Context(), again)
+	second, err := o.replay(t.Context(), again)
 	require.NoError(t, err)
 	require.Equal(t, first, second, "replayed twice, the same hash")
 	require.Len(t, first.SHA256, 64)
@@ -241,7 +242,7 @@ func TestEngineReplay(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(o.OutDir, evidence.GatesFile))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(alone, text, 0o644))
-	none, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: alone})
+	none, err := o.replay(t.Context(), gate.ReplayOptions{From: alone})
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplayCannot, none.Outcome)
 	require.Equal(t, "workspace", none.Missing[0].File)
@@ -252,7 +253,7 @@ func TestEngineReplay(t *testing.T) {
 
 	// With what lies beside it, on a copy of the workspace, and kept.
 	kept := filepath.Join(t.TempDir(), "replay")
-	there, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: o.OutDir, Workspace: copied, OutDir: kept})
+	there, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir, Workspace: copied, OutDir: kept})
 	require.NoError(t, err)
 	require.Equal(t, first, there)
 	verified, err := gate.Verify(t.Context(), kept, gate.VerifyOptions{})
@@ -268,7 +269,7 @@ func TestEngineReplay(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "gate")
 		require.NoError(t, os.CopyFS(other, os.DirFS(o.OutDir)))
 		replaceIn(t, other, evidence.GatesFile, replace[0], replace[1])
-		differs, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: other})
+		differs, err := o.replay(t.Context(), gate.ReplayOptions{From: other})
 		require.NoError(t, err)
 		require.Equal(t, gate.ReplayDifferent, differs.Outcome, signal)
 		require.Len(t, differs.Differences, 1)
@@ -294,13 +295,13 @@ func TestEngineReplay(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "gate")
 		require.NoError(t, os.CopyFS(other, os.DirFS(o.OutDir)))
 		change(t, other)
-		cannot, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: other})
+		cannot, err := o.replay(t.Context(), gate.ReplayOptions{From: other})
 		require.NoError(t, err)
 		require.Equal(t, gate.ReplayCannot, cannot.Outcome, subject)
 		require.NotEmpty(t, cannot.Missing, subject)
 		require.Empty(t, cannot.Commands, subject)
 	}
-	_, err = gate.Replay(t.Context(), gate.ReplayOptions{Engine: e, From: t.TempDir()})
+	_, err = o.replay(t.Context(), gate.ReplayOptions{From: t.TempDir()})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -331,7 +332,7 @@ gate_commands: [go test -vet=off ./...]
 toolchain: [{source: `+strings.TrimSpace(string(goroot))+`, target: /host/go}]
 env: {GOFLAGS: -mod=mod, GOPROXY: "off", GOCACHE: /tmp/gocache, CGO_ENABLED: "0"}
 `)
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	require.Equal(t, []string{"example.com/m.TestF", "example.com/m.TestSub", "example.com/m.TestSub/one"}, report.Tests.PassingTestsAfter)

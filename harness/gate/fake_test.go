@@ -3,19 +3,19 @@ package gate_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -23,8 +23,9 @@ import (
 // fake stands in for a runner and its store. Its gates print what pytest does and leave
 // its report; program may change that.
 type fake struct {
-	records string
-	program func(req sandbox.Request, gate *fakeGate) error
+	sandbox.Box // panics if anything else is called
+	store       *record.Store
+	program     func(req sandbox.Request, gate *fakeGate) error
 	// ran counts gates, not probes.
 	ran int
 }
@@ -39,7 +40,9 @@ type fakeGate struct {
 
 const fakeImage = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-func newFake(t *testing.T) *fake { return &fake{records: t.TempDir()} }
+func newFake(t *testing.T) *fake { return &fake{store: recordtest.Open(t)} }
+
+func (f *fake) Store() *record.Store { return f.store }
 
 func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
 	g := fakeGate{
@@ -71,7 +74,7 @@ func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOptio
 
 // record leaves what a run leaves in the store.
 func (f *fake) record(g fakeGate, err error) (*result.Result, error) {
-	dir := f.RecordDir(g.ID)
+	dir := f.store.RecordDir(g.ID)
 	write := func(name, text string) {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600))
@@ -81,7 +84,7 @@ func (f *fake) record(g fakeGate, err error) (*result.Result, error) {
 	if g.report != "" {
 		write("final/report.xml", g.report)
 	}
-	tree := result.Tree{Target: spec.RepoDir, Complete: true}
+	tree := result.Tree{Target: sandboxspec.RepoDir, Complete: true}
 	for name, text := range g.outputs {
 		write("trees/0/"+name, text)
 		tree.Created = append(tree.Created, result.TreeEntry{Path: name, Kind: "file", SizeBytes: int64(len(text)), Mode: "0644"})
@@ -91,25 +94,12 @@ func (f *fake) record(g fakeGate, err error) (*result.Result, error) {
 	return &g.Result, err
 }
 
-func (f *fake) RecordDir(id string) string { return filepath.Join(f.records, id) }
-
-func (f *fake) TreeDir(id string, i int) string {
-	return filepath.Join(f.RecordDir(id), "trees", fmt.Sprint(i))
-}
-
-func (f *fake) Remove(id string) error {
-	if _, err := os.Stat(f.RecordDir(id)); err != nil {
-		return record.ErrNoRecord
-	}
-	return os.RemoveAll(f.RecordDir(id))
-}
-
 // seal seals a wish of a test.
-func seal(t *testing.T, text string, toolchain evidence.Toolchain) wish.Lock {
+func seal(t *testing.T, text string, toolchain evidence.Toolchain) spec.Lock {
 	t.Helper()
-	w, err := wish.Parse([]byte(text), "wish.yaml")
+	w, err := spec.Parse([]byte(text), "wish.yaml")
 	require.NoError(t, err)
-	lock, err := wish.Seal(w, toolchain)
+	lock, err := spec.Seal(w, toolchain)
 	require.NoError(t, err)
 	return lock
 }
@@ -129,14 +119,37 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// testJob is a job with its harness.
+type testJob struct {
+	gate.Job
+	gate.Options
+	box sandbox.Box
+}
+
+func (o testJob) run(ctx context.Context) (gate.Report, error) {
+	h, err := gate.New(o.box, o.Options)
+	if err != nil {
+		return gate.Report{}, err
+	}
+	return h.Run(ctx, o.Job)
+}
+
+func (o testJob) replay(ctx context.Context, r gate.ReplayOptions) (gate.ReplayReport, error) {
+	h, err := gate.New(o.box, o.Options)
+	if err != nil {
+		return gate.ReplayReport{}, err
+	}
+	return h.Replay(ctx, r)
+}
+
 // options are those of a run over the fake.
-func options(t *testing.T, f *fake, text string) gate.Options {
+func options(t *testing.T, f *fake, text string) testJob {
 	t.Helper()
 	dir := folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
-	return gate.Options{
-		Engine: gate.Engine{Runner: f, Store: f}, WishDir: dir, OutDir: filepath.Join(dir, ".gate"), Mode: executed(),
+	return testJob{box: f, Job: gate.Job{
+		WishDir: dir, OutDir: filepath.Join(dir, ".gate"), Mode: executed(),
 		Lock: seal(t, text, evidence.Toolchain{Image: "debian", ImageID: fakeImage, Locked: true}), Sealed: true,
-	}
+	}}
 }
 
 // reasons are the stop reasons of the findings.

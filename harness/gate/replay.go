@@ -4,20 +4,25 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/git"
+	"github.com/evalbox/evalbox/harness/gate/judge"
+	"github.com/evalbox/evalbox/harness/gate/spec"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 )
 
 // ReplayOptions say what is run again.
 type ReplayOptions struct {
-	Engine
-
 	// From is a gate directory or a GATES.json. With a RunManifest.json beside it, a
 	// replay uses the same environment, limits and tools; without, it has the defaults.
 	From string
@@ -28,8 +33,6 @@ type ReplayOptions struct {
 	// [Run]; empty keeps none.
 	OutDir  string
 	Replace bool
-	// Policy has the limits of this machine, and what may be reached.
-	Policy policy.Policy
 }
 
 // ReplayV1 names the wire form of [ReplayReport].
@@ -91,30 +94,29 @@ type Difference struct {
 	Got     string `json:"got"`
 }
 
-// Replay runs what was run once more: the exact commands, in the exact image, on the
-// same files, and compares what is expected of them. Nothing is run if image, tools or
-// files are not the recorded ones, or if a gate directory is not what was hashed. What
-// the replay itself tried and was judged for is compared as well. A replay that differs or cannot be done is a report
-// and no error. An error says that From is nothing to replay, that OutDir cannot be used
-// ([*DirectoryError]), or that something of ours failed, or that ctx ended.
-func Replay(ctx context.Context, o ReplayOptions) (ReplayReport, error) {
+// Replay runs the recorded commands again, in the same image, on the same files, and compares.
+// Nothing runs if image, tools or files are not the recorded ones, or if a gate directory does
+// not match its hashes. A replay that differs or cannot be done is a report and not an
+// error. An error says that From cannot be replayed, that OutDir cannot be used
+// ([*DirectoryError]), that the sandbox failed, or that ctx ended.
+func (h *Harness) Replay(ctx context.Context, o ReplayOptions) (ReplayReport, error) {
 	rec, err := openRecording(o.From)
 	if err != nil {
 		return ReplayReport{}, err
 	}
-	report, err := rec.replay(ctx, o)
+	report, err := rec.replay(ctx, h, o)
 	if err := errors.Join(err, rec.close()); err != nil {
 		return ReplayReport{}, err
 	}
 	return report.sealed()
 }
 
-func (rec *recording) replay(ctx context.Context, o ReplayOptions) (report ReplayReport, err error) {
+func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (report ReplayReport, err error) {
 	report = ReplayReport{
 		Schema: ReplayV1, Outcome: ReplayCannot, Missing: []Problem{}, Differences: []Difference{}, Commands: []ReplayedCommand{},
 		ImageID: rec.gates.ImageID,
 	}
-	m, missing, err := rec.plan(ctx, o)
+	m, missing, err := rec.plan(ctx, h.o.Policy, o)
 	if err != nil || len(missing) > 0 {
 		report.Missing = append(report.Missing, missing...)
 		return report, err
@@ -122,7 +124,10 @@ func (rec *recording) replay(ctx context.Context, o ReplayOptions) (report Repla
 	if err := outside(o.OutDir, m.Workspace); o.OutDir != "" && err != nil {
 		return report, err
 	}
-	g := &run{Engine: o.Engine, m: m}
+	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace}
+	if rec.gates.Commit != "" {
+		g.recordedAt = fmt.Sprintf(" at commit %.40s", rec.gates.Commit)
+	}
 	defer func() { err = errors.Join(err, g.clean()) }()
 	out := o.OutDir
 	if out == "" {
@@ -161,7 +166,7 @@ func (g *run) again(ctx context.Context, lock []byte) (Report, error) {
 		failure = evidence.WriteText(g.root, evidence.WishLockFile, lock)
 	}
 	if failure == nil {
-		g.execute(ctx, &failure)
+		failure = g.execute(ctx)
 	}
 	report, err := g.conclude(ctx, failure)
 	return report, errors.Join(failure, err)
@@ -281,7 +286,244 @@ func (r ReplayReport) sealed() (ReplayReport, error) {
 	if err != nil {
 		return r, err
 	}
-	sum := sha256.Sum256(text)
-	r.SHA256 = hex.EncodeToString(sum[:])
+	r.SHA256 = sum(text)
 	return r, nil
+}
+
+// sum is a SHA-256 in hexadecimal.
+func sum(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// recording is what a replay starts from. Others may have written it.
+type recording struct {
+	gates evidence.Gates
+	// manifest and tests are those of the recorded run, nil without.
+	manifest *evidence.RunManifest
+	tests    *evidence.Tests
+	// input is all evidence of the recorded run, and lock its sealed wish; both are there
+	// with a manifest only.
+	input judge.Input
+	lock  []byte
+	// root is the folder of GATES.json.
+	root *os.Root
+}
+
+// openRecording reads GATES.json and what lies beside it.
+func openRecording(from string) (rec *recording, err error) {
+	dir, name := from, evidence.GatesFile
+	if info, err := os.Stat(from); err == nil && !info.IsDir() {
+		dir, name = filepath.Dir(from), filepath.Base(from)
+	}
+	root, err := openExisting(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, root.Close())
+		}
+	}()
+	text, err := evidence.ReadText(root, name, judge.MaxGatesText)
+	if err != nil {
+		return nil, fmt.Errorf("replay of %s: %w", from, fsx.Cause(err))
+	}
+	rec = &recording{root: root}
+	if rec.gates, err = judge.ParseGates(text); err != nil {
+		return nil, fmt.Errorf("replay of %s: %w", from, err)
+	}
+	if rec.manifest, err = readOptional[evidence.RunManifest](root, evidence.RunManifestFile); err != nil {
+		return nil, err
+	}
+	rec.tests, err = readOptional[evidence.Tests](root, evidence.TestsFile)
+	return rec, err
+}
+
+// readOptional reads a document that may be missing.
+func readOptional[T any](root *os.Root, name string) (*T, error) {
+	v := new(T)
+	err := evidence.Read(root, name, evidence.MaxDocument, v)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return v, err
+}
+
+func (rec *recording) close() error { return rec.root.Close() }
+
+// plan is the manifest of the replay, or what is missing for it. It looks at the
+// workspace and at the folders of the tools, and changes nothing.
+func (rec *recording) plan(ctx context.Context, p policy.Policy, o ReplayOptions) (m evidence.RunManifest, missing []Problem, err error) {
+	lack := func(subject, format string, args ...any) {
+		missing = append(missing, Problem{subject, fmt.Sprintf(format, args...)})
+	}
+	if rec.manifest == nil {
+		var findings []evidence.Finding
+		if m, findings, err = rec.specFromGates(p, o.Workspace); err != nil {
+			return m, nil, err
+		}
+		for _, f := range findings {
+			lack(f.Subject, "%s", f.Detail)
+		}
+	} else {
+		m = *rec.manifest
+		unfit, err := rec.examine(ctx)
+		if err != nil {
+			return m, nil, err
+		}
+		missing = append(missing, unfit...)
+		if !m.Mode.Execute || !m.Mode.Sealed || !m.Mode.Tools {
+			lack(evidence.RunManifestFile, "says that nothing was executed")
+		}
+		if !sameCommands(rec.gates, m) {
+			lack(evidence.GatesFile, "has other commands than %s", evidence.RunManifestFile)
+		}
+	}
+	m.Mode.Replay, m.Mode.Repeats, m.Baseline = true, 1, ""
+	m.Repo.BaselineRev, m.Repo.BaselineCommit = "", ""
+	if rec.gates.ImageID != "" {
+		// The exact image needs no lock to be the one that was used.
+		m.Toolchain.ImageID, m.Mode.ClaimGrade = rec.gates.ImageID, false
+	}
+	if rec.gates.Offline {
+		m.Egress = nil
+	}
+	if o.Workspace != "" {
+		if m.Workspace, err = filepath.Abs(o.Workspace); err != nil {
+			return m, nil, err
+		}
+	}
+	if len(missing) == 0 {
+		missing, err = rec.checkInputs(ctx, m, o)
+	}
+	return m, missing, err
+}
+
+// examine reads the evidence of the recorded run, and says what of it is not what was
+// hashed. A replay of something else would prove nothing.
+func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) {
+	if rec.input, err = loaded(ctx, rec.root); err != nil {
+		return nil, err
+	}
+	for _, name := range rec.input.Check.Missing {
+		unfit = append(unfit, Problem{name, "is missing"})
+	}
+	for _, f := range rec.input.Check.Findings {
+		unfit = append(unfit, Problem{f.Subject, subjectless(f)})
+	}
+	if len(unfit) == 0 {
+		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
+	}
+	return unfit, err
+}
+
+// sameCommands compares the two documents of a gate directory. It is pure.
+func sameCommands(g evidence.Gates, m evidence.RunManifest) bool {
+	if len(g.Commands) != len(m.Gates) {
+		return false
+	}
+	for i, c := range g.Commands {
+		if c.Cmd != m.Gates[i].Cmd || c.ExpectExit != m.Gates[i].ExpectExit || m.Gates[i].Index != i+1 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkInputs checks that there is a workspace, and that it is the recorded one if only its
+// commit was recorded. Hashes are compared with those of the private copies, before anything
+// runs.
+func (rec *recording) checkInputs(ctx context.Context, m evidence.RunManifest, o ReplayOptions) ([]Problem, error) {
+	missing := func(format string, args ...any) []Problem {
+		return []Problem{{"workspace", fmt.Sprintf(format, args...)}}
+	}
+	switch want := rec.gates.Commit; {
+	case m.Workspace == "":
+		return missing("is not named: there is no %s that tells where it was", evidence.RunManifestFile), nil
+	case rec.gates.Workspace == "" && want == "" && o.Workspace == "":
+		return missing("neither a hash nor a commit tells what was in it; name the one that is meant"), nil
+	case !fsx.IsDir(m.Workspace):
+		return missing("is not there or no folder"), nil
+	case rec.gates.Workspace == "" && want != "":
+		facts, _, err := git.Status(ctx, m.Workspace, nil)
+		if err != nil {
+			return nil, err
+		}
+		if facts.Commit != want {
+			return missing("is at commit %q, recorded is %q", facts.Commit, want), nil
+		}
+		if facts.Dirty {
+			return missing("has changes since the recorded commit"), nil
+		}
+	}
+	return nil, nil
+}
+
+// expectedFindings are what speaks against the recorded run, judged as its replay is:
+// once, without a baseline, and without a claim. m is the manifest of the replay. It is
+// pure.
+func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Finding {
+	in := rec.input
+	in.Manifest, in.Differences = m, nil
+	in.Tests.Commands = slices.Clone(in.Tests.Commands)
+	for i := range in.Tests.Commands {
+		in.Tests.Commands[i].Baseline = nil
+	}
+	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Set != "" })
+	return judge.Judge(in).Findings
+}
+
+// specFromGates is the manifest of a GATES.json that stands alone: its commands with the
+// defaults of a wish, and without a claim.
+func (rec *recording) specFromGates(p policy.Policy, workspace string) (evidence.RunManifest, []evidence.Finding, error) {
+	g := rec.gates
+	document := map[string]any{
+		"schema": spec.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
+	}
+	if g.Image != "" {
+		document["image"] = g.Image
+	}
+	if !g.Offline {
+		return evidence.RunManifest{}, []evidence.Finding{{
+			Subject: "network", Detail: "the gates were not offline, and there is no " + evidence.RunManifestFile + " that tells what they could reach",
+		}}, nil
+	}
+	var commands []any
+	for _, c := range g.Commands {
+		commands = append(commands, map[string]any{"cmd": c.Cmd, "expect_exit": c.ExpectExit})
+	}
+	document["gate_commands"] = commands
+	text, err := json.Marshal(document)
+	if err != nil {
+		return evidence.RunManifest{}, nil, err
+	}
+	w, err := spec.Parse(text, evidence.GatesFile)
+	if err != nil {
+		return evidence.RunManifest{}, nil, err
+	}
+	lock := spec.Lock{Schema: spec.LockV1, Wish: w, Toolchain: evidence.Toolchain{Image: g.Image, ImageID: g.ImageID}}
+	m, findings := spec.Build(spec.Facts{
+		Lock: lock, Sealed: true, WorkspaceExists: true, Workspace: workspace, Policy: p,
+		Mode: evidence.Mode{Execute: true, Tools: true, Flags: evidence.Flags{Offline: true}, Replay: true, Repeats: 1},
+	})
+	m.WishSHA256 = g.WishSHA256
+	return m, findings, nil
+}
+
+// expectedExits are the exit codes of the recorded run, or what its commands were
+// expected to have.
+func (rec *recording) expectedExits() []*int {
+	exits := make([]*int, len(rec.gates.Commands))
+	for i, c := range rec.gates.Commands {
+		exits[i] = new(c.ExpectExit)
+	}
+	if rec.tests != nil && rec.manifest != nil {
+		for _, c := range rec.tests.Commands {
+			if i := c.Index - 1; i >= 0 && i < len(exits) {
+				exits[i] = c.ExitCode
+			}
+		}
+	}
+	return exits
 }

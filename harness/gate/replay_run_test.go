@@ -12,7 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -43,7 +43,7 @@ func TestReplayOfBareGates(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "some.json")
 			require.NoError(t, os.WriteFile(file, []byte(c.text), 0o644))
-			report, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: gate.Engine{Runner: f, Store: f}, From: file, Workspace: c.workspace})
+			report, err := testJob{box: f}.replay(t.Context(), gate.ReplayOptions{From: file, Workspace: c.workspace})
 			require.NoError(t, err)
 			require.Equal(t, c.outcome, report.Outcome, "%+v", report)
 			switch c.outcome {
@@ -57,7 +57,7 @@ func TestReplayOfBareGates(t *testing.T) {
 			}
 		})
 	}
-	_, err := gate.Replay(t.Context(), gate.ReplayOptions{From: filepath.Join(workspace, "test_a.py")})
+	_, err := testJob{box: newFake(t)}.replay(t.Context(), gate.ReplayOptions{From: filepath.Join(workspace, "test_a.py")})
 	require.Error(t, err, "no GATES.json")
 }
 
@@ -65,31 +65,31 @@ func TestReplayOfBareGates(t *testing.T) {
 // run.
 func TestReplayOfOtherTools(t *testing.T) {
 	tool := folder(t, map[string]string{"bin/tool": "1"})
-	sum, err := wish.HashTree(t.Context(), tool)
+	tree, err := treehash.Of(t.Context(), tool, treehash.Options{})
 	require.NoError(t, err)
 	f := newFake(t)
 	o := options(t, f, oneTest)
 	o.Lock = seal(t, oneTest+"toolchain: [{source: "+tool+", target: /host/tool}]\n", evidence.Toolchain{
-		Image: "debian", ImageID: fakeImage, Locked: true, Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}},
+		Image: "debian", ImageID: fakeImage, Locked: true, Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: tree.Sum}},
 	})
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
-	again := gate.ReplayOptions{Engine: o.Engine, From: o.OutDir}
-	replayed, err := gate.Replay(t.Context(), again)
+	again := gate.ReplayOptions{From: o.OutDir}
+	replayed, err := o.replay(t.Context(), again)
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
 
 	ran := f.ran
 	require.NoError(t, os.WriteFile(filepath.Join(tool, "bin/tool"), []byte("2"), 0o644))
-	replayed, err = gate.Replay(t.Context(), again)
+	replayed, err = o.replay(t.Context(), again)
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplayCannot, replayed.Outcome)
 	require.Equal(t, "/host/tool", replayed.Missing[0].File)
 	require.NoError(t, os.RemoveAll(tool))
-	replayed, err = gate.Replay(t.Context(), again)
+	replayed, err = o.replay(t.Context(), again)
 	require.NoError(t, err)
-	require.Equal(t, gate.Problem{File: "/host/tool", Detail: "its folder is not there"}, replayed.Missing[0])
+	require.Equal(t, gate.Problem{File: "/host/tool", Detail: "its directory does not exist"}, replayed.Missing[0])
 	require.Equal(t, ran, f.ran)
 }
 
@@ -98,7 +98,7 @@ func TestReplayOfOtherTools(t *testing.T) {
 func TestReplayIsJudged(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	bare := filepath.Join(t.TempDir(), "GATES.json")
@@ -108,7 +108,7 @@ func TestReplayIsJudged(t *testing.T) {
 		return nil
 	}
 	for from, workspace := range map[string]string{o.OutDir: "", bare: folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})} {
-		replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: from, Workspace: workspace})
+		replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: from, Workspace: workspace})
 		require.NoError(t, err)
 		require.Equal(t, gate.ReplayDifferent, replayed.Outcome)
 		require.Equal(t, []gate.Difference{{
@@ -117,9 +117,9 @@ func TestReplayIsJudged(t *testing.T) {
 	}
 	// A run that was blocked for it is the same when it is again.
 	o.Replace = true
-	_, err = gate.Run(t.Context(), o)
+	_, err = o.run(t.Context())
 	require.NoError(t, err)
-	replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir})
+	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
 }
@@ -135,11 +135,11 @@ func TestReplayOfRepeatsAndBaseline(t *testing.T) {
 	}
 	o := options(t, f, oneTest)
 	o.Mode.Repeats = 2
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.ReasonOutsideBoundary, report.Verdict.StopReason, "what a repetition tries is judged")
 	require.Contains(t, reasons(report.Verdict), evidence.ReasonNonReproducible)
-	replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir})
+	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
 }
@@ -152,10 +152,10 @@ func TestReplayOfALineThatDiffers(t *testing.T) {
 		return nil
 	}
 	o := options(t, f, oneTest)
-	_, err := gate.Run(t.Context(), o)
+	_, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(o.OutDir, evidence.GatesFile), []byte(`{"io_boundary":"./","offline":true,"commands":[{"cmd":"pytest -q"}]}`), 0o644))
-	replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir, Workspace: o.WishDir})
+	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir, Workspace: o.WishDir})
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplayDifferent, replayed.Outcome, "%+v", replayed)
 	require.NotNil(t, replayed.FirstLine)
@@ -185,10 +185,10 @@ func TestReplayOfAnEditedDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			o := options(t, f, oneTest)
-			_, err := gate.Run(t.Context(), o)
+			_, err := o.run(t.Context())
 			require.NoError(t, err)
 			c.change(t, o.OutDir)
-			replayed, err := gate.Replay(t.Context(), gate.ReplayOptions{Engine: o.Engine, From: o.OutDir})
+			replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
 			require.NoError(t, err)
 			require.Equal(t, gate.ReplayCannot, replayed.Outcome, "%+v", replayed)
 			var files []string

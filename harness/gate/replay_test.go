@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/policy"
 )
 
 // TestDifferences: every expected signal has a difference of its own, and what a
@@ -54,7 +55,7 @@ func TestBareGates(t *testing.T) {
 		rec := &recording{gates: evidence.Gates{
 			IOBoundary: "repo/", Offline: true, Image: image, Commands: []evidence.GateCommand{{Cmd: "pytest -q", ExpectExit: 1}},
 		}}
-		m, findings, err := rec.bare(ReplayOptions{Workspace: t.TempDir()})
+		m, findings, err := rec.specFromGates(policy.Policy{}, t.TempDir())
 		require.NoError(t, err)
 		require.Empty(t, findings)
 		require.Equal(t, []string{"pytest -q"}, m.GateCommands)

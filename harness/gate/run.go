@@ -8,115 +8,164 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/internal/text"
+	"time"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/manifest"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
-	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
-// Run makes a gate directory and its verdict. A wish that cannot pass, whatever the
-// reason, is a verdict and no error: BLOCKED or NEED_INFO. An error says that the
-// directory cannot be used ([*DirectoryError]), that there is no such baseline
-// ([*repo.RevisionError]), or that something of ours failed, such as
-// the engine, or that ctx ended; in the latter cases the directory has what was seen and
-// a verdict that is no pass, and the report is that of the directory.
-func Run(ctx context.Context, o Options) (Report, error) {
-	if err := outside(o.OutDir, o.WishDir); err != nil {
-		return Report{}, err
-	}
-	workspace, noWorkspace := o.Lock.Wish.Workspace(o.WishDir)
-	if noWorkspace == nil {
-		if err := outside(o.OutDir, workspace); err != nil {
-			return Report{}, err
-		}
-	}
-	if o.Baseline != "" && noWorkspace == nil {
-		// Before anything of an earlier run is replaced.
-		if _, err := repo.Resolve(workspace, o.Baseline); err != nil {
-			return Report{}, fmt.Errorf("baseline: %w", err)
-		}
-	}
-	dir, err := openDirectory(o.OutDir, o.Replace)
-	if err != nil {
-		return Report{}, err
-	}
-	g := &run{Engine: o.Engine, root: dir.root}
-	failure := g.begin(ctx, o, workspace, noWorkspace)
-	if failure == nil && len(g.findings) == 0 && g.m.Mode.Execute && g.m.Mode.Tools {
-		g.execute(ctx, &failure)
-	}
-	report, err := g.conclude(ctx, failure)
-	report.Dir = o.OutDir
-	return report, errors.Join(failure, err, g.clean(), dir.close())
-}
-
-// run is one gate directory in the making.
+// run is one gate directory while it is written.
 type run struct {
-	Engine
+	*Harness
+	job  Job
 	root *os.Root
 	m    evidence.RunManifest
-	// findings are what the judge cannot see in the files of the gates.
+	// recorded and recordedAt are those of [execute.Options].
+	recorded, recordedAt string
+	// findings are those that the judge cannot see in the files of the gates.
 	findings []evidence.Finding
-	// temp are folders that are removed at the end.
+	// temp are directories that are removed at the end.
 	temp []string
 }
 
+// Run writes a gate directory and its verdict. A wish that cannot pass, whatever the reason,
+// is a verdict and not an error. An error says that the directory cannot be used
+// ([*DirectoryError]), that a revision does not exist ([*git.RevisionError]), that the
+// sandbox failed, or that ctx ended. In the last two cases the directory has what was seen
+// and a verdict that is not PASS, and the report is that of the directory.
+func (h *Harness) Run(ctx context.Context, job Job) (Report, error) {
+	g := &run{Harness: h, job: job}
+	if err := g.checkPlaces(); err != nil {
+		return Report{}, err
+	}
+	dir, err := openDirectory(job.OutDir, job.Replace)
+	if err != nil {
+		return Report{}, err
+	}
+	g.root = dir.root
+	failure := g.begin(ctx)
+	if failure == nil && len(g.findings) == 0 && g.m.Mode.Execute && g.m.Mode.Tools {
+		failure = g.execute(ctx)
+	}
+	report, err := g.conclude(ctx, failure)
+	report.Dir = job.OutDir
+	return report, errors.Join(failure, err, g.clean(), dir.close())
+}
+
+// checkPlaces refuses directories and revisions before an earlier run is replaced.
+func (g *run) checkPlaces() error {
+	if err := outside(g.job.OutDir, g.job.WishDir); err != nil {
+		return err
+	}
+	workspace, err := g.job.Lock.Wish.Workspace(g.job.WishDir)
+	if err != nil {
+		return nil //nolint:nilerr // the verdict says so
+	}
+	if err := outside(g.job.OutDir, workspace); err != nil {
+		return err
+	}
+	for what, revision := range map[string]string{"baseline": g.job.Baseline, "commit": g.job.Commit} {
+		if revision != "" {
+			if _, err := git.Resolve(workspace, revision); err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+		}
+	}
+	return nil
+}
+
 // begin is node 1.
-func (g *run) begin(ctx context.Context, o Options, workspace string, noWorkspace error) error {
-	g.tell(execute.StageManifest)
-	text, err := o.Lock.JSON()
+func (g *run) begin(ctx context.Context) error {
+	g.emit(execute.StageManifest)
+	text, err := g.job.Lock.JSON()
 	if err == nil {
 		err = evidence.WriteText(g.root, evidence.WishLockFile, text)
 	}
 	if err != nil {
 		return err
 	}
-	in := manifest.Input{
-		Lock: o.Lock, Sealed: o.Sealed, NotSealed: o.NotSealed, Workspace: workspace, WorkspaceExists: noWorkspace == nil,
-		WorkspaceOutside: errors.Is(noWorkspace, wish.ErrOutside), Mode: o.Mode, Tools: o.Tools, Policy: o.Policy,
+	err = g.decide(ctx)
+	if err == nil && g.job.Baseline != "" && g.m.Mode.Execute && g.m.Mode.Tools && g.m.Mode.Sealed && len(g.findings) == 0 {
+		err = g.checkOut(ctx)
 	}
-	var failure error
-	if in.WorkspaceExists {
-		failure = g.look(ctx, o, &in)
-		if own, ok := within(o.OutDir, workspace); ok {
-			in.Exclude = append(in.Exclude, own) // no gate sees the evidence of others
-		}
-	}
-	g.m, g.findings = manifest.Build(in)
-	return errors.Join(failure, g.writeManifest(ctx))
+	return errors.Join(err, g.writeManifest(ctx))
 }
 
-// look asks git about the workspace, and checks the baseline out.
-func (g *run) look(ctx context.Context, o Options, in *manifest.Input) (err error) {
-	in.Uncounted = ignore(o, in.Workspace)
-	if in.Repo, in.Differs, err = repo.Status(ctx, in.Workspace, in.Uncounted); err != nil {
-		return fmt.Errorf("the repository of the workspace: %w", err)
+// decide builds the manifest. Nothing is written.
+func (g *run) decide(ctx context.Context) (err error) {
+	job := g.job
+	workspace, noWorkspace := job.Lock.Wish.Workspace(job.WishDir)
+	in := spec.Facts{
+		Lock: job.Lock, Sealed: job.Sealed, NotSealed: job.NotSealed, Workspace: workspace, WorkspaceExists: noWorkspace == nil,
+		WorkspaceOutside: errors.Is(noWorkspace, spec.ErrOutside), Mode: job.Mode, Tools: g.o.Tools, Policy: g.o.Policy,
 	}
-	if o.Baseline == "" || !o.Mode.Execute || !o.Mode.Tools || !o.Sealed {
-		return nil
+	in.Mode.ToolRegistry, in.Mode.Strict = g.o.ToolRegistry, job.Mode.Strict || job.Commit != ""
+	if in.WorkspaceExists {
+		if own, ok := within(job.OutDir, workspace); ok {
+			in.Uncounted = append(in.Uncounted, own)
+			in.Exclude = append(in.Exclude, own) // no gate sees the evidence of others
+		}
+		for _, name := range job.Ignore {
+			if own, ok := within(filepath.Join(job.WishDir, name), workspace); ok {
+				in.Uncounted = append(in.Uncounted, own)
+			}
+		}
+		in.Repo, in.Differs, err = git.Status(ctx, workspace, in.Uncounted)
+		if err == nil && job.Commit != "" { // these files run, so nothing else counts
+			in.Repo.Commit, err = git.Resolve(workspace, job.Commit)
+			in.Repo.Dirty, in.Differs = false, nil
+		}
+		if err != nil {
+			err = fmt.Errorf("the repository of the workspace: %w", err)
+		}
 	}
-	in.Baseline, err = g.baseline(ctx, o, in.Workspace, &in.Repo)
+	g.m, g.findings = spec.Build(in)
 	return err
+}
+
+// checkOut writes the files of the baseline to a private directory.
+func (g *run) checkOut(ctx context.Context) error {
+	temp, err := g.newTemp("baseline")
+	if err != nil {
+		return err
+	}
+	into := filepath.Join(temp, "tree")
+	commit, err := git.Checkout(ctx, g.m.Workspace, g.job.Baseline, into, nil)
+	if err != nil {
+		return fmt.Errorf("baseline %.200q: %w", g.job.Baseline, err)
+	}
+	g.m.Baseline, g.m.Repo.BaselineRev, g.m.Repo.BaselineCommit = into, g.job.Baseline, commit
+	return nil
 }
 
 func (g *run) writeManifest(ctx context.Context) error {
 	if err := evidence.Write(g.root, evidence.RunManifestFile, g.m); err != nil {
 		return err
 	}
-	if err := evidence.Write(g.root, evidence.PlanFile, manifest.Plan(g.m, g.findings)); err != nil {
+	if err := evidence.Write(g.root, evidence.PlanFile, spec.NewPlan(g.m, g.findings)); err != nil {
 		return err
 	}
 	if g.m.Baseline == "" {
 		return nil
 	}
-	changes, patch, err := repo.Compare(ctx, g.m.Baseline, g.m.Workspace, slices.Concat(g.m.Exclude, g.m.Uncounted))
+	after := g.m.Workspace
+	if g.m.Mode.Strict { // the gates get the files of the commit
+		temp, err := g.newTemp("commit")
+		if err != nil {
+			return err
+		}
+		after = filepath.Join(temp, "tree")
+		if _, err := git.Checkout(ctx, g.m.Workspace, g.m.Repo.Commit, after, nil); err != nil {
+			return err
+		}
+	}
+	changes, patch, err := git.Compare(ctx, g.m.Baseline, after, slices.Concat(g.m.Exclude, g.m.Uncounted))
 	if err != nil {
 		return fmt.Errorf("comparing the workspace with its baseline: %w", err)
 	}
@@ -124,58 +173,39 @@ func (g *run) writeManifest(ctx context.Context) error {
 	return errors.Join(evidence.Write(g.root, evidence.ChangesFile, changes), evidence.WriteText(g.root, evidence.PatchFile, patch))
 }
 
-// ignore are the paths relative to the workspace that make no tree dirty.
-func ignore(o Options, workspace string) []string {
-	var all []string
-	if own, ok := within(o.OutDir, workspace); ok {
-		all = append(all, own)
-	}
-	for _, name := range o.Ignore {
-		if own, ok := within(filepath.Join(o.WishDir, name), workspace); ok {
-			all = append(all, own)
-		}
-	}
-	return all
-}
-
-// baseline checks the revision out that the gates run on first.
-func (g *run) baseline(ctx context.Context, o Options, workspace string, facts *evidence.Repo) (string, error) {
-	temp, err := g.newTemp("baseline")
-	if err != nil {
-		return "", err
-	}
-	into := filepath.Join(temp, "tree")
-	commit, err := repo.Checkout(ctx, workspace, o.Baseline, into)
-	if err != nil {
-		return "", fmt.Errorf("baseline %.200q: %w", o.Baseline, err)
-	}
-	facts.BaselineRev, facts.BaselineCommit = o.Baseline, commit
-	return into, nil
-}
-
 // execute is node 2. It sees the manifest only.
-func (g *run) execute(ctx context.Context, failure *error) {
-	findings, failed := execute.Split(execute.Run(ctx, g.root, g.Runner, g.options()))
+func (g *run) execute(ctx context.Context) error {
+	o := g.o
+	findings, err := execute.Run(ctx, g.root, g.box, execute.Options{
+		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, TempDir: o.TempDir, Progress: o.Progress, Now: o.Now,
+		Recorded: g.recorded, RecordedAt: g.recordedAt,
+	})
 	g.findings = append(g.findings, findings...)
-	*failure = failed
+	return err
 }
 
-// conclude is nodes 3 to 5. It is not canceled with ctx: what was run is judged.
+func (g *run) emit(stage execute.Stage) {
+	if g.o.Progress != nil {
+		g.o.Progress(Event{Stage: stage})
+	}
+}
+
+// conclude is nodes 3 to 5. It is not canceled with ctx: everything that ran is judged.
 func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
-	ctx, cancel := detached(ctx)
+	const budget = 5 * time.Minute
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
 	defer cancel()
 	if failure != nil {
 		g.incomplete(failure)
 	}
-	g.tell(execute.StageNormalize)
+	g.emit(execute.StageNormalize)
 	failed := normalize.Evidence(ctx, g.root)
 	if failed != nil {
 		failed = fmt.Errorf("normalizing the evidence: %w", failed)
 		g.incomplete(failed)
 	}
-	g.tell(execute.StageHash)
-	// Whatever fails from here on is told to the judge, and the verdict is written all
-	// the same.
+	g.emit(execute.StageHash)
+	// The judge hears of every failure from here on, and the verdict is written all the same.
 	fails := func(what string, err error) {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", what, err)
@@ -194,7 +224,7 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 	fails("writing the findings", evidence.Write(g.root, evidence.FindingsFile, findings))
 	_, err = evidence.WriteManifest(ctx, g.root)
 	fails("hashing the evidence", err)
-	g.tell(execute.StageJudge)
+	g.emit(execute.StageJudge)
 	in, err := loaded(ctx, g.root)
 	if err != nil {
 		fails("reading the evidence", err)
@@ -207,16 +237,16 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 	)
 }
 
-// incomplete tells the judge of a failure of ours.
+// incomplete adds a finding about a failure of the sandbox.
 func (g *run) incomplete(failure error) {
 	g.findings = append(g.findings, evidence.Finding{
 		Reason: evidence.ReasonIncomplete, Subject: "run", Detail: "The run was not finished: " + oneLine(failure) + ".",
 	})
 }
 
-// newTemp is a folder that is removed at the end.
+// newTemp creates a directory that is removed at the end.
 func (g *run) newTemp(what string) (string, error) {
-	dir, err := os.MkdirTemp(g.TempDir, "evalbox-gate-"+what+"-")
+	dir, err := os.MkdirTemp(g.o.TempDir, "evalbox-gate-"+what+"-")
 	if err != nil {
 		return "", err
 	}

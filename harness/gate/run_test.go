@@ -14,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/repo"
+	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -36,7 +36,7 @@ func TestRunPasses(t *testing.T) {
 	o := options(t, f, oneTest)
 	var stages []string
 	o.Progress = func(e gate.Event) { stages = append(stages, string(e.Stage)) }
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	require.Equal(t, []string{"manifest", "snapshot", "start", "end", "normalize", "hash", "judge"}, stages)
@@ -48,7 +48,7 @@ func TestRunPasses(t *testing.T) {
 	}, evidence.Required...) {
 		require.FileExists(t, filepath.Join(o.OutDir, name))
 	}
-	left, err := os.ReadDir(f.records)
+	left, err := os.ReadDir(f.store.RunsDir())
 	require.NoError(t, err)
 	require.Empty(t, left, "what runs left is in the evidence")
 
@@ -61,18 +61,18 @@ func TestRunPasses(t *testing.T) {
 	require.True(t, verified.OK, verified.Problems)
 	require.False(t, verified.Attested)
 
-	_, err = gate.Run(t.Context(), o)
+	_, err = o.run(t.Context())
 	var refused *gate.DirectoryError
 	require.ErrorAs(t, err, &refused, "an earlier run is not overwritten")
 	o.Replace = true
-	report, err = gate.Run(t.Context(), o)
+	report, err = o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 
 	ran := f.ran
 	o.Baseline = "no-such-revision"
-	_, err = gate.Run(t.Context(), o)
-	var revision *repo.RevisionError
+	_, err = o.run(t.Context())
+	var revision *git.RevisionError
 	require.ErrorAs(t, err, &revision)
 	require.ErrorContains(t, err, `baseline: revision "no-such-revision": `)
 	require.Equal(t, ran, f.ran)
@@ -83,20 +83,20 @@ func TestRunPasses(t *testing.T) {
 
 // TestNothingRuns: what must not be executed is not, and has a verdict all the same.
 func TestNothingRuns(t *testing.T) {
-	for reason, change := range map[evidence.StopReason]func(*gate.Options){
-		evidence.ReasonModeViolation: func(o *gate.Options) { o.Mode.Execute = false },
-		evidence.ReasonToolsDisabled: func(o *gate.Options) { o.Mode.Tools = false },
-		evidence.ReasonNotSealed:     func(o *gate.Options) { o.Sealed = false },
-		evidence.ReasonNoCommands:    func(o *gate.Options) { o.Lock.Wish.GateCommands = nil },
-		evidence.ReasonNoWorkspace:   func(o *gate.Options) { o.Lock.Wish.IOBoundary = "nowhere" },
-		evidence.ReasonDirty:         func(o *gate.Options) { o.Mode.Strict = true },
-		evidence.ReasonToolRefused:   func(o *gate.Options) { o.Tools = noTools{} },
+	for reason, change := range map[evidence.StopReason]func(*testJob){
+		evidence.ReasonModeViolation: func(o *testJob) { o.Mode.Execute = false },
+		evidence.ReasonToolsDisabled: func(o *testJob) { o.Mode.Tools = false },
+		evidence.ReasonNotSealed:     func(o *testJob) { o.Sealed = false },
+		evidence.ReasonNoCommands:    func(o *testJob) { o.Lock.Wish.GateCommands = nil },
+		evidence.ReasonNoWorkspace:   func(o *testJob) { o.Lock.Wish.IOBoundary = "nowhere" },
+		evidence.ReasonDirty:         func(o *testJob) { o.Mode.Strict = true },
+		evidence.ReasonToolRefused:   func(o *testJob) { o.Tools = noTools{} },
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			f := newFake(t)
 			o := options(t, f, oneTest)
 			change(&o)
-			report, err := gate.Run(t.Context(), o)
+			report, err := o.run(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, evidence.Blocked, report.Verdict.Status)
 			require.Equal(t, reason, report.Verdict.StopReason, report.Verdict.Findings)
@@ -143,7 +143,7 @@ func TestOurFailure(t *testing.T) {
 			f := newFake(t)
 			f.program = program(f)
 			o := options(t, f, strings.Replace(oneTest, "[pytest -q]", "[pytest -q, pytest -q b]", 1))
-			report, err := gate.Run(t.Context(), o)
+			report, err := o.run(t.Context())
 			require.ErrorIs(t, err, lost)
 			require.Equal(t, evidence.Blocked, report.Verdict.Status)
 			require.Contains(t, reasons(report.Verdict), evidence.ReasonIncomplete)
@@ -165,7 +165,7 @@ func TestCanceled(t *testing.T) {
 		return nil
 	}
 	o := options(t, f, oneTest)
-	report, err := gate.Run(ctx, o)
+	report, err := o.run(ctx)
 	require.ErrorIs(t, err, stop)
 	require.Equal(t, evidence.Blocked, report.Verdict.Status)
 	require.FileExists(t, filepath.Join(o.OutDir, "evidence/raw/01.result.json"))
@@ -185,7 +185,7 @@ func TestFailureAfterTheGates(t *testing.T) {
 			require.NoError(t, os.Remove(o.TempDir))
 		}
 	}
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.Equal(t, evidence.ReasonIncomplete, report.Verdict.StopReason, report.Verdict.Findings)
 	require.Contains(t, report.Verdict.Findings[0].Detail, "comparing the repeats")
@@ -200,7 +200,7 @@ func TestNothingIsLeft(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
 	o.Mode.Repeats, o.TempDir = 3, t.TempDir()
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	left, err := os.ReadDir(o.TempDir)
@@ -212,7 +212,7 @@ func TestNothingIsLeft(t *testing.T) {
 func TestCrash(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
-	report, err := gate.Run(t.Context(), o)
+	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status)
 	// What each step leaves, backwards.
@@ -277,7 +277,7 @@ func TestProveDeterministic(t *testing.T) {
 			f.program = c.program(f)
 			o := options(t, f, oneTest)
 			o.Mode.Repeats = 3
-			report, err := gate.Run(t.Context(), o)
+			report, err := o.run(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 3, f.ran)
 			if c.subject == "" {
@@ -336,7 +336,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, failing, oneTest)
-			report, err := gate.Run(t.Context(), o)
+			report, err := o.run(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, evidence.Blocked, report.Verdict.Status)
 			c.change(t, o.OutDir)
@@ -356,7 +356,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 // TestVerifyAttestation: the signed statement is checked by whoever can.
 func TestVerifyAttestation(t *testing.T) {
 	o := options(t, newFake(t), oneTest)
-	_, err := gate.Run(t.Context(), o)
+	_, err := o.run(t.Context())
 	require.NoError(t, err)
 	good := func(_ context.Context, root *os.Root) error { _, err := root.Stat(evidence.ManifestFile); return err }
 	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{Attestation: good})
@@ -377,7 +377,7 @@ func TestOutsideTheWish(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
 	o.OutDir, o.Replace = o.WishDir, true
-	_, err := gate.Run(t.Context(), o)
+	_, err := o.run(t.Context())
 	var refused *gate.DirectoryError
 	require.ErrorAs(t, err, &refused)
 	require.FileExists(t, filepath.Join(o.WishDir, "test_a.py"))

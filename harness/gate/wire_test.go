@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
@@ -19,7 +18,7 @@ import (
 // (RT-09, RT-10, RT-15, RT-16, RO-07). A dot stands for the first element of a list.
 func TestWireKeys(t *testing.T) {
 	o := options(t, newFake(t), oneTest)
-	_, err := gate.Run(t.Context(), o)
+	_, err := o.run(t.Context())
 	require.NoError(t, err)
 	for at, want := range map[string]string{
 		evidence.RunManifestFile: "allowed artifact_paths baseline egress env_policy exclude gate_commands gates io_boundary mode name " +

@@ -18,11 +18,19 @@ import (
 // killedLog names the directory of the log for the queue that a child process runs.
 const killedLog = "EVALBOX_TEST_KILLED_LOG"
 
+// panicking makes the child process run a harness that panics.
+const panicking = "EVALBOX_TEST_PANIC"
+
 const killedJobs = 30
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(killedLog); dir != "" {
 		os.Exit(runKilledQueue(dir))
+	}
+	if os.Getenv(panicking) != "" {
+		h := &fake{run: func(context.Context, trial.Job, func(trial.Event)) (trial.Result, error) { panic("of the harness") }}
+		_, _ = trial.Queue{}.Run(context.Background(), h, jobs(1))
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -103,6 +111,16 @@ func TestQueueGoesOnAfterAKill(t *testing.T) {
 		}
 		require.Equal(t, want, r.Verdict)
 	}
+}
+
+// TestQueueDoesNotCatchPanics: a bug of a harness ends the process, with its own traceback.
+func TestQueueDoesNotCatchPanics(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), panicking+"=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "panic: of the harness")
+	require.Contains(t, string(out), "kill_test.go")
 }
 
 // killAfter runs the queue in a process of its own and kills it after it has printed this

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -28,7 +29,7 @@ const (
 	resultFile = "result.json"
 )
 
-// Bounds of what a log reads and writes.
+// Bounds of a log.
 const (
 	maxSpec   = 16 << 20 // of job.json
 	maxDetail = 32 << 20 // of a result
@@ -39,7 +40,7 @@ const (
 
 var (
 	// A line has a brief result: see Result.brief and Job.check. It need not survive a power
-	// cut, because the index is completed from the results, which do.
+	// cut: the results do, and the index is completed from them.
 	indexLines = fsx.Lines{Start: `{"schema":"` + ResultSchemaV1 + `"`, Max: 256 << 10}
 	eventLines = fsx.Lines{Start: `{"schema":"` + EventSchemaV1 + `"`, Max: 64 << 10}
 )
@@ -51,12 +52,12 @@ var ErrNoJob = errors.New("no such job")
 //
 //	index.jsonl                  one line for each result: job, verdict, reason, score, runs, usage
 //	jobs/ID/job.json             the job as it was asked for
-//	jobs/ID/events.jsonl         what happened, as it happened
+//	jobs/ID/events.jsonl         its events, as they happened
 //	jobs/ID/result.json          the result, written atomically
 //
 // Methods may be called concurrently, and several processes may write one log. A torn last
-// line of the index is left out. The results are what counts: an index that is missing or
-// lacks some is completed from them. Everything can be read without an engine.
+// line of the index is left out. An index that is missing or lacks results is completed from
+// the results. Everything can be read without an engine.
 type Log struct {
 	dir string
 
@@ -65,7 +66,7 @@ type Log struct {
 	read  int64              // how much of the index known has
 }
 
-// keyHash stands for a key: it is shorter, whatever a harness uses as keys.
+// keyHash stands for a key, which may be longer.
 type keyHash [16]byte
 
 func hashKey(key string) keyHash {
@@ -130,7 +131,7 @@ func (l *Log) List() iter.Seq2[Result, error] {
 		if err != nil && !yield(Result{}, l.failed(err)) {
 			return
 		}
-		readLines[Result](indexLines, l.path(indexFile), ResultSchemaV1)(yield)
+		readLines[Result](indexLines, l.index(), ResultSchemaV1)(yield)
 	}
 }
 
@@ -157,7 +158,7 @@ func (l *Log) Get(id string) (Result, error) {
 	return r, nil
 }
 
-// Events returns what happened to a job. A torn last line is left out.
+// Events returns the events of a job, in their order. A torn last line is left out.
 func (l *Log) Events(id string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if err := policy.CheckName("id", id); err != nil {
@@ -168,7 +169,7 @@ func (l *Log) Events(id string) iter.Seq2[Event, error] {
 	}
 }
 
-// readLines returns the lines of a file, which may be missing, but for a torn one.
+// readLines decodes the lines of a file, except a torn one. The file may be missing.
 func readLines[T wire](form fsx.Lines, path, schema string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		file, err := fsx.Open(path)
@@ -195,6 +196,17 @@ func readLines[T wire](form fsx.Lines, path, schema string) iter.Seq2[T, error] 
 			}
 		}
 	}
+}
+
+// Add records the result of a job that no queue ran. A job without an ID gets one.
+func (l *Log) Add(r Result) error {
+	r.Job.ID = cmp.Or(r.Job.ID, NewID())
+	lock, err := l.begin(r.Job)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return l.end(r)
 }
 
 // begin writes a job, and takes the lock of its directory until the returned closer is
@@ -252,9 +264,8 @@ func (l *Log) event(e Event) error {
 	return nil
 }
 
-// end writes a result, and returns when it is on the disk. Both files are written under
-// the lock, so that no other process takes a result whose line is still to come for one
-// that lacks it.
+// end writes a result, and returns when it is on the disk. It writes both files under the
+// lock: otherwise another process could add a line for the result in between.
 func (l *Log) end(r Result) error {
 	r = r.complete()
 	if len(r.Detail) > maxDetail {
@@ -292,22 +303,22 @@ func (l *Log) locked(do func() error) error {
 }
 
 func (l *Log) appendIndex(lines ...[]byte) error {
-	file, err := fsx.OpenAppend(l.path(indexFile), 0o600)
+	file, err := fsx.OpenAppend(l.index(), 0o600)
 	if err != nil {
 		return err
 	}
 	return errors.Join(indexLines.Append(file, lines...), file.Close())
 }
 
-// follow reads the index as far as it was not read yet. The first time, it also adds the
-// results that the index lacks. The caller holds mu.
+// follow reads the new lines of the index. The first time, it also adds the results that the
+// index lacks. The caller holds mu.
 func (l *Log) follow() error {
 	if l.known != nil {
 		return l.readIndex(func(Result) {})
 	}
 	l.known = map[keyHash]string{}
-	indexed := map[string]bool{}
-	note := func(r Result) { indexed[r.Job.ID] = true }
+	indexed := map[string]Verdict{}
+	note := func(r Result) { indexed[r.Job.ID] = r.Verdict }
 	err := l.readIndex(note)
 	if err == nil {
 		err = l.completeIndex(indexed, note)
@@ -318,17 +329,17 @@ func (l *Log) follow() error {
 	return err
 }
 
-// readIndex notes the conclusive results of the rest of the index, and calls each for all
-// results. A line that is damaged counts as missing.
+// readIndex reads the new lines of the index, and calls each for their results. A damaged
+// line counts as missing.
 func (l *Log) readIndex(each func(Result)) error {
-	info, err := os.Stat(l.path(indexFile))
+	info, err := os.Stat(l.index())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil || info.Size() == l.read {
 		return err
 	}
-	file, err := fsx.Open(l.path(indexFile))
+	file, err := fsx.Open(l.index())
 	if err != nil {
 		return err
 	}
@@ -358,13 +369,14 @@ func (l *Log) readIndex(each func(Result)) error {
 	return nil
 }
 
-// completeIndex adds the results to the index that it lacks: all of them, if it was
-// deleted, or those of a process that was killed before it could.
-func (l *Log) completeIndex(indexed map[string]bool, note func(Result)) error {
+// completeIndex adds the results that the index lacks: all of them, if it was deleted, or
+// those of a process that was killed between its two writes. The index may have an earlier,
+// inconclusive result of the same job.
+func (l *Log) completeIndex(indexed map[string]Verdict, note func(Result)) error {
 	var missing []string
 	err := fsx.InRoot(l.dir, func(root *os.Root) error {
 		return fsx.ReadDir(context.Background(), root, jobsDir, func(id string) error {
-			if indexed[id] {
+			if indexed[id].Conclusive() {
 				return nil
 			}
 			if _, err := root.Lstat(filepath.Join(jobsDir, id, resultFile)); err == nil {
@@ -377,7 +389,7 @@ func (l *Log) completeIndex(indexed map[string]bool, note func(Result)) error {
 		return err
 	}
 	slices.Sort(missing)
-	err = l.locked(func() error {
+	return l.locked(func() error {
 		if err := l.readIndex(note); err != nil {
 			return err
 		}
@@ -385,8 +397,8 @@ func (l *Log) completeIndex(indexed map[string]bool, note func(Result)) error {
 			var lines [][]byte
 			for _, id := range ids {
 				r, err := l.result(id)
-				if indexed[id] || err != nil {
-					continue // what cannot be read stays out of the index; Get reports it
+				if err != nil || indexed[id].Conclusive() || indexed[id] == r.Verdict {
+					continue // Get reports a result that cannot be read
 				}
 				line, err := json.Marshal(r.brief())
 				if err != nil {
@@ -394,16 +406,15 @@ func (l *Log) completeIndex(indexed map[string]bool, note func(Result)) error {
 				}
 				lines = append(lines, line)
 			}
+			if len(lines) == 0 {
+				continue
+			}
 			if err := l.appendIndex(lines...); err != nil {
 				return err
 			}
 		}
-		return nil
+		return l.readIndex(note)
 	})
-	if err != nil {
-		return err
-	}
-	return l.readIndex(note)
 }
 
 func (l *Log) result(id string) (Result, error) {
@@ -440,7 +451,7 @@ func decode[T wire](content []byte, schema string) (T, error) {
 	return value, nil
 }
 
-func (l *Log) path(name string) string        { return filepath.Join(l.dir, name) }
+func (l *Log) index() string                  { return filepath.Join(l.dir, indexFile) }
 func (l *Log) jobPath(id, name string) string { return filepath.Join(l.dir, jobsDir, id, name) }
 
 func (l *Log) failed(err error) error {

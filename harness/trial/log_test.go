@@ -175,7 +175,8 @@ func TestLogOfSeveralWriters(t *testing.T) {
 }
 
 func TestLogTakesOneJobOnce(t *testing.T) {
-	log := openLog(t, t.TempDir())
+	dir := t.TempDir()
+	log := openLog(t, dir)
 	one := func(h *fake) error {
 		_, err := trial.Queue{Log: log}.Run(t.Context(), h, slices.Values([]trial.Job{{ID: "j1", Key: "k"}}))
 		return err
@@ -191,6 +192,29 @@ func TestLogTakesOneJobOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, trial.Passed, r.Verdict)
+
+	// A process was killed between the second result and its line.
+	index := filepath.Join(dir, "index.jsonl")
+	whole, err := os.ReadFile(index)
+	require.NoError(t, err)
+	write(t, index, strings.SplitAfter(string(whole), "\n")[0])
+	_, ok, err = openLog(t, dir).Conclusive("k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	completed, err := os.ReadFile(index)
+	require.NoError(t, err)
+	require.Equal(t, string(whole), string(completed))
+}
+
+func TestLogAddsWhatEndedElsewhere(t *testing.T) {
+	log := openLog(t, t.TempDir())
+	require.NoError(t, log.Add(trial.Result{Verdict: trial.Passed, Job: trial.Job{Kind: "fake", Key: "k"}}))
+	r, ok, err := log.Conclusive("k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, "fake", r.Job.Kind)
+	require.ErrorContains(t, log.Add(r), "a job with this ID has a result already")
+	require.Equal(t, []string{r.Job.ID}, ids(t, log))
 }
 
 func TestLogRepairsItsIndex(t *testing.T) {

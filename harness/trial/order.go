@@ -38,7 +38,7 @@ type turn struct {
 	index int
 }
 
-// turns knows whose turn it is.
+// turns has the next job to be admitted.
 type turns struct {
 	mu     sync.Mutex
 	next   int          // the lowest index that has not passed

@@ -25,23 +25,23 @@ type Queue struct {
 	// [Log.Known] is one. It is called in the order of the jobs, one call at a time.
 	Known func(Job) (Result, bool)
 	// Emit, if set, gets every event, one call at a time. EventEnded comes after the result is in the log.
-	// An error cancels what runs, and no more jobs start; nothing is emitted after it.
+	// An error cancels the running jobs, and no more start; nothing is emitted after it.
 	Emit func(Event) error
 	// Failed, if set, gets the error of each job that we failed to run, one call at a time,
-	// before EventEnded. If it returns an error, that ends the queue: no more jobs start, and
-	// those that run go on. If it is nil, every such error ends the queue.
+	// before EventEnded. An error that it returns ends the queue: no more jobs start, and
+	// running ones go on. Without Failed, every such error ends the queue.
 	Failed func(Job, error) error
 }
 
-// Budget bounds all jobs of a queue together. Zero fields do not bound. Jobs that run at
-// the same time can exceed every bound but that of Wall, since those that run go on.
+// Budget bounds all jobs of a queue together. Zero fields do not bound. Running jobs go on
+// when a bound other than Wall is reached, so the sum can exceed it.
 type Budget struct {
 	Wall       time.Duration
 	Runs       int // of the sandbox
 	GPUSeconds float64
 	// Failures ends the queue after this number of jobs that did not pass, FailuresInARow
-	// after this number without one that passed between them. Known and canceled jobs do
-	// not count.
+	// after this number of them with none between that passed. Known and canceled jobs do not
+	// count.
 	Failures, FailuresInARow int
 }
 
@@ -58,9 +58,9 @@ type Retry struct {
 // maxWait bounds the pause before a retry.
 const maxWait = time.Minute
 
-// Summary counts the jobs of a queue by their verdicts, known ones included, and adds up
-// what those that ran have used. NotStarted is the number of jobs that were canceled before
-// their first run, or -1 if jobs were left that nobody counted.
+// Summary counts the jobs of a queue by their verdicts, known ones included, and adds up the
+// usage of the others. NotStarted is the number of jobs that were canceled before their first
+// run, or -1 if the queue ended before it had read all jobs.
 type Summary struct {
 	Jobs, Known                           int
 	Passed, Failed, Refused, Inconclusive int
@@ -76,17 +76,18 @@ type BudgetError struct {
 
 func (e *BudgetError) Error() string { return "the budget is used up: " + e.Budget + " " + e.Limit }
 
-// Run runs jobs in their order and returns when all that started have ended. The error is nil
-// if all ran; a [*BudgetError]; an error of Emit, of the log or of the harness; or the cause
-// of ctx. Memory does not grow with the number of jobs. What runs when the wall time is used
-// up is canceled; with every other budget it goes on to its end.
+// Run starts jobs in their order and returns when all that started have ended. The error is
+// nil if all ran; a [*BudgetError]; an error of Emit, of the log or of the harness; or the
+// cause of ctx. Memory does not grow with the number of jobs. When the wall time is used up,
+// running jobs are canceled; with every other budget they go on to their end.
 //
-// A job that is inconclusive is tried again as Retry says. Its result has the runs and the
-// usage of all tries. A result that a killed process did not write is lost with its job's
-// directory as it was: with Known and the same jobs, the next call does the rest.
+// An inconclusive job is tried again as Retry says. Its result has the runs and the usage of
+// all tries. A job that was canceled before its first run has no result and no EventEnded.
+// After a kill, the next call with Known and the same jobs runs those without a conclusive
+// result.
 //
-// jobs is read while others run, and must end when ctx ends. A panic of the harness or of
-// jobs is not caught.
+// Run reads jobs while others run, and jobs must end when ctx ends. A panic of the harness or
+// of jobs is not caught.
 func (q Queue) Run(ctx context.Context, h Harness, jobs iter.Seq[Job]) (Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -130,21 +131,21 @@ type running struct {
 	harness Harness
 	cancel  context.CancelCauseFunc
 
-	pulling   sync.Mutex // of what follows
+	pulling   sync.Mutex // of this group
 	pull      func() (Job, bool)
 	started   int
 	exhausted bool
 
-	emitting   sync.Mutex // of Emit, of the events in the log, and of what follows
+	emitting   sync.Mutex // of this group, of Emit and of the events in the log
 	emitFailed bool
 
 	failing sync.Mutex // of Failed
 
-	mu               sync.Mutex // of what follows
+	mu               sync.Mutex // of this group
 	summary          Summary
 	failures, inARow int
 	stopped          error // why no more jobs start
-	fatal            error // why what runs was canceled
+	fatal            error // why running jobs were canceled
 
 	order turns
 }
@@ -163,7 +164,7 @@ func (r *running) stop(err error) {
 	}
 }
 
-// fail cancels what runs.
+// fail cancels the running jobs.
 func (r *running) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,17 +184,15 @@ func (r *running) next(ctx context.Context) (Job, int, bool) {
 			r.exhausted = true
 			break
 		}
-		var known Result
 		if r.Known != nil {
-			known, ok = r.Known(job)
-		}
-		if r.Known != nil && ok {
-			r.mu.Lock()
-			r.summary.Known++
-			r.summary.count(known.Verdict)
-			r.mu.Unlock()
-			r.event(Job{ID: cmp.Or(job.ID, known.Job.ID)}, Event{Kind: EventKnown, Text: known.Reason, Result: &known})
-			continue
+			if known, ok := r.Known(job); ok {
+				r.mu.Lock()
+				r.summary.Known++
+				r.summary.count(known.Verdict)
+				r.mu.Unlock()
+				r.event(Job{ID: cmp.Or(job.ID, known.Job.ID)}, Event{Kind: EventKnown, Text: known.Reason, Result: &known})
+				continue
+			}
 		}
 		job.Schema, job.Attempt = JobSchemaV1, max(job.Attempt, 1)
 		job.ID, job.Kind = cmp.Or(job.ID, NewID()), cmp.Or(job.Kind, r.harness.Kind())
@@ -317,7 +316,7 @@ func (r *running) try(ctx context.Context, job Job) (Result, error) {
 	return res.complete(), err
 }
 
-// use adds what a try has used, and compares it with the budget.
+// use adds the usage of a try, and compares the sum with the budget.
 func (r *running) use(u Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -371,7 +370,7 @@ func (u Usage) plus(v Usage) Usage {
 	}
 }
 
-// event records an event, unless its job does not run, and emits it.
+// event emits an event, and records it if its job runs.
 func (r *running) event(job Job, e Event) {
 	e.Schema, e.Job = EventSchemaV1, job.ID
 	if e.Time.IsZero() {

@@ -354,6 +354,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 			cancel(stop)
 		case trial.EventEnded:
 			reasons = append(reasons, e.Result.Reason)
+		default:
 		}
 		return nil
 	}}

@@ -37,8 +37,8 @@ type Job struct {
 	Name string `json:"name,omitempty"`
 	// Parent is the ID of the batch, sweep, gate or agent session that the job belongs to.
 	Parent string `json:"parent,omitempty"`
-	// Key is a digest of everything that the result depends on. Two jobs with the same key
-	// have the same result, as far as anybody knows. Empty: the job is never known.
+	// Key is a digest of everything that the result depends on: two jobs with the same key
+	// have the same result. A job without a key is never known by it.
 	Key string `json:"key,omitempty"`
 	// Seed is the seed of the job, if it has one.
 	Seed *uint64 `json:"seed,omitempty"`
@@ -99,14 +99,14 @@ const maxField = 512
 type Verdict string
 
 const (
-	// Passed: it did what was asked of it.
+	// Passed: it did as asked.
 	Passed Verdict = "passed"
 	// Failed: it ran, and did not.
 	Failed Verdict = "failed"
 	// Refused: the job itself is not acceptable, and nothing ran.
 	Refused Verdict = "refused"
-	// Inconclusive: nobody knows, because it was interrupted or because we failed. It may
-	// be tried again.
+	// Inconclusive: the answer is unknown, because the job was interrupted or because we
+	// failed. It may be tried again.
 	Inconclusive Verdict = "inconclusive"
 )
 
@@ -123,24 +123,24 @@ type Result struct {
 	ExitCode int       `json:"exit_code"` // of the program that decided; -1 for none
 	Score    *float64  `json:"score,omitempty"`
 	Started  time.Time `json:"started"`
-	// Runs are the runs of the sandbox, in their order.
+	// Runs are the runs of the sandbox, of all tries, in their order.
 	Runs     []RunRef  `json:"runs"`
 	Problems []Problem `json:"problems"`
-	// Files are what was left, in the order of their paths.
+	// Files are the files that the job left, in the order of their paths.
 	Files []File `json:"files"`
-	Usage Usage  `json:"usage"`
+	Usage Usage  `json:"usage"` // of all tries
 	// Detail is the harness's own result, in its own wire form, a JSON object.
 	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
-// complete returns the result with everything that the wire form demands.
+// complete returns the result with all that the wire form demands.
 func (r Result) complete() Result {
 	r.Schema, r.Job.Schema = ResultSchemaV1, JobSchemaV1
 	r.Runs, r.Problems, r.Files = notNil(r.Runs), notNil(r.Problems), notNil(r.Files)
 	return r
 }
 
-// brief returns the result without what grows with the work of the harness.
+// brief returns the result as it is in the index of a log.
 func (r Result) brief() Result {
 	r.Job.Spec, r.Detail, r.Problems, r.Files = nil, nil, nil, nil
 	r.Runs = r.Runs[:min(len(r.Runs), maxIndexedRuns)]
@@ -161,7 +161,7 @@ type RunRef struct {
 	Role string `json:"role"`
 }
 
-// A Problem is one thing that is wrong with a job or with what it left.
+// A Problem is one thing that is wrong with a job or with its files.
 type Problem struct {
 	Code   string `json:"code,omitempty"`
 	Source string `json:"source,omitempty"`
@@ -178,7 +178,7 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Usage is what budgets count.
+// Usage is counted by budgets. GPUSeconds is the number of GPUs times the seconds of their lease.
 type Usage struct {
 	WallSeconds float64 `json:"wall_seconds"`
 	CPUSeconds  float64 `json:"cpu_seconds"`
@@ -186,7 +186,7 @@ type Usage struct {
 	Runs        int     `json:"runs"`
 }
 
-// EventKind names what happened to a job.
+// EventKind names a step of a job.
 type EventKind string
 
 const (
@@ -198,8 +198,8 @@ const (
 	EventNote    EventKind = "note"    // Text is for people
 )
 
-// An Event is one step of a job. A harness sets Kind and what belongs to it; the queue adds
-// Schema, Time and Job.
+// An Event is one step of a job. A harness sets Kind, Run, Role and Text; the queue adds the
+// other fields.
 type Event struct {
 	Schema string    `json:"schema"`
 	Time   time.Time `json:"time"`
@@ -211,7 +211,7 @@ type Event struct {
 	Result *Result   `json:"-"`
 }
 
-// A Plan is what a job would do. Nothing was started for it.
+// A Plan says what a job would do.
 type Plan struct {
 	// Key is the key of the job, as the harness computes it.
 	Key string `json:"key,omitempty"`
@@ -229,7 +229,7 @@ type Harness interface {
 	// Plan decides and starts nothing.
 	Plan(ctx context.Context, job Job) (Plan, error)
 	// Run returns a result for everything that the program or its author did, and an error
-	// only when we failed; then the result has what is known. emit is never nil and
-	// may be called concurrently.
+	// only when we failed; then the result has the facts that are known. emit is never nil
+	// and may be called concurrently.
 	Run(ctx context.Context, job Job, emit func(Event)) (Result, error)
 }

@@ -1,6 +1,6 @@
 // Package brief takes a few members out of a large JSON object. It is for lists of many
-// documents of ours, of which only little is shown: what is skipped is neither decoded nor
-// checked, so it costs a tenth of the time.
+// documents of this project, which show little of each: the other members are neither decoded
+// nor checked, so reading takes a fraction of the time.
 package brief
 
 import (
@@ -10,7 +10,7 @@ import (
 
 var errCut = errors.New("unexpected end of JSON input")
 
-// Members returns an object with only those members whose key keep accepts, as they stand.
+// Members returns the object with only the members whose key keep accepts, unchanged.
 // Keys are compared as they are written, so escaped ones are not recognized. A text that
 // is not an object is returned as it is.
 func Members(object []byte, keep func(key string) bool) ([]byte, error) {

@@ -27,7 +27,7 @@ type Lines struct {
 
 // A Line is one line of such a file.
 type Line struct {
-	// Number counts from 1. End is the offset of what follows the line. Both count from
+	// Number counts from 1. End is the offset behind the line. Both count from the place
 	// where the reading began.
 	Number int
 	End    int64

@@ -127,16 +127,9 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 	require.NotNil(t, s.AdditionalProperties, path)
 	require.NotNil(t, s.AdditionalProperties.Not, "%s: other properties must be refused", path)
 	var required []string
-	fields := 0
-	for _, field := range reflect.VisibleFields(typ) {
-		if !field.IsExported() {
-			continue
-		}
+	fields := fieldsOf(typ)
+	for _, field := range fields {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "-" {
-			continue
-		}
-		fields++
 		require.NotEmpty(t, name, "%s: %s has no JSON name", path, field.Name)
 		property := s.Properties[name]
 		require.NotNil(t, property, "%s: %s is not in the schema", path, name)
@@ -152,8 +145,18 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 		// An optional field may also be null, where readers take that.
 		m.match(t, property, below, path+"."+name, isPointer && (!optional || slices.Contains(property.Types, "null")))
 	}
-	require.Len(t, s.Properties, fields, "%s: the schema has properties that the type has not", path)
+	require.Len(t, s.Properties, len(fields), "%s: the schema has properties that the type has not", path)
 	require.ElementsMatch(t, required, s.Required, path)
+}
+
+// fieldsOf are the fields of a struct in JSON, those of embedded structs included.
+func fieldsOf(typ reflect.Type) (fields []reflect.StructField) {
+	for _, field := range reflect.VisibleFields(typ) {
+		if tag := field.Tag.Get("json"); tag != "-" && (!field.Anonymous || tag != "") {
+			fields = append(fields, field)
+		}
+	}
+	return fields
 }
 
 // rawMessage is a document of another form, which is an object.

@@ -223,9 +223,10 @@ func (d *decoder) unknown(key *yaml.Node, path, at string, fields map[string]ref
 
 func collectFields(v reflect.Value, tag string, fields map[string]reflect.Value) {
 	for i := range v.NumField() {
-		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get(tag), ",")
+		field := v.Type().Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get(tag), ",")
 		switch {
-		case options == "inline":
+		case options == "inline", field.Anonymous && name == "":
 			collectFields(v.Field(i), tag, fields)
 		case name != "" && name != "-":
 			fields[name] = v.Field(i)

@@ -31,6 +31,9 @@ type Options struct {
 	// Exclude lists paths below the directory, with forward slashes. They and everything
 	// in them do not count.
 	Exclude []string
+	// Leave, if set, reports whether a path below the directory does not count, with
+	// everything in it.
+	Leave func(name string, mode fs.FileMode) bool
 	// Memory, if set, knows the files that did not change, and learns the others.
 	Memory *Memory
 }
@@ -75,7 +78,7 @@ func of(ctx context.Context, dir string, opts Options) (Digest, error) {
 	group.SetLimit(runtime.GOMAXPROCS(0) + 1) // one of them walks
 	group.Go(func() error {
 		return fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (into bool, err error) {
-			if w.exclude[name] {
+			if w.exclude[name] || opts.Leave != nil && opts.Leave(name, info.Mode()) {
 				return false, nil
 			}
 			return info.IsDir(), w.entry(ctx, group, name, info)

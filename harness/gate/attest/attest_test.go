@@ -24,7 +24,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/judge"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -45,10 +45,10 @@ func gateDir(t *testing.T, log string) *os.Root {
 	argv := []string{"pytest", "-q"}
 	write(evidence.RunManifestFile, evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: "unit", WishSHA256: lock.SHA256, GateCommands: []string{"pytest -q"}, IOBoundary: "./", Workspace: "/w",
-		Gates:     []evidence.Gate{{Index: 1, Cmd: "pytest -q", Argv: argv, Kind: evidence.KindTests, Report: evidence.ReportAuto}},
+		Gates:     []evidence.Gate{{Index: 1, Command: evidence.Command{Cmd: "pytest -q", Kind: evidence.KindTests, Report: evidence.ReportAuto}, Argv: argv}},
 		EnvPolicy: evidence.EnvPolicy{Vars: map[string]string{"CI": "true"}, Timezone: "UTC", Locale: "C.UTF-8", HashSeed: "0"},
 		Toolchain: lock.Toolchain, Repo: evidence.Repo{Commit: strings.Repeat("c", 40)},
-		Mode: evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
+		Mode: evidence.Mode{Execute: true, Sealed: true, Tools: true, Flags: evidence.Flags{Offline: true}, Repeats: 1},
 	})
 	write(evidence.PlanFile, evidence.Plan{GateCommands: []string{"pytest -q"}})
 	text(evidence.RunLogFile, log)
@@ -81,11 +81,11 @@ func gateDir(t *testing.T, log string) *os.Root {
 	return root
 }
 
-func sealedWish(t *testing.T) wish.Lock {
+func sealedWish(t *testing.T) spec.Lock {
 	t.Helper()
-	w, err := wish.Parse([]byte("{name: unit, image: debian, claim_grade: false, gate_commands: [pytest -q], toolchain: [{source: /opt/go, target: /host/go}]}"), "wish.yaml")
+	w, err := spec.Parse([]byte("{name: unit, image: debian, claim_grade: false, gate_commands: [pytest -q], toolchain: [{source: /opt/go, target: /host/go}]}"), "wish.yaml")
 	require.NoError(t, err)
-	lock, err := wish.Seal(w, evidence.Toolchain{
+	lock, err := spec.Seal(w, evidence.Toolchain{
 		Image: "debian", ImageID: "sha256:" + sum, Mounts: []evidence.ToolMount{{Source: "/opt/go", Target: "/host/go", Hash: sum}},
 	})
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ const (
 	NeedInfo Status = "NEED_INFO"
 )
 
-// StopReason says why. Those of the forbidden states (RT-08) are theirs.
+// StopReason is the reason of a judgement. The forbidden states of RT-08 have their own words.
 type StopReason string
 
 // Stop reasons.
@@ -42,7 +42,7 @@ const (
 	ReasonNonReproducible   StopReason = "NON_REPRODUCIBLE"
 )
 
-// Hint says what to try about a reason to stop; empty for a pass.
+// Hint is advice for a reason to stop; empty for a pass.
 func (r StopReason) Hint() string { return hints[r] }
 
 var hints = map[StopReason]string{
@@ -51,20 +51,20 @@ var hints = map[StopReason]string{
 	ReasonNotSealed:         "seal the wish with: sandbox gate seal WISH.yaml; or run the wish with --seal",
 	ReasonNoCommands:        "name commands in gate_commands of the wish, and seal it",
 	ReasonNoWorkspace:       "io_boundary of the wish names the workspace, relative to the wish",
-	ReasonDirty:             "strict mode wants a git repository in which all is committed: commit or stash what is named, or leave --strict out",
+	ReasonDirty:             "strict mode demands a git repository without uncommitted changes: commit or stash what is named, or leave --strict out",
 	ReasonToolRefused:       "permit the command in the registry of --tools, or declare another command",
 	ReasonOutsideBoundary:   "the evidence has the paths in evidence/observations.json; a gate may touch the workspace, /tmp and /work",
 	ReasonNetwork:           "the kernel counts attempts and not where they go: look for it in the tests; or declare what they need with network in the wish, see docs/gate.md",
 	ReasonUnpinned:          "lock the image with: sandbox image lock; or set claim_grade: false in the wish",
 	ReasonEnvironment:       "what the gates ran in is not what was sealed, or changed meanwhile: seal the wish again, restore image or folder, or leave the workspace alone while gates run",
-	ReasonIncomplete:        "mend what is named and run the gate again; output that was cut needs a higher limits.log in the wish, and an engine where attempts cannot be observed allow_unobserved",
+	ReasonIncomplete:        "fix what is named and run the gate again; output that was cut needs a higher limits.log in the wish, an engine where attempts cannot be observed allow_unobserved, and tests without a report need report; see docs/gate.md",
 	ReasonTampered:          "the evidence is not what was hashed: run the gate again",
 	ReasonUndeclared:        "only commands of the sealed wish may be in the evidence: run the gate again",
 	ReasonMissingDependency: "choose an image that has the program, or mount it with toolchain in the wish",
-	ReasonTimeout:           "raise limits.timeout in the wish, or find out what hangs with -v",
+	ReasonTimeout:           "raise limits.timeout in the wish, or use -v to see what hangs",
 	ReasonGateFailed:        "see the output in evidence/run_log.txt of the gate directory",
 	ReasonRegression:        "evidence/tests.json of the gate directory has the tests that failed before and now",
-	ReasonNoTests:           "a gate of the kind tests must show at least one test that ran: name its report in the wish; see docs/gate.md",
+	ReasonNoTests:           "a report of tests must have at least one test that ran, and one gate must be of the kind tests; see docs/gate.md",
 	ReasonNondeterministic:  "evidence/normalization.json has the places; add rules with normalize in the wish, or allow_suspects",
 	ReasonNonReproducible:   "something differs from run to run: order, time, or random numbers without a seed",
 }
@@ -73,13 +73,13 @@ var hints = map[StopReason]string{
 type Verdict struct {
 	Schema string `json:"schema"`
 	Status Status `json:"status"`
-	// StopReason is the gravest of Findings; StopClass is its word of RO-09.
+	// StopReason is the most severe of Findings; StopClass is its word of RO-09.
 	StopReason StopReason `json:"stop_reason"`
 	StopClass  string     `json:"stop_class"`
-	// Findings are all that speak against a pass, gravest first; empty for a pass.
+	// Findings are all reasons against a pass, the most severe first; empty for a pass.
 	Findings        []Finding `json:"findings"`
 	EvidenceSummary Summary   `json:"evidence_summary"`
-	// ReplayCommands are what to type to run the same again.
+	// ReplayCommands are command lines that run the same again.
 	ReplayCommands []string `json:"replay_commands"`
 	WishSHA256     string   `json:"wish_sha256"`
 	// ManifestSHA256 is the hash of evidence.manifest, and so of all evidence.
@@ -87,12 +87,12 @@ type Verdict struct {
 	BehaviorHash   string `json:"behavior_hash"`
 }
 
-// Finding is one thing that speaks against a pass.
+// Finding is one reason against a pass.
 type Finding struct {
 	Reason StopReason `json:"reason"`
 	// Gate is the index of the command, 0 for the whole run.
 	Gate int `json:"gate"`
-	// Subject is what it is about (a file, a path, a test), Detail one sentence.
+	// Subject is the file, path or test that it is about, Detail one sentence.
 	Subject string `json:"subject"`
 	Detail  string `json:"detail"`
 }
@@ -101,21 +101,20 @@ type Finding struct {
 type Summary struct {
 	Commands int    `json:"commands"`
 	Counts   Counts `json:"counts"`
-	// NetworkCounted and Watched say how attempts were looked for, over all gates: the
-	// weaker one if they differ.
+	// NetworkCounted and Watched say how attempts were observed, over all gates: the weaker
+	// one if they differ.
 	NetworkCounted string   `json:"network_counted"`
 	Watched        bool     `json:"watched"`
 	Files          int      `json:"files"`
 	Missing        []string `json:"missing"`
 }
 
-// Gates is GATES.json (RT-16): what a replay needs. Keys that it does not know are
-// ignored by a reader.
+// Gates is GATES.json (RT-16): the input of a replay. A reader ignores unknown keys.
 type Gates struct {
 	IOBoundary string        `json:"io_boundary"`
 	Offline    bool          `json:"offline"`
 	Commands   []GateCommand `json:"commands"`
-	// What follows is not of the seed; a document without it cannot be compared, only run.
+	// A document without the keys below can only be run, not compared.
 	Image        string `json:"image,omitempty"`
 	ImageID      string `json:"image_id,omitempty"`
 	Commit       string `json:"commit,omitempty"`

@@ -67,10 +67,10 @@ func gateDir(t *testing.T, files map[string]string, change func(*evidence.RunMan
 		Toolchain:   evidence.Toolchain{Image: "debian"},
 		EnvPolicy:   evidence.EnvPolicy{Vars: map[string]string{"CI": "true"}, Timezone: "UTC", Locale: "C.UTF-8", HashSeed: "0"},
 		TimeoutCaps: evidence.Caps{TimeoutMS: 60_000, MemoryBytes: 512 << 20, MilliCPUs: 1000, LogBytes: 1 << 20},
-		Mode:        evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Repeats: 1},
+		Mode:        evidence.Mode{Execute: true, Sealed: true, Tools: true, Flags: evidence.Flags{Offline: true}, Repeats: 1},
 	}
 	for i, argv := range argvs {
-		m.Gates = append(m.Gates, evidence.Gate{Index: i + 1, Cmd: argv[len(argv)-1], Argv: argv, Kind: evidence.KindTests})
+		m.Gates = append(m.Gates, evidence.Gate{Index: i + 1, Command: evidence.Command{Cmd: argv[len(argv)-1], Kind: evidence.KindTests}, Argv: argv})
 	}
 	if change != nil {
 		change(&m)
@@ -116,7 +116,7 @@ func TestEngineFacts(t *testing.T) {
 		sh("test \"$(cat a.txt)\" = a; test \"$CI$TZ$LC_ALL\" = trueUTCC.UTF-8"),
 		[]string{"python3", "-c", "x = bytearray(2 << 30)"},
 	)
-	findings, failure := execute.Split(execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	findings, failure := execute.Run(t.Context(), root, r, execute.Options{})
 	require.NoError(t, failure)
 	require.Len(t, findings, 1)
 	require.Contains(t, findings[0].Detail, "has a name that is no clean text")
@@ -178,7 +178,7 @@ func TestEngineReadOnly(t *testing.T) {
 		sh(`cat tests/test_a.py ro.txt; ls tests/secret; grep -c '^k' tests/secret/key
 			echo x > tests/test_a.py && echo written; echo x > tests/new && echo new; mv tests other && echo moved
 			rm ro.txt && echo removed; chmod 0 tests && echo closed; cp a none && echo made; echo 2 > a; cat tests/test_a.py ro.txt`))
-	require.NoError(t, execute.Run(t.Context(), root, r, execute.Options{Store: r.Store()}))
+	run(t, t.Context(), root, r, execute.Options{})
 	require.Equal(t, "assert False\n1\nkey\n0\nmade\nassert False\n1\n", text(t, root, "evidence/raw/01.stdout.log"), text(t, root, "evidence/raw/01.stderr.log"))
 	tree := resultOf(t, root, "evidence/raw/01.result.json").Trees[0]
 	require.True(t, tree.Complete)
@@ -197,7 +197,7 @@ func TestEngineCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	began := make(chan struct{})
 	go func() { <-began; cancel(errStop) }()
-	err := execute.Run(ctx, root, r, execute.Options{Store: r.Store(), IO: sandbox.IO{Stdout: onWrite(func() { close(began) })}})
+	_, err := execute.Run(ctx, root, r, execute.Options{IO: sandbox.IO{Stdout: onWrite(func() { close(began) })}})
 	require.ErrorIs(t, err, errStop)
 	require.Equal(t, "began\n", text(t, root, "evidence/raw/01.stdout.log"))
 	require.Equal(t, result.StatusCanceled, resultOf(t, root, "evidence/raw/01.result.json").Status)

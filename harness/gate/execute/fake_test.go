@@ -3,15 +3,18 @@ package execute_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+	"testing"
 
-	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 )
 
 var errStop = errors.New("stopped by the test")
@@ -29,11 +32,11 @@ func (w *firstWrite) Write(p []byte) (int, error) {
 // fake stands in for a runner and its store. program says what a gate does; the probe
 // prints probe.
 type fake struct {
-	records string
-	probe   string
-	program func(req sandbox.Request) (*result.Result, error)
-	ran     []sandbox.Request
-	removed []string
+	sandbox.Box // panics if anything else is called
+	store       *record.Store
+	probe       string
+	program     func(req sandbox.Request) (*result.Result, error)
+	ran         []sandbox.Request
 }
 
 func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
@@ -59,28 +62,33 @@ func (f *fake) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOptio
 	return res, err
 }
 
+func newFake(t *testing.T) *fake { return &fake{store: recordtest.Open(t)} }
+
+func (f *fake) Store() *record.Store { return f.store }
+
+// kept counts the records.
+func (f *fake) kept(t *testing.T) int {
+	ids, err := f.store.IDs()
+	require.NoError(t, err)
+	return len(ids)
+}
+
+// run runs a manifest that has no finding.
+func run(t *testing.T, ctx context.Context, root *os.Root, box sandbox.Box, o execute.Options) {
+	t.Helper()
+	findings, err := execute.Run(ctx, root, box, o)
+	require.NoError(t, err)
+	require.Empty(t, findings)
+}
+
 // record is what a run leaves in the store.
 func (f *fake) record(id, stdout, stderr string) error {
-	dir := f.RecordDir(id)
+	dir := f.store.RecordDir(id)
 	return errors.Join(
 		os.MkdirAll(dir, 0o700),
 		os.WriteFile(filepath.Join(dir, "stdout.log"), []byte(stdout), 0o600),
 		os.WriteFile(filepath.Join(dir, "stderr.log"), []byte(stderr), 0o600),
 	)
-}
-
-func (f *fake) RecordDir(id string) string { return filepath.Join(f.records, id) }
-
-func (f *fake) TreeDir(id string, i int) string {
-	return filepath.Join(f.RecordDir(id), "trees", fmt.Sprint(i))
-}
-
-func (f *fake) Remove(id string) error {
-	f.removed = append(f.removed, id)
-	if _, err := os.Stat(f.RecordDir(id)); err != nil {
-		return record.ErrNoRecord
-	}
-	return os.RemoveAll(f.RecordDir(id))
 }
 
 func ended(code int) *result.Result {

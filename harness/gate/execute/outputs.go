@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -11,12 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
+	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Limits of what is kept of the files of all gates of a set together; reports are bounded
@@ -71,19 +71,72 @@ func (o *Outputs) lose(name, reason string) {
 	o.skip(name, reason)
 }
 
+// keep writes the files of a run into the evidence. It is not canceled: everything that it
+// copies is bounded.
+func (x *run) keep(p *pass, g evidence.Gate, id string, res result.Result) error {
+	if err := x.root.MkdirAll(evidence.SetDir(p.name), 0o755); err != nil {
+		return fmt.Errorf("gate directory: %w", err)
+	}
+	file := func(name string) string { return evidence.RawFile(p.name, g.Index, name) }
+	record := x.box.Store().RecordDir(id)
+	stdout, err1 := x.copyLog(filepath.Join(record, "stdout.log"), file("stdout.log"))
+	stderr, err2 := x.copyLog(filepath.Join(record, "stderr.log"), file("stderr.log"))
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	outputs, err := x.keepOutputs(p, g, id, res)
+	if err != nil {
+		return err
+	}
+	if err := evidence.Write(x.root, file("outputs.json"), outputs); err != nil {
+		return err
+	}
+	// The streams are files of their own, which may be shorter than what was printed.
+	res.Stdout, res.Stderr = "", ""
+	res.StdoutTruncated = stdout < res.StdoutBytes
+	res.StderrTruncated = stderr < res.StderrBytes
+	text, err := res.Encode()
+	if err != nil {
+		return err
+	}
+	return evidence.WriteText(x.root, file("result.json"), text)
+}
+
+// copyLog copies the recorded part of a stream. A run that never started has none.
+func (x *run) copyLog(from, to string) (n int64, err error) {
+	in, err := fsx.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return x.copyFile(strings.NewReader(""), to, 0)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("record of the run: %w", err)
+	}
+	defer in.Close()
+	return x.copyFile(in, to, logBytes(x.m.TimeoutCaps))
+}
+
+// copyFile writes a new file of the gate directory.
+func (x *run) copyFile(from io.Reader, to string, limit int64) (n int64, err error) {
+	n, err = fsx.Create(x.root, to, io.LimitReader(from, limit), 0o644)
+	if err != nil {
+		return n, fmt.Errorf("gate directory: %s: %w", to, err)
+	}
+	return n, nil
+}
+
 // keepOutputs copies the report and the declared outputs of a gate: regular files that
 // the gate itself made or changed. A report that lay in the workspace before tells
 // nothing about this run.
-func (x *run) keepOutputs(s *set, g evidence.Gate, id string, res result.Result) (Outputs, error) {
+func (x *run) keepOutputs(p *pass, g evidence.Gate, id string, res result.Result) (Outputs, error) {
 	out := Outputs{Schema: OutputsV1, Kept: []string{}, Skipped: []SkippedOutput{}}
-	if err := x.keepReport(s, g, id, &out); err != nil {
+	if err := x.keepReport(p, g, id, &out); err != nil {
 		return out, err
 	}
-	if s.name == evidence.BaselineSet || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
+	if p.name == evidence.BaselineSet || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
 		return out, nil
 	}
 	tree := res.Trees[0]
-	from, err := os.OpenRoot(x.o.Store.TreeDir(id, 0))
+	from, err := os.OpenRoot(x.box.Store().TreeDir(id, 0))
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil // nothing was changed
 	}
@@ -102,7 +155,7 @@ func (x *run) keepOutputs(s *set, g evidence.Gate, id string, res result.Result)
 		if entry.Kind != "file" || !x.wanted(entry.Path) {
 			continue
 		}
-		if err := x.keepOutput(s, from, entry, evidence.OutputDir(s.name, g.Index), &out); err != nil {
+		if err := x.keepOutput(p, from, entry, evidence.OutputDir(p.name, g.Index), &out); err != nil {
 			return out, err
 		}
 	}
@@ -110,19 +163,19 @@ func (x *run) keepOutputs(s *set, g evidence.Gate, id string, res result.Result)
 		out.lose("", "the list of changes is not complete")
 	}
 	if out.lost > 0 {
-		x.lost = append(x.lost, refuse(evidence.ReasonIncomplete, g.Index, "artifact_paths",
-			fmt.Sprintf("Declared outputs of gate %d are missing in the evidence: %s.", g.Index, out.lostWhy), nil))
+		_ = x.refuse(evidence.ReasonIncomplete, g.Index, "artifact_paths",
+			fmt.Sprintf("Declared outputs of gate %d are missing in the evidence: %s.", g.Index, out.lostWhy)) // the other gates run
 	}
 	return out, nil
 }
 
 // wanted reports whether a file below the boundary is a declared output.
 func (x *run) wanted(name string) bool {
-	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return wish.Match(pattern, name) })
+	return slices.ContainsFunc(x.m.ArtifactPaths, func(pattern string) bool { return spec.Match(pattern, name) })
 }
 
 // keepOutput copies one file. Only a failure of the gate directory is an error.
-func (x *run) keepOutput(s *set, from *os.Root, entry result.TreeEntry, dir string, out *Outputs) error {
+func (x *run) keepOutput(p *pass, from *os.Root, entry result.TreeEntry, dir string, out *Outputs) error {
 	switch {
 	case entry.PathBase64 != "" || strings.Contains(entry.Path, `\`):
 		out.lose(entry.Path, "has a name that is no clean text")
@@ -130,10 +183,10 @@ func (x *run) keepOutput(s *set, from *os.Root, entry result.TreeEntry, dir stri
 	case len(entry.Path) > maxOutputPath:
 		out.lose(entry.Path[:maxOutputPath], "has a path that is too long")
 		return nil
-	case s.kept >= MaxOutputs:
+	case p.kept >= MaxOutputs:
 		out.lose(entry.Path, fmt.Sprintf("is one too many: %d files are kept", MaxOutputs))
 		return nil
-	case entry.SizeBytes > MaxOutputBytes-s.keptBytes:
+	case entry.SizeBytes > MaxOutputBytes-p.keptBytes:
 		out.lose(entry.Path, fmt.Sprintf("is too large: %d bytes are kept of all together", MaxOutputBytes))
 		return nil
 	}
@@ -147,32 +200,32 @@ func (x *run) keepOutput(s *set, from *os.Root, entry result.TreeEntry, dir stri
 	if err := x.root.MkdirAll(path.Dir(to), 0o755); err != nil {
 		return err
 	}
-	n, err := x.copyFile(in, to, MaxOutputBytes-s.keptBytes)
+	n, err := x.copyFile(in, to, MaxOutputBytes-p.keptBytes)
 	if err != nil {
 		return err
 	}
-	s.kept++
-	s.keptBytes += n
+	p.kept++
+	p.keptBytes += n
 	out.Kept = append(out.Kept, entry.Path)
 	return nil
 }
 
 // keepReport copies the file in which a gate tells its test cases.
-func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error {
+func (x *run) keepReport(p *pass, g evidence.Gate, id string, out *Outputs) error {
 	if g.ReportPath == "" {
 		return nil
 	}
 	inside := g.ReportPath
 	if !path.IsAbs(inside) {
-		inside = path.Join(spec.RepoDir, inside)
+		inside = path.Join(sandboxspec.RepoDir, inside)
 	}
 	var dir, name string
-	if rest, ok := strings.CutPrefix(inside, spec.FinalDir+"/"); ok {
-		dir, name = filepath.Join(x.o.Store.RecordDir(id), "final"), rest
-	} else if rest, ok := strings.CutPrefix(inside, spec.RepoDir+"/"); ok {
-		dir, name = x.o.Store.TreeDir(id, 0), rest
+	if rest, ok := strings.CutPrefix(inside, sandboxspec.FinalDir+"/"); ok {
+		dir, name = filepath.Join(x.box.Store().RecordDir(id), "final"), rest
+	} else if rest, ok := strings.CutPrefix(inside, sandboxspec.RepoDir+"/"); ok {
+		dir, name = x.box.Store().TreeDir(id, 0), rest
 	} else {
-		out.skip(inside, "is neither in "+spec.RepoDir+" nor in "+spec.FinalDir+", and is gone with the container")
+		out.skip(inside, "is neither in "+sandboxspec.RepoDir+" nor in "+sandboxspec.FinalDir+", and is gone with the container")
 		return nil
 	}
 	from, err := os.OpenRoot(dir)
@@ -196,6 +249,6 @@ func (x *run) keepReport(s *set, g evidence.Gate, id string, out *Outputs) error
 		return nil
 	}
 	out.Report = inside
-	_, err = x.copyFile(in, evidence.RawFile(s.name, g.Index, "report"), MaxReportBytes)
+	_, err = x.copyFile(in, evidence.RawFile(p.name, g.Index, "report"), MaxReportBytes)
 	return err
 }

@@ -3,6 +3,7 @@ package execute
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +18,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -65,52 +67,59 @@ const (
 	usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// snapshot writes down what the gates will run in, before any of them does, and returns
-// the hash of the workspace.
-func (x *run) snapshot(ctx context.Context) (workspace string, err error) {
-	x.tell(Event{Stage: StageSnapshot})
-	if workspace, err = hashed(ctx, "workspace", x.workspace, evidence.ReasonNoWorkspace); err != nil {
-		return "", err
-	}
-	snapshot := evidence.EnvSnapshot{
+// prepare finds out what the gates will run in: the hashes of the workspace and of the tools,
+// and the versions in the image.
+func (x *run) prepare(ctx context.Context) (err error) {
+	x.emit(Event{Stage: StageSnapshot})
+	x.snapshot = evidence.EnvSnapshot{
 		Schema: evidence.EnvSnapshotV1, GitCommit: x.m.Repo.Commit, GitDirty: x.m.Repo.Dirty, RepoRoot: x.m.Repo.Root,
-		Workspace: workspace, Image: x.m.Toolchain.Image, Toolchain: []evidence.ToolMount{},
+		Image: x.m.Toolchain.Image, Toolchain: []evidence.ToolMount{},
+	}
+	if x.snapshot.Workspace, err = x.hashOf(ctx, x.workspace); err != nil {
+		return err
+	}
+	if x.o.Recorded != "" && x.o.Recorded != x.snapshot.Workspace {
+		_ = x.refuse(evidence.ReasonEnvironment, 0, "workspace", "holds other files than were recorded"+x.o.RecordedAt) // and the tools
 	}
 	var bins []string
 	for _, tool := range x.m.Toolchain.Mounts {
-		if tool.Hash, err = hashed(ctx, tool.Target, tool.Source, evidence.ReasonMissingDependency); err != nil {
-			return "", err
+		recorded := tool.Hash
+		switch digest, err := treehash.Of(ctx, tool.Source, treehash.Options{}); {
+		case !fsx.IsDir(tool.Source):
+			_ = x.refuse(evidence.ReasonMissingDependency, 0, tool.Target, "its directory does not exist")
+		case err != nil:
+			return err
+		default:
+			tool.Hash = digest.Sum
 		}
-		snapshot.Toolchain = append(snapshot.Toolchain, tool)
-		if info, err := os.Stat(filepath.Join(tool.Source, "bin")); err == nil && info.IsDir() {
+		if x.m.Mode.Replay && recorded != tool.Hash {
+			_ = x.refuse(evidence.ReasonEnvironment, 0, tool.Target, "its directory holds other files than were recorded")
+		}
+		x.snapshot.Toolchain = append(x.snapshot.Toolchain, tool)
+		if fsx.IsDir(filepath.Join(tool.Source, "bin")) {
 			bins = append(bins, path.Join(tool.Target, "bin"))
 		}
 	}
-	found, res, err := x.probe(ctx, bins)
-	if err != nil {
-		return "", err
+	if len(x.findings) > 0 {
+		return errRefused
 	}
-	if len(bins) > 0 {
-		x.path = cmp.Or(found["path"], strings.Join(append(bins, usualPath), ":"))
+	if x.versions, err = x.probe(ctx, bins); err == nil && len(bins) > 0 {
+		x.path = cmp.Or(x.versions["path"], strings.Join(append(bins, usualPath), ":"))
 	}
-	fill(&snapshot, found, res)
-	return workspace, evidence.Write(x.root, evidence.EnvSnapshotFile, snapshot)
+	return err
 }
 
-// hashed is the hash of a tree as it is now. One that is not there is a finding.
-func hashed(ctx context.Context, subject, dir string, reason evidence.StopReason) (string, error) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", refuse(reason, 0, subject, "is not there or no folder", err)
-	}
-	sum, err := wish.HashTree(ctx, dir)
-	if err != nil {
-		return "", fmt.Errorf("hashing %s: %w", subject, err)
-	}
-	return sum, nil
+// writeSnapshot writes the snapshot, with what the first gate ran on.
+func (x *run) writeSnapshot(res *result.Result) error {
+	fill(&x.snapshot, x.versions, res)
+	x.versions = nil
+	return evidence.Write(x.root, evidence.EnvSnapshotFile, x.snapshot)
 }
 
-// probe asks the image for versions. The folders stand before its search path.
-func (x *run) probe(ctx context.Context, bins []string) (map[string]string, *result.Result, error) {
+// probe asks the image for versions. The directories stand before its search path. An answer
+// is kept in the store, because the same image with the same tools always has the same one,
+// and a container for it takes as long as a small gate.
+func (x *run) probe(ctx context.Context, bins []string) (map[string]string, error) {
 	req := x.common(x.m.Name + "-probe")
 	req.Labels[labelGate] = "probe"
 	first := ""
@@ -119,16 +128,27 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, *res
 	}
 	req.Command = []string{"sh", "-c", probeScript, "probe", first}
 	req.Limits = policy.Limits{Timeout: probeTimeout, CaptureStdout: maxProbeText, StreamFile: maxProbeText}
-	res, err := x.runner.Run(ctx, req, x.o.Hooks)
-	err = errors.Join(refusal(err, 0), x.discard(req.ID))
-	if err == nil {
-		err = context.Cause(ctx)
-	}
+	key, err := evidence.Canonical(map[string]any{
+		"image": x.m.Toolchain.ImageID, "command": req.Command, "env": req.Env, "user": req.User, "runtime": req.Runtime, "tools": x.snapshot.Toolchain,
+	})
 	if err != nil {
-		return nil, res, err
+		return nil, err
 	}
-	// An image without a shell has no versions to tell; the judge misses what is pinned.
-	return parseProbe(res.Stdout), res, nil
+	known := filepath.Join(x.box.Store().Dir(), "versions", fmt.Sprintf("%x", sha256.Sum256(key)))
+	if text, err := fsx.Read(known, int64(maxProbeText)); err == nil && x.m.Toolchain.ImageID != "" {
+		return parseProbe(string(text)), nil
+	}
+	res, err := x.box.Run(ctx, req, x.o.Hooks)
+	if err := cmp.Or(x.discard(req.ID), x.refused(err, 0), context.Cause(ctx)); err != nil {
+		return nil, err
+	}
+	// An image without a shell reports no versions; the judge misses the pinned ones.
+	if res.Status == result.StatusExited && res.ExitCode == 0 && !res.StdoutTruncated {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(known), 0o700), fsx.WriteFile(known, []byte(res.Stdout), 0o600, false)); err != nil {
+			return nil, fmt.Errorf("state folder: %w", err)
+		}
+	}
+	return parseProbe(res.Stdout), nil
 }
 
 // parseProbe reads the lines of the probe. It is pure, and takes nothing at its word

@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Labels of the runs of gates.
@@ -48,20 +51,20 @@ func (x *run) common(name string) sandbox.Request {
 }
 
 // request says to the sandbox what the manifest says about one gate.
-func (x *run) request(s *set, g evidence.Gate) (sandbox.Request, error) {
+func (x *run) request(p *pass, g evidence.Gate) (sandbox.Request, error) {
 	req := x.common(fmt.Sprintf("%s-%s", x.m.Name, evidence.Number(g.Index)))
-	readOnly, err := x.readOnly(s.workspace)
+	readOnly, err := x.readOnly(p.workspace)
 	if err != nil {
 		return req, err
 	}
 	req.Mounts = append(req.Mounts, readOnly...)
 	req.Labels[labelGate] = strconv.Itoa(g.Index)
-	if s.name != "" {
-		req.Labels[labelSet] = s.name
+	if p.name != "" {
+		req.Labels[labelSet] = p.name
 	}
 	req.Command = g.Argv
 	req.WorkDir = spec.RepoDir
-	req.Trees = []sandbox.Tree{{Source: s.workspace, Target: spec.RepoDir, Exclude: x.m.Exclude}}
+	req.Trees = []sandbox.Tree{{Source: p.workspace, Target: spec.RepoDir, Exclude: x.m.Exclude}}
 	for _, name := range x.m.ProtectedPaths {
 		mask := path.Join(spec.RepoDir, name)
 		if strings.HasSuffix(name, "/") {
@@ -74,7 +77,40 @@ func (x *run) request(s *set, g evidence.Gate) (sandbox.Request, error) {
 	if e := x.m.Egress; e != nil && !x.m.Mode.Offline {
 		req.Egress = &policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}
 	}
-	return observed(req), nil
+	// The kernel reports attempts at what the boundary and the mode forbid (RT-08, RT-09). The
+	// result says what this engine cannot observe; that is for the judge.
+	req.Observe = &sandbox.Observe{Network: true, Canaries: canaries(req.Env["HOME"]), Masks: true}
+	return req, nil
+}
+
+// canaries are paths outside of the boundary that no test needs. Each is readable and holds
+// nothing of worth; opening one is reported.
+func canaries(home string) []string {
+	all := []string{"/etc/shadow", "/etc/gshadow", "/root/.ssh/"}
+	if home != "/root" {
+		all = append(all, "~/.ssh/")
+	}
+	return all
+}
+
+// readOnly returns the mounts that keep a gate from changing the read-only paths of its copy.
+// They do not show what is hidden.
+func (x *run) readOnly(source string) (mounts []sandbox.Mount, err error) {
+	if len(x.m.ReadOnlyPaths) == 0 {
+		return nil, nil
+	}
+	var mounted []string
+	return mounts, fsx.InRoot(source, func(root *os.Root) error {
+		for _, name := range slices.Sorted(slices.Values(x.m.ReadOnlyPaths)) {
+			name = path.Clean(name)
+			if within(name, mounted) || within(name, x.m.ProtectedPaths) || !mountable(root, name) {
+				continue
+			}
+			mounted = append(mounted, name)
+			mounts = append(mounts, sandbox.Mount{Source: filepath.Join(source, filepath.FromSlash(name)), Target: path.Join(spec.RepoDir, name)})
+		}
+		return nil
+	})
 }
 
 // environment is what a gate is given beside the fixed environment of every run (RT-05).

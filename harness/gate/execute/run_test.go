@@ -14,7 +14,6 @@ import (
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/wish"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
@@ -28,7 +27,8 @@ import (
 func TestRequest(t *testing.T) {
 	tool := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(tool, "bin"), 0o755))
-	f := &fake{records: t.TempDir(), probe: "path\t/host/tool/bin:/usr/bin\n"}
+	f := newFake(t)
+	f.probe = "path\t/host/tool/bin:/usr/bin\n"
 	root := gateDir(t, map[string]string{"a": "a"}, func(m *evidence.RunManifest) {
 		m.Name = "a wish/" + strings.Repeat("x", 80)
 		m.Toolchain = evidence.Toolchain{Image: "debian", ImageID: "sha256:02", Mounts: []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: "as sealed"}}}
@@ -38,11 +38,10 @@ func TestRequest(t *testing.T) {
 		m.Egress = &evidence.Egress{Level: "registry", Allow: []string{"a.example"}}
 		m.Mode.Offline, m.Mode.ClaimGrade = false, true
 	}, []string{"one", "arg"}, []string{"two"})
-	err := execute.Run(t.Context(), root, f, execute.Options{Store: f, Request: sandbox.Request{
+	run(t, t.Context(), root, f, execute.Options{Request: sandbox.Request{
 		Image: "other", AllowUnlocked: true, Network: "host", Env: map[string]string{"SECRET": "s"}, User: "1:1", Runtime: "runsc",
 		Labels: map[string]string{"mine": "1"}, Limits: policy.Limits{Memory: policy.GiB},
 	}})
-	require.NoError(t, err)
 	require.Len(t, f.ran, 3)
 	probe, one, two := f.ran[0], f.ran[1], f.ran[2]
 	require.Empty(t, probe.Trees, "nothing of the workspace takes part in the snapshot")
@@ -67,9 +66,8 @@ func TestRequest(t *testing.T) {
 	require.Equal(t, "1", one.Labels["mine"])
 	require.NoError(t, policy.CheckName("name", one.Name))
 	require.True(t, strings.HasPrefix(one.Name, "gate-a-wish-"))
-	require.Len(t, f.removed, 3)
-	sum, err := wish.HashTree(t.Context(), tool)
-	require.NoError(t, err)
+	require.Zero(t, f.kept(t))
+	sum := hashOf(t, tool)
 	require.Equal(t, []evidence.ToolMount{{Source: tool, Target: "/host/tool", Hash: sum}}, snapshotOf(t, root).Toolchain, "as it is now")
 	for _, req := range f.ran[1:] {
 		require.NotEqual(t, probe.ID, req.ID)
@@ -78,11 +76,12 @@ func TestRequest(t *testing.T) {
 
 // TestOfflineWins: a manifest that says both reaches nothing.
 func TestOfflineWins(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
+	f.program = func(sandbox.Request) (*result.Result, error) { return ended(0), nil }
 	root := gateDir(t, nil, func(m *evidence.RunManifest) { m.Egress = &evidence.Egress{Level: "open"} }, []string{"one"})
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f, Keep: true}))
+	run(t, t.Context(), root, f, execute.Options{Keep: true})
 	require.Nil(t, f.ran[1].Egress)
-	require.Empty(t, f.removed)
+	require.Equal(t, 1, f.kept(t))
 }
 
 // TestNothingRuns: a manifest that must not be executed is not, whoever made it.
@@ -94,9 +93,9 @@ func TestNothingRuns(t *testing.T) {
 		evidence.ReasonNoCommands:    func(m *evidence.RunManifest) { m.Gates = nil },
 		evidence.ReasonNoWorkspace:   func(m *evidence.RunManifest) { m.Workspace = "" },
 	} {
-		f := &fake{records: t.TempDir()}
+		f := newFake(t)
 		root := gateDir(t, nil, change, []string{"one"})
-		findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+		findings, failure := execute.Run(t.Context(), root, f, execute.Options{})
 		require.NoError(t, failure, reason)
 		require.Len(t, findings, 1, reason)
 		require.Equal(t, reason, findings[0].Reason)
@@ -124,10 +123,10 @@ func TestFailures(t *testing.T) {
 		"engine lost":    {err: errors.New("engine went away"), res: &result.Result{Status: result.StatusEngineLost, Fault: result.FaultEnvironment, Stdout: "half"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fake{records: t.TempDir()}
+			f := newFake(t)
 			f.program = func(sandbox.Request) (*result.Result, error) { return c.res, c.err }
 			root := gateDir(t, nil, nil, []string{"one"}, []string{"two"})
-			findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+			findings, failure := execute.Run(t.Context(), root, f, execute.Options{})
 			require.Len(t, f.ran, 2, "nothing goes on after it")
 			if c.reason != "" {
 				require.NoError(t, failure)
@@ -150,7 +149,7 @@ func TestFailures(t *testing.T) {
 func TestSets(t *testing.T) {
 	baseline := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(baseline, "old"), nil, 0o644))
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	var seen []string
 	f.program = func(req sandbox.Request) (*result.Result, error) {
 		res := ended(0)
@@ -164,13 +163,13 @@ func TestSets(t *testing.T) {
 		return res, nil
 	}
 	root := gateDir(t, map[string]string{"new": ""}, func(m *evidence.RunManifest) { m.Baseline, m.Mode.Repeats = baseline, 3 }, []string{"one"}, []string{"two"})
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f, Progress: func(e execute.Event) {
+	run(t, t.Context(), root, f, execute.Options{Progress: func(e execute.Event) {
 		if e.Stage == execute.StageEnd {
 			require.Equal(t, 2, e.Gates)
 			require.NotNil(t, e.Result)
 			seen = append(seen, e.Set+" "+e.Cmd)
 		}
-	}}))
+	}})
 	require.Equal(t, []string{"baseline one", "baseline two", " one", " two", "repeat-2 one", "repeat-2 two", "repeat-3 one", "repeat-3 two"}, seen)
 	require.Equal(t, "baseline two", text(t, root, "evidence/raw/baseline/02.stdout.log"))
 	require.Equal(t, " one", text(t, root, "evidence/raw/01.stdout.log"))
@@ -179,11 +178,11 @@ func TestSets(t *testing.T) {
 
 // TestCanceledBefore: nothing starts for a caller that has gone.
 func TestCanceledBefore(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
 	root := gateDir(t, nil, nil, []string{"one"})
-	_, failure := execute.Split(execute.Run(ctx, root, f, execute.Options{Store: f}))
+	_, failure := execute.Run(ctx, root, f, execute.Options{})
 	require.ErrorIs(t, failure, errStop)
 	for _, req := range f.ran {
 		require.Equal(t, "probe", req.Labels["gate.index"])
@@ -192,20 +191,16 @@ func TestCanceledBefore(t *testing.T) {
 
 // TestLogsAreCut: the evidence has the beginning, and says that it is not all.
 func TestLogsAreCut(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	f.program = func(sandbox.Request) (*result.Result, error) {
 		res := ended(0)
 		res.Stdout, res.StdoutBytes, res.Stderr, res.StderrBytes = "12345", 5, "1234", 4
 		return res, nil
 	}
 	root := gateDir(t, nil, func(m *evidence.RunManifest) { m.TimeoutCaps.LogBytes = 4 }, []string{"one"})
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	run(t, t.Context(), root, f, execute.Options{})
 	require.Equal(t, "1234", text(t, root, "evidence/raw/01.stdout.log"))
 	res := resultOf(t, root, "evidence/raw/01.result.json")
 	require.True(t, res.StdoutTruncated)
 	require.False(t, res.StderrTruncated)
-}
-
-func TestNeedsStore(t *testing.T) {
-	require.ErrorContains(t, execute.Run(t.Context(), gateDir(t, nil, nil), &fake{}, execute.Options{}), "store")
 }

@@ -10,87 +10,44 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/git"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// Limits of a workspace, beside the disk limit, which bounds its bytes. The sandbox has
-// the same ones for what it copies.
+// Limits of a workspace, beside the disk limit, which bounds its bytes. The sandbox has the
+// same ones for its copies.
 const (
 	maxEntries = 250_000
 	maxDepth   = 200
 )
 
-// choice says what of a workspace the gates get: not what git administers, which changes
-// without any file changing and is in no hash, and not what is excluded.
-type choice struct{ left map[string]bool }
+// fromCommit reports whether the gates get the files of the commit instead of the workspace's:
+// in strict mode no file takes part that is in no commit. A directory of no repository
+// is given as it is.
+func (x *run) fromCommit() bool { return x.m.Mode.Strict && x.m.Repo.Commit != "" }
 
-// choose looks at a workspace or baseline. In strict mode the gates get what git tracks of
-// the workspace and nothing else, so that no file takes part that is in no commit; a
-// folder of no repository is given whole.
-func choose(ctx context.Context, m evidence.RunManifest, dir string) (choice, error) {
-	c := choice{left: map[string]bool{}}
-	names := m.Exclude
-	if m.Mode.Strict && dir == m.Workspace {
-		untracked, err := repo.Untracked(ctx, dir)
-		if err != nil {
-			return c, err
-		}
-		names = slices.Concat(names, untracked)
-	}
-	for _, name := range names {
-		c.left[path.Clean(name)] = true
-	}
-	return c, nil
+// leaves reports whether gates do not get an entry: what git administers, and exclusions.
+func (x *run) leaves(name string) bool {
+	return path.Base(name) == ".git" || slices.ContainsFunc(x.m.Exclude, func(e string) bool { return path.Clean(e) == name })
 }
 
-// leaves reports whether an entry is not given to gates.
-func (c choice) leaves(name string, entry fs.DirEntry) bool {
-	return entry.Name() == ".git" || c.left[name]
+// hashOf is the hash of what gates get of a directory.
+func (x *run) hashOf(ctx context.Context, dir string) (string, error) {
+	digest, err := treehash.Of(ctx, dir, treehash.Options{Leave: func(name string, mode fs.FileMode) bool {
+		return x.leaves(name) || !mode.IsDir() && !mode.IsRegular() && mode&fs.ModeSymlink == 0
+	}})
+	return digest.Sum, err
 }
 
-// HashWorkspace is the hash of what gates would get of the workspace of a manifest as it
-// is now; see [wish.HashTree]. It equals EnvSnapshot.Workspace if the gates got that.
-func HashWorkspace(ctx context.Context, m evidence.RunManifest) (string, error) {
-	c, err := choose(ctx, m, m.Workspace)
-	if err != nil {
-		return "", err
-	}
-	root, err := os.OpenRoot(m.Workspace)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	var left []string
-	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err = errors.Join(err, context.Cause(ctx)); err != nil || name == "." {
-			return err
-		}
-		kind := entry.Type()
-		if c.leaves(name, entry) || !kind.IsDir() && !kind.IsRegular() && kind != fs.ModeSymlink {
-			left = append(left, name)
-			if kind.IsDir() {
-				return fs.SkipDir
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("hash %s: %w", m.Workspace, err)
-	}
-	return wish.HashTree(ctx, m.Workspace, left...)
-}
-
-// takeCopies copies the workspace and the baseline to a place of ours, once: all gates of
-// all sets start from what was hashed, whatever is done to the originals meanwhile.
+// takeCopies copies the workspace and the baseline once: all gates of all passes start from
+// the files that were hashed, whatever happens to the originals meanwhile.
 func (x *run) takeCopies(ctx context.Context) error {
 	if err := x.apart(); err != nil {
-		return err
+		return x.refused(err, 0)
 	}
 	temp, err := os.MkdirTemp(x.o.TempDir, "evalbox-gate-run-")
 	if err != nil {
@@ -99,25 +56,37 @@ func (x *run) takeCopies(ctx context.Context) error {
 	if x.temp, err = filepath.EvalSymlinks(temp); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
-	if x.workspace, err = x.takeCopy(ctx, "workspace", x.m.Workspace, evidence.ReasonNoWorkspace); err != nil || x.m.Baseline == "" {
-		return err
+	x.workspace, x.baseline = filepath.Join(x.temp, "workspace"), filepath.Join(x.temp, "baseline")
+	if x.fromCommit() {
+		_, err = git.Checkout(ctx, x.m.Workspace, x.m.Repo.Commit, x.workspace, x.m.Exclude)
+		var revision *git.RevisionError
+		if errors.As(err, &revision) {
+			return x.refuse(evidence.ReasonDirty, 0, x.m.Repo.Commit, err.Error())
+		}
+		if err == nil {
+			err = fsx.InRoot(x.workspace, x.openUp)
+		}
+	} else {
+		err = x.takeCopy(ctx, "workspace", x.m.Workspace, x.workspace, evidence.ReasonNoWorkspace)
 	}
-	x.baseline, err = x.takeCopy(ctx, "baseline", x.m.Baseline, evidence.ReasonIncomplete)
+	if err == nil && x.m.Baseline != "" {
+		err = x.takeCopy(ctx, "baseline", x.m.Baseline, x.baseline, evidence.ReasonIncomplete)
+	}
 	return err
 }
 
-// apart refuses a workspace that holds what changes while gates run.
+// apart refuses a workspace that holds files which change while gates run.
 func (x *run) apart() error {
+	workspace, err := filepath.EvalSymlinks(x.m.Workspace)
+	if err != nil {
+		return nil //nolint:nilerr // reported as a workspace that does not exist
+	}
 	temp := x.o.TempDir
 	if temp == "" {
 		temp = os.TempDir()
 	}
-	workspace, err := filepath.EvalSymlinks(x.m.Workspace)
-	if err != nil {
-		return nil //nolint:nilerr // told as a workspace that is not there
-	}
 	for _, place := range []struct{ what, dir, hint string }{
-		{"the state folder", filepath.Dir(x.o.Store.RecordDir("run")), "with the records of runs; choose a state folder elsewhere (--state-dir), or exclude it in the wish"},
+		{"the state folder", x.box.Store().RunsDir(), "with the records of runs; choose a state folder elsewhere (--state-dir), or exclude it in the wish"},
 		{"the folder of temporary files", temp, "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
 	} {
 		abs, _ := filepath.Abs(place.dir) // fails only without a current directory
@@ -132,52 +101,31 @@ func (x *run) apart() error {
 
 // within reports whether a path is one of these, or lies below one.
 func within(name string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool {
-		return fsx.Within(name, path.Clean(folder))
-	})
+	return slices.ContainsFunc(folders, func(folder string) bool { return fsx.Within(name, path.Clean(folder)) })
 }
 
-// takeCopy copies one folder.
-func (x *run) takeCopy(ctx context.Context, what, dir string, reason evidence.StopReason) (string, error) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", refuse(reason, 0, what, "is not there or no folder", err)
+// takeCopy copies one directory.
+func (x *run) takeCopy(ctx context.Context, what, dir, into string, missing evidence.StopReason) error {
+	if !fsx.IsDir(dir) {
+		return x.refuse(missing, 0, what, "does not exist or is not a directory")
 	}
-	c, err := choose(ctx, x.m, dir)
-	if err != nil {
-		return "", err
+	limit := x.m.TimeoutCaps.DiskBytes
+	if limit <= 0 {
+		limit = int64(policy.Default().Disk)
 	}
-	into := filepath.Join(x.temp, what)
 	if err := os.Mkdir(into, 0o755); err != nil {
-		return "", err
+		return err
 	}
-	from, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", refuse(evidence.ReasonIncomplete, 0, what, "cannot be read: "+fsx.Cause(err).Error(), err)
-	}
-	defer from.Close()
-	to, err := os.OpenRoot(into)
-	if err != nil {
-		return "", err
-	}
-	defer to.Close()
-	err = fsx.Copy(ctx, from, to, fsx.CopyOptions{Leave: c.leaves, Entries: maxEntries, Depth: maxDepth, Bytes: diskBytes(x.m.TimeoutCaps)})
-	if err == nil {
-		err = openUp(to, x.m.ReadOnlyPaths)
-	}
-	return into, x.copyError(ctx, what, err)
-}
-
-// diskBytes is how much a workspace may hold.
-func diskBytes(c evidence.Caps) int64 {
-	if c.DiskBytes > 0 {
-		return c.DiskBytes
-	}
-	return int64(policy.Default().Disk)
-}
-
-// copyError tells what is wrong with a workspace from what fails here.
-func (x *run) copyError(ctx context.Context, what string, err error) error {
-	var limit *fsx.LimitError
+	err := fsx.InRoot(dir, func(from *os.Root) error {
+		return fsx.InRoot(into, func(to *os.Root) error {
+			leave := func(name string, _ fs.DirEntry) bool { return x.leaves(name) }
+			if err := fsx.Copy(ctx, from, to, fsx.CopyOptions{Leave: leave, Entries: maxEntries, Depth: maxDepth, Bytes: limit}); err != nil {
+				return err
+			}
+			return x.openUp(to)
+		})
+	})
+	var large *fsx.LimitError
 	var file *fs.PathError
 	switch {
 	case err == nil:
@@ -185,19 +133,19 @@ func (x *run) copyError(ctx context.Context, what string, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, fsx.ErrChanged):
-		return refuse(evidence.ReasonEnvironment, 0, what, "its files changed while they were copied: "+err.Error(), err)
-	case errors.As(err, &limit):
-		return refuse(evidence.ReasonIncomplete, 0, what, err.Error()+"; raise limits.disk in the wish, or exclude folders", err)
+		return x.refuse(evidence.ReasonEnvironment, 0, what, "its files changed while they were copied: "+err.Error())
+	case errors.As(err, &large):
+		return x.refuse(evidence.ReasonIncomplete, 0, what, err.Error()+"; raise limits.disk in the wish, or exclude directories")
 	case errors.As(err, &file) && errors.Is(err, fs.ErrPermission):
-		return refuse(evidence.ReasonIncomplete, 0, what, "cannot be copied: "+err.Error(), err)
+		return x.refuse(evidence.ReasonIncomplete, 0, what, "cannot be copied: "+err.Error())
 	}
 	return fmt.Errorf("copying the %s: %w", what, err)
 }
 
-// openUp lets everybody read the read-only paths of a copy: they are mounted as they are,
-// and the programs of a gate may run as another user than we do.
-func openUp(root *os.Root, names []string) error {
-	for _, name := range names {
+// openUp lets everybody read the read-only paths of a copy: they are mounted as they are, and
+// the programs of a gate may run as another user.
+func (x *run) openUp(root *os.Root) error {
+	for _, name := range x.m.ReadOnlyPaths {
 		if !mountable(root, name) {
 			continue
 		}
@@ -222,21 +170,9 @@ func openUp(root *os.Root, names []string) error {
 	return nil
 }
 
-// committed makes sure, in strict mode, that the copy is what the commit of the manifest
-// says: the workspace may have changed since it was looked at. A replay has the hash of
-// the recorded files instead.
-func (x *run) committed(ctx context.Context) error {
-	if !x.m.Mode.Strict || x.m.Mode.Replay {
-		return nil
-	}
-	facts, differ, err := repo.StatusOf(ctx, x.m.Workspace, x.workspace, slices.Concat(x.m.Exclude, x.m.Uncounted))
-	switch {
-	case err != nil:
-		return fmt.Errorf("the repository of the workspace: %w", err)
-	case facts.Commit != x.m.Repo.Commit:
-		return refuse(evidence.ReasonDirty, 0, x.m.Repo.Commit, fmt.Sprintf("The workspace is at the commit %q now, and the run is strict.", facts.Commit), nil)
-	case facts.Dirty:
-		return refuse(evidence.ReasonDirty, 0, differ[0], "The files that the gates would get are not those of the commit, and the run is strict: the workspace changed since it was looked at.", nil)
-	}
-	return nil
+// mountable reports whether a read-only path of a copy can be a mount point. A link cannot,
+// nor can a path behind a link: a change there is seen at the end of the gate.
+func mountable(root *os.Root, name string) bool {
+	info, err := fsx.LstatBelow(root, filepath.FromSlash(path.Clean(name)))
+	return err == nil && (info.IsDir() || info.Mode().IsRegular())
 }

@@ -11,16 +11,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-git/go-git/v5"
+	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
-	"github.com/evalbox/evalbox/harness/gate/repo"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -30,6 +30,13 @@ func workspaceOf(t *testing.T, root *os.Root) string {
 	var m evidence.RunManifest
 	require.NoError(t, evidence.Read(root, evidence.RunManifestFile, 1<<20, &m))
 	return m.Workspace
+}
+
+func hashOf(t *testing.T, dir string) string {
+	t.Helper()
+	digest, err := treehash.Of(t.Context(), dir, treehash.Options{})
+	require.NoError(t, err)
+	return digest.Sum
 }
 
 func snapshotOf(t *testing.T, root *os.Root) evidence.EnvSnapshot {
@@ -43,7 +50,7 @@ func snapshotOf(t *testing.T, root *os.Root) evidence.EnvSnapshot {
 // was hashed; and it is told, since what is said beside the gates is about the workspace.
 func TestOneCopy(t *testing.T) {
 	temp := t.TempDir()
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	root := gateDir(t, map[string]string{"test_a.py": "assert False"}, func(m *evidence.RunManifest) { m.Mode.Repeats = 2 }, []string{"one"}, []string{"two"})
 	file := filepath.Join(workspaceOf(t, root), "test_a.py")
 	var got []string
@@ -52,14 +59,13 @@ func TestOneCopy(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(req.Trees[0].Source, "test_a.py"))
 		require.NoError(t, err)
 		got = append(got, string(text))
-		sum, err = wish.HashTree(t.Context(), req.Trees[0].Source)
-		require.NoError(t, err)
+		sum = hashOf(t, req.Trees[0].Source)
 		if len(got) < 4 { // back again at the end, as if nothing had been
 			return ended(0), os.WriteFile(file, []byte("assert True"), 0o644)
 		}
 		return ended(0), os.WriteFile(file, []byte("assert False"), 0o644)
 	}
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f, TempDir: temp}))
+	run(t, t.Context(), root, f, execute.Options{TempDir: temp})
 	require.Equal(t, []string{"assert False", "assert False", "assert False", "assert False"}, got)
 	require.Equal(t, sum, snapshotOf(t, root).Workspace)
 	left, err := os.ReadDir(temp)
@@ -70,7 +76,7 @@ func TestOneCopy(t *testing.T) {
 		return ended(0), os.WriteFile(file, []byte("assert 1"), 0o644)
 	}
 	root = gateDir(t, nil, func(m *evidence.RunManifest) { m.Workspace = filepath.Dir(file) }, []string{"one"})
-	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	findings, failure := execute.Run(t.Context(), root, f, execute.Options{})
 	require.NoError(t, failure)
 	require.Len(t, findings, 1)
 	require.Equal(t, evidence.ReasonEnvironment, findings[0].Reason)
@@ -79,7 +85,7 @@ func TestOneCopy(t *testing.T) {
 // TestNotCopied: what git administers, what is excluded and what is no file is neither
 // given to gates nor hashed, and may change.
 func TestNotCopied(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	root := gateDir(t, map[string]string{".git/lib/m.py": "1", "sub/.git": "gitdir: x", "sub/a": "1", "out/x": "1", "b": "1"},
 		func(m *evidence.RunManifest) { m.Exclude = []string{"out/"} }, []string{"one"})
 	workspace := workspaceOf(t, root)
@@ -93,31 +99,25 @@ func TestNotCopied(t *testing.T) {
 		return ended(0), errors.Join(os.WriteFile(filepath.Join(workspace, "out/x"), []byte("2"), 0o644),
 			os.WriteFile(filepath.Join(workspace, ".git/lib/m.py"), []byte("2"), 0o644))
 	}
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
-	sum, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace, Exclude: []string{"out"}})
-	require.NoError(t, err)
-	require.Equal(t, snapshotOf(t, root).Workspace, sum)
-	other, err := execute.HashWorkspace(t.Context(), evidence.RunManifest{Workspace: workspace})
-	require.NoError(t, err)
-	require.NotEqual(t, sum, other)
+	run(t, t.Context(), root, f, execute.Options{})
 }
 
 // committed makes a repository of a folder.
 func committed(t *testing.T, dir string) string {
 	t.Helper()
-	r, err := git.PlainInit(dir, false)
+	r, err := gogit.PlainInit(dir, false)
 	require.NoError(t, err)
 	tree, err := r.Worktree()
 	require.NoError(t, err)
-	require.NoError(t, tree.AddWithOptions(&git.AddOptions{All: true}))
-	h, err := tree.Commit("first", &git.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.com"}})
+	require.NoError(t, tree.AddWithOptions(&gogit.AddOptions{All: true}))
+	h, err := tree.Commit("first", &gogit.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.com"}})
 	require.NoError(t, err)
 	return h.String()
 }
 
 // TestStrict: the gates get what the commit has, and nothing else.
 func TestStrict(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	var m evidence.RunManifest
 	root := gateDir(t, map[string]string{"test_a.py": "assert False", ".gitignore": "conftest.py\ncache\n", "lock": "1"},
 		func(all *evidence.RunManifest) {
@@ -133,47 +133,46 @@ func TestStrict(t *testing.T) {
 	write("conftest.py", "rep.outcome = 'passed'")
 	write("cache/x", "x")
 	write("lock", "2")
-	facts, err := repo.Inspect(t.Context(), m.Workspace, m.Uncounted)
-	require.NoError(t, err)
-	require.False(t, facts.Dirty)
 	f.program = func(req sandbox.Request) (*result.Result, error) {
 		names, err := filepath.Glob(filepath.Join(req.Trees[0].Source, "*"))
 		require.NoError(t, err)
 		require.Len(t, names, 3, names) // .gitignore, lock, test_a.py
 		return ended(0), nil
 	}
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	run(t, t.Context(), root, f, execute.Options{})
 	require.Len(t, f.ran, 2)
 
-	// What was clean when it was looked at may not be when it is copied.
+	// Whatever the workspace holds, the gates get the commit.
 	write("test_a.py", "assert True")
-	again := func(change func(*evidence.RunManifest)) ([]evidence.Finding, error) {
-		root := gateDir(t, nil, func(all *evidence.RunManifest) { change(all) }, []string{"one"})
+	again := func(commit string) []evidence.Finding {
+		root := gateDir(t, nil, func(all *evidence.RunManifest) {
+			gates := all.Gates
+			*all = m
+			all.Gates, all.Repo.Commit = gates, commit
+		}, []string{"one"})
 		f.ran = nil
-		return execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+		findings, err := execute.Run(t.Context(), root, f, execute.Options{})
+		require.NoError(t, err)
+		return findings
 	}
-	findings, err := again(func(all *evidence.RunManifest) { gates := all.Gates; *all = m; all.Gates = gates })
-	require.NoError(t, err)
+	f.program = func(req sandbox.Request) (*result.Result, error) {
+		text, err := os.ReadFile(filepath.Join(req.Trees[0].Source, "test_a.py"))
+		require.NoError(t, err)
+		require.Equal(t, "assert False", string(text))
+		return ended(0), nil
+	}
+	require.Empty(t, again(m.Repo.Commit))
+	require.NotEmpty(t, f.ran)
+	findings := again(strings.Repeat("0", 40))
 	require.Len(t, findings, 1)
 	require.Equal(t, evidence.ReasonDirty, findings[0].Reason)
-	require.Equal(t, "test_a.py", findings[0].Subject)
 	require.Empty(t, f.ran)
-
-	write("test_a.py", "assert False")
-	findings, err = again(func(all *evidence.RunManifest) {
-		gates := all.Gates
-		*all = m
-		all.Gates, all.Repo.Commit = gates, strings.Repeat("0", 40)
-	})
-	require.NoError(t, err)
-	require.Len(t, findings, 1)
-	require.Equal(t, evidence.ReasonDirty, findings[0].Reason)
 }
 
 // TestReadOnlyPaths are mounted over the copy, from it; the outermost are enough. What is
 // hidden, a link or not there is not mounted.
 func TestReadOnlyPaths(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	root := gateDir(t, map[string]string{"tests/data/a": "1", "tests/.git/x": "1", "secret/key": "1", "file": "1", "other": "1"},
 		func(m *evidence.RunManifest) {
 			m.ReadOnlyPaths = []string{"tests/data", "tests", "secret/key", "file", "none", "link", "through/data"}
@@ -193,7 +192,7 @@ func TestReadOnlyPaths(t *testing.T) {
 		require.NoDirExists(t, filepath.Join(source, "tests/.git"))
 		return ended(0), nil
 	}
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	run(t, t.Context(), root, f, execute.Options{})
 	require.Len(t, f.ran, 2)
 }
 
@@ -202,40 +201,40 @@ func TestReadOnlyPaths(t *testing.T) {
 func TestNotApart(t *testing.T) {
 	for what, c := range map[string]func(workspace string, f *fake, o *execute.Options){
 		"holds the state folder": func(workspace string, f *fake, _ *execute.Options) {
-			f.records = filepath.Join(workspace, "state")
-			require.NoError(t, os.Mkdir(f.records, 0o755))
-		},
-		"state/runs": func(workspace string, f *fake, _ *execute.Options) { // made by the first run
-			f.records = filepath.Join(workspace, "state/runs")
+			f.store = stateIn(t, filepath.Join(workspace, "state"))
 		},
 		"holds the folder of temporary files": func(workspace string, _ *fake, o *execute.Options) { o.TempDir = workspace },
 	} {
-		f := &fake{records: t.TempDir()}
-		o := execute.Options{Store: f}
+		f := newFake(t)
+		var o execute.Options
 		root := gateDir(t, map[string]string{"a": "1"}, nil, []string{"one"})
 		c(workspaceOf(t, root), f, &o)
-		_, failure := execute.Split(execute.Run(t.Context(), root, f, o))
-		var place *sandbox.PathError
-		require.ErrorAs(t, failure, &place)
-		require.ErrorContains(t, failure, what)
-		require.Empty(t, f.ran)
-		entries, err := os.ReadDir(workspaceOf(t, root))
+		findings, err := execute.Run(t.Context(), root, f, o)
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(entries), 2)
+		require.Len(t, findings, 1)
+		require.Contains(t, findings[0].Detail, what)
+		require.Empty(t, f.ran)
 	}
 	// Unless no gate sees it.
-	f := &fake{}
+	f := newFake(t)
 	root := gateDir(t, map[string]string{"a": "1", "state/x": "1"}, func(m *evidence.RunManifest) {
-		m.Exclude, f.records = []string{"state"}, filepath.Join(m.Workspace, "state")
+		m.Exclude, f.store = []string{"state"}, stateIn(t, filepath.Join(m.Workspace, "state"))
 	}, []string{"one"})
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	run(t, t.Context(), root, f, execute.Options{})
+}
+
+func stateIn(t *testing.T, dir string) *record.Store {
+	t.Helper()
+	store, err := record.Open(dir)
+	require.NoError(t, err)
+	return store
 }
 
 // TestTooLarge: the disk limit bounds what is copied.
 func TestTooLarge(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	root := gateDir(t, map[string]string{"a": "12345"}, func(m *evidence.RunManifest) { m.TimeoutCaps.DiskBytes = 4 }, []string{"one"})
-	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	findings, failure := execute.Run(t.Context(), root, f, execute.Options{})
 	require.NoError(t, failure)
 	require.Len(t, findings, 1)
 	require.Contains(t, findings[0].Detail, "limits.disk")
@@ -245,12 +244,12 @@ func TestTooLarge(t *testing.T) {
 // TestOutputsOfEachSet are bounded for themselves, so that equal sets keep the same; what
 // is not kept is told.
 func TestOutputsOfEachSet(t *testing.T) {
-	f := &fake{records: t.TempDir()}
+	f := newFake(t)
 	many := 1200
 	f.program = func(req sandbox.Request) (*result.Result, error) {
 		res := ended(0)
 		tree := result.Tree{Target: spec.RepoDir, Complete: true}
-		dir := f.TreeDir(req.ID, 0)
+		dir := f.store.TreeDir(req.ID, 0)
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		for i := range many {
 			name := fmt.Sprintf("o%04d", i)
@@ -262,7 +261,7 @@ func TestOutputsOfEachSet(t *testing.T) {
 	}
 	manifest := func(m *evidence.RunManifest) { m.ArtifactPaths, m.Mode.Repeats = []string{"o*"}, 2 }
 	root := gateDir(t, nil, manifest, []string{"one"})
-	require.NoError(t, execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	run(t, t.Context(), root, f, execute.Options{})
 	for _, set := range []string{"", evidence.RepeatSet(2)} {
 		var outputs execute.Outputs
 		require.NoError(t, evidence.Read(root, evidence.RawFile(set, 1, "outputs.json"), 1<<20, &outputs))
@@ -271,7 +270,7 @@ func TestOutputsOfEachSet(t *testing.T) {
 
 	many = execute.MaxOutputs + 1
 	root = gateDir(t, nil, func(m *evidence.RunManifest) { m.ArtifactPaths = []string{"o*"} }, []string{"one"})
-	findings, failure := execute.Split(execute.Run(t.Context(), root, f, execute.Options{Store: f}))
+	findings, failure := execute.Run(t.Context(), root, f, execute.Options{})
 	require.NoError(t, failure)
 	require.Len(t, findings, 1)
 	require.Equal(t, evidence.ReasonIncomplete, findings[0].Reason)

@@ -16,7 +16,7 @@ func TestGatesAreReadAgain(t *testing.T) {
 	in := passing()
 	output := evidence.HashedFile{FilePath: evidence.OutputsDir + "/01/a.bin", SHA256: hash, Role: evidence.RoleArtifact}
 	in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, output)
-	in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Cmd: "make lint", ExpectExit: 3})
+	in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Command: evidence.Command{Cmd: "make lint", ExpectExit: 3}})
 	g := Gates(in)
 	assert.Equal(t, evidence.Gates{
 		IOBoundary: "repo/", Offline: true,

@@ -409,7 +409,7 @@ func TestJudgeAccepts(t *testing.T) {
 		"a check beside the tests": func(in *Input) {
 			in.Manifest.GateCommands = append(in.Manifest.GateCommands, "ruff check")
 			in.Plan.GateCommands = in.Manifest.GateCommands
-			in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Cmd: "ruff check", Argv: []string{"ruff", "check"}, Kind: evidence.KindCheck})
+			in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Command: evidence.Command{Cmd: "ruff check", Kind: evidence.KindCheck}, Argv: []string{"ruff", "check"}})
 			in.Tests.Commands = append(in.Tests.Commands, evidence.CommandTests{
 				Index: 2, Command: "ruff check", Argv: []string{"ruff", "check"}, Kind: evidence.KindCheck, Started: true, Ending: "exited", ExitCode: exits(0), LogsComplete: true,
 			})
@@ -478,7 +478,7 @@ func TestEndedRunTellsTheCauseFirst(t *testing.T) {
 	counts(&in, evidence.Counts{})
 	in.Manifest.GateCommands = append(in.Manifest.GateCommands, "pytest b")
 	in.Plan.GateCommands = in.Manifest.GateCommands
-	in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Cmd: "pytest b", Argv: []string{"pytest", "b"}, Kind: evidence.KindTests})
+	in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Command: evidence.Command{Cmd: "pytest b", Kind: evidence.KindTests}, Argv: []string{"pytest", "b"}})
 	v := Judge(in)
 	assert.Equal(t, evidence.ReasonIncomplete, v.StopReason, "%+v", v.Findings)
 	assert.Equal(t, in.Pre[0], v.Findings[0])

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
@@ -124,13 +124,13 @@ func (l *loader) lock() error {
 	if l.in.Manifest.Schema != evidence.RunManifestV1 || !l.in.Manifest.Mode.Sealed {
 		return nil
 	}
-	sealed, err := evidence.ReadText(l.root, evidence.WishLockFile, wish.MaxDocument)
+	sealed, err := evidence.ReadText(l.root, evidence.WishLockFile, spec.MaxDocument)
 	if err != nil {
 		return l.took(evidence.WishLockFile, err)
 	}
-	lock, err := wish.ParseLock(sealed, evidence.WishLockFile)
+	lock, err := spec.ParseLock(sealed, evidence.WishLockFile)
 	switch {
-	case errors.Is(err, wish.ErrChanged):
+	case errors.Is(err, spec.ErrChanged):
 		l.tampered(evidence.WishLockFile, 0, "%s does not hold what was sealed: its content and its hash differ.", evidence.WishLockFile)
 		return nil
 	case err != nil:
@@ -144,7 +144,7 @@ func (l *loader) lock() error {
 
 // disagreements are the parts of a manifest that do not follow from its wish. Flags make a
 // run stricter, never laxer. A replay runs in the recorded image and claims nothing itself.
-func disagreements(lock wish.Lock, m evidence.RunManifest) (parts []string) {
+func disagreements(lock spec.Lock, m evidence.RunManifest) (parts []string) {
 	w := lock.Wish
 	differ := func(part string, yes bool) {
 		if yes {
@@ -152,7 +152,7 @@ func disagreements(lock wish.Lock, m evidence.RunManifest) (parts []string) {
 		}
 	}
 	differ("the hash of the wish", lock.SHA256 != m.WishSHA256)
-	differ("the commands", !slices.EqualFunc(w.GateCommands, m.Gates, func(c wish.Command, g evidence.Gate) bool {
+	differ("the commands", !slices.EqualFunc(w.GateCommands, m.Gates, func(c evidence.Command, g evidence.Gate) bool {
 		return c.Cmd == g.Cmd && c.ExpectExit == g.ExpectExit && c.Kind == g.Kind && c.Report == g.Report
 	}))
 	want := lock.Toolchain

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -153,11 +153,11 @@ func TestContradictions(t *testing.T) {
 			require.NoError(t, evidence.Write(root, evidence.RunManifestFile, m))
 		}
 	}
-	lock := func(change func(w *wish.Wish)) func(*testing.T, *os.Root) {
+	lock := func(change func(w *spec.Spec)) func(*testing.T, *os.Root) {
 		return func(t *testing.T, root *os.Root) {
 			w := sealedWish.Wish
 			change(&w)
-			other, err := wish.Seal(w, sealedWish.Toolchain)
+			other, err := spec.Seal(w, sealedWish.Toolchain)
 			require.NoError(t, err)
 			text, err := other.JSON()
 			require.NoError(t, err)
@@ -179,8 +179,8 @@ func TestContradictions(t *testing.T) {
 		"not counted":    {raw(func(r *result.Result) { r.Observed = nil }), evidence.ObservationsFile, "what gate 1 tried"},
 		"not watched":    {raw(func(r *result.Result) { r.Observed.WatchWhy = "no" }), evidence.ObservationsFile, "what gate 1 tried"},
 		"a network":      {raw(func(r *result.Result) { r.Network = &result.Network{Level: "registries"} }), evidence.ObservationsFile, "what gate 1 tried"},
-		"another wish":   {lock(func(w *wish.Wish) { w.Name = "other" }), evidence.WishLockFile, "the hash of the wish"},
-		"other commands": {lock(func(w *wish.Wish) { w.GateCommands = []wish.Command{} }), evidence.WishLockFile, "the commands"},
+		"another wish":   {lock(func(w *spec.Spec) { w.Name = "other" }), evidence.WishLockFile, "the hash of the wish"},
+		"other commands": {lock(func(w *spec.Spec) { w.GateCommands = []evidence.Command{} }), evidence.WishLockFile, "the commands"},
 		"an edited wish": {func(t *testing.T, root *os.Root) {
 			text, err := sealedWish.JSON()
 			require.NoError(t, err)
@@ -194,8 +194,8 @@ func TestContradictions(t *testing.T) {
 		"no claim":       {manifest(func(m *evidence.RunManifest) { m.Mode.ClaimGrade = false }), evidence.WishLockFile, "claim_grade"},
 		"unobserved":     {manifest(func(m *evidence.RunManifest) { m.Mode.AllowUnobserved = true }), evidence.WishLockFile, "allow_unobserved"},
 		"other rules":    {manifest(func(m *evidence.RunManifest) { m.Rules = []evidence.Rule{{Name: "all", Pattern: ".+"}} }), evidence.WishLockFile, "the rules of normalization"},
-		"less protected": {lock(func(w *wish.Wish) { w.ProtectedPaths = []string{"secret"} }), evidence.WishLockFile, "the protected paths"},
-		"less read-only": {lock(func(w *wish.Wish) { w.ReadOnlyPaths = []string{"core"} }), evidence.WishLockFile, "the read-only paths"},
+		"less protected": {lock(func(w *spec.Spec) { w.ProtectedPaths = []string{"secret"} }), evidence.WishLockFile, "the protected paths"},
+		"less read-only": {lock(func(w *spec.Spec) { w.ReadOnlyPaths = []string{"core"} }), evidence.WishLockFile, "the read-only paths"},
 		"another kind": {manifest(func(m *evidence.RunManifest) {
 			m.Gates[0].Kind = evidence.KindCheck
 		}), evidence.WishLockFile, "the commands"},

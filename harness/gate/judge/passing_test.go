@@ -5,20 +5,20 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
-	"github.com/evalbox/evalbox/harness/gate/wish"
+	"github.com/evalbox/evalbox/harness/gate/spec"
 )
 
 // hash is a SHA-256 of nothing in particular.
 var hash = strings.Repeat("ab", 32)
 
 // sealedWish is the wish of passing.
-var sealedWish = func() wish.Lock {
-	w, err := wish.Parse([]byte("{name: demo, io_boundary: repo, image: python, python: 3.11.2, strict: true, "+
+var sealedWish = func() spec.Lock {
+	w, err := spec.Parse([]byte("{name: demo, io_boundary: repo, image: python, python: 3.11.2, strict: true, "+
 		"toolchain: [{source: /usr/local/go, target: /host/go}], gate_commands: [pytest -q]}"), "wish.yaml")
 	if err != nil {
 		panic(err)
 	}
-	lock, err := wish.Seal(w, evidence.Toolchain{
+	lock, err := spec.Seal(w, evidence.Toolchain{
 		Image: "python", ImageID: "sha256:" + hash, Locked: true,
 		Mounts: []evidence.ToolMount{{Source: "/usr/local/go", Target: "/host/go", Hash: hash}},
 	})
@@ -36,13 +36,17 @@ func passing() Input {
 	zero := 0
 	in := Input{
 		Manifest: evidence.RunManifest{
-			Schema: evidence.RunManifestV1, Name: "demo", WishSHA256: sealedWish.SHA256, GateCommands: []string{cmd},
-			Gates:      []evidence.Gate{{Index: 1, Cmd: cmd, Argv: argv, Kind: evidence.KindTests, Report: evidence.ReportAuto, TimeoutMS: 60000}},
-			IOBoundary: "repo/", Workspace: "/somewhere/repo",
-			Toolchain:      sealedWish.Toolchain,
-			ProtectedPaths: []string{}, ReadOnlyPaths: []string{},
-			Repo: evidence.Repo{Commit: "c0ffee", Root: "."},
-			Mode: evidence.Mode{Execute: true, Sealed: true, Tools: true, Offline: true, Strict: true, ClaimGrade: true, Repeats: 1},
+			Schema:       evidence.RunManifestV1,
+			Name:         "demo",
+			WishSHA256:   sealedWish.SHA256,
+			GateCommands: []string{cmd},
+			Gates:        []evidence.Gate{{Index: 1, Command: evidence.Command{Cmd: cmd, Kind: evidence.KindTests, Report: evidence.ReportAuto, TimeoutMS: 60000}, Argv: argv}},
+			IOBoundary:   "repo/",
+			Workspace:    "/somewhere/repo",
+			Toolchain:    sealedWish.Toolchain,
+			Paths:        evidence.Paths{ProtectedPaths: []string{}, ReadOnlyPaths: []string{}},
+			Repo:         evidence.Repo{Commit: "c0ffee", Root: "."},
+			Mode:         evidence.Mode{Execute: true, Sealed: true, Tools: true, Flags: evidence.Flags{Offline: true, Strict: true, ClaimGrade: true}, Repeats: 1},
 		},
 		Tests: evidence.Tests{
 			Schema: evidence.TestsV1, Command: cmd, ExitCode: &zero,

@@ -102,9 +102,9 @@ func TestEvidence(t *testing.T) {
 	m := evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Baseline: "/base",
 		Gates: []evidence.Gate{
-			{Cmd: "pytest -q", Kind: evidence.KindTests, Report: evidence.ReportAuto},
-			{Cmd: "go test ./...", Kind: evidence.KindTests, Report: evidence.ReportAuto, ExpectExit: 1},
-			{Cmd: "make lint", Kind: evidence.KindCheck, Report: evidence.ReportNone},
+			{Command: evidence.Command{Cmd: "pytest -q", Kind: evidence.KindTests, Report: evidence.ReportAuto}},
+			{Command: evidence.Command{Cmd: "go test ./...", Kind: evidence.KindTests, Report: evidence.ReportAuto, ExpectExit: 1}},
+			{Command: evidence.Command{Cmd: "make lint", Kind: evidence.KindCheck, Report: evidence.ReportNone}},
 		},
 		Rules: []evidence.Rule{{Name: "lot", Pattern: `lot \d+`, Replace: "lot <n>"}},
 	}
@@ -178,7 +178,7 @@ $ make lint
 func TestEvidenceOfExitCodes(t *testing.T) {
 	gates := func(expect ...int) (m evidence.RunManifest) {
 		for _, e := range expect {
-			m.Gates = append(m.Gates, evidence.Gate{Cmd: "true", ExpectExit: e, Report: evidence.ReportNone})
+			m.Gates = append(m.Gates, evidence.Gate{Command: evidence.Command{Cmd: "true", ExpectExit: e, Report: evidence.ReportNone}})
 		}
 		return m
 	}
@@ -202,7 +202,7 @@ func TestEvidenceOfExitCodes(t *testing.T) {
 }
 
 func TestEvidenceOfCutLogs(t *testing.T) {
-	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "true"}}})
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "true"}}}})
 	d.ran("01", 0, "abc\n", "", map[string]any{"stdout_bytes": 5, "status": "timed_out", "exit_code": -1})
 	require.NoError(t, normalize.Evidence(t.Context(), d.root))
 	assert.False(t, readAs[evidence.Tests](d, evidence.TestsFile).Commands[0].LogsComplete)
@@ -212,7 +212,7 @@ func TestEvidenceOfCutLogs(t *testing.T) {
 
 func TestSuspectsOfEvidence(t *testing.T) {
 	m := evidence.RunManifest{
-		Gates: []evidence.Gate{{Cmd: "echo x-10:20:30"}}, Allowed: []string{"11:11:11"},
+		Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "echo x-10:20:30"}}}, Allowed: []string{"11:11:11"},
 		Rules: []evidence.Rule{{Name: "there", Pattern: "ping", Replace: "pong"}, {Name: "back", Pattern: "pong", Replace: "ping"}},
 	}
 	d := newGateDir(t, m)
@@ -228,7 +228,7 @@ func TestSuspectsOfEvidence(t *testing.T) {
 // name of a test that the report has.
 func TestSuspectsInLinesOfTests(t *testing.T) {
 	const uuid = "0f8d9ed0-26a1-4f85-9e86-a34e95ed09b8"
-	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "pytest -v -s", Report: evidence.ReportAuto}}})
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "pytest -v -s", Report: evidence.ReportAuto}}}})
 	d.ran("01", 0, "✓ case "+uuid+" 10:20:30\nassert "+uuid+"\nt.py::test_a["+uuid+"] PASSED\nt.py::test_b[10:20:30] x"+uuid+" PASSED\n2 passed in 0.1s\n", "", nil)
 	d.write(evidence.RawDir+"/01.report", `<testsuite name="pytest" tests="2"><testcase classname="t" name="test_a[`+uuid+`]"/><testcase classname="t" name="test_b[10:20:30]"/></testsuite>`)
 	require.NoError(t, normalize.Evidence(t.Context(), d.root))
@@ -243,8 +243,8 @@ func TestSuspectsInLinesOfTests(t *testing.T) {
 
 func TestObservations(t *testing.T) {
 	m := evidence.RunManifest{
-		Gates:          []evidence.Gate{{Cmd: "a"}, {Cmd: "b"}},
-		ProtectedPaths: []string{"core/"}, ReadOnlyPaths: []string{"vendor", "go.mod"},
+		Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}, {Command: evidence.Command{Cmd: "b"}}},
+		Paths: evidence.Paths{ProtectedPaths: []string{"core/"}, ReadOnlyPaths: []string{"vendor", "go.mod"}},
 	}
 	d := newGateDir(t, m)
 	d.ran("01", 1, `PermissionError: [Errno 13] Permission denied: '/etc/shadow'
@@ -313,7 +313,7 @@ func seen(opened ...string) map[string]any {
 
 // TestHiddenChanges: no number and no kind of changes hides one that nobody may make.
 func TestHiddenChanges(t *testing.T) {
-	m := evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}, ReadOnlyPaths: []string{"zz", "a/b"}, ProtectedPaths: []string{"./core/"}}
+	m := evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}, Paths: evidence.Paths{ReadOnlyPaths: []string{"zz", "a/b"}, ProtectedPaths: []string{"./core/"}}}
 	skipped := func(name, kind string) result.Tree {
 		return result.Tree{Target: "/repo", Complete: true, Skipped: []result.SkippedOutput{{Path: name, Kind: kind, Reason: "x"}}}
 	}
@@ -353,7 +353,7 @@ func TestHiddenChanges(t *testing.T) {
 
 // TestObservationsOfAllSets: what is tried on the baseline and in repeats is told too.
 func TestObservationsOfAllSets(t *testing.T) {
-	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}, Baseline: "/b", Mode: evidence.Mode{Repeats: 3}})
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}, Baseline: "/b", Mode: evidence.Mode{Repeats: 3}})
 	for _, k := range []int{2, 3} {
 		require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.SetDir(evidence.RepeatSet(k))), 0o755))
 	}
@@ -395,7 +395,7 @@ func TestToldRefusals(t *testing.T) {
 		"PermissionError: [Errno 13] Permission denied: '/tmp/x'":                       {false, false},
 		"the file /etc/shadow is there, and the documentation says: permission denied.": {false, true},
 	} {
-		d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}, {Cmd: "b"}}, ProtectedPaths: []string{"core"}})
+		d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}, {Command: evidence.Command{Cmd: "b"}}}, Paths: evidence.Paths{ProtectedPaths: []string{"core"}}})
 		d.ran("01", 0, line+"\n", "", map[string]any{"observed": seen()})
 		d.ran("02", 0, line+"\n", "", nil)
 		require.NoError(t, normalize.Evidence(t.Context(), d.root))
@@ -406,7 +406,7 @@ func TestToldRefusals(t *testing.T) {
 }
 
 func TestEvidenceErrors(t *testing.T) {
-	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Cmd: "a"}}})
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}})
 	d.ran("01", 0, "", "", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

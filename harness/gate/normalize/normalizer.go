@@ -1,3 +1,14 @@
+// Package normalize makes the logs of two runs of the same thing equal (RT-06, RT-12,
+// RO-08), and finds what may still differ.
+//
+// [Normalizer] replaces values that change from run to run (times, durations, process IDs,
+// addresses, temporary paths, names of machines) with visible placeholders such as <time>,
+// by named rules whose matches are counted. Names of tests, numbers, scores, versions and
+// the values of assertions stay. Normalizing twice changes nothing. [Detect] finds values
+// that no rule replaced and that look as if they change.
+//
+// [Evidence] is node 3 of a gate: it writes the normalized log, the test cases and the
+// observations, from the raw files of node 2.
 package normalize
 
 import (
@@ -15,33 +26,24 @@ import (
 )
 
 const (
-	// maxLine bounds the memory for one line. A longer one goes on in the next line,
-	// with [goesOn] at its end.
-	maxLine = 1 << 20
-	// maxPasses is how often the rules are applied to one line until nothing changes.
-	maxPasses = 8
+	// maxLine bounds the memory for one line, in bytes. A longer line continues in the
+	// next one, with [continues] at its end.
+	maxLine   = 1 << 20
+	continues = "<line goes on>"
+	// maxRounds is how often the rules are applied to one line until nothing changes.
+	maxRounds = 8
 	// maxRules and maxPattern bound the rules of a wish.
 	maxRules   = 200
 	maxPattern = 1000
-	// minName is the shortest name that is replaced wherever it stands.
+	// minName is the length of the shortest name that is replaced.
 	minName = 4
-	// afterControls is the place in the built-in rules where those of the context come.
-	afterControls = 2
-)
-
-const goesOn = "<line goes on>"
-
-// Names of the rules that a [Context] makes.
-const (
-	rootRule = "repo-root"
-	nameRule = "given-name"
 )
 
 // Context is what differs from gate to gate.
 type Context struct {
-	// Roots are absolute paths of the repository; paths below them become relative.
+	// Roots are absolute paths of the repository. Paths below them become relative.
 	Roots []string
-	// Names are names of this run alone, such as those of runs, containers and hosts.
+	// Names are names of this run alone, such as run IDs.
 	Names []string
 }
 
@@ -49,41 +51,42 @@ type Context struct {
 type Normalizer struct {
 	rules    []rule
 	counts   []int
+	returns  int // carriage returns
 	unstable bool
-	// a and b hold a line before and after a rule, lines and out what was read and what
-	// is to be written.
+	// a and b hold a line before and after a rule, lower has it in lower case.
 	a, b  []byte
-	lines *logline.Reader
-	out   bytes.Buffer
+	lower []byte
 }
 
-// New makes a normalizer with the built-in rules, those of the context, and then the
-// given ones: they see what the log shows, and so can be written by looking at it.
+// New returns a normalizer with the built-in rules, those of the context, and then the
+// given ones, so that a rule of a wish can be written by looking at a normalized log.
 //
-// A rule needs a name of its own. It is refused if its pattern is no RE2 expression or
-// matches the empty text, and if its replacement has a line feed or matches its own
-// pattern, since normalizing twice would then change the log.
+// A given rule needs a name of its own. It is refused if its pattern is not an RE2
+// expression or matches the empty text, and if its replacement has a line feed or matches
+// its own pattern: normalizing twice would then change the log.
 func New(rules []evidence.Rule, c Context) (*Normalizer, error) {
-	n := &Normalizer{}
-	n.rules = append(n.rules, compiled()[:afterControls]...)
-	n.context(c)
-	n.rules = append(n.rules, compiled()[afterControls:]...)
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("there are %d rules of normalization, more than %d", len(rules), maxRules)
 	}
+	n := &Normalizer{rules: append(append([]rule{controls()}, c.rules()...), builtin()...)}
 	for _, r := range rules {
-		compiled, err := n.given(r)
-		if err != nil {
+		if err := n.check(r); err != nil {
 			return nil, fmt.Errorf("rule of normalization %q: %w", r.Name, err)
 		}
-		n.rules = append(n.rules, compiled)
+		n.rules = append(n.rules, always(r.Name, "", r.Pattern, r.Replace))
 	}
 	n.counts = make([]int, len(n.rules))
 	return n, nil
 }
 
-// context adds the rules of a context.
-func (n *Normalizer) context(c Context) {
+// uncounted has the same rules and counts of its own.
+func (n *Normalizer) uncounted() *Normalizer {
+	return &Normalizer{rules: n.rules, counts: make([]int, len(n.counts))}
+}
+
+// rules are the rules of a context. A root is a whole path, not the beginning of another
+// name.
+func (c Context) rules() (all []rule) {
 	var roots, names []string
 	for _, root := range c.Roots {
 		if root = path.Clean(root); path.IsAbs(root) && root != "/" {
@@ -95,157 +98,133 @@ func (n *Normalizer) context(c Context) {
 			names = append(names, regexp.QuoteMeta(name))
 		}
 	}
-	longestFirst := func(a, b string) int { return len(b) - len(a) }
-	if slices.SortStableFunc(roots, longestFirst); len(roots) > 0 {
-		all := `(?:` + strings.Join(roots, "|") + `)`
-		n.rules = append(n.rules,
-			rule{Rule: evidence.Rule{Name: rootRule + "-itself", Pattern: all, Replace: "."}, need: hasSlash, left: pathBegins, right: rootEnds}.compiled(),
-			rule{Rule: evidence.Rule{Name: rootRule, Pattern: all + `/+([\w.@+%~<-])`, Replace: "$1"}, need: hasSlash, left: pathBegins}.compiled())
+	anyOf := func(texts []string) string { // the longest first
+		slices.SortStableFunc(texts, func(a, b string) int { return len(b) - len(a) })
+		return `(?:` + strings.Join(texts, "|") + `)`
 	}
-	if slices.SortStableFunc(names, longestFirst); len(names) > 0 {
-		n.rules = append(n.rules,
-			rule{Rule: evidence.Rule{Name: nameRule, Pattern: `(?:` + strings.Join(names, "|") + `)`, Replace: "<name>"}, left: wordBegins, right: wordEnds}.compiled())
+	if len(roots) > 0 {
+		all = append(all,
+			always("repo-root-itself", "/", pathStart+anyOf(roots)+`($|[/.](?:[^\w./<]|$)|[^\w./@+%~-])`, "$1.$2"),
+			always("repo-root", "/", pathStart+anyOf(roots)+`/+([\w.@+%~<-])`, "$1$2"))
 	}
+	if len(names) > 0 {
+		all = append(all, always("given-name", "", `\b`+anyOf(names)+`\b`, "<name>"))
+	}
+	return all
 }
 
-// rootEnds: the path is the root itself, not one below it, nor another one that begins
-// like it.
-func rootEnds(line []byte, at int) bool {
-	switch b := after(line, at); b {
-	case '/', '.':
-		next := after(line, at+1)
-		return !isWord(next) && next != '.' && next != '/' && next != '<'
-	case '-', '@', '+', '%', '~':
-		return false
-	default:
-		return !isWord(b)
-	}
-}
-
-// given checks a rule of a wish.
-func (n *Normalizer) given(r evidence.Rule) (rule, error) {
-	taken := func(other rule) bool { return other.Name == r.Name }
+func (n *Normalizer) check(r evidence.Rule) error {
 	switch {
 	case r.Name == "":
-		return rule{}, errors.New("it has no name")
-	case slices.ContainsFunc(n.rules, taken):
-		return rule{}, errors.New("the name is taken by another rule")
+		return errors.New("it has no name")
+	case slices.ContainsFunc(n.rules, func(other rule) bool { return other.Name == r.Name }):
+		return errors.New("the name is taken by another rule")
 	case len(r.Pattern) > maxPattern || len(r.Replace) > maxPattern:
-		return rule{}, fmt.Errorf("pattern or replacement has more than %d bytes", maxPattern)
+		return fmt.Errorf("pattern or replacement has more than %d bytes", maxPattern)
 	case strings.ContainsAny(r.Replace, "\r\n"):
-		return rule{}, errors.New("the replacement has a line feed: rules change no lines")
+		return errors.New("the replacement has a line feed: rules change no lines")
 	}
 	re, err := regexp.Compile(r.Pattern)
-	if err != nil {
-		return rule{}, fmt.Errorf("pattern: %w", err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("pattern: %w", err)
+	case re.MatchString(""):
+		return errors.New("the pattern matches the empty text, and so everywhere")
+	case !strings.Contains(r.Replace, "$") && re.MatchString(r.Replace):
+		return fmt.Errorf("the replacement %q matches the pattern itself: normalizing twice would change the log", r.Replace)
 	}
-	if re.MatchString("") {
-		return rule{}, errors.New("the pattern matches the empty text, and so everywhere")
-	}
-	if !strings.Contains(r.Replace, "$") && re.MatchString(r.Replace) {
-		return rule{}, fmt.Errorf("the replacement %q matches the pattern itself: normalizing twice would change the log", r.Replace)
-	}
-	return rule{Rule: r, re: re}, nil
+	return nil
 }
 
 // Text normalizes a text (RT-12, RO-08). Lines end with LF; a text without one at its end
 // keeps it so.
 func (n *Normalizer) Text(in []byte) []byte {
 	var out bytes.Buffer
-	// Neither reading from nor writing to memory fails.
-	_ = n.Copy(&out, bytes.NewReader(in))
+	_ = n.Copy(&out, bytes.NewReader(in)) // memory does not fail
 	return out.Bytes()
 }
 
-// Copy normalizes a stream, line by line, with bounded memory. Its errors are those of
-// the streams.
+// Copy normalizes a stream line by line, with bounded memory. Each write is one or more
+// whole lines. Errors are those of the streams.
 func (n *Normalizer) Copy(dst io.Writer, src io.Reader) error {
-	if n.lines == nil {
-		n.lines = logline.NewReader(src, maxLine)
-	}
-	n.lines.Reset(src)
+	lines := logline.NewReader(src, maxLine)
+	var out bytes.Buffer
 	for {
-		piece, err := n.lines.Next()
+		piece, err := lines.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		n.out.Reset()
-		n.piece(&n.out, piece)
-		if _, err := dst.Write(n.out.Bytes()); err != nil {
+		out.Reset()
+		n.piece(&out, piece)
+		if _, err := dst.Write(out.Bytes()); err != nil {
 			return err
 		}
 	}
 }
 
-// piece writes one piece of the log. Carriage returns end lines, as they do on a
-// terminal; those before a line feed are a part of it.
+// piece writes one piece of the log. A carriage return ends a line, as it does on a
+// terminal; carriage returns before a line feed belong to it.
 func (n *Normalizer) piece(out *bytes.Buffer, p logline.Piece) {
-	text := p.Text
-	if crs := bytes.Count(text, []byte("\r")); crs > 0 {
-		n.counts[0] += crs
+	line := p.Text
+	if returns := bytes.Count(line, []byte("\r")); returns > 0 {
+		n.returns += returns
 		var last []byte
-		for part := range bytes.SplitSeq(text, []byte("\r")) {
-			if len(part) == 0 {
-				continue
+		for part := range bytes.SplitSeq(line, []byte("\r")) {
+			if len(part) > 0 {
+				if last != nil {
+					n.line(out, last, "\n", 0)
+				}
+				last = part
 			}
-			if last != nil {
-				n.line(out, last, "\n", 0)
-			}
-			last = part
 		}
-		text = last
+		line = last
 	}
-	switch {
-	case p.More:
-		n.line(out, append(slices.Clip(text), goesOn...), "\n", 0)
-	case p.LF:
-		n.line(out, text, "\n", 0)
-	default:
-		n.line(out, text, "", 0)
+	end := ""
+	if p.More {
+		line = append(slices.Clip(line), continues...)
 	}
+	if p.More || p.LF {
+		end = "\n"
+	}
+	n.line(out, line, end, 0)
 }
 
-// line writes one line. If the placeholders made it too long it goes on in the next one,
-// so that reading the result again finds the same lines.
+// line writes one line. If the placeholders make it too long, it continues in the next
+// one, so that reading the result finds the same lines.
 func (n *Normalizer) line(out *bytes.Buffer, line []byte, end string, depth int) {
-	line = n.stable(line)
-	for len(line) >= maxLine && depth < maxPasses {
+	line = n.apply(line)
+	for len(line) >= maxLine && depth < maxRounds {
 		border := logline.Border(line[:maxLine-logline.Reserve])
 		rest := slices.Clone(line[border:])
-		n.line(out, append(slices.Clone(line[:border]), goesOn...), "\n", depth+1)
-		line = n.stable(rest)
+		n.line(out, append(slices.Clone(line[:border]), continues...), "\n", depth+1)
+		line = n.apply(rest)
 	}
 	out.Write(line)
 	out.WriteString(end)
 }
 
-// stable applies the rules until nothing changes: one replacement can uncover another.
-// The result is valid until the next call.
-func (n *Normalizer) stable(line []byte) []byte {
-	for range maxPasses {
+// apply applies the rules in their order until nothing changes: a replacement can be the
+// context of another match. The result is valid until the next call.
+func (n *Normalizer) apply(line []byte) []byte {
+	for range maxRounds {
 		changed := false
-		has, keep, looked := featuresOf(line), false, false
+		n.lower = lowered(n.lower[:0], line)
 		for i := range n.rules {
 			r := &n.rules[i]
-			if !r.mayMatch(line, has) {
+			if !r.mayMatch(n.lower) {
 				continue
 			}
-			if r.keeps && !looked {
-				keep, looked = valuesMatter(line), true
-			}
 			var count int
-			if n.b, count = r.apply(n.b[:0], line, keep); count > 0 {
-				if bytes.Equal(n.b, line) {
-					continue // replaced by itself
-				}
-				n.counts[i] += count
-				n.a, n.b = n.b, n.a
-				line, changed, looked = n.a, true, false
-				has = featuresOf(line)
+			if n.b, count = r.replace(n.b[:0], line, n.lower); count == 0 || bytes.Equal(n.b, line) {
+				continue
 			}
+			n.counts[i] += count
+			n.a, n.b = n.b, n.a
+			line, changed = n.a, true
+			n.lower = lowered(n.lower[:0], line)
 		}
 		if !changed {
 			return line
@@ -255,9 +234,29 @@ func (n *Normalizer) stable(line []byte) []byte {
 	return line
 }
 
-// Counts are the rules in the order of their application, with how often each was.
+// replace appends the line with all matches replaced to dst, and counts them.
+func (r *rule) replace(dst, line, lower []byte) ([]byte, int) {
+	matches := r.FindAllSubmatchIndex(line, -1)
+	if len(matches) > 0 && slices.ContainsFunc(r.except, func(p pattern) bool { return p.mayMatch(lower) && p.Match(line) }) {
+		// The time at the beginning of a line of a log is not a value of it.
+		margin := len(line) - len(bytes.TrimLeft(line, " \t[("))
+		for len(matches) > 0 && (len(r.except) == len(compared()) || matches[len(matches)-1][0] >= max(margin, 1)) {
+			matches = matches[:len(matches)-1]
+		}
+	}
+	from := 0
+	for _, m := range matches {
+		dst = append(dst, line[from:m[0]]...)
+		dst = r.Expand(dst, []byte(r.Replace), line, m)
+		from = m[1]
+	}
+	return append(dst, line[from:]...), len(matches)
+}
+
+// Counts are the rules in the order of their application, with the number of their
+// replacements.
 func (n *Normalizer) Counts() []evidence.RuleCount {
-	all := make([]evidence.RuleCount, 0, len(n.rules))
+	all := []evidence.RuleCount{{Name: "carriage-return", Count: n.returns}}
 	for i, r := range n.rules {
 		all = append(all, evidence.RuleCount{Name: r.Name, Count: n.counts[i]})
 	}

@@ -4,20 +4,17 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/internal/logline"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/result"
 )
 
-const (
-	// maxTouches bounds the touched paths of one gate, and maxTold the line of each.
-	maxTouches = 1000
-	maxTold    = 500
-)
-
-// How a path was touched, and how attempts to reach something were counted.
+// How a path was touched, and how attempts at the network were counted.
 const (
 	howOpened  = "opened"
 	howRefused = "refused"
@@ -26,81 +23,126 @@ const (
 	countedOutput = "output"
 )
 
-// observationsOf makes observations.json (RT-08): what the gates of all sets tried, those
-// of the workspace first. What a gate tries only when it runs again was tried as well.
+// observationsOf makes observations.json (RT-08): attempts of the gates of all sets, those
+// of the workspace first. An attempt in a repeat counts like any other.
 func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) (evidence.Observations, error) {
 	all := evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{}}
 	sets := evidence.Sets(m)
 	slices.SortStableFunc(sets, func(a, b string) int { return cmp.Compare(min(1, len(a)), min(1, len(b))) })
 	for _, set := range sets {
-		ran, err := readAll(root, set, m)
+		runs, n, err := readRuns(root, set, m)
 		if err != nil {
 			return all, err
 		}
-		n, err := New(m.Rules, contextOf(ran))
-		if err != nil {
-			return all, err
-		}
-		for _, r := range ran {
-			if r == nil {
+		for _, r := range runs {
+			if r.result == nil {
 				continue
 			}
-			o, err := r.observation(ctx, root, m, n)
+			o, err := r.observation(ctx, m, n)
 			if err != nil {
 				return all, err
 			}
-			o.Set = set
 			all.Commands = append(all.Commands, o)
 		}
 	}
 	return all, nil
 }
 
-// observation is what one gate tried.
-func (r *raw) observation(ctx context.Context, root *os.Root, m evidence.RunManifest, n *Normalizer) (evidence.Observation, error) {
-	o := evidence.Observation{Index: r.gate.Index, Network: "none", Counted: countedOutput}
-	if level := r.result.Network; level != nil {
-		o.Network, o.Refused = level.Level, level.Refused
+// observation has the attempts of one gate.
+func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normalizer) (evidence.Observation, error) {
+	o := evidence.Observation{Index: r.gate.Index, Set: r.set, Network: "none", Counted: countedOutput}
+	if network := r.result.Network; network != nil {
+		o.Network, o.Refused = network.Level, network.Refused
 	}
-	seen := r.result.Observed
-	if seen != nil {
-		o.Watched = seen.WatchWhy == "" && len(seen.Watched) > 0
-		if seen.NetworkAttempts != nil {
+	observed := r.result.Observed
+	if observed != nil {
+		o.Watched = observed.WatchWhy == "" && len(observed.Watched) > 0
+		if observed.NetworkAttempts != nil {
 			o.Counted = countedKernel
 		}
 	}
-	told := told{
-		protected: m.ProtectedPaths, touches: map[evidence.Touch]bool{}, n: n,
-		exactly: o.Watched && o.Counted == countedKernel,
-	}
+	found := denials{protected: m.ProtectedPaths, touches: map[evidence.Touch]bool{}, n: n, observed: o.Watched && o.Counted == countedKernel}
 	for _, name := range []string{"stdout.log", "stderr.log"} {
-		s, err := r.stream(ctx, root, name)
+		s, err := r.open(ctx, name)
 		if err != nil {
 			return o, err
 		}
 		if s == nil {
 			continue
 		}
-		err = logline.Each(s, 64<<10, func(line []byte, _ bool) { told.look(line) })
+		err = logline.Each(s, 64<<10, func(line []byte, _ bool) { found.look(line) })
 		s.close()
 		if err != nil {
 			return o, err
 		}
 	}
-	o.NetworkAttempts = told.network
-	if o.Counted == countedKernel {
-		o.NetworkAttempts = *seen.NetworkAttempts
+	if o.NetworkAttempts = found.network; o.Counted == countedKernel {
+		o.NetworkAttempts = *observed.NetworkAttempts
 	}
-	if seen != nil {
-		for _, p := range seen.Opened {
-			// Whoever walks over a folder lists what is hidden in it, and learns nothing:
-			// only opening a file in it is a touch.
+	if observed != nil {
+		for _, p := range observed.Opened {
+			// A program that walks a directory only lists its canary files. Opening one is
+			// a touch.
 			if !strings.HasSuffix(p, "/") {
-				told.touch(evidence.Touch{Path: strings.TrimPrefix(p, evidence.Boundary+"/"), How: howOpened})
+				found.touch(evidence.Touch{Path: strings.TrimPrefix(p, evidence.Boundary+"/"), How: howOpened})
 			}
 		}
 	}
-	o.Touched = told.sorted()
-	o.Changed, o.Evidence, o.Complete = changedOf(r.result, m)
+	o.Touched = found.sorted()
+	o.Changed, o.Evidence, o.Complete = changesOf(*r.result, m)
 	return o, nil
 }
+
+// evidenceNames are the names of evidence, relative to the boundary. A gate may not write
+// them.
+var evidenceNames = []string{evidence.Dir, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.WishLockFile, evidence.AttestationFile}
+
+// changesOf returns the forbidden changes of the copy: to read-only and protected paths,
+// and to names of evidence. The lists are complete if the sandbox cannot have missed any.
+func changesOf(r result.Result, m evidence.RunManifest) (changed, written []string, complete bool) {
+	lists := []struct {
+		paths []string
+		found set
+	}{{slices.Concat(m.ReadOnlyPaths, m.ProtectedPaths), set{}}, {evidenceNames, set{}}}
+	examined, complete := r.Status == result.StatusStartFailed, true
+	for _, tree := range r.Trees {
+		if tree.Target != evidence.Boundary {
+			continue
+		}
+		examined, complete = true, complete && tree.Complete
+		for _, l := range lists {
+			for _, entry := range slices.Concat(tree.Created, tree.Changed, tree.Deleted) {
+				if within(entry.Path, l.paths) {
+					l.found.add(entry.Path)
+				}
+			}
+			for _, s := range tree.Skipped {
+				at, unknown := s.Path, s.Kind == "directory"
+				if s.Kind == "other" {
+					at, unknown = path.Dir(at), true // its neighbours are unknown too
+				}
+				switch affects := at == "." || within(at, l.paths) || above(at, l.paths); {
+				case affects && unknown:
+					complete = false // the content of a directory that was not read
+				case affects && at != ".":
+					// A link, a FIFO or a large file is there, and replaced what was there.
+					l.found.add(at)
+				}
+			}
+		}
+	}
+	return lists[0].found.sorted(nil), lists[1].found.sorted(nil), examined && complete
+}
+
+// within reports whether a path of the boundary is one of paths, or below one.
+func within(name string, paths []string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool { p = relative(p); return p != "" && fsx.Within(name, p) })
+}
+
+// above reports whether a path is a directory on the way to one of paths.
+func above(name string, paths []string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(relative(p), name+"/") })
+}
+
+// relative is a path of a manifest in the form of a result.
+func relative(p string) string { return strings.Trim(strings.TrimPrefix(p, "./"), "/") }

@@ -18,7 +18,7 @@ func parse(cmd string, format evidence.ReportFormat, exit int, stdout, report st
 	if report != "" {
 		in.Report = strings.NewReader(report)
 	}
-	return testreport.Parse(evidence.Gate{Argv: strings.Fields(cmd), Report: format}, in)
+	return testreport.Parse(evidence.Gate{Argv: strings.Fields(cmd), Command: evidence.Command{Report: format}}, in)
 }
 
 // outcomesOf returns the cases as "ID outcome".
@@ -284,7 +284,7 @@ func TestAskedForAReport(t *testing.T) {
 	for _, cmd := range []string{"pytest", "py.test -q", "python -m pytest", "python3 -Bm pytest", "python3 -X dev -m pytest", "uv run pytest",
 		"env A=b pytest", "coverage run -m pytest -v", "python3 -m coverage run -m pytest", "nice -n 5"} {
 		for exit, want := range map[int]string{0: "asked for a JUnit XML report and left none", 137: ""} {
-			g := evidence.Gate{Argv: strings.Fields(cmd), Report: evidence.ReportAuto, Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/x/report.xml"}}
+			g := evidence.Gate{Argv: strings.Fields(cmd), Command: evidence.Command{Report: evidence.ReportAuto, Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/x/report.xml"}}}
 			r := testreport.Parse(g, testreport.Input{Stdout: strings.NewReader("1 passed in 0.1s\n"), ExitCode: &exit})
 			assert.Equal(t, evidence.ReportNone, r.Source)
 			if want == "" || cmd == "nice -n 5" {
@@ -333,9 +333,9 @@ func TestEventsBehindText(t *testing.T) {
 		assert.Equal(t, []string{"m.T passed"}, outcomesOf(r))
 		assert.Empty(t, r.Problem)
 	}
-	assert.True(t, testreport.MayHaveEvents(evidence.Gate{Argv: []string{"make"}, Report: evidence.ReportAuto}))
-	assert.False(t, testreport.MayHaveEvents(evidence.Gate{Argv: []string{"pytest"}, Report: evidence.ReportAuto}))
-	assert.False(t, testreport.MayHaveEvents(evidence.Gate{Argv: []string{"go", "test"}, Report: evidence.ReportNone}))
+	assert.True(t, testreport.MayHaveEvents(evidence.Gate{Argv: []string{"make"}, Command: evidence.Command{Report: evidence.ReportAuto}}))
+	assert.False(t, testreport.MayHaveEvents(evidence.Gate{Argv: []string{"pytest"}, Command: evidence.Command{Report: evidence.ReportAuto}}))
+	assert.False(t, testreport.MayHaveEvents(evidence.Gate{Argv: []string{"go", "test"}, Command: evidence.Command{Report: evidence.ReportNone}}))
 }
 
 // TestNotRun: a case that pytest did not run because it expects a failure is skipped.

@@ -1,0 +1,296 @@
+package gate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/evalbox/evalbox/harness/gate/attest"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/spec"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treehash"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// Document is a gate run as a caller asks for it; it is the document of a trial. Paths are of
+// this machine.
+type Document struct {
+	// Wish is the file of a wish or of its lock. Command, instead, is one command with the
+	// defaults of a wish, which is sealed on the spot, in the directory Workspace.
+	Wish      string   `json:"wish"`
+	Command   []string `json:"command"`
+	Workspace string   `json:"workspace"`
+	// Seal seals a wish that is not sealed on the spot.
+	Seal bool `json:"seal"`
+	// Out is the gate directory; see [Job.OutDir].
+	Out     string `json:"out"`
+	Replace bool   `json:"replace"`
+	// Offline, Strict and Repeats make the run stricter than the wish. AllowUnobserved is for
+	// a Command.
+	Offline         bool   `json:"offline"`
+	Strict          bool   `json:"strict"`
+	AllowUnobserved bool   `json:"allow_unobserved"`
+	Repeats         int    `json:"repeats"`
+	Baseline        string `json:"baseline"`
+	Commit          string `json:"commit"`
+	// PlanOnly runs nothing, nor does NoTools.
+	PlanOnly bool `json:"plan_only"`
+	NoTools  bool `json:"no_tools"`
+	// Reports are files that the caller writes afterwards. They are not a part of the
+	// workspace of a wish that is sealed on the spot; a lock must exclude them.
+	Reports []string `json:"reports"`
+}
+
+// A FileError is a file of the caller that cannot be used.
+type FileError struct {
+	// What is the kind of file in words: "wish", "key", "public key" or "output".
+	What, Path string
+	Err        error
+	hint       string
+}
+
+func (e *FileError) Error() string {
+	return strings.TrimSuffix(e.What+" "+e.Path, " ") + ": " + fsx.Cause(e.Err).Error()
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Hint says what to do about it.
+func (e *FileError) Hint() string {
+	var knows interface{ Hint() string }
+	if errors.As(e.Err, &knows) && knows.Hint() != "" {
+		return knows.Hint()
+	}
+	return e.hint
+}
+
+const (
+	wishHint   = "give a wish or its lock; or a command: sandbox gate run -- pytest -q"
+	formHint   = "see the form of a wish with: sandbox gate schema; an example is in docs/gate.md"
+	outputHint = "make room there, or choose another place for the output"
+)
+
+// Load reads the wish of a document. One that is sealed on the spot asks the engine for its
+// image, and hashes its tools; nothing starts.
+func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
+	job := Job{
+		OutDir: d.Out, Replace: d.Replace, Baseline: d.Baseline, Commit: d.Commit,
+		Mode: evidence.Mode{
+			Execute: !d.PlanOnly, Tools: !d.NoTools, Repeats: max(d.Repeats, 1), Flags: evidence.Flags{Offline: d.Offline, Strict: d.Strict},
+		},
+	}
+	var err error
+	onTheSpot := d.Seal
+	if d.Command != nil {
+		if job.Lock.Wish, err = spec.FromCommand(d.Command); err != nil {
+			return job, err
+		}
+		onTheSpot, job.Lock.Wish.AllowUnobserved = true, d.AllowUnobserved
+		job.WishDir, err = filepath.Abs(d.Workspace)
+	} else {
+		err = job.read(d)
+	}
+	if err == nil {
+		err = job.excludeReports(d.Reports, onTheSpot)
+	}
+	if err == nil && onTheSpot {
+		job.Lock, err = h.Seal(ctx, job.Lock.Wish)
+		job.Sealed = err == nil
+	}
+	return job, err
+}
+
+// read reads a wish or its lock.
+func (job *Job) read(d Document) error {
+	text, err := fsx.Read(d.Wish, spec.MaxDocument)
+	if err == nil {
+		job.WishDir, err = filepath.Abs(filepath.Dir(d.Wish))
+	}
+	if err != nil {
+		return &FileError{"wish", d.Wish, err, wishHint}
+	}
+	if isLock(text) {
+		if d.Seal {
+			return &FileError{"", d.Wish, errors.New("is a lock, which --seal is not for"), "give the wish, or leave --seal out"}
+		}
+		job.Lock, err = spec.ParseLock(text, d.Wish)
+		job.Ignore = []string{filepath.Base(d.Wish)}
+		switch {
+		case errors.Is(err, spec.ErrChanged):
+			job.NotSealed = "The lock " + spec.ErrChanged.Error()
+			return nil
+		case err != nil:
+			return &hinted{err, "seal the wish again with: sandbox gate seal"}
+		}
+		job.Sealed = true
+		return nil
+	}
+	if job.Lock.Wish, err = spec.Parse(text, d.Wish); err != nil {
+		return &hinted{err, formHint}
+	}
+	if !d.Seal {
+		job.Lock.Schema, job.Lock.Toolchain.Image = spec.LockV1, job.Lock.Wish.Image
+		job.Lock.Toolchain.Mounts = []evidence.ToolMount{}
+		job.NotSealed = strings.TrimSuffix(filepath.Base(d.Wish), ".") + " is a wish that was not sealed"
+	}
+	return nil
+}
+
+// hinted is an error with a hint.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
+func (e *hinted) Hint() string  { return e.hint }
+
+// isLock reports whether a text is a lock and not a wish: JSON with the schema of locks.
+func isLock(text []byte) bool {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Unmarshal(text, &head) == nil &&
+		strings.HasPrefix(head.Schema, strings.TrimSuffix(spec.LockV1, "1"))
+}
+
+// SealFile reads a wish that can run, and seals it. The warnings are for people.
+func (h *Harness) SealFile(ctx context.Context, file string) (lock spec.Lock, warnings []string, err error) {
+	text, err := fsx.Read(file, spec.MaxDocument)
+	if err != nil {
+		return lock, nil, &FileError{"wish", file, err, wishHint}
+	}
+	w, err := spec.Parse(text, file)
+	if err != nil {
+		return lock, nil, &hinted{err, formHint}
+	}
+	if len(w.GateCommands) == 0 {
+		return lock, nil, &FileError{"wish", file, errors.New("names no command, so that nothing could be run"), evidence.ReasonNoCommands.Hint()}
+	}
+	workspace, err := w.Workspace(filepath.Dir(file))
+	if err != nil {
+		return lock, nil, &hinted{fmt.Errorf("wish %s: %w", file, err), evidence.ReasonNoWorkspace.Hint()}
+	}
+	for _, name := range slices.Concat(w.ProtectedPaths, w.ReadOnlyPaths) {
+		if _, err := os.Lstat(filepath.Join(workspace, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
+			warnings = append(warnings, name+" is not there, and so it is not protected")
+		}
+	}
+	lock, err = h.Seal(ctx, w)
+	if err == nil && !lock.Toolchain.Locked {
+		warnings = append(warnings, "the image is not locked; a gate of claim grade, the default, does not pass with it: sandbox image lock")
+	}
+	return lock, warnings, err
+}
+
+// Seal resolves the names of a wish on this machine, and seals it.
+func (h *Harness) Seal(ctx context.Context, w spec.Spec) (spec.Lock, error) {
+	plan, err := h.box.Plan(ctx, sandbox.Request{
+		Image: cmp.Or(w.Image, h.o.Request.Image), AllowUnlocked: h.o.Request.AllowUnlocked, Command: []string{"true"},
+		User: h.o.Request.User, Runtime: h.o.Request.Runtime, Transfer: h.o.Request.Transfer,
+	})
+	if err != nil {
+		return spec.Lock{}, err
+	}
+	image := plan.Class.Image
+	t := evidence.Toolchain{Image: cmp.Or(w.Image, image.Reference), ImageID: image.ID, Locked: image.Locked, Mounts: []evidence.ToolMount{}}
+	for _, tool := range w.Toolchain {
+		digest, err := treehash.Of(ctx, tool.Source, treehash.Options{})
+		if err != nil {
+			return spec.Lock{}, &hinted{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
+		}
+		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: digest.Sum})
+	}
+	return spec.Seal(w, t)
+}
+
+// excludeReports makes sure that the directories of reports exist, and that reports are not a
+// part of the workspace: the next run would find a file that is in no commit, and a replay
+// other files than the recorded ones.
+func (job *Job) excludeReports(files []string, onTheSpot bool) error {
+	for _, file := range files {
+		info, err := os.Stat(filepath.Dir(file))
+		if err == nil && !info.IsDir() {
+			err = syscall.ENOTDIR
+		}
+		if err != nil {
+			return &FileError{"output", file, err, outputHint}
+		}
+		workspace, err := job.Lock.Wish.Workspace(job.WishDir)
+		if err != nil || job.NotSealed != "" {
+			continue // nothing runs, and the verdict says why
+		}
+		rel, inside := within(file, workspace)
+		if !inside {
+			continue
+		}
+		excluded := slices.ContainsFunc(job.Lock.Wish.Exclude, func(name string) bool { return fsx.Within(rel, strings.TrimSuffix(name, "/")) })
+		if !excluded && !onTheSpot {
+			return &FileError{"output", file, errors.New("lies in the workspace, which the next run and a replay would find changed"),
+				"write it outside of the workspace, or name it with exclude in the wish, and seal that again"}
+		}
+		if !excluded {
+			job.Lock.Wish.Exclude = append(slices.Clone(job.Lock.Wish.Exclude), rel)
+		}
+		if from, err := filepath.Rel(fsx.RealPath(job.WishDir), filepath.Join(workspace, rel)); err == nil {
+			job.Ignore = append(job.Ignore, from)
+		}
+	}
+	return nil
+}
+
+// ReadKey reads the private key that signs the evidence of a job. It must lie where the gates
+// cannot read it, and where no other user can replace it.
+func (job Job) ReadKey(file string) (key []byte, warning string, err error) {
+	const hint = "make one with: openssl genpkey -algorithm ed25519 -out gate.key"
+	key, err = fsx.Read(file, attest.MaxKey)
+	if err == nil {
+		err = attest.CheckKey(key)
+	}
+	info, statErr := os.Stat(file)
+	place, absErr := filepath.Abs(file)
+	if err = cmp.Or(err, statErr, absErr); err != nil {
+		return nil, "", &FileError{"key", file, err, hint}
+	}
+	alone := "make it its owner's alone with: chmod 600 " + file
+	switch mode := info.Mode().Perm(); {
+	case mode&0o022 != 0:
+		return nil, "", &FileError{"key", file, fmt.Errorf("others may change it (mode %04o)", mode), alone}
+	case mode&0o044 != 0:
+		warning = fmt.Sprintf("key %s: others may read it (mode %04o); %s", file, mode, alone)
+	}
+	if workspace, err := job.Lock.Wish.Workspace(job.WishDir); err == nil && fsx.Within(fsx.RealPath(place), workspace) {
+		return nil, "", &FileError{"key", file, errors.New("lies in the workspace, where the gates can read it"), "keep the key outside of the workspace"}
+	}
+	return key, warning, nil
+}
+
+// Sign signs a finished gate directory.
+func Sign(ctx context.Context, dir string, key []byte) error {
+	if err := fsx.InRoot(dir, func(root *os.Root) error { return attest.Sign(ctx, root, key) }); err != nil {
+		return fmt.Errorf("signing: %w", err)
+	}
+	return nil
+}
+
+// PublicKey reads the public key that [VerifyOptions.Attestation] checks signatures with.
+func PublicKey(file string) (func(ctx context.Context, root *os.Root) error, error) {
+	text, err := fsx.Read(file, attest.MaxKey)
+	if err == nil {
+		err = attest.CheckPublicKey(text)
+	}
+	if err != nil {
+		return nil, &FileError{"public key", file, err, "get it with: openssl pkey -in gate.key -pubout -out gate.pub"}
+	}
+	return func(ctx context.Context, root *os.Root) error { return attest.Verify(ctx, root, text) }, nil
+}

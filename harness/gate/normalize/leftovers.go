@@ -1,0 +1,181 @@
+package normalize
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/text"
+)
+
+const (
+	// maxSuspects is how many suspects are kept; all are counted.
+	maxSuspects = 100
+	// maxSuspect bounds the text of one, in bytes.
+	maxSuspect = 200
+	// maxNames bounds how many names of tests are compared with one suspect.
+	maxNames = 50
+)
+
+// leftovers find what no rule replaced: values like those of the rules, in any context.
+// If an expression has a group, the group is the value.
+var leftovers = sync.OnceValue(func() (all []leftover) {
+	for _, l := range []struct{ detector, hints, expression string }{
+		{"clock", clockHint, `(?:^|[^\d:.\[])(` + clock + `)(?:$|[^\d:])`},
+		{"clock", "time", `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`},
+		{"epoch", "14|15|16|17|18|19", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`},
+		{"address", "0x", `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}\b`},
+		{"address", "0x", `0x[0-9a-fA-F]{8,16}\b`},
+		{"address", "13|14", `\bid[=: (]{1,2}1[34]\d{13}\b`},
+		{"uuid", "-", uuid},
+		{"uuid", "id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`},
+		{"token", "token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`},
+		{"port", "port", `(?i)\bport(?:=|: ?| )(?:3[3-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`},
+		{"pid", "pid|tid|process|thread", `(?i)\b(?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d{2,}\b`},
+		{"pid", "]: ", `(?:^|[\s(\[])([A-Za-z][\w./-]*\[\d{2,}\]): `},
+		{"tmp", "go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`},
+		{"control", "\x1b", `\x1b`},
+	} {
+		all = append(all, leftover{l.detector, compile(l.hints, l.expression), false})
+	}
+	for _, expression := range []string{`(?:^|[^\w./-])(` + temporary + `/[\w.-]+)`, `\btmp[a-z0-9]{8}\b`} {
+		all = append(all, leftover{"tmp", compile("/tmp/|/shm/|/t/|tmp", expression), true})
+	}
+	return all
+})
+
+// leftover finds a value. If random is true, only a name that looks random is found.
+type leftover struct {
+	detector string
+	pattern
+	random bool
+}
+
+// detection finds leftovers line by line, also in lines that the rules do not change.
+type detection struct {
+	allowed []*regexp.Regexp
+	// names are names of test cases by the leftovers in them. A name does not change: it
+	// is compared case by case.
+	names    map[string][][]byte
+	line     int
+	suspects []evidence.Suspect
+	total    int
+	lower    []byte
+}
+
+// Detect finds places of a normalized text that still look as if they change from run to
+// run: the first hundred, and the number of all (RT-08,
+// NONDETERMINISTIC_LOG_FIELDS_UNSCRUBBED). Lines count from 1. Texts that an allowed
+// pattern (RE2) matches are not reported; an invalid pattern allows nothing.
+func Detect(text []byte, allowed []string) ([]evidence.Suspect, int) {
+	d := newDetection(allowed)
+	for line := range bytes.Lines(text) {
+		d.look(line)
+	}
+	return d.suspects, d.total
+}
+
+func newDetection(allowed []string) *detection {
+	d := &detection{names: map[string][][]byte{}, suspects: []evidence.Suspect{}}
+	for _, a := range allowed {
+		if re, err := regexp.Compile(a); a != "" && err == nil {
+			d.allowed = append(d.allowed, re)
+		}
+	}
+	return d
+}
+
+// know takes the name of a test case.
+func (d *detection) know(name string) {
+	d.each([]byte(name), func(_ string, from, to int) {
+		if key := name[from:to]; len(d.names[key]) < maxNames {
+			d.names[key] = append(d.names[key], []byte(name))
+		}
+	})
+}
+
+// look takes the next line.
+func (d *detection) look(line []byte) {
+	d.line++
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	d.each(line, func(detector string, from, to int) {
+		found := strings.ToValidUTF8(string(line[from:to]), string(utf8.RuneError))
+		for _, a := range d.allowed {
+			if a.MatchString(found) {
+				return
+			}
+		}
+		if d.isNamePart(line, from, to) {
+			return
+		}
+		d.total++
+		if len(d.suspects) < maxSuspects {
+			d.suspects = append(d.suspects, evidence.Suspect{Detector: detector, Line: d.line, Text: text.Short(found, maxSuspect)})
+		}
+	})
+}
+
+// each calls visit with the leftovers of a line. They do not overlap.
+func (d *detection) each(line []byte, visit func(detector string, from, to int)) {
+	d.lower = lowered(d.lower[:0], line)
+	var taken [][2]int
+	for _, r := range leftovers() {
+		if !r.mayMatch(d.lower) {
+			continue
+		}
+	matches:
+		for _, m := range r.FindAllSubmatchIndex(line, -1) {
+			from, to := m[len(m)-2], m[len(m)-1]
+			for _, t := range taken[max(0, len(taken)-maxSuspects):] {
+				if from < t[1] && t[0] < to {
+					continue matches
+				}
+			}
+			if r.random && !isRandom(line[from:to]) {
+				continue
+			}
+			taken = append(taken, [2]int{from, to})
+			visit(r.detector, from, to)
+		}
+	}
+}
+
+// isNamePart reports whether a place is inside the name of a test case.
+func (d *detection) isNamePart(line []byte, from, to int) bool {
+	for _, name := range d.names[string(line[from:to])] {
+		for at := max(0, to-len(name)); at <= from && at+len(name) <= len(line); at++ {
+			if bytes.Equal(line[at:at+len(name)], name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isRandom reports whether the end of a name looks random: in its last eight characters
+// letters and digits alternate at least three times, or digits and letters of both cases
+// are mixed.
+func isRandom(found []byte) bool {
+	name := found[bytes.LastIndexByte(found, '/')+1:]
+	name = name[max(0, len(name)-8):]
+	changes, digits, upper, lower, last := 0, false, false, false, byte(0)
+	for _, b := range name {
+		class := byte(0)
+		switch {
+		case '0' <= b && b <= '9':
+			class, digits = 'd', true
+		case 'A' <= b && b <= 'Z':
+			class, upper = 'l', true
+		case 'a' <= b && b <= 'z':
+			class, lower = 'l', true
+		}
+		if last != 0 && class != 0 && class != last {
+			changes++
+		}
+		last = class
+	}
+	return len(name) >= 6 && (changes >= 3 || digits && upper && lower && changes >= 2)
+}

@@ -1,0 +1,135 @@
+package normalize
+
+import (
+	"sync"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/internal/logline"
+)
+
+// rule is one rule.
+type rule struct {
+	evidence.Rule
+	pattern
+	// except match lines that the rule does not change: [tested], [compared] or none.
+	except []pattern
+}
+
+func always(name, hints, expression, replace string) rule {
+	return rule{evidence.Rule{Name: name, Pattern: expression, Replace: replace}, compile(hints, expression), nil}
+}
+
+// unlessTested is a rule that keeps the names of tests and the values of assertions. It
+// only replaces a match at the beginning of such a line.
+func unlessTested(name, hints, expression, replace string) rule {
+	return rule{evidence.Rule{Name: name, Pattern: expression, Replace: replace}, compile(hints, expression), tested()}
+}
+
+// unlessCompared is a rule for durations. A duration in the text of a failure or of a
+// demand ("timeout must be 30s") is a result.
+func unlessCompared(name, hints, expression, replace string) rule {
+	return rule{evidence.Rule{Name: name, Pattern: expression, Replace: replace}, compile(hints, expression), compared()}
+}
+
+var tested = sync.OnceValue(func() []pattern {
+	return []pattern{
+		compile("", `^[ \t]*(?:E   |>   |=== |--- |not ok|ok [\d-]|[✓✔√✗✖×●]|FAIL: |ERROR: |FAILED |ERROR )`),
+		compile("assert|.py::|::test|] ", `AssertionError|assert[ (]|\.py::|::[tT]est|\] (?:PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)`),
+		compile("xpected", `xpected.*(?:got|actual|eceived|but| to )|(?:got|actual|eceived|but| to ).*xpected`),
+		compile("want", `got.*want|want.*got`),
+	}
+})
+
+var compared = sync.OnceValue(func() []pattern {
+	return append(tested(),
+		compile("must|should|shall|cannot|want|expected|at |than|=", `\b(?:must|should|shall|cannot|want|expected|at least|at most|(?:more|less|longer|shorter|slower|faster) than)\b|[<>=!]=`),
+		compile("error: |exception: |failure: |expired: ", `^[ \t]*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Failure|Expired): `))
+})
+
+// Parts of expressions.
+const (
+	months   = `(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)`
+	weekdays = `(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)`
+	date     = `(?:19|20)\d\d[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])`
+	fraction = `(?:[.,]\d{1,9})?`
+	clock    = `(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)` + fraction
+	zone     = `(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?(?: (?:UTC|GMT|[A-Z]{3,4}T)\b)?`
+	number   = `\d+(?:\.\d+)?(?:e[-+]?\d+)?`
+	amount   = `\d+(?:h\d+m(?:` + number + `s)?|m` + number + `s|(?:\.\d+)?(?:e[-+]?\d+)?(?:us| ?(?:s|[nmµμ]s|msecs?|milliseconds?|secs?|seconds?|mins|minutes?|hours?)))\b`
+	uuid     = `[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
+	// Hints of several rules.
+	clockHint = ":0|:1|:2|:3|:4|:5"
+	monthHint = "jan |feb |mar |apr |may |jun |jul |aug |sep |oct |nov |dec "
+	digitHint = "0|1|2|3|4|5|6|7|8|9"
+	// temporary is where temporary files are.
+	temporary = `(?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/\w\w/\w+/T)`
+
+	// Places before a match, as the first group: not in an index, a path or a number
+	// (stampStart), a number on its own (amountStart), a path (pathStart), after a space.
+	stampStart  = `((?:^|[^\w:./\[-])\[?)`
+	amountStart = `((?:^|[ \t(=:,"<>~+|])\[?)`
+	pathStart   = `(^|[^\w./-])`
+	spaceStart  = `(^|[ \t])`
+	// stampEnd is the place after a match, as the second group.
+	stampEnd = `($|[^\w:.-]|[.-](?:\W|$))`
+)
+
+// builtin are the rules that always apply, in this order.
+var builtin = sync.OnceValue(func() []rule {
+	return []rule{
+		// Points in time.
+		unlessTested("timestamp-iso", clockHint, `\b`+date+`(?:[Tt_ ]| at )(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60))?`+fraction+zone+`(?: m=[+-]\d+\.\d+)?\b`, "<time>"),
+		unlessTested("timestamp-compact", "t0|t1|t2", `\b(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3])[0-5]\d[0-5]\d`+fraction+`(?:Z|[+-]\d{4})?\b`, "<time>"),
+		unlessTested("timestamp-rfc1123", ", ", `\b`+weekdays+`(?:[a-z]{3,6})?, \d{1,2}[ -]`+months+`[ -]\d{2,4} `+clock+zone+`\b`, "<time>"),
+		unlessTested("timestamp-ctime", monthHint, `\b`+weekdays+` `+months+` [ \d]\d `+clock+zone+`(?: \d{4})?\b`, "<time>"),
+		unlessTested("timestamp-syslog", monthHint, `\b`+months+` [ \d]\d `+clock+`\b`, "<time>"),
+		unlessTested("timestamp-http", "/19|/20", `\b\d\d/`+months+`/\d{4}:`+clock+zone+`\b`, "<time>"),
+		always("timestamp-glog", clockHint, `^([IWEF])\d{4} `+clock+` +\d+ `, "$1<time> <pid> "),
+		always("syslog-process", "<time> ", `^<time> \S+ ([A-Za-z][\w./-]*)\[\d+\]:`, "<time> <host> $1[<pid>]:"),
+		always("process-prefix", "]: ", `^((?:\S*<time>\S* +)?[A-Za-z][\w./-]*)\[\d+\]: `, "$1[<pid>]: "),
+		unlessTested("clock-12h", clockHint, stampStart+`(?:0?[1-9]|1[0-2]):[0-5]\d(?::[0-5]\d)? ?[AaPp][Mm]`+stampEnd, "$1<time>$2"),
+		unlessTested("epoch", `=1|:1|: 1|="1|='1|:"1|:'1|: "1|: '1|"1|'1`, `(?i)\b((?:\w*time(?:stamp)?|\w*stamp|\w*epoch|\w*date|\w+_(?:at|ts)|ts|now)["']?(?:=|: ?)["']?)1\d{9}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b`, "$1<time>"),
+
+		// Durations, first those in lines with a form of their own.
+		always("pytest-duration", "d in |r in |s in |n in |g in ", `((?:passed|failed|errors?|skipped|warnings?|deselected|xfailed|xpassed|reruns?|no tests ran) in )\d+\.\d+s\b(?: \((?:\d+ days?, )?\d+:\d\d:\d\d\))?`, "$1<duration>"),
+		always("pytest-rule", " in <duration>", `^=+ (.* in <duration>) =+$`, "=== $1 ==="),
+		always("slowest-duration", "", `^\d+\.\d+s( +(?:call|setup|teardown) +| {4,}\w)`, "<duration>$1"),
+		always("unittest-duration", "ran ", `^(Ran \d+ tests? in )\d+\.\d+s`, "$1<duration>"),
+		always("go-package-duration", "\t", `^((?:ok  |FAIL)\t\S+\t)\d+\.\d+s`, "$1<duration>"),
+		always("go-benchmark", " ns/op", `^(Benchmark\S+\s+)\d+(\s+)\d+(?:\.\d+)? ns/op`, "$1<n>$2<duration>"),
+		always("prove-duration", " wallclock ", ` *\d+(?:\.\d+)? wallclock secs? \([^()]*\)`, " <duration>"),
+		always("tap-duration", "# time=|# duration_ms ", `(# (?:time=|duration_ms ))\d+(?:\.\d+)?(?:ms|s)?$`, "$1<duration>"),
+		unlessTested("minutes", "time: ", `(\bTime: )\d\d:\d\d(?:\.\d+)?`+stampEnd, "$1<duration>$2"),
+		always("bracketed-duration", "s)|m)|e)|r)", spaceStart+`\(`+amount+`\)`, "$1(<duration>)"),
+		unlessCompared("named-duration", "duration|elapsed", `(?i)\b(\w*(?:duration|elapsed)(?:_?(?:ns|us|ms|secs?|seconds|time))?["']?(?:=|: ?)["']?)`+number+`(?: ?(?:ns|us|µs|ms|s|secs?|seconds?)\b)?\b`, "$1<duration>"),
+		unlessCompared("duration", digitHint, amountStart+amount+stampEnd, "$1<duration>$2"),
+
+		// Points in time or durations without a date or a unit.
+		unlessTested("clock", clockHint, stampStart+clock+stampEnd, "$1<time>$2"),
+		unlessCompared("hours", clockHint, stampStart+`\d{1,3}:[0-5]\d:[0-5]\d(?:\.\d+)?`+stampEnd, "$1<duration>$2"),
+
+		// Processes and memory.
+		unlessTested("pid", "pid|tid|process|thread", `(?i)(\b(?:p?pid|tid|process[ _-]id|thread[ _-]id)["']?(?: ?[=:#] ?| is | ))\d+\b`, "$1<pid>"),
+		always("process", "process ", `\b([Pp]rocess )\d+( (?:exited|ended|finished|started|stopped|terminated|died|crashed|killed|was|is|has|got|received)\b|[\])}:,;.]|$)`, "$1<pid>$2"),
+		always("goroutine", "goroutine ", `\b(goroutine )\d+\b`, "$1<n>"),
+		always("address-of", " at 0x", `( at )0x[0-9a-fA-F]{6,16}\b`, "$1<address>"),
+		unlessTested("address", "0x", `\b0x[0-9a-fA-F]{8,16}\b`, "<address>"),
+
+		// Temporary paths.
+		always("tmp-pytest", "/pytest-of-", pathStart+temporary+`/pytest-of-[^/\s'"]+/pytest-(?:\d+|current)(?:/popen-gw\d+)?\b`, "$1<tmp>"),
+		always("tmp-python", "/tmp", pathStart+temporary+`/tmp[a-z0-9_]{8}\b`, "$1<tmp>"),
+		always("tmp-mktemp", "/tmp.", pathStart+temporary+`/tmp\.[A-Za-z0-9]{6,12}\b`, "$1<tmp>"),
+		always("tmp-go", "/go-|/test|/benchmark|/fuzz|/example", pathStart+temporary+`/(?:go-(?:build|link|run|tool)[\w-]*\d+|(?:Test|Benchmark|Fuzz|Example)[^/\s'"]*\d{6,}(?:/\d{3})?)\b`, "$1<tmp>"),
+
+		// Names of machines, runs and workers.
+		unlessTested("uuid", "-", `\b`+uuid+`\b`, "<uuid>"),
+		always("container-id", "container", `(?i)(\bcontainer(?:[ _-]?id)?["']?(?:=|: ?| )["']?)(?:[0-9a-f]{64}|[0-9a-f]{12})\b`, "$1<id>"),
+		always("run-id", "run", `(?i)(\brun[ _-]?id["']?(?:=|: ?)["']?)[a-z0-9][\w-]{5,}`, "$1<id>"),
+		unlessTested("hostname", "host", `(?i)(\b(?:host=|hostname["']?(?:=|: ?))["']?)[a-z0-9][\w.-]*`, "$1<host>"),
+		unlessTested("ephemeral-port", "127.0.0.1:|0.0.0.0:|localhost:|[::", `((?:^|\W)(?:127\.0\.0\.1|0\.0\.0\.0|localhost|\[::1?\]):)(?:3[2-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`, "$1<port>"),
+		always("xdist-worker", "[gw", spaceStart+`\[gw\d+\](?: \[ *\d+%\])?`, "$1[<worker>]"),
+	}
+})
+
+// controls is the rule that comes before those of a [Context].
+var controls = sync.OnceValue(func() rule { return always("control-sequence", "\x1b|\u009b", logline.ControlPattern, "") })
