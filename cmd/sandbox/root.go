@@ -8,6 +8,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/cmd/sandbox/contract"
 	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
+	"github.com/evalbox/evalbox/cmd/sandbox/gate"
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
 	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
@@ -65,8 +66,8 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"run", invoke.NewInvoke(a)},
 		{"run", invoke.NewSweep(a)},
 		{"run", invoke.NewArtifacts(a)},
-		{"run", h.bridge(newGateCommand)},
-		{"run", h.bridge(newReplayCommand)},
+		{"run", gate.New(a)},
+		{"run", gate.NewReplay(a)},
 		{"run", evaluate.NewParse(a)},
 		{"evaluate", h.bridge(newEvaluateCommand)},
 		{"evaluate", h.bridge(newBatchCommand)},

@@ -38,6 +38,7 @@ var decisive = map[string]int{
 	"canceled":      ExitInterrupted,
 	"out_of_memory": ExitKilled,
 	"engine_lost":   ExitSandbox,
+	"NEED_INFO":     ExitNeedInfo,
 }
 
 var startFailed = result.StatusStartFailed.String()

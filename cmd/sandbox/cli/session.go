@@ -18,7 +18,9 @@ type View int
 const (
 	// Hidden shows nothing.
 	Hidden View = iota
-	// Piped passes the output on, and announces the end of a program that is interrupted.
+	// Shown passes the output on.
+	Shown
+	// Piped is Shown, and announces the end of a program that is interrupted.
 	Piped
 	// AtTerminal shows the output only to people, at a terminal.
 	AtTerminal

@@ -1,11 +1,14 @@
-package main
+package gate
 
 import (
 	"context"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/render"
 )
 
@@ -15,7 +18,8 @@ type replayFlags struct {
 	replace, keep, live bool
 }
 
-func newReplayCommand(a *app) *cobra.Command {
+// NewReplay returns the command `replay`.
+func NewReplay(a *cli.App) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay GATES.json|DIR",
@@ -28,20 +32,16 @@ A GATES.json alone, of whatever origin, is run in the default image with the def
 on the folder of --workspace, and compared as far as it says anything.
 
 The exit code is 0 the same, 1 different, 3 it cannot be replayed, 2 wrong usage, 125
-the replay could not be carried out, 130 interrupted.`,
+the replay could not be carried out, 130 cli.Interrupted.`,
 		Example: `  sandbox replay gate.out
   sandbox replay GATES.json --workspace ~/project --json | jq .differences`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range []string{"workspace", "out"} {
-				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
-					return usagef(cmd.CommandPath(), "replay: --%s is empty: give a folder, or leave it out", name)
-				}
+			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "workspace", "out"),
+				cli.Wrong(f.replace && f.out == "", "--replace is for --out")); err != nil {
+				return err
 			}
-			if f.replace && f.out == "" {
-				return usagef(cmd.CommandPath(), "replay: --replace is for --out")
-			}
-			return a.replay(cmd.Context(), args[0], f)
+			return replay(cmd.Context(), a, args[0], f)
 		},
 	}
 	flags := cmd.Flags()
@@ -51,42 +51,33 @@ the replay could not be carried out, 130 interrupted.`,
 	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that folder")
 	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
 	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
-	a.settingFlags(cmd, false, gateKeys...)
-	cmd.SetUsageFunc(groupedUsage)
+	a.SettingFlags(cmd, gateKeys...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
-func (a *app) replay(ctx context.Context, from string, f replayFlags) error {
-	s, err := a.settings()
+func replay(ctx context.Context, a *cli.App, from string, f replayFlags) error {
+	x, err := begin(ctx, a, f.live, f.keep, "")
 	if err != nil {
 		return err
 	}
-	runner, err := a.runner(s)
+	defer x.Close()
+	report, err := x.gate.Replay(ctx, gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace})
 	if err != nil {
-		return err
-	}
-	defer runner.Close()
-	h, live, err := a.gateHarness(ctx, runner, s, f.live, f.keep, "")
-	if err != nil {
-		return err
-	}
-	report, err := h.Replay(ctx, gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace})
-	live.ended()
-	if err != nil {
+		_ = x.Ended() // the error is what matters
 		return noGate(err)
 	}
-	a.code = replayCode(report)
-	return a.present(report, a.isQuiet(s), s, func() []string { return render.Replay(report, a.palette()) })
+	return x.Finish(cli.ExitCode(replayed(report.Outcome), nil), report, nil, func() []string { return render.Replay(report, a.Palette()) })
 }
 
-// replayCode is the exit code of a replay.
-func replayCode(r gate.ReplayReport) int {
-	switch r.Outcome {
+// replayed is how a replay ended, as the exit code sees it.
+func replayed(outcome gate.Outcome) *trial.Result {
+	switch outcome {
 	case gate.ReplaySame:
-		return 0
+		return ended(evidence.Pass)
 	case gate.ReplayCannot:
-		return exitNeedInfo
+		return ended(evidence.NeedInfo)
 	case gate.ReplayDifferent:
 	}
-	return exitProblem
+	return ended(evidence.Blocked)
 }

@@ -1,18 +1,21 @@
-package main
+package gate
 
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-func newGateVerifyCommand(a *app) *cobra.Command {
+func newVerify(a *cli.App) *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:   "verify DIR [--key PUBLIC.pem]",
@@ -29,25 +32,19 @@ not hold or the verdict is BLOCKED, 3 if it is NEED_INFO, 125 when DIR or the ke
 cannot be read.`,
 		Example: "  sandbox gate verify gate.out\n  sandbox gate verify gate.out --key gate.pub",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("key") && key == "" {
-				return usagef(cmd.CommandPath(), "gate verify: --key is empty")
-			}
-			return a.verifyGate(cmd.Context(), args[0], key)
-		},
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Check(cmd, cli.NotEmpty("", "key")) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return verify(ctx, a, s, args[0], key)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&key, "key", "", "check the signature with the public key in this `file` (PEM)")
-	a.settingFlags(cmd, false, "json")
+	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
-func (a *app) verifyGate(ctx context.Context, dir, key string) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
+func verify(ctx context.Context, a *cli.App, s settings.Settings, dir, key string) (err error) {
 	var o gate.VerifyOptions
 	if key != "" {
 		if o.Attestation, err = gate.PublicKey(key); err != nil {
@@ -58,30 +55,30 @@ func (a *app) verifyGate(ctx context.Context, dir, key string) error {
 	if err != nil {
 		return noGate(err)
 	}
-	a.code = exitProblem
+	a.Code = cli.ExitProblem
 	if report.OK {
-		a.code = gateCode(report.Verdict)
+		a.Code = cli.ExitCode(ended(report.Verdict.Status), nil)
 	}
 	if s.JSON {
-		return a.printJSON(report)
+		return a.PrintJSON(report)
 	}
 	for _, problem := range report.Problems {
-		if err := a.print("problem: %s\n", render.Problem(problem)); err != nil {
+		if err := a.Print("problem: %s\n", render.Problem(problem)); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !report.OK:
-		a.say("hint: " + evidence.ReasonTampered.Hint())
-		return a.print("%s\n", text.Count(len(report.Problems), "problem"))
+		a.Say("%s", "hint: "+evidence.ReasonTampered.Hint())
+		return a.Print("%s\n", text.Count(len(report.Problems), "problem"))
 	case report.Attested:
-		return a.print("verified, with its signature: %s\n", statusLine(report.Verdict))
+		return a.Print("verified, with its signature: %s\n", statusLine(report.Verdict))
 	}
-	if err := a.print("verified: %s\n", statusLine(report.Verdict)); err != nil {
+	if err := a.Print("verified: %s\n", statusLine(report.Verdict)); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(dir + string(os.PathSeparator) + evidence.AttestationFile); err == nil {
-		a.say("the signature was not checked: name the public key with --key")
+	if _, err := os.Lstat(filepath.Join(dir, evidence.AttestationFile)); err == nil {
+		a.Say("the signature was not checked: name the public key with --key")
 	}
 	return nil
 }

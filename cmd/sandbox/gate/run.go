@@ -1,24 +1,22 @@
-package main
+package gate
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
-	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // gateFlags are the flags of `gate run` that are not settings.
@@ -47,7 +45,7 @@ const (
 // rest.
 var gateKeys = []string{"runtime", "user", "transfer", "json", "quiet", "raw"}
 
-func newGateRunCommand(a *app) *cobra.Command {
+func newRun(a *cli.App) *cobra.Command {
 	var f gateFlags
 	cmd := &cobra.Command{
 		Use:   "run [wish.lock.json | -- COMMAND...]",
@@ -64,7 +62,7 @@ Reports that lie in the workspace are no part of what the commands see. A sealed
 must name them with exclude: the next run and a replay would find another workspace.
 
 The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
-not be carried out, 130 interrupted.`,
+not be carried out, 130 cli.Interrupted.`,
 		Example: `  sandbox gate run -- pytest -q
   sandbox gate run wish.lock.json --strict --junit ../junit.xml
   sandbox gate run --baseline HEAD~1 --prove-deterministic 2
@@ -74,7 +72,7 @@ not be carried out, 130 interrupted.`,
 			if err := f.check(a, cmd, args); err != nil {
 				return err
 			}
-			return a.gate(cmd.Context(), f)
+			return runGate(cmd.Context(), a, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -96,91 +94,53 @@ not be carried out, 130 interrupted.`,
 	flags.StringVar(&f.sign, "sign", "", "sign the evidence with the private key in this `file` (PEM)")
 	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
 	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
-	a.settingFlags(cmd, false, append([]string{"image", "allow_unlocked"}, gateKeys...)...)
-	cmd.SetUsageFunc(groupedUsage)
+	a.SettingFlags(cmd, append([]string{"image", "allow_unlocked"}, gateKeys...)...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
-// check refuses flags that make no sense together, and finds the wish or the command.
-func (f *gateFlags) check(a *app, cmd *cobra.Command, args []string) error {
-	path, dash := cmd.CommandPath(), cmd.ArgsLenAtDash()
-	switch {
+// check refuses flags that contradict each other, and finds the wish or the command.
+func (f *gateFlags) check(a *cli.App, cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
 	case dash >= 0 && len(args[dash:]) == 0:
-		return usagef(path, "gate run: there is no command after --")
+		return cli.Misuse(cmd, "there is no command after --")
 	case dash > 0:
-		return usagef(path, "gate run: a wish and a command do not go together")
+		return cli.Misuse(cmd, "a wish and a command do not go together")
 	case dash == 0:
 		f.command = args
 	case len(args) > 1:
-		return usagef(path, "gate run: %q: give one wish, or a command after --", args[1])
+		return cli.Misuse(cmd, "%q: give one wish, or a command after --", args[1])
 	case len(args) == 1:
 		f.wishFile = args[0]
 	default:
 		f.wishFile = defaultLock
 	}
-	return f.checkFlags(a, cmd)
-}
-
-// checkFlags refuses values that cannot be.
-func (f *gateFlags) checkFlags(a *app, cmd *cobra.Command) error {
-	path, given := cmd.CommandPath(), cmd.Flags().Changed
-	if f.mode != modePlan && f.mode != modeExecute {
-		return usagef(path, "gate run: --mode %q: must be plan or execute", f.mode)
-	}
-	if f.repeats < 1 || f.repeats > maxRepeats {
-		return usagef(path, "gate run: --prove-deterministic %d: must be between 1 and %d", f.repeats, maxRepeats)
-	}
-	for _, name := range []string{"out", "baseline", "commit", "tools", "junit", "summary", "sign", "image"} {
-		if flag := cmd.Flags().Lookup(name); given(name) && flag.Value.String() == "" {
-			return usagef(path, "gate run: --%s is empty", name)
-		}
-	}
-	if err := f.checkWishFlags(a, path); err != nil {
-		return err
-	}
-	if v, ok := a.given["json"]; ok && v.Text != "false" && f.summary == "-" {
-		return usagef(path, "gate run: --json and --summary - do not go together: both are for stdout")
-	}
-	if f.summary == summaryGitHub && lookup(a.environ, githubSummary) == "" {
-		return usagef(path, "gate run: --summary github: %s is not set", githubSummary)
-	}
-	return nil
-}
-
-// checkWishFlags refuses flags that a wish or a command does not take.
-func (f *gateFlags) checkWishFlags(a *app, path string) error {
-	switch {
-	case f.seal && f.command != nil:
-		return usagef(path, "gate run: --seal is for a wish; a command is sealed on the spot")
-	case f.allowUnobserved && f.command == nil:
-		return usagef(path, "gate run: --allow-unobserved is for a command; a wish says it with allow_unobserved")
-	case f.allowUnobserved && (f.strict || f.commit != ""):
-		return usagef(path, "gate run: --allow-unobserved and --strict do not go together: strict demands full observation")
+	rules := []cli.Rule{
+		cli.Wrong(f.mode != modePlan && f.mode != modeExecute, "--mode %q: must be plan or execute", f.mode),
+		cli.Wrong(f.repeats < 1 || f.repeats > maxRepeats, "--prove-deterministic %d: must be between 1 and %d", f.repeats, maxRepeats),
+		cli.NotEmpty("", "out", "baseline", "commit", "tools", "junit", "summary", "sign", "image"),
+		cli.Wrong(f.seal && f.command != nil, "--seal is for a wish; a command is sealed on the spot"),
+		cli.Wrong(f.allowUnobserved && f.command == nil, "--allow-unobserved is for a command; a wish says it with allow_unobserved"),
+		cli.Wrong(f.allowUnobserved && (f.strict || f.commit != ""), "--allow-unobserved and --strict do not go together: strict demands full observation"),
 	}
 	for _, key := range []string{"image", "allow_unlocked"} {
-		if v, ok := a.given[key]; ok && f.command == nil && !f.seal {
-			return usagef(path, "gate run: %s does not go with a sealed wish, which says what it runs in", v.Name)
-		}
+		v, given := a.Given[key]
+		rules = append(rules, cli.Wrong(given && f.command == nil && !f.seal, "%s does not go with a sealed wish, which says what it runs in", v.Name))
 	}
-	return nil
+	json, given := a.Given["json"]
+	return cli.Check(cmd, append(rules,
+		cli.Wrong(given && json.Text != "false" && f.summary == "-", "--json and --summary - do not go together: both are for stdout"),
+		cli.Wrong(f.summary == summaryGitHub && a.Getenv(githubSummary) == "", "--summary github: %s is not set", githubSummary),
+	)...)
 }
 
-func (a *app) gate(ctx context.Context, f gateFlags) error {
-	s, err := a.settings()
+func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
+	x, err := begin(ctx, a, f.live, f.keep, f.tools)
 	if err != nil {
 		return err
 	}
-	runner, err := a.runner(s)
-	if err != nil {
-		return err
-	}
-	defer runner.Close()
-	h, live, err := a.gateHarness(ctx, runner, s, f.live, f.keep, f.tools)
-	if err != nil {
-		return err
-	}
-	defer live.ended()
-	job, err := h.Load(ctx, f.document())
+	defer x.Close()
+	job, err := x.gate.Load(ctx, f.document())
 	if err != nil {
 		return err
 	}
@@ -191,11 +151,11 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 			return err
 		}
 		if warning != "" {
-			a.say("warning: " + warning)
+			a.Warn("%s", warning)
 		}
 	}
-	report, runErr := h.Run(ctx, job)
-	live.ended()
+	report, runErr := x.gate.Run(ctx, job)
+	_ = x.Ended() // the evidence has all output
 	if report.Verdict.Schema == "" {
 		return runErr // there is no verdict
 	}
@@ -204,15 +164,10 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 		signErr = gate.Sign(ctx, report.Dir, key)
 	}
 	signed := key != nil && runErr == nil && signErr == nil
-	a.code = gateCode(report.Verdict)
-	// An error decides the exit code, not the verdict.
 	err = errors.Join(runErr, signErr, f.writeReports(a, report))
-	if err != nil {
-		a.code = exitCode(nil, err)
-	}
-	return errors.Join(err, a.present(gated{report.Verdict, report.Dir, signed}, a.isQuiet(s), s, func() []string {
-		return render.Gate(report, render.GateView{Seconds: live.seconds, Signed: signed, Hint: a.repeatFlags}, a.palette())
-	}))
+	return x.Finish(cli.ExitCode(ended(report.Verdict.Status), err), gated{report.Verdict, report.Dir, signed}, err, func() []string {
+		return render.Gate(report, render.GateView{Seconds: x.seconds, Signed: signed, Hint: a.RepeatFlags}, a.Palette())
+	})
 }
 
 // document is what the flags ask for.
@@ -230,16 +185,16 @@ func (f *gateFlags) document() gate.Document {
 	return d
 }
 
-// gateCode is the exit code of a verdict.
-func gateCode(v evidence.Verdict) int {
-	switch v.Status {
+// ended is how a gate ended, as the exit code sees it.
+func ended(status evidence.Status) *trial.Result {
+	switch status {
 	case evidence.Pass:
-		return 0
+		return &trial.Result{Verdict: trial.Passed}
 	case evidence.NeedInfo:
-		return exitNeedInfo
+		return &trial.Result{Verdict: trial.Refused, Reason: string(status)}
 	case evidence.Blocked:
 	}
-	return exitProblem
+	return &trial.Result{Verdict: trial.Failed}
 }
 
 // gated is the JSON of `gate run --json`.
@@ -250,66 +205,69 @@ type gated struct {
 	Signed bool   `json:"signed"`
 }
 
-// gateLive shows a gate while it runs, and measures its commands.
-type gateLive struct {
+// session is a session with the harness of gates.
+type session struct {
+	*cli.Session
+
+	gate *gate.Harness
 	// seconds are those of the commands themselves, by index.
 	seconds map[int]float64
-	// ended is called when nothing runs any more.
-	ended func()
 }
 
-// gateHarness returns the harness of a command, which shows a gate while it runs.
-func (a *app) gateHarness(ctx context.Context, runner *sandbox.Runner, s settings.Settings, show, keep bool, tools string) (*gate.Harness, *gateLive, error) {
-	g := &gateLive{seconds: map[int]float64{}}
+// begin opens the harness, and shows a gate while it runs: its steps at a terminal, and with
+// live the output of its commands.
+func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*session, error) {
+	s, err := a.Settings()
+	if err != nil {
+		return nil, err
+	}
 	o := gate.Options{Request: s.Request(), Keep: keep, Policy: s.Policy()}
 	if tools != "" {
-		registry, sum, err := gateTools(tools)
-		if err != nil {
-			return nil, nil, err
+		if o.Tools, o.ToolRegistry, err = readTools(tools); err != nil {
+			return nil, err
 		}
-		o.Tools, o.ToolRegistry = registry, sum
 	}
-	o.Hooks.Kill = a.streams.Kill
-	shown := s
-	shown.Quiet = s.Quiet || !show
-	live := a.connect(&o.IO, shown)
-	waiting := a.tellWaiting(s)
-	o.Hooks.Waiting = waiting.say
+	view := cli.Hidden
+	if live {
+		view = cli.Shown
+	}
+	x := &session{seconds: map[int]float64{}}
+	if x.Session, err = a.Begin(ctx, s, view); err != nil {
+		return nil, err
+	}
+	if !s.Quiet {
+		x.AnnounceEnd(ctx)
+	}
+	o.IO, o.Hooks = x.IO, x.Hooks
 	o.Progress = func(event gate.Event) {
 		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
-			g.seconds[event.Gate] = event.Result.DurationSeconds
+			x.seconds[event.Gate] = event.Result.DurationSeconds
 		}
-		if text := render.GateStep(event); text != "" && a.errTerminal && !s.Quiet {
-			fmt.Fprintf(live.err, "sandbox: %s\n", terminal.Line(text)) // the summary reports a stderr that is gone
+		if text := render.GateStep(event); text != "" && a.ErrTerminal && !s.Quiet {
+			x.Logf("%s", terminal.Line(text))
 		}
 	}
-	announced := func() {}
-	if !s.Quiet {
-		announced = live.announceEnd(ctx)
+	if x.gate, err = gate.New(x.Box, o); err != nil {
+		return nil, errors.Join(err, x.Close())
 	}
-	g.ended = sync.OnceFunc(func() {
-		waiting.end()
-		announced()
-		a.ended()
-		_ = live.finish() // the evidence has all output
-	})
-	h, err := gate.New(a.watched(runner), o)
-	return h, g, err
+	return x, nil
 }
+
+var toolsFile = cli.FileKind{Noun: "registry of tools", Hint: "give a YAML file that begins with schema: evalbox/tools/v1; see docs/contract.md"}
 
 // maxRegistry bounds a registry of tools.
 const maxRegistry = 4 << 20
 
-// gateTools reads the registry that the commands of a gate are checked against, and its
+// readTools reads the registry that the commands of a gate are checked against, and its
 // SHA-256.
-func gateTools(file string) (registry.Registry, string, error) {
+func readTools(file string) (registry.Registry, string, error) {
 	text, err := fsx.Read(file, maxRegistry)
 	if err != nil {
-		return registry.Registry{}, "", &fileError{fileTools, file, err}
+		return registry.Registry{}, "", toolsFile.Error(file, err)
 	}
 	tools, err := registry.Parse(text, file)
 	if err != nil {
-		return registry.Registry{}, "", &hintedError{err, fileHints[fileTools]}
+		return registry.Registry{}, "", cli.WithHint(err, toolsFile.Hint)
 	}
 	sum := sha256.Sum256(text)
 	return tools, hex.EncodeToString(sum[:]), nil

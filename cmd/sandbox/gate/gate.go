@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"context"
@@ -6,14 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
 	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
-func newGateCommand(a *app) *cobra.Command {
+// New returns the command `gate`.
+func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate",
 		Short: "Run tests and keep the evidence that they passed",
@@ -29,16 +32,16 @@ to run it with is missing.
   sandbox gate run wish.lock.json --out gate.out
   sandbox gate verify gate.out`,
 		Args: cobra.ArbitraryArgs,
-		RunE: unknownOrHelp,
+		RunE: cli.UnknownOrHelp,
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newGateSealCommand(a), newGateRunCommand(a), newGateJudgeCommand(a), newGateVerifyCommand(a),
-		newGateNormalizeCommand(a), newGateSchemaCommand(a))
+	cmd.AddCommand(newSeal(a), newRun(a), newJudge(a), newVerify(a),
+		newNormalize(a), newSchema(a))
 	return cmd
 }
 
-func newGateJudgeCommand(a *app) *cobra.Command {
+func newJudge(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge DIR",
 		Short: "Judge a gate directory again",
@@ -49,31 +52,24 @@ The exit code is that of the verdict: 0 PASS, 1 BLOCKED, 3 NEED_INFO; 125 when D
 cannot be read.`,
 		Example: "  sandbox gate judge gate.out\n  sandbox gate judge gate.out --json | jq .findings",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.judgeGate(cmd.Context(), args[0]) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			v, err := gate.Judge(ctx, args[0])
+			if err != nil {
+				return noGate(err)
+			}
+			a.Code = cli.ExitCode(ended(v.Status), nil)
+			return a.Show(s, v, func() error {
+				for _, line := range render.Findings(v, a.RepeatFlags) {
+					if err := a.Print("%s\n", line); err != nil {
+						return err
+					}
+				}
+				return a.Print("%s\n", statusLine(v))
+			})
+		}),
 	}
-	a.settingFlags(cmd, false, "json")
+	a.SettingFlags(cmd, "json")
 	return cmd
-}
-
-func (a *app) judgeGate(ctx context.Context, dir string) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	v, err := gate.Judge(ctx, dir)
-	if err != nil {
-		return noGate(err)
-	}
-	a.code = gateCode(v)
-	if s.JSON {
-		return a.printJSON(v)
-	}
-	for _, line := range render.Findings(v, a.repeatFlags) {
-		if err := a.print("%s\n", line); err != nil {
-			return err
-		}
-	}
-	return a.print("%s\n", statusLine(v))
 }
 
 // statusLine is a verdict in one line.
@@ -88,7 +84,7 @@ func statusLine(v evidence.Verdict) string {
 func noGate(err error) error {
 	var directory *gate.DirectoryError
 	if errors.As(err, &directory) && directory.Hint() == "" {
-		return &hintedError{err, "give the folder that a gate left, such as " + defaultOut}
+		return cli.WithHint(err, "give the folder that a gate left, such as "+defaultOut)
 	}
 	return err
 }
@@ -99,7 +95,7 @@ type normalizeFlags struct {
 	suspects, hash bool
 }
 
-func newGateNormalizeCommand(a *app) *cobra.Command {
+func newNormalize(a *cli.App) *cobra.Command {
 	var f normalizeFlags
 	cmd := &cobra.Command{
 		Use:   "normalize FILE",
@@ -113,10 +109,10 @@ if there is any. --hash shows the hash of the behaviour.`,
 		Example: "  pytest -q | sandbox gate normalize -\n  sandbox gate normalize out.log --suspects",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.suspects && f.hash {
-				return usagef(cmd.CommandPath(), "gate normalize: --suspects and --hash do not go together")
+			if err := cli.Check(cmd, cli.Apart("suspects", "hash")); err != nil {
+				return err
 			}
-			return a.normalizeLog(args[0], f)
+			return normalizeLog(a, args[0], f)
 		},
 	}
 	flags := cmd.Flags()
@@ -127,38 +123,38 @@ if there is any. --hash shows the hash of the behaviour.`,
 	return cmd
 }
 
-func (a *app) normalizeLog(file string, f normalizeFlags) error {
+func normalizeLog(a *cli.App, file string, f normalizeFlags) error {
 	normalizer, err := normalize.New(nil, normalize.Context{Roots: f.roots})
 	if err != nil {
 		return err
 	}
-	text, err := a.readStream(file)
+	text, err := a.ReadStream(file)
 	if err != nil {
 		return err
 	}
 	text = normalizer.Text(text)
 	switch {
 	case f.hash:
-		return a.print("%s\n", normalize.BehaviorHash(text))
+		return a.Print("%s\n", normalize.BehaviorHash(text))
 	case !f.suspects:
-		return a.print("%s", text)
+		return a.Print("%s", text)
 	}
 	suspects, all := normalize.Detect(text, nil)
 	if all > 0 {
-		a.code = exitProblem
+		a.Code = cli.ExitProblem
 	}
 	for _, s := range suspects {
-		if err := a.print("%d: %s: %s\n", s.Line, s.Detector, s.Text); err != nil {
+		if err := a.Print("%d: %s: %s\n", s.Line, s.Detector, s.Text); err != nil {
 			return err
 		}
 	}
 	if more := all - len(suspects); more > 0 {
-		return a.print("and %d more\n", more)
+		return a.Print("and %d more\n", more)
 	}
 	return nil
 }
 
-func newGateSchemaCommand(a *app) *cobra.Command {
+func newSchema(a *cli.App) *cobra.Command {
 	return a.SchemaCommand(&cobra.Command{
 		Use:     "schema [--lock]",
 		Short:   "Print the JSON Schema of wishes or of their locks",

@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"cmp"
@@ -7,15 +7,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
 // defaultLock is the file name of a sealed wish.
 const defaultLock = evidence.WishLockFile
 
-func newGateSealCommand(a *app) *cobra.Command {
+func newSeal(a *cli.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "seal WISH.yaml [-o wish.lock.json]",
@@ -27,25 +29,21 @@ what was sealed and nothing else: whoever changes the lock has to seal again.
 The hash finds changes, not forgers. Nothing is run.`,
 		Example: "  sandbox gate seal wish.yaml\n  sandbox gate seal ci/wish.yaml -o ci/wish.lock.json",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("output") && output == "" {
-				return usagef(cmd.CommandPath(), "gate seal: --output is empty: give a file, or leave it out")
-			}
-			return a.sealWish(cmd.Context(), args[0], output)
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.NotEmpty(": give a file, or leave it out", "output"))
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return sealWish(ctx, a, s, args[0], cmp.Or(output, filepath.Join(filepath.Dir(args[0]), defaultLock)))
+		}),
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` for the lock (default: "+defaultLock+" beside the wish)")
-	a.settingFlags(cmd, false, "image", "allow_unlocked")
+	a.SettingFlags(cmd, "image", "allow_unlocked")
 	return cmd
 }
 
-func (a *app) sealWish(ctx context.Context, file, output string) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
-	runner, err := a.runner(s)
+func sealWish(ctx context.Context, a *cli.App, s settings.Settings, file, output string) error {
+	runner, err := s.Runner(a.Logger())
 	if err != nil {
 		return err
 	}
@@ -56,12 +54,11 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	}
 	lock, warnings, err := h.SealFile(ctx, file)
 	for _, warning := range warnings {
-		a.say("warning: " + warning)
+		a.Say("%s", "warning: "+warning)
 	}
 	if err != nil {
 		return err
 	}
-	output = cmp.Or(output, filepath.Join(filepath.Dir(file), defaultLock))
 	encoded, err := lock.JSON()
 	if err == nil {
 		err = writeReport(output, encoded)
@@ -69,5 +66,5 @@ func (a *app) sealWish(ctx context.Context, file, output string) error {
 	if err != nil {
 		return err
 	}
-	return a.print("sealed %s: %s, %s on %s, in %s\n", lock.Wish.Name, lock.SHA256, text.Count(len(lock.Wish.GateCommands), "command"), lock.Toolchain.ImageID, output)
+	return a.Print("sealed %s: %s, %s on %s, in %s\n", lock.Wish.Name, lock.SHA256, text.Count(len(lock.Wish.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }

@@ -1,10 +1,11 @@
-package main
+package gate
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/report"
@@ -19,7 +20,7 @@ const (
 )
 
 // writeReports writes the reports of --junit and --summary.
-func (f *gateFlags) writeReports(a *app, r gate.Report) error {
+func (f *gateFlags) writeReports(a *cli.App, r gate.Report) error {
 	in := report.Input{Manifest: r.Manifest, Tests: r.Tests, Verdict: r.Verdict}
 	var errs []error
 	if f.junit != "" {
@@ -32,10 +33,10 @@ func (f *gateFlags) writeReports(a *app, r gate.Report) error {
 	switch f.summary {
 	case "":
 	case "-":
-		_, err := a.streams.Out.Write(report.Markdown(in))
-		errs = append(errs, readerGone(err))
+		_, err := a.Out.Write(report.Markdown(in))
+		errs = append(errs, cli.ReaderGone(err))
 	case summaryGitHub:
-		errs = append(errs, appendTo(lookup(a.environ, githubSummary), report.Markdown(in)))
+		errs = append(errs, appendTo(a.Getenv(githubSummary), report.Markdown(in)))
 	default:
 		errs = append(errs, writeReport(f.summary, report.Markdown(in)))
 	}
@@ -48,7 +49,7 @@ func writeReport(file string, text []byte) error {
 		return evidence.WriteText(root, filepath.Base(file), text)
 	})
 	if err != nil {
-		return &fileError{fileOutput, file, err}
+		return cli.OutputError(file, err)
 	}
 	return nil
 }
@@ -56,11 +57,11 @@ func writeReport(file string, text []byte) error {
 func appendTo(file string, text []byte) (err error) {
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
-		return &fileError{fileOutput, file, err}
+		return cli.OutputError(file, err)
 	}
 	_, err = out.Write(text)
 	if err = errors.Join(err, out.Close()); err != nil {
-		return &fileError{fileOutput, file, err}
+		return cli.OutputError(file, err)
 	}
 	return nil
 }
