@@ -33,7 +33,7 @@ func TestResultFieldsAreDocumented(t *testing.T) {
 // TestEvaluationFieldsAreDocumented is the same for evaluations.
 func TestEvaluationFieldsAreDocumented(t *testing.T) {
 	documented := documentedNames(t, "docs/evaluate.md", "| field | type | meaning |")
-	assert.ElementsMatch(t, wireFields(reflect.TypeFor[evaluate.Evaluation](), ""), documented)
+	assert.ElementsMatch(t, wireFields(reflect.TypeFor[evaluate.Result](), ""), documented)
 }
 
 // TestTaskKeysAreDocumented: every key of a task file has its row.

@@ -94,14 +94,14 @@ func (a *run) remove(ctx context.Context) error {
 	return a.container.Remove(ctx)
 }
 
-// leftBehind marks the warning of a container that could not be removed.
-const leftBehind = "is left behind"
+// stayed marks the warning of a container that could not be removed.
+const stayed = "is left behind"
 
 // LeftBehind returns the warning of a result whose container could not be removed; empty if
 // it was removed.
 func LeftBehind(res *result.Result) string {
 	for _, warning := range res.Warnings {
-		if strings.HasPrefix(warning, "container ") && strings.Contains(warning, leftBehind) {
+		if strings.HasPrefix(warning, "container ") && strings.Contains(warning, stayed) {
 			return warning
 		}
 	}
@@ -119,7 +119,7 @@ func (a *run) removeNow(ctx context.Context) {
 		e := &a.evidence
 		a.left = true
 		e.EngineGone = e.EngineGone || errors.Is(err, engine.ErrUnavailable)
-		a.warn.add("container %s "+leftBehind+": %v", a.spec.Job.ContainerName(), err)
+		a.warn.add("container %s "+stayed+": %v", a.spec.Job.ContainerName(), err)
 		if e.Lost == nil && e.StartError == nil && !e.End.Reported {
 			e.Lost = errors.Join(outcome.ErrNoExit, err) // it may still be running
 		}

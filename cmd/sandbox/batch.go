@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -22,8 +26,6 @@ type batchFlags struct {
 	parallel, maxFailures int
 	failFast              bool
 	budget                time.Duration
-	// gpus says that the settings ask for GPUs.
-	gpus bool
 }
 
 // maxParallel bounds how many scripts run at once; each takes a container.
@@ -116,33 +118,19 @@ func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 	return f.evaluateFlags.check(cmd)
 }
 
-// batchEntry is one evaluation of a batch. Of the script it has the hash only:
-// thousands of scripts need not be in memory at once.
-type batchEntry struct {
-	path, name, folder, sha256 string
-	seed                       *uint32
-}
-
-// listScripts are the scripts of a command line, or of the list that it names. Those
-// with a problem are left out; the error names the problem.
+// listScripts returns the scripts of a command line, or of the list that it names. Those with a
+// problem are left out; the error names the problem.
 func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.ListedScript, error) {
 	if f.from != "" {
 		// It may be a pipe without a writer.
-		listed, err := interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
-		wrong := map[string]bool{}
-		for _, e := range joined(err) {
-			if list := new(evaluate.ListError); errors.As(e, &list) {
-				wrong[list.Source+":"+strconv.Itoa(list.Line)] = true
-			}
-		}
-		return slices.DeleteFunc(listed, func(l evaluate.ListedScript) bool { return wrong[l.Source] }), err
+		return interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
 	}
 	var listed []evaluate.ListedScript
 	var errs []error
 	for _, path := range args {
 		script := evaluate.ScriptNamed(path)
 		if err := policy.CheckName("name", script.Name); err != nil {
-			errs = append(errs, &evaluate.ListError{Source: path, Rule: err.Error(), Err: err})
+			errs = append(errs, &evaluate.FileError{Path: path, Rule: err.Error(), Err: err})
 			continue
 		}
 		listed = append(listed, script)
@@ -150,83 +138,151 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 	return listed, errors.Join(errs...)
 }
 
-// entries reads every script once and returns the evaluations to do: each script with each
-// seed. All problems are reported at once, such as a missing script or a name that is used
-// twice.
-func (f batchFlags) entries(listed []evaluate.ListedScript) ([]batchEntry, error) {
-	var entries []batchEntry
-	var errs []error
-	refuse := func(l evaluate.ListedScript, rule string, err error) {
-		errs = append(errs, &evaluate.ListError{Source: l.Source, Rule: rule, Err: err})
-	}
-	named, folders := map[string]string{}, map[string]string{}
-	for _, l := range listed {
-		if first, twice := named[l.Name]; twice {
-			refuse(l, fmt.Sprintf("the name %q is that of %s, too: names must differ", l.Name, first), nil)
-			continue
-		}
-		named[l.Name] = l.Source
-		text, err := readScript(l.Script)
-		switch {
-		case err != nil && l.Source == l.Script:
-			errs = append(errs, err) // it names the script
-			continue
-		case err != nil:
-			refuse(l, err.Error(), err)
-			continue
-		}
-		seeds := f.seedsOf(l)
-		if l.Seed != nil && len(f.seeds) > 0 {
-			refuse(l, "has a seed of its own: leave that or --seeds out", nil)
-			continue
-		}
-		for _, seed := range seeds {
-			folder := l.Name
-			if len(seeds) > 1 {
-				folder += "-seed-" + strconv.FormatUint(uint64(*seed), 10)
-			}
-			if other, twice := folders[folder]; twice {
-				refuse(l, fmt.Sprintf("its working folder %s is that of %s, too", folder, other), nil)
-				continue
-			}
-			folders[folder] = l.Source
-			entries = append(entries, batchEntry{path: l.Script, name: l.Name, seed: seed,
-				folder: filepath.Join(f.workspace, folder), sha256: evaluate.NewSolution(text, evaluate.PhaseInit).SHA256()})
-		}
-	}
-	return entries, errors.Join(errs...)
-}
-
-// seedsOf are the seeds that a script is run with; one nil for none.
-func (f batchFlags) seedsOf(l evaluate.ListedScript) []*uint32 {
-	if len(f.seeds) == 0 {
-		return []*uint32{l.Seed}
-	}
-	var seeds []*uint32
-	for _, seed := range f.seeds {
-		seeds = append(seeds, new(seed))
-	}
-	return seeds
-}
-
-// solution reads a script again, right before it is evaluated.
-func (e batchEntry) solution() (evaluate.SolutionScript, error) {
-	text, err := readScript(e.path)
+func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
+	s, err := a.settings()
 	if err != nil {
-		return evaluate.SolutionScript{}, err
+		return err
 	}
-	solution := evaluate.NewSolution(text, evaluate.PhaseInit)
-	if solution.SHA256() != e.sha256 {
-		return solution, &fileError{fileScript, e.path, errors.New("has changed since the batch began")}
+	task, taskErr := evaluate.LoadTask(f.task)
+	listed, listErr := f.listScripts(ctx, args)
+	entries, err := evaluate.Entries(listed, f.seeds, f.workspace)
+	if err := errors.Join(taskErr, listErr, err); err != nil {
+		return err
 	}
-	return solution, nil
+	runner, err := a.runner(s)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	opts, err := a.evaluateOptions(ctx, runner, s, f.evaluateFlags, "sandbox batch")
+	if err != nil {
+		return err
+	}
+	var p progress
+	p.app, p.quiet = a, s.Quiet
+	opts.Request.GPUWait = gpuWait(s, f.parallel, s.Timeout())
+	if f.parallel > 1 { // one at a time waits as a single run does
+		opts.Hooks.Waiting = func(why string) { p.once("runs wait for each other's GPUs: " + why) }
+	}
+	h, err := evaluate.New(a.watched(runner), opts)
+	if err != nil {
+		return err
+	}
+	log, err := trial.OpenLog(filepath.Join(runner.Store().Dir(), "trials"))
+	if err != nil {
+		return err
+	}
+	b := evaluate.BatchOptions{
+		Task: task, Timeout: s.Timeout(), Parallel: f.parallel, MaxFailures: f.maxFailures, Budget: f.budget, MaxRetries: f.maxRetries,
+		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: log,
+		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
+		Resumed: func(left evaluate.Resumption, torn int) {
+			if torn > 0 {
+				a.warn(fmt.Sprintf("%s:%d: the line was cut and is dropped; its script runs again", f.results, torn))
+			}
+			if text := render.Resumption(left, len(entries), f.results); text != "" && !s.Quiet {
+				a.say(text)
+			}
+			p.start(a, s.Quiet, task.MetricDirection, len(entries), len(entries)-left.Done)
+			for _, known := range left.Known {
+				if known != nil {
+					p.known(*known)
+				}
+			}
+		},
+		Running: p.count,
+		Ended:   p.end,
+		Ending:  func(cause error) { p.say(fmt.Sprintf("%v: ending what runs; Ctrl-C ends it at once", cause)) },
+	}
+	if f.debugCommand != "" {
+		b.Debug = p.debugging(debugCommand(f.debugCommand))
+	}
+	report, ended := h.Batch(ctx, entries, b)
+	p.stop()
+	a.ended()
+	if report.Results == nil {
+		return ended
+	}
+	return a.reportBatch(report, ended, f, s, task, p.debugFailures.Load())
 }
 
-// asked is the evaluation of an entry that did not take place yet.
-func (e batchEntry) asked(competition, setup string) evaluate.Evaluation {
-	return evaluate.Evaluation{
-		Schema: evaluate.EvaluationSchemaV1, Name: e.name, CompetitionID: competition, ScriptSHA256: e.sha256,
-		OriginalSHA256: e.sha256, SetupSHA256: setup, Seed: e.seed,
-		EvaluationResult: evaluate.EvaluationResult{ExitCode: -1, Warnings: []string{}},
+// gpuWait is the time that a run waits for GPUs. Concurrent runs with the same time limit wait
+// for each other: at most until all earlier ones have had their time.
+func gpuWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
+	if s.GPUs == "" || parallel == 1 {
+		return s.GPUWait
 	}
+	const slack = 10 * time.Minute // of each run, for its image, outputs and grading
+	each := timeout + slack
+	if each > time.Duration(1<<62)/time.Duration(parallel) {
+		return max(s.GPUWait, 1<<62)
+	}
+	return max(s.GPUWait, time.Duration(parallel)*each)
+}
+
+// reportBatch shows the results of a batch and sets the exit code. ended is the reason of an
+// early end; nil if there was none.
+func (a *app) reportBatch(report evaluate.BatchReport, ended error, f batchFlags, s settings.Settings, task evaluate.TaskDescription, debugFailures int64) error {
+	sum := render.BatchSum(report.Results)
+	a.code = batchCode(ended, sum.NotStarted+sum.Inconclusive)
+	var err error
+	switch {
+	case s.JSON:
+		encoder := json.NewEncoder(a.streams.Out)
+		encoder.SetEscapeHTML(false)
+		for _, r := range report.Complete(ended) {
+			if err = readerGone(encoder.Encode(r)); err != nil {
+				break
+			}
+		}
+	case !s.Quiet:
+		err = a.printBatch(report.Results, task, f.repeat > 1)
+	}
+	if !s.Quiet {
+		a.say(sum.Text(f.results, debugFailures))
+	}
+	return errors.Join(err, errors.Join(report.Errors...), ended)
+}
+
+// batchCode is the exit code of a batch.
+func batchCode(ended error, missing int) int {
+	switch {
+	case errors.As(ended, new(*evaluate.FailuresError)):
+		return exitProblem
+	case errors.Is(ended, evaluate.ErrBudget):
+		return exitTimeLimit
+	case ended != nil:
+		return exitCode(nil, ended)
+	case missing > 0:
+		return exitSandbox
+	}
+	return 0
+}
+
+// printBatch prints the leaderboard, and a line for each script that ran with several seeds.
+func (a *app) printBatch(results []*evaluate.Result, task evaluate.TaskDescription, repeated bool) error {
+	var found []evaluate.Result
+	var names []string
+	byName := map[string][]evaluate.Result{}
+	for _, r := range results {
+		if r == nil {
+			continue
+		}
+		found = append(found, *r)
+		if byName[r.Name] == nil {
+			names = append(names, r.Name)
+		}
+		byName[r.Name] = append(byName[r.Name], *r)
+	}
+	ranked, err := evaluate.RankResults(found, task.MetricDirection)
+	if err != nil || len(ranked) == 0 {
+		return err
+	}
+	err = a.printLeaderboard(render.TaskTitle(task), ranked)
+	for _, name := range names {
+		if repeated && err == nil {
+			err = a.print("%s", name+": "+render.Statistics(evaluate.StatisticsOf(byName[name]), len(byName[name])))
+		}
+	}
+	return err
 }

@@ -8,11 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
-	"github.com/evalbox/evalbox/internal/fsx"
 )
-
-// maxChecked bounds a script that is read, as a run does.
-const maxChecked = 64 << 20
 
 // checkedScript is one script as `check --json` prints it.
 type checkedScript struct {
@@ -58,7 +54,7 @@ func (a *app) check(paths []string) error {
 	var unreadable []error
 	for _, path := range paths {
 		c := checkedScript{Script: path, Errors: []evaluate.Violation{}, Warnings: []evaluate.Masking{}}
-		text, err := readScript(path)
+		text, err := evaluate.ReadScript(path)
 		if err != nil {
 			unreadable = append(unreadable, err)
 			c.Failure = err.Error()
@@ -104,14 +100,4 @@ func (a *app) printChecked(c checkedScript) error {
 		text = c.Script + ": ok\n"
 	}
 	return a.print("%s", text)
-}
-
-// readScript reads a script, which may be untrusted. Anything but a regular file is
-// refused, not waited for.
-func readScript(path string) (string, error) {
-	text, err := fsx.Read(path, maxChecked)
-	if err != nil {
-		return "", &fileError{fileScript, path, err}
-	}
-	return string(text), nil
 }

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -98,18 +101,7 @@ func (p *counter) times(elapsed time.Duration) string {
 	return text
 }
 
-// admitted counts a program that may start, until it has ended.
-func (p *counter) admitted(release func(), err error) (func(), error) {
-	if err != nil {
-		return nil, err
-	}
-	p.count(1)
-	return func() {
-		p.count(-1)
-		release()
-	}, nil
-}
-
+// count counts programs that start (1) and have ended (-1).
 func (p *counter) count(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +176,10 @@ type progress struct {
 	counter
 	direction evaluate.MetricDirection
 	repairing int
-	graded    bool
-	best      *float64
+	// debugFailures counts the debug commands that failed.
+	debugFailures atomic.Int64
+	graded        bool
+	best          *float64
 }
 
 func (p *progress) start(a *app, quiet bool, direction evaluate.MetricDirection, all, todo int) {
@@ -205,7 +199,19 @@ func (p *progress) more() string {
 	return shown
 }
 
-// repair counts scripts that are being repaired.
+// debugging counts the scripts that are being repaired, and the repairs that fail.
+func (p *progress) debugging(debug evaluate.DebugFunc) evaluate.DebugFunc {
+	return func(ctx context.Context, solution mlestar.SolutionScript, failure evaluate.Failure) (mlestar.SolutionScript, error) {
+		p.repair(1)
+		defer p.repair(-1)
+		repaired, err := debug(ctx, solution, failure)
+		if err != nil && ctx.Err() == nil {
+			p.debugFailures.Add(1)
+		}
+		return repaired, err
+	}
+}
+
 func (p *progress) repair(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,14 +220,14 @@ func (p *progress) repair(n int) {
 }
 
 // known takes the score of an evaluation into account.
-func (p *progress) known(e evaluate.Evaluation) {
+func (p *progress) known(e evaluate.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(e)
 }
 
 // note keeps the best score: of graded ones, as soon as there is one.
-func (p *progress) note(e evaluate.Evaluation) {
+func (p *progress) note(e evaluate.Result) {
 	if e.Grading != nil && !p.graded {
 		p.graded, p.best = true, nil
 	}
@@ -235,7 +241,7 @@ func (p *progress) note(e evaluate.Evaluation) {
 }
 
 // end shows how a script ended.
-func (p *progress) end(e evaluate.Evaluation) {
+func (p *progress) end(e evaluate.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(e)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
@@ -35,7 +36,7 @@ type debugInput struct {
 // repaired script. A command that fails, prints nothing or too much, or takes too long
 // uses up an attempt.
 func debugCommand(command string) evaluate.DebugFunc {
-	return func(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
+	return func(ctx context.Context, solution mlestar.SolutionScript, failure evaluate.Failure) (mlestar.SolutionScript, error) {
 		input, err := json.Marshal(debugInput{Script: solution.Content, Error: failure.Text(), Traceback: failure.Traceback})
 		if err != nil {
 			return solution, err
@@ -44,7 +45,7 @@ func debugCommand(command string) evaluate.DebugFunc {
 		if err != nil {
 			return solution, err
 		}
-		repaired := evaluate.NewSolution(text, evaluate.PhaseRefined)
+		repaired := mlestar.NewSolution(text, mlestar.PhaseRefined)
 		repaired.SourceModel = solution.SourceModel
 		return repaired, nil
 	}

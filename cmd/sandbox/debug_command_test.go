@@ -14,16 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/result"
 )
 
 func TestDebugCommand(t *testing.T) {
-	script := evaluate.NewSolution("é\n<b>", evaluate.PhaseInit)
+	script := mlestar.NewSolution("é\n<b>", mlestar.PhaseInit)
 	script.SourceModel = new("svm")
-	failure := evaluate.Failure{Evaluation: evaluate.Evaluation{Run: &evaluate.RunFacts{Explanation: "It was killed.", Status: result.StatusSignaled}}}
+	failure := evaluate.Failure{Result: evaluate.Result{Run: &evaluate.RunFacts{Explanation: "It was killed.", Status: result.StatusSignaled}}}
 	repaired, err := debugCommand("cat")(t.Context(), script, failure)
 	require.NoError(t, err)
-	require.Equal(t, evaluate.PhaseRefined, repaired.Phase)
+	require.Equal(t, mlestar.PhaseRefined, repaired.Phase)
 	require.Equal(t, "svm", *repaired.SourceModel)
 	var told debugInput
 	require.NoError(t, json.Unmarshal([]byte(repaired.Content), &told))

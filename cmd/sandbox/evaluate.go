@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -48,7 +49,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags.IntVar(&f.repeat, "repeat", 1, repeat)
 	flags.Var(&seedsFlag{&f.seeds}, "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
 	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
-	flags.IntVar(&f.maxRetries, "max-retries", evaluate.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
+	flags.IntVar(&f.maxRetries, "max-retries", mlestar.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
 }
 
 func newEvaluateCommand(a *app) *cobra.Command {
@@ -130,7 +131,7 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		return err
 	}
 	task, taskErr := evaluate.LoadTask(f.task)
-	text, err := readScript(script)
+	text, err := evaluate.ReadScript(script)
 	if err := errors.Join(taskErr, err); err != nil {
 		return err
 	}
@@ -146,38 +147,28 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	endLive := a.showLive(&opts.IO, s)
 	notes := a.tellSteps(s)
 	opts.Grading = notes.grading
-	evaluator, err := evaluate.New(a.watched(runner), opts)
+	h, err := evaluate.New(a.watched(runner), opts)
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(f.name, strings.TrimSuffix(filepath.Base(script), ".py"))
-	job := evaluate.Job{
-		Solution: evaluate.NewSolution(text, evaluate.PhaseInit), Task: task, Timeout: s.Timeout(),
-		Name: name, Workspace: cmp.Or(f.workspace, filepath.Join("work", name)),
-	}
+	job := evaluate.Job{Script: text, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.workspace, filepath.Join("work", name))}
 	if len(f.seeds) == 1 {
 		job.Seed = &f.seeds[0]
 	}
-	var repetition evaluate.Repetition
+	repetition := evaluate.Repetition{Results: make([]evaluate.Result, 1), Workspaces: []string{job.Workspace}}
 	switch {
 	case f.repeat > 1:
-		repetition, err = evaluator.Repeat(ctx, job, f.repeat, f.seeds)
+		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
 	case f.debugCommand != "":
-		var e evaluate.Evaluation
-		_, e, err = evaluator.EvaluateWithRetry(ctx, job.Solution, task, evaluate.DefaultPipelineConfig(),
+		_, repetition.Results[0], err = h.EvaluateWithRetry(ctx, mlestar.NewSolution(text, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
 			notes.debugging(debugCommand(f.debugCommand), f.maxRetries),
 			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
-		repetition.Evaluations = []evaluate.Evaluation{e}
 	default:
-		var e evaluate.Evaluation
-		e, err = evaluator.Evaluate(ctx, job)
-		repetition.Evaluations = []evaluate.Evaluation{e}
+		repetition.Results[0], err = h.Run(ctx, job)
 	}
 	a.ended()
 	endLive()
-	if f.repeat == 1 {
-		repetition.Workspaces = []string{job.Workspace}
-	}
 	return a.showEvaluations(ctx, repetition, err, evaluationView{f.repeat, a.livesHere(s)}, s)
 }
 
@@ -210,14 +201,11 @@ func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s set
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}
 	}
 	opts.GPUKind, err = gpuKindOf(ctx, runner, s.GPUs)
-	if f.cache != "" {
-		opts.Cache = &evaluate.Cache{Dir: f.cache}
-		return opts, err
+	opts.Cache = f.cache
+	if err != nil && f.cache == "" { // only a cache must know
+		opts.GPUKind, err = "not known", nil
 	}
-	if err != nil { // only a cache must know
-		opts.GPUKind = "not known"
-	}
-	return opts, nil
+	return opts, err
 }
 
 // seedsFlag is a list of seeds: whole numbers that Python takes.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
@@ -22,17 +23,14 @@ type evaluationView struct {
 }
 
 // showEvaluations shows the evaluations of one script, which ended with err, and sets
-// the exit code. A script that was refused is an evaluation and no failure.
+// the exit code.
 func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) error {
-	if refused := new(evaluate.ScriptError); errors.As(err, &refused) {
-		err = nil
-	}
 	// The error already says why the last one never ran.
-	if n := len(r.Evaluations); n > 0 && err != nil && r.Evaluations[n-1].Run == nil {
-		r.Evaluations = r.Evaluations[:n-1]
+	if n := len(r.Results); n > 0 && err != nil && r.Results[n-1].Run == nil {
+		r.Results = r.Results[:n-1]
 	}
 	code, open := 0, false
-	for _, e := range r.Evaluations {
+	for _, e := range r.Results {
 		code = max(code, evaluationCode(e))
 		open = open || !e.Conclusive()
 	}
@@ -44,16 +42,16 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 	}
 	a.code = code
 	switch {
-	case len(r.Evaluations) == 0:
+	case len(r.Results) == 0:
 		return err
 	case s.JSON && view.runs > 1:
 		return errors.Join(a.printRepetition(r), err)
 	case s.JSON:
-		return errors.Join(a.printJSON(r.Evaluations[0]), err)
+		return errors.Join(a.printJSON(r.Results[0]), err)
 	case s.Quiet:
 		return err
 	}
-	for i, e := range r.Evaluations {
+	for i, e := range r.Results {
 		for _, warning := range e.Warnings {
 			a.warn(warning)
 		}
@@ -61,8 +59,8 @@ func (a *app) showEvaluations(ctx context.Context, r evaluate.Repetition, err er
 			return printErr
 		}
 	}
-	if view.runs > 1 && r.Evaluations[0].Run != nil {
-		return errors.Join(a.print("%s", render.Statistics(r.Statistics, len(r.Evaluations))), err)
+	if view.runs > 1 && r.Results[0].Run != nil {
+		return errors.Join(a.print("%s", render.Statistics(r.Statistics, len(r.Results))), err)
 	}
 	return err
 }
@@ -84,7 +82,7 @@ func encodable(v any) error {
 
 // evaluationCode is the exit code of an evaluation: the script's with the exceptions of a
 // run, and 1 for any other problem.
-func evaluationCode(e evaluate.Evaluation) int {
+func evaluationCode(e evaluate.Result) int {
 	if e.Run == nil {
 		return exitProblem
 	}
@@ -111,7 +109,7 @@ func (s steps) grading(string) { s.say("grading") }
 // debugging shows each repair; most is their maximum.
 func (s steps) debugging(debug evaluate.DebugFunc, most int) evaluate.DebugFunc {
 	n := 0
-	return func(ctx context.Context, solution evaluate.SolutionScript, failure evaluate.Failure) (evaluate.SolutionScript, error) {
+	return func(ctx context.Context, solution mlestar.SolutionScript, failure evaluate.Failure) (mlestar.SolutionScript, error) {
 		n++
 		s.say(fmt.Sprintf("retry %d of %d: asking the debug command", n, most))
 		repaired, err := debug(ctx, solution, failure)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
 )
@@ -20,7 +21,7 @@ func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, 
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &app{streams: Streams{Out: &stdout, Err: &stderr}}
-	for range r.Evaluations {
+	for range r.Results {
 		r.Workspaces = append(r.Workspaces, "w")
 	}
 	got = a.showEvaluations(ctx, r, err, view, s)
@@ -32,14 +33,14 @@ func TestInterruptedEvaluations(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := interruption{Signal: os.Interrupt}
 	cancel(cause)
-	grading := evaluated("g", func(e *evaluate.Evaluation) {
+	grading := evaluated("g", func(e *evaluate.Result) {
 		e.Grading = &evaluate.Grading{Failure: "The caller canceled the run.", Canceled: true}
 	})
-	running := evaluated("r", func(e *evaluate.Evaluation) { e.Run.Status = result.StatusCanceled })
-	repairing := evaluated("d", func(e *evaluate.Evaluation) { e.Failure, e.IsError = "canceled before retry 1", true })
-	for name, e := range map[string]evaluate.Evaluation{"grading": grading, "running": running, "repairing": repairing} {
+	running := evaluated("r", func(e *evaluate.Result) { e.Run.Status = result.StatusCanceled })
+	repairing := evaluated("d", func(e *evaluate.Result) { e.Failure, e.IsError = "canceled before retry 1", true })
+	for name, e := range map[string]evaluate.Result{"grading": grading, "running": running, "repairing": repairing} {
 		for _, err := range []error{nil, cause} {
-			code, out, got := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{e}}, err, evaluationView{runs: 1}, settings.Settings{})
+			code, out, got := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{e}}, err, evaluationView{runs: 1}, settings.Settings{})
 			require.Equal(t, exitInterrupted, code, name)
 			require.ErrorIs(t, got, cause, name)
 			if name == "grading" {
@@ -48,21 +49,21 @@ func TestInterruptedEvaluations(t *testing.T) {
 		}
 	}
 	// What ended well before the signal came is what it is.
-	code, _, err := shown(t, ctx, evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings.Settings{})
+	code, _, err := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings.Settings{})
 	require.Zero(t, code)
 	require.NoError(t, err)
 }
 
 // What was never run because we failed is told once, by its error.
 func TestEvaluationsThatNeverRan(t *testing.T) {
-	failed := evaluate.Evaluation{Name: "x", Failure: "no"}
+	failed := evaluate.Result{Name: "x", Failure: "no"}
 	for _, runs := range []int{1, 2} {
-		code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{failed}}, errors.New("no"), evaluationView{runs: runs}, settings.Settings{})
+		code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{failed}}, errors.New("no"), evaluationView{runs: runs}, settings.Settings{})
 		require.Equal(t, exitSandbox, code)
 		require.Empty(t, out)
 		require.EqualError(t, err, "no")
 	}
-	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil), failed}}, errors.New("no"),
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{evaluated("a", nil), failed}}, errors.New("no"),
 		evaluationView{runs: 2}, settings.Settings{})
 	require.Equal(t, exitSandbox, code)
 	require.Contains(t, out, "a · exited 0 · no score · 1.00s")
@@ -72,7 +73,7 @@ func TestEvaluationsThatNeverRan(t *testing.T) {
 
 // Statistics that have no JSON do not take the evaluations with them.
 func TestRepetitionWithoutStatistics(t *testing.T) {
-	r := evaluate.Repetition{Evaluations: []evaluate.Evaluation{evaluated("a", nil)}, Statistics: evaluate.Statistics{Count: 3, Mean: new(math.NaN())}}
+	r := evaluate.Repetition{Results: []evaluate.Result{evaluated("a", nil)}, Statistics: evaluate.Statistics{Count: 3, Mean: new(math.NaN())}}
 	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings.Settings{JSON: true})
 	require.NoError(t, err)
 	require.Contains(t, out, `"name": "a"`)
@@ -83,11 +84,11 @@ func TestRepetitionWithoutStatistics(t *testing.T) {
 // A terminal has seen the traceback already; whoever reads a pipe, or a result of the
 // cache, has not.
 func TestTracebackIsShownOnce(t *testing.T) {
-	crash := evaluated("c", func(e *evaluate.Evaluation) { e.IsError, e.ExitCode, e.ErrorTraceback = true, 1, new("Traceback: x") })
+	crash := evaluated("c", func(e *evaluate.Result) { e.IsError, e.ExitCode, e.ErrorTraceback = true, 1, new("Traceback: x") })
 	for _, cached := range []bool{false, true} {
 		for _, live := range []bool{false, true} {
 			crash.Cached = cached
-			_, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{1, live}, settings.Settings{})
+			_, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{crash}}, nil, evaluationView{1, live}, settings.Settings{})
 			require.NoError(t, err)
 			if live && !cached {
 				require.NotContains(t, out, "Traceback")
@@ -100,10 +101,10 @@ func TestTracebackIsShownOnce(t *testing.T) {
 
 // The summary says why nothing was graded, also of a script that failed.
 func TestNotGraded(t *testing.T) {
-	crash := evaluated("c", func(e *evaluate.Evaluation) {
+	crash := evaluated("c", func(e *evaluate.Result) {
 		e.IsError, e.ExitCode, e.Grading = true, 1, &evaluate.Grading{Failure: "there is nothing to grade"}
 	})
-	code, out, err := shown(t, t.Context(), evaluate.Repetition{Evaluations: []evaluate.Evaluation{crash}}, nil, evaluationView{runs: 1}, settings.Settings{})
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{crash}}, nil, evaluationView{runs: 1}, settings.Settings{})
 	require.NoError(t, err)
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "not graded: there is nothing to grade\n")
@@ -114,14 +115,14 @@ func TestSteps(t *testing.T) {
 	var said []string
 	s := steps{func(text string) { said = append(said, text) }}
 	answers := []error{errors.New("no idea"), nil}
-	debug := s.debugging(func(context.Context, evaluate.SolutionScript, evaluate.Failure) (evaluate.SolutionScript, error) {
+	debug := s.debugging(func(context.Context, mlestar.SolutionScript, evaluate.Failure) (mlestar.SolutionScript, error) {
 		err := answers[0]
 		answers = answers[1:]
-		return evaluate.SolutionScript{}, err
+		return mlestar.SolutionScript{}, err
 	}, 3)
-	_, err := debug(t.Context(), evaluate.SolutionScript{}, evaluate.Failure{})
+	_, err := debug(t.Context(), mlestar.SolutionScript{}, evaluate.Failure{})
 	require.Error(t, err)
-	_, err = debug(t.Context(), evaluate.SolutionScript{}, evaluate.Failure{})
+	_, err = debug(t.Context(), mlestar.SolutionScript{}, evaluate.Failure{})
 	require.NoError(t, err)
 	s.grading("x")
 	require.Equal(t, []string{

@@ -52,19 +52,19 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 	if report.Torn > 0 {
 		a.warn(fmt.Sprintf("%s:%d: the line was cut and is left out", path, report.Torn))
 	}
-	latest, replaced := evaluate.Latest(report.Evaluations)
+	latest, replaced := evaluate.Latest(report.Results)
 	if text := render.Replaced(replaced); text != "" {
 		a.warn(path + ": " + text)
 	}
 	if ids := evaluate.Competitions(latest); len(ids) > 1 {
 		a.warn(fmt.Sprintf("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), text.Fit(strings.Join(ids, ", "), text.Most)))
 	}
-	ranked, err := evaluate.RankEvaluations(latest, direction)
+	ranked, err := evaluate.RankResults(latest, direction)
 	if err != nil {
 		return err
 	}
 	if s.JSON {
-		return a.printJSON(append([]evaluate.Evaluation{}, ranked...))
+		return a.printJSON(append([]evaluate.Result{}, ranked...))
 	}
 	if len(ranked) == 0 {
 		a.say(path + " has no evaluations")
@@ -74,7 +74,7 @@ func (a *app) rank(ctx context.Context, path string, direction evaluate.MetricDi
 }
 
 // printLeaderboard prints ranked evaluations as a table below its title.
-func (a *app) printLeaderboard(title string, ranked []evaluate.Evaluation) error {
+func (a *app) printLeaderboard(title string, ranked []evaluate.Result) error {
 	if err := a.print("%s\n", text.OneLine(title)); err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // evaluated is an evaluation of a run that exited with 0.
-func evaluated(name string, change func(e *evaluate.Evaluation)) evaluate.Evaluation {
-	e := evaluate.Evaluation{Name: name, Run: &evaluate.RunFacts{ID: "run-" + name, Status: result.StatusExited, Fault: result.FaultNone},
+func evaluated(name string, change func(e *evaluate.Result)) evaluate.Result {
+	e := evaluate.Result{Name: name, Run: &evaluate.RunFacts{ID: "run-" + name, Status: result.StatusExited, Fault: result.FaultNone},
 		EvaluationResult: evaluate.EvaluationResult{DurationSeconds: 1}}
 	if change != nil {
 		change(&e)
@@ -22,17 +22,17 @@ func evaluated(name string, change func(e *evaluate.Evaluation)) evaluate.Evalua
 }
 
 func TestLeaderboard(t *testing.T) {
-	ranked := []evaluate.Evaluation{
-		evaluated("best", func(e *evaluate.Evaluation) {
+	ranked := []evaluate.Result{
+		evaluated("best", func(e *evaluate.Result) {
 			e.Seed, e.Score, e.GradedScore, e.Grading = new(uint32(7)), new(0.003081700565274459), new(1.23456789123e+08), &evaluate.Grading{Run: &evaluate.RunFacts{}}
 		}),
-		evaluated(strings.Repeat("é", 60), func(e *evaluate.Evaluation) {
+		evaluated(strings.Repeat("é", 60), func(e *evaluate.Result) {
 			e.Score, e.Grading = new(0.5), &evaluate.Grading{Failure: "it crashed"}
 		}),
-		evaluated("stopped", func(e *evaluate.Evaluation) {
+		evaluated("stopped", func(e *evaluate.Result) {
 			e.Score, e.Grading = new(0.5), &evaluate.Grading{Failure: "ended", Canceled: true}
 		}),
-		evaluated("crash", func(e *evaluate.Evaluation) {
+		evaluated("crash", func(e *evaluate.Result) {
 			e.IsError, e.ExitCode, e.Grading = true, 3, &evaluate.Grading{Failure: "there is nothing to grade"}
 		}),
 		{Name: "lost", Failure: strings.Repeat("x", 100), EvaluationResult: evaluate.EvaluationResult{ExitCode: -1}},
@@ -54,7 +54,7 @@ func TestLeaderboard(t *testing.T) {
 
 	// Columns without a use are left out, and nothing ends in blanks.
 	out.Reset()
-	require.NoError(t, a.printLeaderboard("t", []evaluate.Evaluation{evaluated("a", func(e *evaluate.Evaluation) { e.Score = new(1.0) })}))
+	require.NoError(t, a.printLeaderboard("t", []evaluate.Result{evaluated("a", func(e *evaluate.Result) { e.Score = new(1.0) })}))
 	require.Equal(t, "t\nRANK  NAME  SCORE  STATUS    DURATION  RUN\n1     a         1  exited 0     1.00s  run-a\n", out.String())
 }
 

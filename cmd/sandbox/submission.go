@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/internal/render"
 )
 
@@ -19,9 +20,9 @@ type submissionFlags struct {
 
 // inspected is the JSON of `submission --json`.
 type inspected struct {
-	evaluate.Submission
+	submission.File
 	// Check is null without a sample.
-	Check *evaluate.SubmissionCheck `json:"check"`
+	Check *submission.Check `json:"check"`
 }
 
 func newSubmissionCommand(a *app) *cobra.Command {
@@ -56,7 +57,7 @@ The exit code is 1 when the file is missing or empty, or differs from the sample
 func (f *submissionFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.file, "file", evaluate.DefaultSubmission, "`name` of the submission in final/")
+	flags.StringVar(&f.file, "file", submission.DefaultName, "`name` of the submission in final/")
 	flags.StringVar(&f.sample, "sample", "", "CSV `file` with the right header, rows and IDs")
 	flags.StringVar(&f.idColumn, "id-column", "", "`column` of the IDs (default: the sample's first)")
 	flags.BoolVar(&f.sameOrder, "same-order", false, "demand the IDs in the order of the sample")
@@ -73,11 +74,11 @@ func (f *submissionFlags) check(cmd *cobra.Command, names ...string) error {
 }
 
 // rule is the comparison that the flags ask for; nil without a sample.
-func (f submissionFlags) rule() *evaluate.SubmissionRule {
+func (f submissionFlags) rule() *submission.Rule {
 	if f.sample == "" {
 		return nil
 	}
-	return &evaluate.SubmissionRule{Name: f.file, Sample: f.sample, IDColumn: f.idColumn, SameOrder: f.sameOrder}
+	return &submission.Rule{Name: f.file, Sample: f.sample, IDColumn: f.idColumn, SameOrder: f.sameOrder}
 }
 
 func (a *app) submission(ctx context.Context, dir string, f submissionFlags) error {
@@ -94,11 +95,11 @@ func (a *app) submission(ctx context.Context, dir string, f submissionFlags) err
 			return err
 		}
 	}
-	info, err := evaluate.SubmissionInfo(dir, f.file)
+	info, err := submission.Info(dir, f.file)
 	if err != nil {
 		return err
 	}
-	seen := inspected{Submission: info}
+	seen := inspected{File: info}
 	if rule != nil {
 		check := rule.Check(ctx, dir)
 		seen.Check = &check

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -75,85 +73,39 @@ func NewApproval(e Effective, root, image string, by Approver, now time.Time, va
 func (a Approval) YAML() ([]byte, error) { return encodeYAML(a) }
 
 // ParseApproval reads an approval in YAML or JSON. Source is its name in messages. An error of
-// type [*RefusedError] lists every problem with the document. [CheckApproval] says whether the
-// approval permits an execution.
+// type [*RefusedError] lists every problem with the form of the document. [CheckApproval] and
+// [Approvals.Check] say whether the approval permits an execution.
 func ParseApproval(text []byte, source string) (Approval, error) {
 	var a Approval
-	lines := map[string]int{}
-	violations := decode(text, &a, strict.Options{Schema: ApprovalSchemaV1, Lines: lines})
-	if len(violations) == 0 {
-		violations = a.problems()
-	}
-	if len(violations) > 0 {
-		addLines(violations, lines)
+	if violations := decode(text, &a, strict.Options{Schema: ApprovalSchemaV1}); len(violations) > 0 {
 		return Approval{}, &RefusedError{source, violations}
 	}
 	return a, nil
 }
 
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}\z`)
-
-// problems are the violations of an approval, whatever it is for.
-func (a Approval) problems() (violations []Violation) {
-	check := func(ok bool, field, value, rule string) {
-		if !ok {
-			violations = append(violations, Violation{Code: "CK-01", Field: field, Value: value, Rule: rule})
-		}
-	}
-	check(a.Schema == ApprovalSchemaV1, "schema", strict.Quoted(a.Schema), fmt.Sprintf("want %q", ApprovalSchemaV1))
-	if err := policy.CheckName("id", a.ID); err != nil {
-		check(false, "id", strict.Quoted(a.ID), policy.RuleOf(err))
-	}
-	check(sha256Pattern.MatchString(a.ContractSHA256), "contract_sha256", strict.Quoted(a.ContractSHA256), "must be 64 lower-case hexadecimal digits")
-	for _, f := range []struct{ field, value string }{{"approved_by", a.ApprovedBy}, {"reason", a.Reason}} {
-		rule := textRule(f.value, maxPurpose)
-		if strings.TrimSpace(f.value) == "" {
-			rule = "must not be empty"
-		}
-		check(rule == "", f.field, strict.Quoted(f.value), rule)
-	}
-	check(filepath.IsAbs(a.Root) && textRule(a.Root, maxPath) == "", "root", strict.Quoted(a.Root), "must be the absolute path of a folder")
-	check(textRule(a.Image, maxMetadata) == "", "image", strict.Quoted(a.Image), textRule(a.Image, maxMetadata))
-	const form = "must be a time of RFC 3339, such as 2026-01-31T12:00:00Z"
-	from, fromErr := time.Parse(time.RFC3339, a.ApprovedAt)
-	until, untilErr := time.Parse(time.RFC3339, a.ExpiresAt)
-	check(fromErr == nil, "approved_at", strict.Quoted(a.ApprovedAt), form)
-	check(untilErr == nil, "expires_at", strict.Quoted(a.ExpiresAt), form)
-	if fromErr == nil && untilErr == nil {
-		check(until.After(from), "expires_at", strict.Quoted(a.ExpiresAt), "is not after approved_at")
-		check(until.Sub(from) <= MaxApproval, "expires_at", strict.Quoted(a.ExpiresAt), "is more than 7 days after approved_at")
-	}
-	known := []string{NeedElevated, NeedOpen}
-	check(len(a.Levels) > 0, "levels", "", "must name what is approved: "+text.List(known))
-	for i, level := range a.Levels {
-		check(slices.Contains(known, level), fmt.Sprintf("levels[%d]", i), strict.Quoted(level), "must be one of "+text.List(known))
-	}
-	return violations
-}
-
 // CheckApproval says why an approval does not permit an execution; want is the approval that
 // it needs, of [NewApproval]. [Approvals] knows whether it was granted and used.
-func CheckApproval(a, want Approval, now time.Time) []Violation {
-	violations := a.problems()
+func CheckApproval(a, want Approval, now time.Time) (violations []Violation) {
 	check := func(ok bool, field, value, rule string) {
 		if !ok {
-			violations = append(violations, Violation{Code: "CK-01", Field: field, Value: value, Rule: rule})
+			violations = append(violations, Violation{Code: "CK-01", Field: "approval." + field, Value: quoted(value), Rule: rule})
 		}
 	}
-	if len(violations) == 0 {
-		from, _ := time.Parse(time.RFC3339, a.ApprovedAt) // parsed before
-		until, _ := time.Parse(time.RFC3339, a.ExpiresAt)
-		check(!now.Before(from), "approved_at", strict.Quoted(a.ApprovedAt), "the approval is not valid yet")
-		check(now.Before(until), "expires_at", strict.Quoted(a.ExpiresAt), "the approval has expired")
-		check(a.ContractSHA256 == want.ContractSHA256, "contract_sha256", strict.Quoted(a.ContractSHA256), "the approval is for another contract: this one is "+want.ContractSHA256)
-		check(a.Root == want.Root, "root", strict.Quoted(a.Root), "the approval is for another root: this one is "+want.Root)
-		check(a.Image == want.Image, "image", strict.Quoted(a.Image), "the approval is for another image: this one is "+cmp.Or(want.Image, "the default"))
+	from, fromErr := time.Parse(time.RFC3339, a.ApprovedAt)
+	until, untilErr := time.Parse(time.RFC3339, a.ExpiresAt)
+	check(strings.TrimSpace(a.ApprovedBy) != "", "approved_by", a.ApprovedBy, "must not be empty")
+	check(strings.TrimSpace(a.Reason) != "", "reason", a.Reason, "must not be empty")
+	check(fromErr == nil && untilErr == nil, "approved_at", a.ApprovedAt, "both times must be of RFC 3339, such as 2026-01-31T12:00:00Z")
+	if fromErr == nil && untilErr == nil {
+		check(!now.Before(from), "approved_at", a.ApprovedAt, "the approval is not valid yet")
+		check(now.Before(until), "expires_at", a.ExpiresAt, "the approval has expired")
+		check(until.Sub(from) <= MaxApproval, "expires_at", a.ExpiresAt, "is more than 7 days after approved_at")
 	}
+	check(a.ContractSHA256 == want.ContractSHA256, "contract_sha256", a.ContractSHA256, "the approval is for another contract: this one is "+want.ContractSHA256)
+	check(a.Root == want.Root, "root", a.Root, "the approval is for another root: this one is "+want.Root)
+	check(a.Image == want.Image, "image", a.Image, "the approval is for another image: this one is "+cmp.Or(want.Image, "the default"))
 	for _, level := range want.Levels {
 		check(slices.Contains(a.Levels, level), "levels", "", "the approval does not name "+level)
-	}
-	for i := range violations {
-		violations[i].Field = "approval." + violations[i].Field
 	}
 	return violations
 }

@@ -78,7 +78,7 @@ func TestExecute(t *testing.T) {
 }
 
 // A contract that breaks rules is an outcome, has no exit code and runs nothing; and
-// everything is told at once.
+// everything is reported at once.
 func TestExecuteRefused(t *testing.T) {
 	h, box := newHarness(t, nil)
 	o, err := h.Run(t.Context(), document(`
@@ -140,7 +140,7 @@ func TestExecuteSentences(t *testing.T) {
 	require.False(t, o.Started)
 }
 
-// What the sandbox itself refuses is a refused contract; what it fails at is an error.
+// A contract that the sandbox refuses is refused; a failure of the sandbox is an error.
 func TestExecuteSandboxRefuses(t *testing.T) {
 	h, box := newHarness(t, nil)
 	box.planErr = &policy.FieldError{Field: "cpus", Value: "4", Rule: "the engine's machine has 2"}
@@ -332,7 +332,7 @@ func TestClockProbeFails(t *testing.T) {
 	require.Empty(t, box.ran)
 }
 
-// A file that the contract names and that did not reach the host is no success.
+// A file that the contract names must reach the host.
 func TestNotApplied(t *testing.T) {
 	h, _ := newHarness(t, func(sandbox.Request, string) result.Result {
 		return result.Result{Status: result.StatusExited, Trees: []result.Tree{{Target: "/repo/src",
@@ -390,8 +390,8 @@ func TestGitIsNamed(t *testing.T) {
 	}
 }
 
-// What only the sandbox refuses is told with everything else, by the field of the contract.
-func TestPlanIsToldAsWell(t *testing.T) {
+// Rules of the sandbox are reported with all others, by the field of the contract.
+func TestPlanIsReportedAsWell(t *testing.T) {
 	h, box := newHarness(t, nil)
 	box.planErr = errors.Join(
 		&policy.FieldError{Field: "network level", Value: `"open"`, Rule: "is not permitted"},

@@ -115,7 +115,7 @@ func TestTools(t *testing.T) {
 
 	// Nothing is permitted by rules that say nothing.
 	_, violations, _ := Rules{}.Validate(Contract{Inputs: Inputs{Command: "five"}})
-	require.Equal(t, []string{"IV-01: tool_id: must name a tool of the registry", `CX-02: sandbox.profile "contract": is no profile; there are none`}, linesOf(violations))
+	require.Equal(t, []string{"IV-01: tool_id: must name a tool of the registry", `CX-02: sandbox.profile "contract": is not a profile; there are none`}, linesOf(violations))
 }
 
 func TestEnvironment(t *testing.T) {

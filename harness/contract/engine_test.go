@@ -31,7 +31,7 @@ import (
 // These tests run on the real engine with the debian image. Without either they fail
 // and say what to do: `make test` makes both.
 
-// examples is the folder of the contracts that are carried out.
+// examples has the contracts that are executed.
 const examples = "../../examples/contracts"
 
 // newHarness executes contracts on the real engine, with a copy of the project of the
@@ -156,14 +156,14 @@ func requireHas(t *testing.T, got, want any, path string) {
 	switch want := want.(type) {
 	case map[string]any:
 		got, ok := got.(map[string]any)
-		require.True(t, ok, "%s is no mapping", path)
+		require.True(t, ok, "%s is not a mapping", path)
 		for name, value := range want {
 			require.Contains(t, got, name, path)
 			requireHas(t, got[name], value, path+"."+name)
 		}
 	case []any:
 		list, ok := got.([]any)
-		require.True(t, ok, "%s is no list", path)
+		require.True(t, ok, "%s is not a list", path)
 		require.Len(t, list, len(want), "%s: %v", path, got)
 		for i := range want {
 			requireHas(t, list[i], want[i], fmt.Sprintf("%s[%d]", path, i))
@@ -250,7 +250,7 @@ attempt("delete", lambda: os.remove("build.py"))
 	require.True(t, strings.HasPrefix(o.Folders[0].NotWritten[1], "evil (symlink): "), o.Folders[0].NotWritten[1])
 }
 
-// TestTooLarge: files beyond the limit are told and stay in the record.
+// TestTooLarge: files above the limit are reported and stay in the record.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)

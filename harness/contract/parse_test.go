@@ -13,7 +13,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// everything is a contract that says all that can be said.
+// everything is a contract with every field.
 const everything = `schema: evalbox/contract/v1
 execution_id: x-1
 tool_id: T-5

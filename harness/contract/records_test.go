@@ -44,7 +44,7 @@ func TestSettleAbandoned(t *testing.T) {
 	record("r-evidence", map[string]string{ContractFile: written("open")})
 	record("r-run", map[string]string{})
 	record("r-damaged", map[string]string{ContractFile: "tool_id: ["})
-	record("r-told", map[string]string{ContractFile: text, OutcomeFile: "{}"})
+	record("r-settled", map[string]string{ContractFile: text, OutcomeFile: "{}"})
 
 	runs, err := SettleAbandoned(store)
 	require.ErrorContains(t, err, "record r-damaged: ")
@@ -67,7 +67,7 @@ func TestSettleAbandoned(t *testing.T) {
 
 	for class, id := range map[string]string{RetainSession: "r-session", RetainEvidence: "r-evidence"} {
 		expired, err := FindExpired(store, class, time.Now().Add(time.Hour))
-		require.ErrorContains(t, err, "r-told")
+		require.ErrorContains(t, err, "r-settled")
 		require.Len(t, expired, 1)
 		require.Equal(t, id, expired[0].RunID)
 	}

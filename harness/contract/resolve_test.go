@@ -13,7 +13,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// host is a folder with a root and things beside it.
+// host is a directory with a root and things beside it.
 func host(t *testing.T) string {
 	t.Helper()
 	dir := fsx.RealPath(t.TempDir())
@@ -35,7 +35,7 @@ func host(t *testing.T) string {
 	return dir
 }
 
-// resolveIn resolves a contract in a host folder.
+// resolveIn resolves a contract in a host directory.
 func resolveIn(dir string, level policy.FilesystemLevel, change func(c *Contract)) (Resolved, []string) {
 	c := Contract{Inputs: Inputs{WorkingDirectory: "src"}}
 	change(&c)
@@ -86,8 +86,8 @@ func TestResolveLevels(t *testing.T) {
 			[]string{"/repo/secret", "/repo/src/deep", "/repo/src/new"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, told := resolveIn(dir, test.level, test.change)
-			require.Empty(t, told)
+			r, rules := resolveIn(dir, test.level, test.change)
+			require.Empty(t, rules)
 			require.Equal(t, test.mounts, r.Mounts)
 			require.Equal(t, test.trees, r.Trees)
 			require.Equal(t, test.masks, r.Masks)
@@ -103,7 +103,7 @@ func TestResolveRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		level  policy.FilesystemLevel
 		change func(c *Contract)
-		told   []string
+		rules  []string
 	}{
 		"work outside by a link": {policy.Minimal, func(c *Contract) { c.Inputs.WorkingDirectory = "to-deps" },
 			[]string{"IV-03 inputs.working_directory: leads to DIR/deps, which is not below the root DIR/root"}},
@@ -179,11 +179,11 @@ func TestResolveRefuses(t *testing.T) {
 			"CX-05 outputs.output_files[0]: is not below what the program may write: nothing of the host, or /work/final"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, told := resolveIn(dir, test.level, test.change)
+			_, rules := resolveIn(dir, test.level, test.change)
 			if name == "elevated" {
-				told = without(told, "read[1]") // /proc/self leads to a number
+				rules = without(rules, "read[1]") // /proc/self leads to a number
 			}
-			require.Equal(t, test.told, told)
+			require.Equal(t, test.rules, rules)
 		})
 	}
 }
@@ -204,10 +204,10 @@ func TestResolveInputSizes(t *testing.T) {
 	}
 	write("big", MaxInputFiles)
 	write("one", 1)
-	_, told := resolveIn(dir, policy.Minimal, func(c *Contract) { c.Inputs.InputFiles = []string{"big"} })
-	require.Empty(t, told)
-	_, told = resolveIn(dir, policy.Minimal, func(c *Contract) { c.Inputs.InputFiles = []string{"big", "one"} })
-	require.Equal(t, []string{"IV-05 inputs.input_files[1]: with it the input files have more than 10MiB in all"}, told)
+	_, rules := resolveIn(dir, policy.Minimal, func(c *Contract) { c.Inputs.InputFiles = []string{"big"} })
+	require.Empty(t, rules)
+	_, rules = resolveIn(dir, policy.Minimal, func(c *Contract) { c.Inputs.InputFiles = []string{"big", "one"} })
+	require.Equal(t, []string{"IV-05 inputs.input_files[1]: with it the input files have more than 10MiB in all"}, rules)
 }
 
 func TestResolveRoot(t *testing.T) {

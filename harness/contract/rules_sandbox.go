@@ -37,7 +37,7 @@ const (
 func (k *checker) limits() {
 	name := k.c.Sandbox.Profile
 	if _, ok := k.rules.Profiles[name]; !ok {
-		k.add("CX-02", "sandbox.profile", strict.Quoted(name), "is no profile; there are "+
+		k.add("CX-02", "sandbox.profile", strict.Quoted(name), "is not a profile; there are "+
 			cmp.Or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none"), hintProfile)
 	}
 	k.bounds("CX-02")
@@ -146,7 +146,7 @@ func (k *checker) network() {
 	for i, host := range n.Allow {
 		if len(scope.Endpoints) > 0 && !slices.Contains(scope.Endpoints, host) {
 			k.refuseText(code, fmt.Sprintf("sandbox.network.allow[%d]", i), host,
-				fmt.Sprintf("is no endpoint of tool %s, which has %s", k.t.ID, strings.Join(scope.Endpoints, ", ")))
+				fmt.Sprintf("is not an endpoint of tool %s, which has %s", k.t.ID, strings.Join(scope.Endpoints, ", ")))
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestBadInput(t *testing.T) {
 		"stdin, type":   {inputs("stdin: [x]"), []string{"CX-01: inputs.stdin: must be text, is a list"}},
 
 		// Limits.
-		"profile":       {inSandbox("profile: huge"), []string{`CX-02: sandbox.profile "huge": is no profile; there are contract, evaluation`}},
+		"profile":       {inSandbox("profile: huge"), []string{`CX-02: sandbox.profile "huge": is not a profile; there are contract, evaluation`}},
 		"timeout":       {inSandbox("timeout_ms: 999"), []string{"CX-02: sandbox.timeout_ms 999: must be between 1000 and 600000 in profile contract"}},
 		"limits below":  {inSandbox("{timeout_ms: -1, memory_mb: 63, cpu_cores: 0, processes: {max_children: -1}}"), []string{"CX-02: sandbox.timeout_ms -1", "CX-02: sandbox.memory_mb 63", "CX-02: sandbox.cpu_cores 0", "CX-02: sandbox.processes.max_children -1: must be between 0 and 100"}},
 		"limits above":  {inSandbox("{timeout_ms: 600001, memory_mb: 4097, cpu_cores: 5, processes: {max_children: 101}}"), []string{"CX-02: sandbox.timeout_ms 600001", "CX-02: sandbox.memory_mb 4097", "CX-02: sandbox.cpu_cores 5", "CX-02: sandbox.processes.max_children 101"}},
@@ -152,7 +152,7 @@ func TestBadInput(t *testing.T) {
 		"hosts":           {inSandbox(`network: {level: api, allow: ["", "a b", "https://x", "a\0", "x:99999"], deny: ["\n"]}`), []string{`CX-04: sandbox.network.allow[0] "": `, `CX-04: sandbox.network.allow[1] "a b"`, `CX-04: sandbox.network.allow[2] "https://x"`, `CX-04: sandbox.network.allow[3] "a\x00"`, `CX-04: sandbox.network.allow[4] "x:99999"`, `CX-04: sandbox.network.deny[0] "\n"`}},
 		"many hosts":      {inSandbox("network: {level: api, allow: " + many(1001, "a") + "}"), []string{"CX-04: sandbox.network.allow: has 1001 hosts; at most 1000"}},
 		"network of a tool": {"tool_id: T-1\ninputs: {command: one}\nsandbox: {network: {level: open, allow: [api.example.com, evil.example.com]}}\n",
-			[]string{`CX-04: sandbox.network.level "open": is above api, the highest level of tool T-1`, `CX-04: sandbox.network.allow[1] "evil.example.com": is no endpoint of tool T-1, which has api.example.com`}},
+			[]string{`CX-04: sandbox.network.level "open": is above api, the highest level of tool T-1`, `CX-04: sandbox.network.allow[1] "evil.example.com": is not an endpoint of tool T-1, which has api.example.com`}},
 
 		// Outputs.
 		"expected":       {outputs("stdout: expected"), []string{"CX-01: outputs.stdout: must say what is expected"}},

@@ -2,135 +2,441 @@ package evaluate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/schedule"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
-// BatchOptions steer [Evaluator.EvaluateBatch]. The zero value is the sequential
-// batch of EX-026.
-type BatchOptions struct {
-	// Parallel is how many scripts run at once; 0 and 1 are one after the other.
-	// More than one needs a Workspace.
-	Parallel int
-	// Workspace is a folder in which every script gets a working folder of its
-	// own, named like the script. Empty is the working folder of the task, where
-	// each script's outputs take the place of the one's before.
+// Reasons of the early end of a batch, besides a [*FailuresError] and the cause of ctx.
+var (
+	ErrBudget = errors.New("the time budget is used up")
+	ErrEngine = errors.New("the engine cannot be reached: nothing more is started")
+)
+
+// A FailuresError says that a batch ended because too many scripts failed.
+type FailuresError struct{ Count int }
+
+func (e *FailuresError) Error() string {
+	if e.Count == 1 {
+		return "a script failed: nothing more was started"
+	}
+	return strconv.Itoa(e.Count) + " scripts failed: nothing more was started"
+}
+
+// An Entry is one evaluation of a batch. It has the hash of the script only: thousands of scripts
+// need not be in memory at once.
+type Entry struct {
+	Name string
+	Seed *uint32
+	// Path is the file of the script, which is read again right before it is evaluated and must
+	// still have the hash SHA256. Text, if not nil, is the script itself.
+	Path   string
+	Text   *string
+	SHA256 string
+	// Workspace is that of [Job]. Entries that run at the same time need different ones.
 	Workspace string
-	// Names are the names of the scripts, all different; see [policy.CheckName].
-	// Nil is solution-1 and so on.
-	Names []string
-	// Timeout, unless 0, is the time limit of each run instead of the config's.
-	Timeout time.Duration
-	// Brief keeps in the items what [Evaluation.Bounded] does, so that thousands of
-	// talkative scripts fit into memory. Done gets all of it.
-	Brief bool
-	// Done, if set, is called as each evaluation ends, in the order of their ends
-	// and one call at a time. An error ends the batch: what runs is canceled, and
-	// nothing more is started.
-	Done func(index int, item BatchItem) error
 }
 
-// BatchItem is what became of one script of a batch.
-type BatchItem struct {
-	Name       string
-	Evaluation Evaluation
-	// Err is that of [Evaluator.Evaluate]; for a script that was never begun, the
-	// reason why the batch ended.
-	Err error
-}
-
-// EvaluateBatch evaluates solutions and returns what became of each, in the order of
-// its argument (EX-026). A script that is refused, or that we fail to run, does not
-// end the batch: the item says so. The error is for a batch that makes no sense and
-// for one that ended early, because of ctx or of Done; the items are complete then,
-// too.
-func (e *Evaluator) EvaluateBatch(ctx context.Context, solutions []SolutionScript, task TaskDescription, config PipelineConfig,
-	opts BatchOptions,
-) ([]BatchItem, error) {
-	timeout, err := effectiveTimeout(config, opts.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	names, err := opts.names(len(solutions))
-	if err != nil {
-		return nil, err
-	}
-	items := make([]BatchItem, len(solutions))
-	for i := range items {
-		items[i].Name = names[i]
-	}
-	begun := make([]bool, len(solutions))
-	schedule := Schedule{Parallel: opts.Parallel, Done: opts.Done, Ended: func(i int, item BatchItem) {
-		items[i], begun[i] = item, true
-		if opts.Brief {
-			items[i].Evaluation = item.Evaluation.Bounded()
-		}
-	}}
-	err = schedule.Run(ctx, len(solutions), func(ctx context.Context, i int) BatchItem {
-		job := Job{Solution: solutions[i], Task: task, Timeout: timeout, Name: names[i]}
-		if opts.Workspace != "" {
-			job.Workspace = filepath.Join(opts.Workspace, names[i])
-		}
-		item := BatchItem{Name: names[i]}
-		item.Evaluation, item.Err = e.Evaluate(ctx, job)
-		return item
-	})
-	for i := range items {
-		if !begun[i] {
-			items[i].Err = err
-		}
-	}
-	return items, err
-}
-
-// names checks the options and completes the names.
-func (o BatchOptions) names(n int) ([]string, error) {
-	if o.Parallel < 0 {
-		return nil, &policy.FieldError{Field: "parallel", Value: strconv.Itoa(o.Parallel), Rule: "must not be negative"}
-	}
-	if o.Parallel > 1 && o.Workspace == "" {
-		return nil, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
-	}
-	if o.Names == nil {
-		names := make([]string, n)
-		for i := range names {
-			names[i] = "solution-" + strconv.Itoa(i+1)
-		}
-		return names, nil
-	}
-	if len(o.Names) != n {
-		return nil, fmt.Errorf("batch: %d solutions but %d names", n, len(o.Names))
-	}
+// Entries reads every script of a list once, and returns the evaluations to do: each script with each
+// seed, in directories below workspace that are named like the scripts. Without seeds each script has
+// its own. All problems are reported, joined, such as a missing script or a name that is used twice.
+func Entries(listed []ListedScript, seeds []uint32, workspace string) ([]Entry, error) {
+	var entries []Entry
 	var errs []error
-	first := map[string]int{}
-	for i, name := range o.Names {
-		if err := policy.CheckName("name", name); err != nil {
-			errs = append(errs, err)
+	named, folders := map[string]string{}, map[string]string{}
+	for _, l := range listed {
+		refuse := func(format string, args ...any) {
+			errs = append(errs, listError(l.Source, 0, fmt.Sprintf(format, args...), nil))
 		}
-		if at, twice := first[name]; twice {
-			errs = append(errs, &policy.FieldError{Field: "name", Value: shown(name),
-				Rule: fmt.Sprintf("is that of solutions %d and %d; names must differ", at+1, i+1)})
+		if first, twice := named[l.Name]; twice {
+			refuse("the name %q is that of %s, too: names must differ", l.Name, first)
 			continue
 		}
-		first[name] = i
+		named[l.Name] = l.Source
+		text, err := ReadScript(l.Script)
+		switch {
+		case err != nil && l.Source == l.Script:
+			errs = append(errs, err) // it names the script
+			continue
+		case err != nil:
+			errs = append(errs, listError(l.Source, 0, err.Error(), err))
+			continue
+		case l.Seed != nil && len(seeds) > 0:
+			refuse("has a seed of its own: leave that or --seeds out")
+			continue
+		}
+		with := []*uint32{l.Seed}
+		if len(seeds) > 0 {
+			with = nil
+			for _, seed := range seeds {
+				with = append(with, &seed)
+			}
+		}
+		for _, seed := range with {
+			folder := l.Name
+			if len(with) > 1 {
+				folder += "-seed-" + strconv.FormatUint(uint64(*seed), 10)
+			}
+			if other, twice := folders[folder]; twice {
+				refuse("its working folder %s is that of %s, too", folder, other)
+				continue
+			}
+			folders[folder] = l.Source
+			entries = append(entries, Entry{Path: l.Script, Name: l.Name, Seed: seed, SHA256: hashText(text), Workspace: filepath.Join(workspace, folder)})
+		}
 	}
-	return o.Names, errors.Join(errs...)
+	return entries, errors.Join(errs...)
 }
 
-// Schedule runs many evaluations, several at a time if Parallel is above 1. The zero value
-// runs one after the other.
-type Schedule = schedule.Schedule[BatchItem]
+// ReadScript reads a script, which may be untrusted. Everything but a regular file is refused.
+func ReadScript(path string) (string, error) {
+	text, err := fsx.Read(path, maxProgram)
+	if err != nil {
+		return "", &FileError{What: "script", Path: path, Rule: fsx.Cause(err).Error(), Err: err, hint: "give the path of a Python script"}
+	}
+	return string(text), nil
+}
 
-// InOrder returns an Admit of [sandbox.Hooks] that admits the programs of a [Schedule]
-// in the order of its indices, although their containers are made at the same time. It is
-// not for runs that hold a resource while they wait that another run needs first, such as
-// GPUs.
-func InOrder(admit func(ctx context.Context) (release func(), err error)) func(ctx context.Context) (release func(), err error) {
-	return schedule.InOrder(admit)
+// script returns the text of an entry.
+func (e Entry) script() (string, error) {
+	if e.Text != nil {
+		return *e.Text, nil
+	}
+	text, err := ReadScript(e.Path)
+	if err == nil && hashText(text) != e.SHA256 {
+		err = &FileError{What: "script", Path: e.Path, Rule: "has changed since the batch began", hint: "run the batch again"}
+	}
+	return text, err
+}
+
+// asked is the result of an entry that did not begin.
+func (e Entry) asked(o BatchOptions, setup string) Result {
+	r := newResult(Job{Name: e.Name, Task: o.Task, Setup: setup, Seed: e.Seed})
+	r.ScriptSHA256, r.OriginalSHA256 = e.SHA256, e.SHA256
+	return r
+}
+
+// BatchOptions configure [Harness.Batch].
+type BatchOptions struct {
+	Task TaskDescription
+	// Timeout is the time limit of each run; required.
+	Timeout time.Duration
+	// Parallel is the number of programs that run at the same time; 0 is 1.
+	Parallel int
+	// MaxFailures, unless 0, ends the batch after this number of scripts that did not end well in this
+	// call. What runs goes on to its end.
+	MaxFailures int
+	// Budget, unless 0, bounds the wall time of the batch. What runs then is canceled.
+	Budget time.Duration
+	// Debug, if set, repairs scripts that fail, at most MaxRetries times each.
+	Debug      DebugFunc
+	MaxRetries int
+	// Results, if not empty, is a results file: a line for each result, on the disk before Ended is
+	// called. A script with a conclusive result there does not run, unless it was evaluated in another
+	// way; see [Harness.Setup], to which More is added.
+	Results string
+	More    map[string]string
+	// Workspace, if not empty, is locked; see [LockWorkspace].
+	Workspace string
+	// KeepTexts keeps [Result.Bounded] in the report. Otherwise the output of scripts is left out.
+	KeepTexts bool
+	// Log, if set, keeps every job.
+	Log *trial.Log
+	// Resumed, if set, gets what the results file has, and the number of its torn line, or 0. Running
+	// counts programs that start (1) and have ended (-1). Ended gets each result, one call at a time.
+	// Ending gets the cause when what runs is canceled.
+	Resumed func(left Resumption, torn int)
+	Running func(change int)
+	Ended   func(Result)
+	Ending  func(cause error)
+}
+
+// BatchReport is how a batch ended.
+type BatchReport struct {
+	// Results has the result of each entry, in their order; nil for one that did not begin.
+	Results []*Result
+	// Errors are the first 5 errors of ours.
+	Errors []error
+
+	asked func(i int) Result
+}
+
+// Complete returns a result for each entry. Those that did not begin have a Failure with the reason
+// why the batch ended.
+func (r BatchReport) Complete(ended error) []Result {
+	all := make([]Result, len(r.Results))
+	for i, res := range r.Results {
+		if res != nil {
+			all[i] = *res
+			continue
+		}
+		why := "the batch ended"
+		if ended != nil && !errors.Is(ended, context.Canceled) {
+			why = ended.Error()
+		}
+		all[i] = r.asked(i)
+		all[i].Failure = "not started: " + why
+	}
+	return all
+}
+
+// batch is a call of [Harness.Batch]. As a [trial.Harness] it runs its entries.
+type batch struct {
+	BatchOptions
+	harness  *Harness
+	entries  []Entry
+	setup    string
+	results  *ResultsFile // nil for none
+	earlier  []*Result
+	running  sync.Map // from IDs of jobs to their runningEntry
+	failures error    // why nothing more starts
+
+	mu     sync.Mutex // of what follows
+	report BatchReport
+}
+
+type runningEntry struct {
+	index  int
+	result Result
+}
+
+// Batch evaluates entries on a queue, and goes on where an earlier batch with the same results file
+// was interrupted. A script that is refused, or that we fail to run, does not end the batch. The
+// error is nil if all entries have a result; otherwise it says why the batch could not begin, and
+// the report is empty, or why it ended early: [ErrBudget], [ErrEngine], a [*FailuresError], an error
+// of the results file, or the cause of ctx.
+//
+// While the programs run, the containers of at most 4 more are created, unless that would cost:
+// with MaxFailures more scripts must not begin, with GPUs a container holds its own, and a repair
+// must not overlap with another script.
+func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions) (BatchReport, error) {
+	b := &batch{BatchOptions: opts, entries: entries}
+	b.Parallel = max(b.Parallel, 1)
+	b.report.asked = func(i int) Result { return entries[i].asked(opts, b.setup) }
+	inFlight := b.inFlight(h.opts.Request.GPUs != "")
+	if opts.Parallel > 1 && inFlight == 1 && len(entries) > 1 {
+		return BatchReport{}, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
+	}
+	// A refusal that every run would get is reported once, before anything runs.
+	if opts.Results != "" {
+		var err error
+		if b.setup, err = h.Setup(ctx, opts.Task, opts.Timeout, opts.More); err != nil {
+			return BatchReport{}, err
+		}
+	}
+	if opts.Workspace != "" {
+		unlock, err := LockWorkspace(opts.Workspace)
+		if err != nil {
+			return BatchReport{}, err
+		}
+		defer func() { _ = unlock() }() // it ends with this process at the latest
+	}
+	b.report.Results, b.earlier = make([]*Result, len(entries)), make([]*Result, len(entries))
+	if opts.Results != "" {
+		if err := b.resume(); err != nil {
+			return BatchReport{}, err
+		}
+		defer func() { _ = b.results.Close() }() // each line is on the disk already
+	}
+	admit := sandbox.Slots(b.Parallel)
+	if b.Parallel == 1 {
+		admit = trial.InOrder(admit) // also when the next container is ready first
+	}
+	b.harness = h.with(func(o *Options) {
+		o.Hooks.Admit = func(ctx context.Context) (func(), error) { return b.admitted(admit(ctx)) }
+	})
+	err := b.run(ctx, inFlight)
+	return b.report, err
+}
+
+// maxPrepared bounds the containers that are created before their programs may start.
+const maxPrepared = 4
+
+// inFlight is the number of jobs in progress at once.
+func (b *batch) inFlight(gpus bool) int {
+	for _, e := range b.entries {
+		if e.Workspace == "" {
+			return 1
+		}
+	}
+	if b.MaxFailures > 0 || gpus || b.Debug != nil {
+		return b.Parallel
+	}
+	return b.Parallel + min(b.Parallel, maxPrepared)
+}
+
+// admitted counts a program that may start, until it has ended.
+func (b *batch) admitted(release func(), err error) (func(), error) {
+	if err != nil || b.Running == nil {
+		return release, err
+	}
+	b.Running(1)
+	return func() {
+		b.Running(-1)
+		release()
+	}, nil
+}
+
+// resume opens the results file and takes over its results.
+func (b *batch) resume() error {
+	file, old, err := OpenResults(b.Results, ReadOptions{Brief: !b.KeepTexts})
+	if err != nil {
+		return err
+	}
+	b.results = file
+	wanted := make([]Result, len(b.entries))
+	for i := range wanted {
+		wanted[i] = b.report.asked(i)
+	}
+	left := Resume(wanted, old.Results)
+	for i, known := range left.Known {
+		if known != nil {
+			b.report.Results[i] = b.kept(*known)
+		}
+	}
+	b.earlier = left.Earlier
+	if b.Resumed != nil {
+		b.Resumed(left, old.Torn)
+	}
+	return nil
+}
+
+// kept is the part of a result that the report has.
+func (b *batch) kept(r Result) *Result {
+	r = r.Bounded()
+	if !b.KeepTexts {
+		r = r.brief()
+	}
+	return &r
+}
+
+// run runs the entries without a result. The error is the reason of an early end.
+func (b *batch) run(ctx context.Context, inFlight int) error {
+	if b.BatchOptions.Budget > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, b.BatchOptions.Budget, ErrBudget)
+		defer cancel()
+	}
+	if b.Ending != nil {
+		defer context.AfterFunc(ctx, func() { b.Ending(context.Cause(ctx)) })()
+	}
+	queue := trial.Queue{
+		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log,
+		Emit:   func(e trial.Event) error { return b.emit(e) },
+		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
+	}
+	_, err := queue.Run(ctx, b, b.jobs())
+	if budget := new(trial.BudgetError); errors.As(err, &budget) {
+		err = errors.Join(&FailuresError{b.MaxFailures}, context.Cause(ctx))
+	}
+	return err
+}
+
+// jobs returns a job for each entry without a result.
+func (b *batch) jobs() iter.Seq[trial.Job] {
+	parent := trial.NewID()
+	return func(yield func(trial.Job) bool) {
+		for i, e := range b.entries {
+			b.mu.Lock()
+			known := b.report.Results[i] != nil
+			b.mu.Unlock()
+			if known {
+				continue
+			}
+			job := trial.Job{ID: trial.NewID(), Name: e.Name, Parent: parent, Seed: b.report.asked(i).seed64()}
+			if b.Log != nil {
+				document := Document{Schema: JobSchemaV1, ScriptFile: e.Path, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds(), Workspace: e.Workspace}
+				job.Spec, _ = json.Marshal(document) // texts and finite numbers
+			}
+			b.running.Store(job.ID, &runningEntry{index: i})
+			if !yield(job) {
+				return
+			}
+		}
+	}
+}
+
+// Kind implements [trial.Harness], as the following methods do.
+func (b *batch) Kind() string   { return Kind }
+func (b *batch) Schema() []byte { return JobSchemaJSON }
+
+func (b *batch) Plan(context.Context, trial.Job) (trial.Plan, error) { return trial.Plan{}, nil }
+
+func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
+	at, _ := b.running.Load(job.ID)
+	entry := at.(*runningEntry)
+	res, err := b.one(ctx, b.harness.forJob(job, emit), b.entries[entry.index], b.earlier[entry.index])
+	entry.result = res
+	if res.Run != nil || ctx.Err() == nil || res.Conclusive() { // otherwise it did not begin
+		b.mu.Lock()
+		b.report.Results[entry.index] = b.kept(res) // also if it cannot be written
+		b.mu.Unlock()
+	} else {
+		b.running.Delete(job.ID)
+	}
+	ended, encodeErr := res.trial(job)
+	if res.Conclusive() && res.EndedWell() {
+		ended.Verdict = trial.Passed // a wrong submission is not a failed script
+	}
+	return ended, errors.Join(err, encodeErr)
+}
+
+// one evaluates one script, of which an earlier result may be known.
+func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (Result, error) {
+	script, err := e.script()
+	if err != nil {
+		res := e.asked(b.BatchOptions, b.setup)
+		res.Failure = err.Error()
+		return res, err
+	}
+	if b.Debug != nil {
+		_, res, err := h.EvaluateWithRetry(ctx, mlestar.NewSolution(script, mlestar.PhaseInit), b.Task, mlestar.DefaultPipelineConfig(), b.Debug, RetryOptions{
+			MaxRetries: &b.MaxRetries, Timeout: b.Timeout, Name: e.Name, Seed: e.Seed, Setup: b.setup, Workspace: e.Workspace, Earlier: earlier,
+		})
+		return res, err
+	}
+	return h.Run(ctx, Job{
+		Script: script, Task: b.Task, Timeout: b.Timeout, Name: e.Name, Seed: e.Seed, Setup: b.setup, Workspace: e.Workspace, Earlier: earlier,
+	})
+}
+
+// failed notes an error of ours. Only a lost engine ends the batch.
+func (b *batch) failed(ctx context.Context, job trial.Job, err error) error {
+	const most = 5
+	if len(b.report.Errors) < most && !errors.Is(err, context.Cause(ctx)) {
+		b.report.Errors = append(b.report.Errors, fmt.Errorf("%s: %w", job.Name, err))
+	}
+	if errors.Is(err, sandbox.ErrEngineUnavailable) {
+		return ErrEngine
+	}
+	return nil
+}
+
+// emit writes the result of a job that has ended, and then reports it.
+func (b *batch) emit(e trial.Event) error {
+	if e.Kind != trial.EventEnded {
+		return nil
+	}
+	at, _ := b.running.LoadAndDelete(e.Job)
+	res := at.(*runningEntry).result
+	if b.results != nil {
+		if err := b.results.Append(res); err != nil {
+			return err
+		}
+	}
+	if b.Ended != nil {
+		b.Ended(res)
+	}
+	return nil
 }

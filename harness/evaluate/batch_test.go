@@ -3,8 +3,10 @@ package evaluate
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,33 +17,56 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/schematest"
+
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 func TestEvaluateBatch(t *testing.T) {
 	runner := echo()
 	e := newEvaluator(t, runner, Options{})
-	items, err := e.EvaluateBatch(t.Context(), scripts("score 1", "exit()", "lost", "crash A: 1", "score 5"), newTask(t),
-		DefaultPipelineConfig(), BatchOptions{})
+	results, err := e.EvaluateBatch(t.Context(), scripts("score 1", "exit()", "lost", "crash A: 1", "score 5"), newTask(t), mlestar.DefaultPipelineConfig())
 	require.NoError(t, err)
-	require.Len(t, items, 5)
+	require.Len(t, results, 5)
 	require.Equal(t, 1, runner.most, "one after the other")
-	require.Equal(t, "solution-1", items[0].Name)
-	require.Equal(t, 1.0, *items[0].Evaluation.Score)
-	var refused *ScriptError
-	require.ErrorAs(t, items[1].Err, &refused)
-	require.ErrorIs(t, items[2].Err, errFake)
-	require.NoError(t, items[3].Err)
-	require.True(t, items[3].Evaluation.IsError)
-	require.Equal(t, 5.0, *items[4].Evaluation.Score)
+	require.Equal(t, "solution-1", results[0].Name)
+	require.Equal(t, 1.0, *results[0].Score)
+	require.ErrorAs(t, results[1].Err(), new(*ScriptError))
+	require.Equal(t, errFake.Error(), results[2].Failure)
+	require.True(t, results[3].IsError)
+	require.Equal(t, 5.0, *results[4].Score)
 
-	items, err = e.EvaluateBatch(t.Context(), nil, newTask(t), DefaultPipelineConfig(), BatchOptions{})
+	results, err = e.EvaluateBatch(t.Context(), nil, newTask(t), mlestar.DefaultPipelineConfig())
 	require.NoError(t, err)
-	require.Empty(t, items)
+	require.Empty(t, results)
+	_, err = e.EvaluateBatch(t.Context(), nil, newTask(t), mlestar.PipelineConfig{})
+	require.ErrorContains(t, err, "time_limit_seconds")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	results, err = e.EvaluateBatch(ctx, scripts("score 1"), newTask(t), mlestar.DefaultPipelineConfig())
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, "not started: the batch ended", results[0].Failure)
 }
 
-// TestEvaluateBatchInParallel holds every run until two are there.
-func TestEvaluateBatchInParallel(t *testing.T) {
+// entriesOf are entries with working directories of their own.
+func entriesOf(t *testing.T, texts ...string) []Entry {
+	t.Helper()
+	workspace := t.TempDir()
+	var entries []Entry
+	for i, text := range texts {
+		name := "s" + strconv.Itoa(i)
+		entries = append(entries, Entry{Name: name, Text: &text, SHA256: hashText(text), Workspace: filepath.Join(workspace, name)})
+	}
+	return entries
+}
+
+// TestBatchInParallel holds every run until two are there.
+func TestBatchInParallel(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
@@ -52,87 +77,227 @@ func TestEvaluateBatchInParallel(t *testing.T) {
 		run.leave("out.txt", run.script)
 		return prints(run.script)
 	}}
-	var texts, names []string
-	for i := range 10 {
-		texts = append(texts, strconv.Itoa(i))
-		names = append(names, "s"+strconv.Itoa(i))
-	}
-	workspace := t.TempDir()
-	var done []int
-	items, err := newEvaluator(t, runner, Options{}).EvaluateBatch(t.Context(), scripts(texts...), newTask(t), DefaultPipelineConfig(),
-		BatchOptions{Parallel: 2, Workspace: workspace, Names: names, Timeout: time.Second, Done: func(i int, item BatchItem) error {
-			done = append(done, i)
-			require.Equal(t, names[i], item.Name)
-			return nil
-		}})
+	entries := entriesOf(t, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	var ended []string
+	report, err := newEvaluator(t, runner, Options{}).Batch(t.Context(), entries, BatchOptions{
+		Parallel: 2, MaxFailures: 100, Task: newTask(t), Timeout: time.Second, Ended: func(r Result) { ended = append(ended, r.Name) },
+	})
 	require.NoError(t, err)
 	require.Equal(t, 2, runner.most)
-	require.Len(t, done, 10)
-	for i, item := range items {
-		require.NoError(t, item.Err)
-		require.Equal(t, float64(i), *item.Evaluation.Score, "in the order of the scripts")
-		require.FileExists(t, filepath.Join(workspace, names[i], "final", "out.txt"))
+	require.Len(t, ended, 10)
+	for i, r := range report.Results {
+		require.Equal(t, float64(i), *r.Score, "in the order of the scripts")
+		require.FileExists(t, filepath.Join(entries[i].Workspace, "final", "out.txt"))
 	}
 	require.Equal(t, time.Second, runner.requests[0].Limits.Timeout)
+	_, err = newEvaluator(t, runner, Options{}).Batch(t.Context(), []Entry{{Name: "a"}, {Name: "b"}}, BatchOptions{Parallel: 2})
+	require.ErrorContains(t, err, "workspace: scripts that run at once need one")
 }
 
-func TestEvaluateBatchBrief(t *testing.T) {
-	runner := &fakeRunner{program: func(fakeRun) fakeEnd { return fakeEnd{stdout: strings.Repeat("x", 1<<20)} }}
-	seen := 0
-	items, err := newEvaluator(t, runner, Options{}).EvaluateBatch(t.Context(), scripts("a", "b"), newTask(t), DefaultPipelineConfig(),
-		BatchOptions{Brief: true, Done: func(_ int, item BatchItem) error {
-			seen += len(item.Evaluation.Stdout)
-			return nil
-		}})
-	require.NoError(t, err)
-	require.Equal(t, 2<<20, seen, "Done gets all of it")
-	for _, item := range items {
-		require.Less(t, len(item.Evaluation.Stdout), 2*textLimit)
-	}
-}
-
-func TestEvaluateBatchEndsEarly(t *testing.T) {
-	runner := echo()
-	items, err := newEvaluator(t, runner, Options{}).EvaluateBatch(t.Context(), scripts("score 1", "crash A: 1", "score 3", "score 4"),
-		newTask(t), DefaultPipelineConfig(), BatchOptions{Done: func(_ int, item BatchItem) error {
-			if item.Evaluation.IsError {
-				return errFake
-			}
-			return nil
-		}})
-	require.ErrorIs(t, err, errFake)
-	require.NoError(t, items[0].Err)
-	require.NoError(t, items[1].Err)
-	require.ErrorIs(t, items[3].Err, errFake, "what was never begun says why")
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	items, err = newEvaluator(t, runner, Options{}).EvaluateBatch(ctx, scripts("score 1"), newTask(t), DefaultPipelineConfig(), BatchOptions{})
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, items[0].Err, context.Canceled)
-}
-
-func TestEvaluateBatchRefuses(t *testing.T) {
-	e := newEvaluator(t, echo(), Options{})
-	for want, opts := range map[string]BatchOptions{
-		"parallel -1":                            {Parallel: -1},
-		"workspace:":                             {Parallel: 2},
-		"2 solutions but 1":                      {Names: []string{"a"}},
-		`name "a": is that of solutions 1 and 2`: {Names: []string{"a", "a"}},
-		`name "../a"`:                            {Names: []string{"../a", "b"}},
-		"timeout -1ns":                           {Timeout: -1},
+// Next to the programs that run some containers are created, unless that would cost.
+func TestBatchInFlight(t *testing.T) {
+	apart := []Entry{{Workspace: "a"}, {Workspace: "b"}}
+	for want, b := range map[int]*batch{
+		2: {BatchOptions: BatchOptions{Parallel: 1}, entries: apart}, 4: {BatchOptions: BatchOptions{Parallel: 2}, entries: apart},
+		12: {BatchOptions: BatchOptions{Parallel: 8}, entries: apart}, 3: {BatchOptions: BatchOptions{Parallel: 3, MaxFailures: 1}, entries: apart},
+		6: {BatchOptions: BatchOptions{Parallel: 6, Debug: func(_ context.Context, s mlestar.SolutionScript, _ Failure) (mlestar.SolutionScript, error) {
+			return s, nil
+		}}, entries: apart},
+		1: {BatchOptions: BatchOptions{Parallel: 6}, entries: []Entry{{}}},
 	} {
-		_, err := e.EvaluateBatch(t.Context(), scripts("x", "y"), newTask(t), DefaultPipelineConfig(), opts)
+		require.Equal(t, want, b.inFlight(false))
+	}
+	require.Equal(t, 5, (&batch{BatchOptions: BatchOptions{Parallel: 5}, entries: apart}).inFlight(true))
+}
+
+// TestBatchGoesOn after a crash in the middle of a line, and is told what there is.
+func TestBatchGoesOn(t *testing.T) {
+	runner := echo()
+	h := newEvaluator(t, runner, Options{})
+	log, err := trial.OpenLog(t.TempDir())
+	require.NoError(t, err)
+	entries := entriesOf(t, "score 1", "lost", "exit()", "score 4")
+	path := filepath.Join(t.TempDir(), "results.jsonl")
+	var left Resumption
+	cut := 0
+	opts := BatchOptions{
+		Task: newTask(t), Timeout: time.Second, Results: path, Workspace: filepath.Join(t.TempDir(), "work"), Log: log,
+		Resumed: func(r Resumption, torn int) { left, cut = r, torn },
+	}
+	report, err := h.Batch(t.Context(), entries, opts)
+	require.NoError(t, err)
+	require.Len(t, report.Errors, 1, "what we failed to run does not end the batch")
+	require.ErrorIs(t, report.Errors[0], errFake)
+	require.Zero(t, left.Done)
+	var verdicts []trial.Verdict
+	for r, err := range log.List() {
+		require.NoError(t, err)
+		verdicts = append(verdicts, r.Verdict)
+	}
+	require.ElementsMatch(t, []trial.Verdict{trial.Passed, trial.Inconclusive, trial.Refused, trial.Passed}, verdicts)
+
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, info.Size()-10))
+	ran := len(runner.requests)
+	report, err = h.Batch(t.Context(), entries, opts)
+	require.NoError(t, err)
+	require.Equal(t, 4, cut)
+	require.Equal(t, [2]int{2, 1}, [2]int{left.Done, left.Inconclusive})
+	require.Len(t, runner.requests, ran+2, "the inconclusive one and the torn one")
+	require.Equal(t, 4.0, *report.Results[3].Score)
+
+	entries[0].SHA256 = "another"
+	report, err = h.Batch(t.Context(), entries[:1], opts)
+	require.NoError(t, err)
+	require.Equal(t, 1, left.Changed)
+	require.NotNil(t, report.Results[0])
+
+	file, _, err := OpenResults(path, ReadOptions{})
+	require.NoError(t, err)
+	report, err = h.Batch(t.Context(), entries, opts)
+	require.ErrorIs(t, err, sandbox.ErrBusy)
+	require.Empty(t, report.Results)
+	require.NoError(t, file.Close())
+}
+
+// TestBatchEndsEarly for its budget of failures, for a lost engine and for its time.
+func TestBatchEndsEarly(t *testing.T) {
+	task, opts := newTask(t), func(o BatchOptions) BatchOptions { o.Timeout = time.Second; return o }
+	h := newEvaluator(t, echo(), Options{})
+	report, err := h.Batch(t.Context(), entriesOf(t, "score 1", "crash A: 1", "score 3"), opts(BatchOptions{Task: task, MaxFailures: 1}))
+	require.Equal(t, "a script failed: nothing more was started", err.Error())
+	require.ErrorAs(t, err, new(*FailuresError))
+	require.NotNil(t, report.Results[1])
+	require.Nil(t, report.Results[2])
+	require.Equal(t, "not started: "+err.Error(), report.Complete(err)[2].Failure)
+
+	sample := filepath.Join(t.TempDir(), "s.csv")
+	writeFile(t, sample, "id\n1\n")
+	checked := newEvaluator(t, echo(), Options{Submission: &submission.Rule{Sample: sample}})
+	report, err = checked.Batch(t.Context(), entriesOf(t, "score 1", "score 2"), opts(BatchOptions{Task: task, MaxFailures: 1}))
+	require.NoError(t, err, "a wrong submission is not a failed script")
+	require.False(t, report.Results[1].Submission.OK)
+
+	gone := &fakeRunner{program: func(fakeRun) fakeEnd { return fakeEnd{err: fmt.Errorf("x: %w", sandbox.ErrEngineUnavailable)} }}
+	report, err = newEvaluator(t, gone, Options{}).Batch(t.Context(), entriesOf(t, "a", "b", "c", "d"), opts(BatchOptions{Task: task, MaxFailures: 9}))
+	require.ErrorIs(t, err, ErrEngine)
+	require.Nil(t, report.Results[3])
+
+	var cause error
+	waits := &fakeRunner{program: func(run fakeRun) fakeEnd {
+		<-run.ctx.Done()
+		return fakeEnd{status: result.StatusCanceled, code: 143}
+	}}
+	report, err = newEvaluator(t, waits, Options{}).Batch(t.Context(), entriesOf(t, "a", "b"), opts(BatchOptions{
+		Task: task, MaxFailures: 1, Budget: 10 * time.Millisecond, Ending: func(err error) { cause = err },
+	}))
+	require.ErrorIs(t, err, ErrBudget)
+	require.NotErrorAs(t, err, new(*FailuresError), "the caller ended it")
+	require.Equal(t, ErrBudget, cause)
+	require.False(t, report.Results[0].Conclusive())
+	require.Nil(t, report.Results[1])
+}
+
+// TestBatchKeepsWhatItCannotWrite: also what ends after a line could not be written.
+func TestBatchKeepsWhatItCannotWrite(t *testing.T) {
+	runner := &fakeRunner{program: func(fakeRun) fakeEnd {
+		return fakeEnd{stdout: "x", change: func(res *result.Result) { res.Score = new(math.Inf(1)) }}
+	}}
+	report, err := newEvaluator(t, runner, Options{}).Batch(t.Context(), entriesOf(t, "a"), BatchOptions{
+		Task: newTask(t), Timeout: time.Second, Results: filepath.Join(t.TempDir(), "r"), KeepTexts: true,
+	})
+	require.Error(t, err)
+	require.Equal(t, "x", report.Results[0].Stdout)
+}
+
+// TestEntries reports everything that is wrong with the scripts at once.
+func TestEntries(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	writeFile(t, at("a.py"), "a")
+	writeFile(t, at("sub/a.py"), "b")
+	entries, err := Entries([]ListedScript{{Script: at("a.py"), Name: "a", Source: "l:1"}}, []uint32{1, 4294967295}, "work")
+	require.NoError(t, err)
+	require.Equal(t, []Entry{
+		{Name: "a", Path: at("a.py"), Seed: new(uint32(1)), SHA256: hashText("a"), Workspace: "work/a-seed-1"},
+		{Name: "a", Path: at("a.py"), Seed: new(uint32(4294967295)), SHA256: hashText("a"), Workspace: "work/a-seed-4294967295"},
+	}, entries)
+	_, err = Entries([]ListedScript{ScriptNamed(at("a.py")), ScriptNamed(at("sub/a.py")), ScriptNamed(at("no.py")), {Script: at("a.py"), Name: "s", Seed: new(uint32(1)), Source: "l:4"}},
+		[]uint32{1}, "work")
+	for _, want := range []string{`the name "a" is that of `, "script " + at("no.py") + ": no such file", "l:4: has a seed of its own"} {
 		require.ErrorContains(t, err, want)
 	}
+	changed := Entry{Path: at("a.py"), SHA256: "other"}
+	_, err = changed.script()
+	require.ErrorContains(t, err, "has changed since the batch began")
+}
+
+// TestTrial runs a job by its document, and refuses one that is wrong.
+func TestTrial(t *testing.T) {
+	runner := &fakeRunner{program: func(run fakeRun) fakeEnd { run.leave("out.txt", "x"); return prints("0.5") }}
+	h := newEvaluator(t, runner, Options{}).Trial()
+	task := newTask(t)
+	spec := func(d Document) json.RawMessage {
+		d.Schema = JobSchemaV1
+		text, err := json.Marshal(d)
+		require.NoError(t, err)
+		schematest.Valid(t, schematest.Load(t, h.Schema()), text)
+		return text
+	}
+	job := trial.Job{ID: "j1", Kind: Kind, Name: "n", Seed: new(uint64(7)), Spec: spec(Document{Script: "x", Task: &task, TimeoutSeconds: 1.5, Workspace: t.TempDir()})}
+	plan, err := h.Plan(t.Context(), job)
+	require.NoError(t, err)
+	require.Len(t, plan.Key, 64)
+	require.Empty(t, plan.Problems)
+	require.Empty(t, runner.requests)
+	var roles []string
+	res, err := h.Run(t.Context(), job, func(e trial.Event) { roles = append(roles, e.Role) })
+	require.NoError(t, err)
+	require.Equal(t, trial.Passed, res.Verdict)
+	require.Equal(t, 0.5, *res.Score)
+	require.Equal(t, []trial.RunRef{{ID: "run-1", Role: "program"}}, res.Runs)
+	require.Equal(t, "out.txt", res.Files[0].Path)
+	require.Equal(t, "7", runner.requests[0].Env["SEED"])
+	require.Equal(t, 1500*time.Millisecond, runner.requests[0].Limits.Timeout)
+	require.Equal(t, map[string]string{"trial.id": "j1", "trial.kind": "evaluate", "trial.role": "program"}, runner.requests[0].Labels)
+	detail, err := decodeResult(res.Detail)
+	require.NoError(t, err)
+	require.Equal(t, "n", detail.Name)
+
+	for want, change := range map[string]func(*trial.Job){
+		"calls exit(": func(j *trial.Job) { j.Spec = spec(Document{Script: "exit()", Task: &task, TimeoutSeconds: 1}) },
+		"give script or script_file": func(j *trial.Job) {
+			j.Spec = json.RawMessage(`{"schema":"evalbox/evaluation-job/v1","timeout_seconds":1,"task_file":"x"}`)
+		},
+		"must be more than 0": func(j *trial.Job) {
+			j.Spec = json.RawMessage(`{"schema":"evalbox/evaluation-job/v1","script":"x","timeout_seconds":0}`)
+		},
+		"task: no such file": func(j *trial.Job) {
+			j.Spec = spec(Document{Script: "x", TaskFile: filepath.Join(t.TempDir(), "task"), TimeoutSeconds: 1})
+		},
+		"must be from 0 to 4294967295": func(j *trial.Job) { j.Seed = new(uint64(1 << 32)) },
+		`unknown key "more"`:           func(j *trial.Job) { j.Spec = json.RawMessage(`{"schema":"evalbox/evaluation-job/v1","more":1}`) },
+	} {
+		wrong := job
+		change(&wrong)
+		res, err := h.Run(t.Context(), wrong, func(trial.Event) {})
+		require.NoError(t, err)
+		require.Equal(t, trial.Refused, res.Verdict, want)
+		require.Contains(t, fmt.Sprint(res.Problems), want)
+		plan, err := h.Plan(t.Context(), wrong)
+		require.NoError(t, err)
+		require.Contains(t, fmt.Sprint(plan.Problems), want)
+	}
+	require.Len(t, runner.requests, 1, "nothing of them ran")
 }
 
 // scored is an evaluation that printed a score; nil is none.
-func scored(name string, score *float64) Evaluation {
-	return Evaluation{Name: name, EvaluationResult: EvaluationResult{Score: score}}
+func scored(name string, score *float64) Result {
+	return Result{Name: name, EvaluationResult: EvaluationResult{Score: score}}
 }
 
-func names(evaluations []Evaluation) string {
+func names(evaluations []Result) string {
 	var all []string
 	for _, e := range evaluations {
 		all = append(all, e.Name)
@@ -141,62 +306,62 @@ func names(evaluations []Evaluation) string {
 }
 
 func TestRankEvaluations(t *testing.T) {
-	failed := func(e Evaluation) Evaluation { e.IsError = true; return e }
-	graded := func(e Evaluation, score *float64) Evaluation {
+	failed := func(e Result) Result { e.IsError = true; return e }
+	graded := func(e Result, score *float64) Result {
 		e.Grading, e.GradedScore = &Grading{}, score
 		return e
 	}
 	for name, test := range map[string]struct {
 		direction MetricDirection
-		in        []Evaluation
+		in        []Result
 		want      string
 	}{
-		"largest first":  {Maximize, []Evaluation{scored("a", new(1.0)), scored("b", new(3.0)), scored("c", new(2.0))}, "b c a"},
-		"smallest first": {Minimize, []Evaluation{scored("a", new(1.0)), scored("b", new(-3.0)), scored("c", new(2.0))}, "b a c"},
-		"ties stay":      {Minimize, []Evaluation{scored("a", new(1.0)), scored("b", new(0.5)), scored("c", new(1.0)), scored("d", new(0.5))}, "b d a c"},
-		"three tiers": {Maximize, []Evaluation{failed(scored("a", new(9.0))), scored("b", nil), failed(scored("c", nil)),
+		"largest first":  {Maximize, []Result{scored("a", new(1.0)), scored("b", new(3.0)), scored("c", new(2.0))}, "b c a"},
+		"smallest first": {Minimize, []Result{scored("a", new(1.0)), scored("b", new(-3.0)), scored("c", new(2.0))}, "b a c"},
+		"ties stay":      {Minimize, []Result{scored("a", new(1.0)), scored("b", new(0.5)), scored("c", new(1.0)), scored("d", new(0.5))}, "b d a c"},
+		"three tiers": {Maximize, []Result{failed(scored("a", new(9.0))), scored("b", nil), failed(scored("c", nil)),
 			scored("d", new(-1.0)), scored("e", nil)}, "d b e a c"},
-		"not finite": {Maximize, []Evaluation{scored("a", new(math.NaN())), scored("b", new(math.Inf(1))), scored("c", new(0.0)),
+		"not finite": {Maximize, []Result{scored("a", new(math.NaN())), scored("b", new(math.Inf(1))), scored("c", new(0.0)),
 			scored("d", new(math.Inf(-1)))}, "c a b d"},
-		"failures of ours": {Maximize, []Evaluation{{Name: "a", Failure: "x", EvaluationResult: EvaluationResult{Score: new(9.0)}}, scored("b", nil)}, "b a"},
-		"ended by a limit": {Maximize, []Evaluation{{Name: "a", Run: &RunFacts{Status: result.StatusOutputLimit},
+		"failures of ours": {Maximize, []Result{{Name: "a", Failure: "x", EvaluationResult: EvaluationResult{Score: new(9.0)}}, scored("b", nil)}, "b a"},
+		"ended by a limit": {Maximize, []Result{{Name: "a", Run: &RunFacts{Status: result.StatusOutputLimit},
 			EvaluationResult: EvaluationResult{Score: new(9.0)}}, scored("b", new(1.0))}, "b a"},
-		"the graded score counts": {Maximize, []Evaluation{graded(scored("a", new(0.9)), new(0.1)), graded(scored("b", new(0.2)), new(0.2)),
+		"the graded score counts": {Maximize, []Result{graded(scored("a", new(0.9)), new(0.1)), graded(scored("b", new(0.2)), new(0.2)),
 			graded(scored("broke its grading", new(1.0)), nil), scored("never graded", new(1.0))}, "b a broke its grading never graded"},
 		"nothing": {Maximize, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := names(test.in)
-			got, err := RankEvaluations(test.in, test.direction)
+			got, err := RankResults(test.in, test.direction)
 			require.NoError(t, err)
 			require.Equal(t, test.want, names(got))
 			require.Equal(t, before, names(test.in))
 		})
 	}
-	_, err := RankEvaluations(nil, "up")
+	_, err := RankResults(nil, "up")
 	require.ErrorContains(t, err, "metric_direction")
 }
 
 func TestRankSolutions(t *testing.T) {
 	solutions := scripts("a", "b", "c")
-	ranked, err := RankSolutions(solutions, []Evaluation{scored("a", new(1.0)), scored("b", nil), scored("c", new(2.0))}, Maximize)
+	ranked, err := RankSolutions(solutions, []Result{scored("a", new(1.0)), scored("b", nil), scored("c", new(2.0))}, Maximize)
 	require.NoError(t, err)
 	require.Len(t, ranked, 3)
 	for i, want := range []string{"c", "a", "b"} {
 		require.Equal(t, want, ranked[i].Solution.Content)
-		require.Equal(t, want, ranked[i].Evaluation.Name)
+		require.Equal(t, want, ranked[i].Result.Name)
 	}
-	_, err = RankSolutions(solutions, []Evaluation{scored("a", nil)}, Maximize)
+	_, err = RankSolutions(solutions, []Result{scored("a", nil)}, Maximize)
 	require.EqualError(t, err, "ranking: 3 solutions but 1 evaluations")
 }
 
 func BenchmarkRank10000(b *testing.B) {
-	evaluations := make([]Evaluation, 10_000)
+	evaluations := make([]Result, 10_000)
 	for i := range evaluations {
 		evaluations[i] = scored("x", new(float64(i*7919%10_000)))
 	}
 	for b.Loop() {
-		if _, err := RankEvaluations(evaluations, Maximize); err != nil {
+		if _, err := RankResults(evaluations, Maximize); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -281,17 +446,17 @@ func TestRepeat(t *testing.T) {
 		return prints(strconv.Itoa(run.n))
 	}}
 	e := newEvaluator(t, runner, Options{})
-	job := Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second}
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
 	r, err := e.Repeat(t.Context(), job, 4, []uint32{11, 12, 13, 14})
 	require.NoError(t, err)
-	require.Len(t, r.Evaluations, 4)
+	require.Len(t, r.Results, 4)
 	require.Equal(t, 3, r.Statistics.Count, "an error has no score")
 	require.InDelta(t, 7.0/3, *r.Statistics.Mean, 1e-12)
 	for i, seed := range []string{"11", "12", "13", "14"} {
 		require.Equal(t, seed, runner.requests[i].Env["SEED"])
 		require.Equal(t, seed, runner.requests[i].Env["PYTHONHASHSEED"])
 	}
-	require.EqualValues(t, 12, *r.Evaluations[1].Seed)
+	require.EqualValues(t, 12, *r.Results[1].Seed)
 
 	_, err = e.Repeat(t.Context(), job, 2, nil)
 	require.NoError(t, err)
@@ -308,5 +473,5 @@ func TestRepeat(t *testing.T) {
 	runner.program = func(run fakeRun) fakeEnd { return fakeEnd{err: errFake} }
 	r, err = e.Repeat(t.Context(), job, 5, nil)
 	require.ErrorIs(t, err, errFake)
-	require.Len(t, r.Evaluations, 1, "no further run after a failure of ours")
+	require.Len(t, r.Results, 1, "no further run after a failure of ours")
 }

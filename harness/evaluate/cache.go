@@ -2,64 +2,43 @@ package evaluate
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Planner tells what a run would be without making it, the image's ID included.
-// *sandbox.Runner is one.
-type Planner interface {
-	Plan(ctx context.Context, req sandbox.Request) (spec.Spec, error)
-}
-
-// Cache keeps evaluations, so that the same script on the same data is not run again.
-// What counts as the same is said at [CacheKey]. Only runs that ended by themselves are
-// kept, with whatever exit code: never one that was ended by its time, its memory or
-// another limit, by a signal, by the caller, or by a failure of ours or of the grader.
-//
-// Nor is one kept when the data, the answers or the sample changed before it was over,
-// even if they were changed back.
-//
-// A hit gives the evaluation and no files: final/ is empty then, unless the run that the
-// evaluation names was the last to fill it.
-type Cache struct {
-	// Dir is the folder of the entries. It is made if it is missing. Several
-	// processes may use one.
-	Dir string
-}
-
-// CacheParts are what an evaluation depends on.
+// CacheParts are what a result depends on.
 type CacheParts struct {
 	// Spec is the plan: image ID, arguments, environment, limits.
 	Spec spec.Spec
-	// ProgramSHA256 and InputSHA256 are hashes of the script and of its data; see
-	// [HashTree].
+	// ProgramSHA256 and InputSHA256 are digests of the script and of its data.
 	ProgramSHA256, InputSHA256 string
 	GPUKind                    string
 	Seed                       *uint32
 	// Repetition is [Job.Repetition].
 	Repetition int
-	// Judges is what the evaluation is made of besides the run: grader, answers
-	// and sample, hashed.
+	// Judges are digests of what decides besides the run: grader, answers and sample.
 	Judges map[string]string
 }
 
-// CacheKey is a SHA-256 over everything that an evaluation depends on: image ID,
-// script, data, arguments, environment, limits, user, network, runtime, number and kind
-// of GPUs, seed, repetition, grader with its answers, and sample. Where files lie on the host, what
-// the run is called and which of several equal GPUs it has does not count.
+// CacheKey is a SHA-256 over everything that a result depends on: image ID, script, data,
+// arguments, environment, limits, user, network, runtime, number and kind of GPUs, seed,
+// repetition, grader with its answers, and sample. Paths on the host, names, and which of
+// several equal GPUs a run has do not count.
 func CacheKey(parts CacheParts) string {
 	plan := parts.Spec
 	plan.Class.Image = spec.Image{ID: plan.Class.Image.ID}
@@ -74,169 +53,255 @@ func CacheKey(parts CacheParts) string {
 		// Strings, numbers and booleans only.
 		panic(fmt.Sprintf("evaluate: cache key cannot be encoded: %v", err))
 	}
-	return hashText("evalbox/cache/v2\x00" + string(text))
+	return hashText("evalbox/cache/v3\x00" + string(text))
 }
 
-// cacheable says that a run would end the same way again, as far as anybody knows.
-func cacheable(res *result.Result, e Evaluation) bool {
-	return res.Status == result.StatusExited && !res.TimedOut && !res.OOMKilled && res.OutputComplete &&
-		e.Conclusive() && (e.Grading == nil || e.Grading.Failure == "")
-}
+func hashText(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// cacheEntry is where an evaluation goes once its run is over.
-type cacheEntry struct {
-	// key is empty without a cache.
-	key string
-	// seen is what was hashed for it.
-	seen map[string]snapshot
-}
-
-// lookUp fills in a cached evaluation and says that it is one.
-func (e *Evaluator) lookUp(ctx context.Context, x execution, evaluation *Evaluation) (entry cacheEntry, hit bool, err error) {
-	if e.opts.Cache == nil {
-		return entry, false, nil
-	}
-	req, err := e.request(x)
+// Setup is a SHA-256 over how scripts of a task are evaluated: the task, image ID,
+// environment, limits, user, network, runtime, number and kind of GPUs, grader with its
+// answers, sample, and more, which the caller adds. Script, seed and data, which may be
+// large, do not count; [CacheKey] has those. It refuses what every single run would be
+// refused for.
+func (h *Harness) Setup(ctx context.Context, task TaskDescription, timeout time.Duration, more map[string]string) (string, error) {
+	req, err := h.request(execution{timeout: timeout})
 	if err != nil {
-		return entry, false, err
+		return "", err
 	}
-	planner, ok := e.runner.(Planner)
-	if !ok { // New has checked it
-		return entry, false, errors.New("evaluate: this runner cannot plan, which a cache needs")
+	// Every program has the same image and limits.
+	req.Script, req.Final, req.Command = "", "", []string{"python3"}
+	parts := CacheParts{GPUKind: h.opts.GPUKind}
+	if parts.Spec, err = h.box.Plan(ctx, req); err != nil {
+		return "", err
 	}
-	parts := CacheParts{
-		ProgramSHA256: evaluation.ScriptSHA256, GPUKind: e.opts.GPUKind, Seed: evaluation.Seed, Repetition: evaluation.Repetition,
+	seen, err := h.look(ctx, "")
+	if err != nil {
+		return "", err
 	}
-	if parts.Spec, err = planner.Plan(ctx, req); err != nil {
-		return entry, false, err
+	text, err := json.Marshal(task)
+	if err != nil {
+		return "", fmt.Errorf("evaluate: the task cannot be encoded: %w", err)
 	}
-	if entry.seen, err = e.look(ctx, x.input); err != nil {
-		return entry, false, err
-	}
-	parts.InputSHA256, parts.Judges = entry.seen[inputName].sum, e.judges(entry.seen)
-	entry.key = CacheKey(parts)
-	cached, err := e.opts.Cache.load(entry.key)
-	if err == nil && (cached.Run == nil || cached.ScriptSHA256 != evaluation.ScriptSHA256) {
-		err = errors.New("is of another script")
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return entry, false, nil
-	case err != nil:
-		e.warnOfCache(ctx, evaluation, "cannot be used", e.opts.Cache.path(entry.key), err)
-		return entry, false, nil
-	}
-	cached.Name, cached.CompetitionID, cached.Cached = evaluation.Name, evaluation.CompetitionID, true
-	cached.OriginalSHA256, cached.SetupSHA256 = evaluation.OriginalSHA256, evaluation.SetupSHA256
-	*evaluation = cached
-	e.log.LogAttrs(ctx, slog.LevelInfo, "script not run: its result is known", slog.String("script", x.script), slog.String("key", entry.key))
-	return entry, true, nil
+	parts.Judges = h.judges(seen)
+	maps.Copy(parts.Judges, more)
+	parts.Judges["task"] = string(text)
+	return CacheKey(parts), nil
 }
 
-// look takes stock of whatever an evaluation depends on that may change while an
-// evaluator lives; input may be empty. The grader was read when the evaluator was made.
-func (e *Evaluator) look(ctx context.Context, input string) (map[string]snapshot, error) {
-	seen := map[string]snapshot{}
+// parts returns the parts of the key of a run, and the digests of the files that they depend on.
+func (h *Harness) parts(ctx context.Context, x execution, res Result) (CacheParts, map[string]treehash.Digest, error) {
+	parts := CacheParts{ProgramSHA256: res.ScriptSHA256, GPUKind: h.opts.GPUKind, Seed: res.Seed, Repetition: res.Repetition}
+	req, err := h.request(x)
+	if err != nil {
+		return parts, nil, err
+	}
+	if parts.Spec, err = h.box.Plan(ctx, req); err != nil {
+		return parts, nil, err
+	}
+	seen, err := h.look(ctx, x.input)
+	if err != nil {
+		return parts, nil, err
+	}
+	parts.InputSHA256, parts.Judges = seen[inputName].Sum, h.judges(seen)
+	return parts, seen, nil
+}
+
+// look returns the digests of all files that a result depends on and that may change while a
+// harness lives. input may be empty. The grader was read when the harness was created.
+func (h *Harness) look(ctx context.Context, input string) (map[string]treehash.Digest, error) {
+	seen := map[string]treehash.Digest{}
 	var err error
 	if input != "" {
-		if seen[inputName], err = e.trees.of(ctx, input, TreeOptions{Memory: e.opts.Cache.memoryOf(input)}); err != nil {
+		file := ""
+		if h.cache != nil {
+			file = h.cache.memory(input)
+		}
+		if seen[inputName], err = h.stock.tree(ctx, inputName, input, file); err != nil {
 			return nil, err
 		}
 	}
-	if grader := e.opts.Grader; grader != nil {
-		if seen[answersName], err = e.trees.of(ctx, grader.Answers, TreeOptions{}); err != nil {
+	if grader := h.opts.Grader; grader != nil {
+		if seen[answersName], err = h.stock.tree(ctx, answersName, grader.Answers, ""); err != nil {
 			return nil, err
 		}
 	}
-	if rule := e.opts.Submission; rule != nil {
-		if seen["sample"], err = e.trees.ofFile(ctx, rule.Sample); err != nil {
+	if rule := h.opts.Submission; rule != nil {
+		if seen["sample"], err = treehash.File(ctx, rule.Sample, nil); err != nil {
 			return nil, err
 		}
 	}
 	return seen, nil
 }
 
-// judges is what an evaluation is made of besides the run.
-func (e *Evaluator) judges(seen map[string]snapshot) map[string]string {
+// judges are the parts of [CacheParts.Judges].
+func (h *Harness) judges(seen map[string]treehash.Digest) map[string]string {
 	judges := map[string]string{}
-	if grader := e.opts.Grader; grader != nil {
-		judges["grader"], judges["answers"] = hashText(string(e.grader)), seen[answersName].sum
+	if grader := h.opts.Grader; grader != nil {
+		judges["grader"], judges["answers"] = hashText(string(h.grader)), seen[answersName].Sum
 		judges["grader limits"] = fmt.Sprintf("%+v %d", grader.Limits, grader.MaxBytes)
 	}
-	if rule := e.opts.Submission; rule != nil {
-		judges["sample"] = seen["sample"].sum
+	if rule := h.opts.Submission; rule != nil {
+		judges["sample"] = seen["sample"].Sum
 		judges["rule"] = fmt.Sprintf("%q %q %t", rule.Name, rule.IDColumn, rule.SameOrder)
 	}
 	return judges
 }
 
-// remember keeps an evaluation, if it is of what was hashed: neither the script nor
-// anything else may have changed until the run was over. That it cannot be kept is a
-// warning: the evaluation is good all the same.
-func (e *Evaluator) remember(ctx context.Context, entry cacheEntry, x execution, res *result.Result, evaluation *Evaluation) {
-	if entry.key == "" || !cacheable(res, *evaluation) {
-		return
+// stock remembers the digests of directories. It looks at every entry each time, and reads the
+// files that may have changed.
+type stock struct {
+	mu    sync.Mutex
+	trees map[string]*knownTree
+}
+
+type knownTree struct {
+	mu     sync.Mutex // several jobs do not read the same directory at the same time
+	memory *treehash.Memory
+}
+
+// tree returns the digest of a directory. file, if not empty, remembers the digests of its files
+// for the next process.
+func (s *stock) tree(ctx context.Context, field, dir, file string) (treehash.Digest, error) {
+	s.mu.Lock()
+	known := s.trees[dir]
+	if known == nil {
+		known = &knownTree{}
+		s.trees[dir] = known
 	}
-	path := e.opts.Cache.path(entry.key)
-	if !e.ranAs(x.program, res.ID, evaluation.ScriptSHA256) {
-		e.warnOfCache(ctx, evaluation, "is not written", path, errors.New("that the program which ran is the script cannot be shown"))
-		return
+	s.mu.Unlock()
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if known.memory == nil {
+		known.memory = treehash.LoadMemory(file)
 	}
-	now, err := e.look(ctx, x.input)
+	digest, err := treehash.Of(ctx, dir, treehash.Options{Memory: known.memory})
+	if err != nil {
+		return digest, unusable(field, dir, "cannot be hashed", err)
+	}
+	if file != "" {
+		known.memory.Save(file)
+	}
+	return digest, nil
+}
+
+// A cache is a log of trials. A hit is the conclusive result with the same key. Only runs that
+// ended by themselves are in it, with whatever exit code: none that was ended by a limit, by
+// a signal, by the caller, or by a failure of ours or of the grader; and none during which the
+// data, the answers or the sample changed, even if they were changed back.
+type cache struct {
+	dir string
+	log *trial.Log
+}
+
+func openCache(dir string) (*cache, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, unusable("cache", dir, "is not a folder", nil)
+	}
+	log, err := trial.OpenLog(dir)
+	if err != nil {
+		return nil, unusable("cache", dir, "cannot be used", err)
+	}
+	return &cache{dir, log}, nil
+}
+
+// memory is the file of the digests of a directory.
+func (c *cache) memory(dir string) string {
+	return filepath.Join(c.dir, "input-"+hashText(dir)[:16]+".json")
+}
+
+// cacheEntry is where a result goes once its run has ended.
+type cacheEntry struct {
+	key      string // empty without a cache
+	seen     map[string]treehash.Digest
+	warnings []string
+}
+
+// lookUp returns the cached result of a run; nil for none.
+func (h *Harness) lookUp(ctx context.Context, x execution, res Result) (cacheEntry, *Result, error) {
+	var entry cacheEntry
+	if h.cache == nil {
+		return entry, nil, nil
+	}
+	parts, seen, err := h.parts(ctx, x, res)
+	if err != nil {
+		return entry, nil, err
+	}
+	entry.key, entry.seen = CacheKey(parts), seen
+	cached, found, err := h.cache.log.Conclusive(entry.key)
+	var known Result
+	if err == nil && found {
+		known, err = decodeResult(cached.Detail)
+		if err == nil && (known.Run == nil || known.ScriptSHA256 != res.ScriptSHA256) {
+			err = errors.New("is of another script")
+		}
+	}
+	switch {
+	case err != nil:
+		entry.warnings = []string{h.cacheWarning(ctx, entry.key, "cannot be used", err)}
+		return entry, nil, nil
+	case !found:
+		return entry, nil, nil
+	}
+	known.Name, known.CompetitionID, known.Cached = res.Name, res.CompetitionID, true
+	known.OriginalSHA256, known.SetupSHA256 = res.OriginalSHA256, res.SetupSHA256
+	h.log.LogAttrs(ctx, slog.LevelInfo, "script not run: its result is known", slog.String("script", x.script), slog.String("key", entry.key))
+	return entry, &known, nil
+}
+
+// keep puts a result into the cache, if another run would end the same way. A result that
+// cannot be written is a warning.
+func (h *Harness) keep(ctx context.Context, entry cacheEntry, x execution, ran *result.Result, res Result) Result {
+	if entry.key == "" || ran.Status != result.StatusExited || ran.TimedOut || ran.OOMKilled || !ran.OutputComplete ||
+		!res.Conclusive() || res.Grading != nil && res.Grading.Failure != "" {
+		return res
+	}
+	err := h.unchanged(ctx, entry, x, ran.ID, res)
+	if err == nil {
+		err = h.cache.put(ctx, entry.key, res)
+	}
+	if err != nil {
+		res.Warnings = append(res.Warnings, h.cacheWarning(ctx, entry.key, "is not written", err))
+	}
+	return res
+}
+
+// unchanged reports whether the program that ran is the script, and whether nothing that the
+// result depends on changed since entry was made.
+func (h *Harness) unchanged(ctx context.Context, entry cacheEntry, x execution, runID string, res Result) error {
+	record, err := h.box.Store().Load(runID)
+	for _, path := range []string{x.program, record.ProgramPath()} {
+		if text, readErr := fsx.Read(path, maxProgram); err != nil || readErr != nil || hashText(string(text)) != res.ScriptSHA256 {
+			return errors.New("that the program which ran is the script cannot be shown")
+		}
+	}
+	now, err := h.look(ctx, x.input)
 	if err == nil && !maps.Equal(now, entry.seen) {
 		err = errors.New("the data, the answers or the sample changed during the run")
 	}
-	if err == nil {
-		err = e.opts.Cache.store(entry.key, *evaluation)
-	}
-	if err != nil {
-		e.warnOfCache(ctx, evaluation, "is not written", path, err)
-	}
+	return err
 }
 
-func (e *Evaluator) warnOfCache(ctx context.Context, evaluation *Evaluation, what, path string, err error) {
-	e.log.LogAttrs(ctx, slog.LevelWarn, "cache entry "+what, slog.String("path", path), slog.String("error", err.Error()))
-	evaluation.Warnings = append(evaluation.Warnings, fmt.Sprintf("cache: entry %s %s: %v", filepath.Base(path), what, fsx.Cause(err)))
-}
-
-// makeDir makes the folder of the cache, or says why there is none.
-func (c *Cache) makeDir() error {
-	err := os.MkdirAll(c.Dir, 0o700)
-	if info, statErr := os.Stat(c.Dir); statErr == nil && !info.IsDir() {
-		return &sandbox.PathError{Field: "cache", Path: c.Dir, Rule: "is not a folder"}
-	}
-	if err != nil {
-		return &sandbox.PathError{Field: "cache", Path: c.Dir, Rule: "cannot be made", Err: fsx.Cause(err)}
-	}
-	return nil
-}
-
-func (c *Cache) path(key string) string { return filepath.Join(c.Dir, key[:2], key+".json") }
-
-// memoryOf is where the hashes of a folder are remembered.
-func (c *Cache) memoryOf(dir string) string {
-	return filepath.Join(c.Dir, "tree-"+hashText(dir)[:16]+".json")
-}
-
-// maxEntry bounds an entry that is read.
-const maxEntry = 256 << 20
-
-func (c *Cache) load(key string) (Evaluation, error) {
-	text, err := fsx.Read(c.path(key), maxEntry)
-	if err != nil {
-		return Evaluation{}, err
-	}
-	return decodeEvaluation(text)
-}
-
-func (c *Cache) store(key string, evaluation Evaluation) error {
-	text, err := json.Marshal(evaluation)
+// put adds a result to the log.
+func (c *cache) put(ctx context.Context, key string, res Result) error {
+	ended, err := res.trial(trial.Job{Name: res.Name, Key: key, Seed: res.seed64()})
 	if err != nil {
 		return err
 	}
-	path := c.path(key)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return fsx.WriteFile(path, text, 0o644, false)
+	_, err = trial.Queue{Log: c.log}.Run(context.WithoutCancel(ctx), known{ended}, slices.Values([]trial.Job{ended.Job}))
+	return err
+}
+
+// known is a harness whose only job has ended.
+type known struct{ result trial.Result }
+
+func (k known) Kind() string                                        { return Kind }
+func (k known) Schema() []byte                                      { return nil }
+func (k known) Plan(context.Context, trial.Job) (trial.Plan, error) { return trial.Plan{}, nil }
+func (k known) Run(context.Context, trial.Job, func(trial.Event)) (trial.Result, error) {
+	return k.result, nil
+}
+
+func (h *Harness) cacheWarning(ctx context.Context, key, what string, err error) string {
+	h.log.LogAttrs(ctx, slog.LevelWarn, "cache entry "+what, slog.String("key", key), slog.String("error", err.Error()))
+	return fmt.Sprintf("cache: entry %s %s: %v", key[:16], what, fsx.Cause(err))
 }

@@ -10,6 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -17,15 +21,15 @@ import (
 func TestCache(t *testing.T) {
 	runner := echo()
 	task := newTask(t)
-	cache := &Cache{Dir: filepath.Join(t.TempDir(), "cache")}
+	cache := filepath.Join(t.TempDir(), "cache")
 	e := newEvaluator(t, runner, Options{Cache: cache})
-	job := Job{Solution: NewSolution("score 0.5", PhaseInit), Task: task, Timeout: time.Second, Name: "first"}
-	first, err := e.Evaluate(t.Context(), job)
+	job := Job{Script: "score 0.5", Task: task, Timeout: time.Second, Name: "first"}
+	first, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.False(t, first.Cached)
 
 	job.Name, job.Workspace = "second", t.TempDir()
-	second, err := e.Evaluate(t.Context(), job)
+	second, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.True(t, second.Cached)
 	require.Len(t, runner.requests, 1, "nothing ran")
@@ -34,19 +38,19 @@ func TestCache(t *testing.T) {
 	require.Equal(t, want, second)
 
 	// Another process finds it as well.
-	third, err := newEvaluator(t, runner, Options{Cache: cache}).Evaluate(t.Context(), job)
+	third, err := newEvaluator(t, runner, Options{Cache: cache}).Run(t.Context(), job)
 	require.NoError(t, err)
 	require.True(t, third.Cached)
 
 	// An entry that is damaged is none, and is replaced.
-	found, err := filepath.Glob(filepath.Join(cache.Dir, "??", "*.json"))
+	found, err := filepath.Glob(filepath.Join(cache, "jobs", "*", "result.json"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.NoError(t, os.WriteFile(found[0], []byte("{"), 0o600))
-	fourth, err := e.Evaluate(t.Context(), job)
+	fourth, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.False(t, fourth.Cached)
-	fifth, err := e.Evaluate(t.Context(), job)
+	fifth, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.True(t, fifth.Cached)
 }
@@ -54,7 +58,7 @@ func TestCache(t *testing.T) {
 // Whatever an evaluation depends on makes another entry.
 func TestCacheMisses(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, job *Job, opts *Options){
-		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Solution.Content = "score 0.6" },
+		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Script = "score 0.6" },
 		"timeout": func(_ *testing.T, job *Job, _ *Options) { job.Timeout = time.Minute },
 		"seed":    func(_ *testing.T, job *Job, _ *Options) { job.Seed = new(uint32(0)) },
 		"GPU":     func(_ *testing.T, _ *Job, opts *Options) { opts.GPUKind = "H200" },
@@ -63,7 +67,7 @@ func TestCacheMisses(t *testing.T) {
 			writeFile(t, filepath.Join(job.Task.DataDir, "more.csv"), "x")
 		},
 		"sample": func(t *testing.T, _ *Job, opts *Options) {
-			opts.Submission = &SubmissionRule{Sample: filepath.Join(t.TempDir(), "s.csv")}
+			opts.Submission = &submission.Rule{Sample: filepath.Join(t.TempDir(), "s.csv")}
 			writeFile(t, opts.Submission.Sample, "x")
 		},
 		"grader": func(t *testing.T, _ *Job, opts *Options) {
@@ -73,13 +77,13 @@ func TestCacheMisses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runner := echo()
-			opts := Options{Cache: &Cache{Dir: t.TempDir()}}
-			job := Job{Solution: NewSolution("score 0.5", PhaseInit), Task: newTask(t), Timeout: time.Second}
-			_, err := newEvaluator(t, runner, opts).Evaluate(t.Context(), job)
+			opts := Options{Cache: t.TempDir()}
+			job := Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Second}
+			_, err := newEvaluator(t, runner, opts).Run(t.Context(), job)
 			require.NoError(t, err)
 			change(t, &job, &opts)
 			for _, want := range []bool{false, true} {
-				got, err := newEvaluator(t, runner, opts).Evaluate(t.Context(), job)
+				got, err := newEvaluator(t, runner, opts).Run(t.Context(), job)
 				require.NoError(t, err)
 				require.Equal(t, want, got.Cached)
 			}
@@ -108,10 +112,10 @@ func TestCacheKeepsOnlyWhatWouldEndTheSameWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runner := &fakeRunner{program: func(fakeRun) fakeEnd { return test.end }}
-			e := newEvaluator(t, runner, Options{Cache: &Cache{Dir: t.TempDir()}})
-			job := Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second}
+			e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
+			job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
 			for _, cached := range []bool{false, test.kept} {
-				got, err := e.Evaluate(t.Context(), job)
+				got, err := e.Run(t.Context(), job)
 				require.NoError(t, err)
 				require.Equal(t, cached, got.Cached)
 			}
@@ -121,9 +125,9 @@ func TestCacheKeepsOnlyWhatWouldEndTheSameWay(t *testing.T) {
 
 func TestCacheKeepsNoFailedGrading(t *testing.T) {
 	grader, runner := newGrader(t, func(fakeRun) fakeEnd { return fakeEnd{} })
-	e := newEvaluator(t, runner, Options{Grader: grader, Cache: &Cache{Dir: t.TempDir()}})
+	e := newEvaluator(t, runner, Options{Grader: grader, Cache: t.TempDir()})
 	for range 2 {
-		got, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+		got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 		require.NoError(t, err)
 		require.False(t, got.Cached)
 	}
@@ -132,19 +136,20 @@ func TestCacheKeepsNoFailedGrading(t *testing.T) {
 func TestCacheThatCannotBeUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, "x")
-	_, err := New(echo(), Options{Cache: &Cache{Dir: file}})
+	_, err := New(echo(), Options{Cache: file})
 	require.EqualError(t, err, fmt.Sprintf("cache %q: is not a folder", file))
 
 	dir := t.TempDir()
-	e := newEvaluator(t, echo(), Options{Cache: &Cache{Dir: dir}})
-	for i := range 256 { // where the folders of entries go
-		writeFile(t, filepath.Join(dir, fmt.Sprintf("%02x", i)), "in the way")
-	}
-	got, err := e.EvaluateSolution(t.Context(), NewSolution("score 1", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+	e := newEvaluator(t, echo(), Options{Cache: dir})
+	// The directory of the index and that of the jobs are in the way.
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "index.jsonl"), 0o755))
+	require.NoError(t, os.Remove(filepath.Join(dir, "jobs")))
+	writeFile(t, filepath.Join(dir, "jobs"), "x")
+	got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("score 1", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 	require.NoError(t, err, "the evaluation is good all the same")
 	require.Equal(t, 1.0, *got.Score)
-	require.Contains(t, strings.Join(got.Warnings, "\n"), "cannot be used: not a directory")
-	require.Contains(t, strings.Join(got.Warnings, "\n"), "is not written: not a directory")
+	require.Contains(t, strings.Join(got.Warnings, "\n"), " cannot be used: ")
+	require.Contains(t, strings.Join(got.Warnings, "\n"), " is not written: not a directory")
 }
 
 func TestCacheKey(t *testing.T) {

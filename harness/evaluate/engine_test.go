@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -61,34 +62,29 @@ func TestExampleLeaderboard(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(example, "solutions", "*.py"))
 	require.NoError(t, err)
 	require.Len(t, files, 9)
-	var solutions []evaluate.SolutionScript
-	var names []string
+	var listed []evaluate.ListedScript
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		solutions = append(solutions, evaluate.NewSolution(string(text), evaluate.PhaseInit))
-		names = append(names, strings.TrimSuffix(filepath.Base(file), ".py"))
+		listed = append(listed, evaluate.ScriptNamed(file))
 	}
+	entries, err := evaluate.Entries(listed, nil, t.TempDir())
+	require.NoError(t, err)
 	grader := &evaluate.Grader{
 		Script: filepath.Join(example, "grader.py"), Answers: filepath.Join(example, "answers"), Limits: small, TempDir: t.TempDir(),
 	}
 	e, err := evaluate.New(newRunner(t), evaluate.Options{
 		Request:    sandbox.Request{Limits: small},
-		Submission: &evaluate.SubmissionRule{Sample: filepath.Join(example, "input", "sample_submission.csv")},
+		Submission: &submission.Rule{Sample: filepath.Join(example, "input", "sample_submission.csv")},
 		Grader:     grader,
 	})
 	require.NoError(t, err)
-	items, err := e.EvaluateBatch(t.Context(), solutions, task, evaluate.DefaultPipelineConfig(), evaluate.BatchOptions{
-		Parallel: 2, Workspace: t.TempDir(), Names: names, Timeout: time.Minute,
-	})
+	report, err := e.Batch(t.Context(), entries, evaluate.BatchOptions{Task: task, Timeout: time.Minute, Parallel: 2, KeepTexts: true})
 	require.NoError(t, err)
+	require.Empty(t, report.Errors)
 
-	byName := map[string]evaluate.Evaluation{}
-	var all []evaluate.Evaluation
-	for _, item := range items {
-		require.NoError(t, item.Err, item.Name)
-		byName[item.Name] = item.Evaluation
-		all = append(all, item.Evaluation)
+	byName := map[string]evaluate.Result{}
+	all := report.Complete(nil)
+	for _, r := range all {
+		byName[r.Name] = r
 	}
 	models := []string{"svm", "logistic", "neighbors", "forest", "tree", "bayes"}
 	for _, name := range append([]string{"masked"}, models...) {
@@ -103,12 +99,14 @@ func TestExampleLeaderboard(t *testing.T) {
 	}
 	require.InDelta(t, 0.9999, *byName["masked"].Score, 1e-9)
 	require.InDelta(t, 0.3662, *byName["masked"].GradedScore, 1e-9)
-	require.NotEmpty(t, evaluate.DetectErrorMasking(solutions[indexOf(names, "masked")].Content))
+	masked, err := evaluate.ReadScript(filepath.Join(example, "solutions", "masked.py"))
+	require.NoError(t, err)
+	require.NotEmpty(t, evaluate.DetectErrorMasking(masked))
 	require.Contains(t, *byName["crash"].ErrorTraceback, "KeyError: 'malignant'")
 	require.Equal(t, result.ErrorReasonTimedOut, byName["hang"].ErrorReason)
 	require.InDelta(t, 0.6253, *byName["hang"].Score, 1e-9)
 
-	ranked, err := evaluate.RankEvaluations(all, task.MetricDirection)
+	ranked, err := evaluate.RankResults(all, task.MetricDirection)
 	require.NoError(t, err)
 	var order []string
 	for _, e := range ranked {
@@ -116,15 +114,6 @@ func TestExampleLeaderboard(t *testing.T) {
 	}
 	require.ElementsMatch(t, models, order[:6])
 	require.Equal(t, []string{"masked", "crash", "hang"}, order[6:])
-}
-
-func indexOf(names []string, name string) int {
-	for i, n := range names {
-		if n == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // newTask is a task with a folder of its own.
@@ -148,23 +137,23 @@ func TestEngineRetry(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(task.DataDir, "final"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(task.DataDir, "final", "submission.csv"), []byte("stale\n"), 0o644))
 	var told string
-	repair := func(_ context.Context, _ evaluate.SolutionScript, f evaluate.Failure) (evaluate.SolutionScript, error) {
+	repair := func(_ context.Context, _ mlestar.SolutionScript, f evaluate.Failure) (mlestar.SolutionScript, error) {
 		told = f.Text()
-		return evaluate.NewSolution("import os\nprint(open('input/data.txt').read(), os.environ['SEED'], os.environ['PYTHONHASHSEED'])\n"+
-			"print(os.listdir('final'))\nprint('Final Validation Performance: 0.5')\n", evaluate.PhaseRefined), nil
+		return mlestar.NewSolution("import os\nprint(open('input/data.txt').read(), os.environ['SEED'], os.environ['PYTHONHASHSEED'])\n"+
+			"print(os.listdir('final'))\nprint('Final Validation Performance: 0.5')\n", mlestar.PhaseRefined), nil
 	}
 	seed := uint32(7)
-	config := evaluate.DefaultPipelineConfig()
+	config := mlestar.DefaultPipelineConfig()
 	config.TimeLimitSeconds = 60
-	solution, evaluation, err := e.EvaluateWithRetry(t.Context(), evaluate.NewSolution("def f(:\n", evaluate.PhaseInit), task, config,
+	solution, evaluation, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution("def f(:\n", mlestar.PhaseInit), task, config,
 		repair, evaluate.RetryOptions{Seed: &seed})
 	require.NoError(t, err)
 	require.Contains(t, told, "SyntaxError")
 	require.True(t, evaluation.Valid(), evaluation.Stderr)
 	require.Equal(t, 0.5, *evaluation.Score)
 	require.Equal(t, "secret\n 7 7\n[]\nFinal Validation Performance: 0.5\n", evaluation.Stdout, "nothing stale is in final")
-	require.Equal(t, evaluate.PhaseRefined, solution.Phase)
-	ok, err := evaluate.VerifySubmission(task.DataDir, "")
+	require.Equal(t, mlestar.PhaseRefined, solution.Phase)
+	ok, err := submission.Verify(task.DataDir, "")
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Contains(t, log.String(), "script is repaired and tried again")
@@ -182,9 +171,9 @@ func TestEngineExecuteScript(t *testing.T) {
 	require.NoError(t, err)
 	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
 	require.NoError(t, err)
-	script, err := evaluate.WriteScript(evaluate.NewSolution(
+	script, err := evaluate.WriteScript(mlestar.NewSolution(
 		"import subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\nprint('begun')\nprint('to stderr', file=sys.stderr)\ntime.sleep(600)\n",
-		evaluate.PhaseInit), base, "main.py")
+		mlestar.PhaseInit), base, "main.py")
 	require.NoError(t, err)
 	raw, err := e.ExecuteScript(t.Context(), script, base, 2*time.Second, nil)
 	require.NoError(t, err)
@@ -209,9 +198,9 @@ func TestEngineExecuteScriptKeepsAllOutput(t *testing.T) {
 	require.NoError(t, err)
 	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
 	require.NoError(t, err)
-	script, err := evaluate.WriteScript(evaluate.NewSolution(
+	script, err := evaluate.WriteScript(mlestar.NewSolution(
 		"noise = ('x' * 79 + '\\n') * 30000\nprint(noise)\nprint('Final Validation Performance: 0.625')\nprint(noise)\n",
-		evaluate.PhaseInit), base, "")
+		mlestar.PhaseInit), base, "")
 	require.NoError(t, err)
 	raw, err := e.ExecuteScript(t.Context(), script, base, time.Minute, nil)
 	require.NoError(t, err)
@@ -247,7 +236,7 @@ if os.fork() == 0:
 print(written >= 4)
 `
 	for range 2 {
-		got, err := e.EvaluateSolution(t.Context(), evaluate.NewSolution(script, evaluate.PhaseInit), task, evaluate.DefaultPipelineConfig(), time.Minute)
+		got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution(script, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, "[] None False\nTrue\n", got.Stdout, got.Stderr)
 	}
@@ -267,28 +256,29 @@ func TestEngineGradingIsMadeUpFor(t *testing.T) {
 	impossible := grader
 	impossible.MaxBytes = 1 // nothing fits: a failure of ours
 	job := evaluate.Job{
-		Solution: evaluate.NewSolution("open('final/out', 'w').write('0.25')\n", evaluate.PhaseInit),
-		Task:     newTask(t), Timeout: time.Minute, Name: "made-up-for", Workspace: filepath.Join(t.TempDir(), "w"),
+		Script: "open('final/out', 'w').write('0.25')\n",
+		Task:   newTask(t), Timeout: time.Minute, Name: "made-up-for", Workspace: filepath.Join(t.TempDir(), "w"),
 	}
-	evaluator := func(g evaluate.Grader) *evaluate.Evaluator {
+	evaluator := func(g evaluate.Grader) *evaluate.Harness {
 		e, err := evaluate.New(runner, evaluate.Options{Request: sandbox.Request{Limits: small}, Grader: &g})
 		require.NoError(t, err)
 		return e
 	}
-	first, err := evaluator(impossible).Evaluate(t.Context(), job)
+	first, err := evaluator(impossible).Run(t.Context(), job)
 	require.NoError(t, err)
 	require.False(t, first.Conclusive())
 	job.Earlier = &first
-	second, err := evaluator(grader).Evaluate(t.Context(), job)
+	second, err := evaluator(grader).Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Equal(t, first.Run, second.Run, "the script did not run again")
 	require.Equal(t, 0.25, *second.GradedScore)
 	require.True(t, second.Conclusive())
 
 	// A script that is refused leaves nothing of that run in final.
-	job.Solution.Content, job.Earlier = "exit(1)", nil
-	refused, err := evaluator(grader).Evaluate(t.Context(), job)
-	require.Error(t, err)
+	job.Script, job.Earlier = "exit(1)", nil
+	refused, err := evaluator(grader).Run(t.Context(), job)
+	require.NoError(t, err)
+	require.ErrorAs(t, refused.Err(), new(*evaluate.ScriptError))
 	require.Empty(t, refused.Warnings)
 	require.NoFileExists(t, filepath.Join(job.Workspace, "final", "out"))
 }
@@ -298,17 +288,17 @@ func TestEngineCache(t *testing.T) {
 	t.Parallel()
 	runner := newRunner(t)
 	e, err := evaluate.New(runner, evaluate.Options{
-		Request: sandbox.Request{Limits: small}, Cache: &evaluate.Cache{Dir: filepath.Join(t.TempDir(), "cache")},
+		Request: sandbox.Request{Limits: small}, Cache: filepath.Join(t.TempDir(), "cache"),
 	})
 	require.NoError(t, err)
 	job := evaluate.Job{
-		Solution: evaluate.NewSolution("print('Final Validation Performance: 0.5')", evaluate.PhaseInit),
-		Task:     newTask(t), Timeout: time.Minute,
+		Script: "print('Final Validation Performance: 0.5')",
+		Task:   newTask(t), Timeout: time.Minute,
 	}
-	first, err := e.Evaluate(t.Context(), job)
+	first, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	job.Name = "again"
-	second, err := e.Evaluate(t.Context(), job)
+	second, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.False(t, first.Cached)
 	require.True(t, second.Cached)

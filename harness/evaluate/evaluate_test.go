@@ -15,6 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -28,11 +32,11 @@ func TestEvaluateSolution(t *testing.T) {
 	e := newEvaluator(t, runner, Options{Request: sandbox.Request{Image: "python", Env: map[string]string{"A": "b"}, GPUs: "1"}})
 	task := newTask(t)
 	base := filepath.Dir(task.DataDir)
-	solution := NewSolution("print('é')", PhaseInit)
+	solution := mlestar.NewSolution("print('é')", mlestar.PhaseInit)
 	before := solution
 	t.Setenv("SECRET", "hidden")
 
-	got, err := e.EvaluateSolution(t.Context(), solution, task, DefaultPipelineConfig(), 0)
+	got, err := e.EvaluateSolution(t.Context(), solution, task, mlestar.DefaultPipelineConfig(), 0)
 	require.NoError(t, err)
 	require.Equal(t, 0.75, *got.Score)
 	require.True(t, got.SelfReported)
@@ -55,7 +59,7 @@ func TestEvaluateSolution(t *testing.T) {
 	require.Equal(t, "python", req.Image)
 	require.Equal(t, "1", req.GPUs)
 	require.Empty(t, req.Command)
-	info, err := SubmissionInfo(base, "")
+	info, err := submission.Info(base, "")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, *info.RowCount)
 }
@@ -63,22 +67,22 @@ func TestEvaluateSolution(t *testing.T) {
 func TestEvaluateSolutionTimeouts(t *testing.T) {
 	runner := echo()
 	e := newEvaluator(t, runner, Options{})
-	config := DefaultPipelineConfig()
+	config := mlestar.DefaultPipelineConfig()
 	config.TimeLimitSeconds = 60
 	for _, c := range []struct{ override, want time.Duration }{
 		{0, time.Minute}, {time.Second, time.Second}, {2 * time.Hour, 2 * time.Hour},
 	} {
-		_, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), config, c.override)
+		_, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), config, c.override)
 		require.NoError(t, err)
 		require.Equal(t, c.want, runner.requests[len(runner.requests)-1].Limits.Timeout)
 	}
 	var field *policy.FieldError
-	_, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), config, -1)
+	_, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), config, -1)
 	require.ErrorAs(t, err, &field)
-	_, err = e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), PipelineConfig{}, 0)
+	_, err = e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.PipelineConfig{}, 0)
 	require.ErrorAs(t, err, &field)
 	config.TimeLimitSeconds = 1 << 62
-	_, err = e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), config, 0)
+	_, err = e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), config, 0)
 	require.NoError(t, err)
 	require.Greater(t, runner.requests[len(runner.requests)-1].Limits.Timeout, 200*365*24*time.Hour, "no overflow")
 }
@@ -87,27 +91,27 @@ func TestEvaluateSolutionEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		end   fakeEnd
 		valid bool
-		check func(t *testing.T, e Evaluation)
+		check func(t *testing.T, e Result)
 	}{
-		"no score": {fakeEnd{}, true, func(t *testing.T, e Evaluation) {
+		"no score": {fakeEnd{}, true, func(t *testing.T, e Result) {
 			require.Nil(t, e.Score)
 			require.False(t, e.SelfReported)
 		}},
-		"crash": {crashes("ValueError: x"), false, func(t *testing.T, e Evaluation) {
+		"crash": {crashes("ValueError: x"), false, func(t *testing.T, e Result) {
 			require.Contains(t, *e.ErrorTraceback, "ValueError: x")
 			require.Equal(t, 1, e.ExitCode)
 		}},
-		"time": {fakeEnd{code: -1, timedOut: true, stdout: "Final Validation Performance: 0.5"}, false, func(t *testing.T, e Evaluation) {
+		"time": {fakeEnd{code: -1, timedOut: true, stdout: "Final Validation Performance: 0.5"}, false, func(t *testing.T, e Result) {
 			require.Equal(t, result.ErrorReasonTimedOut, e.ErrorReason)
 			require.Equal(t, 0.5, *e.Score)
 		}},
-		"a limit, and exit code 0": {fakeEnd{status: result.StatusDiskLimit, stdout: "Final Validation Performance: 0.5"}, false, func(t *testing.T, e Evaluation) {
+		"a limit, and exit code 0": {fakeEnd{status: result.StatusDiskLimit, stdout: "Final Validation Performance: 0.5"}, false, func(t *testing.T, e Result) {
 			require.False(t, e.IsError, "the rule of EX-013, to the letter")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvaluator(t, &fakeRunner{program: func(fakeRun) fakeEnd { return test.end }}, Options{})
-			got, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+			got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 			require.NoError(t, err)
 			require.Equal(t, test.valid, got.Valid())
 			test.check(t, got)
@@ -118,13 +122,13 @@ func TestEvaluateSolutionEnds(t *testing.T) {
 func TestEvaluateSolutionFailures(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
 	task := newTask(t)
-	got, err := e.EvaluateSolution(t.Context(), NewSolution("lost", PhaseInit), task, DefaultPipelineConfig(), 0)
+	got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("lost", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), 0)
 	require.ErrorIs(t, err, errFake)
 	require.Equal(t, errFake.Error(), got.Failure)
 	require.False(t, got.Valid())
 	require.False(t, got.Conclusive())
 
-	got, err = e.EvaluateSolution(t.Context(), NewSolution("exit()", PhaseInit), task, DefaultPipelineConfig(), 0)
+	got, err = e.EvaluateSolution(t.Context(), mlestar.NewSolution("exit()", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), 0)
 	var refused *ScriptError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, ErrorReasonRejected, got.ErrorReason)
@@ -133,33 +137,33 @@ func TestEvaluateSolutionFailures(t *testing.T) {
 	require.Empty(t, got.Failure)
 	require.True(t, got.Conclusive())
 
-	_, err = e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second, Name: "../x"})
+	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Second, Name: "../x"})
 	require.ErrorContains(t, err, "name")
-	_, err = e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: task})
+	_, err = e.Run(t.Context(), Job{Script: "x", Task: task})
 	require.ErrorContains(t, err, "timeout 0s: must be more than 0")
 }
 
 // A canceled run is a result, but not one that tells anything of the script.
 func TestCanceledRunIsNotConclusive(t *testing.T) {
 	for _, status := range []result.Status{result.StatusCanceled, result.StatusStartFailed, result.StatusEngineLost} {
-		require.False(t, Evaluation{Run: &RunFacts{Status: status}}.Conclusive(), status)
+		require.False(t, Result{Run: &RunFacts{Status: status}}.Conclusive(), status)
 	}
 	for _, status := range []result.Status{result.StatusExited, result.StatusTimedOut, result.StatusOutOfMemory, result.StatusSignaled} {
-		require.True(t, Evaluation{Run: &RunFacts{Status: status}}.Conclusive(), status)
+		require.True(t, Result{Run: &RunFacts{Status: status}}.Conclusive(), status)
 	}
-	ended := Evaluation{Run: &RunFacts{Status: result.StatusExited}}
+	ended := Result{Run: &RunFacts{Status: result.StatusExited}}
 	for name, test := range map[string]struct {
-		change func(e *Evaluation)
+		change func(e *Result)
 		want   bool
 	}{
-		"graded":            {func(e *Evaluation) { e.Grading = &Grading{Score: new(1.0), Ended: true} }, true},
-		"grader raised":     {func(e *Evaluation) { e.Grading = &Grading{Failure: "x", Ended: true} }, true},
-		"grading failed":    {func(e *Evaluation) { e.Grading = &Grading{Failure: "x"} }, false},
-		"grading canceled":  {func(e *Evaluation) { e.Grading = &Grading{Failure: "x", Ended: true, Canceled: true} }, false},
-		"nothing to grade":  {func(e *Evaluation) { e.Grading, e.IsError = &Grading{Failure: "x"}, true }, true},
-		"wrong submission":  {func(e *Evaluation) { e.Submission = &SubmissionCheck{Problems: []string{"x"}} }, true},
-		"check was broken":  {func(e *Evaluation) { e.Submission = &SubmissionCheck{Failure: "canceled"} }, false},
-		"what is our fault": {func(e *Evaluation) { e.Failure = "x" }, false},
+		"graded":            {func(e *Result) { e.Grading = &Grading{Score: new(1.0), Ended: true} }, true},
+		"grader raised":     {func(e *Result) { e.Grading = &Grading{Failure: "x", Ended: true} }, true},
+		"grading failed":    {func(e *Result) { e.Grading = &Grading{Failure: "x"} }, false},
+		"grading canceled":  {func(e *Result) { e.Grading = &Grading{Failure: "x", Ended: true, Canceled: true} }, false},
+		"nothing to grade":  {func(e *Result) { e.Grading, e.IsError = &Grading{Failure: "x"}, true }, true},
+		"wrong submission":  {func(e *Result) { e.Submission = &submission.Check{Problems: []string{"x"}} }, true},
+		"check was broken":  {func(e *Result) { e.Submission = &submission.Check{Failure: "canceled"} }, false},
+		"what is our fault": {func(e *Result) { e.Failure = "x" }, false},
 	} {
 		e := ended
 		test.change(&e)
@@ -172,8 +176,8 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	e := newEvaluator(t, runner, Options{Request: sandbox.Request{Env: map[string]string{"PYTHONHASHSEED": "random", "A": "b"}}})
 	task, workspace := newTask(t), filepath.Join(t.TempDir(), "deep", "work")
 	seed := uint32(7)
-	_, err := e.Evaluate(t.Context(), Job{
-		Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second, Name: "first", Seed: &seed, Workspace: workspace,
+	_, err := e.Run(t.Context(), Job{
+		Script: "x", Task: task, Timeout: time.Second, Name: "first", Seed: &seed, Workspace: workspace,
 	})
 	require.NoError(t, err)
 	req := runner.requests[0]
@@ -185,7 +189,7 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	require.Equal(t, "7", req.Env["SEED"])
 	require.Equal(t, "7", req.Env["PYTHONHASHSEED"])
 	require.Equal(t, "b", req.Env["A"])
-	_, err = e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second})
+	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Second})
 	require.NoError(t, err)
 	require.Equal(t, "random", runner.requests[1].Env["PYTHONHASHSEED"], "the caller's wins over ours")
 }
@@ -195,7 +199,7 @@ func TestExecuteScript(t *testing.T) {
 	e := newEvaluator(t, runner, Options{})
 	base, err := SetupWorkingDirectory(t.TempDir())
 	require.NoError(t, err)
-	script, err := WriteScript(NewSolution("x", PhaseInit), base, "")
+	script, err := WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), base, "")
 	require.NoError(t, err)
 	raw, err := e.ExecuteScript(t.Context(), script, base, time.Second, map[string]string{"A": "b"})
 	require.NoError(t, err)
@@ -220,7 +224,7 @@ func TestExecuteScriptTellsWhatWasCut(t *testing.T) {
 	e := newEvaluator(t, runner, Options{Request: sandbox.Request{Limits: policy.Limits{CaptureStdout: 9}}})
 	base, err := SetupWorkingDirectory(t.TempDir())
 	require.NoError(t, err)
-	script, err := WriteScript(NewSolution("x", PhaseInit), base, "")
+	script, err := WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), base, "")
 	require.NoError(t, err)
 	raw, err := e.ExecuteScript(t.Context(), script, base, time.Second, nil)
 	require.NoError(t, err)
@@ -229,11 +233,11 @@ func TestExecuteScriptTellsWhatWasCut(t *testing.T) {
 }
 
 func TestScoreFunc(t *testing.T) {
-	score := newEvaluator(t, echo(), Options{}).ScoreFunc(DefaultPipelineConfig())
-	got, err := score(t.Context(), NewSolution("score 0.5", PhaseInit), newTask(t))
+	score := newEvaluator(t, echo(), Options{}).ScoreFunc(mlestar.DefaultPipelineConfig())
+	got, err := score(t.Context(), mlestar.NewSolution("score 0.5", mlestar.PhaseInit), newTask(t))
 	require.NoError(t, err)
 	require.Equal(t, 0.5, *got.Score)
-	_, err = score(t.Context(), NewSolution("lost", PhaseInit), newTask(t))
+	_, err = score(t.Context(), mlestar.NewSolution("lost", mlestar.PhaseInit), newTask(t))
 	require.ErrorIs(t, err, errFake)
 }
 
@@ -245,14 +249,11 @@ func TestNewRefuses(t *testing.T) {
 			ID: "x", Script: "x", Command: []string{"x"}, Input: "x", Final: "x", Stdin: true,
 			Limits: policy.Limits{Timeout: time.Second},
 		},
-		Submission: &SubmissionRule{},
+		Submission: &submission.Rule{},
 	})
 	for _, field := range []string{"id:", "script:", "command:", "input:", "final:", "stdin:", "timeout:", "sample:"} {
 		require.ErrorContains(t, err, field)
 	}
-	type runnerOnly struct{ Runner }
-	_, err = New(runnerOnly{echo()}, Options{Cache: &Cache{}})
-	require.ErrorContains(t, err, "can plan")
 }
 
 func TestPrepare(t *testing.T) {
@@ -268,12 +269,12 @@ func TestPrepare(t *testing.T) {
 		req.GPUs = "device=GPU-1"
 		return func() { order = append(order, "release") }, nil
 	}})
-	job := Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second}
-	_, err := e.Evaluate(t.Context(), job)
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
+	_, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Equal(t, []string{"run device=GPU-1", "release"}, order)
 	job.Name = "none"
-	_, err = e.Evaluate(t.Context(), job)
+	_, err = e.Run(t.Context(), job)
 	require.ErrorIs(t, err, errFake)
 	require.Len(t, runner.requests, 1)
 }
@@ -285,9 +286,9 @@ func TestLogEvents(t *testing.T) {
 	task := newTask(t)
 	none := 1
 	for _, script := range []string{"score 0.5", "crash ValueError: x", "hang"} {
-		_, _, err := e.EvaluateWithRetry(t.Context(), NewSolution(script, PhaseInit), task, DefaultPipelineConfig(),
-			func(_ context.Context, s SolutionScript, _ Failure) (SolutionScript, error) {
-				return NewSolution("score 1", PhaseInit), nil
+		_, _, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution(script, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
+			func(_ context.Context, s mlestar.SolutionScript, _ Failure) (mlestar.SolutionScript, error) {
+				return mlestar.NewSolution("score 1", mlestar.PhaseInit), nil
 			},
 			RetryOptions{MaxRetries: &none})
 		require.NoError(t, err)
@@ -320,7 +321,7 @@ func TestLogEvents(t *testing.T) {
 }
 
 func TestEvaluationWireNames(t *testing.T) {
-	text, err := json.Marshal(Evaluation{}.Bounded())
+	text, err := json.Marshal(Result{}.Bounded())
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))
@@ -336,20 +337,20 @@ func TestEvaluationWireNames(t *testing.T) {
 	}
 	require.ElementsMatch(t, want, got)
 	require.Equal(t, "evalbox/evaluation/v1", fields["schema"])
-	require.True(t, bytes.HasPrefix(text, lineStart))
+	require.True(t, bytes.HasPrefix(text, []byte(resultLines.Start)))
 }
 
 func TestEvaluateWithRetry(t *testing.T) {
 	repairs := func(texts ...string) (DebugFunc, *[]string) {
 		var told []string
 		n := 0
-		return func(_ context.Context, s SolutionScript, f Failure) (SolutionScript, error) {
+		return func(_ context.Context, s mlestar.SolutionScript, f Failure) (mlestar.SolutionScript, error) {
 			told = append(told, s.Content+": "+f.Text())
 			n++
 			if texts[n-1] == "fail" {
-				return SolutionScript{}, errors.New("no idea")
+				return mlestar.SolutionScript{}, errors.New("no idea")
 			}
-			return NewSolution(texts[n-1], PhaseRefined), nil
+			return mlestar.NewSolution(texts[n-1], mlestar.PhaseRefined), nil
 		}, &told
 	}
 	tb := func(text string) string { return strings.TrimSpace(crashes(text).stderr) }
@@ -379,7 +380,7 @@ func TestEvaluateWithRetry(t *testing.T) {
 			runner := echo()
 			debug, told := repairs(test.repairs...)
 			solution, evaluation, err := newEvaluator(t, runner, Options{}).EvaluateWithRetry(t.Context(),
-				NewSolution(test.first, PhaseInit), newTask(t), DefaultPipelineConfig(), debug, RetryOptions{MaxRetries: test.max})
+				mlestar.NewSolution(test.first, mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), debug, RetryOptions{MaxRetries: test.max})
 			require.NoError(t, err)
 			require.Len(t, runner.requests, test.ran)
 			require.Equal(t, test.last, solution.Content)
@@ -396,20 +397,22 @@ func TestEvaluateWithRetry(t *testing.T) {
 
 func TestEvaluateWithRetryFailures(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
-	fine := func(_ context.Context, s SolutionScript, _ Failure) (SolutionScript, error) { return s, nil }
+	fine := func(_ context.Context, s mlestar.SolutionScript, _ Failure) (mlestar.SolutionScript, error) {
+		return s, nil
+	}
 	negative := -1
-	_, _, err := e.EvaluateWithRetry(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), fine, RetryOptions{MaxRetries: &negative})
+	_, _, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), fine, RetryOptions{MaxRetries: &negative})
 	require.EqualError(t, err, "max_retries -1: must not be negative")
-	_, evaluation, err := e.EvaluateWithRetry(t.Context(), NewSolution("lost", PhaseInit), newTask(t), DefaultPipelineConfig(), fine, RetryOptions{})
+	_, evaluation, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution("lost", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), fine, RetryOptions{})
 	require.ErrorIs(t, err, errFake)
 	require.NotEmpty(t, evaluation.Failure)
 
 	// Whoever gives up gets the last pair.
 	ctx, cancel := context.WithCancelCause(t.Context())
-	solution, evaluation, err := e.EvaluateWithRetry(ctx, NewSolution("crash A: 1", PhaseInit), newTask(t), DefaultPipelineConfig(),
-		func(context.Context, SolutionScript, Failure) (SolutionScript, error) {
+	solution, evaluation, err := e.EvaluateWithRetry(ctx, mlestar.NewSolution("crash A: 1", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(),
+		func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
 			cancel(errFake)
-			return NewSolution("other", PhaseInit), nil
+			return mlestar.NewSolution("other", mlestar.PhaseInit), nil
 		}, RetryOptions{})
 	require.ErrorIs(t, err, errFake)
 	require.Equal(t, "crash A: 1", solution.Content)
@@ -419,10 +422,10 @@ func TestEvaluateWithRetryFailures(t *testing.T) {
 func TestFailureTextIsNeverEmpty(t *testing.T) {
 	traceback, empty := "Traceback", ""
 	for want, f := range map[string]Failure{
-		"Traceback": {Traceback: &traceback, Evaluation: Evaluation{EvaluationResult: EvaluationResult{ErrorSummary: "tail"}}},
-		"tail":      {Traceback: &empty, Evaluation: Evaluation{EvaluationResult: EvaluationResult{ErrorSummary: "tail"}}},
-		"It ended.": {Evaluation: Evaluation{Run: &RunFacts{Explanation: "It ended."}}},
-		"The script ended with exit code 3 and printed no error.": {Evaluation: Evaluation{EvaluationResult: EvaluationResult{ExitCode: 3}}},
+		"Traceback": {Traceback: &traceback, Result: Result{EvaluationResult: EvaluationResult{ErrorSummary: "tail"}}},
+		"tail":      {Traceback: &empty, Result: Result{EvaluationResult: EvaluationResult{ErrorSummary: "tail"}}},
+		"It ended.": {Result: Result{Run: &RunFacts{Explanation: "It ended."}}},
+		"The script ended with exit code 3 and printed no error.": {Result: Result{EvaluationResult: EvaluationResult{ExitCode: 3}}},
 	} {
 		require.Equal(t, want, f.Text())
 	}
@@ -430,8 +433,29 @@ func TestFailureTextIsNeverEmpty(t *testing.T) {
 
 func TestNothingOfTheTaskIsWrittenForARefusedScript(t *testing.T) {
 	task := newTask(t)
-	_, err := newEvaluator(t, echo(), Options{}).EvaluateSolution(t.Context(), NewSolution(" ", PhaseInit), task, DefaultPipelineConfig(), 0)
+	_, err := newEvaluator(t, echo(), Options{}).EvaluateSolution(t.Context(), mlestar.NewSolution(" ", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), 0)
 	require.Error(t, err)
 	_, err = os.Stat(filepath.Join(filepath.Dir(task.DataDir), "solution.py"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestEvaluateChecksTheSubmission(t *testing.T) {
+	task := newTask(t)
+	sample := filepath.Join(task.DataDir, "sample.csv")
+	writeFile(t, sample, "id,x\n1,0\n")
+	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
+		run.leave("submission.csv", "id,x\n2,0\n")
+		if run.script == "bad" {
+			return crashes("A: 1")
+		}
+		return prints("1")
+	}}
+	e := newEvaluator(t, runner, Options{Submission: &submission.Rule{Sample: sample}})
+	got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("good", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), 0)
+	require.NoError(t, err)
+	require.False(t, got.Submission.OK)
+	require.Contains(t, got.Submission.Problems[0], "the IDs are not the sample's")
+	got, err = e.EvaluateSolution(t.Context(), mlestar.NewSolution("bad", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), 0)
+	require.NoError(t, err)
+	require.Nil(t, got.Submission)
 }

@@ -11,13 +11,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/spec"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	boxtree "github.com/evalbox/evalbox/sandbox/tree"
 )
 
 // fakeRunner stands in for a sandbox: program says what a script does, and the
@@ -29,6 +31,12 @@ type fakeRunner struct {
 	requests []sandbox.Request
 	options  [][]sandbox.RunOption
 	plans    int
+	once     sync.Once
+	store    *record.Store
+	// filled is the run that filled each final last.
+	filled map[string]*result.Result
+	// forge, if set, is what the records say ran.
+	forge string
 	// running and most count the runs at the same time.
 	running, most int
 }
@@ -89,6 +97,11 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 		f.running--
 		f.mu.Unlock()
 	}()
+	if req.Final != "" {
+		if err := errors.Join(os.RemoveAll(req.Final), os.Mkdir(req.Final, 0o755)); err != nil {
+			return nil, err
+		}
+	}
 	end := f.program(fakeRun{ctx, req, string(script), n})
 	if end.err != nil {
 		return nil, end.err
@@ -97,7 +110,7 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 		Stdout: end.stdout, Stderr: end.stderr, ExitCode: end.code, DurationSeconds: 1.5, TimedOut: end.timedOut,
 	})
 	res := &result.Result{
-		ID: fmt.Sprintf("run-%d", n), Name: req.Name, Status: result.StatusExited, Fault: result.FaultNone,
+		Schema: result.SchemaV1, ID: fmt.Sprintf("run-%d", n), Name: req.Name, Status: result.StatusExited, Fault: result.FaultNone,
 		Stdout: e.Stdout, Stderr: e.Stderr, ExitCode: e.ExitCode, TimedOut: end.timedOut, DurationSeconds: e.DurationSeconds,
 		Score: e.Score, IsError: e.IsError, ErrorReason: e.ErrorReason, ErrorTraceback: e.ErrorTraceback, ErrorSummary: e.ErrorSummary,
 		Image: result.Image{ID: "sha256:0123"}, OutputComplete: true, Warnings: e.Warnings, Explanation: "The program ended.",
@@ -114,7 +127,13 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 	if end.change != nil {
 		end.change(res)
 	}
-	return res, nil
+	f.mu.Lock()
+	if f.filled == nil {
+		f.filled = map[string]*result.Result{}
+	}
+	f.filled[req.Final] = res
+	f.mu.Unlock()
+	return res, f.record(req, string(script), res)
 }
 
 // outputsOf lists the files of a folder with their hashes, as a run does.
@@ -176,7 +195,7 @@ func echo() *fakeRunner {
 	}}
 }
 
-func newEvaluator(t *testing.T, runner Runner, opts Options) *Evaluator {
+func newEvaluator(t *testing.T, runner sandbox.Box, opts Options) *Harness {
 	t.Helper()
 	e, err := New(runner, opts)
 	require.NoError(t, err)
@@ -200,10 +219,10 @@ func writeFile(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-func scripts(texts ...string) []SolutionScript {
-	solutions := make([]SolutionScript, len(texts))
+func scripts(texts ...string) []mlestar.SolutionScript {
+	solutions := make([]mlestar.SolutionScript, len(texts))
 	for i, text := range texts {
-		solutions[i] = NewSolution(text, PhaseInit)
+		solutions[i] = mlestar.NewSolution(text, mlestar.PhaseInit)
 	}
 	return solutions
 }
@@ -215,67 +234,78 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// recorder is a fake sandbox that remembers its runs, as the real one does.
-type recorder struct {
-	*fakeRunner
-	dir     string
-	results map[string]*result.Result
-	// filled is the run that filled each final last.
-	filled map[string]string
-	// forge, if set, is what the records say ran.
-	forge string
-}
-
-func recording(t *testing.T, program func(run fakeRun) fakeEnd) *recorder {
+// recording is a fake sandbox with a program.
+func recording(t *testing.T, program func(run fakeRun) fakeEnd) *fakeRunner {
 	t.Helper()
-	return &recorder{fakeRunner: &fakeRunner{program: program}, dir: t.TempDir(), results: map[string]*result.Result{}, filled: map[string]string{}}
+	return &fakeRunner{program: program}
 }
 
-func (r *recorder) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
-	program, err := os.ReadFile(req.Script)
+// TestMain removes the records of the fakes.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(fakeState())
+	os.Exit(code)
+}
+
+// fakeState has the state directories of all fakes.
+var fakeState = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "evaluate-test-*")
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
-	if req.Final != "" {
-		if err := errors.Join(os.RemoveAll(req.Final), os.Mkdir(req.Final, 0o755)); err != nil {
-			return nil, err
+	return dir
+})
+
+// Store holds the records of the runs.
+func (f *fakeRunner) Store() *record.Store {
+	f.once.Do(func() {
+		dir, err := os.MkdirTemp(fakeState(), "state-*")
+		if err == nil {
+			f.store, err = record.Open(dir)
 		}
-	}
-	res, err := r.fakeRunner.Run(ctx, req, opts...)
+		if err != nil {
+			panic(err)
+		}
+	})
+	return f.store
+}
+
+// record writes the record of a run.
+func (f *fakeRunner) record(req sandbox.Request, program string, res *result.Result) error {
+	dir, err := f.Store().Create(res.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.forge != "" {
-		program = []byte(r.forge)
+	if f.forge != "" {
+		program = f.forge
 	}
-	dir := filepath.Join(r.dir, res.ID, "program")
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, filepath.Base(req.Script)), program, 0o600)); err != nil {
-		return nil, err
-	}
-	r.results[res.ID], r.filled[req.Final] = res, res.ID
-	return res, nil
+	return errors.Join(
+		record.WriteJSON(filepath.Join(dir, record.SpecFile), spec.Spec{Job: spec.Job{Script: req.Script}}),
+		record.WriteJSON(filepath.Join(dir, record.ResultFile), res),
+		os.Mkdir(filepath.Join(dir, record.ProgramDir), 0o700),
+		os.WriteFile(filepath.Join(dir, record.ProgramDir, filepath.Base(req.Script)), []byte(program), 0o600))
 }
 
-func (r *recorder) Record(id string) (record.Record, error) {
-	res := r.results[id]
-	if res == nil {
-		return record.Record{}, record.ErrNoRecord
-	}
-	return record.Record{ID: id, Dir: filepath.Join(r.dir, id), Spec: spec.Spec{Job: spec.Job{Script: "/x/solution.py"}}, Result: res}, nil
-}
-
-func (r *recorder) LeftBy(_ context.Context, final string) string {
-	id := r.filled[final]
+func (f *fakeRunner) LeftBy(_ context.Context, final string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.filled[final]
 	outputs, err := outputsOf(final)
-	if err != nil || id == "" || !slices.Equal(outputs, r.results[id].Outputs) {
+	if err != nil || last == nil || !slices.Equal(outputs, last.Outputs) {
 		return ""
 	}
-	return id
+	return last.ID
 }
 
-func (r *recorder) ClearFinal(_ context.Context, final, keep string) (string, error) {
-	if keep != "" && r.filled[final] == keep {
+func (f *fakeRunner) ClearFinal(_ context.Context, final, keep string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last := f.filled[final]; keep != "" && last != nil && last.ID == keep {
 		return "", nil
 	}
 	return "", errors.Join(os.RemoveAll(final), os.Mkdir(final, 0o755))
+}
+
+func (f *fakeRunner) ApplyTree(context.Context, string, string, boxtree.ApplyOptions) (boxtree.Report, error) {
+	panic("an evaluation has no working copies")
 }

@@ -3,8 +3,12 @@ package evaluate
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,50 +16,54 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// Grader scores what a script left behind, so that the score is not the script's own
-// word. It is a program of the caller, and runs in a second fresh container, without
-// network and without GPUs. There it finds a copy of what the script left in ./final,
-// made after the script's container was gone, as ./input/submission, and the answers,
-// which no script is ever shown, as ./input/answers. Both are read-only. It prints its
-// score as scripts do: "Final Validation Performance: 0.9625".
+// Grader scores the outputs of a script, so that the score is not the script's own word. It is
+// a program of the caller, and runs in a second fresh container, without network and without
+// GPUs. ./input/submission there is a copy of the outputs, made after the script's container
+// was gone, and ./input/answers are the answers, which no script ever sees. Both are
+// read-only. The grader prints its score as scripts do: "Final Validation Performance: 0.9625".
 //
-// A grader reads a stranger's files. It should parse them as data (CSV, JSON), not
-// load them as code (pickle), and print nothing that it read.
+// A grader reads untrusted files. It should parse them as data (CSV, JSON), not load them as
+// code (pickle), and print nothing that it read.
 type Grader struct {
-	// Script is the host path of a Python program, which is read when the evaluator is
-	// made, and Answers that of a folder.
+	// Script is the host path of a Python program, which [New] reads, and Answers that of a
+	// directory.
 	Script, Answers string
-	// Limits bound the grader's run; zero fields are the policy's defaults, and a
-	// zero time limit is [DefaultGraderTimeout].
+	// Limits bound the grader's run; zero fields are the policy's defaults, and a zero time
+	// limit is [DefaultGraderTimeout].
 	Limits policy.Limits
-	// MaxBytes bounds what is copied for one grading; 0 is [DefaultGraderBytes].
+	// MaxBytes bounds the copies of one grading; 0 is [DefaultGraderBytes].
 	MaxBytes policy.Size
-	// TempDir is where the copies are made; empty is [os.TempDir].
+	// TempDir is the directory of the copies; empty is [os.TempDir].
 	TempDir string
 }
 
-// Defaults of a [Grader].
 const (
 	DefaultGraderTimeout             = 10 * time.Minute
 	DefaultGraderBytes   policy.Size = 20 * policy.GiB
+
+	// maxProgram bounds a script and a grader, in bytes, as a run does.
+	maxProgram = 64 << 20
+	// maxAnswers bounds the entries of the answers.
+	maxAnswers = 100_000
+
+	gradedName  = "submission"
+	answersName = "answers"
 )
 
-// Grading tells how a grading went.
+// Grading is how a grading went.
 type Grading struct {
 	// Run is the grader's run; nil when none took place.
 	Run *RunFacts `json:"run"`
-	// Score is the score that it printed; nil when the grading failed.
+	// Score is the score that the grader printed; nil when the grading failed.
 	Score *float64 `json:"score"`
-	// Failure is why there is no score; empty when there is one.
+	// Failure says why there is no score; empty when there is one.
 	Failure string `json:"failure"`
-	// Ended says that the grader ended by itself, so that its failure is about what the
-	// script left: grading that again would give the same.
+	// Ended says that the grader ended by itself, so that its failure is about the outputs.
 	Ended bool `json:"ended"`
 	// Canceled says that the caller ended the grading.
 	Canceled bool `json:"canceled"`
@@ -63,127 +71,105 @@ type Grading struct {
 	Traceback *string `json:"traceback"`
 }
 
-// Conclusive says that grading again has no point: there is a score, or the grader ended
-// by itself without one. A grading that was canceled, that took too much time or memory,
-// or in which something of ours failed, is not conclusive.
+// Conclusive reports whether grading again has no point: there is a score, or the grader ended
+// by itself without one. A grading that was canceled, that took too much time or memory, or in
+// which something of ours failed, is not conclusive.
 func (g Grading) Conclusive() bool { return g.Failure == "" || g.Ended && !g.Canceled }
 
-// Names in the input folder of a grader.
-const (
-	gradedName  = "submission"
-	answersName = "answers"
-)
+// read returns the grader's program, and refuses a grader that could never run.
+func (g Grader) read() ([]byte, error) {
+	var errs []error
+	text, err := fsx.Read(g.Script, maxProgram)
+	if err == nil && len(bytes.TrimSpace(text)) == 0 {
+		err = errors.New("is empty")
+	}
+	errs = append(errs, notUsable("grader", g.Script, err))
+	info, err := os.Stat(g.Answers)
+	if err == nil && !info.IsDir() {
+		err = errors.New("is not a folder")
+	}
+	return text, errors.Join(append(errs, notUsable("answers", g.Answers, err))...)
+}
 
-// checkApart refuses answers that every script would see, and data that would be
-// answers.
+// checkApart refuses answers that every script would see, and data that are in the answers.
 func (g Grader) checkApart(input string) error {
 	answers, err := filepath.EvalSymlinks(g.Answers)
+	if err == nil {
+		answers, err = filepath.Abs(answers)
+	}
 	if err != nil {
-		return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "cannot be read", Err: fsx.Cause(err)}
+		return unusable("answers", g.Answers, "cannot be read", err)
 	}
 	if input, err = filepath.EvalSymlinks(input); err != nil {
-		return &sandbox.PathError{Field: "input", Path: input, Rule: "cannot be read", Err: fsx.Cause(err)}
-	}
-	if answers, err = filepath.Abs(answers); err != nil {
-		return err
+		return unusable("input", input, "cannot be read", err)
 	}
 	if fsx.Within(input, answers) || fsx.Within(answers, input) {
-		return &sandbox.PathError{Field: "answers", Path: g.Answers, Rule: "shares a folder with the input, in which every script would see them"}
+		return unusable("answers", g.Answers, "shares a folder with the input, in which every script would see them", nil)
 	}
 	return nil
 }
 
-// maxGrader bounds a grader, as a run does.
-const maxGrader = 64 << 20
-
-// read returns the grader's program, and refuses a grader that could never run.
-func (g Grader) read() ([]byte, error) {
-	text, err := fsx.Read(g.Script, maxGrader)
-	if err == nil && len(bytes.TrimSpace(text)) == 0 {
-		err = errors.New("is empty")
-	}
-	var errs []error
-	if err != nil {
-		errs = append(errs, unusable("grader", g.Script, err))
-	}
-	switch info, err := os.Stat(g.Answers); {
-	case err != nil:
-		errs = append(errs, unusable("answers", g.Answers, err))
-	case !info.IsDir():
-		errs = append(errs, unusable("answers", g.Answers, errors.New("is not a folder")))
-	}
-	return text, errors.Join(errs...)
-}
-
-// unusable names a file of the options that cannot be used.
-func unusable(field, path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return &sandbox.PathError{Field: field, Path: path, Rule: "does not exist"}
-	}
-	return &sandbox.PathError{Field: field, Path: path, Rule: fsx.Cause(err).Error()}
-}
-
-// grade grades what a run left in final. Every failure stands in the answer.
-func (e *Evaluator) grade(ctx context.Context, job Job, final string, res *result.Result) *Grading {
-	if e.opts.Grading != nil {
-		e.opts.Grading(job.Name)
+// grade grades the outputs of a run in final. Failures are part of the grading.
+func (h *Harness) grade(ctx context.Context, job Job, final string, ran *result.Result) *Grading {
+	if h.opts.Grading != nil {
+		h.opts.Grading(job.Name)
 	}
 	g := &Grading{}
-	if err := e.gradeInto(ctx, job, final, res, g); err != nil {
-		g.Score, g.Failure = nil, err.Error()
+	graded, err := h.runGrader(ctx, job, final, ran)
+	if graded != nil {
+		g.Run, g.Traceback = factsOf(graded), graded.ErrorTraceback
+		if err == nil {
+			g.Ended = graded.Status == result.StatusExited || graded.Status == result.StatusSignaled
+			g.Score, err = scoreOf(graded)
+		}
+	}
+	if err != nil {
+		g.Failure = err.Error()
 		if ctx.Err() != nil || g.Run != nil && g.Run.Status == result.StatusCanceled {
 			g.Canceled, g.Failure = true, "the grading was canceled"
 		}
-		e.log.LogAttrs(ctx, slog.LevelWarn, "grading failed", slog.String("run_id", res.ID), slog.String("error", err.Error()))
+		h.log.LogAttrs(ctx, slog.LevelWarn, "grading failed", slog.String("run_id", ran.ID), slog.String("error", err.Error()))
 	}
 	return g
 }
 
-func (e *Evaluator) gradeInto(ctx context.Context, job Job, final string, res *result.Result, g *Grading) error {
-	grader := *e.opts.Grader
-	// The folder above keeps other users of the host out; the one that is mounted
-	// must be readable for whatever user the grader runs as.
+// runGrader runs the grader on copies of the outputs and the answers.
+func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *result.Result) (*result.Result, error) {
+	grader := *h.opts.Grader
+	// The outer directory keeps other users of the host out; the inner one, which is mounted,
+	// must be readable for the user that the grader runs as.
 	private, err := os.MkdirTemp(grader.TempDir, "evalbox-grading-*")
 	if err != nil {
-		return fmt.Errorf("making a folder for the grading: %w", err)
+		return nil, fmt.Errorf("creating a directory for the grading: %w", err)
 	}
 	defer func() {
-		if err := fsx.Remove(private); err != nil { // the score is what it is
-			e.log.LogAttrs(ctx, slog.LevelWarn, "the folder of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
+		if err := fsx.Remove(private); err != nil { // the score is valid nevertheless
+			h.log.LogAttrs(ctx, slog.LevelWarn, "the folder of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}()
-	input := filepath.Join(private, inputName)
-	if err := stage(ctx, grader, input, final, res.Outputs); err != nil {
-		return err
+	input, program := filepath.Join(private, inputName), filepath.Join(private, "program")
+	if err := stage(ctx, grader, input, final, ran.Outputs); err != nil {
+		return nil, err
 	}
-	// What was hashed runs, and not what the file holds by now.
-	program := filepath.Join(private, "program")
+	// The program that was hashed runs, whatever its file contains now.
 	grader.Script = filepath.Join(program, filepath.Base(grader.Script))
 	if err = os.Mkdir(program, 0o700); err == nil {
-		err = os.WriteFile(grader.Script, e.grader, 0o600)
+		err = os.WriteFile(grader.Script, h.grader, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("copying the grader: %w", err)
+		return nil, fmt.Errorf("copying the grader: %w", err)
 	}
-	hooks := e.opts.Hooks
+	hooks := h.opts.Hooks
 	hooks.Started = nil
-	graded, err := e.runner.Run(ctx, grader.request(e.opts.Request, input, job.Name), hooks)
-	if graded != nil {
-		g.Run, g.Traceback = factsOf(graded), graded.ErrorTraceback
-	}
+	graded, err := h.box.Run(ctx, h.label(grader.request(h.opts.Request, input, job.Name), roleGrader), hooks)
 	if err != nil {
-		return fmt.Errorf("running the grader: %w", err)
+		err = fmt.Errorf("running the grader: %w", err)
 	}
-	g.Ended = graded.Status == result.StatusExited || graded.Status == result.StatusSignaled
-	if err := graderFailure(graded); err != nil {
-		return err
-	}
-	g.Score = graded.Score
-	return nil
+	return graded, err
 }
 
-// request is the grader's run: the pattern of the scripts' runs without whatever was
-// opened for them. It is pure.
+// request is the grader's run: the pattern of the scripts' runs without everything that it
+// opens for them. It is pure.
 func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Request {
 	req := sandbox.Request{
 		Name: "grader", Script: g.Script, Input: input, Image: pattern.Image, User: pattern.User,
@@ -199,17 +185,163 @@ func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Req
 	return req
 }
 
-// graderFailure says why a grader's run gives no score, or nil.
-func graderFailure(res *result.Result) error {
+// scoreOf returns the score of a grader's run.
+func scoreOf(res *result.Result) (*float64, error) {
 	switch {
 	case res.Status != result.StatusExited || res.IsError:
 		why := res.Explanation
 		if _, last := tracebackLines(res.ErrorTraceback); last != "" {
 			why = last
 		}
-		return fmt.Errorf("the grader failed (%s, exit code %d): %s", res.Status, res.ExitCode, why)
+		return nil, fmt.Errorf("the grader failed (%s, exit code %d): %s", res.Status, res.ExitCode, why)
 	case res.Score == nil:
-		return errors.New("the grader printed no score: it must print Final Validation Performance: NUMBER")
+		return nil, errors.New("the grader printed no score: it must print Final Validation Performance: NUMBER")
+	}
+	return res.Score, nil
+}
+
+// staging fills the input directory of a grader.
+type staging struct {
+	ctx  context.Context //nolint:containedctx // lives as long as the one copy that it interrupts
+	to   *os.Root
+	left policy.Size
+}
+
+// stage fills the new directory to with a copy of the outputs, each of which must still have
+// the hash of the run's result, and with the answers.
+func stage(ctx context.Context, grader Grader, to, final string, outputs []result.Output) error {
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	s := &staging{ctx: ctx, left: grader.MaxBytes}
+	if s.left == 0 {
+		s.left = DefaultGraderBytes
+	}
+	err := fsx.InRoot(to, func(root *os.Root) error {
+		s.to = root
+		if err := errors.Join(root.Mkdir(gradedName, 0o755), root.Mkdir(answersName, 0o755)); err != nil {
+			return err
+		}
+		if err := s.outputs(final, outputs); err != nil {
+			return err
+		}
+		return s.answers(grader.Answers)
+	})
+	if err != nil {
+		return err
+	}
+	// Every user must be able to read the copies, whatever our umask is.
+	return filepath.WalkDir(to, func(path string, entry fs.DirEntry, err error) error {
+		mode := fs.FileMode(0o644)
+		if err == nil && entry.IsDir() {
+			mode = 0o755
+		}
+		return errors.Join(err, os.Chmod(path, mode)) //nolint:gosec // a new directory of our own, which nobody else can write
+	})
+}
+
+// outputs copies the outputs of a run.
+func (s *staging) outputs(final string, outputs []result.Output) error {
+	if len(outputs) == 0 {
+		return nil // the grader reports what is missing
+	}
+	from, err := os.OpenRoot(final)
+	if err != nil {
+		return unusable("final", final, "cannot be opened", err)
+	}
+	defer from.Close()
+	for _, output := range outputs {
+		name, err := outputName(output)
+		if err != nil {
+			return err
+		}
+		sum, err := s.copy(from, name, filepath.Join(gradedName, name))
+		if err == nil && sum != output.SHA256 {
+			err = errors.New("changed after the run")
+		}
+		if err != nil {
+			return unusable("final", output.Path, "cannot be graded", err)
+		}
 	}
 	return nil
+}
+
+// outputName is the name of an output on the file system.
+func outputName(output result.Output) (string, error) {
+	name := output.Path
+	if output.PathBase64 != "" {
+		raw, err := base64.StdEncoding.DecodeString(output.PathBase64)
+		if err != nil {
+			return "", fmt.Errorf("output %s: its name cannot be read: %w", shown(output.Path), err)
+		}
+		name = string(raw)
+	}
+	name = filepath.FromSlash(name)
+	if !filepath.IsLocal(name) {
+		return "", fmt.Errorf("output %s: is not below ./final", shown(output.Path))
+	}
+	return name, nil
+}
+
+// answers copies the answers. They are the caller's own, so links to files are followed.
+func (s *staging) answers(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return unusable("answers", dir, "cannot be read", err)
+	}
+	count := 0
+	return filepath.WalkDir(real, func(path string, entry fs.DirEntry, err error) error {
+		if count++; count > maxAnswers {
+			return unusable("answers", dir, fmt.Sprintf("has more than %d entries", maxAnswers), nil)
+		}
+		if err != nil {
+			return unusable("answers", path, "cannot be read", err)
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		rel, err := filepath.Rel(real, path)
+		if err == nil {
+			err = s.answer(path, filepath.Join(answersName, rel))
+		}
+		if err != nil {
+			return unusable("answers", path, "cannot be staged", err)
+		}
+		return nil
+	})
+}
+
+func (s *staging) answer(path, to string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	return fsx.InRoot(filepath.Dir(real), func(from *os.Root) error {
+		_, err := s.copy(from, filepath.Base(real), to)
+		return err
+	})
+}
+
+// copy copies a regular file, within the rest of the bound, and returns its SHA-256.
+func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
+	if err := context.Cause(s.ctx); err != nil {
+		return "", err
+	}
+	source, _, err := fsx.OpenIn(from, name)
+	if err != nil {
+		return "", err
+	}
+	defer source.Close()
+	if err := s.to.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	n, err := fsx.Create(s.to, to, io.TeeReader(io.LimitReader(source, int64(s.left)+1), hash), 0o644)
+	if err != nil {
+		return "", err
+	}
+	if s.left -= policy.Size(n); s.left < 0 {
+		return "", errors.New("there is more to copy for the grader than is permitted")
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }

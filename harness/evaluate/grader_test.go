@@ -1,14 +1,14 @@
 package evaluate
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -55,7 +55,7 @@ func TestGrader(t *testing.T) {
 	e := newEvaluator(t, runner, Options{Grader: grader, Request: sandbox.Request{
 		Image: "python", User: "1:1", Network: "bridge", GPUs: "all", Env: map[string]string{"A": "b"}, Runtime: "runsc",
 	}, Hooks: sandbox.Hooks{Waiting: func(string) {}, Started: func() {}}})
-	got, err := e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second, Name: "first"})
+	got, err := e.Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Second, Name: "first"})
 	require.NoError(t, err)
 	require.Empty(t, got.Grading.Failure)
 	require.Equal(t, 0.5, *got.GradedScore)
@@ -93,7 +93,7 @@ func TestGraderFailures(t *testing.T) {
 		"cannot be run":   {grade: fakeEnd{err: errFake}, want: "running the grader: the engine is gone"},
 		"out of memory":   {grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
 		"too much":        {prepare: func(g *Grader) { g.MaxBytes = 20 }, want: "more to copy for the grader than is permitted"},
-		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "making a folder for the grading"},
+		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "creating a directory for the grading"},
 		"a broken answer": {prepare: func(g *Grader) { _ = os.Symlink("nowhere", filepath.Join(g.Answers, "broken")) }, want: "broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestGraderFailures(t *testing.T) {
 				test.prepare(grader)
 			}
 			e := newEvaluator(t, runner, Options{Grader: grader})
-			got, err := e.EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+			got, err := e.EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 			require.NoError(t, err, "the solution's own result is kept")
 			require.Equal(t, 0.99, *got.Score)
 			require.True(t, got.Valid())
@@ -127,7 +127,7 @@ func TestAnswersInTheInputAreRefused(t *testing.T) {
 	for _, answers := range []string{task.DataDir, filepath.Join(task.DataDir, "answers"), filepath.Dir(task.DataDir), link, filepath.Join(link, "answers")} {
 		grader, runner := newGrader(t, nil)
 		grader.Answers = answers
-		_, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), task, DefaultPipelineConfig(), 0)
+		_, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), 0)
 		var path *sandbox.PathError
 		require.ErrorAs(t, err, &path, answers)
 		require.Equal(t, "answers", path.Field)
@@ -167,7 +167,7 @@ func TestGraderRefusesWhatChanged(t *testing.T) {
 				}
 				return end
 			}
-			got, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+			got, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 			require.NoError(t, err)
 			require.Contains(t, got.Grading.Failure, test.want)
 			require.Len(t, runner.requests, 1, "no grader ran")
@@ -194,7 +194,7 @@ func TestGraderSeesOutputsWithOddNames(t *testing.T) {
 			}}
 		}
 	}(runner.program)
-	got, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("x", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+	got, err := newEvaluator(t, runner, Options{Grader: grader}).EvaluateSolution(t.Context(), mlestar.NewSolution("x", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 	require.NoError(t, err)
 	require.Empty(t, got.Grading.Failure)
 	require.Equal(t, "odd", seen)
@@ -202,110 +202,8 @@ func TestGraderSeesOutputsWithOddNames(t *testing.T) {
 
 func TestNothingToGrade(t *testing.T) {
 	grader, _ := newGrader(t, nil)
-	got, err := newEvaluator(t, echo(), Options{Grader: grader}).EvaluateSolution(t.Context(), NewSolution("crash A: 1", PhaseInit), newTask(t), DefaultPipelineConfig(), 0)
+	got, err := newEvaluator(t, echo(), Options{Grader: grader}).EvaluateSolution(t.Context(), mlestar.NewSolution("crash A: 1", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 	require.NoError(t, err)
 	require.Contains(t, got.Grading.Failure, "nothing to grade")
 	require.True(t, got.Conclusive(), "running it again would not help")
-}
-
-func TestHashTree(t *testing.T) {
-	build := func(change func(dir string)) string {
-		dir := t.TempDir()
-		writeFile(t, filepath.Join(dir, "a.csv"), "x")
-		writeFile(t, filepath.Join(dir, "sub", "b.csv"), "y")
-		require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
-		require.NoError(t, os.Symlink("a.csv", filepath.Join(dir, "link")))
-		if change != nil {
-			change(dir)
-		}
-		sum, err := HashTree(t.Context(), dir, TreeOptions{Workers: 3})
-		require.NoError(t, err)
-		require.Len(t, sum, 64)
-		return sum
-	}
-	same := build(nil)
-	require.Equal(t, same, build(func(dir string) {
-		require.NoError(t, os.Chmod(filepath.Join(dir, "a.csv"), 0o600))
-		require.NoError(t, os.Chtimes(filepath.Join(dir, "a.csv"), time.Unix(1, 0), time.Unix(1, 0)))
-	}), "neither permissions nor times count")
-	sums := map[string]string{same: "nothing"}
-	for name, change := range map[string]func(dir string){
-		"text": func(dir string) { writeFile(t, filepath.Join(dir, "a.csv"), "z") },
-		"name": func(dir string) {
-			require.NoError(t, os.Rename(filepath.Join(dir, "a.csv"), filepath.Join(dir, "c.csv")))
-		},
-		"more":      func(dir string) { writeFile(t, filepath.Join(dir, "c"), "") },
-		"folder":    func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "empty"))) },
-		"odd bytes": func(dir string) { writeFile(t, filepath.Join(dir, "\xff"), "") },
-		"link": func(dir string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, "link")))
-			require.NoError(t, os.Symlink("sub", filepath.Join(dir, "link")))
-		},
-		"link or file": func(dir string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, "link")))
-			writeFile(t, filepath.Join(dir, "link"), "a.csv")
-		},
-	} {
-		sum := build(change)
-		require.Empty(t, sums[sum], "%s hashes like %s", name, sums[sum])
-		sums[sum] = name
-	}
-	_, err := HashTree(t.Context(), filepath.Join(t.TempDir(), "nowhere"), TreeOptions{})
-	require.ErrorContains(t, err, "input")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = HashTree(ctx, t.TempDir(), TreeOptions{})
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-func TestHashTreeRemembers(t *testing.T) {
-	dir, memory := t.TempDir(), filepath.Join(t.TempDir(), "memory.json")
-	file := filepath.Join(dir, "a.csv")
-	writeFile(t, file, "one")
-	// The time of the last change of the inode is the kernel's, and now: a file that
-	// was just written is not remembered.
-	first, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
-	require.NoError(t, err)
-	require.Empty(t, loadTreeMemory(memory).known)
-
-	// As if two seconds had passed.
-	info, err := os.Stat(file)
-	require.NoError(t, err)
-	m := loadTreeMemory(memory)
-	m.began = m.began.Add(time.Minute)
-	m.remember("a.csv", info, hashText("remembered"), true)
-	m.save(memory)
-	second, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
-	require.NoError(t, err)
-	require.NotEqual(t, first, second, "the file was not read")
-
-	writeFile(t, file, "two")
-	require.NoError(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
-	third, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
-	require.NoError(t, err)
-	require.NotEqual(t, second, third)
-	fresh, err := HashTree(t.Context(), dir, TreeOptions{})
-	require.NoError(t, err)
-	require.Equal(t, fresh, third, "a change is seen although size and time of change are the same")
-
-	writeFile(t, memory, "{nonsense")
-	again, err := HashTree(t.Context(), dir, TreeOptions{Memory: memory})
-	require.NoError(t, err)
-	require.Equal(t, fresh, again, "a memory that cannot be read is none")
-}
-
-func BenchmarkHashTree(b *testing.B) {
-	dir := b.TempDir()
-	block := []byte(strings.Repeat("0123456789abcdef", 1<<20))
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if err := os.WriteFile(filepath.Join(dir, name), block, 0o600); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.SetBytes(int64(4 * len(block)))
-	for b.Loop() {
-		if _, err := HashTree(b.Context(), dir, TreeOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

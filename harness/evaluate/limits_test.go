@@ -4,9 +4,7 @@ package evaluate
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,108 +12,20 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
-// TestEverythingThatEndedIsAnItem: also what ends after Done has failed.
-func TestEverythingThatEndedIsAnItem(t *testing.T) {
-	full, both := errors.New("disk full"), make(chan struct{})
-	var failed sync.WaitGroup
-	failed.Add(1)
-	runner := &fakeRunner{}
-	runner.program = func(run fakeRun) fakeEnd {
-		if run.request.Name == "second" {
-			close(both)
-			failed.Wait() // it ends after the first one was told
-		} else {
-			<-both
-		}
-		return prints("1")
-	}
-	told := 0
-	items, err := newEvaluator(t, runner, Options{}).EvaluateBatch(t.Context(), scripts("a", "b"), newTask(t), DefaultPipelineConfig(), BatchOptions{
-		Parallel: 2, Workspace: t.TempDir(), Names: []string{"first", "second"},
-		Done: func(int, BatchItem) error {
-			told++
-			failed.Done()
-			return full
-		},
-	})
-	require.ErrorIs(t, err, full)
-	require.Equal(t, 1, told, "who failed is not asked again")
-	for _, item := range items {
-		require.NoError(t, item.Err, item.Name)
-		require.Equal(t, 1.0, *item.Evaluation.Score, item.Name)
-	}
-}
-
-// TestInOrder: programs start in the order of the schedule, whichever is ready first.
-func TestInOrder(t *testing.T) {
-	const n = 6
-	var mu sync.Mutex
-	var order []int
-	admit := InOrder(sandbox.Slots(1))
-	asked := make([]chan struct{}, n+1)
-	for i := range asked {
-		asked[i] = make(chan struct{})
-	}
-	close(asked[n])
-	err := Schedule{Parallel: n}.Run(t.Context(), n, func(ctx context.Context, i int) BatchItem {
-		<-asked[i+1] // the last one is ready first
-		close(asked[i])
-		if i == 2 {
-			return BatchItem{Err: errFake} // it ends without having been admitted
-		}
-		release, err := admit(ctx)
-		if err != nil {
-			return BatchItem{Err: err}
-		}
-		mu.Lock()
-		order = append(order, i)
-		mu.Unlock()
-		release()
-		release, err = admit(ctx) // as its grader is
-		if err != nil {
-			return BatchItem{Err: err}
-		}
-		release()
-		return BatchItem{}
-	})
-	require.NoError(t, err)
-	require.Equal(t, []int{0, 1, 3, 4, 5}, order)
-
-	release, err := admit(t.Context())
-	require.NoError(t, err, "outside of a schedule nobody waits")
-	release()
-
-	ctx, cancel := context.WithCancel(t.Context())
-	err = Schedule{Parallel: 2}.Run(ctx, 2, func(ctx context.Context, i int) BatchItem {
-		if i == 0 {
-			<-ctx.Done()
-			return BatchItem{}
-		}
-		cancel()
-		_, err := admit(ctx)
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("admitted out of order: %v", err)
-		}
-		return BatchItem{}
-	})
-	require.ErrorIs(t, err, context.Canceled)
-}
-
 // long is an evaluation of a script that prints a lot.
-func long(name string, size int) Evaluation {
+func long(name string, size int) Result {
 	e := scored(name, new(0.5))
 	text := strings.Repeat("File \"x\\y\", line 1\n", size/20)
 	e.Stdout, e.Stderr, e.ErrorTraceback, e.ErrorSummary = text, text, &text, text
@@ -178,9 +88,9 @@ func TestReadingTakesNoMemoryForTexts(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.NoError(t, err)
 	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/n, uint64(8<<10))
-	for i, e := range full.Evaluations {
+	for i, e := range full.Results {
 		e.Stdout, e.Stderr, e.ErrorTraceback, e.ErrorSummary = "", "", nil, ""
-		require.Equal(t, e, report.Evaluations[i])
+		require.Equal(t, e, report.Results[i])
 	}
 }
 
@@ -190,48 +100,22 @@ func BenchmarkReadAndRank10000(b *testing.B) {
 	for b.Loop() {
 		report, err := ReadResults(path, ReadOptions{Brief: true})
 		require.NoError(b, err)
-		latest, _ := Latest(report.Evaluations)
-		_, err = RankEvaluations(latest, Maximize)
+		latest, _ := Latest(report.Results)
+		_, err = RankResults(latest, Maximize)
 		require.NoError(b, err)
 	}
 }
 
-// TestBriefIsTheSame but for what was printed, whatever stands around it.
-func TestBriefIsTheSame(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"a":1}`:                        `{"a":1}`,
-		`{"stdout":"x"}`:                 `{}`,
-		`{"stdout":"\\\\\"}","a":"{[,"}`: `{"a":"{[,"}`,
-		`{ "stderr" : "}" , "b":{"stdout":"kept"},"c":[1,"]"] }`:    `{ "b":{"stdout":"kept"},"c":[1,"]"] }`,
-		`{"a":1,"error_traceback":null,"error_summary":"\"","d":2}`: `{"a":1,"d":2}`,
-		`[1]`: `[1]`, ``: ``,
-	} {
-		got, err := withoutTexts([]byte(text))
-		require.NoError(t, err, text)
-		require.Equal(t, want, string(got))
+// TestBriefSkipsWhatWasPrinted, whatever it is.
+func TestBriefSkipsWhatWasPrinted(t *testing.T) {
+	line := `{"schema":"evalbox/evaluation/v1","name":"a","stdout":"\\\"}","stderr":{"b":[1]},"error_traceback":null,"error_summary":7,"score":1}`
+	got, err := decodeLine([]byte(line), ReadOptions{Brief: true})
+	require.NoError(t, err)
+	require.Equal(t, Result{Schema: ResultSchemaV1, Name: "a", EvaluationResult: EvaluationResult{Score: new(1.0)}}, got)
+	for _, text := range []string{`{`, `{"stdout":"x"`, `[1]`} {
+		_, err := decodeLine([]byte(text), ReadOptions{Brief: true})
+		require.ErrorContains(t, err, "is no evaluation", text)
 	}
-	for _, text := range []string{`{`, `{"a`, `{"a":"\"`, `{"a":[1`, `{"stdout":"x"`} {
-		_, err := withoutTexts([]byte(text))
-		require.ErrorIs(t, err, errCutObject, text)
-	}
-}
-
-func FuzzWithoutTexts(f *testing.F) {
-	f.Add(`{"schema":"evalbox/evaluation/v1","stdout":"a\"b","score":1}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		short, err := withoutTexts([]byte(text))
-		var members map[string]any
-		if json.Unmarshal([]byte(text), &members) != nil || members == nil {
-			return
-		}
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		var left map[string]any
-		if err := json.Unmarshal(short, &left); err != nil {
-			t.Fatalf("%q became %q: %v", text, short, err)
-		}
-	})
 }
 
 // TestReadersDoNotWait for a pipe that nobody writes.
@@ -242,7 +126,7 @@ func TestReadersDoNotWait(t *testing.T) {
 		"results": func() error { _, err := ReadResults(pipe, ReadOptions{}); return err },
 		"writing": func() error { _, _, err := OpenResults(pipe, ReadOptions{}); return err },
 		"task":    func() error { _, err := LoadTask(pipe); return err },
-		"sample":  func() error { return SubmissionRule{Sample: pipe}.CheckSample() },
+		"sample":  func() error { return submission.Rule{Sample: pipe}.CheckSample() },
 		"grader": func() error {
 			_, err := New(echo(), Options{Grader: &Grader{Script: pipe, Answers: t.TempDir()}})
 			return err
@@ -252,22 +136,6 @@ func TestReadersDoNotWait(t *testing.T) {
 	}
 	_, err := ReadResults(pipe, ReadOptions{})
 	require.ErrorAs(t, err, new(*fsx.NotRegularError))
-}
-
-// TestTreeMemoryIsWrittenTheFirstTime, also when the folder of the cache is new.
-func TestTreeMemoryIsWrittenTheFirstTime(t *testing.T) {
-	task, dir := newTask(t), filepath.Join(t.TempDir(), "new", "cache")
-	old := time.Now().Add(-time.Hour)
-	require.NoError(t, os.Chtimes(filepath.Join(task.DataDir, "train.csv"), old, old))
-	e := newEvaluator(t, echo(), Options{Cache: &Cache{Dir: dir}})
-	require.DirExists(t, dir)
-	_, err := e.Evaluate(t.Context(), Job{Solution: NewSolution("score 1", PhaseInit), Task: task, Timeout: time.Second})
-	require.NoError(t, err)
-	// The kernel's own time of the file is now, so that nothing is remembered of it yet.
-	m := loadTreeMemory("")
-	m.seen["a"], m.fresh = rememberedFile{Hash: "x"}, true
-	m.save(e.opts.Cache.memoryOf(task.DataDir))
-	require.NotEmpty(t, loadTreeMemory(e.opts.Cache.memoryOf(task.DataDir)).known)
 }
 
 // TestCleanOutputDirectoryOfAnyDepth deletes what no path can name.
@@ -301,7 +169,7 @@ func TestCheckWorkingFolder(t *testing.T) {
 	for name, want := range map[string]string{"none": "does not exist", "f": "is not a folder", "final": "has no final/"} {
 		err := CheckWorkingFolder(filepath.Join(dir, name))
 		require.ErrorContains(t, err, want)
-		var workspace *WorkspaceError
+		var workspace *FileError
 		require.ErrorAs(t, err, &workspace)
 		require.Equal(t, "give the folder that holds final/", workspace.Hint())
 	}

@@ -2,98 +2,228 @@ package evaluate
 
 import (
 	"fmt"
+	"math"
 	"slices"
+
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 )
 
-// Ranked is a solution with what it came to.
-type Ranked struct {
-	Solution   SolutionScript
-	Evaluation Evaluation
+// MetricDirection says which scores are better (DM-006).
+type MetricDirection string
+
+const (
+	Maximize MetricDirection = "maximize"
+	Minimize MetricDirection = "minimize"
+)
+
+// MetricDirections returns both directions.
+func MetricDirections() []MetricDirection { return []MetricDirection{Maximize, Minimize} }
+
+// UnmarshalText refuses a name that is not a direction.
+func (d *MetricDirection) UnmarshalText(text []byte) error {
+	return readName(d, "metric_direction", MetricDirections(), text)
 }
 
-// RankSolutions orders solutions by their evaluations (EX-027): those with a valid
-// score first, best first; then those without a score; then those that ended in an
-// error, whatever score they printed. Solutions that compare equal stay in the order
-// in which they came. Lists of unequal length and an unknown direction are errors.
+// Check refuses everything but the two directions.
+func (d MetricDirection) Check() error { return new(MetricDirection).UnmarshalText([]byte(d)) }
+
+// IsImprovement reports whether a new score is strictly better (DM-028). A comparison with NaN is
+// false, as in IEEE 754, and so is one with an unknown direction.
+func IsImprovement(newScore, oldScore float64, direction MetricDirection) bool {
+	return direction == Maximize && newScore > oldScore || direction == Minimize && newScore < oldScore
+}
+
+// IsImprovementOrEqual is [IsImprovement], or the same score (DM-029).
+func IsImprovementOrEqual(newScore, oldScore float64, direction MetricDirection) bool {
+	return IsImprovement(newScore, oldScore, direction) || newScore == oldScore && direction.Check() == nil
+}
+
+// IsBetterSolution reports whether a result is worth keeping (EX-023): it is not an error, and its
+// score is finite and strictly better than the old one. The score is the one that the script
+// printed; for a graded one use [IsImprovement] with [Result.BestScore].
+func IsBetterSolution(r EvaluationResult, oldScore float64, direction MetricDirection) bool {
+	return !r.IsError && r.Score != nil && isFinite(*r.Score) && IsImprovement(*r.Score, oldScore, direction)
+}
+
+func isFinite(score float64) bool { return !math.IsNaN(score) && !math.IsInf(score, 0) }
+
+// BeatsBaseline reports whether a score is strictly better than the baseline of a task. Without a
+// baseline every score is.
+func BeatsBaseline(score float64, baseline *float64, direction MetricDirection) bool {
+	return baseline == nil || IsImprovement(score, *baseline, direction)
+}
+
+// Ranked is a solution with its result.
+type Ranked struct {
+	Solution mlestar.SolutionScript
+	Result   Result
+}
+
+// RankSolutions orders solutions by their results (EX-027): valid scores first, best first; then
+// those without a score; then errors, whatever score they printed. Equal ones stay in their
+// order. Lists of unequal length and an unknown direction are errors.
 //
-// The score is [Evaluation.BestScore]: where any of the evaluations was graded, only
-// graded scores count, so that a script gains nothing by breaking its grading. A
-// score that is NaN or infinite counts as none: it never ranks above a real one.
-func RankSolutions(solutions []SolutionScript, evaluations []Evaluation, direction MetricDirection) ([]Ranked, error) {
-	if len(solutions) != len(evaluations) {
-		return nil, fmt.Errorf("ranking: %d solutions but %d evaluations", len(solutions), len(evaluations))
+// The score is [Result.BestScore]: where any result was graded, only graded scores count, so that
+// a script gains nothing by breaking its grading. A score that is NaN or infinite counts as none.
+func RankSolutions(solutions []mlestar.SolutionScript, results []Result, direction MetricDirection) ([]Ranked, error) {
+	if len(solutions) != len(results) {
+		return nil, fmt.Errorf("ranking: %d solutions but %d evaluations", len(solutions), len(results))
 	}
-	order, err := rank(evaluations, direction)
-	if err != nil {
-		return nil, err
-	}
+	order, err := rank(results, direction)
 	ranked := make([]Ranked, len(order))
 	for i, at := range order {
-		ranked[i] = Ranked{solutions[at], evaluations[at]}
+		ranked[i] = Ranked{solutions[at], results[at]}
 	}
-	return ranked, nil
+	return ranked, err
 }
 
-// RankEvaluations is [RankSolutions] for evaluations alone. Its argument does not
-// change.
-func RankEvaluations(evaluations []Evaluation, direction MetricDirection) ([]Evaluation, error) {
-	order, err := rank(evaluations, direction)
-	if err != nil {
-		return nil, err
-	}
-	ranked := make([]Evaluation, len(order))
+// RankResults is [RankSolutions] for results alone. Its argument does not change.
+func RankResults(results []Result, direction MetricDirection) ([]Result, error) {
+	order, err := rank(results, direction)
+	ranked := make([]Result, len(order))
 	for i, at := range order {
-		ranked[i] = evaluations[at]
+		ranked[i] = results[at]
 	}
-	return ranked, nil
+	return ranked, err
 }
 
-// Tiers of a ranking.
-const (
-	tierScored = iota
-	tierUnscored
-	tierError
-)
-
-// rank returns the indices of the evaluations, best first.
-func rank(evaluations []Evaluation, direction MetricDirection) ([]int, error) {
+// rank returns the indices of the results, best first.
+func rank(results []Result, direction MetricDirection) ([]int, error) {
 	if err := direction.Check(); err != nil {
 		return nil, fmt.Errorf("ranking: %w", err)
 	}
-	graded := slices.ContainsFunc(evaluations, func(e Evaluation) bool { return e.Grading != nil })
-	type place struct {
-		index, tier int
-		score       float64
-	}
-	places := make([]place, len(evaluations))
-	for i, e := range evaluations {
-		score := e.BestScore()
+	const scored, unscored, failed = 0, 1, 2
+	graded := slices.ContainsFunc(results, func(r Result) bool { return r.Grading != nil })
+	order, tiers, scores := make([]int, len(results)), make([]int, len(results)), make([]float64, len(results))
+	for i, r := range results {
+		score := r.BestScore()
 		if graded {
-			score = e.GradedScore
+			score = r.GradedScore
 		}
-		p := place{index: i, tier: tierUnscored}
+		order[i], tiers[i] = i, unscored
 		switch {
-		case !e.Valid():
-			p.tier = tierError
+		case !r.Valid():
+			tiers[i] = failed
 		case score != nil && isFinite(*score):
-			p.tier, p.score = tierScored, *score
+			tiers[i], scores[i] = scored, *score
 		}
-		places[i] = p
 	}
-	slices.SortStableFunc(places, func(a, b place) int {
+	slices.SortStableFunc(order, func(a, b int) int {
 		switch {
-		case a.tier != b.tier:
-			return a.tier - b.tier
-		case IsImprovement(a.score, b.score, direction):
+		case tiers[a] != tiers[b]:
+			return tiers[a] - tiers[b]
+		case IsImprovement(scores[a], scores[b], direction):
 			return -1
-		case IsImprovement(b.score, a.score, direction):
+		case IsImprovement(scores[b], scores[a], direction):
 			return 1
 		}
 		return 0
 	})
-	order := make([]int, len(places))
-	for i, p := range places {
-		order[i] = p.index
-	}
 	return order, nil
+}
+
+// Statistics sum up the scores of repeated runs.
+type Statistics struct {
+	// Count is the number of scores; runs without a finite one do not count.
+	Count int `json:"count"`
+	// Mean is their arithmetic mean; nil without a score.
+	Mean *float64 `json:"mean"`
+	// Deviation is their sample standard deviation, with Count-1 in the denominator; nil below two
+	// scores, and when it or a bound of the interval is not finite.
+	Deviation *float64 `json:"deviation"`
+	// Low and High are the 95 % confidence interval of the mean after Student's t distribution; nil
+	// when Deviation is.
+	Low  *float64 `json:"low"`
+	High *float64 `json:"high"`
+}
+
+// Summarize computes the statistics of scores. Values that are NaN or infinite are left out.
+func Summarize(scores []float64) Statistics {
+	finite := slices.DeleteFunc(slices.Clone(scores), func(score float64) bool { return !isFinite(score) })
+	s := Statistics{Count: len(finite)}
+	if s.Count == 0 {
+		return s
+	}
+	// Scaled to at most 1, no step leaves the range of finite numbers.
+	n, scale := float64(s.Count), 0.0
+	for _, score := range finite {
+		scale = max(scale, math.Abs(score))
+	}
+	if scale == 0 {
+		scale = 1
+	}
+	mean := 0.0
+	for i, score := range finite {
+		mean += (score/scale - mean) / float64(i+1)
+	}
+	// Rounding may move the mean past the smallest or the largest score.
+	s.Mean = new(min(max(mean*scale, slices.Min(finite)), slices.Max(finite)))
+	if s.Count == 1 {
+		return s
+	}
+	sum := 0.0
+	for _, score := range finite {
+		part := score/scale - mean
+		sum += part * part
+	}
+	deviation := scale * math.Sqrt(sum/(n-1))
+	half := studentT975(s.Count-1) * deviation / math.Sqrt(n)
+	low, high := *s.Mean-half, *s.Mean+half
+	if isFinite(deviation) && isFinite(low) && isFinite(high) {
+		s.Deviation, s.Low, s.High = &deviation, &low, &high
+	}
+	return s
+}
+
+// StatisticsOf are the statistics of [Result.BestScore] of the valid results.
+func StatisticsOf(results []Result) Statistics {
+	var scores []float64
+	for _, r := range results {
+		if score := r.BestScore(); score != nil && r.Valid() {
+			scores = append(scores, *score)
+		}
+	}
+	return Summarize(scores)
+}
+
+// studentT975 is the t below which 97.5 % of Student's t distribution with df degrees of freedom
+// lie. It inverts the distribution function by bisection.
+func studentT975(df int) float64 {
+	low, high := 0.0, math.Pi/2
+	for range 200 {
+		middle := (low + high) / 2
+		if middle == low || middle == high {
+			break
+		}
+		if studentCentral(middle, df) < 0.95 {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return math.Tan(low) * math.Sqrt(float64(df))
+}
+
+// studentCentral is the probability that |t| is below sqrt(df) tan(theta), in the finite sums of
+// Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 (odd df) and 26.7.4 (even df).
+func studentCentral(theta float64, df int) float64 {
+	sin, cos := math.Sincos(theta)
+	odd := df%2 == 1
+	if df == 1 {
+		return 2 * theta / math.Pi
+	}
+	term, first := 1.0, 2
+	if odd {
+		term, first = cos, 3
+	}
+	sum := term
+	for k := first; k <= df-2; k += 2 {
+		// even: 1 + (1/2) cos² + (1·3)/(2·4) cos⁴ …; odd: cos + (2/3) cos³ + …
+		term *= cos * cos * float64(k-1) / float64(k)
+		sum += term
+	}
+	if odd {
+		return 2 / math.Pi * (theta + sin*sum)
+	}
+	return sin * sum
 }

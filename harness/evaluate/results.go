@@ -1,78 +1,60 @@
 package evaluate
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-
-	"github.com/evalbox/evalbox/internal/fsx"
+	"strconv"
 
 	"github.com/gofrs/flock"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// maxLine bounds a line of a results file; ours are far below.
-const maxLine = 16 << 20
+// resultLines is the form of a results file. Every line begins so, since the schema is the first
+// field.
+var resultLines = fsx.Lines{Start: `{"schema":"` + ResultSchemaV1 + `"`, Max: 16 << 20, Sync: true}
 
-// A ResultsError is a results file that cannot be used.
-type ResultsError struct {
-	Path string
-	// Line is the line that is wrong, from 1, or 0.
-	Line int
-	Rule string
-	// Err is the cause, if there is one.
-	Err error
-}
-
-func (e *ResultsError) Error() string {
-	if e.Line > 0 {
-		return fmt.Sprintf("results %s:%d: %s", e.Path, e.Line, e.Rule)
+// resultsError is a results file that cannot be used.
+func resultsError(path string, line int, err error) error {
+	hint := "a results file has one evaluation per line, as a batch writes them; name another file, or mend the line"
+	if errors.Is(err, sandbox.ErrBusy) {
+		hint = "another batch writes it: wait for its end, or name another file"
 	}
-	return fmt.Sprintf("results %s: %s", e.Path, e.Rule)
+	return &FileError{What: "results", Path: path, Line: line, Rule: fsx.Cause(err).Error(), Err: err, hint: hint}
 }
 
-func (e *ResultsError) Unwrap() error { return e.Err }
-
-// Hint says what such a file is.
-func (e *ResultsError) Hint() string {
-	if errors.Is(e.Err, sandbox.ErrBusy) {
-		return "another batch writes it: wait for its end, or name another file"
-	}
-	return "a results file has one evaluation per line, as a batch writes them; name another file, or mend the line"
-}
-
-// ReadReport is what a results file held.
+// ReadReport is the content of a results file.
 type ReadReport struct {
-	// Evaluations are in the order of the lines.
-	Evaluations []Evaluation
-	// Torn is the number of the last line when that was cut in the middle, as a
-	// crash does; 0 when it was not. Such a line is no evaluation.
+	// Results are in the order of the lines.
+	Results []Result
+	// Torn is the number of the last line when it was cut, as a crash does; 0 when it was not. Such
+	// a line is not a result.
 	Torn int
-	// size is where the whole lines end.
-	size int64
+	size int64 // where the whole lines end
 }
 
-// ReadOptions steer how a results file is read. The zero value reads all of it.
+// ReadOptions say how a results file is read. The zero value reads all of it.
 type ReadOptions struct {
-	// Brief leaves out what scripts and graders printed: stdout, stderr, tracebacks and
-	// error summaries are empty. Memory then does not grow with what they print, and
-	// reading is some times faster.
+	// Brief leaves out the output of scripts and graders: stdout, stderr, tracebacks and error
+	// summaries are empty. Memory then does not grow with the output.
 	Brief bool
 }
 
-// ReadResults reads a results file, which must be a regular one. A last line that was cut
-// is left out and told; any other line that is no evaluation is an error that names it.
+// ReadResults reads a results file, which must be a regular file. A last line that was cut is left
+// out and reported; any other line that is not a result is an error with its number.
 func ReadResults(path string, opts ReadOptions) (ReadReport, error) {
 	file, err := fsx.Open(path)
 	if err != nil {
-		return ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
+		return ReadReport{}, resultsError(path, 0, err)
 	}
 	defer file.Close()
 	return readResults(file, path, opts)
@@ -80,120 +62,74 @@ func ReadResults(path string, opts ReadOptions) (ReadReport, error) {
 
 func readResults(r io.Reader, path string, opts ReadOptions) (ReadReport, error) {
 	var report ReadReport
-	lines := bufio.NewReaderSize(r, 64<<10)
-	var line []byte
-	for number := 1; ; number++ {
-		var err error
-		line, err = readLine(lines, line[:0])
-		whole := err == nil
-		if err != nil && !errors.Is(err, io.EOF) {
-			return report, &ResultsError{Path: path, Line: number, Rule: fsx.Cause(err).Error(), Err: err}
+	for line, err := range resultLines.Read(r) {
+		if err != nil {
+			return report, resultsError(path, line.Number, err)
 		}
-		if len(line) == 0 && !whole {
-			return report, nil
-		}
-		text := bytes.TrimRight(line, "\r\n")
-		if len(bytes.TrimSpace(text)) == 0 && whole {
-			report.size += int64(len(line))
+		if len(bytes.TrimSpace(line.Text)) == 0 && !line.Torn {
+			report.size = line.End
 			continue
 		}
-		evaluation, err := decodeLine(text, opts)
-		last := !whole
-		if whole {
-			_, peekErr := lines.Peek(1)
-			last = errors.Is(peekErr, io.EOF)
-		}
+		res, err := decodeLine(line.Text, opts)
 		switch {
-		case err == nil && whole:
-			report.Evaluations = append(report.Evaluations, evaluation)
-			report.size += int64(len(line))
-		case last && ours(text):
-			// Also a line that is complete but for its end: the next one would be
-			// written behind it.
-			report.Torn = number
+		case err == nil && !line.Torn:
+			report.Results = append(report.Results, res)
+			report.size = line.End
+		case line.Last && resultLines.Ours(line.Text):
+			// Also a line that is complete but for its end: the next one would be written behind it.
+			report.Torn = line.Number
 			return report, nil
-		case err == nil:
-			err = errors.New("does not end")
-			fallthrough
 		default:
-			return report, &ResultsError{Path: path, Line: number, Rule: err.Error(), Err: err}
+			return report, resultsError(path, line.Number, cmp.Or(err, errors.New("does not end")))
 		}
 	}
+	return report, nil
 }
 
-// lineStart is how every line of ours begins, since the schema is the first field.
-var lineStart = []byte(`{"schema":"` + EvaluationSchemaV1 + `"`)
+// skipped is a member of an object that is not read.
+type skipped struct{}
 
-// ours says that a line that was cut is the beginning of one of ours. A crash of the
-// machine may leave zeros instead.
-func ours(text []byte) bool {
-	n := min(len(text), len(lineStart))
-	return bytes.Equal(text[:n], lineStart[:n]) || len(bytes.Trim(text, "\x00")) == 0
-}
-
-// readLine reads up to and with the next newline, behind what is in line.
-func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxLine {
-			return line, fmt.Errorf("is longer than %v", policy.Size(maxLine))
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
-}
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // decodeLine reads a line of a results file.
-func decodeLine(text []byte, opts ReadOptions) (Evaluation, error) {
-	if opts.Brief {
-		short, err := withoutTexts(text)
-		if err != nil {
-			return Evaluation{}, fmt.Errorf("is no evaluation: %w", err)
-		}
-		text = short
+func decodeLine(text []byte, opts ReadOptions) (Result, error) {
+	if !opts.Brief {
+		return decodeResult(text)
 	}
-	e, err := decodeEvaluation(text)
-	if opts.Brief && e.Grading != nil {
-		e.Grading.Traceback = nil
+	// These members hide those of the result, which are deeper.
+	var line struct {
+		Result
+		Stdout         skipped `json:"stdout"`
+		Stderr         skipped `json:"stderr"`
+		ErrorTraceback skipped `json:"error_traceback"`
+		ErrorSummary   skipped `json:"error_summary"`
 	}
-	return e, err
+	if err := json.Unmarshal(text, &line); err != nil {
+		return Result{}, fmt.Errorf("is no evaluation: %w", err)
+	}
+	return line.brief(), line.checkSchema()
 }
 
-// decodeEvaluation reads the wire form. Fields that it does not know are left out.
-func decodeEvaluation(text []byte) (Evaluation, error) {
-	var e Evaluation
-	if err := json.Unmarshal(text, &e); err != nil {
-		return Evaluation{}, fmt.Errorf("is no evaluation: %w", err)
-	}
-	if e.Schema != EvaluationSchemaV1 {
-		return Evaluation{}, fmt.Errorf("schema is %s, want %q", shown(e.Schema), EvaluationSchemaV1)
-	}
-	return e, nil
-}
-
-// ResultsFile is a results file that evaluations are added to. Its methods are not to
-// be called concurrently. While it is open, no other process can open it for writing.
+// ResultsFile is a results file that is open for writing. Its methods are not to be called
+// concurrently. No other process can open it for writing meanwhile.
 type ResultsFile struct {
 	path string
 	file *os.File
 	lock *flock.Flock
 }
 
-// OpenResults opens a results file for writing, makes it if it is missing, and returns
-// what it holds. A last line that was cut is told in the report, and taken away, but
-// only if it is one of ours: a file of another kind is refused and stays as it is. A
-// file that another process is writing is [sandbox.ErrBusy].
+// OpenResults opens a results file for writing, which is created if it is missing, and returns its
+// content. A last line that was cut is reported and removed, but only if it is a line of a
+// results file: a file of another kind is refused and stays as it is. A file that another process
+// is writing is [sandbox.ErrBusy].
 func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error) {
-	// The lock opens the file in its own way, which may wait for ever.
-	if file, err := fsx.Open(path); err == nil {
+	// The lock opens the file too, in a way that may wait for a pipe.
+	file, err := fsx.Open(path)
+	if err == nil {
 		err = file.Close()
-		if err != nil {
-			return nil, ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, ReadReport{}, resultsError(path, 0, err)
 	}
 	r := &ResultsFile{path: path, lock: flock.New(path, flock.SetPermissions(0o644))}
 	got, err := r.lock.TryLock()
@@ -201,52 +137,42 @@ func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error
 		err = sandbox.ErrBusy
 	}
 	if err != nil {
-		return nil, ReadReport{}, &ResultsError{Path: path, Rule: fsx.Cause(err).Error(), Err: err}
+		return nil, ReadReport{}, resultsError(path, 0, err)
 	}
-	report, err := r.open(opts)
+	var report ReadReport
+	if r.file, err = fsx.OpenAppend(path, 0o644); err != nil {
+		err = resultsError(path, 0, err)
+	} else {
+		report, err = readResults(r.file, path, opts)
+	}
+	if err == nil && report.Torn > 0 {
+		if err = errors.Join(r.file.Truncate(report.size), r.file.Sync()); err != nil {
+			err = resultsError(path, 0, err)
+		}
+	}
 	if err != nil {
 		return nil, ReadReport{}, errors.Join(err, r.Close())
 	}
 	return r, report, nil
 }
 
-func (r *ResultsFile) open(opts ReadOptions) (ReadReport, error) {
-	var err error
-	if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_APPEND, 0); err != nil {
-		return ReadReport{}, r.failed(err)
-	}
-	report, err := readResults(r.file, r.path, opts)
-	if err != nil || report.Torn == 0 {
-		return report, err
-	}
-	if err := errors.Join(r.file.Truncate(report.size), r.file.Sync()); err != nil {
-		return report, r.failed(err)
-	}
-	return report, nil
-}
-
-// Append writes one evaluation and returns when it is on the disk. Of long streams only
-// the beginning and the end are written: the record of the run has more. A score that is
-// not finite, which JSON cannot carry, is refused.
-func (r *ResultsFile) Append(e Evaluation) error {
-	for _, score := range []*float64{e.Score, e.GradedScore} {
-		if score != nil && (!isFinite(*score)) {
-			return r.failed(fmt.Errorf("the score %v is not finite", *score))
+// Append writes [Result.Bounded] and returns when it is on the disk. A score that is not finite,
+// which JSON cannot carry, is refused.
+func (r *ResultsFile) Append(res Result) error {
+	for _, score := range []*float64{res.Score, res.GradedScore} {
+		if score != nil && !isFinite(*score) {
+			return resultsError(r.path, 0, fmt.Errorf("the score %v is not finite", *score))
 		}
 	}
-	text, err := json.Marshal(e.Bounded())
+	text, err := json.Marshal(res.Bounded())
+	if err == nil && len(text) > resultLines.Max {
+		err = fmt.Errorf("an evaluation of %d bytes is longer than %v", len(text), policy.Size(resultLines.Max))
+	}
+	if err == nil {
+		err = resultLines.Append(r.file, text)
+	}
 	if err != nil {
-		return r.failed(err)
-	}
-	if len(text) >= maxLine {
-		return r.failed(fmt.Errorf("an evaluation of %d bytes is longer than %v", len(text), policy.Size(maxLine)))
-	}
-	// One write: another reader never sees half of a line, unless the disk is full.
-	if _, err := r.file.Write(append(text, '\n')); err != nil {
-		return r.failed(err)
-	}
-	if err := r.file.Sync(); err != nil {
-		return r.failed(err)
+		return resultsError(r.path, 0, err)
 	}
 	return nil
 }
@@ -260,6 +186,125 @@ func (r *ResultsFile) Close() error {
 	return errors.Join(err, r.lock.Close())
 }
 
-func (r *ResultsFile) failed(err error) error {
-	return &ResultsError{Path: r.path, Rule: fsx.Cause(err).Error(), Err: err}
+// Key tells results of different scripts apart: two with the same name, script (as it was before
+// any repair), seed and repetition are of the same.
+func (r Result) Key() string { return r.slot() + "\x00" + r.version() }
+
+// slot is the place of a result in a leaderboard: name, seed and repetition.
+func (r Result) slot() string {
+	seed := ""
+	if r.Seed != nil {
+		seed = strconv.FormatUint(uint64(*r.Seed), 10)
+	}
+	return r.Name + "\x00" + seed + "\x00" + strconv.Itoa(r.Repetition)
+}
+
+// version is the hash of the script as it was before any repair.
+func (r Result) version() string { return cmp.Or(r.OriginalSHA256, r.ScriptSHA256) }
+
+// jobKey is equal for results of the same script that was evaluated in the same way.
+func (r Result) jobKey() string { return r.Key() + "\x00" + r.CompetitionID + "\x00" + r.SetupSHA256 }
+
+// Replaced counts the results that another one of the same name, seed, repetition and competition
+// replaces.
+type Replaced struct {
+	// Repeated are of the same script, evaluated in the same way, Setup in another way; Edited are of
+	// another version of the script.
+	Repeated, Setup, Edited int
+}
+
+// All is the sum.
+func (r Replaced) All() int { return r.Repeated + r.Setup + r.Edited }
+
+// Latest returns the results of a results file that count: of each name, seed, repetition and
+// competition one, in the order in which they came first. It is of the script's last version, and
+// of that the last conclusive result, or else the last one. Conclusive results do not become
+// unknown by a later try.
+func Latest(results []Result) (latest []Result, replaced Replaced) {
+	at := map[string]int{}
+	for _, r := range results {
+		key := r.CompetitionID + "\x00" + r.slot()
+		i, there := at[key]
+		if !there {
+			at[key] = len(latest)
+			latest = append(latest, r)
+			continue
+		}
+		before := latest[i]
+		switch {
+		case before.version() != r.version():
+			replaced.Edited++
+		case before.SetupSHA256 != r.SetupSHA256:
+			replaced.Setup++
+		default:
+			replaced.Repeated++
+		}
+		if before.version() != r.version() || r.Conclusive() || !before.Conclusive() {
+			latest[i] = r
+		}
+	}
+	return latest, replaced
+}
+
+// Competitions returns the competitions of results, in the order in which they come first. Scores
+// of different ones cannot be compared.
+func Competitions(results []Result) []string {
+	var ids []string
+	seen := map[string]bool{}
+	for _, r := range results {
+		if !seen[r.CompetitionID] {
+			seen[r.CompetitionID] = true
+			ids = append(ids, r.CompetitionID)
+		}
+	}
+	return ids
+}
+
+// A Resumption is the rest of an interrupted batch.
+type Resumption struct {
+	// Known has the conclusive result of each script, in their order; nil for one that has none.
+	Known []*Result
+	// Earlier has the last inconclusive result of the same script and setup of those without a
+	// conclusive one; see [Job.Earlier].
+	Earlier []*Result
+	// Done counts the results in Known.
+	Done int
+	// Changed, Setup and Inconclusive count the scripts that run again although there is a result of
+	// their name and seed: because the script changed, because it was evaluated in another way, or
+	// because the result is not about the script.
+	Changed, Setup, Inconclusive int
+}
+
+// Resume looks for the scripts of a batch among the results of a results file, in the order of its
+// lines. Of each script, wanted has name, original hash, seed, repetition, competition and setup.
+// Memory besides the results is hashes only.
+func Resume(wanted, old []Result) Resumption {
+	type hash = [sha256.Size]byte
+	sum := func(key string) hash { return sha256.Sum256([]byte(key)) }
+	latest, versions, slots := map[hash]*Result{}, map[hash]bool{}, map[hash]bool{}
+	for i := range old {
+		r := &old[i]
+		slots[sum(r.slot())], versions[sum(r.Key())] = true, true
+		// A later try that found nothing out does not undo a conclusive result.
+		key := sum(r.jobKey())
+		if before := latest[key]; before == nil || r.Conclusive() || !before.Conclusive() {
+			latest[key] = r
+		}
+	}
+	left := Resumption{Known: make([]*Result, len(wanted)), Earlier: make([]*Result, len(wanted))}
+	for i, w := range wanted {
+		switch r := latest[sum(w.jobKey())]; {
+		case r != nil && r.Conclusive():
+			left.Known[i] = r
+			left.Done++
+		case r != nil:
+			left.Earlier[i] = r
+			left.Inconclusive++
+		case versions[sum(w.Key())]:
+			left.Setup++
+		case slots[sum(w.slot())]:
+			left.Changed++
+		}
+	}
+	return left
 }

@@ -15,12 +15,12 @@ import (
 )
 
 // written is a results file with the given evaluations.
-func written(t *testing.T, evaluations ...Evaluation) string {
+func written(t *testing.T, evaluations ...Result) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "results.jsonl")
 	file, report, err := OpenResults(path, ReadOptions{})
 	require.NoError(t, err)
-	require.Empty(t, report.Evaluations)
+	require.Empty(t, report.Results)
 	for _, e := range evaluations {
 		require.NoError(t, file.Append(e))
 	}
@@ -34,20 +34,20 @@ func TestResultsRoundTrip(t *testing.T) {
 	path := written(t, want, scored("b", nil))
 	report, err := ReadResults(path, ReadOptions{})
 	require.NoError(t, err)
-	require.Len(t, report.Evaluations, 2)
-	require.Equal(t, want, report.Evaluations[0])
+	require.Len(t, report.Results, 2)
+	require.Equal(t, want, report.Results[0])
 	require.Zero(t, report.Torn)
 
 	file, report, err := OpenResults(path, ReadOptions{})
 	require.NoError(t, err)
-	require.Len(t, report.Evaluations, 2)
+	require.Len(t, report.Results, 2)
 	_, _, err = OpenResults(path, ReadOptions{})
 	require.ErrorIs(t, err, sandbox.ErrBusy, "one writer at a time")
 	require.NoError(t, file.Append(scored("c", nil)))
 	require.NoError(t, file.Close())
 	report, err = ReadResults(path, ReadOptions{})
 	require.NoError(t, err)
-	require.Equal(t, "a b c", names(report.Evaluations))
+	require.Equal(t, "a b c", names(report.Results))
 }
 
 func TestResultsBoundText(t *testing.T) {
@@ -55,7 +55,7 @@ func TestResultsBoundText(t *testing.T) {
 	e.Stdout, e.Stderr, e.Run = strings.Repeat("x", 1<<20)+"end", "short", &RunFacts{Status: 1, Fault: 1}
 	report, err := ReadResults(written(t, e), ReadOptions{})
 	require.NoError(t, err)
-	got := report.Evaluations[0]
+	got := report.Results[0]
 	require.Less(t, len(got.Stdout), textLimit+100)
 	require.Contains(t, got.Stdout, "bytes dropped")
 	require.True(t, strings.HasSuffix(got.Stdout, "end"))
@@ -82,7 +82,7 @@ func TestResultsCutByACrash(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			report, err := ReadResults(path, ReadOptions{})
 			require.NoError(t, err)
-			require.Equal(t, "a", names(report.Evaluations))
+			require.Equal(t, "a", names(report.Results))
 			require.Equal(t, 2, report.Torn)
 
 			file, report, err := OpenResults(path, ReadOptions{})
@@ -92,7 +92,7 @@ func TestResultsCutByACrash(t *testing.T) {
 			require.NoError(t, file.Close())
 			report, err = ReadResults(path, ReadOptions{})
 			require.NoError(t, err)
-			require.Equal(t, "a c", names(report.Evaluations))
+			require.Equal(t, "a c", names(report.Results))
 			require.Zero(t, report.Torn)
 		})
 	}
@@ -107,14 +107,14 @@ func TestResultsOfAnotherKind(t *testing.T) {
 		"in the middle":    {string(whole) + `{"schema":"evalbox/eva` + "\n" + string(whole), ":2: is no evaluation"},
 		"another schema":   {`{"schema":"evalbox/result/v1"}` + "\n", `:1: schema is "evalbox/result/v1"`},
 		"JSON without end": {`{"a":1}`, ":1: schema is"},
-		"an endless line":  {strings.Repeat("x", maxLine+1), ":1: is longer than"},
+		"an endless line":  {strings.Repeat("x", resultLines.Max+2), ":1: is longer than"},
 		"two on one line":  {strings.TrimSpace(string(whole)) + string(whole) + string(whole), ":1: is no evaluation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "results.jsonl")
 			require.NoError(t, os.WriteFile(path, []byte(test.text), 0o600))
 			_, err := ReadResults(path, ReadOptions{})
-			var problem *ResultsError
+			var problem *FileError
 			require.ErrorAs(t, err, &problem)
 			require.ErrorContains(t, err, test.want)
 			require.NotEmpty(t, problem.Hint())
@@ -161,29 +161,29 @@ func TestLatest(t *testing.T) {
 	seeded.Seed = new(uint32(0))
 	changed := scored("a", nil)
 	changed.ScriptSHA256 = "other"
-	latest, replaced := Latest([]Evaluation{a, b, c, seeded, changed})
-	require.Equal(t, []Evaluation{changed, b, seeded}, latest, "an old version does not count any more")
+	latest, replaced := Latest([]Result{a, b, c, seeded, changed})
+	require.Equal(t, []Result{changed, b, seeded}, latest, "an old version does not count any more")
 	require.Equal(t, Replaced{Repeated: 1, Edited: 1}, replaced)
 	require.Equal(t, 2, replaced.All())
 
 	// What a later try could not find out does not undo what is known, whatever the setup.
-	ended := func(script, setup, competition string, status result.Status) Evaluation {
-		return Evaluation{Name: "a", OriginalSHA256: script, SetupSHA256: setup, CompetitionID: competition, Run: &RunFacts{Status: status}}
+	ended := func(script, setup, competition string, status result.Status) Result {
+		return Result{Name: "a", OriginalSHA256: script, SetupSHA256: setup, CompetitionID: competition, Run: &RunFacts{Status: status}}
 	}
 	known, canceled := ended("1", "s", "c", result.StatusExited), ended("1", "t", "c", result.StatusCanceled)
-	latest, replaced = Latest([]Evaluation{known, canceled})
-	require.Equal(t, []Evaluation{known}, latest)
+	latest, replaced = Latest([]Result{known, canceled})
+	require.Equal(t, []Result{known}, latest)
 	require.Equal(t, Replaced{Setup: 1}, replaced)
-	latest, _ = Latest([]Evaluation{canceled, known})
-	require.Equal(t, []Evaluation{known}, latest)
+	latest, _ = Latest([]Result{canceled, known})
+	require.Equal(t, []Result{known}, latest)
 	edited := ended("2", "s", "c", result.StatusCanceled)
-	latest, _ = Latest([]Evaluation{known, edited})
-	require.Equal(t, []Evaluation{edited}, latest, "the score is that of another script")
+	latest, _ = Latest([]Result{known, edited})
+	require.Equal(t, []Result{edited}, latest, "the score is that of another script")
 
 	other := ended("1", "s", "d", result.StatusExited)
 	repeated := known
 	repeated.Repetition = 1
-	latest, replaced = Latest([]Evaluation{known, other, repeated})
+	latest, replaced = Latest([]Result{known, other, repeated})
 	require.Len(t, latest, 3)
 	require.Zero(t, replaced)
 	require.Equal(t, []string{"c", "d"}, Competitions(latest))

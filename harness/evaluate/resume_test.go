@@ -7,39 +7,41 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
 func TestResume(t *testing.T) {
-	ended := func(name, script, setup string, status result.Status) Evaluation {
-		return Evaluation{Name: name, OriginalSHA256: script, ScriptSHA256: script, SetupSHA256: setup, Run: &RunFacts{ID: name + script, Status: status}}
+	ended := func(name, script, setup string, status result.Status) Result {
+		return Result{Name: name, OriginalSHA256: script, ScriptSHA256: script, SetupSHA256: setup, Run: &RunFacts{ID: name + script, Status: status}}
 	}
-	good := func(name, script, setup string) Evaluation { return ended(name, script, setup, result.StatusExited) }
-	wanted := []Evaluation{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s"}}
+	good := func(name, script, setup string) Result { return ended(name, script, setup, result.StatusExited) }
+	wanted := []Result{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s"}}
 	seeded := good("a", "1", "s")
 	seeded.Seed = new(uint32(7))
 	repaired := good("a", "1", "s")
 	repaired.ScriptSHA256 = "2"
 	for name, test := range map[string]struct {
-		old  []Evaluation
+		old  []Result
 		want Resumption
 	}{
 		"nothing":        {nil, Resumption{}},
-		"others":         {[]Evaluation{good("b", "1", "s"), seeded}, Resumption{}},
-		"done":           {[]Evaluation{good("a", "1", "s")}, Resumption{Done: 1}},
-		"a failure":      {[]Evaluation{ended("a", "1", "s", result.StatusTimedOut)}, Resumption{Done: 1}},
-		"repaired":       {[]Evaluation{repaired}, Resumption{Done: 1}},
-		"changed":        {[]Evaluation{good("a", "0", "s")}, Resumption{Changed: 1}},
-		"changed back":   {[]Evaluation{good("a", "1", "s"), good("a", "0", "s")}, Resumption{Done: 1}},
-		"another way":    {[]Evaluation{good("a", "1", "t")}, Resumption{Setup: 1}},
-		"and once more":  {[]Evaluation{good("a", "1", "t"), good("a", "1", "s")}, Resumption{Done: 1}},
-		"canceled":       {[]Evaluation{ended("a", "1", "s", result.StatusCanceled)}, Resumption{Inconclusive: 1}},
-		"tried again":    {[]Evaluation{ended("a", "1", "s", result.StatusCanceled), good("a", "1", "s")}, Resumption{Done: 1}},
-		"there and back": {[]Evaluation{good("a", "1", "s"), good("a", "1", "t")}, Resumption{Done: 1}},
-		"only elsewhere": {[]Evaluation{good("a", "1", "s"), ended("a", "1", "t", result.StatusCanceled)}, Resumption{Done: 1}},
-		"another task":   {[]Evaluation{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s", CompetitionID: "c"}}, Resumption{Setup: 1}},
-		"known is kept":  {[]Evaluation{good("a", "1", "s"), ended("a", "1", "s", result.StatusCanceled)}, Resumption{Done: 1}},
+		"others":         {[]Result{good("b", "1", "s"), seeded}, Resumption{}},
+		"done":           {[]Result{good("a", "1", "s")}, Resumption{Done: 1}},
+		"a failure":      {[]Result{ended("a", "1", "s", result.StatusTimedOut)}, Resumption{Done: 1}},
+		"repaired":       {[]Result{repaired}, Resumption{Done: 1}},
+		"changed":        {[]Result{good("a", "0", "s")}, Resumption{Changed: 1}},
+		"changed back":   {[]Result{good("a", "1", "s"), good("a", "0", "s")}, Resumption{Done: 1}},
+		"another way":    {[]Result{good("a", "1", "t")}, Resumption{Setup: 1}},
+		"and once more":  {[]Result{good("a", "1", "t"), good("a", "1", "s")}, Resumption{Done: 1}},
+		"canceled":       {[]Result{ended("a", "1", "s", result.StatusCanceled)}, Resumption{Inconclusive: 1}},
+		"tried again":    {[]Result{ended("a", "1", "s", result.StatusCanceled), good("a", "1", "s")}, Resumption{Done: 1}},
+		"there and back": {[]Result{good("a", "1", "s"), good("a", "1", "t")}, Resumption{Done: 1}},
+		"only elsewhere": {[]Result{good("a", "1", "s"), ended("a", "1", "t", result.StatusCanceled)}, Resumption{Done: 1}},
+		"another task":   {[]Result{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s", CompetitionID: "c"}}, Resumption{Setup: 1}},
+		"known is kept":  {[]Result{good("a", "1", "s"), ended("a", "1", "s", result.StatusCanceled)}, Resumption{Done: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Resume(wanted, test.old)
@@ -76,28 +78,19 @@ func TestSetup(t *testing.T) {
 	} {
 		require.NotEqual(t, base, sum, name)
 	}
-	_, err := newEvaluator(t, onlyRuns{echo()}, Options{}).Setup(t.Context(), task, time.Second, nil)
-	require.ErrorContains(t, err, "a runner that can plan")
-}
-
-// onlyRuns is a runner that cannot plan.
-type onlyRuns struct{ runner *fakeRunner }
-
-func (r onlyRuns) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
-	return r.runner.Run(ctx, req, opts...)
 }
 
 // TestOriginalIsThatOfTheCaller: a repair changes the script, and not what it is known by.
 func TestOriginalIsThatOfTheCaller(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
-	_, evaluation, err := e.EvaluateWithRetry(t.Context(), scripts("crash A: 1")[0], newTask(t), DefaultPipelineConfig(),
-		func(context.Context, SolutionScript, Failure) (SolutionScript, error) {
-			return NewSolution("score 1", PhaseRefined), nil
+	_, evaluation, err := e.EvaluateWithRetry(t.Context(), scripts("crash A: 1")[0], newTask(t), mlestar.DefaultPipelineConfig(),
+		func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
+			return mlestar.NewSolution("score 1", mlestar.PhaseRefined), nil
 		},
 		RetryOptions{Timeout: time.Second, Name: "a", Setup: "s"})
 	require.NoError(t, err)
 	require.Equal(t, hashText("crash A: 1"), evaluation.OriginalSHA256)
 	require.Equal(t, hashText("score 1"), evaluation.ScriptSHA256)
 	require.Equal(t, "s", evaluation.SetupSHA256)
-	require.Equal(t, Evaluation{Name: "a", OriginalSHA256: hashText("crash A: 1")}.Key(), evaluation.Key())
+	require.Equal(t, Result{Name: "a", OriginalSHA256: hashText("crash A: 1")}.Key(), evaluation.Key())
 }

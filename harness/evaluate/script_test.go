@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -56,14 +58,14 @@ func TestValidateScript(t *testing.T) {
 func TestWriteScript(t *testing.T) {
 	dir := t.TempDir()
 	for _, content := range []string{"print('é')\n", "x = 1\r\ny = 2", "\ufeffx = 1", "longer\x00 than before\n", "a"} {
-		path, err := WriteScript(NewSolution(content, PhaseInit), dir, "")
+		path, err := WriteScript(mlestar.NewSolution(content, mlestar.PhaseInit), dir, "")
 		require.NoError(t, err)
 		require.Equal(t, filepath.Join(dir, "solution.py"), path)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, content, string(text))
 	}
-	path, err := WriteScript(NewSolution("x", PhaseInit), dir, "other.py")
+	path, err := WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), dir, "other.py")
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "other.py"), path)
 	entries, err := os.ReadDir(dir)
@@ -71,7 +73,7 @@ func TestWriteScript(t *testing.T) {
 	require.Len(t, entries, 2, "no temporary file stays")
 
 	t.Chdir(dir)
-	path, err = WriteScript(NewSolution("x", PhaseInit), ".", "")
+	path, err = WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), ".", "")
 	require.NoError(t, err)
 	require.True(t, filepath.IsAbs(path))
 }
@@ -80,7 +82,7 @@ func TestWriteScriptReplacesALinkAndNotItsTarget(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
 	writeFile(t, outside, "kept")
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "solution.py")))
-	_, err := WriteScript(NewSolution("new", PhaseInit), dir, "")
+	_, err := WriteScript(mlestar.NewSolution("new", mlestar.PhaseInit), dir, "")
 	require.NoError(t, err)
 	text, err := os.ReadFile(outside)
 	require.NoError(t, err)
@@ -90,7 +92,7 @@ func TestWriteScriptReplacesALinkAndNotItsTarget(t *testing.T) {
 func TestWriteScriptRefuses(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "solution.py"), "before")
-	_, err := WriteScript(NewSolution("import sys\nsys.exit()\nquit()", PhaseInit), dir, "")
+	_, err := WriteScript(mlestar.NewSolution("import sys\nsys.exit()\nquit()", mlestar.PhaseInit), dir, "")
 	var refused *ScriptError
 	require.ErrorAs(t, err, &refused)
 	require.EqualError(t, err, "script refused: line 2: calls sys.exit(; line 3: calls quit(")
@@ -100,15 +102,15 @@ func TestWriteScriptRefuses(t *testing.T) {
 	require.Equal(t, "before", string(text), "nothing is written")
 
 	for _, name := range []string{"../x.py", "a/b.py", "/x.py", "..", ".", `a\b.py`} {
-		_, err := WriteScript(NewSolution("x", PhaseInit), dir, name)
+		_, err := WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), dir, name)
 		var field *policy.FieldError
 		require.ErrorAs(t, err, &field, name)
 	}
-	_, err = WriteScript(NewSolution("x", PhaseInit), filepath.Join(dir, "missing"), "")
+	_, err = WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), filepath.Join(dir, "missing"), "")
 	var path *sandbox.PathError
 	require.ErrorAs(t, err, &path)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.py"), 0o755))
-	_, err = WriteScript(NewSolution("x", PhaseInit), dir, "folder.py")
+	_, err = WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), dir, "folder.py")
 	require.ErrorContains(t, err, "is a folder")
 }
 

@@ -12,6 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -27,24 +31,24 @@ func TestWhatRunsIsTheSolution(t *testing.T) {
 		return prints("0.1")
 	})
 	e := newEvaluator(t, runner, Options{
-		Cache: &Cache{Dir: t.TempDir()},
+		Cache: t.TempDir(),
 		// This is called between the writing of the script and the run.
 		Prepare: func(context.Context, *sandbox.Request) (func(), error) {
 			writeFile(t, filepath.Join(workspace, ScriptName), "score 0.9")
 			return nil, nil
 		},
 	})
-	job := Job{Solution: NewSolution("score 0.1", PhaseInit), Task: newTask(t), Timeout: time.Second, Workspace: workspace}
-	got, err := e.Evaluate(t.Context(), job)
+	job := Job{Script: "score 0.1", Task: newTask(t), Timeout: time.Second, Workspace: workspace}
+	got, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Equal(t, "score 0.1", ran)
 	require.Empty(t, got.Warnings)
 
 	// A record that holds another program is never cached.
 	runner.forge = "score 0.9"
-	job.Solution.Content = "score 0.2"
+	job.Script = "score 0.2"
 	for range 2 {
-		got, err = e.Evaluate(t.Context(), job)
+		got, err = e.Run(t.Context(), job)
 		require.NoError(t, err)
 		require.False(t, got.Cached)
 		require.Contains(t, strings.Join(got.Warnings, "\n"), "that the program which ran is the script cannot be shown")
@@ -54,19 +58,19 @@ func TestWhatRunsIsTheSolution(t *testing.T) {
 // TestOneEvaluationInAFolder: nothing of one can be taken for another's.
 func TestOneEvaluationInAFolder(t *testing.T) {
 	workspace, task := t.TempDir(), newTask(t)
-	job := Job{Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second, Workspace: workspace}
-	var e *Evaluator
+	job := Job{Script: "x", Task: task, Timeout: time.Second, Workspace: workspace}
+	var e *Harness
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
 		second := job
-		second.Solution.Content = "y"
-		_, err := e.Evaluate(run.ctx, second)
+		second.Script = "y"
+		_, err := e.Run(run.ctx, second)
 		if !errors.Is(err, sandbox.ErrBusy) {
 			return fakeEnd{err: fmt.Errorf("not busy: %w", err)}
 		}
 		return fakeEnd{stderr: err.Error()}
 	}}
 	e = newEvaluator(t, runner, Options{})
-	got, err := e.Evaluate(t.Context(), job)
+	got, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Contains(t, got.Stderr, "is in use by another evaluation")
 	require.Equal(t, "x", read(t, filepath.Join(workspace, ScriptName)))
@@ -79,7 +83,7 @@ func TestLockWorkspace(t *testing.T) {
 	_, err = LockWorkspace(dir)
 	require.ErrorIs(t, err, sandbox.ErrBusy)
 	require.ErrorContains(t, err, "is in use by another batch")
-	var workspace *WorkspaceError
+	var workspace *FileError
 	require.ErrorAs(t, err, &workspace)
 	require.Contains(t, workspace.Hint(), "--workspace")
 	require.NoError(t, release())
@@ -112,13 +116,13 @@ func TestChangesDuringARunAreNotCached(t *testing.T) {
 				}
 				return script(run)
 			}
-			e := newEvaluator(t, runner, Options{Grader: grader, Submission: &SubmissionRule{Sample: sample}, Cache: &Cache{Dir: t.TempDir()}})
-			job := Job{Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second}
-			got, err := e.Evaluate(t.Context(), job)
+			e := newEvaluator(t, runner, Options{Grader: grader, Submission: &submission.Rule{Sample: sample}, Cache: t.TempDir()})
+			job := Job{Script: "x", Task: task, Timeout: time.Second}
+			got, err := e.Run(t.Context(), job)
 			require.NoError(t, err)
 			require.Contains(t, strings.Join(got.Warnings, "\n"), "changed during the run")
 			writeFile(t, file, "id,y\n1,0\n")
-			got, err = e.Evaluate(t.Context(), job)
+			got, err = e.Run(t.Context(), job)
 			require.NoError(t, err)
 			require.False(t, got.Cached)
 		})
@@ -137,14 +141,14 @@ func TestChangesBetweenRunsAreSeen(t *testing.T) {
 		}
 		return prints(strings.TrimSpace(read(t, filepath.Join(run.request.Input, "v"))))
 	}
-	e := newEvaluator(t, runner, Options{Cache: &Cache{Dir: t.TempDir()}, Grader: g})
+	e := newEvaluator(t, runner, Options{Cache: t.TempDir(), Grader: g})
 	for i, want := range []struct {
 		score  float64
 		cached bool
 	}{{0.2, false}, {0.7, false}, {0.2, true}, {0.7, true}} {
 		writeFile(t, filepath.Join(task.DataDir, "v"), fmt.Sprint(want.score))
 		writeFile(t, g.Script, "another grader "+fmt.Sprint(i))
-		got, err := e.Evaluate(t.Context(), Job{Solution: NewSolution("x", PhaseInit), Task: task, Timeout: time.Second})
+		got, err := e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Second})
 		require.NoError(t, err)
 		require.Equal(t, want.score, *got.Score)
 		require.Equal(t, want.cached, got.Cached, "%d", i)
@@ -152,32 +156,18 @@ func TestChangesBetweenRunsAreSeen(t *testing.T) {
 	}
 }
 
-// TestFileThatChangesWhileItIsHashed also keeps its size.
-func TestFileThatChangesWhileItIsHashed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	writeFile(t, path, "one")
-	file, err := os.Open(path)
-	require.NoError(t, err)
-	defer file.Close()
-	info, err := file.Stat()
-	require.NoError(t, err)
-	require.NoError(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
-	_, err = hashOpen(t.Context(), file, info, newTreeHash())
-	require.EqualError(t, err, "changed while it was read")
-}
-
 // TestRepeatWithACache makes every run, and finds each the next time.
 func TestRepeatWithACache(t *testing.T) {
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd { return prints(fmt.Sprint(run.n)) }}
-	e := newEvaluator(t, runner, Options{Cache: &Cache{Dir: t.TempDir()}})
+	e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
 	base := t.TempDir()
-	job := Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second, Workspace: filepath.Join(base, "w")}
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second, Workspace: filepath.Join(base, "w")}
 	for _, cached := range []bool{false, true} {
 		got, err := e.Repeat(t.Context(), job, 3, nil)
 		require.NoError(t, err)
 		require.Equal(t, 2.0, *got.Statistics.Mean)
 		require.Equal(t, 1.0, *got.Statistics.Deviation)
-		for i, evaluation := range got.Evaluations {
+		for i, evaluation := range got.Results {
 			require.Equal(t, cached, evaluation.Cached)
 			require.Equal(t, i, evaluation.Repetition)
 		}
@@ -187,7 +177,7 @@ func TestRepeatWithACache(t *testing.T) {
 	got, err := e.Repeat(t.Context(), job, 4, []uint32{5, 6, 5, 5})
 	require.NoError(t, err)
 	var names []string
-	for i, evaluation := range got.Evaluations {
+	for i, evaluation := range got.Results {
 		require.False(t, evaluation.Cached, "also with the same seed")
 		names = append(names, filepath.Base(got.Workspaces[i]))
 	}
@@ -214,11 +204,11 @@ func TestUnusableOptionsAreToldBeforeAnythingRuns(t *testing.T) {
 		"empty grader":    {Options{Grader: &Grader{Script: at("blank.py"), Answers: dir}}, fmt.Sprintf("grader %q: is empty", at("blank.py"))},
 		"no answers":      {Options{Grader: &Grader{Script: at("ok"), Answers: at("no")}}, fmt.Sprintf("answers %q: does not exist", at("no"))},
 		"answers a file":  {Options{Grader: &Grader{Script: at("ok"), Answers: at("ok")}}, fmt.Sprintf("answers %q: is not a folder", at("ok"))},
-		"no sample":       {Options{Submission: &SubmissionRule{Sample: at("no.csv")}}, fmt.Sprintf("sample %q: does not exist", at("no.csv"))},
-		"sample a folder": {Options{Submission: &SubmissionRule{Sample: dir}}, fmt.Sprintf("sample %q: is not a regular file (a folder)", dir)},
-		"empty sample":    {Options{Submission: &SubmissionRule{Sample: at("empty")}}, fmt.Sprintf("sample %q: is empty", at("empty"))},
-		"sample with CR":  {Options{Submission: &SubmissionRule{Sample: at("cr")}}, fmt.Sprintf("sample %q: its lines end with CR alone; they must end with LF", at("cr"))},
-		"no such column":  {Options{Submission: &SubmissionRule{Sample: at("ok"), IDColumn: "zz"}}, fmt.Sprintf("sample %q: has no column \"zz\"", at("ok"))},
+		"no sample":       {Options{Submission: &submission.Rule{Sample: at("no.csv")}}, fmt.Sprintf("sample %q: does not exist", at("no.csv"))},
+		"sample a folder": {Options{Submission: &submission.Rule{Sample: dir}}, fmt.Sprintf("sample %q: is not a regular file (a folder)", dir)},
+		"empty sample":    {Options{Submission: &submission.Rule{Sample: at("empty")}}, fmt.Sprintf("sample %q: is empty", at("empty"))},
+		"sample with CR":  {Options{Submission: &submission.Rule{Sample: at("cr")}}, fmt.Sprintf("sample %q: its lines end with CR alone; they must end with LF", at("cr"))},
+		"no such column":  {Options{Submission: &submission.Rule{Sample: at("ok"), IDColumn: "zz"}}, fmt.Sprintf("sample %q: has no column \"zz\"", at("ok"))},
 	} {
 		_, err := New(echo(), test.opts)
 		require.EqualError(t, err, test.want, name)
@@ -238,9 +228,9 @@ func TestCheckThatFailsSaysNothingAboutTheSubmission(t *testing.T) {
 		}
 		return prints("1")
 	}}
-	e := newEvaluator(t, runner, Options{Submission: &SubmissionRule{Sample: sample}, Cache: &Cache{Dir: t.TempDir()}})
-	job := Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second}
-	got, err := e.Evaluate(ctx, job)
+	e := newEvaluator(t, runner, Options{Submission: &submission.Rule{Sample: sample}, Cache: t.TempDir()})
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
+	got, err := e.Run(ctx, job)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, got.Failure, "the run is what it is")
 	require.Equal(t, "the check was canceled after line 1", got.Submission.Failure)
@@ -248,7 +238,7 @@ func TestCheckThatFailsSaysNothingAboutTheSubmission(t *testing.T) {
 	require.Empty(t, got.Submission.Problems)
 	require.False(t, got.Conclusive())
 
-	got, err = e.Evaluate(t.Context(), job)
+	got, err = e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.False(t, got.Cached)
 	require.True(t, got.Submission.OK)
@@ -256,7 +246,7 @@ func TestCheckThatFailsSaysNothingAboutTheSubmission(t *testing.T) {
 
 	// A sample that breaks in the middle is no fault of the submission either.
 	writeFile(t, sample, "id,y\n1\n")
-	check := SubmissionRule{Sample: sample}.Check(t.Context(), filepath.Dir(job.Task.DataDir))
+	check := submission.Rule{Sample: sample}.Check(t.Context(), filepath.Dir(job.Task.DataDir))
 	require.Equal(t, "sample line 2: 1 fields, the header has 2", check.Failure)
 	require.False(t, check.OK)
 }
@@ -270,11 +260,11 @@ func TestInterruptedRepairIsNotConclusive(t *testing.T) {
 		conclusive bool
 	}{"retries are left": {2, false}, "the last one": {1, false}, "none": {0, true}} {
 		ctx, cancel := context.WithCancel(t.Context())
-		debug := func(ctx context.Context, s SolutionScript, _ Failure) (SolutionScript, error) {
+		debug := func(ctx context.Context, s mlestar.SolutionScript, _ Failure) (mlestar.SolutionScript, error) {
 			cancel()
 			return s, ctx.Err()
 		}
-		_, got, err := e.EvaluateWithRetry(ctx, NewSolution("crash A: 1", PhaseInit), task, DefaultPipelineConfig(), debug, RetryOptions{MaxRetries: &test.retries})
+		_, got, err := e.EvaluateWithRetry(ctx, mlestar.NewSolution("crash A: 1", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), debug, RetryOptions{MaxRetries: &test.retries})
 		if test.conclusive {
 			require.NoError(t, err)
 		} else {
@@ -294,10 +284,10 @@ func TestInterruptedRepairIsNotConclusive(t *testing.T) {
 		}
 		return crashes("A: 1")
 	}}
-	again := func(_ context.Context, s SolutionScript, _ Failure) (SolutionScript, error) {
-		return NewSolution(s.Content+"\n#", PhaseRefined), nil
+	again := func(_ context.Context, s mlestar.SolutionScript, _ Failure) (mlestar.SolutionScript, error) {
+		return mlestar.NewSolution(s.Content+"\n#", mlestar.PhaseRefined), nil
 	}
-	_, got, err := newEvaluator(t, runner, Options{}).EvaluateWithRetry(ctx, NewSolution("x", PhaseInit), task, DefaultPipelineConfig(), again, RetryOptions{MaxRetries: new(1)})
+	_, got, err := newEvaluator(t, runner, Options{}).EvaluateWithRetry(ctx, mlestar.NewSolution("x", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), again, RetryOptions{MaxRetries: new(1)})
 	require.ErrorIs(t, err, context.Canceled)
 	require.True(t, got.Conclusive())
 	require.Equal(t, 1, got.Repairs)
@@ -324,12 +314,12 @@ func TestGradingIsMadeUpFor(t *testing.T) {
 		told++
 	}})
 	task, retries := newTask(t), 1
-	repair := func(context.Context, SolutionScript, Failure) (SolutionScript, error) {
-		return NewSolution("good", PhaseRefined), nil
+	repair := func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
+		return mlestar.NewSolution("good", mlestar.PhaseRefined), nil
 	}
-	evaluate := func(earlier *Evaluation) (SolutionScript, Evaluation) {
+	evaluate := func(earlier *Result) (mlestar.SolutionScript, Result) {
 		t.Helper()
-		s, got, err := e.EvaluateWithRetry(t.Context(), NewSolution("bad", PhaseInit), task, DefaultPipelineConfig(), repair,
+		s, got, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution("bad", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), repair,
 			RetryOptions{MaxRetries: &retries, Name: "a", Setup: "s", Earlier: earlier})
 		require.NoError(t, err)
 		return s, got
@@ -374,7 +364,7 @@ func TestCanceledGrading(t *testing.T) {
 		cancel()
 		return fakeEnd{status: result.StatusCanceled, code: 143}
 	})
-	got, err := newEvaluator(t, runner, Options{Grader: g}).Evaluate(ctx, Job{Solution: NewSolution("x", PhaseInit), Task: newTask(t), Timeout: time.Second})
+	got, err := newEvaluator(t, runner, Options{Grader: g}).Run(ctx, Job{Script: "x", Task: newTask(t), Timeout: time.Second})
 	require.ErrorIs(t, err, context.Canceled)
 	require.True(t, got.Grading.Canceled)
 	require.Equal(t, "the grading was canceled", got.Grading.Failure)
@@ -403,17 +393,17 @@ func TestNothingOldLooksNew(t *testing.T) {
 		run.leave("submission.csv", run.script)
 		return prints("1")
 	})
-	e := newEvaluator(t, runner, Options{Cache: &Cache{Dir: t.TempDir()}})
+	e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
 	workspace := filepath.Join(t.TempDir(), "w")
 	left := filepath.Join(workspace, "final", "submission.csv")
 	job := func(text string) Job {
-		return Job{Solution: NewSolution(text, PhaseInit), Timeout: time.Second, Workspace: workspace}
+		return Job{Script: text, Timeout: time.Second, Workspace: workspace}
 	}
 	task := newTask(t)
-	evaluate := func(text string) Evaluation {
+	evaluate := func(text string) Result {
 		j := job(text)
 		j.Task = task
-		got, err := e.Evaluate(t.Context(), j)
+		got, err := e.Run(t.Context(), j)
 		if !errors.As(err, new(*ScriptError)) {
 			require.NoError(t, err)
 		}
@@ -436,7 +426,7 @@ func TestScriptOfAnEvaluationIsReplaced(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
 	workspace, task := filepath.Join(t.TempDir(), "w"), newTask(t)
 	evaluate := func(text string) error {
-		_, err := e.Evaluate(t.Context(), Job{Solution: NewSolution(text, PhaseInit), Task: task, Timeout: time.Second, Workspace: workspace})
+		_, err := e.Run(t.Context(), Job{Script: text, Task: task, Timeout: time.Second, Workspace: workspace})
 		return err
 	}
 	require.NoError(t, evaluate("one"))
@@ -448,7 +438,7 @@ func TestScriptOfAnEvaluationIsReplaced(t *testing.T) {
 	writeFile(t, filepath.Join(workspace, ScriptName), "mine")
 	err := evaluate("three")
 	require.ErrorContains(t, err, "solution.py is there without the final/ of an evaluation, so it may be yours")
-	var workspaceError *WorkspaceError
+	var workspaceError *FileError
 	require.ErrorAs(t, err, &workspaceError)
 	require.Contains(t, workspaceError.Hint(), "remove or move what is there")
 	require.Equal(t, "mine", read(t, filepath.Join(workspace, ScriptName)))

@@ -87,15 +87,18 @@ func TestSetupWorkingDirectoryRefuses(t *testing.T) {
 func TestMakeWorkspace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	for range 2 {
-		require.NoError(t, makeWorkspace(dir))
+		_, err := makeWorkspace(dir)
+		require.NoError(t, err)
 		require.Equal(t, []string{"final/"}, tree(t, dir))
 	}
 	writeFile(t, filepath.Join(dir, "solution.py"), "of an evaluation")
-	require.NoError(t, makeWorkspace(dir))
+	_, err := makeWorkspace(dir)
+	require.NoError(t, err)
 
 	other := t.TempDir()
 	writeFile(t, filepath.Join(other, "solution.py"), "precious")
-	require.ErrorContains(t, makeWorkspace(other), "is there without the final/ of an evaluation, so it may be yours")
+	_, err = makeWorkspace(other)
+	require.ErrorContains(t, err, "is there without the final/ of an evaluation, so it may be yours")
 	require.Equal(t, []string{"solution.py"}, tree(t, other))
 }
 

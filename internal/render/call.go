@@ -67,5 +67,5 @@ func Sweep(report sweep.Report) string {
 	if report.Manifest == "" {
 		return text + "no manifest; --resume goes on from there"
 	}
-	return text + report.Manifest
+	return text + string(report.Manifest)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
@@ -36,10 +37,10 @@ func Statistics(s evaluate.Statistics, runs int) string {
 
 // Evaluation lists the problems of an evaluation in a workspace, and then says in one line
 // how it ended. live means that the output of the script has been shown already.
-func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
+func Evaluation(e evaluate.Result, workspace string, live bool) string {
 	shown := ""
 	if e.IsError && (!live || e.Cached || e.Run == nil || e.ErrorTraceback == nil) {
-		shown += evaluate.Failure{Traceback: e.ErrorTraceback, Evaluation: e}.Text() + "\n"
+		shown += evaluate.Failure{Traceback: e.ErrorTraceback, Result: e}.Text() + "\n"
 	}
 	shown += comparison(e.Submission)
 	if why := notGraded(e); why != "" {
@@ -58,7 +59,7 @@ func Evaluation(e evaluate.Evaluation, workspace string, live bool) string {
 
 // scoreParts are the parts of a line on score and seed. ownWord comes after a score that the
 // script reported itself.
-func scoreParts(e evaluate.Evaluation, ownWord string) []string {
+func scoreParts(e evaluate.Result, ownWord string) []string {
 	var parts []string
 	if e.GradedScore != nil {
 		parts = append(parts, "graded "+text.Number(*e.GradedScore))
@@ -76,7 +77,7 @@ func scoreParts(e evaluate.Evaluation, ownWord string) []string {
 }
 
 // notGraded says why there is no graded score; empty when there is one, or no grader.
-func notGraded(e evaluate.Evaluation) string {
+func notGraded(e evaluate.Result) string {
 	switch {
 	case e.Grading == nil || e.Grading.Failure == "":
 		return ""
@@ -87,7 +88,7 @@ func notGraded(e evaluate.Evaluation) string {
 }
 
 // EvaluationEnd is a line on an evaluation.
-func EvaluationEnd(e evaluate.Evaluation) string {
+func EvaluationEnd(e evaluate.Result) string {
 	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, "")...)
 	switch s := e.Submission; {
 	case s == nil || s.OK:
@@ -103,7 +104,7 @@ func EvaluationEnd(e evaluate.Evaluation) string {
 }
 
 // EvaluationWarning is a line on the warnings of an evaluation; empty without one.
-func EvaluationWarning(e evaluate.Evaluation) string {
+func EvaluationWarning(e evaluate.Result) string {
 	switch n := len(e.Warnings) - 1; {
 	case n < 0:
 		return ""
@@ -115,7 +116,7 @@ func EvaluationWarning(e evaluate.Evaluation) string {
 }
 
 // evaluationStatus says in a few words how an evaluation ended.
-func evaluationStatus(e evaluate.Evaluation) string {
+func evaluationStatus(e evaluate.Result) string {
 	status := ""
 	switch {
 	case strings.HasPrefix(e.Failure, "canceled"):
@@ -150,7 +151,7 @@ func evaluationStatus(e evaluate.Evaluation) string {
 
 // Submission describes a submission, and its comparison with a sample; check is nil without
 // one.
-func Submission(info evaluate.Submission, check *evaluate.SubmissionCheck) string {
+func Submission(info submission.File, check *submission.Check) string {
 	shown := info.Path + ": missing\n"
 	switch {
 	case info.Exists && info.RowCount != nil:
@@ -165,7 +166,7 @@ func Submission(info evaluate.Submission, check *evaluate.SubmissionCheck) strin
 }
 
 // comparison are the lines on a comparison with a sample.
-func comparison(check *evaluate.SubmissionCheck) string {
+func comparison(check *submission.Check) string {
 	if check == nil {
 		return ""
 	}
@@ -206,4 +207,44 @@ func Resumption(r evaluate.Resumption, all int, results string) string {
 		text += "; run again: " + strings.Join(parts, ", ")
 	}
 	return text
+}
+
+// A Sum counts the results of a batch.
+type Sum struct{ All, EndedWell, Failed, Inconclusive, NotStarted int }
+
+// BatchSum counts results; nil is a script that did not begin.
+func BatchSum(results []*evaluate.Result) Sum {
+	s := Sum{All: len(results)}
+	for _, r := range results {
+		switch {
+		case r == nil:
+			s.NotStarted++
+		case !r.Conclusive():
+			s.Inconclusive++
+		case r.EndedWell():
+			s.EndedWell++
+		default:
+			s.Failed++
+		}
+	}
+	return s
+}
+
+// Text is the last line on a batch.
+func (s Sum) Text(results string, debugFailures int64) string {
+	shown := fmt.Sprintf("batch of %d: %d ended well, %d failed", s.All, s.EndedWell, s.Failed)
+	if s.Inconclusive > 0 {
+		shown += fmt.Sprintf(", %d without a conclusive result", s.Inconclusive)
+	}
+	if s.NotStarted > 0 {
+		shown += fmt.Sprintf(", %d not started", s.NotStarted)
+	}
+	if debugFailures > 0 {
+		shown += " · " + text.Count(debugFailures, "debug command") + " failed"
+	}
+	shown += " · results in " + results
+	if s.Inconclusive+s.NotStarted > 0 {
+		shown += "; the same command goes on from there"
+	}
+	return shown
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // evaluated is an evaluation of a run that exited with 0.
-func evaluated(name string, change func(e *evaluate.Evaluation)) evaluate.Evaluation {
-	e := evaluate.Evaluation{Name: name, Run: &evaluate.RunFacts{ID: "run-" + name, Status: result.StatusExited, Fault: result.FaultNone},
+func evaluated(name string, change func(e *evaluate.Result)) evaluate.Result {
+	e := evaluate.Result{Name: name, Run: &evaluate.RunFacts{ID: "run-" + name, Status: result.StatusExited, Fault: result.FaultNone},
 		EvaluationResult: evaluate.EvaluationResult{DurationSeconds: 1}}
 	if change != nil {
 		change(&e)
@@ -40,9 +40,9 @@ func TestTitles(t *testing.T) {
 	require.Equal(t, "c · accuracy, maximize", TaskTitle(task))
 	task.BaselineValue = new(0.6253)
 	require.Equal(t, "c · accuracy, maximize · baseline 0.6253", TaskTitle(task))
-	of := func(ids ...string) (all []evaluate.Evaluation) {
+	of := func(ids ...string) (all []evaluate.Result) {
 		for _, id := range ids {
-			all = append(all, evaluate.Evaluation{CompetitionID: id})
+			all = append(all, evaluate.Result{CompetitionID: id})
 		}
 		return all
 	}
@@ -59,12 +59,12 @@ func TestReplacedText(t *testing.T) {
 }
 
 func TestEvaluationStatus(t *testing.T) {
-	status := func(change func(e *evaluate.Evaluation)) string { return evaluationStatus(evaluated("x", change)) }
+	status := func(change func(e *evaluate.Result)) string { return evaluationStatus(evaluated("x", change)) }
 	require.Equal(t, "exited 0", status(nil))
-	require.Equal(t, "timed out", status(func(e *evaluate.Evaluation) { e.Run.Status = result.StatusTimedOut }))
-	require.Equal(t, "exited 0 (repaired)", status(func(e *evaluate.Evaluation) { e.Repairs = 1 }))
-	require.Equal(t, "exited 0 (cached, repaired 2 times)", status(func(e *evaluate.Evaluation) { e.Repairs, e.Cached = 2, true }))
-	require.Equal(t, "canceled before the end of retry 1 of 1", status(func(e *evaluate.Evaluation) { e.Failure = "canceled before the end of retry 1 of 1" }))
-	require.Equal(t, "failed: no", status(func(e *evaluate.Evaluation) { e.Failure = "no" }))
-	require.Equal(t, "refused", status(func(e *evaluate.Evaluation) { e.ErrorReason = evaluate.ErrorReasonRejected }))
+	require.Equal(t, "timed out", status(func(e *evaluate.Result) { e.Run.Status = result.StatusTimedOut }))
+	require.Equal(t, "exited 0 (repaired)", status(func(e *evaluate.Result) { e.Repairs = 1 }))
+	require.Equal(t, "exited 0 (cached, repaired 2 times)", status(func(e *evaluate.Result) { e.Repairs, e.Cached = 2, true }))
+	require.Equal(t, "canceled before the end of retry 1 of 1", status(func(e *evaluate.Result) { e.Failure = "canceled before the end of retry 1 of 1" }))
+	require.Equal(t, "failed: no", status(func(e *evaluate.Result) { e.Failure = "no" }))
+	require.Equal(t, "refused", status(func(e *evaluate.Result) { e.ErrorReason = evaluate.ErrorReasonRejected }))
 }

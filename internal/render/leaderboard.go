@@ -21,25 +21,25 @@ type column struct {
 	right bool
 	// shown, if set, says for which evaluations the column is of use; without any it
 	// is left out.
-	shown func(e evaluate.Evaluation) bool
-	cell  func(rank int, e evaluate.Evaluation) string
+	shown func(e evaluate.Result) bool
+	cell  func(rank int, e evaluate.Result) string
 }
 
 // absent is the cell of a missing value.
 const absent = "-"
 
 var columns = []column{
-	{name: "RANK", cell: func(rank int, _ evaluate.Evaluation) string {
+	{name: "RANK", cell: func(rank int, _ evaluate.Result) string {
 		if rank == 0 {
 			return absent
 		}
 		return strconv.Itoa(rank)
 	}},
-	{name: "NAME", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(e.Name, maxCell) }},
+	{name: "NAME", cell: func(_ int, e evaluate.Result) string { return text.Fit(e.Name, maxCell) }},
 	{
 		name: "SEED", right: true,
-		shown: func(e evaluate.Evaluation) bool { return e.Seed != nil },
-		cell: func(_ int, e evaluate.Evaluation) string {
+		shown: func(e evaluate.Result) bool { return e.Seed != nil },
+		cell: func(_ int, e evaluate.Result) string {
 			if e.Seed == nil {
 				return absent
 			}
@@ -48,18 +48,18 @@ var columns = []column{
 	},
 	{
 		name: "GRADED", right: true,
-		shown: func(e evaluate.Evaluation) bool { return gradedCell(e) != absent },
-		cell:  func(_ int, e evaluate.Evaluation) string { return gradedCell(e) },
+		shown: func(e evaluate.Result) bool { return gradedCell(e) != absent },
+		cell:  func(_ int, e evaluate.Result) string { return gradedCell(e) },
 	},
-	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Evaluation) string { return scoreCell(e.Score) }},
-	{name: "STATUS", cell: func(_ int, e evaluate.Evaluation) string { return text.Fit(evaluationStatus(e), maxCell) }},
-	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Evaluation) string {
+	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Result) string { return scoreCell(e.Score) }},
+	{name: "STATUS", cell: func(_ int, e evaluate.Result) string { return text.Fit(evaluationStatus(e), maxCell) }},
+	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Result) string {
 		if e.Run == nil {
 			return absent
 		}
 		return text.Seconds(e.DurationSeconds)
 	}},
-	{name: "RUN", cell: func(_ int, e evaluate.Evaluation) string {
+	{name: "RUN", cell: func(_ int, e evaluate.Result) string {
 		if e.Run == nil {
 			return absent
 		}
@@ -68,7 +68,7 @@ var columns = []column{
 }
 
 // gradedCell is the graded score. A failed evaluation has nothing to grade.
-func gradedCell(e evaluate.Evaluation) string {
+func gradedCell(e evaluate.Result) string {
 	switch {
 	case e.GradedScore != nil:
 		return scoreCell(e.GradedScore)
@@ -90,9 +90,9 @@ func scoreCell(score *float64) string {
 
 // Leaderboard is the table of ranked evaluations. Only what has a score that counts
 // has a rank.
-func Leaderboard(ranked []evaluate.Evaluation) (header []string, rows [][]string) {
+func Leaderboard(ranked []evaluate.Result) (header []string, rows [][]string) {
 	rows = make([][]string, len(ranked))
-	graded := slices.ContainsFunc(ranked, func(e evaluate.Evaluation) bool { return e.Grading != nil })
+	graded := slices.ContainsFunc(ranked, func(e evaluate.Result) bool { return e.Grading != nil })
 	for _, c := range columns {
 		if c.shown != nil && !slices.ContainsFunc(ranked, c.shown) {
 			continue
@@ -130,7 +130,7 @@ func TaskTitle(task evaluate.TaskDescription) string {
 }
 
 // ResultsTitle is the title of the leaderboard of a results file.
-func ResultsTitle(ranked []evaluate.Evaluation, direction evaluate.MetricDirection) string {
+func ResultsTitle(ranked []evaluate.Result, direction evaluate.MetricDirection) string {
 	ids := evaluate.Competitions(ranked)
 	switch {
 	case len(ids) > 1:

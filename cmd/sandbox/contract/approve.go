@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // approveFlags are the flags of `contract approve`.
@@ -55,7 +56,9 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 			if err := cli.Check(cmd, rules...); err != nil {
 				return err
 			}
-			return approve(cmd.Context(), a, f, args[0])
+			return a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+				return approve(ctx, a, s, f, args[0])
+			})(cmd, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -70,11 +73,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 	return cmd
 }
 
-func approve(ctx context.Context, a *cli.App, f approveFlags, file string) error {
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
+func approve(ctx context.Context, a *cli.App, s settings.Settings, f approveFlags, file string) error {
 	rules, err := rulesOf(s)
 	if err != nil {
 		return err

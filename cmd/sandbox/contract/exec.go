@@ -66,7 +66,7 @@ something else than the contract wants, 2 wrong usage.`,
 			); err != nil {
 				return err
 			}
-			return execute(cmd.Context(), a, f)
+			return a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) })(cmd, nil)
 		},
 	}
 	flags := cmd.Flags()
@@ -85,15 +85,12 @@ something else than the contract wants, 2 wrong usage.`,
 	return cmd
 }
 
-func execute(ctx context.Context, a *cli.App, f execFlags) error {
-	s, err := a.Settings()
+func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) error {
+	text, err := readDocument(ctx, a, f.file)
 	if err != nil {
 		return err
 	}
-	job := contract.Job{Source: sourceName(f.file), Approver: f.approver}
-	if job.Text, err = readDocument(ctx, a, f.file); err != nil {
-		return err
-	}
+	job := contract.Job{Text: text, Source: sourceName(f.file), Approver: f.approver}
 	options, err := f.options(s)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // validated is one contract as `contract validate --json` prints it. Its lists are never null.
@@ -39,19 +40,17 @@ levels, and report every problem at once. The files of this machine are not chec
 The exit code is 1 when a contract is not valid. - is stdin.`,
 		Example: "  sandbox contract validate contract.yaml\n  sandbox contract validate --strict --json contracts/*.yaml",
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return validate(cmd.Context(), a, args) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return validate(ctx, a, s, args)
+		}),
 	}
 	a.SettingFlags(cmd, append(slices.Clone(contractKeys), "json")...)
 	return cmd
 }
 
-// validateContracts shows the problems of the contracts that can be read, and then reports
+// validate shows the problems of the contracts that can be read, and then reports
 // the contracts that cannot.
-func validate(ctx context.Context, a *cli.App, files []string) error {
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
+func validate(ctx context.Context, a *cli.App, s settings.Settings, files []string) error {
 	rules, err := rulesOf(s)
 	if err != nil {
 		return err

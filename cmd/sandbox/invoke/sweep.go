@@ -182,6 +182,9 @@ func runSweep(ctx context.Context, a *cli.App, cmd *cobra.Command, f sweepFlags)
 		return err
 	}
 	base, specErr := cli.Interruptibly(ctx, func() (sweep.Spec, error) { return sweep.LoadSpec(f.spec) })
+	if specErr != nil {
+		specErr = cli.WithHint(specErr, "name the file with --spec; it is a JSON object, and each run gets it with its own perturbations and seed")
+	}
 	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapterOf(cmd)}, base)
 	o, toolErr := f.options(a, s)
 	if err := errors.Join(specErr, planErr, toolErr); err != nil {
@@ -220,7 +223,7 @@ func runSweep(ctx context.Context, a *cli.App, cmd *cobra.Command, f sweepFlags)
 		if err != nil {
 			return err
 		}
-		return a.PrintJSON(sweepPlan(plan, dir))
+		return a.PrintJSON(plan.Report(dir))
 	}
 	report, err := carryOut(ctx, a, &progress, s.Quiet, tool, plan, opts)
 	_ = x.Ended() // no output was shown
@@ -231,7 +234,7 @@ func runSweep(ctx context.Context, a *cli.App, cmd *cobra.Command, f sweepFlags)
 	if !s.Quiet {
 		err = errors.Join(a.PrintLines([]string{render.Sweep(report)}), err)
 	}
-	return errors.Join(a.Present(sweepJSON(report), true, s, nil), err)
+	return errors.Join(a.Present(report, true, s, nil), err)
 }
 
 // runSweep does the runs and shows their progress.
@@ -245,7 +248,7 @@ func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet boo
 		progress.Skip(kept)
 		progress.Say("%s has %d of %d runs already", opts.Dir, kept, plan.Len())
 	}
-	opts.Begun = func(int) { progress.Running(1) }
+	opts.Begun = func() { progress.Running(1) }
 	opts.Ended = func(end sweep.End) {
 		progress.Running(-1)
 		if end.Status == sweep.StatusMissing {
@@ -253,7 +256,7 @@ func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet boo
 		}
 		shown := end.Name + " · " + string(end.Status)
 		if end.Failure != "" {
-			shown += " · " + text.Brief(end.Failure)
+			shown += " · " + text.Brief(string(end.Failure))
 		}
 		progress.End(shown)
 	}

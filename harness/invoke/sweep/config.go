@@ -126,8 +126,8 @@ func (c Config) totalRuns() (int, error) {
 // A Point is one combination of values, and a seed.
 type Point struct {
 	// Values has the value of every axis: nil, bool, string or [json.Number].
-	Values map[string]any
-	Seed   invoke.Seed
+	Values map[string]any `json:"axis_values"`
+	Seed   invoke.Seed    `json:"seed"`
 }
 
 // String is for messages.

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -54,44 +55,103 @@ func (e *DirError) Error() string {
 func (e *DirError) Unwrap() error { return e.Err }
 
 // Hint says how to go on.
-func (e *DirError) Hint() string {
-	if e.hint == "" {
-		return "choose another directory with --output"
-	}
-	return e.hint
+func (e *DirError) Hint() string { return cmp.Or(e.hint, "choose another directory with --output") }
+
+const notSweep = "is not that of a sweep, which has " + DefinitionName
+
+// sweepDir is the directory of a sweep, open and locked.
+type sweepDir struct {
+	path string // absolute
+	root *os.Root
+	lock io.Closer
 }
 
-// find returns the absolute path of a directory, and whether it exists. One that must not
-// be used is refused. Nothing is changed.
-func find(dir string, definition []byte, resume bool) (path string, exists bool, err error) {
-	path, err = filepath.Abs(dir)
+// openDir creates the directory of a sweep, which must not exist (MI-10), or opens that of
+// the same definition. begun means that it may hold runs.
+func openDir(dir string, definition []byte, resume bool) (d *sweepDir, begun bool, err error) {
+	d, err = findDir(dir, resume)
 	if err != nil {
-		return "", false, &DirError{Path: dir, Rule: "has no absolute name", Err: err}
+		return nil, false, err
 	}
-	_, err = os.Lstat(path)
+	if d.root == nil {
+		err := os.MkdirAll(filepath.Dir(d.path), 0o755)
+		if err == nil {
+			err = os.Mkdir(d.path, 0o755)
+		}
+		if err == nil {
+			d.root, err = os.OpenRoot(d.path)
+		}
+		if err != nil {
+			return nil, false, &DirError{Path: d.path, Rule: "cannot be created", Err: err}
+		}
+	}
+	d.lock, err = fsx.Lock(d.root)
+	switch {
+	case errors.Is(err, fsx.ErrLocked):
+		err = &DirError{Path: d.path, Rule: "is in use by another sweep", Err: sandbox.ErrBusy, hint: "wait for its end"}
+	case err != nil:
+		err = &DirError{Path: d.path, Rule: "cannot be locked", Err: err}
+	default:
+		begun, err = d.prepare(definition)
+	}
+	if err != nil {
+		return nil, false, errors.Join(err, d.close())
+	}
+	return d, begun, nil
+}
+
+// findDir opens a directory, or returns one without a root if it does not exist. Nothing is
+// changed.
+func findDir(dir string, resume bool) (*sweepDir, error) {
+	path, err := filepath.Abs(dir)
+	if err == nil {
+		_, err = os.Lstat(path)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return path, false, nil
+		return &sweepDir{path: path}, nil
 	case err != nil:
-		return "", false, &DirError{Path: path, Rule: "cannot be looked at", Err: err}
+		return nil, &DirError{Path: path, Rule: "cannot be looked at", Err: err}
 	case !resume:
-		return "", false, existing(path)
+		return nil, &DirError{Path: path, Rule: "exists already", Err: fs.ErrExist,
+			hint: "go on with the sweep that is there with --resume, or choose another directory with --output"}
 	}
 	root, err := fsx.OpenRoot(path)
 	if err != nil {
-		return "", false, notSweep(path, err)
+		return nil, &DirError{Path: path, Rule: notSweep, Err: err}
 	}
-	_, err = recognize(path, root, definition)
-	return path, true, errors.Join(err, root.Close())
+	return &sweepDir{path: path, root: root}, nil
 }
 
-func existing(path string) error {
-	return &DirError{Path: path, Rule: "exists already", Err: fs.ErrExist,
-		hint: "go on with the sweep that is there with --resume, or choose another directory with --output"}
+// prepare writes the definition, unless it is there.
+func (d *sweepDir) prepare(definition []byte) (begun bool, err error) {
+	begun, err = recognize(d.path, d.root, definition)
+	if err != nil {
+		return false, err
+	}
+	if !begun {
+		err = fsx.WriteIn(d.root, DefinitionName, definition, 0o644, true)
+	}
+	if err == nil {
+		if err = d.root.Mkdir(RunsName, 0o755); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err == nil && !d.isDir(RunsName) {
+		err = errors.New(RunsName + " is not a directory")
+	}
+	if err != nil {
+		return false, &DirError{Path: d.path, Rule: "cannot be written", Err: err}
+	}
+	return begun, nil
 }
 
-func notSweep(path string, err error) error {
-	return &DirError{Path: path, Rule: "is not that of a sweep, which has " + DefinitionName, Err: err}
+func (d *sweepDir) close() error {
+	err := d.root.Close()
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+	}
+	return err
 }
 
 // recognize reports whether a directory is that of the sweep of a definition. An empty
@@ -113,86 +173,12 @@ func recognize(path string, root *os.Root, definition []byte) (begun bool, err e
 	}
 	switch {
 	case err != nil:
-		return false, notSweep(path, err)
+		return false, &DirError{Path: path, Rule: notSweep, Err: err}
 	case bytes.Equal(text, definition):
 		return true, nil
 	}
 	return false, &DirError{Path: path, Rule: "is of another sweep: " + differences(text, definition),
 		hint: "give the same command again, or choose another directory with --output"}
-}
-
-// sweepDir is the directory of a sweep, open and locked.
-type sweepDir struct {
-	path string // absolute
-	root *os.Root
-	lock io.Closer
-}
-
-// openDir creates the directory of a sweep, which must not exist (MI-10), or opens that of
-// the same definition. begun means that it may hold runs.
-func openDir(dir string, definition []byte, resume bool) (d *sweepDir, begun bool, err error) {
-	path, exists, err := find(dir, definition, resume)
-	if err != nil {
-		return nil, false, err
-	}
-	if !exists {
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err == nil {
-			err = os.Mkdir(path, 0o755)
-		}
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			return nil, false, existing(path)
-		case err != nil:
-			return nil, false, &DirError{Path: path, Rule: "cannot be created", Err: err}
-		}
-	}
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, false, &DirError{Path: path, Rule: "cannot be opened", Err: err}
-	}
-	d = &sweepDir{path: path, root: root}
-	if begun, err = d.take(definition); err != nil {
-		return nil, false, errors.Join(err, d.close())
-	}
-	return d, begun, nil
-}
-
-// take locks the directory, and writes the definition unless it is there.
-func (d *sweepDir) take(definition []byte) (begun bool, err error) {
-	d.lock, err = fsx.Lock(d.root)
-	switch {
-	case errors.Is(err, fsx.ErrLocked):
-		return false, &DirError{Path: d.path, Rule: "is in use by another sweep", Err: sandbox.ErrBusy, hint: "wait for its end"}
-	case err != nil:
-		return false, &DirError{Path: d.path, Rule: "cannot be locked", Err: err}
-	}
-	begun, err = recognize(d.path, d.root, definition)
-	if err != nil {
-		return false, err
-	}
-	if !begun {
-		err = fsx.WriteIn(d.root, DefinitionName, definition, 0o644, true)
-	}
-	if err == nil {
-		if err = d.root.Mkdir(RunsName, 0o755); errors.Is(err, fs.ErrExist) {
-			err = nil
-		}
-	}
-	if err != nil {
-		return false, &DirError{Path: d.path, Rule: "cannot be written", Err: err}
-	}
-	if !d.isDir(RunsName) {
-		return false, &DirError{Path: d.path, Rule: RunsName + " is not a directory"}
-	}
-	return begun, nil
-}
-
-func (d *sweepDir) close() error {
-	if d.lock == nil {
-		return d.root.Close()
-	}
-	return errors.Join(d.root.Close(), d.lock.Close())
 }
 
 func (d *sweepDir) isDir(name string) bool {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -23,50 +22,27 @@ type Spec struct{ fields map[string]any }
 // MaxSpec bounds the file of a spec, in bytes.
 const MaxSpec = 16 << 20
 
-// A SpecError is a base spec that cannot be used.
-type SpecError struct {
-	// Path is empty for a text without a file.
-	Path, Rule string
-	// Err is the cause, if there is one.
-	Err error
-}
-
-func (e *SpecError) Error() string {
-	if e.Path == "" {
-		return "base spec: " + e.Rule
-	}
-	return "base spec " + strconv.Quote(e.Path) + ": " + e.Rule
-}
-
-func (e *SpecError) Unwrap() error { return e.Err }
-
-// Hint describes a spec.
-func (e *SpecError) Hint() string {
-	if errors.Is(e.Err, fs.ErrNotExist) {
-		return "name the file with --spec"
-	}
-	return "the base spec is a JSON object; each run gets it with its own perturbations and seed"
-}
-
 // LoadSpec reads the file of a base spec, which must be a regular one.
 func LoadSpec(path string) (Spec, error) {
 	text, err := fsx.Read(path, MaxSpec)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Spec{}, &SpecError{path, "not found", err}
-	case err != nil:
-		return Spec{}, &SpecError{path, fsx.Cause(err).Error(), err}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("not found")
 	}
-	return parseSpec(text, path)
+	var fields map[string]any
+	if err == nil {
+		fields, err = readObject(text)
+	}
+	if err != nil {
+		return Spec{}, fmt.Errorf("base spec %q: %w", path, fsx.Cause(err))
+	}
+	return Spec{fields}, nil
 }
 
 // ParseSpec reads a base spec.
-func ParseSpec(text []byte) (Spec, error) { return parseSpec(text, "") }
-
-func parseSpec(text []byte, path string) (Spec, error) {
+func ParseSpec(text []byte) (Spec, error) {
 	fields, err := readObject(text)
 	if err != nil {
-		return Spec{}, &SpecError{path, err.Error(), err}
+		return Spec{}, fmt.Errorf("base spec: %w", err)
 	}
 	return Spec{fields}, nil
 }

@@ -39,7 +39,7 @@ type Options struct {
 	Resumed func(kept int)
 	// Begun and Ended, if set, are called as a run begins, and after it has ended and is on
 	// the disk, one call at a time.
-	Begun func(index int)
+	Begun func()
 	Ended func(End)
 }
 
@@ -53,33 +53,61 @@ const (
 	// StatusMissing is a run that has not ended: not begun, interrupted, or one that we
 	// failed to run.
 	StatusMissing Status = "missing"
+	// StatusPlanned is every run of a [Plan.Report].
+	StatusPlanned Status = "planned"
 )
 
-// An End describes a run, as far as it is known.
-type End struct {
-	// Index is its place in the plan, from 0.
-	Index int
-	Name  string
-	Point
-	Status Status
-	// ManifestHash is the SHA-256 of its manifest.json, if it succeeded.
-	ManifestHash string
-	ExitCode     *int
-	TimedOut     bool
-	// Failure says why it failed.
-	Failure string
-	// Kept means that it ended in an earlier call.
-	Kept bool
-	// Err is why it is missing, if it began.
-	Err error
-}
+// ReportSchemaV1 names the wire form of [Report].
+const ReportSchemaV1 = "evalbox/sweep-report/v1"
 
 // Report describes a sweep.
 type Report struct {
-	// Dir is its directory. Manifest is the file of its manifest; empty if none was written.
-	Dir, Manifest string
+	// Schema is always [ReportSchemaV1].
+	Schema    string `json:"schema"`
+	TotalRuns int    `json:"total_runs"`
+	// Dir is the directory. Manifest is the file of the manifest; empty if none was written.
+	Dir      string `json:"dir"`
+	Manifest Text   `json:"manifest"`
 	// Runs are in the order of the plan.
-	Runs []End
+	Runs []End `json:"runs"`
+}
+
+// Text is a text whose wire form is null if it is empty.
+type Text string
+
+// MarshalJSON writes the text, or null.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(t))
+}
+
+// An End describes a run, as far as it is known.
+type End struct {
+	Name string `json:"name"`
+	Point
+	Status Status `json:"status"`
+	// Kept means that it ended in an earlier call.
+	Kept bool `json:"kept"`
+	// ManifestHash is the SHA-256 of its manifest.json, if it succeeded.
+	ManifestHash Text `json:"manifest_hash"`
+	ExitCode     *int `json:"exit_code"`
+	TimedOut     bool `json:"timed_out"`
+	// Failure says why it failed, or why it is missing although it began.
+	Failure Text `json:"failure"`
+
+	index int
+	err   error // why it is missing
+}
+
+// Report is the report before the first run, in this directory.
+func (p Plan) Report(dir string) Report {
+	r := Report{Schema: ReportSchemaV1, TotalRuns: p.Len(), Dir: dir, Runs: make([]End, p.Len())}
+	for i := range r.Runs {
+		r.Runs[i] = End{index: i, Name: p.Name(i), Point: p.Point(i), Status: StatusPlanned}
+	}
+	return r
 }
 
 // Count is the number of runs of a status.
@@ -129,8 +157,12 @@ func Check(plan Plan, opts Options) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = find(opts.Dir, definition, opts.Resume)
-	return err
+	dir, err := findDir(opts.Dir, opts.Resume)
+	if err != nil || dir.root == nil {
+		return err
+	}
+	_, err = recognize(dir.path, dir.root, definition)
+	return errors.Join(err, dir.close())
 }
 
 func (o Options) check(plan Plan) ([]byte, error) {
@@ -167,9 +199,9 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
 	s := &sweep{Harness: tool, plan: plan, opts: opts, dir: dir, again: begun, index: map[string]int{}}
-	s.report = Report{Dir: dir.path, Runs: make([]End, plan.Len())}
+	s.report = plan.Report(dir.path)
 	for i := range s.report.Runs {
-		s.report.Runs[i] = End{Index: i, Name: plan.Name(i), Point: plan.Point(i), Status: StatusMissing}
+		s.report.Runs[i].Status = StatusMissing
 		s.index[plan.Name(i)] = i
 	}
 	if err := s.resume(ctx); err != nil {
@@ -215,7 +247,7 @@ func (s *sweep) resume(ctx context.Context) error {
 		case err != nil:
 			return err
 		case known:
-			end.Status, end.ManifestHash, end.ExitCode, end.Kept = r.Status, r.ManifestHash, r.ExitCode, true
+			end.Status, end.ManifestHash, end.ExitCode, end.Kept = r.Status, Text(r.ManifestHash), r.ExitCode, true
 			kept++
 		}
 	}
@@ -257,12 +289,12 @@ func (s *sweep) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 	s.mu.Lock()
 	end := s.report.Runs[i]
 	if s.opts.Begun != nil {
-		s.opts.Begun(i)
+		s.opts.Begun()
 	}
 	s.mu.Unlock()
 	res, err := s.one(ctx, job, emit, &end)
 	if err != nil {
-		end.Status, end.Err = StatusMissing, err
+		end.Status, end.Failure, end.err = StatusMissing, Text(err.Error()), err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,7 +306,7 @@ func (s *sweep) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 }
 
 func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), end *End) (trial.Result, error) {
-	spec, err := s.plan.Spec(end.Index)
+	spec, err := s.plan.Spec(end.index)
 	if err != nil {
 		return trial.Result{}, err
 	}
@@ -305,7 +337,7 @@ func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), 
 	if res.Verdict != trial.Passed {
 		r.Status, r.ManifestHash, r.Artifacts, r.Failure = StatusFailed, "", nil, failure(call)
 	}
-	end.Status, end.ManifestHash, end.ExitCode, end.TimedOut, end.Failure = r.Status, r.ManifestHash, r.ExitCode, r.TimedOut, r.Failure
+	end.Status, end.ManifestHash, end.ExitCode, end.TimedOut, end.Failure = r.Status, Text(r.ManifestHash), r.ExitCode, r.TimedOut, Text(r.Failure)
 	return res, s.dir.end(end.Name, r, call.Stdout, call.Stderr)
 }
 
@@ -328,13 +360,13 @@ func (s *sweep) finish(ctx context.Context) error {
 	var failures *FailuresError
 	hashes := make([]string, s.plan.Len())
 	for i, end := range s.report.Runs {
-		hashes[i] = end.ManifestHash
-		if end.Err != nil && len(errs) < maxProblems {
-			errs = append(errs, end.Err)
+		hashes[i] = string(end.ManifestHash)
+		if end.err != nil && len(errs) < maxProblems {
+			errs = append(errs, end.err)
 		}
 		if end.Status == StatusFailed {
 			if failures == nil {
-				failures = &FailuresError{All: s.plan.Len(), Name: end.Name, Failure: end.Failure}
+				failures = &FailuresError{All: s.plan.Len(), Name: end.Name, Failure: string(end.Failure)}
 			}
 			failures.Failed++
 		}
@@ -352,7 +384,7 @@ func (s *sweep) finish(ctx context.Context) error {
 			errs = append(errs, &DirError{Path: s.dir.path, Rule: "its manifest cannot be written", Err: err})
 			break
 		}
-		s.report.Manifest = filepath.Join(s.dir.path, ManifestName)
+		s.report.Manifest = Text(filepath.Join(s.dir.path, ManifestName))
 	}
 	if failures != nil {
 		failures.Stopped = missing > 0 && len(errs) == 0

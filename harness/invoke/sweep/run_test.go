@@ -107,16 +107,16 @@ func tree(t *testing.T, dir string) []string {
 func TestRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "sweep")
 	o := &tool{}
-	var begun, ended []string
-	plan := testPlan(t)
+	var begun int
+	var ended []string
 	report, err := Run(t.Context(), o, testPlan(t), Options{Dir: dir, Setup: map[string]string{"exec": "x"},
-		Begun: func(i int) { begun = append(begun, plan.Name(i)) }, Ended: func(e End) { ended = append(ended, e.Name) }})
+		Begun: func() { begun++ }, Ended: func(e End) { ended = append(ended, e.Name) }})
 	require.NoError(t, err)
 	names := []string{"x=0p5_seed=1", "x=0p5_seed=2", "x=b_seed=1", "x=b_seed=2"}
 	assert.Equal(t, names, o.ran)
 	assert.Equal(t, 4, report.Count(StatusSucceeded))
-	assert.Equal(t, filepath.Join(dir, ManifestName), report.Manifest)
-	assert.Equal(t, names, begun)
+	assert.Equal(t, filepath.Join(dir, ManifestName), string(report.Manifest))
+	assert.Equal(t, 4, begun)
 	assert.Equal(t, names, ended)
 
 	want := []string{}
@@ -186,7 +186,7 @@ func TestManifestIsTheSame(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			text, err := os.ReadFile(report.Manifest)
+			text, err := os.ReadFile(string(report.Manifest))
 			require.NoError(t, err)
 			if failing {
 				require.Contains(t, string(text), `"manifest_hash": null`)
@@ -227,11 +227,11 @@ func TestFirstFailureEnds(t *testing.T) {
 	assert.Equal(t, 1, kept)
 	assert.Equal(t, []string{plan.Name(1), plan.Name(2), plan.Name(3)}, mended.ran)
 	assert.True(t, report.Runs[0].Kept)
-	resumed, err := os.ReadFile(report.Manifest)
+	resumed, err := os.ReadFile(string(report.Manifest))
 	require.NoError(t, err)
 	whole, err := Run(t.Context(), &tool{}, plan, Options{Dir: filepath.Join(t.TempDir(), "s"), Resume: true})
 	require.NoError(t, err, "to go on with nothing is to begin")
-	want, err := os.ReadFile(whole.Manifest)
+	want, err := os.ReadFile(string(whole.Manifest))
 	require.NoError(t, err)
 	assert.Equal(t, string(want), string(resumed))
 
@@ -286,7 +286,7 @@ func TestResumeTrustsNothing(t *testing.T) {
 			report, err = Run(t.Context(), o, plan, Options{Dir: dir, Resume: true})
 			require.NoError(t, err)
 			require.Equal(t, []string{plan.Name(1)}, o.ran)
-			got, err := os.ReadFile(report.Manifest)
+			got, err := os.ReadFile(string(report.Manifest))
 			require.NoError(t, err)
 			require.Equal(t, string(want), string(got))
 		})
@@ -393,7 +393,7 @@ func TestInterrupted(t *testing.T) {
 	report, err = Run(t.Context(), o, plan, Options{Dir: dir, Resume: true, Parallel: 2})
 	require.NoError(t, err)
 	assert.Len(t, o.ran, 3)
-	assert.FileExists(t, report.Manifest)
+	assert.FileExists(t, string(report.Manifest))
 }
 
 // TestToolMisbehaves: a run with wrong artifacts has failed, and so has its sweep.
@@ -434,7 +434,6 @@ func TestLoadSpec(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "base.json")
 	_, err := LoadSpec(path)
-	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, `base.json": not found`)
 	require.NoError(t, os.WriteFile(path, []byte("[]"), 0o644))
 	_, err = LoadSpec(path)
@@ -561,7 +560,7 @@ func TestCutShort(t *testing.T) {
 		require.NoError(t, Check(plan, opts))
 		report, err := Run(t.Context(), &tool{}, plan, opts)
 		require.NoError(t, err)
-		assert.FileExists(t, report.Manifest)
+		assert.FileExists(t, string(report.Manifest))
 	}
 	definition, err := plan.definition(nil)
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package evaluate
+package submission
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func finalWith(t *testing.T, name, text string) string {
 	return dir
 }
 
-func TestSubmissionInfo(t *testing.T) {
+func TestInfo(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		rows int64
@@ -45,13 +45,13 @@ func TestSubmissionInfo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := finalWith(t, "submission.csv", test.text)
-			info, err := SubmissionInfo(dir, "")
+			info, err := Info(dir, "")
 			require.NoError(t, err)
 			require.True(t, info.Exists)
 			require.Equal(t, filepath.Join(dir, "final", "submission.csv"), info.Path)
 			require.EqualValues(t, len(test.text), info.SizeBytes)
 			require.Equal(t, test.rows, *info.RowCount)
-			ok, err := VerifySubmission(dir, "")
+			ok, err := Verify(dir, "")
 			require.NoError(t, err)
 			require.Equal(t, test.text != "", ok)
 		})
@@ -69,29 +69,29 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 		"submission.csv": "", "no/such.csv": "", "folder.csv": "is a folder, not a file", "link.csv": link, "out.csv": link,
 		"pipe.csv": "is a named pipe, not a file",
 	} {
-		info, err := SubmissionInfo(dir, name)
+		info, err := Info(dir, name)
 		require.NoError(t, err, name)
-		require.Equal(t, Submission{Path: filepath.Join(dir, "final", name), Problem: problem}, info)
+		require.Equal(t, File{Path: filepath.Join(dir, "final", name), Problem: problem}, info)
 		if problem != "" {
 			sample := filepath.Join(dir, "final", "other.csv")
-			require.Equal(t, []string{name + ": " + problem}, SubmissionRule{Name: name, Sample: sample}.Check(t.Context(), dir).Problems)
+			require.Equal(t, []string{name + ": " + problem}, Rule{Name: name, Sample: sample}.Check(t.Context(), dir).Problems)
 		}
-		ok, err := VerifySubmission(dir, name)
+		ok, err := Verify(dir, name)
 		require.NoError(t, err)
 		require.False(t, ok)
 	}
-	info, err := SubmissionInfo(filepath.Join(dir, "nowhere"), "")
+	info, err := Info(filepath.Join(dir, "nowhere"), "")
 	require.NoError(t, err)
 	require.False(t, info.Exists)
 	for _, name := range []string{"../x.csv", "/x.csv", ".", "a/../../b", `a\b`, "a\x00b"} {
-		_, err := SubmissionInfo(dir, name)
+		_, err := Info(dir, name)
 		require.ErrorContains(t, err, "must be the name of a file", name)
-		_, err = VerifySubmission(dir, name)
+		_, err = Verify(dir, name)
 		require.Error(t, err, name)
 	}
 	// A name of its own, and one in a folder of final.
 	writeFile(t, filepath.Join(dir, "final", "sub", "p.csv"), "x\n1\n")
-	info, err = SubmissionInfo(dir, "sub/p.csv")
+	info, err = Info(dir, "sub/p.csv")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, *info.RowCount)
 }
@@ -100,7 +100,7 @@ func TestCheckSubmission(t *testing.T) {
 	const sample = "id,label\n1,0\n2,0\n3,0\n"
 	for name, test := range map[string]struct {
 		text     string
-		rule     SubmissionRule
+		rule     Rule
 		problems []string
 		note     string
 		rows     int64
@@ -116,9 +116,9 @@ func TestCheckSubmission(t *testing.T) {
 		"another ID":            {text: "id,label\n1,5\n9,6\n3,7\n", problems: []string{`the IDs are not the sample's: line 3: the ID is "9", the sample's is "2"`}, rows: 3},
 		"an ID twice":           {text: "id,label\n1,5\n1,6\n3,7\n", problems: []string{`the IDs are not the sample's: line 3: the ID is "1", the sample's is "2"`}, rows: 3},
 		"another order":         {text: "id,label\n3,5\n2,6\n1,7\n", note: `the IDs are the sample's in another order: line 2: the ID is "3"`, rows: 3},
-		"the order demanded":    {text: "id,label\n3,5\n2,6\n1,7\n", rule: SubmissionRule{SameOrder: true}, problems: []string{"in another order: line 2"}, rows: 3},
+		"the order demanded":    {text: "id,label\n3,5\n2,6\n1,7\n", rule: Rule{SameOrder: true}, problems: []string{"in another order: line 2"}, rows: 3},
 		"fields missing":        {text: "id,label\n1\n2,6\n3,7,8\n", problems: []string{"line 2: 1 fields, the header has 2", "line 4: 3 fields"}, rows: 3},
-		"another ID column":     {text: "id,label\n9,0\n8,0\n7,0\n", rule: SubmissionRule{IDColumn: "label"}, rows: 3},
+		"another ID column":     {text: "id,label\n9,0\n8,0\n7,0\n", rule: Rule{IDColumn: "label"}, rows: 3},
 		"a mark and quotes":     {text: "\ufeff\"id\",\"label\"\n\"1\",5\n2,6\n3,7\n", note: "byte order mark", rows: 3},
 		"lines with CR":         {text: "id,label\r1,5\r2,6\r3,7\r", problems: []string{"submission.csv: its lines end with CR alone; they must end with LF"}},
 		"CR in a quoted name":   {text: "\"id\rx\",label\n1,5\n", problems: []string{`line 1: the header is "id\rx,label"`, "no column"}},
@@ -128,7 +128,7 @@ func TestCheckSubmission(t *testing.T) {
 		"an open quote":         {text: "id,label\n1,\"5\n2,6\n3,7\n", problems: []string{"submission.csv line"}},
 		"an endless quote":      {text: "id,label\n1,5\n2,\"" + strings.Repeat("x\n", 2<<20), problems: []string{"after line 2: a record takes more than 1MiB; is a quote not closed?"}, rows: 1},
 		"a control character":   {text: "id\x1b[2J,label\n1,5\n2,6\n3,7\n", problems: []string{`"id\x1b[2J,label"`, "no column"}},
-		"another name":          {text: sample, rule: SubmissionRule{Name: "other.csv"}, problems: []string{"other.csv: there is no such file"}},
+		"another name":          {text: sample, rule: Rule{Name: "other.csv"}, problems: []string{"other.csv: there is no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := finalWith(t, "submission.csv", test.text)
@@ -156,7 +156,7 @@ func TestCheckSubmissionBounds(t *testing.T) {
 		fmt.Fprintf(&sample, "%d,0\n", i)
 	}
 	dir := finalWith(t, "submission.csv", text.String())
-	rule := SubmissionRule{Sample: filepath.Join(dir, "sample.csv")}
+	rule := Rule{Sample: filepath.Join(dir, "sample.csv")}
 	writeFile(t, rule.Sample, sample.String())
 	check := rule.Check(t.Context(), dir)
 	require.Len(t, check.Problems, maxProblems)
@@ -170,11 +170,11 @@ func TestCheckSubmissionBounds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	writeFile(t, filepath.Join(dir, "final", "submission.csv"), sample.String())
-	for want, check := range map[string]SubmissionCheck{
+	for want, check := range map[string]Check{
 		"canceled":           rule.Check(ctx, dir),
-		"does not exist":     SubmissionRule{Sample: filepath.Join(dir, "nowhere.csv")}.Check(t.Context(), dir),
-		"sample: is missing": SubmissionRule{}.Check(t.Context(), dir),
-		`has no column "k"`:  SubmissionRule{Sample: rule.Sample, IDColumn: "k"}.Check(t.Context(), dir),
+		"does not exist":     Rule{Sample: filepath.Join(dir, "nowhere.csv")}.Check(t.Context(), dir),
+		"sample: is missing": Rule{}.Check(t.Context(), dir),
+		`has no column "k"`:  Rule{Sample: rule.Sample, IDColumn: "k"}.Check(t.Context(), dir),
 	} {
 		require.Contains(t, check.Failure, want)
 		require.False(t, check.OK)
@@ -182,23 +182,8 @@ func TestCheckSubmissionBounds(t *testing.T) {
 	}
 }
 
-func TestEvaluateChecksTheSubmission(t *testing.T) {
-	task := newTask(t)
-	sample := filepath.Join(task.DataDir, "sample.csv")
-	writeFile(t, sample, "id,x\n1,0\n")
-	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
-		run.leave("submission.csv", "id,x\n2,0\n")
-		if run.script == "bad" {
-			return crashes("A: 1")
-		}
-		return prints("1")
-	}}
-	e := newEvaluator(t, runner, Options{Submission: &SubmissionRule{Sample: sample}})
-	got, err := e.EvaluateSolution(t.Context(), NewSolution("good", PhaseInit), task, DefaultPipelineConfig(), 0)
-	require.NoError(t, err)
-	require.False(t, got.Submission.OK)
-	require.Contains(t, got.Submission.Problems[0], "the IDs are not the sample's")
-	got, err = e.EvaluateSolution(t.Context(), NewSolution("bad", PhaseInit), task, DefaultPipelineConfig(), 0)
-	require.NoError(t, err)
-	require.Nil(t, got.Submission)
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }

@@ -1,0 +1,389 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// Options configure a [Harness]. The zero value is useful.
+type Options struct {
+	// Request is the pattern of every run: image, limits, user, GPUs, environment and so on.
+	// The harness decides program, input, outputs, time limit and stdin; leave those out.
+	Request sandbox.Request
+	// IO shows the output of scripts live, not that of graders. It has no stdin.
+	IO sandbox.IO
+	// Hooks are those of every run. A grader does not call Started.
+	Hooks sandbox.Hooks
+	// Log gets the events of scripts (EX-039); nil discards them.
+	Log *slog.Logger
+	// Submission, if set, is checked after every valid run.
+	Submission *submission.Rule
+	// Grader, if set, scores the outputs of every valid run.
+	Grader *Grader
+	// Cache is a directory of results: a script whose result is there does not run. It is
+	// created if it is missing; empty means no cache. See [CacheKey].
+	Cache string
+	// GPUKind is the kind of GPUs that runs get, and their number when Prepare chooses them.
+	// It counts in [Harness.Setup] and in the keys of the cache.
+	GPUKind string
+	// Grading, if set, is called before every grading, with [Job.Name]. Several calls may be
+	// made at the same time.
+	Grading func(name string)
+	// Prepare, if set, is called right before every run of a script. It may change the
+	// request, for example to lease GPUs. release, if not nil, is called when the run has
+	// ended, before a grader starts.
+	Prepare func(ctx context.Context, req *sandbox.Request) (release func(), err error)
+}
+
+// A Harness evaluates scripts. Its methods may be called concurrently.
+type Harness struct {
+	box    sandbox.Box
+	opts   Options
+	log    *slog.Logger
+	cache  *cache // nil for none
+	stock  *stock
+	grader []byte    // the grader's program
+	job    trial.Job // that the runs belong to; empty for none
+}
+
+// New returns a harness. It refuses, joined, every option that makes no sense, and a grader,
+// answers, a sample or a cache that cannot be used.
+func New(box sandbox.Box, opts Options) (*Harness, error) {
+	if box == nil {
+		return nil, errors.New("evaluate: nil box")
+	}
+	h := &Harness{box: box, opts: opts, log: opts.Log, stock: &stock{trees: map[string]*knownTree{}}}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	r := opts.Request
+	var errs []error
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"script", r.Script != ""}, {"command", len(r.Command) > 0}, {"input", r.Input != ""}, {"final", r.Final != ""},
+		{"id", r.ID != ""}, {"stdin", r.Stdin || opts.IO.Stdin != nil}, {"timeout", r.Limits.Timeout != 0},
+	} {
+		if f.set {
+			errs = append(errs, &policy.FieldError{Field: f.name, Rule: "is decided by the evaluation, and cannot be part of its pattern"})
+		}
+	}
+	if opts.Submission != nil {
+		errs = append(errs, opts.Submission.CheckSample())
+	}
+	var err error
+	if opts.Grader != nil {
+		h.grader, err = opts.Grader.read()
+		errs = append(errs, err)
+	}
+	if opts.Cache != "" {
+		h.cache, err = openCache(opts.Cache)
+		errs = append(errs, err)
+	}
+	return h, errors.Join(errs...)
+}
+
+// A Job is one script to be evaluated.
+type Job struct {
+	// Script is the text of the program.
+	Script string
+	Task   TaskDescription
+	// Timeout is the time limit of the run; required.
+	Timeout time.Duration
+	// Name is the caller's name of the script; see [policy.CheckName]. It may be empty.
+	Name string
+	// Seed, if not nil, reaches the script as SEED and as PYTHONHASHSEED. Python takes 32 bits.
+	Seed *uint32
+	// Repetition tells runs apart that are otherwise alike: 0 for the first, and so on. It
+	// counts in the keys of the cache.
+	Repetition int
+	// Earlier, if not nil, is an inconclusive result of the same job. If only the grading or
+	// the check of the submission is missing, and final/ is still as the run left it, the
+	// script does not run again.
+	Earlier *Result
+	// Setup is the caller's mark of how the script is evaluated, such as that of
+	// [Harness.Setup]. It only goes into the result, and may be empty.
+	Setup string
+	// Workspace is the directory of the script and of final/. It is created if it is missing.
+	// One without final/ whose solution.py no evaluation has written is refused. Empty is the
+	// working directory of the task. One job at a time can use a directory: another job is
+	// [sandbox.ErrBusy].
+	Workspace string
+}
+
+// Run evaluates a script. The script is not changed (EX-016); a script that is refused, fails
+// or times out is a result. After an error of ours the result has what is known, and its
+// Failure says the same as the error.
+//
+// The text of the job runs, whatever happens to solution.py meanwhile. final/ is emptied right
+// before the program starts (EX-002). When nothing runs, because the script is refused or its
+// result is cached, final/ is emptied as well, unless it has the outputs of the cached run.
+//
+// When ctx ends while the submission is checked or graded, the error is the cause of ctx, and
+// the result has the run, and is not conclusive.
+func (h *Harness) Run(ctx context.Context, job Job) (Result, error) {
+	res, err := h.run(ctx, job, newResult(job))
+	switch {
+	case err != nil:
+		res.Failure = err.Error()
+	case ctx.Err() != nil && res.Run != nil && !res.inspected():
+		err = context.Cause(ctx)
+	}
+	return res, err
+}
+
+// newResult is the result of a job that has not begun.
+func newResult(job Job) Result {
+	sum := hashText(job.Script)
+	return Result{
+		Schema: ResultSchemaV1, Name: job.Name, CompetitionID: job.Task.CompetitionID, ScriptSHA256: sum, OriginalSHA256: sum,
+		SetupSHA256: job.Setup, Seed: job.Seed, Repetition: job.Repetition,
+		EvaluationResult: EvaluationResult{ExitCode: -1, Warnings: []string{}},
+	}
+}
+
+func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) {
+	place, err := h.place(ctx, job)
+	if err != nil {
+		return res, err
+	}
+	defer place.lock.Close()
+	if again, ok := h.regrade(ctx, job, place, res); ok {
+		h.log.LogAttrs(ctx, slog.LevelInfo, "script not run: only its grading or check was missing", slog.String("run_id", again.Run.ID))
+		return again, nil
+	}
+	if refused := CheckScript(job.Script); refused != nil {
+		return h.clearFinal(ctx, place, "", res.refuse(refused)), nil
+	}
+	if place.script, err = h.writeScript(ctx, job, place); err != nil {
+		return res, err
+	}
+	x, remove, err := h.prepare(ctx, job, place)
+	if err != nil {
+		return res, err
+	}
+	defer remove()
+	entry, known, err := h.lookUp(ctx, x, res)
+	if known != nil {
+		return h.clearFinal(ctx, place, known.Run.ID, *known), nil
+	}
+	if err != nil {
+		return res, err
+	}
+	res.Warnings = append(res.Warnings, entry.warnings...)
+	ran, err := h.execute(ctx, x)
+	if ran != nil {
+		res = res.withRun(ran)
+	}
+	if err != nil {
+		return res, err
+	}
+	res = h.inspect(ctx, job, place, ran, res)
+	return h.keep(ctx, entry, x, ran, res), nil
+}
+
+// place is where a job works.
+type place struct {
+	dir, input string
+	script     string // of the solution, once it is written
+	lock       interface{ Close() error }
+}
+
+func (p place) final() string { return filepath.Join(p.dir, finalName) }
+
+// place creates and locks the directory of a job.
+func (h *Harness) place(ctx context.Context, job Job) (p place, err error) {
+	if job.Name != "" {
+		if err := policy.CheckName("name", job.Name); err != nil {
+			return p, err
+		}
+	}
+	base, input, err := job.Task.Folders()
+	if err != nil {
+		return p, err
+	}
+	if filepath.Base(job.Task.DataDir) == inputName {
+		h.log.LogAttrs(ctx, slog.LevelDebug, "data_dir is the input itself; its parent is the working folder", slog.String("cwd", base))
+	}
+	p.input = input
+	if job.Workspace == "" {
+		p.dir, err = SetupWorkingDirectory(base)
+	} else {
+		p.dir, err = makeWorkspace(job.Workspace)
+	}
+	if err != nil {
+		return p, err
+	}
+	if h.opts.Grader != nil {
+		if err := h.opts.Grader.checkApart(input); err != nil {
+			return p, err
+		}
+	}
+	p.lock, err = lockDir(p.dir, "evaluation")
+	return p, err
+}
+
+// writeScript writes solution.py, and marks it as ours in a workspace of its own.
+func (h *Harness) writeScript(ctx context.Context, job Job, p place) (string, error) {
+	path, err := writeScript(job.Script, p.dir, ScriptName)
+	if err != nil {
+		return "", err
+	}
+	h.log.LogAttrs(ctx, slog.LevelDebug, "script written", slog.String("path", path), slog.Int("length", len(job.Script)))
+	if job.Workspace == "" {
+		return path, nil
+	}
+	return path, markScript(p.dir, job.Script)
+}
+
+// prepare returns the run of a job. Its program is a private copy of the script: a change of
+// solution.py before the run has read it would change what is evaluated.
+func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, remove func(), err error) {
+	private, err := os.MkdirTemp("", "evalbox-script-*")
+	if err != nil {
+		return x, nil, fmt.Errorf("creating a directory for the script: %w", err)
+	}
+	remove = func() {
+		if err := os.RemoveAll(private); err != nil {
+			h.log.LogAttrs(ctx, slog.LevelWarn, "the copy of a script is left behind", slog.String("path", private), slog.String("error", err.Error()))
+		}
+	}
+	x = execution{script: p.script, program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name}
+	if err := os.WriteFile(x.program, []byte(job.Script), 0o600); err != nil {
+		remove()
+		return x, nil, fmt.Errorf("copying the script: %w", err)
+	}
+	x.env, _ = BuildExecutionEnv(nil, nil) // only GPUs can be wrong
+	maps.Copy(x.env, h.opts.Request.Env)   // a caller's PYTHONHASHSEED wins, but not over a seed
+	if job.Seed != nil {
+		seed := strconv.FormatUint(uint64(*job.Seed), 10)
+		x.env["SEED"], x.env["PYTHONHASHSEED"] = seed, seed
+	}
+	return x, remove, nil
+}
+
+// inspect checks and grades the outputs of a valid run. Their failures are part of the result.
+func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Result, res Result) Result {
+	valid := res.Valid()
+	if h.opts.Submission != nil && valid {
+		check := h.opts.Submission.Check(ctx, p.dir)
+		res.Submission = &check
+	}
+	if h.opts.Grader == nil {
+		return res
+	}
+	res.Grading = &Grading{Failure: "the script did not end well: there is nothing to grade"}
+	if valid {
+		res.Grading = h.grade(ctx, job, p.final(), ran)
+	}
+	res.GradedScore = res.Grading.Score
+	return res
+}
+
+// regrade takes over the run of an earlier result of the same job, and inspects its outputs if
+// they are still there. ok reports whether it did.
+func (h *Harness) regrade(ctx context.Context, job Job, p place, res Result) (again Result, ok bool) {
+	old := job.Earlier
+	if old == nil || old.Run == nil || !old.Valid() || old.inspected() || old.jobKey() != res.jobKey() {
+		return res, false
+	}
+	if h.box.LeftBy(ctx, p.final()) != old.Run.ID {
+		return res, false
+	}
+	record, err := h.box.Store().Load(old.Run.ID)
+	if err != nil || record.Result == nil {
+		return res, false
+	}
+	again = old.withRun(record.Result)
+	again.Warnings = append([]string{}, old.Warnings...)
+	again.Grading, again.GradedScore, again.Submission = nil, nil, nil
+	return h.inspect(ctx, job, p, record.Result, again), true
+}
+
+// clearFinal empties final/, so that it has no outputs of another run than keep. What cannot be
+// removed is a warning.
+func (h *Harness) clearFinal(ctx context.Context, p place, keep string, res Result) Result {
+	warning, err := h.box.ClearFinal(ctx, p.final(), keep)
+	if err != nil {
+		warning = "what lies in " + p.final() + " is of an earlier run: " + err.Error()
+	}
+	if warning != "" {
+		res.Warnings = append(res.Warnings, warning)
+	}
+	return res
+}
+
+// Plan is what a job would do.
+type Plan struct {
+	// Key is the key of the cache; see [CacheKey].
+	Key string
+	// Violations say why the script would be refused.
+	Violations []Violation
+	// Parts are the plan of the run and the other parts of the key.
+	Parts CacheParts
+}
+
+// Plan decides everything that [Harness.Run] decides before the program starts. It starts
+// nothing. The error is that of a run that would be refused.
+func (h *Harness) Plan(ctx context.Context, job Job) (Plan, error) {
+	_, input, err := job.Task.Folders()
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{Violations: ValidateScript(job.Script)}
+	x, remove, err := h.prepare(ctx, job, place{input: input})
+	if err != nil {
+		return plan, err
+	}
+	defer remove()
+	x.dir = filepath.Dir(x.program) // the caller's final/ is not touched
+	if err := os.Mkdir(filepath.Join(x.dir, finalName), 0o755); err != nil {
+		return plan, err
+	}
+	if plan.Parts, _, err = h.parts(ctx, x, newResult(job)); err != nil {
+		return plan, err
+	}
+	plan.Key = CacheKey(plan.Parts)
+	return plan, nil
+}
+
+// BuildExecutionEnv returns the environment of a script (EX-004): a copy of parent with
+// PYTHONUNBUFFERED=1 and PYTHONHASHSEED=0, and with CUDA_VISIBLE_DEVICES set to the given
+// GPUs in the given order. A nil slice leaves that variable as parent has it; an empty one
+// hides all GPUs. A negative index is refused.
+//
+// The harness passes a nil parent: a program in a container never sees the environment of
+// its caller, which may have secrets. It passes no GPUs: [sandbox.Request] decides which
+// GPUs a container has, and there they are numbered from 0.
+func BuildExecutionEnv(parent map[string]string, gpus []int) (map[string]string, error) {
+	env := map[string]string{}
+	maps.Copy(env, parent)
+	env["PYTHONUNBUFFERED"], env["PYTHONHASHSEED"] = "1", "0"
+	if gpus == nil {
+		return env, nil
+	}
+	indices := make([]string, len(gpus))
+	for i, gpu := range gpus {
+		if gpu < 0 {
+			return nil, &policy.FieldError{Field: "gpus", Value: strconv.Itoa(gpu), Rule: "is not the index of a GPU"}
+		}
+		indices[i] = strconv.Itoa(gpu)
+	}
+	env["CUDA_VISIBLE_DEVICES"] = strings.Join(indices, ",")
+	return env, nil
+}

@@ -1,0 +1,258 @@
+package evaluate
+
+import (
+	"context"
+	_ "embed" // for the schema
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+const (
+	// Kind is the kind of jobs.
+	Kind = "evaluate"
+	// JobSchemaV1 names the wire form of [Document].
+	JobSchemaV1 = "evalbox/evaluation-job/v1"
+)
+
+// JobSchemaJSON is the JSON Schema (draft 2020-12) of [Document]. Do not change it at run time.
+//
+//go:embed job.schema.json
+var JobSchemaJSON []byte
+
+// Document is a job as [trial.Job.Spec] has it. Name and seed are those of the [trial.Job].
+type Document struct {
+	Schema string `json:"schema"`
+	// Script is the text of the program, or ScriptFile its path.
+	Script     string `json:"script,omitempty"`
+	ScriptFile string `json:"script_file,omitempty"`
+	// Task is the task, or TaskFile the path of its YAML file.
+	Task     *TaskDescription `json:"task,omitempty"`
+	TaskFile string           `json:"task_file,omitempty"`
+	// TimeoutSeconds is [Job.Timeout].
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	Repetition     int     `json:"repetition,omitempty"`
+	Workspace      string  `json:"workspace,omitempty"`
+}
+
+// Trial returns the harness for a queue, a server or a log. The spec of a job is a [Document], the
+// detail of a result a [Result].
+func (h *Harness) Trial() trial.Harness { return trialHarness{h} }
+
+type trialHarness struct{ h *Harness }
+
+func (t trialHarness) Kind() string   { return Kind }
+func (t trialHarness) Schema() []byte { return JobSchemaJSON }
+
+func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, error) {
+	decoded, problems := decodeJob(job)
+	if len(problems) > 0 {
+		return trial.Plan{Problems: problems}, nil
+	}
+	plan, err := t.h.Plan(ctx, decoded)
+	out := trial.Plan{Key: plan.Key, Problems: []trial.Problem{}}
+	for _, v := range plan.Violations {
+		out.Problems = append(out.Problems, trial.Problem{Field: "script", Line: v.Line, Rule: v.Rule})
+	}
+	if err == nil {
+		out.Detail, err = json.Marshal(plan.Parts.Spec)
+	}
+	return out, err
+}
+
+func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
+	decoded, problems := decodeJob(job)
+	if len(problems) > 0 {
+		return trial.Result{Job: job, Verdict: trial.Refused, Reason: "invalid", ExitCode: -1, Problems: problems}, nil
+	}
+	h := t.h.forJob(job, emit)
+	res, err := h.Run(ctx, decoded)
+	ended, encodeErr := res.trial(job)
+	if err == nil {
+		err = encodeErr
+	}
+	if res.Run != nil && !res.Cached {
+		if record, err := h.box.Store().Load(res.Run.ID); err == nil && record.Result != nil {
+			for _, o := range record.Result.Outputs {
+				ended.Files = append(ended.Files, trial.File{Path: o.Path, Size: o.SizeBytes, SHA256: o.SHA256})
+			}
+		}
+	}
+	return ended, err
+}
+
+// decodeJob reads the document of a job.
+func decodeJob(job trial.Job) (Job, []trial.Problem) {
+	var d Document
+	var problems []trial.Problem
+	refuse := func(field, rule string) { problems = append(problems, trial.Problem{Field: field, Rule: rule}) }
+	for _, p := range strict.Decode(job.Spec, &d, strict.Options{Tag: "json", Schema: JobSchemaV1, Nullable: []string{"task.target_column", "task.baseline_value"}}) {
+		problems = append(problems, trial.Problem{Line: p.Line, Field: p.Path, Rule: p.String()})
+	}
+	if len(problems) > 0 {
+		return Job{}, problems
+	}
+	decoded := Job{Name: job.Name, Script: d.Script, Repetition: d.Repetition, Workspace: d.Workspace, Timeout: time.Duration(d.TimeoutSeconds * float64(time.Second))}
+	switch {
+	case (d.Script == "") == (d.ScriptFile == ""):
+		refuse("script", "give script or script_file")
+	case d.ScriptFile != "":
+		var err error
+		if decoded.Script, err = ReadScript(d.ScriptFile); err != nil {
+			refuse("script_file", err.Error())
+		}
+	}
+	switch {
+	case (d.Task == nil) == (d.TaskFile == ""):
+		refuse("task", "give task or task_file")
+	case d.Task != nil:
+		decoded.Task = *d.Task
+		for _, err := range decoded.Task.problems() {
+			refuse("task", err.Error())
+		}
+	default:
+		var err error
+		if decoded.Task, err = LoadTask(d.TaskFile); err != nil {
+			refuse("task_file", err.Error())
+		}
+	}
+	if !(d.TimeoutSeconds > 0) || d.TimeoutSeconds > math.MaxInt64/float64(time.Second)/2 {
+		refuse("timeout_seconds", "must be more than 0")
+	}
+	if job.Seed != nil {
+		if *job.Seed > math.MaxUint32 {
+			refuse("seed", "must be from 0 to 4294967295: Python takes no more")
+		}
+		decoded.Seed = new(uint32(*job.Seed)) //nolint:gosec // refused above
+	}
+	return decoded, problems
+}
+
+// with returns a copy of the harness with other options.
+func (h *Harness) with(change func(*Options)) *Harness {
+	other := *h
+	change(&other.opts)
+	return &other
+}
+
+// forJob returns a copy of the harness whose runs have the labels and the events of a job.
+func (h *Harness) forJob(job trial.Job, emit func(trial.Event)) *Harness {
+	other := h.with(func(o *Options) {
+		hooks := o.Hooks
+		o.Hooks.Waiting = func(why string) {
+			emit(trial.Event{Kind: trial.EventWaiting, Text: why})
+			if hooks.Waiting != nil {
+				hooks.Waiting(why)
+			}
+		}
+		o.Hooks.Started = func() {
+			emit(trial.Event{Kind: trial.EventStarted, Role: roleProgram})
+			if hooks.Started != nil {
+				hooks.Started()
+			}
+		}
+		grading := o.Grading
+		o.Grading = func(name string) {
+			emit(trial.Event{Kind: trial.EventStarted, Role: roleGrader})
+			if grading != nil {
+				grading(name)
+			}
+		}
+	})
+	other.job = job
+	return other
+}
+
+const (
+	roleProgram = "program"
+	roleGrader  = "grader"
+)
+
+// label adds the labels of the job to a request.
+func (h *Harness) label(req sandbox.Request, role string) sandbox.Request {
+	if h.job.ID == "" {
+		return req
+	}
+	labels := maps.Clone(req.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, h.job.Labels(role))
+	req.Labels = labels
+	return req
+}
+
+// Verdict is the result in the vocabulary of all harnesses.
+func (r Result) Verdict() trial.Verdict {
+	switch {
+	case !r.Conclusive():
+		return trial.Inconclusive
+	case r.ErrorReason == ErrorReasonRejected:
+		return trial.Refused
+	case r.EndedWell() && (r.Submission == nil || r.Submission.OK):
+		return trial.Passed
+	}
+	return trial.Failed
+}
+
+// trial returns the result as a trial. A score that is not finite, which JSON cannot carry, is an
+// error.
+func (r Result) trial(job trial.Job) (trial.Result, error) {
+	out := trial.Result{Job: job, Verdict: r.Verdict(), Reason: string(r.ErrorReason), ExitCode: r.ExitCode, Score: r.BestScore()}
+	add := func(run *RunFacts, role string) {
+		if run != nil {
+			out.Runs = append(out.Runs, trial.RunRef{ID: run.ID, Role: role})
+		}
+	}
+	refuse := func(code, rule string) {
+		if rule != "" {
+			out.Problems = append(out.Problems, trial.Problem{Code: code, Rule: rule})
+		}
+	}
+	add(r.Run, roleProgram)
+	if r.Run != nil {
+		if out.Reason == "" || r.Run.Status != result.StatusExited {
+			out.Reason = r.Run.Status.String()
+		}
+		if !r.Cached {
+			out.Usage = trial.Usage{WallSeconds: r.DurationSeconds, GPUSeconds: r.DurationSeconds * float64(len(r.Run.GPUs))}
+		}
+	}
+	refuse("failure", r.Failure)
+	if r.refused != nil {
+		for _, v := range r.refused.Violations {
+			out.Problems = append(out.Problems, trial.Problem{Code: "script", Field: "script", Line: v.Line, Rule: v.Rule})
+		}
+	}
+	if r.Submission != nil {
+		refuse("submission", r.Submission.Failure)
+		for _, problem := range r.Submission.Problems {
+			refuse("submission", problem)
+		}
+	}
+	if r.Grading != nil {
+		add(r.Grading.Run, roleGrader)
+		refuse("grading", r.Grading.Failure)
+	}
+	var err error
+	if out.Detail, err = json.Marshal(r); err != nil {
+		err = fmt.Errorf("evaluate: the result cannot be encoded: %w", err)
+		out.Score = nil
+	}
+	return out, err
+}
+
+// seed64 is the seed of a trial.
+func (r Result) seed64() *uint64 {
+	if r.Seed == nil {
+		return nil
+	}
+	return new(uint64(*r.Seed))
+}
