@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/schematest"
 )
@@ -24,9 +25,9 @@ func TestInterruptedStdin(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		never, writer := io.Pipe()
 		t.Cleanup(func() { _ = writer.Close() })
-		cancel(interruption{Signal: os.Interrupt})
+		cancel(cli.Interruption{Signal: os.Interrupt})
 		var out, errs bytes.Buffer
-		require.Equal(t, exitInterrupted, Run(ctx, args, Streams{In: never, Out: &out, Err: &errs}), "%q", args)
+		require.Equal(t, cli.ExitInterrupted, Run(ctx, args, cli.Streams{In: never, Out: &out, Err: &errs}), "%q", args)
 		require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())
 		require.Empty(t, out.String())
 	}
@@ -39,7 +40,7 @@ func TestOutcomeWithoutEngine(t *testing.T) {
 	for _, args := range [][]string{{}, {"--dry-run"}} {
 		var out, errs bytes.Buffer
 		args = append([]string{"exec", "-H", "unix:///no/such.sock", "-f", "-", "--root", t.TempDir(), "--json"}, args...)
-		require.Equal(t, exitSandbox, Run(t.Context(), args, Streams{In: strings.NewReader(text), Out: &out, Err: &errs}))
+		require.Equal(t, cli.ExitSandbox, Run(t.Context(), args, cli.Streams{In: strings.NewReader(text), Out: &out, Err: &errs}))
 		require.Contains(t, errs.String(), "no/such.sock")
 		var o contract.Outcome
 		require.NoError(t, json.Unmarshal(out.Bytes(), &o))

@@ -55,7 +55,6 @@ in ./input and leaves what it wants to keep in ./final.`,
 		&cobra.Group{ID: "records", Title: "Look at runs:"},
 		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
 	)
-	h := &app{App: a}
 	for _, c := range []struct {
 		group string
 		cmd   *cobra.Command
@@ -69,11 +68,11 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"run", gate.New(a)},
 		{"run", gate.NewReplay(a)},
 		{"run", evaluate.NewParse(a)},
-		{"evaluate", h.bridge(newEvaluateCommand)},
-		{"evaluate", h.bridge(newBatchCommand)},
-		{"evaluate", h.bridge(newCheckCommand)},
-		{"evaluate", h.bridge(newRankCommand)},
-		{"evaluate", h.bridge(newSubmissionCommand)},
+		{"evaluate", evaluate.NewEvaluate(a)},
+		{"evaluate", evaluate.NewBatch(a)},
+		{"evaluate", evaluate.NewCheck(a)},
+		{"evaluate", evaluate.NewRank(a)},
+		{"evaluate", evaluate.NewSubmission(a)},
 		{"records", runs.NewLs(a)},
 		{"records", runs.NewShow(a)},
 		{"records", runs.NewLogs(a)},

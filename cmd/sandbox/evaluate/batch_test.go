@@ -1,4 +1,4 @@
-package main
+package evaluate
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/internal/render"
@@ -21,27 +22,27 @@ import (
 
 func TestBatchCode(t *testing.T) {
 	require.Equal(t, 0, batchCode(nil, 0))
-	require.Equal(t, exitSandbox, batchCode(nil, 1))
-	require.Equal(t, exitProblem, batchCode(&evaluate.FailuresError{Count: 1}, 3))
-	require.Equal(t, exitTimeLimit, batchCode(evaluate.ErrBudget, 3))
-	require.Equal(t, exitInterrupted, batchCode(interruption{Signal: os.Interrupt}, 3))
-	require.Equal(t, exitInterrupted, batchCode(errors.Join(nil, interruption{Signal: os.Interrupt}), 3))
-	require.Equal(t, exitSandbox, batchCode(evaluate.ErrEngine, 3))
+	require.Equal(t, cli.ExitSandbox, batchCode(nil, 1))
+	require.Equal(t, cli.ExitProblem, batchCode(&evaluate.FailuresError{Count: 1}, 3))
+	require.Equal(t, cli.ExitTimeLimit, batchCode(evaluate.ErrBudget, 3))
+	require.Equal(t, cli.ExitInterrupted, batchCode(cli.Interruption{Signal: os.Interrupt}, 3))
+	require.Equal(t, cli.ExitInterrupted, batchCode(errors.Join(nil, cli.Interruption{Signal: os.Interrupt}), 3))
+	require.Equal(t, cli.ExitSandbox, batchCode(evaluate.ErrEngine, 3))
 }
 
 // Runs of a batch wait for each other's GPUs, and never without end.
 func TestBatchGPUWait(t *testing.T) {
 	s := settings.Settings{GPUWait: time.Minute, Limits: policy.Limits{Timeout: time.Hour}}
 	parallel := 4
-	require.Equal(t, time.Minute, gpuWait(s, parallel, s.Timeout()), "no GPUs")
+	require.Equal(t, time.Minute, cli.GPUWait(s, parallel, s.Timeout()), "no GPUs")
 	s.GPUs = "1"
-	require.Equal(t, 4*(time.Hour+10*time.Minute), gpuWait(s, parallel, s.Timeout()))
+	require.Equal(t, 4*(time.Hour+10*time.Minute), cli.GPUWait(s, parallel, s.Timeout()))
 	s.GPUWait = 24 * time.Hour
-	require.Equal(t, 24*time.Hour, gpuWait(s, parallel, s.Timeout()))
+	require.Equal(t, 24*time.Hour, cli.GPUWait(s, parallel, s.Timeout()))
 	s.Limits.Timeout = 1<<62 - 1
-	require.EqualValues(t, 1<<62, gpuWait(s, parallel, s.Timeout()), "no overflow")
+	require.EqualValues(t, 1<<62, cli.GPUWait(s, parallel, s.Timeout()), "no overflow")
 	parallel = 1
-	require.Equal(t, 24*time.Hour, gpuWait(s, parallel, s.Timeout()), "nothing to wait for but others")
+	require.Equal(t, 24*time.Hour, cli.GPUWait(s, parallel, s.Timeout()), "nothing to wait for but others")
 }
 
 func TestGPUKind(t *testing.T) {
@@ -90,19 +91,20 @@ func TestProgressKeepsTheBest(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	var p progress
-	p.start(&app{streams: Streams{Err: &stderr}}, false, evaluate.Minimize, 10, 5)
-	require.Equal(t, "0 running", p.describe())
-	p.end(scored("a", 3, nil))
-	p.end(scored("b\x1b[2J", 5, nil))
-	p.end(scored("c", 1, func(e *evaluate.Result) { e.IsError = true }))
-	require.Equal(t, "0 running · best 3", p.describe())
-	p.end(scored("d", 1, graded(8)))
-	p.end(scored("e", 1, nil))
-	p.count(1)
-	require.Equal(t, "1 running · best 8", p.describe())
-	p.once("waiting: a")
-	p.once("waiting: b")
-	p.stop()
+	p.direction = evaluate.Minimize
+	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, "scripts", 10, 5)
+	require.Equal(t, "", p.more())
+	p.ended(scored("a", 3, nil))
+	p.ended(scored("b\x1b[2J", 5, nil))
+	p.ended(scored("c", 1, func(e *evaluate.Result) { e.IsError = true }))
+	require.Equal(t, " · best 3", p.more())
+	p.ended(scored("d", 1, graded(8)))
+	p.ended(scored("e", 1, nil))
+	p.Running(1)
+	require.Equal(t, " · best 8", p.more())
+	p.Once("waiting: a")
+	p.Once("waiting: b")
+	p.Stop()
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 	require.Len(t, lines, 6)
 	require.Equal(t, "sandbox: 6/10 a · exited 0 · score 3 · 1.00s", lines[0])
@@ -138,11 +140,12 @@ func TestBatchCountsFailures(t *testing.T) {
 func TestBatchWarnings(t *testing.T) {
 	var stderr bytes.Buffer
 	var p progress
-	p.start(&app{streams: Streams{Err: &stderr}}, false, evaluate.Maximize, 2, 2)
+	p.direction = evaluate.Maximize
+	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, "scripts", 2, 2)
 	warned := evaluated("w", func(e *evaluate.Result) {
 		e.Warnings = []string{"retry 1: the debugger failed:\nno " + strings.Repeat("x", 300), "b", "c"}
 	})
-	p.end(warned)
+	p.ended(warned)
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 	require.Len(t, lines, 2)
 	require.True(t, strings.HasPrefix(lines[1], "sandbox: warning: w: retry 1: the debugger failed: no xxx"), lines[1])
@@ -151,9 +154,8 @@ func TestBatchWarnings(t *testing.T) {
 	require.Equal(t, "w: one", render.EvaluationWarning(evaluated("w", func(e *evaluate.Result) { e.Warnings = []string{"one"} })))
 	require.Empty(t, render.EvaluationWarning(evaluated("w", nil)))
 
-	require.Equal(t, "10s, 10s left", p.times(10*time.Second))
-	p.repair(1)
-	require.Equal(t, "0 running, 1 in repair", p.describe())
-	p.repair(-1)
-	require.Equal(t, "0 running", p.describe())
+	p.repairing++
+	require.Equal(t, ", 1 in repair", p.more())
+	p.repairing--
+	require.Equal(t, "", p.more())
 }

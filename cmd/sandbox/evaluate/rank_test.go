@@ -1,4 +1,4 @@
-package main
+package evaluate
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/result"
 )
@@ -38,8 +39,8 @@ func TestLeaderboard(t *testing.T) {
 		{Name: "lost", Failure: strings.Repeat("x", 100), EvaluationResult: evaluate.EvaluationResult{ExitCode: -1}},
 	}
 	var out bytes.Buffer
-	a := &app{streams: Streams{Out: &out}}
-	require.NoError(t, a.printLeaderboard("c · m, maximize", ranked))
+	a := &cli.App{Streams: cli.Streams{Out: &out}}
+	require.NoError(t, printLeaderboard(a, "c · m, maximize", ranked))
 	name, lost := strings.Repeat("é", 39)+"…", "failed: "+strings.Repeat("x", 31)+"…"
 	require.Equal(t, []string{
 		"c · m, maximize",
@@ -54,7 +55,7 @@ func TestLeaderboard(t *testing.T) {
 
 	// Columns without a use are left out, and nothing ends in blanks.
 	out.Reset()
-	require.NoError(t, a.printLeaderboard("t", []evaluate.Result{evaluated("a", func(e *evaluate.Result) { e.Score = new(1.0) })}))
+	require.NoError(t, printLeaderboard(a, "t", []evaluate.Result{evaluated("a", func(e *evaluate.Result) { e.Score = new(1.0) })}))
 	require.Equal(t, "t\nRANK  NAME  SCORE  STATUS    DURATION  RUN\n1     a         1  exited 0     1.00s  run-a\n", out.String())
 }
 

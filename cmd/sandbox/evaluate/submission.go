@@ -1,4 +1,4 @@
-package main
+package evaluate
 
 import (
 	"cmp"
@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // submissionFlags name a submission and the sample to compare it with.
@@ -25,7 +27,8 @@ type inspected struct {
 	Check *submission.Check `json:"check"`
 }
 
-func newSubmissionCommand(a *app) *cobra.Command {
+// NewSubmission returns the command `submission`.
+func NewSubmission(a *cli.App) *cobra.Command {
 	var f submissionFlags
 	cmd := &cobra.Command{
 		Use:   "submission WORKDIR",
@@ -41,15 +44,15 @@ The exit code is 1 when the file is missing or empty, or differs from the sample
 125 when the working folder or the sample cannot be used.`,
 		Example: "  sandbox submission work/svm\n  sandbox submission work/svm --sample data/sample_submission.csv",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, "id-column", "same-order"); err != nil {
-				return err
-			}
-			return a.submission(cmd.Context(), args[0], f)
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.Needs("sample", "id-column", "same-order"))
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return inspect(ctx, a, s, args[0], f)
+		}),
 	}
 	f.register(cmd)
-	a.settingFlags(cmd, false, "json")
+	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
@@ -63,16 +66,6 @@ func (f *submissionFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.sameOrder, "same-order", false, "demand the IDs in the order of the sample")
 }
 
-// check refuses flags that only a comparison with a sample looks at.
-func (f *submissionFlags) check(cmd *cobra.Command, names ...string) error {
-	for _, name := range names {
-		if f.sample == "" && cmd.Flags().Changed(name) {
-			return usagef(cmd.CommandPath(), "%s: --%s needs --sample", subject(cmd), name)
-		}
-	}
-	return nil
-}
-
 // rule is the comparison that the flags ask for; nil without a sample.
 func (f submissionFlags) rule() *submission.Rule {
 	if f.sample == "" {
@@ -81,11 +74,8 @@ func (f submissionFlags) rule() *submission.Rule {
 	return &submission.Rule{Name: f.file, Sample: f.sample, IDColumn: f.idColumn, SameOrder: f.sameOrder}
 }
 
-func (a *app) submission(ctx context.Context, dir string, f submissionFlags) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
+func inspect(ctx context.Context, a *cli.App, s settings.Settings, dir string, f submissionFlags) error {
+	a.FieldHints = fieldHints
 	if err := evaluate.CheckWorkingFolder(dir); err != nil {
 		return err
 	}
@@ -105,17 +95,17 @@ func (a *app) submission(ctx context.Context, dir string, f submissionFlags) err
 		seen.Check = &check
 		if check.Failure != "" {
 			err = cmp.Or(context.Cause(ctx), errors.New("the submission was not checked: "+check.Failure))
-			a.code = exitCode(nil, err)
+			a.Code = cli.ExitCode(nil, err)
 		}
 	}
 	if err == nil && (!info.Exists || info.SizeBytes == 0 || seen.Check != nil && !seen.Check.OK) {
-		a.code = exitProblem
+		a.Code = cli.ExitProblem
 	}
 	if s.JSON {
-		return errors.Join(a.printJSON(seen), err)
+		return errors.Join(a.PrintJSON(seen), err)
 	}
 	if err != nil {
 		seen.Check.Failure = "" // the error says it
 	}
-	return errors.Join(a.print("%s", render.Submission(info, seen.Check)), err)
+	return errors.Join(a.Print("%s", render.Submission(info, seen.Check)), err)
 }

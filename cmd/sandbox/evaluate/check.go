@@ -1,13 +1,16 @@
-package main
+package evaluate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/settings"
 )
 
 // checkedScript is one script as `check --json` prints it.
@@ -23,7 +26,8 @@ type checkedScript struct {
 	Failure string `json:"failure"`
 }
 
-func newCheckCommand(a *app) *cobra.Command {
+// NewCheck returns the command `check`.
+func NewCheck(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check SCRIPT.py...",
 		Short: "Check scripts without running them",
@@ -37,19 +41,15 @@ No container is involved. The exit code is 1 when a script is refused, and 125 w
 one cannot be read.`,
 		Example: "  sandbox check train.py\n  sandbox check --json solutions/*.py",
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.check(args) },
+		RunE:    a.With(func(_ context.Context, s settings.Settings, paths []string) error { return check(a, s, paths) }),
 	}
-	a.settingFlags(cmd, false, "json")
+	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
 // check shows the problems of the scripts that can be read, and then reports the scripts
 // that cannot.
-func (a *app) check(paths []string) error {
-	s, err := a.settings()
-	if err != nil {
-		return err
-	}
+func check(a *cli.App, s settings.Settings, paths []string) error {
 	checked := []checkedScript{}
 	var unreadable []error
 	for _, path := range paths {
@@ -65,29 +65,29 @@ func (a *app) check(paths []string) error {
 		c.Warnings = append(c.Warnings, evaluate.DetectErrorMasking(text)...)
 		c.OK = len(c.Errors) == 0
 		if !c.OK {
-			a.code = exitProblem
+			a.Code = cli.ExitProblem
 		}
 		checked = append(checked, c)
 	}
 	if len(unreadable) > 0 {
-		a.code = exitSandbox
+		a.Code = cli.ExitSandbox
 	}
-	if s.JSON {
-		return errors.Join(append(unreadable, a.printJSON(checked))...)
-	}
-	for _, c := range checked {
-		if c.Failure != "" {
-			continue
+	err := a.Show(s, checked, func() error {
+		for _, c := range checked {
+			if c.Failure != "" {
+				continue
+			}
+			if err := printChecked(a, c); err != nil {
+				return err
+			}
 		}
-		if err := a.printChecked(c); err != nil {
-			return err
-		}
-	}
-	return errors.Join(unreadable...)
+		return nil
+	})
+	return errors.Join(append(unreadable, err)...)
 }
 
 // printChecked prints a line for each thing, in the form that editors know.
-func (a *app) printChecked(c checkedScript) error {
+func printChecked(a *cli.App, c checkedScript) error {
 	text := ""
 	for _, e := range c.Errors {
 		text += fmt.Sprintf("%s:%d: error: %s\n", c.Script, max(e.Line, 1), e.Rule)
@@ -99,5 +99,5 @@ func (a *app) printChecked(c checkedScript) error {
 	if text == "" {
 		text = c.Script + ": ok\n"
 	}
-	return a.print("%s", text)
+	return a.Print("%s", text)
 }

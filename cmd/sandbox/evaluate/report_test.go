@@ -1,15 +1,17 @@
-package main
+package evaluate
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -20,18 +22,18 @@ import (
 func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) (code int, out string, got error) { //nolint:revive // the test comes first
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	a := &app{streams: Streams{Out: &stdout, Err: &stderr}}
+	a := &cli.App{Streams: cli.Streams{Out: &stdout, Err: &stderr}}
 	for range r.Results {
 		r.Workspaces = append(r.Workspaces, "w")
 	}
-	got = a.showEvaluations(ctx, r, err, view, s)
-	return a.code, stdout.String(), got
+	got = showEvaluations(ctx, a, r, err, view, s)
+	return a.Code, stdout.String(), got
 }
 
-// An interruption ends with 130 and says so, whatever it interrupted.
+// An interruption ends with 130 and says so, whatever it cli.Interrupted.
 func TestInterruptedEvaluations(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := interruption{Signal: os.Interrupt}
+	cause := cli.Interruption{Signal: os.Interrupt}
 	cancel(cause)
 	grading := evaluated("g", func(e *evaluate.Result) {
 		e.Grading = &evaluate.Grading{Failure: "The caller canceled the run.", Canceled: true}
@@ -41,10 +43,10 @@ func TestInterruptedEvaluations(t *testing.T) {
 	for name, e := range map[string]evaluate.Result{"grading": grading, "running": running, "repairing": repairing} {
 		for _, err := range []error{nil, cause} {
 			code, out, got := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{e}}, err, evaluationView{runs: 1}, settings.Settings{})
-			require.Equal(t, exitInterrupted, code, name)
+			require.Equal(t, cli.ExitInterrupted, code, name)
 			require.ErrorIs(t, got, cause, name)
 			if name == "grading" {
-				require.Contains(t, out, "not graded: interrupted while the grader ran\n")
+				require.Contains(t, out, "not graded: cli.Interrupted while the grader ran\n")
 			}
 		}
 	}
@@ -59,13 +61,13 @@ func TestEvaluationsThatNeverRan(t *testing.T) {
 	failed := evaluate.Result{Name: "x", Failure: "no"}
 	for _, runs := range []int{1, 2} {
 		code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{failed}}, errors.New("no"), evaluationView{runs: runs}, settings.Settings{})
-		require.Equal(t, exitSandbox, code)
+		require.Equal(t, cli.ExitSandbox, code)
 		require.Empty(t, out)
 		require.EqualError(t, err, "no")
 	}
 	code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{evaluated("a", nil), failed}}, errors.New("no"),
 		evaluationView{runs: 2}, settings.Settings{})
-	require.Equal(t, exitSandbox, code)
+	require.Equal(t, cli.ExitSandbox, code)
 	require.Contains(t, out, "a · exited 0 · no score · 1.00s")
 	require.NotContains(t, out, "failed: no")
 	require.EqualError(t, err, "no")
@@ -110,12 +112,12 @@ func TestNotGraded(t *testing.T) {
 	require.Contains(t, out, "not graded: there is nothing to grade\n")
 }
 
-// A terminal is told what takes its time.
-func TestSteps(t *testing.T) {
+// Repairs are reported: they may take minutes.
+func TestSayingRetries(t *testing.T) {
 	var said []string
-	s := steps{func(text string) { said = append(said, text) }}
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	answers := []error{errors.New("no idea"), nil}
-	debug := s.debugging(func(context.Context, mlestar.SolutionScript, evaluate.Failure) (mlestar.SolutionScript, error) {
+	debug := sayingRetries(say, func(context.Context, mlestar.SolutionScript, evaluate.Failure) (mlestar.SolutionScript, error) {
 		err := answers[0]
 		answers = answers[1:]
 		return mlestar.SolutionScript{}, err
@@ -124,10 +126,9 @@ func TestSteps(t *testing.T) {
 	require.Error(t, err)
 	_, err = debug(t.Context(), mlestar.SolutionScript{}, evaluate.Failure{})
 	require.NoError(t, err)
-	s.grading("x")
 	require.Equal(t, []string{
 		"retry 1 of 3: asking the debug command", "retry 1 of 3: the debug command failed",
-		"retry 2 of 3: asking the debug command", "retry 2 of 3: running the repaired script", "grading",
+		"retry 2 of 3: asking the debug command", "retry 2 of 3: running the repaired script",
 	}, said)
 }
 

@@ -1,4 +1,4 @@
-package main
+package evaluate
 
 import (
 	"cmp"
@@ -13,18 +13,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
-	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
+// fieldHints are the hints for the fields of an evaluation.
+var fieldHints = map[string]string{
+	"data_dir":   "name in the task file the folder of the data, called input, or the folder that holds it",
+	"answers":    "give a folder with --answers, apart from the data of the task",
+	"sample":     "give the CSV file with the right header, rows and IDs",
+	"submission": "give the name of a file that the script leaves in ./final",
+	"cache":      "give a folder with --cache, which is made if it is missing",
+	"grader":     "give a Python script with --grader",
+}
+
 // evaluateFlags are the flags of `evaluate` and `batch` that are not settings.
 type evaluateFlags struct {
 	task, workspace, name string
-	env, envFiles         []string
+	env                   cli.EnvFlags
 	submission            submissionFlags
 	grader, answers       string
 	graderTimeout         time.Duration
@@ -39,12 +49,11 @@ type evaluateFlags struct {
 // of --repeat.
 func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
-	flags.StringArrayVar(&f.envFiles, "env-file", nil, "`file` of environment variables")
+	f.env.Register(flags)
 	f.submission.register(cmd)
 	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
 	flags.StringVar(&f.answers, "answers", "", "`folder` that only the grader sees")
-	flags.Var(&durationFlag{&f.graderTimeout}, "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
+	flags.Var(cli.Duration(&f.graderTimeout), "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
 	flags.StringVar(&f.cache, "cache", "", "`folder` of known results: what ran before is not run again")
 	flags.IntVar(&f.repeat, "repeat", 1, repeat)
 	flags.Var(&seedsFlag{&f.seeds}, "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
@@ -52,7 +61,8 @@ func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags.IntVar(&f.maxRetries, "max-retries", mlestar.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
 }
 
-func newEvaluateCommand(a *app) *cobra.Command {
+// NewEvaluate returns the command `evaluate`.
+func NewEvaluate(a *cli.App) *cobra.Command {
 	var f evaluateFlags
 	cmd := &cobra.Command{
 		Use:   "evaluate SCRIPT.py --task TASK.yaml",
@@ -82,7 +92,7 @@ With several runs it is the highest of theirs.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			return a.evaluate(cmd.Context(), f, args[0])
+			return runEvaluate(cmd.Context(), a, f, args[0])
 		},
 	}
 	flags := cmd.Flags()
@@ -91,42 +101,34 @@ With several runs it is the highest of theirs.`,
 	flags.StringVar(&f.workspace, "workspace", "", "working `folder` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
 	f.register(cmd, "run `N` times, and tell mean, deviation and 95 % interval")
-	a.settingFlags(cmd, false, append(slices.Clone(requestKeys), "json", "quiet")...)
-	cmd.SetUsageFunc(groupedUsage)
+	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
-// check refuses flags that make no sense together.
+// check refuses flags that contradict each other.
 func (f *evaluateFlags) check(cmd *cobra.Command) error {
-	given, command := cmd.Flags().Changed, subject(cmd)
+	given := cmd.Flags().Changed
 	if given("seeds") && !given("repeat") {
 		f.repeat = len(f.seeds)
 	}
-	switch {
-	case f.task == "":
-		return usagef(cmd.CommandPath(), "%s: --task is missing", command)
-	case (f.grader == "") != (f.answers == ""):
-		return usagef(cmd.CommandPath(), "%s: --grader and --answers go together", command)
-	case given("grader-timeout") && f.grader == "":
-		return usagef(cmd.CommandPath(), "%s: --grader-timeout needs --grader", command)
-	case given("grader-timeout") && f.graderTimeout <= 0:
-		return usagef(cmd.CommandPath(), "%s: --grader-timeout must be more than 0", command)
-	case f.repeat < 1:
-		return usagef(cmd.CommandPath(), "%s: --repeat %d: must be at least 1", command, f.repeat)
-	case given("seeds") && len(f.seeds) != f.repeat:
-		return usagef(cmd.CommandPath(), "%s: --seeds has %d for --repeat %d", command, len(f.seeds), f.repeat)
-	case f.maxRetries < 0:
-		return usagef(cmd.CommandPath(), "%s: --max-retries %d: must not be negative", command, f.maxRetries)
-	case given("max-retries") && f.debugCommand == "":
-		return usagef(cmd.CommandPath(), "%s: --max-retries needs --debug-cmd", command)
-	case f.debugCommand != "" && f.repeat > 1:
-		return usagef(cmd.CommandPath(), "%s: --debug-cmd and several runs do not go together", command)
-	}
-	return f.submission.check(cmd, "file", "id-column", "same-order")
+	return cli.Check(cmd,
+		cli.Wrong(f.task == "", "--task is missing"),
+		cli.Wrong((f.grader == "") != (f.answers == ""), "--grader and --answers go together"),
+		cli.Needs("grader", "grader-timeout"),
+		cli.Wrong(given("grader-timeout") && f.graderTimeout <= 0, "--grader-timeout must be more than 0"),
+		cli.Wrong(f.repeat < 1, "--repeat %d: must be at least 1", f.repeat),
+		cli.Wrong(given("seeds") && len(f.seeds) != f.repeat, "--seeds has %d for --repeat %d", len(f.seeds), f.repeat),
+		cli.Wrong(f.maxRetries < 0, "--max-retries %d: must not be negative", f.maxRetries),
+		cli.Needs("debug-cmd", "max-retries"),
+		cli.Wrong(f.debugCommand != "" && f.repeat > 1, "--debug-cmd and several runs do not go together"),
+		cli.Needs("sample", "file", "id-column", "same-order"),
+	)
 }
 
-func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) error {
-	s, err := a.settings()
+func runEvaluate(ctx context.Context, a *cli.App, f evaluateFlags, script string) error {
+	a.FieldHints = fieldHints
+	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -135,19 +137,21 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 	if err := errors.Join(taskErr, err); err != nil {
 		return err
 	}
-	runner, err := a.runner(s)
+	x, err := a.Begin(ctx, s, cli.AtTerminal)
 	if err != nil {
 		return err
 	}
-	defer runner.Close()
-	opts, err := a.evaluateOptions(ctx, runner, s, f, "sandbox evaluate")
+	defer x.Close()
+	opts, err := f.options(ctx, x)
 	if err != nil {
 		return err
 	}
-	endLive := a.showLive(&opts.IO, s)
-	notes := a.tellSteps(s)
-	opts.Grading = notes.grading
-	h, err := evaluate.New(a.watched(runner), opts)
+	say := func(string, ...any) {}
+	if a.ErrTerminal && !s.Quiet {
+		say = a.Say
+	}
+	opts.Grading = func(string) { say("grading") }
+	h, err := evaluate.New(x.Box, opts)
 	if err != nil {
 		return err
 	}
@@ -162,46 +166,26 @@ func (a *app) evaluate(ctx context.Context, f evaluateFlags, script string) erro
 		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
 	case f.debugCommand != "":
 		_, repetition.Results[0], err = h.EvaluateWithRetry(ctx, mlestar.NewSolution(text, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
-			notes.debugging(debugCommand(f.debugCommand), f.maxRetries),
+			sayingRetries(say, debugCommand(f.debugCommand), f.maxRetries),
 			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
 	default:
 		repetition.Results[0], err = h.Run(ctx, job)
 	}
-	a.ended()
-	endLive()
-	return a.showEvaluations(ctx, repetition, err, evaluationView{f.repeat, a.livesHere(s)}, s)
+	_ = x.Ended() // the evaluation has all output
+	return showEvaluations(ctx, a, repetition, err, evaluationView{f.repeat, a.LivesHere(s)}, s)
 }
 
-// livesHere says that a terminal shows the output of the script, as with a run. Any other
-// reader gets the evaluation only.
-func (a *app) livesHere(s settings.Settings) bool {
-	return a.outTerminal && a.errTerminal && !s.Quiet && !s.JSON
-}
-
-// showLive shows the output of the script at a terminal, until end is called.
-func (a *app) showLive(streams *sandbox.IO, s settings.Settings) (end func()) {
-	if !a.livesHere(s) {
-		return func() {}
-	}
-	live := a.connect(streams, s)
-	return func() { _ = live.finish() } // the evaluation has all output
-}
-
-// evaluateOptions are the settings and flags as the harness takes them.
-func (a *app) evaluateOptions(ctx context.Context, runner *sandbox.Runner, s settings.Settings, f evaluateFlags, command string,
-) (opts evaluate.Options, err error) {
-	opts = evaluate.Options{Request: s.Request(), Submission: f.submission.rule()}
-	if opts.Request.Env, err = environment(f.env, f.envFiles, a.environ, command); err != nil {
+// options are the settings and flags as the harness takes them.
+func (f *evaluateFlags) options(ctx context.Context, x *cli.Session) (opts evaluate.Options, err error) {
+	opts = evaluate.Options{Request: x.Settings.Request(), Submission: f.submission.rule(), Cache: f.cache, IO: x.IO, Hooks: x.Hooks}
+	if opts.Request.Env, err = f.env.Read(x.App); err != nil {
 		return opts, err
 	}
-	waiting := a.tellWaiting(s)
-	opts.Hooks = sandbox.Hooks{Kill: a.streams.Kill, Waiting: waiting.say, Started: waiting.end}
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}
 	}
-	opts.GPUKind, err = gpuKindOf(ctx, runner, s.GPUs)
-	opts.Cache = f.cache
+	opts.GPUKind, err = gpuKindOf(ctx, x.Runner, x.Settings.GPUs)
 	if err != nil && f.cache == "" { // only a cache must know
 		opts.GPUKind, err = "not known", nil
 	}
@@ -272,9 +256,9 @@ func gpuKind(listed []gpu.Listed, gpus string) (string, error) {
 	case len(kinds) == 1 && kinds[0] != "unknown":
 		return kinds[0], nil
 	case len(kinds) > 1:
-		return "", &hintedError{fmt.Errorf("--cache with --gpus: the GPUs are of several kinds (%s): a result of one is none of another",
-			strings.Join(kinds, "; ")), "leave --cache out"}
+		return "", cli.WithHint(fmt.Errorf("--cache with --gpus: the GPUs are of several kinds (%s): a result of one is none of another",
+			strings.Join(kinds, "; ")), "leave --cache out")
 	}
-	return "", &hintedError{errors.New("--cache with --gpus: of what kind the GPUs are is not known"),
-		"leave --cache out, or see which GPUs there are with: sandbox gpus"}
+	return "", cli.WithHint(errors.New("--cache with --gpus: of what kind the GPUs are is not known"),
+		"leave --cache out, or see which GPUs there are with: sandbox gpus")
 }

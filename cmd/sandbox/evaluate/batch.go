@@ -1,10 +1,9 @@
-package main
+package evaluate
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,11 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 )
 
 // batchFlags are the flags of `batch` that are not settings.
@@ -28,10 +29,8 @@ type batchFlags struct {
 	budget                time.Duration
 }
 
-// maxParallel bounds how many scripts run at once; each takes a container.
-const maxParallel = 1024
-
-func newBatchCommand(a *app) *cobra.Command {
+// NewBatch returns the command `batch`.
+func NewBatch(a *cli.App) *cobra.Command {
 	var f batchFlags
 	cmd := &cobra.Command{
 		Use:   "batch [flags] SCRIPT.py... --task TASK.yaml\n  sandbox batch [flags] --from LIST.jsonl --task TASK.yaml",
@@ -61,7 +60,7 @@ it at once. When --budget is used up, what runs is ended in the same way. With
 
 The exit code is 0 when every script has a conclusive result, good or bad; 1 when
 too many scripts failed; 124 when the budget is used up; 125 when the sandbox
-failed or refused; 130 when interrupted; 2 for wrong usage.`,
+failed or refused; 130 when cli.Interrupted; 2 for wrong usage.`,
 		Example: `  sandbox batch solutions/*.py --task task.yaml
   sandbox batch --from list.jsonl --task task.yaml -j 4 --budget 8h
   sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
@@ -72,7 +71,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 			if err := f.check(cmd, args); err != nil {
 				return err
 			}
-			return a.batch(cmd.Context(), f, args)
+			return batch(cmd.Context(), a, f, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -84,38 +83,30 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.StringVar(&f.workspace, "workspace", "work", "`folder` of the working folders, one for each script")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
-	flags.Var(&durationFlag{&f.budget}, "budget", "wall time for all of it, such as 8h; what runs then is ended")
+	flags.Var(cli.Duration(&f.budget), "budget", "wall time for all of it, such as 8h; what runs then is ended")
 	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
-	a.settingFlags(cmd, false, append(slices.Clone(requestKeys), "json", "quiet")...)
-	cmd.SetUsageFunc(groupedUsage)
+	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
-// check refuses flags that make no sense together.
+// check refuses flags that contradict each other.
 func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if f.failFast {
 		f.maxFailures = 1
 	}
-	switch {
-	case len(args) > 0 && f.from != "":
-		return usagef(cmd.CommandPath(), "batch: give scripts or --from, not both")
-	case len(args) == 0 && f.from == "":
-		return usagef(cmd.CommandPath(), "batch: there is nothing to run: give scripts or --from")
-	case f.parallel < 1 || f.parallel > maxParallel:
-		return usagef(cmd.CommandPath(), "batch: --jobs %d: must be between 1 and %d", f.parallel, maxParallel)
-	case f.failFast && given("max-failures"):
-		return usagef(cmd.CommandPath(), "batch: --fail-fast and --max-failures do not go together")
-	case given("max-failures") && f.maxFailures < 1:
-		return usagef(cmd.CommandPath(), "batch: --max-failures %d: must be at least 1", f.maxFailures)
-	case given("budget") && f.budget <= 0:
-		return usagef(cmd.CommandPath(), "batch: --budget must be more than 0")
-	case f.workspace == "" || f.results == "":
-		return usagef(cmd.CommandPath(), "batch: --workspace and --results must not be empty")
-	case f.repeat > 1 && len(f.seeds) == 0:
-		return usagef(cmd.CommandPath(), "batch: --repeat needs --seeds: runs that are alike cannot be told apart when a batch goes on")
-	}
-	return f.evaluateFlags.check(cmd)
+	return cli.Check(cmd,
+		cli.Wrong(len(args) > 0 && f.from != "", "give scripts or --from, not both"),
+		cli.Wrong(len(args) == 0 && f.from == "", "there is nothing to run: give scripts or --from"),
+		cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel),
+		cli.Apart("fail-fast", "max-failures"),
+		cli.Wrong(given("max-failures") && f.maxFailures < 1, "--max-failures %d: must be at least 1", f.maxFailures),
+		cli.Wrong(given("budget") && f.budget <= 0, "--budget must be more than 0"),
+		cli.Wrong(f.workspace == "" || f.results == "", "--workspace and --results must not be empty"),
+		cli.Wrong(f.repeat > 1 && len(f.seeds) == 0, "--repeat needs --seeds: runs that are alike cannot be told apart when a batch goes on"),
+		f.evaluateFlags.check,
+	)
 }
 
 // listScripts returns the scripts of a command line, or of the list that it names. Those with a
@@ -123,7 +114,7 @@ func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.ListedScript, error) {
 	if f.from != "" {
 		// It may be a pipe without a writer.
-		return interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
+		return cli.Interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
 	}
 	var listed []evaluate.ListedScript
 	var errs []error
@@ -138,8 +129,9 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 	return listed, errors.Join(errs...)
 }
 
-func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
-	s, err := a.settings()
+func batch(ctx context.Context, a *cli.App, f batchFlags, args []string) error {
+	a.FieldHints = fieldHints
+	s, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -149,26 +141,25 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 	if err := errors.Join(taskErr, listErr, err); err != nil {
 		return err
 	}
-	runner, err := a.runner(s)
+	x, err := a.Begin(ctx, s, cli.Hidden)
 	if err != nil {
 		return err
 	}
-	defer runner.Close()
-	opts, err := a.evaluateOptions(ctx, runner, s, f.evaluateFlags, "sandbox batch")
+	defer x.Close()
+	opts, err := f.options(ctx, x)
 	if err != nil {
 		return err
 	}
 	var p progress
-	p.app, p.quiet = a, s.Quiet
-	opts.Request.GPUWait = gpuWait(s, f.parallel, s.Timeout())
+	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
 	if f.parallel > 1 { // one at a time waits as a single run does
-		opts.Hooks.Waiting = func(why string) { p.once("runs wait for each other's GPUs: " + why) }
+		opts.Hooks.Waiting = func(why string) { p.Once("runs wait for each other's GPUs: " + why) }
 	}
-	h, err := evaluate.New(a.watched(runner), opts)
+	h, err := evaluate.New(x.Box, opts)
 	if err != nil {
 		return err
 	}
-	log, err := trial.OpenLog(filepath.Join(runner.Store().Dir(), "trials"))
+	log, err := trial.OpenLog(filepath.Join(x.Box.Store().Dir(), "trials"))
 	if err != nil {
 		return err
 	}
@@ -178,89 +169,75 @@ func (a *app) batch(ctx context.Context, f batchFlags, args []string) error {
 		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
 		Resumed: func(left evaluate.Resumption, torn int) {
 			if torn > 0 {
-				a.warn(fmt.Sprintf("%s:%d: the line was cut and is dropped; its script runs again", f.results, torn))
+				a.Warn("%s:%d: the line was cut and is dropped; its script runs again", f.results, torn)
 			}
 			if text := render.Resumption(left, len(entries), f.results); text != "" && !s.Quiet {
-				a.say(text)
+				a.Say("%s", text)
 			}
-			p.start(a, s.Quiet, task.MetricDirection, len(entries), len(entries)-left.Done)
+			p.direction, p.More = task.MetricDirection, p.more
 			for _, known := range left.Known {
 				if known != nil {
-					p.known(*known)
+					p.note(*known)
 				}
 			}
+			p.Start(a, s.Quiet, "scripts", len(entries), len(entries)-left.Done)
 		},
-		Running: p.count,
-		Ended:   p.end,
-		Ending:  func(cause error) { p.say(fmt.Sprintf("%v: ending what runs; Ctrl-C ends it at once", cause)) },
+		Running: p.Running,
+		Ended:   p.ended,
+		Ending:  func(cause error) { p.Say("%v: ending what runs; Ctrl-C ends it at once", cause) },
 	}
 	if f.debugCommand != "" {
 		b.Debug = p.debugging(debugCommand(f.debugCommand))
 	}
 	report, ended := h.Batch(ctx, entries, b)
-	p.stop()
-	a.ended()
+	p.Stop()
+	_ = x.Ended() // no output was shown
 	if report.Results == nil {
 		return ended
 	}
-	return a.reportBatch(report, ended, f, s, task, p.debugFailures.Load())
-}
-
-// gpuWait is the time that a run waits for GPUs. Concurrent runs with the same time limit wait
-// for each other: at most until all earlier ones have had their time.
-func gpuWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
-	if s.GPUs == "" || parallel == 1 {
-		return s.GPUWait
-	}
-	const slack = 10 * time.Minute // of each run, for its image, outputs and grading
-	each := timeout + slack
-	if each > time.Duration(1<<62)/time.Duration(parallel) {
-		return max(s.GPUWait, 1<<62)
-	}
-	return max(s.GPUWait, time.Duration(parallel)*each)
+	return reportBatch(a, report, ended, f, s, task, p.debugFailures.Load())
 }
 
 // reportBatch shows the results of a batch and sets the exit code. ended is the reason of an
 // early end; nil if there was none.
-func (a *app) reportBatch(report evaluate.BatchReport, ended error, f batchFlags, s settings.Settings, task evaluate.TaskDescription, debugFailures int64) error {
+func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFlags, s settings.Settings, task evaluate.TaskDescription, debugFailures int64) error {
 	sum := render.BatchSum(report.Results)
-	a.code = batchCode(ended, sum.NotStarted+sum.Inconclusive)
+	a.Code = batchCode(ended, sum.NotStarted+sum.Inconclusive)
 	var err error
 	switch {
 	case s.JSON:
-		encoder := json.NewEncoder(a.streams.Out)
+		encoder := json.NewEncoder(a.Out)
 		encoder.SetEscapeHTML(false)
 		for _, r := range report.Complete(ended) {
-			if err = readerGone(encoder.Encode(r)); err != nil {
+			if err = cli.ReaderGone(encoder.Encode(r)); err != nil {
 				break
 			}
 		}
 	case !s.Quiet:
-		err = a.printBatch(report.Results, task, f.repeat > 1)
+		err = printBatch(a, report.Results, task, f.repeat > 1)
 	}
 	if !s.Quiet {
-		a.say(sum.Text(f.results, debugFailures))
+		a.Say("%s", sum.Text(f.results, debugFailures))
 	}
 	return errors.Join(err, errors.Join(report.Errors...), ended)
 }
 
-// batchCode is the exit code of a batch.
+// batchCode is the exit code of a batch that has no result of some scripts.
 func batchCode(ended error, missing int) int {
+	end := &trial.Result{Verdict: trial.Passed}
 	switch {
 	case errors.As(ended, new(*evaluate.FailuresError)):
-		return exitProblem
+		end.Verdict, ended = trial.Failed, nil
 	case errors.Is(ended, evaluate.ErrBudget):
-		return exitTimeLimit
-	case ended != nil:
-		return exitCode(nil, ended)
+		end.Reason, ended = result.StatusTimedOut.String(), nil
 	case missing > 0:
-		return exitSandbox
+		end.Verdict = trial.Inconclusive
 	}
-	return 0
+	return cli.ExitCode(end, ended)
 }
 
 // printBatch prints the leaderboard, and a line for each script that ran with several seeds.
-func (a *app) printBatch(results []*evaluate.Result, task evaluate.TaskDescription, repeated bool) error {
+func printBatch(a *cli.App, results []*evaluate.Result, task evaluate.TaskDescription, repeated bool) error {
 	var found []evaluate.Result
 	var names []string
 	byName := map[string][]evaluate.Result{}
@@ -278,10 +255,10 @@ func (a *app) printBatch(results []*evaluate.Result, task evaluate.TaskDescripti
 	if err != nil || len(ranked) == 0 {
 		return err
 	}
-	err = a.printLeaderboard(render.TaskTitle(task), ranked)
+	err = printLeaderboard(a, render.TaskTitle(task), ranked)
 	for _, name := range names {
 		if repeated && err == nil {
-			err = a.print("%s", name+": "+render.Statistics(evaluate.StatisticsOf(byName[name]), len(byName[name])))
+			err = a.Print("%s", name+": "+render.Statistics(evaluate.StatisticsOf(byName[name]), len(byName[name])))
 		}
 	}
 	return err
