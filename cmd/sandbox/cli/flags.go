@@ -146,6 +146,16 @@ func Duration(target *time.Duration) pflag.Value {
 	}}
 }
 
+// Optional is a text that is nil until the flag is given.
+func Optional(target **string) pflag.Value {
+	return &value[*string]{target, "string", func(text string) (*string, error) { return &text, nil }, func(text *string) string {
+		if text == nil {
+			return ""
+		}
+		return *text
+	}}
+}
+
 // Size is a flag that is read as settings read sizes; 0 is a size too.
 func Size(target *policy.Size) pflag.Value {
 	return &value[policy.Size]{target, "size", func(text string) (policy.Size, error) {

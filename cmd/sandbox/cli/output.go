@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -74,6 +75,11 @@ func (a *App) Show(s settings.Settings, value any, text func() error) error {
 	return text()
 }
 
+// ShowTable prints a value as JSON if the settings ask for that, and otherwise as a table.
+func (a *App) ShowTable(s settings.Settings, value any, header []string, rows [][]string) error {
+	return a.Show(s, value, func() error { return a.PrintTable(header, rows) })
+}
+
 // IsQuiet reports whether people get no lines about a run: only JSON is wanted, or nothing.
 func (a *App) IsQuiet(s settings.Settings) bool { return s.Quiet || s.JSON && !a.ErrTerminal }
 
@@ -113,6 +119,14 @@ func (a *App) PrintLines(lines []string) error {
 func (a *App) Print(format string, args ...any) error {
 	_, err := fmt.Fprint(a.Out, terminal.Text(fmt.Sprintf(format, args...)))
 	return ReaderGone(err)
+}
+
+// PrintAll prints lines for people on stdout, as [App.Print] does.
+func (a *App) PrintAll(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return a.Print("%s\n", strings.Join(lines, "\n"))
 }
 
 // PrintTable prints rows in columns. A cell is one line.

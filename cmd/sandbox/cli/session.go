@@ -39,8 +39,8 @@ type Session struct {
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
 
-	live      *Live
-	waiting   *Waiting
+	live      *live
+	waiting   *waiting
 	announced func()
 	shown     error
 	over      bool
@@ -55,15 +55,15 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Sessi
 	}
 	x := &Session{
 		App: a, Settings: s, Runner: runner, Box: counted{runner, a.Runs},
-		waiting: a.Waiting(s), announced: func() {},
+		waiting: a.waits(s), announced: func() {},
 	}
 	shown := s
 	shown.Quiet = s.Quiet || view == Hidden || view == AtTerminal && !a.LivesHere(s)
-	x.live = a.Connect(&x.IO, shown)
-	x.Hooks = sandbox.Hooks{Kill: a.Kill, Waiting: x.waiting.Say, Started: x.waiting.End}
+	x.live = a.connect(&x.IO, shown)
+	x.Hooks = sandbox.Hooks{Kill: a.Kill, Waiting: x.waiting.say, Started: x.waiting.end}
 	if view == Piped {
 		x.Hooks.Started = func() {
-			x.waiting.End()
+			x.waiting.end()
 			if !a.IsQuiet(s) {
 				x.AnnounceEnd(ctx)
 			}
@@ -73,11 +73,11 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Sessi
 }
 
 // AnnounceEnd announces, when ctx ends, that what runs is asked to end.
-func (x *Session) AnnounceEnd(ctx context.Context) { x.announced = x.live.AnnounceEnd(ctx) }
+func (x *Session) AnnounceEnd(ctx context.Context) { x.announced = x.live.announceEnd(ctx) }
 
 // Logf prints a line on stderr, beside the output of programs.
 func (x *Session) Logf(format string, args ...any) {
-	fmt.Fprintf(x.live.Err, "sandbox: "+format+"\n", args...) // the summary reports a stderr that is gone
+	fmt.Fprintf(x.live.err, "sandbox: "+format+"\n", args...) // the summary reports a stderr that is gone
 }
 
 // Ended says that nothing runs any more: from here on a signal ends this process. It shows
@@ -87,12 +87,12 @@ func (x *Session) Ended() error {
 		return x.shown
 	}
 	x.over = true
-	x.waiting.End()
+	x.waiting.end()
 	x.announced()
 	if x.App.Ended != nil {
 		x.App.Ended()
 	}
-	x.shown = x.live.Finish()
+	x.shown = x.live.finish()
 	return x.shown
 }
 

@@ -172,13 +172,11 @@ network that they may be used with.`,
 		Example: "  sandbox contract tools\n  sandbox contract tools --registry tools.yaml --json",
 		Args:    cobra.NoArgs,
 		RunE: withTools(a, func(s settings.Settings, tools registry.Registry) error {
-			return a.Show(s, tools.Tools(), func() error {
-				var rows [][]string
-				for _, t := range tools.Tools() {
-					rows = append(rows, []string{t.ID, t.Name, string(t.Status), string(t.Scope.Filesystem), string(t.Scope.Network), strings.Join(t.Scope.Commands, " ")})
-				}
-				return a.PrintTable([]string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
-			})
+			var rows [][]string
+			for _, t := range tools.Tools() {
+				rows = append(rows, []string{t.ID, t.Name, string(t.Status), string(t.Scope.Filesystem), string(t.Scope.Network), strings.Join(t.Scope.Commands, " ")})
+			}
+			return a.ShowTable(s, tools.Tools(), []string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
 		}),
 	}
 	a.SettingFlags(cmd, "tool_registry", "json")

@@ -77,35 +77,30 @@ func validate(ctx context.Context, a *cli.App, s settings.Settings, files []stri
 		}
 	}
 	err = a.Show(s, all, func() error {
+		var lines []string
 		for _, v := range all {
-			if err := a.Print("%s", v.text()); err != nil {
-				return err
-			}
+			lines = append(lines, v.lines()...)
 		}
-		return nil
+		return a.PrintAll(lines)
 	})
 	return errors.Join(err, errors.Join(unreadable...))
 }
 
-func (v validated) text() string {
-	var b strings.Builder
-	for _, line := range render.Violations(v.Contract, v.Violations) {
-		fmt.Fprintln(&b, line)
-	}
+func (v validated) lines() []string {
+	lines := render.Violations(v.Contract, v.Violations)
 	for _, warning := range v.Warnings {
-		fmt.Fprintf(&b, "%s: warning: %s\n", v.Contract, warning)
+		lines = append(lines, fmt.Sprintf("%s: warning: %s", v.Contract, warning))
 	}
 	for _, s := range v.Stripped {
-		fmt.Fprintf(&b, "%s: stripped %s: %s\n", v.Contract, strings.TrimPrefix(s.Field, "inputs.environment."), s.Rule)
+		lines = append(lines, fmt.Sprintf("%s: stripped %s: %s", v.Contract, strings.TrimPrefix(s.Field, "inputs.environment."), s.Rule))
 	}
-	if v.Valid {
-		fmt.Fprintf(&b, "%s: valid", v.Contract)
-		if len(v.Needs) > 0 {
-			fmt.Fprintf(&b, ", needs an approval of %s", needsText(v.Needs))
-		}
-		fmt.Fprintln(&b)
+	switch {
+	case v.Valid && len(v.Needs) > 0:
+		lines = append(lines, fmt.Sprintf("%s: valid, needs an approval of %s", v.Contract, needsText(v.Needs)))
+	case v.Valid:
+		lines = append(lines, v.Contract+": valid")
 	}
-	return b.String()
+	return lines
 }
 
 // needsText are the levels that need an approval, for people.

@@ -66,13 +66,11 @@ failed or refused; 130 when cli.Interrupted; 2 for wrong usage.`,
   sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
   sandbox batch solutions/*.py --task task.yaml --seeds 1,2,3
   sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd, args); err != nil {
-				return err
-			}
-			return batch(cmd.Context(), a, f, args)
-		},
+		Args:    cobra.ArbitraryArgs,
+		PreRunE: func(cmd *cobra.Command, args []string) error { return f.check(cmd, args) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return batch(ctx, a, s, f, args)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -129,12 +127,8 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 	return listed, errors.Join(errs...)
 }
 
-func batch(ctx context.Context, a *cli.App, f batchFlags, args []string) error {
+func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, args []string) error {
 	a.FieldHints = fieldHints
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
 	task, taskErr := evaluate.LoadTask(f.task)
 	listed, listErr := f.listScripts(ctx, args)
 	entries, err := evaluate.Entries(listed, f.seeds, f.workspace)
@@ -187,7 +181,7 @@ func batch(ctx context.Context, a *cli.App, f batchFlags, args []string) error {
 		Ending:  func(cause error) { p.Say("%v: ending what runs; Ctrl-C ends it at once", cause) },
 	}
 	if f.debugCommand != "" {
-		b.Debug = p.debugging(debugCommand(f.debugCommand))
+		b.Debug = p.debugging(evaluate.DebugCommand(f.debugCommand))
 	}
 	report, ended := h.Batch(ctx, entries, b)
 	p.Stop()

@@ -17,7 +17,6 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
 func TestBatchCode(t *testing.T) {
@@ -43,37 +42,6 @@ func TestBatchGPUWait(t *testing.T) {
 	require.EqualValues(t, 1<<62, cli.GPUWait(s, parallel, s.Timeout()), "no overflow")
 	parallel = 1
 	require.Equal(t, 24*time.Hour, cli.GPUWait(s, parallel, s.Timeout()), "nothing to wait for but others")
-}
-
-func TestGPUKind(t *testing.T) {
-	device := func(name string, mib int64) gpu.Listed {
-		return gpu.Listed{Device: gpu.Device{Name: name, TotalBytes: mib << 20}, State: gpu.StateFree}
-	}
-	sick := device("T4", 1)
-	sick.State = gpu.StateQuarantined
-	for name, test := range map[string]struct {
-		listed     []gpu.Listed
-		gpus, want string
-		err        string
-	}{
-		"one kind":      {[]gpu.Listed{device("H200", 2), device("H200", 2)}, "1", "H200, 2 MiB", ""},
-		"all":           {[]gpu.Listed{device("H200", 2), device("H200", 2)}, "all", "2 × H200, 2 MiB", ""},
-		"sick ones":     {[]gpu.Listed{device("H200", 2), sick}, "all", "1 × H200, 2 MiB", ""},
-		"two kinds":     {[]gpu.Listed{device("H200", 2), device("T4", 1)}, "1", "", "several kinds (H200, 2 MiB; T4, 1 MiB)"},
-		"other memory":  {[]gpu.Listed{device("A100", 40), device("A100", 80)}, "1", "", "several kinds"},
-		"nobody knows":  {[]gpu.Listed{device("", -1)}, "1", "", "is not known"},
-		"there is none": {nil, "1", "", "is not known"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := gpuKind(test.listed, test.gpus)
-			require.Equal(t, test.want, got)
-			if test.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, test.err)
-			}
-		})
-	}
 }
 
 // TestProgressKeepsTheBest: of graded scores, as soon as there is one; of valid runs.

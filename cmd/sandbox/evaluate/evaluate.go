@@ -16,8 +16,8 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -87,13 +87,11 @@ With several runs it is the highest of theirs.`,
   sandbox evaluate svm.py --task task.yaml --grader grader.py --answers answers
   sandbox evaluate svm.py --task task.yaml --seeds 1,2,3
   sandbox evaluate svm.py --task task.yaml --debug-cmd ./fix.sh --max-retries 2`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd); err != nil {
-				return err
-			}
-			return runEvaluate(cmd.Context(), a, f, args[0])
-		},
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return runEvaluate(ctx, a, s, f, args[0])
+		}),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -126,12 +124,8 @@ func (f *evaluateFlags) check(cmd *cobra.Command) error {
 	)
 }
 
-func runEvaluate(ctx context.Context, a *cli.App, f evaluateFlags, script string) error {
+func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluateFlags, script string) error {
 	a.FieldHints = fieldHints
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
 	task, taskErr := evaluate.LoadTask(f.task)
 	text, err := evaluate.ReadScript(script)
 	if err := errors.Join(taskErr, err); err != nil {
@@ -166,7 +160,7 @@ func runEvaluate(ctx context.Context, a *cli.App, f evaluateFlags, script string
 		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
 	case f.debugCommand != "":
 		_, repetition.Results[0], err = h.EvaluateWithRetry(ctx, mlestar.NewSolution(text, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
-			sayingRetries(say, debugCommand(f.debugCommand), f.maxRetries),
+			sayingRetries(say, evaluate.DebugCommand(f.debugCommand), f.maxRetries),
 			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
 	default:
 		repetition.Results[0], err = h.Run(ctx, job)
@@ -185,9 +179,19 @@ func (f *evaluateFlags) options(ctx context.Context, x *cli.Session) (opts evalu
 	if f.grader != "" {
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}
 	}
-	opts.GPUKind, err = gpuKindOf(ctx, x.Runner, x.Settings.GPUs)
-	if err != nil && f.cache == "" { // only a cache must know
+	if x.Settings.GPUs == "" {
+		return opts, nil
+	}
+	report, err := x.Runner.GPUs(ctx)
+	if err == nil {
+		opts.GPUKind, err = gpu.Kind(report.GPUs, x.Settings.GPUs)
+	}
+	switch {
+	case err == nil:
+	case f.cache == "": // only a cache must know
 		opts.GPUKind, err = "not known", nil
+	default:
+		err = cli.WithHint(fmt.Errorf("--cache with --gpus: %w", err), "leave --cache out, or see which GPUs there are with: sandbox gpus")
 	}
 	return opts, err
 }
@@ -218,47 +222,3 @@ func (f *seedsFlag) Set(text string) error {
 }
 
 func (f *seedsFlag) Type() string { return "S,S,..." }
-
-// gpuKindOf is the kind of the GPUs that runs get, for the key of a cache: a result of other
-// GPUs is another result. It is empty if runs get none.
-func gpuKindOf(ctx context.Context, runner *sandbox.Runner, gpus string) (string, error) {
-	if gpus == "" {
-		return "", nil
-	}
-	report, err := runner.GPUs(ctx)
-	if err != nil {
-		return "", err
-	}
-	return gpuKind(report.GPUs, gpus)
-}
-
-// gpuKind is the kind of the GPUs of a machine. A run gets its GPUs when it begins, so all
-// that can be lent must be of one kind.
-func gpuKind(listed []gpu.Listed, gpus string) (string, error) {
-	var kinds []string
-	count := 0
-	for _, g := range listed {
-		if g.State == gpu.StateQuarantined {
-			continue
-		}
-		count++
-		kind := "unknown"
-		if g.Name != "" {
-			kind = fmt.Sprintf("%s, %d MiB", g.Name, g.TotalBytes>>20)
-		}
-		if !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
-	}
-	switch {
-	case len(kinds) == 1 && kinds[0] != "unknown" && gpus == "all":
-		return fmt.Sprintf("%d × %s", count, kinds[0]), nil
-	case len(kinds) == 1 && kinds[0] != "unknown":
-		return kinds[0], nil
-	case len(kinds) > 1:
-		return "", cli.WithHint(fmt.Errorf("--cache with --gpus: the GPUs are of several kinds (%s): a result of one is none of another",
-			strings.Join(kinds, "; ")), "leave --cache out")
-	}
-	return "", cli.WithHint(errors.New("--cache with --gpus: of what kind the GPUs are is not known"),
-		"leave --cache out, or see which GPUs there are with: sandbox gpus")
-}

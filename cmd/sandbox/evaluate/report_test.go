@@ -46,7 +46,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 			require.Equal(t, cli.ExitInterrupted, code, name)
 			require.ErrorIs(t, got, cause, name)
 			if name == "grading" {
-				require.Contains(t, out, "not graded: cli.Interrupted while the grader ran\n")
+				require.Contains(t, out, "not graded: interrupted while the grader ran\n")
 			}
 		}
 	}

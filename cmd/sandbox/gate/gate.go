@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -59,12 +60,7 @@ cannot be read.`,
 			}
 			a.Code = cli.ExitCode(ended(v.Status), nil)
 			return a.Show(s, v, func() error {
-				for _, line := range render.Findings(v, a.RepeatFlags) {
-					if err := a.Print("%s\n", line); err != nil {
-						return err
-					}
-				}
-				return a.Print("%s\n", statusLine(v))
+				return a.PrintAll(append(render.Findings(v, a.RepeatFlags), statusLine(v)))
 			})
 		}),
 	}
@@ -143,15 +139,14 @@ func normalizeLog(a *cli.App, file string, f normalizeFlags) error {
 	if all > 0 {
 		a.Code = cli.ExitProblem
 	}
+	var lines []string
 	for _, s := range suspects {
-		if err := a.Print("%d: %s: %s\n", s.Line, s.Detector, s.Text); err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("%d: %s: %s", s.Line, s.Detector, s.Text))
 	}
 	if more := all - len(suspects); more > 0 {
-		return a.Print("and %d more\n", more)
+		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	return nil
+	return a.PrintAll(lines)
 }
 
 func newSchema(a *cli.App) *cobra.Command {

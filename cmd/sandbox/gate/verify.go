@@ -59,26 +59,21 @@ func verify(ctx context.Context, a *cli.App, s settings.Settings, dir, key strin
 	if report.OK {
 		a.Code = cli.ExitCode(ended(report.Verdict.Status), nil)
 	}
-	if s.JSON {
-		return a.PrintJSON(report)
-	}
-	for _, problem := range report.Problems {
-		if err := a.Print("problem: %s\n", render.Problem(problem)); err != nil {
-			return err
+	return a.Show(s, report, func() error {
+		var lines []string
+		for _, problem := range report.Problems {
+			lines = append(lines, "problem: "+render.Problem(problem))
 		}
-	}
-	switch {
-	case !report.OK:
-		a.Say("%s", "hint: "+evidence.ReasonTampered.Hint())
-		return a.Print("%s\n", text.Count(len(report.Problems), "problem"))
-	case report.Attested:
-		return a.Print("verified, with its signature: %s\n", statusLine(report.Verdict))
-	}
-	if err := a.Print("verified: %s\n", statusLine(report.Verdict)); err != nil {
-		return err
-	}
-	if _, err := os.Lstat(filepath.Join(dir, evidence.AttestationFile)); err == nil {
-		a.Say("the signature was not checked: name the public key with --key")
-	}
-	return nil
+		switch {
+		case !report.OK:
+			a.Say("hint: %s", evidence.ReasonTampered.Hint())
+			return a.PrintAll(append(lines, text.Count(len(report.Problems), "problem")))
+		case report.Attested:
+			return a.Print("verified, with its signature: %s\n", statusLine(report.Verdict))
+		}
+		if _, err := os.Lstat(filepath.Join(dir, evidence.AttestationFile)); err == nil {
+			defer a.Say("the signature was not checked: name the public key with --key")
+		}
+		return a.Print("verified: %s\n", statusLine(report.Verdict))
+	})
 }

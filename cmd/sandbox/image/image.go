@@ -146,10 +146,7 @@ func (t *tools) list(ctx context.Context) error {
 		}
 		rows = append(rows, []string{name, there, held, size, i.Description})
 	}
-	if t.settings.JSON {
-		return t.PrintJSON(list)
-	}
-	if err := t.PrintTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
+	if err := t.ShowTable(t.settings, list, []string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ || t.settings.JSON {
 		return err
 	}
 	fmt.Fprintln(t.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -81,17 +82,13 @@ func (t *tools) inspect(ctx context.Context, name string, f inspectFlags) error 
 		}
 		return t.PrintJSON(v)
 	case f.packages:
-		return t.printPackages(d.Entry.Packages)
+		var rows [][]string
+		for _, p := range d.Entry.Packages {
+			rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
+		}
+		return t.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
 	}
 	return t.printDetails(d, t.settings.LockPath())
-}
-
-func (t *tools) printPackages(packages packages.List) error {
-	var rows [][]string
-	for _, p := range packages {
-		rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
-	}
-	return t.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
 }
 
 func (t *tools) printDetails(d lock.Details, lockPath string) error {
@@ -103,18 +100,14 @@ func (t *tools) printDetails(d lock.Details, lockPath string) error {
 	case d.LockedID != "":
 		locked = fmt.Sprintf("differs: %s holds %s (see how with: sandbox image verify %s)", lockPath, d.LockedID, e.Name)
 	}
+	var lines []string
 	for _, row := range [][2]string{
 		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
 		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
 		{"size", text.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
 		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
 	} {
-		if row[1] == "" {
-			row[1] = "-"
-		}
-		if err := t.Print("%-12s %s\n", row[0], row[1]); err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("%-12s %s", row[0], cmp.Or(row[1], "-")))
 	}
-	return nil
+	return t.PrintAll(lines)
 }

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ was used is known for the runs of this user.`,
 	return cmd
 }
 
-// pruneImages shows the removed images also after an error.
+// prune shows the removed images also after an error.
 func (t *tools) prune(ctx context.Context, f pruneFlags) error {
 	locks, err := t.settings.AllLocks()
 	if err != nil {
@@ -72,17 +73,14 @@ func (t *tools) printPruned(report prune.Report, dryRun bool) error {
 	if dryRun {
 		verb = "would remove"
 	}
+	var lines []string
 	for _, img := range report.Removed {
-		if err := t.Print("%s %s (%s, last used %s)\n", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("%s %s (%s, last used %s)", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)))
 	}
 	for _, img := range report.Kept {
-		if err := t.Print("kept %s (%s): %s\n", prunedName(img), text.Size(img.SizeBytes), img.Reason); err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("kept %s (%s): %s", prunedName(img), text.Size(img.SizeBytes), img.Reason))
 	}
-	return t.Print("%s %s, kept %s\n", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))
+	return t.PrintAll(append(lines, fmt.Sprintf("%s %s, kept %s", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))))
 }
 
 func prunedName(img prune.Image) string {

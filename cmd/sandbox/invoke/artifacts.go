@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -28,11 +29,11 @@ is run, and no file is changed.`,
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newArtifactsVerifyCommand(a), newArtifactsHashCommand(a))
+	cmd.AddCommand(newVerify(a), newHash(a))
 	return cmd
 }
 
-func newArtifactsVerifyCommand(a *cli.App) *cobra.Command {
+func newVerify(a *cli.App) *cobra.Command {
 	var f artifactFlags
 	cmd := &cobra.Command{
 		Use:   "verify DIR",
@@ -45,12 +46,12 @@ files; links are not followed. Files of any size are read piece by piece.
 The exit code is 1 when something is wrong, and 125 when DIR cannot be read.`,
 		Example: "  sandbox artifacts verify out\n  sandbox artifacts verify out --json | jq .problems",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return cli.Misuse(cmd, "DIR is empty")
-			}
-			return verifyArtifacts(cmd.Context(), a, args[0], f)
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Check(cmd, cli.Wrong(args[0] == "", "DIR is empty"))
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return verify(ctx, a, s, args[0], f)
+		}),
 	}
 	cmd.Flags().SortFlags = false
 	f.register(cmd)
@@ -58,11 +59,7 @@ The exit code is 1 when something is wrong, and 125 when DIR cannot be read.`,
 	return cmd
 }
 
-func verifyArtifacts(ctx context.Context, a *cli.App, dir string, f artifactFlags) error {
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
+func verify(ctx context.Context, a *cli.App, s settings.Settings, dir string, f artifactFlags) error {
 	opts, err := f.options()
 	if err != nil {
 		return err
@@ -78,26 +75,24 @@ func verifyArtifacts(ctx context.Context, a *cli.App, dir string, f artifactFlag
 	if !report.OK {
 		a.Code = cli.ExitProblem
 	}
-	if s.JSON {
-		return a.PrintJSON(report)
-	}
-	var rows [][]string
-	for _, artifact := range report.Artifacts {
-		records := ""
-		if artifact.Records != nil {
-			records = strconv.FormatInt(*artifact.Records, 10)
+	return a.Show(s, report, func() error {
+		var rows [][]string
+		for _, artifact := range report.Artifacts {
+			records := ""
+			if artifact.Records != nil {
+				records = strconv.FormatInt(*artifact.Records, 10)
+			}
+			rows = append(rows, []string{artifact.Path, string(artifact.Role), text.Size(artifact.SizeBytes), records, artifact.SHA256})
 		}
-		rows = append(rows, []string{artifact.Path, string(artifact.Role), text.Size(artifact.SizeBytes), records, artifact.SHA256})
-	}
-	if err := a.PrintTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
-		return err
-	}
-	for _, problem := range report.Problems {
-		if err := a.Print("problem: %s\n", problem); err != nil {
+		if err := a.PrintTable([]string{"PATH", "ROLE", "SIZE", "RECORDS", "SHA256"}, rows); err != nil {
 			return err
 		}
-	}
-	return a.Print("%s\n", render.Artifacts(report))
+		var lines []string
+		for _, problem := range report.Problems {
+			lines = append(lines, "problem: "+problem.Error())
+		}
+		return a.PrintAll(append(lines, render.Artifacts(report)))
+	})
 }
 
 // hashed is one file as `artifacts hash --json` prints it.
@@ -106,7 +101,7 @@ type hashed struct {
 	SHA256 string `json:"sha256"`
 }
 
-func newArtifactsHashCommand(a *cli.App) *cobra.Command {
+func newHash(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hash PATH...",
 		Short: "Print the SHA-256 of files",
@@ -116,17 +111,15 @@ They must be regular files, or links to such, of any size.
 The exit code is 125 when one cannot be read; the others are printed.`,
 		Example: "  sandbox artifacts hash out/manifest.json out/trace_pack.jsonl",
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return hashArtifacts(cmd.Context(), a, args) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return printHashes(ctx, a, s, args)
+		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
-func hashArtifacts(ctx context.Context, a *cli.App, paths []string) error {
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
+func printHashes(ctx context.Context, a *cli.App, s settings.Settings, paths []string) error {
 	all := []hashed{}
 	var unreadable []error
 	for _, path := range paths {

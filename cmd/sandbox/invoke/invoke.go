@@ -35,10 +35,12 @@ const axisHint = "give axes such as --axis brightness=0.8,1.0"
 
 // toolFlags are the flags of a tool that are not settings.
 type toolFlags struct {
-	exec, output, adapter, root string
-	timeout                     time.Duration
-	env                         cli.EnvFlags
-	artifacts                   artifactFlags
+	exec, output, root string
+	// adapter is nil if it was not given.
+	adapter   *string
+	timeout   time.Duration
+	env       cli.EnvFlags
+	artifacts artifactFlags
 }
 
 // invokeKeys are the settings that are flags of a tool; its time limit is its own.
@@ -58,14 +60,6 @@ func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
 	return cli.Check(cmd, cli.Required(required...),
 		cli.Wrong(cmd.Flags().Changed("timeout") && f.timeout <= 0, "--timeout must be positive"),
 		cli.NotEmpty(cli.Folder, "root"))
-}
-
-// adapterOf is the adapter; nil if the flag was not given.
-func (f *toolFlags) adapterOf(cmd *cobra.Command) *string {
-	if !cmd.Flags().Changed("adapter") {
-		return nil
-	}
-	return &f.adapter
 }
 
 // limit is the time limit: that of the flag, or the tool's default below the ceiling of
@@ -158,20 +152,16 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 		Example: `  sandbox invoke --exec 'python -m tool.cli' --root ~/tool --config c.json --output out
   sandbox invoke --exec /opt/tool --config c.json --output out --seed 42 --json | jq .verification
   sandbox invoke --exec 'python -m tool.cli' --config c.json --output out --dry-run`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd, "exec", "config", "output"); err != nil {
-				return err
-			}
-			return run(cmd.Context(), a, cmd, f)
-		},
+		Args:    cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd, "exec", "config", "output") },
+		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return run(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
 	flags.StringVar(&f.output, "output", "", "existing `folder` for the artifacts (required)")
-	flags.StringVar(&f.adapter, "adapter", "", "`name` of an adapter of the tool")
+	flags.Var(cli.Optional(&f.adapter), "adapter", "`name` of an adapter of the tool")
 	flags.Var(&f.seed, "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
 	f.register(cmd)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
@@ -181,12 +171,8 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 	return cmd
 }
 
-func run(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlags) error {
+func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) error {
 	a.FieldHints = fieldHints
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
 	o, err := f.options(a, s)
 	if err != nil {
 		return err
@@ -202,7 +188,7 @@ func run(ctx context.Context, a *cli.App, cmd *cobra.Command, f invokeFlags) err
 	if err != nil {
 		return err
 	}
-	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapterOf(cmd)}
+	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapter}
 	if len(f.seed.seeds) > 0 {
 		inv.Seed = &f.seed.seeds[0]
 	}

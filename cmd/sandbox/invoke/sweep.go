@@ -17,6 +17,7 @@ import (
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -66,15 +67,13 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
   sandbox sweep --exec /opt/tool --spec base.json --axis x=1,2 --seeds 42 --output out --dry-run
   sandbox sweep --exec /opt/tool --spec base.json --axis x=1,2 --seeds 42 --output out --resume`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd, "exec", "spec", "axis", "seeds", "output"); err != nil {
 				return err
 			}
-			if f.parallel < 1 || f.parallel > cli.MaxParallel {
-				return cli.Misuse(cmd, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel)
-			}
-			return runSweep(cmd.Context(), a, cmd, f)
+			return cli.Check(cmd, cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel))
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return runSweep(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -84,7 +83,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	f.seeds.several = true
 	flags.Var(&f.seeds, "seeds", "seeds `N,N...` of each combination (required)")
 	flags.StringVar(&f.output, "output", "", "new `folder` of the sweep (required)")
-	flags.StringVar(&f.adapter, "adapter", "", "`name` of an adapter of the tool")
+	flags.Var(cli.Optional(&f.adapter), "adapter", "`name` of an adapter of the tool")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "do `N` runs at once")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a run that failed")
 	flags.BoolVar(&f.resume, "resume", false, "go on with the sweep in the folder, if there is one")
@@ -175,17 +174,13 @@ func (f *toolSeeds) Set(shown string) error {
 	return nil
 }
 
-func runSweep(ctx context.Context, a *cli.App, cmd *cobra.Command, f sweepFlags) error {
+func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags) error {
 	a.FieldHints = fieldHints
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
 	base, specErr := cli.Interruptibly(ctx, func() (sweep.Spec, error) { return sweep.LoadSpec(f.spec) })
 	if specErr != nil {
 		specErr = cli.WithHint(specErr, "name the file with --spec; it is a JSON object, and each run gets it with its own perturbations and seed")
 	}
-	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapterOf(cmd)}, base)
+	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapter}, base)
 	o, toolErr := f.options(a, s)
 	if err := errors.Join(specErr, planErr, toolErr); err != nil {
 		return err
@@ -237,7 +232,7 @@ func runSweep(ctx context.Context, a *cli.App, cmd *cobra.Command, f sweepFlags)
 	return errors.Join(a.Present(report, true, s, nil), err)
 }
 
-// runSweep does the runs and shows their progress.
+// carryOut does the runs and shows their progress.
 func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet bool, tool *invoke.Harness, plan sweep.Plan, opts sweep.Options) (sweep.Report, error) {
 	progress.Start(a, quiet, "runs", plan.Len(), plan.Len())
 	defer progress.Stop()
