@@ -211,7 +211,7 @@ func TestApplyEgressRefuses(t *testing.T) {
 		"too many hosts":          {Policy{AllowEgress: API}, Egress{Level: API, Allow: make([]string, 1001)}, []string{"allow-host of 1001 hosts"}},
 		"resolve an address":      {Policy{AllowEgress: API}, Egress{Level: API, Resolve: map[string][]netip.Addr{"8.8.8.8": {addr}}}, []string{"is an address, not a name"}},
 		"resolve to nothing":      {Policy{AllowEgress: API}, Egress{Level: API, Resolve: map[string][]netip.Addr{"a.example": nil}}, []string{"1 to 16 addresses"}},
-		"resolve to no address":   {Policy{AllowEgress: API}, Egress{Level: API, Resolve: map[string][]netip.Addr{"a.example": {{}}}}, []string{"is none"}},
+		"resolve to no address":   {Policy{AllowEgress: API}, Egress{Level: API, Resolve: map[string][]netip.Addr{"a.example": {{}}}}, []string{"has an address that is not valid"}},
 		"resolve twice":           {Policy{AllowEgress: API}, Egress{Level: API, Resolve: map[string][]netip.Addr{"a.example": {addr}, "A.example": {addr}}}, []string{"is there twice"}},
 		"resolve what is no name": {Policy{AllowEgress: API}, Egress{Level: API, Resolve: map[string][]netip.Addr{"a b": {addr}}}, []string{`add-host "a b"`}},
 	}

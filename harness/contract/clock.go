@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
@@ -29,12 +28,6 @@ exit 3`
 // clockLibrary matches the output of the probe.
 var clockLibrary = regexp.MustCompile(`\A(/usr/lib(?:64)?(?:/[A-Za-z0-9._-]+)*/libfaketime\.so\.1)\n\z`)
 
-// A clockCache has the path of libfaketime by image ID; empty for an image without it.
-type clockCache struct {
-	mu    sync.Mutex
-	known map[string]string
-}
-
 // fakeClock sets the clock of the program (DT-01). It refuses an image without libfaketime.
 // The image is probed in a container of its own, before anything of the contract runs.
 func (run *execution) fakeClock(ctx context.Context) error {
@@ -42,10 +35,13 @@ func (run *execution) fakeClock(ctx context.Context) error {
 		return nil
 	}
 	image := run.spec.Class.Image
-	library, err := run.clocks.find(image.ID, func() (string, error) { return run.probeClock(ctx) })
-	if err != nil {
+	library, err := "", error(nil)
+	if known, ok := run.clocks.Load(image.ID); ok {
+		library, _ = known.(string)
+	} else if library, err = run.probeClock(ctx); err != nil {
 		return fmt.Errorf("looking for libfaketime in %s: %w", image.Reference, err)
 	}
+	run.clocks.Store(image.ID, library)
 	if library == "" {
 		run.refuse([]Violation{{Code: "DT-01", Field: "determinism.clock", Value: run.Contract.Determinism.Clock,
 			Rule: fmt.Sprintf("needs libfaketime in the image, and %s has none", image.Reference), hint: hintNoClock}})
@@ -54,23 +50,6 @@ func (run *execution) fakeClock(ctx context.Context) error {
 	run.request.FakeClock = &sandbox.FakeClock{Library: library, At: run.Effective.Clock}
 	run.spec, err = run.box.Plan(ctx, run.request)
 	return err
-}
-
-// find returns the library of an image, which probe looks for once.
-func (c *clockCache) find(image string, probe func() (string, error)) (library string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if library, known := c.known[image]; known {
-		return library, nil
-	}
-	if library, err = probe(); err != nil {
-		return "", err
-	}
-	if c.known == nil {
-		c.known = map[string]string{}
-	}
-	c.known[image] = library
-	return library, nil
 }
 
 // probeClock looks for the library in the image of the contract, in a container without files

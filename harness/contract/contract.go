@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,7 +72,8 @@ type Job struct {
 type Harness struct {
 	box sandbox.Box
 	Options
-	clocks clockCache
+	// clocks has the path of libfaketime by image ID, empty for an image without it.
+	clocks sync.Map
 }
 
 // New returns a harness that runs programs in a box.

@@ -21,6 +21,9 @@ func (h *Harness) Trial() trial.Harness { return trialHarness{h} }
 // Kind is the kind of the jobs of contracts.
 const Kind = "contract"
 
+// roleProgram is the role of the only run of a contract.
+const roleProgram = "program"
+
 type trialHarness struct{ h *Harness }
 
 func (t trialHarness) Kind() string   { return Kind }
@@ -33,15 +36,12 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	started := t.h.Now()
-	contract := Job{Text: job.Spec, Source: job.Name}
-	contract.Hooks.Waiting = func(why string) {
-		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: trial.EventWaiting, Text: why})
+	started, run := t.h.Now(), t.h.newExecution(Job{Text: job.Spec, Source: job.Name})
+	event := func(kind trial.EventKind, text string) {
+		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
 	}
-	contract.Hooks.Started = func() {
-		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: trial.EventStarted, Role: "program"})
-	}
-	run := t.h.newExecution(contract)
+	run.job.Hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
+	run.job.Hooks.Started = func() { event(trial.EventStarted, "") }
 	o, err := run.carryOut(ctx)
 	res := trial.Result{
 		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1, Started: started,
@@ -57,7 +57,7 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 		res.Files = append(res.Files, trial.File{Path: file.Path, Size: file.SizeBytes, SHA256: file.SHA256})
 	}
 	if ran := run.result; ran != nil {
-		res.Runs = append(res.Runs, trial.RunRef{ID: ran.ID, Role: "program"})
+		res.Runs = append(res.Runs, trial.RunRef{ID: ran.ID, Role: roleProgram})
 		res.Usage = trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
 			GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
 	}

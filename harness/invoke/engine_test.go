@@ -74,7 +74,7 @@ func newTool(t *testing.T, box sandbox.Box, o invoke.Options) *invoke.Harness {
 	return h
 }
 
-// TestEngineSuccess: what the tool is told, what it may do, what it leaves.
+// TestEngineSuccess: the arguments of the tool, its rights, and its artifacts.
 func TestEngineSuccess(t *testing.T) {
 	t.Parallel()
 	inv := invocation(t, "metadata", "plot", "escape", "stdin")
@@ -127,7 +127,7 @@ func lasting(t *testing.T, res invoke.Result, inv invoke.Invocation) string {
 	return strings.ReplaceAll(string(text), filepath.Dir(inv.Config), "DIR")
 }
 
-// hashes are the files in a folder, each with its mode, time and hash.
+// hashes are the files in a directory, each with its mode, time and hash.
 func hashes(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -156,7 +156,7 @@ func TestEngineStale(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualError(t, res.Err(), "kept.txt: was not written by this run")
 
-	// More than is carried over is no success, and told.
+	// More files than the limit are not a success, and are listed.
 	few := sandbox.Request{Limits: policy.Limits{OutputFiles: 20}}
 	res, err = newTool(t, s, invoke.Options{Request: few}).Run(t.Context(), invocation(t, "many_files"))
 	require.NoError(t, err)
@@ -231,8 +231,8 @@ func TestEngineOutput(t *testing.T) {
 	require.Contains(t, res.Stdout, "a\ufffd\r\n")
 }
 
-// TestEngineRefuses: what is there before is no artifact of the run, and a tool that is
-// not there is not started.
+// TestEngineRefuses: a file from before is not an artifact of the run, and a tool that does
+// not exist is not started.
 func TestEngineRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)

@@ -328,7 +328,7 @@ func TestInvocationErrors(t *testing.T) {
 	require.Equal(t, ReasonCanceled, res.Reason)
 }
 
-// TestOddArtifacts: what is there in place of an artifact is told.
+// TestOddArtifacts: the error names the thing in place of an artifact.
 func TestOddArtifacts(t *testing.T) {
 	inv := newInvocation(t)
 	fake := &fakeBox{left: map[string]string{TracePackName: ""}, program: func(req sandbox.Request) result.Result {
@@ -389,7 +389,7 @@ func TestUnverified(t *testing.T) {
 	require.NotEmpty(t, res.ManifestPath)
 }
 
-// TestLeftOut: what was not carried over is told, and output that is not whole is no
+// TestLeftOut: files that were not written are listed, and incomplete output is not a
 // success.
 func TestLeftOut(t *testing.T) {
 	many := make([]tree.Change, 150)
@@ -405,26 +405,26 @@ func TestLeftOut(t *testing.T) {
 		incomplete bool
 		reason     Reason
 		text       string
-		told       int
+		listed     int
 		last       string
 	}{
 		"nothing": {},
-		"odd":     {trees: oneTree(true, result.SkippedOutput{Path: "p", Kind: "fifo", Reason: "not a regular file"}), told: 1, last: "p: is a fifo: not a regular file"},
-		"many":    {changes: many, told: 101, last: "and 50 more"},
+		"odd":     {trees: oneTree(true, result.SkippedOutput{Path: "p", Kind: "fifo", Reason: "not a regular file"}), listed: 1, last: "p: is a fifo: not a regular file"},
+		"many":    {changes: many, listed: 101, last: "and 50 more"},
 		"conflict": {
 			changes: []tree.Change{{Path: "x", Change: "created", State: tree.Conflict, Reason: "is there already"}},
-			reason:  ReasonNotWritten, text: "could not be written to ", told: 1, last: "x: created, but is there already",
+			reason:  ReasonNotWritten, text: "could not be written to ", listed: 1, last: "x: created, but is there already",
 		},
 		"too many": {
 			trees:  oneTree(true, result.SkippedOutput{Path: "d/1", Kind: "other", Reason: "more than 10000 entries"}),
-			reason: ReasonLimit, text: "left what the sandbox does not carry over: d/1: more than 10000 entries", told: 2, last: "and maybe more: what is beyond a limit is not looked at",
+			reason: ReasonLimit, text: "left what the sandbox does not carry over: d/1: more than 10000 entries", listed: 2, last: "and maybe more: what is beyond a limit is not looked at",
 		},
 		"too large": {
 			trees:  oneTree(true, result.SkippedOutput{Path: "big", Kind: "file", Reason: "larger than 5 bytes"}),
-			reason: ReasonLimit, text: "big: larger than 5 bytes", told: 2, last: "and maybe more: what is beyond a limit is not looked at",
+			reason: ReasonLimit, text: "big: larger than 5 bytes", listed: 2, last: "and maybe more: what is beyond a limit is not looked at",
 		},
-		"cut":    {trees: oneTree(false), reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
-		"report": {incomplete: true, reason: ReasonLimit, text: "not whole", told: 1, last: "and maybe more: what is beyond a limit is not looked at"},
+		"cut":    {trees: oneTree(false), reason: ReasonLimit, text: "not whole", listed: 1, last: "and maybe more: what is beyond a limit is not looked at"},
+		"report": {incomplete: true, reason: ReasonLimit, text: "not whole", listed: 1, last: "and maybe more: what is beyond a limit is not looked at"},
 	} {
 		fake := &fakeBox{left: good, report: tree.Report{Changes: test.changes}, incomplete: test.incomplete,
 			program: func(req sandbox.Request) result.Result {
@@ -433,9 +433,9 @@ func TestLeftOut(t *testing.T) {
 				return res
 			}}
 		res, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
-		require.Len(t, res.NotWritten, test.told, name)
-		if test.told > 0 {
-			require.Equal(t, test.last, res.NotWritten[test.told-1], name)
+		require.Len(t, res.NotWritten, test.listed, name)
+		if test.listed > 0 {
+			require.Equal(t, test.last, res.NotWritten[test.listed-1], name)
 		}
 		require.Equal(t, test.reason, res.Reason, name)
 		require.Equal(t, test.reason.ours(), err != nil, name)
@@ -445,9 +445,9 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestLost: that what the tool left was lost is told, however the tool ended.
+// TestLost: the loss of the tool's files is reported, however the tool ended.
 func TestLost(t *testing.T) {
-	errLost, errRecord := errors.New("the folder is gone"), errors.New("the record cannot be written")
+	errLost, errRecord := errors.New("the directory is gone"), errors.New("the record cannot be written")
 	for name, test := range map[string]struct {
 		program func(sandbox.Request) result.Result
 		reason  Reason
@@ -466,9 +466,9 @@ func TestLost(t *testing.T) {
 			require.ErrorIs(t, err, why, name)
 			require.ErrorContains(t, err, why.Error(), name)
 		}
-		require.Equal(t, []string{"all other changes: the folder is gone"}, res.NotWritten, name)
+		require.Equal(t, []string{"all other changes: the directory is gone"}, res.NotWritten, name)
 	}
-	// An engine that failed after a good end is no good end.
+	// A good end of the tool is not one of the call if the engine failed after it.
 	fake := &fakeBox{program: exits(0), left: good, err: errRecord}
 	_, err := newFake(t, fake).Run(t.Context(), newInvocation(t))
 	var failed *InvocationError
@@ -505,7 +505,7 @@ func TestOutputDirectory(t *testing.T) {
 		require.Empty(t, fake.requests)
 		require.Equal(t, before, contents(t, filepath.Dir(inv.Config)))
 	}
-	// A file in place of a folder of the profile is no artifact of it.
+	// A file in place of a directory of the profile is not an artifact.
 	inv := newInvocation(t)
 	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "more"), nil, 0o600))
 	res, err := newTool(t, &fakeBox{program: exits(0), left: good}, Options{Verify: profile}).Run(t.Context(), inv)

@@ -305,7 +305,7 @@ func listedHash(name string, hash json.RawMessage) (listed, *ArtifactError) {
 	}
 	found := sha256Pattern.FindStringSubmatch(textOf(hash))
 	if found == nil {
-		return listed{}, invalidList(KindHashInvalid, "artifacts: the hash of %.200q is no SHA-256", name)
+		return listed{}, invalidList(KindHashInvalid, "artifacts: the hash of %.200q is not a SHA-256", name)
 	}
 	return listed{name, strings.ToLower(found[1])}, nil
 }

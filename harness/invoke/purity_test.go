@@ -22,7 +22,7 @@ import (
 var impureImports = []string{"math/rand", "math/rand/v2", "crypto/rand", "github.com/google/uuid", "plugin", "C"}
 
 // impureNames are functions that read what must be injected: the clock, random names,
-// the environment, the process and its folder.
+// the environment, the process and its directory.
 var impureNames = map[string][]string{
 	"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},
 	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
@@ -34,16 +34,16 @@ var impureNames = map[string][]string{
 	"syscall":       {"Getenv", "Environ", "Getpid", "Getwd", "Gettimeofday", "ForkExec", "StartProcess", "Exec"},
 }
 
-// folderNames read the folder of the process, from which relative paths are meant. That
-// is the one thing that is not injected, and permitted in these files only.
-var folderNames = []string{"path/filepath.Abs", "os.Getwd"}
+// directoryNames read the directory of the process, for relative paths. That is the one thing
+// that is not injected, and these files only may do it.
+var directoryNames = []string{"path/filepath.Abs", "os.Getwd"}
 
-var folderFiles = []string{"invocation.go", "harness.go", "verify.go"}
+var directoryFiles = []string{"invocation.go", "harness.go", "verify.go"}
 
-// mayReadFolder says that a file makes the caller's paths absolute. A sweep does so with
+// mayReadDirectory says that a file makes the caller's paths absolute. A sweep does so with
 // its own.
-func mayReadFolder(file string) bool {
-	return slices.Contains(folderFiles, file) || strings.HasPrefix(filepath.ToSlash(file), "sweep/")
+func mayReadDirectory(file string) bool {
+	return slices.Contains(directoryFiles, file) || strings.HasPrefix(filepath.ToSlash(file), "sweep/")
 }
 
 // impurities are the places of a Go file that break the rule.
@@ -98,12 +98,12 @@ func TestNoClockNoChance(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range sources(t) {
 		found := slices.DeleteFunc(impurities(t, file, nil), func(name string) bool {
-			used[file] = used[file] || slices.Contains(folderNames, name)
-			return mayReadFolder(file) && slices.Contains(folderNames, name)
+			used[file] = used[file] || slices.Contains(directoryNames, name)
+			return mayReadDirectory(file) && slices.Contains(directoryNames, name)
 		})
 		assert.Empty(t, found, file)
 	}
-	for _, file := range folderFiles {
+	for _, file := range directoryFiles {
 		assert.True(t, used[file], "%s needs no exception", file)
 	}
 	// The search finds what it looks for, under whatever name.
@@ -140,7 +140,7 @@ func TestToolsAreProcesses(t *testing.T) {
 }
 
 // TestTheDoubleIsDeterministic: the test tool has nothing that differs from run to run,
-// and no import of ours or of a shell.
+// and no import of this project or of a shell.
 func TestTheDoubleIsDeterministic(t *testing.T) {
 	text, err := os.ReadFile("testdata/fake_tool.py")
 	require.NoError(t, err)

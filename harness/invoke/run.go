@@ -29,7 +29,7 @@ func (h *Harness) Run(ctx context.Context, inv Invocation) (Result, error) {
 }
 
 func (h *Harness) run(ctx context.Context, inv Invocation, hooks sandbox.Hooks) (Result, error) {
-	res := Result{Schema: ResultSchemaV1, Engine: engineName, Command: []string{}, NotWritten: []string{}, Unenforced: []string{}, Warnings: []string{}}
+	res := newResult()
 	c, err := h.prepare(inv)
 	if err != nil {
 		return res.failed(ReasonRefused, err)
@@ -83,6 +83,14 @@ func (h *Harness) run(ctx context.Context, inv Invocation, hooks sandbox.Hooks) 
 	}
 	res.Verification, res.OK = &report, report.OK && res.Reason == ""
 	return res, nil
+}
+
+// newResult is the result of a call that did not begin.
+func newResult() Result {
+	return Result{
+		Schema: ResultSchemaV1, Engine: engineName,
+		Command: []string{}, NotWritten: []string{}, Unenforced: []string{}, Warnings: []string{},
+	}
 }
 
 // failed ends a call for a reason with an error, which is returned unless it is a refusal.

@@ -77,7 +77,11 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	inv, problems := decode(job)
 	if problems != nil {
-		return trial.Result{Schema: trial.ResultSchemaV1, Job: job, Verdict: trial.Refused, Reason: string(ReasonRefused), ExitCode: -1, Problems: problems}, nil
+		res := newResult()
+		res.Reason = ReasonRefused
+		wire, err := res.Trial(job)
+		wire.Problems = problems
+		return wire, err
 	}
 	hooks := t.h.o.Hooks
 	hooks.Waiting = func(why string) {

@@ -3,6 +3,7 @@ package invoke
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,9 +18,9 @@ import (
 // job is a job for an invocation.
 func job(t *testing.T, inv Invocation) trial.Job {
 	t.Helper()
-	text, err := json.Marshal(jobSpec{JobSchemaV1, inv.Config, inv.OutputDir, inv.Adapter, inv.Seed})
+	text, err := JobSpec(inv)
 	require.NoError(t, err)
-	schematest.Valid(t, schematest.Load(t, jobSchema), text)
+	schematest.Valid(t, schematest.Load(t, trialHarness{}.Schema()), text)
 	return trial.Job{ID: "1", Kind: "invoke", Spec: text}
 }
 
@@ -89,6 +90,10 @@ func TestTrialRefuses(t *testing.T) {
 		res, err := h.Run(t.Context(), job, nil)
 		require.NoError(t, err, text)
 		require.Equal(t, trial.Refused, res.Verdict, text)
+		require.NotNil(t, res.Files)
+		if json.Valid([]byte(text)) && !strings.Contains(text, "/no/such") && !strings.Contains(text, `"config": "x"`) {
+			schematest.Invalid(t, schematest.Load(t, h.Schema()), []byte(text))
+		}
 		require.Contains(t, res.Problems[0].Rule, want, text)
 	}
 	require.Empty(t, fake.requests)

@@ -262,7 +262,7 @@ func TestNothingIsChanged(t *testing.T) {
 	require.Equal(t, before, contents(t, dir))
 }
 
-// contents are all entries of a folder with everything that a change would change.
+// contents are all entries of a directory with everything that a change would change.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -149,10 +149,10 @@ func (m matcher) matchFields(t *testing.T, s *jsonschema.Schema, typ reflect.Typ
 	require.ElementsMatch(t, required, s.Required, path)
 }
 
-// fieldsOf are the fields of a struct in JSON, those of embedded structs included.
+// fieldsOf are the exported fields of a struct in JSON, those of embedded structs included.
 func fieldsOf(typ reflect.Type) (fields []reflect.StructField) {
 	for _, field := range reflect.VisibleFields(typ) {
-		if tag := field.Tag.Get("json"); tag != "-" && (!field.Anonymous || tag != "") {
+		if tag := field.Tag.Get("json"); field.IsExported() && tag != "-" && (!field.Anonymous || tag != "") {
 			fields = append(fields, field)
 		}
 	}

@@ -58,8 +58,8 @@ workspace.
 The gate directory of --out holds the evidence: logs, test cases, hashes, what the
 commands tried, GATES.json for a replay, and ExecutionVerdict.json.
 
-Reports that lie in the workspace are no part of what the commands see. A sealed wish
-must name them with exclude: the next run and a replay would find another workspace.
+The commands do not see reports that lie in the workspace. A sealed wish must name
+them with exclude, because the next run and a replay would find another workspace.
 
 The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
 not be carried out, 130 cli.Interrupted.`,

@@ -24,7 +24,7 @@ func newSeal(a *cli.App) *cobra.Command {
 		Short: "Seal a wish, so that it can be run",
 		Long: `Seal a wish: check it, look up what its names stand for now (the ID of the image, the
 hashes of its toolchain), and write all of it with a hash into a lock. A gate runs
-what was sealed and nothing else: whoever changes the lock has to seal again.
+the sealed commands and nothing else: a changed lock must be sealed again.
 
 The hash finds changes, not forgers. Nothing is run.`,
 		Example: "  sandbox gate seal wish.yaml\n  sandbox gate seal ci/wish.yaml -o ci/wish.lock.json",

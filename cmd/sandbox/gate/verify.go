@@ -21,11 +21,12 @@ func newVerify(a *cli.App) *cobra.Command {
 		Use:   "verify DIR [--key PUBLIC.pem]",
 		Short: "Check that a gate directory is what was recorded",
 		Long: `Check a gate directory: every file has the hash of the manifest, nothing was added,
-and the verdict and GATES.json are what follows from the evidence. With --key also
-the signature, and that it is about these very files. Nothing is run or changed, and
-no network is needed.
+and the verdict and GATES.json follow from the evidence. --key also checks the
+signature, and that it is about these files. Nothing runs or changes, and no network
+is needed.
 
-Whoever can change all files can make their hashes fit again; only --key shows that.
+An attacker who can change all files can also change their hashes; only --key shows
+that.
 
 The exit code is 0 if all of it holds and the verdict is PASS, 1 if something does
 not hold or the verdict is BLOCKED, 3 if it is NEED_INFO, 125 when DIR or the key

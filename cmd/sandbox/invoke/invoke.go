@@ -136,7 +136,7 @@ func NewInvoke(a *cli.App) *cobra.Command {
   --config FILE --output DIR [--adapter NAME] [--seed N]
 
 with absolute paths. The tool runs in a fresh container: FILE is read-only, the
-folder of --root, if there is one, is read-only and where it starts, and DIR is the
+directory of --root, if there is one, is read-only and where it starts, and DIR is the
 only place that outlives it. DIR must exist, and hold none of the artifacts yet.
 
 A tool that exits with 0 must leave manifest.json and trace_pack.jsonl. They are

@@ -39,26 +39,26 @@ func NewSweep(a *cli.App) *cobra.Command {
 		Use:   "sweep --exec COMMAND --spec FILE --axis NAME=V,V... --seeds N,N... --output DIR",
 		Short: "Call a tool over axes of values and over seeds",
 		Long: `Call a tool as 'sandbox invoke' does, once for each combination of the values of all
-axes and each seed, in fresh containers. Each run has a folder of its own,
+axes and each seed, in fresh containers. Each run has a directory of its own,
 
   DIR/runs/brightness=0p8_zoom=m1_seed=42/
 
 with spec.json, which is the base spec with the run's perturbations and seed, and
-output/, which is what the tool left. Runs are done in the order of their axes'
-names, values and seeds as given, seeds fastest; combinations whose folders would
-have the same name are refused. Once all have succeeded,
+output/, which has the files of the tool. Runs are done in the order of their axes'
+names, values and seeds as given, seeds fastest; combinations whose directories
+would have the same name are refused. Once all have succeeded,
 
   DIR/sweep_manifest.json
 
-tells the hash of each one's manifest.json. It is the same however many ran at once.
+has the hash of each one's manifest.json. It is the same however many ran at once.
 
 A value is a number, true, false, null or a text; NAME=["a,b", 1] takes a JSON list.
 
 The first run that fails ends the sweep, once what runs has ended; with --keep-going
-the others run all the same, and the manifest has null for what failed. DIR must not
+the others run, too, and the manifest has null for a run that failed. DIR must not
 exist. --resume goes on with the same sweep in DIR, after a failure, a crash or
-Ctrl-C: what has succeeded and is still as it was is kept, if it passes the demands
-of this call, all else runs again.
+Ctrl-C: a run that succeeded and is still as it was is kept, if it passes the demands
+of this call; all others run again.
 
 The exit code is 0 when every run succeeded; 1 when one failed; 125 when the sandbox
 failed or refused; 130 when interrupted; 2 for wrong usage.`,

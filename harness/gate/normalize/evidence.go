@@ -40,7 +40,7 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	}
 	var baseline []run
 	if m.Baseline != "" {
-		if baseline, _, err = readRuns(root, evidence.BaselineSet, m); err != nil {
+		if baseline, _, err = readRuns(root, evidence.BaselinePass, m); err != nil {
 			return err
 		}
 	}

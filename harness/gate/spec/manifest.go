@@ -244,7 +244,7 @@ const (
 // NewPlan is plan.json (RO-07): the run before it begins. findings are those of [Build]. Seeds
 // are not varied (resolution 46), and nothing is proved yet: the rung is 0.
 func NewPlan(m evidence.RunManifest, findings []evidence.Finding) evidence.Plan {
-	passes, commands := int64(len(evidence.Sets(m))), int64(len(m.Gates))
+	passes, commands := int64(len(evidence.Passes(m))), int64(len(m.Gates))
 	var ms int64
 	for _, g := range m.Gates {
 		ms += g.TimeoutMS

@@ -71,7 +71,7 @@ allow_suspects: [abc]
 		Gates: []evidence.Gate{
 			{
 				Index: 1, Argv: []string{"pytest", "-q", "a b"}, Command: evidence.Command{
-					Cmd: "pytest -q 'a b'", Kind: "tests", Report: "auto", ReportPath: ReportFile,
+					Cmd: "pytest -q 'a b'", Kind: "tests", Report: "auto", ReportPath: reportFile,
 					Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/work/final/report.xml -p no:cacheprovider"}, TimeoutMS: 60_000,
 				},
 			},
@@ -250,10 +250,10 @@ func TestAskForReport(t *testing.T) {
 		env  map[string]string
 		path string
 	}{
-		"pytest -q":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, ReportFile},
-		"python3 -m pytest":                  {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, ReportFile},
-		"make test":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, ReportFile},
-		"pytest --lf":                        {map[string]string{"PYTEST_ADDOPTS": junit}, ReportFile},
+		"pytest -q":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
+		"python3 -m pytest":                  {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
+		"make test":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
+		"pytest --lf":                        {map[string]string{"PYTEST_ADDOPTS": junit}, reportFile},
 		"pytest --junitxml=out/r.xml":        {map[string]string{"PYTEST_ADDOPTS": noCache}, "out/r.xml"},
 		"pytest --junit-xml /repo/out/r.xml": {map[string]string{"PYTEST_ADDOPTS": noCache}, "out/r.xml"},
 		"go test ./...":                      {map[string]string{"GOFLAGS": "-json"}, ""},

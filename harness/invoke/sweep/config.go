@@ -218,7 +218,7 @@ func normal(value any) (any, error) {
 func normalNumber(n json.Number) (any, error) {
 	switch {
 	case len(n) > maxText || !isNumber(n):
-		return nil, fmt.Errorf("%s is no number", shown(string(n)))
+		return nil, fmt.Errorf("%s is not a number", shown(string(n)))
 	case strings.ContainsAny(string(n), ".eE"):
 		f, err := n.Float64()
 		if err != nil {

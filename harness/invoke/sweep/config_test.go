@@ -54,7 +54,7 @@ func TestConfigValidate(t *testing.T) {
 		"odd values":        {Config{Axes: []Axis{{"a", []any{map[string]any{}, struct{}{}}}}, Seeds: seeds(1)}, []string{"value 1 is an object", "value 2 is of type struct {}"}},
 		"not finite":        {Config{Axes: []Axis{{"a", []any{math.NaN(), math.Inf(1)}}}, Seeds: seeds(1)}, []string{"value 1 is not finite", "value 2 is not finite"}},
 		"too large a float": {Config{Axes: []Axis{{"a", []any{json.Number("1e999")}}}, Seeds: seeds(1)}, []string{"does not fit"}},
-		"no number":         {Config{Axes: []Axis{{"a", []any{json.Number("0x1"), json.Number("true"), json.Number(" 1"), json.Number("")}}}, Seeds: seeds(1)}, []string{`"0x1" is no number`, `"true" is`, `" 1" is`, `"" is`}},
+		"no number":         {Config{Axes: []Axis{{"a", []any{json.Number("0x1"), json.Number("true"), json.Number(" 1"), json.Number("")}}}, Seeds: seeds(1)}, []string{`"0x1" is not a number`, `"true" is`, `" 1" is`, `"" is`}},
 		"not UTF-8":         {Config{Axes: []Axis{{"a", []any{"\xff"}}}, Seeds: seeds(1)}, []string{"is not UTF-8"}},
 		"long text":         {Config{Axes: []Axis{{"a", []any{strings.Repeat("x", 5000)}}}, Seeds: seeds(1)}, []string{"more than 4096 bytes"}},
 		"too many runs":     {Config{Axes: []Axis{{"a", numbers(1000)}, {"b", numbers(101)}}, Seeds: seeds(1)}, []string{"more than 100000 runs"}},

@@ -16,7 +16,7 @@ import (
 var asPython = jsonv2.WithMarshalers(jsonv2.JoinMarshalers(
 	jsonv2.MarshalToFunc(func(out *jsontext.Encoder, n json.Number) error {
 		if !isNumber(n) {
-			return fmt.Errorf("%s is no number", shown(string(n)))
+			return fmt.Errorf("%s is not a number", shown(string(n)))
 		}
 		return out.WriteValue(jsontext.Value(n))
 	}),

@@ -145,7 +145,7 @@ func (e *FailuresError) Error() string {
 func (e *FailuresError) Hint() string {
 	logs := RunsName + "/" + e.Name + "/" + StderrName + " has what it printed; "
 	if e.Stopped {
-		return logs + "go on with --resume once it is mended; --keep-going runs the others all the same"
+		return logs + "go on with --resume once it is fixed; --keep-going runs the others, too"
 	}
 	return logs + "--resume runs again what failed"
 }

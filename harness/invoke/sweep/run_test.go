@@ -74,7 +74,7 @@ func (o *tool) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) (tri
 
 func (*tool) Kind() string { return "invoke" }
 
-// leave leaves right artifacts, at least for the mode Compat: the trace tells which.
+// leave leaves right artifacts, for both modes.
 func leave(_ context.Context, name string, inv invoke.Invocation) error {
 	write := func(file, text string) error {
 		return os.WriteFile(filepath.Join(inv.OutputDir, file), []byte(text), 0o644)
@@ -91,7 +91,7 @@ func loose(ctx context.Context, name string, inv invoke.Invocation) error {
 	return errors.Join(leave(ctx, name, inv), os.WriteFile(filepath.Join(inv.OutputDir, invoke.TracePackName), []byte("{\"step\": \"1\"}\n"), 0o644))
 }
 
-// tree are the names of all files below a folder.
+// tree are the names of all files below a directory.
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -131,12 +131,12 @@ func TestRun(t *testing.T) {
 	assert.Equal(t, "done m", string(stdout))
 
 	_, err = Run(t.Context(), o, testPlan(t), Options{Dir: dir, Setup: map[string]string{"exec": "x"}})
-	require.ErrorIs(t, err, fs.ErrExist, "a sweep never writes into a folder that is there")
+	require.ErrorIs(t, err, fs.ErrExist, "a sweep never writes into a directory that exists")
 	require.ErrorContains(t, err, "exists already")
 	assert.Len(t, o.ran, 4)
 }
 
-// TestRunFoldersAreNew: what is there is never written into, whoever made it meanwhile.
+// TestRunFoldersAreNew: a directory that exists is never written into.
 func TestRunFoldersAreNew(t *testing.T) {
 	plan, dir := testPlan(t), filepath.Join(t.TempDir(), "s")
 	next := filepath.Join(dir, RunsName, plan.Name(1))
@@ -221,11 +221,11 @@ func TestFirstFailureEnds(t *testing.T) {
 	assert.Equal(t, runFile{Schema: RunSchemaV1, Status: StatusFailed, ExitCode: new(3), Failure: "the tool exited with code 3"}, r)
 
 	kept := -1
-	mended := &tool{}
-	report, err = Run(t.Context(), mended, plan, Options{Dir: dir, Resume: true, Resumed: func(n int) { kept = n }})
+	fixed := &tool{}
+	report, err = Run(t.Context(), fixed, plan, Options{Dir: dir, Resume: true, Resumed: func(n int) { kept = n }})
 	require.NoError(t, err)
 	assert.Equal(t, 1, kept)
-	assert.Equal(t, []string{plan.Name(1), plan.Name(2), plan.Name(3)}, mended.ran)
+	assert.Equal(t, []string{plan.Name(1), plan.Name(2), plan.Name(3)}, fixed.ran)
 	assert.True(t, report.Runs[0].Kept)
 	resumed, err := os.ReadFile(string(report.Manifest))
 	require.NoError(t, err)
@@ -281,7 +281,7 @@ func TestResumeTrustsNothing(t *testing.T) {
 			report, err := Run(t.Context(), o, plan, Options{Dir: dir, Resume: true})
 			require.EqualError(t, err, "run "+plan.Name(1)+": engine lost")
 			require.Equal(t, 1, report.Count(StatusMissing))
-			require.NoFileExists(t, filepath.Join(dir, ManifestName), "what is not the case any more is not told")
+			require.NoFileExists(t, filepath.Join(dir, ManifestName), "the former manifest is not true any more")
 			o = &tool{}
 			report, err = Run(t.Context(), o, plan, Options{Dir: dir, Resume: true})
 			require.NoError(t, err)
@@ -342,18 +342,18 @@ func TestRunRefuses(t *testing.T) {
 		require.NoError(t, make(path))
 		for _, resume := range []bool{false, true} {
 			_, err := Run(t.Context(), o, plan, Options{Dir: path, Resume: resume})
-			folder := new(DirError)
-			require.ErrorAs(t, err, &folder, name)
+			refused := new(DirError)
+			require.ErrorAs(t, err, &refused, name)
 			if name != "leads out" || !resume { // that is seen when it is taken
-				require.EqualError(t, Check(plan, Options{Dir: path, Resume: resume}), err.Error(), "told before as well")
+				require.EqualError(t, Check(plan, Options{Dir: path, Resume: resume}), err.Error(), "Check says the same")
 			}
-			require.NotEmpty(t, folder.Hint())
+			require.NotEmpty(t, refused.Hint())
 		}
 	}
 	assert.Len(t, o.ran, 4)
 }
 
-// TestOneSweepAtATime: the folder is the process's own meanwhile.
+// TestOneSweepAtATime: a sweep locks its directory.
 func TestOneSweepAtATime(t *testing.T) {
 	plan, dir := testPlan(t), filepath.Join(t.TempDir(), "s")
 	o := &tool{}

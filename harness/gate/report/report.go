@@ -1,3 +1,9 @@
+// Package report writes the evidence of a gate for other programs and for people: [JUnit]
+// for CI systems that show test cases, [Markdown] for the page of a pull request or a job.
+//
+// Both are pure and deterministic: equal evidence gives equal bytes. Names and messages of
+// tests are untrusted: they are shortened, and cannot become markup, a link or a control
+// sequence.
 package report
 
 import (
@@ -10,19 +16,19 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
-// Input is the evidence that is told.
+// Input is the evidence of one gate.
 type Input struct {
 	Manifest evidence.RunManifest
 	Tests    evidence.Tests
 	Verdict  evidence.Verdict
 }
 
-// met says whether a gate ended as was expected of it.
+// met reports whether a gate ended as expected.
 func met(c evidence.CommandTests) bool {
 	return c.Started && c.ExitCode != nil && *c.ExitCode == c.ExpectExit
 }
 
-// ended is how a gate ended, in words.
+// ended says how a gate ended.
 func ended(c evidence.CommandTests) string {
 	switch {
 	case !c.Started:
@@ -35,8 +41,8 @@ func ended(c evidence.CommandTests) string {
 	return fmt.Sprintf("exit code %d", *c.ExitCode)
 }
 
-// CountsText tells how many test cases there were of which outcome, such as
-// "3 passed, 1 skipped"; empty if there were none.
+// CountsText is the number of test cases by outcome, such as "3 passed, 1 skipped"; empty
+// without any.
 func CountsText(c evidence.Counts) string {
 	var all []string
 	for _, one := range []struct {
@@ -53,8 +59,8 @@ func CountsText(c evidence.Counts) string {
 	return strings.Join(all, ", ")
 }
 
-// harmless replaces what is no text: bytes that are not UTF-8, control characters other
-// than newline and tab, and what reorders text or hides in it.
+// harmless replaces bytes that are not UTF-8, control characters other than newline and
+// tab, and characters that reorder text or are invisible.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -1,4 +1,4 @@
-package gate
+package compare
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ func TestCompareLines(t *testing.T) {
 		"one is much shorter": {long, "", &Line{1, long[:maxShown] + "…", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line, err := compareLines(strings.NewReader(c.want), strings.NewReader(c.got))
+			line, err := lines(strings.NewReader(c.want), strings.NewReader(c.got))
 			require.NoError(t, err)
 			if name == "end of a long line" { // what is shown is bounded
 				require.Equal(t, 2, line.Line)
@@ -38,6 +38,6 @@ func TestCompareLines(t *testing.T) {
 		})
 	}
 	failed := errors.New("broken")
-	_, err := compareLines(iotest.ErrReader(failed), strings.NewReader(""))
+	_, err := lines(iotest.ErrReader(failed), strings.NewReader(""))
 	require.ErrorIs(t, err, failed)
 }
