@@ -144,6 +144,26 @@ func (a *App) PrintTable(header []string, rows [][]string) error {
 	return ReaderGone(table.Flush())
 }
 
+// PrintTables prints tables with an empty line between them.
+func (a *App) PrintTables(tables ...render.Table) error {
+	for i, t := range tables {
+		var err error
+		if i > 0 {
+			err = a.Print("\n")
+		}
+		if err == nil && t.Header != nil {
+			err = a.PrintTable(t.Header, t.Rows)
+		}
+		if err == nil && t.Header != nil && t.Lines != nil {
+			err = a.Print("\n")
+		}
+		if err = errors.Join(err, a.PrintAll(t.Lines)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Say prints one line on stderr. Errors of stderr are ignored.
 func (a *App) Say(format string, args ...any) {
 	fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Line(fmt.Sprintf(format, args...)))

@@ -56,7 +56,7 @@ func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags.Var(cli.Duration(&f.graderTimeout), "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
 	flags.StringVar(&f.cache, "cache", "", "`folder` of known results: what ran before is not run again")
 	flags.IntVar(&f.repeat, "repeat", 1, repeat)
-	flags.Var(&seedsFlag{&f.seeds}, "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
+	flags.Var(cli.List(&f.seeds, "S,S,...", cli.Each(readSeed)), "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
 	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
 	flags.IntVar(&f.maxRetries, "max-retries", mlestar.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
 }
@@ -196,29 +196,11 @@ func (f *evaluateFlags) options(ctx context.Context, x *cli.Session) (opts evalu
 	return opts, err
 }
 
-// seedsFlag is a list of seeds: whole numbers that Python takes.
-type seedsFlag struct{ target *[]uint32 }
-
-func (f *seedsFlag) String() string {
-	if f.target == nil {
-		return "" // the zero value that flag packages compare with
+// readSeed reads a seed that Python takes.
+func readSeed(text string) (uint32, error) {
+	seed, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, errors.New("must be whole numbers from 0 to 4294967295, as in 1,2,3")
 	}
-	texts := make([]string, len(*f.target))
-	for i, seed := range *f.target {
-		texts[i] = strconv.FormatUint(uint64(seed), 10)
-	}
-	return strings.Join(texts, ",")
+	return uint32(seed), nil
 }
-
-func (f *seedsFlag) Set(text string) error {
-	for part := range strings.SplitSeq(text, ",") {
-		seed, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
-		if err != nil {
-			return errors.New("must be whole numbers from 0 to 4294967295, as in 1,2,3")
-		}
-		*f.target = append(*f.target, uint32(seed))
-	}
-	return nil
-}
-
-func (f *seedsFlag) Type() string { return "S,S,..." }

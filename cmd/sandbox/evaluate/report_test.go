@@ -134,12 +134,10 @@ func TestSayingRetries(t *testing.T) {
 
 func TestSeedsFlag(t *testing.T) {
 	var seeds []uint32
-	f := &seedsFlag{&seeds}
-	require.Empty(t, f.String())
+	f := cli.List(&seeds, "S,S,...", cli.Each(readSeed))
 	require.NoError(t, f.Set("1, 2"))
 	require.NoError(t, f.Set("4294967295"))
 	require.Equal(t, []uint32{1, 2, math.MaxUint32}, seeds)
-	require.Equal(t, "1,2,4294967295", f.String())
 	for _, text := range []string{"", "x", "1,", "-1", "4294967296", "1.5"} {
 		require.Error(t, f.Set(text), text)
 	}

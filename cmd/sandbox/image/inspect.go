@@ -1,18 +1,14 @@
 package image
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
-	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // inspectFlags are the flags of `image inspect`.
@@ -88,26 +84,5 @@ func (t *tools) inspect(ctx context.Context, name string, f inspectFlags) error 
 		}
 		return t.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
 	}
-	return t.printDetails(d, t.settings.LockPath())
-}
-
-func (t *tools) printDetails(d lock.Details, lockPath string) error {
-	e := d.Entry
-	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
-	switch {
-	case d.Locked:
-		locked = "yes, in " + lockPath
-	case d.LockedID != "":
-		locked = fmt.Sprintf("differs: %s holds %s (see how with: sandbox image verify %s)", lockPath, d.LockedID, e.Name)
-	}
-	var lines []string
-	for _, row := range [][2]string{
-		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
-		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
-		{"size", text.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
-		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
-	} {
-		lines = append(lines, fmt.Sprintf("%-12s %s", row[0], cmp.Or(row[1], "-")))
-	}
-	return t.PrintAll(lines)
+	return t.PrintAll(render.Image(d, t.settings.LockPath()))
 }

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/prune"
-	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -65,27 +64,5 @@ func (t *tools) prune(ctx context.Context, f pruneFlags) error {
 		}
 		return errors.Join(err, t.PrintJSON(report))
 	}
-	return errors.Join(err, t.printPruned(report, f.dryRun))
-}
-
-func (t *tools) printPruned(report prune.Report, dryRun bool) error {
-	verb := "removed"
-	if dryRun {
-		verb = "would remove"
-	}
-	var lines []string
-	for _, img := range report.Removed {
-		lines = append(lines, fmt.Sprintf("%s %s (%s, last used %s)", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)))
-	}
-	for _, img := range report.Kept {
-		lines = append(lines, fmt.Sprintf("kept %s (%s): %s", prunedName(img), text.Size(img.SizeBytes), img.Reason))
-	}
-	return t.PrintAll(append(lines, fmt.Sprintf("%s %s, kept %s", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))))
-}
-
-func prunedName(img prune.Image) string {
-	if len(img.Tags) > 0 {
-		return img.Tags[0]
-	}
-	return img.ID
+	return errors.Join(err, t.PrintAll(render.Pruned(report, f.dryRun)))
 }

@@ -120,7 +120,7 @@ func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
 type invokeFlags struct {
 	toolFlags
 	config       string
-	seed         toolSeeds
+	seed         *invoke.Seed
 	dryRun, keep bool
 }
 
@@ -161,8 +161,8 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
 	flags.StringVar(&f.output, "output", "", "existing `folder` for the artifacts (required)")
-	flags.Var(cli.Optional(&f.adapter), "adapter", "`name` of an adapter of the tool")
-	flags.Var(&f.seed, "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
+	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
+	flags.Var(cli.Optional(&f.seed, "N", invoke.ParseSeed), "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
 	f.register(cmd)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
 	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet", "raw")...)
@@ -188,10 +188,7 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) er
 	if err != nil {
 		return err
 	}
-	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapter}
-	if len(f.seed.seeds) > 0 {
-		inv.Seed = &f.seed.seeds[0]
-	}
+	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapter, Seed: f.seed}
 	if f.dryRun {
 		plan, err := tool.Plan(ctx, inv)
 		if err != nil {

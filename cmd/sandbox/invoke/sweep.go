@@ -27,7 +27,7 @@ type sweepFlags struct {
 	toolFlags
 	spec                      string
 	axes                      []sweep.Axis
-	seeds                     toolSeeds
+	seeds                     []invoke.Seed
 	parallel                  int
 	keepGoing, resume, dryRun bool
 }
@@ -79,11 +79,10 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.spec, "spec", "", "`file` with the base spec, a JSON object (required)")
-	flags.Var(&axisFlag{&f.axes}, "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")
-	f.seeds.several = true
-	flags.Var(&f.seeds, "seeds", "seeds `N,N...` of each combination (required)")
+	flags.Var(cli.List(&f.axes, "NAME=V,V...", readAxis), "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")
+	flags.Var(cli.List(&f.seeds, "N", cli.Each(readSeed)), "seeds", "seeds `N,N...` of each combination (required)")
 	flags.StringVar(&f.output, "output", "", "new `folder` of the sweep (required)")
-	flags.Var(cli.Optional(&f.adapter), "adapter", "`name` of an adapter of the tool")
+	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "do `N` runs at once")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a run that failed")
 	flags.BoolVar(&f.resume, "resume", false, "go on with the sweep in the folder, if there is one")
@@ -94,19 +93,9 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	return cmd
 }
 
-// axisFlag is a list of axes, one for each flag.
-type axisFlag struct{ target *[]sweep.Axis }
-
-func (f *axisFlag) String() string { return "" }
-
-func (f *axisFlag) Type() string { return "NAME=V,V..." }
-
-func (f *axisFlag) Set(text string) error {
+func readAxis(text string) ([]sweep.Axis, error) {
 	axis, err := parseAxis(text)
-	if err == nil {
-		*f.target = append(*f.target, axis)
-	}
-	return err
+	return []sweep.Axis{axis}, err
 }
 
 // parseAxis reads NAME=V,V... or NAME=[JSON list]. A value that is not JSON is a text.
@@ -145,33 +134,13 @@ func readJSON(text string) (value any, ok bool) {
 	return value, json.Valid([]byte(text)) && decoder.Decode(&value) == nil
 }
 
-// toolSeeds is a seed, or several: N,N... A second flag adds to the seeds of the first.
-type toolSeeds struct {
-	seeds   []invoke.Seed
-	several bool
-}
-
-func (f *toolSeeds) String() string { return "" }
-
-func (f *toolSeeds) Type() string { return "N" }
-
-func (f *toolSeeds) Set(shown string) error {
-	if !f.several {
-		seed, err := invoke.ParseSeed(shown)
-		f.seeds = []invoke.Seed{seed}
-		return err
+// readSeed reads one of several seeds.
+func readSeed(text string) (invoke.Seed, error) {
+	seed, err := invoke.ParseSeed(text)
+	if outOfRange := new(invoke.SeedRangeError); err != nil && !errors.As(err, &outOfRange) {
+		err = fmt.Errorf("%w, as in 1,2,3", err)
 	}
-	for part := range strings.SplitSeq(shown, ",") {
-		seed, err := invoke.ParseSeed(strings.TrimSpace(part))
-		if outOfRange := new(invoke.SeedRangeError); err != nil && !errors.As(err, &outOfRange) {
-			err = fmt.Errorf("%w, as in 1,2,3", err)
-		}
-		if err != nil {
-			return err
-		}
-		f.seeds = append(f.seeds, seed)
-	}
-	return nil
+	return seed, err
 }
 
 func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags) error {
@@ -180,7 +149,7 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	if specErr != nil {
 		specErr = cli.WithHint(specErr, "name the file with --spec; it is a JSON object, and each run gets it with its own perturbations and seed")
 	}
-	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds.seeds, Adapter: f.adapter}, base)
+	plan, planErr := sweep.NewPlan(sweep.Config{Axes: f.axes, Seeds: f.seeds, Adapter: f.adapter}, base)
 	o, toolErr := f.options(a, s)
 	if err := errors.Join(specErr, planErr, toolErr); err != nil {
 		return err

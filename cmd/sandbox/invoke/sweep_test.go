@@ -39,19 +39,21 @@ func TestParseAxis(t *testing.T) {
 }
 
 func TestSweepSeeds(t *testing.T) {
-	flag := &toolSeeds{several: true}
+	var seeds []invoke.Seed
+	flag := cli.List(&seeds, "N", cli.Each(readSeed))
 	require.NoError(t, flag.Set("1, -2"))
 	require.NoError(t, flag.Set("18446744073709551615"))
-	assert.Equal(t, []invoke.Seed{invoke.NewSeed(1), invoke.NewSeed(-2), invoke.NewSeed(uint64(math.MaxUint64))}, flag.seeds)
+	assert.Equal(t, []invoke.Seed{invoke.NewSeed(1), invoke.NewSeed(-2), invoke.NewSeed(uint64(math.MaxUint64))}, seeds)
 	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,3`)
 	require.EqualError(t, flag.Set("1-5"), `the seed "1-5" must be a whole number, as in 1,2,3`)
 	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,3`)
 	require.EqualError(t, flag.Set("18446744073709551616"),
 		"the seed 18446744073709551616 must be between -9223372036854775808 and 18446744073709551615")
-	one := &toolSeeds{}
+	var seed *invoke.Seed
+	one := cli.Optional(&seed, "N", invoke.ParseSeed)
 	require.NoError(t, one.Set("1"))
 	require.NoError(t, one.Set("2"))
-	assert.Equal(t, []invoke.Seed{invoke.NewSeed(2)}, one.seeds)
+	assert.Equal(t, invoke.NewSeed(2), *seed)
 	require.Error(t, one.Set("1,2"))
 }
 
