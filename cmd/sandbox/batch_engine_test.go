@@ -58,7 +58,7 @@ func TestEngineInterruptedGrading(t *testing.T) {
 				logs, _ := filepath.Glob("state/*/*/stdout*")
 				for _, log := range logs {
 					if text, err := os.ReadFile(log); err == nil && strings.Contains(string(text), "grading has begun") {
-						cancel(cli.Interruption{Signal: os.Interrupt})
+						cancel(cli.SignalError{Signal: os.Interrupt})
 					}
 				}
 			}

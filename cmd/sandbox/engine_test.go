@@ -86,7 +86,7 @@ func TestCanceledBefore(t *testing.T) {
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(cli.Interruption{Signal: os.Interrupt})
+	cancel(cli.SignalError{Signal: os.Interrupt})
 	var errs strings.Builder
 	require.Equal(t, cli.ExitInterrupted, Run(ctx, []string{"run", "--", "true"}, cli.Streams{Out: io.Discard, Err: &errs}))
 	require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())

@@ -25,7 +25,7 @@ func TestInterruptedStdin(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		never, writer := io.Pipe()
 		t.Cleanup(func() { _ = writer.Close() })
-		cancel(cli.Interruption{Signal: os.Interrupt})
+		cancel(cli.SignalError{Signal: os.Interrupt})
 		var out, errs bytes.Buffer
 		require.Equal(t, cli.ExitInterrupted, Run(ctx, args, cli.Streams{In: never, Out: &out, Err: &errs}), "%q", args)
 		require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())

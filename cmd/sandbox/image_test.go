@@ -53,7 +53,7 @@ func TestImageImportOfASilentStdinIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out, errs bytes.Buffer
 	in := readerFunc(func(p []byte) (int, error) {
-		cancel(cli.Interruption{Signal: os.Interrupt})
+		cancel(cli.SignalError{Signal: os.Interrupt})
 		return silent.Read(p)
 	})
 	code := Run(ctx, []string{"image", "import", "-"}, cli.Streams{In: in, Out: &out, Err: &errs})

@@ -52,7 +52,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		defer close(lines)
 		for scanner := bufio.NewScanner(errsR); scanner.Scan(); {
 			lines <- scanner.Text()
-			cancel(cli.Interruption{Signal: os.Interrupt})
+			cancel(cli.SignalError{Signal: os.Interrupt})
 		}
 	}()
 	require.Equal(t, cli.ExitInterrupted, Run(ctx, args, cli.Streams{Out: io.Discard, Err: errsW}))

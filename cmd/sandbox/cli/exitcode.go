@@ -56,7 +56,7 @@ var startFailed = result.StatusStartFailed.String()
 //	137             out of memory
 func ExitCode(res *trial.Result, err error) int {
 	var usage *UsageError
-	var stopped Interruption
+	var stopped SignalError
 	switch {
 	case errors.As(err, &usage):
 		return ExitUsage

@@ -97,7 +97,7 @@ func (x *Session) Ended() error {
 }
 
 // Close closes the runner.
-func (x *Session) Close() error { return x.Runner.Close() }
+func (x *Session) Close() { _ = x.Runner.Close() } // nothing is left to do about it
 
 // Finish ends the session with an exit code, shows the result, and returns runErr or why the
 // result cannot be shown.

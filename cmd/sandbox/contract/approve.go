@@ -35,7 +35,7 @@ func newApprove(a *cli.App) *cobra.Command {
 that need it, which are elevated files and the open network. It is bound to what
 the contract says (not to its form, nor to its execution ID), to the root and to
 the name of the image. It expires, and the execution that it permits uses it up. The
-state folder records it: elsewhere, or changed, it permits nothing.
+state directory records it: elsewhere, or changed, it permits nothing.
 
 The exit code is 125 for a contract that is not valid or needs no approval.`,
 		Example: `  sandbox contract approve contract.yaml --by Ada --reason "reads /etc/ssl" -o approval.yaml
@@ -67,7 +67,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 	flags.StringVar(&f.by.Reason, "reason", "", "why, as `text` (required)")
 	flags.StringSliceVar(&f.levels, "level", nil, "`level` that is approved: filesystem:elevated or network:open (default: what the contract needs)")
 	flags.Var(cli.Duration(&f.expires), "expires", "how long it can be used, such as 1h; 7 days at most")
-	flags.StringVar(&f.root, "root", "", "`folder` that the paths of the contract are relative to, as of exec")
+	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to, as of exec")
 	flags.StringVarP(&f.output, "output", "o", "-", "`file` to make, or - for stdout")
 	a.SettingFlags(cmd, append(slices.Clone(contractKeys), "image")...)
 	return cmd

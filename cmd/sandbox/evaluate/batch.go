@@ -36,7 +36,7 @@ func NewBatch(a *cli.App) *cobra.Command {
 		Use:   "batch [flags] SCRIPT.py... --task TASK.yaml\n  sandbox batch [flags] --from LIST.jsonl --task TASK.yaml",
 		Short: "Evaluate many solution scripts, and go on after an interruption",
 		Long: `Evaluate solution scripts of a task, one after the other or N at once, each in a
-fresh container with a working folder of its own, and end with a leaderboard.
+fresh container with a working directory of its own, and end with a leaderboard.
 
 Each result is on the disk as soon as its script has ended: a line of the results
 file. The same command, given again after a crash or Ctrl-C, runs only what has no
@@ -67,7 +67,7 @@ failed or refused; 130 when cli.Interrupted; 2 for wrong usage.`,
   sandbox batch solutions/*.py --task task.yaml --seeds 1,2,3
   sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
 		Args:    cobra.ArbitraryArgs,
-		PreRunE: func(cmd *cobra.Command, args []string) error { return f.check(cmd, args) },
+		PreRunE: f.check,
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
 			return batch(ctx, a, s, f, args)
 		}),
@@ -78,7 +78,7 @@ failed or refused; 130 when cli.Interrupted; 2 for wrong usage.`,
 	flags.StringVar(&f.from, "from", "", "`file` that lists the scripts, one JSON object per line")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "run `N` scripts at once")
 	flags.StringVar(&f.results, "results", "results.jsonl", "`file` that results are added to, and that says what is done")
-	flags.StringVar(&f.workspace, "workspace", "work", "`folder` of the working folders, one for each script")
+	flags.StringVar(&f.workspace, "workspace", "work", "`directory` of the working directories, one for each script")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
 	flags.Var(cli.Duration(&f.budget), "budget", "wall time for all of it, such as 8h; what runs then is ended")

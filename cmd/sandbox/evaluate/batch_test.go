@@ -24,8 +24,8 @@ func TestBatchCode(t *testing.T) {
 	require.Equal(t, cli.ExitSandbox, batchCode(nil, 1))
 	require.Equal(t, cli.ExitProblem, batchCode(&evaluate.FailuresError{Count: 1}, 3))
 	require.Equal(t, cli.ExitTimeLimit, batchCode(evaluate.ErrBudget, 3))
-	require.Equal(t, cli.ExitInterrupted, batchCode(cli.Interruption{Signal: os.Interrupt}, 3))
-	require.Equal(t, cli.ExitInterrupted, batchCode(errors.Join(nil, cli.Interruption{Signal: os.Interrupt}), 3))
+	require.Equal(t, cli.ExitInterrupted, batchCode(cli.SignalError{Signal: os.Interrupt}, 3))
+	require.Equal(t, cli.ExitInterrupted, batchCode(errors.Join(nil, cli.SignalError{Signal: os.Interrupt}), 3))
 	require.Equal(t, cli.ExitSandbox, batchCode(evaluate.ErrEngine, 3))
 }
 
@@ -61,7 +61,7 @@ func TestProgressKeepsTheBest(t *testing.T) {
 	var p progress
 	p.direction = evaluate.Minimize
 	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, "scripts", 10, 5)
-	require.Equal(t, "", p.more())
+	require.Empty(t, p.more())
 	p.ended(scored("a", 3, nil))
 	p.ended(scored("b\x1b[2J", 5, nil))
 	p.ended(scored("c", 1, func(e *evaluate.Result) { e.IsError = true }))
@@ -125,5 +125,5 @@ func TestBatchWarnings(t *testing.T) {
 	p.repairing++
 	require.Equal(t, ", 1 in repair", p.more())
 	p.repairing--
-	require.Equal(t, "", p.more())
+	require.Empty(t, p.more())
 }

@@ -52,9 +52,9 @@ func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	f.env.Register(flags)
 	f.submission.register(cmd)
 	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
-	flags.StringVar(&f.answers, "answers", "", "`folder` that only the grader sees")
+	flags.StringVar(&f.answers, "answers", "", "`directory` that only the grader sees")
 	flags.Var(cli.Duration(&f.graderTimeout), "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
-	flags.StringVar(&f.cache, "cache", "", "`folder` of known results: what ran before is not run again")
+	flags.StringVar(&f.cache, "cache", "", "`directory` of known results: what ran before is not run again")
 	flags.IntVar(&f.repeat, "repeat", 1, repeat)
 	flags.Var(cli.List(&f.seeds, "S,S,...", cli.Each(readSeed)), "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
 	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
@@ -69,7 +69,7 @@ func NewEvaluate(a *cli.App) *cobra.Command {
 		Short: "Evaluate a solution script: check, run, score",
 		Long: `Evaluate a solution of a task: check the script, run it in a fresh container on the
 data of the task, and tell its score. The script and its final/ are in a working
-folder, work/NAME unless --workspace says otherwise.
+directory, work/NAME unless --workspace says otherwise.
 
 The score is what the script printed, its own word. With --grader and --answers
 a second container scores what the script left in final/; only that one sees the
@@ -96,7 +96,7 @@ With several runs it is the highest of theirs.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
-	flags.StringVar(&f.workspace, "workspace", "", "working `folder` for the script and its final/ (default work/NAME)")
+	flags.StringVar(&f.workspace, "workspace", "", "working `directory` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
 	f.register(cmd, "run `N` times, and tell mean, deviation and 95 % interval")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)

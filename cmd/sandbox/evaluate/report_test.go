@@ -33,7 +33,7 @@ func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, 
 // An interruption ends with 130 and says so, whatever it cli.Interrupted.
 func TestInterruptedEvaluations(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := cli.Interruption{Signal: os.Interrupt}
+	cause := cli.SignalError{Signal: os.Interrupt}
 	cancel(cause)
 	grading := evaluated("g", func(e *evaluate.Result) {
 		e.Grading = &evaluate.Grading{Failure: "The caller canceled the run.", Canceled: true}

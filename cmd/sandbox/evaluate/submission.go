@@ -33,7 +33,7 @@ func NewSubmission(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submission WORKDIR",
 		Short: "Look at the submission that a script left",
-		Long: `Look at the file that a script left in final/ of its working folder: whether it is
+		Long: `Look at the file that a script left in final/ of its working directory: whether it is
 there, its size and its rows. With --sample its header, its number of rows and its
 IDs are compared with those of a sample; files of any size are read piece by piece.
 
@@ -41,7 +41,7 @@ Rows are lines that are not blank, less the header; with --sample records are co
 of which one in quotes may have several lines.
 
 The exit code is 1 when the file is missing or empty, or differs from the sample, and
-125 when the working folder or the sample cannot be used.`,
+125 when the working directory or the sample cannot be used.`,
 		Example: "  sandbox submission work/svm\n  sandbox submission work/svm --sample data/sample_submission.csv",
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {

@@ -29,7 +29,7 @@ files, and compare exit codes, counts, logs and outputs with what was recorded. 
 tools and files must be the recorded ones, or nothing is run.
 
 A GATES.json alone, of whatever origin, is run in the default image with the defaults,
-on the folder of --workspace, and compared as far as it says anything.
+on the directory of --workspace, and compared as far as it says anything.
 
 The exit code is 0 the same, 1 different, 3 it cannot be replayed, 2 wrong usage, 125
 the replay could not be carried out, 130 cli.Interrupted.`,
@@ -46,9 +46,9 @@ the replay could not be carried out, 130 cli.Interrupted.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.workspace, "workspace", "", "`folder` to run on (default: where it was)")
-	flags.StringVar(&f.out, "out", "", "new or empty `folder` for the evidence of the replay")
-	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that folder")
+	flags.StringVar(&f.workspace, "workspace", "", "`directory` to run on (default: where it was)")
+	flags.StringVar(&f.out, "out", "", "new or empty `directory` for the evidence of the replay")
+	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that directory")
 	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
 	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
 	a.SettingFlags(cmd, gateKeys...)

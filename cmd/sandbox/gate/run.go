@@ -77,8 +77,8 @@ not be carried out, 130 cli.Interrupted.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.out, "out", defaultOut, "new or empty `folder` for the evidence")
-	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that folder")
+	flags.StringVar(&f.out, "out", defaultOut, "new or empty `directory` for the evidence")
+	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that directory")
 	flags.BoolVar(&f.seal, "seal", false, "seal a wish that is not sealed, on the spot")
 	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
 	flags.BoolVar(&f.offline, "offline", false, "no network, whatever the wish says")
@@ -248,7 +248,8 @@ func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*ses
 		}
 	}
 	if x.gate, err = gate.New(x.Box, o); err != nil {
-		return nil, errors.Join(err, x.Close())
+		x.Close()
+		return nil, err
 	}
 	return x, nil
 }

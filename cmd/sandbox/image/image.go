@@ -22,7 +22,7 @@ import (
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Make, pull, lock and look at the images that programs run in",
+		Short: "Create, pull, lock and show the images that programs run in",
 		Example: `  sandbox image list
   sandbox image ensure debian
   sandbox image verify`,

@@ -25,11 +25,11 @@ func newPrune(a *cli.App) *cobra.Command {
 	f := pruneFlags{keep: 20 * policy.GiB, unusedFor: time.Hour}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove images of ours that nobody needs",
-		Long: `Remove images of ours, the longest unused first, until the rest fits into --keep-bytes.
+		Short: "Remove images of evalbox that nothing needs",
+		Long: `Remove images of evalbox, the longest unused first, until the rest fits into --keep-bytes.
 Never removed are images that the lock or the user's own lock holds, that a container
 uses, that another image stands on, that were used or made a short while ago, and those
-that have a name, or a digest of a registry, which is not of ours.
+that have a name, or a digest of a registry, which is not of evalbox.
 
 Sizes are the engine's: layers that images share are counted for each. When an image
 was used is known for the runs of this user.`,

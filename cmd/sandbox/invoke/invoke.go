@@ -50,7 +50,7 @@ var invokeKeys = slices.DeleteFunc(slices.Clone(cli.RequestKeys), func(key strin
 func (f *toolFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(cli.Duration(&f.timeout), "timeout", fmt.Sprintf("time limit of the tool (default %v)", invoke.DefaultTimeout))
-	flags.StringVar(&f.root, "root", "", "`folder` of the tool's own files, and where it starts")
+	flags.StringVar(&f.root, "root", "", "`directory` of the tool's own files, and where it starts")
 	f.artifacts.register(cmd)
 	f.env.Register(flags)
 }
@@ -160,7 +160,7 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 	flags.SortFlags = false
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
-	flags.StringVar(&f.output, "output", "", "existing `folder` for the artifacts (required)")
+	flags.StringVar(&f.output, "output", "", "existing `directory` for the artifacts (required)")
 	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
 	flags.Var(cli.Optional(&f.seed, "N", invoke.ParseSeed), "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
 	f.register(cmd)

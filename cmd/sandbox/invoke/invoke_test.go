@@ -13,7 +13,7 @@ import (
 )
 
 func TestInvokedCode(t *testing.T) {
-	interrupted := cli.Interruption{Signal: syscall.SIGINT}
+	interrupted := cli.SignalError{Signal: syscall.SIGINT}
 	for _, test := range []struct {
 		res  invoke.Result
 		err  error

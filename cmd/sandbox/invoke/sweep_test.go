@@ -86,7 +86,7 @@ func TestSweepSetup(t *testing.T) {
 }
 
 func TestSweepCode(t *testing.T) {
-	failures, interrupt := &sweep.FailuresError{}, cli.Interruption{}
+	failures, interrupt := &sweep.FailuresError{}, cli.SignalError{}
 	for _, test := range []struct {
 		err  error
 		want int

@@ -46,12 +46,12 @@ func newRunWith(a *cli.App, f *runFlags) *cobra.Command {
 		Short: "Run a script or a command in a fresh container",
 		Long: `Run a Python script, or any command of the image, in a fresh container.
 
-Arguments after the script are the script's. The program works in a folder that
-vanishes; it finds the folder of --input, read-only, in ./input, and what it leaves
-in ./final is collected into the folder of --final. That folder is emptied first:
+Arguments after the script are the script's. The program works in a directory that
+vanishes; it finds the directory of --input, read-only, in ./input, and what it leaves
+in ./final is collected into the directory of --final. That directory is emptied first:
 what an earlier run left there is deleted, anything else is moved aside, into a
-folder FINAL.before-ID beside it. Of a script only the file itself is there: put
-modules that it imports into the folder of --input and add that to sys.path.
+directory FINAL.before-ID beside it. Of a script only the file itself is there: put
+modules that it imports into the directory of --input and add that to sys.path.
 
 The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
 refused, 126 and 127 the command cannot be executed or does not exist, 130
@@ -75,8 +75,8 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	// Arguments after the script belong to the script.
 	flags.SetInterspersed(false)
 	flags.SortFlags = false
-	flags.StringVar(&f.input, "input", "", "`folder` that the program finds, read-only, as ./input")
-	flags.StringVar(&f.final, "final", "", "`folder` for what the program leaves in ./final; what no run left there is moved aside")
+	flags.StringVar(&f.input, "input", "", "`directory` that the program finds, read-only, as ./input")
+	flags.StringVar(&f.final, "final", "", "`directory` for what the program leaves in ./final; what no run left there is moved aside")
 	f.env.Register(flags)
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.SettingFlags(cmd, cli.RequestKeys...)
