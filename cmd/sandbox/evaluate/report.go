@@ -3,7 +3,6 @@ package evaluate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
@@ -46,7 +45,7 @@ func showEvaluations(ctx context.Context, a *cli.App, r evaluate.Repetition, err
 	case len(r.Results) == 0:
 		return err
 	case s.JSON && view.runs > 1:
-		return errors.Join(printRepetition(a, r), err)
+		return errors.Join(a.PrintJSON(r), err)
 	case s.JSON:
 		return errors.Join(a.PrintJSON(r.Results[0]), err)
 	case s.Quiet:
@@ -63,21 +62,6 @@ func showEvaluations(ctx context.Context, a *cli.App, r evaluate.Repetition, err
 	if view.runs > 1 && r.Results[0].Run != nil {
 		return errors.Join(a.Print("%s", render.Statistics(r.Statistics, len(r.Results))), err)
 	}
-	return err
-}
-
-// printRepetition prints repeated evaluations as JSON. They are printed even when their
-// statistics have no JSON.
-func printRepetition(a *cli.App, r evaluate.Repetition) error {
-	if unsupported := new(json.UnsupportedValueError); errors.As(encodable(r.Statistics), &unsupported) {
-		a.Warn("the scores are too large for their statistics")
-		r.Statistics = evaluate.Statistics{Count: r.Statistics.Count}
-	}
-	return a.PrintJSON(r)
-}
-
-func encodable(v any) error {
-	_, err := json.Marshal(v)
 	return err
 }
 

@@ -73,16 +73,6 @@ func TestEvaluationsThatNeverRan(t *testing.T) {
 	require.EqualError(t, err, "no")
 }
 
-// Statistics that have no JSON do not take the evaluations with them.
-func TestRepetitionWithoutStatistics(t *testing.T) {
-	r := evaluate.Repetition{Results: []evaluate.Result{evaluated("a", nil)}, Statistics: evaluate.Statistics{Count: 3, Mean: new(math.NaN())}}
-	_, out, err := shown(t, t.Context(), r, nil, evaluationView{runs: 3}, settings.Settings{JSON: true})
-	require.NoError(t, err)
-	require.Contains(t, out, `"name": "a"`)
-	require.Contains(t, out, `"count": 3`)
-	require.Contains(t, out, `"mean": null`)
-}
-
 // A terminal has seen the traceback already; whoever reads a pipe, or a result of the
 // cache, has not.
 func TestTracebackIsShownOnce(t *testing.T) {

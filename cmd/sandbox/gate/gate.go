@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,11 @@ func normalizeLog(a *cli.App, file string, f normalizeFlags) error {
 	text = normalizer.Text(text)
 	switch {
 	case f.hash:
-		return a.Print("%s\n", normalize.BehaviorHash(text))
+		sum, err := normalize.BehaviorHash(bytes.NewReader(text), int64(len(text)))
+		if err != nil {
+			return err
+		}
+		return a.Print("%s\n", sum)
 	case !f.suspects:
 		return a.Print("%s", text)
 	}

@@ -133,7 +133,10 @@ FAIL	m	<duration>
 $ make lint
 # did not run
 `, d.read(evidence.RunLogFile))
-	assert.Equal(t, normalize.BehaviorHash([]byte(d.read(evidence.RunLogFile)))+"\n", d.read(evidence.BehaviorHashFile))
+	written := d.read(evidence.RunLogFile)
+	sum, err := normalize.BehaviorHash(strings.NewReader(written), int64(len(written)))
+	require.NoError(t, err)
+	assert.Equal(t, sum+"\n", d.read(evidence.BehaviorHashFile))
 
 	tests := readAs[evidence.Tests](d, evidence.TestsFile)
 	assert.Equal(t, "pytest -q && go test ./... && make lint", tests.Command)

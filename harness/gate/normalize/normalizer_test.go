@@ -261,17 +261,6 @@ func TestDetect(t *testing.T) {
 	assert.Equal(t, 1000, total)
 }
 
-func TestBehaviorHash(t *testing.T) {
-	// printf 'a\nb' | sha256sum
-	const want = "7e18f737311b2dc3b2f269dd78396b0351f14fb66efa879f768cb23181883c78"
-	for _, same := range []string{"a\nb\n", " a \n\nb\n", "\ta\r\nb", "a\nb"} {
-		assert.Equal(t, want, normalize.BehaviorHash([]byte(same)))
-	}
-	assert.NotEqual(t, want, normalize.BehaviorHash([]byte("b\na")), "the order of the log counts")
-	assert.NotEqual(t, normalize.BehaviorHash([]byte("a\na")), normalize.BehaviorHash([]byte("a")))
-	assert.Equal(t, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", normalize.BehaviorHash([]byte(" \n\n")))
-}
-
 func BenchmarkText(b *testing.B) {
 	text := benchLog()
 	b.SetBytes(int64(len(text)))
