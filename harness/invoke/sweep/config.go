@@ -5,9 +5,9 @@
 // spec of each one. It does no I/O and refuses runs that cannot be distinguished. [Run]
 // carries a plan out on a queue of jobs, and resumes an interrupted one.
 //
-// Nothing here reads the clock or a random number. The sweep's manifest holds the values,
-// the seeds and the hashes of the tool's manifests only, so it is the same, byte for byte,
-// however many runs went on at once.
+// No file that it writes depends on the clock or on a random number. The sweep's manifest holds
+// the values, the seeds and the hashes of the tool's manifests only, so it is the same, byte for
+// byte, however many runs went on at once.
 package sweep
 
 import (
