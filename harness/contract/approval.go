@@ -112,7 +112,7 @@ func CheckApproval(a, want Approval, now time.Time) (violations []Violation) {
 
 // approve looks for the consent that the contract needs (CK-01).
 func (run *execution) approve() ([]Violation, error) {
-	e, now := run.Effective, run.Now()
+	e, now := run.Effective, time.Now()
 	if len(e.Needs) == 0 {
 		return nil, nil
 	}

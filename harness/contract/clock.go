@@ -57,7 +57,7 @@ func (run *execution) fakeClock(ctx context.Context) error {
 func (run *execution) probeClock(ctx context.Context) (library string, err error) {
 	shared := run.Request
 	req := sandbox.Request{
-		ID: record.NewID(run.Now()), Labels: map[string]string{labelProbe: "clock"},
+		ID: record.NewID(time.Now()), Labels: map[string]string{labelProbe: "clock"},
 		Image: shared.Image, AllowUnlocked: shared.AllowUnlocked, Runtime: shared.Runtime, User: shared.User,
 		Transfer: shared.Transfer, Command: []string{"sh", "-c", clockProbe},
 		Limits: policy.Limits{Timeout: 30 * time.Second},

@@ -45,8 +45,6 @@ type Options struct {
 	AddHosts map[string][]netip.Addr
 	// Approvals remembers approvals.
 	Approvals Approvals
-	// Now is the clock of approvals and run IDs; nil is the real one.
-	Now func() time.Time
 }
 
 // Job is one contract: a document, or a parsed one.
@@ -66,6 +64,8 @@ type Job struct {
 	// IO shows the output as it is written. The stdin is that of the contract.
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
+
+	labels map[string]string // of the run
 }
 
 // Harness executes contracts. Its methods may be called concurrently.
@@ -78,14 +78,8 @@ type Harness struct {
 
 // New returns a harness that runs programs in a box.
 func New(box sandbox.Box, o Options) (*Harness, error) {
-	if box == nil {
-		return nil, errors.New("contract: there is no box")
-	}
-	if o.Root == "" {
-		return nil, errors.New("contract: there is no root")
-	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if box == nil || o.Root == "" {
+		return nil, errors.New("contract: there is no box, or no root")
 	}
 	return &Harness{box: box, Options: o}, nil
 }
@@ -242,7 +236,7 @@ func (run *execution) execute(ctx context.Context) error {
 // contract.
 func (run *execution) begin() error {
 	if run.approval != nil {
-		if err := run.Approvals.Use(*run.approval, run.outcome.ExecutionID, run.Now()); err != nil {
+		if err := run.Approvals.Use(*run.approval, run.outcome.ExecutionID, time.Now()); err != nil {
 			return err
 		}
 	}

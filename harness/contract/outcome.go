@@ -167,25 +167,23 @@ const (
 	notApplied = "not_applied"
 )
 
+// problemTexts are the problems for people, of the expected and the actual text.
+var problemTexts = map[string]string{
+	differs:    "differs: expected %[1]s, got %[2]s",
+	missing:    "is missing: %[2]s",
+	extra:      "is not named in the contract",
+	tooLarge:   "is too large: %[2]s; %[1]s",
+	notAFile:   "is not a regular file: %[2]s",
+	notApplied: "was written, but not carried over: %[2]s",
+}
+
 // String is the difference in one line. Texts of a program or a contract are quoted.
 func (d Difference) String() string {
 	name := strings.ReplaceAll(d.What, "_", " ")
 	if d.Path != "" {
 		name += " " + quoted(d.Path)
 	}
-	switch d.Problem {
-	case differs:
-		return fmt.Sprintf("%s differs: expected %s, got %s", name, d.Expected, d.Got)
-	case missing:
-		return fmt.Sprintf("%s is missing: %s", name, d.Got)
-	case notAFile:
-		return fmt.Sprintf("%s is not a regular file: %s", name, d.Got)
-	case tooLarge:
-		return fmt.Sprintf("%s is too large: %s; %s", name, d.Got, d.Expected)
-	case notApplied:
-		return fmt.Sprintf("%s was written, but not carried over: %s", name, d.Got)
-	}
-	return fmt.Sprintf("%s is not named in the contract", name)
+	return name + " " + strings.NewReplacer("%[1]s", d.Expected, "%[2]s", d.Got).Replace(problemTexts[d.Problem])
 }
 
 // OutputFile is one written file.

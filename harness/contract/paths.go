@@ -1,11 +1,10 @@
 package contract
 
 import (
+	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -88,11 +87,6 @@ func unusable(err error) string {
 	return "cannot be used: " + fsx.Cause(err).Error()
 }
 
-func isDir(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.IsDir()
-}
-
 func realPaths(paths []string) (all []string) {
 	for _, p := range paths {
 		if abs, err := filepath.Abs(p); err == nil && p != "" {
@@ -143,24 +137,20 @@ func (r *resolver) closed(real string) string {
 
 // hashFile hashes an input file of at most room bytes, which it takes from room.
 func hashFile(p hostPath, room *int64) (file InputFile, rule string) {
-	f, err := os.Open(p.real)
+	f, err := fsx.Open(p.real)
 	if err != nil {
 		return file, unusable(err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !os.SameFile(info, p.info) {
-		return file, "is being replaced"
-	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(f, *room+1))
-	if err != nil {
-		return file, "cannot be read: " + fsx.Cause(err).Error()
-	}
-	if *room -= n; *room < 0 {
+	if *room -= p.info.Size(); *room < 0 {
 		*room = 0
 		return file, fmt.Sprintf("with it the input files have more than %v in all", policy.Size(MaxInputFiles))
 	}
-	return InputFile{SizeBytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, ""
+	file.SizeBytes = p.info.Size()
+	if file.SHA256, err = fsx.Sum(context.Background(), sha256.New(), f, p.info); err != nil {
+		return file, "cannot be read: " + fsx.Cause(err).Error()
+	}
+	return file, ""
 }
 
 // A view is what the program sees of the host: sorted host paths, none inside another.
@@ -185,16 +175,6 @@ func (v view) has(real string) bool {
 	return slices.ContainsFunc(v.reads, in) || slices.ContainsFunc(v.writes, in)
 }
 
-// within returns the paths that the program sees.
-func (v view) within(paths []hostPath) (visible []string) {
-	for _, p := range paths {
-		if v.has(p.real) {
-			visible = append(visible, p.real)
-		}
-	}
-	return visible
-}
-
 // writer is the writable directory that holds a path; empty for none.
 func (v view) writer(real string) string {
 	for _, p := range v.writes {
@@ -203,11 +183,4 @@ func (v view) writer(real string) string {
 		}
 	}
 	return ""
-}
-
-func (v view) writable() string {
-	if len(v.writes) == 0 {
-		return "nothing of the host"
-	}
-	return strings.Join(v.writes, ", ")
 }

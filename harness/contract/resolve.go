@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,7 +78,14 @@ func Resolve(c Contract, root string, e Effective, dependencies, forbidden []str
 	for _, p := range r.view.writes {
 		out.Trees = append(out.Trees, sandbox.Tree{Source: p, Target: inside(r.root, p)})
 	}
-	for _, p := range outermost(r.view.within(r.deny), nil) { // one mask hides everything in it
+	var hidden []string
+	for _, d := range r.deny {
+		out.denied = append(out.denied, d.real)
+		if r.view.has(d.real) {
+			hidden = append(hidden, d.real)
+		}
+	}
+	for _, p := range outermost(hidden, nil) { // one mask hides everything in it
 		out.Masks = append(out.Masks, inside(r.root, p))
 	}
 	r.inputs(c.Inputs.InputFiles, &out)
@@ -88,7 +96,6 @@ func Resolve(c Contract, root string, e Effective, dependencies, forbidden []str
 		out.artifacts = append(out.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path))
 	}
 	for _, d := range r.deny {
-		out.denied = append(out.denied, d.real)
 		if target := inside(r.root, d.real); d.missing() && slices.Contains(out.Masks, target) {
 			out.absent = append(out.absent, target)
 		}
@@ -194,27 +201,24 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 		return "is neither a file nor a folder", ""
 	}
 	inRoot, inWork := fsx.Within(p.real, r.root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
-	switch {
-	case r.level == policy.Elevated:
+	switch level := r.level; {
+	case level == policy.Elevated,
+		level == policy.Extended && (inRoot || !write && r.isDependency(p.real)),
+		level == policy.Standard && (inWork || !write && inRoot),
+		level == policy.Minimal && inWork && !write:
 		return "", ""
-	case r.level == policy.Extended && write && !inRoot:
+	case level == policy.Extended && write:
 		return r.outside(p) + "; level extended writes below the root only", hintLevels
-	case r.level == policy.Extended && !inRoot && !r.isDependency(p.real):
+	case level == policy.Extended:
 		return r.outside(p) + ", nor below a folder of contract_dependencies; it takes level elevated", hintDependencies
-	case r.level == policy.Extended:
-		return "", ""
-	case r.level == policy.Standard && write && !inWork:
+	case level == policy.Standard && write:
 		return "is not below the working directory; level standard writes nothing else", hintLevels
-	case r.level == policy.Standard && !inRoot:
+	case level == policy.Standard:
 		return r.outside(p) + "; level standard reads nothing else", hintLevels
-	case r.level == policy.Standard:
-		return "", ""
 	case write:
 		return "level minimal writes nothing", hintLevels
-	case !inWork:
-		return "is not below the working directory; level minimal reads nothing else", hintLevels
 	}
-	return "", ""
+	return "is not below the working directory; level minimal reads nothing else", hintLevels
 }
 
 // isDependency reports whether the operator lets the level extended read a path. A dependency
@@ -336,8 +340,9 @@ func (r *resolver) output(field, asked string) declared {
 	case !fsx.Within(p.real, r.root) && r.level != policy.Elevated:
 		rule, code = r.outside(p), "IV-03"
 	case writer == "":
-		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", r.view.writable(), spec.FinalDir)
-	case p.real == writer || isDir(p.real):
+		rule = fmt.Sprintf("is not below what the program may write: %s, or %s",
+			cmp.Or(strings.Join(r.view.writes, ", "), "nothing of the host"), spec.FinalDir)
+	case p.real == writer || fsx.IsDir(p.real):
 		rule = "is a folder"
 	case r.hiddenBy(p) != "":
 		rule = "is hidden by " + r.hiddenBy(p)

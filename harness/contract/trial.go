@@ -36,9 +36,9 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	started, run := t.h.Now(), t.h.newExecution(Job{Text: job.Spec, Source: job.Name})
+	started, run := time.Now(), t.h.newExecution(Job{Text: job.Spec, Source: job.Name, labels: job.Labels(roleProgram)})
 	event := func(kind trial.EventKind, text string) {
-		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
+		emit(trial.Event{Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
 	}
 	run.job.Hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
 	run.job.Hooks.Started = func() { event(trial.EventStarted, "") }
