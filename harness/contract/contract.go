@@ -229,7 +229,7 @@ func (run *execution) execute(ctx context.Context) error {
 	run.result = res
 	run.account(ctx, res)
 	fillLists(reflect.ValueOf(&run.outcome))
-	return errors.Join(err, run.writeOutcome())
+	return errors.Join(err, write(run.record, OutcomeFile, run.outcome.ExecutionID, run.outcome.Encode))
 }
 
 // begin is the last step before the program starts: it uses up the approval, and records the

@@ -41,7 +41,7 @@ func (r *resolver) absolute(asked, base string) string {
 	clean := filepath.Clean(asked)
 	switch {
 	case fsx.Within(clean, spec.RepoDir):
-		return filepath.Join(r.root, strings.TrimPrefix(clean, spec.RepoDir))
+		return filepath.Join(r.Root, strings.TrimPrefix(clean, spec.RepoDir))
 	case filepath.IsAbs(asked):
 		return clean
 	}
@@ -97,9 +97,9 @@ func realPaths(paths []string) (all []string) {
 }
 
 // inside is the path in the container of a host path.
-func inside(root, real string) string {
-	if fsx.Within(real, root) {
-		return path.Join(spec.RepoDir, strings.TrimPrefix(real, root))
+func (r *resolver) inside(real string) string {
+	if fsx.Within(real, r.Root) {
+		return path.Join(spec.RepoDir, strings.TrimPrefix(real, r.Root))
 	}
 	return path.Join(spec.HostDir, real)
 }
@@ -153,34 +153,19 @@ func hashFile(p hostPath, room *int64) (file InputFile, rule string) {
 	return file, ""
 }
 
-// A view is what the program sees of the host: sorted host paths, none inside another.
-type view struct{ reads, writes []string }
-
 // outermost returns the paths that lie in no other of them, and in none of covered.
 func outermost(paths, covered []string) (kept []string) {
-	paths = slices.Compact(slices.Sorted(slices.Values(paths)))
-	for _, p := range paths {
-		inOther := func(q string) bool { return q != p && fsx.Within(p, q) }
-		inCovered := func(q string) bool { return fsx.Within(p, q) }
-		if !slices.ContainsFunc(paths, inOther) && !slices.ContainsFunc(covered, inCovered) {
+	for _, p := range slices.Sorted(slices.Values(paths)) { // a directory precedes all that lies in it
+		in := func(q string) bool { return fsx.Within(p, q) }
+		if !slices.ContainsFunc(kept, in) && !slices.ContainsFunc(covered, in) {
 			kept = append(kept, p)
 		}
 	}
 	return kept
 }
 
-// has reports whether the program sees a host path.
-func (v view) has(real string) bool {
+// sees reports whether the program sees a host path.
+func (r *resolver) sees(real string) bool {
 	in := func(p string) bool { return fsx.Within(real, p) }
-	return slices.ContainsFunc(v.reads, in) || slices.ContainsFunc(v.writes, in)
-}
-
-// writer is the writable directory that holds a path; empty for none.
-func (v view) writer(real string) string {
-	for _, p := range v.writes {
-		if fsx.Within(real, p) {
-			return p
-		}
-	}
-	return ""
+	return slices.ContainsFunc(r.reads, in) || slices.ContainsFunc(r.writes, in)
 }

@@ -70,57 +70,36 @@ func Resolve(c Contract, root string, e Effective, dependencies, forbidden []str
 	if r.workDir.real == "" {
 		return Resolved{}, r.violations
 	}
-	r.view = r.open()
-	out := Resolved{Root: r.root, WorkDir: inside(r.root, r.workDir.real), opened: slices.Concat([]hostPath{r.workDir}, r.read, r.write)}
-	for _, p := range r.view.reads {
-		out.Mounts = append(out.Mounts, sandbox.Mount{Source: p, Target: inside(r.root, p)})
+	r.open()
+	for _, p := range r.reads {
+		r.Mounts = append(r.Mounts, sandbox.Mount{Source: p, Target: r.inside(p)})
 	}
-	for _, p := range r.view.writes {
-		out.Trees = append(out.Trees, sandbox.Tree{Source: p, Target: inside(r.root, p)})
+	for _, p := range r.writes {
+		r.Trees = append(r.Trees, sandbox.Tree{Source: p, Target: r.inside(p)})
 	}
-	var hidden []string
-	for _, d := range r.deny {
-		out.denied = append(out.denied, d.real)
-		if r.view.has(d.real) {
-			hidden = append(hidden, d.real)
-		}
-	}
-	for _, p := range outermost(hidden, nil) { // one mask hides everything in it
-		out.Masks = append(out.Masks, inside(r.root, p))
-	}
-	r.inputs(c.Inputs.InputFiles, &out)
+	r.mask()
+	r.hashInputs(c.Inputs.InputFiles)
 	for i, path := range c.Outputs.OutputFiles {
-		out.outputs = append(out.outputs, r.output(fmt.Sprintf("outputs.output_files[%d]", i), path))
+		r.outputs = append(r.outputs, r.output(fmt.Sprintf("outputs.output_files[%d]", i), path))
 	}
 	for i, artifact := range c.Outputs.Artifacts {
-		out.artifacts = append(out.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path))
+		r.artifacts = append(r.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path))
 	}
-	for _, d := range r.deny {
-		if target := inside(r.root, d.real); d.missing() && slices.Contains(out.Masks, target) {
-			out.absent = append(out.absent, target)
-		}
-	}
-	for _, p := range r.write {
-		if slices.ContainsFunc(strings.Split(p.real, "/"), func(name string) bool { return strings.EqualFold(name, ".git") }) {
-			out.git = append(out.git, p.real)
-		}
-	}
-	out.Warnings = r.warnings
-	return out, r.violations
+	return r.Resolved, r.violations
 }
 
 // resolver collects the results of [Resolve].
 type resolver struct {
+	Resolved
 	level                   policy.FilesystemLevel
 	dependencies, forbidden []string
 
-	root              string
 	workDir           hostPath
 	read, write, deny []hostPath
-	view              view
-
-	violations []Violation
-	warnings   []string
+	// reads and writes are what the program sees of the host: sorted host paths, none inside
+	// another.
+	reads, writes []string
+	violations    []Violation
 }
 
 func (r *resolver) refuse(code, field, value, rule, hint string) {
@@ -142,16 +121,16 @@ func (r *resolver) findRoot(root string) bool {
 	if rule != "" {
 		r.refuse("CX-03", "root", root, rule, "")
 	}
-	r.root = found.real
+	r.Root = found.real
 	return rule == ""
 }
 
 // directory resolves a directory below the root, at any level.
 func (r *resolver) directory(field, asked string) hostPath {
-	p, rule := r.at(field, asked, r.root)
+	p, rule := r.at(field, asked, r.Root)
 	switch {
 	case rule != "":
-	case !fsx.Within(p.real, r.root):
+	case !fsx.Within(p.real, r.Root):
 		rule = r.outside(p)
 	case !p.info.IsDir():
 		rule = "is not a folder"
@@ -166,16 +145,16 @@ func (r *resolver) directory(field, asked string) hostPath {
 // outside says that a path leads out of the root, and where to.
 func (r *resolver) outside(p hostPath) string {
 	if filepath.Clean(p.asked) == p.real {
-		return "is not below the root " + r.root
+		return "is not below the root " + r.Root
 	}
-	return fmt.Sprintf("leads to %s, which is not below the root %s", p.real, r.root)
+	return fmt.Sprintf("leads to %s, which is not below the root %s", p.real, r.Root)
 }
 
 // list resolves the paths of read or write.
 func (r *resolver) list(name string, asked []string, write bool) (paths []hostPath) {
 	for i, path := range asked {
 		field := fmt.Sprintf("%s[%d]", name, i)
-		p, rule := r.at(field, path, r.root)
+		p, rule := r.at(field, path, r.Root)
 		hint := ""
 		if rule == "" {
 			rule, hint = r.permitted(p, write)
@@ -200,7 +179,7 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 	if !p.info.IsDir() && !p.info.Mode().IsRegular() {
 		return "is neither a file nor a folder", ""
 	}
-	inRoot, inWork := fsx.Within(p.real, r.root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
+	inRoot, inWork := fsx.Within(p.real, r.Root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
 	switch level := r.level; {
 	case level == policy.Elevated,
 		level == policy.Extended && (inRoot || !write && r.isDependency(p.real)),
@@ -234,10 +213,10 @@ func (r *resolver) isDependency(real string) bool {
 func (r *resolver) hide(asked []string) {
 	for i, path := range asked {
 		field := fmt.Sprintf("sandbox.filesystem.deny[%d]", i)
-		p, rule := r.at(field, path, r.root)
+		p, rule := r.at(field, path, r.Root)
 		switch {
 		case rule != "" && p.missing() && p.real != "":
-			r.warnings = append(r.warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", field, quoted(path)))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", field, quoted(path)))
 		case rule != "":
 			r.refuse("CX-03", field, path, rule, "")
 			continue
@@ -262,31 +241,54 @@ func (r *resolver) hiddenBy(p hostPath) string {
 	return ""
 }
 
-// open returns what the level and the lists open.
-func (r *resolver) open() view {
+// open finds what the level and the lists open.
+func (r *resolver) open() {
+	r.WorkDir, r.opened = r.inside(r.workDir.real), slices.Concat([]hostPath{r.workDir}, r.read, r.write)
 	reads, writes := []string{r.workDir.real}, []string(nil)
 	if r.level != policy.Minimal {
-		reads, writes = []string{r.root}, []string{r.workDir.real}
+		reads, writes = []string{r.Root}, []string{r.workDir.real}
 	}
 	for _, p := range r.read {
 		reads = append(reads, p.real)
 	}
 	for _, p := range r.write {
 		writes = append(writes, p.real)
+		if slices.ContainsFunc(strings.Split(p.real, "/"), func(name string) bool { return strings.EqualFold(name, ".git") }) {
+			r.git = append(r.git, p.real)
+		}
 	}
-	writes = outermost(writes, nil)
-	return view{reads: outermost(reads, writes), writes: writes}
+	r.writes = outermost(writes, nil)
+	r.reads = outermost(reads, r.writes)
 }
 
-// inputs hashes the declared inputs (IV-05).
-func (r *resolver) inputs(asked []string, out *Resolved) {
+// mask hides the denied paths that the program would see.
+func (r *resolver) mask() {
+	var hidden []string
+	for _, d := range r.deny {
+		r.denied = append(r.denied, d.real)
+		if r.sees(d.real) {
+			hidden = append(hidden, d.real)
+		}
+	}
+	for _, p := range outermost(hidden, nil) { // one mask hides everything in it
+		r.Masks = append(r.Masks, r.inside(p))
+	}
+	for _, d := range r.deny {
+		if target := r.inside(d.real); d.missing() && slices.Contains(r.Masks, target) {
+			r.absent = append(r.absent, target)
+		}
+	}
+}
+
+// hashInputs hashes the declared inputs (IV-05).
+func (r *resolver) hashInputs(asked []string) {
 	room := int64(MaxInputFiles)
 	for i, path := range asked {
 		field := fmt.Sprintf("inputs.input_files[%d]", i)
 		p, rule := r.at(field, path, r.workDir.real)
 		code, hint := "IV-05", ""
 		switch {
-		case p.real != "" && !r.view.has(p.real):
+		case p.real != "" && !r.sees(p.real):
 			code = "IV-03"
 			rule, hint = r.invisible(p)
 		case rule != "":
@@ -304,17 +306,17 @@ func (r *resolver) inputs(asked []string, out *Resolved) {
 			continue
 		}
 		file.Path = path
-		out.InputFiles = append(out.InputFiles, file)
-		out.inputs = append(out.inputs, p)
-		if asked := r.absolute(path, r.workDir.real); fsx.Within(asked, r.root) && asked != p.real {
-			r.warnings = append(r.warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", field, path, inside(r.root, p.real)))
+		r.InputFiles = append(r.InputFiles, file)
+		r.inputs = append(r.inputs, p)
+		if asked := r.absolute(path, r.workDir.real); fsx.Within(asked, r.Root) && asked != p.real {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", field, path, r.inside(p.real)))
 		}
 	}
 }
 
 // invisible says that the program cannot see a path.
 func (r *resolver) invisible(p hostPath) (rule, hint string) {
-	if !fsx.Within(p.real, r.root) && r.level != policy.Extended && r.level != policy.Elevated {
+	if !fsx.Within(p.real, r.Root) && r.level != policy.Extended && r.level != policy.Elevated {
 		return r.outside(p), ""
 	}
 	switch r.level {
@@ -335,14 +337,14 @@ func (r *resolver) output(field, asked string) declared {
 	path := r.absolute(asked, r.workDir.real)
 	p := hostPath{field: field, asked: asked, real: filepath.Join(fsx.RealPath(filepath.Dir(path)), filepath.Base(path))}
 	rule, code := "", "CX-05"
-	writer := r.view.writer(p.real)
+	writer := slices.IndexFunc(r.writes, func(dir string) bool { return fsx.Within(p.real, dir) })
 	switch {
-	case !fsx.Within(p.real, r.root) && r.level != policy.Elevated:
+	case !fsx.Within(p.real, r.Root) && r.level != policy.Elevated:
 		rule, code = r.outside(p), "IV-03"
-	case writer == "":
+	case writer < 0:
 		rule = fmt.Sprintf("is not below what the program may write: %s, or %s",
-			cmp.Or(strings.Join(r.view.writes, ", "), "nothing of the host"), spec.FinalDir)
-	case p.real == writer || fsx.IsDir(p.real):
+			cmp.Or(strings.Join(r.writes, ", "), "nothing of the host"), spec.FinalDir)
+	case p.real == r.writes[writer] || fsx.IsDir(p.real):
 		rule = "is a folder"
 	case r.hiddenBy(p) != "":
 		rule = "is hidden by " + r.hiddenBy(p)
@@ -350,5 +352,5 @@ func (r *resolver) output(field, asked string) declared {
 	if rule != "" {
 		r.refuse(code, field, asked, rule, "")
 	}
-	return declared{field: field, path: asked, source: p.real, target: inside(r.root, p.real)}
+	return declared{field: field, path: asked, source: p.real, target: r.inside(p.real)}
 }

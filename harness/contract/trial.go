@@ -2,7 +2,6 @@ package contract
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,8 +30,8 @@ func (t trialHarness) Schema() []byte { return ContractSchemaJSON }
 
 func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, error) {
 	o, err := t.h.Plan(ctx, Job{Text: job.Spec, Source: job.Name})
-	plan := trial.Plan{Problems: o.problems()}
-	return plan, errors.Join(err, encodeInto(&plan.Detail, o))
+	detail, encodeErr := o.Encode()
+	return trial.Plan{Problems: o.problems(), Detail: detail}, errors.Join(err, encodeErr)
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
@@ -61,12 +60,9 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 		res.Usage = trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
 			GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
 	}
-	return res, errors.Join(err, encodeInto(&res.Detail, o))
-}
-
-func encodeInto(detail *json.RawMessage, o Outcome) (err error) {
-	*detail, err = o.Encode()
-	return err
+	detail, encodeErr := o.Encode()
+	res.Detail = detail
+	return res, errors.Join(err, encodeErr)
 }
 
 // Verdict is inconclusive for an execution that was interrupted or could not begin.
@@ -113,23 +109,18 @@ type Retry struct {
 const MaxAttempts = 10
 
 // Check returns a [*policy.FieldError] for each value that is out of bounds, joined.
-func (r Retry) Check() error {
-	var errs []error
-	refuse := func(field string, value any, rule string) {
-		errs = append(errs, &policy.FieldError{Field: field, Value: fmt.Sprint(value), Rule: rule})
-	}
-	if r.MaxAttempts < 1 || r.MaxAttempts > MaxAttempts {
-		refuse("max_attempts", r.MaxAttempts, fmt.Sprintf("must be between 1 and %d", MaxAttempts))
-	}
-	if r.Backoff < 0 {
-		refuse("backoff_ms", r.Backoff.Milliseconds(), "must not be negative")
-	}
-	for _, code := range r.Codes {
-		if code < 0 || code > 255 {
-			refuse("retryable_codes", code, "must be between 0 and 255")
+func (r Retry) Check() (err error) {
+	check := func(ok bool, field string, value any, rule string) {
+		if !ok {
+			err = errors.Join(err, &policy.FieldError{Field: field, Value: fmt.Sprint(value), Rule: rule})
 		}
 	}
-	return errors.Join(errs...)
+	check(r.MaxAttempts >= 1 && r.MaxAttempts <= MaxAttempts, "max_attempts", r.MaxAttempts, fmt.Sprintf("must be between 1 and %d", MaxAttempts))
+	check(r.Backoff >= 0, "backoff_ms", r.Backoff.Milliseconds(), "must not be negative")
+	for _, code := range r.Codes {
+		check(code >= 0 && code <= 255, "retryable_codes", code, "must be between 0 and 255")
+	}
+	return err
 }
 
 // Queue returns the retry policy for a queue of contracts. A refused contract is not executed
