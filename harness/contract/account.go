@@ -51,13 +51,13 @@ func (run *execution) account(ctx context.Context, res *result.Result) {
 	if !o.Success {
 		o.Error = run.failure(res)
 	}
-	o.Evidence = Evidence{RunID: res.ID, Path: run.record, Retention: RetainSession}
 	if judged.tooLarge { // files above the limit are not evidence (CX-05)
 		for i := range o.OutputFiles {
 			o.OutputFiles[i].Retention = RetainSession
 		}
 		run.warn("the output files are more than is kept as evidence: they are of the session")
 	}
+	o.Evidence = Evidence{RunID: res.ID, Path: run.record, Retention: RetainSession}
 	if !judged.tooLarge && len(o.OutputFiles)+len(o.Artifacts) > 0 || o.Approval != nil || o.Metadata.EvidenceRef != "" {
 		o.Evidence.Retention = RetainEvidence
 	}
@@ -75,14 +75,8 @@ func sha256Of(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byt
 
 // started reports whether the program ran at all.
 func started(res *result.Result) bool {
-	switch res.Status {
-	case result.StatusStartFailed:
-		return false
-	case result.StatusCanceled, result.StatusEngineLost:
-		return res.StartedAt != ""
-	default:
-		return true
-	}
+	mayNot := res.Status == result.StatusCanceled || res.Status == result.StatusEngineLost
+	return res.Status != result.StatusStartFailed && (!mayNot || res.StartedAt != "")
 }
 
 // codeTimeLimit is the exit code of the time limit in the table of exit codes: 128+15.
