@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
@@ -43,7 +42,6 @@ func (run *execution) account(ctx context.Context, res *result.Result) {
 		run.warn("not every artifact is stored: %v", unstored)
 	}
 	o.Differences = append(run.compare(res, stdout, stderr), judged.differences...)
-	run.warnOfChangedInputs()
 	carried := run.carryOver(ctx, res, judged.tooLarge)
 	o.Differences = append(o.Differences, carried.missing(run.resolved, files)...)
 	o.Unenforced = unenforced(e, res)
@@ -134,17 +132,6 @@ func (run *execution) failure(res *result.Result) string {
 		texts = append(texts, d.String())
 	}
 	return firstOf(texts)
-}
-
-// warnOfChangedInputs reports input files that changed on the host during the run: the program
-// may have read something else than what was hashed.
-func (run *execution) warnOfChangedInputs() {
-	for _, p := range run.resolved.inputs {
-		info, err := os.Stat(p.real)
-		if err != nil || !os.SameFile(info, p.info) || info.Size() != p.info.Size() || !info.ModTime().Equal(p.info.ModTime()) {
-			run.warn("%s %s changed on the host while the program ran", p.field, quoted(p.asked))
-		}
-	}
 }
 
 // unenforced compares the enforced limits with the contract (resolution 50). Usually there is

@@ -34,9 +34,8 @@ type Resolved struct {
 	denied []string
 	// absent are the masks of missing files, which hide nothing.
 	absent []string
-	// opened are the working directory and the paths of read and write, inputs the input
-	// files when they were hashed.
-	opened, inputs []hostPath
+	// opened are the working directory and the paths of read and write.
+	opened []hostPath
 	// git are the paths of write that lie in a .git directory.
 	git []string
 }
@@ -102,8 +101,11 @@ type resolver struct {
 	violations    []Violation
 }
 
-func (r *resolver) refuse(code, field, value, rule, hint string) {
-	r.violations = append(r.violations, Violation{Code: code, Field: field, Value: quoted(value), Rule: rule, hint: hint})
+// refuse adds a violation by a path; an empty rule is none.
+func (r *resolver) refuse(code string, p hostPath, rule, hint string) {
+	if rule != "" {
+		r.violations = append(r.violations, Violation{Code: code, Field: p.field, Value: quoted(p.asked), Rule: rule, hint: hint})
+	}
 }
 
 // findRoot resolves the root, which the operator chooses.
@@ -118,9 +120,8 @@ func (r *resolver) findRoot(root string) bool {
 	default:
 		rule = r.closed(found.real)
 	}
-	if rule != "" {
-		r.refuse("CX-03", "root", root, rule, "")
-	}
+	found.field = "root"
+	r.refuse("CX-03", found, rule, "")
 	r.Root = found.real
 	return rule == ""
 }
@@ -136,7 +137,7 @@ func (r *resolver) directory(field, asked string) hostPath {
 		rule = "is not a folder"
 	}
 	if rule != "" {
-		r.refuse("IV-03", field, asked, rule, "")
+		r.refuse("IV-03", p, rule, "")
 		return hostPath{}
 	}
 	return p
@@ -153,17 +154,14 @@ func (r *resolver) outside(p hostPath) string {
 // list resolves the paths of read or write.
 func (r *resolver) list(name string, asked []string, write bool) (paths []hostPath) {
 	for i, path := range asked {
-		field := fmt.Sprintf("%s[%d]", name, i)
-		p, rule := r.at(field, path, r.Root)
+		p, rule := r.at(fmt.Sprintf("%s[%d]", name, i), path, r.Root)
 		hint := ""
 		if rule == "" {
 			rule, hint = r.permitted(p, write)
 		}
-		if rule != "" {
-			r.refuse("CX-03", field, path, rule, hint)
-			continue
+		if r.refuse("CX-03", p, rule, hint); rule == "" {
+			paths = append(paths, p)
 		}
-		paths = append(paths, p)
 	}
 	return paths
 }
@@ -212,18 +210,17 @@ func (r *resolver) isDependency(real string) bool {
 // either. A path that the contract needs must not be hidden.
 func (r *resolver) hide(asked []string) {
 	for i, path := range asked {
-		field := fmt.Sprintf("sandbox.filesystem.deny[%d]", i)
-		p, rule := r.at(field, path, r.Root)
+		p, rule := r.at(fmt.Sprintf("sandbox.filesystem.deny[%d]", i), path, r.Root)
 		switch {
 		case rule != "" && p.missing() && p.real != "":
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", field, quoted(path)))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", p.field, quoted(path)))
 		case rule != "":
-			r.refuse("CX-03", field, path, rule, "")
+			r.refuse("CX-03", p, rule, "")
 			continue
 		default:
 			for _, open := range slices.Concat([]hostPath{r.workDir}, r.read, r.write) {
 				if open.real != "" && (fsx.Within(open.real, p.real) || sameFile(open, p)) {
-					r.refuse("CX-03", field, path, fmt.Sprintf("hides %s %q", open.field, open.asked), "")
+					r.refuse("CX-03", p, fmt.Sprintf("hides %s %q", open.field, open.asked), "")
 				}
 			}
 		}
@@ -284,8 +281,7 @@ func (r *resolver) mask() {
 func (r *resolver) hashInputs(asked []string) {
 	room := int64(MaxInputFiles)
 	for i, path := range asked {
-		field := fmt.Sprintf("inputs.input_files[%d]", i)
-		p, rule := r.at(field, path, r.workDir.real)
+		p, rule := r.at(fmt.Sprintf("inputs.input_files[%d]", i), path, r.workDir.real)
 		code, hint := "IV-05", ""
 		switch {
 		case p.real != "" && !r.sees(p.real):
@@ -302,14 +298,13 @@ func (r *resolver) hashInputs(asked []string) {
 			file, rule = hashFile(p, &room)
 		}
 		if rule != "" {
-			r.refuse(code, field, path, rule, hint)
+			r.refuse(code, p, rule, hint)
 			continue
 		}
 		file.Path = path
 		r.InputFiles = append(r.InputFiles, file)
-		r.inputs = append(r.inputs, p)
 		if asked := r.absolute(path, r.workDir.real); fsx.Within(asked, r.Root) && asked != p.real {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", field, path, r.inside(p.real)))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", p.field, path, r.inside(p.real)))
 		}
 	}
 }
@@ -349,8 +344,6 @@ func (r *resolver) output(field, asked string) declared {
 	case r.hiddenBy(p) != "":
 		rule = "is hidden by " + r.hiddenBy(p)
 	}
-	if rule != "" {
-		r.refuse(code, field, asked, rule, "")
-	}
+	r.refuse(code, p, rule, "")
 	return declared{field: field, path: asked, source: p.real, target: r.inside(p.real)}
 }
