@@ -8,7 +8,7 @@ set -eu
 
 SANDBOX=$1
 # Packages that need no engine and read nothing outside of the repository.
-PACKAGES="./result/... ./policy/... ./harness/gate/evidence ./harness/gate/judge ./harness/gate/spec ./harness/gate/normalize ./harness/gate/testreport ./harness/gate/report ./harness/gate/attest"
+PACKAGES="./result/... ./policy/... ./harness/gate/evidence ./harness/gate/judge ./harness/gate/spec ./harness/gate/normalize ./harness/gate/testreport ./harness/gate/report ./harness/gate/attest ./harness/gate/compare"
 WISH=gate.wish.yaml # it must lie above what it is about; git ignores it
 CACHE=.cache/gate
 

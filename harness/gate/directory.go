@@ -33,24 +33,24 @@ func (e *DirectoryError) Error() string {
 
 func (e *DirectoryError) Unwrap() error { return e.Err }
 
-// Hint says how to get out of the way.
+// Hint says how to avoid the problem.
 func (e *DirectoryError) Hint() string { return e.hint }
 
 // ErrInUse means that another run has the gate directory.
 var ErrInUse = errors.New("is in use by another run")
 
-// directory is a gate directory that is this run's alone.
+// directory is a gate directory that this run has locked.
 type directory struct {
 	root *os.Root
 	lock io.Closer
 }
 
-// topNames are what lies in a gate directory.
+// topNames are the entries of a gate directory.
 var topNames = []string{
 	evidence.WishLockFile, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.Dir,
 }
 
-// openDirectory makes a gate directory, or takes an empty or an earlier one.
+// openDirectory creates a gate directory, or opens an empty or an earlier one.
 func openDirectory(path string, replace bool) (dir directory, err error) {
 	if path == "" {
 		return directory{}, &DirectoryError{Rule: "none is named"}
@@ -78,8 +78,8 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 	return dir, clearDirectory(root, path, replace)
 }
 
-// clearDirectory empties an earlier gate directory; anything else that holds something
-// is refused.
+// clearDirectory empties an earlier gate directory. It refuses any other directory that is not
+// empty.
 func clearDirectory(root *os.Root, path string, replace bool) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -90,7 +90,7 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 	}
 	earlier := false
 	for _, entry := range entries {
-		// A crash may have left a file that was being written.
+		// A crash may leave a file that was not complete.
 		name, _, _ := strings.Cut(entry.Name(), ".new-")
 		if !slices.Contains(topNames, name) {
 			return &DirectoryError{Path: path, Rule: fmt.Sprintf("holds %q, which is not of a gate", entry.Name()), hint: "choose a new directory"}
@@ -103,7 +103,7 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 	case !replace:
 		return &DirectoryError{Path: path, Rule: "holds an earlier run", hint: "replace it with --replace, or choose a new directory"}
 	}
-	// First what says that the rest is worth something.
+	// The files that vouch for the others go first.
 	for _, name := range []string{evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.ManifestFile} {
 		if err := root.RemoveAll(name); err != nil {
 			return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
@@ -115,8 +115,8 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 	return nil
 }
 
-// outside makes sure that a gate directory neither is nor holds what it is about: its
-// files would be taken for those of the gate, and be removed with them.
+// outside refuses a gate directory that is or holds the directory kept: its files would be
+// taken for those of the gate, and be removed with them.
 func outside(path, kept string) error {
 	inner, err := filepath.EvalSymlinks(kept)
 	if err != nil {
@@ -132,7 +132,7 @@ func outside(path, kept string) error {
 	return nil
 }
 
-// within is path relative to dir, if it lies in it.
+// within returns path relative to dir, if it lies in dir.
 func within(path, dir string) (rel string, ok bool) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

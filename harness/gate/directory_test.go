@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
 func TestOpenDirectory(t *testing.T) {
@@ -75,54 +73,4 @@ func TestOutside(t *testing.T) {
 	require.False(t, ok)
 	_, ok = within(workspace, workspace)
 	require.False(t, ok)
-}
-
-func TestOutputsDiffer(t *testing.T) {
-	file := func(path, sum string) evidence.HashedFile { return evidence.HashedFile{FilePath: path, SHA256: sum} }
-	one := file("evidence/outputs/01/bin/app", "a")
-	for name, c := range map[string]struct {
-		files      []evidence.HashedFile
-		name, what string
-	}{
-		"same":    {[]evidence.HashedFile{one, file("evidence/raw/repeat-2/outputs/01/bin/app", "a"), file("evidence/raw/repeat-2/01.stdout.log", "x")}, "", ""},
-		"content": {[]evidence.HashedFile{one, file("evidence/raw/repeat-2/outputs/01/bin/app", "b")}, "evidence/outputs/01/bin/app", "has other content"},
-		"missing": {[]evidence.HashedFile{one, file("evidence/raw/repeat-3/outputs/01/bin/app", "a")}, "evidence/outputs/01/bin/app", "is missing"},
-		"more":    {[]evidence.HashedFile{one, file("evidence/raw/repeat-2/outputs/01/bin/app", "a"), file("evidence/raw/repeat-2/outputs/02/x", "b")}, "evidence/outputs/02/x", "is there only"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path, what := outputsDiffer(evidence.Artifacts{Artifacts: c.files}, 2)
-			require.Equal(t, c.name, path)
-			require.Equal(t, c.what, what)
-		})
-	}
-}
-
-func TestCommandsDiffer(t *testing.T) {
-	base := func() evidence.CommandTests {
-		return evidence.CommandTests{
-			Index: 1, Command: "pytest", Ending: "exited", ExitCode: new(0), Counts: &evidence.Counts{Total: 2, Passed: 2},
-			Cases: []evidence.Case{{ID: "a", Outcome: evidence.Passed, Message: "1"}, {ID: "b", Outcome: evidence.Passed}},
-		}
-	}
-	for name, c := range map[string]struct {
-		change          func(*evidence.CommandTests)
-		subject, detail string
-	}{
-		"same":         {func(c *evidence.CommandTests) { c.Cases[0].Message = "2" }, "", ""},
-		"code":         {func(c *evidence.CommandTests) { c.ExitCode = new(1) }, "pytest", "It exited with code 0, and exited with code 1 in run 2."},
-		"ending":       {func(c *evidence.CommandTests) { c.Ending, c.ExitCode = "timed_out", nil }, "pytest", "It exited with code 0, and ended as timed_out in run 2."},
-		"outcome":      {func(c *evidence.CommandTests) { c.Cases[1].Outcome = evidence.Failed }, "b", "The test passed, and failed in run 2."},
-		"fewer cases":  {func(c *evidence.CommandTests) { c.Cases = c.Cases[:1] }, "b", "The test is not there in run 2."},
-		"more cases":   {func(c *evidence.CommandTests) { c.Cases = append(c.Cases, evidence.Case{ID: "c"}) }, "c", "The test is there only in run 2."},
-		"other case":   {func(c *evidence.CommandTests) { c.Cases[0].ID = "A" }, "A", "The test is there in one run only; compared with run 2."},
-		"only numbers": {func(c *evidence.CommandTests) { c.Counts.Passed = 1 }, "pytest", "2 of 2 tests passed, and 1 of 2 in run 2."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			other := base()
-			c.change(&other)
-			subject, detail := commandsDiffer(base(), other, 2)
-			require.Equal(t, c.subject, subject)
-			require.Equal(t, c.detail, detail)
-		})
-	}
 }

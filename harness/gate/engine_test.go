@@ -13,7 +13,6 @@ import (
 	"time"
 
 	gogit "github.com/go-git/go-git/v5"
-	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
@@ -146,19 +145,6 @@ func TestEngineVerdicts(t *testing.T) {
 			require.NoDirExists(t, filepath.Join(dir, "evidence"))
 		})
 	}
-}
-
-// commit commits everything in a folder.
-func commit(t *testing.T, repo *gogit.Repository, message string) string {
-	t.Helper()
-	tree, err := repo.Worktree()
-	require.NoError(t, err)
-	_, err = tree.Add(".")
-	require.NoError(t, err)
-	who := &object.Signature{Name: "T", Email: "t@example.com", When: time.Unix(1700000000, 0)}
-	hash, err := tree.Commit(message, &gogit.CommitOptions{Author: who, Committer: who})
-	require.NoError(t, err)
-	return hash.String()
 }
 
 // TestEngineBaseline: the same gate runs on the baseline first, and a test that fails

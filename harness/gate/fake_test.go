@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 
+	gogit "github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
@@ -158,4 +161,17 @@ func reasons(v evidence.Verdict) (all []evidence.StopReason) {
 		all = append(all, f.Reason)
 	}
 	return all
+}
+
+// commit commits everything in a folder.
+func commit(t *testing.T, repo *gogit.Repository, message string) string {
+	t.Helper()
+	tree, err := repo.Worktree()
+	require.NoError(t, err)
+	_, err = tree.Add(".")
+	require.NoError(t, err)
+	who := &object.Signature{Name: "T", Email: "t@example.com", When: time.Unix(1700000000, 0)}
+	hash, err := tree.Commit(message, &gogit.CommitOptions{Author: who, Committer: who})
+	require.NoError(t, err)
+	return hash.String()
 }

@@ -27,28 +27,28 @@ import (
 type Document struct {
 	// Wish is the file of a wish or of its lock. Command, instead, is one command with the
 	// defaults of a wish, which is sealed on the spot, in the directory Workspace.
-	Wish      string   `json:"wish"`
-	Command   []string `json:"command"`
-	Workspace string   `json:"workspace"`
+	Wish      string   `json:"wish,omitempty"`
+	Command   []string `json:"command,omitempty"`
+	Workspace string   `json:"workspace,omitempty"`
 	// Seal seals a wish that is not sealed on the spot.
-	Seal bool `json:"seal"`
+	Seal bool `json:"seal,omitempty"`
 	// Out is the gate directory; see [Job.OutDir].
-	Out     string `json:"out"`
-	Replace bool   `json:"replace"`
+	Out     string `json:"out,omitempty"`
+	Replace bool   `json:"replace,omitempty"`
 	// Offline, Strict and Repeats make the run stricter than the wish. AllowUnobserved is for
 	// a Command.
-	Offline         bool   `json:"offline"`
-	Strict          bool   `json:"strict"`
-	AllowUnobserved bool   `json:"allow_unobserved"`
-	Repeats         int    `json:"repeats"`
-	Baseline        string `json:"baseline"`
-	Commit          string `json:"commit"`
+	Offline         bool   `json:"offline,omitempty"`
+	Strict          bool   `json:"strict,omitempty"`
+	AllowUnobserved bool   `json:"allow_unobserved,omitempty"`
+	Repeats         int    `json:"repeats,omitempty"`
+	Baseline        string `json:"baseline,omitempty"`
+	Commit          string `json:"commit,omitempty"`
 	// PlanOnly runs nothing, nor does NoTools.
-	PlanOnly bool `json:"plan_only"`
-	NoTools  bool `json:"no_tools"`
+	PlanOnly bool `json:"plan_only,omitempty"`
+	NoTools  bool `json:"no_tools,omitempty"`
 	// Reports are files that the caller writes afterwards. They are not a part of the
 	// workspace of a wish that is sealed on the spot; a lock must exclude them.
-	Reports []string `json:"reports"`
+	Reports []string `json:"reports,omitempty"`
 }
 
 // A FileError is a file of the caller that cannot be used.

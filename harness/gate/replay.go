@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/harness/gate/compare"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/gate/judge"
@@ -21,16 +22,15 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// ReplayOptions say what is run again.
+// ReplayOptions select what runs again.
 type ReplayOptions struct {
-	// From is a gate directory or a GATES.json. With a RunManifest.json beside it, a
-	// replay uses the same environment, limits and tools; without, it has the defaults.
+	// From is a gate directory or a GATES.json. A RunManifest.json beside it gives the replay
+	// the same environment, limits and tools. Without one it has the defaults.
 	From string
-	// Workspace is the boundary on this machine; empty is where it was, which only a
-	// RunManifest.json tells.
+	// Workspace is the boundary on this machine. Empty is its recorded place, which only a
+	// RunManifest.json has.
 	Workspace string
-	// OutDir is where the evidence of the replay is kept, a gate directory as that of
-	// [Run]; empty keeps none.
+	// OutDir is a gate directory for the evidence of the replay; empty keeps none.
 	OutDir  string
 	Replace bool
 }
@@ -38,33 +38,33 @@ type ReplayOptions struct {
 // ReplayV1 names the wire form of [ReplayReport].
 const ReplayV1 = "evalbox/replay/v1"
 
-// Outcome is what a replay came to.
+// Outcome is the result of a replay in a word.
 type Outcome string
 
 // Outcomes of a replay.
 const (
 	ReplaySame      Outcome = "same"
 	ReplayDifferent Outcome = "different"
-	// ReplayCannot means that the same thing could not be run: Missing says why.
+	// ReplayCannot means that the same gates could not run; Missing says why.
 	ReplayCannot Outcome = "cannot_replay"
 )
 
-// ReplayReport is what a replay came to. It holds no time, no path of this host and no
-// ID of a run, so that the same replay has the same report.
+// ReplayReport is the result of a replay. It holds no time, no path of this host and no ID of a
+// run, so that equal replays have equal reports.
 type ReplayReport struct {
 	Schema  string  `json:"schema"`
 	Outcome Outcome `json:"outcome"`
-	// Missing is what a replay would need, if it cannot be done.
+	// Missing lists what prevents a replay.
 	Missing []Problem `json:"missing"`
-	// Differences are in the order of the gates; what is of no gate comes last.
+	// Differences are ordered by gate; run-wide differences come last.
 	Differences []Difference `json:"differences"`
-	// FirstLine is the first line that differs between the normalized logs, where the
-	// recorded one is there.
+	// FirstLine is the first line that differs between the normalized logs, if the recorded
+	// one exists.
 	FirstLine *Line `json:"first_line"`
-	// Commands are what was run again, and how it ended this time.
+	// Commands are the commands of the replay, and how they ended this time.
 	Commands []ReplayedCommand `json:"commands"`
-	// ImageID and Workspace are what was run and on which files; BehaviorHash is that of
-	// the replay's normalized log.
+	// ImageID, Workspace and BehaviorHash identify the image, the files and the normalized
+	// log of the replay.
 	ImageID      string `json:"image_id"`
 	Workspace    string `json:"workspace"`
 	BehaviorHash string `json:"behavior_hash"`
@@ -72,27 +72,13 @@ type ReplayReport struct {
 	SHA256 string `json:"sha256"`
 }
 
-// ReplayedCommand is one command of a replay.
-type ReplayedCommand struct {
-	Cmd       string `json:"cmd"`
-	Ending    string `json:"ending"`
-	ExitCode  *int   `json:"exit_code"`
-	Passed    int    `json:"passed"`
-	LogSHA256 string `json:"log_sha256"`
-}
-
-// Difference is one expected signal that did not come.
-type Difference struct {
-	// Gate counts from 1; 0 is the whole run.
-	Gate int `json:"gate"`
-	// Signal is exit_code, ending, passed, log, behavior_hash, artifact or verdict. Subject
-	// is the file of an artifact, or the log where only a line of it tells the difference.
-	// The verdict has the reasons that speak against a pass.
-	Signal  string `json:"signal"`
-	Subject string `json:"subject"`
-	Want    string `json:"want"`
-	Got     string `json:"got"`
-}
+// ReplayedCommand is one command of a replay, Difference one expected signal that did not come,
+// and Line the first line that differs.
+type (
+	ReplayedCommand = compare.Command
+	Difference      = compare.Difference
+	Line            = compare.Line
+)
 
 // Replay runs the recorded commands again, in the same image, on the same files, and compares.
 // Nothing runs if image, tools or files are not the recorded ones, or if a gate directory does
@@ -147,7 +133,7 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 	}
 	for _, f := range g.findings {
 		if f.Reason == evidence.ReasonIncomplete && len(made.Tests.Commands) == len(g.m.Gates) {
-			continue // everything ran: it is part of the verdict
+			continue // everything ran, so it is a part of the verdict
 		}
 		report.Missing = append(report.Missing, Problem{f.Subject, f.Detail})
 	}
@@ -158,7 +144,7 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 	return report, nil
 }
 
-// again carries out the manifest of a replay, as [Run] does. lock is the sealed wish, if
+// again executes the manifest of a replay, as [Harness.Run] does. lock is the sealed wish, if
 // there is one.
 func (g *run) again(ctx context.Context, lock []byte) (Report, error) {
 	failure := g.writeManifest(ctx)
@@ -172,7 +158,7 @@ func (g *run) again(ctx context.Context, lock []byte) (Report, error) {
 	return report, errors.Join(failure, err)
 }
 
-// compare compares what is expected with what came. It is pure but for the logs.
+// compare adds the differences between the expected signals and those of the replay.
 func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) {
 	report.ImageID, report.Workspace, report.BehaviorHash = made.Gates.ImageID, made.Gates.Workspace, made.Gates.BehaviorHash
 	exits := map[int]*int{}
@@ -180,16 +166,15 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 		exits[c.Index-1] = c.ExitCode
 	}
 	for i, c := range made.Gates.Commands {
-		report.Commands = append(report.Commands, ReplayedCommand{c.Cmd, c.Ending, exits[i], c.Passed, c.LogSHA256})
+		report.Commands = append(report.Commands, ReplayedCommand{Cmd: c.Cmd, Ending: c.Ending, ExitCode: exits[i], Passed: c.Passed, LogSHA256: c.LogSHA256})
 	}
-	report.Differences = append(report.Differences, differences(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
-	// A recorded log that is not there or no file has nothing to show: its hash was
-	// compared.
-	if line, err := firstDifference(rec.root, root, evidence.RunLogFile); err == nil {
+	report.Differences = append(report.Differences, compare.Gates(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
+	// A recorded log may be missing: its hash was compared.
+	if line, err := compare.Logs(rec.root, root); err == nil {
 		report.FirstLine = line
 	}
-	told := slices.ContainsFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" || d.Signal == "behavior_hash" })
-	if line := report.FirstLine; line != nil && !told {
+	reported := slices.ContainsFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" || d.Signal == "behavior_hash" })
+	if line := report.FirstLine; line != nil && !reported {
 		report.Differences = append(report.Differences, Difference{Signal: "log", Subject: evidence.RunLogFile, Want: line.Want, Got: line.Got})
 	}
 	if want, got := rec.verdicts(made); want != got {
@@ -201,8 +186,8 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 	}
 }
 
-// verdicts are the reasons that were to be found, and those that were. A document that
-// stands alone expects only that nothing is tried that no gate may. It is pure.
+// verdicts returns the expected and the found reasons against a pass. A GATES.json that stands
+// alone expects only that no gate tries what is forbidden to all gates.
 func (rec *recording) verdicts(made Report) (want, got string) {
 	found := made.Verdict.Findings
 	if rec.manifest != nil {
@@ -214,7 +199,7 @@ func (rec *recording) verdicts(made Report) (want, got string) {
 	return reasonWords(nil), reasonWords(tried)
 }
 
-// reasonWords are the reasons of findings with their gates, in order and each once.
+// reasonWords lists the reasons of findings with their gates, sorted, each once.
 func reasonWords(findings []evidence.Finding) string {
 	var words []string
 	for _, f := range findings {
@@ -231,55 +216,7 @@ func reasonWords(findings []evidence.Finding) string {
 	return strings.Join(words, ", ")
 }
 
-// differences are the expected signals that did not come. What a document does not say
-// is not expected. It is pure.
-func differences(want, got evidence.Gates, exits []*int, ran []ReplayedCommand) []Difference {
-	var all []Difference
-	for i, c := range want.Commands {
-		r := ran[i]
-		add := func(signal, want, got string) {
-			if want != got {
-				all = append(all, Difference{Gate: i + 1, Signal: signal, Want: want, Got: got})
-			}
-		}
-		add("exit_code", code(exits[i]), code(r.ExitCode))
-		if c.Ending != "" {
-			add("ending", c.Ending, r.Ending)
-			add("passed", fmt.Sprint(c.Passed), fmt.Sprint(r.Passed))
-		}
-		if c.LogSHA256 != "" {
-			add("log", c.LogSHA256, r.LogSHA256)
-		}
-	}
-	if want.BehaviorHash != "" && want.BehaviorHash != got.BehaviorHash {
-		all = append(all, Difference{Signal: "behavior_hash", Want: want.BehaviorHash, Got: got.BehaviorHash})
-	}
-	hashes := map[string]string{}
-	for _, f := range got.Artifacts {
-		hashes[f.FilePath] = f.SHA256
-	}
-	for _, f := range want.Artifacts {
-		if hashes[f.FilePath] != f.SHA256 {
-			all = append(all, Difference{Signal: "artifact", Subject: f.FilePath, Want: f.SHA256, Got: hashes[f.FilePath]})
-		}
-		delete(hashes, f.FilePath)
-	}
-	for _, f := range got.Artifacts {
-		if _, more := hashes[f.FilePath]; more && want.Workspace != "" {
-			all = append(all, Difference{Signal: "artifact", Subject: f.FilePath, Got: f.SHA256})
-		}
-	}
-	return all
-}
-
-func code(c *int) string {
-	if c == nil {
-		return "none"
-	}
-	return fmt.Sprint(*c)
-}
-
-// sealed is the report with its hash.
+// sealed returns the report with its hash.
 func (r ReplayReport) sealed() (ReplayReport, error) {
 	r.SHA256 = ""
 	text, err := evidence.Canonical(r)
@@ -296,7 +233,7 @@ func sum(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// recording is what a replay starts from. Others may have written it.
+// recording is the input of a replay. It is untrusted.
 type recording struct {
 	gates evidence.Gates
 	// manifest and tests are those of the recorded run, nil without.
@@ -306,11 +243,11 @@ type recording struct {
 	// with a manifest only.
 	input judge.Input
 	lock  []byte
-	// root is the folder of GATES.json.
+	// root is the directory of GATES.json.
 	root *os.Root
 }
 
-// openRecording reads GATES.json and what lies beside it.
+// openRecording reads GATES.json and the documents beside it.
 func openRecording(from string) (rec *recording, err error) {
 	dir, name := from, evidence.GatesFile
 	if info, err := os.Stat(from); err == nil && !info.IsDir() {
@@ -352,8 +289,7 @@ func readOptional[T any](root *os.Root, name string) (*T, error) {
 
 func (rec *recording) close() error { return rec.root.Close() }
 
-// plan is the manifest of the replay, or what is missing for it. It looks at the
-// workspace and at the folders of the tools, and changes nothing.
+// plan returns the manifest of the replay, or what prevents it. Nothing is changed.
 func (rec *recording) plan(ctx context.Context, p policy.Policy, o ReplayOptions) (m evidence.RunManifest, missing []Problem, err error) {
 	lack := func(subject, format string, args ...any) {
 		missing = append(missing, Problem{subject, fmt.Sprintf(format, args...)})
@@ -400,8 +336,8 @@ func (rec *recording) plan(ctx context.Context, p policy.Policy, o ReplayOptions
 	return m, missing, err
 }
 
-// examine reads the evidence of the recorded run, and says what of it is not what was
-// hashed. A replay of something else would prove nothing.
+// examine reads the evidence of the recorded run and lists the files that do not match their
+// hashes. A replay of other evidence would prove nothing.
 func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) {
 	if rec.input, err = loaded(ctx, rec.root); err != nil {
 		return nil, err
@@ -418,7 +354,7 @@ func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) 
 	return unfit, err
 }
 
-// sameCommands compares the two documents of a gate directory. It is pure.
+// sameCommands compares the two documents of a gate directory.
 func sameCommands(g evidence.Gates, m evidence.RunManifest) bool {
 	if len(g.Commands) != len(m.Gates) {
 		return false
@@ -460,9 +396,8 @@ func (rec *recording) checkInputs(ctx context.Context, m evidence.RunManifest, o
 	return nil, nil
 }
 
-// expectedFindings are what speaks against the recorded run, judged as its replay is:
-// once, without a baseline, and without a claim. m is the manifest of the replay. It is
-// pure.
+// expectedFindings judges the recorded run as its replay is judged: once, without a baseline,
+// and without a claim. m is the manifest of the replay.
 func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Finding {
 	in := rec.input
 	in.Manifest, in.Differences = m, nil
@@ -470,7 +405,7 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 	for i := range in.Tests.Commands {
 		in.Tests.Commands[i].Baseline = nil
 	}
-	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Set != "" })
+	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Pass != "" })
 	return judge.Judge(in).Findings
 }
 
@@ -511,8 +446,8 @@ func (rec *recording) specFromGates(p policy.Policy, workspace string) (evidence
 	return m, findings, nil
 }
 
-// expectedExits are the exit codes of the recorded run, or what its commands were
-// expected to have.
+// expectedExits returns the exit codes of the recorded run, or else those that its commands
+// were expected to have.
 func (rec *recording) expectedExits() []*int {
 	exits := make([]*int, len(rec.gates.Commands))
 	for i, c := range rec.gates.Commands {

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	gogit "github.com/go-git/go-git/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/git"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -270,7 +272,7 @@ func TestProveDeterministic(t *testing.T) {
 				}
 				return nil
 			}
-		}, subject: "test_one", detail: "The test is there in one run only; compared with run 3."},
+		}, subject: "test_one", detail: "Its outcome is passed, and missing in run 3."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -382,4 +384,40 @@ func TestOutsideTheWish(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.FileExists(t, filepath.Join(o.WishDir, "test_a.py"))
 	require.Zero(t, f.ran)
+}
+
+// TestCommit: a dirty workspace is blocked in strict mode; a named commit runs from a private
+// checkout, and the evidence names the hash of the files that ran.
+func TestCommit(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	repository, err := gogit.PlainInit(o.WishDir, false)
+	require.NoError(t, err)
+	first := commit(t, repository, "first")
+	file := filepath.Join(o.WishDir, "test_a.py")
+	require.NoError(t, os.WriteFile(file, []byte("def test_one(): assert False\n"), 0o644))
+	o.Mode.Strict = true
+	report, err := o.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, evidence.ReasonDirty, report.Verdict.StopReason)
+	require.Contains(t, report.Verdict.Findings[0].Detail, "test_a.py")
+	require.Zero(t, f.ran)
+
+	f.program = func(req sandbox.Request, _ *fakeGate) error {
+		text, err := os.ReadFile(filepath.Join(req.Trees[0].Source, "test_a.py"))
+		require.NoError(t, err)
+		require.Equal(t, "def test_one(): pass\n", string(text))
+		return nil
+	}
+	o.Mode.Strict, o.Replace, o.Commit = false, true, "HEAD"
+	report, err = o.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	require.Equal(t, first, report.Manifest.Repo.Commit)
+	clean, err := treehash.Of(t.Context(), folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"}), treehash.Options{})
+	require.NoError(t, err)
+	require.Equal(t, clean.Sum, report.Gates.Workspace)
+	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplaySame, replayed.Outcome, "the commit is still there: %+v", replayed)
 }

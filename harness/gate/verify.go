@@ -15,9 +15,9 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// Judge makes the verdict of a gate directory anew from its files, and changes nothing
-// (RT-14). It works wherever the directory came from; what is missing or was changed is
-// part of the verdict. An error means that the directory could not be read.
+// Judge derives the verdict of a gate directory from its files and changes nothing (RT-14). The
+// directory may come from another machine. Missing and changed files are a part of the verdict.
+// An error means that the directory could not be read.
 func Judge(ctx context.Context, dir string) (evidence.Verdict, error) {
 	root, err := openExisting(dir)
 	if err != nil {
@@ -40,24 +40,23 @@ func loaded(ctx context.Context, root *os.Root) (judge.Input, error) {
 	return judge.Load(ctx, root, check)
 }
 
-// VerifyOptions are what else a gate directory must stand up to.
+// VerifyOptions are further checks of a gate directory.
 type VerifyOptions struct {
-	// Attestation, if not nil, checks the signed statement of the directory. What it
-	// returns is a problem of the directory.
+	// Attestation, if set, checks the signed statement of the directory. Its error is a problem
+	// of the directory.
 	Attestation func(ctx context.Context, root *os.Root) error
 }
 
-// VerifyReport is what a gate directory is worth.
+// VerifyReport is the result of a check.
 type VerifyReport struct {
-	// OK says that every file is the one that was hashed, and that the verdict and
-	// GATES.json are what follows from them. It does not say that the gate passed: that
-	// is Verdict.Status.
+	// OK says that every file has its hash, and that the verdict and GATES.json follow from the
+	// files. It does not say that the gate passed: Verdict.Status does.
 	OK bool `json:"ok"`
-	// Problems are the reasons if it is not.
+	// Problems are the reasons why OK is false.
 	Problems []Problem `json:"problems"`
-	// Verdict is the one that follows from the files now.
+	// Verdict follows from the files as they are now.
 	Verdict evidence.Verdict `json:"verdict"`
-	// Attested says that the signed statement was checked and holds.
+	// Attested says that the signed statement was checked and is valid.
 	Attested bool `json:"attested"`
 }
 
@@ -67,9 +66,9 @@ type Problem struct {
 	Detail string `json:"detail"`
 }
 
-// Verify checks a gate directory against its own hashes, judges it again, and compares
-// verdict and GATES.json byte for byte. It changes nothing, and runs nothing. An error
-// means that the directory could not be read.
+// Verify checks a gate directory against its own hashes, judges it again, and compares verdict
+// and GATES.json byte for byte. It hashes each file once, and neither changes nor runs anything. An
+// error means that the directory could not be read.
 func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, error) {
 	root, err := openExisting(dir)
 	if err != nil {
@@ -106,7 +105,7 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		}
 	}
 	slices.SortFunc(report.Problems, func(a, b Problem) int {
-		// The cause stands before what follows from it.
+		// A cause stands before its consequences.
 		if x, y := follows(a), follows(b); x != y {
 			if x {
 				return 1
@@ -125,16 +124,16 @@ func (r *VerifyReport) add(file, detail string) {
 
 func follows(p Problem) bool { return p.Detail == errDiffers.Error() }
 
-// subjectless is the detail of a finding without the file that stands before it.
+// subjectless returns the detail of a finding without its file.
 func subjectless(f evidence.Finding) string {
 	detail := strings.TrimPrefix(f.Detail, fmt.Sprintf("%q ", f.Subject))
 	return strings.TrimSuffix(strings.TrimPrefix(detail, f.Subject+" "), ".")
 }
 
-// errDiffers is a document that is not what follows from the evidence.
+// errDiffers is a document that does not follow from the evidence.
 var errDiffers = errors.New("is not what follows from the evidence")
 
-// same compares a document with the one that it should be.
+// same compares a document with the derived one.
 func same(root *os.Root, name string, want any) error {
 	text, err := evidence.ReadText(root, name, evidence.MaxDocument)
 	var file *evidence.FileError

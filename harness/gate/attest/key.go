@@ -1,14 +1,13 @@
 package attest
 
 import (
-	"bytes"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"strings"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
@@ -18,150 +17,114 @@ import (
 // MaxKey bounds the file of a key in bytes.
 const MaxKey = 64 << 10
 
-const (
-	minRSA = 2048
-	// maxRSA bounds what a check of a signature costs.
-	maxRSA = 8192
-)
-
-// signer makes a signer of a private key in PEM: PKCS #8, or what older versions of
-// OpenSSL write for RSA and EC.
-func signer(text []byte) (dsse.SignerVerifier, error) {
-	block, err := keyBlock(text, hintPrivate)
-	if err != nil {
-		return nil, err
-	}
-	var key any
-	switch block.Type {
-	case "PRIVATE KEY":
-		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-	case "RSA PRIVATE KEY":
-		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-	case "EC PRIVATE KEY":
-		key, err = x509.ParseECPrivateKey(block.Bytes)
-	case "PUBLIC KEY", "RSA PUBLIC KEY":
-		return nil, keyError(hintPrivate, "is a public key, and signing needs the private one")
-	default:
-		return nil, wrongBlock(block.Type, hintPrivate)
-	}
-	if err != nil {
-		// The library's error may quote bytes of the key.
-		return nil, keyError(hintPrivate, "is not a private key that can be read: its content is damaged, or of an unknown kind")
-	}
-	private, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, keyError(hintPrivate, "is of a kind that cannot sign, such as X25519")
-	}
-	if err := usable(private.Public(), hintPrivate); err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, keyError(hintPrivate, "cannot be used")
-	}
-	return provider(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+// A KeyError is a key that cannot be used. Its text has nothing of the key.
+type KeyError struct {
+	Rule    string
+	private bool
 }
 
-// verifier makes a verifier of a public key in PEM (PKIX).
-func verifier(text []byte) (dsse.SignerVerifier, error) {
-	block, err := keyBlock(text, hintPublic)
-	if err != nil {
-		return nil, err
+func (e *KeyError) Error() string { return e.Rule }
+
+// Hint says how to create a key that can be used.
+func (e *KeyError) Hint() string {
+	if e.private {
+		return "create one with: openssl genpkey -algorithm ed25519 -out gate.key"
 	}
-	var key any
-	switch {
-	case block.Type == "PUBLIC KEY":
-		key, err = x509.ParsePKIXPublicKey(block.Bytes)
-	case block.Type == "RSA PUBLIC KEY":
-		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
-	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
-		return nil, keyError(hintPublic, "is a private key, and verifying needs the public one: keep the private key to yourself")
-	default:
-		return nil, wrongBlock(block.Type, hintPublic)
-	}
-	if err != nil {
-		return nil, keyError(hintPublic, "is not a public key that can be read: its content is damaged, or of an unknown kind")
-	}
-	if err := usable(key, hintPublic); err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return nil, keyError(hintPublic, "cannot be used")
-	}
-	return provider(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	return "get the public key of a private one with: openssl pkey -in gate.key -pubout -out gate.pub"
 }
 
-// keyBlock finds the one key in a text. Parameters, which OpenSSL writes before an EC
-// key, are passed over; a second key would leave open which one is meant.
-func keyBlock(text []byte, hint string) (*pem.Block, error) {
+// CheckKey reports whether [Sign] can use a private key in PEM without a password:
+// Ed25519, ECDSA P-256 (signs SHA-256), or RSA of 2048 to 8192 bits (RSA-PSS with SHA-256).
+// The error is a [*KeyError].
+func CheckKey(text []byte) error {
+	_, err := loadKey(text, true)
+	return err
+}
+
+// CheckPublicKey reports whether [Verify] can use a public key. The error is a
+// [*KeyError].
+func CheckPublicKey(text []byte) error {
+	_, err := loadKey(text, false)
+	return err
+}
+
+// loadKey reads the one key in a PEM text. OpenSSL writes parameters before an EC key.
+func loadKey(text []byte, private bool) (dsse.SignerVerifier, error) {
+	refuse := func(rule string) (dsse.SignerVerifier, error) { return nil, &KeyError{rule, private} }
 	if len(text) > MaxKey {
-		return nil, keyError(hint, "has more than %d bytes", MaxKey)
+		return refuse(fmt.Sprintf("has more than %d bytes", MaxKey))
 	}
-	var found *pem.Block
-	for rest := text; ; {
-		var block *pem.Block
+	block, rest := pem.Decode(text)
+	if block != nil && block.Type == "EC PARAMETERS" {
 		block, rest = pem.Decode(rest)
-		switch {
-		case block == nil && found == nil && bytes.Contains(text, []byte("-----BEGIN")):
-			return nil, keyError(hint, "is damaged PEM: lines are missing or changed")
-		case block == nil && found == nil:
-			return nil, keyError(hint, "is not PEM: it has no line -----BEGIN … KEY-----")
-		case block == nil:
-			return found, nil
-		case block.Type == "EC PARAMETERS":
-			continue
-		case found != nil:
-			return nil, keyError(hint, "has more than one key or certificate")
-		case block.Type == "ENCRYPTED PRIVATE KEY", strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"):
-			return nil, keyError(hintPlain, "is encrypted with a password, which is not supported")
-		}
-		found = block
 	}
-}
-
-func wrongBlock(kind, hint string) error {
-	switch kind {
-	case "OPENSSH PRIVATE KEY":
-		return keyError(hint, "is a key of OpenSSH, and must be PEM as openssl genpkey writes it")
-	case "CERTIFICATE":
-		return keyError("openssl x509 -in CERTIFICATE -pubkey -noout prints its public key", "is a certificate, and must be a key")
+	if block == nil {
+		return refuse("is not PEM: it has no whole block from -----BEGIN … KEY----- to its END")
 	}
-	return keyError(hint, "is %.40q in PEM, and must be a key", kind)
-}
-
-// usable refuses kinds of keys that are not among ours, or too weak.
-func usable(key any, hint string) error {
-	switch key := key.(type) {
-	case ed25519.PublicKey:
-		return nil
-	case *ecdsa.PublicKey:
-		if key.Curve != elliptic.P256() {
-			return keyError(hint, "is on the curve %s; of ECDSA only P-256 can be used", key.Curve.Params().Name)
-		}
-		return nil
-	case *rsa.PublicKey:
-		if bits := key.N.BitLen(); bits < minRSA || bits > maxRSA {
-			return keyError(hint, "has %d bits; RSA must have %d to %d", bits, minRSA, maxRSA)
-		}
-		return nil
+	switch isPrivate := strings.HasSuffix(block.Type, "PRIVATE KEY"); {
+	case private && !isPrivate && strings.HasSuffix(block.Type, "PUBLIC KEY"):
+		return refuse("is a public key, and signing needs the private one")
+	case !private && isPrivate:
+		return refuse("is a private key, and verifying needs the public one")
 	}
-	return keyError(hint, "is of a kind that is not supported; Ed25519, ECDSA P-256 and RSA are")
-}
-
-// provider makes of a key that is known to be usable what signs and verifies.
-func provider(text []byte) (dsse.SignerVerifier, error) {
-	key, err := signerverifier.LoadKey(text)
+	der, err := usableKey(block.Bytes, private)
+	if second, _ := pem.Decode(rest); err != nil || second != nil {
+		// The error of the library can have bytes of the key.
+		return refuse("is not one key of Ed25519, ECDSA P-256 or RSA with 2048 to 8192 bits, without a password")
+	}
+	kind := map[bool]string{true: "PRIVATE KEY", false: "PUBLIC KEY"}[private]
+	key, err := signerverifier.LoadKey(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	if err != nil {
-		return nil, keyError("", "cannot be used: %v", err)
+		return nil, err
 	}
 	switch key.KeyType {
 	case signerverifier.ED25519KeyType:
 		return signerverifier.NewED25519SignerVerifierFromSSLibKey(key)
 	case signerverifier.ECDSAKeyType:
 		return signerverifier.NewECDSASignerVerifierFromSSLibKey(key)
-	case signerverifier.RSAKeyType:
-		return signerverifier.NewRSAPSSSignerVerifierFromSSLibKey(key)
 	}
-	return nil, keyError("", "is of the unsupported kind %q", key.KeyType)
+	return signerverifier.NewRSAPSSSignerVerifierFromSSLibKey(key)
+}
+
+// usableKey returns a key in PKCS #8 or PKIX, if it is of a supported kind.
+func usableKey(der []byte, private bool) ([]byte, error) {
+	var key, public any
+	var err error
+	if private {
+		if key, err = x509.ParsePKCS8PrivateKey(der); err != nil {
+			if key, err = x509.ParseECPrivateKey(der); err != nil {
+				key, err = x509.ParsePKCS1PrivateKey(der)
+			}
+		}
+	} else if key, err = x509.ParsePKIXPublicKey(der); err != nil {
+		key, err = x509.ParsePKCS1PublicKey(der)
+	}
+	if err != nil {
+		return nil, err
+	}
+	public = key
+	switch k := key.(type) {
+	case ed25519.PrivateKey:
+		public = k.Public()
+	case *ecdsa.PrivateKey:
+		public = &k.PublicKey
+	case *rsa.PrivateKey:
+		public = &k.PublicKey
+	}
+	usable := false
+	switch k := public.(type) {
+	case ed25519.PublicKey:
+		usable = true
+	case *ecdsa.PublicKey:
+		usable = k.Curve == elliptic.P256()
+	case *rsa.PublicKey:
+		usable = k.N.BitLen() >= 2048 && k.N.BitLen() <= 8192 // the cost of a check is bounded
+	}
+	switch {
+	case !usable:
+		return nil, fmt.Errorf("a key of the type %T is not supported", public)
+	case private:
+		return x509.MarshalPKCS8PrivateKey(key)
+	}
+	return x509.MarshalPKIXPublicKey(key)
 }

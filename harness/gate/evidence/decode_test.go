@@ -3,6 +3,7 @@ package evidence
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,8 @@ type document struct {
 	Code   *int           `json:"code"`
 	Status result.Status  `json:"status"`
 	Any    any            `json:"any"`
+	Time   *time.Time     `json:"time"`
+	Part   *float64       `json:"part"`
 	Later  string         `json:"later,omitempty"`
 	Hidden string         `json:"-"`
 }
@@ -73,6 +76,10 @@ func TestDecodeRefuses(t *testing.T) {
 		"other letters":           {`"text": "t"`, `"Text": "t"`, `the key "Text", which must be written "text"`},
 		"other letters besides":   {`"text": "t"`, `"text": "t", "TEXT": "u"`, `must be written "text"`},
 		"no status":               {`"exited"`, `"well"`, "well"},
+		"a number for a time":     {`"flag": true`, `"flag": true, "time": 7`, "time cannot be read"},
+		"an object for a time":    {`"flag": true`, `"flag": true, "time": {}`, "time cannot be read"},
+		"no time":                 {`"flag": true`, `"flag": true, "time": "soon"`, "time cannot be read"},
+		"a huge float":            {`"flag": true`, `"flag": true, "part": 1e999`, "part cannot be read: "},
 		"trailing":                {`"b": []}}`, `"b": []}} {}`, "not one valid JSON document"},
 		"cut":                     {`"b": []}}`, `"b": [`, "not one valid JSON document"},
 		"a comment":               {`"b": []`, `"b": [] // x`, "not one valid JSON document"},
@@ -86,6 +93,17 @@ func TestDecodeRefuses(t *testing.T) {
 			err := Decode([]byte(strings.Replace(good, c.old, c.new, 1)), &d)
 			assert.ErrorContains(t, err, c.want)
 		})
+	}
+	var artifacts Artifacts
+	for text, want := range map[string]string{
+		"":                     "is not one valid JSON document: it is empty",
+		"{}":                   `the document has no key "artifacts"`,
+		`{"artifacts": null}`:  "artifacts must be an array, is null",
+		`{"artifacts": {}}`:    "artifacts must be an array, is an object",
+		`{"artifacts": [{}]}`:  `artifacts[0] has no key "file_path"`,
+		`{"artifacts": [true]`: "is not one valid JSON document: unexpected EOF, at byte 20",
+	} {
+		assert.EqualError(t, Decode([]byte(text), &artifacts), want, text)
 	}
 	for _, text := range []string{"", "null", "[]", "7"} {
 		assert.Error(t, Decode([]byte(text), &document{}), text)

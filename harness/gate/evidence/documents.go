@@ -194,8 +194,8 @@ type Observations struct {
 // Observation is one gate in one pass.
 type Observation struct {
 	Index int `json:"index"`
-	// Set is the pass: empty for the workspace, "baseline", "repeat-2" and so on.
-	Set string `json:"set"`
+	// Pass is empty for the workspace, "baseline", "repeat-2" and so on.
+	Pass string `json:"set"`
 	// Complete is false if the list of changed files was cut: Changed and Evidence may then
 	// miss some.
 	Complete bool `json:"complete"`

@@ -303,12 +303,12 @@ func TestThousandsOfFiles(t *testing.T) {
 // TestRawNames: the layout of the raw files is part of what a gate directory means.
 func TestRawNames(t *testing.T) {
 	assert.Equal(t, "evidence/raw/03.stdout.log", RawFile("", 3, "stdout.log"))
-	assert.Equal(t, "evidence/raw/baseline/100.report", RawFile(BaselineSet, 100, "report"))
-	assert.Equal(t, "evidence/raw/repeat-2/01.result.json", RawFile(RepeatSet(2), 1, "result.json"))
+	assert.Equal(t, "evidence/raw/baseline/100.report", RawFile(BaselinePass, 100, "report"))
+	assert.Equal(t, "evidence/raw/repeat-2/01.result.json", RawFile(RepeatPass(2), 1, "result.json"))
 	assert.Equal(t, "evidence/outputs/01", OutputDir("", 1))
-	assert.Equal(t, "evidence/raw/repeat-3/outputs/01", OutputDir(RepeatSet(3), 1))
-	assert.Equal(t, []string{"", "repeat-2", "repeat-3"}, Sets(RunManifest{Mode: Mode{Repeats: 3}}))
-	assert.Equal(t, []string{"baseline", ""}, Sets(RunManifest{Baseline: "/b"}))
-	assert.True(t, IsRepeat(RepeatSet(2)))
-	assert.False(t, IsRepeat(BaselineSet))
+	assert.Equal(t, "evidence/raw/repeat-3/outputs/01", OutputDir(RepeatPass(3), 1))
+	assert.Equal(t, []string{"", "repeat-2", "repeat-3"}, Passes(RunManifest{Mode: Mode{Repeats: 3}}))
+	assert.Equal(t, []string{"baseline", ""}, Passes(RunManifest{Baseline: "/b"}))
+	assert.True(t, IsRepeat(RepeatPass(2)))
+	assert.False(t, IsRepeat(BaselinePass))
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strconv"
 	"strings"
@@ -84,25 +85,31 @@ func Decode(text []byte, v any) error {
 	return nil
 }
 
-// explained words an error of the decoder as the other rules are worded.
+// explained words an error of the decoder as those of complete. The library changes its words
+// from process to process, and findings must be equal bytes.
 func explained(err error) error {
 	var semantic *json.SemanticError
 	var syntax *jsontext.SyntacticError
 	switch {
-	case errors.As(err, &semantic) && semantic.GoType != nil:
-		path, kind := pathOf(semantic.JSONPointer), semantic.JSONKind
-		if want := wanted(semantic.GoType); want != "anything" && kind != 0 && names[kind] != want {
+	case errors.As(err, &semantic) && semantic.GoType == nil:
+		return fmt.Errorf("%s cannot be read: %w", pathOf(semantic.JSONPointer), cmp.Or(semantic.Err, errors.ErrUnsupported))
+	case semantic != nil:
+		path, kind, t := pathOf(semantic.JSONPointer), semantic.JSONKind, semantic.GoType
+		switch want := wanted(t); {
+		case want != "anything" && kind != 0 && names[kind] != want:
 			return mismatch(path, want, kind)
-		} else if kind == '0' {
-			return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, semantic.GoType.Bits(), semantic.JSONValue)
+		case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr && kind == '0':
+			return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, t.Bits(), semantic.JSONValue)
 		}
 		return fmt.Errorf("%s cannot be read: %w", path, cmp.Or(semantic.Err, errors.ErrUnsupported))
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
 		return fmt.Errorf("%s has the key %q twice", pathOf(syntax.JSONPointer.Parent()), syntax.JSONPointer.LastToken())
 	case errors.As(err, &syntax):
 		return fmt.Errorf("is not one valid JSON document: %w, at byte %d", syntax.Err, syntax.ByteOffset)
+	case errors.Is(err, io.EOF):
+		return errors.New("is not one valid JSON document: it is empty")
 	}
-	return fmt.Errorf("is not one valid JSON document: %w", err)
+	return err // of complete
 }
 
 // complete checks what the decoder permits: null for a value, keys that are missing, and keys

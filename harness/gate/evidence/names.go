@@ -66,47 +66,47 @@ var Required = []string{PlanFile, RunLogFile, TestsFile, ArtifactsFile}
 // Boundary is the path of the workspace in the containers of the gates.
 const Boundary = "/repo"
 
-// BaselineSet is the name of the pass over the gates on the baseline. The pass over the
+// BaselinePass is the name of the pass over the gates on the baseline. The pass over the
 // workspace has the empty name.
-const BaselineSet = "baseline"
+const BaselinePass = "baseline"
 
 // repeatPrefix begins the names of the passes that repeat the gates.
 const repeatPrefix = "repeat-"
 
-// RepeatSet is the name of the k-th pass over the gates; the second is the first repeat.
-func RepeatSet(k int) string { return repeatPrefix + strconv.Itoa(k) }
+// RepeatPass is the name of the k-th pass over the gates; the second is the first repeat.
+func RepeatPass(k int) string { return repeatPrefix + strconv.Itoa(k) }
 
 // IsRepeat reports whether a pass repeats the gates.
-func IsRepeat(set string) bool { return strings.HasPrefix(set, repeatPrefix) }
+func IsRepeat(pass string) bool { return strings.HasPrefix(pass, repeatPrefix) }
 
-// Sets lists the passes that a manifest asks for, in the order in which they run.
-func Sets(m RunManifest) []string {
-	var sets []string
+// Passes lists the passes that a manifest asks for, in the order in which they run.
+func Passes(m RunManifest) []string {
+	var passes []string
 	if m.Baseline != "" {
-		sets = append(sets, BaselineSet)
+		passes = append(passes, BaselinePass)
 	}
-	sets = append(sets, "")
+	passes = append(passes, "")
 	for k := 2; k <= m.Mode.Repeats; k++ {
-		sets = append(sets, RepeatSet(k))
+		passes = append(passes, RepeatPass(k))
 	}
-	return sets
+	return passes
 }
 
-// SetDir is the directory of the raw files of a pass.
-func SetDir(set string) string { return path.Join(RawDir, set) }
+// PassDir is the directory of the raw files of a pass.
+func PassDir(pass string) string { return path.Join(RawDir, pass) }
 
 // RawFile is the raw file of one gate in a pass. name is "stdout.log", "stderr.log",
 // "result.json", "outputs.json" or "report".
-func RawFile(set string, index int, name string) string {
-	return path.Join(SetDir(set), Number(index)+"."+name)
+func RawFile(pass string, index int, name string) string {
+	return path.Join(PassDir(pass), Number(index)+"."+name)
 }
 
 // OutputDir is the directory of the artifacts of one gate in a pass. The baseline keeps none.
-func OutputDir(set string, index int) string {
-	if set == "" {
+func OutputDir(pass string, index int) string {
+	if pass == "" {
 		return path.Join(OutputsDir, Number(index))
 	}
-	return path.Join(SetDir(set), "outputs", Number(index))
+	return path.Join(PassDir(pass), "outputs", Number(index))
 }
 
 // Number is the index of a gate in names of files.

@@ -19,14 +19,13 @@ import (
 	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Limits of what is kept of the files of all gates of a set together; reports are bounded
-// one by one. Sizes are bytes.
+// Limits of the kept files of all gates of a pass together. Each report has its own limit. Sizes
+// are bytes.
 const (
 	MaxOutputs     = 2_000
 	MaxOutputBytes = 1 << 30
 	MaxReportBytes = 64 << 20
-	// maxOutputPath bounds a path, and maxSkipped how many files are named that were
-	// not kept.
+	// maxOutputPath bounds a path, and maxSkipped the listed files that were not kept.
 	maxOutputPath = 1024
 	maxSkipped    = 200
 )
@@ -34,19 +33,18 @@ const (
 // OutputsV1 names the wire form of [Outputs].
 const OutputsV1 = "evalbox/gate-outputs/v1"
 
-// Outputs is what was kept of the files of one gate, and what was not.
+// Outputs lists the files of one gate that were kept, and those that were not.
 type Outputs struct {
 	Schema string `json:"schema"`
 	// Report is the path of the report file inside the container, if it was kept.
 	Report string `json:"report"`
 	// Kept are paths relative to the boundary, sorted.
 	Kept []string `json:"kept"`
-	// Skipped are the first files that were wanted and not kept, by path; SkippedTotal
-	// counts all.
+	// Skipped are the first declared files that were not kept, by path; SkippedTotal counts all.
 	Skipped      []SkippedOutput `json:"skipped"`
 	SkippedTotal int             `json:"skipped_total"`
 
-	// lost counts the files that should have been kept, and lostWhy tells of the first.
+	// lost counts the files that should have been kept, and lostWhy describes the first.
 	lost    int
 	lostWhy string
 }
@@ -63,7 +61,7 @@ func (o *Outputs) skip(name, reason string) {
 	}
 }
 
-// lose skips a file that should be in the evidence: without it the evidence is not whole.
+// lose skips a file that the evidence needs: without it the evidence is not complete.
 func (o *Outputs) lose(name, reason string) {
 	if o.lost++; o.lost == 1 {
 		o.lostWhy = strings.TrimSpace(name + " " + reason)
@@ -74,7 +72,7 @@ func (o *Outputs) lose(name, reason string) {
 // keep writes the files of a run into the evidence. It is not canceled: everything that it
 // copies is bounded.
 func (x *run) keep(p *pass, g evidence.Gate, id string, res result.Result) error {
-	if err := x.root.MkdirAll(evidence.SetDir(p.name), 0o755); err != nil {
+	if err := x.root.MkdirAll(evidence.PassDir(p.name), 0o755); err != nil {
 		return fmt.Errorf("gate directory: %w", err)
 	}
 	file := func(name string) string { return evidence.RawFile(p.name, g.Index, name) }
@@ -125,14 +123,14 @@ func (x *run) copyFile(from io.Reader, to string, limit int64) (n int64, err err
 }
 
 // keepOutputs copies the report and the declared outputs of a gate: regular files that
-// the gate itself made or changed. A report that lay in the workspace before tells
+// the gate itself created or changed. A report that lay in the workspace before says
 // nothing about this run.
 func (x *run) keepOutputs(p *pass, g evidence.Gate, id string, res result.Result) (Outputs, error) {
 	out := Outputs{Schema: OutputsV1, Kept: []string{}, Skipped: []SkippedOutput{}}
 	if err := x.keepReport(p, g, id, &out); err != nil {
 		return out, err
 	}
-	if p.name == evidence.BaselineSet || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
+	if p.name == evidence.BaselinePass || len(x.m.ArtifactPaths) == 0 || len(res.Trees) == 0 {
 		return out, nil
 	}
 	tree := res.Trees[0]
@@ -210,7 +208,7 @@ func (x *run) keepOutput(p *pass, from *os.Root, entry result.TreeEntry, dir str
 	return nil
 }
 
-// keepReport copies the file in which a gate tells its test cases.
+// keepReport copies the file in which a gate reports its test cases.
 func (x *run) keepReport(p *pass, g evidence.Gate, id string, out *Outputs) error {
 	if g.ReportPath == "" {
 		return nil

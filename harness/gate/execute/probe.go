@@ -24,9 +24,9 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// probeScript prints one line for each thing that it finds: its name, a tab and the
-// first line of what it says about itself. Nothing of the workspace is there: only the
-// image and the mounted tools are asked. All are asked at once, as Python takes a while.
+// probeScript prints one line for each tool that it finds: its name, a tab and its version. The
+// container has the image and the mounted tools, and nothing of the workspace. All tools run at
+// once, because Python is slow.
 const probeScript = `say() {
   command -v "$1" >/dev/null 2>&1 || return 0
   printf '%s\t%s\n' "$1" "$(timeout 10 "$@" 2>&1 </dev/null | head -n 1 | cut -c 1-200)"
@@ -52,7 +52,7 @@ say git --version &
 wait
 `
 
-// runtimes and tools are the names under which the snapshot tells what the probe found.
+// runtimes and tools are the names in the snapshot of what the probe finds.
 var (
 	runtimes = map[string]string{"python3": "python", "go": "go", "node": "node", "java": "java", "rustc": "rust", "ruby": "ruby", "perl": "perl"}
 	tools    = map[string]string{"pytest": "pytest", "npm": "npm", "cargo": "cargo", "gcc": "gcc", "make": "make", "git": "git"}
@@ -151,8 +151,8 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, erro
 	return parseProbe(res.Stdout), nil
 }
 
-// parseProbe reads the lines of the probe. It is pure, and takes nothing at its word
-// but what it knows: the first line of each known name, cleaned and shortened.
+// parseProbe reads the lines of the probe. They are untrusted: the first clean line of each
+// known name counts.
 func parseProbe(text string) map[string]string {
 	found := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -27,14 +27,14 @@ const (
 	labelSet  = "gate.set"
 )
 
-// DefaultLogBytes is how much of each stream is kept where the manifest says nothing.
+// DefaultLogBytes bounds each kept stream if the manifest has no limit.
 const DefaultLogBytes = 32 << 20
 
-// leastCapture is what the result keeps of each stream beside the file: only for the
-// explanation of how the run ended.
+// leastCapture is the part of each stream in the result, beside the file: it explains how the
+// run ended.
 const leastCapture = 4 * policy.KiB
 
-// common is what all containers of a manifest share. It is pure but for the ID.
+// common is the request that all containers of a manifest share.
 func (x *run) common(name string) sandbox.Request {
 	req := sandbox.Request{
 		ID: record.NewID(x.now()), Name: runName(name), Labels: map[string]string{},
@@ -50,7 +50,7 @@ func (x *run) common(name string) sandbox.Request {
 	return req
 }
 
-// request says to the sandbox what the manifest says about one gate.
+// request translates one gate of the manifest for the sandbox.
 func (x *run) request(p *pass, g evidence.Gate) (sandbox.Request, error) {
 	req := x.common(fmt.Sprintf("%s-%s", x.m.Name, evidence.Number(g.Index)))
 	readOnly, err := x.readOnly(p.workspace)
@@ -113,8 +113,8 @@ func (x *run) readOnly(source string) (mounts []sandbox.Mount, err error) {
 	})
 }
 
-// environment is what a gate is given beside the fixed environment of every run (RT-05).
-// What is said more closely wins. path is the search path if tools are mounted.
+// environment is added to the fixed environment of every run (RT-05). Variables of the gate win
+// over those of the policy. path is the search path if tools are mounted.
 func environment(p evidence.EnvPolicy, own map[string]string, path string) map[string]string {
 	env := map[string]string{}
 	for name, value := range map[string]string{
@@ -129,7 +129,7 @@ func environment(p evidence.EnvPolicy, own map[string]string, path string) map[s
 	return env
 }
 
-// limits are those of one gate; zero fields are the sandbox's defaults.
+// limits returns the limits of one gate; zero fields are the sandbox's defaults.
 func limits(c evidence.Caps, g evidence.Gate) policy.Limits {
 	return policy.Limits{
 		Timeout: time.Duration(cmp.Or(g.TimeoutMS, c.TimeoutMS)) * time.Millisecond,
@@ -139,10 +139,10 @@ func limits(c evidence.Caps, g evidence.Gate) policy.Limits {
 	}
 }
 
-// logBytes is how much of each stream is kept.
+// logBytes bounds each kept stream.
 func logBytes(c evidence.Caps) int64 { return cmp.Or(c.LogBytes, DefaultLogBytes) }
 
-// runName is a name of a run that the sandbox takes, whatever the wish is called.
+// runName turns the name of a wish into a valid name of a run.
 func runName(name string) string {
 	name = "gate-" + strings.Map(func(r rune) rune {
 		switch {

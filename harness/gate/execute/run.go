@@ -148,9 +148,9 @@ func (x *run) all(ctx context.Context) error {
 	if err := x.prepare(ctx); err != nil {
 		return err
 	}
-	for _, name := range evidence.Sets(x.m) {
+	for _, name := range evidence.Passes(x.m) {
 		p := &pass{name: name, workspace: x.workspace}
-		if name == evidence.BaselineSet {
+		if name == evidence.BaselinePass {
 			p.workspace = x.baseline
 		}
 		for _, g := range x.m.Gates {
@@ -162,7 +162,7 @@ func (x *run) all(ctx context.Context) error {
 	return x.unchanged(ctx)
 }
 
-// mayRun refuses a manifest that must not be executed, whoever wrote it (RT-07, RT-14).
+// mayRun refuses a manifest that must not be executed; anybody may have written it (RT-07, RT-14).
 func (x *run) mayRun() error {
 	switch {
 	case !x.m.Mode.Execute:

@@ -262,7 +262,7 @@ func TestOutputsOfEachSet(t *testing.T) {
 	manifest := func(m *evidence.RunManifest) { m.ArtifactPaths, m.Mode.Repeats = []string{"o*"}, 2 }
 	root := gateDir(t, nil, manifest, []string{"one"})
 	run(t, t.Context(), root, f, execute.Options{})
-	for _, set := range []string{"", evidence.RepeatSet(2)} {
+	for _, set := range []string{"", evidence.RepeatPass(2)} {
 		var outputs execute.Outputs
 		require.NoError(t, evidence.Read(root, evidence.RawFile(set, 1, "outputs.json"), 1<<20, &outputs))
 		require.Len(t, outputs.Kept, many)

@@ -33,7 +33,7 @@ const (
 	maxPairs = 100_000
 )
 
-// version is a file before or after; the zero value is no file.
+// version is a file before or after; the zero value means that there is none.
 type version struct {
 	// mode is the mode that git gives the file, sum the SHA-256 of its content, or of
 	// "link to TARGET".
@@ -197,7 +197,7 @@ func diff(name string, old, now version) []byte {
 	case len(a)+len(b) > 0:
 		for _, name := range []*string{&from, &into} {
 			if strings.Contains(*name, " ") {
-				*name += "\t" // so that nobody cuts the name at the space
+				*name += "\t" // so that the name does not end at the space
 			}
 		}
 		// A buffer never fails.

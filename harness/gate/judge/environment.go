@@ -88,7 +88,7 @@ func (p gatePass) String() string {
 	switch p.pass {
 	case "":
 		return fmt.Sprintf("gate %d", p.index)
-	case evidence.BaselineSet:
+	case evidence.BaselinePass:
 		return fmt.Sprintf("gate %d on the baseline", p.index)
 	}
 	return fmt.Sprintf("gate %d in %s", p.index, short(p.pass))
@@ -108,19 +108,19 @@ func (j *judgement) observations() {
 		gates[g.Index] = true
 	}
 	if !j.tooManyRepeats() {
-		for _, pass := range evidence.Sets(m) {
+		for _, pass := range evidence.Passes(m) {
 			passes[pass] = true
 		}
 	}
 	ran, idle := j.ran()
 	seen := map[gatePass]bool{}
 	for _, o := range j.in.Observations.Commands {
-		at := gatePass{o.Set, o.Index}
+		at := gatePass{o.Pass, o.Index}
 		switch {
 		case !gates[o.Index]:
 			j.add(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has the gate %d, which nobody declared.", evidence.ObservationsFile, o.Index)
-		case !passes[o.Set] && len(passes) > 0:
-			j.add(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has gate %d in %q, which nobody asked for.", evidence.ObservationsFile, o.Index, short(o.Set))
+		case !passes[o.Pass] && len(passes) > 0:
+			j.add(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has gate %d in %q, which nobody asked for.", evidence.ObservationsFile, o.Index, short(o.Pass))
 		case seen[at]:
 			j.add(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "%s has %s more than once.", evidence.ObservationsFile, at)
 		}
@@ -146,14 +146,14 @@ func (j *judgement) ran() (ran []gatePass, idle map[gatePass]bool) {
 		at := gatePass{"", r.Index}
 		ran, idle[at] = append(ran, at), !r.Started
 		if m.Baseline != "" && r.Baseline != nil {
-			at = gatePass{evidence.BaselineSet, r.Index}
+			at = gatePass{evidence.BaselinePass, r.Index}
 			ran, idle[at] = append(ran, at), !r.Baseline.Started
 		}
 	}
 	if !j.tooManyRepeats() {
 		for k := 2; k <= m.Mode.Repeats; k++ {
 			for _, g := range m.Gates {
-				ran = append(ran, gatePass{evidence.RepeatSet(k), g.Index})
+				ran = append(ran, gatePass{evidence.RepeatPass(k), g.Index})
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func (j *judgement) offline() bool { return j.in.Manifest.Mode.Offline || j.in.M
 
 // attempts adds what a gate tried.
 func (j *judgement) attempts(o evidence.Observation) {
-	at := gatePass{o.Set, o.Index}
+	at := gatePass{o.Pass, o.Index}
 	add := func(reason evidence.StopReason, subject, format string, args ...any) {
 		j.add(reason, o.Index, subject, "G%s "+format, append([]any{at.String()[1:]}, args...)...)
 	}
@@ -204,7 +204,7 @@ func (j *judgement) attempts(o evidence.Observation) {
 // observed adds attempts that could not be seen. Without a network level, error messages alone
 // are not enough: a program can hide them.
 func (j *judgement) observed(o evidence.Observation) {
-	at, mode := gatePass{o.Set, o.Index}, j.in.Manifest.Mode
+	at, mode := gatePass{o.Pass, o.Index}, j.in.Manifest.Mode
 	accepted, why := mode.AllowUnobserved && !mode.Strict, "the wish does not accept that (allow_unobserved)"
 	if mode.Strict {
 		why = "strict mode demands it"

@@ -263,7 +263,7 @@ func (j *judgement) normalization() {
 	}
 	for k := 2; k <= m.Mode.Repeats; k++ {
 		for _, g := range m.Gates {
-			for _, name := range rawFiles(evidence.RepeatSet(k), g.Index) {
+			for _, name := range rawFiles(evidence.RepeatPass(k), g.Index) {
 				if !j.hashed[name] {
 					j.lacking(name, "Gate %d has no evidence of its repetition %d: %s has no hash of %s.", g.Index, k, evidence.ArtifactsFile, name)
 				}

@@ -53,7 +53,7 @@ func noReport(in *Input) {
 func withBaseline(in *Input, b *evidence.Baseline) {
 	b.Started = true
 	in.Manifest.Baseline, ran(in).Baseline = "/b", b
-	also(in, evidence.Observation{Set: evidence.BaselineSet})
+	also(in, evidence.Observation{Pass: evidence.BaselinePass})
 }
 
 // passed is a baseline on which these tests passed.
@@ -73,7 +73,7 @@ func repeated(in *Input) {
 	for _, name := range rawFiles("repeat-2", 1) {
 		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
 	}
-	also(in, evidence.Observation{Set: "repeat-2"})
+	also(in, evidence.Observation{Pass: "repeat-2"})
 }
 
 func observed2(in *Input) *evidence.Observation { return &in.Observations.Commands[1] }
@@ -229,11 +229,11 @@ var aspects = []aspect{
 	{"attempts counted in the output", func(in *Input) { observed(in).Counted = "output" }, evidence.ReasonIncomplete, "only looked for in its output"},
 	{"attempts of the baseline", func(in *Input) {
 		withBaseline(in, passed("t.py::a"))
-		observed(in).Set, observed(in).NetworkAttempts = evidence.BaselineSet, 1
+		observed(in).Pass, observed(in).NetworkAttempts = evidence.BaselinePass, 1
 	}, evidence.ReasonNetwork, "Gate 1 on the baseline tried to reach the network 1 time,"},
 	{"opened on the baseline", func(in *Input) {
 		withBaseline(in, passed("t.py::a"))
-		also(in, evidence.Observation{Set: evidence.BaselineSet, Touched: []evidence.Touch{{Path: "/etc/shadow", How: "opened"}}})
+		also(in, evidence.Observation{Pass: evidence.BaselinePass, Touched: []evidence.Touch{{Path: "/etc/shadow", How: "opened"}}})
 	}, evidence.ReasonOutsideBoundary, "Gate 1 on the baseline opened /etc/shadow"},
 	{"opened in a repetition", func(in *Input) {
 		repeated(in)
@@ -247,7 +247,7 @@ var aspects = []aspect{
 		withBaseline(in, passed("t.py::a"))
 		in.Observations.Commands = in.Observations.Commands[:1]
 	}, evidence.ReasonIncomplete, "has nothing on gate 1 on the baseline"},
-	{"a set that nobody asked for", func(in *Input) { also(in, evidence.Observation{Set: "repeat-2"}) }, evidence.ReasonUndeclared, "nobody asked for"},
+	{"a set that nobody asked for", func(in *Input) { also(in, evidence.Observation{Pass: "repeat-2"}) }, evidence.ReasonUndeclared, "nobody asked for"},
 	{"changes cut", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Complete = false, false }, evidence.ReasonIncomplete, "is cut"},
 	{"unobserved, not strict", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Counted = false, "output" }, evidence.ReasonIncomplete, "does not accept that (allow_unobserved)"},
 	{"not watched, not strict", func(in *Input) { in.Manifest.Mode.Strict, observed(in).Watched = false, false }, evidence.ReasonIncomplete, "does not accept that (allow_unobserved)"},

@@ -80,7 +80,7 @@ func (l *loader) load() error {
 			return err
 		}
 		if b := gate.Baseline; b != nil {
-			if err := l.ending(evidence.BaselineSet, gate.Index, b.Started, b.Ending, b.ExitCode, false); err != nil {
+			if err := l.ending(evidence.BaselinePass, gate.Index, b.Started, b.Ending, b.ExitCode, false); err != nil {
 				return err
 			}
 		}
@@ -219,10 +219,10 @@ func ended(started bool, status string, code *int) string {
 
 // observation compares the numbers of an observation with its raw result.
 func (l *loader) observation(o evidence.Observation) error {
-	if o.Set != "" && o.Set != evidence.BaselineSet && !evidence.IsRepeat(o.Set) {
+	if o.Pass != "" && o.Pass != evidence.BaselinePass && !evidence.IsRepeat(o.Pass) {
 		return nil // the judge reports the unknown pass
 	}
-	name, r, err := l.rawResult(o.Set, o.Index)
+	name, r, err := l.rawResult(o.Pass, o.Index)
 	if r == nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (l *loader) observation(o evidence.Observation) error {
 		level, refused = r.Network.Level, r.Network.Refused
 	}
 	if less || o.Watched && !watched || level != o.Network || refused > o.Refused {
-		l.tampered(evidence.ObservationsFile, o.Index, "%s and %s do not agree on what %s tried.", evidence.ObservationsFile, name, gatePass{o.Set, o.Index})
+		l.tampered(evidence.ObservationsFile, o.Index, "%s and %s do not agree on what %s tried.", evidence.ObservationsFile, name, gatePass{o.Pass, o.Index})
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	}
 	var baseline []run
 	if m.Baseline != "" {
-		if baseline, _, err = readRuns(root, evidence.BaselineSet, m); err != nil {
+		if baseline, _, err = readRuns(root, evidence.BaselinePass, m); err != nil {
 			return err
 		}
 	}
@@ -65,13 +65,32 @@ func Evidence(ctx context.Context, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(log.behavior.hex()+"\n"), 0o644); err != nil {
-		return fmt.Errorf("writing %s: %w", evidence.BehaviorHashFile, err)
-	}
 	return errors.Join(
+		writeHash(root),
 		evidence.Write(root, evidence.NormalizationFile, log.normalization(n)),
 		evidence.Write(root, evidence.TestsFile, tests),
 		evidence.Write(root, evidence.ObservationsFile, observations))
+}
+
+// writeHash writes the behaviour hash of the log.
+func writeHash(root *os.Root) error {
+	file, err := root.Open(evidence.RunLogFile)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
+	}
+	sum, err := BehaviorHash(file, info.Size())
+	if err != nil {
+		return fmt.Errorf("hashing %s: %w", evidence.RunLogFile, err)
+	}
+	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(sum+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", evidence.BehaviorHashFile, err)
+	}
+	return nil
 }
 
 // Log writes the normalized log of one set of runs, such as a repeat, as run_log.txt has
@@ -168,8 +187,7 @@ type log struct {
 	w    *bufio.Writer
 	open bool // the last line has no LF yet
 	// found is nil if leftovers are not wanted.
-	found    *detection
-	behavior behaviorHash
+	found *detection
 	// gate is the hash of the log of the current gate, and sums are those of all gates by
 	// their index.
 	gate hash.Hash
@@ -177,7 +195,7 @@ type log struct {
 }
 
 func newLog(w io.Writer, found *detection) *log {
-	return &log{w: bufio.NewWriterSize(w, 256<<10), found: found, behavior: newBehaviorHash(), gate: sha256.New(), sums: map[int]string{}}
+	return &log{w: bufio.NewWriterSize(w, 256<<10), found: found, gate: sha256.New(), sums: map[int]string{}}
 }
 
 // create writes run_log.txt.
@@ -268,7 +286,6 @@ func (l *log) Write(p []byte) (int, error) {
 
 func (l *log) add(p []byte) error {
 	l.gate.Write(p) // a hash takes everything
-	l.behavior.add(p)
 	_, err := l.w.Write(p)
 	return err
 }
@@ -282,35 +299,3 @@ func (l *log) normalization(n *Normalizer) evidence.Normalization {
 	}
 	return all
 }
-
-// BehaviorHash is the hash of a normalized log (RO-12, without the seed): its lines in
-// their order, without surrounding spaces and without empty lines, joined by LF; SHA-256
-// in hex.
-func BehaviorHash(text []byte) string {
-	h := newBehaviorHash()
-	h.add(text)
-	return h.hex()
-}
-
-type behaviorHash struct {
-	sum   hash.Hash
-	begun bool
-}
-
-func newBehaviorHash() behaviorHash { return behaviorHash{sum: sha256.New()} }
-
-// add takes whole lines.
-func (h *behaviorHash) add(text []byte) {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		if h.begun {
-			h.sum.Write([]byte{'\n'})
-		}
-		h.sum.Write(line)
-		h.begun = true
-	}
-}
-
-func (h *behaviorHash) hex() string { return hex.EncodeToString(h.sum.Sum(nil)) }

@@ -17,7 +17,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// gateDir is a gate directory as node 2 leaves it.
+// gateDir is a gate directory after node 2.
 type gateDir struct {
 	t    *testing.T
 	path string
@@ -56,7 +56,7 @@ func (d gateDir) write(name string, content any) {
 	require.NoError(d.t, os.WriteFile(filepath.Join(d.path, name), []byte(text), 0o644))
 }
 
-// ran writes what a gate left, its result with the keys of more.
+// ran writes the raw files of a gate. more has further keys of its result.
 func (d gateDir) ran(base string, exit int, stdout, stderr string, more map[string]any) {
 	d.t.Helper()
 	b, err := (result.Result{
@@ -133,7 +133,10 @@ FAIL	m	<duration>
 $ make lint
 # did not run
 `, d.read(evidence.RunLogFile))
-	assert.Equal(t, normalize.BehaviorHash([]byte(d.read(evidence.RunLogFile)))+"\n", d.read(evidence.BehaviorHashFile))
+	written := d.read(evidence.RunLogFile)
+	sum, err := normalize.BehaviorHash(strings.NewReader(written), int64(len(written)))
+	require.NoError(t, err)
+	assert.Equal(t, sum+"\n", d.read(evidence.BehaviorHashFile))
 
 	tests := readAs[evidence.Tests](d, evidence.TestsFile)
 	assert.Equal(t, "pytest -q && go test ./... && make lint", tests.Command)
@@ -224,8 +227,8 @@ func TestSuspectsOfEvidence(t *testing.T) {
 	assert.Equal(t, evidence.Suspect{Detector: "clock", Line: 3, Text: "10:20:30"}, norm.Suspects[1])
 }
 
-// TestSuspectsInLinesOfTests: a line that looks like one of a test hides nothing but the
-// name of a test that the report has.
+// TestSuspectsInLinesOfTests: in a line of a test only the name of a reported test hides a
+// leftover.
 func TestSuspectsInLinesOfTests(t *testing.T) {
 	const uuid = "0f8d9ed0-26a1-4f85-9e86-a34e95ed09b8"
 	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "pytest -v -s", Report: evidence.ReportAuto}}}})
@@ -311,7 +314,7 @@ func seen(opened ...string) map[string]any {
 	return map[string]any{"network_attempts": 0, "network_why": "", "opened": opened, "watched": []string{"/etc/shadow"}, "watch_why": ""}
 }
 
-// TestHiddenChanges: no number and no kind of changes hides one that nobody may make.
+// TestHiddenChanges: no number and no kind of changes hides a forbidden one.
 func TestHiddenChanges(t *testing.T) {
 	m := evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}, Paths: evidence.Paths{ReadOnlyPaths: []string{"zz", "a/b"}, ProtectedPaths: []string{"./core/"}}}
 	skipped := func(name, kind string) result.Tree {
@@ -322,21 +325,21 @@ func TestHiddenChanges(t *testing.T) {
 		changed, made    []string
 		complete, nobody bool
 	}{
-		"cut":                    {tree: result.Tree{Target: "/repo"}},
-		"nobody looked":          {tree: result.Tree{Target: "/other", Complete: true}},
-		"link":                   {tree: skipped("zz/new.txt", "symlink"), changed: []string{"zz/new.txt"}, complete: true},
-		"link instead of folder": {tree: skipped("a", "symlink"), changed: []string{"a"}, complete: true},
-		"FIFO":                   {tree: skipped("core/x", "fifo"), changed: []string{"core/x"}, complete: true},
-		"evidence is a link":     {tree: skipped("evidence", "symlink"), made: []string{"evidence"}, complete: true},
-		"too large":              {tree: skipped("evidence/tests.json", "file"), made: []string{"evidence/tests.json"}, complete: true},
-		"closed folder":          {tree: skipped("zz", "directory")},
-		"closed on the way":      {tree: skipped("a", "directory")},
-		"closed elsewhere":       {tree: skipped("out/a", "directory"), complete: true},
-		"too many":               {tree: skipped("out", "other")},
-		"too many elsewhere":     {tree: skipped("out/x/y", "other"), complete: true},
-		"too many here":          {tree: skipped("a/x", "other")},
-		"more than are named":    {tree: skipped("", "other")},
-		"a link of its own":      {tree: skipped("out/link", "symlink"), complete: true},
+		"cut":                       {tree: result.Tree{Target: "/repo"}},
+		"nobody looked":             {tree: result.Tree{Target: "/other", Complete: true}},
+		"link":                      {tree: skipped("zz/new.txt", "symlink"), changed: []string{"zz/new.txt"}, complete: true},
+		"link instead of directory": {tree: skipped("a", "symlink"), changed: []string{"a"}, complete: true},
+		"FIFO":                      {tree: skipped("core/x", "fifo"), changed: []string{"core/x"}, complete: true},
+		"evidence is a link":        {tree: skipped("evidence", "symlink"), made: []string{"evidence"}, complete: true},
+		"too large":                 {tree: skipped("evidence/tests.json", "file"), made: []string{"evidence/tests.json"}, complete: true},
+		"closed directory":          {tree: skipped("zz", "directory")},
+		"closed on the way":         {tree: skipped("a", "directory")},
+		"closed elsewhere":          {tree: skipped("out/a", "directory"), complete: true},
+		"too many":                  {tree: skipped("out", "other")},
+		"too many elsewhere":        {tree: skipped("out/x/y", "other"), complete: true},
+		"too many here":             {tree: skipped("a/x", "other")},
+		"more than are named":       {tree: skipped("", "other")},
+		"a link of its own":         {tree: skipped("out/link", "symlink"), complete: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newGateDir(t, m)
@@ -351,11 +354,11 @@ func TestHiddenChanges(t *testing.T) {
 	}
 }
 
-// TestObservationsOfAllSets: what is tried on the baseline and in repeats is told too.
+// TestObservationsOfAllSets: attempts on the baseline and in repeats are reported too.
 func TestObservationsOfAllSets(t *testing.T) {
 	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}, Baseline: "/b", Mode: evidence.Mode{Repeats: 3}})
 	for _, k := range []int{2, 3} {
-		require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.SetDir(evidence.RepeatSet(k))), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(d.path, evidence.PassDir(evidence.RepeatPass(k))), 0o755))
 	}
 	for _, base := range []string{"01", "baseline/01", "repeat-2/01"} {
 		d.ran(base, 0, "", "", nil)
@@ -365,15 +368,15 @@ func TestObservationsOfAllSets(t *testing.T) {
 	var sets []string
 	all := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands
 	for _, o := range all {
-		sets = append(sets, o.Set)
+		sets = append(sets, o.Pass)
 		assert.True(t, o.Complete)
 	}
 	assert.Equal(t, []string{"", "baseline", "repeat-2", "repeat-3"}, sets)
 	assert.Equal(t, []evidence.Touch{{Path: "/etc/shadow", How: "opened"}}, all[3].Touched)
 }
 
-// TestToldRefusals: sentences of tests are no refusals where the kernel was asked.
-func TestToldRefusals(t *testing.T) {
+// TestDenials: sentences that tests print are not denials if the kernel observed the gate.
+func TestDenials(t *testing.T) {
 	for line, want := range map[string]struct{ watched, alone bool }{
 		"GET /api/users: permission denied":                                             {false, false},
 		"GET /etc/users: permission denied":                                             {false, false},
@@ -401,7 +404,7 @@ func TestToldRefusals(t *testing.T) {
 		require.NoError(t, normalize.Evidence(t.Context(), d.root))
 		all := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands
 		assert.Equal(t, want.watched, len(all[0].Touched) > 0, "watched: %s", line)
-		assert.Equal(t, want.alone, len(all[1].Touched) > 0, "told alone: %s", line)
+		assert.Equal(t, want.alone, len(all[1].Touched) > 0, "output alone: %s", line)
 	}
 }
 

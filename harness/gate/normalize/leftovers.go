@@ -26,10 +26,10 @@ var leftovers = sync.OnceValue(func() (all []leftover) {
 	for _, l := range []struct{ detector, hints, expression string }{
 		{"clock", clockHint, `(?:^|[^\d:.\[])(` + clock + `)(?:$|[^\d:])`},
 		{"clock", "time", `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`},
-		{"epoch", "14|15|16|17|18|19", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`},
+		{"epoch", "", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`},
 		{"address", "0x", `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}\b`},
 		{"address", "0x", `0x[0-9a-fA-F]{8,16}\b`},
-		{"address", "13|14", `\bid[=: (]{1,2}1[34]\d{13}\b`},
+		{"address", "id", `\bid[=: (]{1,2}1[34]\d{13}\b`},
 		{"uuid", "-", uuid},
 		{"uuid", "id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`},
 		{"token", "token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`},
@@ -39,7 +39,11 @@ var leftovers = sync.OnceValue(func() (all []leftover) {
 		{"tmp", "go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`},
 		{"control", "\x1b", `\x1b`},
 	} {
-		all = append(all, leftover{l.detector, compile(l.hints, l.expression), false})
+		p := compile(l.hints, l.expression)
+		if l.detector == "epoch" {
+			p.filter = hasLongNumber
+		}
+		all = append(all, leftover{l.detector, p, false})
 	}
 	for _, expression := range []string{`(?:^|[^\w./-])(` + temporary + `/[\w.-]+)`, `\btmp[a-z0-9]{8}\b`} {
 		all = append(all, leftover{"tmp", compile("/tmp/|/shm/|/t/|tmp", expression), true})

@@ -87,15 +87,15 @@ func (n *Normalizer) uncounted() *Normalizer {
 // rules are the rules of a context. A root is a whole path, not the beginning of another
 // name.
 func (c Context) rules() (all []rule) {
-	var roots, names []string
+	var roots, rootHints, names, nameHints []string
 	for _, root := range c.Roots {
 		if root = path.Clean(root); path.IsAbs(root) && root != "/" {
-			roots = append(roots, regexp.QuoteMeta(root))
+			roots, rootHints = append(roots, regexp.QuoteMeta(root)), append(rootHints, string(lowered(nil, []byte(root))))
 		}
 	}
 	for _, name := range c.Names {
 		if len(name) >= minName {
-			names = append(names, regexp.QuoteMeta(name))
+			names, nameHints = append(names, regexp.QuoteMeta(name)), append(nameHints, string(lowered(nil, []byte(name))))
 		}
 	}
 	anyOf := func(texts []string) string { // the longest first
@@ -104,11 +104,11 @@ func (c Context) rules() (all []rule) {
 	}
 	if len(roots) > 0 {
 		all = append(all,
-			always("repo-root-itself", "/", pathStart+anyOf(roots)+`($|[/.](?:[^\w./<]|$)|[^\w./@+%~-])`, "$1.$2"),
-			always("repo-root", "/", pathStart+anyOf(roots)+`/+([\w.@+%~<-])`, "$1$2"))
+			always("repo-root-itself", strings.Join(rootHints, "|"), pathStart+anyOf(roots)+`($|[/.](?:[^\w./<]|$)|[^\w./@+%~-])`, "$1.$2"),
+			always("repo-root", strings.Join(rootHints, "|"), pathStart+anyOf(roots)+`/+([\w.@+%~<-])`, "$1$2"))
 	}
 	if len(names) > 0 {
-		all = append(all, always("given-name", "", `\b`+anyOf(names)+`\b`, "<name>"))
+		all = append(all, always("given-name", strings.Join(nameHints, "|"), `\b`+anyOf(names)+`\b`, "<name>"))
 	}
 	return all
 }

@@ -27,7 +27,7 @@ const (
 // of the workspace first. An attempt in a repeat counts like any other.
 func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) (evidence.Observations, error) {
 	all := evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{}}
-	sets := evidence.Sets(m)
+	sets := evidence.Passes(m)
 	slices.SortStableFunc(sets, func(a, b string) int { return cmp.Compare(min(1, len(a)), min(1, len(b))) })
 	for _, set := range sets {
 		runs, n, err := readRuns(root, set, m)
@@ -50,7 +50,7 @@ func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) 
 
 // observation has the attempts of one gate.
 func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normalizer) (evidence.Observation, error) {
-	o := evidence.Observation{Index: r.gate.Index, Set: r.set, Network: "none", Counted: countedOutput}
+	o := evidence.Observation{Index: r.gate.Index, Pass: r.set, Network: "none", Counted: countedOutput}
 	if network := r.result.Network; network != nil {
 		o.Network, o.Refused = network.Level, network.Refused
 	}

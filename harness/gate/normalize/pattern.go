@@ -12,6 +12,8 @@ import (
 type pattern struct {
 	*regexp.Regexp
 	hints [][]byte
+	// filter is a further test of the line in lower case; nil for none.
+	filter func(lower []byte) bool
 }
 
 // compile takes the hints joined by "|"; none for an expression that is always tried.
@@ -26,6 +28,9 @@ func compile(hints, expression string) pattern {
 }
 
 func (p pattern) mayMatch(lower []byte) bool {
+	if p.filter != nil && !p.filter(lower) {
+		return false
+	}
 	for _, hint := range p.hints {
 		if bytes.Contains(lower, hint) {
 			return true

@@ -1,6 +1,7 @@
 package normalize
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -46,6 +47,43 @@ var compared = sync.OnceValue(func() []pattern {
 		compile("error: |exception: |failure: |expired: ", `^[ \t]*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Failure|Expired): `))
 })
 
+// where tries the rule only on lines, in lower case, that the filter accepts.
+func (r rule) where(filter func(lower []byte) bool) rule {
+	r.filter = filter
+	return r
+}
+
+// hasAmount reports whether a digit is followed by the first letter of a unit of time, or
+// by a number between two units.
+func hasAmount(lower []byte) bool {
+	for i, b := range lower {
+		if i == 0 || lower[i-1] < '0' || lower[i-1] > '9' {
+			continue
+		}
+		if b == ' ' && i+1 < len(lower) {
+			b = lower[i+1]
+		}
+		if bytes.IndexByte([]byte("hmnsue\xc2\xce"), b) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// hasLongNumber reports whether ten digits are in a row, as in a Unix time.
+func hasLongNumber(lower []byte) bool {
+	row := 0
+	for _, b := range lower {
+		if row++; b < '0' || b > '9' {
+			row = 0
+		}
+		if row == 10 {
+			return true
+		}
+	}
+	return false
+}
+
 // Parts of expressions.
 const (
 	months   = `(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)`
@@ -60,7 +98,6 @@ const (
 	// Hints of several rules.
 	clockHint = ":0|:1|:2|:3|:4|:5"
 	monthHint = "jan |feb |mar |apr |may |jun |jul |aug |sep |oct |nov |dec "
-	digitHint = "0|1|2|3|4|5|6|7|8|9"
 	// temporary is where temporary files are.
 	temporary = `(?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/\w\w/\w+/T)`
 
@@ -88,10 +125,10 @@ var builtin = sync.OnceValue(func() []rule {
 		always("syslog-process", "<time> ", `^<time> \S+ ([A-Za-z][\w./-]*)\[\d+\]:`, "<time> <host> $1[<pid>]:"),
 		always("process-prefix", "]: ", `^((?:\S*<time>\S* +)?[A-Za-z][\w./-]*)\[\d+\]: `, "$1[<pid>]: "),
 		unlessTested("clock-12h", clockHint, stampStart+`(?:0?[1-9]|1[0-2]):[0-5]\d(?::[0-5]\d)? ?[AaPp][Mm]`+stampEnd, "$1<time>$2"),
-		unlessTested("epoch", `=1|:1|: 1|="1|='1|:"1|:'1|: "1|: '1|"1|'1`, `(?i)\b((?:\w*time(?:stamp)?|\w*stamp|\w*epoch|\w*date|\w+_(?:at|ts)|ts|now)["']?(?:=|: ?)["']?)1\d{9}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b`, "$1<time>"),
+		unlessTested("epoch", "", `(?i)\b((?:\w*time(?:stamp)?|\w*stamp|\w*epoch|\w*date|\w+_(?:at|ts)|ts|now)["']?(?:=|: ?)["']?)1\d{9}(?:\.\d+|\d{3}|\d{6}|\d{9})?\b`, "$1<time>").where(hasLongNumber),
 
 		// Durations, first those in lines with a form of their own.
-		always("pytest-duration", "d in |r in |s in |n in |g in ", `((?:passed|failed|errors?|skipped|warnings?|deselected|xfailed|xpassed|reruns?|no tests ran) in )\d+\.\d+s\b(?: \((?:\d+ days?, )?\d+:\d\d:\d\d\))?`, "$1<duration>"),
+		always("pytest-duration", "passed in |failed in |error in |errors in |skipped in |warning in |warnings in |selected in |rerun in |reruns in |ran in ", `((?:passed|failed|errors?|skipped|warnings?|deselected|xfailed|xpassed|reruns?|no tests ran) in )\d+\.\d+s\b(?: \((?:\d+ days?, )?\d+:\d\d:\d\d\))?`, "$1<duration>"),
 		always("pytest-rule", " in <duration>", `^=+ (.* in <duration>) =+$`, "=== $1 ==="),
 		always("slowest-duration", "", `^\d+\.\d+s( +(?:call|setup|teardown) +| {4,}\w)`, "<duration>$1"),
 		always("unittest-duration", "ran ", `^(Ran \d+ tests? in )\d+\.\d+s`, "$1<duration>"),
@@ -101,8 +138,8 @@ var builtin = sync.OnceValue(func() []rule {
 		always("tap-duration", "# time=|# duration_ms ", `(# (?:time=|duration_ms ))\d+(?:\.\d+)?(?:ms|s)?$`, "$1<duration>"),
 		unlessTested("minutes", "time: ", `(\bTime: )\d\d:\d\d(?:\.\d+)?`+stampEnd, "$1<duration>$2"),
 		always("bracketed-duration", "s)|m)|e)|r)", spaceStart+`\(`+amount+`\)`, "$1(<duration>)"),
-		unlessCompared("named-duration", "duration|elapsed", `(?i)\b(\w*(?:duration|elapsed)(?:_?(?:ns|us|ms|secs?|seconds|time))?["']?(?:=|: ?)["']?)`+number+`(?: ?(?:ns|us|µs|ms|s|secs?|seconds?)\b)?\b`, "$1<duration>"),
-		unlessCompared("duration", digitHint, amountStart+amount+stampEnd, "$1<duration>$2"),
+		unlessCompared("named-duration", `duration=|duration:|duration"|duration'|duration_|durationn|durationu|durationm|durations|durationt|elapsed`, `(?i)\b(\w*(?:duration|elapsed)(?:_?(?:ns|us|ms|secs?|seconds|time))?["']?(?:=|: ?)["']?)`+number+`(?: ?(?:ns|us|µs|ms|s|secs?|seconds?)\b)?\b`, "$1<duration>"),
+		unlessCompared("duration", "", amountStart+amount+stampEnd, "$1<duration>$2").where(hasAmount),
 
 		// Points in time or durations without a date or a unit.
 		unlessTested("clock", clockHint, stampStart+clock+stampEnd, "$1<time>$2"),
@@ -119,7 +156,7 @@ var builtin = sync.OnceValue(func() []rule {
 		always("tmp-pytest", "/pytest-of-", pathStart+temporary+`/pytest-of-[^/\s'"]+/pytest-(?:\d+|current)(?:/popen-gw\d+)?\b`, "$1<tmp>"),
 		always("tmp-python", "/tmp", pathStart+temporary+`/tmp[a-z0-9_]{8}\b`, "$1<tmp>"),
 		always("tmp-mktemp", "/tmp.", pathStart+temporary+`/tmp\.[A-Za-z0-9]{6,12}\b`, "$1<tmp>"),
-		always("tmp-go", "/go-|/test|/benchmark|/fuzz|/example", pathStart+temporary+`/(?:go-(?:build|link|run|tool)[\w-]*\d+|(?:Test|Benchmark|Fuzz|Example)[^/\s'"]*\d{6,}(?:/\d{3})?)\b`, "$1<tmp>"),
+		always("tmp-go", "tmp/|shm/|/t/", pathStart+temporary+`/(?:go-(?:build|link|run|tool)[\w-]*\d+|(?:Test|Benchmark|Fuzz|Example)[^/\s'"]*\d{6,}(?:/\d{3})?)\b`, "$1<tmp>"),
 
 		// Names of machines, runs and workers.
 		unlessTested("uuid", "-", `\b`+uuid+`\b`, "<uuid>"),

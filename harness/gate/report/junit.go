@@ -1,10 +1,10 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -20,23 +20,36 @@ const (
 )
 
 type suites struct {
-	XMLName  xml.Name `xml:"testsuites"`
-	Name     string   `xml:"name,attr"`
-	Tests    int      `xml:"tests,attr"`
-	Failures int      `xml:"failures,attr"`
-	Errors   int      `xml:"errors,attr"`
-	Skipped  int      `xml:"skipped,attr"`
-	Suites   []suite  `xml:"testsuite"`
+	XMLName xml.Name `xml:"testsuites"`
+	Name    string   `xml:"name,attr"`
+	totals
+	Suites []suite `xml:"testsuite"`
 }
 
 type suite struct {
-	Name       string     `xml:"name,attr"`
-	Tests      int        `xml:"tests,attr"`
-	Failures   int        `xml:"failures,attr"`
-	Errors     int        `xml:"errors,attr"`
-	Skipped    int        `xml:"skipped,attr"`
+	Name string `xml:"name,attr"`
+	totals
 	Properties []property `xml:"properties>property,omitempty"`
 	Cases      []testCase `xml:"testcase"`
+}
+
+type totals struct {
+	Tests    int `xml:"tests,attr"`
+	Failures int `xml:"failures,attr"`
+	Errors   int `xml:"errors,attr"`
+	Skipped  int `xml:"skipped,attr"`
+}
+
+func (t *totals) add(c testCase) {
+	t.Tests++
+	switch {
+	case c.Failure != nil:
+		t.Failures++
+	case c.Error != nil:
+		t.Errors++
+	case c.Skipped != nil:
+		t.Skipped++
+	}
 }
 
 type property struct {
@@ -59,10 +72,9 @@ type problem struct {
 }
 
 // JUnit is the evidence as JUnit XML, as Jenkins, GitLab and others read it. The first
-// suite has one case, the verdict, so that a gate that did not pass is never green
-// whatever its tests say. Each gate is a suite with its test cases and, as the last one,
-// how its command ended. Cases beyond 100 000 are left out, passed ones first; a
-// property of the suite counts them.
+// suite has one case, the verdict, so that a gate that did not pass is never green. Each
+// gate is a suite with its test cases and, as the last one, the end of its command. Cases
+// beyond 100 000 are left out, passed ones first; a property of the suite counts them.
 func JUnit(in Input) ([]byte, error) {
 	all := suites{Name: line(cmp.Or(in.Manifest.Name, "gate")), Suites: []suite{verdictSuite(in.Verdict)}}
 	left := maxCases
@@ -70,36 +82,16 @@ func JUnit(in Input) ([]byte, error) {
 		all.Suites = append(all.Suites, gateSuite(c, &left))
 	}
 	for i := range all.Suites {
-		s := &all.Suites[i]
-		s.count()
-		all.Tests += s.Tests
-		all.Failures += s.Failures
-		all.Errors += s.Errors
-		all.Skipped += s.Skipped
-	}
-	var out bytes.Buffer
-	out.WriteString(xml.Header)
-	encoder := xml.NewEncoder(&out)
-	encoder.Indent("", "  ")
-	if err := encoder.Encode(all); err != nil {
-		return nil, err
-	}
-	out.WriteByte('\n')
-	return out.Bytes(), nil
-}
-
-func (s *suite) count() {
-	s.Tests = len(s.Cases)
-	for _, c := range s.Cases {
-		switch {
-		case c.Failure != nil:
-			s.Failures++
-		case c.Error != nil:
-			s.Errors++
-		case c.Skipped != nil:
-			s.Skipped++
+		for _, c := range all.Suites[i].Cases {
+			all.Suites[i].add(c)
+			all.add(c)
 		}
 	}
+	text, err := xml.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(xml.Header), text, []byte("\n")), nil
 }
 
 func verdictSuite(v evidence.Verdict) suite {
@@ -107,7 +99,11 @@ func verdictSuite(v evidence.Verdict) suite {
 	if v.Status != evidence.Pass {
 		var text strings.Builder
 		for _, f := range v.Findings {
-			fmt.Fprintf(&text, "%s\n", findingText(f))
+			in := ""
+			if f.Gate > 0 {
+				in = fmt.Sprintf(" in gate %d", f.Gate)
+			}
+			fmt.Fprintf(&text, "%s%s: %s\n", f.Reason, in, f.Detail)
 		}
 		c.Failure = &problem{Message: line(fmt.Sprintf("%s: %s", v.Status, v.StopReason)), Type: line(string(v.StopReason)), Text: body(text.String())}
 	}
@@ -115,15 +111,6 @@ func verdictSuite(v evidence.Verdict) suite {
 		{"status", line(string(v.Status))}, {"stop_reason", line(string(v.StopReason))},
 		{"wish_sha256", line(v.WishSHA256)}, {"manifest_sha256", line(v.ManifestSHA256)}, {"behavior_hash", line(v.BehaviorHash)},
 	}}
-}
-
-// findingText is one line on a finding.
-func findingText(f evidence.Finding) string {
-	text := string(f.Reason)
-	if f.Gate > 0 {
-		text += fmt.Sprintf(" in gate %d", f.Gate)
-	}
-	return text + ": " + f.Detail
 }
 
 func gateSuite(c evidence.CommandTests, left *int) suite {
@@ -145,21 +132,17 @@ func gateSuite(c evidence.CommandTests, left *int) suite {
 	return s
 }
 
-// choose leaves out passed cases first.
+// choose returns at most limit cases, those that did not pass first if not all fit.
 func choose(all []evidence.Case, limit int) []evidence.Case {
 	if len(all) <= limit {
 		return all
 	}
-	var kept, passed []evidence.Case
-	for _, c := range all {
-		if c.Outcome == evidence.Passed {
-			passed = append(passed, c)
-		} else {
-			kept = append(kept, c)
-		}
-	}
-	kept = append(kept, passed...)
-	return kept[:max(0, limit)]
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b evidence.Case) int {
+		passed := map[bool]int{true: 1}
+		return passed[a.Outcome == evidence.Passed] - passed[b.Outcome == evidence.Passed]
+	})
+	return all[:limit]
 }
 
 func caseOf(c evidence.Case) testCase {
@@ -176,7 +159,7 @@ func caseOf(c evidence.Case) testCase {
 	case evidence.Failed:
 		t.Failure = p
 	default:
-		// An outcome that is not known is never a pass.
+		// An unknown outcome is never a pass.
 		p.Message = line("unknown outcome " + string(c.Outcome))
 		t.Error = p
 	}

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxRows bounds each table and list, maxCell a text in it in bytes. All of it stays
-	// far below the mebibyte that CI systems show.
+	// maxRows bounds each table and list, maxCell a text in it in bytes. CI systems show a
+	// mebibyte.
 	maxRows = 50
 	maxCell = 500
 )
 
-// Markdown is the evidence as a page: the verdict, the gates, what speaks against a
-// pass, the failing tests and the hashes. Each part shows 50 entries at most and counts
-// the rest. All text of the tests is in code spans, where nothing is markup.
+// Markdown is the evidence as a page: the verdict, the gates, the findings, the failing
+// tests and the hashes. Each part shows 50 entries at most and counts the rest. All text of
+// the tests is in code spans, where nothing is markup.
 func Markdown(in Input) []byte {
 	var b strings.Builder
 	v := in.Verdict
@@ -34,10 +34,10 @@ func Markdown(in Input) []byte {
 	return []byte(b.String())
 }
 
-// comparisons tells what a pass was compared with.
+// comparisons says what a pass was compared with.
 func comparisons(b *strings.Builder, in Input) {
 	if in.Verdict.Status != evidence.Pass {
-		return // what differs is a finding
+		return // a difference is a finding
 	}
 	if n := in.Manifest.Mode.Repeats; n > 1 {
 		fmt.Fprintf(b, "Run %d times, with the same logs, tests and outputs.\n\n", n)
@@ -81,19 +81,13 @@ func gatesTable(b *strings.Builder, in Input) {
 }
 
 func findingsList(b *strings.Builder, v evidence.Verdict) {
-	if len(v.Findings) == 0 {
-		return
-	}
-	fmt.Fprint(b, "### Findings\n\n")
-	for _, f := range head(v.Findings) {
-		fmt.Fprintf(b, "- %s", code(string(f.Reason)))
+	list(b, "Findings", v.Findings, func(f evidence.Finding) {
+		fmt.Fprint(b, code(string(f.Reason)))
 		if f.Gate > 0 {
 			fmt.Fprintf(b, " in gate %d", f.Gate)
 		}
-		fmt.Fprintf(b, ": %s\n", code(f.Detail))
-	}
-	fmt.Fprint(b, "\n")
-	rest(b, len(v.Findings))
+		fmt.Fprintf(b, ": %s", code(f.Detail))
+	})
 }
 
 func failingList(b *strings.Builder, tests evidence.Tests) {
@@ -105,29 +99,41 @@ func failingList(b *strings.Builder, tests evidence.Tests) {
 			}
 		}
 	}
-	if len(failing) == 0 {
-		return
-	}
-	fmt.Fprint(b, "### Failing tests\n\n")
-	for _, c := range head(failing) {
-		fmt.Fprintf(b, "- %s", code(c.ID))
+	list(b, "Failing tests", failing, func(c evidence.Case) {
+		fmt.Fprint(b, code(c.ID))
 		if first := firstLine(c.Message); first != "" {
 			fmt.Fprintf(b, ": %s", code(first))
 		}
+	})
+}
+
+// list writes a section with an item for each value, if there are values.
+func list[T any](b *strings.Builder, title string, all []T, item func(T)) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "### %s\n\n", title)
+	for _, one := range head(all) {
+		fmt.Fprint(b, "- ")
+		item(one)
 		fmt.Fprint(b, "\n")
 	}
 	fmt.Fprint(b, "\n")
-	rest(b, len(failing))
+	rest(b, len(all))
 }
 
 func hashesTable(b *strings.Builder, in Input) {
 	fmt.Fprint(b, "### Evidence\n\n| | |\n|---|---|\n")
+	commit := in.Manifest.Repo.Commit
+	if commit != "" && in.Manifest.Repo.Dirty {
+		commit += ", with changes"
+	}
 	for _, row := range [][2]string{
 		{"wish", in.Verdict.WishSHA256},
 		{"evidence.manifest", in.Verdict.ManifestSHA256},
 		{"behavior", in.Verdict.BehaviorHash},
 		{"image", in.Manifest.Toolchain.ImageID},
-		{"commit", commit(in.Manifest.Repo)},
+		{"commit", commit},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(b, "| %s | %s |\n", row[0], cell(row[1]))
@@ -135,24 +141,17 @@ func hashesTable(b *strings.Builder, in Input) {
 	}
 }
 
-func commit(r evidence.Repo) string {
-	if r.Commit != "" && r.Dirty {
-		return r.Commit + ", with changes"
-	}
-	return r.Commit
-}
-
 func head[T any](all []T) []T { return all[:min(maxRows, len(all))] }
 
-// rest tells how many entries were not shown.
+// rest counts the entries that are not shown.
 func rest(b *strings.Builder, n int) {
 	if n > maxRows {
 		fmt.Fprintf(b, "… and %d more\n\n", n-maxRows)
 	}
 }
 
-// code is an untrusted text as a code span: nothing in it is markup, HTML, a link or a mention. It
-// is one line.
+// code is an untrusted text as a code span of one line, in which nothing is markup, HTML, a
+// link or a mention.
 func code(untrusted string) string {
 	span := text.Short(text.OneLine(harmless(untrusted)), maxCell)
 	if span == "" {

@@ -11,8 +11,8 @@ import (
 	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// ReportFile is the path of pytest's report inside the container.
-const ReportFile = sandboxspec.FinalDir + "/report.xml"
+// reportFile is the path of pytest's report inside the container.
+const reportFile = sandboxspec.FinalDir + "/report.xml"
 
 // askForReport makes a command of tests write a report, by its environment: the command line
 // stays the wished one. shared is the environment of all gates, whose values stay.
@@ -35,8 +35,8 @@ func askForReport(g *evidence.Gate, shared map[string]string) {
 		// A command such as make may start pytest; other programs ignore the variables.
 		options := ""
 		if g.ReportPath = ownReport(g.Argv); g.ReportPath == "" {
-			g.ReportPath = ReportFile
-			options = "--junit-xml=" + ReportFile
+			g.ReportPath = reportFile
+			options = "--junit-xml=" + reportFile
 		}
 		if !slices.ContainsFunc(g.Argv, cacheOption.MatchString) {
 			options += " -p no:cacheprovider"

@@ -33,8 +33,6 @@ type Facts struct {
 	Workspace        string
 	WorkspaceExists  bool
 	WorkspaceOutside bool
-	// Baseline is a directory with the revision that is compared; empty for none.
-	Baseline string
 	// Repo is the state of the repository, and Differs the first paths of the workspace that
 	// differ from its commit.
 	Repo    evidence.Repo
@@ -60,7 +58,7 @@ func Build(facts Facts) (evidence.RunManifest, []evidence.Finding) {
 	w := b.wish
 	m := evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: w.Name, WishSHA256: b.Lock.SHA256, GateCommands: []string{}, Gates: []evidence.Gate{},
-		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, Baseline: b.Baseline, EnvPolicy: environment(w.Env),
+		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, EnvPolicy: environment(w.Env),
 		Paths: evidence.Paths{
 			ArtifactPaths: list(w.ArtifactPaths), ProtectedPaths: list(w.ProtectedPaths), ReadOnlyPaths: list(w.ReadOnlyPaths),
 			Exclude: sorted(w.Exclude, b.Exclude),
@@ -244,7 +242,7 @@ const (
 // NewPlan is plan.json (RO-07): the run before it begins. findings are those of [Build]. Seeds
 // are not varied (resolution 46), and nothing is proved yet: the rung is 0.
 func NewPlan(m evidence.RunManifest, findings []evidence.Finding) evidence.Plan {
-	passes, commands := int64(len(evidence.Sets(m))), int64(len(m.Gates))
+	passes, commands := int64(len(evidence.Passes(m))), int64(len(m.Gates))
 	var ms int64
 	for _, g := range m.Gates {
 		ms += g.TimeoutMS

@@ -71,7 +71,7 @@ allow_suspects: [abc]
 		Gates: []evidence.Gate{
 			{
 				Index: 1, Argv: []string{"pytest", "-q", "a b"}, Command: evidence.Command{
-					Cmd: "pytest -q 'a b'", Kind: "tests", Report: "auto", ReportPath: ReportFile,
+					Cmd: "pytest -q 'a b'", Kind: "tests", Report: "auto", ReportPath: reportFile,
 					Env: map[string]string{"PYTEST_ADDOPTS": "--junit-xml=/work/final/report.xml -p no:cacheprovider"}, TimeoutMS: 60_000,
 				},
 			},
@@ -250,10 +250,10 @@ func TestAskForReport(t *testing.T) {
 		env  map[string]string
 		path string
 	}{
-		"pytest -q":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, ReportFile},
-		"python3 -m pytest":                  {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, ReportFile},
-		"make test":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, ReportFile},
-		"pytest --lf":                        {map[string]string{"PYTEST_ADDOPTS": junit}, ReportFile},
+		"pytest -q":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
+		"python3 -m pytest":                  {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
+		"make test":                          {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
+		"pytest --lf":                        {map[string]string{"PYTEST_ADDOPTS": junit}, reportFile},
 		"pytest --junitxml=out/r.xml":        {map[string]string{"PYTEST_ADDOPTS": noCache}, "out/r.xml"},
 		"pytest --junit-xml /repo/out/r.xml": {map[string]string{"PYTEST_ADDOPTS": noCache}, "out/r.xml"},
 		"go test ./...":                      {map[string]string{"GOFLAGS": "-json"}, ""},
@@ -326,8 +326,9 @@ func TestOutside(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	in := facts(t, "gate_commands: [{cmd: a, timeout: 1s}, {cmd: b, timeout: 2s}]")
-	in.Mode.Repeats, in.Baseline = 2, "/base"
+	in.Mode.Repeats = 2
 	m, findings := Build(in)
+	m.Baseline = "/base"
 	p := NewPlan(m, findings)
 	require.Equal(t, map[string]int64{"iterations": 3, "tool_calls": 6, "milliseconds": 9000}, p.LoopBudgets)
 	require.Equal(t, []string{"a", "b"}, p.GateCommands)

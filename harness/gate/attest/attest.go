@@ -1,0 +1,249 @@
+// Package attest signs the verdict of a gate, and checks such a signature offline.
+//
+// [Sign] writes attestation.dsse.json into a gate directory: a DSSE envelope around an
+// in-toto Statement v1 with the predicate test-result. Its subjects are the hashes of
+// evidence.manifest, which has the hashes of all other evidence, and of the verdict.
+// Anyone who can write to a gate directory can make its hashes fit again, but cannot make
+// the signature.
+//
+// A signature says who vouches for a run, not that the run was right: the owner of the
+// key can sign anything.
+package attest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	testresult "github.com/in-toto/attestation/go/predicates/test_result/v0"
+	intoto "github.com/in-toto/attestation/go/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/judge"
+)
+
+const (
+	// PayloadType is the type of the content of an envelope.
+	PayloadType = "application/vnd.in-toto+json"
+	// PredicateType is the in-toto predicate test-result.
+	PredicateType = "https://in-toto.io/attestation/test-result/v0.1"
+
+	// maxEnvelope bounds an envelope in bytes, and maxSignatures the checks of it.
+	maxEnvelope   = 1 << 20
+	maxSignatures = 16
+)
+
+// An InvalidError is a gate directory that cannot be signed, or an attestation that does
+// not hold.
+type InvalidError struct{ Problem string }
+
+func (e *InvalidError) Error() string { return e.Problem }
+
+func invalidf(format string, args ...any) error {
+	return &InvalidError{fmt.Sprintf(format, args...)}
+}
+
+// Sign writes attestation.dsse.json into a gate directory, in place of an earlier one. The
+// key is a private one in PEM, see [CheckKey].
+//
+// A blocked gate can be signed like one that passed. A directory whose files are not those
+// of its manifest, or whose verdict does not follow from them, cannot be signed: an
+// [*InvalidError]. A key that cannot be used is a [*KeyError]. Other errors are of the
+// machine. After an error nothing was written.
+func Sign(ctx context.Context, root *os.Root, key []byte) error {
+	signer, err := loadKey(key, true)
+	if err != nil {
+		return err
+	}
+	verdict, err := judged(ctx, root)
+	if err != nil {
+		return err
+	}
+	payload, err := statement(root, verdict)
+	if err != nil {
+		return err
+	}
+	envelopes, err := dsse.NewEnvelopeSigner(signer)
+	if err != nil {
+		return err
+	}
+	envelope, err := envelopes.SignPayload(ctx, PayloadType, payload)
+	if err != nil {
+		return err
+	}
+	return evidence.Write(root, evidence.AttestationFile, envelope)
+}
+
+// judged judges a directory again, and compares the verdict with the one in it.
+func judged(ctx context.Context, root *os.Root) (v evidence.Verdict, err error) {
+	check, err := evidence.CheckFiles(ctx, root)
+	if err != nil {
+		return v, err
+	}
+	for _, f := range check.Findings {
+		return v, invalidf("%s", strings.TrimSuffix(f.Detail, "."))
+	}
+	in, err := judge.Load(ctx, root, check)
+	if err != nil {
+		return v, err
+	}
+	if _, err := read(root, evidence.ManifestFile); err != nil {
+		return v, err
+	}
+	v = judge.Judge(in)
+	if err := compare(root, evidence.VerdictFile, v); err != nil {
+		return v, err
+	}
+	return v, compare(root, evidence.GatesFile, judge.Gates(in))
+}
+
+// compare compares a file with the document that follows from the evidence.
+func compare(root *os.Root, name string, want any) error {
+	text, err := read(root, name)
+	if err != nil {
+		return err
+	}
+	canonical, err := evidence.Canonical(want)
+	if err == nil && !bytes.Equal(text, canonical) {
+		err = invalidf("%s is not what follows from the evidence", name)
+	}
+	return err
+}
+
+// read reads a file of a directory. A file that is missing or not a regular one is an
+// [*InvalidError].
+func read(root *os.Root, name string) ([]byte, error) {
+	text, err := evidence.ReadText(root, name, evidence.MaxDocument)
+	var file *evidence.FileError
+	if errors.As(err, &file) {
+		return nil, invalidf("%v", err)
+	}
+	return text, err
+}
+
+// subjects are the files that a statement is about, with their hashes.
+func subjects(root *os.Root) (all []*intoto.ResourceDescriptor, err error) {
+	for _, name := range []string{evidence.ManifestFile, evidence.VerdictFile} {
+		text, err := read(root, name)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(text)
+		all = append(all, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": hex.EncodeToString(sum[:])}})
+	}
+	return all, nil
+}
+
+// statement is the signed statement as JSON. Equal directories get equal bytes.
+func statement(root *os.Root, v evidence.Verdict) ([]byte, error) {
+	files, err := subjects(root)
+	if err != nil {
+		return nil, err
+	}
+	result := "FAILED"
+	if v.Status == evidence.Pass {
+		result = "PASSED"
+	}
+	text, err := protojson.Marshal(&testresult.TestResult{
+		Result:        result,
+		Configuration: []*intoto.ResourceDescriptor{{Name: evidence.WishLockFile, Digest: map[string]string{"sha256": v.WishSHA256}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	predicate := &structpb.Struct{}
+	if err := protojson.Unmarshal(text, predicate); err != nil {
+		return nil, err
+	}
+	s := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: files, PredicateType: PredicateType, Predicate: predicate}
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if text, err = protojson.Marshal(s); err != nil {
+		return nil, err
+	}
+	var plain any // protojson changes its white space on purpose
+	if err := json.Unmarshal(text, &plain); err != nil {
+		return nil, err
+	}
+	return json.Marshal(plain)
+}
+
+// Verify checks the attestation of a gate directory, offline: the envelope has a signature
+// of this public key (PEM, see [CheckPublicKey]), and its subjects are the manifest and the
+// verdict of this directory. It does not read the other files: gate.Verify compares them
+// with the manifest.
+//
+// A failed check, including a missing attestation, is an [*InvalidError]; a key that cannot
+// be used is a [*KeyError]; other errors are of the machine. Nothing in the envelope but
+// its type is read before the signature was checked.
+func Verify(ctx context.Context, root *os.Root, publicKey []byte) error {
+	key, err := loadKey(publicKey, false)
+	if err != nil {
+		return err
+	}
+	var envelope dsse.Envelope
+	if err := evidence.Read(root, evidence.AttestationFile, maxEnvelope, &envelope); err != nil {
+		var file *evidence.FileError
+		if errors.As(err, &file) {
+			return invalidf("%v", err)
+		}
+		return err
+	}
+	payload, err := open(ctx, envelope, key)
+	if err != nil {
+		return err
+	}
+	signed := &intoto.Statement{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(payload, signed); err != nil {
+		return invalidf("the signed content is not an in-toto statement")
+	}
+	switch {
+	case signed.Validate() != nil, signed.GetType() != intoto.StatementTypeUri:
+		return invalidf("the signed content is not a valid in-toto statement v1")
+	case signed.GetPredicateType() != PredicateType:
+		return invalidf("the signed predicate has the type %.80q, and must have %q", signed.GetPredicateType(), PredicateType)
+	}
+	files, err := subjects(root)
+	if err != nil {
+		return err
+	}
+	if len(signed.GetSubject()) != len(files) {
+		return invalidf("the statement is about %d files, and must be about %d", len(signed.GetSubject()), len(files))
+	}
+	for i, f := range files {
+		name, sum := signed.GetSubject()[i].GetName(), signed.GetSubject()[i].GetDigest()["sha256"]
+		if name != f.GetName() || sum != f.GetDigest()["sha256"] {
+			return invalidf("%q is not what was signed: it has the SHA-256 %s, and %.80q with %.80q was signed", f.GetName(), f.GetDigest()["sha256"], name, sum)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// open checks the signature, and returns the signed content.
+func open(ctx context.Context, envelope dsse.Envelope, key dsse.Verifier) ([]byte, error) {
+	switch {
+	case envelope.PayloadType != PayloadType:
+		return nil, invalidf("the envelope holds a payload of the type %.80q, and must hold %q", envelope.PayloadType, PayloadType)
+	case len(envelope.Signatures) == 0 || len(envelope.Signatures) > maxSignatures:
+		return nil, invalidf("the envelope has %d signatures; it must have 1 to %d", len(envelope.Signatures), maxSignatures)
+	}
+	verifier, err := dsse.NewEnvelopeVerifier(key)
+	if err != nil {
+		return nil, err
+	}
+	_, payload, err := verifier.VerifyAndDecode(ctx, &envelope)
+	if err != nil {
+		return nil, invalidf("no signature of the envelope is one of this key: it was made with another key, or its content was changed")
+	}
+	return payload, nil
+}

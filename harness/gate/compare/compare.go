@@ -1,0 +1,213 @@
+// Package compare finds the differences between two passes of the same gates: a run and its
+// replay, or a run and its repetition. It reads files of evidence and nothing else.
+package compare
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/fsx"
+)
+
+// Difference is one signal that is not the expected one.
+type Difference struct {
+	// Gate counts from 1; 0 is the whole run.
+	Gate int `json:"gate"`
+	// Signal is exit_code, ending, passed, log, behavior_hash, artifact or verdict. Subject is
+	// the file of an artifact, or the log if only a line of it shows the difference. The
+	// verdict has the reasons that speak against a pass.
+	Signal  string `json:"signal"`
+	Subject string `json:"subject"`
+	Want    string `json:"want"`
+	Got     string `json:"got"`
+}
+
+// Command is how one command of a pass ended.
+type Command struct {
+	Cmd       string `json:"cmd"`
+	Ending    string `json:"ending"`
+	ExitCode  *int   `json:"exit_code"`
+	Passed    int    `json:"passed"`
+	LogSHA256 string `json:"log_sha256"`
+}
+
+// Gates compares two passes by their signals: exits are the expected exit codes, and ran is
+// how the commands of got ended. A signal that want does not have is not expected.
+func Gates(want, got evidence.Gates, exits []*int, ran []Command) []Difference {
+	var all []Difference
+	for i, c := range want.Commands {
+		r := ran[i]
+		add := func(signal, want, got string) {
+			if want != got {
+				all = append(all, Difference{Gate: i + 1, Signal: signal, Want: want, Got: got})
+			}
+		}
+		add("exit_code", code(exits[i]), code(r.ExitCode))
+		if c.Ending != "" {
+			add("ending", c.Ending, r.Ending)
+			add("passed", fmt.Sprint(c.Passed), fmt.Sprint(r.Passed))
+		}
+		if c.LogSHA256 != "" {
+			add("log", c.LogSHA256, r.LogSHA256)
+		}
+	}
+	if want.BehaviorHash != "" && want.BehaviorHash != got.BehaviorHash {
+		all = append(all, Difference{Signal: "behavior_hash", Want: want.BehaviorHash, Got: got.BehaviorHash})
+	}
+	return append(all, Files(want.Artifacts, got.Artifacts, want.Workspace != "")...)
+}
+
+func code(c *int) string {
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprint(*c)
+}
+
+// Files compares kept files. Further files of got are differences if they are all expected.
+func Files(want, got []evidence.HashedFile, expectAll bool) (all []Difference) {
+	hashes := map[string]string{}
+	for _, f := range got {
+		hashes[f.FilePath] = f.SHA256
+	}
+	for _, f := range want {
+		if hashes[f.FilePath] != f.SHA256 {
+			all = append(all, Difference{Signal: "artifact", Subject: f.FilePath, Want: f.SHA256, Got: hashes[f.FilePath]})
+		}
+		delete(hashes, f.FilePath)
+	}
+	for _, f := range got {
+		if _, more := hashes[f.FilePath]; more && expectAll {
+			all = append(all, Difference{Signal: "artifact", Subject: f.FilePath, Got: f.SHA256})
+		}
+	}
+	return all
+}
+
+// Tests returns the first difference between the results of two passes, nil for none. Its
+// Subject is a command or a test case, and its Signal a word for people.
+func Tests(want, got evidence.Tests) *Difference {
+	for i := range max(len(want.Commands), len(got.Commands)) {
+		if i >= min(len(want.Commands), len(got.Commands)) {
+			return &Difference{Signal: "number of commands with a result", Subject: evidence.TestsFile, Want: fmt.Sprint(len(want.Commands)), Got: fmt.Sprint(len(got.Commands))}
+		}
+		a, b := want.Commands[i], got.Commands[i]
+		differs := func(signal, subject, want, got string) *Difference {
+			return &Difference{Gate: a.Index, Signal: signal, Subject: subject, Want: want, Got: got}
+		}
+		for _, s := range []struct{ signal, want, got string }{
+			{"end", ended(a), ended(b)},
+			{"output", complete(a), complete(b)},
+			{"source of tests", cmp.Or(string(a.Source), "nothing"), cmp.Or(string(b.Source), "nothing")},
+			{"report", usable(a), usable(b)},
+		} {
+			if s.want != s.got {
+				return differs(s.signal, a.Command, s.want, s.got)
+			}
+		}
+		for k := range max(len(a.Cases), len(b.Cases)) { // sorted by ID
+			switch {
+			case k >= len(b.Cases) || k < len(a.Cases) && a.Cases[k].ID < b.Cases[k].ID:
+				return differs("outcome", a.Cases[k].ID, string(a.Cases[k].Outcome), "missing")
+			case k >= len(a.Cases) || a.Cases[k].ID > b.Cases[k].ID:
+				return differs("outcome", b.Cases[k].ID, "missing", string(b.Cases[k].Outcome))
+			case a.Cases[k].Outcome != b.Cases[k].Outcome:
+				return differs("outcome", a.Cases[k].ID, string(a.Cases[k].Outcome), string(b.Cases[k].Outcome))
+			}
+		}
+		if x, y := a.Counts.Value(), b.Counts.Value(); x != y {
+			return differs("count of passed tests", a.Command, fmt.Sprintf("%d of %d", x.Passed, x.Total), fmt.Sprintf("%d of %d", y.Passed, y.Total))
+		}
+	}
+	return nil
+}
+
+// ended says how a gate ended.
+func ended(c evidence.CommandTests) string {
+	if c.ExitCode == nil {
+		return c.Ending
+	}
+	return fmt.Sprintf("%s with code %d", c.Ending, *c.ExitCode)
+}
+
+func complete(c evidence.CommandTests) string {
+	if c.LogsComplete {
+		return "complete"
+	}
+	return "not complete"
+}
+
+func usable(c evidence.CommandTests) string {
+	if c.Problem == "" {
+		return "usable"
+	}
+	return fmt.Sprintf("not usable (%.200s)", c.Problem)
+}
+
+// Line is the first place where two texts differ.
+type Line struct {
+	// Line counts from 1. Want and Got are the beginnings of the lines there, empty where the
+	// text has ended.
+	Line int    `json:"line"`
+	Want string `json:"want"`
+	Got  string `json:"got"`
+}
+
+// maxShown bounds what is shown of a line, in bytes.
+const maxShown = 200
+
+// Logs compares the normalized logs of two gate directories; nil means that they are equal. It
+// streams, and memory does not grow with the length of lines.
+func Logs(want, got *os.Root) (*Line, error) {
+	a, _, err := fsx.OpenIn(want, evidence.RunLogFile)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	b, _, err := fsx.OpenIn(got, evidence.RunLogFile)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return lines(a, b)
+}
+
+// lines compares piece by piece. A piece is a line, or as much of one as the buffer takes; as
+// long as all is the same, both have the same pieces.
+func lines(want, got io.Reader) (*Line, error) {
+	const piece = 64 << 10
+	a, b := bufio.NewReaderSize(want, piece), bufio.NewReaderSize(got, piece)
+	for line := 1; ; {
+		x, errX := a.ReadSlice('\n')
+		y, errY := b.ReadSlice('\n')
+		for _, err := range []error{errX, errY} {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+				return nil, err
+			}
+		}
+		if !bytes.Equal(x, y) {
+			return &Line{line, shown(x), shown(y)}, nil
+		}
+		if len(x) == 0 {
+			return nil, nil
+		}
+		if x[len(x)-1] == '\n' {
+			line++
+		}
+	}
+}
+
+func shown(text []byte) string {
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	if len(text) > maxShown {
+		return strings.ToValidUTF8(string(text[:maxShown]), "�") + "…"
+	}
+	return strings.ToValidUTF8(string(text), "�")
+}
