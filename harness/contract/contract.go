@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,19 +38,17 @@ type Options struct {
 	// read.
 	Dependencies []string
 	// Request has the image, the runtime, the user and the limits that contracts do not
-	// name. The contract decides the rest.
+	// name, and in Egress the names and the limits of the proxy of the network levels. The
+	// contract decides the rest.
 	Request sandbox.Request
-	// AddHosts maps names to addresses for the proxy of the network levels.
-	AddHosts map[string][]netip.Addr
 	// Approvals remembers approvals.
 	Approvals Approvals
 }
 
 // Job is one contract: a document, or a parsed one.
 type Job struct {
-	// Text is the document in YAML or JSON, and Source its name in messages.
-	Text   []byte
-	Source string
+	// Text is the document in YAML or JSON.
+	Text []byte
 	// Contract is used if Text is nil.
 	Contract *Contract
 

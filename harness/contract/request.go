@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -83,15 +82,13 @@ func seedEnv(seed int64) map[string]string {
 // egress is the rule set of the proxy; nil is offline.
 func (run *execution) egress() *policy.Egress {
 	network := run.Effective.Contract.Sandbox.Network
-	egress := policy.Egress{Level: run.Effective.NetworkLevel, Allow: network.Allow, Deny: network.Deny, Resolve: map[string][]netip.Addr{}}
+	egress := policy.Egress{Level: run.Effective.NetworkLevel, Allow: network.Allow, Deny: network.Deny}
 	if egress.Offline() {
 		return nil
 	}
 	if shared := run.Request.Egress; shared != nil {
-		egress.Limits = shared.Limits
-		maps.Copy(egress.Resolve, shared.Resolve)
+		egress.Limits, egress.Resolve = shared.Limits, shared.Resolve
 	}
-	maps.Copy(egress.Resolve, run.AddHosts)
 	return &egress
 }
 

@@ -29,13 +29,13 @@ func (t trialHarness) Kind() string   { return Kind }
 func (t trialHarness) Schema() []byte { return ContractSchemaJSON }
 
 func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, error) {
-	o, err := t.h.Plan(ctx, Job{Text: job.Spec, Source: job.Name})
+	o, err := t.h.Plan(ctx, Job{Text: job.Spec})
 	detail, encodeErr := o.Encode()
 	return trial.Plan{Problems: o.problems(), Detail: detail}, errors.Join(err, encodeErr)
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	started, run := time.Now(), t.h.newExecution(Job{Text: job.Spec, Source: job.Name, labels: job.Labels(roleProgram)})
+	started, run := time.Now(), t.h.newExecution(Job{Text: job.Spec, labels: job.Labels(roleProgram)})
 	event := func(kind trial.EventKind, text string) {
 		emit(trial.Event{Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
 	}
