@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -102,10 +103,11 @@ type Executed struct {
 	// above all) and of the container (HOSTNAME).
 	Environment []string `json:"environment"`
 	// WorkingDirectory is the directory in the container.
-	WorkingDirectory string      `json:"working_directory"`
-	StdinBytes       int64       `json:"stdin_bytes"`
-	StdinSHA256      string      `json:"stdin_sha256"`
-	InputFiles       []InputFile `json:"input_files"`
+	WorkingDirectory string `json:"working_directory"`
+	StdinBytes       int64  `json:"stdin_bytes"`
+	StdinSHA256      string `json:"stdin_sha256"`
+	// InputFiles are the declared inputs.
+	InputFiles []trial.File `json:"input_files"`
 	// Image is the ID of the image; Locked says that it is the locked one.
 	Image  string `json:"image"`
 	Locked bool   `json:"locked"`
@@ -124,13 +126,6 @@ type Executed struct {
 	// NetworkAllow and NetworkDeny are the lists of the contract.
 	NetworkAllow []string `json:"network_allow"`
 	NetworkDeny  []string `json:"network_deny"`
-}
-
-// InputFile is one declared input.
-type InputFile struct {
-	Path      string `json:"path"`
-	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256"`
 }
 
 // Mount is a directory or file of the host in the container.
@@ -188,9 +183,7 @@ func (d Difference) String() string {
 
 // OutputFile is one written file.
 type OutputFile struct {
-	Path      string `json:"path"`
-	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256"`
+	trial.File
 	// Declared says that the contract names it.
 	Declared bool `json:"declared"`
 	// Retention is [RetainSession] or [RetainEvidence] (CX-05).

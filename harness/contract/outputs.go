@@ -15,6 +15,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
@@ -136,7 +137,7 @@ func (j *judgement) differ(what, path, problem, expected, got string) {
 
 // addFile lists a file and counts its size.
 func (j *judgement) addFile(name string, file writtenFile, isDeclared bool) {
-	j.files = append(j.files, OutputFile{Path: name, SizeBytes: file.size, SHA256: file.sha256, Declared: isDeclared, Retention: RetainEvidence})
+	j.files = append(j.files, OutputFile{File: trial.File{Path: name, Size: file.size, SHA256: file.sha256}, Declared: isDeclared, Retention: RetainEvidence})
 	j.total += file.size
 	if !j.tooLarge && j.total > j.room {
 		j.tooLarge = true
@@ -178,7 +179,7 @@ func (j *judgement) unchanged(want declared) (writtenFile, bool) {
 	if warning := fmt.Sprintf("%s %s was there before with the same content", want.field, quoted(want.path)); !slices.Contains(j.warnings, warning) {
 		j.warnings = append(j.warnings, warning)
 	}
-	return writtenFile{size: file.SizeBytes, sha256: file.SHA256, kept: p.real}, true
+	return writtenFile{size: file.Size, sha256: file.SHA256, kept: p.real}, true
 }
 
 func (j *judgement) judgeArtifacts(r Resolved, e Effective, w written, named map[string]bool) {

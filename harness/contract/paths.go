@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -136,7 +137,7 @@ func (r *resolver) closed(real string) string {
 }
 
 // hashFile hashes an input file of at most room bytes, which it takes from room.
-func hashFile(p hostPath, room *int64) (file InputFile, rule string) {
+func hashFile(p hostPath, room *int64) (file trial.File, rule string) {
 	f, err := fsx.Open(p.real)
 	if err != nil {
 		return file, unusable(err)
@@ -146,7 +147,7 @@ func hashFile(p hostPath, room *int64) (file InputFile, rule string) {
 		*room = 0
 		return file, fmt.Sprintf("with it the input files have more than %v in all", policy.Size(MaxInputFiles))
 	}
-	file.SizeBytes = p.info.Size()
+	file.Size = p.info.Size()
 	if file.SHA256, err = fsx.Sum(context.Background(), sha256.New(), f, p.info); err != nil {
 		return file, "cannot be read: " + fsx.Cause(err).Error()
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -25,7 +26,7 @@ type Resolved struct {
 	// Masks are hidden paths in the container.
 	Masks []string
 	// InputFiles are the declared inputs, with their hashes.
-	InputFiles []InputFile
+	InputFiles []trial.File
 	Warnings   []string
 
 	// outputs and artifacts are the declared ones, in the order of the contract.
@@ -177,12 +178,8 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 	if !p.info.IsDir() && !p.info.Mode().IsRegular() {
 		return "is neither a file nor a folder", ""
 	}
-	inRoot, inWork := fsx.Within(p.real, r.Root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
 	switch level := r.level; {
-	case level == policy.Elevated,
-		level == policy.Extended && (inRoot || !write && r.isDependency(p.real)),
-		level == policy.Standard && (inWork || !write && inRoot),
-		level == policy.Minimal && inWork && !write:
+	case r.opens(p.real, write):
 		return "", ""
 	case level == policy.Extended && write:
 		return r.outside(p) + "; level extended writes below the root only", hintLevels
@@ -196,6 +193,15 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 		return "level minimal writes nothing", hintLevels
 	}
 	return "is not below the working directory; level minimal reads nothing else", hintLevels
+}
+
+// opens reports whether the level opens a path of read or write.
+func (r *resolver) opens(real string, write bool) bool {
+	inRoot, inWork := fsx.Within(real, r.Root), r.workDir.real != "" && fsx.Within(real, r.workDir.real)
+	return r.level == policy.Elevated ||
+		r.level == policy.Extended && (inRoot || !write && r.isDependency(real)) ||
+		r.level == policy.Standard && (inWork || !write && inRoot) ||
+		r.level == policy.Minimal && inWork && !write
 }
 
 // isDependency reports whether the operator lets the level extended read a path. A dependency
@@ -293,7 +299,7 @@ func (r *resolver) hashInputs(asked []string) {
 		case !p.info.Mode().IsRegular():
 			rule = "is not a regular file"
 		}
-		var file InputFile
+		var file trial.File
 		if rule == "" {
 			file, rule = hashFile(p, &room)
 		}
@@ -311,13 +317,12 @@ func (r *resolver) hashInputs(asked []string) {
 
 // invisible says that the program cannot see a path.
 func (r *resolver) invisible(p hostPath) (rule, hint string) {
-	if !fsx.Within(p.real, r.Root) && r.level != policy.Extended && r.level != policy.Elevated {
+	switch wide := r.level == policy.Extended || r.level == policy.Elevated; {
+	case !wide && !fsx.Within(p.real, r.Root):
 		return r.outside(p), ""
-	}
-	switch r.level {
-	case policy.Minimal:
+	case r.level == policy.Minimal:
 		return "is not among what level minimal shows: the working directory", hintLevels
-	case policy.Standard:
+	case r.level == policy.Standard:
 		return "is not among what level standard shows: the root", hintLevels
 	}
 	return "is neither below the root nor below what sandbox.filesystem.read and write name", ""

@@ -53,7 +53,7 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 		res.ExitCode = *o.ExitCode
 	}
 	for _, file := range o.OutputFiles {
-		res.Files = append(res.Files, trial.File{Path: file.Path, Size: file.SizeBytes, SHA256: file.SHA256})
+		res.Files = append(res.Files, file.File)
 	}
 	if ran := run.result; ran != nil {
 		res.Runs = append(res.Runs, trial.RunRef{ID: ran.ID, Role: roleProgram})
