@@ -30,7 +30,7 @@ type denials struct {
 	// form of the C library or of Python and about a system path, because tests print
 	// sentences about permissions too.
 	observed bool
-	lower    []byte
+	shape    []byte
 }
 
 var (
@@ -53,9 +53,9 @@ var (
 
 // look takes one line of output.
 func (d *denials) look(line []byte) {
-	d.lower = lowered(d.lower[:0], line)
+	d.shape = shape(d.shape[:0], line)
 	find := func(p pattern) []int {
-		if !p.mayMatch(d.lower) {
+		if !p.mayMatch(d.shape) {
 			return nil
 		}
 		return p.FindIndex(line)

@@ -44,7 +44,7 @@ func Evidence(ctx context.Context, root *os.Root) error {
 			return err
 		}
 	}
-	tests, err := testsOf(ctx, m, runs, baseline, n.uncounted())
+	tests, err := testsOf(ctx, m, runs, baseline, &Normalizer{rules: n.rules, counts: make([]int, len(n.counts))})
 	if err != nil {
 		return err
 	}
