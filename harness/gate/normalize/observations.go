@@ -18,7 +18,7 @@ import (
 // observationsOf makes observations.json (RT-08): attempts of the gates of all sets, those
 // of the workspace first. An attempt in a repeat counts like any other.
 func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) (evidence.Observations, error) {
-	all := evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{}}
+	all := evidence.Observations{Schema: evidence.ObservationsV1}
 	sets := evidence.Passes(m)
 	slices.SortStableFunc(sets, func(a, b string) int { return cmp.Compare(min(1, len(a)), min(1, len(b))) })
 	for _, set := range sets {
@@ -77,9 +77,6 @@ func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normali
 	o.Touched = slices.SortedFunc(maps.Keys(found.touches), func(a, b evidence.Touch) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.How, b.How), cmp.Compare(a.Line, b.Line))
 	})
-	if o.Touched == nil {
-		o.Touched = []evidence.Touch{}
-	}
 	o.Changed, o.Evidence, o.Complete = changesOf(*r.result, m)
 	return o, nil
 }

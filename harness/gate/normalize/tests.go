@@ -17,7 +17,7 @@ const maxMessage = 1000
 
 // testsOf makes tests.json (RO-07, RT-09). Lists are sorted (resolution 47).
 func testsOf(ctx context.Context, m evidence.RunManifest, runs, baseline []run, n *Normalizer) (evidence.Tests, error) {
-	tests := evidence.Tests{Schema: evidence.TestsV1, Command: strings.Join(m.GateCommands, " && "), Commands: []evidence.CommandTests{}}
+	tests := evidence.Tests{Schema: evidence.TestsV1, Command: strings.Join(m.GateCommands, " && ")}
 	var before, failing, passing []string
 	met := true
 	for i, r := range runs {
@@ -67,11 +67,11 @@ func (r run) tests(ctx context.Context, n *Normalizer) (evidence.CommandTests, e
 	})
 	failing := idsOf(found.Cases, nil, evidence.Failed, evidence.Errored)
 	return evidence.CommandTests{
-		Index: r.gate.Index, Command: r.gate.Cmd, Argv: slices.Concat([]string{}, r.gate.Argv), Kind: r.gate.Kind, ExpectExit: r.gate.ExpectExit,
+		Index: r.gate.Index, Command: r.gate.Cmd, Argv: r.gate.Argv, Kind: r.gate.Kind, ExpectExit: r.gate.ExpectExit,
 		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(), LogsComplete: complete,
 		Source: found.Source, Problem: found.Problem, Counts: countsOf(found),
-		Cases: slices.Concat([]evidence.Case{}, found.Cases), CasesDropped: found.Dropped,
-		FailingTestsBefore: []string{}, PassingTestsAfter: idsOf(found.Cases, failing, evidence.Passed),
+		Cases: found.Cases, CasesDropped: found.Dropped,
+		PassingTestsAfter: idsOf(found.Cases, failing, evidence.Passed),
 	}, err
 }
 
@@ -121,9 +121,8 @@ func idsOf(cases []evidence.Case, except []string, outcomes ...evidence.Outcome)
 }
 
 // sorted are the names in their order, each once, but for those in except, which is sorted.
-// It is never nil.
 func sorted(names, except []string) []string {
-	names = slices.Concat([]string{}, names)
+	names = slices.Clone(names)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
 		_, found := slices.BinarySearch(except, name)
