@@ -85,6 +85,8 @@ type run struct {
 	gate   evidence.Gate
 	set    string
 	result *result.Result // nil if the gate never ran
+	// complete is true if the raw logs have every byte that the command wrote.
+	complete bool
 }
 
 // readRuns reads the results of all gates of a set, and makes their normalizer.
@@ -98,8 +100,9 @@ func readRuns(root *os.Root, set string, m evidence.RunManifest) (all []run, n *
 			r.result = nil
 		case err != nil:
 			return nil, nil, fmt.Errorf("result of gate %d, %s: %w", g.Index, name, err)
-		case r.result.ID != "":
+		default:
 			c.Names = append(c.Names, r.result.ID)
+			r.complete = r.result.OutputComplete && r.size("stdout.log") == r.result.StdoutBytes && r.size("stderr.log") == r.result.StderrBytes
 		}
 		all = append(all, r)
 	}
@@ -117,6 +120,18 @@ func (r run) exitCode() *int {
 	return &r.result.ExitCode
 }
 
+// size is the size of a raw stream, 0 without one, and -1 if it cannot be seen.
+func (r run) size(name string) int64 {
+	info, err := r.root.Lstat(evidence.RawFile(r.set, r.gate.Index, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0
+	case err != nil:
+		return -1
+	}
+	return info.Size()
+}
+
 // open opens a raw stream or report, which ends with the context; nil if there is none.
 func (r run) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	file, _, err := fsx.OpenIn(r.root, evidence.RawFile(r.set, r.gate.Index, name))
@@ -130,23 +145,6 @@ func (r run) open(ctx context.Context, name string) (io.ReadCloser, error) {
 		io.Reader
 		io.Closer
 	}{fsx.WithContext(ctx, file), file}, nil
-}
-
-// logsComplete reports whether the raw logs have every byte that the command wrote.
-func (r run) logsComplete() (bool, error) {
-	complete := r.result.OutputComplete
-	for name, wrote := range map[string]int64{"stdout.log": r.result.StdoutBytes, "stderr.log": r.result.StderrBytes} {
-		size := int64(0)
-		info, err := r.root.Lstat(evidence.RawFile(r.set, r.gate.Index, name))
-		switch {
-		case err == nil:
-			size = info.Size()
-		case !errors.Is(err, fs.ErrNotExist):
-			return false, err
-		}
-		complete = complete && size == wrote
-	}
-	return complete, nil
 }
 
 // log takes the normalized output of the gates, and our own lines.
@@ -205,11 +203,7 @@ func (l *log) add(ctx context.Context, r run, n *Normalizer) error {
 			return fmt.Errorf("%s of gate %d: %w", name, r.gate.Index, err)
 		}
 	}
-	complete, err := r.logsComplete()
-	if err != nil {
-		return err
-	}
-	if !complete {
+	if !r.complete {
 		l.say("# bytes are missing: the output was longer than what is kept, or its end was not seen")
 	}
 	if code := r.exitCode(); code != nil {

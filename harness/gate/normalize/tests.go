@@ -53,10 +53,6 @@ func testsOf(ctx context.Context, m evidence.RunManifest, runs, baseline []run, 
 
 // tests is one gate that ran.
 func (r run) tests(ctx context.Context, n *Normalizer) (evidence.CommandTests, error) {
-	complete, err := r.logsComplete()
-	if err != nil {
-		return evidence.CommandTests{}, err
-	}
 	found, err := r.report(ctx)
 	for i := range found.Cases {
 		c := &found.Cases[i]
@@ -68,7 +64,7 @@ func (r run) tests(ctx context.Context, n *Normalizer) (evidence.CommandTests, e
 	failing := idsOf(found.Cases, nil, evidence.Failed, evidence.Errored)
 	return evidence.CommandTests{
 		Index: r.gate.Index, Command: r.gate.Cmd, Argv: r.gate.Argv, Kind: r.gate.Kind, ExpectExit: r.gate.ExpectExit,
-		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(), LogsComplete: complete,
+		Started: r.started(), Ending: r.result.Status.String(), ExitCode: r.exitCode(), LogsComplete: r.complete,
 		Source: found.Source, Problem: found.Problem, Counts: countsOf(found),
 		Cases: found.Cases, CasesDropped: found.Dropped,
 		PassingTestsAfter: idsOf(found.Cases, failing, evidence.Passed),

@@ -31,8 +31,6 @@ const (
 	// maxName bounds an ID, a suite and a name, and maxMessage a message, in bytes.
 	maxName    = 1000
 	maxMessage = 2 << 10
-	// maxCount bounds the number of tests that a report declares.
-	maxCount = 1 << 30
 )
 
 // Input is what a gate left. A nil reader means that the stream or the report is missing.

@@ -38,7 +38,7 @@ func (t *tapLines) line(line []byte) {
 		t.add(evidence.Case{ID: "Bail out!", Outcome: evidence.Errored, Message: strings.TrimSpace(reason)})
 	} else if m := tapPlan.FindStringSubmatch(content); m != nil {
 		n, err := strconv.Atoi(m[1])
-		if err != nil || n > maxCount {
+		if err != nil {
 			t.fail("a plan counts too many tests")
 		} else if t.planned {
 			t.fail("TAP has two plans for the same tests")
