@@ -166,7 +166,7 @@ type BatchOptions struct {
 type BatchReport struct {
 	// Results has the result of each entry, in their order; nil for one that did not begin.
 	Results []*Result
-	// Errors are the first 5 errors of ours.
+	// Errors are the first 5 errors that were not the fault of a script.
 	Errors []error
 
 	asked func(i int) Result
@@ -193,17 +193,16 @@ func (r BatchReport) Complete(ended error) []Result {
 
 // batch is a call of [Harness.Batch]. As a [trial.Harness] it runs its entries.
 type batch struct {
+	trialHarness
 	BatchOptions
-	harness  *Harness
-	entries  []Entry
-	setup    string
-	results  *ResultsFile // nil for none
-	earlier  []*Result
-	running  sync.Map // from IDs of jobs to their runningEntry
-	failures error    // why nothing more starts
+	entries []Entry
+	setup   string
+	results *ResultsFile // nil for none
+	earlier []*Result
 
-	mu     sync.Mutex // of what follows
-	report BatchReport
+	mu      sync.Mutex               // of what follows
+	running map[string]*runningEntry // by the IDs of their jobs
+	report  BatchReport
 }
 
 type runningEntry struct {
@@ -221,7 +220,7 @@ type runningEntry struct {
 // with MaxFailures more scripts must not begin, with GPUs a container holds its own, and a repair
 // must not overlap with another script.
 func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions) (BatchReport, error) {
-	b := &batch{BatchOptions: opts, entries: entries}
+	b := &batch{BatchOptions: opts, entries: entries, running: map[string]*runningEntry{}}
 	b.Parallel = max(b.Parallel, 1)
 	b.report.asked = func(i int) Result { return entries[i].asked(opts, b.setup) }
 	inFlight := b.inFlight(h.opts.Request.GPUs != "")
@@ -253,7 +252,7 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	if b.Parallel == 1 {
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
-	b.harness = h.with(func(o *Options) {
+	b.h = h.with(func(o *Options) {
 		o.Hooks.Admit = func(ctx context.Context) (func(), error) { return b.admitted(admit(ctx)) }
 	})
 	err := b.run(ctx, inFlight)
@@ -356,10 +355,14 @@ func (b *batch) jobs() iter.Seq[trial.Job] {
 			}
 			job := trial.Job{ID: trial.NewID(), Name: e.Name, Parent: parent, Seed: b.report.asked(i).seed64()}
 			if b.Log != nil {
-				document := Document{Schema: JobSchemaV1, ScriptFile: e.Path, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds(), Workspace: e.Workspace}
+				document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds()}
+				document.ScriptFile, _ = filepath.Abs(e.Path) // empty if the current directory is gone
+				document.Workspace, _ = filepath.Abs(e.Workspace)
 				job.Spec, _ = json.Marshal(document) // texts and finite numbers
 			}
-			b.running.Store(job.ID, &runningEntry{index: i})
+			b.mu.Lock()
+			b.running[job.ID] = &runningEntry{index: i}
+			b.mu.Unlock()
 			if !yield(job) {
 				return
 			}
@@ -367,25 +370,19 @@ func (b *batch) jobs() iter.Seq[trial.Job] {
 	}
 }
 
-// Kind implements [trial.Harness], as the following methods do.
-func (b *batch) Kind() string   { return Kind }
-func (b *batch) Schema() []byte { return JobSchemaJSON }
-
-func (b *batch) Plan(context.Context, trial.Job) (trial.Plan, error) { return trial.Plan{}, nil }
-
+// Run runs the entry of a job.
 func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	at, _ := b.running.Load(job.ID)
-	entry := at.(*runningEntry)
-	res, err := b.one(ctx, b.harness.forJob(job, emit), b.entries[entry.index], b.earlier[entry.index])
+	b.mu.Lock()
+	entry := b.running[job.ID]
+	b.mu.Unlock()
+	res, err := b.one(ctx, b.h.forJob(job, emit), b.entries[entry.index], b.earlier[entry.index])
+	b.mu.Lock()
 	entry.result = res
 	if res.Run != nil || ctx.Err() == nil || res.Conclusive() { // otherwise it did not begin
-		b.mu.Lock()
 		b.report.Results[entry.index] = b.kept(res) // also if it cannot be written
-		b.mu.Unlock()
-	} else {
-		b.running.Delete(job.ID)
 	}
-	ended, encodeErr := res.trial(job)
+	b.mu.Unlock()
+	ended, encodeErr := res.Bounded().trial(job)
 	if res.Conclusive() && res.EndedWell() {
 		ended.Verdict = trial.Passed // a wrong submission is not a failed script
 	}
@@ -411,7 +408,7 @@ func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (
 	})
 }
 
-// failed notes an error of ours. Only a lost engine ends the batch.
+// failed notes that we failed to run a job. Only a lost engine ends the batch.
 func (b *batch) failed(ctx context.Context, job trial.Job, err error) error {
 	const most = 5
 	if len(b.report.Errors) < most && !errors.Is(err, context.Cause(ctx)) {
@@ -428,8 +425,10 @@ func (b *batch) emit(e trial.Event) error {
 	if e.Kind != trial.EventEnded {
 		return nil
 	}
-	at, _ := b.running.LoadAndDelete(e.Job)
-	res := at.(*runningEntry).result
+	b.mu.Lock()
+	res := b.running[e.Job].result
+	delete(b.running, e.Job)
+	b.mu.Unlock()
 	if b.results != nil {
 		if err := b.results.Append(res); err != nil {
 			return err

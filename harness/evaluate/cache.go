@@ -186,7 +186,7 @@ func (s *stock) tree(ctx context.Context, field, dir, file string) (treehash.Dig
 
 // A cache is a log of trials. A hit is the conclusive result with the same key. Only runs that
 // ended by themselves are in it, with whatever exit code: none that was ended by a limit, by
-// a signal, by the caller, or by a failure of ours or of the grader; and none during which the
+// a signal, by the caller, or by our failure or by that of the grader; and none during which the
 // data, the answers or the sample changed, even if they were changed back.
 type cache struct {
 	dir string
@@ -287,16 +287,16 @@ func (c *cache) put(ctx context.Context, key string, res Result) error {
 	if err != nil {
 		return err
 	}
-	_, err = trial.Queue{Log: c.log}.Run(context.WithoutCancel(ctx), known{ended}, slices.Values([]trial.Job{ended.Job}))
+	_, err = trial.Queue{Log: c.log}.Run(context.WithoutCancel(ctx), known{result: ended}, slices.Values([]trial.Job{ended.Job}))
 	return err
 }
 
 // known is a harness whose only job has ended.
-type known struct{ result trial.Result }
+type known struct {
+	trialHarness
+	result trial.Result
+}
 
-func (k known) Kind() string                                        { return Kind }
-func (k known) Schema() []byte                                      { return nil }
-func (k known) Plan(context.Context, trial.Job) (trial.Plan, error) { return trial.Plan{}, nil }
 func (k known) Run(context.Context, trial.Job, func(trial.Event)) (trial.Result, error) {
 	return k.result, nil
 }

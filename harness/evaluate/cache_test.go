@@ -10,10 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/harness/evaluate/submission"
-
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
-
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )

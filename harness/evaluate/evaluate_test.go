@@ -15,10 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/harness/evaluate/submission"
-
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
-
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -210,6 +208,10 @@ func TestExecuteScript(t *testing.T) {
 
 	_, err = e.ExecuteScript(t.Context(), script, base, 0, nil)
 	require.ErrorContains(t, err, "timeout")
+	ran := len(runner.requests)
+	_, err = e.ExecuteScript(t.Context(), filepath.Join(base, "nowhere.py"), base, time.Second, nil)
+	require.ErrorIs(t, err, os.ErrNotExist, "a script that does not exist is an error, not exit code 2 of Python")
+	require.Len(t, runner.requests, ran)
 	runner.program = func(fakeRun) fakeEnd { return fakeEnd{err: errFake} }
 	_, err = e.ExecuteScript(t.Context(), script, base, time.Second, nil)
 	require.ErrorIs(t, err, errFake)

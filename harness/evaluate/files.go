@@ -91,36 +91,29 @@ func SetupWorkingDirectory(base string) (string, error) {
 	if err := os.MkdirAll(abs, 0o755); err != nil {
 		return "", unusable("working folder", abs, "cannot be made", err)
 	}
-	input := filepath.Join(abs, inputName)
-	switch err := os.Mkdir(input, 0o755); {
-	case errors.Is(err, fs.ErrExist):
-		if info, err := os.Stat(input); err != nil || !info.IsDir() {
-			return "", unusable("input", input, "is not a folder", err)
-		}
-	case err != nil:
-		return "", unusable("input", input, "cannot be made", err)
+	if err := makeDir("input", filepath.Join(abs, inputName), os.Stat); err != nil {
+		return "", err
 	}
 	return abs, makeFinal(abs)
 }
 
 // makeFinal creates final/ in a directory, unless it exists.
-func makeFinal(base string) error {
-	final := filepath.Join(base, finalName)
-	err := os.Mkdir(final, 0o755)
-	if err == nil {
-		return nil
+func makeFinal(base string) error { return makeDir("final", filepath.Join(base, finalName), os.Lstat) }
+
+// makeDir creates a directory, unless stat finds one.
+func makeDir(field, dir string, stat func(string) (fs.FileInfo, error)) error {
+	err := os.Mkdir(dir, 0o755)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return unusable(field, dir, "cannot be made", err)
 	}
-	if !errors.Is(err, fs.ErrExist) {
-		return unusable("final", final, "cannot be made", err)
-	}
-	info, err := os.Lstat(final)
+	info, err := stat(dir)
 	switch {
 	case err != nil:
-		return unusable("final", final, "cannot be read", err)
+		return unusable(field, dir, "is not a folder", err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return unusable("final", final, "is a link; it must be a folder of its own", nil)
+		return unusable(field, dir, "is a link; it must be a folder of its own", nil)
 	case !info.IsDir():
-		return unusable("final", final, "is not a folder", nil)
+		return unusable(field, dir, "is not a folder", nil)
 	}
 	return nil
 }

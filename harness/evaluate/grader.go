@@ -73,7 +73,7 @@ type Grading struct {
 
 // Conclusive reports whether grading again has no point: there is a score, or the grader ended
 // by itself without one. A grading that was canceled, that took too much time or memory, or in
-// which something of ours failed, is not conclusive.
+// which we failed, is not conclusive.
 func (g Grading) Conclusive() bool { return g.Failure == "" || g.Ended && !g.Canceled }
 
 // read returns the grader's program, and refuses a grader that could never run.

@@ -2,8 +2,10 @@ package evaluate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -127,7 +129,7 @@ type Job struct {
 }
 
 // Run evaluates a script. The script is not changed (EX-016); a script that is refused, fails
-// or times out is a result. After an error of ours the result has what is known, and its
+// or times out is a result. After an error the result has what is known, and its
 // Failure says the same as the error.
 //
 // The text of the job runs, whatever happens to solution.py meanwhile. final/ is emptied right
@@ -201,7 +203,7 @@ func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) 
 type place struct {
 	dir, input string
 	script     string // of the solution, once it is written
-	lock       interface{ Close() error }
+	lock       io.Closer
 }
 
 func (p place) final() string { return filepath.Join(p.dir, finalName) }
@@ -328,24 +330,18 @@ func (h *Harness) clearFinal(ctx context.Context, p place, keep string, res Resu
 	return res
 }
 
-// Plan is what a job would do.
-type Plan struct {
-	// Key is the key of the cache; see [CacheKey].
-	Key string
-	// Violations say why the script would be refused.
-	Violations []Violation
-	// Parts are the plan of the run and the other parts of the key.
-	Parts CacheParts
-}
-
 // Plan decides everything that [Harness.Run] decides before the program starts. It starts
-// nothing. The error is that of a run that would be refused.
-func (h *Harness) Plan(ctx context.Context, job Job) (Plan, error) {
+// nothing. Problems say why the script would be refused, Key is [CacheKey], and Detail is the
+// [spec.Spec] of the run. The error is that of a run that would be refused.
+func (h *Harness) Plan(ctx context.Context, job Job) (trial.Plan, error) {
+	plan := trial.Plan{Problems: []trial.Problem{}}
+	for _, v := range ValidateScript(job.Script) {
+		plan.Problems = append(plan.Problems, v.problem())
+	}
 	_, input, err := job.Task.Folders()
 	if err != nil {
-		return Plan{}, err
+		return plan, err
 	}
-	plan := Plan{Violations: ValidateScript(job.Script)}
 	x, remove, err := h.prepare(ctx, job, place{input: input})
 	if err != nil {
 		return plan, err
@@ -355,11 +351,13 @@ func (h *Harness) Plan(ctx context.Context, job Job) (Plan, error) {
 	if err := os.Mkdir(filepath.Join(x.dir, finalName), 0o755); err != nil {
 		return plan, err
 	}
-	if plan.Parts, _, err = h.parts(ctx, x, newResult(job)); err != nil {
+	parts, _, err := h.parts(ctx, x, newResult(job))
+	if err != nil {
 		return plan, err
 	}
-	plan.Key = CacheKey(plan.Parts)
-	return plan, nil
+	plan.Key = CacheKey(parts)
+	plan.Detail, err = json.Marshal(parts.Spec)
+	return plan, err
 }
 
 // BuildExecutionEnv returns the environment of a script (EX-004): a copy of parent with

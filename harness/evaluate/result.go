@@ -98,7 +98,7 @@ func (r Result) Valid() bool {
 }
 
 // Conclusive reports whether the result is about the script, so that evaluating it again has
-// no point: it was not canceled, and nothing of ours failed.
+// no point: it was not canceled, and we did not fail.
 func (r Result) Conclusive() bool {
 	if r.Failure != "" {
 		return false

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/evalbox/evalbox/internal/brief"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -86,28 +87,19 @@ func readResults(r io.Reader, path string, opts ReadOptions) (ReadReport, error)
 	return report, nil
 }
 
-// skipped is a member of an object that is not read.
-type skipped struct{}
-
-func (*skipped) UnmarshalJSON([]byte) error { return nil }
-
 // decodeLine reads a line of a results file.
 func decodeLine(text []byte, opts ReadOptions) (Result, error) {
 	if !opts.Brief {
 		return decodeResult(text)
 	}
-	// These members hide those of the result, which are deeper.
-	var line struct {
-		Result
-		Stdout         skipped `json:"stdout"`
-		Stderr         skipped `json:"stderr"`
-		ErrorTraceback skipped `json:"error_traceback"`
-		ErrorSummary   skipped `json:"error_summary"`
-	}
-	if err := json.Unmarshal(text, &line); err != nil {
+	text, err := brief.Members(text, func(key string) bool {
+		return key != "stdout" && key != "stderr" && key != "error_traceback" && key != "error_summary"
+	})
+	if err != nil {
 		return Result{}, fmt.Errorf("is no evaluation: %w", err)
 	}
-	return line.brief(), line.checkSchema()
+	r, err := decodeResult(text)
+	return r.brief(), err
 }
 
 // ResultsFile is a results file that is open for writing. Its methods are not to be called

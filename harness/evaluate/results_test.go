@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
-
 	"github.com/evalbox/evalbox/sandbox"
 )
 

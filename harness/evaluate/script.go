@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 )
@@ -28,6 +29,10 @@ func (v Violation) String() string {
 		return v.Rule
 	}
 	return fmt.Sprintf("line %d: %s", v.Line, v.Rule)
+}
+
+func (v Violation) problem() trial.Problem {
+	return trial.Problem{Code: "script", Field: "script", Line: v.Line, Rule: v.Rule}
 }
 
 // A ScriptError is a script that was refused before it was written or run.

@@ -223,7 +223,7 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 		job.Repetition = i
 		suffix := fmt.Sprintf("-run-%d", i+1)
 		if seeds != nil {
-			job.Seed = new(seeds[i]) //nolint:gosec // one for each run: checked above
+			job.Seed = new(seeds[i])
 			job.Repetition = times[seeds[i]]
 			times[seeds[i]]++
 			suffix = fmt.Sprintf("-seed-%d", seeds[i])

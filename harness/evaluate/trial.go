@@ -56,15 +56,7 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 	if len(problems) > 0 {
 		return trial.Plan{Problems: problems}, nil
 	}
-	plan, err := t.h.Plan(ctx, decoded)
-	out := trial.Plan{Key: plan.Key, Problems: []trial.Problem{}}
-	for _, v := range plan.Violations {
-		out.Problems = append(out.Problems, trial.Problem{Field: "script", Line: v.Line, Rule: v.Rule})
-	}
-	if err == nil {
-		out.Detail, err = json.Marshal(plan.Parts.Spec)
-	}
-	return out, err
+	return t.h.Plan(ctx, decoded)
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
@@ -130,7 +122,7 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 		if *job.Seed > math.MaxUint32 {
 			refuse("seed", "must be from 0 to 4294967295: Python takes no more")
 		}
-		decoded.Seed = new(uint32(*job.Seed)) //nolint:gosec // refused above
+		decoded.Seed = new(uint32(*job.Seed))
 	}
 	return decoded, problems
 }
@@ -228,7 +220,7 @@ func (r Result) trial(job trial.Job) (trial.Result, error) {
 	refuse("failure", r.Failure)
 	if r.refused != nil {
 		for _, v := range r.refused.Violations {
-			out.Problems = append(out.Problems, trial.Problem{Code: "script", Field: "script", Line: v.Line, Rule: v.Rule})
+			out.Problems = append(out.Problems, v.problem())
 		}
 	}
 	if r.Submission != nil {

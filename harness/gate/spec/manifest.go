@@ -33,8 +33,6 @@ type Facts struct {
 	Workspace        string
 	WorkspaceExists  bool
 	WorkspaceOutside bool
-	// Baseline is a directory with the revision that is compared; empty for none.
-	Baseline string
 	// Repo is the state of the repository, and Differs the first paths of the workspace that
 	// differ from its commit.
 	Repo    evidence.Repo
@@ -60,7 +58,7 @@ func Build(facts Facts) (evidence.RunManifest, []evidence.Finding) {
 	w := b.wish
 	m := evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: w.Name, WishSHA256: b.Lock.SHA256, GateCommands: []string{}, Gates: []evidence.Gate{},
-		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, Baseline: b.Baseline, EnvPolicy: environment(w.Env),
+		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, EnvPolicy: environment(w.Env),
 		Paths: evidence.Paths{
 			ArtifactPaths: list(w.ArtifactPaths), ProtectedPaths: list(w.ProtectedPaths), ReadOnlyPaths: list(w.ReadOnlyPaths),
 			Exclude: sorted(w.Exclude, b.Exclude),
