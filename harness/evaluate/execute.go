@@ -3,7 +3,6 @@ package evaluate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -90,15 +89,6 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	req, err := h.request(x)
 	if err != nil {
 		return nil, err
-	}
-	if h.opts.Prepare != nil {
-		release, err := h.opts.Prepare(ctx, &req)
-		if err != nil {
-			return nil, fmt.Errorf("preparing the run: %w", err)
-		}
-		if release != nil {
-			defer release()
-		}
 	}
 	h.log.LogAttrs(ctx, slog.LevelInfo, "script started",
 		slog.String("script", x.script), slog.String("cwd", x.dir), slog.Duration("timeout", x.timeout))

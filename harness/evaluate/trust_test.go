@@ -28,14 +28,9 @@ func TestWhatRunsIsTheSolution(t *testing.T) {
 		ran = run.script
 		return prints("0.1")
 	})
-	e := newEvaluator(t, runner, Options{
-		Cache: t.TempDir(),
-		// This is called between the writing of the script and the run.
-		Prepare: func(context.Context, *sandbox.Request) (func(), error) {
-			writeFile(t, filepath.Join(workspace, ScriptName), "score 0.9")
-			return nil, nil
-		},
-	})
+	e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
+	// This is called between the writing of the script and the run.
+	runner.before = func() { writeFile(t, filepath.Join(workspace, ScriptName), "score 0.9") }
 	job := Job{Script: "score 0.1", Task: newTask(t), Timeout: time.Second, Workspace: workspace}
 	got, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
