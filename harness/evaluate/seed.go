@@ -137,10 +137,14 @@ func (h *Harness) EvaluateWithRetry(ctx context.Context, solution mlestar.Soluti
 	if most < 0 {
 		return solution, Result{}, &policy.FieldError{Field: "max_retries", Value: strconv.Itoa(most), Rule: "must not be negative"}
 	}
-	job := Job{
+	return h.repair(ctx, solution, Job{
 		Script: solution.Content, Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Setup: opts.Setup,
 		Workspace: opts.Workspace, Earlier: opts.Earlier,
-	}
+	}, debug, most)
+}
+
+// repair is [Harness.EvaluateWithRetry] for a job.
+func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, job Job, debug DebugFunc, most int) (mlestar.SolutionScript, Result, error) {
 	original := hashText(solution.Content)
 	res, err := h.Run(ctx, job)
 	solution, repairs := h.repairedBefore(solution, res), res.Repairs
