@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,63 +99,40 @@ func ReadList(r io.Reader, source string) ([]ListedScript, error) {
 }
 
 // parseRow reads one line. Unknown and repeated members are refused.
-func parseRow(line []byte) (ListedScript, error) {
-	var row ListedScript
+func parseRow(line []byte) (row ListedScript, err error) {
 	if !json.Valid(line) {
 		return row, fmt.Errorf("is not JSON: %s", shown(strings.TrimSpace(string(line))))
 	}
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+	decoder := json.NewDecoder(bytes.NewReader(line)) // finds no error
+	if open, _ := decoder.Token(); open != json.Delim('{') {
 		return row, errors.New("must be a JSON object")
 	}
-	seen := map[string]bool{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		if err != nil {
-			return row, err
-		}
+	for seen := map[string]bool{}; decoder.More(); {
+		token, _ := decoder.Token()
 		name := fmt.Sprint(token)
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return row, err
-		}
-		if seen[name] {
+		_ = decoder.Decode(&value)
+		given := text.Short(string(value), maxShown)
+		var seed *float64
+		switch {
+		case seen[name]:
 			return row, fmt.Errorf("%s is given twice", shown(name))
+		case name == "script" && (json.Unmarshal(value, &row.Script) != nil || row.Script == ""),
+			name == "name" && (json.Unmarshal(value, &row.Name) != nil || row.Name == ""):
+			return row, fmt.Errorf("%s %s must be a text", name, given)
+		case name == "seed":
+			if json.Unmarshal(value, &seed) != nil || seed == nil || *seed != math.Trunc(*seed) || *seed < 0 || *seed > math.MaxUint32 {
+				return row, fmt.Errorf("seed %s must be a whole number from 0 to 4294967295", given)
+			}
+			row.Seed = new(uint32(*seed))
+		case name != "script" && name != "name":
+			return row, fmt.Errorf("%s is no member of a row", shown(name))
 		}
 		seen[name] = true
-		if err := row.set(name, value); err != nil {
-			return row, err
-		}
 	}
-	switch {
-	case row.Script == "":
+	if row.Script == "" {
 		return row, errors.New("script is missing")
-	case row.Name == "":
-		row.Name = nameOfFile(row.Script)
 	}
+	row.Name = cmp.Or(row.Name, nameOfFile(row.Script))
 	return row, policy.CheckName("name", row.Name)
-}
-
-// set sets a member of a row.
-func (s *ListedScript) set(name string, value json.RawMessage) error {
-	given := text.Short(string(value), maxShown)
-	switch name {
-	case "script", "name":
-		target := &s.Script
-		if name == "name" {
-			target = &s.Name
-		}
-		if json.Unmarshal(value, target) != nil || *target == "" {
-			return fmt.Errorf("%s %s must be a text", name, given)
-		}
-	case "seed":
-		var n *float64
-		if json.Unmarshal(value, &n) != nil || n == nil || *n != math.Trunc(*n) || *n < 0 || *n > math.MaxUint32 {
-			return fmt.Errorf("seed %s must be a whole number from 0 to 4294967295", given)
-		}
-		s.Seed = new(uint32(*n))
-	default:
-		return fmt.Errorf("%s is no member of a row", shown(name))
-	}
-	return nil
 }
