@@ -56,44 +56,43 @@ func listError(source string, line int, rule string, err error) error {
 
 // LoadList reads a list of scripts: a file with one JSON object per line, with the members script,
 // name and seed. Empty lines are left out. Everything that is wrong is reported, joined, with its
-// line. The list may be a pipe; opening one waits for its writer.
+// line; rows with a problem are left out. The list may be a pipe; opening one waits for its writer.
 func LoadList(path string) ([]ListedScript, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, listError(path, 0, fsx.Cause(err).Error(), err)
 	}
 	defer file.Close()
-	return ReadList(file, path)
+	return readList(file, path)
 }
 
-// ReadList is [LoadList] for a list that is open. source is its name in messages, and the file that
-// relative scripts are relative to. Rows with a problem are left out.
-func ReadList(r io.Reader, source string) ([]ListedScript, error) {
+// readList reads an open list with the given path.
+func readList(r io.Reader, path string) ([]ListedScript, error) {
 	var rows []ListedScript
 	var errs []error
 	for line, err := range resultLines.Read(r) {
 		if err != nil {
-			return nil, errors.Join(append(errs, listError(source, line.Number, fsx.Cause(err).Error(), err))...)
+			return nil, errors.Join(append(errs, listError(path, line.Number, fsx.Cause(err).Error(), err))...)
 		}
 		if len(bytes.TrimSpace(line.Text)) == 0 {
 			continue
 		}
 		row, err := parseRow(line.Text)
 		if err != nil {
-			errs = append(errs, listError(source, line.Number, err.Error(), err))
+			errs = append(errs, listError(path, line.Number, err.Error(), err))
 		} else {
 			if !filepath.IsAbs(row.Script) {
-				row.Script = filepath.Join(filepath.Dir(source), row.Script)
+				row.Script = filepath.Join(filepath.Dir(path), row.Script)
 			}
-			row.Source = source + ":" + strconv.Itoa(line.Number)
+			row.Source = path + ":" + strconv.Itoa(line.Number)
 			rows = append(rows, row)
 		}
 		if len(rows) > maxList || len(errs) > maxViolations {
-			return nil, errors.Join(append(errs, listError(source, 0, fmt.Sprintf("has more than %d rows or %d errors", maxList, maxViolations), nil))...)
+			return nil, errors.Join(append(errs, listError(path, 0, fmt.Sprintf("has more than %d rows or %d errors", maxList, maxViolations), nil))...)
 		}
 	}
 	if len(rows) == 0 && len(errs) == 0 {
-		errs = append(errs, listError(source, 0, "names no script", nil))
+		errs = append(errs, listError(path, 0, "names no script", nil))
 	}
 	return rows, errors.Join(errs...)
 }

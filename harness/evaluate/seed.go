@@ -183,14 +183,11 @@ func (h *Harness) repairedBefore(given mlestar.SolutionScript, res Result) mlest
 		return given
 	}
 	record, err := h.box.Store().Load(res.Run.ID)
-	if err != nil {
+	program, readErr := fsx.Read(record.ProgramPath(), maxProgram)
+	if err != nil || readErr != nil || hashText(string(program)) != res.ScriptSHA256 {
 		return given
 	}
-	text, err := fsx.Read(record.ProgramPath(), maxProgram)
-	if err != nil || hashText(string(text)) != res.ScriptSHA256 {
-		return given
-	}
-	repaired := mlestar.NewSolution(string(text), mlestar.PhaseRefined)
+	repaired := mlestar.NewSolution(string(program), mlestar.PhaseRefined)
 	repaired.SourceModel = given.SourceModel
 	return repaired
 }
@@ -238,10 +235,9 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 		if workspace != "" && runs > 1 {
 			job.Workspace = workspace + suffix
 		}
-		r.Workspaces = append(r.Workspaces, job.Workspace)
 		var res Result
 		res, err = h.Run(ctx, job)
-		r.Results = append(r.Results, res)
+		r.Results, r.Workspaces = append(r.Results, res), append(r.Workspaces, job.Workspace)
 		if err == nil {
 			err = context.Cause(ctx)
 		}
