@@ -172,16 +172,16 @@ type BatchReport struct {
 func (r BatchReport) Complete(ended error) []Result {
 	all := make([]Result, len(r.Results))
 	for i, res := range r.Results {
-		if res != nil {
-			all[i] = *res
-			continue
+		if res == nil {
+			why := "the batch ended"
+			if ended != nil && !errors.Is(ended, context.Canceled) {
+				why = ended.Error()
+			}
+			asked := r.asked(i)
+			asked.Failure = "not started: " + why
+			res = &asked
 		}
-		why := "the batch ended"
-		if ended != nil && !errors.Is(ended, context.Canceled) {
-			why = ended.Error()
-		}
-		all[i] = r.asked(i)
-		all[i].Failure = "not started: " + why
+		all[i] = *res
 	}
 	return all
 }
@@ -217,8 +217,8 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	if b.Parallel > 1 && inFlight == 1 && len(entries) > 1 {
 		return BatchReport{}, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
 	}
-	var err error
 	if b.Results != "" { // a refusal that every run would get is reported once, before anything runs
+		var err error
 		if b.setup, err = h.Setup(ctx, opts.Task, opts.Timeout, opts.More); err != nil {
 			return BatchReport{}, err
 		}
@@ -244,9 +244,19 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
 	b.h = h.with(func(o *Options) {
-		o.Hooks.Admit = func(ctx context.Context) (func(), error) { return b.admitted(admit(ctx)) }
+		o.Hooks.Admit = func(ctx context.Context) (func(), error) {
+			release, err := admit(ctx)
+			if err != nil || b.Running == nil {
+				return release, err
+			}
+			b.Running(1)
+			return func() {
+				b.Running(-1)
+				release()
+			}, nil
+		}
 	})
-	err = b.run(ctx, inFlight)
+	err := b.run(ctx, inFlight)
 	return b.report, err
 }
 
@@ -255,27 +265,13 @@ const maxPrepared = 4
 
 // inFlight is the number of jobs in progress at once.
 func (b *batch) inFlight(gpus bool) int {
-	for _, e := range b.entries {
-		if e.Workspace == "" {
-			return 1
-		}
+	if slices.ContainsFunc(b.entries, func(e Entry) bool { return e.Workspace == "" }) {
+		return 1
 	}
 	if b.MaxFailures > 0 || gpus || b.Debug != nil {
 		return b.Parallel
 	}
 	return b.Parallel + min(b.Parallel, maxPrepared)
-}
-
-// admitted counts a program that may start, until it has ended.
-func (b *batch) admitted(release func(), err error) (func(), error) {
-	if err != nil || b.Running == nil {
-		return release, err
-	}
-	b.Running(1)
-	return func() {
-		b.Running(-1)
-		release()
-	}, nil
 }
 
 // resume opens the results file and takes over its results.

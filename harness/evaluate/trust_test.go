@@ -306,14 +306,14 @@ func TestGradingIsMadeUpFor(t *testing.T) {
 		require.Equal(t, "a", name)
 		told++
 	}})
-	task, retries := newTask(t), 1
+	task := newTask(t)
 	repair := func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
 		return mlestar.NewSolution("good", mlestar.PhaseRefined), nil
 	}
 	evaluate := func(earlier *Result) (mlestar.SolutionScript, Result) {
 		t.Helper()
-		s, got, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution("bad", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), repair,
-			RetryOptions{MaxRetries: &retries, Name: "a", Setup: "s", Earlier: earlier})
+		s, got, err := e.repair(t.Context(), mlestar.NewSolution("bad", mlestar.PhaseInit),
+			Job{Script: "bad", Task: task, Timeout: time.Minute, Name: "a", Setup: "s", Earlier: earlier}, repair, 1)
 		require.NoError(t, err)
 		return s, got
 	}
