@@ -19,9 +19,9 @@ const (
 // commands compares the declared commands with those that ran.
 func (j *judgement) commands() {
 	planned, declared := j.in.Plan.GateCommands, j.in.Manifest.GateCommands
-	if unreadable := len(planned) == 0 && j.damaged[evidence.PlanFile]; !unreadable && !slices.Equal(planned, declared) {
-		j.add(evidence.ReasonUndeclared, 0, evidence.PlanFile, "The commands of %s are not those of %s.", evidence.PlanFile, evidence.RunManifestFile)
-	}
+	unreadable := len(planned) == 0 && j.damaged[evidence.PlanFile]
+	j.when(!unreadable && !slices.Equal(planned, declared), evidence.ReasonUndeclared, evidence.PlanFile,
+		"The commands of %s are not those of %s.", evidence.PlanFile, evidence.RunManifestFile)
 	if j.in.Tests.Schema != evidence.TestsV1 {
 		return // files reports it
 	}
@@ -31,22 +31,30 @@ func (j *judgement) commands() {
 		tests = tests || g.Kind != evidence.KindCheck
 		r, ran := results[g.Index]
 		if !ran {
-			j.notRun(g)
+			// If something else ended the run, that is the reason.
+			reason, why := evidence.ReasonNoTests, "it was not run"
+			if len(j.in.Pre) > 0 {
+				reason, why = evidence.ReasonIncomplete, "the run ended before it"
+			}
+			j.add(reason, g.Index, g.Cmd, "Gate %d (%s) has no result: %s.", g.Index, short(g.Cmd), why)
 			met = false
 			continue
 		}
 		c := &command{j, g, r}
-		c.declared()
+		if r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv) {
+			c.add(evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
+		}
+		if r.Kind != g.Kind || r.ExpectExit != g.ExpectExit {
+			c.add(evidence.ReasonUndeclared, r.Command, "was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
+		}
 		met = c.ended() && met
 		c.proof()
 		c.compared()
 	}
-	if !tests && !j.has(evidence.ReasonNoTests) {
-		j.add(evidence.ReasonNoTests, 0, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
-	}
-	if code := j.in.Tests.ExitCode; met && (code == nil || *code != 0) {
-		j.add(evidence.ReasonIncomplete, 0, evidence.TestsFile, "%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
-	}
+	j.when(!tests && !j.has(evidence.ReasonNoTests), evidence.ReasonNoTests, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
+	code := j.in.Tests.ExitCode
+	j.when(met && (code == nil || *code != 0), evidence.ReasonIncomplete, evidence.TestsFile,
+		"%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
 }
 
 // results are the results by gate; the first one where a gate has several.
@@ -75,15 +83,6 @@ func (j *judgement) results() map[int]evidence.CommandTests {
 	return all
 }
 
-// notRun adds a gate without a result. If something else ended the run, that is the reason.
-func (j *judgement) notRun(g evidence.Gate) {
-	if len(j.in.Pre) > 0 {
-		j.add(evidence.ReasonIncomplete, g.Index, g.Cmd, "Gate %d (%s) has no result: the run ended before it.", g.Index, short(g.Cmd))
-		return
-	}
-	j.add(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) has no result: it was not run.", g.Index, short(g.Cmd))
-}
-
 // command is a declared gate with its result.
 type command struct {
 	*judgement
@@ -94,17 +93,6 @@ type command struct {
 // add adds a finding whose sentence begins with the gate.
 func (c *command) add(reason evidence.StopReason, subject, format string, args ...any) {
 	c.judgement.add(reason, c.gate.Index, subject, "Gate %d (%s) "+format, append([]any{c.gate.Index, short(c.gate.Cmd)}, args...)...)
-}
-
-// declared adds a command that is not the declared one.
-func (c *command) declared() {
-	g, r := c.gate, c.result
-	if r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv) {
-		c.add(evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
-	}
-	if r.Kind != g.Kind || r.ExpectExit != g.ExpectExit {
-		c.add(evidence.ReasonUndeclared, r.Command, "was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
-	}
 }
 
 // ended reports whether the gate ended as expected.
@@ -119,7 +107,7 @@ func (c *command) ended() bool {
 	switch {
 	case !known:
 		c.add(evidence.ReasonIncomplete, program, "ended as %q, which is no way to end.", r.Ending)
-	case status == result.StatusCanceled, status == result.StatusEngineLost:
+	case unseen(r.Ending):
 		c.add(evidence.ReasonIncomplete, program, "ended as %q: its end was not seen.", r.Ending)
 	case !r.Started:
 		c.add(evidence.ReasonMissingDependency, program, "did not start: %s is not in the image, or cannot be executed.", program)
@@ -137,6 +125,11 @@ func (c *command) ended() bool {
 		return true
 	}
 	return false
+}
+
+// unseen reports whether the end of a command was not seen.
+func unseen(ending string) bool {
+	return ending == result.StatusCanceled.String() || ending == result.StatusEngineLost.String()
 }
 
 var endings = map[result.Status]string{
@@ -174,17 +167,17 @@ func (c *command) proof() {
 	if code := r.ExitCode; counts.Broken() > 0 && code != nil && (c.lacksProgram() || *code == 0 && g.ExpectExit == 0) {
 		c.add(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, text.Count(counts.Broken(), "failing test"), named(broken(r.Cases)))
 	}
-	unseen := r.Ending == result.StatusCanceled.String() || r.Ending == result.StatusEngineLost.String()
-	if !r.Started || r.ExitCode == nil || unseen || silent {
+	if !r.Started || r.ExitCode == nil || unseen(r.Ending) || silent {
 		return // the reason is reported already
 	}
 	skipped := ""
 	if counts.Skipped > 0 {
 		skipped = fmt.Sprintf(" (%d skipped)", counts.Skipped)
 	}
-	switch {
+	switch why := c.reportDemanded(); {
+	case !reported(r) && why != "" && r.Problem == "":
+		c.add(evidence.ReasonIncomplete, g.Cmd, "left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
 	case !reported(r):
-		c.noReport()
 	case counts.Executed() < 1:
 		c.add(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
 	case counts.Succeeded() < 1 && g.ExpectExit == 0:
@@ -195,21 +188,16 @@ func (c *command) proof() {
 // reported says that there is a report of test cases.
 func reported(r evidence.CommandTests) bool { return r.Source != "" && r.Source != evidence.ReportNone }
 
-// noReport decides about a gate of tests without a report: its exit code counts alone, unless
-// the run is strict or the wish names a report.
-func (c *command) noReport() {
-	why := ""
+// reportDemanded says why a gate of tests must have a report; empty if its exit code may count
+// alone.
+func (c *command) reportDemanded() string {
 	switch report := c.gate.Report; {
-	case c.result.Problem != "":
-		return // reported already
 	case c.in.Manifest.Mode.Strict:
-		why = "strict mode demands one"
+		return "strict mode demands one"
 	case report != "" && report != evidence.ReportAuto && report != evidence.ReportNone:
-		why = fmt.Sprintf("the wish asks for one (%s)", report)
-	default:
-		return
+		return fmt.Sprintf("the wish asks for one (%s)", report)
 	}
-	c.add(evidence.ReasonIncomplete, c.gate.Cmd, "left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
+	return ""
 }
 
 // contradiction says what is impossible in the numbers of a result; empty for nothing.
@@ -259,14 +247,15 @@ func named(ids []string) string {
 	if len(ids) == 0 {
 		return ""
 	}
+	more := ""
+	if len(ids) > most {
+		ids, more = ids[:most], ", …"
+	}
 	var shown []string
-	for _, id := range ids[:min(len(ids), most)] {
+	for _, id := range ids {
 		shown = append(shown, short(id))
 	}
-	if len(ids) > most {
-		shown = append(shown, "…")
-	}
-	return ": " + strings.Join(shown, ", ")
+	return ": " + strings.Join(shown, ", ") + more
 }
 
 // compared adds a gate that is worse than on the baseline (RO-04): it has more failing tests

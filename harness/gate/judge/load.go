@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,25 +31,24 @@ const (
 // is one of the machine or of ctx only.
 func Load(ctx context.Context, root *os.Root, check evidence.CheckReport) (Input, error) {
 	check.Missing, check.Findings = slices.Clone(check.Missing), slices.Clone(check.Findings)
-	l := loader{ctx: ctx, root: root, in: &Input{Check: check}, raw: map[string]*result.Result{}}
-	err := l.load()
-	if err != nil {
+	l := loader{ctx: ctx, root: root, in: Input{Check: check}, raw: map[string]*result.Result{}}
+	if err := l.load(); err != nil {
 		return Input{}, err
 	}
 	slices.Sort(l.in.Check.Missing)
-	return *l.in, nil
+	return l.in, nil
 }
 
 type loader struct {
 	ctx  context.Context //nolint:containedctx // lives as long as the one call that it belongs to
 	root *os.Root
-	in   *Input
+	in   Input
 	// raw are the results by their names, so that each is read once; nil is an unusable one.
 	raw map[string]*result.Result
 }
 
 func (l *loader) load() error {
-	in, findings := l.in, evidence.Findings{}
+	in, findings := &l.in, evidence.Findings{}
 	for _, file := range []struct {
 		name string
 		into any
@@ -79,10 +79,12 @@ func (l *loader) load() error {
 		if err := l.ending("", gate.Index, gate.Started, gate.Ending, gate.ExitCode, gate.LogsComplete); err != nil {
 			return err
 		}
-		if b := gate.Baseline; b != nil {
-			if err := l.ending(evidence.BaselinePass, gate.Index, b.Started, b.Ending, b.ExitCode, false); err != nil {
-				return err
-			}
+		b := gate.Baseline
+		if b == nil {
+			continue
+		}
+		if err := l.ending(evidence.BaselinePass, gate.Index, b.Started, b.Ending, b.ExitCode, false); err != nil {
+			return err
 		}
 	}
 	for _, o := range in.Observations.Commands {
@@ -180,7 +182,7 @@ func (l *loader) ending(pass string, index int, started bool, status string, cod
 	if r == nil {
 		return err
 	}
-	was := new(r.ExitCode)
+	was := &r.ExitCode
 	if r.ExitCode < 0 {
 		was = nil
 	}
@@ -219,9 +221,6 @@ func ended(started bool, status string, code *int) string {
 
 // observation compares the numbers of an observation with its raw result.
 func (l *loader) observation(o evidence.Observation) error {
-	if o.Pass != "" && o.Pass != evidence.BaselinePass && !evidence.IsRepeat(o.Pass) {
-		return nil // the judge reports the unknown pass
-	}
 	name, r, err := l.rawResult(o.Pass, o.Index)
 	if r == nil {
 		return err
@@ -245,14 +244,15 @@ func (l *loader) observation(o evidence.Observation) error {
 // rawResult reads a raw result; nil if it cannot be used, which the check reports.
 func (l *loader) rawResult(pass string, index int) (string, *result.Result, error) {
 	name := evidence.RawFile(pass, index, "result.json")
-	if r, again := l.raw[name]; again {
+	r, again := l.raw[name]
+	if again {
 		return name, r, nil
 	}
-	r := new(result.Result)
-	if err := evidence.Read(l.root, name, maxResult, r); err != nil {
-		l.raw[name] = nil
-		return name, nil, l.took(name, err)
+	r = new(result.Result)
+	err := evidence.Read(l.root, name, maxResult, r)
+	if err != nil {
+		r = nil
 	}
 	l.raw[name] = r
-	return name, r, context.Cause(l.ctx)
+	return name, r, cmp.Or(l.took(name, err), context.Cause(l.ctx))
 }
