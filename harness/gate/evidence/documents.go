@@ -28,8 +28,7 @@ type Plan struct {
 	GateCommands            []string         `json:"gate_commands"`
 }
 
-// EnvSnapshot describes the environment of the gates. The keys after Schema up to Locale are
-// those of RO-07.
+// EnvSnapshot is the environment of the gates; RO-07 has the keys from GitCommit to Locale.
 type EnvSnapshot struct {
 	Schema           string            `json:"schema"`
 	GitCommit        string            `json:"git_commit"`
@@ -66,15 +65,14 @@ const (
 // Tests is tests.json: the commands and their test cases. The four keys after Schema are those
 // of RO-07, over all commands.
 type Tests struct {
-	Schema string `json:"schema"`
-	// Command joins all commands with " && ". ExitCode is 0 if all gates met their
-	// expectation, else that of the first that did not; null if it has none.
-	Command            string   `json:"command"`
-	ExitCode           *int     `json:"exit_code"`
-	FailingTestsBefore []string `json:"failing_tests_before"`
-	PassingTestsAfter  []string `json:"passing_tests_after"`
-	// Commands has one entry for each gate that ran, in order.
-	Commands []CommandTests `json:"commands"`
+	Schema  string `json:"schema"`
+	Command string `json:"command"` // all commands, joined with " && "
+	// ExitCode is 0 if all gates met their expectation, else that of the first that did not;
+	// null if it has none.
+	ExitCode           *int           `json:"exit_code"`
+	FailingTestsBefore []string       `json:"failing_tests_before"`
+	PassingTestsAfter  []string       `json:"passing_tests_after"`
+	Commands           []CommandTests `json:"commands"` // one for each gate that ran, in order
 }
 
 // CommandTests is one gate.
@@ -98,8 +96,7 @@ type CommandTests struct {
 	Counts       *Counts      `json:"counts"`
 	Cases        []Case       `json:"cases"`         // sorted by ID
 	CasesDropped int          `json:"cases_dropped"` // those beyond the limit
-	// FailingTestsBefore are the cases that failed on the baseline, and PassingTestsAfter
-	// those that pass now (RO-07, RO-04).
+	// The cases that failed on the baseline, and those that pass now (RO-07, RO-04).
 	FailingTestsBefore []string  `json:"failing_tests_before"`
 	PassingTestsAfter  []string  `json:"passing_tests_after"`
 	Baseline           *Baseline `json:"baseline"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -171,16 +172,10 @@ func fieldsOf(t reflect.Type) (fields []field) {
 
 // indexOf finds a key, or else the field that it is in other letters; -1 for none.
 func indexOf(fields []field, key string) int {
-	found := -1
-	for i, f := range fields {
-		if f.name == key {
-			return i
-		}
-		if strings.EqualFold(f.name, key) {
-			found = i
-		}
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == key }); i >= 0 {
+		return i
 	}
-	return found
+	return slices.IndexFunc(fields, func(f field) bool { return strings.EqualFold(f.name, key) })
 }
 
 // wanted is the JSON kind of a type.

@@ -227,18 +227,28 @@ func contradiction(r evidence.CommandTests) string {
 	return ""
 }
 
-// broken are the cases that failed or could not be carried out.
-func broken(cases []evidence.Case) (ids []string) {
+// withOutcome are the IDs of the cases with one of these outcomes.
+func withOutcome(cases []evidence.Case, outcomes ...evidence.Outcome) (ids []string) {
 	for _, c := range cases {
-		if fails(c) {
+		if slices.Contains(outcomes, c.Outcome) {
 			ids = append(ids, c.ID)
 		}
 	}
 	return ids
 }
 
-func fails(c evidence.Case) bool {
-	return c.Outcome == evidence.Failed || c.Outcome == evidence.Errored
+// broken are the cases that failed or could not be carried out.
+func broken(cases []evidence.Case) []string {
+	return withOutcome(cases, evidence.Failed, evidence.Errored)
+}
+
+// without are the names that are not among the others.
+func without(names, others []string) []string {
+	known := map[string]bool{}
+	for _, name := range others {
+		known[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return known[name] })
 }
 
 // named lists the first tests for the end of a sentence.
@@ -259,54 +269,37 @@ func named(ids []string) string {
 }
 
 // compared adds a gate that is worse than on the baseline (RO-04): it has more failing tests
-// than before, one that did not fail there fails now, or one that passed there proves nothing
-// now.
+// than before, one that did not fail there fails now, or one that passed there neither passes
+// nor fails now: it was removed or renamed, or is skipped or expected to fail. Names are
+// compared where both sides have all of them, else numbers.
 func (c *command) compared() {
-	before := c.result.Baseline
+	r, b := c.result, c.result.Baseline
 	if c.in.Manifest.Baseline == "" {
 		return
 	}
-	if before == nil {
+	if b == nil {
 		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has no result on the baseline.")
 		return
 	}
-	failed, now := before.Counts.Value().Broken(), c.result.Counts.Value().Broken()
+	was, now := b.Counts.Value(), r.Counts.Value()
 	var fresh []string
-	// A list that is shorter than its number does not say which tests failed.
-	if len(before.FailingTests) >= failed {
-		known := map[string]bool{}
-		for _, id := range before.FailingTests {
-			known[id] = true
-		}
-		fresh = slices.DeleteFunc(broken(c.result.Cases), func(id string) bool { return known[id] })
+	if len(b.FailingTests) >= was.Broken() {
+		fresh = without(broken(r.Cases), b.FailingTests)
 	}
 	switch {
-	case now > failed:
-		c.add(evidence.ReasonRegression, c.result.Command, "has %s, and had %d on the baseline%s.", text.Count(now, "failing test"), failed, named(fresh))
+	case now.Broken() > was.Broken():
+		c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline%s.", text.Count(now.Broken(), "failing test"), was.Broken(), named(fresh))
 	case len(fresh) > 0:
-		c.add(evidence.ReasonRegression, c.result.Command, "has failing tests that did not fail on the baseline%s.", named(fresh))
+		c.add(evidence.ReasonRegression, r.Command, "has failing tests that did not fail on the baseline%s.", named(fresh))
 	}
-	c.vanished(*before)
-}
-
-// vanished adds tests that passed on the baseline and neither pass nor fail now: they were
-// removed or renamed, or are skipped or expected to fail. Names are compared where both sides
-// have all of them, else numbers.
-func (c *command) vanished(b evidence.Baseline) {
-	r, now := c.result, c.result.Counts.Value()
-	passed := b.Counts.Value().Succeeded()
-	if r.CasesDropped > 0 || len(r.Cases) == 0 && now.Total > 0 || len(b.PassingTests) < passed {
-		if lost := passed - now.Succeeded() - now.Broken(); lost > 0 {
-			c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline.", text.Count(now.Succeeded(), "passing test"), passed)
+	if r.CasesDropped > 0 || len(r.Cases) == 0 && now.Total > 0 || len(b.PassingTests) < was.Succeeded() {
+		if was.Succeeded() > now.Succeeded()+now.Broken() {
+			c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline.", text.Count(now.Succeeded(), "passing test"), was.Succeeded())
 		}
 		return
 	}
-	there := map[string]bool{}
-	for _, one := range r.Cases {
-		there[one.ID] = there[one.ID] || fails(one) || one.Outcome == evidence.Passed || one.Outcome == evidence.XPassed
-	}
-	lost := slices.DeleteFunc(slices.Clone(b.PassingTests), func(id string) bool { return there[id] })
-	if len(lost) > 0 {
+	ran := withOutcome(r.Cases, evidence.Failed, evidence.Errored, evidence.Passed, evidence.XPassed)
+	if lost := without(b.PassingTests, ran); len(lost) > 0 {
 		c.add(evidence.ReasonRegression, r.Command,
 			"lacks %s of the baseline, now removed, skipped or expected to fail%s. Tests are compared by name: a renamed one counts as removed.",
 			text.Count(len(lost), "passing test"), named(lost))
