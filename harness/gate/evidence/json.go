@@ -3,6 +3,7 @@ package evidence
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
@@ -181,20 +182,16 @@ func indexOf(fields []field, key string) int {
 // wanted is the JSON kind of a type.
 func wanted(t reflect.Type) string {
 	pointer := reflect.PointerTo(t)
-	switch {
-	case t.Kind() == reflect.Interface, pointer.Implements(reflect.TypeFor[json.Unmarshaler]()):
+	switch kind := t.Kind(); {
+	case kind == reflect.Interface, pointer.Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return "anything"
-	case pointer.Implements(reflect.TypeFor[interface{ UnmarshalText(text []byte) error }]()):
+	case kind == reflect.String, pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return "a string"
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		return "a boolean"
-	case reflect.Struct, reflect.Map:
+	case kind == reflect.Struct, kind == reflect.Map:
 		return "an object"
-	case reflect.Slice, reflect.Array:
+	case kind == reflect.Slice, kind == reflect.Array:
 		return "an array"
 	}
 	return "a number"

@@ -10,12 +10,6 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// Exit codes of a shell and of the sandbox for a command that cannot be run.
-const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
-)
-
 // commands compares the declared commands with those that ran.
 func (j *judgement) commands() {
 	planned, declared := j.in.Plan.GateCommands, j.in.Manifest.GateCommands
@@ -41,12 +35,9 @@ func (j *judgement) commands() {
 			continue
 		}
 		c := &command{j, g, r}
-		if r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv) {
-			c.add(evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
-		}
-		if r.Kind != g.Kind || r.ExpectExit != g.ExpectExit {
-			c.add(evidence.ReasonUndeclared, r.Command, "was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
-		}
+		c.when(r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv), evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
+		c.when(r.Kind != g.Kind || r.ExpectExit != g.ExpectExit, evidence.ReasonUndeclared, r.Command,
+			"was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
 		met = c.ended() && met
 		c.proof()
 		c.compared()
@@ -57,13 +48,18 @@ func (j *judgement) commands() {
 		"%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
 }
 
+// indexes are those of the declared gates.
+func (j *judgement) indexes() map[int]bool {
+	all := map[int]bool{}
+	for _, g := range j.in.Manifest.Gates {
+		all[g.Index] = true
+	}
+	return all
+}
+
 // results are the results by gate; the first one where a gate has several.
 func (j *judgement) results() map[int]evidence.CommandTests {
-	declared := map[int]bool{}
-	for _, g := range j.in.Manifest.Gates {
-		declared[g.Index] = true
-	}
-	all := map[int]evidence.CommandTests{}
+	declared, all := j.indexes(), map[int]evidence.CommandTests{}
 	last := 0
 	for i, r := range j.in.Tests.Commands {
 		_, twice := all[r.Index]
@@ -93,6 +89,13 @@ type command struct {
 // add adds a finding whose sentence begins with the gate.
 func (c *command) add(reason evidence.StopReason, subject, format string, args ...any) {
 	c.judgement.add(reason, c.gate.Index, subject, "Gate %d (%s) "+format, append([]any{c.gate.Index, short(c.gate.Cmd)}, args...)...)
+}
+
+// when adds such a finding under a condition.
+func (c *command) when(wrong bool, reason evidence.StopReason, subject, format string, args ...any) {
+	if wrong {
+		c.add(reason, subject, format, args...)
+	}
 }
 
 // ended reports whether the gate ended as expected.
@@ -140,26 +143,22 @@ var endings = map[result.Status]string{
 	result.StatusOutputLimit: "was ended at the limit of its output",
 }
 
-// lacksProgram reports whether the gate could not run a program.
+// lacksProgram reports whether the gate could not run a program: shells and the sandbox end with
+// 127 for one that was not found, and with 126 for one that cannot be executed.
 func (c *command) lacksProgram() bool {
 	code := c.result.ExitCode
-	return code != nil && (*code == exitNotFound || *code == exitNotExecutable) && *code != c.gate.ExpectExit
+	return code != nil && (*code == 127 || *code == 126) && *code != c.gate.ExpectExit
 }
 
 // proof adds output that was lost, contradictions, and a gate of tests that proves nothing.
 func (c *command) proof() {
 	g, r, counts := c.gate, c.result, c.result.Counts.Value()
-	if !r.LogsComplete {
-		c.add(evidence.ReasonIncomplete, evidence.RunLogFile, "has output that is not complete.")
-	}
+	c.when(!r.LogsComplete, evidence.ReasonIncomplete, evidence.RunLogFile, "has output that is not complete.")
 	// A gate without its program owes no tests.
 	silent := c.lacksProgram() && counts == evidence.Counts{}
-	if r.Problem != "" && !silent {
-		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", short(r.Problem))
-	}
-	if wrong := contradiction(r); wrong != "" {
-		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
-	}
+	c.when(r.Problem != "" && !silent, evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", short(r.Problem))
+	wrong := contradiction(r)
+	c.when(wrong != "", evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
 	if g.Kind != evidence.KindTests {
 		return
 	}
@@ -174,10 +173,11 @@ func (c *command) proof() {
 	if counts.Skipped > 0 {
 		skipped = fmt.Sprintf(" (%d skipped)", counts.Skipped)
 	}
-	switch why := c.reportDemanded(); {
-	case !reported(r) && why != "" && r.Problem == "":
-		c.add(evidence.ReasonIncomplete, g.Cmd, "left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
+	switch {
 	case !reported(r):
+		why := c.reportDemanded()
+		c.when(why != "" && r.Problem == "", evidence.ReasonIncomplete, g.Cmd,
+			"left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
 	case counts.Executed() < 1:
 		c.add(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
 	case counts.Succeeded() < 1 && g.ExpectExit == 0:

@@ -81,10 +81,7 @@ func (j *judgement) observations() {
 	if m.Mode.Offline && m.Egress != nil {
 		j.add(evidence.ReasonNetwork, 0, evidence.RunManifestFile, "The run is to be offline, and its manifest opens the network level %q.", m.Egress.Level)
 	}
-	gates, passes := map[int]bool{}, map[string]bool{}
-	for _, g := range m.Gates {
-		gates[g.Index] = true
-	}
+	gates, passes := j.indexes(), map[string]bool{}
 	if !j.tooManyRepeats() {
 		for _, pass := range evidence.Passes(m) {
 			passes[pass] = true
