@@ -30,7 +30,7 @@ func (g *run) compareRepeats(ctx context.Context, artifacts evidence.Artifacts) 
 }
 
 func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artifacts) (found []evidence.Finding, err error) {
-	temp, err := os.MkdirTemp(g.o.TempDir, "evalbox-gate-repeat-")
+	temp, err := os.MkdirTemp("", "evalbox-gate-repeat-")
 	if err != nil {
 		return nil, err
 	}

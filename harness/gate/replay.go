@@ -104,9 +104,6 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 		return report, err
 	}
 	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace}
-	if rec.gates.Commit != "" {
-		g.recordedAt = fmt.Sprintf(" at commit %.40s", rec.gates.Commit)
-	}
 	defer func() { err = errors.Join(err, g.clean()) }()
 	out := o.OutDir
 	if out == "" {

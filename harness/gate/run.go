@@ -26,8 +26,8 @@ type run struct {
 	job  Job
 	root *os.Root
 	m    evidence.RunManifest
-	// recorded and recordedAt are those of [execute.Options].
-	recorded, recordedAt string
+	// recorded is that of [execute.Options].
+	recorded string
 	// findings are those that the judge cannot see in the files of the gates.
 	findings []evidence.Finding
 	// temp are directories that are removed at the end.
@@ -177,8 +177,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 func (g *run) execute(ctx context.Context) error {
 	o := g.o
 	findings, err := execute.Run(ctx, g.root, g.box, execute.Options{
-		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, TempDir: o.TempDir, Progress: o.Progress, Now: o.Now,
-		Recorded: g.recorded, RecordedAt: g.recordedAt,
+		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, Progress: o.Progress, Recorded: g.recorded,
 	})
 	g.findings = append(g.findings, findings...)
 	return err
@@ -246,7 +245,7 @@ func (g *run) incomplete(failure error) {
 
 // newTemp creates a directory that is removed at the end.
 func (g *run) newTemp(what string) (string, error) {
-	dir, err := os.MkdirTemp(g.o.TempDir, "evalbox-gate-"+what+"-")
+	dir, err := os.MkdirTemp("", "evalbox-gate-"+what+"-")
 	if err != nil {
 		return "", err
 	}
