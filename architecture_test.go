@@ -76,7 +76,7 @@ var importTable = []struct {
 	{"internal/owner", nil},
 	{"internal/dockerhost", []string{"sandbox/engine", "internal/text"}},
 	{"internal/settings", []string{"policy", "configs", "images", "images/lock", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox/record", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
-	{"internal/render", []string{"result", "policy", "sandbox/spec", "sandbox/record", "sandbox", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
+	{"internal/render", []string{"result", "policy", "images/lock", "images/packages", "images/prune", "sandbox/spec", "sandbox/record", "sandbox", "sandbox/gpu", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
 	{"internal/schematest", nil},
 	{"internal/treetest", nil},
 	{"cmd/sandbox", []string{"everything"}},
@@ -84,7 +84,7 @@ var importTable = []struct {
 	{".", nil},
 }
 
-var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/fsx", "internal/treehash", "internal/strict", "internal/text"}
+var belowHarness = []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/record", "sandbox/tree", "sandbox", "harness/trial", "internal/brief", "internal/fsx", "internal/treehash", "internal/strict", "internal/text"}
 
 // goPackage is what `go list` tells of a package.
 type goPackage struct {

@@ -168,6 +168,9 @@ func documentedNames(t *testing.T, page, header string) []string {
 func wireFields(typ reflect.Type, prefix string) []string {
 	var names []string
 	for field := range typ.Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		inner := field.Type
 		if field.Anonymous && name == "" {

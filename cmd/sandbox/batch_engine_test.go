@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
 )
 
@@ -33,7 +34,7 @@ func TestEngineBatchWorkspaceInUse(t *testing.T) {
 	inTask(t, map[string]string{"good.py": "print(1)"})
 	release, err := evaluate.LockWorkspace("work")
 	require.NoError(t, err)
-	out, errs := runHere(t, exitSandbox, "batch", "good.py", "--task", "task.yaml")
+	out, errs := runHere(t, cli.ExitSandbox, "batch", "good.py", "--task", "task.yaml")
 	require.Empty(t, out)
 	require.Equal(t, "sandbox: working folder \"work\": is in use by another batch\n"+
 		"sandbox: hint: wait for its end, or choose another folder with --workspace\n", errs)
@@ -57,14 +58,14 @@ func TestEngineInterruptedGrading(t *testing.T) {
 				logs, _ := filepath.Glob("state/*/*/stdout*")
 				for _, log := range logs {
 					if text, err := os.ReadFile(log); err == nil && strings.Contains(string(text), "grading has begun") {
-						cancel(interruption{Signal: os.Interrupt})
+						cancel(cli.SignalError{Signal: os.Interrupt})
 					}
 				}
 			}
 		}()
 		code := Run(ctx, append(args, "good.py", "--task", "task.yaml", "--grader", "grader.py", "--answers", "answers", "--grace", "1s"),
-			Streams{In: strings.NewReader(""), Out: io.MultiWriter(&out), Err: &errs})
-		require.Equal(t, exitInterrupted, code, out.String()+errs.String())
+			cli.Streams{In: strings.NewReader(""), Out: io.MultiWriter(&out), Err: &errs})
+		require.Equal(t, cli.ExitInterrupted, code, out.String()+errs.String())
 		require.Contains(t, errs.String(), "sandbox: interrupted (Ctrl-C)\n", args)
 		if args[0] == "evaluate" {
 			require.Contains(t, out.String(), "not graded: interrupted while the grader ran\n")

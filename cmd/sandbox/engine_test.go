@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 )
 
 // While one run goes on, with the engine: another may not have its ./final, its
@@ -28,7 +30,7 @@ func TestWhileRunning(t *testing.T) {
 	go func() {
 		args := []string{"run", "-i", "--id", "first", "--final", "out", "--timeout", "60s", "--",
 			"sh", "-c", "echo one; cat > final/kept; echo two"}
-		code <- Run(context.Background(), args, Streams{In: stdin, Out: printed, Err: io.Discard})
+		code <- Run(context.Background(), args, cli.Streams{In: stdin, Out: printed, Err: io.Discard})
 		printed.Close()
 	}()
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -36,11 +38,11 @@ func TestWhileRunning(t *testing.T) {
 	require.Equal(t, "one\n", line)
 	go io.Copy(io.Discard, stdout)
 
-	out, errs := runHere(t, exitSandbox, "run", "--final", "out", "--", "true")
+	out, errs := runHere(t, cli.ExitSandbox, "run", "--final", "out", "--", "true")
 	require.Empty(t, out)
 	require.Contains(t, errs, "in use by another run")
 	require.Contains(t, errs, "sandbox: hint: see what runs with: sandbox ps")
-	_, errs = runHere(t, exitSandbox, "rm", "first")
+	_, errs = runHere(t, cli.ExitSandbox, "rm", "first")
 	require.Contains(t, errs, "run first: is not over")
 	require.Contains(t, errs, "docker stop evalbox-first")
 	out, _ = runHere(t, 0, "ps", "--json")
@@ -51,13 +53,13 @@ func TestWhileRunning(t *testing.T) {
 	require.Contains(t, out, `"state": "running"`)
 	out, _ = runHere(t, 0, "show", "first")
 	require.Contains(t, out, "running")
-	_, errs = runHere(t, exitSandbox, "show", "first", "--json")
+	_, errs = runHere(t, cli.ExitSandbox, "show", "first", "--json")
 	require.Contains(t, errs, "run first: has no result: it is running")
 
 	followed, begun := io.Pipe()
 	followCode := make(chan int, 1)
 	go func() {
-		followCode <- Run(context.Background(), []string{"logs", "--follow", "first"}, Streams{Out: begun, Err: io.Discard})
+		followCode <- Run(context.Background(), []string{"logs", "--follow", "first"}, cli.Streams{Out: begun, Err: io.Discard})
 		begun.Close()
 	}()
 	log := bufio.NewReader(followed)
@@ -84,9 +86,9 @@ func TestCanceledBefore(t *testing.T) {
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(interruption{Signal: os.Interrupt})
+	cancel(cli.SignalError{Signal: os.Interrupt})
 	var errs strings.Builder
-	require.Equal(t, exitInterrupted, Run(ctx, []string{"run", "--", "true"}, Streams{Out: io.Discard, Err: &errs}))
+	require.Equal(t, cli.ExitInterrupted, Run(ctx, []string{"run", "--", "true"}, cli.Streams{Out: io.Discard, Err: &errs}))
 	require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())
 	out, _ := runHere(t, 0, "ls", "--json")
 	require.Equal(t, "[]\n", out)
@@ -96,7 +98,7 @@ func TestCanceledBefore(t *testing.T) {
 func runHere(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := Run(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code := Run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	require.Equal(t, want, code, "sandbox %s: %s%s", strings.Join(args, " "), out.String(), errs.String())
 	return out.String(), errs.String()
 }

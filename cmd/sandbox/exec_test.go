@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/schematest"
 )
@@ -24,9 +25,9 @@ func TestInterruptedStdin(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		never, writer := io.Pipe()
 		t.Cleanup(func() { _ = writer.Close() })
-		cancel(interruption{Signal: os.Interrupt})
+		cancel(cli.SignalError{Signal: os.Interrupt})
 		var out, errs bytes.Buffer
-		require.Equal(t, exitInterrupted, Run(ctx, args, Streams{In: never, Out: &out, Err: &errs}), "%q", args)
+		require.Equal(t, cli.ExitInterrupted, Run(ctx, args, cli.Streams{In: never, Out: &out, Err: &errs}), "%q", args)
 		require.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())
 		require.Empty(t, out.String())
 	}
@@ -39,7 +40,7 @@ func TestOutcomeWithoutEngine(t *testing.T) {
 	for _, args := range [][]string{{}, {"--dry-run"}} {
 		var out, errs bytes.Buffer
 		args = append([]string{"exec", "-H", "unix:///no/such.sock", "-f", "-", "--root", t.TempDir(), "--json"}, args...)
-		require.Equal(t, exitSandbox, Run(t.Context(), args, Streams{In: strings.NewReader(text), Out: &out, Err: &errs}))
+		require.Equal(t, cli.ExitSandbox, Run(t.Context(), args, cli.Streams{In: strings.NewReader(text), Out: &out, Err: &errs}))
 		require.Contains(t, errs.String(), "no/such.sock")
 		var o contract.Outcome
 		require.NoError(t, json.Unmarshal(out.Bytes(), &o))
@@ -49,14 +50,4 @@ func TestOutcomeWithoutEngine(t *testing.T) {
 		require.Nil(t, o.ExitCode)
 		require.Contains(t, o.Error, "no/such.sock")
 	}
-}
-
-// What a contract has no use for is told.
-func TestUnusedFlags(t *testing.T) {
-	o := contract.Outcome{Executed: &contract.Executed{NetworkLevel: "offline"}}
-	require.Empty(t, execFlags{}.unused(o))
-	require.Len(t, execFlags{addHosts: []string{"a:1.2.3.4"}, approver: contract.Approver{Name: "Ada"}, approval: "x"}.unused(o), 3)
-	used := contract.Outcome{Executed: &contract.Executed{NetworkLevel: "api"}, Approval: &contract.Approval{}}
-	require.Empty(t, execFlags{addHosts: []string{"a:1.2.3.4"}, approver: contract.Approver{Name: "Ada"}}.unused(used))
-	require.Empty(t, execFlags{approver: contract.Approver{Name: "Ada"}}.unused(contract.Outcome{}))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
@@ -92,7 +93,7 @@ func TestRunWithGPUs(t *testing.T) {
 	require.NoError(t, api.Close())
 	args := []string{"run", "--gpus", "device=2", "--", "sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES; ls /dev/nvidia*"}
 	if len(said.DiscoveredDevices) == 0 {
-		out, errs := runHere(t, exitSandbox, args...)
+		out, errs := runHere(t, cli.ExitSandbox, args...)
 		require.Empty(t, out)
 		require.Contains(t, errs, `sandbox: gpus "device=2": the engine has neither a runtime nvidia nor CDI devices of NVIDIA`)
 		require.Contains(t, errs, "sandbox: hint: see which GPUs there are with: sandbox gpus")
@@ -105,7 +106,7 @@ func TestRunWithGPUs(t *testing.T) {
 	held, err := m.Acquire(t.Context(), gpu.Order{Want: gpu.Want{IDs: []string{"2"}}, Holder: gpu.Holder{RunID: "other"},
 		Inventory: gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "2"}}}})
 	require.NoError(t, err)
-	_, errs := runHere(t, exitSandbox, args...)
+	_, errs := runHere(t, cli.ExitSandbox, args...)
 	require.Contains(t, errs, "sandbox: gpus: GPU 2: not free: GPU 2 is held by run other")
 	require.Contains(t, errs, "sandbox: hint: see who has them with: sandbox gpus; wait for them with --gpu-wait 1h")
 
@@ -119,7 +120,7 @@ func TestRunWithGPUs(t *testing.T) {
 		}
 	}()
 	var waited strings.Builder
-	code := Run(t.Context(), append([]string{"run", "--gpu-wait", "5m"}, args[1:]...), Streams{Out: &waited, Err: errsW})
+	code := Run(t.Context(), append([]string{"run", "--gpu-wait", "5m"}, args[1:]...), cli.Streams{Out: &waited, Err: errsW})
 	require.NoError(t, errsW.Close())
 	require.Zero(t, code)
 	require.Equal(t, "sees 0\n/dev/nvidia2\n", waited.String())

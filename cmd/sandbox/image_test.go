@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox"
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 )
 
 // An image whose base cannot be pulled: the step, the reason, and what to try.
@@ -37,7 +38,7 @@ images:
     requirements_sha256: `+pin(evalbox.Requirements)+`
 `), 0o600))
 	for _, command := range []string{"ensure", "build"} {
-		out, errs := runHere(t, exitSandbox, "image", command, "--catalog", catalog)
+		out, errs := runHere(t, cli.ExitSandbox, "image", command, "--catalog", catalog)
 		assert.Empty(t, out)
 		assert.Contains(t, errs, "sandbox: image far: pull: image 127.0.0.1:1/team/far:1@"+digest+" cannot be pulled: the registry cannot be reached: ")
 		assert.Contains(t, errs, "sandbox: hint: the engine, not this command, connects to 127.0.0.1:1")
@@ -52,11 +53,11 @@ func TestImageImportOfASilentStdinIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out, errs bytes.Buffer
 	in := readerFunc(func(p []byte) (int, error) {
-		cancel(interruption{Signal: os.Interrupt})
+		cancel(cli.SignalError{Signal: os.Interrupt})
 		return silent.Read(p)
 	})
-	code := Run(ctx, []string{"image", "import", "-"}, Streams{In: in, Out: &out, Err: &errs})
-	assert.Equal(t, exitInterrupted, code)
+	code := Run(ctx, []string{"image", "import", "-"}, cli.Streams{In: in, Out: &out, Err: &errs})
+	assert.Equal(t, cli.ExitInterrupted, code)
 	assert.Equal(t, "sandbox: interrupted (Ctrl-C)\n", errs.String())
 }
 
@@ -66,8 +67,8 @@ func TestImageImportRefusesATerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer terminal.Close()
 	var out, errs bytes.Buffer
-	code := Run(t.Context(), []string{"image", "import", "-"}, Streams{In: terminal, Out: &out, Err: &errs})
-	assert.Equal(t, exitUsage, code)
+	code := Run(t.Context(), []string{"image", "import", "-"}, cli.Streams{In: terminal, Out: &out, Err: &errs})
+	assert.Equal(t, cli.ExitUsage, code)
 	assert.Contains(t, errs.String(), "sandbox: image import: stdin is a terminal")
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +31,7 @@ echo '{"step": 1}' > "$4/trace_pack.jsonl"
 	given := 0
 	stdout := &bytes.Buffer{}
 	code := Run(t.Context(), []string{"invoke", "--exec", "sh tool.sh", "--root", root, "--config", tool, "--output", out, "--json"},
-		Streams{In: &bytes.Buffer{}, Out: stdout, Err: &bytes.Buffer{}, Runs: &cli.Runs{}, Ended: func() {
+		cli.Streams{In: &bytes.Buffer{}, Out: stdout, Err: &bytes.Buffer{}, Runs: &cli.Runs{}, Ended: func() {
 			given++
 			require.NoError(t, os.Remove(filepath.Join(out, "manifest.json")), "it was looked at already")
 		}})
@@ -42,29 +41,4 @@ echo '{"step": 1}' > "$4/trace_pack.jsonl"
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &res))
 	require.Equal(t, filepath.Join(out, "manifest.json"), res.ManifestPath)
 	require.True(t, res.OK)
-}
-
-func TestInvokedCode(t *testing.T) {
-	interrupted := cli.Interruption{Signal: syscall.SIGINT}
-	for _, test := range []struct {
-		res  invoke.Result
-		err  error
-		want int
-	}{
-		{invoke.Result{OK: true}, nil, 0},
-		{invoke.Result{}, nil, cli.ExitProblem},
-		{invoke.Result{Reason: invoke.ReasonMissingArtifact}, nil, cli.ExitProblem},
-		{invoke.Result{Reason: invoke.ReasonNonzeroExit, ExitCode: new(7)}, nil, 7},
-		{invoke.Result{Reason: invoke.ReasonLimit, ExitCode: new(137)}, nil, 137},
-		{invoke.Result{Reason: invoke.ReasonLimit, ExitCode: new(0)}, nil, cli.ExitProblem},
-		{invoke.Result{Reason: invoke.ReasonTimeout}, nil, cli.ExitTimeLimit},
-		{invoke.Result{Reason: invoke.ReasonCannotExecute}, nil, cli.ExitNotFound},
-		{invoke.Result{Reason: invoke.ReasonCanceled}, interrupted, cli.ExitInterrupted},
-		{invoke.Result{Reason: invoke.ReasonUnverified}, interrupted, cli.ExitInterrupted},
-		{invoke.Result{Reason: invoke.ReasonUnverified}, errors.New("gone"), cli.ExitSandbox},
-		{invoke.Result{Reason: invoke.ReasonEngine}, errors.New("gone"), cli.ExitSandbox},
-		{invoke.Result{Reason: invoke.ReasonNotWritten}, errors.New("gone"), cli.ExitSandbox},
-	} {
-		require.Equal(t, test.want, invokedCode(test.res, test.err), "%v", test.res.Reason)
-	}
 }

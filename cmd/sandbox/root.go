@@ -6,8 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/contract"
 	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
+	"github.com/evalbox/evalbox/cmd/sandbox/gate"
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
+	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
 	"github.com/evalbox/evalbox/cmd/sandbox/runs"
 )
@@ -52,25 +55,24 @@ in ./input and leaves what it wants to keep in ./final.`,
 		&cobra.Group{ID: "records", Title: "Look at runs:"},
 		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
 	)
-	h := &app{App: a}
 	for _, c := range []struct {
 		group string
 		cmd   *cobra.Command
 	}{
 		{"run", runs.NewRun(a)},
-		{"run", newExecCommand(a)},
-		{"run", newContractCommand(a)},
-		{"run", newInvokeCommand(a)},
-		{"run", newSweepCommand(h)},
-		{"run", newArtifactsCommand(a)},
-		{"run", h.bridge(newGateCommand)},
-		{"run", h.bridge(newReplayCommand)},
+		{"run", contract.NewExec(a)},
+		{"run", contract.New(a)},
+		{"run", invoke.NewInvoke(a)},
+		{"run", invoke.NewSweep(a)},
+		{"run", invoke.NewArtifacts(a)},
+		{"run", gate.New(a)},
+		{"run", gate.NewReplay(a)},
 		{"run", evaluate.NewParse(a)},
-		{"evaluate", h.bridge(newEvaluateCommand)},
-		{"evaluate", h.bridge(newBatchCommand)},
-		{"evaluate", h.bridge(newCheckCommand)},
-		{"evaluate", h.bridge(newRankCommand)},
-		{"evaluate", h.bridge(newSubmissionCommand)},
+		{"evaluate", evaluate.NewEvaluate(a)},
+		{"evaluate", evaluate.NewBatch(a)},
+		{"evaluate", evaluate.NewCheck(a)},
+		{"evaluate", evaluate.NewRank(a)},
+		{"evaluate", evaluate.NewSubmission(a)},
 		{"records", runs.NewLs(a)},
 		{"records", runs.NewShow(a)},
 		{"records", runs.NewLogs(a)},

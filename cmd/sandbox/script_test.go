@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 )
 
 func TestMain(m *testing.M) {
@@ -87,7 +89,7 @@ func refusedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: refused COMMAND...")
 	}
-	wantCode(ts, ts.Exec(args[0], args[1:]...), exitSandbox)
+	wantCode(ts, ts.Exec(args[0], args[1:]...), cli.ExitSandbox)
 	if out := ts.ReadFile("stdout"); out != "" {
 		ts.Fatalf("stdout is not empty")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/settings"
 )
 
@@ -26,7 +27,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	require.NoError(t, api.Close())
 	args := []string{"run", "--gpus", "all", "--gpu-wait", "5m", "--gpu-driver", "cdi", "--", "true"}
 	if len(said.DiscoveredDevices) == 0 {
-		_, errs := runHere(t, exitSandbox, args...)
+		_, errs := runHere(t, cli.ExitSandbox, args...)
 		require.Contains(t, errs, "CDI")
 		return
 	}
@@ -36,7 +37,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := []string{"run", "-i", "--id", "holder", "--gpus", "device=2", "--", "cat"}
-		code <- Run(context.Background(), args, Streams{In: stdin, Out: printed, Err: io.Discard})
+		code <- Run(context.Background(), args, cli.Streams{In: stdin, Out: printed, Err: io.Discard})
 	}()
 	_, err = io.WriteString(more, "held\n")
 	require.NoError(t, err)
@@ -51,10 +52,10 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 		defer close(lines)
 		for scanner := bufio.NewScanner(errsR); scanner.Scan(); {
 			lines <- scanner.Text()
-			cancel(interruption{Signal: os.Interrupt})
+			cancel(cli.SignalError{Signal: os.Interrupt})
 		}
 	}()
-	require.Equal(t, exitInterrupted, Run(ctx, args, Streams{Out: io.Discard, Err: errsW}))
+	require.Equal(t, cli.ExitInterrupted, Run(ctx, args, cli.Streams{Out: io.Discard, Err: errsW}))
 	require.NoError(t, errsW.Close())
 	require.Contains(t, <-lines, "sandbox: waiting for GPUs, up to 5m0s: GPU 2 is held by run holder")
 	require.Equal(t, "sandbox: interrupted (Ctrl-C)", <-lines)

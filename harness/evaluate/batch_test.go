@@ -21,7 +21,6 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/schematest"
-
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -305,7 +304,7 @@ func names(evaluations []Result) string {
 	return strings.Join(all, " ")
 }
 
-func TestRankEvaluations(t *testing.T) {
+func TestRankResults(t *testing.T) {
 	failed := func(e Result) Result { e.IsError = true; return e }
 	graded := func(e Result, score *float64) Result {
 		e.Grading, e.GradedScore = &Grading{}, score

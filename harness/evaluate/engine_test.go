@@ -17,6 +17,7 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -95,7 +96,7 @@ func TestExampleLeaderboard(t *testing.T) {
 		t.Logf("%-10s printed %v, graded %v", name, *e.Score, *e.GradedScore)
 	}
 	for _, name := range models {
-		require.True(t, evaluate.BeatsBaseline(*byName[name].GradedScore, task.BaselineValue, task.MetricDirection), name)
+		require.True(t, evaluate.IsImprovement(*byName[name].GradedScore, *task.BaselineValue, task.MetricDirection), name)
 	}
 	require.InDelta(t, 0.9999, *byName["masked"].Score, 1e-9)
 	require.InDelta(t, 0.3662, *byName["masked"].GradedScore, 1e-9)
@@ -286,9 +287,9 @@ func TestEngineGradingIsMadeUpFor(t *testing.T) {
 // TestEngineCache runs a script once, and finds its evaluation the second time.
 func TestEngineCache(t *testing.T) {
 	t.Parallel()
-	runner := newRunner(t)
+	runner, cache := newRunner(t), filepath.Join(t.TempDir(), "cache")
 	e, err := evaluate.New(runner, evaluate.Options{
-		Request: sandbox.Request{Limits: small}, Cache: filepath.Join(t.TempDir(), "cache"),
+		Request: sandbox.Request{Limits: small}, Cache: cache,
 	})
 	require.NoError(t, err)
 	job := evaluate.Job{
@@ -297,6 +298,13 @@ func TestEngineCache(t *testing.T) {
 	}
 	first, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
+	plan, err := e.Plan(t.Context(), job)
+	require.NoError(t, err)
+	log, err := trial.OpenLog(cache)
+	require.NoError(t, err)
+	_, found, err := log.Conclusive(plan.Key)
+	require.NoError(t, err)
+	require.True(t, found, "a plan has the key of the run")
 	job.Name = "again"
 	second, err := e.Run(t.Context(), job)
 	require.NoError(t, err)

@@ -15,10 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/harness/evaluate/submission"
-
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
-
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -210,6 +208,10 @@ func TestExecuteScript(t *testing.T) {
 
 	_, err = e.ExecuteScript(t.Context(), script, base, 0, nil)
 	require.ErrorContains(t, err, "timeout")
+	ran := len(runner.requests)
+	_, err = e.ExecuteScript(t.Context(), filepath.Join(base, "nowhere.py"), base, time.Second, nil)
+	require.ErrorIs(t, err, os.ErrNotExist, "a script that does not exist is an error, not exit code 2 of Python")
+	require.Len(t, runner.requests, ran)
 	runner.program = func(fakeRun) fakeEnd { return fakeEnd{err: errFake} }
 	_, err = e.ExecuteScript(t.Context(), script, base, time.Second, nil)
 	require.ErrorIs(t, err, errFake)
@@ -254,29 +256,6 @@ func TestNewRefuses(t *testing.T) {
 	for _, field := range []string{"id:", "script:", "command:", "input:", "final:", "stdin:", "timeout:", "sample:"} {
 		require.ErrorContains(t, err, field)
 	}
-}
-
-func TestPrepare(t *testing.T) {
-	var order []string
-	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
-		order = append(order, "run "+run.request.GPUs)
-		return fakeEnd{}
-	}}
-	e := newEvaluator(t, runner, Options{Prepare: func(_ context.Context, req *sandbox.Request) (func(), error) {
-		if req.Name == "none" {
-			return nil, errFake
-		}
-		req.GPUs = "device=GPU-1"
-		return func() { order = append(order, "release") }, nil
-	}})
-	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
-	_, err := e.Run(t.Context(), job)
-	require.NoError(t, err)
-	require.Equal(t, []string{"run device=GPU-1", "release"}, order)
-	job.Name = "none"
-	_, err = e.Run(t.Context(), job)
-	require.ErrorIs(t, err, errFake)
-	require.Len(t, runner.requests, 1)
 }
 
 // TestLogEvents: what happens to a script is logged, each thing at its level.

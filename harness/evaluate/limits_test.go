@@ -15,12 +15,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
-
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -103,6 +101,18 @@ func BenchmarkReadAndRank10000(b *testing.B) {
 		latest, _ := Latest(report.Results)
 		_, err = RankResults(latest, Maximize)
 		require.NoError(b, err)
+	}
+}
+
+// BenchmarkResume10000 is the same for a batch that goes on.
+func BenchmarkResume10000(b *testing.B) {
+	path := manyLines(b, 10_000, 2000)
+	for b.Loop() {
+		file, report, err := OpenResults(path, ReadOptions{Brief: true})
+		require.NoError(b, err)
+		require.NoError(b, file.Close())
+		left := Resume(report.Results, report.Results)
+		require.Equal(b, 10_000, left.Done)
 	}
 }
 

@@ -136,7 +136,7 @@ func (g *run) checkOut(ctx context.Context) error {
 		return err
 	}
 	into := filepath.Join(temp, "tree")
-	commit, err := git.Checkout(ctx, g.m.Workspace, g.job.Baseline, into, nil)
+	commit, err := git.Checkout(ctx, g.m.Workspace, g.job.Baseline, into, nil, execute.DiskBytes(g.m))
 	if err != nil {
 		return fmt.Errorf("baseline %.200q: %w", g.job.Baseline, err)
 	}
@@ -161,7 +161,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 			return err
 		}
 		after = filepath.Join(temp, "tree")
-		if _, err := git.Checkout(ctx, g.m.Workspace, g.m.Repo.Commit, after, nil); err != nil {
+		if _, err := git.Checkout(ctx, g.m.Workspace, g.m.Repo.Commit, after, nil, execute.DiskBytes(g.m)); err != nil {
 			return err
 		}
 	}

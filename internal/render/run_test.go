@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/evalbox/evalbox/sandbox/record"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 func TestSummary(t *testing.T) {

@@ -38,6 +38,7 @@ var decisive = map[string]int{
 	"canceled":      ExitInterrupted,
 	"out_of_memory": ExitKilled,
 	"engine_lost":   ExitSandbox,
+	"NEED_INFO":     ExitNeedInfo,
 }
 
 var startFailed = result.StatusStartFailed.String()
@@ -55,7 +56,7 @@ var startFailed = result.StatusStartFailed.String()
 //	137             out of memory
 func ExitCode(res *trial.Result, err error) int {
 	var usage *UsageError
-	var stopped Interruption
+	var stopped SignalError
 	switch {
 	case errors.As(err, &usage):
 		return ExitUsage
@@ -70,15 +71,14 @@ func ExitCode(res *trial.Result, err error) int {
 		return code
 	}
 	switch {
-	case res.Reason == startFailed && res.ExitCode != ExitNotExecutable && res.ExitCode != ExitNotFound:
+	case res.Reason == startFailed && res.ExitCode != ExitNotExecutable && res.ExitCode != ExitNotFound, res.ExitCode > 255:
 		return ExitSandbox
 	case res.Verdict == trial.Passed:
-		return 0
-	case res.Verdict != trial.Failed || res.ExitCode > 255:
-		return ExitSandbox
+		return max(res.ExitCode, 0) // a contract may expect another code than 0
+	case res.Verdict == trial.Failed:
+		return max(res.ExitCode, ExitProblem)
 	}
-	// A code that no process can have must not become success, and neither must a failure.
-	return max(res.ExitCode, ExitProblem)
+	return ExitSandbox
 }
 
 // OfRun returns a run in the form that [ExitCode] takes; nil for nil.

@@ -50,7 +50,7 @@ func TestExitCode(t *testing.T) {
 		"usage, wrapped":          {nil, fmt.Errorf("reading flags: %w", Usagef("sandbox", "what?")), 2},
 		"refused":                 {nil, refused, 125},
 		"engine down":             {nil, sandbox.ErrEngineUnavailable, 125},
-		"interrupted":             {nil, Interruption{syscall.SIGINT}, 130},
+		"interrupted":             {nil, SignalError{syscall.SIGINT}, 130},
 		"interrupted, plainly":    {nil, fmt.Errorf("asking: %w", context.Canceled), 130},
 	}
 	for name, test := range tests {

@@ -146,6 +146,60 @@ func Duration(target *time.Duration) pflag.Value {
 	}}
 }
 
+// Optional is a flag whose value is nil until it is given.
+func Optional[T any](target **T, kind string, read func(text string) (T, error)) pflag.Value {
+	return &value[*T]{target, kind, func(text string) (*T, error) {
+		v, err := read(text)
+		return &v, err
+	}, func(v *T) string {
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(*v)
+	}}
+}
+
+// Text is a function of [Optional] that takes every text.
+func Text(text string) (string, error) { return text, nil }
+
+// List is a flag that adds the values of its text to a list each time it is given.
+func List[T any](target *[]T, kind string, read func(text string) ([]T, error)) pflag.Value {
+	return &list[T]{target, kind, read}
+}
+
+// Each is a function of [List] that reads values with commas between them.
+func Each[T any](read func(part string) (T, error)) func(text string) ([]T, error) {
+	return func(text string) (all []T, err error) {
+		for part := range strings.SplitSeq(text, ",") {
+			v, err := read(strings.TrimSpace(part))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		return all, nil
+	}
+}
+
+type list[T any] struct {
+	target *[]T
+	kind   string
+	read   func(text string) ([]T, error)
+}
+
+// String is empty: a list has no default, which is what flag packages ask for.
+func (l *list[T]) String() string { return "" }
+
+func (l *list[T]) Set(text string) error {
+	more, err := l.read(text)
+	if err == nil {
+		*l.target = append(*l.target, more...)
+	}
+	return err
+}
+
+func (l *list[T]) Type() string { return l.kind }
+
 // Size is a flag that is read as settings read sizes; 0 is a size too.
 func Size(target *policy.Size) pflag.Value {
 	return &value[policy.Size]{target, "size", func(text string) (policy.Size, error) {

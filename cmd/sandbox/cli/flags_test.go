@@ -3,8 +3,11 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/settings"
@@ -56,4 +59,51 @@ func TestFlagProblems(t *testing.T) {
 		require.ErrorContains(t, err, `--memory "`+text+`": must be`)
 		require.Equal(t, want, ExitCode(nil, err))
 	}
+}
+
+// The first rule that is broken is the error: wrong usage, with the help of the command as its hint.
+func TestCheck(t *testing.T) {
+	rules := []Rule{
+		Required("a"), NotEmpty(Folder, "a"), Together("b", "c"), Apart("b", "d"), Needs("b", "e"),
+		func(cmd *cobra.Command) error { return Wrong(cmd.Flags().Changed("f"), "--f %d", 1)(cmd) },
+	}
+	for args, want := range map[string]string{
+		"":                      "cmd: --a is missing",
+		"--a=":                  "cmd: --a is empty: give a folder, or leave it out",
+		"--a=1":                 "",
+		"--a=1 --b=1":           "cmd: --b and --c go together",
+		"--a=1 --b=1 --c=":      "",
+		"--a=1 --b= --c= --d=1": "cmd: --b and --d do not go together",
+		"--a=1 --e=1":           "cmd: --e needs --b",
+		"--a=1 --f=1":           "cmd: --f 1",
+	} {
+		cmd := &cobra.Command{Use: "cmd"}
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			cmd.Flags().String(name, "", "")
+		}
+		require.NoError(t, cmd.ParseFlags(strings.Fields(args)))
+		err := Check(cmd, rules...)
+		if want == "" {
+			require.NoError(t, err, args)
+			continue
+		}
+		require.EqualError(t, err, want)
+		require.Equal(t, ExitUsage, ExitCode(nil, err))
+		require.Equal(t, []string{"run 'cmd --help'"}, new(App).Hints(err))
+	}
+}
+
+func TestListAndOptional(t *testing.T) {
+	var all []int
+	list := List(&all, "N,N...", Each(strconv.Atoi))
+	require.NoError(t, list.Set("1, 2"))
+	require.NoError(t, list.Set("3"))
+	require.Error(t, list.Set("4,x"))
+	require.Equal(t, []int{1, 2, 3}, all)
+	var one *string
+	optional := Optional(&one, "string", Text)
+	require.Empty(t, optional.String())
+	require.NoError(t, optional.Set("x"))
+	require.Equal(t, "x", optional.String())
+	require.Equal(t, "x", *one)
 }

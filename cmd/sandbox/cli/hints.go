@@ -108,28 +108,11 @@ var fieldHints = map[string]string{
 	"name":           "choose another --name",
 	"id":             "see the IDs of all runs with: sandbox ls; a new run needs no --id, one is made of the time",
 	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
-	"data_dir":       "name in the task file the folder of the data, called input, or the folder that holds it",
-	"answers":        "give a folder with --answers, apart from the data of the task",
-	"sample":         "give the CSV file with the right header, rows and IDs",
-	"submission":     "give the name of a file that the script leaves in ./final",
 	"workspace":      "choose another with --workspace",
-	"cache":          "give a folder with --cache, which is made if it is missing",
-	"grader":         "give a Python script with --grader",
 	"working folder": "choose another with --workspace",
-	"output":         "give an existing folder for the artifacts of this call alone",
-	"config":         "give a file that the tool can read",
 	"mount":          "give other files and folders, which a program may be shown",
 	"tree":           "give another folder, which a program may have a copy of",
-	"axes":           axisHint,
-	"axis":           axisHint,
-	"seeds":          "give seeds, such as --seeds 1,2,3",
-	"sweep":          "see how a sweep is described with: sandbox sweep --help",
-	"folder":         "each run has a folder of its own, named after its values and seed",
-	"root":           "give the folder of the tool's own files, or leave --root out",
-	"executable":     "give a command such as 'python -m tool.cli', quoted as for a shell",
 }
-
-const axisHint = "give axes such as --axis brightness=0.8,1.0"
 
 // fieldHint is the hint for a field that breaks a rule. A field that is not known is a limit.
 func (a *App) fieldHint(field string) string {

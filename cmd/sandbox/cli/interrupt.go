@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// An Interruption is the cause of a context that a signal ended.
-type Interruption struct{ Signal os.Signal }
+// A SignalError is the cause of a context that a signal ended.
+type SignalError struct{ Signal os.Signal }
 
-func (i Interruption) Error() string {
+func (i SignalError) Error() string {
 	switch i.Signal {
 	case os.Interrupt:
 		return "interrupted (Ctrl-C)"
@@ -64,7 +64,7 @@ func heeded(ignored func(os.Signal) bool) []os.Signal {
 }
 
 // Interrupts listens for the signals that ask this process to end. The first one
-// cancels the context, with an [Interruption] as its cause: the program is asked
+// cancels the context, with a [SignalError] as its cause: the program is asked
 // to end and its result is kept. The second closes kill: the program is ended at
 // once. The third does what it does to any process; a later `sandbox gc` then
 // cleans up.
@@ -83,7 +83,7 @@ func Interrupts(parent context.Context, runs *Runs, exit func(code int)) (ctx co
 	hard := make(chan struct{})
 	asked := make(chan os.Signal, 2)
 	signal.Notify(asked, heeded(signal.Ignored)...)
-	go heed(asked, func(first os.Signal) { cancel(Interruption{first}) }, func() {
+	go heed(asked, func(first os.Signal) { cancel(SignalError{first}) }, func() {
 		close(hard)
 		signal.Stop(asked)
 		if runs.none() {

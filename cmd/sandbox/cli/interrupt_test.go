@@ -16,7 +16,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	other := errors.New("container cannot be removed")
 	require.Equal(t, other, Interrupted(ctx, other), "nobody interrupted")
-	cause := Interruption{os.Interrupt}
+	cause := SignalError{os.Interrupt}
 	cancel(cause)
 	require.EqualError(t, Interrupted(ctx, fmt.Errorf("asking: %w", cause)), "interrupted (Ctrl-C)")
 	require.EqualError(t, Interrupted(ctx, fmt.Errorf("asking: %w", context.Canceled)), "interrupted (Ctrl-C)")
@@ -41,7 +41,7 @@ func TestInterruption(t *testing.T) {
 	for signal, want := range map[os.Signal]string{
 		os.Interrupt: "interrupted (Ctrl-C)", syscall.SIGTERM: "interrupted (SIGTERM)", syscall.SIGHUP: "interrupted (SIGHUP)",
 	} {
-		require.EqualError(t, Interruption{signal}, want)
+		require.EqualError(t, SignalError{signal}, want)
 	}
 }
 
@@ -63,9 +63,9 @@ func TestInterruptibly(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 	forever := make(chan int)
 	defer close(forever)
-	cancel(Interruption{os.Interrupt})
+	cancel(SignalError{os.Interrupt})
 	_, err = Interruptibly(ctx, func() (int, error) { return <-forever, nil })
-	require.Equal(t, Interruption{os.Interrupt}, err)
+	require.Equal(t, SignalError{os.Interrupt}, err)
 }
 
 // What nohup, or a shell that starts us in the background, ignores stays ignored.

@@ -13,27 +13,27 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// Live shows the output of a program while it runs.
-type Live struct {
+// live shows the output of programs while they run.
+type live struct {
 	cursor terminal.Cursor
 	flush  []*terminal.Writer
-	// Err is stderr, which the output shares with our own messages.
-	Err io.Writer
+	// err is stderr, which the output shares with our own messages.
+	err io.Writer
 }
 
-// Connect shows the program's streams, unless only the result is asked for. A pipe or a
+// connect shows the program's streams, unless only the result is asked for. A pipe or a
 // file gets the bytes unchanged; a terminal gets them made harmless.
-func (a *App) Connect(streams *sandbox.IO, s settings.Settings) *Live {
-	l := &Live{Err: &locked{out: a.Err}}
+func (a *App) connect(streams *sandbox.IO, s settings.Settings) *live {
+	l := &live{err: &locked{out: a.Err}}
 	if s.Quiet || s.JSON {
 		return l
 	}
 	streams.Stdout = l.show(a.Out, a.OutTerminal, s.Raw)
-	streams.Stderr = l.show(l.Err, a.ErrTerminal, s.Raw)
+	streams.Stderr = l.show(l.err, a.ErrTerminal, s.Raw)
 	return l
 }
 
-func (l *Live) show(out io.Writer, isTerminal, raw bool) io.Writer {
+func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
 	if !isTerminal {
 		return out
 	}
@@ -46,15 +46,15 @@ func (l *Live) show(out io.Writer, isTerminal, raw bool) io.Writer {
 	return harmless
 }
 
-// AnnounceEnd says, when the context ends, that the program is asked to end: that
+// announceEnd says, when the context ends, that the program is asked to end: that
 // can take its grace period. The function it returns ends the watch; nothing is
 // said after it.
-func (l *Live) AnnounceEnd(ctx context.Context) (end func()) {
+func (l *live) announceEnd(ctx context.Context) (end func()) {
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(said)
 		// The summary reports a stderr that cannot be written to.
-		_, _ = io.WriteString(l.Err, "sandbox: ending the program; again: at once\n")
+		_, _ = io.WriteString(l.err, "sandbox: ending the program; again: at once\n")
 	})
 	return func() {
 		if stop() {
@@ -99,17 +99,17 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.out.Write(p)
 }
 
-// Finish shows the rest of the output and ends an unfinished line, so that our messages
+// finish shows the rest of the output and ends an unfinished line, so that our messages
 // begin on a line of their own. It does not wait for ever.
-func (l *Live) Finish() error { return patiently(l.end) }
+func (l *live) finish() error { return patiently(l.end) }
 
-func (l *Live) end() error {
+func (l *live) end() error {
 	var errs []error
 	for _, w := range l.flush {
 		errs = append(errs, w.Flush())
 	}
 	if l.cursor.MidLine() {
-		_, err := io.WriteString(l.Err, "\n")
+		_, err := io.WriteString(l.err, "\n")
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -119,9 +119,9 @@ func (l *Live) end() error {
 // a second.
 const waitingEvery = 5 * time.Second
 
-// Waiting shows why runs wait. Its methods may be called concurrently.
-type Waiting struct {
-	tell func(why string)
+// waiting shows why runs wait. Its methods may be called concurrently.
+type waiting struct {
+	show func(why string)
 
 	mu    sync.Mutex
 	last  time.Time
@@ -129,19 +129,19 @@ type Waiting struct {
 	timer *time.Timer
 }
 
-// Waiting says on stderr why a run waits, also with --json.
-func (a *App) Waiting(s settings.Settings) *Waiting {
+// waits says on stderr why a run waits, also with --json.
+func (a *App) waits(s settings.Settings) *waiting {
 	if s.Quiet {
-		return &Waiting{tell: func(string) {}}
+		return &waiting{show: func(string) {}}
 	}
-	return &Waiting{tell: func(why string) {
+	return &waiting{show: func(why string) {
 		fmt.Fprintf(a.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
 	}}
 }
 
-// Say shows a reason now, or later if the last message is recent; then only the latest
+// say shows a reason now, or later if the last message is recent; then only the latest
 // reason is shown.
-func (w *Waiting) Say(why string) {
+func (w *waiting) say(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pause := waitingEvery - time.Since(w.last)
@@ -150,25 +150,25 @@ func (w *Waiting) Say(why string) {
 		w.next = why
 	case pause <= 0:
 		w.last = time.Now()
-		w.tell(why)
+		w.show(why)
 	default:
 		w.next = why
 		w.timer = time.AfterFunc(pause, w.sayNext)
 	}
 }
 
-func (w *Waiting) sayNext() {
+func (w *waiting) sayNext() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer == nil {
 		return // it has ended meanwhile
 	}
 	w.timer, w.last = nil, time.Now()
-	w.tell(w.next)
+	w.show(w.next)
 }
 
-// End drops a reason that was not shown: the wait is over.
-func (w *Waiting) End() {
+// end drops a reason that was not shown: the wait is over.
+func (w *waiting) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer != nil {

@@ -33,7 +33,7 @@ func TestConnect(t *testing.T) {
 			var out bytes.Buffer
 			a := &App{Streams: Streams{Out: &out, Err: &out}, OutTerminal: test.terminal, ErrTerminal: test.terminal}
 			var shown sandbox.IO
-			l := a.Connect(&shown, test.settings)
+			l := a.connect(&shown, test.settings)
 			if shown.Stdout != nil {
 				// In pieces: a character may be cut.
 				for _, b := range []byte(text) {
@@ -42,7 +42,7 @@ func TestConnect(t *testing.T) {
 				}
 			}
 			require.Equal(t, shown.Stdout == nil, shown.Stderr == nil)
-			require.NoError(t, l.Finish())
+			require.NoError(t, l.finish())
 			require.Equal(t, test.want, out.String())
 		})
 	}
@@ -54,7 +54,7 @@ func TestStuckTerminal(t *testing.T) {
 	defer stuck.Close()
 	a := &App{Streams: Streams{Out: free, Err: &bytes.Buffer{}}, OutTerminal: true}
 	var shown sandbox.IO
-	l := a.Connect(&shown, settings.Settings{})
+	l := a.connect(&shown, settings.Settings{})
 	writing := make(chan struct{})
 	go func() {
 		close(writing)
@@ -62,7 +62,7 @@ func TestStuckTerminal(t *testing.T) {
 	}()
 	<-writing
 	require.Eventually(t, l.cursor.MidLine, time.Minute, time.Millisecond)
-	require.ErrorIs(t, l.Finish(), errStuck)
+	require.ErrorIs(t, l.finish(), errStuck)
 }
 
 func TestPalette(t *testing.T) {

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"syscall"
 	"text/tabwriter"
+
+	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -72,6 +75,11 @@ func (a *App) Show(s settings.Settings, value any, text func() error) error {
 	return text()
 }
 
+// ShowTable prints a value as JSON if the settings ask for that, and otherwise as a table.
+func (a *App) ShowTable(s settings.Settings, value any, header []string, rows [][]string) error {
+	return a.Show(s, value, func() error { return a.PrintTable(header, rows) })
+}
+
 // IsQuiet reports whether people get no lines about a run: only JSON is wanted, or nothing.
 func (a *App) IsQuiet(s settings.Settings) bool { return s.Quiet || s.JSON && !a.ErrTerminal }
 
@@ -113,6 +121,14 @@ func (a *App) Print(format string, args ...any) error {
 	return ReaderGone(err)
 }
 
+// PrintAll prints lines for people on stdout, as [App.Print] does.
+func (a *App) PrintAll(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return a.Print("%s\n", strings.Join(lines, "\n"))
+}
+
 // PrintTable prints rows in columns. A cell is one line.
 func (a *App) PrintTable(header []string, rows [][]string) error {
 	table := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
@@ -128,6 +144,26 @@ func (a *App) PrintTable(header []string, rows [][]string) error {
 	return ReaderGone(table.Flush())
 }
 
+// PrintTables prints tables with an empty line between them.
+func (a *App) PrintTables(tables ...render.Table) error {
+	for i, t := range tables {
+		var err error
+		if i > 0 {
+			err = a.Print("\n")
+		}
+		if err == nil && t.Header != nil {
+			err = a.PrintTable(t.Header, t.Rows)
+		}
+		if err == nil && t.Header != nil && t.Lines != nil {
+			err = a.Print("\n")
+		}
+		if err = errors.Join(err, a.PrintAll(t.Lines)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Say prints one line on stderr. Errors of stderr are ignored.
 func (a *App) Say(format string, args ...any) {
 	fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Line(fmt.Sprintf(format, args...)))
@@ -139,4 +175,18 @@ func (a *App) Warn(format string, args ...any) { a.Say("warning: "+format, args.
 // Palette has colours if stderr is a terminal that shows them.
 func (a *App) Palette() render.Palette {
 	return render.Palette(a.ErrTerminal && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb")
+}
+
+// SchemaCommand completes a command that prints a JSON Schema, or another one with a flag.
+func (a *App) SchemaCommand(cmd *cobra.Command, schema []byte, flag, help string, other []byte) *cobra.Command {
+	chosen := cmd.Flags().Bool(flag, false, help)
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if *chosen {
+			schema = other
+		}
+		_, err := a.Out.Write(schema)
+		return ReaderGone(err)
+	}
+	return cmd
 }

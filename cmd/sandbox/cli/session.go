@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/result"
@@ -17,7 +18,9 @@ type View int
 const (
 	// Hidden shows nothing.
 	Hidden View = iota
-	// Piped passes the output on, and announces the end of a program that is interrupted.
+	// Shown passes the output on.
+	Shown
+	// Piped is Shown, and announces the end of a program that is interrupted.
 	Piped
 	// AtTerminal shows the output only to people, at a terminal.
 	AtTerminal
@@ -36,8 +39,8 @@ type Session struct {
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
 
-	live      *Live
-	waiting   *Waiting
+	live      *live
+	waiting   *waiting
 	announced func()
 	shown     error
 	over      bool
@@ -52,15 +55,15 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Sessi
 	}
 	x := &Session{
 		App: a, Settings: s, Runner: runner, Box: counted{runner, a.Runs},
-		waiting: a.Waiting(s), announced: func() {},
+		waiting: a.waits(s), announced: func() {},
 	}
 	shown := s
 	shown.Quiet = s.Quiet || view == Hidden || view == AtTerminal && !a.LivesHere(s)
-	x.live = a.Connect(&x.IO, shown)
-	x.Hooks = sandbox.Hooks{Kill: a.Kill, Waiting: x.waiting.Say, Started: x.waiting.End}
+	x.live = a.connect(&x.IO, shown)
+	x.Hooks = sandbox.Hooks{Kill: a.Kill, Waiting: x.waiting.say, Started: x.waiting.end}
 	if view == Piped {
 		x.Hooks.Started = func() {
-			x.waiting.End()
+			x.waiting.end()
 			if !a.IsQuiet(s) {
 				x.AnnounceEnd(ctx)
 			}
@@ -70,11 +73,11 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Sessi
 }
 
 // AnnounceEnd announces, when ctx ends, that what runs is asked to end.
-func (x *Session) AnnounceEnd(ctx context.Context) { x.announced = x.live.AnnounceEnd(ctx) }
+func (x *Session) AnnounceEnd(ctx context.Context) { x.announced = x.live.announceEnd(ctx) }
 
 // Logf prints a line on stderr, beside the output of programs.
 func (x *Session) Logf(format string, args ...any) {
-	fmt.Fprintf(x.live.Err, "sandbox: "+format+"\n", args...) // the summary reports a stderr that is gone
+	fmt.Fprintf(x.live.err, "sandbox: "+format+"\n", args...) // the summary reports a stderr that is gone
 }
 
 // Ended says that nothing runs any more: from here on a signal ends this process. It shows
@@ -84,17 +87,17 @@ func (x *Session) Ended() error {
 		return x.shown
 	}
 	x.over = true
-	x.waiting.End()
+	x.waiting.end()
 	x.announced()
 	if x.App.Ended != nil {
 		x.App.Ended()
 	}
-	x.shown = x.live.Finish()
+	x.shown = x.live.finish()
 	return x.shown
 }
 
 // Close closes the runner.
-func (x *Session) Close() error { return x.Runner.Close() }
+func (x *Session) Close() { _ = x.Runner.Close() } // nothing is left to do about it
 
 // Finish ends the session with an exit code, shows the result, and returns runErr or why the
 // result cannot be shown.
@@ -107,6 +110,23 @@ func (x *Session) Finish(code int, value any, runErr error, lines func() []strin
 // LivesHere reports whether a terminal shows the output of a program to people, as it comes.
 func (a *App) LivesHere(s settings.Settings) bool {
 	return a.OutTerminal && a.ErrTerminal && !s.Quiet && !s.JSON
+}
+
+// MaxParallel bounds how many containers a command runs at once.
+const MaxParallel = 1024
+
+// GPUWait is how long a run waits for GPUs. Concurrent runs with the same time limit wait for
+// each other: at most until all earlier ones have had their time.
+func GPUWait(s settings.Settings, parallel int, timeout time.Duration) time.Duration {
+	if s.GPUs == "" || parallel == 1 {
+		return s.GPUWait
+	}
+	const slack = 10 * time.Minute // of each run, for its image, outputs and grading
+	each := timeout + slack
+	if each > time.Duration(1<<62)/time.Duration(parallel) {
+		return max(s.GPUWait, 1<<62)
+	}
+	return max(s.GPUWait, time.Duration(parallel)*each)
 }
 
 // counted is a runner whose work is counted as long as it lasts.

@@ -19,7 +19,7 @@ func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var lines []string
-		w := &Waiting{tell: func(why string) {
+		w := &waiting{show: func(why string) {
 			mu.Lock()
 			defer mu.Unlock()
 			lines = append(lines, why)
@@ -29,19 +29,19 @@ func TestWaiting(t *testing.T) {
 			defer mu.Unlock()
 			return slices.Clone(lines)
 		}
-		w.Say("first")
+		w.say("first")
 		for range 40 {
 			time.Sleep(100 * time.Millisecond)
-			w.Say("changing")
+			w.say("changing")
 		}
-		w.Say("last")
+		w.say("last")
 		require.Equal(t, []string{"first"}, told())
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, []string{"first", "last"}, told())
-		w.Say("at once, after a pause")
-		w.Say("never")
-		w.End()
+		w.say("at once, after a pause")
+		w.say("never")
+		w.end()
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"first", "last", "at once, after a pause"}, told())
 	})
@@ -50,8 +50,8 @@ func TestWaiting(t *testing.T) {
 func TestQuietWaiting(t *testing.T) {
 	var errs bytes.Buffer
 	a := &App{Streams: Streams{Err: &errs}}
-	a.Waiting(settings.Settings{Quiet: true}).Say("x")
+	a.waits(settings.Settings{Quiet: true}).say("x")
 	require.Empty(t, errs.String())
-	a.Waiting(settings.Settings{GPUWait: time.Hour}).Say("x")
+	a.waits(settings.Settings{GPUWait: time.Hour}).say("x")
 	require.Equal(t, "sandbox: waiting for GPUs, up to 1h0m0s: x\n", errs.String())
 }

@@ -33,8 +33,8 @@ func newBuild(a *cli.App) *cobra.Command {
 	flags := buildFlags{force: true}
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
-		Short: "Make an image of the catalog, also if the engine has it",
-		Long: `Make an image of the catalog, also if the engine has it; without a name, the default.
+		Short: "Create an image of the catalog, also if the engine has it",
+		Long: `Create an image of the catalog, also if the engine has it; without a name, the default.
 The image that it replaces is removed unless something uses it. The ID of the new
 one goes to stdout, the progress to stderr. As with 'sandbox image ensure --force', a new
 one that differs from the locked one of its recipe has to be accepted with
@@ -79,8 +79,8 @@ func newEnsure(a *cli.App) *cobra.Command {
 	var flags buildFlags
 	cmd := &cobra.Command{
 		Use:   "ensure [NAME]",
-		Short: "Make an image of the catalog unless the engine has it",
-		Long: `Make an image of the catalog unless the engine has it; without a name, the default.
+		Short: "Create an image of the catalog unless the engine has it",
+		Long: `Create an image of the catalog unless the engine has it; without a name, the default.
 The ID of the image goes to stdout, the progress to stderr.
 
 A base in a registry is pulled by its digest; then the image is built on it. The
@@ -96,7 +96,7 @@ with 'sandbox image lock'.`,
 			return t.ensure(ctx, nameArgument(args), flags)
 		}),
 	}
-	cmd.Flags().BoolVar(&flags.force, "force", false, "make it again although it is there")
+	cmd.Flags().BoolVar(&flags.force, "force", false, "create it again although it is there")
 	flags.register(cmd)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images/archive"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 var archiveFile = cli.FileKind{Noun: "archive", Hint: "give the path of a file, or -"}
@@ -126,7 +127,7 @@ func (t *tools) load(ctx context.Context, input io.Reader, source string) error 
 	if !change.Changed {
 		return t.Print("image %s is there: %s, as locked in %s\n", change.After.Name, change.After.ID, path)
 	}
-	return t.printLockChange(change, path)
+	return t.PrintAll(render.LockChange(change, path))
 }
 
 // endsWith reads from r until ctx ends: a read of a pipe that is silent does not.

@@ -22,7 +22,7 @@ import (
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Make, pull, lock and look at the images that programs run in",
+		Short: "Create, pull, lock and show the images that programs run in",
 		Example: `  sandbox image list
   sandbox image ensure debian
   sandbox image verify`,
@@ -146,10 +146,7 @@ func (t *tools) list(ctx context.Context) error {
 		}
 		rows = append(rows, []string{name, there, held, size, i.Description})
 	}
-	if t.settings.JSON {
-		return t.PrintJSON(list)
-	}
-	if err := t.PrintTable([]string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ {
+	if err := t.ShowTable(t.settings, list, []string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ || t.settings.JSON {
 		return err
 	}
 	fmt.Fprintln(t.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")

@@ -2,16 +2,13 @@ package image
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
-	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/internal/render"
 )
 
 // inspectFlags are the flags of `image inspect`.
@@ -81,40 +78,11 @@ func (t *tools) inspect(ctx context.Context, name string, f inspectFlags) error 
 		}
 		return t.PrintJSON(v)
 	case f.packages:
-		return t.printPackages(d.Entry.Packages)
-	}
-	return t.printDetails(d, t.settings.LockPath())
-}
-
-func (t *tools) printPackages(packages packages.List) error {
-	var rows [][]string
-	for _, p := range packages {
-		rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
-	}
-	return t.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
-}
-
-func (t *tools) printDetails(d lock.Details, lockPath string) error {
-	e := d.Entry
-	locked := "no (lock it with: sandbox image lock " + e.Name + ")"
-	switch {
-	case d.Locked:
-		locked = "yes, in " + lockPath
-	case d.LockedID != "":
-		locked = fmt.Sprintf("differs: %s holds %s (see how with: sandbox image verify %s)", lockPath, d.LockedID, e.Name)
-	}
-	for _, row := range [][2]string{
-		{"image", e.Name}, {"reference", e.Reference}, {"id", e.ID}, {"content", e.Content}, {"digest", d.Digest},
-		{"base", e.Base}, {"base digest", e.BaseDigest}, {"platform", e.Platform}, {"system", e.System},
-		{"size", text.Size(d.SizeBytes)}, {"created", e.Created.Format(time.RFC3339)}, {"python", d.Python},
-		{"packages", strconv.Itoa(len(e.Packages))}, {"locked", locked},
-	} {
-		if row[1] == "" {
-			row[1] = "-"
+		var rows [][]string
+		for _, p := range d.Entry.Packages {
+			rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})
 		}
-		if err := t.Print("%-12s %s\n", row[0], row[1]); err != nil {
-			return err
-		}
+		return t.PrintTable([]string{"KIND", "NAME", "VERSION", "ARCH"}, rows)
 	}
-	return nil
+	return t.PrintAll(render.Image(d, t.settings.LockPath()))
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
@@ -45,33 +45,11 @@ func (t *tools) lock(ctx context.Context, names []string) error {
 		if err != nil {
 			return err
 		}
-		if err := t.printLockChange(change, path); err != nil {
+		if err := t.PrintAll(render.LockChange(change, path)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// printLockChange prints the change of an entry on stdout.
-func (t *tools) printLockChange(change lock.Change, path string) error {
-	e := change.After
-	switch b := change.Before; {
-	case b == nil:
-		return t.Print("locked %s: %s, %d packages, in %s\n", e.Name, e.ID, len(e.Packages), path)
-	case b.ID == e.ID && b.Content == e.Content && b.Reference == e.Reference && change.Diff().Empty():
-		return t.Print("locked %s: %s, as before, in %s\n", e.Name, e.ID, path)
-	default:
-		err := t.Print("locked %s: %s instead of %s, in %s\n", e.Name, e.ID, b.ID, path)
-		return errors.Join(err, t.printDiff(change.Diff()))
-	}
-}
-
-// printDiff says on stdout how packages differ.
-func (t *tools) printDiff(diff packages.Diff) error {
-	if diff.Empty() {
-		return t.Print("  the packages are the same\n")
-	}
-	return t.Print("  %s\n", strings.Join(diff.Lines(), "\n  "))
 }
 
 // settleLock locks an image that was just made or found, and says so on stderr.
@@ -152,7 +130,7 @@ func (t *tools) verify(ctx context.Context, names []string) error {
 		}
 		list = append(list, v)
 		if !t.settings.JSON {
-			errs = append(errs, t.printVerification(v))
+			errs = append(errs, t.PrintAll(render.LockVerification(v)))
 		}
 	}
 	if t.settings.JSON {
@@ -167,19 +145,4 @@ func (t *tools) verify(ctx context.Context, names []string) error {
 		}
 	}
 	return nil
-}
-
-func (t *tools) printVerification(v lock.Verification) error {
-	how := "as locked"
-	if v.ID != v.LockedID {
-		how = fmt.Sprintf("the content is as locked; the lock calls it %s", v.LockedID)
-	}
-	if v.Same {
-		return t.Print("ok       %s %s, %d packages, %s\n", v.Name, v.ID, v.Packages, how)
-	}
-	err := t.Print("differs  %s %s, locked is %s\n", v.Name, v.ID, v.LockedID)
-	if v.Diff.Empty() {
-		return errors.Join(err, t.Print("  the packages are the same; files or configuration differ\n"))
-	}
-	return errors.Join(err, t.printDiff(v.Diff))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/prune"
-	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -25,11 +25,11 @@ func newPrune(a *cli.App) *cobra.Command {
 	f := pruneFlags{keep: 20 * policy.GiB, unusedFor: time.Hour}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove images of ours that nobody needs",
-		Long: `Remove images of ours, the longest unused first, until the rest fits into --keep-bytes.
+		Short: "Remove images of evalbox that nothing needs",
+		Long: `Remove images of evalbox, the longest unused first, until the rest fits into --keep-bytes.
 Never removed are images that the lock or the user's own lock holds, that a container
 uses, that another image stands on, that were used or made a short while ago, and those
-that have a name, or a digest of a registry, which is not of ours.
+that have a name, or a digest of a registry, which is not of evalbox.
 
 Sizes are the engine's: layers that images share are counted for each. When an image
 was used is known for the runs of this user.`,
@@ -45,7 +45,7 @@ was used is known for the runs of this user.`,
 	return cmd
 }
 
-// pruneImages shows the removed images also after an error.
+// prune shows the removed images also after an error.
 func (t *tools) prune(ctx context.Context, f pruneFlags) error {
 	locks, err := t.settings.AllLocks()
 	if err != nil {
@@ -64,30 +64,5 @@ func (t *tools) prune(ctx context.Context, f pruneFlags) error {
 		}
 		return errors.Join(err, t.PrintJSON(report))
 	}
-	return errors.Join(err, t.printPruned(report, f.dryRun))
-}
-
-func (t *tools) printPruned(report prune.Report, dryRun bool) error {
-	verb := "removed"
-	if dryRun {
-		verb = "would remove"
-	}
-	for _, img := range report.Removed {
-		if err := t.Print("%s %s (%s, last used %s)\n", verb, prunedName(img), text.Size(img.SizeBytes), img.LastUse.UTC().Format(time.RFC3339)); err != nil {
-			return err
-		}
-	}
-	for _, img := range report.Kept {
-		if err := t.Print("kept %s (%s): %s\n", prunedName(img), text.Size(img.SizeBytes), img.Reason); err != nil {
-			return err
-		}
-	}
-	return t.Print("%s %s, kept %s\n", verb, text.Size(report.RemovedBytes), text.Size(report.KeptBytes))
-}
-
-func prunedName(img prune.Image) string {
-	if len(img.Tags) > 0 {
-		return img.Tags[0]
-	}
-	return img.ID
+	return errors.Join(err, t.PrintAll(render.Pruned(report, f.dryRun)))
 }

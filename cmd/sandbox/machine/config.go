@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -26,14 +25,15 @@ SANDBOX_MAX_MEMORY.`,
   SANDBOX_MEMORY=8g sandbox config --json`,
 		Args: cobra.NoArgs,
 		RunE: a.With(func(_ context.Context, s settings.Settings, _ []string) error {
-			return a.Show(s, s.Origins(), func() error {
-				var rows [][]string
-				for _, o := range s.Origins() {
-					rows = append(rows, []string{o.Key, o.Value, o.Source})
-				}
-				err := a.PrintTable([]string{"KEY", "VALUE", "SOURCE"}, rows)
-				return errors.Join(err, printUserFile(a))
-			})
+			var rows [][]string
+			for _, o := range s.Origins() {
+				rows = append(rows, []string{o.Key, o.Value, o.Source})
+			}
+			err := a.ShowTable(s, s.Origins(), []string{"KEY", "VALUE", "SOURCE"}, rows)
+			if err != nil || s.JSON {
+				return err
+			}
+			return printUserFile(a)
 		}),
 	}
 	a.SettingFlags(cmd, "json")

@@ -19,8 +19,8 @@ import (
 func NewDoctor(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what works on this machine, and say how to mend the rest",
-		Long: `Check the engine, its parts, the state folder and the image, and then run small programs
+		Short: "Check what works on this machine, and suggest fixes for the rest",
+		Long: `Check the engine, its parts, the state directory and the image, and then run small programs
 in the sandbox that try to break each limit. The exit code is 1 if a check failed.`,
 		Example: "  sandbox doctor\n  sandbox doctor --json",
 		Args:    cobra.NoArgs,

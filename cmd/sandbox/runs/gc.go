@@ -81,21 +81,22 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 		report.Left = append([]sandbox.Collected{}, report.Left...)
 		return a.PrintJSON(report)
 	}
-	verb := "removed"
-	if opts.DryRun {
-		verb = "would remove"
+	verb := removing(opts.DryRun)
+	var lines []string
+	for _, c := range report.Removed {
+		lines = append(lines, fmt.Sprintf("%s %s: %s", verb, c.Container, c.Reason))
 	}
-	for _, removed := range report.Removed {
-		if err := a.Print("%s %s: %s\n", verb, removed.Container, removed.Reason); err != nil {
-			return err
-		}
+	for _, c := range report.Left {
+		lines = append(lines, fmt.Sprintf("left %s: %s", c.Container, c.Reason))
 	}
-	for _, left := range report.Left {
-		if err := a.Print("left %s: %s\n", left.Container, left.Reason); err != nil {
-			return err
-		}
+	return a.PrintAll(append(lines, fmt.Sprintf("%s %d, left %d", verb, len(report.Removed), len(report.Left))))
+}
+
+func removing(dry bool) string {
+	if dry {
+		return "would remove"
 	}
-	return a.Print("%s %d, left %d\n", verb, len(report.Removed), len(report.Left))
+	return "removed"
 }
 
 // retentionFlags are the flags of `gc` that are about records.
@@ -134,10 +135,7 @@ func expire(a *cli.App, s settings.Settings, f retentionFlags, dry bool) error {
 	expired, err := contract.FindExpired(store, f.class, time.Now().Add(-f.olderThan))
 	errs := []error{err}
 	report := expiredReport{Removed: []contract.Expired{}}
-	verb := "removed"
-	if dry {
-		verb = "would remove"
-	}
+	verb := removing(dry)
 	for _, e := range expired {
 		if !dry {
 			if err := store.Remove(e.RunID); err != nil {
@@ -154,7 +152,7 @@ func expire(a *cli.App, s settings.Settings, f retentionFlags, dry bool) error {
 	if s.JSON {
 		return errors.Join(append(errs, a.PrintJSON(report))...)
 	}
-	errs = append(errs, a.Print("%s %s\n", verb, fmt.Sprintf("%d of class %s", len(report.Removed), f.class)))
+	errs = append(errs, a.Print("%s %d of class %s\n", verb, len(report.Removed), f.class))
 	if len(report.Left) > 0 {
 		errs = append(errs, a.Print("left, because they have no outcome and so no class: sandbox rm %s\n", strings.Join(report.Left, " ")))
 	}

@@ -46,13 +46,11 @@ process that owns each of them still lives.`,
 				return err
 			}
 			all := withOwners(containers, report)
-			return a.Show(s, all, func() error {
-				var rows [][]string
-				for _, c := range all {
-					rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
-				}
-				return a.PrintTable([]string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
-			})
+			var rows [][]string
+			for _, c := range all {
+				rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
+			}
+			return a.ShowTable(s, all, []string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
 		}),
 	}
 	a.SettingFlags(cmd, "json")

@@ -32,6 +32,8 @@ type runFlags struct {
 	allowHosts, addHosts      []string
 	id, name, input, final    string
 	interactive, keep, dryRun bool
+	// dash is the number of arguments before "--", -1 without one.
+	dash int
 }
 
 // NewRun returns the command `run`.
@@ -44,12 +46,12 @@ func newRunWith(a *cli.App, f *runFlags) *cobra.Command {
 		Short: "Run a script or a command in a fresh container",
 		Long: `Run a Python script, or any command of the image, in a fresh container.
 
-Arguments after the script are the script's. The program works in a folder that
-vanishes; it finds the folder of --input, read-only, in ./input, and what it leaves
-in ./final is collected into the folder of --final. That folder is emptied first:
+Arguments after the script are the script's. The program works in a directory that
+vanishes; it finds the directory of --input, read-only, in ./input, and what it leaves
+in ./final is collected into the directory of --final. That directory is emptied first:
 what an earlier run left there is deleted, anything else is moved aside, into a
-folder FINAL.before-ID beside it. Of a script only the file itself is there: put
-modules that it imports into the folder of --input and add that to sys.path.
+directory FINAL.before-ID beside it. Of a script only the file itself is there: put
+modules that it imports into the directory of --input and add that to sys.path.
 
 The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
 refused, 126 and 127 the command cannot be executed or does not exist, 130
@@ -63,19 +65,18 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
   sandbox run -e SEED=7 --gpus all train.py
   sandbox run --dry-run train.py                  show the plan, run nothing`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final")); err != nil {
-				return err
-			}
-			return run(cmd.Context(), a, *f, args, cmd.ArgsLenAtDash())
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			f.dash = cmd.ArgsLenAtDash()
+			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"))
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error { return run(ctx, a, s, *f, args) }),
 	}
 	flags := cmd.Flags()
 	// Arguments after the script belong to the script.
 	flags.SetInterspersed(false)
 	flags.SortFlags = false
-	flags.StringVar(&f.input, "input", "", "`folder` that the program finds, read-only, as ./input")
-	flags.StringVar(&f.final, "final", "", "`folder` for what the program leaves in ./final; what no run left there is moved aside")
+	flags.StringVar(&f.input, "input", "", "`directory` that the program finds, read-only, as ./input")
+	flags.StringVar(&f.final, "final", "", "`directory` for what the program leaves in ./final; what no run left there is moved aside")
 	f.env.Register(flags)
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.SettingFlags(cmd, cli.RequestKeys...)
@@ -92,15 +93,11 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	return cmd
 }
 
-func run(ctx context.Context, a *cli.App, f runFlags, args []string, dash int) error {
+func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args []string) error {
 	a.FieldHints = map[string]string{
 		"final": "name a folder of its own with --final; without it the outputs stay in the run's record",
 	}
-	s, err := a.Settings()
-	if err != nil {
-		return err
-	}
-	req, err := f.request(a, s, args, dash)
+	req, err := f.request(a, s, args)
 	if err != nil {
 		return err
 	}
@@ -138,13 +135,12 @@ func run(ctx context.Context, a *cli.App, f runFlags, args []string, dash int) e
 // liveWarning begins the warning of a result whose live output failed.
 const liveWarning = "live output: "
 
-// request turns a command line into a request. dash is the number of arguments before "--",
-// -1 without one.
-func (f *runFlags) request(a *cli.App, s settings.Settings, args []string, dash int) (sandbox.Request, error) {
+// request turns a command line into a request.
+func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (sandbox.Request, error) {
 	req := s.Request()
 	req.ID, req.Name, req.Input, req.Final, req.Keep = f.id, f.name, f.input, f.final, f.keep
 	req.Labels = map[string]string{}
-	err := program(&req, args, dash)
+	err := program(&req, args, f.dash)
 	if err != nil {
 		return sandbox.Request{}, err
 	}

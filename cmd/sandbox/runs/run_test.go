@@ -98,9 +98,10 @@ func tryRequest(t *testing.T, environ []string, args ...string) (sandbox.Request
 	var flags runFlags
 	cmd := newRunWith(a, &flags)
 	require.NoError(t, cmd.ParseFlags(args))
+	flags.dash = cmd.ArgsLenAtDash()
 	s, err := a.Settings()
 	require.NoError(t, err)
-	return flags.request(a, s, cmd.Flags().Args(), cmd.ArgsLenAtDash())
+	return flags.request(a, s, cmd.Flags().Args())
 }
 
 func emptyFile(t *testing.T) string {

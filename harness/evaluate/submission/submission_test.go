@@ -22,7 +22,7 @@ func finalWith(t *testing.T, name, text string) string {
 	return dir
 }
 
-func TestInfo(t *testing.T) {
+func TestSubmissionInfo(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
 		rows int64

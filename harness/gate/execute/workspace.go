@@ -58,14 +58,11 @@ func (x *run) takeCopies(ctx context.Context) error {
 	}
 	x.workspace, x.baseline = filepath.Join(x.temp, "workspace"), filepath.Join(x.temp, "baseline")
 	if x.fromCommit() {
-		_, err = git.Checkout(ctx, x.m.Workspace, x.m.Repo.Commit, x.workspace, x.m.Exclude)
-		var revision *git.RevisionError
-		if errors.As(err, &revision) {
-			return x.refuse(evidence.ReasonDirty, 0, x.m.Repo.Commit, err.Error())
-		}
+		_, err = git.Checkout(ctx, x.m.Workspace, x.m.Repo.Commit, x.workspace, x.m.Exclude, DiskBytes(x.m))
 		if err == nil {
 			err = fsx.InRoot(x.workspace, x.openUp)
 		}
+		err = x.copyError(ctx, "workspace", err)
 	} else {
 		err = x.takeCopy(ctx, "workspace", x.m.Workspace, x.workspace, evidence.ReasonNoWorkspace)
 	}
@@ -109,27 +106,39 @@ func (x *run) takeCopy(ctx context.Context, what, dir, into string, missing evid
 	if !fsx.IsDir(dir) {
 		return x.refuse(missing, 0, what, "does not exist or is not a directory")
 	}
-	limit := x.m.TimeoutCaps.DiskBytes
-	if limit <= 0 {
-		limit = int64(policy.Default().Disk)
-	}
 	if err := os.Mkdir(into, 0o755); err != nil {
 		return err
 	}
 	err := fsx.InRoot(dir, func(from *os.Root) error {
 		return fsx.InRoot(into, func(to *os.Root) error {
 			leave := func(name string, _ fs.DirEntry) bool { return x.leaves(name) }
-			if err := fsx.Copy(ctx, from, to, fsx.CopyOptions{Leave: leave, Entries: maxEntries, Depth: maxDepth, Bytes: limit}); err != nil {
+			if err := fsx.Copy(ctx, from, to, fsx.CopyOptions{Leave: leave, Entries: maxEntries, Depth: maxDepth, Bytes: DiskBytes(x.m)}); err != nil {
 				return err
 			}
 			return x.openUp(to)
 		})
 	})
+	return x.copyError(ctx, what, err)
+}
+
+// DiskBytes is how much a workspace may hold.
+func DiskBytes(m evidence.RunManifest) int64 {
+	if m.TimeoutCaps.DiskBytes > 0 {
+		return m.TimeoutCaps.DiskBytes
+	}
+	return int64(policy.Default().Disk)
+}
+
+// copyError turns a problem of the files into a finding. A failure of the copy stays an error.
+func (x *run) copyError(ctx context.Context, what string, err error) error {
 	var large *fsx.LimitError
 	var file *fs.PathError
+	var revision *git.RevisionError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &revision):
+		return x.refuse(evidence.ReasonDirty, 0, x.m.Repo.Commit, err.Error())
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, fsx.ErrChanged):

@@ -16,6 +16,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // A RevisionError is a revision that a repository does not have.
@@ -73,10 +75,10 @@ func resolve(dir, revision string) (*repository, plumbing.Hash, error) {
 
 // Checkout writes the files that a revision has in dir to the directory into, which must not
 // exist, and returns the revision's commit. exclude lists paths relative to dir that are left
-// out. Files keep whether they may be executed. Links are written as links and never
+// out, and limit bounds the bytes of all files. Files keep whether they may be executed. Links are written as links and never
 // followed. Nothing is converted. A fetched submodule has the files of its recorded commit;
 // any other is an empty directory.
-func Checkout(ctx context.Context, dir, revision, into string, exclude []string) (commit string, err error) {
+func Checkout(ctx context.Context, dir, revision, into string, exclude []string, limit int64) (commit string, err error) {
 	r, h, err := resolve(dir, revision)
 	if err != nil {
 		return "", err
@@ -90,7 +92,7 @@ func Checkout(ctx context.Context, dir, revision, into string, exclude []string)
 		return "", err
 	}
 	defer root.Close()
-	w := &writer{root: root, files: maxFiles, bytes: maxTotal, leave: map[string]bool{}}
+	w := &writer{root: root, files: maxFiles, bytes: limit, limit: limit, leave: map[string]bool{}}
 	for _, name := range exclude {
 		w.leave[path.Clean(name)] = true
 	}
@@ -104,8 +106,9 @@ func Checkout(ctx context.Context, dir, revision, into string, exclude []string)
 type writer struct {
 	root  *os.Root
 	leave map[string]bool
-	files int
-	bytes int64
+	// files and bytes are how many more there may be.
+	files        int
+	bytes, limit int64
 }
 
 // commit writes the files of a commit below at.
@@ -146,7 +149,7 @@ func (w *writer) entry(r *repository, name string, e object.TreeEntry) error {
 		return fmt.Errorf("%.200q: %w", name, err)
 	}
 	if w.bytes -= blob.Size; w.bytes < 0 {
-		return fmt.Errorf("has more than %d bytes", int64(maxTotal))
+		return &fsx.LimitError{What: "bytes", Most: w.limit}
 	}
 	from, err := blob.Reader()
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 func TestCheckout(t *testing.T) {
@@ -31,7 +33,7 @@ func TestCheckout(t *testing.T) {
 	f.write("repo/sub/b", "3")
 
 	into := filepath.Join(t.TempDir(), "new")
-	commit, err := Checkout(t.Context(), f.dir, "HEAD", into, nil)
+	commit, err := Checkout(t.Context(), f.dir, "HEAD", into, nil, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, head.String(), commit)
 	for name, want := range map[string]string{"a": "1\r\n", "repo/sub/b": "2", "repo/empty": "", "repo/run": "#!"} {
@@ -52,18 +54,18 @@ func TestCheckout(t *testing.T) {
 
 	// A folder of the repository is that folder of the revision.
 	part := filepath.Join(t.TempDir(), "part")
-	_, err = Checkout(t.Context(), f.path("repo"), "HEAD", part, nil)
+	_, err = Checkout(t.Context(), f.path("repo"), "HEAD", part, nil, 1<<20)
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(part, "sub/b"))
 	require.NoFileExists(t, filepath.Join(part, "a"))
 
-	_, err = Checkout(t.Context(), f.dir, "HEAD", into, nil)
+	_, err = Checkout(t.Context(), f.dir, "HEAD", into, nil, 1<<20)
 	require.ErrorIs(t, err, os.ErrExist)
 	require.FileExists(t, filepath.Join(into, "a"), "what was there stays")
 	f.write("later/x", "1")
-	_, err = Checkout(t.Context(), f.path("later"), "HEAD", filepath.Join(t.TempDir(), "x"), nil)
+	_, err = Checkout(t.Context(), f.path("later"), "HEAD", filepath.Join(t.TempDir(), "x"), nil, 1<<20)
 	require.ErrorContains(t, err, "later: directory not found")
-	_, err = Checkout(t.Context(), t.TempDir(), "HEAD", filepath.Join(t.TempDir(), "x"), nil)
+	_, err = Checkout(t.Context(), t.TempDir(), "HEAD", filepath.Join(t.TempDir(), "x"), nil, 1<<20)
 	require.ErrorContains(t, err, "is in no git repository")
 	var broken *RevisionError
 	_, err = Resolve(t.TempDir(), "HEAD")
@@ -74,7 +76,7 @@ func TestCheckout(t *testing.T) {
 	resolved, err := Resolve(f.path("repo"), "HEAD")
 	require.NoError(t, err)
 	require.Equal(t, head.String(), resolved)
-	_, err = Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "x", "y"), nil)
+	_, err = Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "x", "y"), nil, 1<<20)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -212,7 +214,7 @@ func TestCheckoutHostile(t *testing.T) {
 			f := newFixture(t)
 			f.commitTree("evil", c.tree(f, f.object(plumbing.BlobObject, []byte("x"))))
 			parent := t.TempDir()
-			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(parent, "into"), nil)
+			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(parent, "into"), nil, 1<<20)
 			require.ErrorContains(t, err, c.want)
 			left, err := os.ReadDir(outside)
 			require.NoError(t, err)
@@ -239,7 +241,7 @@ func TestCheckoutBomb(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	require.NoError(t, err)
 	defer root.Close()
-	w := &writer{root: root, files: 1000, bytes: maxTotal}
+	w := &writer{root: root, files: 1000, bytes: 1 << 20}
 	require.ErrorContains(t, w.commit(t.Context(), r, commit, "", 0), "has more than 500000 files and directories")
 	require.Equal(t, -1, w.files)
 }
@@ -280,7 +282,7 @@ func TestDamagedObjects(t *testing.T) {
 			h := plumbing.NewHash("1234567890123456789012345678901234567890")
 			f.loose(h, c.write)
 			f.commitTree("evil", f.tree(object.TreeEntry{Name: "a", Mode: filemode.Regular, Hash: h}))
-			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -289,7 +291,7 @@ func TestDamagedObjects(t *testing.T) {
 		h := plumbing.NewHash("1234567890123456789012345678901234567890")
 		f.loose(h, func(w io.Writer) { fmt.Fprint(w, "blob 3\x00"); zeros(w, maxObject+100) })
 		f.commitTree("evil", f.tree(object.TreeEntry{Name: "a", Mode: filemode.Regular, Hash: h}))
-		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 		require.ErrorContains(t, err, "is damaged")
 	})
 	t.Run("commit", func(t *testing.T) {
@@ -297,7 +299,7 @@ func TestDamagedObjects(t *testing.T) {
 		h := plumbing.NewHash("1234567890123456789012345678901234567890")
 		f.loose(h, func(w io.Writer) { fmt.Fprint(w, "commit 3\x00abc") })
 		require.NoError(t, f.repo.Storer.SetReference(plumbing.NewHashReference("refs/heads/evil", h)))
-		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 		require.Error(t, err)
 	})
 }
@@ -307,4 +309,14 @@ type zeroReader struct{}
 func (zeroReader) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
+}
+
+// TestCheckoutLimit: the files of a commit have no more bytes than a workspace may have.
+func TestCheckoutLimit(t *testing.T) {
+	f := newFixture(t)
+	f.write("a", "12345")
+	f.commit()
+	_, err := Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "into"), nil, 4)
+	var limit *fsx.LimitError
+	require.ErrorAs(t, err, &limit)
 }

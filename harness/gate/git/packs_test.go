@@ -106,7 +106,7 @@ func TestPacksHostile(t *testing.T) {
 			f := newFixture(t)
 			f.pack(c.objects...)
 			f.commitTree("evil", f.tree(object.TreeEntry{Name: "x", Mode: filemode.Regular, Hash: a}))
-			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
@@ -121,7 +121,7 @@ func TestPacksDelta(t *testing.T) {
 	f.pack(packed{text, plumbing.REFDeltaObject, int64(len(d)), base[:], d}, packed{base, plumbing.BlobObject, 3, nil, []byte("abc")})
 	f.commitTree("honest", f.tree(object.TreeEntry{Name: "x", Mode: filemode.Regular, Hash: text}))
 	into := filepath.Join(t.TempDir(), "into")
-	_, err := Checkout(t.Context(), f.dir, "honest", into, nil)
+	_, err := Checkout(t.Context(), f.dir, "honest", into, nil, 1<<20)
 	require.NoError(t, err)
 	got, err := os.ReadFile(filepath.Join(into, "x"))
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestPackIndexHostile(t *testing.T) {
 			}
 			f.write(".git/objects/pack/pack-0000000000000000000000000000000000000000.idx", string(text)+string(make([]byte, 100)))
 			f.commitTree("evil", plumbing.NewHash("1234567890123456789012345678901234567890"))
-			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil)
+			_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 			require.ErrorContains(t, err, "pack-0000")
 		})
 	}

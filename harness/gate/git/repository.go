@@ -35,7 +35,6 @@ const (
 	maxObject = 256 << 20 // one object, together with the objects that it is a difference of
 	maxIndex  = 1 << 30   // the index of a pack
 	maxFiles  = 500_000   // the entries of a workspace or of a commit
-	maxTotal  = 64 << 30  // all files of a commit
 	maxDepth  = 200       // nested directories
 	maxNested = 10        // nested submodules
 	maxPath   = 4096

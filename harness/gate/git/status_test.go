@@ -285,7 +285,7 @@ func TestStatusWorktree(t *testing.T) {
 	_, differ, err := Status(t.Context(), tree, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, differ)
-	commit, err := Checkout(t.Context(), tree, "HEAD", filepath.Join(t.TempDir(), "into"), nil)
+	commit, err := Checkout(t.Context(), tree, "HEAD", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, head.String(), commit)
 }
@@ -329,7 +329,7 @@ func TestStatusSubmodule(t *testing.T) {
 	f.write("m/x", "1")
 
 	into := filepath.Join(t.TempDir(), "into")
-	_, err := Checkout(t.Context(), f.dir, "master", into, []string{"a"})
+	_, err := Checkout(t.Context(), f.dir, "master", into, []string{"a"}, 1<<20)
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(into, "m/x"))
 	require.NoFileExists(t, filepath.Join(into, "a"))
@@ -351,7 +351,7 @@ func TestStatusSubmodule(t *testing.T) {
 	require.Empty(t, differ, "empty")
 
 	into = filepath.Join(t.TempDir(), "into")
-	_, err = Checkout(t.Context(), f.dir, "master", into, nil)
+	_, err = Checkout(t.Context(), f.dir, "master", into, nil, 1<<20)
 	require.NoError(t, err)
 	require.DirExists(t, filepath.Join(into, "m"))
 }
@@ -456,7 +456,7 @@ func TestNothingIsExecuted(t *testing.T) {
 	r, _ := f.status("")
 	require.False(t, r.Dirty)
 	into := filepath.Join(t.TempDir(), "into")
-	commit, err := Checkout(t.Context(), f.dir, "HEAD~1", into, nil)
+	commit, err := Checkout(t.Context(), f.dir, "HEAD~1", into, nil, 1<<20)
 	require.NoError(t, err)
 	require.Equal(t, first.String(), commit)
 	text, err := os.ReadFile(filepath.Join(into, "a.txt"))
@@ -514,7 +514,7 @@ func TestPacked(t *testing.T) {
 	r, differ := f.status("")
 	require.Equal(t, evidence.Repo{Commit: head.String(), Root: "."}, r, differ)
 	into := filepath.Join(t.TempDir(), "into")
-	_, err = Checkout(t.Context(), f.dir, head.String(), into, nil)
+	_, err = Checkout(t.Context(), f.dir, head.String(), into, nil, 1<<20)
 	require.NoError(t, err)
 	changes, diff, err := Compare(t.Context(), into, f.dir, nil)
 	require.NoError(t, err)
@@ -532,7 +532,7 @@ func TestShallow(t *testing.T) {
 	f.write(".git/shallow", second.String()+"\n")
 	r, _ := f.status("")
 	require.Equal(t, second.String(), r.Commit)
-	_, err := Checkout(t.Context(), f.dir, "HEAD~1", filepath.Join(t.TempDir(), "x"), nil)
+	_, err := Checkout(t.Context(), f.dir, "HEAD~1", filepath.Join(t.TempDir(), "x"), nil, 1<<20)
 	require.ErrorContains(t, err, `revision "HEAD~1": is not here, because the clone is shallow`)
 }
 

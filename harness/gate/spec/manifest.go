@@ -32,7 +32,6 @@ type Facts struct {
 	// the directory of the wish.
 	Workspace                         string
 	WorkspaceExists, WorkspaceOutside bool
-	Baseline                          string // a directory with the compared revision; empty for none
 	// Repo is the state of the repository, and Differs the first paths of the workspace that
 	// differ from its commit.
 	Repo      evidence.Repo
@@ -53,7 +52,7 @@ func Build(facts Facts) (evidence.RunManifest, []evidence.Finding) {
 	w := b.wish
 	m := evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: w.Name, WishSHA256: b.Lock.SHA256, GateCommands: []string{}, Gates: []evidence.Gate{},
-		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, Baseline: b.Baseline, EnvPolicy: environment(w.Env),
+		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, EnvPolicy: environment(w.Env),
 		Paths: w.Paths, Uncounted: sorted(b.Uncounted), Toolchain: b.Lock.Toolchain, Repo: b.Repo, Mode: b.mode(), Rules: w.Normalize, Allowed: w.AllowSuspects,
 	}
 	m.Exclude = sorted(w.Exclude, b.Exclude)

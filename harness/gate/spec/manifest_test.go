@@ -326,8 +326,9 @@ func TestOutside(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	in := facts(t, "gate_commands: [{cmd: a, timeout: 1s}, {cmd: b, timeout: 2s}]")
-	in.Mode.Repeats, in.Baseline = 2, "/base"
+	in.Mode.Repeats = 2
 	m, findings := Build(in)
+	m.Baseline = "/base"
 	p := NewPlan(m, findings)
 	require.Equal(t, map[string]int64{"iterations": 3, "tool_calls": 6, "milliseconds": 9000}, p.LoopBudgets)
 	require.Equal(t, []string{"a", "b"}, p.GateCommands)

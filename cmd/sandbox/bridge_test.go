@@ -1,5 +1,0 @@
-package main
-
-import "github.com/evalbox/evalbox/cmd/sandbox/cli"
-
-type interruption = cli.Interruption

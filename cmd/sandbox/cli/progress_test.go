@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestProgress(t *testing.T) {
+	var stderr bytes.Buffer
+	p := Progress{More: func() string { return ", more" }}
+	p.Start(&App{Streams: Streams{Err: &stderr}}, false, "runs", 10, 5)
+	p.Running(1)
+	require.Equal(t, "1 running, more · 0s", p.describe())
+	p.End("a")
+	p.Skip(1)
+	require.Equal(t, "10s, 30s left", p.times(10*time.Second))
+	p.Once("waiting: a")
+	p.Once("waiting: b")
+	p.Say("%d%s", 1, "\x1b")
+	p.Stop()
+	require.Equal(t, "sandbox: 6/10 a\nsandbox: waiting: a\nsandbox: 1^[\n", stderr.String())
+}

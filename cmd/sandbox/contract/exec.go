@@ -1,0 +1,281 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// execFlags are the flags of `exec` that are not settings.
+type execFlags struct {
+	file, root             string
+	approver               contract.Approver
+	approval               string
+	addHosts, dependencies []string
+	dryRun, keep           bool
+}
+
+// NewExec returns the command `exec`.
+func NewExec(a *cli.App) *cobra.Command {
+	var f execFlags
+	cmd := &cobra.Command{
+		Use:   "exec -f CONTRACT.yaml",
+		Short: "Carry out a code execution contract",
+		Long: `Carry out a code execution contract: a document that says what a tool is run with,
+what it may do and what it must give. It is checked, resolved against the files of
+this machine, run in a fresh container with its limits, and compared with its
+expectations. The outcome is a document too, in the record of the run.
+
+Paths of a contract are of this machine, below the root; the program finds the
+root at /repo. It may change a copy, and its changes are carried over when it has
+ended. Levels that open more need an approval.
+
+The exit code is the program's, except: 124 time limit, 125 the contract was
+refused or the sandbox failed, 126 and 127 the command cannot be executed or does
+not exist, 130 interrupted, 137 out of memory, 1 the program exited with 0 but gave
+something else than the contract wants, 2 wrong usage.`,
+		Example: `  sandbox exec -f contract.yaml
+  sandbox exec -f contract.yaml --dry-run             check it, run nothing
+  sandbox exec -f - --root ~/project --json < contract.yaml | jq .checklist
+  sandbox exec -f contract.yaml --approve "Ada" --reason "needs /etc/ssl"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			approves, blank := cmd.Flags().Changed("approve"), strings.TrimSpace(f.approver.Name) == "" || strings.TrimSpace(f.approver.Reason) == ""
+			if err := cli.Check(cmd,
+				cli.Wrong(f.file == "", "there is no contract: name one with -f"),
+				cli.Apart("approve", "approval"),
+				cli.Together("approve", "reason"),
+				cli.Wrong(approves && blank, "--approve and --reason must not be empty"),
+				cli.NotEmpty(cli.Folder, "root"),
+			); err != nil {
+				return err
+			}
+			return a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) })(cmd, nil)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin (required)")
+	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to (default: the Git work tree or the directory of the file)")
+	a.SettingFlags(cmd, contractKeys...)
+	flags.StringVar(&f.approver.Name, "approve", "", "approve what the contract needs, as `NAME`")
+	flags.StringVar(&f.approver.Reason, "reason", "", "why, as `text`")
+	flags.StringVar(&f.approval, "approval", "", "approval, a `file` made with 'sandbox contract approve'")
+	flags.StringArrayVar(&f.addHosts, "add-host", nil, "`NAME:ADDRESS` that the proxy of the network levels takes a name for")
+	flags.StringArrayVar(&f.dependencies, "dependency", nil, "`directory` outside of the root that level extended may read, beside contract_dependencies")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
+	a.SettingFlags(cmd, "image", "allow_unlocked", "runtime", "user", "transfer", "grace", "disk", "json", "quiet", "raw")
+	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	return cmd
+}
+
+func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) error {
+	text, err := readDocument(ctx, a, f.file)
+	if err != nil {
+		return err
+	}
+	job := contract.Job{Text: text, Approver: f.approver}
+	options, err := f.options(s)
+	if err != nil {
+		return err
+	}
+	if f.approval != "" {
+		approval, err := parsed(approvalFile, f.approval, contract.ParseApproval)
+		if err != nil {
+			return err
+		}
+		job.Approval = &approval
+	}
+	view := cli.Piped
+	if f.dryRun {
+		view = cli.Hidden
+	}
+	x, err := a.Begin(ctx, s, view)
+	if err != nil {
+		if s.JSON {
+			a.Code = cli.ExitCode(nil, err)
+			err = errors.Join(err, a.PrintJSON(contract.NotBegun(ctx, options.Rules, job, err)))
+		}
+		return err
+	}
+	defer x.Close()
+	h, err := contract.New(x.Box, options)
+	if err != nil {
+		return err
+	}
+	job.IO, job.Hooks = x.IO, x.Hooks
+	do := h.Run
+	if f.dryRun {
+		do = h.Plan
+	}
+	o, err := do(ctx, job)
+	_ = x.Ended() // the record has all output
+	a.Code = cli.ExitCode(ended(o), err)
+	refused := o.Status == contract.StatusRefused
+	switch notBegun := err != nil && o.Evidence.RunID == ""; {
+	case notBegun && s.JSON:
+		return errors.Join(err, a.PrintJSON(o))
+	case notBegun:
+		return err
+	case f.dryRun && (!refused || s.JSON):
+		for _, unused := range f.unused(o) {
+			a.Warn("%s", unused)
+		}
+		return a.PrintJSON(o)
+	}
+	quiet := a.IsQuiet(s) && (!refused || s.JSON)
+	return errors.Join(a.Present(o, quiet, s, func() []string { return outcomeLines(a, o, f, options.Root) }), err)
+}
+
+// engineSockets are the sockets of engines. A process that reaches one is root on the machine.
+var engineSockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"}
+
+func (f execFlags) options(s settings.Settings) (o contract.Options, err error) {
+	stateDir, err := s.StateDirectory()
+	if err != nil {
+		return o, err
+	}
+	o = contract.Options{
+		Root: f.root, Request: s.Request(), Approvals: approvalsIn(stateDir), Forbidden: append([]string{stateDir}, engineSockets...),
+		Dependencies: slices.Clone(s.Dependencies),
+	}
+	names := map[string][]netip.Addr{}
+	o.Request.Keep, o.Request.Egress = f.keep, &policy.Egress{Resolve: names}
+	if o.Rules, err = rulesOf(s); err != nil {
+		return o, err
+	}
+	for _, dir := range f.dependencies {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return o, err
+		}
+		if dir == "" || !fsx.IsDir(abs) {
+			return o, cli.Usagef("sandbox exec", "exec: --dependency %q: is no folder", dir)
+		}
+		o.Dependencies = append(o.Dependencies, abs)
+	}
+	for _, pair := range f.addHosts {
+		name, address, err := policy.ParseAddHost(pair)
+		if err != nil {
+			return o, cli.Usagef("sandbox exec", "exec: --%s", err)
+		}
+		names[name] = append(names[name], address)
+	}
+	if o.Root == "" {
+		o.Root, err = rootOf(f.file)
+	}
+	return o, err
+}
+
+// approvalsIn are the approvals of a state directory.
+func approvalsIn(stateDir string) contract.Approvals {
+	return contract.Approvals{Dir: filepath.Join(stateDir, "approvals")}
+}
+
+// unused returns messages about flags that the contract did not use.
+func (f execFlags) unused(o contract.Outcome) (unused []string) {
+	if o.Executed == nil {
+		return nil // it ended before it could use them
+	}
+	if len(f.addHosts) > 0 && o.Executed.NetworkLevel == string(policy.Offline) {
+		unused = append(unused, "--add-host is not used: the contract is offline")
+	}
+	if o.Approval == nil && f.approver.Name != "" {
+		unused = append(unused, "--approve is not used: the contract needs no approval")
+	}
+	if o.Approval == nil && f.approval != "" {
+		unused = append(unused, "--approval is not used: the contract needs none")
+	}
+	return unused
+}
+
+// outcomeLines are the outcome of a contract and hints.
+func outcomeLines(a *cli.App, o contract.Outcome, f execFlags, root string) (lines []string) {
+	for _, unused := range f.unused(o) {
+		lines = append(lines, "warning: "+unused)
+	}
+	lines = append(lines, render.Outcome(o, sourceName(f.file), a.Palette())...)
+	if o.Status != contract.StatusRefused {
+		return lines
+	}
+	if abs, err := filepath.Abs(root); err == nil {
+		root = abs
+	}
+	for _, hint := range contract.Hints(render.InOrder(o.Violations), root) {
+		lines = append(lines, "hint: "+terminal.Line(a.RepeatFlags(hint)))
+	}
+	return lines
+}
+
+// sourceName is the name of a contract in messages.
+func sourceName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+// readDocument reads a contract, from stdin if its name is "-". An interruption ends the wait.
+func readDocument(ctx context.Context, a *cli.App, name string) ([]byte, error) {
+	read := func() ([]byte, error) { return contract.ReadDocument(name) }
+	if name == "-" {
+		if a.InTerminal {
+			a.Say("reading the contract from the terminal; Ctrl-D ends it")
+		}
+		read = func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.In, contract.MaxDocument+1)) }
+	}
+	text, err := cli.Interruptibly(ctx, read)
+	if err != nil {
+		return nil, contractFile.Error(sourceName(name), err)
+	}
+	return text, nil
+}
+
+// rootOf is the root of a contract that names none: the Git work tree of its file, or else
+// the directory of the file. For stdin it is the current directory.
+func rootOf(file string) (string, error) {
+	if file == "-" {
+		return os.Getwd()
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return "", contractFile.Error(file, err)
+	}
+	folder := filepath.Dir(abs)
+	for dir := folder; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return folder, nil
+		}
+	}
+}
+
+// ended is how a contract ended, as the exit code sees it.
+func ended(o contract.Outcome) *trial.Result {
+	end := &trial.Result{Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1}
+	if o.Status == contract.StatusPlanned {
+		end.Verdict = trial.Passed
+	}
+	if o.ExitCode != nil {
+		end.ExitCode = *o.ExitCode
+	}
+	return end
+}

@@ -1,0 +1,259 @@
+package evaluate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+)
+
+// batchFlags are the flags of `batch` that are not settings.
+type batchFlags struct {
+	evaluateFlags
+	from, results         string
+	parallel, maxFailures int
+	failFast              bool
+	budget                time.Duration
+}
+
+// NewBatch returns the command `batch`.
+func NewBatch(a *cli.App) *cobra.Command {
+	var f batchFlags
+	cmd := &cobra.Command{
+		Use:   "batch [flags] SCRIPT.py... --task TASK.yaml\n  sandbox batch [flags] --from LIST.jsonl --task TASK.yaml",
+		Short: "Evaluate many solution scripts, and go on after an interruption",
+		Long: `Evaluate solution scripts of a task, one after the other or N at once, each in a
+fresh container with a working directory of its own, and end with a leaderboard.
+
+Each result is on the disk as soon as its script has ended: a line of the results
+file. The same command, given again after a crash or Ctrl-C, runs only what has no
+conclusive result there yet. A script or a task that has changed is run again, and
+so is everything when it is to be evaluated in another way. What counts is script,
+seed, task, image, limits, environment, GPUs, grader, answers and sample; the data
+are not looked at.
+
+A script that is refused, also one that is not UTF-8, is a result like others. With
+--fail-fast and --max-failures a script whose grading fails has failed, too; they count
+the failures of this call only.
+
+A list has one object per line: {"script": "svm.py", "name": "svm", "seed": 1}.
+Only script is required; a relative one is relative to the list.
+
+--json prints one evaluation per line, in the order of the scripts.
+
+Ctrl-C asks what runs to end, and keeps what it did as not conclusive; twice ends
+it at once. When --budget is used up, what runs is ended in the same way. With
+--fail-fast and --max-failures what runs goes on to its end.
+
+The exit code is 0 when every script has a conclusive result, good or bad; 1 when
+too many scripts failed; 124 when the budget is used up; 125 when the sandbox
+failed or refused; 130 when cli.Interrupted; 2 for wrong usage.`,
+		Example: `  sandbox batch solutions/*.py --task task.yaml
+  sandbox batch --from list.jsonl --task task.yaml -j 4 --budget 8h
+  sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
+  sandbox batch solutions/*.py --task task.yaml --seeds 1,2,3
+  sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
+		Args:    cobra.ArbitraryArgs,
+		PreRunE: f.check,
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return batch(ctx, a, s, f, args)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
+	flags.StringVar(&f.from, "from", "", "`file` that lists the scripts, one JSON object per line")
+	flags.IntVarP(&f.parallel, "jobs", "j", 1, "run `N` scripts at once")
+	flags.StringVar(&f.results, "results", "results.jsonl", "`file` that results are added to, and that says what is done")
+	flags.StringVar(&f.workspace, "workspace", "work", "`directory` of the working directories, one for each script")
+	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
+	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
+	flags.Var(cli.Duration(&f.budget), "budget", "wall time for all of it, such as 8h; what runs then is ended")
+	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
+	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
+	return cmd
+}
+
+// check refuses flags that contradict each other.
+func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed
+	if f.failFast {
+		f.maxFailures = 1
+	}
+	return cli.Check(cmd,
+		cli.Wrong(len(args) > 0 && f.from != "", "give scripts or --from, not both"),
+		cli.Wrong(len(args) == 0 && f.from == "", "there is nothing to run: give scripts or --from"),
+		cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel),
+		cli.Apart("fail-fast", "max-failures"),
+		cli.Wrong(given("max-failures") && f.maxFailures < 1, "--max-failures %d: must be at least 1", f.maxFailures),
+		cli.Wrong(given("budget") && f.budget <= 0, "--budget must be more than 0"),
+		cli.Wrong(f.workspace == "" || f.results == "", "--workspace and --results must not be empty"),
+		cli.Wrong(f.repeat > 1 && len(f.seeds) == 0, "--repeat needs --seeds: runs that are alike cannot be told apart when a batch goes on"),
+		f.evaluateFlags.check,
+	)
+}
+
+// listScripts returns the scripts of a command line, or of the list that it names. Those with a
+// problem are left out; the error names the problem.
+func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.ListedScript, error) {
+	if f.from != "" {
+		// It may be a pipe without a writer.
+		return cli.Interruptibly(ctx, func() ([]evaluate.ListedScript, error) { return evaluate.LoadList(f.from) })
+	}
+	var listed []evaluate.ListedScript
+	var errs []error
+	for _, path := range args {
+		script := evaluate.ScriptNamed(path)
+		if err := policy.CheckName("name", script.Name); err != nil {
+			errs = append(errs, &evaluate.FileError{Path: path, Rule: err.Error(), Err: err})
+			continue
+		}
+		listed = append(listed, script)
+	}
+	return listed, errors.Join(errs...)
+}
+
+func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, args []string) error {
+	a.FieldHints = fieldHints
+	task, taskErr := evaluate.LoadTask(f.task)
+	listed, listErr := f.listScripts(ctx, args)
+	entries, err := evaluate.Entries(listed, f.seeds, f.workspace)
+	if err := errors.Join(taskErr, listErr, err); err != nil {
+		return err
+	}
+	x, err := a.Begin(ctx, s, cli.Hidden)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	opts, err := f.options(ctx, x)
+	if err != nil {
+		return err
+	}
+	var p progress
+	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
+	if f.parallel > 1 { // one at a time waits as a single run does
+		opts.Hooks.Waiting = func(why string) { p.Once("runs wait for each other's GPUs: " + why) }
+	}
+	h, err := evaluate.New(x.Box, opts)
+	if err != nil {
+		return err
+	}
+	log, err := trial.OpenLog(filepath.Join(x.Box.Store().Dir(), "trials"))
+	if err != nil {
+		return err
+	}
+	b := evaluate.BatchOptions{
+		Task: task, Timeout: s.Timeout(), Parallel: f.parallel, MaxFailures: f.maxFailures, Budget: f.budget, MaxRetries: f.maxRetries,
+		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: log,
+		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
+		Resumed: func(left evaluate.Resumption, torn int) {
+			if torn > 0 {
+				a.Warn("%s:%d: the line was cut and is dropped; its script runs again", f.results, torn)
+			}
+			if text := render.Resumption(left, len(entries), f.results); text != "" && !s.Quiet {
+				a.Say("%s", text)
+			}
+			p.direction, p.More = task.MetricDirection, p.more
+			for _, known := range left.Known {
+				if known != nil {
+					p.note(*known)
+				}
+			}
+			p.Start(a, s.Quiet, "scripts", len(entries), len(entries)-left.Done)
+		},
+		Running: p.Running,
+		Ended:   p.ended,
+		Ending:  func(cause error) { p.Say("%v: ending what runs; Ctrl-C ends it at once", cause) },
+	}
+	if f.debugCommand != "" {
+		b.Debug = p.debugging(debugCommand(f.debugCommand))
+	}
+	report, ended := h.Batch(ctx, entries, b)
+	p.Stop()
+	_ = x.Ended() // no output was shown
+	if report.Results == nil {
+		return ended
+	}
+	return reportBatch(a, report, ended, f, s, task, p.debugFailures.Load())
+}
+
+// reportBatch shows the results of a batch and sets the exit code. ended is the reason of an
+// early end; nil if there was none.
+func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFlags, s settings.Settings, task evaluate.TaskDescription, debugFailures int64) error {
+	sum := render.BatchSum(report.Results)
+	a.Code = batchCode(ended, sum.NotStarted+sum.Inconclusive)
+	var err error
+	switch {
+	case s.JSON:
+		encoder := json.NewEncoder(a.Out)
+		encoder.SetEscapeHTML(false)
+		for _, r := range report.Complete(ended) {
+			if err = cli.ReaderGone(encoder.Encode(r)); err != nil {
+				break
+			}
+		}
+	case !s.Quiet:
+		err = printBatch(a, report.Results, task, f.repeat > 1)
+	}
+	if !s.Quiet {
+		a.Say("%s", sum.Text(f.results, debugFailures))
+	}
+	return errors.Join(err, errors.Join(report.Errors...), ended)
+}
+
+// batchCode is the exit code of a batch that has no result of some scripts.
+func batchCode(ended error, missing int) int {
+	end := &trial.Result{Verdict: trial.Passed}
+	switch {
+	case errors.As(ended, new(*evaluate.FailuresError)):
+		end.Verdict, ended = trial.Failed, nil
+	case errors.Is(ended, evaluate.ErrBudget):
+		end.Reason, ended = result.StatusTimedOut.String(), nil
+	case missing > 0:
+		end.Verdict = trial.Inconclusive
+	}
+	return cli.ExitCode(end, ended)
+}
+
+// printBatch prints the leaderboard, and a line for each script that ran with several seeds.
+func printBatch(a *cli.App, results []*evaluate.Result, task evaluate.TaskDescription, repeated bool) error {
+	var found []evaluate.Result
+	var names []string
+	byName := map[string][]evaluate.Result{}
+	for _, r := range results {
+		if r == nil {
+			continue
+		}
+		found = append(found, *r)
+		if byName[r.Name] == nil {
+			names = append(names, r.Name)
+		}
+		byName[r.Name] = append(byName[r.Name], *r)
+	}
+	ranked, err := evaluate.RankResults(found, task.MetricDirection)
+	if err != nil || len(ranked) == 0 {
+		return err
+	}
+	err = printLeaderboard(a, render.TaskTitle(task), ranked)
+	for _, name := range names {
+		if repeated && err == nil {
+			err = a.Print("%s", name+": "+render.Statistics(evaluate.StatisticsOf(byName[name]), len(byName[name])))
+		}
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package evaluate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/gpu"
+)
+
+// fieldHints are the hints for the fields of an evaluation.
+var fieldHints = map[string]string{
+	"data_dir":   "name in the task file the folder of the data, called input, or the folder that holds it",
+	"answers":    "give a folder with --answers, apart from the data of the task",
+	"sample":     "give the CSV file with the right header, rows and IDs",
+	"submission": "give the name of a file that the script leaves in ./final",
+	"cache":      "give a folder with --cache, which is made if it is missing",
+	"grader":     "give a Python script with --grader",
+}
+
+// evaluateFlags are the flags of `evaluate` and `batch` that are not settings.
+type evaluateFlags struct {
+	task, workspace, name string
+	env                   cli.EnvFlags
+	submission            submissionFlags
+	grader, answers       string
+	graderTimeout         time.Duration
+	cache                 string
+	repeat                int
+	seeds                 []uint32
+	debugCommand          string
+	maxRetries            int
+}
+
+// register gives a command the flags that say how scripts are evaluated. repeat is the help
+// of --repeat.
+func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
+	flags := cmd.Flags()
+	f.env.Register(flags)
+	f.submission.register(cmd)
+	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
+	flags.StringVar(&f.answers, "answers", "", "`directory` that only the grader sees")
+	flags.Var(cli.Duration(&f.graderTimeout), "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
+	flags.StringVar(&f.cache, "cache", "", "`directory` of known results: what ran before is not run again")
+	flags.IntVar(&f.repeat, "repeat", 1, repeat)
+	flags.Var(cli.List(&f.seeds, "S,S,...", cli.Each(readSeed)), "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
+	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
+	flags.IntVar(&f.maxRetries, "max-retries", mlestar.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
+}
+
+// NewEvaluate returns the command `evaluate`.
+func NewEvaluate(a *cli.App) *cobra.Command {
+	var f evaluateFlags
+	cmd := &cobra.Command{
+		Use:   "evaluate SCRIPT.py --task TASK.yaml",
+		Short: "Evaluate a solution script: check, run, score",
+		Long: `Evaluate a solution of a task: check the script, run it in a fresh container on the
+data of the task, and tell its score. The script and its final/ are in a working
+directory, work/NAME unless --workspace says otherwise.
+
+The score is what the script printed, its own word. With --grader and --answers
+a second container scores what the script left in final/; only that one sees the
+answers. With --debug-cmd a script that fails is repaired by a command of yours,
+which gets {"script": ..., "error": ..., "traceback": ...} as JSON on stdin and
+prints the repaired script.
+
+Ctrl-C asks what runs to end; twice ends it at once.
+
+The exit code is the script's, with the exceptions of 'sandbox run', and 1 when the
+script was refused, left a traceback, its submission is wrong or its grading failed.
+With several runs it is the highest of theirs.`,
+		Example: `  sandbox evaluate svm.py --task task.yaml
+  sandbox evaluate svm.py --task task.yaml --sample data/sample_submission.csv --json
+  sandbox evaluate svm.py --task task.yaml --grader grader.py --answers answers
+  sandbox evaluate svm.py --task task.yaml --seeds 1,2,3
+  sandbox evaluate svm.py --task task.yaml --debug-cmd ./fix.sh --max-retries 2`,
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return runEvaluate(ctx, a, s, f, args[0])
+		}),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
+	flags.StringVar(&f.workspace, "workspace", "", "working `directory` for the script and its final/ (default work/NAME)")
+	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
+	f.register(cmd, "run `N` times, and tell mean, deviation and 95 % interval")
+	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
+	return cmd
+}
+
+// check refuses flags that contradict each other.
+func (f *evaluateFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	if given("seeds") && !given("repeat") {
+		f.repeat = len(f.seeds)
+	}
+	return cli.Check(cmd,
+		cli.Wrong(f.task == "", "--task is missing"),
+		cli.Wrong((f.grader == "") != (f.answers == ""), "--grader and --answers go together"),
+		cli.Needs("grader", "grader-timeout"),
+		cli.Wrong(given("grader-timeout") && f.graderTimeout <= 0, "--grader-timeout must be more than 0"),
+		cli.Wrong(f.repeat < 1, "--repeat %d: must be at least 1", f.repeat),
+		cli.Wrong(given("seeds") && len(f.seeds) != f.repeat, "--seeds has %d for --repeat %d", len(f.seeds), f.repeat),
+		cli.Wrong(f.maxRetries < 0, "--max-retries %d: must not be negative", f.maxRetries),
+		cli.Needs("debug-cmd", "max-retries"),
+		cli.Wrong(f.debugCommand != "" && f.repeat > 1, "--debug-cmd and several runs do not go together"),
+		cli.Needs("sample", "file", "id-column", "same-order"),
+	)
+}
+
+func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluateFlags, script string) error {
+	a.FieldHints = fieldHints
+	task, taskErr := evaluate.LoadTask(f.task)
+	text, err := evaluate.ReadScript(script)
+	if err := errors.Join(taskErr, err); err != nil {
+		return err
+	}
+	x, err := a.Begin(ctx, s, cli.AtTerminal)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	opts, err := f.options(ctx, x)
+	if err != nil {
+		return err
+	}
+	say := func(string, ...any) {}
+	if a.ErrTerminal && !s.Quiet {
+		say = a.Say
+	}
+	opts.Grading = func(string) { say("grading") }
+	h, err := evaluate.New(x.Box, opts)
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(f.name, strings.TrimSuffix(filepath.Base(script), ".py"))
+	job := evaluate.Job{Script: text, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.workspace, filepath.Join("work", name))}
+	if len(f.seeds) == 1 {
+		job.Seed = &f.seeds[0]
+	}
+	repetition := evaluate.Repetition{Results: make([]evaluate.Result, 1), Workspaces: []string{job.Workspace}}
+	switch {
+	case f.repeat > 1:
+		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
+	case f.debugCommand != "":
+		_, repetition.Results[0], err = h.EvaluateWithRetry(ctx, mlestar.NewSolution(text, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
+			sayingRetries(say, debugCommand(f.debugCommand), f.maxRetries),
+			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
+	default:
+		repetition.Results[0], err = h.Run(ctx, job)
+	}
+	_ = x.Ended() // the evaluation has all output
+	return showEvaluations(ctx, a, repetition, err, evaluationView{f.repeat, a.LivesHere(s)}, s)
+}
+
+// options are the settings and flags as the harness takes them.
+func (f *evaluateFlags) options(ctx context.Context, x *cli.Session) (opts evaluate.Options, err error) {
+	opts = evaluate.Options{Request: x.Settings.Request(), Submission: f.submission.rule(), Cache: f.cache, IO: x.IO, Hooks: x.Hooks}
+	if opts.Request.Env, err = f.env.Read(x.App); err != nil {
+		return opts, err
+	}
+	opts.Request.Limits.Timeout = 0
+	if f.grader != "" {
+		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}
+	}
+	if x.Settings.GPUs == "" {
+		return opts, nil
+	}
+	report, err := x.Runner.GPUs(ctx)
+	if err == nil {
+		opts.GPUKind, err = gpu.Kind(report.GPUs, x.Settings.GPUs)
+	}
+	switch {
+	case err == nil:
+	case f.cache == "": // only a cache must know
+		opts.GPUKind, err = "not known", nil
+	default:
+		err = cli.WithHint(fmt.Errorf("--cache with --gpus: %w", err), "leave --cache out, or see which GPUs there are with: sandbox gpus")
+	}
+	return opts, err
+}
+
+// readSeed reads a seed that Python takes.
+func readSeed(text string) (uint32, error) {
+	seed, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, errors.New("must be whole numbers from 0 to 4294967295, as in 1,2,3")
+	}
+	return uint32(seed), nil
+}

@@ -1,0 +1,164 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/normalize"
+	"github.com/evalbox/evalbox/harness/gate/spec"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+)
+
+// New returns the command `gate`.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gate",
+		Short: "Run tests and keep the evidence that they passed",
+		Long: `Run the tests of a workspace in fresh containers, keep the evidence, and judge it.
+No test, no pass: PASS needs a sealed wish with a command that runs tests, the expected
+exit code of every command, a test that really ran in every report of tests, no attempt
+that the boundary forbids, and complete evidence. Strict mode demands a report. Anything
+else is BLOCKED, or NEED_INFO if a program or the image is missing.
+
+'sandbox replay' runs the same again and compares.`,
+		Example: `  sandbox gate run -- pytest -q
+  sandbox gate seal wish.yaml
+  sandbox gate run wish.lock.json --out gate.out
+  sandbox gate verify gate.out`,
+		Args: cobra.ArbitraryArgs,
+		RunE: cli.UnknownOrHelp,
+
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(newSeal(a), newRun(a), newJudge(a), newVerify(a),
+		newNormalize(a), newSchema(a))
+	return cmd
+}
+
+func newJudge(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "judge DIR",
+		Short: "Judge a gate directory again",
+		Long: `Make the verdict of a gate directory anew from its evidence, on any machine. Nothing
+is run or changed; what is missing or was changed blocks.
+
+The exit code is that of the verdict: 0 PASS, 1 BLOCKED, 3 NEED_INFO; 125 when DIR
+cannot be read.`,
+		Example: "  sandbox gate judge gate.out\n  sandbox gate judge gate.out --json | jq .findings",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			v, err := gate.Judge(ctx, args[0])
+			if err != nil {
+				return noGate(err)
+			}
+			a.Code = cli.ExitCode(ended(v.Status), nil)
+			return a.Show(s, v, func() error {
+				return a.PrintAll(append(render.Findings(v, a.RepeatFlags), statusLine(v)))
+			})
+		}),
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// statusLine is a verdict in one line.
+func statusLine(v evidence.Verdict) string {
+	if v.Status == evidence.Pass {
+		return string(v.Status)
+	}
+	return string(v.Status) + ": " + string(v.StopReason)
+}
+
+// noGate gives an error about a gate directory a hint.
+func noGate(err error) error {
+	var directory *gate.DirectoryError
+	if errors.As(err, &directory) && directory.Hint() == "" {
+		return cli.WithHint(err, "give the folder that a gate left, such as "+defaultOut)
+	}
+	return err
+}
+
+// normalizeFlags are the flags of `gate normalize`.
+type normalizeFlags struct {
+	roots          []string
+	suspects, hash bool
+}
+
+func newNormalize(a *cli.App) *cobra.Command {
+	var f normalizeFlags
+	cmd := &cobra.Command{
+		Use:   "normalize FILE",
+		Short: "Show a log as a gate records it",
+		Long: `Show a log as a gate records it: without what changes from run to run, such as times,
+durations, process IDs, addresses and host names. FILE is - for stdin. The lines stay
+in their order.
+
+--suspects shows instead what still looks as if it changes; the exit code is then 1
+if there is any. --hash shows the hash of the behaviour.`,
+		Example: "  pytest -q | sandbox gate normalize -\n  sandbox gate normalize out.log --suspects",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.Check(cmd, cli.Apart("suspects", "hash")); err != nil {
+				return err
+			}
+			return normalizeLog(a, args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVar(&f.roots, "root", nil, "absolute `path` of the workspace: paths below it become relative")
+	flags.BoolVar(&f.suspects, "suspects", false, "show what still looks as if it changes from run to run")
+	flags.BoolVar(&f.hash, "hash", false, "show the hash of the behaviour")
+	return cmd
+}
+
+func normalizeLog(a *cli.App, file string, f normalizeFlags) error {
+	normalizer, err := normalize.New(nil, normalize.Context{Roots: f.roots})
+	if err != nil {
+		return err
+	}
+	text, err := a.ReadStream(file)
+	if err != nil {
+		return err
+	}
+	text = normalizer.Text(text)
+	switch {
+	case f.hash:
+		sum, err := normalize.BehaviorHash(bytes.NewReader(text), int64(len(text)))
+		if err != nil {
+			return err
+		}
+		return a.Print("%s\n", sum)
+	case !f.suspects:
+		return a.Print("%s", text)
+	}
+	suspects, all := normalize.Detect(text, nil)
+	if all > 0 {
+		a.Code = cli.ExitProblem
+	}
+	var lines []string
+	for _, s := range suspects {
+		lines = append(lines, fmt.Sprintf("%d: %s: %s", s.Line, s.Detector, s.Text))
+	}
+	if more := all - len(suspects); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return a.PrintAll(lines)
+}
+
+func newSchema(a *cli.App) *cobra.Command {
+	return a.SchemaCommand(&cobra.Command{
+		Use:     "schema [--lock]",
+		Short:   "Print the JSON Schema of wishes or of their locks",
+		Long:    "Print the JSON Schema (draft 2020-12) of wishes, or with --lock that of sealed ones.",
+		Example: "  sandbox gate schema > wish.schema.json\n  sandbox gate schema --lock",
+	}, spec.SchemaJSON, "lock", "that of sealed wishes", spec.LockSchemaJSON)
+}

@@ -1,0 +1,275 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/contract/registry"
+	"github.com/evalbox/evalbox/harness/gate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/terminal"
+)
+
+// gateFlags are the flags of `gate run` that are not settings.
+type gateFlags struct {
+	mode, baseline, commit string
+	out, tools             string
+	seal, offline, strict  bool
+	replace, noTools, keep bool
+	live, allowUnobserved  bool
+	repeats                int
+	junit, summary, sign   string
+	wishFile               string
+	command                []string
+}
+
+const (
+	// defaultOut is the gate directory.
+	defaultOut = "gate.out"
+	// maxRepeats bounds how often everything runs.
+	maxRepeats = 20
+
+	modePlan, modeExecute = "plan", "execute"
+)
+
+// gateKeys are the settings that are flags of `gate run` and `replay`: the wish says the
+// rest.
+var gateKeys = []string{"runtime", "user", "transfer", "json", "quiet", "raw"}
+
+func newRun(a *cli.App) *cobra.Command {
+	var f gateFlags
+	cmd := &cobra.Command{
+		Use:   "run [wish.lock.json | -- COMMAND...]",
+		Short: "Run a sealed wish, and judge it",
+		Long: `Run the commands of a sealed wish, each in a fresh container with a copy of the
+workspace, and judge what happened. Without a wish, ./wish.lock.json is run; after --
+one command with the defaults, sealed on the spot. Nothing is written back to the
+workspace.
+
+The gate directory of --out holds the evidence: logs, test cases, hashes, what the
+commands tried, GATES.json for a replay, and ExecutionVerdict.json.
+
+The commands do not see reports that lie in the workspace. A sealed wish must name
+them with exclude, because the next run and a replay would find another workspace.
+
+The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
+not be carried out, 130 cli.Interrupted.`,
+		Example: `  sandbox gate run -- pytest -q
+  sandbox gate run wish.lock.json --strict --junit ../junit.xml
+  sandbox gate run --baseline HEAD~1 --prove-deterministic 2
+  sandbox gate run wish.yaml --seal --sign gate.key --summary github`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(a, cmd, args); err != nil {
+				return err
+			}
+			return runGate(cmd.Context(), a, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.out, "out", defaultOut, "new or empty `directory` for the evidence")
+	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that directory")
+	flags.BoolVar(&f.seal, "seal", false, "seal a wish that is not sealed, on the spot")
+	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
+	flags.BoolVar(&f.offline, "offline", false, "no network, whatever the wish says")
+	flags.BoolVar(&f.strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
+	flags.BoolVar(&f.allowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
+	flags.StringVar(&f.baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
+	flags.StringVar(&f.commit, "commit", "", "run the files of this `revision` from a private checkout; implies --strict")
+	flags.IntVar(&f.repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
+	flags.StringVar(&f.tools, "tools", "", "registry of tools, a `file`: no other command may run")
+	flags.BoolVar(&f.noTools, "no-tools", false, "run nothing: tools are switched off")
+	flags.StringVar(&f.junit, "junit", "", "`file` for a report in JUnit XML")
+	flags.StringVar(&f.summary, "summary", "", "`file` for a summary in Markdown, - for stdout, github for the summary of the job")
+	flags.StringVar(&f.sign, "sign", "", "sign the evidence with the private key in this `file` (PEM)")
+	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
+	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
+	a.SettingFlags(cmd, append([]string{"image", "allow_unlocked"}, gateKeys...)...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
+	return cmd
+}
+
+// check refuses flags that contradict each other, and finds the wish or the command.
+func (f *gateFlags) check(a *cli.App, cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash >= 0 && len(args[dash:]) == 0:
+		return cli.Misuse(cmd, "there is no command after --")
+	case dash > 0:
+		return cli.Misuse(cmd, "a wish and a command do not go together")
+	case dash == 0:
+		f.command = args
+	case len(args) > 1:
+		return cli.Misuse(cmd, "%q: give one wish, or a command after --", args[1])
+	case len(args) == 1:
+		f.wishFile = args[0]
+	default:
+		f.wishFile = defaultLock
+	}
+	rules := []cli.Rule{
+		cli.Wrong(f.mode != modePlan && f.mode != modeExecute, "--mode %q: must be plan or execute", f.mode),
+		cli.Wrong(f.repeats < 1 || f.repeats > maxRepeats, "--prove-deterministic %d: must be between 1 and %d", f.repeats, maxRepeats),
+		cli.NotEmpty("", "out", "baseline", "commit", "tools", "junit", "summary", "sign", "image"),
+		cli.Wrong(f.seal && f.command != nil, "--seal is for a wish; a command is sealed on the spot"),
+		cli.Wrong(f.allowUnobserved && f.command == nil, "--allow-unobserved is for a command; a wish says it with allow_unobserved"),
+		cli.Wrong(f.allowUnobserved && (f.strict || f.commit != ""), "--allow-unobserved and --strict do not go together: strict demands full observation"),
+	}
+	for _, key := range []string{"image", "allow_unlocked"} {
+		v, given := a.Given[key]
+		rules = append(rules, cli.Wrong(given && f.command == nil && !f.seal, "%s does not go with a sealed wish, which says what it runs in", v.Name))
+	}
+	json, given := a.Given["json"]
+	return cli.Check(cmd, append(rules,
+		cli.Wrong(given && json.Text != "false" && f.summary == "-", "--json and --summary - do not go together: both are for stdout"),
+		cli.Wrong(f.summary == summaryGitHub && a.Getenv(githubSummary) == "", "--summary github: %s is not set", githubSummary),
+	)...)
+}
+
+func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
+	x, err := begin(ctx, a, f.live, f.keep, f.tools)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	job, err := x.gate.Load(ctx, f.document())
+	if err != nil {
+		return err
+	}
+	var key []byte // its problems are reported before anything runs
+	if f.sign != "" {
+		var warning string
+		if key, warning, err = job.ReadKey(f.sign); err != nil {
+			return err
+		}
+		if warning != "" {
+			a.Warn("%s", warning)
+		}
+	}
+	report, runErr := x.gate.Run(ctx, job)
+	_ = x.Ended() // the evidence has all output
+	if report.Verdict.Schema == "" {
+		return runErr // there is no verdict
+	}
+	var signErr error
+	if key != nil && runErr == nil {
+		signErr = gate.Sign(ctx, report.Dir, key)
+	}
+	signed := key != nil && runErr == nil && signErr == nil
+	err = errors.Join(runErr, signErr, f.writeReports(a, report))
+	return x.Finish(cli.ExitCode(ended(report.Verdict.Status), err), gated{report.Verdict, report.Dir, signed}, err, func() []string {
+		return render.Gate(report, render.GateView{Seconds: x.seconds, Signed: signed, Hint: a.RepeatFlags}, a.Palette())
+	})
+}
+
+// document is what the flags ask for.
+func (f *gateFlags) document() gate.Document {
+	d := gate.Document{
+		Wish: f.wishFile, Command: f.command, Seal: f.seal, Out: f.out, Replace: f.replace, Offline: f.offline, Strict: f.strict,
+		AllowUnobserved: f.allowUnobserved, Repeats: f.repeats, Baseline: f.baseline, Commit: f.commit,
+		PlanOnly: f.mode == modePlan, NoTools: f.noTools,
+	}
+	for _, file := range []string{f.junit, f.summary} {
+		if file != "" && file != "-" && file != summaryGitHub {
+			d.Reports = append(d.Reports, file)
+		}
+	}
+	return d
+}
+
+// ended is how a gate ended, as the exit code sees it.
+func ended(status evidence.Status) *trial.Result {
+	switch status {
+	case evidence.Pass:
+		return &trial.Result{Verdict: trial.Passed}
+	case evidence.NeedInfo:
+		return &trial.Result{Verdict: trial.Refused, Reason: string(status)}
+	case evidence.Blocked:
+	}
+	return &trial.Result{Verdict: trial.Failed}
+}
+
+// gated is the JSON of `gate run --json`.
+type gated struct {
+	evidence.Verdict
+	// Dir is the gate directory; Signed says that there is an attestation.
+	Dir    string `json:"dir"`
+	Signed bool   `json:"signed"`
+}
+
+// session is a session with the harness of gates.
+type session struct {
+	*cli.Session
+
+	gate *gate.Harness
+	// seconds are those of the commands themselves, by index.
+	seconds map[int]float64
+}
+
+// begin opens the harness, and shows a gate while it runs: its steps at a terminal, and with
+// live the output of its commands.
+func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*session, error) {
+	s, err := a.Settings()
+	if err != nil {
+		return nil, err
+	}
+	o := gate.Options{Request: s.Request(), Keep: keep, Policy: s.Policy()}
+	if tools != "" {
+		if o.Tools, o.ToolRegistry, err = readTools(tools); err != nil {
+			return nil, err
+		}
+	}
+	view := cli.Hidden
+	if live {
+		view = cli.Shown
+	}
+	x := &session{seconds: map[int]float64{}}
+	if x.Session, err = a.Begin(ctx, s, view); err != nil {
+		return nil, err
+	}
+	if !s.Quiet {
+		x.AnnounceEnd(ctx)
+	}
+	o.IO, o.Hooks = x.IO, x.Hooks
+	o.Progress = func(event gate.Event) {
+		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
+			x.seconds[event.Gate] = event.Result.DurationSeconds
+		}
+		if text := render.GateStep(event); text != "" && a.ErrTerminal && !s.Quiet {
+			x.Logf("%s", terminal.Line(text))
+		}
+	}
+	if x.gate, err = gate.New(x.Box, o); err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+var toolsFile = cli.FileKind{Noun: "registry of tools", Hint: "give a YAML file that begins with schema: evalbox/tools/v1; see docs/contract.md"}
+
+// maxRegistry bounds a registry of tools.
+const maxRegistry = 4 << 20
+
+// readTools reads the registry that the commands of a gate are checked against, and its
+// SHA-256.
+func readTools(file string) (registry.Registry, string, error) {
+	text, err := fsx.Read(file, maxRegistry)
+	if err != nil {
+		return registry.Registry{}, "", toolsFile.Error(file, err)
+	}
+	tools, err := registry.Parse(text, file)
+	if err != nil {
+		return registry.Registry{}, "", cli.WithHint(err, toolsFile.Hint)
+	}
+	sum := sha256.Sum256(text)
+	return tools, hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,205 @@
+package invoke
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+)
+
+// fieldHints are the hints for the fields of a tool and of a sweep.
+var fieldHints = map[string]string{
+	"output":     "give an existing folder for the artifacts of this call alone",
+	"config":     "give a file that the tool can read",
+	"axes":       axisHint,
+	"axis":       axisHint,
+	"seeds":      "give seeds, such as --seeds 1,2,3",
+	"sweep":      "see how a sweep is described with: sandbox sweep --help",
+	"folder":     "each run has a folder of its own, named after its values and seed",
+	"root":       "give the folder of the tool's own files, or leave --root out",
+	"executable": "give a command such as 'python -m tool.cli', quoted as for a shell",
+}
+
+const axisHint = "give axes such as --axis brightness=0.8,1.0"
+
+// toolFlags are the flags of a tool that are not settings.
+type toolFlags struct {
+	exec, output, root string
+	// adapter is nil if it was not given.
+	adapter   *string
+	timeout   time.Duration
+	env       cli.EnvFlags
+	artifacts artifactFlags
+}
+
+// invokeKeys are the settings that are flags of a tool; its time limit is its own.
+var invokeKeys = slices.DeleteFunc(slices.Clone(cli.RequestKeys), func(key string) bool { return key == "timeout" })
+
+// register adds the flags that say how the tool runs.
+func (f *toolFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(cli.Duration(&f.timeout), "timeout", fmt.Sprintf("time limit of the tool (default %v)", invoke.DefaultTimeout))
+	flags.StringVar(&f.root, "root", "", "`directory` of the tool's own files, and where it starts")
+	f.artifacts.register(cmd)
+	f.env.Register(flags)
+}
+
+// check refuses flags that contradict each other.
+func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
+	return cli.Check(cmd, cli.Required(required...),
+		cli.Wrong(cmd.Flags().Changed("timeout") && f.timeout <= 0, "--timeout must be positive"),
+		cli.NotEmpty(cli.Folder, "root"))
+}
+
+// limit is the time limit: that of the flag, or the tool's default below the ceiling of
+// the settings.
+func (f *toolFlags) limit(s settings.Settings) time.Duration {
+	limit := cmp.Or(f.timeout, invoke.DefaultTimeout)
+	if f.timeout == 0 && s.Max.Timeout > 0 {
+		limit = min(limit, s.Max.Timeout)
+	}
+	return limit
+}
+
+// options describe the tool, without its containers.
+func (f *toolFlags) options(a *cli.App, s settings.Settings) (o invoke.Options, err error) {
+	o = invoke.Options{Executable: f.exec, Root: f.root, Timeout: f.limit(s)}
+	if o.Env, err = f.env.Read(a); err == nil {
+		o.Verify, err = f.artifacts.options()
+	}
+	return o, err
+}
+
+// artifactFlags are the demands on artifacts.
+type artifactFlags struct {
+	compat  bool
+	profile string
+}
+
+func (f *artifactFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.compat, "compat", false, "take any value of step and step_id in a trace")
+	flags.StringVar(&f.profile, "profile", "", "YAML `file` that declares further artifacts")
+}
+
+// profileFile is the file of --profile, maxProfile bounds it.
+var profileFile = cli.FileKind{Noun: "profile of artifacts", Hint: "give a YAML file that begins with schema: evalbox/artifacts/v1"}
+
+const maxProfile = 4 << 20
+
+// options reads the profile that the flags name.
+func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
+	if f.compat {
+		opts.Mode = invoke.Compat
+	}
+	if f.profile == "" {
+		return opts, nil
+	}
+	text, err := fsx.Read(f.profile, maxProfile)
+	if err != nil {
+		return opts, profileFile.Error(f.profile, err)
+	}
+	if opts.Profile, err = invoke.ParseProfile(text, f.profile); err != nil {
+		return opts, cli.WithHint(err, profileFile.Hint)
+	}
+	return opts, nil
+}
+
+// invokeFlags are the flags of `invoke` that are not settings.
+type invokeFlags struct {
+	toolFlags
+	config       string
+	seed         *invoke.Seed
+	dryRun, keep bool
+}
+
+// NewInvoke returns the command `invoke`.
+func NewInvoke(a *cli.App) *cobra.Command {
+	var f invokeFlags
+	cmd := &cobra.Command{
+		Use:   "invoke --exec COMMAND --config FILE --output DIR",
+		Short: "Call a tool that declares its artifacts, and check them",
+		Long: `Call a tool, a black box with a command line, and check what it leaves. The words of
+--exec are split as a shell splits them, nothing is expanded, and then follow
+
+  --config FILE --output DIR [--adapter NAME] [--seed N]
+
+with absolute paths. The tool runs in a fresh container: FILE is read-only, the
+directory of --root, if there is one, is read-only and where it starts, and DIR is the
+only place that outlives it. DIR must exist, and hold none of the artifacts yet.
+
+A tool that exits with 0 must leave manifest.json and trace_pack.jsonl. They are
+checked, and hashed; so is adapter_metadata.json if there is one, what --profile
+declares, and what the manifest lists.
+
+--config is the tool's here. A settings file is ./sandbox.yaml or the user's.
+
+The exit code is the tool's, except: 1 it exited with 0 but its artifacts are missing
+or wrong, or a limit ended it, 2 wrong usage, 124 time limit, 125 refused or the
+sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interrupted,
+137 out of memory.`,
+		Example: `  sandbox invoke --exec 'python -m tool.cli' --root ~/tool --config c.json --output out
+  sandbox invoke --exec /opt/tool --config c.json --output out --seed 42 --json | jq .verification
+  sandbox invoke --exec 'python -m tool.cli' --config c.json --output out --dry-run`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd, "exec", "config", "output") },
+		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return run(ctx, a, s, f) }),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
+	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
+	flags.StringVar(&f.output, "output", "", "existing `directory` for the artifacts (required)")
+	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
+	flags.Var(cli.Optional(&f.seed, "N", invoke.ParseSeed), "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
+	f.register(cmd)
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
+	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet", "raw")...)
+	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	cmd.SetUsageFunc(cli.GroupedUsage)
+	return cmd
+}
+
+func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) error {
+	a.FieldHints = fieldHints
+	o, err := f.options(a, s)
+	if err != nil {
+		return err
+	}
+	x, err := a.Begin(ctx, s, cli.Piped)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	o.Request, o.IO, o.Hooks = s.Request(), x.IO, x.Hooks
+	o.Request.Keep = f.keep
+	tool, err := invoke.New(x.Box, o)
+	if err != nil {
+		return err
+	}
+	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapter, Seed: f.seed}
+	if f.dryRun {
+		plan, err := tool.Plan(ctx, inv)
+		if err != nil {
+			return err
+		}
+		return a.PrintJSON(plan)
+	}
+	res, err := tool.Run(ctx, inv)
+	if res.RunID == "" {
+		return errors.Join(x.Ended(), cmp.Or(err, res.Err())) // nothing ran: there is no result to show
+	}
+	end, wireErr := res.Trial(trial.Job{})
+	return errors.Join(x.Finish(cli.ExitCode(&end, err), res, nil, func() []string { return render.Call(res) }), wireErr)
+}
