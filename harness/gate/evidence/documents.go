@@ -6,8 +6,8 @@ const (
 	ObservationsV1  = "evalbox/observations/v1"
 	NormalizationV1 = "evalbox/normalization/v1"
 	EnvSnapshotV1   = "evalbox/env-snapshot/v1"
-	// ManifestVersion is the version of [Manifest] (RO-07).
-	ManifestVersion = "1.0.0"
+	// manifestVersion is the version of [Manifest] (RO-07).
+	manifestVersion = "1.0.0"
 )
 
 // Plan is plan.json: the 13 keys of RO-07, and the commands that are going to be run.

@@ -200,7 +200,7 @@ func WriteManifest(ctx context.Context, root *os.Root) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := Canonical(Manifest{ManifestVersion, files})
+	text, err := Canonical(Manifest{manifestVersion, files})
 	if err != nil {
 		return "", err
 	}
@@ -295,7 +295,7 @@ func (r *CheckReport) derived(root *os.Root, manifest []byte, listed map[string]
 			artifacts = append(artifacts, f)
 		}
 	}
-	want, err := Canonical(Manifest{ManifestVersion, files})
+	want, err := Canonical(Manifest{manifestVersion, files})
 	if err == nil && !bytes.Equal(manifest, want) {
 		r.tampered(ManifestFile, "is not what node 4 writes for the files and hashes that it lists")
 	}

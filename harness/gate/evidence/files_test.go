@@ -141,7 +141,7 @@ func TestHashes(t *testing.T) {
 	assert.Equal(t, hex.EncodeToString(of[:]), sum)
 	var m Manifest
 	require.NoError(t, Decode(text, &m))
-	assert.Equal(t, ManifestVersion, m.SchemaVersion)
+	assert.Equal(t, manifestVersion, m.SchemaVersion)
 	roles = map[string]Role{}
 	for _, f := range m.Files {
 		roles[f.FilePath] = f.Role

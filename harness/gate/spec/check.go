@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -25,6 +24,7 @@ const (
 	maxText  = 1024 // bytes of one path or pattern
 	maxRules = 50   // of normalization: each is applied to every line
 	maxTools = 20   // directories of a toolchain
+	maxHosts = 1000 // of a list, as in package policy
 	maxExit  = 255
 	maxSize  = 1 << 50
 )
@@ -101,7 +101,7 @@ func (c *checker) document(d document) {
 func (c *checker) spec(s Spec) {
 	c.when(s.Schema != SchemaV1, "schema", s.Schema, fmt.Sprintf("must be %q", SchemaV1))
 	c.policy("name", policy.CheckName("name", s.Name))
-	c.count("gate_commands", len(s.GateCommands), MaxCommands)
+	c.count("gate_commands", len(s.GateCommands), maxCommands)
 	for i, g := range s.GateCommands {
 		c.command(fmt.Sprintf("gate_commands[%d]", i), g)
 	}
@@ -189,7 +189,7 @@ func (c *checker) paths(field string, paths []string) {
 }
 
 func (c *checker) command(at string, g evidence.Command) {
-	if _, err := Split(g.Cmd); err != nil {
+	if _, err := split(g.Cmd); err != nil {
 		field := at + ".cmd"
 		if c.lines[field] == 0 {
 			field = at // written as a line, or left out
@@ -234,18 +234,15 @@ func (c *checker) network(w Spec) {
 	}
 	c.when(w.Offline != e.Offline(), "offline", "", fmt.Sprintf("is %t, and network.level is %s", w.Offline, w.Network.Level))
 	c.when(e.Offline() && len(e.Allow)+len(e.Deny) > 0, "network", "", "lists hosts, and its level is offline")
-	_, err := e.Rules(nil, nil)
-	joined, _ := err.(interface{ Unwrap() []error })
-	if joined == nil {
-		return
-	}
-	for _, err := range joined.Unwrap() {
-		field := ""
-		var broken *policy.FieldError
-		if errors.As(err, &broken) {
-			field = map[string]string{"allow-host": "network.allow", "deny-host": "network.deny"}[broken.Field]
+	for _, list := range []struct {
+		field string
+		hosts []string
+	}{{"network.allow", e.Allow}, {"network.deny", e.Deny}} {
+		c.count(list.field, len(list.hosts), maxHosts)
+		for _, host := range list.hosts {
+			_, err := policy.ParseHostPattern(host)
+			c.policy(list.field, err)
 		}
-		c.policy(cmp.Or(field, "network"), err)
 	}
 }
 

@@ -120,11 +120,11 @@ func parts(word string, script bool) []string {
 		}
 		return ""
 	})
-	split := plainParts
+	separator := plainParts
 	if script || strings.HasPrefix(word, " ") {
-		split = scriptParts
+		separator = scriptParts
 	}
-	all := split.Split(word, -1)
+	all := separator.Split(word, -1)
 	for i, part := range all {
 		if m := shortFlag.FindStringSubmatch(part); m != nil {
 			all[i] = m[1]

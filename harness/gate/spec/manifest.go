@@ -168,7 +168,7 @@ func (b *builder) gate(index int, c evidence.Command, m evidence.RunManifest) ev
 	if own, most := milliseconds(c.TimeoutMS), b.Policy.Max.Timeout; most > 0 && own > most {
 		b.refused(index, "timeout", fmt.Errorf("timeout %v: above the policy's maximum of %v", own, most))
 	}
-	argv, err := Split(c.Cmd)
+	argv, err := split(c.Cmd)
 	if err != nil {
 		b.find(evidence.ReasonToolRefused, index, "gate_commands", "The command cannot be run: it %s.", err)
 		return g

@@ -314,7 +314,7 @@ func TestOutside(t *testing.T) {
 		"sh -c 'cat secrets/key'":                        {"secrets/key"},
 		"cat --file=secrets":                             {"secrets"},
 	} {
-		words, err := Split(cmd)
+		words, err := split(cmd)
 		require.NoError(t, err, cmd)
 		var got []string
 		for _, o := range outsideOf(words, []string{"secrets"}) {

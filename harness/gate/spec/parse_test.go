@@ -115,7 +115,7 @@ func TestParseRefuses(t *testing.T) {
 		"no program":      {`gate_commands: ["'' a"]`, `names no program`},
 		"long":            {"gate_commands: ['" + strings.Repeat("a", maxCommand+1) + "']", `has 16385 bytes; at most 16384`},
 		"many words":      {"gate_commands: ['" + strings.Repeat("a ", maxWords+1) + "']", `has 1001 words; at most 1000`},
-		"many commands":   {"gate_commands: " + many(MaxCommands+1, "a"), `gate_commands: has 101 entries; at most 100`},
+		"many commands":   {"gate_commands: " + many(maxCommands+1, "a"), `gate_commands: has 101 entries; at most 100`},
 		"exit":            {"gate_commands: [{cmd: a, expect_exit: 256}]", `expect_exit: is 256; must be 0 to 255`},
 		"exit negative":   {"gate_commands: [{cmd: a, expect_exit: -1}]", `expect_exit: is -1; must be 0 to 255`},
 		"exit bool":       {"gate_commands: [{cmd: a, expect_exit: true}]", `expect_exit: true must be a whole number`},
@@ -228,7 +228,7 @@ func TestSplit(t *testing.T) {
 		`echo a$ b`:                      {"echo", "a$", "b"},
 		`go test ./...`:                  {"go", "test", "./..."},
 	} {
-		words, err := Split(cmd)
+		words, err := split(cmd)
 		require.NoError(t, err, cmd)
 		require.Equal(t, want, words)
 	}
@@ -240,7 +240,7 @@ func TestFromCommand(t *testing.T) {
 	} {
 		w, err := FromCommand(argv)
 		require.NoError(t, err)
-		words, err := Split(w.GateCommands[0].Cmd)
+		words, err := split(w.GateCommands[0].Cmd)
 		require.NoError(t, err)
 		require.Equal(t, argv, words)
 	}

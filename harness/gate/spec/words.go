@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	MaxCommands = 100      // of a wish
+	maxCommands = 100      // of a wish
 	maxCommand  = 16 << 10 // bytes
 	maxWords    = 1000     // arguments of a command
 )
@@ -27,10 +27,10 @@ var (
 	shellToken = regexp.MustCompile(escaped.String() + `|'[^']*'|"(?:\\.|[^"\\])*"|[|&;<>]+|` + expansion.String())
 )
 
-// Split splits a command into its arguments by the rules of a shell for quotes and backslashes.
+// split splits a command into its arguments by the rules of a shell for quotes and backslashes.
 // It expands nothing. An error names the part that only a shell understands, and says how to
 // call one.
-func Split(cmd string) ([]string, error) {
+func split(cmd string) ([]string, error) {
 	switch {
 	case strings.TrimSpace(cmd) == "":
 		return nil, errors.New("must not be empty")
@@ -76,13 +76,13 @@ func shellOnly(cmd string) string {
 	return ""
 }
 
-// join is the command that [Split] splits into argv.
+// join is the command that [split] splits into argv.
 func join(argv []string) (string, error) {
 	if len(argv) == 0 {
 		return "", errors.New("command line: must have at least one word")
 	}
 	cmd := shellquote.Join(argv...)
-	words, err := Split(cmd)
+	words, err := split(cmd)
 	if err != nil {
 		return "", fmt.Errorf("command line: %w", err)
 	}
