@@ -11,8 +11,18 @@ package main
 import (
 	"context"
 	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/contract"
+	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
+	"github.com/evalbox/evalbox/cmd/sandbox/gate"
+	"github.com/evalbox/evalbox/cmd/sandbox/image"
+	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
+	"github.com/evalbox/evalbox/cmd/sandbox/machine"
+	"github.com/evalbox/evalbox/cmd/sandbox/runs"
 )
 
 func main() { os.Exit(start()) }
@@ -29,4 +39,102 @@ func start() int {
 func Run(ctx context.Context, args []string, streams cli.Streams) int {
 	a := cli.New(streams)
 	return a.Execute(ctx, newRootCommand(a), args)
+}
+
+// newRootCommand builds the tree of all commands.
+func newRootCommand(a *cli.App) *cobra.Command {
+	var showVersion bool
+	root := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Run one untrusted program in one fresh container",
+		Long: `Run one untrusted program in one fresh container, and say truthfully what happened.
+
+The program gets no network, no capabilities, a read-only root file system, and
+bounded memory, processors, processes, time, disk and output. It finds its input
+in ./input and leaves what it wants to keep in ./final.`,
+		Example: `  sandbox run train.py                          run a script
+  sandbox run --input data train.py --epochs 3  with a folder as ./input
+  sandbox run -- python3 -c 'print(1)'          run any command of the image
+  sandbox ls                                    what ran before
+  sandbox doctor                                what works on this machine`,
+		Args:             cobra.ArbitraryArgs,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.Command = cmd.CommandPath() },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if showVersion && len(args) == 0 {
+				return machine.PrintVersion(cmd.Context(), a, false)
+			}
+			return cli.UnknownOrHelp(cmd, args)
+		},
+
+		SuggestionsMinimumDistance: 2,
+	}
+	root.PersistentFlags().StringVar(&a.ConfigFile, "config", "", "settings `file` instead of ./sandbox.yaml")
+	root.PersistentFlags().BoolVar(&a.Verbose, "verbose", false, "log every step to stderr")
+	a.Given.Add(root.PersistentFlags(), "context", "host", "state_dir", "catalog", "lock")
+	root.Flags().BoolVar(&showVersion, "version", false, "show the versions, as 'sandbox version' does")
+	root.SetFlagErrorFunc(cli.FlagError)
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Run:"},
+		&cobra.Group{ID: "evaluate", Title: "Evaluate solutions:"},
+		&cobra.Group{ID: "records", Title: "Look at runs:"},
+		&cobra.Group{ID: "machine", Title: "Look after the machine:"},
+	)
+	for _, c := range []struct {
+		group string
+		cmd   *cobra.Command
+	}{
+		{"run", runs.NewRun(a)},
+		{"run", contract.NewExec(a)},
+		{"run", contract.New(a)},
+		{"run", invoke.NewInvoke(a)},
+		{"run", invoke.NewSweep(a)},
+		{"run", invoke.NewArtifacts(a)},
+		{"run", gate.New(a)},
+		{"run", gate.NewReplay(a)},
+		{"run", evaluate.NewParse(a)},
+		{"evaluate", evaluate.NewEvaluate(a)},
+		{"evaluate", evaluate.NewBatch(a)},
+		{"evaluate", evaluate.NewCheck(a)},
+		{"evaluate", evaluate.NewRank(a)},
+		{"evaluate", evaluate.NewSubmission(a)},
+		{"records", runs.NewLs(a)},
+		{"records", runs.NewShow(a)},
+		{"records", runs.NewLogs(a)},
+		{"records", runs.NewRm(a)},
+		{"machine", machine.NewDoctor(a)},
+		{"machine", image.New(a)},
+		{"machine", runs.NewPs(a)},
+		{"machine", machine.NewGPUs(a)},
+		{"machine", runs.NewGC(a)},
+		{"machine", machine.NewConfig(a)},
+		{"machine", machine.NewVersion(a)},
+	} {
+		c.cmd.GroupID = c.group
+		root.AddCommand(c.cmd)
+	}
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		// cobra shows the help, as a success, for a shell it does not know.
+		completion.Args, completion.RunE = cobra.ArbitraryArgs, cli.UnknownOrHelp
+	}
+	cli.UsageArgs(root)
+	return root
+}
+
+// newHelpCommand is cobra's, but an unknown topic is wrong usage.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return cli.Usagef(cmd.Root().CommandPath(), "unknown command %q", strings.Join(args, " "))
+			}
+			return topic.Help()
+		},
+	}
 }

@@ -1,17 +1,25 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // A UsageError is a command line that does not exist.
@@ -148,4 +156,158 @@ func (a *App) report(err error) {
 	for _, hint := range a.Hints(err) {
 		fmt.Fprintf(a.Err, "sandbox: hint: %s\n", terminal.Text(a.RepeatFlags(hint)))
 	}
+}
+
+// Hints returns the hints for an error that may join several, without repetition.
+func (a *App) Hints(err error) []string {
+	var all []string
+	for _, e := range parts(err) {
+		if text := a.hint(e); text != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// parts takes apart what errors.Join joined. An error that merely wraps two, as a
+// class and a cause, stays whole.
+func parts(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || errors.As(err, new(hinter)) && !isJoin(err) {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, parts(e)...)
+	}
+	return all
+}
+
+// isJoin reports whether an error is nothing but its parts.
+func isJoin(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	return ok && err.Error() == errors.Join(joined.Unwrap()...).Error()
+}
+
+// A hinter is an error that says what to try.
+type hinter interface{ Hint() string }
+
+// hint is the hint for one error; empty without one.
+func (a *App) hint(err error) string {
+	var knows hinter
+	var field *policy.FieldError
+	var path *sandbox.PathError
+	if errors.As(err, &knows) {
+		return knows.Hint()
+	}
+	for _, class := range classHints {
+		if errors.Is(err, class.err) {
+			return class.hint
+		}
+	}
+	switch {
+	case errors.As(err, &field):
+		return cmp.Or(field.Hint, a.fieldHint(field.Field))
+	case errors.As(err, &path):
+		return a.fieldHint(path.Field)
+	case errors.Is(err, sandbox.ErrNameTaken):
+		return "choose another --id, or see whose it is with: sandbox ps"
+	}
+	return ""
+}
+
+// classHints are the hints for classes of errors; the first match counts.
+var classHints = []struct {
+	err  error
+	hint string
+}{
+	{sandbox.ErrEngineUnavailable, "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"},
+	{sandbox.ErrUnenforceable, "see what is missing with: sandbox doctor"},
+	{record.ErrNoSpace, "delete old records with: sandbox rm; or choose another disk with --state-dir"},
+	{record.ErrNoRecord, "see all runs with: sandbox ls"},
+	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
+}
+
+// fieldHints are the hints for fields of a request that break a rule, if neither the error
+// nor the command has one.
+var fieldHints = map[string]string{
+	"script":         "give a Python script, or after -- any command of the image",
+	"command":        "give a Python script, or after -- any command of the image",
+	"args":           "pass long input as a file in the folder of --input",
+	"input":          "name a folder with --input; without it ./input is empty",
+	"final":          "choose another with --workspace",
+	"state folder":   "choose another with --state-dir",
+	"transfer":       "leave --transfer out: the files are then copied to an engine that does not see them",
+	"network level":  "permit levels with allow_egress in the user's configuration or SANDBOX_ALLOW_EGRESS; see docs/network.md",
+	"allow-host":     "name hosts as example.org, *.example.org, example.org:8443 or 192.0.2.7; see docs/network.md",
+	"network":        "leave --network out, or name a network that the engine made: docker network ls",
+	"user":           "give numbers other than 0, such as --user 1000:1000, or leave --user out",
+	"runtime":        "see what the engine has with: sandbox doctor",
+	"gpus":           "see which GPUs there are with: sandbox gpus",
+	"gpu_driver":     "leave --gpu-driver out, or see what the engine has with: sandbox doctor",
+	"gpu_dir":        "make the folder, or correct SANDBOX_GPU_DIR or gpu_dir in the settings",
+	"gpu_wait":       "give a duration, such as --gpu-wait 10m",
+	"env":            "leave it out, or let the program set it",
+	"label":          "give --label NAME=VALUE",
+	"name":           "choose another --name",
+	"id":             "see the IDs of all runs with: sandbox ls; a new run needs no --id, one is made of the time",
+	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
+	"workspace":      "choose another with --workspace",
+	"working folder": "choose another with --workspace",
+	"mount":          "give other files and folders, which a program may be shown",
+	"tree":           "give another folder, which a program may have a copy of",
+}
+
+// fieldHint is the hint for a field that breaks a rule. A field that is not known is a limit.
+func (a *App) fieldHint(field string) string {
+	return cmp.Or(a.FieldHints[field], fieldHints[field], settings.LimitsAdvice)
+}
+
+// Commands in a hint, up to where their global flags belong.
+var (
+	ourCommand    = regexp.MustCompile(`\bsandbox (run|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
+	dockerCommand = regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
+)
+
+// RepeatFlags puts the global flags of this command line into the commands of a hint.
+// Without them the commands would use another engine, lock or catalog.
+func (a *App) RepeatFlags(hint string) string {
+	if strings.Contains(hint, "--help") {
+		return hint
+	}
+	engine := a.givenFlags("context", "host")
+	all := engine + a.givenFlags("state_dir", "catalog", "lock")
+	if a.ConfigFile != "" {
+		all += " --config " + ShellWord(a.ConfigFile)
+	}
+	hint = ourCommand.ReplaceAllString(hint, "sandbox"+literal(all)+" $1")
+	return dockerCommand.ReplaceAllString(hint, "docker"+literal(engine)+" $1")
+}
+
+// ShellWord is text as one word of a shell.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_./=:,+@%", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// literal is text in a replacement of a regular expression.
+func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// givenFlags are those of the settings that were given as flags, without passwords.
+func (a *App) givenFlags(names ...string) string {
+	text := ""
+	for _, name := range names {
+		if v := a.Given[name]; v.Text != "" {
+			if u, err := url.Parse(v.Text); name == "host" && err == nil {
+				v.Text = u.Redacted()
+			}
+			text += " " + v.Name + " " + ShellWord(v.Text)
+		}
+	}
+	return text
 }

@@ -4,18 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -60,7 +64,7 @@ it at once. When --budget is used up, what runs is ended in the same way. With
 
 The exit code is 0 when every script has a conclusive result, good or bad; 1 when
 too many scripts failed; 124 when the budget is used up; 125 when the sandbox
-failed or refused; 130 when cli.Interrupted; 2 for wrong usage.`,
+failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		Example: `  sandbox batch solutions/*.py --task task.yaml
   sandbox batch --from list.jsonl --task task.yaml -j 4 --budget 8h
   sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
@@ -256,4 +260,64 @@ func printBatch(a *cli.App, results []*evaluate.Result, task evaluate.TaskDescri
 		}
 	}
 	return err
+}
+
+// progress is the [cli.Progress] of a batch, which also shows the best score.
+type progress struct {
+	cli.Progress
+
+	direction evaluate.MetricDirection
+	repairing int
+	// debugFailures counts the debug commands that failed.
+	debugFailures atomic.Int64
+	graded        bool
+	best          *float64
+}
+
+// more is further text for the bar.
+func (p *progress) more() string {
+	shown := ""
+	if p.repairing > 0 {
+		shown += fmt.Sprintf(", %d in repair", p.repairing)
+	}
+	if p.best != nil {
+		shown += " · best " + text.Number(*p.best)
+	}
+	return shown
+}
+
+// debugging counts the scripts that are being repaired, and the repairs that fail.
+func (p *progress) debugging(debug evaluate.DebugFunc) evaluate.DebugFunc {
+	return func(ctx context.Context, solution mlestar.SolutionScript, failure evaluate.Failure) (mlestar.SolutionScript, error) {
+		p.Update(func() { p.repairing++ })
+		defer p.Update(func() { p.repairing-- })
+		repaired, err := debug(ctx, solution, failure)
+		if err != nil && ctx.Err() == nil {
+			p.debugFailures.Add(1)
+		}
+		return repaired, err
+	}
+}
+
+// note keeps the best score: of graded ones, as soon as there is one.
+func (p *progress) note(e evaluate.Result) {
+	if e.Grading != nil && !p.graded {
+		p.graded, p.best = true, nil
+	}
+	score := e.BestScore()
+	if !e.Valid() || score == nil || p.graded && e.GradedScore == nil {
+		return
+	}
+	if p.best == nil || evaluate.IsImprovement(*score, *p.best, p.direction) {
+		p.best = score
+	}
+}
+
+// ended shows how a script ended.
+func (p *progress) ended(e evaluate.Result) {
+	p.Update(func() { p.note(e) })
+	p.End(render.EvaluationEnd(e))
+	if text := render.EvaluationWarning(e); text != "" {
+		p.Say("warning: %s", text)
+	}
 }

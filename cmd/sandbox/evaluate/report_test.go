@@ -30,7 +30,7 @@ func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, 
 	return a.Code, stdout.String(), got
 }
 
-// An interruption ends with 130 and says so, whatever it cli.Interrupted.
+// An interruption ends with 130 and says so, whatever it interrupted.
 func TestInterruptedEvaluations(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := cli.SignalError{Signal: os.Interrupt}

@@ -2,9 +2,12 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // New returns the command `gate`.
@@ -161,4 +165,123 @@ func newSchema(a *cli.App) *cobra.Command {
 		Long:    "Print the JSON Schema (draft 2020-12) of wishes, or with --lock that of sealed ones.",
 		Example: "  sandbox gate schema > wish.schema.json\n  sandbox gate schema --lock",
 	}, spec.SchemaJSON, "lock", "that of sealed wishes", spec.LockSchemaJSON)
+}
+
+// defaultLock is the file name of a sealed wish.
+const defaultLock = evidence.WishLockFile
+
+func newSeal(a *cli.App) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "seal WISH.yaml [-o wish.lock.json]",
+		Short: "Seal a wish, so that it can be run",
+		Long: `Seal a wish: check it, look up what its names stand for now (the ID of the image, the
+hashes of its toolchain), and write all of it with a hash into a lock. A gate runs
+the sealed commands and nothing else: a changed lock must be sealed again.
+
+The hash finds changes, not forgers. Nothing is run.`,
+		Example: "  sandbox gate seal wish.yaml\n  sandbox gate seal ci/wish.yaml -o ci/wish.lock.json",
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.NotEmpty(": give a file, or leave it out", "output"))
+		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return sealWish(ctx, a, s, args[0], cmp.Or(output, filepath.Join(filepath.Dir(args[0]), defaultLock)))
+		}),
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` for the lock (default: "+defaultLock+" beside the wish)")
+	a.SettingFlags(cmd, "image", "allow_unlocked")
+	return cmd
+}
+
+func sealWish(ctx context.Context, a *cli.App, s settings.Settings, file, output string) error {
+	runner, err := s.Runner(a.Logger())
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
+	h, err := gate.New(runner, gate.Options{Request: s.Request(), Policy: s.Policy()})
+	if err != nil {
+		return err
+	}
+	lock, warnings, err := h.SealFile(ctx, file)
+	for _, warning := range warnings {
+		a.Say("%s", "warning: "+warning)
+	}
+	if err != nil {
+		return err
+	}
+	encoded, err := lock.JSON()
+	if err == nil {
+		err = writeReport(output, encoded)
+	}
+	if err != nil {
+		return err
+	}
+	return a.Print("sealed %s: %s, %s on %s, in %s\n", lock.Wish.Name, lock.SHA256, text.Count(len(lock.Wish.GateCommands), "command"), lock.Toolchain.ImageID, output)
+}
+
+func newVerify(a *cli.App) *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "verify DIR [--key PUBLIC.pem]",
+		Short: "Check that a gate directory is what was recorded",
+		Long: `Check a gate directory: every file has the hash of the manifest, nothing was added,
+and the verdict and GATES.json follow from the evidence. --key also checks the
+signature, and that it is about these files. Nothing runs or changes, and no network
+is needed.
+
+An attacker who can change all files can also change their hashes; only --key shows
+that.
+
+The exit code is 0 if all of it holds and the verdict is PASS, 1 if something does
+not hold or the verdict is BLOCKED, 3 if it is NEED_INFO, 125 when DIR or the key
+cannot be read.`,
+		Example: "  sandbox gate verify gate.out\n  sandbox gate verify gate.out --key gate.pub",
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Check(cmd, cli.NotEmpty("", "key")) },
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return verify(ctx, a, s, args[0], key)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&key, "key", "", "check the signature with the public key in this `file` (PEM)")
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+func verify(ctx context.Context, a *cli.App, s settings.Settings, dir, key string) (err error) {
+	var o gate.VerifyOptions
+	if key != "" {
+		if o.Attestation, err = gate.PublicKey(key); err != nil {
+			return err
+		}
+	}
+	report, err := gate.Verify(ctx, dir, o)
+	if err != nil {
+		return noGate(err)
+	}
+	a.Code = cli.ExitProblem
+	if report.OK {
+		a.Code = cli.ExitCode(ended(report.Verdict.Status), nil)
+	}
+	return a.Show(s, report, func() error {
+		var lines []string
+		for _, problem := range report.Problems {
+			lines = append(lines, "problem: "+render.Problem(problem))
+		}
+		switch {
+		case !report.OK:
+			a.Say("hint: %s", evidence.ReasonTampered.Hint())
+			return a.PrintAll(append(lines, text.Count(len(report.Problems), "problem")))
+		case report.Attested:
+			return a.Print("verified, with its signature: %s\n", statusLine(report.Verdict))
+		}
+		if _, err := os.Lstat(filepath.Join(dir, evidence.AttestationFile)); err == nil {
+			defer a.Say("the signature was not checked: name the public key with --key")
+		}
+		return a.Print("verified: %s\n", statusLine(report.Verdict))
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
+	"github.com/evalbox/evalbox/harness/gate/report"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
@@ -62,7 +64,7 @@ The commands do not see reports that lie in the workspace. A sealed wish must na
 them with exclude, because the next run and a replay would find another workspace.
 
 The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
-not be carried out, 130 cli.Interrupted.`,
+not be carried out, 130 interrupted.`,
 		Example: `  sandbox gate run -- pytest -q
   sandbox gate run wish.lock.json --strict --junit ../junit.xml
   sandbox gate run --baseline HEAD~1 --prove-deterministic 2
@@ -272,4 +274,125 @@ func readTools(file string) (registry.Registry, string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return tools, hex.EncodeToString(sum[:]), nil
+}
+
+const (
+	// summaryGitHub stands for the file that GitHub names in githubSummary, where each
+	// step of a job appends its part.
+	summaryGitHub = "github"
+	githubSummary = "GITHUB_STEP_SUMMARY"
+)
+
+// writeReports writes the reports of --junit and --summary.
+func (f *gateFlags) writeReports(a *cli.App, r gate.Report) error {
+	in := report.Input{Manifest: r.Manifest, Tests: r.Tests, Verdict: r.Verdict}
+	var errs []error
+	if f.junit != "" {
+		text, err := report.JUnit(in)
+		if err == nil {
+			err = writeReport(f.junit, text)
+		}
+		errs = append(errs, err)
+	}
+	switch f.summary {
+	case "":
+	case "-":
+		_, err := a.Out.Write(report.Markdown(in))
+		errs = append(errs, cli.ReaderGone(err))
+	case summaryGitHub:
+		errs = append(errs, appendTo(a.Getenv(githubSummary), report.Markdown(in)))
+	default:
+		errs = append(errs, writeReport(f.summary, report.Markdown(in)))
+	}
+	return errors.Join(errs...)
+}
+
+// writeReport writes a file whole or not at all.
+func writeReport(file string, text []byte) error {
+	if err := fsx.WriteFile(file, text, 0o644, false); err != nil {
+		return cli.OutputError(file, err)
+	}
+	return nil
+}
+
+func appendTo(file string, text []byte) error {
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return cli.OutputError(file, err)
+	}
+	_, err = out.Write(text)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return cli.OutputError(file, err)
+	}
+	return nil
+}
+
+// replayFlags are the flags of `replay` that are not settings.
+type replayFlags struct {
+	workspace, out      string
+	replace, keep, live bool
+}
+
+// NewReplay returns the command `replay`.
+func NewReplay(a *cli.App) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay GATES.json|DIR",
+		Short: "Run a gate again, and compare",
+		Long: `Run what a gate ran once more: the same commands, in the same image, on the same
+files, and compare exit codes, counts, logs and outputs with what was recorded. Image,
+tools and files must be the recorded ones, or nothing is run.
+
+A GATES.json alone, of whatever origin, is run in the default image with the defaults,
+on the directory of --workspace, and compared as far as it says anything.
+
+The exit code is 0 the same, 1 different, 3 it cannot be replayed, 2 wrong usage, 125
+the replay could not be carried out, 130 interrupted.`,
+		Example: `  sandbox replay gate.out
+  sandbox replay GATES.json --workspace ~/project --json | jq .differences`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "workspace", "out"),
+				cli.Wrong(f.replace && f.out == "", "--replace is for --out")); err != nil {
+				return err
+			}
+			return replay(cmd.Context(), a, args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.workspace, "workspace", "", "`directory` to run on (default: where it was)")
+	flags.StringVar(&f.out, "out", "", "new or empty `directory` for the evidence of the replay")
+	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that directory")
+	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
+	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
+	a.SettingFlags(cmd, gateKeys...)
+	cmd.SetUsageFunc(cli.GroupedUsage)
+	return cmd
+}
+
+func replay(ctx context.Context, a *cli.App, from string, f replayFlags) error {
+	x, err := begin(ctx, a, f.live, f.keep, "")
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	report, err := x.gate.Replay(ctx, gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace})
+	if err != nil {
+		_ = x.Ended() // the error is what matters
+		return noGate(err)
+	}
+	return x.Finish(cli.ExitCode(replayed(report.Outcome), nil), report, nil, func() []string { return render.Replay(report, a.Palette()) })
+}
+
+// replayed is how a replay ended, as the exit code sees it.
+func replayed(outcome gate.Outcome) *trial.Result {
+	switch outcome {
+	case gate.ReplaySame:
+		return ended(evidence.Pass)
+	case gate.ReplayCannot:
+		return ended(evidence.NeedInfo)
+	case gate.ReplayDifferent:
+	}
+	return ended(evidence.Blocked)
 }

@@ -1,0 +1,330 @@
+package evaluate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/result"
+)
+
+// checkedScript is one script as `check --json` prints it.
+type checkedScript struct {
+	Script string `json:"script"`
+	OK     bool   `json:"ok"`
+	// Errors are why an evaluation refuses the script, Warnings where it hides
+	// errors.
+	Errors   []evaluate.Violation `json:"errors"`
+	Warnings []evaluate.Masking   `json:"warnings"`
+	// Failure is why the script cannot be read, and nothing else is known of it;
+	// empty when it was read.
+	Failure string `json:"failure"`
+}
+
+// NewCheck returns the command `check`.
+func NewCheck(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check SCRIPT.py...",
+		Short: "Check scripts without running them",
+		Long: `Check scripts as an evaluation does before it runs them. Refused are: an empty
+script, one that is not UTF-8, and a call of exit, sys.exit, os._exit or quit
+anywhere in the text, comments and strings included. Pointed out are clauses that
+hide errors: "except:", and "except Exception:" with only pass in it. Syntax is not
+checked.
+
+No container is involved. The exit code is 1 when a script is refused, and 125 when
+one cannot be read.`,
+		Example: "  sandbox check train.py\n  sandbox check --json solutions/*.py",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    a.With(func(_ context.Context, s settings.Settings, paths []string) error { return check(a, s, paths) }),
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// check shows the problems of the scripts that can be read, and then reports the scripts
+// that cannot.
+func check(a *cli.App, s settings.Settings, paths []string) error {
+	checked := []checkedScript{}
+	var unreadable []error
+	for _, path := range paths {
+		c := checkedScript{Script: path, Errors: []evaluate.Violation{}, Warnings: []evaluate.Masking{}}
+		text, err := evaluate.ReadScript(path)
+		if err != nil {
+			unreadable = append(unreadable, err)
+			c.Failure = err.Error()
+			checked = append(checked, c)
+			continue
+		}
+		c.Errors = append(c.Errors, evaluate.ValidateScript(text)...)
+		c.Warnings = append(c.Warnings, evaluate.DetectErrorMasking(text)...)
+		c.OK = len(c.Errors) == 0
+		if !c.OK {
+			a.Code = cli.ExitProblem
+		}
+		checked = append(checked, c)
+	}
+	if len(unreadable) > 0 {
+		a.Code = cli.ExitSandbox
+	}
+	err := a.Show(s, checked, func() error {
+		for _, c := range checked {
+			if c.Failure != "" {
+				continue
+			}
+			if err := printChecked(a, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(append(unreadable, err)...)
+}
+
+// printChecked prints a line for each thing, in the form that editors know.
+func printChecked(a *cli.App, c checkedScript) error {
+	text := ""
+	for _, e := range c.Errors {
+		text += fmt.Sprintf("%s:%d: error: %s\n", c.Script, max(e.Line, 1), e.Rule)
+	}
+	for _, w := range c.Warnings {
+		_, rule, _ := strings.Cut(w.String(), ": ") // the line is named already
+		text += fmt.Sprintf("%s:%d: warning: %s\n", c.Script, w.Line, rule)
+	}
+	if text == "" {
+		text = c.Script + ": ok\n"
+	}
+	return a.Print("%s", text)
+}
+
+// parseFlags describe output that was produced elsewhere.
+type parseFlags struct {
+	stdout, stderr string
+	exitCode       int
+	timedOut       bool
+	duration       time.Duration
+}
+
+// NewParse returns the command `parse`.
+func NewParse(a *cli.App) *cobra.Command {
+	var f parseFlags
+	cmd := &cobra.Command{
+		Use:   "parse --stdout FILE --stderr FILE --exit-code N [--timed-out]",
+		Short: "Evaluate output that was produced elsewhere",
+		Long: `Find the score, the error and the traceback in the output of a script that was run
+elsewhere, and print them as JSON. No container is involved.
+
+FILE is - for stdin. Bytes that are not UTF-8 are replaced. With --timed-out the
+exit code is -1 unless given.`,
+		Example: `  sandbox parse --stdout out.log --stderr err.log --exit-code 1
+  sandbox parse --stdout - --stderr /dev/null --exit-code 0 < out.log`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			required := []string{"stdout", "stderr", "exit-code"}
+			if f.timedOut {
+				required = required[:2]
+			}
+			if err := cli.Check(cmd, cli.Required(required...),
+				cli.Wrong(f.stdout == "-" && f.stderr == "-", "only one of --stdout and --stderr can be -")); err != nil {
+				return err
+			}
+			return parse(a, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.stdout, "stdout", "", "`file` with what the script printed")
+	flags.StringVar(&f.stderr, "stderr", "", "`file` with its errors")
+	flags.IntVar(&f.exitCode, "exit-code", -1, "its exit code")
+	flags.BoolVar(&f.timedOut, "timed-out", false, "a time limit ended it")
+	flags.Var(cli.Duration(&f.duration), "duration", "how long it ran, such as 1.5s; a bare number is seconds")
+	return cmd
+}
+
+func parse(a *cli.App, f parseFlags) error {
+	stdout, err := a.ReadStream(f.stdout)
+	if err != nil {
+		return err
+	}
+	stderr, err := a.ReadStream(f.stderr)
+	if err != nil {
+		return err
+	}
+	return a.PrintJSON(result.BuildEvaluation(result.ExecutionRawResult{
+		Stdout: result.DecodeUTF8(stdout), Stderr: result.DecodeUTF8(stderr),
+		ExitCode: f.exitCode, DurationSeconds: f.duration.Seconds(), TimedOut: f.timedOut,
+	}))
+}
+
+// NewRank returns the command `rank`.
+func NewRank(a *cli.App) *cobra.Command {
+	var direction string
+	cmd := &cobra.Command{
+		Use:   "rank RESULTS.jsonl --direction maximize|minimize",
+		Short: "Order the evaluations of a results file, best first",
+		Long: `Order the evaluations of a results file: valid scores first, best first; then
+scripts without a score; then those that ended in an error. Where a grader was
+used, only its scores count. Of several evaluations of one name and seed one counts:
+of the last version of the script the last conclusive one.
+
+A last line that was cut, as a crash does, is left out with a warning.`,
+		Example: "  sandbox rank results.jsonl --direction maximize\n  sandbox rank results.jsonl --direction minimize --json",
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.Wrong(evaluate.MetricDirection(direction).Check() != nil, "--direction must be maximize or minimize"))
+		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return rank(ctx, a, s, args[0], evaluate.MetricDirection(direction))
+		}),
+	}
+	cmd.Flags().StringVar(&direction, "direction", "", "which scores are better: `maximize` or minimize")
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+func rank(ctx context.Context, a *cli.App, s settings.Settings, path string, direction evaluate.MetricDirection) error {
+	report, err := cli.Interruptibly(ctx, func() (evaluate.ReadReport, error) {
+		return evaluate.ReadResults(path, evaluate.ReadOptions{Brief: !s.JSON})
+	})
+	if err != nil {
+		return err
+	}
+	if report.Torn > 0 {
+		a.Warn("%s:%d: the line was cut and is left out", path, report.Torn)
+	}
+	latest, replaced := evaluate.Latest(report.Results)
+	if text := render.Replaced(replaced); text != "" {
+		a.Warn("%s", path+": "+text)
+	}
+	if ids := evaluate.Competitions(latest); len(ids) > 1 {
+		a.Warn("%s: evaluations of %d competitions, whose scores cannot be compared: %s", path, len(ids), text.Fit(strings.Join(ids, ", "), text.Most))
+	}
+	ranked, err := evaluate.RankResults(latest, direction)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return a.PrintJSON(append([]evaluate.Result{}, ranked...))
+	}
+	if len(ranked) == 0 {
+		a.Say("%s", path+" has no evaluations")
+		return nil
+	}
+	return printLeaderboard(a, render.ResultsTitle(ranked, direction), ranked)
+}
+
+// printLeaderboard prints ranked evaluations as a table below its title.
+func printLeaderboard(a *cli.App, title string, ranked []evaluate.Result) error {
+	if err := a.Print("%s\n", text.OneLine(title)); err != nil {
+		return err
+	}
+	header, rows := render.Leaderboard(ranked)
+	return a.PrintTable(header, rows)
+}
+
+// submissionFlags name a submission and the sample to compare it with.
+type submissionFlags struct {
+	file, sample, idColumn string
+	sameOrder              bool
+}
+
+// inspected is the JSON of `submission --json`.
+type inspected struct {
+	submission.File
+	// Check is null without a sample.
+	Check *submission.Check `json:"check"`
+}
+
+// NewSubmission returns the command `submission`.
+func NewSubmission(a *cli.App) *cobra.Command {
+	var f submissionFlags
+	cmd := &cobra.Command{
+		Use:   "submission WORKDIR",
+		Short: "Look at the submission that a script left",
+		Long: `Look at the file that a script left in final/ of its working directory: whether it is
+there, its size and its rows. With --sample its header, its number of rows and its
+IDs are compared with those of a sample; files of any size are read piece by piece.
+
+Rows are lines that are not blank, less the header; with --sample records are compared,
+of which one in quotes may have several lines.
+
+The exit code is 1 when the file is missing or empty, or differs from the sample, and
+125 when the working directory or the sample cannot be used.`,
+		Example: "  sandbox submission work/svm\n  sandbox submission work/svm --sample data/sample_submission.csv",
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.Needs("sample", "id-column", "same-order"))
+		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return inspect(ctx, a, s, args[0], f)
+		}),
+	}
+	f.register(cmd)
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// register gives a command the flags.
+func (f *submissionFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.file, "file", submission.DefaultName, "`name` of the submission in final/")
+	flags.StringVar(&f.sample, "sample", "", "CSV `file` with the right header, rows and IDs")
+	flags.StringVar(&f.idColumn, "id-column", "", "`column` of the IDs (default: the sample's first)")
+	flags.BoolVar(&f.sameOrder, "same-order", false, "demand the IDs in the order of the sample")
+}
+
+// rule is the comparison that the flags ask for; nil without a sample.
+func (f submissionFlags) rule() *submission.Rule {
+	if f.sample == "" {
+		return nil
+	}
+	return &submission.Rule{Name: f.file, Sample: f.sample, IDColumn: f.idColumn, SameOrder: f.sameOrder}
+}
+
+func inspect(ctx context.Context, a *cli.App, s settings.Settings, dir string, f submissionFlags) error {
+	a.FieldHints = fieldHints
+	if err := evaluate.CheckWorkingFolder(dir); err != nil {
+		return err
+	}
+	rule := f.rule()
+	if rule != nil {
+		if err := rule.CheckSample(); err != nil {
+			return err
+		}
+	}
+	info, err := submission.Info(dir, f.file)
+	if err != nil {
+		return err
+	}
+	seen := inspected{File: info}
+	if rule != nil {
+		check := rule.Check(ctx, dir)
+		seen.Check = &check
+		if check.Failure != "" {
+			err = cmp.Or(context.Cause(ctx), errors.New("the submission was not checked: "+check.Failure))
+			a.Code = cli.ExitCode(nil, err)
+		}
+	}
+	if err == nil && (!info.Exists || info.SizeBytes == 0 || seen.Check != nil && !seen.Check.OK) {
+		a.Code = cli.ExitProblem
+	}
+	if s.JSON {
+		return errors.Join(a.PrintJSON(seen), err)
+	}
+	if err != nil {
+		seen.Check.Failure = "" // the error says it
+	}
+	return errors.Join(a.Print("%s", render.Submission(info, seen.Check)), err)
+}

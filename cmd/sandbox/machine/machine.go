@@ -1,0 +1,263 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/doctor"
+)
+
+// NewDoctor returns the command `doctor`.
+func NewDoctor(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what works on this machine, and suggest fixes for the rest",
+		Long: `Check the engine, its parts, the state directory and the image, and then run small programs
+in the sandbox that try to break each limit. The exit code is 1 if a check failed.`,
+		Example: "  sandbox doctor\n  sandbox doctor --json",
+		Args:    cobra.NoArgs,
+		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return examine(ctx, a, s) }),
+	}
+	a.SettingFlags(cmd, "image", "runtime", "transfer", "json")
+	return cmd
+}
+
+func examine(ctx context.Context, a *cli.App, s settings.Settings) error {
+	machine, err := machine(a, s)
+	if err != nil {
+		return err
+	}
+	if machine.Runner != nil {
+		defer machine.Runner.Close()
+	}
+	findings, err := doctor.Examine(ctx, machine)
+	if err != nil {
+		return err
+	}
+	for i, f := range findings {
+		if f.Verdict == doctor.Fail {
+			a.Code = cli.ExitProblem
+		}
+		if f.Err != nil {
+			if all := a.Hints(f.Err); len(all) > 0 {
+				findings[i].Advice = all[0]
+			}
+		}
+	}
+	return a.Show(s, findings, func() error { return printFindings(a, findings) })
+}
+
+// machine is the machine that the settings describe. The caller closes its runner, if
+// there is one.
+func machine(a *cli.App, s settings.Settings) (m doctor.Machine, err error) {
+	m.Address = s.Engine
+	if _, notFound := dockerhost.Find(s.Engine); notFound != nil {
+		store, err := s.Store()
+		if err != nil {
+			return m, err
+		}
+		m.StateDir = store.Dir()
+		return m, nil
+	}
+	catalog, err := s.Catalog()
+	if err != nil {
+		return m, err
+	}
+	if m.Runner, err = s.Runner(a.Logger()); err != nil {
+		return m, err
+	}
+	m.StateDir, m.Images = m.Runner.Store().Dir(), catalog.Names()
+	m.Request = sandbox.Request{Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, Transfer: s.Transfer}
+	return m, nil
+}
+
+func printFindings(a *cli.App, findings []doctor.Finding) error {
+	p := render.Palette(a.OutTerminal) && a.Palette()
+	paint := map[doctor.Verdict]func(string) string{
+		doctor.OK: p.Good, doctor.Warn: p.Odd, doctor.Fail: p.Bad,
+		doctor.Info: func(text string) string { return text },
+	}
+	for _, f := range findings {
+		label := paint[f.Verdict](fmt.Sprintf("%-4s", f.Verdict))
+		text := fmt.Sprintf("%s  %-17s %s\n", label, f.Check, terminal.Line(f.Seen))
+		if f.Advice != "" {
+			text += fmt.Sprintf("      %-17s -> %s\n", "", terminal.Line(a.RepeatFlags(f.Advice)))
+		}
+		if _, err := fmt.Fprint(a.Out, text); err != nil {
+			return cli.ReaderGone(err)
+		}
+	}
+	return nil
+}
+
+// NewGPUs returns the command `gpus`.
+func NewGPUs(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gpus",
+		Short: "List the GPUs, who has them, and who waits",
+		Long: `List the GPUs that runs can have, the runs that have them, and those that wait.
+
+A GPU is free, held by one run, shared by runs with --gpu-share, or quarantined: not
+lent, for the reason shown, until a later look finds it well. Nothing is changed.
+UUIDs, processes and exact times are in the output of --json.`,
+		Example: "  sandbox gpus\n  sandbox gpus --json",
+		Args:    cobra.NoArgs,
+		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+			report, err := runner.GPUs(ctx)
+			if err != nil {
+				return err
+			}
+			return a.Show(s, report, func() error {
+				return a.PrintTables(render.GPUs(report, time.Now())...)
+			})
+		}),
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// NewConfig returns the command `config`.
+func NewConfig(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Show every setting and where it came from",
+		Long: `Show every setting, its value and where it came from.
+
+Flags win over SANDBOX_* variables, these over ./sandbox.yaml (or the file of
+--config), this over the user's file, that over the shipped defaults. The key
+memory is the flag --memory and the variable SANDBOX_MEMORY; max.memory is
+SANDBOX_MAX_MEMORY.`,
+		Example: `  sandbox config
+  SANDBOX_MEMORY=8g sandbox config --json`,
+		Args: cobra.NoArgs,
+		RunE: a.With(func(_ context.Context, s settings.Settings, _ []string) error {
+			var rows [][]string
+			for _, o := range s.Origins() {
+				rows = append(rows, []string{o.Key, o.Value, o.Source})
+			}
+			err := a.ShowTable(s, s.Origins(), []string{"KEY", "VALUE", "SOURCE"}, rows)
+			if err != nil || s.JSON {
+				return err
+			}
+			return printUserFile(a)
+		}),
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// printUserFile says where the user's own settings are, or would be.
+func printUserFile(a *cli.App) error {
+	file := settings.UserFile()
+	if file == "" {
+		return a.Print("\nuser's file: none, this account has no folder for configuration\n")
+	}
+	if _, err := os.Stat(file); err != nil {
+		return a.Print("\nuser's file: %s (not there)\n", file)
+	}
+	return a.Print("\nuser's file: %s\n", file)
+}
+
+// version is set when a release is built (-X github.com/evalbox/evalbox/cmd/sandbox/machine.version=…).
+var version = "dev"
+
+// versionReport is the JSON of `version --json`.
+type versionReport struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	// Engine is null when it cannot be reached.
+	Engine *engineVersion `json:"engine"`
+}
+
+type engineVersion struct {
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	APIVersion string `json:"api_version"`
+	Runc       string `json:"runc"`
+}
+
+// engineQuestion bounds the question for the engine's version, because our own version is
+// useful without it.
+const engineQuestion = 3 * time.Second
+
+// NewVersion returns the command `version`.
+func NewVersion(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Show the versions of sandbox and of the engine",
+		Example: "  sandbox version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return PrintVersion(cmd.Context(), a, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// PrintVersion prints the versions of sandbox and of the engine.
+func PrintVersion(ctx context.Context, a *cli.App, asJSON bool) error {
+	v := ownVersion()
+	v.Engine = askEngine(ctx, a)
+	if asJSON {
+		return a.PrintJSON(v)
+	}
+	engine := "not reachable (see: sandbox doctor)"
+	if e := v.Engine; e != nil {
+		engine = e.Name + " " + e.Version + ", API " + e.APIVersion + ", runc " + e.Runc
+	}
+	return a.Print("sandbox %s (%s, %s)\nengine: %s\n", v.Version, v.Go, v.Platform, engine)
+}
+
+// ownVersion is the version of the release, or else that of the toolchain.
+func ownVersion() versionReport {
+	v := versionReport{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if main := build.Main.Version; v.Version == "dev" && main != "" && main != "(devel)" {
+		v.Version = main
+	}
+	for _, s := range build.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}
+
+// askEngine asks the engine, which need not be there.
+func askEngine(ctx context.Context, a *cli.App) *engineVersion {
+	ctx, cancel := context.WithTimeout(ctx, engineQuestion)
+	defer cancel()
+	s, err := a.Settings()
+	if err != nil {
+		return nil
+	}
+	engine, err := s.OpenEngine(a.Logger())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = engine.Close() }() // it was only asked
+	info, err := engine.Info(ctx)
+	if err != nil {
+		return nil
+	}
+	return &engineVersion{Name: info.Name, Version: info.Version, APIVersion: info.APIVersion, Runc: info.Runc}
+}
