@@ -67,8 +67,6 @@ in ./input and leaves what it wants to keep in ./final.`,
 			}
 			return cli.UnknownOrHelp(cmd, args)
 		},
-
-		SuggestionsMinimumDistance: 2,
 	}
 	root.PersistentFlags().StringVar(&a.ConfigFile, "config", "", "settings `file` instead of ./sandbox.yaml")
 	root.PersistentFlags().BoolVar(&a.Verbose, "verbose", false, "log every step to stderr")
@@ -114,27 +112,18 @@ in ./input and leaves what it wants to keep in ./final.`,
 		c.cmd.GroupID = c.group
 		root.AddCommand(c.cmd)
 	}
-	root.SetHelpCommand(newHelpCommand())
-	root.InitDefaultCompletionCmd()
-	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		// cobra shows the help, as a success, for a shell it does not know.
-		completion.Args, completion.RunE = cobra.ArbitraryArgs, cli.UnknownOrHelp
-	}
-	cli.UsageArgs(root)
-	return root
-}
-
-// newHelpCommand is cobra's, but an unknown topic is wrong usage.
-func newHelpCommand() *cobra.Command {
-	return &cobra.Command{
+	root.SetHelpCommand(&cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Explain a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
+			if err != nil || len(rest) > 0 { // cobra takes it for a success
 				return cli.Usagef(cmd.Root().CommandPath(), "unknown command %q", strings.Join(args, " "))
 			}
 			return topic.Help()
 		},
-	}
+	})
+	root.InitDefaultCompletionCmd()
+	cli.UsageArgs(root)
+	return root
 }

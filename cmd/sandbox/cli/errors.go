@@ -48,15 +48,13 @@ func UsageHint(hint, format string, args ...any) error {
 // Subject is the name of a command in a message, which begins with "sandbox: " already.
 func Subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "sandbox ") }
 
-// FlagError is cobra's function for flags that cannot be read.
-func FlagError(cmd *cobra.Command, err error) error { return Misuse(cmd, "%s", flagText(err)) }
-
-// flagText is an error of a flag without the words of the library that read it.
-func flagText(err error) string {
+// FlagError is cobra's function for flags that cannot be read. The words of the library that
+// read the flag are left out.
+func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	if !errors.As(err, &invalid) {
-		return err.Error()
+		return Misuse(cmd, "%s", err)
 	}
 	reason := invalid.Unwrap()
 	if errors.As(reason, &number) {
@@ -65,7 +63,7 @@ func flagText(err error) string {
 			reason = errors.New("must be true or false")
 		}
 	}
-	return fmt.Sprintf("--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), reason)
+	return Misuse(cmd, "--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), reason)
 }
 
 // UnknownOrHelp runs a command that only holds others.
@@ -73,6 +71,7 @@ func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
+	cmd.SuggestionsMinimumDistance = 2 // letters that differ
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return UsageHint("did you mean "+strings.Join(near, " or ")+"?", "%s: unknown command %q", Subject(cmd), args[0])
 	}
@@ -80,8 +79,11 @@ func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 }
 
 // UsageArgs makes every complaint about the number of arguments, of a command and of those
-// below it, a [UsageError].
+// below it, a [UsageError]. Commands that only hold others show their help.
 func UsageArgs(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && cmd.RunE == nil { // cobra's help would be a success
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, UnknownOrHelp
+	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
@@ -210,8 +212,6 @@ func (a *App) hint(err error) string {
 		return cmp.Or(field.Hint, a.fieldHint(field.Field))
 	case errors.As(err, &path):
 		return a.fieldHint(path.Field)
-	case errors.Is(err, sandbox.ErrNameTaken):
-		return "choose another --id, or see whose it is with: sandbox ps"
 	}
 	return ""
 }
@@ -225,6 +225,7 @@ var classHints = []struct {
 	{sandbox.ErrUnenforceable, "see what is missing with: sandbox doctor"},
 	{record.ErrNoSpace, "delete old records with: sandbox rm; or choose another disk with --state-dir"},
 	{record.ErrNoRecord, "see all runs with: sandbox ls"},
+	{sandbox.ErrNameTaken, "choose another --id, or see whose it is with: sandbox ps"},
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
 }
 

@@ -108,54 +108,52 @@ func Wrong(wrong bool, format string, args ...any) Rule {
 	}
 }
 
-// value is a flag whose text is read and shown by functions.
-type value[T comparable] struct {
-	target *T
-	kind   string
-	read   func(text string) (T, error)
-	show   func(T) string
+// value is a flag whose text is read and shown by functions. show is nil for a flag that has
+// no default.
+type value struct {
+	kind string
+	set  func(text string) error
+	show func() string
 }
 
-func (v *value[T]) String() string {
-	if v.target == nil {
-		return "" // the zero value that flag packages compare with
+func (v *value) String() string {
+	if v.show == nil {
+		return ""
 	}
-	return v.show(*v.target)
+	return v.show()
 }
 
-func (v *value[T]) Set(text string) (err error) {
-	*v.target, err = v.read(text)
-	return err
-}
+func (v *value) Set(text string) error { return v.set(text) }
 
-func (v *value[T]) Type() string { return v.kind }
+func (v *value) Type() string { return v.kind }
 
 // Duration is a flag that is read as settings read durations. Zero is not shown.
 func Duration(target *time.Duration) pflag.Value {
-	return &value[time.Duration]{target, "duration", func(text string) (time.Duration, error) {
-		d, err := settings.ReadDuration(text)
-		if err == nil && d < 0 {
+	return &value{"duration", func(text string) (err error) {
+		*target, err = settings.ReadDuration(text)
+		if err == nil && *target < 0 {
 			err = errors.New("must not be negative")
 		}
-		return d, err
-	}, func(d time.Duration) string {
-		if d == 0 {
+		return err
+	}, func() string {
+		if *target == 0 {
 			return ""
 		}
-		return d.String()
+		return target.String()
 	}}
 }
 
 // Optional is a flag whose value is nil until it is given.
 func Optional[T any](target **T, kind string, read func(text string) (T, error)) pflag.Value {
-	return &value[*T]{target, kind, func(text string) (*T, error) {
+	return &value{kind, func(text string) error {
 		v, err := read(text)
-		return &v, err
-	}, func(v *T) string {
-		if v == nil {
+		*target = &v
+		return err
+	}, func() string {
+		if *target == nil {
 			return ""
 		}
-		return fmt.Sprint(*v)
+		return fmt.Sprint(**target)
 	}}
 }
 
@@ -164,7 +162,13 @@ func Text(text string) (string, error) { return text, nil }
 
 // List is a flag that adds the values of its text to a list each time it is given.
 func List[T any](target *[]T, kind string, read func(text string) ([]T, error)) pflag.Value {
-	return &list[T]{target, kind, read}
+	return &value{kind: kind, set: func(text string) error {
+		more, err := read(text)
+		if err == nil {
+			*target = append(*target, more...)
+		}
+		return err
+	}}
 }
 
 // Each is a function of [List] that reads values with commas between them.
@@ -181,33 +185,15 @@ func Each[T any](read func(part string) (T, error)) func(text string) ([]T, erro
 	}
 }
 
-type list[T any] struct {
-	target *[]T
-	kind   string
-	read   func(text string) ([]T, error)
-}
-
-// String is empty: a list has no default, which is what flag packages ask for.
-func (l *list[T]) String() string { return "" }
-
-func (l *list[T]) Set(text string) error {
-	more, err := l.read(text)
-	if err == nil {
-		*l.target = append(*l.target, more...)
-	}
-	return err
-}
-
-func (l *list[T]) Type() string { return l.kind }
-
 // Size is a flag that is read as settings read sizes; 0 is a size too.
 func Size(target *policy.Size) pflag.Value {
-	return &value[policy.Size]{target, "size", func(text string) (policy.Size, error) {
-		if text == "0" {
-			return 0, nil
+	return &value{"size", func(text string) (err error) {
+		*target = 0
+		if text != "0" {
+			*target, err = settings.ReadSize(text)
 		}
-		return settings.ReadSize(text)
-	}, policy.Size.String}
+		return err
+	}, func() string { return target.String() }}
 }
 
 // EnvFlags are --env and --env-file.

@@ -237,18 +237,18 @@ func (l *locked) Write(p []byte) (int, error) {
 
 // finish shows the rest of the output and ends an unfinished line, so that our messages
 // begin on a line of their own. It does not wait for ever.
-func (l *live) finish() error { return patiently(l.end) }
-
-func (l *live) end() error {
-	var errs []error
-	for _, w := range l.flush {
-		errs = append(errs, w.Flush())
-	}
-	if l.cursor.MidLine() {
-		_, err := io.WriteString(l.err, "\n")
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+func (l *live) finish() error {
+	return patiently(func() error {
+		var errs []error
+		for _, w := range l.flush {
+			errs = append(errs, w.Flush())
+		}
+		if l.cursor.MidLine() {
+			_, err := io.WriteString(l.err, "\n")
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
 }
 
 // waitingEvery is the least time between two messages: a busy queue changes many times in

@@ -18,7 +18,6 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 )
 
-// approveFlags are the flags of `contract approve`.
 type approveFlags struct {
 	by           contract.Approver
 	output, root string
@@ -41,7 +40,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 		Example: `  sandbox contract approve contract.yaml --by Ada --reason "reads /etc/ssl" -o approval.yaml
   sandbox exec -f contract.yaml --approval approval.yaml`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			known := []string{contract.NeedElevated, contract.NeedOpen}
 			rules := []cli.Rule{
 				cli.Wrong(strings.TrimSpace(f.by.Name) == "" || strings.TrimSpace(f.by.Reason) == "", "--by and --reason are required, and not empty"),
@@ -52,13 +51,11 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 			for _, level := range f.levels {
 				rules = append(rules, cli.Wrong(!slices.Contains(known, level), "--level %q: must be %s", level, strings.Join(known, " or ")))
 			}
-			if err := cli.Check(cmd, rules...); err != nil {
-				return err
-			}
-			return a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-				return approve(ctx, a, s, f, args[0])
-			})(cmd, args)
+			return cli.Check(cmd, rules...)
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			return approve(ctx, a, s, f, args[0])
+		}),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

@@ -44,10 +44,6 @@ No container is involved.`,
 		Example: `  sandbox contract new --tool python > contract.yaml
   sandbox contract validate contract.yaml
   sandbox contract approve contract.yaml --by Ada --reason "release" -o approval.yaml`,
-		Args: cobra.ArbitraryArgs,
-		RunE: cli.UnknownOrHelp,
-
-		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newValidate(a), newNew(a), newApprove(a), newTools(a), newSchema(a))
 	return cmd
@@ -103,6 +99,7 @@ func withTools(a *cli.App, do func(s settings.Settings, tools registry.Registry)
 var contractTemplate string
 
 func newNew(a *cli.App) *cobra.Command {
+	pad := func(line string) string { return fmt.Sprintf("%-37s", line) } // up to the column of the comments
 	var tool string
 	cmd := &cobra.Command{
 		Use:   "new [--tool TOOL]",
@@ -116,31 +113,26 @@ default.`,
 			if err != nil {
 				return err
 			}
-			return printContract(a, found)
+			page, err := template.New("contract").Funcs(template.FuncMap{"pad": pad}).Parse(contractTemplate)
+			if err != nil {
+				return err
+			}
+			command, arguments := found.Scope.Commands[0], "[]"
+			if strings.HasPrefix(command, "pytest") {
+				arguments = `[-p, "no:cacheprovider"]` // the cache would be in a read-only directory
+			}
+			var text strings.Builder
+			if err := page.Execute(&text, map[string]any{
+				"Tool": "tool_id: " + found.ID, "Name": found.Name, "Command": fmt.Sprintf("  command: %q", command), "Arguments": "  arguments: " + arguments,
+			}); err != nil {
+				return err
+			}
+			return a.Print("%s", text.String())
 		}),
 	}
 	cmd.Flags().StringVar(&tool, "tool", "python", "ID or name of a `tool` of the registry")
 	a.SettingFlags(cmd, "tool_registry")
 	return cmd
-}
-
-func printContract(a *cli.App, tool registry.Tool) error {
-	pad := func(line string) string { return fmt.Sprintf("%-37s", line) } // up to the column of the comments
-	page, err := template.New("contract").Funcs(template.FuncMap{"pad": pad}).Parse(contractTemplate)
-	if err != nil {
-		return err
-	}
-	command, arguments := tool.Scope.Commands[0], "[]"
-	if strings.HasPrefix(command, "pytest") {
-		arguments = `[-p, "no:cacheprovider"]` // the cache would be in a read-only directory
-	}
-	var text strings.Builder
-	if err := page.Execute(&text, map[string]any{
-		"Tool": "tool_id: " + tool.ID, "Name": tool.Name, "Command": fmt.Sprintf("  command: %q", command), "Arguments": "  arguments: " + arguments,
-	}); err != nil {
-		return err
-	}
-	return a.Print("%s", text.String())
 }
 
 // findTool finds a tool that may be used by its ID or its name.
@@ -216,8 +208,8 @@ levels, and report every problem at once. The files of this machine are not chec
 The exit code is 1 when a contract is not valid. - is stdin.`,
 		Example: "  sandbox contract validate contract.yaml\n  sandbox contract validate --strict --json contracts/*.yaml",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-			return validate(ctx, a, s, args)
+		RunE: a.With(func(ctx context.Context, s settings.Settings, files []string) error {
+			return validate(ctx, a, s, files)
 		}),
 	}
 	a.SettingFlags(cmd, append(slices.Clone(contractKeys), "json")...)

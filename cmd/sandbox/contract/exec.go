@@ -55,19 +55,17 @@ something else than the contract wants, 2 wrong usage.`,
   sandbox exec -f - --root ~/project --json < contract.yaml | jq .checklist
   sandbox exec -f contract.yaml --approve "Ada" --reason "needs /etc/ssl"`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			approves, blank := cmd.Flags().Changed("approve"), strings.TrimSpace(f.approver.Name) == "" || strings.TrimSpace(f.approver.Reason) == ""
-			if err := cli.Check(cmd,
+			return cli.Check(cmd,
 				cli.Wrong(f.file == "", "there is no contract: name one with -f"),
 				cli.Apart("approve", "approval"),
 				cli.Together("approve", "reason"),
 				cli.Wrong(approves && blank, "--approve and --reason must not be empty"),
 				cli.NotEmpty(cli.Folder, "root"),
-			); err != nil {
-				return err
-			}
-			return a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) })(cmd, nil)
+			)
 		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

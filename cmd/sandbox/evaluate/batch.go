@@ -72,9 +72,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
   sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
 		Args:    cobra.ArbitraryArgs,
 		PreRunE: f.check,
-		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-			return batch(ctx, a, s, f, args)
-		}),
+		RunE:    a.With(func(ctx context.Context, s settings.Settings, args []string) error { return batch(ctx, a, s, f, args) }),
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

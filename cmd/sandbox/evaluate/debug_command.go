@@ -60,9 +60,14 @@ func runDebugger(ctx context.Context, command string, input []byte, limit time.D
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	// Processes that the command started may hold the pipes open.
 	cmd.WaitDelay = time.Second
-	ownGroup(cmd)
+	// They are in a process group of their own, which ends with the command. The kernel does
+	// not use the number of a group again while a process is in it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err := cmd.Run()
-	endGroup(cmd) // also the processes that a good end left behind
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // also what a good end left behind; the group may be empty
+	}
 	switch {
 	case stdout.more:
 		return "", fmt.Errorf("it printed more than %s", text.Size(maxRepair))
@@ -94,18 +99,4 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 		b.full()
 	}
 	return len(p), nil
-}
-
-// ownGroup gives a command a process group of its own, which ends with it.
-func ownGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-}
-
-// endGroup ends the remaining processes of the group of a command that has ended. The
-// kernel does not use the number of a group again while a process is in it.
-func endGroup(cmd *exec.Cmd) {
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group may be empty
-	}
 }

@@ -169,7 +169,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		repetition.Results[0], err = h.Run(ctx, job)
 	}
 	_ = x.Ended() // the evaluation has all output
-	return showEvaluations(ctx, a, repetition, err, evaluationView{f.repeat, a.LivesHere(s)}, s)
+	return showEvaluations(ctx, a, repetition, err, f.repeat, a.LivesHere(s), s)
 }
 
 // options are the settings and flags as the harness takes them.
@@ -208,17 +208,10 @@ func readSeed(text string) (uint32, error) {
 	return uint32(seed), nil
 }
 
-// evaluationView says how evaluations of one script are shown.
-type evaluationView struct {
-	// runs are how many there should have been.
-	runs int
-	// live says that the output of the script has been shown already.
-	live bool
-}
-
-// showEvaluations shows the evaluations of one script, which ended with err, and sets
-// the exit code.
-func showEvaluations(ctx context.Context, a *cli.App, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) error {
+// showEvaluations shows the evaluations of one script, which ended with err, and sets the exit
+// code. runs is how many there should have been; live says that the output of the script has
+// been shown already.
+func showEvaluations(ctx context.Context, a *cli.App, r evaluate.Repetition, err error, runs int, live bool, s settings.Settings) error {
 	// The error already says why the last one never ran.
 	if n := len(r.Results); n > 0 && err != nil && r.Results[n-1].Run == nil {
 		r.Results = r.Results[:n-1]
@@ -238,7 +231,7 @@ func showEvaluations(ctx context.Context, a *cli.App, r evaluate.Repetition, err
 	switch {
 	case len(r.Results) == 0:
 		return err
-	case s.JSON && view.runs > 1:
+	case s.JSON && runs > 1:
 		return errors.Join(a.PrintJSON(r), err)
 	case s.JSON:
 		return errors.Join(a.PrintJSON(r.Results[0]), err)
@@ -249,11 +242,11 @@ func showEvaluations(ctx context.Context, a *cli.App, r evaluate.Repetition, err
 		for _, warning := range e.Warnings {
 			a.Warn("%s", warning)
 		}
-		if printErr := a.Print("%s", render.Evaluation(e, r.Workspaces[i], view.live)); printErr != nil {
+		if printErr := a.Print("%s", render.Evaluation(e, r.Workspaces[i], live)); printErr != nil {
 			return printErr
 		}
 	}
-	if view.runs > 1 && r.Results[0].Run != nil {
+	if runs > 1 && r.Results[0].Run != nil {
 		return errors.Join(a.Print("%s", render.Statistics(r.Statistics, len(r.Results))), err)
 	}
 	return err

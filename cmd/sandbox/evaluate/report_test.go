@@ -19,14 +19,14 @@ import (
 )
 
 // shown is what an evaluation comes to on the command line.
-func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, view evaluationView, s settings.Settings) (code int, out string, got error) { //nolint:revive // the test comes first
+func shown(t *testing.T, ctx context.Context, r evaluate.Repetition, err error, runs int, live bool, s settings.Settings) (code int, out string, got error) { //nolint:revive // the test comes first
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &cli.App{Streams: cli.Streams{Out: &stdout, Err: &stderr}}
 	for range r.Results {
 		r.Workspaces = append(r.Workspaces, "w")
 	}
-	got = showEvaluations(ctx, a, r, err, view, s)
+	got = showEvaluations(ctx, a, r, err, runs, live, s)
 	return a.Code, stdout.String(), got
 }
 
@@ -42,7 +42,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 	repairing := evaluated("d", func(e *evaluate.Result) { e.Failure, e.IsError = "canceled before retry 1", true })
 	for name, e := range map[string]evaluate.Result{"grading": grading, "running": running, "repairing": repairing} {
 		for _, err := range []error{nil, cause} {
-			code, out, got := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{e}}, err, evaluationView{runs: 1}, settings.Settings{})
+			code, out, got := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{e}}, err, 1, false, settings.Settings{})
 			require.Equal(t, cli.ExitInterrupted, code, name)
 			require.ErrorIs(t, got, cause, name)
 			if name == "grading" {
@@ -51,7 +51,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 		}
 	}
 	// What ended well before the signal came is what it is.
-	code, _, err := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{evaluated("w", nil)}}, nil, evaluationView{runs: 1}, settings.Settings{})
+	code, _, err := shown(t, ctx, evaluate.Repetition{Results: []evaluate.Result{evaluated("w", nil)}}, nil, 1, false, settings.Settings{})
 	require.Zero(t, code)
 	require.NoError(t, err)
 }
@@ -60,13 +60,13 @@ func TestInterruptedEvaluations(t *testing.T) {
 func TestEvaluationsThatNeverRan(t *testing.T) {
 	failed := evaluate.Result{Name: "x", Failure: "no"}
 	for _, runs := range []int{1, 2} {
-		code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{failed}}, errors.New("no"), evaluationView{runs: runs}, settings.Settings{})
+		code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{failed}}, errors.New("no"), runs, false, settings.Settings{})
 		require.Equal(t, cli.ExitSandbox, code)
 		require.Empty(t, out)
 		require.EqualError(t, err, "no")
 	}
 	code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{evaluated("a", nil), failed}}, errors.New("no"),
-		evaluationView{runs: 2}, settings.Settings{})
+		2, false, settings.Settings{})
 	require.Equal(t, cli.ExitSandbox, code)
 	require.Contains(t, out, "a · exited 0 · no score · 1.00s")
 	require.NotContains(t, out, "failed: no")
@@ -80,7 +80,7 @@ func TestTracebackIsShownOnce(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		for _, live := range []bool{false, true} {
 			crash.Cached = cached
-			_, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{crash}}, nil, evaluationView{1, live}, settings.Settings{})
+			_, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{crash}}, nil, 1, live, settings.Settings{})
 			require.NoError(t, err)
 			if live && !cached {
 				require.NotContains(t, out, "Traceback")
@@ -96,7 +96,7 @@ func TestNotGraded(t *testing.T) {
 	crash := evaluated("c", func(e *evaluate.Result) {
 		e.IsError, e.ExitCode, e.Grading = true, 1, &evaluate.Grading{Failure: "there is nothing to grade"}
 	})
-	code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{crash}}, nil, evaluationView{runs: 1}, settings.Settings{})
+	code, out, err := shown(t, t.Context(), evaluate.Repetition{Results: []evaluate.Result{crash}}, nil, 1, false, settings.Settings{})
 	require.NoError(t, err)
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "not graded: there is nothing to grade\n")

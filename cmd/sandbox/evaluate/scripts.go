@@ -83,7 +83,15 @@ func check(a *cli.App, s settings.Settings, paths []string) error {
 			if c.Failure != "" {
 				continue
 			}
-			if err := printChecked(a, c); err != nil {
+			text := "" // a line for each thing, in the form that editors know
+			for _, e := range c.Errors {
+				text += fmt.Sprintf("%s:%d: error: %s\n", c.Script, max(e.Line, 1), e.Rule)
+			}
+			for _, w := range c.Warnings {
+				_, rule, _ := strings.Cut(w.String(), ": ") // the line is named already
+				text += fmt.Sprintf("%s:%d: warning: %s\n", c.Script, w.Line, rule)
+			}
+			if err := a.Print("%s", cmp.Or(text, c.Script+": ok\n")); err != nil {
 				return err
 			}
 		}
@@ -92,33 +100,12 @@ func check(a *cli.App, s settings.Settings, paths []string) error {
 	return errors.Join(append(unreadable, err)...)
 }
 
-// printChecked prints a line for each thing, in the form that editors know.
-func printChecked(a *cli.App, c checkedScript) error {
-	text := ""
-	for _, e := range c.Errors {
-		text += fmt.Sprintf("%s:%d: error: %s\n", c.Script, max(e.Line, 1), e.Rule)
-	}
-	for _, w := range c.Warnings {
-		_, rule, _ := strings.Cut(w.String(), ": ") // the line is named already
-		text += fmt.Sprintf("%s:%d: warning: %s\n", c.Script, w.Line, rule)
-	}
-	if text == "" {
-		text = c.Script + ": ok\n"
-	}
-	return a.Print("%s", text)
-}
-
-// parseFlags describe output that was produced elsewhere.
-type parseFlags struct {
-	stdout, stderr string
-	exitCode       int
-	timedOut       bool
-	duration       time.Duration
-}
-
 // NewParse returns the command `parse`.
 func NewParse(a *cli.App) *cobra.Command {
-	var f parseFlags
+	var stdout, stderr string
+	var exitCode int
+	var timedOut bool
+	var duration time.Duration
 	cmd := &cobra.Command{
 		Use:   "parse --stdout FILE --stderr FILE --exit-code N [--timed-out]",
 		Short: "Evaluate output that was produced elsewhere",
@@ -132,39 +119,35 @@ exit code is -1 unless given.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			required := []string{"stdout", "stderr", "exit-code"}
-			if f.timedOut {
+			if timedOut {
 				required = required[:2]
 			}
 			if err := cli.Check(cmd, cli.Required(required...),
-				cli.Wrong(f.stdout == "-" && f.stderr == "-", "only one of --stdout and --stderr can be -")); err != nil {
+				cli.Wrong(stdout == "-" && stderr == "-", "only one of --stdout and --stderr can be -")); err != nil {
 				return err
 			}
-			return parse(a, f)
+			printed, err := a.ReadStream(stdout)
+			if err != nil {
+				return err
+			}
+			failed, err := a.ReadStream(stderr)
+			if err != nil {
+				return err
+			}
+			return a.PrintJSON(result.BuildEvaluation(result.ExecutionRawResult{
+				Stdout: result.DecodeUTF8(printed), Stderr: result.DecodeUTF8(failed),
+				ExitCode: exitCode, DurationSeconds: duration.Seconds(), TimedOut: timedOut,
+			}))
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.stdout, "stdout", "", "`file` with what the script printed")
-	flags.StringVar(&f.stderr, "stderr", "", "`file` with its errors")
-	flags.IntVar(&f.exitCode, "exit-code", -1, "its exit code")
-	flags.BoolVar(&f.timedOut, "timed-out", false, "a time limit ended it")
-	flags.Var(cli.Duration(&f.duration), "duration", "how long it ran, such as 1.5s; a bare number is seconds")
+	flags.StringVar(&stdout, "stdout", "", "`file` with what the script printed")
+	flags.StringVar(&stderr, "stderr", "", "`file` with its errors")
+	flags.IntVar(&exitCode, "exit-code", -1, "its exit code")
+	flags.BoolVar(&timedOut, "timed-out", false, "a time limit ended it")
+	flags.Var(cli.Duration(&duration), "duration", "how long it ran, such as 1.5s; a bare number is seconds")
 	return cmd
-}
-
-func parse(a *cli.App, f parseFlags) error {
-	stdout, err := a.ReadStream(f.stdout)
-	if err != nil {
-		return err
-	}
-	stderr, err := a.ReadStream(f.stderr)
-	if err != nil {
-		return err
-	}
-	return a.PrintJSON(result.BuildEvaluation(result.ExecutionRawResult{
-		Stdout: result.DecodeUTF8(stdout), Stderr: result.DecodeUTF8(stderr),
-		ExitCode: f.exitCode, DurationSeconds: f.duration.Seconds(), TimedOut: f.timedOut,
-	}))
 }
 
 // NewRank returns the command `rank`.
@@ -275,7 +258,6 @@ The exit code is 1 when the file is missing or empty, or differs from the sample
 	return cmd
 }
 
-// register gives a command the flags.
 func (f *submissionFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false

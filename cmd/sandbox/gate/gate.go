@@ -37,10 +37,6 @@ else is BLOCKED, or NEED_INFO if a program or the image is missing.
   sandbox gate seal wish.yaml
   sandbox gate run wish.lock.json --out gate.out
   sandbox gate verify gate.out`,
-		Args: cobra.ArbitraryArgs,
-		RunE: cli.UnknownOrHelp,
-
-		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newSeal(a), newRun(a), newJudge(a), newVerify(a),
 		newNormalize(a), newSchema(a))
@@ -90,14 +86,9 @@ func noGate(err error) error {
 	return err
 }
 
-// normalizeFlags are the flags of `gate normalize`.
-type normalizeFlags struct {
-	roots          []string
-	suspects, hash bool
-}
-
 func newNormalize(a *cli.App) *cobra.Command {
-	var f normalizeFlags
+	var roots []string
+	var showSuspects, hash bool
 	cmd := &cobra.Command{
 		Use:   "normalize FILE",
 		Short: "Show a log as a gate records it",
@@ -113,49 +104,45 @@ if there is any. --hash shows the hash of the behaviour.`,
 			if err := cli.Check(cmd, cli.Apart("suspects", "hash")); err != nil {
 				return err
 			}
-			return normalizeLog(a, args[0], f)
+			normalizer, err := normalize.New(nil, normalize.Context{Roots: roots})
+			if err != nil {
+				return err
+			}
+			text, err := a.ReadStream(args[0])
+			if err != nil {
+				return err
+			}
+			text = normalizer.Text(text)
+			switch {
+			case hash:
+				sum, err := normalize.BehaviorHash(bytes.NewReader(text), int64(len(text)))
+				if err != nil {
+					return err
+				}
+				return a.Print("%s\n", sum)
+			case !showSuspects:
+				return a.Print("%s", text)
+			}
+			suspects, all := normalize.Detect(text, nil)
+			if all > 0 {
+				a.Code = cli.ExitProblem
+			}
+			var lines []string
+			for _, s := range suspects {
+				lines = append(lines, fmt.Sprintf("%d: %s: %s", s.Line, s.Detector, s.Text))
+			}
+			if more := all - len(suspects); more > 0 {
+				lines = append(lines, fmt.Sprintf("and %d more", more))
+			}
+			return a.PrintAll(lines)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.roots, "root", nil, "absolute `path` of the workspace: paths below it become relative")
-	flags.BoolVar(&f.suspects, "suspects", false, "show what still looks as if it changes from run to run")
-	flags.BoolVar(&f.hash, "hash", false, "show the hash of the behaviour")
+	flags.StringArrayVar(&roots, "root", nil, "absolute `path` of the workspace: paths below it become relative")
+	flags.BoolVar(&showSuspects, "suspects", false, "show what still looks as if it changes from run to run")
+	flags.BoolVar(&hash, "hash", false, "show the hash of the behaviour")
 	return cmd
-}
-
-func normalizeLog(a *cli.App, file string, f normalizeFlags) error {
-	normalizer, err := normalize.New(nil, normalize.Context{Roots: f.roots})
-	if err != nil {
-		return err
-	}
-	text, err := a.ReadStream(file)
-	if err != nil {
-		return err
-	}
-	text = normalizer.Text(text)
-	switch {
-	case f.hash:
-		sum, err := normalize.BehaviorHash(bytes.NewReader(text), int64(len(text)))
-		if err != nil {
-			return err
-		}
-		return a.Print("%s\n", sum)
-	case !f.suspects:
-		return a.Print("%s", text)
-	}
-	suspects, all := normalize.Detect(text, nil)
-	if all > 0 {
-		a.Code = cli.ExitProblem
-	}
-	var lines []string
-	for _, s := range suspects {
-		lines = append(lines, fmt.Sprintf("%d: %s: %s", s.Line, s.Detector, s.Text))
-	}
-	if more := all - len(suspects); more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	return a.PrintAll(lines)
 }
 
 func newSchema(a *cli.App) *cobra.Command {

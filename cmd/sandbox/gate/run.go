@@ -23,15 +23,9 @@ import (
 
 // gateFlags are the flags of `gate run` that are not settings.
 type gateFlags struct {
-	mode, baseline, commit string
-	out, tools             string
-	seal, offline, strict  bool
-	replace, noTools, keep bool
-	live, allowUnobserved  bool
-	repeats                int
-	junit, summary, sign   string
-	wishFile               string
-	command                []string
+	gate.Document
+	mode, tools, junit, summary, sign string
+	live, keep                        bool
 }
 
 const (
@@ -79,18 +73,18 @@ not be carried out, 130 interrupted.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.out, "out", defaultOut, "new or empty `directory` for the evidence")
-	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that directory")
-	flags.BoolVar(&f.seal, "seal", false, "seal a wish that is not sealed, on the spot")
+	flags.StringVar(&f.Out, "out", defaultOut, "new or empty `directory` for the evidence")
+	flags.BoolVar(&f.Replace, "replace", false, "replace an earlier run in that directory")
+	flags.BoolVar(&f.Seal, "seal", false, "seal a wish that is not sealed, on the spot")
 	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
-	flags.BoolVar(&f.offline, "offline", false, "no network, whatever the wish says")
-	flags.BoolVar(&f.strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
-	flags.BoolVar(&f.allowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
-	flags.StringVar(&f.baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
-	flags.StringVar(&f.commit, "commit", "", "run the files of this `revision` from a private checkout; implies --strict")
-	flags.IntVar(&f.repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
+	flags.BoolVar(&f.Offline, "offline", false, "no network, whatever the wish says")
+	flags.BoolVar(&f.Strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
+	flags.BoolVar(&f.AllowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
+	flags.StringVar(&f.Baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
+	flags.StringVar(&f.Commit, "commit", "", "run the files of this `revision` from a private checkout; implies --strict")
+	flags.IntVar(&f.Repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
 	flags.StringVar(&f.tools, "tools", "", "registry of tools, a `file`: no other command may run")
-	flags.BoolVar(&f.noTools, "no-tools", false, "run nothing: tools are switched off")
+	flags.BoolVar(&f.NoTools, "no-tools", false, "run nothing: tools are switched off")
 	flags.StringVar(&f.junit, "junit", "", "`file` for a report in JUnit XML")
 	flags.StringVar(&f.summary, "summary", "", "`file` for a summary in Markdown, - for stdout, github for the summary of the job")
 	flags.StringVar(&f.sign, "sign", "", "sign the evidence with the private key in this `file` (PEM)")
@@ -109,25 +103,25 @@ func (f *gateFlags) check(a *cli.App, cmd *cobra.Command, args []string) error {
 	case dash > 0:
 		return cli.Misuse(cmd, "a wish and a command do not go together")
 	case dash == 0:
-		f.command = args
+		f.Command = args
 	case len(args) > 1:
 		return cli.Misuse(cmd, "%q: give one wish, or a command after --", args[1])
 	case len(args) == 1:
-		f.wishFile = args[0]
+		f.Wish = args[0]
 	default:
-		f.wishFile = defaultLock
+		f.Wish = defaultLock
 	}
 	rules := []cli.Rule{
 		cli.Wrong(f.mode != modePlan && f.mode != modeExecute, "--mode %q: must be plan or execute", f.mode),
-		cli.Wrong(f.repeats < 1 || f.repeats > maxRepeats, "--prove-deterministic %d: must be between 1 and %d", f.repeats, maxRepeats),
+		cli.Wrong(f.Repeats < 1 || f.Repeats > maxRepeats, "--prove-deterministic %d: must be between 1 and %d", f.Repeats, maxRepeats),
 		cli.NotEmpty("", "out", "baseline", "commit", "tools", "junit", "summary", "sign", "image"),
-		cli.Wrong(f.seal && f.command != nil, "--seal is for a wish; a command is sealed on the spot"),
-		cli.Wrong(f.allowUnobserved && f.command == nil, "--allow-unobserved is for a command; a wish says it with allow_unobserved"),
-		cli.Wrong(f.allowUnobserved && (f.strict || f.commit != ""), "--allow-unobserved and --strict do not go together: strict demands full observation"),
+		cli.Wrong(f.Seal && f.Command != nil, "--seal is for a wish; a command is sealed on the spot"),
+		cli.Wrong(f.AllowUnobserved && f.Command == nil, "--allow-unobserved is for a command; a wish says it with allow_unobserved"),
+		cli.Wrong(f.AllowUnobserved && (f.Strict || f.Commit != ""), "--allow-unobserved and --strict do not go together: strict demands full observation"),
 	}
 	for _, key := range []string{"image", "allow_unlocked"} {
 		v, given := a.Given[key]
-		rules = append(rules, cli.Wrong(given && f.command == nil && !f.seal, "%s does not go with a sealed wish, which says what it runs in", v.Name))
+		rules = append(rules, cli.Wrong(given && f.Command == nil && !f.Seal, "%s does not go with a sealed wish, which says what it runs in", v.Name))
 	}
 	json, given := a.Given["json"]
 	return cli.Check(cmd, append(rules,
@@ -142,7 +136,13 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 		return err
 	}
 	defer x.Close()
-	job, err := x.gate.Load(ctx, f.document())
+	f.PlanOnly = f.mode == modePlan
+	for _, file := range []string{f.junit, f.summary} {
+		if file != "" && file != "-" && file != summaryGitHub {
+			f.Reports = append(f.Reports, file)
+		}
+	}
+	job, err := x.gate.Load(ctx, f.Document)
 	if err != nil {
 		return err
 	}
@@ -170,21 +170,6 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 	return x.Finish(cli.ExitCode(ended(report.Verdict.Status), err), gated{report.Verdict, report.Dir, signed}, err, func() []string {
 		return render.Gate(report, render.GateView{Seconds: x.seconds, Signed: signed, Hint: a.RepeatFlags}, a.Palette())
 	})
-}
-
-// document is what the flags ask for.
-func (f *gateFlags) document() gate.Document {
-	d := gate.Document{
-		Wish: f.wishFile, Command: f.command, Seal: f.seal, Out: f.out, Replace: f.replace, Offline: f.offline, Strict: f.strict,
-		AllowUnobserved: f.allowUnobserved, Repeats: f.repeats, Baseline: f.baseline, Commit: f.commit,
-		PlanOnly: f.mode == modePlan, NoTools: f.noTools,
-	}
-	for _, file := range []string{f.junit, f.summary} {
-		if file != "" && file != "-" && file != summaryGitHub {
-			d.Reports = append(d.Reports, file)
-		}
-	}
-	return d
 }
 
 // ended is how a gate ended, as the exit code sees it.
@@ -327,15 +312,10 @@ func appendTo(file string, text []byte) error {
 	return nil
 }
 
-// replayFlags are the flags of `replay` that are not settings.
-type replayFlags struct {
-	workspace, out      string
-	replace, keep, live bool
-}
-
 // NewReplay returns the command `replay`.
 func NewReplay(a *cli.App) *cobra.Command {
-	var f replayFlags
+	var o gate.ReplayOptions
+	var keep, live bool
 	cmd := &cobra.Command{
 		Use:   "replay GATES.json|DIR",
 		Short: "Run a gate again, and compare",
@@ -353,36 +333,34 @@ the replay could not be carried out, 130 interrupted.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "workspace", "out"),
-				cli.Wrong(f.replace && f.out == "", "--replace is for --out")); err != nil {
+				cli.Wrong(o.Replace && o.OutDir == "", "--replace is for --out")); err != nil {
 				return err
 			}
-			return replay(cmd.Context(), a, args[0], f)
+			ctx := cmd.Context()
+			x, err := begin(ctx, a, live, keep, "")
+			if err != nil {
+				return err
+			}
+			defer x.Close()
+			o.From = args[0]
+			report, err := x.gate.Replay(ctx, o)
+			if err != nil {
+				_ = x.Ended() // the error is what matters
+				return noGate(err)
+			}
+			return x.Finish(cli.ExitCode(replayed(report.Outcome), nil), report, nil, func() []string { return render.Replay(report, a.Palette()) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.workspace, "workspace", "", "`directory` to run on (default: where it was)")
-	flags.StringVar(&f.out, "out", "", "new or empty `directory` for the evidence of the replay")
-	flags.BoolVar(&f.replace, "replace", false, "replace an earlier run in that directory")
-	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
-	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
+	flags.StringVar(&o.Workspace, "workspace", "", "`directory` to run on (default: where it was)")
+	flags.StringVar(&o.OutDir, "out", "", "new or empty `directory` for the evidence of the replay")
+	flags.BoolVar(&o.Replace, "replace", false, "replace an earlier run in that directory")
+	flags.BoolVarP(&live, "live", "v", false, "show the output of the commands while they run")
+	flags.BoolVar(&keep, "keep", false, "keep the records of the runs")
 	a.SettingFlags(cmd, gateKeys...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
-}
-
-func replay(ctx context.Context, a *cli.App, from string, f replayFlags) error {
-	x, err := begin(ctx, a, f.live, f.keep, "")
-	if err != nil {
-		return err
-	}
-	defer x.Close()
-	report, err := x.gate.Replay(ctx, gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace})
-	if err != nil {
-		_ = x.Ended() // the error is what matters
-		return noGate(err)
-	}
-	return x.Finish(cli.ExitCode(replayed(report.Outcome), nil), report, nil, func() []string { return render.Replay(report, a.Palette()) })
 }
 
 // replayed is how a replay ended, as the exit code sees it.

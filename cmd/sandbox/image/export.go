@@ -34,32 +34,31 @@ one is refused.`,
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			return cli.Check(cmd, cli.Wrong(args[1] == "-" && a.OutTerminal, "stdout is a terminal: name a file, or pipe it on"))
 		},
-		RunE: with(a, func(ctx context.Context, t *tools, args []string) error { return t.export(ctx, args[0], args[1]) }),
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
+			name, file := args[0], args[1]
+			path, err := t.settings.LockToWrite()
+			if err != nil {
+				return err
+			}
+			lock, _, err := t.settings.Lock()
+			if err != nil {
+				return err
+			}
+			lock.Source = path
+			write := func(w io.Writer) error { return archive.Export(ctx, t.api, t.catalog, lock, name, w) }
+			if file == "-" {
+				return cli.ReaderGone(write(t.Out))
+			}
+			if err := writeWhole(file, write); err != nil {
+				return err
+			}
+			fmt.Fprintf(t.Err, "image %s is in %s\n", name, file)
+			return nil
+		}),
 	}
 }
 
-func (t *tools) export(ctx context.Context, name, file string) error {
-	path, err := t.settings.LockToWrite()
-	if err != nil {
-		return err
-	}
-	lock, _, err := t.settings.Lock()
-	if err != nil {
-		return err
-	}
-	lock.Source = path
-	write := func(w io.Writer) error { return archive.Export(ctx, t.api, t.catalog, lock, name, w) }
-	if file == "-" {
-		return cli.ReaderGone(write(t.Out))
-	}
-	if err := writeWhole(file, write); err != nil {
-		return err
-	}
-	fmt.Fprintf(t.Err, "image %s is in %s\n", name, file)
-	return nil
-}
-
-// writeWhole makes a file with the output of write, and none if write fails: half an
+// writeWhole creates a file with the output of write, and none if write fails: half an
 // archive must not pass for a whole one.
 func writeWhole(file string, write func(io.Writer) error) (err error) {
 	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
@@ -145,15 +144,9 @@ func endsWith(ctx context.Context, r io.Reader) io.Reader {
 	return reads
 }
 
-// pruneFlags are the flags of `image prune`.
-type pruneFlags struct {
-	keep      policy.Size
-	unusedFor time.Duration
-	dryRun    bool
-}
-
+// newPrune shows the removed images also after an error.
 func newPrune(a *cli.App) *cobra.Command {
-	f := pruneFlags{keep: 20 * policy.GiB, unusedFor: time.Hour}
+	keep, opts := 20*policy.GiB, prune.Options{UnusedFor: time.Hour}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove images of evalbox that nothing needs",
@@ -166,34 +159,29 @@ Sizes are the engine's: layers that images share are counted for each. When an i
 was used is known for the runs of this user.`,
 		Example: "  sandbox image prune --dry-run\n  sandbox image prune --keep-bytes 5GB",
 		Args:    cobra.NoArgs,
-		RunE:    with(a, func(ctx context.Context, t *tools, _ []string) error { return t.prune(ctx, f) }),
+		RunE: with(a, func(ctx context.Context, t *tools, _ []string) error {
+			locks, err := t.settings.AllLocks()
+			if err != nil {
+				return err
+			}
+			if opts.UsageDir, err = images.DefaultUsageDir(); err != nil {
+				return cli.WithHint(err, "set HOME: when images were used is remembered in the user's cache folder")
+			}
+			opts.KeepBytes, opts.Now = int64(keep), time.Now()
+			report, err := prune.Images(ctx, t.api, locks, opts)
+			switch {
+			case !t.settings.JSON:
+				return errors.Join(err, t.PrintAll(render.Pruned(report, opts.DryRun)))
+			case report.Removed == nil:
+				return err // nothing is known
+			}
+			return errors.Join(err, t.PrintJSON(report))
+		}),
 	}
 	flags := cmd.Flags()
-	flags.Var(cli.Size(&f.keep), "keep-bytes", "what the images may hold together, such as 5GB")
-	flags.Var(cli.Duration(&f.unusedFor), "unused-for", "keep what was used or made more recently")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be removed")
+	flags.Var(cli.Size(&keep), "keep-bytes", "what the images may hold together, such as 5GB")
+	flags.Var(cli.Duration(&opts.UnusedFor), "unused-for", "keep what was used or made more recently")
+	flags.BoolVar(&opts.DryRun, "dry-run", false, "only say what would be removed")
 	a.SettingFlags(cmd, "json")
 	return cmd
-}
-
-// prune shows the removed images also after an error.
-func (t *tools) prune(ctx context.Context, f pruneFlags) error {
-	locks, err := t.settings.AllLocks()
-	if err != nil {
-		return err
-	}
-	usage, err := images.DefaultUsageDir()
-	if err != nil {
-		return cli.WithHint(err, "set HOME: when images were used is remembered in the user's cache folder")
-	}
-	report, err := prune.Images(ctx, t.api, locks, prune.Options{
-		KeepBytes: int64(f.keep), UnusedFor: f.unusedFor, DryRun: f.dryRun, UsageDir: usage, Now: time.Now(),
-	})
-	if t.settings.JSON {
-		if report.Removed == nil {
-			return err // nothing is known
-		}
-		return errors.Join(err, t.PrintJSON(report))
-	}
-	return errors.Join(err, t.PrintAll(render.Pruned(report, f.dryRun)))
 }

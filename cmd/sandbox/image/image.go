@@ -28,8 +28,6 @@ func New(a *cli.App) *cobra.Command {
 		Example: `  sandbox image list
   sandbox image ensure debian
   sandbox image verify`,
-		Args: cobra.ArbitraryArgs,
-		RunE: cli.UnknownOrHelp,
 	}
 	cmd.AddCommand(newEnsure(a), newBuild(a), newPull(a),
 		newList(a), newLock(a), newVerify(a),
@@ -71,12 +69,7 @@ func with(a *cli.App, do func(ctx context.Context, t *tools, args []string) erro
 func (t *tools) store() store.Docker { return store.Docker{APIClient: t.api} }
 
 // nameArgument is the one name that a command may be given; empty is the default.
-func nameArgument(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
-}
+func nameArgument(args []string) string { return strings.Join(args, "") }
 
 // progressTerminal says which terminal stderr is, if it is one.
 func (t *tools) progressTerminal() (fd uintptr, terminal bool) {
@@ -173,24 +166,22 @@ goes to stdout, the progress to stderr.`,
 			return cli.Check(cmd, cli.Wrong(opts.Platform != "" && !strings.Contains(opts.Platform, "/"),
 				"--platform %q: must be os/architecture, such as linux/arm64", opts.Platform))
 		},
-		RunE: with(a, func(ctx context.Context, t *tools, args []string) error { return t.pull(ctx, args[0], opts) }),
+		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
+			opts.Progress = t.Err
+			opts.TerminalFD, opts.Terminal = t.progressTerminal()
+			image, pulled, err := pull.Named(ctx, t.api, t.catalog, args[0], opts)
+			if err != nil {
+				return err
+			}
+			if !pulled {
+				fmt.Fprintf(t.Err, "image %s is there\n", image.Reference)
+			}
+			return t.Print("%s\n", image.ID)
+		}),
 	}
 	cmd.Flags().StringVar(&opts.Platform, "platform", "", "`platform` to pull, such as linux/arm64 (default: the engine's)")
 	ignoreMovedTagFlag(cmd, &opts.IgnoreMovedTag)
 	return cmd
-}
-
-func (t *tools) pull(ctx context.Context, name string, opts pull.Options) error {
-	opts.Progress = t.Err
-	opts.TerminalFD, opts.Terminal = t.progressTerminal()
-	image, pulled, err := pull.Named(ctx, t.api, t.catalog, name, opts)
-	if err != nil {
-		return err
-	}
-	if !pulled {
-		fmt.Fprintf(t.Err, "image %s is there\n", image.Reference)
-	}
-	return t.Print("%s\n", image.ID)
 }
 
 // buildFlags are the flags of `image ensure` and `image build`.
@@ -231,7 +222,7 @@ one that differs from the locked one of its recipe has to be accepted with
 	return cmd
 }
 
-// ensureImage makes the image of this name, or the default, and locks it.
+// ensure creates the image of this name, or the default, and locks it.
 func (t *tools) ensure(ctx context.Context, name string, flags buildFlags) error {
 	if t.settings.LockPath() != "" { // before minutes of work
 		if _, err := t.settings.PlaceOfLock(); err != nil {

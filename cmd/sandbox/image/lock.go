@@ -28,31 +28,29 @@ are read without running anything of the image. What changed since the former en
 goes to stdout.`,
 		Example: "  sandbox image lock debian\n  sandbox image lock --lock images.lock debian",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    with(a, func(ctx context.Context, t *tools, args []string) error { return t.lock(ctx, args) }),
+		RunE: with(a, func(ctx context.Context, t *tools, names []string) error {
+			path, err := t.settings.PlaceOfLock()
+			if err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				names = []string{t.catalog.Default}
+			}
+			for _, name := range names {
+				change, err := lock.Put(ctx, t.store(), t.catalog, path, name)
+				if err != nil {
+					return err
+				}
+				if err := t.PrintAll(render.LockChange(change, path)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
 	}
 }
 
-func (t *tools) lock(ctx context.Context, names []string) error {
-	path, err := t.settings.PlaceOfLock()
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		names = []string{t.catalog.Default}
-	}
-	for _, name := range names {
-		change, err := lock.Put(ctx, t.store(), t.catalog, path, name)
-		if err != nil {
-			return err
-		}
-		if err := t.PrintAll(render.LockChange(change, path)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// settleLock locks an image that was just made or found, and says so on stderr.
+// settleLock locks an image that was just created or found, and says so on stderr.
 // Where the lock holds another one, it says how they differ, and the exit code
 // becomes that of a problem. An account without a place for a lock has none.
 func (t *tools) settleLock(ctx context.Context, name string) error {
@@ -100,7 +98,7 @@ something could not be compared.`,
 	return cmd
 }
 
-// verifyImages shows the comparisons also after an error.
+// verify shows the comparisons also after an error.
 func (t *tools) verify(ctx context.Context, names []string) error {
 	path, err := t.settings.LockToWrite()
 	if err != nil {
@@ -147,11 +145,8 @@ func (t *tools) verify(ctx context.Context, names []string) error {
 	return nil
 }
 
-// inspectFlags are the flags of `image inspect`.
-type inspectFlags struct{ packages, sbom bool }
-
 func newInspect(a *cli.App) *cobra.Command {
-	var f inspectFlags
+	var listPackages, sbom bool
 	cmd := &cobra.Command{
 		Use:   "inspect [NAME]",
 		Short: "Show what an image is and what is installed in it",
@@ -166,15 +161,15 @@ gives the same bytes.`,
   sandbox image inspect debian --sbom > debian.cdx.json`,
 		Args: cobra.MaximumNArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.Check(cmd, cli.Wrong(f.packages && f.sbom, "give --packages or --sbom, not both"))
+			return cli.Check(cmd, cli.Wrong(listPackages && sbom, "give --packages or --sbom, not both"))
 		},
 		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
-			return t.inspect(ctx, nameArgument(args), f)
+			return t.inspect(ctx, nameArgument(args), listPackages, sbom)
 		}),
 	}
 	a.SettingFlags(cmd, "json")
-	cmd.Flags().BoolVar(&f.packages, "packages", false, "list the packages: kind, name, version")
-	cmd.Flags().BoolVar(&f.sbom, "sbom", false, "print the bill of materials (CycloneDX)")
+	cmd.Flags().BoolVar(&listPackages, "packages", false, "list the packages: kind, name, version")
+	cmd.Flags().BoolVar(&sbom, "sbom", false, "print the bill of materials (CycloneDX)")
 	return cmd
 }
 
@@ -194,7 +189,7 @@ type inspectedImage struct {
 	Packages packages.List `json:"packages,omitempty"`
 }
 
-func (t *tools) inspect(ctx context.Context, name string, f inspectFlags) error {
+func (t *tools) inspect(ctx context.Context, name string, listPackages, sbom bool) error {
 	held, _, err := t.settings.Lock()
 	if err != nil {
 		return err
@@ -204,16 +199,16 @@ func (t *tools) inspect(ctx context.Context, name string, f inspectFlags) error 
 		return err
 	}
 	switch {
-	case f.sbom:
+	case sbom:
 		return cli.ReaderGone(lock.WriteSBOM(t.Out, d.Entry))
 	case t.settings.JSON:
 		v := inspectedImage{Entry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
 			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
-		if f.packages {
+		if listPackages {
 			v.Packages = d.Entry.Packages
 		}
 		return t.PrintJSON(v)
-	case f.packages:
+	case listPackages:
 		var rows [][]string
 		for _, p := range d.Entry.Packages {
 			rows = append(rows, []string{string(p.Kind), p.Name, p.Version, p.Arch})

@@ -24,10 +24,6 @@ func NewArtifacts(a *cli.App) *cobra.Command {
 		Short: "Check and hash what a tool left",
 		Long: `Check and hash the artifacts of a tool, as 'sandbox invoke' does after a run. Nothing
 is run, and no file is changed.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: cli.UnknownOrHelp,
-
-		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newVerify(a), newHash(a))
 	return cmd
@@ -111,8 +107,8 @@ They must be regular files, or links to such, of any size.
 The exit code is 125 when one cannot be read; the others are printed.`,
 		Example: "  sandbox artifacts hash out/manifest.json out/trace_pack.jsonl",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-			return printHashes(ctx, a, s, args)
+		RunE: a.With(func(ctx context.Context, s settings.Settings, paths []string) error {
+			return printHashes(ctx, a, s, paths)
 		}),
 	}
 	a.SettingFlags(cmd, "json")

@@ -62,19 +62,12 @@ func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
 		cli.NotEmpty(cli.Folder, "root"))
 }
 
-// limit is the time limit: that of the flag, or the tool's default below the ceiling of
-// the settings.
-func (f *toolFlags) limit(s settings.Settings) time.Duration {
-	limit := cmp.Or(f.timeout, invoke.DefaultTimeout)
-	if f.timeout == 0 && s.Max.Timeout > 0 {
-		limit = min(limit, s.Max.Timeout)
-	}
-	return limit
-}
-
 // options describe the tool, without its containers.
 func (f *toolFlags) options(a *cli.App, s settings.Settings) (o invoke.Options, err error) {
-	o = invoke.Options{Executable: f.exec, Root: f.root, Timeout: f.limit(s)}
+	o = invoke.Options{Executable: f.exec, Root: f.root, Timeout: cmp.Or(f.timeout, invoke.DefaultTimeout)}
+	if f.timeout == 0 && s.Max.Timeout > 0 {
+		o.Timeout = min(o.Timeout, s.Max.Timeout) // a default does not exceed the ceiling of the settings
+	}
 	if o.Env, err = f.env.Read(a); err == nil {
 		o.Verify, err = f.artifacts.options()
 	}

@@ -151,23 +151,17 @@ SANDBOX_MAX_MEMORY.`,
 			if err != nil || s.JSON {
 				return err
 			}
-			return printUserFile(a)
+			file := settings.UserFile()
+			if file == "" {
+				file = "none, this account has no folder for configuration"
+			} else if _, err := os.Stat(file); err != nil {
+				file += " (not there)"
+			}
+			return a.Print("\nuser's file: %s\n", file)
 		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
-}
-
-// printUserFile says where the user's own settings are, or would be.
-func printUserFile(a *cli.App) error {
-	file := settings.UserFile()
-	if file == "" {
-		return a.Print("\nuser's file: none, this account has no folder for configuration\n")
-	}
-	if _, err := os.Stat(file); err != nil {
-		return a.Print("\nuser's file: %s (not there)\n", file)
-	}
-	return a.Print("\nuser's file: %s\n", file)
 }
 
 // version is set when a release is built (-X github.com/evalbox/evalbox/cmd/sandbox/machine.version=…).

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -50,10 +50,24 @@ process that owns each of them still lives.`,
 			if err != nil {
 				return err
 			}
-			all := withOwners(containers, report)
+			// A container that came or went in between has no reason.
+			removed, left := map[string]string{}, map[string]string{}
+			for _, c := range report.Removed {
+				removed[c.Container] = c.Reason
+			}
+			for _, c := range report.Left {
+				left[c.Container] = c.Reason
+			}
+			all := []listedContainer{}
 			var rows [][]string
-			for _, c := range all {
-				rows = append(rows, []string{c.RunID, c.Name, c.Status, c.Image, c.Reason})
+			for _, c := range containers {
+				reason, swept := removed[c.Name]
+				listed := listedContainer{
+					RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name, Image: c.Image,
+					Running: c.Running, Status: c.Status, Created: c.CreatedAt, Swept: swept, Reason: cmp.Or(reason, left[c.Name]),
+				}
+				all = append(all, listed)
+				rows = append(rows, []string{listed.RunID, listed.Name, listed.Status, listed.Image, listed.Reason})
 			}
 			return a.ShowTable(s, all, []string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
 		}),
@@ -62,34 +76,11 @@ process that owns each of them still lives.`,
 	return cmd
 }
 
-// withOwners joins the containers of the engine with what gc says of their owners. A
-// container that came or went in between has no reason.
-func withOwners(containers []engine.Found, report sandbox.GCReport) []listedContainer {
-	removed, left := map[string]string{}, map[string]string{}
-	for _, c := range report.Removed {
-		removed[c.Container] = c.Reason
-	}
-	for _, c := range report.Left {
-		left[c.Container] = c.Reason
-	}
-	all := []listedContainer{}
-	for _, c := range containers {
-		reason, swept := removed[c.Name]
-		if !swept {
-			reason = left[c.Name]
-		}
-		all = append(all, listedContainer{
-			RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name,
-			Image: c.Image, Running: c.Running, Status: c.Status, Created: c.CreatedAt, Swept: swept, Reason: reason,
-		})
-	}
-	return all
-}
-
 // NewGC returns the command `gc`.
 func NewGC(a *cli.App) *cobra.Command {
 	var opts sandbox.GCOptions
-	var retention retentionFlags
+	var class string
+	var olderThan time.Duration
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove containers whose owner is gone",
@@ -105,12 +96,15 @@ somebody deletes them.`,
 		Example: "  sandbox gc --dry-run\n  sandbox gc --kept\n  sandbox gc --retention session --older-than 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := retention.check(cmd); err != nil {
+			known := class == contract.RetainSession || class == contract.RetainEvidence
+			if err := cli.Check(cmd,
+				cli.Wrong(cmd.Flags().Changed("retention") && !known, "--retention %q: must be session or evidence", class),
+				cli.Together("retention", "older-than"), cli.Apart("retention", "kept")); err != nil {
 				return err
 			}
-			if retention.class != "" {
+			if class != "" {
 				return a.With(func(_ context.Context, s settings.Settings, _ []string) error {
-					return expire(a, s, retention, opts.DryRun)
+					return expire(a, s, class, olderThan, opts.DryRun)
 				})(cmd, args)
 			}
 			return a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
@@ -120,7 +114,8 @@ somebody deletes them.`,
 	}
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "only say what would be removed")
 	cmd.Flags().BoolVar(&opts.Kept, "kept", false, "also what --keep left behind")
-	retention.register(cmd)
+	cmd.Flags().StringVar(&class, "retention", "", "delete records of contracts of this `class` instead: session or evidence")
+	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "with --retention: only those that are older, such as 720h (required)")
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
@@ -169,25 +164,6 @@ func removing(dry bool) string {
 	return "removed"
 }
 
-// retentionFlags are the flags of `gc` that are about records.
-type retentionFlags struct {
-	class     string
-	olderThan time.Duration
-}
-
-func (f *retentionFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.class, "retention", "", "delete records of contracts of this `class` instead: session or evidence")
-	cmd.Flags().Var(cli.Duration(&f.olderThan), "older-than", "with --retention: only those that are older, such as 720h (required)")
-}
-
-// check refuses flags that contradict each other.
-func (f retentionFlags) check(cmd *cobra.Command) error {
-	known := f.class == contract.RetainSession || f.class == contract.RetainEvidence
-	return cli.Check(cmd,
-		cli.Wrong(cmd.Flags().Changed("retention") && !known, "--retention %q: must be session or evidence", f.class),
-		cli.Together("retention", "older-than"), cli.Apart("retention", "kept"))
-}
-
 // expiredReport is the JSON of `gc --retention --json`.
 type expiredReport struct {
 	Removed []contract.Expired `json:"removed"`
@@ -197,12 +173,13 @@ type expiredReport struct {
 }
 
 // expire deletes records. It goes on after one that cannot be deleted.
-func expire(a *cli.App, s settings.Settings, f retentionFlags, dry bool) error {
+func expire(a *cli.App, s settings.Settings, class string, olderThan time.Duration, dry bool) error {
 	store, err := s.Store()
 	if err != nil {
 		return err
 	}
-	expired, err := contract.FindExpired(store, f.class, time.Now().Add(-f.olderThan))
+	before := time.Now().Add(-olderThan)
+	expired, err := contract.FindExpired(store, class, before)
 	errs := []error{err}
 	report := expiredReport{Removed: []contract.Expired{}}
 	verb := removing(dry)
@@ -218,11 +195,11 @@ func expire(a *cli.App, s settings.Settings, f retentionFlags, dry bool) error {
 			errs = append(errs, a.Print("%s %s: %s, execution %s\n", verb, e.RunID, e.Created.Local().Format(time.DateTime), e.ExecutionID))
 		}
 	}
-	report.Left = withoutOutcome(store, time.Now().Add(-f.olderThan))
+	report.Left = withoutOutcome(store, before)
 	if s.JSON {
 		return errors.Join(append(errs, a.PrintJSON(report))...)
 	}
-	errs = append(errs, a.Print("%s %d of class %s\n", verb, len(report.Removed), f.class))
+	errs = append(errs, a.Print("%s %d of class %s\n", verb, len(report.Removed), class))
 	if len(report.Left) > 0 {
 		errs = append(errs, a.Print("left, because they have no outcome and so no class: sandbox rm %s\n", strings.Join(report.Left, " ")))
 	}

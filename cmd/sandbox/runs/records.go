@@ -90,8 +90,15 @@ func list(a *cli.App, s settings.Settings) error {
 	return errors.Join(a.Show(s, runs, func() error {
 		var rows [][]string
 		for i, run := range runs {
-			rows = append(rows, []string{run.ID, run.Name, text.Fit(statuses[i], 40), scoreText(run.Score),
-				durationText(records[i]), run.Created.Local().Format(time.DateTime), text.Fit(strings.Join(run.Command, " "), 60)})
+			score, duration := "-", "-"
+			if run.Score != nil {
+				score = text.Number(*run.Score)
+			}
+			if records[i].Result != nil {
+				duration = text.Seconds(run.DurationSeconds)
+			}
+			rows = append(rows, []string{run.ID, run.Name, text.Fit(statuses[i], 40), score, duration,
+				run.Created.Local().Format(time.DateTime), text.Fit(strings.Join(run.Command, " "), 60)})
 		}
 		return a.PrintTable([]string{"ID", "NAME", "STATUS", "SCORE", "DURATION", "CREATED", "COMMAND"}, rows)
 	}), unreadable)
@@ -107,20 +114,6 @@ func listed(record record.Record, c *contract.Recorded) listedRun {
 		run.Score, run.DurationSeconds = res.Score, res.DurationSeconds
 	}
 	return run
-}
-
-func scoreText(score *float64) string {
-	if score == nil {
-		return "-"
-	}
-	return text.Number(*score)
-}
-
-func durationText(record record.Record) string {
-	if record.Result == nil {
-		return "-"
-	}
-	return text.Seconds(record.Result.DurationSeconds)
 }
 
 // NewShow returns the command `show`.

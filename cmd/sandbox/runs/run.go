@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -237,18 +236,14 @@ func egressOf(level string, allow, add []string) (*policy.Egress, error) {
 		e.Level = policy.API
 	}
 	if e.Offline() && len(allow)+len(add) > 0 {
-		errs = append(errs, usagef("%s", noLevel(len(allow) > 0)))
+		problem := "--add-host: names an address for a proxy that the run has not: give --allow-host or --egress"
+		if len(allow) > 0 {
+			problem = "--allow-host: not together with --egress offline"
+		}
+		errs = append(errs, usagef("%s", problem))
 	}
 	if err := errors.Join(errs...); err != nil || e.Offline() {
 		return nil, err
 	}
 	return e, nil
-}
-
-// noLevel is the rule that hosts without a network level break.
-func noLevel(allowed bool) string {
-	if allowed {
-		return fmt.Sprintf("--allow-host: not together with --egress %s", policy.Offline)
-	}
-	return "--add-host: names an address for a proxy that the run has not: give --allow-host or --egress"
 }
