@@ -20,7 +20,7 @@ func inTask(t *testing.T, files map[string]string) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // not the lock of the user who runs the tests
 	files["task.yaml"] = "{competition_id: t, task_type: tabular, data_modality: tabular, evaluation_metric: m, metric_direction: maximize, description: d}"
 	files["input/x"], files["answers/y"] = "x", "y"
 	for name, text := range files {
@@ -43,7 +43,7 @@ func TestEngineBatchWorkspaceInUse(t *testing.T) {
 	runHere(t, 0, "batch", "good.py", "--task", "task.yaml")
 }
 
-// An interruption of the grader is none of the script.
+// An interruption of the grader is not an interruption of the script.
 func TestEngineInterruptedGrading(t *testing.T) {
 	inTask(t, map[string]string{
 		"good.py":   "print('Final Validation Performance: 0.5')",

@@ -21,7 +21,7 @@ func TestWhileRunning(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // not the lock of the user who runs the tests
 
 	// The program goes on until its stdin ends.
 	stdin, more := io.Pipe()
@@ -84,7 +84,7 @@ func TestCanceledBefore(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // no lock of whoever runs the tests
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "xdg")) // not the lock of the user who runs the tests
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cli.SignalError{Signal: os.Interrupt})
 	var errs strings.Builder

@@ -85,7 +85,7 @@ func TestRunWithGPUs(t *testing.T) {
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("SANDBOX_GPU_DIR", filepath.Join(state, "leases"))
 	require.NoError(t, os.Mkdir(filepath.Join(state, "leases"), 0o700))
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // not the lock of the user who runs the tests
 	api, err := settings.Settings{}.Client()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())

@@ -84,7 +84,7 @@ func exitcodeCommand(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // refusedCommand is "refused COMMAND...": the command ends with exit code 125,
-// prints nothing on stdout, and on stderr only lines of ours, with a hint.
+// prints nothing on stdout, and on stderr only our lines, with a hint.
 func refusedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: refused COMMAND...")

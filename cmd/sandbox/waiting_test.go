@@ -19,7 +19,7 @@ import (
 func TestInterruptedWhileWaiting(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // no lock of whoever runs the tests
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // not the lock of the user who runs the tests
 	api, err := settings.Settings{}.Client()
 	require.NoError(t, err)
 	said, err := api.Info(t.Context())

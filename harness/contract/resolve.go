@@ -102,7 +102,7 @@ type resolver struct {
 	violations    []Violation
 }
 
-// refuse adds a violation by a path; an empty rule is none.
+// refuse adds a violation by a path. An empty rule adds nothing.
 func (r *resolver) refuse(code string, p hostPath, rule, hint string) {
 	if rule != "" {
 		r.violations = append(r.violations, Violation{Code: code, Field: p.field, Value: quoted(p.asked), Rule: rule, hint: hint})

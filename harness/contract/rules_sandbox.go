@@ -233,7 +233,7 @@ func (k *checker) determinism() {
 // iso8601 are the accepted forms of a time in the metadata.
 var iso8601 = []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly}
 
-// adapter refuses every adapter: there is none (CK-01).
+// adapter refuses every adapter, because there are none (CK-01).
 func (k *checker) adapter() {
 	if id := k.c.AdapterID; id != "" {
 		k.refuse("adapter_id", id, "No adapter found: leave it out to run the command itself").sentence = fmt.Sprintf("No adapter found '%s'", text.Short(id, mostShown))

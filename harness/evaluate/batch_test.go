@@ -109,7 +109,7 @@ func TestBatchInFlight(t *testing.T) {
 	require.Equal(t, 5, (&batch{BatchOptions: BatchOptions{Parallel: 5}, entries: apart}).inFlight(true))
 }
 
-// TestBatchGoesOn after a crash in the middle of a line, and is told what there is.
+// TestBatchGoesOn after a crash in the middle of a line, and gets the results that there are.
 func TestBatchGoesOn(t *testing.T) {
 	runner := echo()
 	h := newEvaluator(t, runner, Options{})
@@ -291,7 +291,7 @@ func TestTrial(t *testing.T) {
 	require.Len(t, runner.requests, 1, "nothing of them ran")
 }
 
-// scored is an evaluation that printed a score; nil is none.
+// scored is an evaluation that printed a score; nil when it printed nothing.
 func scored(name string, score *float64) Result {
 	return Result{Name: name, EvaluationResult: EvaluationResult{Score: score}}
 }

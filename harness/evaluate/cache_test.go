@@ -40,7 +40,7 @@ func TestCache(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, third.Cached)
 
-	// An entry that is damaged is none, and is replaced.
+	// A damaged entry is ignored, and is replaced.
 	found, err := filepath.Glob(filepath.Join(cache, "jobs", "*", "result.json"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)

@@ -255,7 +255,7 @@ func TestEngineGradingIsMadeUpFor(t *testing.T) {
 	grader := evaluate.Grader{Script: filepath.Join(dir, "grader.py"), Answers: t.TempDir(), Limits: small, TempDir: t.TempDir()}
 	require.NoError(t, os.WriteFile(grader.Script, []byte("print('Final Validation Performance:', open('input/submission/out').read())\n"), 0o600))
 	impossible := grader
-	impossible.MaxBytes = 1 // nothing fits: a failure of ours
+	impossible.MaxBytes = 1 // nothing fits: our failure
 	job := evaluate.Job{
 		Script: "open('final/out', 'w').write('0.25')\n",
 		Task:   newTask(t), Timeout: time.Minute, Name: "made-up-for", Workspace: filepath.Join(t.TempDir(), "w"),

@@ -24,7 +24,7 @@ const MaxRawOutput = 100 * policy.MiB
 // added to the environment of the options; nothing of the caller's environment is.
 //
 // A script that does not exist is an error: EX-007 leaves it to Python, whose exit code 2
-// could not be told from that of a script, and nothing may start without a program.
+// could not be distinguished from that of a script, and nothing may start without a program.
 //
 // Each stream is kept up to [MaxRawOutput], or up to the limits of the options. A longer one
 // is its head, its tail and [result.TruncationWarning] (EX-038).

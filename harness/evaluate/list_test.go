@@ -40,7 +40,7 @@ func TestParseListRefuses(t *testing.T) {
 		_, err := readList(strings.NewReader(text), "l")
 		require.ErrorContains(t, err, want, text)
 	}
-	// Everything is told at once, and not without end.
+	// Every problem is reported at once, up to a bound.
 	_, err := readList(strings.NewReader("x\n{\"script\": \"a.py\"}\ny\n"), "l")
 	require.ErrorContains(t, err, "l:1:")
 	require.ErrorContains(t, err, "l:3:")

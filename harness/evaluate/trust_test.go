@@ -237,7 +237,7 @@ func TestCheckThatFailsSaysNothingAboutTheSubmission(t *testing.T) {
 	require.True(t, got.Submission.OK)
 	require.True(t, got.Conclusive())
 
-	// A sample that breaks in the middle is no fault of the submission either.
+	// A sample that breaks in the middle is not a fault of the submission either.
 	writeFile(t, sample, "id,y\n1\n")
 	check := submission.Rule{Sample: sample}.Check(t.Context(), filepath.Dir(job.Task.DataDir))
 	require.Equal(t, "sample line 2: 1 fields, the header has 2", check.Failure)
@@ -349,7 +349,7 @@ func TestGradingIsMadeUpFor(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestCanceledGrading is told as that, and as the caller's doing.
+// TestCanceledGrading: a canceled grading is reported as canceled by the caller.
 func TestCanceledGrading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -118,7 +118,7 @@ type noTools struct{}
 
 func (noTools) Check(argv []string) error { return fmt.Errorf("tool %q is not registered", argv[0]) }
 
-// TestOurFailure: a failure of ours is an error, what was seen is kept, and the verdict is
+// TestOurFailure: our failure is an error, what was seen is kept, and the verdict is
 // no pass.
 func TestOurFailure(t *testing.T) {
 	lost := errors.New("the engine went away")
@@ -175,7 +175,7 @@ func TestCanceled(t *testing.T) {
 	require.Contains(t, report.Verdict.Findings[0].Detail, "stopped by the test")
 }
 
-// TestFailureAfterTheGates: a failure of ours while repeats are compared is an error, and
+// TestFailureAfterTheGates: our failure while repeats are compared is an error, and
 // the run has a verdict all the same.
 func TestFailureAfterTheGates(t *testing.T) {
 	f := newFake(t)
@@ -234,7 +234,7 @@ func TestCrash(t *testing.T) {
 }
 
 // TestProveDeterministic: equal runs pass, and the first difference of unequal ones is
-// told.
+// reported.
 func TestProveDeterministic(t *testing.T) {
 	for name, c := range map[string]struct {
 		program         func(f *fake) func(sandbox.Request, *fakeGate) error
@@ -359,7 +359,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 	}
 }
 
-// TestVerifyAttestation: the signed statement is checked by whoever can.
+// TestVerifyAttestation: the signed statement is checked by anybody with the key.
 func TestVerifyAttestation(t *testing.T) {
 	o := options(t, newFake(t), oneTest)
 	_, err := o.run(t.Context())

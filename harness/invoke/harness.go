@@ -58,7 +58,7 @@ type Options struct {
 	// [SplitCommand].
 	Executable string
 	// Root is a directory with the tool's own files, in which it starts. The tool sees it
-	// read-only. Empty is none; the tool then starts in an empty directory.
+	// read-only. If Root is empty, the tool starts in an empty directory.
 	Root string
 	// Env adds variables to the environment of every run. Nothing of the caller's own
 	// environment is passed on.

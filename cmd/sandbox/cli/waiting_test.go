@@ -14,7 +14,7 @@ import (
 )
 
 // A queue that changes all the time does not flood stderr, and its last state is
-// told all the same.
+// shown all the same.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

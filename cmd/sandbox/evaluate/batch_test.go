@@ -104,7 +104,7 @@ func TestBatchCountsFailures(t *testing.T) {
 	require.Contains(t, sum.Text("r", 2), " · 2 debug commands failed · results in r")
 }
 
-// Each script's first warning is told, however many there are.
+// Each script's first warning is shown, however many there are.
 func TestBatchWarnings(t *testing.T) {
 	var stderr bytes.Buffer
 	var p progress

@@ -30,7 +30,7 @@ func TestDebugCommand(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(repaired.Content), &told))
 	require.Equal(t, debugInput{Script: "é\n<b>", Error: "It was killed."}, told)
 
-	// A command that reads nothing is no failure of ours.
+	// A command that reads nothing is not our failure.
 	script.Content = strings.Repeat("x", 1<<20)
 	repaired, err = debugCommand("echo fixed")(t.Context(), script, failure)
 	require.NoError(t, err)

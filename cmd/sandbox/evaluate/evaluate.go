@@ -71,7 +71,7 @@ func NewEvaluate(a *cli.App) *cobra.Command {
 		Use:   "evaluate SCRIPT.py --task TASK.yaml",
 		Short: "Evaluate a solution script: check, run, score",
 		Long: `Evaluate a solution of a task: check the script, run it in a fresh container on the
-data of the task, and tell its score. The script and its final/ are in a working
+data of the task, and show its score. The script and its final/ are in a working
 directory, work/NAME unless --workspace says otherwise.
 
 The score is what the script printed, its own word. With --grader and --answers
@@ -84,7 +84,7 @@ Ctrl-C asks what runs to end; twice ends it at once.
 
 The exit code is the script's, with the exceptions of 'sandbox run', and 1 when the
 script was refused, left a traceback, its submission is wrong or its grading failed.
-With several runs it is the highest of theirs.`,
+With several runs it is the highest of their codes.`,
 		Example: `  sandbox evaluate svm.py --task task.yaml
   sandbox evaluate svm.py --task task.yaml --sample data/sample_submission.csv --json
   sandbox evaluate svm.py --task task.yaml --grader grader.py --answers answers
@@ -101,7 +101,7 @@ With several runs it is the highest of theirs.`,
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.workspace, "workspace", "", "working `directory` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
-	f.register(cmd, "run `N` times, and tell mean, deviation and 95 % interval")
+	f.register(cmd, "run `N` times, and show mean, deviation and 95 % interval")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd

@@ -56,7 +56,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What was never run because we failed is told once, by its error.
+// What was never run because we failed is reported once, by its error.
 func TestEvaluationsThatNeverRan(t *testing.T) {
 	failed := evaluate.Result{Name: "x", Failure: "no"}
 	for _, runs := range []int{1, 2} {
@@ -73,7 +73,7 @@ func TestEvaluationsThatNeverRan(t *testing.T) {
 	require.EqualError(t, err, "no")
 }
 
-// A terminal has seen the traceback already; whoever reads a pipe, or a result of the
+// A terminal has seen the traceback already; the reader of a pipe, or a result of the
 // cache, has not.
 func TestTracebackIsShownOnce(t *testing.T) {
 	crash := evaluated("c", func(e *evaluate.Result) { e.IsError, e.ExitCode, e.ErrorTraceback = true, 1, new("Traceback: x") })

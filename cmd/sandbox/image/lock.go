@@ -20,7 +20,7 @@ func newLock(a *cli.App) *cobra.Command {
 		Use:   "lock [NAME...]",
 		Short: "Record what images are, so that runs refuse others",
 		Long: `Record what images are now: their ID, what they stand on and what is installed in them.
-Without a name, the default of the catalog. A name that is none of the catalog is a
+Without a name, the default of the catalog. A name that is not in the catalog is a
 reference or an ID of the engine.
 
 Once there is a lock, a run refuses an image that is not the locked one. The packages

@@ -73,7 +73,7 @@ func TestWrongUsage(t *testing.T) {
 			require.NotEmpty(t, new(cli.App).Hints(err))
 		})
 	}
-	// A file of ours is not in the image; "--" alone would not help.
+	// A file of this machine is not in the image; "--" alone would not help.
 	for name, want := range map[string]string{
 		"run.sh": "sandbox run --input FOLDER -- sh input/run.sh", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
 	} {

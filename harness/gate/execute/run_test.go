@@ -22,7 +22,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// TestRequest: what the sandbox is told is what the manifest says, and nothing of the
+// TestRequest: the request to the sandbox is what the manifest says, and nothing of the
 // caller's but how to run.
 func TestRequest(t *testing.T) {
 	tool := t.TempDir()
@@ -84,7 +84,7 @@ func TestOfflineWins(t *testing.T) {
 	require.Equal(t, 1, f.kept(t))
 }
 
-// TestNothingRuns: a manifest that must not be executed is not, whoever made it.
+// TestNothingRuns: a manifest that must not be executed is not, whatever its origin.
 func TestNothingRuns(t *testing.T) {
 	for reason, change := range map[evidence.StopReason]func(*evidence.RunManifest){
 		evidence.ReasonModeViolation: func(m *evidence.RunManifest) { m.Mode.Execute = false },
@@ -110,7 +110,7 @@ func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		res    *result.Result
-		reason evidence.StopReason // empty: a failure of ours
+		reason evidence.StopReason // empty: our failure
 	}{
 		"unlocked image": {err: &lock.UnlockedError{Name: "debian", ID: "sha256:01", Source: "lock"}, reason: evidence.ReasonUnpinned},
 		"no image":       {err: &images.NotFoundError{Ref: "nothing"}, reason: evidence.ReasonMissingDependency},

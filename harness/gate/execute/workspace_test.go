@@ -47,7 +47,7 @@ func snapshotOf(t *testing.T, root *os.Root) evidence.EnvSnapshot {
 }
 
 // TestOneCopy: whatever is done to the workspace while gates run, all of them get what
-// was hashed; and it is told, since what is said beside the gates is about the workspace.
+// was hashed. It is reported, since what is said beside the gates is about the workspace.
 func TestOneCopy(t *testing.T) {
 	temp := t.TempDir()
 	f := newFake(t)
@@ -83,7 +83,7 @@ func TestOneCopy(t *testing.T) {
 	require.Equal(t, evidence.ReasonEnvironment, findings[0].Reason)
 }
 
-// TestNotCopied: what git administers, what is excluded and what is no file is neither
+// TestNotCopied: what git administers, what is excluded and what is not a file is neither
 // given to gates nor hashed, and may change.
 func TestNotCopied(t *testing.T) {
 	f := newFake(t)
@@ -244,7 +244,7 @@ func TestTooLarge(t *testing.T) {
 }
 
 // TestOutputsOfEachSet are bounded for themselves, so that equal sets keep the same; what
-// is not kept is told.
+// is not kept is reported.
 func TestOutputsOfEachSet(t *testing.T) {
 	f := newFake(t)
 	many := 1200

@@ -121,7 +121,7 @@ func TestStatusClean(t *testing.T) {
 		require.Equal(t, evidence.Repo{Commit: head.String(), Root: root}, r, dir)
 		require.Empty(t, differ)
 	}
-	// A new time alone is no change.
+	// A new time alone is not a change.
 	require.NoError(t, os.Chtimes(f.path("a"), time.Unix(5, 0), time.Unix(5, 0)))
 	r, _ := f.status("")
 	require.False(t, r.Dirty)

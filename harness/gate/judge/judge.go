@@ -86,7 +86,7 @@ func (j *judgement) when(wrong bool, reason evidence.StopReason, subject, format
 	}
 }
 
-// lacking adds that a file is no evidence, unless a finding says so already.
+// lacking adds that a file is not evidence, unless a finding says so already.
 func (j *judgement) lacking(file, format string, args ...any) {
 	j.when(!j.damaged[file], evidence.ReasonIncomplete, file, format, args...)
 }

@@ -337,7 +337,7 @@ var order = []evidence.StopReason{
 	evidence.ReasonNonReproducible, evidence.ReasonMissingDependency,
 }
 
-// TestSeverity puts two things wrong at once: the graver one decides, both are told.
+// TestSeverity puts two things wrong at once: the graver one decides, both are reported.
 func TestSeverity(t *testing.T) {
 	alone := map[evidence.StopReason]aspect{}
 	for _, a := range aspects {
@@ -501,7 +501,7 @@ func TestStoppedRunTellsWhyOnly(t *testing.T) {
 	assert.Equal(t, in.Check.Missing, v.EvidenceSummary.Missing)
 }
 
-// TestManyAlikeFindings are cut, and their number is told.
+// TestManyAlikeFindings are cut, and their number is reported.
 func TestManyAlikeFindings(t *testing.T) {
 	in := passing()
 	for i := range 50 {

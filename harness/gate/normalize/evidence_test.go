@@ -415,7 +415,7 @@ func TestEvidenceErrors(t *testing.T) {
 	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), "01.result.json")
 
 	d.ran("01", 0, "", "", nil)
-	// A result that does not say how it ended, or says it twice, is none.
+	// A result that does not say how it ended, or says it twice, is not counted.
 	whole := d.read(evidence.RawDir + "/01.result.json")
 	d.write(evidence.RawDir+"/01.result.json", strings.Replace(whole, `"exit_code": 0,`, "", 1))
 	assert.ErrorContains(t, normalize.Evidence(t.Context(), d.root), `no key "exit_code"`)

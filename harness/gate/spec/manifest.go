@@ -120,7 +120,7 @@ func (b *builder) differences() string {
 	return strings.Replace(names, ",", " in", 1)
 }
 
-// egress is the network that the gates may reach; nil is none.
+// egress is the network that the gates may reach; nil when they may reach nothing.
 func (b *builder) egress(m evidence.Mode) *evidence.Egress {
 	n := b.wish.Network
 	asked := &policy.Egress{Level: policy.NetworkLevel(n.Level), Allow: n.Allow, Deny: n.Deny}

@@ -203,7 +203,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // TestParseTellsAll: one look at the messages is enough to put a wish right, and nothing
-// is told twice.
+// is reported twice.
 func TestParseTellsAll(t *testing.T) {
 	_, err := Parse([]byte("name: a b\nimage: 3\nlimits: {cpus: none, ram: 1}\ngate_commands: [a | b]\npython: x\n"), "w")
 	require.EqualError(t, err, strings.TrimSpace(`
