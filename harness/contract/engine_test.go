@@ -344,8 +344,8 @@ func TestStdinLimit(t *testing.T) {
 	require.Equal(t, "IV-05", o.Violations[0].Code)
 }
 
-// TestClock: a clock changes neither what a command that is missing is told as, nor is a
-// program believed that says that it did not run.
+// TestClock: a clock does not change how a missing command is reported, and a program is not
+// believed that says that it did not run.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)

@@ -118,14 +118,14 @@ func (a *App) With(do func(ctx context.Context, s settings.Settings, args []stri
 }
 
 // WithRunner is [App.With] for a command that asks the engine. It opens a runner and closes it.
-func (a *App) WithRunner(do func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error) func(*cobra.Command, []string) error {
-	return a.With(func(ctx context.Context, s settings.Settings, _ []string) error {
+func (a *App) WithRunner(do func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, args []string) error) func(*cobra.Command, []string) error {
+	return a.With(func(ctx context.Context, s settings.Settings, args []string) error {
 		runner, err := s.Runner(a.Logger())
 		if err != nil {
 			return err
 		}
 		defer runner.Close()
-		return do(ctx, s, runner)
+		return do(ctx, s, runner, args)
 	})
 }
 

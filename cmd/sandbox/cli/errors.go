@@ -79,8 +79,10 @@ func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 }
 
 // UsageArgs makes every complaint about the number of arguments, of a command and of those
-// below it, a [UsageError]. Commands that only hold others show their help.
+// below it, a [UsageError]. Commands that only hold others show their help. The help of all
+// has the flags in their order here.
 func UsageArgs(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
 	if cmd.HasSubCommands() && cmd.RunE == nil { // cobra's help would be a success
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, UnknownOrHelp
 	}

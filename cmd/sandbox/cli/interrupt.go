@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,15 +14,8 @@ import (
 type SignalError struct{ Signal os.Signal }
 
 func (i SignalError) Error() string {
-	switch i.Signal {
-	case os.Interrupt:
-		return "interrupted (Ctrl-C)"
-	case syscall.SIGTERM:
-		return "interrupted (SIGTERM)"
-	case syscall.SIGHUP:
-		return "interrupted (SIGHUP)"
-	}
-	return "interrupted (" + i.Signal.String() + ")"
+	known := map[os.Signal]string{os.Interrupt: "Ctrl-C", syscall.SIGTERM: "SIGTERM", syscall.SIGHUP: "SIGHUP"}
+	return "interrupted (" + cmp.Or(known[i.Signal], i.Signal.String()) + ")"
 }
 
 // Interrupted replaces the errors of an interruption by its cause, and keeps all others.

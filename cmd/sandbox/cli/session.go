@@ -75,8 +75,24 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Sessi
 	return x, nil
 }
 
-// AnnounceEnd announces, when ctx ends, that what runs is asked to end.
-func (x *Session) AnnounceEnd(ctx context.Context) { x.announced = x.live.announceEnd(ctx) }
+// AnnounceEnd says, when ctx ends, that the program is asked to end: that can take its grace
+// period. Nothing is said after the session has ended.
+func (x *Session) AnnounceEnd(ctx context.Context) {
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(said)
+		x.Logf("ending the program; again: at once")
+	})
+	x.announced = func() {
+		if stop() {
+			return
+		}
+		select {
+		case <-said:
+		case <-time.After(patience):
+		}
+	}
+}
 
 // Logf prints a line on stderr, beside the output of programs.
 func (x *Session) Logf(format string, args ...any) {
@@ -180,27 +196,6 @@ func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
 	harmless := terminal.NewWriter(out)
 	l.flush = append(l.flush, harmless)
 	return harmless
-}
-
-// announceEnd says, when the context ends, that the program is asked to end: that
-// can take its grace period. The function it returns ends the watch; nothing is
-// said after it.
-func (l *live) announceEnd(ctx context.Context) (end func()) {
-	said := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(said)
-		// The summary reports a stderr that cannot be written to.
-		_, _ = io.WriteString(l.err, "sandbox: ending the program; again: at once\n")
-	})
-	return func() {
-		if stop() {
-			return
-		}
-		select {
-		case <-said:
-		case <-time.After(patience):
-		}
-	}
 }
 
 // patience is how long a terminal may take no output once the run has ended. A stopped or

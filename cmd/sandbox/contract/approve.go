@@ -58,7 +58,6 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.by.Name, "by", "", "`name` of who approves (required)")
 	flags.StringVar(&f.by.Reason, "reason", "", "why, as `text` (required)")
 	flags.StringSliceVar(&f.levels, "level", nil, "`level` that is approved: filesystem:elevated or network:open (default: what the contract needs)")

@@ -22,7 +22,6 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// execFlags are the flags of `exec` that are not settings.
 type execFlags struct {
 	file, root             string
 	approver               contract.Approver
@@ -68,7 +67,6 @@ something else than the contract wants, 2 wrong usage.`,
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin (required)")
 	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to (default: the Git work tree or the directory of the file)")
 	a.SettingFlags(cmd, contractKeys...)

@@ -24,7 +24,6 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// batchFlags are the flags of `batch` that are not settings.
 type batchFlags struct {
 	evaluateFlags
 	from, results         string
@@ -75,7 +74,6 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		RunE:    a.With(func(ctx context.Context, s settings.Settings, args []string) error { return batch(ctx, a, s, f, args) }),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.from, "from", "", "`file` that lists the scripts, one JSON object per line")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "run `N` scripts at once")
@@ -90,7 +88,6 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	return cmd
 }
 
-// check refuses flags that contradict each other.
 func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if f.failFast {

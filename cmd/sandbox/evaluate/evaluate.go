@@ -97,7 +97,6 @@ With several runs it is the highest of their codes.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.workspace, "workspace", "", "working `directory` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
@@ -107,7 +106,6 @@ With several runs it is the highest of their codes.`,
 	return cmd
 }
 
-// check refuses flags that contradict each other.
 func (f *evaluateFlags) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	if given("seeds") && !given("repeat") {

@@ -141,7 +141,6 @@ exit code is -1 unless given.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&stdout, "stdout", "", "`file` with what the script printed")
 	flags.StringVar(&stderr, "stderr", "", "`file` with its errors")
 	flags.IntVar(&exitCode, "exit-code", -1, "its exit code")
@@ -152,7 +151,7 @@ exit code is -1 unless given.`,
 
 // NewRank returns the command `rank`.
 func NewRank(a *cli.App) *cobra.Command {
-	var direction string
+	var direction evaluate.MetricDirection
 	cmd := &cobra.Command{
 		Use:   "rank RESULTS.jsonl --direction maximize|minimize",
 		Short: "Order the evaluations of a results file, best first",
@@ -165,13 +164,13 @@ A last line that was cut, as a crash does, is left out with a warning.`,
 		Example: "  sandbox rank results.jsonl --direction maximize\n  sandbox rank results.jsonl --direction minimize --json",
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.Check(cmd, cli.Wrong(evaluate.MetricDirection(direction).Check() != nil, "--direction must be maximize or minimize"))
+			return cli.Check(cmd, cli.Wrong(direction.Check() != nil, "--direction must be maximize or minimize"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-			return rank(ctx, a, s, args[0], evaluate.MetricDirection(direction))
+			return rank(ctx, a, s, args[0], direction)
 		}),
 	}
-	cmd.Flags().StringVar(&direction, "direction", "", "which scores are better: `maximize` or minimize")
+	cmd.Flags().StringVar((*string)(&direction), "direction", "", "which scores are better: `maximize` or minimize")
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
@@ -217,10 +216,7 @@ func printLeaderboard(a *cli.App, title string, ranked []evaluate.Result) error 
 }
 
 // submissionFlags name a submission and the sample to compare it with.
-type submissionFlags struct {
-	file, sample, idColumn string
-	sameOrder              bool
-}
+type submissionFlags struct{ submission.Rule }
 
 // inspected is the JSON of `submission --json`.
 type inspected struct {
@@ -260,19 +256,18 @@ The exit code is 1 when the file is missing or empty, or differs from the sample
 
 func (f *submissionFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringVar(&f.file, "file", submission.DefaultName, "`name` of the submission in final/")
-	flags.StringVar(&f.sample, "sample", "", "CSV `file` with the right header, rows and IDs")
-	flags.StringVar(&f.idColumn, "id-column", "", "`column` of the IDs (default: the sample's first)")
-	flags.BoolVar(&f.sameOrder, "same-order", false, "demand the IDs in the order of the sample")
+	flags.StringVar(&f.Name, "file", submission.DefaultName, "`name` of the submission in final/")
+	flags.StringVar(&f.Sample, "sample", "", "CSV `file` with the right header, rows and IDs")
+	flags.StringVar(&f.IDColumn, "id-column", "", "`column` of the IDs (default: the sample's first)")
+	flags.BoolVar(&f.SameOrder, "same-order", false, "demand the IDs in the order of the sample")
 }
 
 // rule is the comparison that the flags ask for; nil without a sample.
 func (f submissionFlags) rule() *submission.Rule {
-	if f.sample == "" {
+	if f.Sample == "" {
 		return nil
 	}
-	return &submission.Rule{Name: f.file, Sample: f.sample, IDColumn: f.idColumn, SameOrder: f.sameOrder}
+	return &f.Rule
 }
 
 func inspect(ctx context.Context, a *cli.App, s settings.Settings, dir string, f submissionFlags) error {
@@ -286,7 +281,7 @@ func inspect(ctx context.Context, a *cli.App, s settings.Settings, dir string, f
 			return err
 		}
 	}
-	info, err := submission.Info(dir, f.file)
+	info, err := submission.Info(dir, f.Name)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // New returns the command `gate`.
@@ -138,7 +139,6 @@ if there is any. --hash shows the hash of the behaviour.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringArrayVar(&roots, "root", nil, "absolute `path` of the workspace: paths below it become relative")
 	flags.BoolVar(&showSuspects, "suspects", false, "show what still looks as if it changes from run to run")
 	flags.BoolVar(&hash, "hash", false, "show the hash of the behaviour")
@@ -172,41 +172,32 @@ The hash finds changes, not forgers. Nothing is run.`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Check(cmd, cli.NotEmpty(": give a file, or leave it out", "output"))
 		},
-		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-			return sealWish(ctx, a, s, args[0], cmp.Or(output, filepath.Join(filepath.Dir(args[0]), defaultLock)))
+		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, args []string) error {
+			h, err := gate.New(runner, gate.Options{Request: s.Request(), Policy: s.Policy()})
+			if err != nil {
+				return err
+			}
+			lock, warnings, err := h.SealFile(ctx, args[0])
+			for _, warning := range warnings {
+				a.Warn("%s", warning)
+			}
+			if err != nil {
+				return err
+			}
+			encoded, err := lock.JSON()
+			if err != nil {
+				return err
+			}
+			into := cmp.Or(output, filepath.Join(filepath.Dir(args[0]), defaultLock))
+			if err := writeReport(into, encoded); err != nil {
+				return err
+			}
+			return a.Print("sealed %s: %s, %s on %s, in %s\n", lock.Wish.Name, lock.SHA256, text.Count(len(lock.Wish.GateCommands), "command"), lock.Toolchain.ImageID, into)
 		}),
 	}
-	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` for the lock (default: "+defaultLock+" beside the wish)")
 	a.SettingFlags(cmd, "image", "allow_unlocked")
 	return cmd
-}
-
-func sealWish(ctx context.Context, a *cli.App, s settings.Settings, file, output string) error {
-	runner, err := s.Runner(a.Logger())
-	if err != nil {
-		return err
-	}
-	defer runner.Close()
-	h, err := gate.New(runner, gate.Options{Request: s.Request(), Policy: s.Policy()})
-	if err != nil {
-		return err
-	}
-	lock, warnings, err := h.SealFile(ctx, file)
-	for _, warning := range warnings {
-		a.Say("%s", "warning: "+warning)
-	}
-	if err != nil {
-		return err
-	}
-	encoded, err := lock.JSON()
-	if err == nil {
-		err = writeReport(output, encoded)
-	}
-	if err != nil {
-		return err
-	}
-	return a.Print("sealed %s: %s, %s on %s, in %s\n", lock.Wish.Name, lock.SHA256, text.Count(len(lock.Wish.GateCommands), "command"), lock.Toolchain.ImageID, output)
 }
 
 func newVerify(a *cli.App) *cobra.Command {
@@ -233,7 +224,6 @@ cannot be read.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&key, "key", "", "check the signature with the public key in this `file` (PEM)")
 	a.SettingFlags(cmd, "json")
 	return cmd

@@ -21,7 +21,6 @@ import (
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
-// gateFlags are the flags of `gate run` that are not settings.
 type gateFlags struct {
 	gate.Document
 	mode, tools, junit, summary, sign string
@@ -72,7 +71,6 @@ not be carried out, 130 interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.Out, "out", defaultOut, "new or empty `directory` for the evidence")
 	flags.BoolVar(&f.Replace, "replace", false, "replace an earlier run in that directory")
 	flags.BoolVar(&f.Seal, "seal", false, "seal a wish that is not sealed, on the spot")
@@ -352,7 +350,6 @@ the replay could not be carried out, 130 interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&o.Workspace, "workspace", "", "`directory` to run on (default: where it was)")
 	flags.StringVar(&o.OutDir, "out", "", "new or empty `directory` for the evidence of the replay")
 	flags.BoolVar(&o.Replace, "replace", false, "replace an earlier run in that directory")

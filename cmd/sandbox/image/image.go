@@ -184,17 +184,11 @@ goes to stdout, the progress to stderr.`,
 	return cmd
 }
 
-// buildFlags are the flags of `image ensure` and `image build`.
-type buildFlags struct {
-	force          bool
-	ignoreMovedTag bool
-	network, index string
-}
-
-func (f *buildFlags) register(cmd *cobra.Command) {
-	ignoreMovedTagFlag(cmd, &f.ignoreMovedTag)
-	cmd.Flags().StringVar(&f.network, "build-network", "", "`network` for the build of an image with Python requirements, such as host (default: the engine's default)")
-	cmd.Flags().StringVar(&f.index, "pip-index", "", "`URL` of the package index for these requirements (default: PyPI); it stays in the image's history")
+// buildFlags gives a command the flags of a build.
+func buildFlags(cmd *cobra.Command, opts *build.Options) {
+	ignoreMovedTagFlag(cmd, &opts.Pull.IgnoreMovedTag)
+	cmd.Flags().StringVar(&opts.Network, "build-network", "", "`network` for the build of an image with Python requirements, such as host (default: the engine's default)")
+	cmd.Flags().StringVar(&opts.PipIndex, "pip-index", "", "`URL` of the package index for these requirements (default: PyPI); it stays in the image's history")
 }
 
 func ignoreMovedTagFlag(cmd *cobra.Command, into *bool) {
@@ -202,7 +196,7 @@ func ignoreMovedTagFlag(cmd *cobra.Command, into *bool) {
 }
 
 func newBuild(a *cli.App) *cobra.Command {
-	flags := buildFlags{force: true}
+	opts := build.Options{Force: true}
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
 		Short: "Create an image of the catalog, also if the engine has it",
@@ -215,24 +209,21 @@ one that differs from the locked one of its recipe has to be accepted with
   sandbox image build python --pip-index https://pypi.example/simple`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
-			return t.ensure(ctx, nameArgument(args), flags)
+			return t.ensure(ctx, nameArgument(args), opts)
 		}),
 	}
-	flags.register(cmd)
+	buildFlags(cmd, &opts)
 	return cmd
 }
 
 // ensure creates the image of this name, or the default, and locks it.
-func (t *tools) ensure(ctx context.Context, name string, flags buildFlags) error {
+func (t *tools) ensure(ctx context.Context, name string, opts build.Options) error {
 	if t.settings.LockPath() != "" { // before minutes of work
 		if _, err := t.settings.PlaceOfLock(); err != nil {
 			return err
 		}
 	}
-	opts := build.Options{
-		Dockerfile: evalbox.DockerfileRunner, Requirements: evalbox.Requirements, Force: flags.force,
-		Network: flags.network, PipIndex: flags.index, Pull: pull.Options{IgnoreMovedTag: flags.ignoreMovedTag, Progress: t.Err},
-	}
+	opts.Dockerfile, opts.Requirements, opts.Pull.Progress = evalbox.DockerfileRunner, evalbox.Requirements, t.Err
 	opts.Pull.TerminalFD, opts.Pull.Terminal = t.progressTerminal()
 	image, made, err := build.Ensure(ctx, t.api, t.catalog, name, opts)
 	if err != nil {
@@ -248,7 +239,7 @@ func (t *tools) ensure(ctx context.Context, name string, flags buildFlags) error
 }
 
 func newEnsure(a *cli.App) *cobra.Command {
-	var flags buildFlags
+	var opts build.Options
 	cmd := &cobra.Command{
 		Use:   "ensure [NAME]",
 		Short: "Create an image of the catalog unless the engine has it",
@@ -265,10 +256,10 @@ with 'sandbox image lock'.`,
 		Example: "  sandbox image ensure debian",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
-			return t.ensure(ctx, nameArgument(args), flags)
+			return t.ensure(ctx, nameArgument(args), opts)
 		}),
 	}
-	cmd.Flags().BoolVar(&flags.force, "force", false, "create it again although it is there")
-	flags.register(cmd)
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "create it again although it is there")
+	buildFlags(cmd, &opts)
 	return cmd
 }

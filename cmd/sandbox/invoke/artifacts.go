@@ -49,7 +49,6 @@ The exit code is 1 when something is wrong, and 125 when DIR cannot be read.`,
 			return verify(ctx, a, s, args[0], f)
 		}),
 	}
-	cmd.Flags().SortFlags = false
 	f.register(cmd)
 	a.SettingFlags(cmd, "json")
 	return cmd

@@ -55,7 +55,6 @@ func (f *toolFlags) register(cmd *cobra.Command) {
 	f.env.Register(flags)
 }
 
-// check refuses flags that contradict each other.
 func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
 	return cli.Check(cmd, cli.Required(required...),
 		cli.Wrong(cmd.Flags().Changed("timeout") && f.timeout <= 0, "--timeout must be positive"),
@@ -109,7 +108,6 @@ func (f artifactFlags) options() (opts invoke.VerifyOptions, err error) {
 	return opts, nil
 }
 
-// invokeFlags are the flags of `invoke` that are not settings.
 type invokeFlags struct {
 	toolFlags
 	config       string
@@ -150,7 +148,6 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return run(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
 	flags.StringVar(&f.output, "output", "", "existing `directory` for the artifacts (required)")

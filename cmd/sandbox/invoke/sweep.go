@@ -22,7 +22,6 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// sweepFlags are the flags of `sweep` that are not settings.
 type sweepFlags struct {
 	toolFlags
 	spec                      string
@@ -76,7 +75,6 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return runSweep(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.spec, "spec", "", "`file` with the base spec, a JSON object (required)")
 	flags.Var(cli.List(&f.axes, "NAME=V,V...", readAxis), "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")

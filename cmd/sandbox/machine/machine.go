@@ -28,35 +28,33 @@ func NewDoctor(a *cli.App) *cobra.Command {
 in the sandbox that try to break each limit. The exit code is 1 if a check failed.`,
 		Example: "  sandbox doctor\n  sandbox doctor --json",
 		Args:    cobra.NoArgs,
-		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return examine(ctx, a, s) }),
+		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error {
+			machine, err := machine(a, s)
+			if err != nil {
+				return err
+			}
+			if machine.Runner != nil {
+				defer machine.Runner.Close()
+			}
+			findings, err := doctor.Examine(ctx, machine)
+			if err != nil {
+				return err
+			}
+			for i, f := range findings {
+				if f.Verdict == doctor.Fail {
+					a.Code = cli.ExitProblem
+				}
+				if f.Err != nil {
+					if all := a.Hints(f.Err); len(all) > 0 {
+						findings[i].Advice = all[0]
+					}
+				}
+			}
+			return a.Show(s, findings, func() error { return printFindings(a, findings) })
+		}),
 	}
 	a.SettingFlags(cmd, "image", "runtime", "transfer", "json")
 	return cmd
-}
-
-func examine(ctx context.Context, a *cli.App, s settings.Settings) error {
-	machine, err := machine(a, s)
-	if err != nil {
-		return err
-	}
-	if machine.Runner != nil {
-		defer machine.Runner.Close()
-	}
-	findings, err := doctor.Examine(ctx, machine)
-	if err != nil {
-		return err
-	}
-	for i, f := range findings {
-		if f.Verdict == doctor.Fail {
-			a.Code = cli.ExitProblem
-		}
-		if f.Err != nil {
-			if all := a.Hints(f.Err); len(all) > 0 {
-				findings[i].Advice = all[0]
-			}
-		}
-	}
-	return a.Show(s, findings, func() error { return printFindings(a, findings) })
 }
 
 // machine is the machine that the settings describe. The caller closes its runner, if
@@ -114,7 +112,7 @@ lent, for the reason shown, until a later look finds it well. Nothing is changed
 UUIDs, processes and exact times are in the output of --json.`,
 		Example: "  sandbox gpus\n  sandbox gpus --json",
 		Args:    cobra.NoArgs,
-		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, _ []string) error {
 			report, err := runner.GPUs(ctx)
 			if err != nil {
 				return err

@@ -41,7 +41,7 @@ func NewPs(a *cli.App) *cobra.Command {
 process that owns each of them still lives.`,
 		Example: "  sandbox ps",
 		Args:    cobra.NoArgs,
-		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, _ []string) error {
 			containers, err := runner.Containers(ctx)
 			if err != nil {
 				return err
@@ -107,7 +107,7 @@ somebody deletes them.`,
 					return expire(a, s, class, olderThan, opts.DryRun)
 				})(cmd, args)
 			}
-			return a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner) error {
+			return a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, _ []string) error {
 				return collect(ctx, a, s, runner, opts)
 			})(cmd, args)
 		},

@@ -73,7 +73,6 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags := cmd.Flags()
 	// Arguments after the script belong to the script.
 	flags.SetInterspersed(false)
-	flags.SortFlags = false
 	flags.StringVar(&f.input, "input", "", "`directory` that the program finds, read-only, as ./input")
 	flags.StringVar(&f.final, "final", "", "`directory` for what the program leaves in ./final; what no run left there is moved aside")
 	f.env.Register(flags)
