@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
@@ -123,6 +124,21 @@ type FileKind struct{ Noun, Hint string }
 
 // Error says that a file cannot be used. The hint is that of the cause, if that has one.
 func (k FileKind) Error(path string, err error) error { return &fileError{k, path, err} }
+
+// ReadFile reads and parses a file of a kind.
+func ReadFile[T any](k FileKind, path string, parse func(text []byte, source string) (T, error)) (value T, err error) {
+	text, err := fsx.Read(path, maxFile)
+	if err != nil {
+		return value, k.Error(path, err)
+	}
+	if value, err = parse(text, path); err != nil {
+		return value, WithHint(err, k.Hint)
+	}
+	return value, nil
+}
+
+// maxFile bounds a file of [ReadFile] in bytes.
+const maxFile = 16 << 20
 
 type fileError struct {
 	kind FileKind

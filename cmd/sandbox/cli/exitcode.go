@@ -8,27 +8,17 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// Exit codes of our own. Every other code is the program's.
+// Exit codes that [ExitCode] explains. Every other code is the program's.
 const (
-	// ExitProblem is `sandbox doctor` with a check that failed, a program that was
-	// ended for its disk or output limit but exited with 0, and a gate that is blocked.
-	ExitProblem = 1
-	// ExitUsage is a command line that does not exist.
-	ExitUsage = 2
-	// ExitNeedInfo is a gate or a replay that lacks something to be run with.
-	ExitNeedInfo = 3
-	// ExitTimeLimit is the end by the time limit.
-	ExitTimeLimit = 124
-	// ExitSandbox means that the sandbox itself failed or refused.
-	ExitSandbox = 125
-	// ExitNotExecutable and ExitNotFound are a command of the image that
-	// cannot be started.
+	ExitProblem       = 1
+	ExitUsage         = 2
+	ExitNeedInfo      = 3
+	ExitTimeLimit     = 124
+	ExitSandbox       = 125
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
-	// ExitInterrupted is the end by a signal to us.
-	ExitInterrupted = 130
-	// ExitKilled is the end by SIGKILL, also the kernel's for memory.
-	ExitKilled = 137
+	ExitInterrupted   = 130
+	ExitKilled        = 137
 )
 
 // decisive are the reasons that decide the exit code alone, in the words of all harnesses.
@@ -47,8 +37,10 @@ var startFailed = result.StatusStartFailed.String()
 // or with both. res is nil if there is no result.
 //
 //	the program's   it exited, or 128+n when signal n ended it
-//	1               the job failed though the program exited with 0; disk or output limit
+//	1               the job failed though the program exited with 0; disk or output limit; a
+//	                check of `sandbox doctor` failed; a gate is blocked
 //	2               wrong usage
+//	3               a gate or a replay lacks something to be run with
 //	124             time limit
 //	125             the sandbox failed or refused: engine, image, plan, settings
 //	126, 127        the command cannot be executed, is not in the image

@@ -262,11 +262,10 @@ type waiting struct {
 
 // waits says on stderr why a run waits, also with --json.
 func (a *App) waits(s settings.Settings) *waiting {
-	if s.Quiet {
-		return &waiting{show: func(string) {}}
-	}
 	return &waiting{show: func(why string) {
-		fmt.Fprintf(a.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
+		if !s.Quiet {
+			fmt.Fprintf(a.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
+		}
 	}}
 }
 

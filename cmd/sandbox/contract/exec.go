@@ -92,7 +92,7 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 		return err
 	}
 	if f.approval != "" {
-		approval, err := parsed(approvalFile, f.approval, contract.ParseApproval)
+		approval, err := cli.ReadFile(approvalFile, f.approval, contract.ParseApproval)
 		if err != nil {
 			return err
 		}

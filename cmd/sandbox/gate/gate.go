@@ -40,7 +40,12 @@ else is BLOCKED, or NEED_INFO if a program or the image is missing.
   sandbox gate verify gate.out`,
 	}
 	cmd.AddCommand(newSeal(a), newRun(a), newJudge(a), newVerify(a),
-		newNormalize(a), newSchema(a))
+		newNormalize(a), a.SchemaCommand(&cobra.Command{
+			Use:     "schema [--lock]",
+			Short:   "Print the JSON Schema of wishes or of their locks",
+			Long:    "Print the JSON Schema (draft 2020-12) of wishes, or with --lock that of sealed ones.",
+			Example: "  sandbox gate schema > wish.schema.json\n  sandbox gate schema --lock",
+		}, spec.SchemaJSON, "lock", "that of sealed wishes", spec.LockSchemaJSON))
 	return cmd
 }
 
@@ -143,15 +148,6 @@ if there is any. --hash shows the hash of the behaviour.`,
 	flags.BoolVar(&showSuspects, "suspects", false, "show what still looks as if it changes from run to run")
 	flags.BoolVar(&hash, "hash", false, "show the hash of the behaviour")
 	return cmd
-}
-
-func newSchema(a *cli.App) *cobra.Command {
-	return a.SchemaCommand(&cobra.Command{
-		Use:     "schema [--lock]",
-		Short:   "Print the JSON Schema of wishes or of their locks",
-		Long:    "Print the JSON Schema (draft 2020-12) of wishes, or with --lock that of sealed ones.",
-		Example: "  sandbox gate schema > wish.schema.json\n  sandbox gate schema --lock",
-	}, spec.SchemaJSON, "lock", "that of sealed wishes", spec.LockSchemaJSON)
 }
 
 // defaultLock is the file name of a sealed wish.

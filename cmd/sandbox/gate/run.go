@@ -208,7 +208,12 @@ func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*ses
 	}
 	o := gate.Options{Request: s.Request(), Keep: keep, Policy: s.Policy()}
 	if tools != "" {
-		if o.Tools, o.ToolRegistry, err = readTools(tools); err != nil {
+		o.Tools, err = cli.ReadFile(toolsFile, tools, func(text []byte, source string) (registry.Registry, error) {
+			sum := sha256.Sum256(text)
+			o.ToolRegistry = hex.EncodeToString(sum[:])
+			return registry.Parse(text, source)
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -240,24 +245,6 @@ func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*ses
 }
 
 var toolsFile = cli.FileKind{Noun: "registry of tools", Hint: "give a YAML file that begins with schema: evalbox/tools/v1; see docs/contract.md"}
-
-// maxRegistry bounds a registry of tools.
-const maxRegistry = 4 << 20
-
-// readTools reads the registry that the commands of a gate are checked against, and its
-// SHA-256.
-func readTools(file string) (registry.Registry, string, error) {
-	text, err := fsx.Read(file, maxRegistry)
-	if err != nil {
-		return registry.Registry{}, "", toolsFile.Error(file, err)
-	}
-	tools, err := registry.Parse(text, file)
-	if err != nil {
-		return registry.Registry{}, "", cli.WithHint(err, toolsFile.Hint)
-	}
-	sum := sha256.Sum256(text)
-	return tools, hex.EncodeToString(sum[:]), nil
-}
 
 const (
 	// summaryGitHub stands for the file that GitHub names in githubSummary, where each

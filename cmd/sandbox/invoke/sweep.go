@@ -77,6 +77,10 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
 	flags.StringVar(&f.spec, "spec", "", "`file` with the base spec, a JSON object (required)")
+	readAxis := func(text string) ([]sweep.Axis, error) {
+		axis, err := parseAxis(text)
+		return []sweep.Axis{axis}, err
+	}
 	flags.Var(cli.List(&f.axes, "NAME=V,V...", readAxis), "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")
 	flags.Var(cli.List(&f.seeds, "N", cli.Each(readSeed)), "seeds", "seeds `N,N...` of each combination (required)")
 	flags.StringVar(&f.output, "output", "", "new `directory` of the sweep (required)")
@@ -89,11 +93,6 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet")...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
-}
-
-func readAxis(text string) ([]sweep.Axis, error) {
-	axis, err := parseAxis(text)
-	return []sweep.Axis{axis}, err
 }
 
 // parseAxis reads NAME=V,V... or NAME=[JSON list]. A value that is not JSON is a text.

@@ -181,7 +181,7 @@ func expire(a *cli.App, s settings.Settings, class string, olderThan time.Durati
 	before := time.Now().Add(-olderThan)
 	expired, err := contract.FindExpired(store, class, before)
 	errs := []error{err}
-	report := expiredReport{Removed: []contract.Expired{}}
+	report := expiredReport{Removed: []contract.Expired{}, Left: []string{}}
 	verb := removing(dry)
 	for _, e := range expired {
 		if !dry {
@@ -195,7 +195,15 @@ func expire(a *cli.App, s settings.Settings, class string, olderThan time.Durati
 			errs = append(errs, a.Print("%s %s: %s, execution %s\n", verb, e.RunID, e.Created.Local().Format(time.DateTime), e.ExecutionID))
 		}
 	}
-	report.Left = withoutOutcome(store, before)
+	records, _ := store.ListBrief() // FindExpired has reported unreadable ones
+	for _, each := range records {
+		if each.State == record.Running || !each.Created.Before(before) {
+			continue
+		}
+		if c := contract.OfRecord(each); c != nil && c.Outcome == nil && len(c.Unread) == 0 {
+			report.Left = append(report.Left, each.ID)
+		}
+	}
 	if s.JSON {
 		return errors.Join(append(errs, a.PrintJSON(report))...)
 	}
@@ -204,20 +212,4 @@ func expire(a *cli.App, s settings.Settings, class string, olderThan time.Durati
 		errs = append(errs, a.Print("left, because they have no outcome and so no class: sandbox rm %s\n", strings.Join(report.Left, " ")))
 	}
 	return errors.Join(errs...)
-}
-
-// withoutOutcome are the records of contracts, made before a time, that will never have
-// an outcome.
-func withoutOutcome(store *record.Store, before time.Time) []string {
-	records, _ := store.ListBrief() // FindExpired has reported unreadable ones
-	left := []string{}
-	for _, each := range records {
-		if each.State == record.Running || !each.Created.Before(before) {
-			continue
-		}
-		if c := contract.OfRecord(each); c != nil && c.Outcome == nil && len(c.Unread) == 0 {
-			left = append(left, each.ID)
-		}
-	}
-	return left
 }
