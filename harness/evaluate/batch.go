@@ -151,8 +151,9 @@ type BatchOptions struct {
 	Workspace string
 	// KeepTexts keeps [Result.Bounded] in the report. Otherwise the output of scripts is left out.
 	KeepTexts bool
-	// Log, if set, keeps every job.
-	Log *trial.Log
+	// Log, if set, keeps every job. LogFailed is that of [trial.Queue].
+	Log       *trial.Log
+	LogFailed func(error)
 	// Resumed, if set, gets what the results file has, and the number of its torn line, or 0. Running
 	// counts programs that start (1) and have ended (-1). Ended gets each result, one call at a time.
 	// Ending gets the cause when what runs is canceled.
@@ -331,7 +332,7 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 		defer context.AfterFunc(ctx, func() { b.Ending(context.Cause(ctx)) })()
 	}
 	queue := trial.Queue{
-		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log,
+		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, LogFailed: b.LogFailed,
 		Emit:   func(e trial.Event) error { return b.emit(e) },
 		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
 	}
@@ -382,7 +383,7 @@ func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 		b.report.Results[entry.index] = b.kept(res) // also if it cannot be written
 	}
 	b.mu.Unlock()
-	ended, encodeErr := res.Bounded().trial(job)
+	ended, encodeErr := res.Bounded().Trial(job)
 	if res.Conclusive() && res.EndedWell() {
 		ended.Verdict = trial.Passed // a wrong submission is not a failed script
 	}

@@ -283,7 +283,7 @@ func (h *Harness) unchanged(ctx context.Context, entry cacheEntry, x execution, 
 
 // put adds a result to the log.
 func (c *cache) put(ctx context.Context, key string, res Result) error {
-	ended, err := res.trial(trial.Job{Name: res.Name, Key: key, Seed: res.seed64()})
+	ended, err := res.Trial(trial.Job{Name: res.Name, Key: key, Seed: res.seed64()})
 	if err != nil {
 		return err
 	}

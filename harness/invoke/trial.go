@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	strictjson "github.com/go-json-experiment/json"
@@ -90,7 +91,10 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 			t.h.o.Hooks.Waiting(why)
 		}
 	}
-	res, err := t.h.run(ctx, inv, hooks)
+	h := *t.h
+	h.o.Request.Labels = job.Labels("program")
+	maps.Copy(h.o.Request.Labels, t.h.o.Request.Labels)
+	res, err := h.run(ctx, inv, hooks)
 	wire, wireErr := res.Trial(job)
 	return wire, cmp.Or(err, wireErr)
 }
@@ -142,7 +146,10 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 	return t, err
 }
 
-// JobSpec is the document of the job of an invocation.
+// JobSpec is the document of the job of an invocation, with absolute paths.
 func JobSpec(inv Invocation) (json.RawMessage, error) {
+	if abs, err := inv.absolute(); err == nil { // otherwise it is refused
+		inv = abs
+	}
 	return json.Marshal(jobSpec{JobSchemaV1, inv.Config, inv.OutputDir, inv.Adapter, inv.Seed})
 }

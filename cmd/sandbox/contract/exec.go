@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/netip"
@@ -118,11 +119,12 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 		return err
 	}
 	job.IO, job.Hooks = x.IO, x.Hooks
-	do := h.Run
+	o, err := contract.Outcome{}, error(nil)
 	if f.dryRun {
-		do = h.Plan
+		o, err = h.Plan(ctx, job)
+	} else {
+		o, err = runRecorded(ctx, x, h, job)
 	}
-	o, err := do(ctx, job)
 	_ = x.Ended() // the record has all output
 	a.Code = cli.ExitCode(ended(o), err)
 	refused := o.Status == contract.StatusRefused
@@ -139,6 +141,19 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 	}
 	quiet := a.IsQuiet(s) && (!refused || s.JSON)
 	return errors.Join(a.Present(o, quiet, s, func() []string { return outcomeLines(a, o, f, options.Root) }), err)
+}
+
+// runRecorded executes a contract, and adds it to the log of trials.
+func runRecorded(ctx context.Context, x *cli.Session, h *contract.Harness, job contract.Job) (contract.Outcome, error) {
+	asked := trial.Job{Kind: contract.Kind, Name: job.Source}
+	if c, err := contract.Parse(job.Text, job.Source); err == nil {
+		asked.Spec, _ = json.Marshal(c) // texts and numbers
+	}
+	ctx, record := x.Trial(ctx, asked)
+	o, err := h.Run(ctx, job)
+	res, _ := o.Trial(record.Job()) // its record has an outcome that cannot be encoded
+	record.Record(ctx, err, res)
+	return o, err
 }
 
 // engineSockets are the sockets of engines. A process that reaches one is root on the machine.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -153,13 +152,9 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if err != nil {
 		return err
 	}
-	log, err := trial.OpenLog(filepath.Join(x.Box.Store().Dir(), "trials"))
-	if err != nil {
-		return err
-	}
 	b := evaluate.BatchOptions{
 		Task: task, Timeout: s.Timeout(), Parallel: f.parallel, MaxFailures: f.maxFailures, Budget: f.budget, MaxRetries: f.maxRetries,
-		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: log,
+		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: x.Trials(), LogFailed: x.LogFailed,
 		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
 		Resumed: func(left evaluate.Resumption, torn int) {
 			if torn > 0 {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -154,7 +156,19 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 			a.Warn("%s", warning)
 		}
 	}
+	document := f.document()
+	document.Out = job.OutDir
+	if document.Wish != "" {
+		document.Wish, _ = filepath.Abs(document.Wish) // empty if the current directory is gone
+	} else {
+		document.Workspace = job.WishDir
+	}
+	asked := trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}
+	asked.Spec, _ = json.Marshal(document) // texts, flags and a number
+	ctx, record := x.Trial(ctx, asked)
 	report, runErr := x.gate.Run(ctx, job)
+	end, _ := report.Trial(record.Job(), runErr) // only what the command reports as well
+	record.Record(ctx, runErr, end)
 	_ = x.Ended() // the evidence has all output
 	if report.Verdict.Schema == "" {
 		return runErr // there is no verdict

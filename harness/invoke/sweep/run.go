@@ -32,6 +32,9 @@ type Options struct {
 	Parallel int
 	// KeepGoing goes on after a run that failed. The manifest then has null for its hash.
 	KeepGoing bool
+	// Log, if set, keeps every run as a job. LogFailed is that of [trial.Queue].
+	Log       *trial.Log
+	LogFailed func(error)
 	// Setup is what else the runs depend on, such as the command line. Resume demands the
 	// same. A secret is given as a hash, under a name that begins with [SetupHashed].
 	Setup map[string]string
@@ -207,7 +210,7 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 	if err := s.resume(ctx); err != nil {
 		return s.report, err
 	}
-	queue := trial.Queue{Parallel: opts.Parallel, Known: s.known}
+	queue := trial.Queue{Parallel: opts.Parallel, Known: s.known, Log: opts.Log, LogFailed: opts.LogFailed}
 	if !opts.KeepGoing {
 		queue.Budget.Failures = 1
 	}
@@ -265,11 +268,15 @@ func (s *sweep) resume(ctx context.Context) error {
 
 // jobs are the runs in the order of the plan.
 func (s *sweep) jobs(yield func(trial.Job) bool) {
+	parent := trial.NewID()
 	for i := range s.plan.Len() {
-		job := trial.Job{ID: strconv.Itoa(i), Name: s.plan.Name(i)}
-		if n, unsigned := s.plan.Point(i).Seed.Uint64(); unsigned {
+		job := trial.Job{ID: trial.NewID(), Name: s.plan.Name(i), Parent: parent}
+		seed := s.plan.Point(i).Seed
+		if n, unsigned := seed.Uint64(); unsigned {
 			job.Seed = &n
 		}
+		at := func(name string) string { return filepath.Join(s.dir.path, runDir(job.Name, name)) }
+		job.Spec, _ = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &seed}) // texts and a number
 		if !yield(job) {
 			return
 		}
@@ -311,11 +318,6 @@ func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), 
 		return trial.Result{}, err
 	}
 	if err := s.dir.begin(end.Name, spec, s.again); err != nil {
-		return trial.Result{}, err
-	}
-	at := func(name string) string { return filepath.Join(s.dir.path, runDir(end.Name, name)) }
-	job.Spec, err = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &end.Seed})
-	if err != nil {
 		return trial.Result{}, err
 	}
 	res, err := s.Harness.Run(ctx, job, emit)
