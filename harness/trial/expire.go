@@ -29,7 +29,7 @@ func (l *Log) Expire(before time.Time, dryRun bool) (n int, err error) {
 		}
 		var errs []error
 		for id := range expired {
-			if err := fsx.Remove(l.jobPath(id, "")); err != nil {
+			if err := os.RemoveAll(l.jobPath(id, "")); err != nil { // no program writes there
 				errs = append(errs, err)
 				n--
 			}

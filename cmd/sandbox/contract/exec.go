@@ -119,12 +119,11 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 		return err
 	}
 	job.IO, job.Hooks = x.IO, x.Hooks
-	o, err := contract.Outcome{}, error(nil)
-	if f.dryRun {
-		o, err = h.Plan(ctx, job)
-	} else {
-		o, err = runRecorded(ctx, x, h, job)
+	do := h.Plan
+	if !f.dryRun {
+		do = func(ctx context.Context, job contract.Job) (contract.Outcome, error) { return runRecorded(ctx, x, h, job) }
 	}
+	o, err := do(ctx, job)
 	_ = x.Ended() // the record has all output
 	a.Code = cli.ExitCode(ended(o), err)
 	refused := o.Status == contract.StatusRefused
