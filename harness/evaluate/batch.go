@@ -315,7 +315,16 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 		defer cancel()
 	}
 	if b.Ending != nil {
-		defer context.AfterFunc(ctx, func() { b.Ending(context.Cause(ctx)) })()
+		called := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(called)
+			b.Ending(context.Cause(ctx))
+		})
+		defer func() {
+			if !stop() {
+				<-called
+			}
+		}()
 	}
 	queue := trial.Queue{
 		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, Emit: b.emit,
