@@ -315,13 +315,25 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 		defer cancel()
 	}
 	if b.Ending != nil {
-		defer context.AfterFunc(ctx, func() { b.Ending(context.Cause(ctx)) })()
+		called := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(called)
+			b.Ending(context.Cause(ctx))
+		})
+		defer func() {
+			if !stop() {
+				<-called
+			}
+		}()
 	}
 	queue := trial.Queue{
 		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, Emit: b.emit,
 		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
 	}
-	_, err := queue.Run(ctx, b, slices.Values(b.jobs()))
+	jobs, err := b.jobs()
+	if err == nil {
+		_, err = queue.Run(ctx, b, slices.Values(jobs))
+	}
 	if budget := new(trial.BudgetError); errors.As(err, &budget) {
 		err = errors.Join(&FailuresError{b.MaxFailures}, context.Cause(ctx))
 	}
@@ -329,8 +341,9 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 }
 
 // jobs returns a job for each entry without a result.
-func (b *batch) jobs() []trial.Job {
+func (b *batch) jobs() ([]trial.Job, error) {
 	var jobs []trial.Job
+	var err error
 	parent := trial.NewID()
 	for i, e := range b.entries {
 		if b.report.Results[i] != nil {
@@ -341,12 +354,14 @@ func (b *batch) jobs() []trial.Job {
 			document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds()}
 			document.ScriptFile, _ = filepath.Abs(e.Path) // empty if the current directory is gone
 			document.Workspace, _ = filepath.Abs(e.Workspace)
-			job.Spec, _ = json.Marshal(document) // texts and finite numbers
+			if job.Spec, err = json.Marshal(document); err != nil {
+				return nil, fmt.Errorf("evaluate: the job %s cannot be encoded: %w", e.Name, err)
+			}
 		}
 		b.index[job.ID] = i
 		jobs = append(jobs, job)
 	}
-	return jobs
+	return jobs, nil
 }
 
 // Run runs the entry of a job.

@@ -203,7 +203,7 @@ func CleanOutputDirectory(base string) error {
 // script are.
 func CheckWorkingFolder(dir string) error {
 	info, err := os.Stat(dir)
-	rule := ""
+	var rule string
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		rule = "does not exist"

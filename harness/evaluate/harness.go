@@ -166,7 +166,7 @@ func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) 
 		h.log.LogAttrs(ctx, slog.LevelInfo, "script not run: only its grading or check was missing", slog.String("run_id", again.Run.ID))
 		return again, nil
 	}
-	if refused := CheckScript(job.Script); refused != nil {
+	if refused := checkScript(job.Script); refused != nil {
 		return h.clearFinal(ctx, place, "", res.refuse(refused)), nil
 	}
 	path, err := writeScript(job.Script, place.dir, ScriptName)

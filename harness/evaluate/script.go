@@ -99,8 +99,8 @@ func ValidateScript(content string) []Violation {
 	return found
 }
 
-// CheckScript is [ValidateScript] as an error; nil if the script may run.
-func CheckScript(content string) *ScriptError {
+// checkScript is [ValidateScript] as an error; nil if the script may run.
+func checkScript(content string) *ScriptError {
 	if found := ValidateScript(content); len(found) > 0 {
 		return &ScriptError{Violations: found}
 	}
@@ -123,7 +123,7 @@ var scriptRules = sync.OnceValues(func() (solid, call *regexp.Regexp) {
 // is replaced at once and as a whole, and a link is not followed. A script that breaks a rule of
 // [ValidateScript] is a [*ScriptError], and nothing is written.
 func WriteScript(solution mlestar.SolutionScript, workingDir, name string) (string, error) {
-	if refused := CheckScript(solution.Content); refused != nil {
+	if refused := checkScript(solution.Content); refused != nil {
 		return "", refused
 	}
 	if name == "" {

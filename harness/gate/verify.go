@@ -147,11 +147,3 @@ func same(root *os.Root, name string, want any) error {
 	}
 	return nil
 }
-
-func openExisting(dir string) (*os.Root, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, &DirectoryError{Path: dir, Rule: "cannot be opened", Err: fsx.Cause(err)}
-	}
-	return root, nil
-}

@@ -3,8 +3,8 @@
 // [Sign] writes attestation.dsse.json into a gate directory: a DSSE envelope around an
 // in-toto Statement v1 with the predicate test-result. Its subjects are the hashes of
 // evidence.manifest, which has the hashes of all other evidence, and of the verdict.
-// Anyone who can write to a gate directory can make its hashes fit again, but cannot make
-// the signature.
+// Anyone who can write to a gate directory can adapt its hashes, but cannot create the
+// signature.
 //
 // A signature says who vouches for a run, not that the run was right: the owner of the
 // key can sign anything.
@@ -128,7 +128,7 @@ func read(root *os.Root, name string) ([]byte, error) {
 	return text, ofFile(err)
 }
 
-// ofFile makes a problem of a file, such as that it is missing, an [*InvalidError].
+// ofFile turns a problem of a file, such as that it is missing, into an [*InvalidError].
 func ofFile(err error) error {
 	var file *evidence.FileError
 	if errors.As(err, &file) {

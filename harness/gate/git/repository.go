@@ -147,16 +147,11 @@ func (r *repository) checkFormat() error {
 	if err := config.NewDecoder(bytes.NewReader(text)).Decode(cfg); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	for _, c := range []struct {
-		section, key string
-		known        []string
-	}{
-		{"core", "repositoryformatversion", []string{"", "0", "1"}},
-		{"extensions", "objectformat", []string{"", "sha1"}},
-		{"extensions", "refstorage", []string{"", "files"}},
+	for _, known := range [][]string{
+		{"core", "repositoryformatversion", "", "0", "1"}, {"extensions", "objectformat", "", "sha1"}, {"extensions", "refstorage", "", "files"},
 	} {
-		if value := cfg.Section(c.section).Option(c.key); !slices.Contains(c.known, value) {
-			return fmt.Errorf("config: %s.%s %.20q is not supported", c.section, c.key, value)
+		if value := cfg.Section(known[0]).Option(known[1]); !slices.Contains(known[2:], value) {
+			return fmt.Errorf("config: %s.%s %.20q is not supported", known[0], known[1], value)
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ type run struct {
 	complete bool
 }
 
-// readRuns reads the results of all gates of a set, and makes their normalizer.
+// readRuns reads the results of all gates of a set, and returns their normalizer.
 func readRuns(root *os.Root, set string, m evidence.RunManifest) (all []run, n *Normalizer, err error) {
 	c := Context{Roots: []string{evidence.Boundary}}
 	for _, g := range m.Gates {

@@ -1,5 +1,5 @@
-// Package normalize makes the logs of two runs of the same thing equal (RT-06, RT-12,
-// RO-08), and finds what may still differ.
+// Package normalize rewrites logs so that two runs of the same program have equal ones
+// (RT-06, RT-12, RO-08), and finds values that may still differ.
 //
 // [Normalizer] replaces values that change from run to run (times, durations, process IDs,
 // addresses, temporary paths, names of machines) with visible placeholders such as <time>,
@@ -154,16 +154,13 @@ func (n *Normalizer) Copy(dst io.Writer, src io.Reader) error {
 		if more || len(text) < len(piece) {
 			end = "\n"
 		}
-		parts := [][]byte{text}
-		if returns := bytes.Count(text, []byte("\r")); returns > 0 {
-			n.returns += returns
-			parts = append([][]byte{}, bytes.FieldsFunc(text, func(r rune) bool { return r == '\r' })...)
-		}
+		n.returns += bytes.Count(text, []byte("\r"))
+		parts := bytes.FieldsFunc(text, func(r rune) bool { return r == '\r' })
 		for len(parts) > 1 {
 			n.line(&out, parts[0], "\n", 0)
 			parts = parts[1:]
 		}
-		last := slices.Concat(parts...) // empty if there were only carriage returns
+		last := slices.Concat(parts...) // empty without any
 		if more {
 			last = append(last, continues...)
 		}

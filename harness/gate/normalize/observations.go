@@ -15,7 +15,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// observationsOf makes observations.json (RT-08): attempts of the gates of all sets, those
+// observationsOf is the content of observations.json (RT-08): attempts of the gates of all sets, those
 // of the workspace first. An attempt in a repeat counts like any other.
 func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) (evidence.Observations, error) {
 	all := evidence.Observations{Schema: evidence.ObservationsV1}

@@ -15,7 +15,7 @@ import (
 // maxMessage bounds the message of a case, in bytes.
 const maxMessage = 1000
 
-// testsOf makes tests.json (RO-07, RT-09). Lists are sorted (resolution 47).
+// testsOf is the content of tests.json (RO-07, RT-09). Lists are sorted (resolution 47).
 func testsOf(ctx context.Context, m evidence.RunManifest, runs, baseline []run, n *Normalizer) (evidence.Tests, error) {
 	tests := evidence.Tests{Schema: evidence.TestsV1, Command: strings.Join(m.GateCommands, " && ")}
 	var before, failing, passing []string

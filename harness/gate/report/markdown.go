@@ -99,7 +99,7 @@ func Markdown(in Input) []byte {
 		[][2]string{{"wish", v.WishSHA256}, {"evidence.manifest", v.ManifestSHA256}, {"behavior", v.BehaviorHash}, {"image", m.Toolchain.ImageID}, {"commit", commit}},
 	})
 	if err != nil {
-		panic(err) // the template is ours, and fits these types
+		panic(err) // the template fits these types
 	}
 	return out.Bytes()
 }

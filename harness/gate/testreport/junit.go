@@ -34,7 +34,7 @@ type xmlSource struct {
 	pending     string // bytes of the current character
 }
 
-// ReadByte makes the decoder read byte by byte, so that it reads no token ahead.
+// ReadByte exists because a decoder with it reads byte by byte, and so no token ahead.
 func (s *xmlSource) ReadByte() (byte, error) {
 	if len(s.pending) == 0 {
 		r, size, err := s.ReadRune()
