@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
@@ -43,7 +42,6 @@ func (run *execution) account(ctx context.Context, res *result.Result) {
 		run.warn("not every artifact is stored: %v", unstored)
 	}
 	o.Differences = append(run.compare(res, stdout, stderr), judged.differences...)
-	run.warnOfChangedInputs()
 	carried := run.carryOver(ctx, res, judged.tooLarge)
 	o.Differences = append(o.Differences, carried.missing(run.resolved, files)...)
 	o.Unenforced = unenforced(e, res)
@@ -51,13 +49,13 @@ func (run *execution) account(ctx context.Context, res *result.Result) {
 	if !o.Success {
 		o.Error = run.failure(res)
 	}
-	o.Evidence = Evidence{RunID: res.ID, Path: run.record, Retention: RetainSession}
 	if judged.tooLarge { // files above the limit are not evidence (CX-05)
 		for i := range o.OutputFiles {
 			o.OutputFiles[i].Retention = RetainSession
 		}
 		run.warn("the output files are more than is kept as evidence: they are of the session")
 	}
+	o.Evidence = Evidence{RunID: res.ID, Path: run.record, Retention: RetainSession}
 	if !judged.tooLarge && len(o.OutputFiles)+len(o.Artifacts) > 0 || o.Approval != nil || o.Metadata.EvidenceRef != "" {
 		o.Evidence.Retention = RetainEvidence
 	}
@@ -75,14 +73,8 @@ func sha256Of(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byt
 
 // started reports whether the program ran at all.
 func started(res *result.Result) bool {
-	switch res.Status {
-	case result.StatusStartFailed:
-		return false
-	case result.StatusCanceled, result.StatusEngineLost:
-		return res.StartedAt != ""
-	default:
-		return true
-	}
+	mayNot := res.Status == result.StatusCanceled || res.Status == result.StatusEngineLost
+	return res.Status != result.StatusStartFailed && (!mayNot || res.StartedAt != "")
 }
 
 // codeTimeLimit is the exit code of the time limit in the table of exit codes: 128+15.
@@ -140,17 +132,6 @@ func (run *execution) failure(res *result.Result) string {
 		texts = append(texts, d.String())
 	}
 	return firstOf(texts)
-}
-
-// warnOfChangedInputs reports input files that changed on the host during the run: the program
-// may have read something else than what was hashed.
-func (run *execution) warnOfChangedInputs() {
-	for _, p := range run.resolved.inputs {
-		info, err := os.Stat(p.real)
-		if err != nil || !os.SameFile(info, p.info) || info.Size() != p.info.Size() || !info.ModTime().Equal(p.info.ModTime()) {
-			run.warn("%s %s changed on the host while the program ran", p.field, quoted(p.asked))
-		}
-	}
 }
 
 // unenforced compares the enforced limits with the contract (resolution 50). Usually there is

@@ -52,7 +52,7 @@ type Approver struct{ Name, Reason string }
 // MaxApproval bounds the validity of an approval.
 const MaxApproval = 7 * 24 * time.Hour
 
-// onTheSpot is the validity of an approval that is given with the execution. It only has to
+// onTheSpot is the validity of an approval that is given with the execution: it only has to
 // last until the program starts.
 const onTheSpot = 10 * time.Minute
 
@@ -112,25 +112,24 @@ func CheckApproval(a, want Approval, now time.Time) (violations []Violation) {
 
 // approve looks for the consent that the contract needs (CK-01).
 func (run *execution) approve() ([]Violation, error) {
-	e, now := run.Effective, run.Now()
+	e, now := run.Effective, time.Now()
 	if len(e.Needs) == 0 {
 		return nil, nil
 	}
 	want := NewApproval(e, run.Root, run.Request.Image, run.job.Approver, now, onTheSpot)
-	if run.job.Approval == nil && run.job.Approver != (Approver{}) {
+	if run.approval = run.job.Approval; run.approval != nil {
+		unusable, err := run.Approvals.Check(*run.approval)
+		return append(CheckApproval(*run.approval, want, now), unusable...), err
+	}
+	if run.job.Approver != (Approver{}) {
 		run.approval = &want
 		return CheckApproval(want, want, now), nil
 	}
-	if run.job.Approval == nil {
-		var missing []Violation
-		for _, level := range e.Needs {
-			missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: "needs an approval, and there is none", hint: hintNoApproval})
-		}
-		return missing, nil
+	var missing []Violation
+	for _, level := range e.Needs {
+		missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: "needs an approval, and there is none", hint: hintNoApproval})
 	}
-	run.approval = run.job.Approval
-	unusable, err := run.Approvals.Check(*run.approval)
-	return append(CheckApproval(*run.approval, want, now), unusable...), err
+	return missing, nil
 }
 
 // Approvals records approvals in a directory of the state directory. Processes may share it.
@@ -150,27 +149,25 @@ type usedApproval struct {
 func (s Approvals) Grant(a Approval) error { return s.write("granting", a.ID, ".json", a) }
 
 // write creates a file of an approval that must not exist, and makes it durable.
-func (s Approvals) write(doing, id, suffix string, value any) error {
-	err := policy.CheckName("approval.id", id)
-	var content []byte
-	if err == nil {
-		content, err = json.MarshalIndent(value, "", "  ")
+func (s Approvals) write(doing, id, suffix string, value any) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s approval %s: %w", doing, quoted(id), err)
+		}
+	}()
+	content, err := json.MarshalIndent(value, "", "  ")
+	if err = errors.Join(err, policy.CheckName("approval.id", id)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = os.MkdirAll(s.Dir, 0o700)
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return err
 	}
-	var file *os.File
-	if err == nil {
-		file, err = os.OpenFile(filepath.Join(s.Dir, id+suffix), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	}
-	if err == nil {
-		_, err = file.Write(content)
-		err = errors.Join(err, file.Sync(), file.Close())
-	}
+	file, err := os.OpenFile(filepath.Join(s.Dir, id+suffix), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("%s approval %s: %w", doing, quoted(id), err)
+		return err
 	}
-	return nil
+	_, err = file.Write(content)
+	return errors.Join(err, file.Sync(), file.Close())
 }
 
 // read returns fs.ErrNotExist for a file that does not exist.
@@ -190,15 +187,15 @@ func (s Approvals) read(id, suffix string, into any) error {
 func (s Approvals) Check(a Approval) ([]Violation, error) {
 	var granted Approval
 	err := s.read(a.ID, ".json", &granted)
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("checking approval %s: %w", quoted(a.ID), err)
-	case err != nil || !reflect.DeepEqual(a, granted):
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !reflect.DeepEqual(a, granted) {
 		return []Violation{{Code: "CK-01", Field: "approval.id", Value: quoted(a.ID), Rule: "the approval was not made here, or was changed"}}, nil
 	}
-	if _, err := os.Lstat(filepath.Join(s.Dir, a.ID+".used")); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
+	if err == nil {
+		if _, err = os.Lstat(filepath.Join(s.Dir, a.ID+".used")); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("checking approval %s: %w", quoted(a.ID), err)
 	}
 	return []Violation{s.used(a.ID).violation()}, nil
@@ -218,9 +215,7 @@ func (s Approvals) Use(a Approval, executionID string, now time.Time) error {
 // used describes the earlier use of an approval, as far as its mark was completed.
 func (s Approvals) used(id string) *ApprovalUsedError {
 	var mark usedApproval
-	if err := s.read(id, ".used", &mark); err != nil {
-		return &ApprovalUsedError{ID: id}
-	}
+	_ = s.read(id, ".used", &mark)
 	return &ApprovalUsedError{ID: id, By: mark.ExecutionID, At: mark.UsedAt}
 }
 

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -64,24 +65,22 @@ func (run *execution) check(point string, ok bool, format string, args ...any) {
 // checkBefore sets the points of CK-01 that precede the start.
 func (run *execution) checkBefore() {
 	e := run.Effective
-	if e.Tool != nil {
-		run.check("tool_registered_and_active", true, "%s %s %s is %s", e.Tool.ID, e.Tool.Name, e.Tool.Version, e.Tool.Status)
-	} else {
-		run.check("tool_registered_and_active", true, "the allowlist is open, and the tool is not registered")
+	tool, forks, approved := "the allowlist is open, and the tool is not registered", "", ""
+	if t := e.Tool; t != nil {
+		tool = fmt.Sprintf("%s %s %s is %s", t.ID, t.Name, t.Version, t.Status)
 	}
-	run.check("adapter_matches_tool", true, "no adapter is named: the command is run as it stands")
-	run.check("inputs_validated", true, "%s, %s, %s stripped", text.Count(len(e.Contract.Inputs.Arguments), "argument"),
-		text.Count(len(run.resolved.InputFiles), "input file"), text.Count(len(run.outcome.Stripped), "variable"))
-	forks := ""
 	if !e.AllowFork {
 		forks = ", no forks"
 	}
-	run.check("limits_set", true, "profile %s: %d ms, %v, %s, at most %s more%s", e.Profile, e.Timeout.Milliseconds(), e.Memory,
-		text.Count(e.CPUs, "processor"), text.Count(e.MaxChildren, "process"), forks)
-	approved := ""
 	if run.approval != nil {
 		approved = ", approved by " + quoted(run.approval.ApprovedBy)
 	}
+	run.check("tool_registered_and_active", true, "%s", tool)
+	run.check("adapter_matches_tool", true, "no adapter is named: the command is run as it stands")
+	run.check("inputs_validated", true, "%s, %s, %s stripped", text.Count(len(e.Contract.Inputs.Arguments), "argument"),
+		text.Count(len(run.resolved.InputFiles), "input file"), text.Count(len(run.outcome.Stripped), "variable"))
+	run.check("limits_set", true, "profile %s: %d ms, %v, %s, at most %s more%s", e.Profile, e.Timeout.Milliseconds(), e.Memory,
+		text.Count(e.CPUs, "processor"), text.Count(e.MaxChildren, "process"), forks)
 	run.check("allowlist_permits", true, "files %s, network %s%s", e.FilesystemLevel, e.NetworkLevel, approved)
 }
 
@@ -133,23 +132,19 @@ func (run *execution) checkProgram(res *result.Result, unstored error) {
 	} else {
 		run.check("timeout_enforced", true, "%d of %d ms", o.DurationMS, run.Effective.Timeout.Milliseconds())
 	}
-	switch limits := res.Enforced; {
-	case used.Source != "":
+	if limits := res.Enforced; used.Source != "" {
 		run.check("resources_monitored", true, "peak %v of %v, %.2f s of processors, %s killed for memory (%s)", policy.Size(used.PeakMemoryBytes),
 			policy.Size(limits.MemoryBytes), used.CPUSeconds, text.Count(used.OOMKills, "process"), used.Source)
-	default:
+	} else {
 		run.check("resources_monitored", limits.MemoryBytes > 0 && limits.PIDs > 0, "no figures were measured in %d ms", o.DurationMS)
 	}
 	run.check("streams_captured", res.OutputComplete, "stdout %d of %d bytes, stderr %d of %d bytes",
 		min(int64(len(o.Stdout)), o.StdoutBytes), o.StdoutBytes, min(int64(len(o.Stderr)), o.StderrBytes), o.StderrBytes)
-	switch {
-	case res.ErrorTraceback != nil:
-		run.check("errors_logged", true, "a traceback is in the result of the run")
-	case o.Error != "":
-		run.check("errors_logged", true, "%s", text.Short(o.Error, mostShown))
-	default:
-		run.check("errors_logged", true, "there was none")
+	logged := cmp.Or(text.Short(o.Error, mostShown), "there was none")
+	if res.ErrorTraceback != nil {
+		logged = "a traceback is in the result of the run"
 	}
+	run.check("errors_logged", true, "%s", logged)
 	if failed := o.failures(); len(failed) > 0 {
 		run.check("outputs_validated", false, "%s; the first: %s", text.Count(len(failed), "difference"), failed[0])
 	} else {

@@ -36,19 +36,23 @@ func (run *execution) fakeClock(ctx context.Context) error {
 		return nil
 	}
 	image := run.spec.Class.Image
-	library, err := "", error(nil)
-	if known, ok := run.clocks.Load(image.ID); ok {
-		library, _ = known.(string)
-	} else if library, err = run.probeClock(ctx); err != nil {
-		return fmt.Errorf("looking for libfaketime in %s: %w", image.Reference, err)
+	known, ok := run.clocks.Load(image.ID)
+	if !ok {
+		library, err := run.probeClock(ctx)
+		if err != nil {
+			return fmt.Errorf("looking for libfaketime in %s: %w", image.Reference, err)
+		}
+		run.clocks.Store(image.ID, library)
+		known = library
 	}
-	run.clocks.Store(image.ID, library)
+	library, _ := known.(string)
 	if library == "" {
 		run.refuse([]Violation{{Code: "DT-01", Field: "determinism.clock", Value: run.Contract.Determinism.Clock,
 			Rule: fmt.Sprintf("needs libfaketime in the image, and %s has none", image.Reference), hint: hintNoClock}})
 		return nil
 	}
 	run.request.FakeClock = &sandbox.FakeClock{Library: library, At: run.Effective.Clock}
+	var err error
 	run.spec, err = run.box.Plan(ctx, run.request)
 	return err
 }
@@ -58,7 +62,7 @@ func (run *execution) fakeClock(ctx context.Context) error {
 func (run *execution) probeClock(ctx context.Context) (library string, err error) {
 	shared := run.Request
 	req := sandbox.Request{
-		ID: record.NewID(run.Now()), Labels: map[string]string{labelProbe: "clock", trial.LabelRole: "probe"},
+		ID: record.NewID(time.Now()), Labels: map[string]string{labelProbe: "clock", trial.LabelRole: "probe"},
 		Image: shared.Image, AllowUnlocked: shared.AllowUnlocked, Runtime: shared.Runtime, User: shared.User,
 		Transfer: shared.Transfer, Command: []string{"sh", "-c", clockProbe},
 		Limits: policy.Limits{Timeout: 30 * time.Second},

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,21 +38,17 @@ type Options struct {
 	// read.
 	Dependencies []string
 	// Request has the image, the runtime, the user and the limits that contracts do not
-	// name. The contract decides the rest.
+	// name, and in Egress the names and the limits of the proxy of the network levels. The
+	// contract decides the rest.
 	Request sandbox.Request
-	// AddHosts maps names to addresses for the proxy of the network levels.
-	AddHosts map[string][]netip.Addr
 	// Approvals remembers approvals.
 	Approvals Approvals
-	// Now is the clock of approvals and run IDs; nil is the real one.
-	Now func() time.Time
 }
 
 // Job is one contract: a document, or a parsed one.
 type Job struct {
-	// Text is the document in YAML or JSON, and Source its name in messages.
-	Text   []byte
-	Source string
+	// Text is the document in YAML or JSON.
+	Text []byte
 	// Contract is used if Text is nil.
 	Contract *Contract
 
@@ -66,6 +61,8 @@ type Job struct {
 	// IO shows the output as it is written. The stdin is that of the contract.
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
+
+	labels map[string]string // of the run
 }
 
 // Harness executes contracts. Its methods may be called concurrently.
@@ -78,14 +75,8 @@ type Harness struct {
 
 // New returns a harness that runs programs in a box.
 func New(box sandbox.Box, o Options) (*Harness, error) {
-	if box == nil {
-		return nil, errors.New("contract: there is no box")
-	}
-	if o.Root == "" {
-		return nil, errors.New("contract: there is no root")
-	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if box == nil || o.Root == "" {
+		return nil, errors.New("contract: there is no box, or no root")
 	}
 	return &Harness{box: box, Options: o}, nil
 }
@@ -235,14 +226,14 @@ func (run *execution) execute(ctx context.Context) error {
 	run.result = res
 	run.account(ctx, res)
 	fillLists(reflect.ValueOf(&run.outcome))
-	return errors.Join(err, run.writeOutcome())
+	return errors.Join(err, write(run.record, OutcomeFile, run.outcome.ExecutionID, run.outcome.Encode))
 }
 
 // begin is the last step before the program starts: it uses up the approval, and records the
 // contract.
 func (run *execution) begin() error {
 	if run.approval != nil {
-		if err := run.Approvals.Use(*run.approval, run.outcome.ExecutionID, run.Now()); err != nil {
+		if err := run.Approvals.Use(*run.approval, run.outcome.ExecutionID, time.Now()); err != nil {
 			return err
 		}
 	}

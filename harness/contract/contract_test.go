@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -59,7 +60,7 @@ func TestExecute(t *testing.T) {
 	require.Equal(t, []string{"cat", "a.txt"}, o.Executed.Command)
 	require.Equal(t, []string{"A=1", "HOME=/tmp", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "PYTHONHASHSEED=7", "SEED=7", "TZ=UTC"}, o.Executed.Environment)
 	require.EqualValues(t, 2, o.Executed.StdinBytes)
-	require.Equal(t, []InputFile{{Path: "a.txt", SizeBytes: 2, SHA256: "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"}}, o.Executed.InputFiles)
+	require.Equal(t, []trial.File{{Path: "a.txt", Size: 2, SHA256: "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"}}, o.Executed.InputFiles)
 	for _, point := range o.Checklist {
 		require.Equal(t, CheckDone, point.State, point)
 	}

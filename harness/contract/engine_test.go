@@ -115,7 +115,7 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)
-			h.AddHosts = map[string][]netip.Addr{"api.example.test": {netip.MustParseAddr("127.0.0.1")}}
+			h.Request.Egress = &policy.Egress{Resolve: map[string][]netip.Addr{"api.example.test": {netip.MustParseAddr("127.0.0.1")}}}
 			job := contract.Job{Text: example(t, h, name, port)}
 			if name == "system" {
 				job.Approver = contract.Approver{Name: "Ada", Reason: "an example"}

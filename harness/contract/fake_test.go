@@ -168,7 +168,7 @@ func newHarness(t *testing.T, program func(req sandbox.Request, stdin string) re
 // of is the job of a parsed contract, document that of a text.
 func of(c Contract) Job { return Job{Contract: &c} }
 
-func document(text string) Job { return Job{Text: []byte(text), Source: "c.yaml"} }
+func document(text string) Job { return Job{Text: []byte(text)} }
 
 // cat is a contract that everything else is made of.
 func cat() Contract {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -102,10 +103,11 @@ type Executed struct {
 	// above all) and of the container (HOSTNAME).
 	Environment []string `json:"environment"`
 	// WorkingDirectory is the directory in the container.
-	WorkingDirectory string      `json:"working_directory"`
-	StdinBytes       int64       `json:"stdin_bytes"`
-	StdinSHA256      string      `json:"stdin_sha256"`
-	InputFiles       []InputFile `json:"input_files"`
+	WorkingDirectory string `json:"working_directory"`
+	StdinBytes       int64  `json:"stdin_bytes"`
+	StdinSHA256      string `json:"stdin_sha256"`
+	// InputFiles are the declared inputs.
+	InputFiles []trial.File `json:"input_files"`
 	// Image is the ID of the image; Locked says that it is the locked one.
 	Image  string `json:"image"`
 	Locked bool   `json:"locked"`
@@ -124,13 +126,6 @@ type Executed struct {
 	// NetworkAllow and NetworkDeny are the lists of the contract.
 	NetworkAllow []string `json:"network_allow"`
 	NetworkDeny  []string `json:"network_deny"`
-}
-
-// InputFile is one declared input.
-type InputFile struct {
-	Path      string `json:"path"`
-	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256"`
 }
 
 // Mount is a directory or file of the host in the container.
@@ -167,32 +162,28 @@ const (
 	notApplied = "not_applied"
 )
 
+// problemTexts are the problems for people, of the expected and the actual text.
+var problemTexts = map[string]string{
+	differs:    "differs: expected %[1]s, got %[2]s",
+	missing:    "is missing: %[2]s",
+	extra:      "is not named in the contract",
+	tooLarge:   "is too large: %[2]s; %[1]s",
+	notAFile:   "is not a regular file: %[2]s",
+	notApplied: "was written, but not carried over: %[2]s",
+}
+
 // String is the difference in one line. Texts of a program or a contract are quoted.
 func (d Difference) String() string {
 	name := strings.ReplaceAll(d.What, "_", " ")
 	if d.Path != "" {
 		name += " " + quoted(d.Path)
 	}
-	switch d.Problem {
-	case differs:
-		return fmt.Sprintf("%s differs: expected %s, got %s", name, d.Expected, d.Got)
-	case missing:
-		return fmt.Sprintf("%s is missing: %s", name, d.Got)
-	case notAFile:
-		return fmt.Sprintf("%s is not a regular file: %s", name, d.Got)
-	case tooLarge:
-		return fmt.Sprintf("%s is too large: %s; %s", name, d.Got, d.Expected)
-	case notApplied:
-		return fmt.Sprintf("%s was written, but not carried over: %s", name, d.Got)
-	}
-	return fmt.Sprintf("%s is not named in the contract", name)
+	return name + " " + strings.NewReplacer("%[1]s", d.Expected, "%[2]s", d.Got).Replace(problemTexts[d.Problem])
 }
 
 // OutputFile is one written file.
 type OutputFile struct {
-	Path      string `json:"path"`
-	SizeBytes int64  `json:"size_bytes"`
-	SHA256    string `json:"sha256"`
+	trial.File
 	// Declared says that the contract names it.
 	Declared bool `json:"declared"`
 	// Retention is [RetainSession] or [RetainEvidence] (CX-05).

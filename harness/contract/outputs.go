@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
@@ -135,7 +137,7 @@ func (j *judgement) differ(what, path, problem, expected, got string) {
 
 // addFile lists a file and counts its size.
 func (j *judgement) addFile(name string, file writtenFile, isDeclared bool) {
-	j.files = append(j.files, OutputFile{Path: name, SizeBytes: file.size, SHA256: file.sha256, Declared: isDeclared, Retention: RetainEvidence})
+	j.files = append(j.files, OutputFile{File: trial.File{Path: name, Size: file.size, SHA256: file.sha256}, Declared: isDeclared, Retention: RetainEvidence})
 	j.total += file.size
 	if !j.tooLarge && j.total > j.room {
 		j.tooLarge = true
@@ -153,7 +155,7 @@ func (j *judgement) find(what string, want declared, w written) (writtenFile, bo
 		j.differ(what, want.path, notAFile, "a regular file", why)
 		return writtenFile{}, false
 	}
-	if !w.deleted[want.target] && want.source != "" {
+	if !w.deleted[want.target] {
 		if file, ok := j.unchanged(want); ok {
 			return file, true
 		}
@@ -166,7 +168,7 @@ func (j *judgement) find(what string, want declared, w written) (writtenFile, bo
 // it again is unknown.
 func (j *judgement) unchanged(want declared) (writtenFile, bool) {
 	p, rule := lookUp(want.source)
-	if rule != "" || p.real != want.source || !p.info.Mode().IsRegular() {
+	if rule != "" || p.real != want.source || !p.info.Mode().IsRegular() { // real is never empty
 		return writtenFile{}, false
 	}
 	room := p.info.Size()
@@ -177,7 +179,7 @@ func (j *judgement) unchanged(want declared) (writtenFile, bool) {
 	if warning := fmt.Sprintf("%s %s was there before with the same content", want.field, quoted(want.path)); !slices.Contains(j.warnings, warning) {
 		j.warnings = append(j.warnings, warning)
 	}
-	return writtenFile{size: file.SizeBytes, sha256: file.SHA256, kept: p.real}, true
+	return writtenFile{size: file.Size, sha256: file.SHA256, kept: p.real}, true
 }
 
 func (j *judgement) judgeArtifacts(r Resolved, e Effective, w written, named map[string]bool) {
@@ -252,19 +254,15 @@ func copyInto(dir, name, from string, limit int64) error {
 // applying keeps executions of this process from writing to the host at the same time.
 var applying sync.Mutex
 
-// carriedOver says by path in the container which changes are on the host, and why others are
-// not. The reason of a working copy is that of all its files without one of their own.
-type carriedOver struct {
-	applied map[string]bool
-	reasons map[string]string
-}
+// carriedOver says by path in the container why a change is not on the host; an empty reason is
+// one that is. The reason of a working copy is that of all its files without one of their own.
+type carriedOver map[string]string
 
 // carryOver applies the changes of the working copies to the host, also if the program failed:
 // its files often explain the failure. Nothing is applied if its end was not observed, or if
 // the output files are too large.
 func (run *execution) carryOver(ctx context.Context, res *result.Result, isTooLarge bool) carriedOver {
-	carried := carriedOver{applied: map[string]bool{}, reasons: map[string]string{}}
-	why := ""
+	carried, why := carriedOver{}, ""
 	switch {
 	case !run.outcome.Started:
 		why = "the program did not run"
@@ -284,7 +282,7 @@ func (run *execution) carryOver(ctx context.Context, res *result.Result, isTooLa
 			changed = res.Trees[i]
 		}
 		if n := len(changed.Created) + len(changed.Changed) + len(changed.Deleted); why != "" && n > 0 {
-			carried.reasons[copied.Target] = why
+			carried[copied.Target] = why
 			folder.NotWritten = append(folder.NotWritten, fmt.Sprintf("%s: %s", text.Count(n, "change"), why))
 		} else if why == "" {
 			run.applyTree(context.WithoutCancel(ctx), &folder, carried)
@@ -313,14 +311,13 @@ func (run *execution) applyTree(ctx context.Context, folder *Folder, carried car
 	report, err := run.box.ApplyTree(ctx, run.request.ID, folder.Target, opts)
 	if err != nil {
 		folder.NotWritten = append(folder.NotWritten, err.Error())
-		carried.reasons[folder.Target] = err.Error()
+		carried[folder.Target] = err.Error()
 	}
 	folder.Written = report.Count(tree.Applied)
 	for _, change := range report.Changes {
-		if at := path.Join(folder.Target, change.Path); change.State == tree.Applied {
-			carried.applied[at] = true
-		} else {
-			carried.reasons[at] = change.Reason
+		at := path.Join(folder.Target, change.Path)
+		if carried[at] = ""; change.State != tree.Applied {
+			carried[at] = cmp.Or(change.Reason, change.State)
 			folder.NotWritten = append(folder.NotWritten, fmt.Sprintf("%s (%s): %s", change.Path, change.Change, change.Reason))
 		}
 	}
@@ -335,17 +332,15 @@ func (c carriedOver) missing(r Resolved, w written) (differences []Difference) {
 	listed := map[string]bool{}
 	for i, want := range slices.Concat(r.outputs, r.artifacts) {
 		file, ok := w.files[want.target]
-		if !ok || want.source == "" || c.applied[want.target] || listed[want.target] {
+		reason, known := c[want.target]
+		if !ok || want.source == "" || known && reason == "" || listed[want.target] {
 			continue
 		}
 		listed[want.target] = true
-		got := "it was not reached"
-		for at := want.target; at != path.Dir(at); at = path.Dir(at) {
-			if reason, ok := c.reasons[at]; ok {
-				got = reason
-				break
-			}
+		for at := path.Dir(want.target); reason == "" && at != path.Dir(at); at = path.Dir(at) {
+			reason = c[at]
 		}
+		got := cmp.Or(reason, "it was not reached")
 		if file.kept != "" {
 			got += "; it is kept at " + file.kept
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -37,11 +38,11 @@ func TestJudgeOutputs(t *testing.T) {
 		artifacts: []declared{of("c.txt"), of("a")},
 	}, e, w)
 	require.Equal(t, []OutputFile{
-		{Path: "/work/final/x", SizeBytes: 3, SHA256: "ee", Retention: "evidence"},
-		{Path: "a", SizeBytes: 60, SHA256: "aa", Declared: true, Retention: "evidence"},
-		{Path: "b", SizeBytes: 50, SHA256: "bb", Declared: true, Retention: "evidence"},
-		{Path: "cache", SizeBytes: 1, SHA256: "dd", Retention: "evidence"},
-		{Path: "old", SizeBytes: 2, SHA256: "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", Declared: true, Retention: "evidence"},
+		{File: trial.File{Path: "/work/final/x", Size: 3, SHA256: "ee"}, Retention: "evidence"},
+		{File: trial.File{Path: "a", Size: 60, SHA256: "aa"}, Declared: true, Retention: "evidence"},
+		{File: trial.File{Path: "b", Size: 50, SHA256: "bb"}, Declared: true, Retention: "evidence"},
+		{File: trial.File{Path: "cache", Size: 1, SHA256: "dd"}, Retention: "evidence"},
+		{File: trial.File{Path: "old", Size: 2, SHA256: "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}, Declared: true, Retention: "evidence"},
 	}, j.files)
 	require.Equal(t, []string{`outputs.output_files[5] "old" was there before with the same content`}, j.warnings)
 	var texts []string

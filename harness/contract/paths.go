@@ -1,11 +1,10 @@
 package contract
 
 import (
+	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -42,7 +42,7 @@ func (r *resolver) absolute(asked, base string) string {
 	clean := filepath.Clean(asked)
 	switch {
 	case fsx.Within(clean, spec.RepoDir):
-		return filepath.Join(r.root, strings.TrimPrefix(clean, spec.RepoDir))
+		return filepath.Join(r.Root, strings.TrimPrefix(clean, spec.RepoDir))
 	case filepath.IsAbs(asked):
 		return clean
 	}
@@ -88,11 +88,6 @@ func unusable(err error) string {
 	return "cannot be used: " + fsx.Cause(err).Error()
 }
 
-func isDir(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.IsDir()
-}
-
 func realPaths(paths []string) (all []string) {
 	for _, p := range paths {
 		if abs, err := filepath.Abs(p); err == nil && p != "" {
@@ -103,9 +98,9 @@ func realPaths(paths []string) (all []string) {
 }
 
 // inside is the path in the container of a host path.
-func inside(root, real string) string {
-	if fsx.Within(real, root) {
-		return path.Join(spec.RepoDir, strings.TrimPrefix(real, root))
+func (r *resolver) inside(real string) string {
+	if fsx.Within(real, r.Root) {
+		return path.Join(spec.RepoDir, strings.TrimPrefix(real, r.Root))
 	}
 	return path.Join(spec.HostDir, real)
 }
@@ -142,72 +137,36 @@ func (r *resolver) closed(real string) string {
 }
 
 // hashFile hashes an input file of at most room bytes, which it takes from room.
-func hashFile(p hostPath, room *int64) (file InputFile, rule string) {
-	f, err := os.Open(p.real)
+func hashFile(p hostPath, room *int64) (file trial.File, rule string) {
+	f, err := fsx.Open(p.real)
 	if err != nil {
 		return file, unusable(err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !os.SameFile(info, p.info) {
-		return file, "is being replaced"
-	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(f, *room+1))
-	if err != nil {
-		return file, "cannot be read: " + fsx.Cause(err).Error()
-	}
-	if *room -= n; *room < 0 {
+	if *room -= p.info.Size(); *room < 0 {
 		*room = 0
 		return file, fmt.Sprintf("with it the input files have more than %v in all", policy.Size(MaxInputFiles))
 	}
-	return InputFile{SizeBytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, ""
+	file.Size = p.info.Size()
+	if file.SHA256, err = fsx.Sum(context.Background(), sha256.New(), f, p.info); err != nil {
+		return file, "cannot be read: " + fsx.Cause(err).Error()
+	}
+	return file, ""
 }
-
-// A view is what the program sees of the host: sorted host paths, none inside another.
-type view struct{ reads, writes []string }
 
 // outermost returns the paths that lie in no other of them, and in none of covered.
 func outermost(paths, covered []string) (kept []string) {
-	paths = slices.Compact(slices.Sorted(slices.Values(paths)))
-	for _, p := range paths {
-		inOther := func(q string) bool { return q != p && fsx.Within(p, q) }
-		inCovered := func(q string) bool { return fsx.Within(p, q) }
-		if !slices.ContainsFunc(paths, inOther) && !slices.ContainsFunc(covered, inCovered) {
+	for _, p := range slices.Sorted(slices.Values(paths)) { // a directory precedes all that lies in it
+		in := func(q string) bool { return fsx.Within(p, q) }
+		if !slices.ContainsFunc(kept, in) && !slices.ContainsFunc(covered, in) {
 			kept = append(kept, p)
 		}
 	}
 	return kept
 }
 
-// has reports whether the program sees a host path.
-func (v view) has(real string) bool {
+// sees reports whether the program sees a host path.
+func (r *resolver) sees(real string) bool {
 	in := func(p string) bool { return fsx.Within(real, p) }
-	return slices.ContainsFunc(v.reads, in) || slices.ContainsFunc(v.writes, in)
-}
-
-// within returns the paths that the program sees.
-func (v view) within(paths []hostPath) (visible []string) {
-	for _, p := range paths {
-		if v.has(p.real) {
-			visible = append(visible, p.real)
-		}
-	}
-	return visible
-}
-
-// writer is the writable directory that holds a path; empty for none.
-func (v view) writer(real string) string {
-	for _, p := range v.writes {
-		if fsx.Within(real, p) {
-			return p
-		}
-	}
-	return ""
-}
-
-func (v view) writable() string {
-	if len(v.writes) == 0 {
-		return "nothing of the host"
-	}
-	return strings.Join(v.writes, ", ")
+	return slices.ContainsFunc(r.reads, in) || slices.ContainsFunc(r.writes, in)
 }

@@ -29,25 +29,17 @@ const maxOutcome = 64 << 20
 func (run *execution) writeContract() error {
 	c := run.Effective.Contract
 	c.ExecutionID = run.outcome.ExecutionID
-	text, err := c.YAML()
-	if err == nil {
-		err = fsx.WriteFile(filepath.Join(run.record, ContractFile), text, 0o600, true)
-	}
-	if err != nil {
-		return fmt.Errorf("contract of %s: %w", run.outcome.ExecutionID, err)
-	}
-	return nil
+	return write(run.record, ContractFile, c.ExecutionID, c.YAML)
 }
 
-func (run *execution) writeOutcome() error { return writeOutcome(run.record, run.outcome) }
-
-func writeOutcome(dir string, o Outcome) error {
-	text, err := o.Encode()
+// write writes a document of an execution into the directory of its record.
+func write(dir, name, execution string, encode func() ([]byte, error)) error {
+	text, err := encode()
 	if err == nil {
-		err = fsx.WriteFile(filepath.Join(dir, OutcomeFile), text, 0o600, true)
+		err = fsx.WriteFile(filepath.Join(dir, name), text, 0o600, true)
 	}
 	if err != nil {
-		return fmt.Errorf("outcome of %s: %w", o.ExecutionID, err)
+		return fmt.Errorf("%s of %s: %w", name, execution, err)
 	}
 	return nil
 }
@@ -84,19 +76,16 @@ func OfRecord(each record.Record) *Recorded {
 	if _, ok := each.Spec.Job.Labels[labelExecution]; !ok {
 		return nil
 	}
-	c := &Recorded{Dir: each.Dir}
-	note := func(what string, err error) {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.Unread = append(c.Unread, fmt.Errorf("%s: %w", what, err))
-		}
-	}
-	var err error
-	c.Contract, err = Load(filepath.Join(each.Dir, ContractFile))
-	note("contract", err)
-	o, err := ReadOutcome(each)
-	note("outcome", err)
-	if err == nil {
+	parsed, contractErr := Load(filepath.Join(each.Dir, ContractFile))
+	o, outcomeErr := ReadOutcome(each)
+	c := &Recorded{Contract: parsed, Dir: each.Dir}
+	if outcomeErr == nil {
 		c.Outcome = &o
+	}
+	for i, err := range []error{contractErr, outcomeErr} {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.Unread = append(c.Unread, fmt.Errorf("%s: %w", []string{"contract", "outcome"}[i], err))
+		}
 	}
 	return c
 }
@@ -167,7 +156,8 @@ func SettleAbandoned(store *record.Store) (runs []string, err error) {
 			continue // not a contract, or it never started
 		}
 		if err == nil {
-			err = writeOutcome(each.Dir, abandoned(each, c))
+			o := abandoned(each, c)
+			err = write(each.Dir, OutcomeFile, o.ExecutionID, o.Encode)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("record %s: %w", each.ID, err))

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
@@ -25,12 +27,13 @@ const (
 func (run *execution) buildRequest() {
 	e, c := run.Effective, run.Effective.Contract
 	req := run.Request
-	req.ID = record.NewID(run.Now())
+	req.ID = record.NewID(time.Now())
 	if policy.CheckName("name", run.outcome.ExecutionID) == nil {
 		req.Name = run.outcome.ExecutionID
 	}
 	req.Labels = map[string]string{}
 	maps.Copy(req.Labels, run.Request.Labels)
+	maps.Copy(req.Labels, run.job.labels)
 	req.Labels[labelExecution] = text.Short(run.outcome.ExecutionID, mostShown)
 	req.Labels[labelTool] = text.Short(c.ToolID, mostShown)
 	req.Labels[labelHash] = e.ContractSHA256
@@ -79,60 +82,48 @@ func seedEnv(seed int64) map[string]string {
 // egress is the rule set of the proxy; nil is offline.
 func (run *execution) egress() *policy.Egress {
 	network := run.Effective.Contract.Sandbox.Network
-	egress := policy.Egress{Level: run.Effective.NetworkLevel, Allow: network.Allow, Deny: network.Deny, Resolve: map[string][]netip.Addr{}}
+	egress := policy.Egress{Level: run.Effective.NetworkLevel, Allow: network.Allow, Deny: network.Deny}
 	if egress.Offline() {
 		return nil
 	}
 	if shared := run.Request.Egress; shared != nil {
-		egress.Limits = shared.Limits
-		maps.Copy(egress.Resolve, shared.Resolve)
+		egress.Limits, egress.Resolve = shared.Limits, shared.Resolve
 	}
-	maps.Copy(egress.Resolve, run.AddHosts)
 	return &egress
 }
 
-// contractField is the field of a contract behind a field of a request. An empty code marks
-// fields that no contract has: they come from the settings.
-type contractField struct{ field, code, hint string }
-
-var contractFields = map[string]contractField{
-	"image": {}, "user": {}, "runtime": {}, "transfer": {}, "id": {}, "label": {}, "gpus": {}, "gpu_driver": {},
-	"state folder": {}, "script": {},
-
-	"timeout":        {"sandbox.timeout_ms", "CX-02", hintMachine},
-	"memory":         {"sandbox.memory_mb", "CX-02", hintMachine},
-	"cpus":           {"sandbox.cpu_cores", "CX-02", hintMachine},
-	"pids-limit":     {"sandbox.processes.max_children", "CX-02", ""},
-	"no-fork":        {"sandbox.processes.allow_fork", "CX-02", ""},
-	"capture-stdout": {"outputs.capture.stdout_bytes", "CX-05", ""},
-	"capture-stderr": {"outputs.capture.stderr_bytes", "CX-05", ""},
-	"env":            {"inputs.environment", "IV-04", ""},
-	"args":           {"inputs.arguments", "IV-02", ""},
-	"command":        {"inputs.arguments", "IV-02", ""},
-	"workdir":        {"inputs.working_directory", "IV-03", ""},
-	"mount":          {"sandbox.filesystem", "CX-03", ""},
-	"tree":           {"sandbox.filesystem", "CX-03", ""},
-	"mask":           {"sandbox.filesystem", "CX-03", ""},
-
-	"egress":             {"sandbox.network.level", "CX-04", ""},
-	"network level":      {"sandbox.network.level", "CX-04", hintEgress},
-	"allow-host":         {"sandbox.network.allow", "CX-04", hintPrivate},
-	"deny-host":          {"sandbox.network.deny", "CX-04", ""},
-	"network":            {"sandbox.network", "CX-04", ""},
-	"add-host":           {"sandbox.network", "CX-04", ""},
-	"egress-bytes":       {"sandbox.network", "CX-04", ""},
-	"egress-connections": {"sandbox.network", "CX-04", ""},
-	"egress-requests":    {"sandbox.network", "CX-04", ""},
-	"egress-time":        {"sandbox.network", "CX-04", ""},
+// contractFields are the fields of a contract behind fields of a request. Fields without a code
+// come from the settings, and all that are not listed are limits that follow from the
+// contract's.
+var contractFields = []struct{ names, field, code, hint string }{
+	{"image,user,runtime,transfer,id,label,gpus,gpu_driver,state folder,script", "", "", ""},
+	{"timeout", "sandbox.timeout_ms", "CX-02", hintMachine},
+	{"memory", "sandbox.memory_mb", "CX-02", hintMachine},
+	{"cpus", "sandbox.cpu_cores", "CX-02", hintMachine},
+	{"pids-limit", "sandbox.processes.max_children", "CX-02", ""},
+	{"no-fork", "sandbox.processes.allow_fork", "CX-02", ""},
+	{"capture-stdout", "outputs.capture.stdout_bytes", "CX-05", ""},
+	{"capture-stderr", "outputs.capture.stderr_bytes", "CX-05", ""},
+	{"env", "inputs.environment", "IV-04", ""},
+	{"args,command", "inputs.arguments", "IV-02", ""},
+	{"workdir", "inputs.working_directory", "IV-03", ""},
+	{"mount,tree,mask", "sandbox.filesystem", "CX-03", ""},
+	{"egress", "sandbox.network.level", "CX-04", ""},
+	{"network level", "sandbox.network.level", "CX-04", hintEgress},
+	{"allow-host", "sandbox.network.allow", "CX-04", hintPrivate},
+	{"deny-host", "sandbox.network.deny", "CX-04", ""},
+	{"network,add-host,egress-bytes,egress-connections,egress-requests,egress-time", "sandbox.network", "CX-04", ""},
 }
 
-// fieldBehind returns the field of the contract. Fields that are not listed are limits that
-// follow from those of the contract.
-func fieldBehind(field string) contractField {
-	if f, ok := contractFields[field]; ok {
-		return f
+// behind is a violation of the field of the contract behind a field of a request; ok is false
+// for a field that no contract has.
+func behind(name string) (v Violation, ok bool) {
+	for _, f := range contractFields {
+		if slices.Contains(strings.Split(f.names, ","), name) {
+			return Violation{Code: f.code, Field: f.field, hint: f.hint}, f.code != ""
+		}
 	}
-	return contractField{"sandbox." + field, "CX-02", hintMachine}
+	return Violation{Code: "CX-02", Field: "sandbox." + name, hint: hintMachine}, true
 }
 
 // refusals translates the rules that the sandbox says are broken. It returns nil if the error
@@ -150,28 +141,30 @@ func (run *execution) refusals(err error) []Violation {
 		return all
 	}
 	if broken, ok := errors.AsType[*policy.FieldError](err); ok {
-		f := fieldBehind(broken.Field)
-		if f.code == "" {
+		v, known := behind(broken.Field)
+		if !known {
 			return nil
 		}
-		network := run.Effective.Contract.Sandbox.Network
-		if n := broken.Entry; broken.Field == "allow-host" && n > 0 && n <= len(network.Allow) || broken.Field == "deny-host" && n > 0 {
-			f.field += fmt.Sprintf("[%d]", n-1)
+		allowed, n := run.Effective.Contract.Sandbox.Network.Allow, broken.Entry
+		if broken.Field == "allow-host" && n > 0 && n <= len(allowed) || broken.Field == "deny-host" && n > 0 {
+			v.Field += fmt.Sprintf("[%d]", n-1)
 		}
-		return []Violation{{Code: f.code, Field: f.field, Value: broken.Value, Rule: broken.Rule, hint: f.hint}}
+		v.Value, v.Rule = broken.Value, broken.Rule
+		return []Violation{v}
 	}
-	if broken, ok := errors.AsType[*sandbox.PathError](err); ok && fieldBehind(broken.Field).code != "" {
-		rule, field := broken.Rule, "sandbox.filesystem"
-		if broken.Err != nil {
-			rule = fmt.Sprintf("%s: %v", rule, broken.Err)
-		}
-		for _, p := range run.resolved.opened {
-			if p.real == broken.Path {
-				field = p.field
-				break
-			}
-		}
-		return []Violation{{Code: "CX-03", Field: field, Value: quoted(broken.Path), Rule: rule}}
+	broken, ok := errors.AsType[*sandbox.PathError](err)
+	if !ok {
+		return nil
 	}
-	return nil
+	if _, known := behind(broken.Field); !known {
+		return nil
+	}
+	v := Violation{Code: "CX-03", Field: "sandbox.filesystem", Value: quoted(broken.Path), Rule: broken.Rule}
+	if broken.Err != nil {
+		v.Rule = fmt.Sprintf("%s: %v", v.Rule, broken.Err)
+	}
+	if i := slices.IndexFunc(run.resolved.opened, func(p hostPath) bool { return p.real == broken.Path }); i >= 0 {
+		v.Field = run.resolved.opened[i].field
+	}
+	return []Violation{v}
 }

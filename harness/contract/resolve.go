@@ -1,11 +1,13 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -24,7 +26,7 @@ type Resolved struct {
 	// Masks are hidden paths in the container.
 	Masks []string
 	// InputFiles are the declared inputs, with their hashes.
-	InputFiles []InputFile
+	InputFiles []trial.File
 	Warnings   []string
 
 	// outputs and artifacts are the declared ones, in the order of the contract.
@@ -33,9 +35,8 @@ type Resolved struct {
 	denied []string
 	// absent are the masks of missing files, which hide nothing.
 	absent []string
-	// opened are the working directory and the paths of read and write, inputs the input
-	// files when they were hashed.
-	opened, inputs []hostPath
+	// opened are the working directory and the paths of read and write.
+	opened []hostPath
 	// git are the paths of write that lie in a .git directory.
 	git []string
 }
@@ -69,55 +70,43 @@ func Resolve(c Contract, root string, e Effective, dependencies, forbidden []str
 	if r.workDir.real == "" {
 		return Resolved{}, r.violations
 	}
-	r.view = r.open()
-	out := Resolved{Root: r.root, WorkDir: inside(r.root, r.workDir.real), opened: slices.Concat([]hostPath{r.workDir}, r.read, r.write)}
-	for _, p := range r.view.reads {
-		out.Mounts = append(out.Mounts, sandbox.Mount{Source: p, Target: inside(r.root, p)})
+	r.open()
+	for _, p := range r.reads {
+		r.Mounts = append(r.Mounts, sandbox.Mount{Source: p, Target: r.inside(p)})
 	}
-	for _, p := range r.view.writes {
-		out.Trees = append(out.Trees, sandbox.Tree{Source: p, Target: inside(r.root, p)})
+	for _, p := range r.writes {
+		r.Trees = append(r.Trees, sandbox.Tree{Source: p, Target: r.inside(p)})
 	}
-	for _, p := range outermost(r.view.within(r.deny), nil) { // one mask hides everything in it
-		out.Masks = append(out.Masks, inside(r.root, p))
-	}
-	r.inputs(c.Inputs.InputFiles, &out)
+	r.mask()
+	r.hashInputs(c.Inputs.InputFiles)
 	for i, path := range c.Outputs.OutputFiles {
-		out.outputs = append(out.outputs, r.output(fmt.Sprintf("outputs.output_files[%d]", i), path))
+		r.outputs = append(r.outputs, r.output(fmt.Sprintf("outputs.output_files[%d]", i), path))
 	}
 	for i, artifact := range c.Outputs.Artifacts {
-		out.artifacts = append(out.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path))
+		r.artifacts = append(r.artifacts, r.output(fmt.Sprintf("outputs.artifacts[%d].path", i), artifact.Path))
 	}
-	for _, d := range r.deny {
-		out.denied = append(out.denied, d.real)
-		if target := inside(r.root, d.real); d.missing() && slices.Contains(out.Masks, target) {
-			out.absent = append(out.absent, target)
-		}
-	}
-	for _, p := range r.write {
-		if slices.ContainsFunc(strings.Split(p.real, "/"), func(name string) bool { return strings.EqualFold(name, ".git") }) {
-			out.git = append(out.git, p.real)
-		}
-	}
-	out.Warnings = r.warnings
-	return out, r.violations
+	return r.Resolved, r.violations
 }
 
 // resolver collects the results of [Resolve].
 type resolver struct {
+	Resolved
 	level                   policy.FilesystemLevel
 	dependencies, forbidden []string
 
-	root              string
 	workDir           hostPath
 	read, write, deny []hostPath
-	view              view
-
-	violations []Violation
-	warnings   []string
+	// reads and writes are what the program sees of the host: sorted host paths, none inside
+	// another.
+	reads, writes []string
+	violations    []Violation
 }
 
-func (r *resolver) refuse(code, field, value, rule, hint string) {
-	r.violations = append(r.violations, Violation{Code: code, Field: field, Value: quoted(value), Rule: rule, hint: hint})
+// refuse adds a violation by a path; an empty rule is none.
+func (r *resolver) refuse(code string, p hostPath, rule, hint string) {
+	if rule != "" {
+		r.violations = append(r.violations, Violation{Code: code, Field: p.field, Value: quoted(p.asked), Rule: rule, hint: hint})
+	}
 }
 
 // findRoot resolves the root, which the operator chooses.
@@ -132,25 +121,24 @@ func (r *resolver) findRoot(root string) bool {
 	default:
 		rule = r.closed(found.real)
 	}
-	if rule != "" {
-		r.refuse("CX-03", "root", root, rule, "")
-	}
-	r.root = found.real
+	found.field = "root"
+	r.refuse("CX-03", found, rule, "")
+	r.Root = found.real
 	return rule == ""
 }
 
 // directory resolves a directory below the root, at any level.
 func (r *resolver) directory(field, asked string) hostPath {
-	p, rule := r.at(field, asked, r.root)
+	p, rule := r.at(field, asked, r.Root)
 	switch {
 	case rule != "":
-	case !fsx.Within(p.real, r.root):
+	case !fsx.Within(p.real, r.Root):
 		rule = r.outside(p)
 	case !p.info.IsDir():
 		rule = "is not a folder"
 	}
 	if rule != "" {
-		r.refuse("IV-03", field, asked, rule, "")
+		r.refuse("IV-03", p, rule, "")
 		return hostPath{}
 	}
 	return p
@@ -159,25 +147,22 @@ func (r *resolver) directory(field, asked string) hostPath {
 // outside says that a path leads out of the root, and where to.
 func (r *resolver) outside(p hostPath) string {
 	if filepath.Clean(p.asked) == p.real {
-		return "is not below the root " + r.root
+		return "is not below the root " + r.Root
 	}
-	return fmt.Sprintf("leads to %s, which is not below the root %s", p.real, r.root)
+	return fmt.Sprintf("leads to %s, which is not below the root %s", p.real, r.Root)
 }
 
 // list resolves the paths of read or write.
 func (r *resolver) list(name string, asked []string, write bool) (paths []hostPath) {
 	for i, path := range asked {
-		field := fmt.Sprintf("%s[%d]", name, i)
-		p, rule := r.at(field, path, r.root)
+		p, rule := r.at(fmt.Sprintf("%s[%d]", name, i), path, r.Root)
 		hint := ""
 		if rule == "" {
 			rule, hint = r.permitted(p, write)
 		}
-		if rule != "" {
-			r.refuse("CX-03", field, path, rule, hint)
-			continue
+		if r.refuse("CX-03", p, rule, hint); rule == "" {
+			paths = append(paths, p)
 		}
-		paths = append(paths, p)
 	}
 	return paths
 }
@@ -193,28 +178,30 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 	if !p.info.IsDir() && !p.info.Mode().IsRegular() {
 		return "is neither a file nor a folder", ""
 	}
-	inRoot, inWork := fsx.Within(p.real, r.root), r.workDir.real != "" && fsx.Within(p.real, r.workDir.real)
-	switch {
-	case r.level == policy.Elevated:
+	switch level := r.level; {
+	case r.opens(p.real, write):
 		return "", ""
-	case r.level == policy.Extended && write && !inRoot:
+	case level == policy.Extended && write:
 		return r.outside(p) + "; level extended writes below the root only", hintLevels
-	case r.level == policy.Extended && !inRoot && !r.isDependency(p.real):
+	case level == policy.Extended:
 		return r.outside(p) + ", nor below a folder of contract_dependencies; it takes level elevated", hintDependencies
-	case r.level == policy.Extended:
-		return "", ""
-	case r.level == policy.Standard && write && !inWork:
+	case level == policy.Standard && write:
 		return "is not below the working directory; level standard writes nothing else", hintLevels
-	case r.level == policy.Standard && !inRoot:
+	case level == policy.Standard:
 		return r.outside(p) + "; level standard reads nothing else", hintLevels
-	case r.level == policy.Standard:
-		return "", ""
 	case write:
 		return "level minimal writes nothing", hintLevels
-	case !inWork:
-		return "is not below the working directory; level minimal reads nothing else", hintLevels
 	}
-	return "", ""
+	return "is not below the working directory; level minimal reads nothing else", hintLevels
+}
+
+// opens reports whether the level opens a path of read or write.
+func (r *resolver) opens(real string, write bool) bool {
+	inRoot, inWork := fsx.Within(real, r.Root), r.workDir.real != "" && fsx.Within(real, r.workDir.real)
+	return r.level == policy.Elevated ||
+		r.level == policy.Extended && (inRoot || !write && r.isDependency(real)) ||
+		r.level == policy.Standard && (inWork || !write && inRoot) ||
+		r.level == policy.Minimal && inWork && !write
 }
 
 // isDependency reports whether the operator lets the level extended read a path. A dependency
@@ -229,18 +216,17 @@ func (r *resolver) isDependency(real string) bool {
 // either. A path that the contract needs must not be hidden.
 func (r *resolver) hide(asked []string) {
 	for i, path := range asked {
-		field := fmt.Sprintf("sandbox.filesystem.deny[%d]", i)
-		p, rule := r.at(field, path, r.root)
+		p, rule := r.at(fmt.Sprintf("sandbox.filesystem.deny[%d]", i), path, r.Root)
 		switch {
 		case rule != "" && p.missing() && p.real != "":
-			r.warnings = append(r.warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", field, quoted(path)))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s: nothing is there, so nothing is hidden", p.field, quoted(path)))
 		case rule != "":
-			r.refuse("CX-03", field, path, rule, "")
+			r.refuse("CX-03", p, rule, "")
 			continue
 		default:
 			for _, open := range slices.Concat([]hostPath{r.workDir}, r.read, r.write) {
 				if open.real != "" && (fsx.Within(open.real, p.real) || sameFile(open, p)) {
-					r.refuse("CX-03", field, path, fmt.Sprintf("hides %s %q", open.field, open.asked), "")
+					r.refuse("CX-03", p, fmt.Sprintf("hides %s %q", open.field, open.asked), "")
 				}
 			}
 		}
@@ -258,31 +244,53 @@ func (r *resolver) hiddenBy(p hostPath) string {
 	return ""
 }
 
-// open returns what the level and the lists open.
-func (r *resolver) open() view {
+// open finds what the level and the lists open.
+func (r *resolver) open() {
+	r.WorkDir, r.opened = r.inside(r.workDir.real), slices.Concat([]hostPath{r.workDir}, r.read, r.write)
 	reads, writes := []string{r.workDir.real}, []string(nil)
 	if r.level != policy.Minimal {
-		reads, writes = []string{r.root}, []string{r.workDir.real}
+		reads, writes = []string{r.Root}, []string{r.workDir.real}
 	}
 	for _, p := range r.read {
 		reads = append(reads, p.real)
 	}
 	for _, p := range r.write {
 		writes = append(writes, p.real)
+		if slices.ContainsFunc(strings.Split(p.real, "/"), func(name string) bool { return strings.EqualFold(name, ".git") }) {
+			r.git = append(r.git, p.real)
+		}
 	}
-	writes = outermost(writes, nil)
-	return view{reads: outermost(reads, writes), writes: writes}
+	r.writes = outermost(writes, nil)
+	r.reads = outermost(reads, r.writes)
 }
 
-// inputs hashes the declared inputs (IV-05).
-func (r *resolver) inputs(asked []string, out *Resolved) {
+// mask hides the denied paths that the program would see.
+func (r *resolver) mask() {
+	var hidden []string
+	for _, d := range r.deny {
+		r.denied = append(r.denied, d.real)
+		if r.sees(d.real) {
+			hidden = append(hidden, d.real)
+		}
+	}
+	for _, p := range outermost(hidden, nil) { // one mask hides everything in it
+		r.Masks = append(r.Masks, r.inside(p))
+	}
+	for _, d := range r.deny {
+		if target := r.inside(d.real); d.missing() && slices.Contains(r.Masks, target) {
+			r.absent = append(r.absent, target)
+		}
+	}
+}
+
+// hashInputs hashes the declared inputs (IV-05).
+func (r *resolver) hashInputs(asked []string) {
 	room := int64(MaxInputFiles)
 	for i, path := range asked {
-		field := fmt.Sprintf("inputs.input_files[%d]", i)
-		p, rule := r.at(field, path, r.workDir.real)
+		p, rule := r.at(fmt.Sprintf("inputs.input_files[%d]", i), path, r.workDir.real)
 		code, hint := "IV-05", ""
 		switch {
-		case p.real != "" && !r.view.has(p.real):
+		case p.real != "" && !r.sees(p.real):
 			code = "IV-03"
 			rule, hint = r.invisible(p)
 		case rule != "":
@@ -291,32 +299,30 @@ func (r *resolver) inputs(asked []string, out *Resolved) {
 		case !p.info.Mode().IsRegular():
 			rule = "is not a regular file"
 		}
-		var file InputFile
+		var file trial.File
 		if rule == "" {
 			file, rule = hashFile(p, &room)
 		}
 		if rule != "" {
-			r.refuse(code, field, path, rule, hint)
+			r.refuse(code, p, rule, hint)
 			continue
 		}
 		file.Path = path
-		out.InputFiles = append(out.InputFiles, file)
-		out.inputs = append(out.inputs, p)
-		if asked := r.absolute(path, r.workDir.real); fsx.Within(asked, r.root) && asked != p.real {
-			r.warnings = append(r.warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", field, path, inside(r.root, p.real)))
+		r.InputFiles = append(r.InputFiles, file)
+		if asked := r.absolute(path, r.workDir.real); fsx.Within(asked, r.Root) && asked != p.real {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s %s is a link: the program finds it at %s", p.field, path, r.inside(p.real)))
 		}
 	}
 }
 
 // invisible says that the program cannot see a path.
 func (r *resolver) invisible(p hostPath) (rule, hint string) {
-	if !fsx.Within(p.real, r.root) && r.level != policy.Extended && r.level != policy.Elevated {
+	switch wide := r.level == policy.Extended || r.level == policy.Elevated; {
+	case !wide && !fsx.Within(p.real, r.Root):
 		return r.outside(p), ""
-	}
-	switch r.level {
-	case policy.Minimal:
+	case r.level == policy.Minimal:
 		return "is not among what level minimal shows: the working directory", hintLevels
-	case policy.Standard:
+	case r.level == policy.Standard:
 		return "is not among what level standard shows: the root", hintLevels
 	}
 	return "is neither below the root nor below what sandbox.filesystem.read and write name", ""
@@ -331,19 +337,18 @@ func (r *resolver) output(field, asked string) declared {
 	path := r.absolute(asked, r.workDir.real)
 	p := hostPath{field: field, asked: asked, real: filepath.Join(fsx.RealPath(filepath.Dir(path)), filepath.Base(path))}
 	rule, code := "", "CX-05"
-	writer := r.view.writer(p.real)
+	writer := slices.IndexFunc(r.writes, func(dir string) bool { return fsx.Within(p.real, dir) })
 	switch {
-	case !fsx.Within(p.real, r.root) && r.level != policy.Elevated:
+	case !fsx.Within(p.real, r.Root) && r.level != policy.Elevated:
 		rule, code = r.outside(p), "IV-03"
-	case writer == "":
-		rule = fmt.Sprintf("is not below what the program may write: %s, or %s", r.view.writable(), spec.FinalDir)
-	case p.real == writer || isDir(p.real):
+	case writer < 0:
+		rule = fmt.Sprintf("is not below what the program may write: %s, or %s",
+			cmp.Or(strings.Join(r.writes, ", "), "nothing of the host"), spec.FinalDir)
+	case p.real == r.writes[writer] || fsx.IsDir(p.real):
 		rule = "is a folder"
 	case r.hiddenBy(p) != "":
 		rule = "is hidden by " + r.hiddenBy(p)
 	}
-	if rule != "" {
-		r.refuse(code, field, asked, rule, "")
-	}
-	return declared{field: field, path: asked, source: p.real, target: inside(r.root, p.real)}
+	r.refuse(code, p, rule, "")
+	return declared{field: field, path: asked, source: p.real, target: r.inside(p.real)}
 }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -62,21 +63,21 @@ type Effective struct {
 // most a hundred, and the variables that are stripped. If there are violations, only the
 // hash of Effective is valid.
 func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violation) {
-	check := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles)}
-	check.tool()        // IV-01
-	check.arguments()   // IV-02
-	check.paths()       // IV-03
-	check.environment() // IV-04
-	check.stdin()       // IV-05
-	check.limits()      // CX-02
-	check.filesystem()  // CX-03
-	check.network()     // CX-04
-	check.outputs()     // CX-05
-	check.determinism() // DT-01
-	check.identity()    // CX-01
-	e = check.effective()
+	k := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles)}
+	for _, check := range []struct {
+		code string
+		do   func()
+	}{
+		{"IV-01", k.tool}, {"IV-02", k.arguments}, {"IV-03", k.paths}, {"IV-04", k.environment}, {"IV-05", k.stdin},
+		{"CX-02", k.limits}, {"CX-03", k.filesystem}, {"CX-04", k.network}, {"CX-05", k.outputs}, {"DT-01", k.determinism},
+		{"CK-01", k.adapter}, {"CX-01", k.identity},
+	} {
+		k.code = check.code
+		check.do()
+	}
+	e = k.effective()
 	e.ContractSHA256 = c.SHA256(r.Profiles)
-	return e, bounded(check.violations), bounded(check.stripped)
+	return e, bounded(k.violations), bounded(k.stripped)
 }
 
 // Examination is the result of the check of a document.
@@ -111,6 +112,7 @@ func (r Rules) Examine(text []byte) Examination {
 // A checker collects the violations of a contract.
 type checker struct {
 	rules Rules
+	code  string // of the check that runs
 	// given is the contract as it was read, c the same with defaults filled in.
 	given, c             Contract
 	t                    *registry.Tool
@@ -120,16 +122,18 @@ type checker struct {
 	clock                time.Time
 }
 
-// add adds a violation. The caller quotes a text of the contract.
-func (k *checker) add(code, field, value, rule, hint string) {
-	k.violations = append(k.violations, Violation{Code: code, Field: field, Value: value, Rule: rule, hint: hint})
-}
-
-func (k *checker) refuse(code, field, value, rule string) { k.add(code, field, value, rule, "") }
-
-// refuseText adds a violation by a text of the contract.
-func (k *checker) refuseText(code, field, text, rule string) {
-	k.add(code, field, strict.Quoted(text), rule, "")
+// refuse adds a violation by a value of the contract; nil shows none.
+func (k *checker) refuse(field string, value any, rule string) *Violation {
+	shown := ""
+	switch value := value.(type) {
+	case nil:
+	case string:
+		shown = strict.Quoted(value)
+	default:
+		shown = fmt.Sprint(value)
+	}
+	k.violations = append(k.violations, Violation{Code: k.code, Field: field, Value: shown, Rule: rule})
+	return &k.violations[len(k.violations)-1]
 }
 
 func (k *checker) effective() Effective {

@@ -48,10 +48,9 @@ func textRule(text string, most int) string {
 
 // tool checks that the command may be executed (IV-01). By default none may.
 func (k *checker) tool() {
-	const code = "IV-01"
 	id, command := k.c.ToolID, k.c.Inputs.Command
 	if command == "" {
-		k.refuse(code, "inputs.command", "", "must not be empty")
+		k.refuse("inputs.command", nil, "must not be empty")
 	}
 	if t, ok := k.rules.Registry.Tool(id); ok {
 		k.t = &t
@@ -61,27 +60,27 @@ func (k *checker) tool() {
 		k.warnings = append(k.warnings, "The allowlist is open: the command is of no registered tool.")
 		return
 	case id == "":
-		k.refuse(code, "tool_id", "", "must name a tool of the registry")
+		k.refuse("tool_id", nil, "must name a tool of the registry")
 		return
 	case k.t == nil:
-		k.refuseText(code, "tool_id", id, "is no tool of the registry")
+		k.refuse("tool_id", id, "is no tool of the registry")
 		return
 	}
 	switch k.t.Status {
 	case registry.Blocked:
 		sentence := fmt.Sprintf("Tool '%s' is blocked", k.t.Name) + k.t.Instead()
-		k.violations = append(k.violations, Violation{Code: code, Field: "tool_id", Value: strict.Quoted(id), Rule: sentence, sentence: sentence})
+		k.refuse("tool_id", id, sentence).sentence = sentence
 	case registry.Deprecated:
 		k.warnings = append(k.warnings, fmt.Sprintf("Tool '%s' is deprecated", k.t.Name)+k.t.Instead())
 	case registry.Active:
 	}
 	if command != "" && !slices.Contains(k.t.Scope.Commands, command) {
-		k.refuseText(code, "inputs.command", command, fmt.Sprintf("is not a command of %s (%s), whose commands are %s",
+		k.refuse("inputs.command", command, fmt.Sprintf("is not a command of %s (%s), whose commands are %s",
 			id, k.t.Name, strings.Join(k.t.Scope.Commands, ", ")))
 	}
 	for i, argument := range k.c.Inputs.Arguments {
 		if !k.t.Permits(argument) {
-			k.refuseText(code, fmt.Sprintf("inputs.arguments[%d]", i), argument, fmt.Sprintf("is not an argument that %s (%s) may be given", id, k.t.Name))
+			k.refuse(fmt.Sprintf("inputs.arguments[%d]", i), argument, fmt.Sprintf("is not an argument that %s (%s) may be given", id, k.t.Name))
 		}
 	}
 }
@@ -89,25 +88,24 @@ func (k *checker) tool() {
 // arguments checks that the command line can be passed on unchanged (IV-02). There is no
 // shell, so no character is special; strict mode blocks those of a shell.
 func (k *checker) arguments() {
-	const code = "IV-02"
 	total := 0
 	word := func(field, text string) {
 		total += len(text) + 1
 		if rule := textRule(text, maxArgumentBytes); rule != "" {
-			k.add(code, field, strict.Quoted(text), rule, hintPassAsFile)
+			k.refuse(field, text, rule).hint = hintPassAsFile
 		} else if at := strings.IndexAny(text, shellCharacters); k.rules.Strict && at >= 0 {
-			k.refuseText(code, field, text, fmt.Sprintf("must not have the character %s in strict mode", text[at:at+1]))
+			k.refuse(field, text, fmt.Sprintf("must not have the character %s in strict mode", text[at:at+1]))
 		}
 	}
 	word("inputs.command", k.c.Inputs.Command)
 	if n := len(k.c.Inputs.Arguments); n > maxArguments {
-		k.add(code, "inputs.arguments", "", fmt.Sprintf("has %d arguments; at most %d", n, maxArguments), hintPassAsFile)
+		k.refuse("inputs.arguments", nil, fmt.Sprintf("has %d arguments; at most %d", n, maxArguments)).hint = hintPassAsFile
 	}
 	for i, argument := range k.c.Inputs.Arguments {
 		word(fmt.Sprintf("inputs.arguments[%d]", i), argument)
 	}
 	if total > maxArgumentBytes {
-		k.add(code, "inputs.arguments", "", fmt.Sprintf("takes %d bytes with the command; at most %d", total, maxArgumentBytes), hintPassAsFile)
+		k.refuse("inputs.arguments", nil, fmt.Sprintf("takes %d bytes with the command; at most %d", total, maxArgumentBytes)).hint = hintPassAsFile
 	}
 }
 
@@ -133,7 +131,7 @@ func (k *checker) paths() {
 		{"outputs.artifacts", artifacts, false},
 	} {
 		if len(list.paths) > maxList {
-			k.refuse("IV-03", list.field, "", fmt.Sprintf("has %d paths; at most %d", len(list.paths), maxList))
+			k.refuse(list.field, nil, fmt.Sprintf("has %d paths; at most %d", len(list.paths), maxList))
 		}
 		for i, p := range list.paths {
 			k.path(fmt.Sprintf("%s[%d]", list.field, i), p, list.system)
@@ -156,7 +154,7 @@ func (k *checker) path(field, p string, system bool) {
 		rule = "is a system path"
 	}
 	if rule != "" {
-		k.refuseText("IV-03", field, p, rule)
+		k.refuse(field, p, rule)
 	}
 }
 
@@ -179,7 +177,6 @@ func matchesEnv(name string, patterns []string) bool {
 
 // environment strips the variables that a program must not get (IV-04).
 func (k *checker) environment() {
-	const code = "IV-04"
 	env := k.c.Inputs.Environment
 	malformed := map[string]bool{}
 	for _, err := range policy.CheckEnvForm(env) {
@@ -188,7 +185,7 @@ func (k *checker) environment() {
 			name, _ := strconv.Unquote(broken.Value)
 			malformed[name], field = true, envField(name)
 		}
-		k.refuse(code, field, "", policy.RuleOf(err))
+		k.refuse(field, nil, policy.RuleOf(err))
 	}
 	k.env = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -201,7 +198,7 @@ func (k *checker) environment() {
 			continue
 		}
 		// The value is not shown: the program was not to have it either.
-		v := Violation{Code: code, Field: envField(name), Rule: rule}
+		v := Violation{Code: k.code, Field: envField(name), Rule: rule}
 		k.stripped = append(k.stripped, v)
 		if k.rules.Strict {
 			k.violations = append(k.violations, v)
@@ -231,9 +228,9 @@ func (k *checker) stdin() {
 	switch stdin := k.c.Inputs.Stdin; {
 	case stdin == nil:
 	case len(*stdin) > MaxStdin:
-		k.refuse("IV-05", "inputs.stdin", "", fmt.Sprintf("has %d bytes; at most %d", len(*stdin), MaxStdin))
+		k.refuse("inputs.stdin", nil, fmt.Sprintf("has %d bytes; at most %d", len(*stdin), MaxStdin))
 	case !utf8.ValidString(*stdin):
-		k.refuse("IV-05", "inputs.stdin", "", "must be UTF-8")
+		k.refuse("inputs.stdin", nil, "must be UTF-8")
 	}
 }
 

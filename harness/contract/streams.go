@@ -146,47 +146,36 @@ func (s stream) compare(want Stream) *Difference {
 
 func trimEnd(text string) string { return strings.TrimRight(text, "\r\n") }
 
-// firstDifference shows the first line in which two texts differ, of each.
+// firstDifference shows the first line in which two texts differ, of each; of a long line, the
+// part that begins shortly before the difference.
 func firstDifference(expected, got string) (string, string) {
+	const before = 40
 	a, b := strings.Split(expected, "\n"), strings.Split(got, "\n")
-	i := 0
-	for i < len(a) && i < len(b) && a[i] == b[i] {
+	i, both := 0, min(len(a), len(b))
+	for i < both && a[i] == b[i] {
 		i++
 	}
-	from := 0
-	switch {
-	case i == len(a) && i == len(b): // the same as far as it was captured
+	if i == len(a) && i == len(b) { // the same as far as it was captured
 		i = 0
-	case i < len(a) && i < len(b):
-		from = window(a[i], b[i])
 	}
-	return lineText(a, i, from), lineText(b, i, from)
-}
-
-func lineText(lines []string, i, from int) string {
-	if i >= len(lines) {
-		return fmt.Sprintf("no line %d", i+1)
+	from := 0
+	if i < both && max(len(a[i]), len(b[i])) > mostShown {
+		same := 0
+		for same < min(len(a[i]), len(b[i])) && a[i][same] == b[i][same] {
+			same++
+		}
+		for from = max(0, same-before); from > 0 && !utf8.RuneStart(a[i][from]); {
+			from--
+		}
 	}
-	line, at := lines[i], ""
-	if from > 0 && from <= len(line) {
-		line, at = "…"+line[from:], fmt.Sprintf(" from byte %d", from+1)
+	show := func(lines []string) string {
+		switch {
+		case i >= len(lines):
+			return fmt.Sprintf("no line %d", i+1)
+		case from == 0:
+			return fmt.Sprintf("line %d: %q", i+1, text.Short(lines[i], mostShown))
+		}
+		return fmt.Sprintf("line %d from byte %d: %q", i+1, from+1, text.Short("…"+lines[i][from:], mostShown))
 	}
-	return fmt.Sprintf("line %d%s: %q", i+1, at, text.Short(line, mostShown))
-}
-
-// window is the byte from which two long lines are shown, shortly before they differ.
-func window(a, b string) int {
-	const before = 40
-	same := 0
-	for same < min(len(a), len(b)) && a[same] == b[same] {
-		same++
-	}
-	if same < 2*before || max(len(a), len(b)) <= mostShown {
-		return 0
-	}
-	from := same - before
-	for from > 0 && !utf8.RuneStart(a[from]) {
-		from--
-	}
-	return from
+	return show(a), show(b)
 }

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,15 +29,15 @@ func (t trialHarness) Kind() string   { return Kind }
 func (t trialHarness) Schema() []byte { return ContractSchemaJSON }
 
 func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, error) {
-	o, err := t.h.Plan(ctx, Job{Text: job.Spec, Source: job.Name})
-	plan := trial.Plan{Problems: o.problems()}
-	return plan, errors.Join(err, encodeInto(&plan.Detail, o))
+	o, err := t.h.Plan(ctx, Job{Text: job.Spec})
+	detail, encodeErr := o.Encode()
+	return trial.Plan{Problems: o.problems(), Detail: detail}, errors.Join(err, encodeErr)
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	started, run := t.h.Now(), t.h.newExecution(Job{Text: job.Spec, Source: job.Name})
+	started, run := time.Now(), t.h.newExecution(Job{Text: job.Spec, labels: job.Labels(roleProgram)})
 	event := func(kind trial.EventKind, text string) {
-		emit(trial.Event{Time: t.h.Now(), Job: job.ID, Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
+		emit(trial.Event{Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
 	}
 	run.job.Hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
 	run.job.Hooks.Started = func() { event(trial.EventStarted, "") }
@@ -65,17 +64,14 @@ func (o Outcome) Trial(job trial.Job) (trial.Result, error) {
 		res.ExitCode = *o.ExitCode
 	}
 	for _, file := range o.OutputFiles {
-		res.Files = append(res.Files, trial.File{Path: file.Path, Size: file.SizeBytes, SHA256: file.SHA256})
+		res.Files = append(res.Files, file.File)
 	}
 	if o.Evidence.RunID != "" {
 		res.Runs = append(res.Runs, trial.RunRef{ID: o.Evidence.RunID, Role: roleProgram})
 	}
-	return res, encodeInto(&res.Detail, o)
-}
-
-func encodeInto(detail *json.RawMessage, o Outcome) (err error) {
-	*detail, err = o.Encode()
-	return err
+	var err error
+	res.Detail, err = o.Encode()
+	return res, err
 }
 
 // Verdict is inconclusive for an execution that was interrupted or could not begin.
@@ -122,23 +118,18 @@ type Retry struct {
 const MaxAttempts = 10
 
 // Check returns a [*policy.FieldError] for each value that is out of bounds, joined.
-func (r Retry) Check() error {
-	var errs []error
-	refuse := func(field string, value any, rule string) {
-		errs = append(errs, &policy.FieldError{Field: field, Value: fmt.Sprint(value), Rule: rule})
-	}
-	if r.MaxAttempts < 1 || r.MaxAttempts > MaxAttempts {
-		refuse("max_attempts", r.MaxAttempts, fmt.Sprintf("must be between 1 and %d", MaxAttempts))
-	}
-	if r.Backoff < 0 {
-		refuse("backoff_ms", r.Backoff.Milliseconds(), "must not be negative")
-	}
-	for _, code := range r.Codes {
-		if code < 0 || code > 255 {
-			refuse("retryable_codes", code, "must be between 0 and 255")
+func (r Retry) Check() (err error) {
+	check := func(ok bool, field string, value any, rule string) {
+		if !ok {
+			err = errors.Join(err, &policy.FieldError{Field: field, Value: fmt.Sprint(value), Rule: rule})
 		}
 	}
-	return errors.Join(errs...)
+	check(r.MaxAttempts >= 1 && r.MaxAttempts <= MaxAttempts, "max_attempts", r.MaxAttempts, fmt.Sprintf("must be between 1 and %d", MaxAttempts))
+	check(r.Backoff >= 0, "backoff_ms", r.Backoff.Milliseconds(), "must not be negative")
+	for _, code := range r.Codes {
+		check(code >= 0 && code <= 255, "retryable_codes", code, "must be between 0 and 255")
+	}
+	return err
 }
 
 // Queue returns the retry policy for a queue of contracts. A refused contract is not executed

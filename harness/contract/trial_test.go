@@ -108,6 +108,7 @@ func TestTrial(t *testing.T) {
 	var o Outcome
 	require.NoError(t, json.Unmarshal(got.Detail, &o))
 	require.Equal(t, []trial.RunRef{{ID: o.Evidence.RunID, Role: "program"}}, got.Runs)
+	require.Subset(t, box.ran[0].Labels, map[string]string{"trial.id": "j-1", "trial.kind": Kind, "trial.role": "program"})
 	require.NoError(t, o.Err())
 
 	for name, test := range map[string]struct {

@@ -99,6 +99,7 @@ const (
 	hintNoClock      = "leave the clock out, or choose an image that has libfaketime"
 	hintPassAsFile   = "no argument may be that long or hold a NUL byte; pass it as a file or on stdin"
 	hintDependencies = "if it may be read, name it or a folder above it with --dependency or contract_dependencies in the user's configuration"
+	hintPaths        = "paths are of this machine, relative to the root, which --root names"
 	hintLevels       = "see what each level opens with: sandbox contract new"
 	hintProfile      = "a profile with other limits is named with sandbox.profile; profiles of your own with --profiles"
 	hintMachine      = "ask for less, or name an engine that has more with --host or --context"
@@ -106,11 +107,17 @@ const (
 	hintEgress       = "permit the level with SANDBOX_ALLOW_EGRESS or allow_egress in the user's configuration"
 )
 
-// codeHints are the hints for violations that have no hint of their own.
-var codeHints = map[string]string{
-	"IV-01": "see the tools and their commands with: sandbox contract tools; a registry of your own is named with --registry",
-	"IV-02": "without --strict arguments are passed on as they are: there is no shell",
-	"DT-01": "give a time such as 2030-01-31T12:00:00Z",
+// hints are the hints of other violations, by their code and field; the first one that fits
+// counts.
+var hints = []struct{ code, field, hint string }{
+	{"CK-01", "approval", "an approval is for one execution of one contract: make another with: sandbox contract approve"},
+	{"CX-03", "root", "choose another folder with --root"},
+	{"IV-01", "", "see the tools and their commands with: sandbox contract tools; a registry of your own is named with --registry"},
+	{"IV-02", "", "without --strict arguments are passed on as they are: there is no shell"},
+	{"IV-03", "", hintPaths},
+	{"IV-05", "inputs.input_files", "input files are relative to the working directory"},
+	{"CX-03", "", hintPaths},
+	{"DT-01", "determinism.clock", "give a time such as 2030-01-31T12:00:00Z"},
 }
 
 // Hints say what to try about violations, each once and in their order. root is the root of
@@ -129,21 +136,17 @@ func Hints(violations []Violation, root string) []string {
 }
 
 func (v Violation) hintIn(root string) string {
-	switch {
-	case v.hint != "":
+	if v.hint != "" {
 		return v.hint
-	case within(v.Field, "approval"):
-		return "an approval is for one execution of one contract: make another with: sandbox contract approve"
-	case v.Field == "root":
-		return "choose another folder with --root"
-	case v.Code == "DT-01" && v.Field != "determinism.clock":
-		return ""
-	case within(v.Field, "inputs.input_files") && v.Code == "IV-05":
-		return "input files are relative to the working directory"
-	case (v.Code == "IV-03" || v.Code == "CX-03") && root == "":
-		return "paths are of this machine, relative to the root, which --root names"
-	case v.Code == "IV-03" || v.Code == "CX-03":
-		return "paths are of this machine, relative to the root " + root + "; another is named with --root"
 	}
-	return codeHints[v.Code]
+	for _, h := range hints {
+		if h.code != v.Code || h.field != "" && !within(v.Field, h.field) {
+			continue
+		}
+		if h.hint == hintPaths && root != "" {
+			return "paths are of this machine, relative to the root " + root + "; another is named with --root"
+		}
+		return h.hint
+	}
+	return ""
 }

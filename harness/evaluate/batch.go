@@ -1,14 +1,14 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
@@ -56,24 +56,19 @@ func Entries(listed []ListedScript, seeds []uint32, workspace string) ([]Entry, 
 	var errs []error
 	named, folders := map[string]string{}, map[string]string{}
 	for _, l := range listed {
-		refuse := func(format string, args ...any) {
-			errs = append(errs, listError(l.Source, 0, fmt.Sprintf(format, args...), nil))
-		}
-		if first, twice := named[l.Name]; twice {
-			refuse("the name %q is that of %s, too: names must differ", l.Name, first)
-			continue
-		}
-		named[l.Name] = l.Source
 		text, err := ReadScript(l.Script)
-		switch {
-		case err != nil && l.Source == l.Script:
-			errs = append(errs, err) // it names the script
-			continue
+		switch first, twice := named[l.Name]; {
+		case twice:
+			err = listError(l.Source, 0, fmt.Sprintf("the name %q is that of %s, too: names must differ", l.Name, first), nil)
+		case err != nil && l.Source == l.Script: // the error names the script
 		case err != nil:
-			errs = append(errs, listError(l.Source, 0, err.Error(), err))
-			continue
+			err = listError(l.Source, 0, err.Error(), err)
 		case l.Seed != nil && len(seeds) > 0:
-			refuse("has a seed of its own: leave that or --seeds out")
+			err = listError(l.Source, 0, "has a seed of its own: leave that or --seeds out", nil)
+		}
+		named[l.Name] = cmp.Or(named[l.Name], l.Source)
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
 		with := []*uint32{l.Seed}
@@ -86,10 +81,10 @@ func Entries(listed []ListedScript, seeds []uint32, workspace string) ([]Entry, 
 		for _, seed := range with {
 			folder := l.Name
 			if len(with) > 1 {
-				folder += "-seed-" + strconv.FormatUint(uint64(*seed), 10)
+				folder = fmt.Sprintf("%s-seed-%d", l.Name, *seed)
 			}
 			if other, twice := folders[folder]; twice {
-				refuse("its working folder %s is that of %s, too", folder, other)
+				errs = append(errs, listError(l.Source, 0, fmt.Sprintf("its working folder %s is that of %s, too", folder, other), nil))
 				continue
 			}
 			folders[folder] = l.Source
@@ -178,16 +173,16 @@ type BatchReport struct {
 func (r BatchReport) Complete(ended error) []Result {
 	all := make([]Result, len(r.Results))
 	for i, res := range r.Results {
-		if res != nil {
-			all[i] = *res
-			continue
+		if res == nil {
+			why := "the batch ended"
+			if ended != nil && !errors.Is(ended, context.Canceled) {
+				why = ended.Error()
+			}
+			asked := r.asked(i)
+			asked.Failure = "not started: " + why
+			res = &asked
 		}
-		why := "the batch ended"
-		if ended != nil && !errors.Is(ended, context.Canceled) {
-			why = ended.Error()
-		}
-		all[i] = r.asked(i)
-		all[i].Failure = "not started: " + why
+		all[i] = *res
 	}
 	return all
 }
@@ -198,17 +193,12 @@ type batch struct {
 	BatchOptions
 	entries []Entry
 	setup   string
-	results *ResultsFile // nil for none
-	earlier []*Result
-
-	mu      sync.Mutex               // of what follows
-	running map[string]*runningEntry // by the IDs of their jobs
-	report  BatchReport
-}
-
-type runningEntry struct {
-	index  int
-	result Result
+	file    *ResultsFile   // nil for none
+	index   map[string]int // of the entries by the IDs of their jobs
+	// Each entry has its own element: earlier are inconclusive results of a previous batch, ended
+	// are those that emit has not written yet.
+	earlier, ended []*Result
+	report         BatchReport
 }
 
 // Batch evaluates entries on a queue, and goes on where an earlier batch with the same results file
@@ -221,40 +211,51 @@ type runningEntry struct {
 // with MaxFailures more scripts must not begin, with GPUs a container holds its own, and a repair
 // must not overlap with another script.
 func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions) (BatchReport, error) {
-	b := &batch{BatchOptions: opts, entries: entries, running: map[string]*runningEntry{}}
+	b := &batch{BatchOptions: opts, entries: entries, index: map[string]int{}}
 	b.Parallel = max(b.Parallel, 1)
 	b.report.asked = func(i int) Result { return entries[i].asked(opts, b.setup) }
 	inFlight := b.inFlight(h.opts.Request.GPUs != "")
-	if opts.Parallel > 1 && inFlight == 1 && len(entries) > 1 {
+	if b.Parallel > 1 && inFlight == 1 && len(entries) > 1 {
 		return BatchReport{}, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
 	}
-	// A refusal that every run would get is reported once, before anything runs.
-	if opts.Results != "" {
+	if b.Results != "" { // a refusal that every run would get is reported once, before anything runs
 		var err error
 		if b.setup, err = h.Setup(ctx, opts.Task, opts.Timeout, opts.More); err != nil {
 			return BatchReport{}, err
 		}
 	}
-	if opts.Workspace != "" {
-		unlock, err := LockWorkspace(opts.Workspace)
+	if b.Workspace != "" {
+		unlock, err := LockWorkspace(b.Workspace)
 		if err != nil {
 			return BatchReport{}, err
 		}
 		defer func() { _ = unlock() }() // it ends with this process at the latest
 	}
-	b.report.Results, b.earlier = make([]*Result, len(entries)), make([]*Result, len(entries))
-	if opts.Results != "" {
-		if err := b.resume(); err != nil {
+	b.earlier, b.ended = make([]*Result, len(entries)), make([]*Result, len(entries))
+	results := make([]*Result, len(entries))
+	if b.Results != "" {
+		if err := b.resume(results); err != nil {
 			return BatchReport{}, err
 		}
-		defer func() { _ = b.results.Close() }() // each line is on the disk already
+		defer func() { _ = b.file.Close() }() // each line is on the disk already
 	}
+	b.report.Results = results
 	admit := sandbox.Slots(b.Parallel)
 	if b.Parallel == 1 {
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
 	b.h = h.with(func(o *Options) {
-		o.Hooks.Admit = func(ctx context.Context) (func(), error) { return b.admitted(admit(ctx)) }
+		o.Hooks.Admit = func(ctx context.Context) (func(), error) {
+			release, err := admit(ctx)
+			if err != nil || b.Running == nil {
+				return release, err
+			}
+			b.Running(1)
+			return func() {
+				b.Running(-1)
+				release()
+			}, nil
+		}
 	})
 	err := b.run(ctx, inFlight)
 	return b.report, err
@@ -265,10 +266,8 @@ const maxPrepared = 4
 
 // inFlight is the number of jobs in progress at once.
 func (b *batch) inFlight(gpus bool) int {
-	for _, e := range b.entries {
-		if e.Workspace == "" {
-			return 1
-		}
+	if slices.ContainsFunc(b.entries, func(e Entry) bool { return e.Workspace == "" }) {
+		return 1
 	}
 	if b.MaxFailures > 0 || gpus || b.Debug != nil {
 		return b.Parallel
@@ -276,25 +275,13 @@ func (b *batch) inFlight(gpus bool) int {
 	return b.Parallel + min(b.Parallel, maxPrepared)
 }
 
-// admitted counts a program that may start, until it has ended.
-func (b *batch) admitted(release func(), err error) (func(), error) {
-	if err != nil || b.Running == nil {
-		return release, err
-	}
-	b.Running(1)
-	return func() {
-		b.Running(-1)
-		release()
-	}, nil
-}
-
 // resume opens the results file and takes over its results.
-func (b *batch) resume() error {
+func (b *batch) resume(results []*Result) error {
 	file, old, err := OpenResults(b.Results, ReadOptions{Brief: !b.KeepTexts})
 	if err != nil {
 		return err
 	}
-	b.results = file
+	b.file = file
 	wanted := make([]Result, len(b.entries))
 	for i := range wanted {
 		wanted[i] = b.report.asked(i)
@@ -302,7 +289,7 @@ func (b *batch) resume() error {
 	left := Resume(wanted, old.Results)
 	for i, known := range left.Known {
 		if known != nil {
-			b.report.Results[i] = b.kept(*known)
+			results[i] = b.kept(*known)
 		}
 	}
 	b.earlier = left.Earlier
@@ -329,14 +316,25 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 		defer cancel()
 	}
 	if b.Ending != nil {
-		defer context.AfterFunc(ctx, func() { b.Ending(context.Cause(ctx)) })()
+		called := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(called)
+			b.Ending(context.Cause(ctx))
+		})
+		defer func() {
+			if !stop() {
+				<-called
+			}
+		}()
 	}
 	queue := trial.Queue{
-		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, LogFailed: b.LogFailed,
-		Emit:   func(e trial.Event) error { return b.emit(e) },
+		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, LogFailed: b.LogFailed, Emit: b.emit,
 		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
 	}
-	_, err := queue.Run(ctx, b, b.jobs())
+	jobs, err := b.jobs()
+	if err == nil {
+		_, err = queue.Run(ctx, b, slices.Values(jobs))
+	}
 	if budget := new(trial.BudgetError); errors.As(err, &budget) {
 		err = errors.Join(&FailuresError{b.MaxFailures}, context.Cause(ctx))
 	}
@@ -344,45 +342,37 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 }
 
 // jobs returns a job for each entry without a result.
-func (b *batch) jobs() iter.Seq[trial.Job] {
+func (b *batch) jobs() ([]trial.Job, error) {
+	var jobs []trial.Job
+	var err error
 	parent := trial.NewID()
-	return func(yield func(trial.Job) bool) {
-		for i, e := range b.entries {
-			b.mu.Lock()
-			known := b.report.Results[i] != nil
-			b.mu.Unlock()
-			if known {
-				continue
-			}
-			job := trial.Job{ID: trial.NewID(), Name: e.Name, Parent: parent, Seed: b.report.asked(i).seed64()}
-			if b.Log != nil {
-				document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds()}
-				document.ScriptFile, _ = filepath.Abs(e.Path) // empty if the current directory is gone
-				document.Workspace, _ = filepath.Abs(e.Workspace)
-				job.Spec, _ = json.Marshal(document) // texts and finite numbers
-			}
-			b.mu.Lock()
-			b.running[job.ID] = &runningEntry{index: i}
-			b.mu.Unlock()
-			if !yield(job) {
-				return
+	for i, e := range b.entries {
+		if b.report.Results[i] != nil {
+			continue
+		}
+		job := trial.Job{ID: trial.NewID(), Name: e.Name, Parent: parent, Seed: b.report.asked(i).seed64()}
+		if b.Log != nil {
+			document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds()}
+			document.ScriptFile, _ = filepath.Abs(e.Path) // empty if the current directory is gone
+			document.Workspace, _ = filepath.Abs(e.Workspace)
+			if job.Spec, err = json.Marshal(document); err != nil {
+				return nil, fmt.Errorf("evaluate: the job %s cannot be encoded: %w", e.Name, err)
 			}
 		}
+		b.index[job.ID] = i
+		jobs = append(jobs, job)
 	}
+	return jobs, nil
 }
 
 // Run runs the entry of a job.
 func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	b.mu.Lock()
-	entry := b.running[job.ID]
-	b.mu.Unlock()
-	res, err := b.one(ctx, b.h.forJob(job, emit), b.entries[entry.index], b.earlier[entry.index])
-	b.mu.Lock()
-	entry.result = res
+	i := b.index[job.ID]
+	res, err := b.one(ctx, b.h.forJob(job, emit), b.entries[i], b.earlier[i])
+	b.ended[i] = &res
 	if res.Run != nil || ctx.Err() == nil || res.Conclusive() { // otherwise it did not begin
-		b.report.Results[entry.index] = b.kept(res) // also if it cannot be written
+		b.report.Results[i] = b.kept(res) // also if it cannot be written
 	}
-	b.mu.Unlock()
 	ended, encodeErr := res.Bounded().Trial(job)
 	if res.Conclusive() && res.EndedWell() {
 		ended.Verdict = trial.Passed // a wrong submission is not a failed script
@@ -398,15 +388,14 @@ func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (
 		res.Failure = err.Error()
 		return res, err
 	}
-	if b.Debug != nil {
-		_, res, err := h.EvaluateWithRetry(ctx, mlestar.NewSolution(script, mlestar.PhaseInit), b.Task, mlestar.DefaultPipelineConfig(), b.Debug, RetryOptions{
-			MaxRetries: &b.MaxRetries, Timeout: b.Timeout, Name: e.Name, Seed: e.Seed, Setup: b.setup, Workspace: e.Workspace, Earlier: earlier,
-		})
-		return res, err
-	}
-	return h.Run(ctx, Job{
+	job := Job{
 		Script: script, Task: b.Task, Timeout: b.Timeout, Name: e.Name, Seed: e.Seed, Setup: b.setup, Workspace: e.Workspace, Earlier: earlier,
-	})
+	}
+	if b.Debug == nil {
+		return h.Run(ctx, job)
+	}
+	_, res, err := h.repair(ctx, mlestar.NewSolution(script, mlestar.PhaseInit), job, b.Debug, b.MaxRetries)
+	return res, err
 }
 
 // failed notes that we failed to run a job. Only a lost engine ends the batch.
@@ -426,17 +415,16 @@ func (b *batch) emit(e trial.Event) error {
 	if e.Kind != trial.EventEnded {
 		return nil
 	}
-	b.mu.Lock()
-	res := b.running[e.Job].result
-	delete(b.running, e.Job)
-	b.mu.Unlock()
-	if b.results != nil {
-		if err := b.results.Append(res); err != nil {
+	i := b.index[e.Job]
+	res := b.ended[i]
+	b.ended[i] = nil // it may be long
+	if b.file != nil {
+		if err := b.file.Append(*res); err != nil {
 			return err
 		}
 	}
 	if b.Ended != nil {
-		b.Ended(res)
+		b.Ended(*res)
 	}
 	return nil
 }

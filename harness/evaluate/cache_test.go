@@ -151,46 +151,46 @@ func TestCacheThatCannotBeUsed(t *testing.T) {
 }
 
 func TestCacheKey(t *testing.T) {
-	base := func() CacheParts {
-		return CacheParts{ProgramSHA256: "p", InputSHA256: "i", GPUKind: "k", Judges: map[string]string{"grader": "g"}, Spec: spec.Spec{
+	base := func() keyParts {
+		return keyParts{ProgramSHA256: "p", InputSHA256: "i", GPUKind: "k", Judges: map[string]string{"grader": "g"}, Spec: spec.Spec{
 			Class: spec.Class{Image: spec.Image{ID: "id"}, GPUs: spec.GPURequest{IDs: []string{"0"}}, Env: []string{"A=b"}},
 			Job:   spec.Job{Command: []string{"python3"}, TimeoutSeconds: 1},
 		}}
 	}
-	want := CacheKey(base())
+	want := base().key()
 	require.Len(t, want, 64)
-	for name, change := range map[string]func(p *CacheParts){
-		"run":       func(p *CacheParts) { p.Spec.Job.RunID, p.Spec.Job.Name = "r", "n" },
-		"label":     func(p *CacheParts) { p.Spec.Job.Labels = map[string]string{"a": "b"} },
-		"places":    func(p *CacheParts) { p.Spec.Job.Script, p.Spec.Job.Input, p.Spec.Job.Final = "s", "i", "f" },
-		"reference": func(p *CacheParts) { p.Spec.Class.Image.Reference = "python" },
-		"which GPU": func(p *CacheParts) { p.Spec.Class.GPUs.IDs = []string{"1"} },
+	for name, change := range map[string]func(p *keyParts){
+		"run":       func(p *keyParts) { p.Spec.Job.RunID, p.Spec.Job.Name = "r", "n" },
+		"label":     func(p *keyParts) { p.Spec.Job.Labels = map[string]string{"a": "b"} },
+		"places":    func(p *keyParts) { p.Spec.Job.Script, p.Spec.Job.Input, p.Spec.Job.Final = "s", "i", "f" },
+		"reference": func(p *keyParts) { p.Spec.Class.Image.Reference = "python" },
+		"which GPU": func(p *keyParts) { p.Spec.Class.GPUs.IDs = []string{"1"} },
 	} {
 		p := base()
 		change(&p)
-		require.Equal(t, want, CacheKey(p), name)
+		require.Equal(t, want, p.key(), name)
 	}
 	seen := map[string]string{want: "nothing"}
-	for name, change := range map[string]func(p *CacheParts){
-		"image":    func(p *CacheParts) { p.Spec.Class.Image.ID = "other" },
-		"memory":   func(p *CacheParts) { p.Spec.Class.Cgroup.MemoryBytes = 1 },
-		"network":  func(p *CacheParts) { p.Spec.Class.Network = "bridge" },
-		"user":     func(p *CacheParts) { p.Spec.Class.User = "1:1" },
-		"class":    func(p *CacheParts) { p.Spec.Class.Env = nil },
-		"GPUs":     func(p *CacheParts) { p.Spec.Class.GPUs.IDs = []string{"0", "1"} },
-		"env":      func(p *CacheParts) { p.Spec.Job.Env = []string{"A=b"} },
-		"args":     func(p *CacheParts) { p.Spec.Job.Command = []string{"python3", "x"} },
-		"time":     func(p *CacheParts) { p.Spec.Job.TimeoutSeconds = 2 },
-		"program":  func(p *CacheParts) { p.ProgramSHA256 = "x" },
-		"input":    func(p *CacheParts) { p.InputSHA256 = "x" },
-		"GPU kind": func(p *CacheParts) { p.GPUKind = "x" },
-		"seed":     func(p *CacheParts) { p.Seed = new(uint32(1)) },
-		"repeated": func(p *CacheParts) { p.Repetition = 1 },
-		"judges":   func(p *CacheParts) { p.Judges["answers"] = "x" },
+	for name, change := range map[string]func(p *keyParts){
+		"image":    func(p *keyParts) { p.Spec.Class.Image.ID = "other" },
+		"memory":   func(p *keyParts) { p.Spec.Class.Cgroup.MemoryBytes = 1 },
+		"network":  func(p *keyParts) { p.Spec.Class.Network = "bridge" },
+		"user":     func(p *keyParts) { p.Spec.Class.User = "1:1" },
+		"class":    func(p *keyParts) { p.Spec.Class.Env = nil },
+		"GPUs":     func(p *keyParts) { p.Spec.Class.GPUs.IDs = []string{"0", "1"} },
+		"env":      func(p *keyParts) { p.Spec.Job.Env = []string{"A=b"} },
+		"args":     func(p *keyParts) { p.Spec.Job.Command = []string{"python3", "x"} },
+		"time":     func(p *keyParts) { p.Spec.Job.TimeoutSeconds = 2 },
+		"program":  func(p *keyParts) { p.ProgramSHA256 = "x" },
+		"input":    func(p *keyParts) { p.InputSHA256 = "x" },
+		"GPU kind": func(p *keyParts) { p.GPUKind = "x" },
+		"seed":     func(p *keyParts) { p.Seed = new(uint32(1)) },
+		"repeated": func(p *keyParts) { p.Repetition = 1 },
+		"judges":   func(p *keyParts) { p.Judges["answers"] = "x" },
 	} {
 		p := base()
 		change(&p)
-		key := CacheKey(p)
+		key := p.key()
 		require.Empty(t, seen[key], "%s gives the key of %s", name, seen[key])
 		seen[key] = name
 	}

@@ -96,7 +96,7 @@ func TestExampleLeaderboard(t *testing.T) {
 		t.Logf("%-10s printed %v, graded %v", name, *e.Score, *e.GradedScore)
 	}
 	for _, name := range models {
-		require.True(t, evaluate.BeatsBaseline(*byName[name].GradedScore, task.BaselineValue, task.MetricDirection), name)
+		require.True(t, evaluate.IsImprovement(*byName[name].GradedScore, *task.BaselineValue, task.MetricDirection), name)
 	}
 	require.InDelta(t, 0.9999, *byName["masked"].Score, 1e-9)
 	require.InDelta(t, 0.3662, *byName["masked"].GradedScore, 1e-9)

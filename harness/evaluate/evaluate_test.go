@@ -258,29 +258,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestPrepare(t *testing.T) {
-	var order []string
-	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
-		order = append(order, "run "+run.request.GPUs)
-		return fakeEnd{}
-	}}
-	e := newEvaluator(t, runner, Options{Prepare: func(_ context.Context, req *sandbox.Request) (func(), error) {
-		if req.Name == "none" {
-			return nil, errFake
-		}
-		req.GPUs = "device=GPU-1"
-		return func() { order = append(order, "release") }, nil
-	}})
-	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
-	_, err := e.Run(t.Context(), job)
-	require.NoError(t, err)
-	require.Equal(t, []string{"run device=GPU-1", "release"}, order)
-	job.Name = "none"
-	_, err = e.Run(t.Context(), job)
-	require.ErrorIs(t, err, errFake)
-	require.Len(t, runner.requests, 1)
-}
-
 // TestLogEvents: what happens to a script is logged, each thing at its level.
 func TestLogEvents(t *testing.T) {
 	var log bytes.Buffer

@@ -3,7 +3,6 @@ package evaluate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -45,16 +44,16 @@ func (h *Harness) ExecuteScript(ctx context.Context, scriptPath, workingDir stri
 	if res == nil {
 		return result.ExecutionRawResult{}, err
 	}
-	warned := func(text string, truncated bool, limit policy.Size) string {
-		if truncated {
-			text += result.TruncationWarning(int64(limit))
-		}
-		return text
+	raw := result.ExecutionRawResult{
+		Stdout: res.Stdout, Stderr: res.Stderr, ExitCode: res.ExitCode, DurationSeconds: res.DurationSeconds, TimedOut: res.TimedOut,
 	}
-	return result.ExecutionRawResult{
-		Stdout: warned(res.Stdout, res.StdoutTruncated, x.captureStdout), Stderr: warned(res.Stderr, res.StderrTruncated, x.captureStderr),
-		ExitCode: res.ExitCode, DurationSeconds: res.DurationSeconds, TimedOut: res.TimedOut,
-	}, err
+	if res.StdoutTruncated {
+		raw.Stdout += result.TruncationWarning(int64(x.captureStdout))
+	}
+	if res.StderrTruncated {
+		raw.Stderr += result.TruncationWarning(int64(x.captureStderr))
+	}
+	return raw, err
 }
 
 // execution is one run of a script.
@@ -91,40 +90,25 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	if err != nil {
 		return nil, err
 	}
-	if h.opts.Prepare != nil {
-		release, err := h.opts.Prepare(ctx, &req)
-		if err != nil {
-			return nil, fmt.Errorf("preparing the run: %w", err)
-		}
-		if release != nil {
-			defer release()
-		}
-	}
 	h.log.LogAttrs(ctx, slog.LevelInfo, "script started",
 		slog.String("script", x.script), slog.String("cwd", x.dir), slog.Duration("timeout", x.timeout))
 	res, err := h.box.Run(ctx, h.label(req, roleProgram), h.opts.IO, h.opts.Hooks)
-	if res != nil {
-		h.logEnd(ctx, x, res)
+	if res == nil {
+		return nil, err
 	}
-	return res, err
-}
-
-func (h *Harness) logEnd(ctx context.Context, x execution, res *result.Result) {
-	script := slog.String("script", x.script)
-	score := slog.Any("score", nil)
+	script, code, score := slog.String("script", x.script), slog.Int("exit_code", res.ExitCode), slog.Any("score", nil)
 	if res.Score != nil {
 		score = slog.Float64("score", *res.Score)
 	}
-	h.log.LogAttrs(ctx, slog.LevelInfo, "script completed", script, slog.String("run_id", res.ID),
-		slog.Int("exit_code", res.ExitCode), slog.Float64("duration_seconds", res.DurationSeconds), score)
+	h.log.LogAttrs(ctx, slog.LevelInfo, "script completed", script, slog.String("run_id", res.ID), code, slog.Float64("duration_seconds", res.DurationSeconds), score)
 	if res.TimedOut {
 		h.log.LogAttrs(ctx, slog.LevelWarn, "script timed out", script, slog.Duration("timeout", x.timeout))
 	}
 	if res.IsError {
 		first, last := tracebackLines(res.ErrorTraceback)
-		h.log.LogAttrs(ctx, slog.LevelWarn, "script failed", script, slog.Int("exit_code", res.ExitCode),
-			slog.String("traceback", first), slog.String("exception", last))
+		h.log.LogAttrs(ctx, slog.LevelWarn, "script failed", script, code, slog.String("traceback", first), slog.String("exception", last))
 	}
+	return res, err
 }
 
 // tracebackLines returns the first line of a traceback, which is the marker, and the last one,

@@ -25,6 +25,7 @@ import (
 // result is made of it as a run makes it.
 type fakeRunner struct {
 	program func(run fakeRun) fakeEnd
+	before  func() // if set, is called at the beginning of every run
 
 	mu       sync.Mutex
 	requests []sandbox.Request
@@ -80,6 +81,9 @@ func crashes(exception string) fakeEnd {
 }
 
 func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+	if f.before != nil {
+		f.before()
+	}
 	script, err := os.ReadFile(req.Script)
 	if err != nil {
 		return nil, err

@@ -84,17 +84,26 @@ func workspaceError(dir, rule string, err error, hint string) error {
 // returns the absolute path of base (EX-001). Existing files stay. input may be a link to a
 // directory; final may not, since runs write there.
 func SetupWorkingDirectory(base string) (string, error) {
-	abs, err := filepath.Abs(base)
+	dir, err := makeAll("working folder", base)
+	if err == nil {
+		err = makeDir("input", filepath.Join(dir, inputName), os.Stat)
+	}
+	if err == nil {
+		err = makeFinal(dir)
+	}
+	return dir, err
+}
+
+// makeAll creates a directory and its parents, unless they exist, and returns its absolute path.
+func makeAll(field, path string) (string, error) {
+	dir, err := filepath.Abs(path)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
 	if err != nil {
-		return "", unusable("working folder", base, "cannot be used", err)
+		return "", unusable(field, path, "cannot be made", err)
 	}
-	if err := os.MkdirAll(abs, 0o755); err != nil {
-		return "", unusable("working folder", abs, "cannot be made", err)
-	}
-	if err := makeDir("input", filepath.Join(abs, inputName), os.Stat); err != nil {
-		return "", err
-	}
-	return abs, makeFinal(abs)
+	return dir, nil
 }
 
 // makeFinal creates final/ in a directory, unless it exists.
@@ -122,12 +131,9 @@ func makeDir(field, dir string, stat func(string) (fs.FileInfo, error)) error {
 // final/ whose solution.py no evaluation has written may be the caller's: its script would be
 // lost.
 func makeWorkspace(path string) (string, error) {
-	dir, err := filepath.Abs(path)
+	dir, err := makeAll("working folder", path)
 	if err != nil {
-		return "", unusable("working folder", path, "cannot be used", err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", unusable("working folder", dir, "cannot be made", err)
+		return "", err
 	}
 	_, script := os.Lstat(filepath.Join(dir, ScriptName))
 	_, final := os.Lstat(filepath.Join(dir, finalName))
@@ -196,29 +202,30 @@ func CleanOutputDirectory(base string) error {
 // CheckWorkingFolder refuses a path that is not a working directory, in which the outputs of a
 // script are.
 func CheckWorkingFolder(dir string) error {
-	const hint = "give the folder that holds final/"
 	info, err := os.Stat(dir)
-	if err == nil && info.IsDir() {
-		if _, err = os.Lstat(filepath.Join(dir, finalName)); errors.Is(err, fs.ErrNotExist) {
-			return workspaceError(dir, "has no final/", err, hint)
-		}
-		return nil
-	}
+	var rule string
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return workspaceError(dir, "does not exist", err, hint)
+		rule = "does not exist"
 	case err != nil:
-		return workspaceError(dir, "cannot be read: "+fsx.Cause(err).Error(), err, hint)
+		rule = "cannot be read: " + fsx.Cause(err).Error()
+	case !info.IsDir():
+		rule = "is not a folder"
+	default:
+		if _, err = os.Lstat(filepath.Join(dir, finalName)); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		rule = "has no final/"
 	}
-	return workspaceError(dir, "is not a folder", nil, hint)
+	return workspaceError(dir, rule, err, "give the folder that holds final/")
 }
 
 // LockWorkspace keeps a directory of working directories for the caller until release is called.
 // It is created if it is missing. A locked one is [sandbox.ErrBusy]. The working directories in
 // it are not locked; each evaluation locks its own.
 func LockWorkspace(dir string) (release func() error, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, unusable("workspace", dir, "cannot be made", err)
+	if _, err := makeAll("workspace", dir); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(dir, "batch")
 	if err != nil {

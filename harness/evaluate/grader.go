@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -78,17 +80,15 @@ func (g Grading) Conclusive() bool { return g.Failure == "" || g.Ended && !g.Can
 
 // read returns the grader's program, and refuses a grader that could never run.
 func (g Grader) read() ([]byte, error) {
-	var errs []error
-	text, err := fsx.Read(g.Script, maxProgram)
-	if err == nil && len(bytes.TrimSpace(text)) == 0 {
+	program, err := fsx.Read(g.Script, maxProgram)
+	if err == nil && len(bytes.TrimSpace(program)) == 0 {
 		err = errors.New("is empty")
 	}
-	errs = append(errs, notUsable("grader", g.Script, err))
-	info, err := os.Stat(g.Answers)
-	if err == nil && !info.IsDir() {
-		err = errors.New("is not a folder")
+	info, answersErr := os.Stat(g.Answers)
+	if answersErr == nil && !info.IsDir() {
+		answersErr = errors.New("is not a folder")
 	}
-	return text, errors.Join(append(errs, notUsable("answers", g.Answers, err))...)
+	return program, errors.Join(notUsable("grader", g.Script, err), notUsable("answers", g.Answers, answersErr))
 }
 
 // checkApart refuses answers that every script would see, and data that are in the answers.
@@ -153,10 +153,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	}
 	// The program that was hashed runs, whatever its file contains now.
 	grader.Script = filepath.Join(program, filepath.Base(grader.Script))
-	if err = os.Mkdir(program, 0o700); err == nil {
-		err = os.WriteFile(grader.Script, h.grader, 0o600)
-	}
-	if err != nil {
+	if err := errors.Join(os.Mkdir(program, 0o700), os.WriteFile(grader.Script, h.grader, 0o600)); err != nil {
 		return nil, fmt.Errorf("copying the grader: %w", err)
 	}
 	hooks := h.opts.Hooks
@@ -179,9 +176,7 @@ func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Req
 	if name != "" {
 		req.Labels["graded"] = name
 	}
-	if req.Limits.Timeout == 0 {
-		req.Limits.Timeout = DefaultGraderTimeout
-	}
+	req.Limits.Timeout = cmp.Or(req.Limits.Timeout, DefaultGraderTimeout)
 	return req
 }
 
@@ -200,32 +195,20 @@ func scoreOf(res *result.Result) (*float64, error) {
 	return res.Score, nil
 }
 
-// staging fills the input directory of a grader.
-type staging struct {
-	ctx  context.Context //nolint:containedctx // lives as long as the one copy that it interrupts
-	to   *os.Root
-	left policy.Size
-}
-
 // stage fills the new directory to with a copy of the outputs, each of which must still have
 // the hash of the run's result, and with the answers.
 func stage(ctx context.Context, grader Grader, to, final string, outputs []result.Output) error {
-	if err := os.Mkdir(to, 0o755); err != nil {
+	s := staging{left: cmp.Or(grader.MaxBytes, DefaultGraderBytes)}
+	err := errors.Join(os.Mkdir(to, 0o755), os.Mkdir(filepath.Join(to, gradedName), 0o755), os.Mkdir(filepath.Join(to, answersName), 0o755))
+	if err != nil {
 		return err
 	}
-	s := &staging{ctx: ctx, left: grader.MaxBytes}
-	if s.left == 0 {
-		s.left = DefaultGraderBytes
-	}
-	err := fsx.InRoot(to, func(root *os.Root) error {
+	err = fsx.InRoot(to, func(root *os.Root) error {
 		s.to = root
-		if err := errors.Join(root.Mkdir(gradedName, 0o755), root.Mkdir(answersName, 0o755)); err != nil {
+		if err := s.outputs(ctx, final, outputs); err != nil {
 			return err
 		}
-		if err := s.outputs(final, outputs); err != nil {
-			return err
-		}
-		return s.answers(grader.Answers)
+		return s.answers(ctx, grader.Answers)
 	})
 	if err != nil {
 		return err
@@ -240,10 +223,16 @@ func stage(ctx context.Context, grader Grader, to, final string, outputs []resul
 	})
 }
 
-// outputs copies the outputs of a run.
-func (s *staging) outputs(final string, outputs []result.Output) error {
+// staging fills the input directory of a grader.
+type staging struct {
+	to   *os.Root
+	left policy.Size
+}
+
+// outputs copies the outputs of a run. The grader reports what is missing.
+func (s *staging) outputs(ctx context.Context, final string, outputs []result.Output) error {
 	if len(outputs) == 0 {
-		return nil // the grader reports what is missing
+		return nil
 	}
 	from, err := os.OpenRoot(final)
 	if err != nil {
@@ -251,11 +240,18 @@ func (s *staging) outputs(final string, outputs []result.Output) error {
 	}
 	defer from.Close()
 	for _, output := range outputs {
-		name, err := outputName(output)
-		if err != nil {
-			return err
+		name := output.Path
+		if output.PathBase64 != "" {
+			raw, err := base64.StdEncoding.DecodeString(output.PathBase64)
+			if err != nil {
+				return fmt.Errorf("output %s: its name cannot be read: %w", shown(output.Path), err)
+			}
+			name = string(raw)
 		}
-		sum, err := s.copy(from, name, filepath.Join(gradedName, name))
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("output %s: is not below ./final", shown(output.Path))
+		}
+		sum, err := s.copy(ctx, from, name, filepath.Join(gradedName, name))
 		if err == nil && sum != output.SHA256 {
 			err = errors.New("changed after the run")
 		}
@@ -266,25 +262,8 @@ func (s *staging) outputs(final string, outputs []result.Output) error {
 	return nil
 }
 
-// outputName is the name of an output on the file system.
-func outputName(output result.Output) (string, error) {
-	name := output.Path
-	if output.PathBase64 != "" {
-		raw, err := base64.StdEncoding.DecodeString(output.PathBase64)
-		if err != nil {
-			return "", fmt.Errorf("output %s: its name cannot be read: %w", shown(output.Path), err)
-		}
-		name = string(raw)
-	}
-	name = filepath.FromSlash(name)
-	if !filepath.IsLocal(name) {
-		return "", fmt.Errorf("output %s: is not below ./final", shown(output.Path))
-	}
-	return name, nil
-}
-
 // answers copies the answers. They are the caller's own, so links to files are followed.
-func (s *staging) answers(dir string) error {
+func (s *staging) answers(ctx context.Context, dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return unusable("answers", dir, "cannot be read", err)
@@ -294,15 +273,18 @@ func (s *staging) answers(dir string) error {
 		if count++; count > maxAnswers {
 			return unusable("answers", dir, fmt.Sprintf("has more than %d entries", maxAnswers), nil)
 		}
-		if err != nil {
-			return unusable("answers", path, "cannot be read", err)
-		}
-		if entry.IsDir() {
+		if err == nil && entry.IsDir() {
 			return nil
 		}
-		rel, err := filepath.Rel(real, path)
+		file := ""
 		if err == nil {
-			err = s.answer(path, filepath.Join(answersName, rel))
+			file, err = filepath.EvalSymlinks(path)
+		}
+		if err == nil {
+			err = fsx.InRoot(filepath.Dir(file), func(from *os.Root) error {
+				_, err := s.copy(ctx, from, filepath.Base(file), filepath.Join(answersName, strings.TrimPrefix(path, real)))
+				return err
+			})
 		}
 		if err != nil {
 			return unusable("answers", path, "cannot be staged", err)
@@ -311,22 +293,8 @@ func (s *staging) answers(dir string) error {
 	})
 }
 
-func (s *staging) answer(path, to string) error {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	return fsx.InRoot(filepath.Dir(real), func(from *os.Root) error {
-		_, err := s.copy(from, filepath.Base(real), to)
-		return err
-	})
-}
-
 // copy copies a regular file, within the rest of the bound, and returns its SHA-256.
-func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
-	if err := context.Cause(s.ctx); err != nil {
-		return "", err
-	}
+func (s *staging) copy(ctx context.Context, from *os.Root, name, to string) (sum string, err error) {
 	source, _, err := fsx.OpenIn(from, name)
 	if err != nil {
 		return "", err
@@ -336,7 +304,8 @@ func (s *staging) copy(from *os.Root, name, to string) (sum string, err error) {
 		return "", err
 	}
 	hash := sha256.New()
-	n, err := fsx.Create(s.to, to, io.TeeReader(io.LimitReader(source, int64(s.left)+1), hash), 0o644)
+	limited := fsx.WithContext(ctx, io.LimitReader(source, int64(s.left)+1))
+	n, err := fsx.Create(s.to, to, io.TeeReader(limited, hash), 0o644)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -37,18 +38,14 @@ type Options struct {
 	// Grader, if set, scores the outputs of every valid run.
 	Grader *Grader
 	// Cache is a directory of results: a script whose result is there does not run. It is
-	// created if it is missing; empty means no cache. See [CacheKey].
+	// created if it is missing; empty means no cache.
 	Cache string
-	// GPUKind is the kind of GPUs that runs get, and their number when Prepare chooses them.
-	// It counts in [Harness.Setup] and in the keys of the cache.
+	// GPUKind is the kind of GPUs that runs get. It counts in [Harness.Setup] and in the keys
+	// of the cache.
 	GPUKind string
 	// Grading, if set, is called before every grading, with [Job.Name]. Several calls may be
 	// made at the same time.
 	Grading func(name string)
-	// Prepare, if set, is called right before every run of a script. It may change the
-	// request, for example to lease GPUs. release, if not nil, is called when the run has
-	// ended, before a grader starts.
-	Prepare func(ctx context.Context, req *sandbox.Request) (release func(), err error)
 }
 
 // A Harness evaluates scripts. Its methods may be called concurrently.
@@ -56,7 +53,7 @@ type Harness struct {
 	box    sandbox.Box
 	opts   Options
 	log    *slog.Logger
-	cache  *cache // nil for none
+	cache  *trial.Log // nil for none
 	stock  *stock
 	grader []byte    // the grader's program
 	job    trial.Job // that the runs belong to; empty for none
@@ -68,7 +65,7 @@ func New(box sandbox.Box, opts Options) (*Harness, error) {
 	if box == nil {
 		return nil, errors.New("evaluate: nil box")
 	}
-	h := &Harness{box: box, opts: opts, log: opts.Log, stock: &stock{trees: map[string]*knownTree{}}}
+	h := &Harness{box: box, opts: opts, log: opts.Log, stock: &stock{known: map[string]*treehash.Memory{}}}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -169,25 +166,32 @@ func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) 
 		h.log.LogAttrs(ctx, slog.LevelInfo, "script not run: only its grading or check was missing", slog.String("run_id", again.Run.ID))
 		return again, nil
 	}
-	if refused := CheckScript(job.Script); refused != nil {
+	if refused := checkScript(job.Script); refused != nil {
 		return h.clearFinal(ctx, place, "", res.refuse(refused)), nil
 	}
-	if place.script, err = h.writeScript(ctx, job, place); err != nil {
+	path, err := writeScript(job.Script, place.dir, ScriptName)
+	if err != nil {
 		return res, err
+	}
+	h.log.LogAttrs(ctx, slog.LevelDebug, "script written", slog.String("path", path), slog.Int("length", len(job.Script)))
+	if job.Workspace != "" {
+		if err := markScript(place.dir, job.Script); err != nil {
+			return res, err
+		}
 	}
 	x, remove, err := h.prepare(ctx, job, place)
 	if err != nil {
 		return res, err
 	}
 	defer remove()
-	entry, known, err := h.lookUp(ctx, x, res)
-	if known != nil {
-		return h.clearFinal(ctx, place, known.Run.ID, *known), nil
-	}
+	x.script = path
+	known, key, files, err := h.lookUp(ctx, x, &res)
 	if err != nil {
 		return res, err
 	}
-	res.Warnings = append(res.Warnings, entry.warnings...)
+	if known != nil {
+		return h.clearFinal(ctx, place, known.Run.ID, *known), nil
+	}
 	ran, err := h.execute(ctx, x)
 	if ran != nil {
 		res = res.withRun(ran)
@@ -196,13 +200,13 @@ func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) 
 		return res, err
 	}
 	res = h.inspect(ctx, job, place, ran, res)
-	return h.keep(ctx, entry, x, ran, res), nil
+	h.keep(ctx, key, files, x, ran, &res)
+	return res, nil
 }
 
 // place is where a job works.
 type place struct {
 	dir, input string
-	script     string // of the solution, once it is written
 	lock       io.Closer
 }
 
@@ -240,19 +244,6 @@ func (h *Harness) place(ctx context.Context, job Job) (p place, err error) {
 	return p, err
 }
 
-// writeScript writes solution.py, and marks it as ours in a workspace of its own.
-func (h *Harness) writeScript(ctx context.Context, job Job, p place) (string, error) {
-	path, err := writeScript(job.Script, p.dir, ScriptName)
-	if err != nil {
-		return "", err
-	}
-	h.log.LogAttrs(ctx, slog.LevelDebug, "script written", slog.String("path", path), slog.Int("length", len(job.Script)))
-	if job.Workspace == "" {
-		return path, nil
-	}
-	return path, markScript(p.dir, job.Script)
-}
-
 // prepare returns the run of a job. Its program is a private copy of the script: a change of
 // solution.py before the run has read it would change what is evaluated.
 func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, remove func(), err error) {
@@ -265,7 +256,7 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 			h.log.LogAttrs(ctx, slog.LevelWarn, "the copy of a script is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}
-	x = execution{script: p.script, program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name}
+	x = execution{program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name}
 	if err := os.WriteFile(x.program, []byte(job.Script), 0o600); err != nil {
 		remove()
 		return x, nil, fmt.Errorf("copying the script: %w", err)
@@ -331,8 +322,9 @@ func (h *Harness) clearFinal(ctx context.Context, p place, keep string, res Resu
 }
 
 // Plan decides everything that [Harness.Run] decides before the program starts. It starts
-// nothing. Problems say why the script would be refused, Key is [CacheKey], and Detail is the
-// [spec.Spec] of the run. The error is that of a run that would be refused.
+// nothing. Problems say why the script would be refused, Key stands for everything that the
+// result depends on, and Detail is the [spec.Spec] of the run. The error is that of a run that
+// would be refused.
 func (h *Harness) Plan(ctx context.Context, job Job) (trial.Plan, error) {
 	plan := trial.Plan{Problems: []trial.Problem{}}
 	for _, v := range ValidateScript(job.Script) {
@@ -355,7 +347,7 @@ func (h *Harness) Plan(ctx context.Context, job Job) (trial.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	plan.Key = CacheKey(parts)
+	plan.Key = parts.key()
 	plan.Detail, err = json.Marshal(parts.Spec)
 	return plan, err
 }

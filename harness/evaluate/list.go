@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,106 +56,82 @@ func listError(source string, line int, rule string, err error) error {
 
 // LoadList reads a list of scripts: a file with one JSON object per line, with the members script,
 // name and seed. Empty lines are left out. Everything that is wrong is reported, joined, with its
-// line. The list may be a pipe; opening one waits for its writer.
+// line; rows with a problem are left out. The list may be a pipe; opening one waits for its writer.
 func LoadList(path string) ([]ListedScript, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, listError(path, 0, fsx.Cause(err).Error(), err)
 	}
 	defer file.Close()
-	return ReadList(file, path)
+	return readList(file, path)
 }
 
-// ReadList is [LoadList] for a list that is open. source is its name in messages, and the file that
-// relative scripts are relative to. Rows with a problem are left out.
-func ReadList(r io.Reader, source string) ([]ListedScript, error) {
+// readList reads an open list with the given path.
+func readList(r io.Reader, path string) ([]ListedScript, error) {
 	var rows []ListedScript
 	var errs []error
 	for line, err := range resultLines.Read(r) {
 		if err != nil {
-			return nil, errors.Join(append(errs, listError(source, line.Number, fsx.Cause(err).Error(), err))...)
+			return nil, errors.Join(append(errs, listError(path, line.Number, fsx.Cause(err).Error(), err))...)
 		}
 		if len(bytes.TrimSpace(line.Text)) == 0 {
 			continue
 		}
 		row, err := parseRow(line.Text)
 		if err != nil {
-			errs = append(errs, listError(source, line.Number, err.Error(), err))
+			errs = append(errs, listError(path, line.Number, err.Error(), err))
 		} else {
 			if !filepath.IsAbs(row.Script) {
-				row.Script = filepath.Join(filepath.Dir(source), row.Script)
+				row.Script = filepath.Join(filepath.Dir(path), row.Script)
 			}
-			row.Source = source + ":" + strconv.Itoa(line.Number)
+			row.Source = path + ":" + strconv.Itoa(line.Number)
 			rows = append(rows, row)
 		}
 		if len(rows) > maxList || len(errs) > maxViolations {
-			return nil, errors.Join(append(errs, listError(source, 0, fmt.Sprintf("has more than %d rows or %d errors", maxList, maxViolations), nil))...)
+			return nil, errors.Join(append(errs, listError(path, 0, fmt.Sprintf("has more than %d rows or %d errors", maxList, maxViolations), nil))...)
 		}
 	}
 	if len(rows) == 0 && len(errs) == 0 {
-		errs = append(errs, listError(source, 0, "names no script", nil))
+		errs = append(errs, listError(path, 0, "names no script", nil))
 	}
 	return rows, errors.Join(errs...)
 }
 
 // parseRow reads one line. Unknown and repeated members are refused.
-func parseRow(line []byte) (ListedScript, error) {
-	var row ListedScript
+func parseRow(line []byte) (row ListedScript, err error) {
 	if !json.Valid(line) {
 		return row, fmt.Errorf("is not JSON: %s", shown(strings.TrimSpace(string(line))))
 	}
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
+	decoder := json.NewDecoder(bytes.NewReader(line)) // finds no error
+	if open, _ := decoder.Token(); open != json.Delim('{') {
 		return row, errors.New("must be a JSON object")
 	}
-	seen := map[string]bool{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		if err != nil {
-			return row, err
-		}
+	for seen := map[string]bool{}; decoder.More(); {
+		token, _ := decoder.Token()
 		name := fmt.Sprint(token)
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return row, err
-		}
-		if seen[name] {
+		_ = decoder.Decode(&value)
+		given := text.Short(string(value), maxShown)
+		var seed *float64
+		switch {
+		case seen[name]:
 			return row, fmt.Errorf("%s is given twice", shown(name))
+		case name == "script" && (json.Unmarshal(value, &row.Script) != nil || row.Script == ""),
+			name == "name" && (json.Unmarshal(value, &row.Name) != nil || row.Name == ""):
+			return row, fmt.Errorf("%s %s must be a text", name, given)
+		case name == "seed":
+			if json.Unmarshal(value, &seed) != nil || seed == nil || *seed != math.Trunc(*seed) || *seed < 0 || *seed > math.MaxUint32 {
+				return row, fmt.Errorf("seed %s must be a whole number from 0 to 4294967295", given)
+			}
+			row.Seed = new(uint32(*seed))
+		case name != "script" && name != "name":
+			return row, fmt.Errorf("%s is no member of a row", shown(name))
 		}
 		seen[name] = true
-		if err := row.set(name, value); err != nil {
-			return row, err
-		}
 	}
-	switch {
-	case row.Script == "":
+	if row.Script == "" {
 		return row, errors.New("script is missing")
-	case row.Name == "":
-		row.Name = nameOfFile(row.Script)
 	}
+	row.Name = cmp.Or(row.Name, nameOfFile(row.Script))
 	return row, policy.CheckName("name", row.Name)
-}
-
-// set sets a member of a row.
-func (s *ListedScript) set(name string, value json.RawMessage) error {
-	given := text.Short(string(value), maxShown)
-	switch name {
-	case "script", "name":
-		target := &s.Script
-		if name == "name" {
-			target = &s.Name
-		}
-		if json.Unmarshal(value, target) != nil || *target == "" {
-			return fmt.Errorf("%s %s must be a text", name, given)
-		}
-	case "seed":
-		var n *float64
-		if json.Unmarshal(value, &n) != nil || n == nil || *n != math.Trunc(*n) || *n < 0 || *n > math.MaxUint32 {
-			return fmt.Errorf("seed %s must be a whole number from 0 to 4294967295", given)
-		}
-		s.Seed = new(uint32(*n))
-	default:
-		return fmt.Errorf("%s is no member of a row", shown(name))
-	}
-	return nil
 }

@@ -37,13 +37,13 @@ func TestParseListRefuses(t *testing.T) {
 		`{"script": "a.py", "name": "../"}`: "l:1: name",
 		`{"script": "a.py"} {}`:             "l:1: is not JSON",
 	} {
-		_, err := ReadList(strings.NewReader(text), "l")
+		_, err := readList(strings.NewReader(text), "l")
 		require.ErrorContains(t, err, want, text)
 	}
 	// Everything is told at once, and not without end.
-	_, err := ReadList(strings.NewReader("x\n{\"script\": \"a.py\"}\ny\n"), "l")
+	_, err := readList(strings.NewReader("x\n{\"script\": \"a.py\"}\ny\n"), "l")
 	require.ErrorContains(t, err, "l:1:")
 	require.ErrorContains(t, err, "l:3:")
-	_, err = ReadList(strings.NewReader(strings.Repeat("x\n", 1000)), "l")
+	_, err = readList(strings.NewReader(strings.Repeat("x\n", 1000)), "l")
 	require.Less(t, len(err.Error()), 10_000)
 }

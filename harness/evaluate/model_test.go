@@ -45,13 +45,11 @@ func TestComparisons(t *testing.T) {
 	} {
 		require.Equal(t, c.better, IsImprovement(c.newScore, c.oldScore, c.direction), "%+v", c)
 		require.Equal(t, c.betterOrEqual, IsImprovementOrEqual(c.newScore, c.oldScore, c.direction), "%+v", c)
-		require.Equal(t, c.better, BeatsBaseline(c.newScore, &c.oldScore, c.direction), "%+v", c)
 		score := c.newScore
 		require.Equal(t, c.better && !math.IsInf(score, 0), IsBetterSolution(EvaluationResult{Score: &score}, c.oldScore, c.direction),
 			"no score that is not finite outranks another: %+v", c)
 		require.False(t, IsBetterSolution(EvaluationResult{Score: &score, IsError: true}, c.oldScore, c.direction))
 		require.False(t, IsBetterSolution(EvaluationResult{}, c.oldScore, c.direction))
-		require.True(t, BeatsBaseline(c.newScore, nil, c.direction))
 	}
 }
 

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -16,12 +17,9 @@ const (
 	Minimize MetricDirection = "minimize"
 )
 
-// MetricDirections returns both directions.
-func MetricDirections() []MetricDirection { return []MetricDirection{Maximize, Minimize} }
-
 // UnmarshalText refuses a name that is not a direction.
 func (d *MetricDirection) UnmarshalText(text []byte) error {
-	return readName(d, "metric_direction", MetricDirections(), text)
+	return readName(d, "metric_direction", string(text), Maximize, Minimize)
 }
 
 // Check refuses everything but the two directions.
@@ -47,12 +45,6 @@ func IsBetterSolution(r EvaluationResult, oldScore float64, direction MetricDire
 
 func isFinite(score float64) bool { return !math.IsNaN(score) && !math.IsInf(score, 0) }
 
-// BeatsBaseline reports whether a score is strictly better than the baseline of a task. Without a
-// baseline every score is.
-func BeatsBaseline(score float64, baseline *float64, direction MetricDirection) bool {
-	return baseline == nil || IsImprovement(score, *baseline, direction)
-}
-
 // Ranked is a solution with its result.
 type Ranked struct {
 	Solution mlestar.SolutionScript
@@ -70,9 +62,9 @@ func RankSolutions(solutions []mlestar.SolutionScript, results []Result, directi
 		return nil, fmt.Errorf("ranking: %d solutions but %d evaluations", len(solutions), len(results))
 	}
 	order, err := rank(results, direction)
-	ranked := make([]Ranked, len(order))
-	for i, at := range order {
-		ranked[i] = Ranked{solutions[at], results[at]}
+	ranked := make([]Ranked, 0, len(order))
+	for _, at := range order {
+		ranked = append(ranked, Ranked{solutions[at], results[at]})
 	}
 	return ranked, err
 }
@@ -80,9 +72,9 @@ func RankSolutions(solutions []mlestar.SolutionScript, results []Result, directi
 // RankResults is [RankSolutions] for results alone. Its argument does not change.
 func RankResults(results []Result, direction MetricDirection) ([]Result, error) {
 	order, err := rank(results, direction)
-	ranked := make([]Result, len(order))
-	for i, at := range order {
-		ranked[i] = results[at]
+	ranked := make([]Result, 0, len(order))
+	for _, at := range order {
+		ranked = append(ranked, results[at])
 	}
 	return ranked, err
 }
@@ -92,33 +84,37 @@ func rank(results []Result, direction MetricDirection) ([]int, error) {
 	if err := direction.Check(); err != nil {
 		return nil, fmt.Errorf("ranking: %w", err)
 	}
-	const scored, unscored, failed = 0, 1, 2
 	graded := slices.ContainsFunc(results, func(r Result) bool { return r.Grading != nil })
-	order, tiers, scores := make([]int, len(results)), make([]int, len(results)), make([]float64, len(results))
+	const scored, unscored, failed = 0, 1, 2
+	type standing struct {
+		index, tier int
+		score       float64
+	}
+	standings := make([]standing, len(results))
 	for i, r := range results {
 		score := r.BestScore()
 		if graded {
 			score = r.GradedScore
 		}
-		order[i], tiers[i] = i, unscored
+		standings[i] = standing{index: i, tier: unscored}
 		switch {
 		case !r.Valid():
-			tiers[i] = failed
+			standings[i].tier = failed
 		case score != nil && isFinite(*score):
-			tiers[i], scores[i] = scored, *score
+			standings[i] = standing{i, scored, *score}
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case tiers[a] != tiers[b]:
-			return tiers[a] - tiers[b]
-		case IsImprovement(scores[a], scores[b], direction):
-			return -1
-		case IsImprovement(scores[b], scores[a], direction):
-			return 1
+	slices.SortStableFunc(standings, func(a, b standing) int {
+		by := cmp.Compare(a.score, b.score)
+		if direction == Maximize {
+			by = -by
 		}
-		return 0
+		return cmp.Or(a.tier-b.tier, by)
 	})
+	order := make([]int, len(results))
+	for i, s := range standings {
+		order[i] = s.index
+	}
 	return order, nil
 }
 
@@ -187,43 +183,18 @@ func StatisticsOf(results []Result) Statistics {
 }
 
 // studentT975 is the t below which 97.5 % of Student's t distribution with df degrees of freedom
-// lie. It inverts the distribution function by bisection.
+// lie. It is from the NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, and for many
+// degrees the series of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
 func studentT975(df int) float64 {
-	low, high := 0.0, math.Pi/2
-	for range 200 {
-		middle := (low + high) / 2
-		if middle == low || middle == high {
-			break
-		}
-		if studentCentral(middle, df) < 0.95 {
-			low = middle
-		} else {
-			high = middle
-		}
+	few := []float64{12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139}
+	if df <= len(few) {
+		return few[df-1]
 	}
-	return math.Tan(low) * math.Sqrt(float64(df))
-}
-
-// studentCentral is the probability that |t| is below sqrt(df) tan(theta), in the finite sums of
-// Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 (odd df) and 26.7.4 (even df).
-func studentCentral(theta float64, df int) float64 {
-	sin, cos := math.Sincos(theta)
-	odd := df%2 == 1
-	if df == 1 {
-		return 2 * theta / math.Pi
-	}
-	term, first := 1.0, 2
-	if odd {
-		term, first = cos, 3
-	}
-	sum := term
-	for k := first; k <= df-2; k += 2 {
-		// even: 1 + (1/2) cos² + (1·3)/(2·4) cos⁴ …; odd: cos + (2/3) cos³ + …
-		term *= cos * cos * float64(k-1) / float64(k)
-		sum += term
-	}
-	if odd {
-		return 2 / math.Pi * (theta + sin*sum)
-	}
-	return sin * sum
+	const z = 1.959964 // of the normal distribution
+	const z3 = z * z * z
+	const z5 = z3 * z * z
+	const z7 = z5 * z * z
+	n := 1 / float64(df)
+	return z + n*((z3+z)/4+n*((5*z5+16*z3+3*z)/96+n*((3*z7+19*z5+17*z3-15*z)/384+
+		n*(79*z7*z*z+776*z7+1482*z5-1920*z3-945*z)/92160)))
 }

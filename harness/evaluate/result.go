@@ -81,11 +81,11 @@ type RunFacts struct {
 // Err returns the error that the specification demands: a [*ScriptError] for a script that was
 // refused (EX-006). It is nil for all others: a script that fails is not an error (EX-007).
 func (r Result) Err() error {
-	switch {
-	case r.ErrorReason != ErrorReasonRejected:
-		return nil
-	case r.refused == nil: // the result was read from a file
+	if r.ErrorReason == ErrorReasonRejected && r.refused == nil { // the result was read from a file
 		return &ScriptError{Violations: []Violation{{Rule: strings.TrimPrefix(r.ErrorSummary, refusedPrefix)}}}
+	}
+	if r.refused == nil {
+		return nil
 	}
 	return r.refused
 }
@@ -191,13 +191,12 @@ func (r Result) Bounded() Result {
 		r.Grading = &grading
 	}
 	all := r.Warnings
-	r.Warnings = make([]string, 0, min(len(all), maxWarnings+1))
-	for i, warning := range all {
-		if i == maxWarnings {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("and %d further warnings", len(all)-maxWarnings))
-			break
-		}
+	r.Warnings = []string{}
+	for _, warning := range all[:min(len(all), maxWarnings)] {
 		r.Warnings = append(r.Warnings, boundedText(warning))
+	}
+	if more := len(all) - maxWarnings; more > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("and %d further warnings", more))
 	}
 	return r
 }
@@ -239,17 +238,12 @@ func boundedPointer(text *string) *string {
 }
 
 // decodeResult reads the wire form. Unknown fields are ignored.
-func decodeResult(text []byte) (Result, error) {
-	var r Result
+func decodeResult(text []byte) (r Result, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return Result{}, fmt.Errorf("is no evaluation: %w", err)
 	}
-	return r, r.checkSchema()
-}
-
-func (r Result) checkSchema() error {
 	if r.Schema != ResultSchemaV1 {
-		return fmt.Errorf("schema is %s, want %q", shown(r.Schema), ResultSchemaV1)
+		err = fmt.Errorf("schema is %s, want %q", shown(r.Schema), ResultSchemaV1)
 	}
-	return nil
+	return r, err
 }

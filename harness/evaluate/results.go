@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"slices"
 	"strconv"
-
-	"github.com/gofrs/flock"
 
 	"github.com/evalbox/evalbox/internal/brief"
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -67,22 +64,22 @@ func readResults(r io.Reader, path string, opts ReadOptions) (ReadReport, error)
 		if err != nil {
 			return report, resultsError(path, line.Number, err)
 		}
-		if len(bytes.TrimSpace(line.Text)) == 0 && !line.Torn {
-			report.size = line.End
-			continue
-		}
-		res, err := decodeLine(line.Text, opts)
-		switch {
-		case err == nil && !line.Torn:
+		if len(bytes.TrimSpace(line.Text)) > 0 || line.Torn {
+			res, err := decodeLine(line.Text, opts)
+			if (err != nil || line.Torn) && line.Last && resultLines.Ours(line.Text) {
+				// Also a line that is complete but for its end: the next one would be written behind it.
+				report.Torn = line.Number
+				return report, nil
+			}
+			if err == nil && line.Torn {
+				err = errors.New("does not end")
+			}
+			if err != nil {
+				return report, resultsError(path, line.Number, err)
+			}
 			report.Results = append(report.Results, res)
-			report.size = line.End
-		case line.Last && resultLines.Ours(line.Text):
-			// Also a line that is complete but for its end: the next one would be written behind it.
-			report.Torn = line.Number
-			return report, nil
-		default:
-			return report, resultsError(path, line.Number, cmp.Or(err, errors.New("does not end")))
 		}
+		report.size = line.End
 	}
 	return report, nil
 }
@@ -107,7 +104,7 @@ func decodeLine(text []byte, opts ReadOptions) (Result, error) {
 type ResultsFile struct {
 	path string
 	file *os.File
-	lock *flock.Flock
+	lock io.Closer
 }
 
 // OpenResults opens a results file for writing, which is created if it is missing, and returns its
@@ -115,51 +112,38 @@ type ResultsFile struct {
 // results file: a file of another kind is refused and stays as it is. A file that another process
 // is writing is [sandbox.ErrBusy].
 func OpenResults(path string, opts ReadOptions) (*ResultsFile, ReadReport, error) {
-	// The lock opens the file too, in a way that may wait for a pipe.
-	file, err := fsx.Open(path)
-	if err == nil {
-		err = file.Close()
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, ReadReport{}, resultsError(path, 0, err)
-	}
-	r := &ResultsFile{path: path, lock: flock.New(path, flock.SetPermissions(0o644))}
-	got, err := r.lock.TryLock()
-	if err == nil && !got {
-		err = sandbox.ErrBusy
-	}
+	file, err := fsx.OpenAppend(path, 0o644)
 	if err != nil {
 		return nil, ReadReport{}, resultsError(path, 0, err)
 	}
-	var report ReadReport
-	if r.file, err = fsx.OpenAppend(path, 0o644); err != nil {
-		err = resultsError(path, 0, err)
-	} else {
-		report, err = readResults(r.file, path, opts)
-	}
-	if err == nil && report.Torn > 0 {
-		if err = errors.Join(r.file.Truncate(report.size), r.file.Sync()); err != nil {
-			err = resultsError(path, 0, err)
-		}
-	}
+	r := &ResultsFile{path: path, file: file}
+	report, err := r.open(opts)
 	if err != nil {
 		return nil, ReadReport{}, errors.Join(err, r.Close())
 	}
 	return r, report, nil
 }
 
+func (r *ResultsFile) open(opts ReadOptions) (report ReadReport, err error) {
+	if r.lock, err = fsx.LockPath(r.path); err != nil {
+		if errors.Is(err, fsx.ErrLocked) {
+			err = sandbox.ErrBusy
+		}
+		return report, resultsError(r.path, 0, err)
+	}
+	report, err = readResults(r.file, r.path, opts)
+	if err == nil && report.Torn > 0 {
+		if err = errors.Join(r.file.Truncate(report.size), r.file.Sync()); err != nil {
+			err = resultsError(r.path, 0, err)
+		}
+	}
+	return report, err
+}
+
 // Append writes [Result.Bounded] and returns when it is on the disk. A score that is not finite,
 // which JSON cannot carry, is refused.
 func (r *ResultsFile) Append(res Result) error {
-	for _, score := range []*float64{res.Score, res.GradedScore} {
-		if score != nil && !isFinite(*score) {
-			return resultsError(r.path, 0, fmt.Errorf("the score %v is not finite", *score))
-		}
-	}
 	text, err := json.Marshal(res.Bounded())
-	if err == nil && len(text) > resultLines.Max {
-		err = fmt.Errorf("an evaluation of %d bytes is longer than %v", len(text), policy.Size(resultLines.Max))
-	}
 	if err == nil {
 		err = resultLines.Append(r.file, text)
 	}
@@ -171,11 +155,11 @@ func (r *ResultsFile) Append(res Result) error {
 
 // Close releases the file.
 func (r *ResultsFile) Close() error {
-	var err error
-	if r.file != nil {
-		err = r.file.Close()
+	err := r.file.Close()
+	if r.lock != nil {
+		err = errors.Join(err, r.lock.Close())
 	}
-	return errors.Join(err, r.lock.Close())
+	return err
 }
 
 // Key tells results of different scripts apart: two with the same name, script (as it was before
@@ -242,10 +226,8 @@ func Latest(results []Result) (latest []Result, replaced Replaced) {
 // of different ones cannot be compared.
 func Competitions(results []Result) []string {
 	var ids []string
-	seen := map[string]bool{}
 	for _, r := range results {
-		if !seen[r.CompetitionID] {
-			seen[r.CompetitionID] = true
+		if !slices.Contains(ids, r.CompetitionID) {
 			ids = append(ids, r.CompetitionID)
 		}
 	}

@@ -147,10 +147,10 @@ func TestResultsRefuseWhatJSONCannotCarry(t *testing.T) {
 	file, _, err := OpenResults(filepath.Join(t.TempDir(), "results.jsonl"), ReadOptions{})
 	require.NoError(t, err)
 	defer file.Close()
-	require.ErrorContains(t, file.Append(scored("a", new(math.Inf(1)))), "not finite")
+	require.ErrorContains(t, file.Append(scored("a", new(math.Inf(1)))), "unsupported value: +Inf")
 	e := scored("a", nil)
 	e.GradedScore = new(math.NaN())
-	require.ErrorContains(t, file.Append(e), "not finite")
+	require.ErrorContains(t, file.Append(e), "unsupported value: NaN")
 	require.NoError(t, file.Append(scored("b", nil)))
 }
 

@@ -82,11 +82,12 @@ func TestSetup(t *testing.T) {
 // TestOriginalIsThatOfTheCaller: a repair changes the script, and not what it is known by.
 func TestOriginalIsThatOfTheCaller(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
-	_, evaluation, err := e.EvaluateWithRetry(t.Context(), scripts("crash A: 1")[0], newTask(t), mlestar.DefaultPipelineConfig(),
+	_, evaluation, err := e.repair(t.Context(), scripts("crash A: 1")[0],
+		Job{Script: "crash A: 1", Task: newTask(t), Timeout: time.Second, Name: "a", Setup: "s"},
 		func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
 			return mlestar.NewSolution("score 1", mlestar.PhaseRefined), nil
 		},
-		RetryOptions{Timeout: time.Second, Name: "a", Setup: "s"})
+		1)
 	require.NoError(t, err)
 	require.Equal(t, hashText("crash A: 1"), evaluation.OriginalSHA256)
 	require.Equal(t, hashText("score 1"), evaluation.ScriptSHA256)

@@ -73,14 +73,16 @@ func (e *ScriptError) Hint() string {
 // raise SystemExit passes, and so does an alias.
 func ValidateScript(content string) []Violation {
 	if !utf8.ValidString(content) {
-		valid := content
+		line := 1
 		for i, r := range content {
 			if _, size := utf8.DecodeRuneInString(content[i:]); r == utf8.RuneError && size == 1 {
-				valid = content[:i]
 				break
 			}
+			if r == '\n' {
+				line++
+			}
 		}
-		return []Violation{{Line: 1 + strings.Count(valid, "\n"), Rule: "is not UTF-8"}}
+		return []Violation{{Line: line, Rule: "is not UTF-8"}}
 	}
 	solid, call := scriptRules()
 	if !solid.MatchString(content) {
@@ -97,8 +99,8 @@ func ValidateScript(content string) []Violation {
 	return found
 }
 
-// CheckScript is [ValidateScript] as an error; nil if the script may run.
-func CheckScript(content string) *ScriptError {
+// checkScript is [ValidateScript] as an error; nil if the script may run.
+func checkScript(content string) *ScriptError {
 	if found := ValidateScript(content); len(found) > 0 {
 		return &ScriptError{Violations: found}
 	}
@@ -121,7 +123,7 @@ var scriptRules = sync.OnceValues(func() (solid, call *regexp.Regexp) {
 // is replaced at once and as a whole, and a link is not followed. A script that breaks a rule of
 // [ValidateScript] is a [*ScriptError], and nothing is written.
 func WriteScript(solution mlestar.SolutionScript, workingDir, name string) (string, error) {
-	if refused := CheckScript(solution.Content); refused != nil {
+	if refused := checkScript(solution.Content); refused != nil {
 		return "", refused
 	}
 	if name == "" {
@@ -226,7 +228,7 @@ const joined = "\x00"
 func logicalLines(content string) []logicalLine {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n", joined, "$").Replace(strings.TrimPrefix(content, "\ufeff"))
 	pieces, _ := maskingRules()
-	text = pieces.ReplaceAllStringFunc(text, func(piece string) string {
+	code := []byte(pieces.ReplaceAllStringFunc(text, func(piece string) string {
 		switch piece[0] {
 		case '#':
 			return ""
@@ -234,52 +236,40 @@ func logicalLines(content string) []logicalLine {
 			return joined
 		}
 		return "$" + strings.Repeat(joined, strings.Count(piece, "\n"))
-	})
-	var lines []logicalLine
-	var current strings.Builder
-	line := logicalLine{}
-	physical, depth := 1, 0
-	for i := range len(text) + 1 {
-		c := byte('\n')
-		if i < len(text) {
-			c = text[i]
-		}
-		switch {
-		case c == joined[0] || c == '\n' && depth > 0 && i < len(text):
-			physical++
-			if current.Len() > 0 {
-				current.WriteByte(' ')
-			}
-			continue
-		case c == '\n':
-			if current.Len() > 0 {
-				line.text = strings.TrimRight(current.String(), " \t\f")
-				lines = append(lines, line)
-				current.Reset()
-			}
-			physical++
-			line = logicalLine{}
-			continue
-		case c == '(' || c == '[' || c == '{':
+	}))
+	depth := 0 // of brackets
+	for i, c := range code {
+		switch c {
+		case '(', '[', '{':
 			depth++
-		case c == ')' || c == ']' || c == '}':
+		case ')', ']', '}':
 			depth = max(depth-1, 0)
-		}
-		if current.Len() == 0 {
-			switch c {
-			case ' ':
-				line.indent++
-				continue
-			case '\t':
-				line.indent += 8 - line.indent%8
-				continue
-			case '\f':
-				line.indent = 0
-				continue
+		case '\n':
+			if depth > 0 {
+				code[i] = joined[0]
 			}
-			line.number = physical
 		}
-		current.WriteByte(c)
+	}
+	var lines []logicalLine
+	number := 1
+	for line := range strings.SplitSeq(string(code), "\n") {
+		text := strings.TrimLeft(line, joined+" \t\f")
+		if text != "" {
+			space, indent := line[:len(line)-len(text)], 0
+			for _, c := range space {
+				switch c {
+				case ' ':
+					indent++
+				case '\t':
+					indent += 8 - indent%8
+				case '\f':
+					indent = 0
+				}
+			}
+			text = strings.TrimRight(strings.ReplaceAll(text, joined, " "), " \t\f")
+			lines = append(lines, logicalLine{number + strings.Count(space, joined), indent, text})
+		}
+		number += 1 + strings.Count(line, joined)
 	}
 	return lines
 }
@@ -290,7 +280,7 @@ func onlyPass(same string, indent int, after []logicalLine) bool {
 	if strings.TrimSpace(same) != "" {
 		return passes(same)
 	}
-	body := 0
+	body := false
 	for _, line := range after {
 		if line.indent <= indent {
 			break
@@ -298,9 +288,9 @@ func onlyPass(same string, indent int, after []logicalLine) bool {
 		if !passes(line.text) {
 			return false
 		}
-		body++
+		body = true
 	}
-	return body > 0
+	return body
 }
 
 // passes reports whether a line has statements, and all of them are pass.

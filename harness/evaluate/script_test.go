@@ -47,7 +47,7 @@ func TestValidateScript(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, test.want, ValidateScript(test.content))
-			err := CheckScript(test.content)
+			err := checkScript(test.content)
 			require.Equal(t, test.want == nil, err == nil)
 		})
 	}

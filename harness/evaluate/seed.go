@@ -43,10 +43,10 @@ func (h *Harness) EvaluateSolution(ctx context.Context, solution mlestar.Solutio
 
 // effectiveTimeout is the override, or else the config's limit.
 func effectiveTimeout(config mlestar.PipelineConfig, override time.Duration) (time.Duration, error) {
-	switch {
-	case override < 0:
+	if override < 0 {
 		return 0, &policy.FieldError{Field: "timeout", Value: override.String(), Rule: "must be more than 0"}
-	case override > 0:
+	}
+	if override > 0 {
 		return override, nil
 	}
 	if err := config.Validate(); err != nil {
@@ -108,12 +108,10 @@ type RetryOptions struct {
 	MaxRetries *int
 	// Timeout, unless 0, is the time limit of each run instead of the config's.
 	Timeout time.Duration
-	// Name, Seed, Setup, Workspace and Earlier are those of [Job].
+	// Name, Seed and Workspace are those of [Job].
 	Name      string
 	Seed      *uint32
-	Setup     string
 	Workspace string
-	Earlier   *Result
 }
 
 // EvaluateWithRetry evaluates a solution and, as long as the run is not valid and repairs are left,
@@ -137,10 +135,12 @@ func (h *Harness) EvaluateWithRetry(ctx context.Context, solution mlestar.Soluti
 	if most < 0 {
 		return solution, Result{}, &policy.FieldError{Field: "max_retries", Value: strconv.Itoa(most), Rule: "must not be negative"}
 	}
-	job := Job{
-		Script: solution.Content, Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Setup: opts.Setup,
-		Workspace: opts.Workspace, Earlier: opts.Earlier,
-	}
+	job := Job{Script: solution.Content, Task: task, Timeout: timeout, Name: opts.Name, Seed: opts.Seed, Workspace: opts.Workspace}
+	return h.repair(ctx, solution, job, debug, most)
+}
+
+// repair is [Harness.EvaluateWithRetry] for a job.
+func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, job Job, debug DebugFunc, most int) (mlestar.SolutionScript, Result, error) {
 	original := hashText(solution.Content)
 	res, err := h.Run(ctx, job)
 	solution, repairs := h.repairedBefore(solution, res), res.Repairs
@@ -179,14 +179,11 @@ func (h *Harness) repairedBefore(given mlestar.SolutionScript, res Result) mlest
 		return given
 	}
 	record, err := h.box.Store().Load(res.Run.ID)
-	if err != nil {
+	program, readErr := fsx.Read(record.ProgramPath(), maxProgram)
+	if err != nil || readErr != nil || hashText(string(program)) != res.ScriptSHA256 {
 		return given
 	}
-	text, err := fsx.Read(record.ProgramPath(), maxProgram)
-	if err != nil || hashText(string(text)) != res.ScriptSHA256 {
-		return given
-	}
-	repaired := mlestar.NewSolution(string(text), mlestar.PhaseRefined)
+	repaired := mlestar.NewSolution(string(program), mlestar.PhaseRefined)
 	repaired.SourceModel = given.SourceModel
 	return repaired
 }
@@ -234,10 +231,9 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 		if workspace != "" && runs > 1 {
 			job.Workspace = workspace + suffix
 		}
-		r.Workspaces = append(r.Workspaces, job.Workspace)
 		var res Result
 		res, err = h.Run(ctx, job)
-		r.Results = append(r.Results, res)
+		r.Results, r.Workspaces = append(r.Results, res), append(r.Workspaces, job.Workspace)
 		if err == nil {
 			err = context.Cause(ctx)
 		}

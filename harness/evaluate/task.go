@@ -12,46 +12,33 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
 // TaskType is the kind of problem (DM-004).
 type TaskType string
 
-// TaskTypes returns all kinds of problems.
-func TaskTypes() []TaskType {
-	return []TaskType{"classification", "regression", "image_classification", "image_to_image", "text_classification",
-		"audio_classification", "sequence_to_sequence", "tabular"}
-}
-
 // UnmarshalText refuses a name that is not a task type.
 func (t *TaskType) UnmarshalText(text []byte) error {
-	return readName(t, "task_type", TaskTypes(), text)
+	return readName(t, "task_type", string(text), "classification", "regression", "image_classification", "image_to_image",
+		"text_classification", "audio_classification", "sequence_to_sequence", "tabular")
 }
 
 // DataModality is the kind of data (DM-005).
 type DataModality string
 
-// DataModalities returns all kinds of data.
-func DataModalities() []DataModality {
-	return []DataModality{"tabular", "image", "text", "audio", "mixed"}
-}
-
 // UnmarshalText refuses a name that is not a modality.
 func (m *DataModality) UnmarshalText(text []byte) error {
-	return readName(m, "data_modality", DataModalities(), text)
+	return readName(m, "data_modality", string(text), "tabular", "image", "text", "audio", "mixed")
 }
 
-// readName sets target from its wire name, which must be one of all.
-func readName[T ~string](target *T, field string, all []T, text []byte) error {
-	names := make([]string, len(all))
-	for i, name := range all {
-		names[i] = string(name)
+// readName sets target to a wire name, which must be one of all.
+func readName[T ~string](target *T, field, name string, all ...T) error {
+	if !slices.Contains(all, T(name)) {
+		return &policy.FieldError{Field: field, Value: shown(name), Rule: "must be one of " + text.List(all)}
 	}
-	if !slices.Contains(names, string(text)) {
-		return &policy.FieldError{Field: field, Value: shown(string(text)), Rule: "must be one of " + strings.Join(names, ", ")}
-	}
-	*target = T(text)
+	*target = T(name)
 	return nil
 }
 
@@ -71,7 +58,7 @@ type TaskDescription struct {
 	OutputDir string `json:"output_dir" yaml:"output_dir"`
 	// TargetColumn is the column to predict; nil when there is no such column.
 	TargetColumn *string `json:"target_column" yaml:"target_column"`
-	// BaselineValue is the score to beat; see [BeatsBaseline].
+	// BaselineValue is the score to beat.
 	BaselineValue *float64 `json:"baseline_value" yaml:"baseline_value"`
 }
 
@@ -81,11 +68,14 @@ func (t TaskDescription) Validate() error { return errors.Join(t.problems()...) 
 
 func (t TaskDescription) problems() []error {
 	var errs []error
+	refuse := func(field, value, rule string) {
+		errs = append(errs, &policy.FieldError{Field: field, Value: value, Rule: rule})
+	}
 	for _, f := range []struct{ name, value string }{
 		{"competition_id", t.CompetitionID}, {"evaluation_metric", t.EvaluationMetric}, {"description", t.Description},
 	} {
 		if f.value == "" {
-			errs = append(errs, &policy.FieldError{Field: f.name, Rule: "is missing"})
+			refuse(f.name, "", "is missing")
 		}
 	}
 	for _, err := range []error{
@@ -98,11 +88,10 @@ func (t TaskDescription) problems() []error {
 		}
 	}
 	if t.BaselineValue != nil && !isFinite(*t.BaselineValue) {
-		errs = append(errs, &policy.FieldError{Field: "baseline_value", Value: fmt.Sprint(*t.BaselineValue), Rule: "must be a finite number"})
+		refuse("baseline_value", fmt.Sprint(*t.BaselineValue), "must be a finite number")
 	}
 	if t.OutputDir != "" && filepath.Clean(t.OutputDir) != finalName {
-		errs = append(errs, &policy.FieldError{Field: "output_dir", Value: shown(t.OutputDir),
-			Rule: "must be ./final: that is where a script finds it"})
+		refuse("output_dir", shown(t.OutputDir), "must be ./final: that is where a script finds it")
 	}
 	return errs
 }
@@ -135,31 +124,29 @@ func (t TaskDescription) CheckData() error {
 		return err
 	}
 	info, err := os.Stat(input)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return unusable("data_dir", input, "does not exist", nil)
-	case err == nil && !info.IsDir():
+	}
+	if err == nil && !info.IsDir() {
 		return unusable("data_dir", input, "is not a folder", nil)
 	}
-	found := errors.New("found")
+	found := false
 	if err == nil {
-		input, err = filepath.EvalSymlinks(input)
-	}
-	if err == nil {
-		err = filepath.WalkDir(input, func(_ string, entry fs.DirEntry, err error) error {
+		err = filepath.WalkDir(input+string(filepath.Separator), func(_ string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() {
-				return found
+				found = true
+				return filepath.SkipAll
 			}
 			return err
 		})
 	}
 	switch {
-	case errors.Is(err, found):
-		return nil
 	case err != nil:
 		return unusable("data_dir", input, "cannot be read", err)
+	case !found:
+		return unusable("data_dir", input, "holds no file", nil)
 	}
-	return unusable("data_dir", input, "holds no file", nil)
+	return nil
 }
 
 // LoadTask reads a task from a YAML file with the field names of DM-007. A relative data_dir is
@@ -168,29 +155,29 @@ func (t TaskDescription) CheckData() error {
 // is missing or empty (AI-11).
 func LoadTask(path string) (TaskDescription, error) {
 	const most = 1 << 20 // a description is prose
-	text, err := fsx.Read(path, most)
+	content, err := fsx.Read(path, most)
+	dir := ""
+	if err == nil {
+		dir, err = filepath.Abs(filepath.Dir(path))
+	}
 	if err != nil {
 		return TaskDescription{}, taskError(path, strict.Problem{Rule: fsx.Cause(err).Error(), Err: err})
 	}
-	task, err := parseTask(text, path)
+	task, err := parseTask(content, path)
 	if err != nil {
 		return TaskDescription{}, err
 	}
 	if !filepath.IsAbs(task.DataDir) {
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return TaskDescription{}, taskError(path, strict.Problem{Rule: fsx.Cause(err).Error(), Err: err})
-		}
-		task.DataDir = filepath.Join(filepath.Dir(abs), task.DataDir)
+		task.DataDir = filepath.Join(dir, task.DataDir)
 	}
 	return task, task.CheckData()
 }
 
 // parseTask reads the text of a task file.
-func parseTask(text []byte, source string) (TaskDescription, error) {
+func parseTask(content []byte, source string) (TaskDescription, error) {
 	task := TaskDescription{DataDir: "./" + inputName, OutputDir: "./" + finalName}
 	var errs []error
-	for _, problem := range strict.Decode(text, &task, strict.Options{Lenient: true}) {
+	for _, problem := range strict.Decode(content, &task, strict.Options{Lenient: true}) {
 		if field, ok := errors.AsType[*policy.FieldError](problem.Err); ok {
 			problem.Value, problem.Rule = field.Value, field.Rule
 		}

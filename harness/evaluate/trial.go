@@ -92,11 +92,10 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 		return Job{}, problems
 	}
 	decoded := Job{Name: job.Name, Script: d.Script, Repetition: d.Repetition, Workspace: d.Workspace, Timeout: time.Duration(d.TimeoutSeconds * float64(time.Second))}
-	switch {
-	case (d.Script == "") == (d.ScriptFile == ""):
+	var err error
+	if (d.Script == "") == (d.ScriptFile == "") {
 		refuse("script", "give script or script_file")
-	case d.ScriptFile != "":
-		var err error
+	} else if d.ScriptFile != "" {
 		if decoded.Script, err = ReadScript(d.ScriptFile); err != nil {
 			refuse("script_file", err.Error())
 		}
@@ -110,7 +109,6 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 			refuse("task", err.Error())
 		}
 	default:
-		var err error
 		if decoded.Task, err = LoadTask(d.TaskFile); err != nil {
 			refuse("task_file", err.Error())
 		}
@@ -136,21 +134,20 @@ func (h *Harness) with(change func(*Options)) *Harness {
 
 // forJob returns a copy of the harness whose runs have the labels and the events of a job.
 func (h *Harness) forJob(job trial.Job, emit func(trial.Event)) *Harness {
+	waiting, started, grading := h.opts.Hooks.Waiting, h.opts.Hooks.Started, h.opts.Grading
 	other := h.with(func(o *Options) {
-		hooks := o.Hooks
 		o.Hooks.Waiting = func(why string) {
 			emit(trial.Event{Kind: trial.EventWaiting, Text: why})
-			if hooks.Waiting != nil {
-				hooks.Waiting(why)
+			if waiting != nil {
+				waiting(why)
 			}
 		}
 		o.Hooks.Started = func() {
 			emit(trial.Event{Kind: trial.EventStarted, Role: roleProgram})
-			if hooks.Started != nil {
-				hooks.Started()
+			if started != nil {
+				started()
 			}
 		}
-		grading := o.Grading
 		o.Grading = func(name string) {
 			emit(trial.Event{Kind: trial.EventStarted, Role: roleGrader})
 			if grading != nil {
@@ -169,13 +166,8 @@ const (
 
 // label adds the labels of the job to a request.
 func (h *Harness) label(req sandbox.Request, role string) sandbox.Request {
-	if h.job.ID == "" {
-		return req
-	}
-	labels := maps.Clone(req.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, req.Labels)
 	maps.Copy(labels, h.job.Labels(role))
 	req.Labels = labels
 	return req

@@ -28,14 +28,9 @@ func TestWhatRunsIsTheSolution(t *testing.T) {
 		ran = run.script
 		return prints("0.1")
 	})
-	e := newEvaluator(t, runner, Options{
-		Cache: t.TempDir(),
-		// This is called between the writing of the script and the run.
-		Prepare: func(context.Context, *sandbox.Request) (func(), error) {
-			writeFile(t, filepath.Join(workspace, ScriptName), "score 0.9")
-			return nil, nil
-		},
-	})
+	e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
+	// This is called between the writing of the script and the run.
+	runner.before = func() { writeFile(t, filepath.Join(workspace, ScriptName), "score 0.9") }
 	job := Job{Script: "score 0.1", Task: newTask(t), Timeout: time.Second, Workspace: workspace}
 	got, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
@@ -311,14 +306,14 @@ func TestGradingIsMadeUpFor(t *testing.T) {
 		require.Equal(t, "a", name)
 		told++
 	}})
-	task, retries := newTask(t), 1
+	task := newTask(t)
 	repair := func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
 		return mlestar.NewSolution("good", mlestar.PhaseRefined), nil
 	}
 	evaluate := func(earlier *Result) (mlestar.SolutionScript, Result) {
 		t.Helper()
-		s, got, err := e.EvaluateWithRetry(t.Context(), mlestar.NewSolution("bad", mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(), repair,
-			RetryOptions{MaxRetries: &retries, Name: "a", Setup: "s", Earlier: earlier})
+		s, got, err := e.repair(t.Context(), mlestar.NewSolution("bad", mlestar.PhaseInit),
+			Job{Script: "bad", Task: task, Timeout: time.Minute, Name: "a", Setup: "s", Earlier: earlier}, repair, 1)
 		require.NoError(t, err)
 		return s, got
 	}

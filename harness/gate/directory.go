@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/internal/fsx"
-
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // A DirectoryError is a gate directory that cannot be used.
@@ -58,24 +57,31 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return directory{}, &DirectoryError{Path: path, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return directory{}, &DirectoryError{Path: path, Rule: "cannot be opened", Err: fsx.Cause(err)}
+	if dir.root, err = openExisting(path); err != nil {
+		return directory{}, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, dir.close())
-		}
-	}()
-	dir.root = root
-	dir.lock, err = fsx.Lock(root)
+	dir.lock, err = fsx.Lock(dir.root)
 	switch {
 	case errors.Is(err, fsx.ErrLocked):
-		return dir, &DirectoryError{Path: path, Rule: "cannot be used", Err: ErrInUse, hint: "wait for its end, or choose another directory"}
+		err = &DirectoryError{Path: path, Rule: "cannot be used", Err: ErrInUse, hint: "wait for its end, or choose another directory"}
 	case err != nil:
-		return dir, &DirectoryError{Path: path, Rule: "cannot be locked", Err: fsx.Cause(err)}
+		err = &DirectoryError{Path: path, Rule: "cannot be locked", Err: fsx.Cause(err)}
+	default:
+		err = clearDirectory(dir.root, path, replace)
 	}
-	return dir, clearDirectory(root, path, replace)
+	if err != nil {
+		return directory{}, errors.Join(err, dir.close())
+	}
+	return dir, nil
+}
+
+// openExisting opens a gate directory.
+func openExisting(path string) (*os.Root, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, &DirectoryError{Path: path, Rule: "cannot be opened", Err: fsx.Cause(err)}
+	}
+	return root, nil
 }
 
 // clearDirectory empties an earlier gate directory. It refuses any other directory that is not
@@ -105,11 +111,12 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 	}
 	// The files that vouch for the others go first.
 	for _, name := range []string{evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.ManifestFile} {
-		if err := root.RemoveAll(name); err != nil {
-			return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
-		}
+		err = errors.Join(err, root.RemoveAll(name))
 	}
-	if err := fsx.Empty(root); err != nil {
+	if err == nil {
+		err = fsx.Empty(root)
+	}
+	if err != nil {
 		return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 	}
 	return nil

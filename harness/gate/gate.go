@@ -24,7 +24,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
@@ -35,15 +34,13 @@ import (
 
 // Options say how gates run on this machine.
 type Options struct {
-	// Request, IO, Hooks, Keep, TempDir, Progress and Now are those of [execute.Options].
+	// Request, IO, Hooks, Keep and Progress are those of [execute.Options].
 	// Request also says which image a wish means that names none.
 	Request  sandbox.Request
 	IO       sandbox.IO
 	Hooks    sandbox.Hooks
 	Keep     bool
-	TempDir  string
 	Progress func(Event)
-	Now      func() time.Time
 	// Policy has the limits of this machine, and what may be reached. It is the runner's.
 	Policy policy.Policy
 	// Tools, if set, says which commands may run. ToolRegistry is the SHA-256 of its document.

@@ -53,14 +53,18 @@ type Document struct {
 
 // A FileError is a file of the caller that cannot be used.
 type FileError struct {
-	// What is the kind of file in words: "wish", "key", "public key" or "output".
+	// What is the kind of file in words: "wish", "toolchain", "key", "public key" or
+	// "output". What and Path are empty if Err names the file.
 	What, Path string
 	Err        error
 	hint       string
 }
 
 func (e *FileError) Error() string {
-	return strings.TrimSuffix(e.What+" "+e.Path, " ") + ": " + fsx.Cause(e.Err).Error()
+	if e.What == "" {
+		return e.Err.Error()
+	}
+	return e.What + " " + e.Path + ": " + fsx.Cause(e.Err).Error()
 }
 
 func (e *FileError) Unwrap() error { return e.Err }
@@ -98,7 +102,7 @@ func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
 		onTheSpot, job.Lock.Wish.AllowUnobserved = true, d.AllowUnobserved
 		job.WishDir, err = filepath.Abs(d.Workspace)
 	} else {
-		err = job.read(d)
+		err = job.read(d.Wish, d.Seal)
 	}
 	if err == nil {
 		err = job.excludeReports(d.Reports, onTheSpot)
@@ -111,49 +115,38 @@ func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
 }
 
 // read reads a wish or its lock.
-func (job *Job) read(d Document) error {
-	text, err := fsx.Read(d.Wish, spec.MaxDocument)
+func (job *Job) read(file string, seal bool) error {
+	text, err := fsx.Read(file, spec.MaxDocument)
 	if err == nil {
-		job.WishDir, err = filepath.Abs(filepath.Dir(d.Wish))
+		job.WishDir, err = filepath.Abs(filepath.Dir(file))
 	}
-	if err != nil {
-		return &FileError{"wish", d.Wish, err, wishHint}
-	}
-	if isLock(text) {
-		if d.Seal {
-			return &FileError{"", d.Wish, errors.New("is a lock, which --seal is not for"), "give the wish, or leave --seal out"}
-		}
-		job.Lock, err = spec.ParseLock(text, d.Wish)
-		job.Ignore = []string{filepath.Base(d.Wish)}
-		switch {
-		case errors.Is(err, spec.ErrChanged):
+	switch {
+	case err != nil:
+		return &FileError{"wish", file, err, wishHint}
+	case isLock(text) && seal:
+		return &FileError{"wish", file, errors.New("is a lock, which is sealed already"), "give the wish itself"}
+	case isLock(text):
+		job.Lock, err = spec.ParseLock(text, file)
+		job.Ignore = []string{filepath.Base(file)}
+		if job.Sealed = err == nil; errors.Is(err, spec.ErrChanged) {
 			job.NotSealed = "The lock " + spec.ErrChanged.Error()
 			return nil
-		case err != nil:
-			return &hinted{err, "seal the wish again with: sandbox gate seal"}
 		}
-		job.Sealed = true
+		if err != nil {
+			return &FileError{Err: err, hint: "seal the wish again with: sandbox gate seal"}
+		}
 		return nil
 	}
-	if job.Lock.Wish, err = spec.Parse(text, d.Wish); err != nil {
-		return &hinted{err, formHint}
+	if job.Lock.Wish, err = spec.Parse(text, file); err != nil {
+		return &FileError{Err: err, hint: formHint}
 	}
-	if !d.Seal {
+	if !seal {
 		job.Lock.Schema, job.Lock.Toolchain.Image = spec.LockV1, job.Lock.Wish.Image
 		job.Lock.Toolchain.Mounts = []evidence.ToolMount{}
-		job.NotSealed = strings.TrimSuffix(filepath.Base(d.Wish), ".") + " is a wish that was not sealed"
+		job.NotSealed = strings.TrimSuffix(filepath.Base(file), ".") + " is a wish that was not sealed"
 	}
 	return nil
 }
-
-// hinted is an error with a hint.
-type hinted struct {
-	error
-	hint string
-}
-
-func (e *hinted) Unwrap() error { return e.error }
-func (e *hinted) Hint() string  { return e.hint }
 
 // isLock reports whether a text is a lock and not a wish: JSON with the schema of locks.
 func isLock(text []byte) bool {
@@ -166,20 +159,17 @@ func isLock(text []byte) bool {
 
 // SealFile reads a wish that can run, and seals it. The warnings are for people.
 func (h *Harness) SealFile(ctx context.Context, file string) (lock spec.Lock, warnings []string, err error) {
-	text, err := fsx.Read(file, spec.MaxDocument)
-	if err != nil {
-		return lock, nil, &FileError{"wish", file, err, wishHint}
+	var job Job
+	if err := job.read(file, true); err != nil {
+		return lock, nil, err
 	}
-	w, err := spec.Parse(text, file)
-	if err != nil {
-		return lock, nil, &hinted{err, formHint}
-	}
+	w := job.Lock.Wish
 	if len(w.GateCommands) == 0 {
 		return lock, nil, &FileError{"wish", file, errors.New("names no command, so that nothing could be run"), evidence.ReasonNoCommands.Hint()}
 	}
-	workspace, err := w.Workspace(filepath.Dir(file))
+	workspace, err := w.Workspace(job.WishDir)
 	if err != nil {
-		return lock, nil, &hinted{fmt.Errorf("wish %s: %w", file, err), evidence.ReasonNoWorkspace.Hint()}
+		return lock, nil, &FileError{"wish", file, err, evidence.ReasonNoWorkspace.Hint()}
 	}
 	for _, name := range slices.Concat(w.ProtectedPaths, w.ReadOnlyPaths) {
 		if _, err := os.Lstat(filepath.Join(workspace, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
@@ -207,7 +197,7 @@ func (h *Harness) Seal(ctx context.Context, w spec.Spec) (spec.Lock, error) {
 	for _, tool := range w.Toolchain {
 		digest, err := treehash.Of(ctx, tool.Source, treehash.Options{})
 		if err != nil {
-			return spec.Lock{}, &hinted{fmt.Errorf("toolchain %s: %w", tool.Target, err), "name a folder of this machine as source of the toolchain in the wish"}
+			return spec.Lock{}, &FileError{"toolchain", tool.Source, err, "name a folder of this machine as source of the toolchain in the wish"}
 		}
 		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: digest.Sum})
 	}

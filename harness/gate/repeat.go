@@ -9,7 +9,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/evalbox/evalbox/harness/gate/compare"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -31,7 +30,7 @@ func (g *run) compareRepeats(ctx context.Context, artifacts evidence.Artifacts) 
 }
 
 func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artifacts) (found []evidence.Finding, err error) {
-	temp, err := os.MkdirTemp(g.o.TempDir, "evalbox-gate-repeat-")
+	temp, err := os.MkdirTemp("", "evalbox-gate-repeat-")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artif
 		return nil, err
 	}
 	var first, again evidence.Tests
-	line, err := compare.Logs(g.root, other)
+	line, err := compareLogs(g.root, other)
 	if err := errors.Join(err,
 		evidence.Read(g.root, evidence.TestsFile, evidence.MaxDocument, &first),
 		evidence.Read(other, evidence.TestsFile, evidence.MaxDocument, &again),
@@ -69,20 +68,19 @@ func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artif
 	if line != nil {
 		differs(0, evidence.RunLogFile, "Line %d is %q, and %q", line.Line, line.Want, line.Got)
 	}
-	if d := compare.Tests(first, again); d != nil {
+	if d := compareTests(first, again); d != nil {
 		differs(d.Gate, d.Subject, "Its %s is %s, and %s", d.Signal, d.Want, d.Got)
 	}
 	mine := outputsIn(artifacts, evidence.OutputsDir+"/")
 	theirs := outputsIn(artifacts, path.Join(evidence.PassDir(evidence.RepeatPass(k)), "outputs")+"/")
-	for _, d := range compare.Files(mine, theirs, true) {
-		what := "has other content"
+	if all := compareFiles(mine, theirs, true); len(all) > 0 {
+		d, what := all[0], "has other content"
 		if d.Got == "" {
 			what = "is missing"
 		} else if d.Want == "" {
 			what = "is there only"
 		}
 		differs(0, path.Join(evidence.OutputsDir, d.Subject), "The file %s", what)
-		break // the first one
 	}
 	return found, nil
 }

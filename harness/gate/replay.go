@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalbox/evalbox/harness/gate/compare"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/gate/judge"
@@ -72,29 +71,23 @@ type ReplayReport struct {
 	SHA256 string `json:"sha256"`
 }
 
-// ReplayedCommand is one command of a replay, Difference one expected signal that did not come,
-// and Line the first line that differs.
-type (
-	ReplayedCommand = compare.Command
-	Difference      = compare.Difference
-	Line            = compare.Line
-)
-
 // Replay runs the recorded commands again, in the same image, on the same files, and compares.
 // Nothing runs if image, tools or files are not the recorded ones, or if a gate directory does
 // not match its hashes. A replay that differs or cannot be done is a report and not an
 // error. An error says that From cannot be replayed, that OutDir cannot be used
 // ([*DirectoryError]), that the sandbox failed, or that ctx ended.
 func (h *Harness) Replay(ctx context.Context, o ReplayOptions) (ReplayReport, error) {
-	rec, err := openRecording(o.From)
+	rec, err := openRecording(ctx, o.From)
 	if err != nil {
 		return ReplayReport{}, err
 	}
 	report, err := rec.replay(ctx, h, o)
-	if err := errors.Join(err, rec.close()); err != nil {
+	if err := errors.Join(err, rec.root.Close()); err != nil {
 		return ReplayReport{}, err
 	}
-	return report.sealed()
+	text, err := evidence.Canonical(report)
+	report.SHA256 = sum(text)
+	return report, err
 }
 
 func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (report ReplayReport, err error) {
@@ -111,9 +104,6 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 		return report, err
 	}
 	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace}
-	if rec.gates.Commit != "" {
-		g.recordedAt = fmt.Sprintf(" at commit %.40s", rec.gates.Commit)
-	}
 	defer func() { err = errors.Join(err, g.clean()) }()
 	out := o.OutDir
 	if out == "" {
@@ -137,10 +127,9 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 		}
 		report.Missing = append(report.Missing, Problem{f.Subject, f.Detail})
 	}
-	if len(report.Missing) > 0 {
-		return report, nil
+	if len(report.Missing) == 0 {
+		rec.compare(&report, dir.root, made)
 	}
-	rec.compare(&report, dir.root, made)
 	return report, nil
 }
 
@@ -168,9 +157,9 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 	for i, c := range made.Gates.Commands {
 		report.Commands = append(report.Commands, ReplayedCommand{Cmd: c.Cmd, Ending: c.Ending, ExitCode: exits[i], Passed: c.Passed, LogSHA256: c.LogSHA256})
 	}
-	report.Differences = append(report.Differences, compare.Gates(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
+	report.Differences = append(report.Differences, compareGates(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
 	// A recorded log may be missing: its hash was compared.
-	if line, err := compare.Logs(rec.root, root); err == nil {
+	if line, err := compareLogs(rec.root, root); err == nil {
 		report.FirstLine = line
 	}
 	reported := slices.ContainsFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" || d.Signal == "behavior_hash" })
@@ -190,7 +179,7 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 // alone expects only that no gate tries what is forbidden to all gates.
 func (rec *recording) verdicts(made Report) (want, got string) {
 	found := made.Verdict.Findings
-	if rec.manifest != nil {
+	if rec.complete {
 		return reasonWords(rec.expectedFindings(made.Manifest)), reasonWords(found)
 	}
 	tried := slices.DeleteFunc(slices.Clone(found), func(f evidence.Finding) bool {
@@ -216,17 +205,6 @@ func reasonWords(findings []evidence.Finding) string {
 	return strings.Join(words, ", ")
 }
 
-// sealed returns the report with its hash.
-func (r ReplayReport) sealed() (ReplayReport, error) {
-	r.SHA256 = ""
-	text, err := evidence.Canonical(r)
-	if err != nil {
-		return r, err
-	}
-	r.SHA256 = sum(text)
-	return r, nil
-}
-
 // sum is a SHA-256 in hexadecimal.
 func sum(text []byte) string {
 	sum := sha256.Sum256(text)
@@ -236,19 +214,19 @@ func sum(text []byte) string {
 // recording is the input of a replay. It is untrusted.
 type recording struct {
 	gates evidence.Gates
-	// manifest and tests are those of the recorded run, nil without.
-	manifest *evidence.RunManifest
-	tests    *evidence.Tests
-	// input is all evidence of the recorded run, and lock its sealed wish; both are there
-	// with a manifest only.
-	input judge.Input
-	lock  []byte
+	// complete says that a RunManifest.json lies beside GATES.json. Then input is all evidence
+	// of the recorded run, lock its sealed wish, and unfit lists the files that do not match
+	// their hashes: a replay of other evidence would prove nothing.
+	complete bool
+	input    judge.Input
+	unfit    []Problem
+	lock     []byte
 	// root is the directory of GATES.json.
 	root *os.Root
 }
 
 // openRecording reads GATES.json and the documents beside it.
-func openRecording(from string) (rec *recording, err error) {
+func openRecording(ctx context.Context, from string) (rec *recording, err error) {
 	dir, name := from, evidence.GatesFile
 	if info, err := os.Stat(from); err == nil && !info.IsDir() {
 		dir, name = filepath.Dir(from), filepath.Base(from)
@@ -257,63 +235,54 @@ func openRecording(from string) (rec *recording, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, root.Close())
-		}
-	}()
-	text, err := evidence.ReadText(root, name, judge.MaxGatesText)
-	if err != nil {
-		return nil, fmt.Errorf("replay of %s: %w", from, fsx.Cause(err))
-	}
 	rec = &recording{root: root}
+	if err = rec.read(ctx, name); err != nil {
+		return nil, errors.Join(fmt.Errorf("replay of %s: %w", from, err), root.Close())
+	}
+	return rec, nil
+}
+
+func (rec *recording) read(ctx context.Context, name string) error {
+	text, err := evidence.ReadText(rec.root, name, judge.MaxGatesText)
+	if err != nil {
+		return fsx.Cause(err)
+	}
 	if rec.gates, err = judge.ParseGates(text); err != nil {
-		return nil, fmt.Errorf("replay of %s: %w", from, err)
+		return err
 	}
-	if rec.manifest, err = readOptional[evidence.RunManifest](root, evidence.RunManifestFile); err != nil {
-		return nil, err
+	if _, err := rec.root.Lstat(evidence.RunManifestFile); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	rec.tests, err = readOptional[evidence.Tests](root, evidence.TestsFile)
-	return rec, err
+	rec.complete = true
+	if rec.input, err = loaded(ctx, rec.root); err != nil {
+		return err
+	}
+	if rec.unfit = unfit(rec.input.Check); len(rec.unfit) == 0 {
+		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
+	}
+	return err
 }
-
-// readOptional reads a document that may be missing.
-func readOptional[T any](root *os.Root, name string) (*T, error) {
-	v := new(T)
-	err := evidence.Read(root, name, evidence.MaxDocument, v)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return v, err
-}
-
-func (rec *recording) close() error { return rec.root.Close() }
 
 // plan returns the manifest of the replay, or what prevents it. Nothing is changed.
 func (rec *recording) plan(ctx context.Context, p policy.Policy, o ReplayOptions) (m evidence.RunManifest, missing []Problem, err error) {
 	lack := func(subject, format string, args ...any) {
 		missing = append(missing, Problem{subject, fmt.Sprintf(format, args...)})
 	}
-	if rec.manifest == nil {
+	if rec.complete {
+		m, missing = rec.input.Manifest, rec.unfit
+		if !m.Mode.Execute || !m.Mode.Sealed || !m.Mode.Tools {
+			lack(evidence.RunManifestFile, "says that nothing was executed")
+		}
+		if !sameCommands(rec.gates, m) {
+			lack(evidence.GatesFile, "has other commands than %s", evidence.RunManifestFile)
+		}
+	} else {
 		var findings []evidence.Finding
 		if m, findings, err = rec.specFromGates(p, o.Workspace); err != nil {
 			return m, nil, err
 		}
 		for _, f := range findings {
 			lack(f.Subject, "%s", f.Detail)
-		}
-	} else {
-		m = *rec.manifest
-		unfit, err := rec.examine(ctx)
-		if err != nil {
-			return m, nil, err
-		}
-		missing = append(missing, unfit...)
-		if !m.Mode.Execute || !m.Mode.Sealed || !m.Mode.Tools {
-			lack(evidence.RunManifestFile, "says that nothing was executed")
-		}
-		if !sameCommands(rec.gates, m) {
-			lack(evidence.GatesFile, "has other commands than %s", evidence.RunManifestFile)
 		}
 	}
 	m.Mode.Replay, m.Mode.Repeats, m.Baseline = true, 1, ""
@@ -334,24 +303,6 @@ func (rec *recording) plan(ctx context.Context, p policy.Policy, o ReplayOptions
 		missing, err = rec.checkInputs(ctx, m, o)
 	}
 	return m, missing, err
-}
-
-// examine reads the evidence of the recorded run and lists the files that do not match their
-// hashes. A replay of other evidence would prove nothing.
-func (rec *recording) examine(ctx context.Context) (unfit []Problem, err error) {
-	if rec.input, err = loaded(ctx, rec.root); err != nil {
-		return nil, err
-	}
-	for _, name := range rec.input.Check.Missing {
-		unfit = append(unfit, Problem{name, "is missing"})
-	}
-	for _, f := range rec.input.Check.Findings {
-		unfit = append(unfit, Problem{f.Subject, subjectless(f)})
-	}
-	if len(unfit) == 0 {
-		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
-	}
-	return unfit, err
 }
 
 // sameCommands compares the two documents of a gate directory.
@@ -413,16 +364,16 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 // defaults of a wish, and without a claim.
 func (rec *recording) specFromGates(p policy.Policy, workspace string) (evidence.RunManifest, []evidence.Finding, error) {
 	g := rec.gates
+	if !g.Offline {
+		return evidence.RunManifest{}, []evidence.Finding{{
+			Subject: "network", Detail: "the gates were not offline, and there is no " + evidence.RunManifestFile + " that tells what they could reach",
+		}}, nil
+	}
 	document := map[string]any{
 		"schema": spec.SchemaV1, "name": "replay", "io_boundary": g.IOBoundary, "offline": true, "claim_grade": false,
 	}
 	if g.Image != "" {
 		document["image"] = g.Image
-	}
-	if !g.Offline {
-		return evidence.RunManifest{}, []evidence.Finding{{
-			Subject: "network", Detail: "the gates were not offline, and there is no " + evidence.RunManifestFile + " that tells what they could reach",
-		}}, nil
 	}
 	var commands []any
 	for _, c := range g.Commands {
@@ -453,11 +404,9 @@ func (rec *recording) expectedExits() []*int {
 	for i, c := range rec.gates.Commands {
 		exits[i] = new(c.ExpectExit)
 	}
-	if rec.tests != nil && rec.manifest != nil {
-		for _, c := range rec.tests.Commands {
-			if i := c.Index - 1; i >= 0 && i < len(exits) {
-				exits[i] = c.ExitCode
-			}
+	for _, c := range rec.input.Tests.Commands {
+		if i := c.Index - 1; i >= 0 && i < len(exits) {
+			exits[i] = c.ExitCode
 		}
 	}
 	return exits

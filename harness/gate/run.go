@@ -26,8 +26,8 @@ type run struct {
 	job  Job
 	root *os.Root
 	m    evidence.RunManifest
-	// recorded and recordedAt are those of [execute.Options].
-	recorded, recordedAt string
+	// recorded is that of [execute.Options].
+	recorded string
 	// findings are those that the judge cannot see in the files of the gates.
 	findings []evidence.Finding
 	// temp are directories that are removed at the end.
@@ -136,7 +136,7 @@ func (g *run) checkOut(ctx context.Context) error {
 		return err
 	}
 	into := filepath.Join(temp, "tree")
-	commit, err := git.Checkout(ctx, g.m.Workspace, g.job.Baseline, into, nil, execute.DiskBytes(g.m))
+	commit, err := git.Checkout(ctx, g.m.Workspace, g.job.Baseline, into, g.m.Exclude, execute.DiskBytes(g.m))
 	if err != nil {
 		return fmt.Errorf("baseline %.200q: %w", g.job.Baseline, err)
 	}
@@ -161,7 +161,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 			return err
 		}
 		after = filepath.Join(temp, "tree")
-		if _, err := git.Checkout(ctx, g.m.Workspace, g.m.Repo.Commit, after, nil, execute.DiskBytes(g.m)); err != nil {
+		if _, err := git.Checkout(ctx, g.m.Workspace, g.m.Repo.Commit, after, g.m.Exclude, execute.DiskBytes(g.m)); err != nil {
 			return err
 		}
 	}
@@ -177,8 +177,7 @@ func (g *run) writeManifest(ctx context.Context) error {
 func (g *run) execute(ctx context.Context) error {
 	o := g.o
 	findings, err := execute.Run(ctx, g.root, g.box, execute.Options{
-		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, TempDir: o.TempDir, Progress: o.Progress, Now: o.Now,
-		Recorded: g.recorded, RecordedAt: g.recordedAt,
+		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, Progress: o.Progress, Recorded: g.recorded,
 	})
 	g.findings = append(g.findings, findings...)
 	return err
@@ -246,7 +245,7 @@ func (g *run) incomplete(failure error) {
 
 // newTemp creates a directory that is removed at the end.
 func (g *run) newTemp(what string) (string, error) {
-	dir, err := os.MkdirTemp(g.o.TempDir, "evalbox-gate-"+what+"-")
+	dir, err := os.MkdirTemp("", "evalbox-gate-"+what+"-")
 	if err != nil {
 		return "", err
 	}

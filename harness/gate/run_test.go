@@ -180,11 +180,13 @@ func TestCanceled(t *testing.T) {
 func TestFailureAfterTheGates(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
-	o.Mode.Repeats, o.TempDir = 2, filepath.Join(t.TempDir(), "temp")
-	require.NoError(t, os.Mkdir(o.TempDir, 0o755))
+	o.Mode.Repeats = 2
+	temp := filepath.Join(t.TempDir(), "temp")
+	require.NoError(t, os.Mkdir(temp, 0o755))
+	t.Setenv("TMPDIR", temp)
 	o.Progress = func(e gate.Event) {
 		if e.Stage == execute.StageHash {
-			require.NoError(t, os.Remove(o.TempDir))
+			require.NoError(t, os.Remove(temp))
 		}
 	}
 	report, err := o.run(t.Context())
@@ -201,11 +203,13 @@ func TestFailureAfterTheGates(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
-	o.Mode.Repeats, o.TempDir = 3, t.TempDir()
+	o.Mode.Repeats = 3
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
 	report, err := o.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
-	left, err := os.ReadDir(o.TempDir)
+	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

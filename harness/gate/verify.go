@@ -85,49 +85,44 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 	}
 	// The judge reports files that a stopped run never wrote. This check is about those that
 	// the manifest lists.
-	report := VerifyReport{Problems: []Problem{}, Verdict: judge.Judge(in)}
-	for _, name := range check.Missing {
-		report.add(name, "is missing")
-	}
-	for _, f := range check.Findings {
-		report.add(f.Subject, subjectless(f))
-	}
+	report := VerifyReport{Problems: unfit(check), Verdict: judge.Judge(in)}
+	add := func(file, detail string) { report.Problems = append(report.Problems, Problem{file, detail}) }
 	for name, want := range map[string]any{evidence.VerdictFile: report.Verdict, evidence.GatesFile: judge.Gates(in)} {
 		if err := same(root, name, want); err != nil {
-			report.add(name, err.Error())
+			add(name, err.Error())
 		}
 	}
 	if o.Attestation != nil {
 		if err := o.Attestation(ctx, root); err != nil {
-			report.add(evidence.AttestationFile, err.Error())
+			add(evidence.AttestationFile, err.Error())
 		} else {
 			report.Attested = true
 		}
 	}
-	slices.SortFunc(report.Problems, func(a, b Problem) int {
-		// A cause stands before its consequences.
-		if x, y := follows(a), follows(b); x != y {
-			if x {
-				return 1
-			}
-			return -1
+	follows := func(p Problem) int { // a cause stands before its consequences
+		if p.Detail == errDiffers.Error() {
+			return 1
 		}
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Detail, b.Detail))
+		return 0
+	}
+	slices.SortFunc(report.Problems, func(a, b Problem) int {
+		return cmp.Or(follows(a)-follows(b), cmp.Compare(a.File, b.File), cmp.Compare(a.Detail, b.Detail))
 	})
 	report.OK = len(report.Problems) == 0
 	return report, context.Cause(ctx)
 }
 
-func (r *VerifyReport) add(file, detail string) {
-	r.Problems = append(r.Problems, Problem{file, detail})
-}
-
-func follows(p Problem) bool { return p.Detail == errDiffers.Error() }
-
-// subjectless returns the detail of a finding without its file.
-func subjectless(f evidence.Finding) string {
-	detail := strings.TrimPrefix(f.Detail, fmt.Sprintf("%q ", f.Subject))
-	return strings.TrimSuffix(strings.TrimPrefix(detail, f.Subject+" "), ".")
+// unfit lists the files that are not as their manifest says.
+func unfit(check evidence.CheckReport) []Problem {
+	problems := []Problem{}
+	for _, name := range check.Missing {
+		problems = append(problems, Problem{name, "is missing"})
+	}
+	for _, f := range check.Findings {
+		detail := strings.TrimPrefix(f.Detail, fmt.Sprintf("%q ", f.Subject)) // the subject stands before it
+		problems = append(problems, Problem{f.Subject, strings.TrimSuffix(strings.TrimPrefix(detail, f.Subject+" "), ".")})
+	}
+	return problems
 }
 
 // errDiffers is a document that does not follow from the evidence.
@@ -151,12 +146,4 @@ func same(root *os.Root, name string, want any) error {
 		return errDiffers
 	}
 	return nil
-}
-
-func openExisting(dir string) (*os.Root, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, &DirectoryError{Path: dir, Rule: "cannot be opened", Err: fsx.Cause(err)}
-	}
-	return root, nil
 }

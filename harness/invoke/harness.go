@@ -1,3 +1,20 @@
+// Package invoke runs a black-box command line that declares its artifacts, and checks the
+// artifacts.
+//
+// The tool is an external process only. It gets two paths and two options,
+//
+//	TOOL... --config FILE --output DIR [--adapter NAME] [--seed N]
+//
+// and leaves manifest.json and trace_pack.jsonl in the output directory. [Harness.Run]
+// runs it in a fresh container and verifies its artifacts. [Verify] checks a directory
+// without an engine, and returns the SHA-256 of every file. Nothing here changes a file of
+// the tool.
+//
+// The package reads no clock, no random numbers and no environment except the given one.
+// So two runs with the same input differ in the fields of [VolatileFields] only, unless the
+// tool itself behaves differently. Relative paths are relative to the current directory.
+//
+// Identifiers such as M3-05 and MI-02 are those of docs/requirements.md.
 package invoke
 
 import (
@@ -55,7 +72,7 @@ type Options struct {
 	// Request is common to all calls: image, limits, user. The call replaces its program,
 	// mounts and working copies. Tools have no stdin.
 	Request sandbox.Request
-	// IO shows the output live, and Hooks connect each run with the caller.
+	// IO shows the output live; its Stdin is not used. Hooks connect each run with the caller.
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
 }
@@ -89,7 +106,7 @@ func New(box sandbox.Box, o Options) (*Harness, error) {
 	if err := errors.Join(policy.CheckEnv(o.Env)...); err != nil {
 		return nil, err
 	}
-	o.Env = maps.Clone(o.Env)
+	o.Env, o.IO.Stdin = maps.Clone(o.Env), nil
 	if o.Root != "" {
 		info, err := os.Stat(o.Root)
 		if err == nil && !info.IsDir() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"os"
@@ -35,14 +36,20 @@ type fakeBox struct {
 	err        error
 	applyErr   error
 	requests   []sandbox.Request
+	io         sandbox.IO
 	applied    int
 	// late are files of somebody else that appear during ApplyTree, and apply is called by it.
 	late  map[string]string
 	apply func()
 }
 
-func (f *fakeBox) Run(_ context.Context, req sandbox.Request, _ ...sandbox.RunOption) (*result.Result, error) {
+func (f *fakeBox) Run(_ context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	f.requests = append(f.requests, req)
+	for _, opt := range opts {
+		if streams, ok := opt.(sandbox.IO); ok {
+			f.io = streams
+		}
+	}
 	if f.program == nil {
 		return nil, f.err
 	}
@@ -145,7 +152,7 @@ func TestNewRefuses(t *testing.T) {
 		"timeout -1s":          {Timeout: -time.Second},
 		"LD_PRELOAD":           {Env: map[string]string{"LD_PRELOAD": "x"}},
 		"root":                 {Root: "/no/such/folder"},
-		"is not a directory":   {Root: "doc.go"},
+		"is not a directory":   {Root: "harness.go"},
 		"must be a path below": {Verify: VerifyOptions{Profile: Profile{Artifacts: []Declared{{Path: ".."}}}}},
 	} {
 		if o.Executable == "" {
@@ -191,7 +198,8 @@ func TestRun(t *testing.T) {
 	root := t.TempDir()
 	// Of what all calls have in common nothing is shown to the tool that the call does not name.
 	common := sandbox.Request{Stdin: true, Mounts: []sandbox.Mount{{Source: "/etc", Target: "/etc2"}}, Script: "s.py", Final: "/final"}
-	h := newTool(t, fake, Options{Request: common, Timeout: 7 * time.Second, Root: root, Env: map[string]string{"A": "1"}})
+	h := newTool(t, fake, Options{Request: common, Timeout: 7 * time.Second, Root: root, Env: map[string]string{"A": "1"},
+		IO: sandbox.IO{Stdin: strings.NewReader("x"), Stdout: io.Discard}})
 	inv := newInvocation(t)
 	inv.Seed, inv.Adapter = new(NewSeed(3)), new("x")
 	res, err := h.Run(t.Context(), inv)
@@ -216,7 +224,8 @@ func TestRun(t *testing.T) {
 	require.Equal(t, map[string]string{"A": "1"}, req.Env)
 	require.Equal(t, "/repo", req.WorkDir)
 	require.False(t, req.Stdin)
-	again, err := h.Verify(t.Context(), inv.OutputDir)
+	require.Equal(t, sandbox.IO{Stdout: io.Discard}, fake.io, "tools have no stdin")
+	again, err := Verify(t.Context(), inv.OutputDir, VerifyOptions{})
 	require.NoError(t, err)
 	require.Equal(t, report, again)
 	// The tool's files are as the tool wrote them.

@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -89,13 +90,10 @@ func SplitCommand(command string) ([]string, error) {
 }
 
 // A Seed is a whole number from -2^63 to 2^64-1: each signed or unsigned number of 64 bits.
-type Seed struct {
-	bits     uint64
-	negative bool
-}
+type Seed struct{ digits string } // empty for 0 as well
 
 // NewSeed is the seed of a Go number.
-func NewSeed[T ~int | ~int64 | ~uint64](n T) Seed { return Seed{uint64(n), n < 0} }
+func NewSeed[T ~int | ~int64 | ~uint64](n T) Seed { return Seed{fmt.Sprint(n)} }
 
 // A SeedRangeError is a whole number that is not a [Seed].
 type SeedRangeError struct {
@@ -109,29 +107,27 @@ func (e *SeedRangeError) Error() string {
 
 // ParseSeed reads a decimal number. A number out of range is a [*SeedRangeError].
 func ParseSeed(number string) (Seed, error) {
-	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+	signed, err := strconv.ParseInt(number, 10, 64)
+	if err == nil {
+		return NewSeed(signed), nil
+	}
+	if n, err := strconv.ParseUint(strings.TrimPrefix(number, "+"), 10, 64); err == nil {
 		return NewSeed(n), nil
 	}
-	n, err := strconv.ParseUint(strings.TrimPrefix(number, "+"), 10, 64)
 	shown := text.Fit(number, text.Most)
-	switch _, signed := strconv.ParseInt(number, 10, 64); {
-	case err == nil:
-		return NewSeed(n), nil
-	case errors.Is(err, strconv.ErrRange), errors.Is(signed, strconv.ErrRange):
+	if errors.Is(err, strconv.ErrRange) {
 		return Seed{}, &SeedRangeError{shown}
 	}
 	return Seed{}, fmt.Errorf("the seed %q must be a whole number", shown)
 }
 
-func (s Seed) String() string {
-	if s.negative {
-		return strconv.FormatInt(int64(s.bits), 10) //nolint:gosec // the bits of a negative number
-	}
-	return strconv.FormatUint(s.bits, 10)
-}
+func (s Seed) String() string { return cmp.Or(s.digits, "0") }
 
 // Uint64 is the seed as an unsigned number; ok is false for a negative one.
-func (s Seed) Uint64() (n uint64, ok bool) { return s.bits, !s.negative }
+func (s Seed) Uint64() (n uint64, ok bool) {
+	n, err := strconv.ParseUint(s.String(), 10, 64)
+	return n, err == nil
+}
 
 // MarshalJSON writes the seed as a number with all its digits.
 func (s Seed) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }

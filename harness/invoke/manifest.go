@@ -2,6 +2,7 @@ package invoke
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -159,26 +160,12 @@ func syntaxError(text []byte, err error) string {
 	return fmt.Sprintf("unexpected end of JSON input, at byte %d", len(text))
 }
 
-// typeOf names the type of a valid JSON value.
-func typeOf(text []byte) string {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 {
-		return "nothing"
-	}
-	switch jsontext.Kind(text[0]) {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
+var typeNames = map[jsontext.Kind]string{
+	'{': "an object", '[': "an array", '"': "a string", 't': "a boolean", 'f': "a boolean", 'n': "null", '0': "a number",
 }
+
+// typeOf names the type of a valid JSON value.
+func typeOf(text []byte) string { return typeNames[jsontext.Value(text).Kind()] }
 
 // eachElement calls each for every field of a valid object, with its name, or for every
 // item of a valid array. It holds one of them at a time. The first error of each ends it.
@@ -259,18 +246,14 @@ func textOf(value json.RawMessage) (text string) {
 	return text
 }
 
-// pathKeys are the fields that may hold the path, hashKeys those that may hold the hash;
-// the first one that exists counts.
-var (
-	pathKeys = []string{"path", "file_path", "file", "name"}
-	hashKeys = []string{"sha256", "hash"}
-)
+// entryKeys are the fields of an entry that may hold its path or its hash.
+var entryKeys = []string{"path", "file_path", "file", "name", "sha256", "hash"}
 
 // listedObject reads an entry that is an object. name, unless it is empty, is its path.
 func listedObject(name string, value json.RawMessage) (listed, *ArtifactError) {
 	fields, twice := map[string]json.RawMessage{}, ""
 	_ = eachElement(value, func(key string, value json.RawMessage) error {
-		if !slices.Contains(pathKeys, key) && !slices.Contains(hashKeys, key) {
+		if !slices.Contains(entryKeys, key) {
 			return nil
 		}
 		if fields[key] != nil {
@@ -283,11 +266,7 @@ func listedObject(name string, value json.RawMessage) (listed, *ArtifactError) {
 	if twice != "" {
 		return listed{}, invalidList(KindDuplicateKey, "artifacts: an entry has the field %s twice", twice)
 	}
-	for _, key := range pathKeys {
-		if name == "" {
-			name = textOf(fields[key])
-		}
-	}
+	name = cmp.Or(name, textOf(fields["path"]), textOf(fields["file_path"]), textOf(fields["file"]), textOf(fields["name"]))
 	if name == "" {
 		return listed{}, invalidList(KindInvalidList, "artifacts: an entry names no path")
 	}

@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -25,10 +26,6 @@ import (
 // The output directory is locked until Run returns: a second call with the same one is
 // refused.
 func (h *Harness) Run(ctx context.Context, inv Invocation) (Result, error) {
-	return h.run(ctx, inv, h.o.Hooks)
-}
-
-func (h *Harness) run(ctx context.Context, inv Invocation, hooks sandbox.Hooks) (Result, error) {
 	res := newResult()
 	c, err := h.prepare(inv)
 	if err != nil {
@@ -49,20 +46,19 @@ func (h *Harness) run(ctx context.Context, inv Invocation, hooks sandbox.Hooks) 
 	}
 	defer lock.Close()
 	res.Command, res.WorkDir = c.request.Command, c.request.WorkDir
-	ran, err := h.box.Run(ctx, c.request, sandbox.IO{Stdout: h.o.IO.Stdout, Stderr: h.o.IO.Stderr}, hooks)
+	ran, err := h.box.Run(ctx, c.request, h.o.IO, h.o.Hooks)
 	if ran == nil {
 		return res.failed(reasonOf(ctx, err), err)
 	}
-	e := res.see(*ran)
-	if e.reason == ReasonCannotExecute || e.reason.ours() {
-		e.cause = errors.Join(e.cause, err) // and detail says it
-	} else {
-		e.sandbox = err
-	}
+	res.see(*ran)
 	if c.noConfig {
 		res.Warnings = append(res.Warnings, "the configuration does not exist")
 	}
-	files := h.carryOver(ctx, *ran, e)
+	stay := res.Reason == ReasonCannotExecute || res.Reason.ours()
+	if stay {
+		res.cause, err = errors.Join(res.cause, err), nil // the explanation says it
+	}
+	files := h.carryOver(ctx, *ran, stay)
 	res.NotWritten = append(res.NotWritten, files.notWritten...)
 	if files.why(root, ManifestName) == "" {
 		res.ManifestPath = filepath.Join(c.OutputDir, ManifestName)
@@ -70,7 +66,7 @@ func (h *Harness) run(ctx context.Context, inv Invocation, hooks sandbox.Hooks) 
 	if files.why(root, TracePackName) == "" {
 		res.TracePackPath = filepath.Join(c.OutputDir, TracePackName)
 	}
-	h.judge(&res, c, root, e, files)
+	h.judge(&res, c, root, ran.Explanation, files, err)
 	switch {
 	case res.Reason.ours():
 		return res, res.Err()
@@ -115,18 +111,9 @@ func reasonOf(ctx context.Context, err error) Reason {
 	return ReasonEngine
 }
 
-// end is how a tool ended, as the sandbox saw it.
-type end struct {
-	// reason is empty if the tool ended by itself.
-	reason Reason
-	// detail describes any other end.
-	detail string
-	// cause is the cause of reason. sandbox is a failure of the sandbox after the tool ended.
-	cause, sandbox error
-}
-
-// see takes over the result of the sandbox.
-func (r *Result) see(ran result.Result) end {
+// see takes over the result of the sandbox. It sets a reason for every end that is not the
+// tool's own.
+func (r *Result) see(ran result.Result) {
 	r.RunID, r.Image, r.cpuSeconds, r.gpus = ran.ID, ran.Image.ID, ran.Resources.CPUSeconds, len(ran.Enforced.GPUs)
 	r.Stdout, r.StdoutBytes, r.StdoutTruncated = ran.Stdout, ran.StdoutBytes, ran.StdoutTruncated
 	r.Stderr, r.StderrBytes, r.StderrTruncated = ran.Stderr, ran.StderrBytes, ran.StderrTruncated
@@ -135,30 +122,26 @@ func (r *Result) see(ran result.Result) end {
 		// The ID would make two runs of the same differ, and the result has it.
 		r.Warnings = append(r.Warnings, strings.ReplaceAll(warning, ran.ID, "RUN"))
 	}
-	e := end{detail: ran.Explanation}
-	code := &ran.ExitCode
 	switch ran.Status {
 	case result.StatusExited, result.StatusSignaled:
-	case result.StatusTimedOut:
-		e.reason, code = ReasonTimeout, nil
+		r.ExitCode = &ran.ExitCode
 	case result.StatusOutOfMemory, result.StatusDiskLimit, result.StatusOutputLimit:
-		e.reason = ReasonLimit
+		r.Reason, r.ExitCode = ReasonLimit, &ran.ExitCode
+	case result.StatusTimedOut:
+		r.Reason = ReasonTimeout
 	case result.StatusCanceled:
-		e.reason, code = ReasonCanceled, nil
+		r.Reason = ReasonCanceled
 	case result.StatusStartFailed:
-		code = nil
-		switch e.reason = ReasonCannotExecute; ran.ExitCode {
+		switch r.Reason = ReasonCannotExecute; ran.ExitCode {
 		case 126:
-			e.cause = ErrNotExecutable
+			r.cause = ErrNotExecutable
 		case 127:
 		default:
-			e.reason = ReasonEngine // the program is not to blame
+			r.Reason = ReasonEngine // the program is not to blame
 		}
 	default:
-		e.reason, code = ReasonEngine, nil
+		r.Reason = ReasonEngine
 	}
-	r.ExitCode = code
-	return e
 }
 
 // maxNotWritten bounds the names in [Result.NotWritten].
@@ -189,15 +172,15 @@ var special = []string{"symlink", "fifo", "socket", "device"}
 // carryOver writes the files of the tool to the output directory, also if the tool failed:
 // they often explain the failure. After an end that was not seen the list of changes may
 // be incomplete, so all files stay in the record.
-func (h *Harness) carryOver(ctx context.Context, ran result.Result, e end) carried {
+func (h *Harness) carryOver(ctx context.Context, ran result.Result, stay bool) carried {
 	c := carried{created: map[string]string{}, reasons: map[string]string{}}
 	var copied result.Tree
 	if i := slices.IndexFunc(ran.Trees, func(t result.Tree) bool { return t.Target == OutputDir }); i >= 0 {
 		copied = ran.Trees[i]
 	}
-	if e.reason == ReasonCannotExecute || e.reason.ours() {
+	if stay {
 		if n := len(copied.Created) + len(copied.Changed) + len(copied.Deleted); n > 0 {
-			c.notWritten = []string{fmt.Sprintf("%d changes: %s; they are in the record", n, e.detail)}
+			c.notWritten = []string{fmt.Sprintf("%d changes: %s; they are in the record", n, ran.Explanation)}
 		}
 		return c
 	}
@@ -207,17 +190,14 @@ func (h *Harness) carryOver(ctx context.Context, ran result.Result, e end) carri
 			continue
 		}
 		shown := c.leave(change.Path, change.Change+", but "+change.Reason)
-		if change.State == tree.Conflict && c.conflict == "" {
-			c.conflict = shown
+		if change.State == tree.Conflict {
+			c.conflict = cmp.Or(c.conflict, shown)
 		}
 	}
 	for _, entry := range copied.Created {
-		if raw, err := base64.StdEncoding.DecodeString(entry.PathBase64); c.reasons[entry.Path] == "" && err == nil {
-			name := entry.Path
-			if len(raw) > 0 {
-				name = string(raw)
-			}
-			c.created[name] = entry.SHA256
+		raw, err := base64.StdEncoding.DecodeString(entry.PathBase64)
+		if c.reasons[entry.Path] == "" && err == nil {
+			c.created[cmp.Or(string(raw), entry.Path)] = entry.SHA256
 		}
 	}
 	for _, skipped := range copied.Skipped {
@@ -226,16 +206,14 @@ func (h *Harness) carryOver(ctx context.Context, ran result.Result, e end) carri
 		case slices.Contains(special, skipped.Kind):
 			c.leave(skipped.Path, "is a "+skipped.Kind+": "+skipped.Reason)
 		default:
-			if shown := c.leave(skipped.Path, skipped.Reason); c.cut == "" {
-				c.cut = shown
-			}
+			c.cut = cmp.Or(c.cut, c.leave(skipped.Path, skipped.Reason))
 		}
 	}
 	if more := len(c.reasons) - maxNotWritten; more > 0 {
 		c.notWritten = append(c.notWritten, fmt.Sprintf("and %d more", more))
 	}
-	if c.cut == "" && !(report.Complete && copied.Complete) {
-		c.cut = "the list of changes is not whole"
+	if !report.Complete || !copied.Complete {
+		c.cut = cmp.Or(c.cut, "the list of changes is not whole")
 	}
 	switch {
 	case err != nil:
@@ -265,7 +243,7 @@ func (c carried) why(root *os.Root, name string) string {
 	case c.reasons[name] != "":
 		return c.reasons[name]
 	case err != nil:
-		return "does not exist"
+		return missing
 	case !info.Mode().IsRegular():
 		return "is " + fsx.Kind(info.Mode())
 	case !created:
@@ -274,58 +252,50 @@ func (c carried) why(root *os.Root, name string) string {
 	return ""
 }
 
-const notOfThisRun = "was not written by this run"
+const missing, notOfThisRun = "does not exist", "was not written by this run"
 
-// judge sets the reason of a call that did not end well, for the first thing that is wrong.
-func (h *Harness) judge(res *Result, c call, root *os.Root, e end, files carried) {
+// judge says why a call did not end well, for the first thing that is wrong. failed is a
+// failure of the sandbox after the tool ended.
+func (h *Harness) judge(res *Result, c call, root *os.Root, explanation string, files carried, failed error) {
 	lost := "what the tool left could not be written to " + c.OutputDir
-	set := func(reason Reason, cause error, format string, args ...any) {
-		res.Reason, res.Error, res.cause = reason, fmt.Sprintf(format, args...), cause
-		for _, more := range []struct {
-			what string
-			err  error
-		}{{"the sandbox failed", e.sandbox}, {lost, files.err}} {
-			if more.err != nil {
-				res.Error += fmt.Sprintf("; %s: %v", more.what, more.err)
-				res.cause = errors.Join(res.cause, more.err)
-			}
-		}
+	set := func(reason Reason, format string, args ...any) {
+		res.Reason, res.Error = reason, fmt.Sprintf(format, args...)
 	}
 	switch {
-	case e.reason == ReasonTimeout:
+	case res.Reason == ReasonTimeout:
 		res.limit = h.o.Timeout
-		set(e.reason, nil, "the tool timed out after %s seconds", strconv.FormatFloat(h.o.Timeout.Seconds(), 'f', -1, 64))
-	case e.reason == ReasonCannotExecute:
-		if res.Stderr == "" {
-			res.Stderr = e.detail
-		}
-		set(e.reason, e.cause, "the tool could not be executed: %s", e.detail)
-	case e.reason != "":
-		set(e.reason, e.cause, "the tool did not end by itself: %s", e.detail)
+		set(res.Reason, "the tool timed out after %s seconds", strconv.FormatFloat(h.o.Timeout.Seconds(), 'f', -1, 64))
+	case res.Reason == ReasonCannotExecute:
+		res.Stderr = cmp.Or(res.Stderr, explanation)
+		set(res.Reason, "the tool could not be executed: %s", explanation)
+	case res.Reason != "":
+		set(res.Reason, "the tool did not end by itself: %s", explanation)
 	case res.Signal != 0:
-		set(ReasonNonzeroExit, nil, "the tool was ended by signal %d", res.Signal)
+		set(ReasonNonzeroExit, "the tool was ended by signal %d", res.Signal)
 	case *res.ExitCode != 0:
-		set(ReasonNonzeroExit, nil, "the tool exited with code %d", *res.ExitCode)
+		set(ReasonNonzeroExit, "the tool exited with code %d", *res.ExitCode)
 	case files.err != nil:
-		set(ReasonNotWritten, nil, "the tool exited with code 0")
-	case e.sandbox != nil:
-		set(ReasonEngine, nil, "the tool exited with code 0")
+		set(ReasonNotWritten, "the tool exited with code 0")
+	case failed != nil:
+		set(ReasonEngine, "the tool exited with code 0")
 	case files.conflict != "":
-		set(ReasonNotWritten, nil, "%s: %s", lost, files.conflict)
+		set(ReasonNotWritten, "%s: %s", lost, files.conflict)
 	case files.cut != "":
-		set(ReasonLimit, nil, "the tool left what the sandbox does not carry over: %s", files.cut)
+		set(ReasonLimit, "the tool left what the sandbox does not carry over: %s", files.cut)
 	default:
 		for _, name := range h.o.Verify.Profile.required() {
-			why := files.why(root, name)
-			if why == "" {
-				continue
+			if why := files.why(root, name); why != "" {
+				res.artifact = filepath.Join(c.OutputDir, filepath.FromSlash(name))
+				set(ReasonMissingArtifact, "required artifact missing: %s%s", res.artifact, strings.TrimSuffix(" ("+why+")", " ("+missing+")"))
+				return
 			}
-			if why = " (" + why + ")"; why == " (does not exist)" {
-				why = ""
-			}
-			res.artifact = filepath.Join(c.OutputDir, filepath.FromSlash(name))
-			set(ReasonMissingArtifact, nil, "required artifact missing: %s%s", res.artifact, why)
-			return
 		}
 	}
+	if failed != nil {
+		res.Error += fmt.Sprintf("; the sandbox failed: %v", failed)
+	}
+	if files.err != nil {
+		res.Error += fmt.Sprintf("; %s: %v", lost, files.err)
+	}
+	res.cause = errors.Join(res.cause, failed, files.err)
 }

@@ -3,6 +3,7 @@ package invoke
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,83 +49,53 @@ func ScanTrace(ctx context.Context, r io.Reader, path string, mode Mode, each fu
 // scanRecords reads lines of JSON that check approves of.
 func scanRecords(ctx context.Context, r io.Reader, path string, check func(text []byte, line int64) *ArtifactError, each func(TraceRecord) error,
 ) (records int64, err error) {
-	all := &lines{r: bufio.NewReaderSize(fsx.WithContext(ctx, r), 64<<10)}
-	for {
-		text, err := all.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return records, nil
-		case errors.Is(err, errLineTooLong):
-			return records, artifactError(path, all.n, KindLineTooLong, "has more than %d bytes", MaxLine)
-		case err != nil:
-			return records, readError(ctx, path, err)
+	lines, n := bufio.NewScanner(fsx.WithContext(ctx, r)), int64(0)
+	lines.Buffer(make([]byte, 64<<10), MaxLine+len("\r\n"))
+	lines.Split(splitLine)
+	for lines.Scan() && lines.Err() == nil { // an error cuts the last line
+		n++
+		text := lines.Bytes()
+		if len(text) > MaxLine {
+			return records, lineTooLong(path, n)
 		}
 		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
-		if problem := check(text, all.n); problem != nil {
+		if problem := check(text, n); problem != nil {
 			return records, problem
 		}
 		if each != nil {
-			if err := each(TraceRecord{all.n, text}); err != nil {
+			if err := each(TraceRecord{n, text}); err != nil {
 				return records, err
 			}
 		}
 		records++
 	}
-}
-
-// errLineTooLong means that a line has more than [MaxLine] bytes.
-var errLineTooLong = errors.New("line too long")
-
-// lines reads physical lines, which end with LF, CR LF or CR as in text files. It holds one
-// line at a time.
-type lines struct {
-	r *bufio.Reader
-	// n is the number of the last line.
-	n   int64
-	buf []byte
-	// afterCR means that an LF that comes next belongs to the line before.
-	afterCR bool
-}
-
-// next is the next line without its end, valid until the next call; io.EOF at the end.
-func (l *lines) next() ([]byte, error) {
-	l.buf = l.buf[:0]
-	l.n++
-	for began := false; ; {
-		if _, err := l.r.Peek(1); err != nil {
-			if errors.Is(err, io.EOF) && began {
-				return l.buf, nil
-			}
-			return nil, err
-		}
-		piece, _ := l.r.Peek(l.r.Buffered()) // cannot fail: it is buffered
-		if l.afterCR {
-			l.afterCR = false
-			if piece[0] == '\n' {
-				_, _ = l.r.Discard(1)
-				continue
-			}
-		}
-		began = true
-		end := bytes.IndexAny(piece, "\r\n")
-		whole := end >= 0
-		if !whole {
-			end = len(piece)
-		}
-		if len(l.buf)+end > MaxLine {
-			return nil, errLineTooLong
-		}
-		l.buf = append(l.buf, piece[:end]...)
-		if !whole {
-			_, _ = l.r.Discard(end)
-			continue
-		}
-		l.afterCR = piece[end] == '\r'
-		_, _ = l.r.Discard(end + 1)
-		return l.buf, nil
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return records, lineTooLong(path, n+1)
+	case err != nil:
+		return records, readError(ctx, path, err)
 	}
+	return records, nil
+}
+
+func lineTooLong(path string, line int64) *ArtifactError {
+	return artifactError(path, line, KindLineTooLong, "has more than %d bytes", MaxLine)
+}
+
+// splitLine is a [bufio.SplitFunc] for lines that end with LF, CR LF or CR, as in text files.
+func splitLine(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	end := bytes.IndexAny(data, "\r\n")
+	switch {
+	case end < 0 && atEOF && len(data) > 0:
+		return len(data), data, nil
+	case end < 0, data[end] == '\r' && end == len(data)-1 && !atEOF: // an LF may follow
+		return 0, nil, nil
+	case bytes.HasPrefix(data[end:], []byte("\r\n")):
+		return end + 2, data[:end], nil
+	}
+	return end + 1, data[:end], nil
 }
 
 // LoadTracePack reads a whole trace into memory (M3-11), up to 256 MiB. Use [ScanTrace] for
@@ -190,12 +161,6 @@ func isWhole(value json.RawMessage) bool {
 	}
 	// The number of digits after the point, before the power moves the point.
 	after := len(digits) - len(whole)
-	by := int64(0)
-	if power != "" {
-		var err error
-		if by, err = strconv.ParseInt(power, 10, 64); err != nil {
-			return false // too small to be whole
-		}
-	}
-	return int64(after) <= by
+	by, err := strconv.ParseInt(cmp.Or(power, "0"), 10, 64)
+	return err == nil && int64(after) <= by // an error: too small to be whole
 }

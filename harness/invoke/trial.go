@@ -84,23 +84,27 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 		wire.Problems = problems
 		return wire, err
 	}
-	hooks := t.h.o.Hooks
-	hooks.Waiting = func(why string) {
+	h := *t.h
+	h.o.Request.Labels = map[string]string{}
+	maps.Copy(h.o.Request.Labels, t.h.o.Request.Labels)
+	maps.Copy(h.o.Request.Labels, job.Labels(roleProgram))
+	h.o.Hooks.Waiting = func(why string) {
 		emit(trial.Event{Kind: trial.EventWaiting, Text: why})
 		if t.h.o.Hooks.Waiting != nil {
 			t.h.o.Hooks.Waiting(why)
 		}
 	}
-	h := *t.h
-	h.o.Request.Labels = job.Labels("program")
-	maps.Copy(h.o.Request.Labels, t.h.o.Request.Labels)
-	res, err := h.run(ctx, inv, hooks)
+	res, err := h.Run(ctx, inv)
 	wire, wireErr := res.Trial(job)
 	return wire, cmp.Or(err, wireErr)
 }
 
-// wrongArtifacts is the reason of a trial whose artifacts are wrong.
-const wrongArtifacts = "wrong_artifacts"
+const (
+	// wrongArtifacts is the reason of a trial whose artifacts are wrong.
+	wrongArtifacts = "wrong_artifacts"
+	// roleProgram is the role of the run in its trial.
+	roleProgram = "program"
+)
 
 // Trial is the result in the shape that all harnesses share.
 func (r Result) Trial(job trial.Job) (trial.Result, error) {
@@ -127,7 +131,7 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 		t.ExitCode = 127
 	}
 	if r.RunID != "" {
-		t.Runs = []trial.RunRef{{ID: r.RunID, Role: "program"}}
+		t.Runs = []trial.RunRef{{ID: r.RunID, Role: roleProgram}}
 		t.Usage = trial.Usage{WallSeconds: r.DurationSeconds, CPUSeconds: r.cpuSeconds, GPUSeconds: r.DurationSeconds * float64(r.gpus), Runs: 1}
 	}
 	if r.Error != "" {

@@ -63,6 +63,8 @@ func TestTrial(t *testing.T) {
 			require.Equal(t, []trial.RunRef{{ID: "run-1", Role: "program"}}, res.Runs)
 			require.InDelta(t, 1.5, res.Usage.WallSeconds, 0)
 			require.Len(t, res.Files, 2)
+			requests := test.fake.requests
+			require.Equal(t, map[string]string{"trial.id": "1", "trial.kind": "invoke", "trial.role": "program"}, requests[len(requests)-1].Labels)
 		}
 	}
 }
@@ -74,7 +76,7 @@ func TestTrialRefuses(t *testing.T) {
 	require.Equal(t, "invoke", h.Kind())
 	for text, want := range map[string]string{
 		``:                              "unexpected EOF",
-		`[]`:                            "cannot unmarshal",
+		`[]`:                            "unmarshal JSON array", // the decoder varies its words before this
 		`{"schema": "v2"}`:              `want "evalbox/invoke/v1", have "v2"`,
 		`{"a": 1}`:                      "unknown object member name",
 		`{"config": "", "config": "x"}`: "duplicate object member name",

@@ -93,11 +93,6 @@ func Verify(ctx context.Context, dir string, opts VerifyOptions) (Report, error)
 	return verify(ctx, dir, opts, nil, []string{abs, OutputDir})
 }
 
-// Verify is [Verify] with the demands of the harness.
-func (h *Harness) Verify(ctx context.Context, dir string) (Report, error) {
-	return Verify(ctx, dir, h.o.Verify)
-}
-
 // verification is one look at a directory.
 type verification struct {
 	root *os.Root
@@ -188,7 +183,7 @@ func (v *verification) known(ctx context.Context) error {
 				return requireFields(record, d.Keys, d.Path, line)
 			})
 		default:
-			err = v.bytes(ctx, d.Path, RoleDeclared, d.Optional)
+			err = v.hash(ctx, d.Path, RoleDeclared, d.Optional, nil)
 		}
 		if err != nil {
 			return err
@@ -223,7 +218,7 @@ func (v *verification) listed(ctx context.Context, item listed) error {
 		v.addAt(item.path, KindOutside, "is listed, and must be the path of a file below the output directory")
 		return nil
 	}
-	if err := v.bytes(ctx, name, RoleListed, false); err != nil {
+	if err := v.hash(ctx, name, RoleListed, false, nil); err != nil {
 		return err
 	}
 	if v.absent[name] {
@@ -315,42 +310,33 @@ func (v *verification) document(ctx context.Context, name string, role Role, req
 
 // records reads lines up to the first wrong one, and hashes all bytes.
 func (v *verification) records(ctx context.Context, name string, role Role, optional bool, check func(text []byte, line int64) *ArtifactError) error {
-	return v.hash(ctx, name, optional, func(read io.Reader) (Artifact, error) {
-		records, err := scanRecords(ctx, read, name, check, nil)
-		return Artifact{Path: name, Role: role, Records: &records}, v.problem(err)
-	})
+	return v.hash(ctx, name, role, optional, func(read io.Reader) (int64, error) { return scanRecords(ctx, read, name, check, nil) })
 }
 
-// bytes reads a file of any content.
-func (v *verification) bytes(ctx context.Context, name string, role Role, optional bool) error {
-	return v.hash(ctx, name, optional, func(io.Reader) (Artifact, error) { return Artifact{Path: name, Role: role}, nil })
-}
-
-// hash adds an artifact that examine describes, with the hash and the number of all bytes.
-func (v *verification) hash(ctx context.Context, name string, optional bool, examine func(io.Reader) (Artifact, error)) error {
+// hash adds an artifact with the hash and the number of all its bytes. scan, unless it is
+// nil, reads its records.
+func (v *verification) hash(ctx context.Context, name string, role Role, optional bool, scan func(io.Reader) (int64, error)) error {
 	file := v.open(name, optional)
 	if file == nil {
 		return nil
 	}
 	defer file.Close()
-	sum, size := sha256.New(), counter(0)
-	read := io.TeeReader(file, io.MultiWriter(sum, &size))
-	a, err := examine(read)
-	if err != nil {
-		return err
+	a, sum := Artifact{Path: name, Role: role}, sha256.New()
+	if scan != nil {
+		records, err := scan(io.TeeReader(file, sum))
+		if err := v.problem(err); err != nil {
+			return err
+		}
+		a.Records = &records
 	}
-	if _, err := io.Copy(io.Discard, fsx.WithContext(ctx, read)); err != nil {
+	_, err := io.Copy(sum, fsx.WithContext(ctx, file)) // the rest
+	if err == nil {
+		a.SizeBytes, err = file.Seek(0, io.SeekCurrent)
+	}
+	if err != nil {
 		return v.problem(readError(ctx, name, err))
 	}
-	a.SizeBytes, a.SHA256 = int64(size), hex.EncodeToString(sum.Sum(nil))
+	a.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	v.took(a)
 	return nil
-}
-
-// counter counts the bytes that are written to it.
-type counter int64
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
 }

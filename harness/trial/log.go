@@ -61,19 +61,13 @@ var ErrNoJob = errors.New("no such job")
 type Log struct {
 	dir string
 
-	mu    sync.Mutex
-	known map[keyHash]string // ID of the job with the last conclusive result of a key
-	read  int64              // how much of the index known has
-	tail  []byte             // the end of that part
-	seen  fs.FileInfo        // the index when it was read
-}
-
-// keyHash stands for a key, which may be longer.
-type keyHash [16]byte
-
-func hashKey(key string) keyHash {
-	sum := sha256.Sum256([]byte(key))
-	return keyHash(sum[:])
+	mu sync.Mutex
+	// known has the ID of the job with the last conclusive result of a key. A hash stands for
+	// the key, which may be longer.
+	known map[[sha256.Size]byte]string
+	read  int64       // how much of the index known has
+	tail  []byte      // the end of that part
+	seen  fs.FileInfo // the index when it was read
 }
 
 // OpenLog opens the log in dir, which is created if it is missing. Only the user may read
@@ -96,14 +90,11 @@ func (l *Log) Conclusive(key string) (Result, bool, error) {
 		return Result{}, false, nil
 	}
 	l.mu.Lock()
-	err := l.follow()
-	id, ok := l.known[hashKey(key)]
+	err := l.failed(l.follow())
+	id, ok := l.known[sha256.Sum256([]byte(key))]
 	l.mu.Unlock()
-	if err != nil {
-		return Result{}, false, l.failed(err)
-	}
-	if !ok {
-		return Result{}, false, nil
+	if err != nil || !ok {
+		return Result{}, false, err
 	}
 	found, err := l.Get(id)
 	if errors.Is(err, ErrNoJob) { // it has just expired
@@ -175,7 +166,7 @@ func (l *Log) Events(id string) iter.Seq2[Event, error] {
 }
 
 // readLines decodes the lines of a file, except a torn one. The file may be missing.
-func readLines[T wire](form fsx.Lines, path, schema string) iter.Seq2[T, error] {
+func readLines[T any](form fsx.Lines, path, schema string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		file, err := fsx.Open(path)
 		if err != nil {
@@ -263,13 +254,11 @@ func (l *Log) event(e Event) error {
 		return l.failed(err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || info.Size() > maxEvents {
-		return err
+	info, err := file.Stat()
+	if err == nil && info.Size() <= maxEvents {
+		err = eventLines.Append(file, line)
 	}
-	if err := eventLines.Append(file, line); err != nil {
-		return l.failed(err)
-	}
-	return nil
+	return l.failed(err)
 }
 
 // end writes a result, and returns when it is on the disk. It writes both files under the
@@ -297,9 +286,9 @@ func (l *Log) end(r Result) error {
 		})
 	}
 	if err != nil {
-		return l.failed(fmt.Errorf("job %s: %w", r.Job.ID, err))
+		err = fmt.Errorf("job %s: %w", r.Job.ID, err)
 	}
-	return nil
+	return l.failed(err)
 }
 
 func (l *Log) locked(do func() error) error {
@@ -310,12 +299,12 @@ func (l *Log) locked(do func() error) error {
 	return errors.Join(do(), lock.Close())
 }
 
-func (l *Log) appendIndex(lines ...[]byte) error {
+func (l *Log) appendIndex(line []byte) error {
 	file, err := fsx.OpenAppend(l.index(), 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(indexLines.Append(file, lines...), file.Close())
+	return errors.Join(indexLines.Append(file, line), file.Close())
 }
 
 // follow reads the new lines of the index. The first time, it also adds the results that the
@@ -324,7 +313,7 @@ func (l *Log) follow() error {
 	if l.known != nil {
 		return l.readIndex(func(Result) {})
 	}
-	l.known = map[keyHash]string{}
+	l.known = map[[sha256.Size]byte]string{}
 	indexed := map[string]Verdict{}
 	note := func(r Result) { indexed[r.Job.ID] = r.Verdict }
 	err := l.readIndex(note)
@@ -374,7 +363,7 @@ func (l *Log) readIndex(each func(Result)) error {
 			continue
 		}
 		if r.Job.Key != "" && r.Verdict.Conclusive() {
-			l.known[hashKey(r.Job.Key)] = r.Job.ID
+			l.known[sha256.Sum256([]byte(r.Job.Key))] = r.Job.ID
 		}
 		each(r)
 	}
@@ -417,23 +406,16 @@ func (l *Log) completeIndex(indexed map[string]Verdict, note func(Result)) error
 		if err := l.readIndex(note); err != nil {
 			return err
 		}
-		for ids := range slices.Chunk(missing, 256) {
-			var lines [][]byte
-			for _, id := range ids {
-				r, err := l.result(id)
-				if err != nil || indexed[id].Conclusive() || indexed[id] == r.Verdict {
-					continue // Get reports a result that cannot be read
-				}
-				line, err := json.Marshal(r.brief())
-				if err != nil {
-					return err
-				}
-				lines = append(lines, line)
+		for _, id := range missing {
+			r, err := l.result(id)
+			if err != nil || indexed[id].Conclusive() || indexed[id] == r.Verdict {
+				continue // Get reports a result that cannot be read
 			}
-			if len(lines) == 0 {
-				continue
+			line, err := json.Marshal(r.brief())
+			if err == nil {
+				err = l.appendIndex(line)
 			}
-			if err := l.appendIndex(lines...); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -453,31 +435,27 @@ func (l *Log) result(id string) (Result, error) {
 	return r, err
 }
 
-// wire is a wire form of a log.
-type wire interface {
-	Job | Result | Event
-	schema() string
-}
-
-func (j Job) schema() string    { return j.Schema }
-func (r Result) schema() string { return r.Schema }
-func (e Event) schema() string  { return e.Schema }
-
 // decode reads a wire form. Fields that it does not know are left out.
-func decode[T wire](content []byte, schema string) (T, error) {
-	var value T
-	if err := json.Unmarshal(content, &value); err != nil {
-		return value, err
+func decode[T any](content []byte, schema string) (value T, err error) {
+	var head struct {
+		Schema string `json:"schema"`
 	}
-	if got := value.schema(); got != schema {
-		return value, fmt.Errorf("schema is %s, want %q", text.Quote(got, 80), schema)
+	if err = json.Unmarshal(content, &head); err == nil && head.Schema != schema {
+		err = fmt.Errorf("schema is %s, want %q", text.Quote(head.Schema, 80), schema)
 	}
-	return value, nil
+	if err == nil {
+		err = json.Unmarshal(content, &value)
+	}
+	return value, err
 }
 
 func (l *Log) index() string                  { return filepath.Join(l.dir, indexFile) }
 func (l *Log) jobPath(id, name string) string { return filepath.Join(l.dir, jobsDir, id, name) }
 
+// failed names the log in an error; nil for none.
 func (l *Log) failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("log %s: %w", l.dir, err)
 }

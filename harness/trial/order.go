@@ -1,9 +1,6 @@
 package trial
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // InOrder returns an Admit of sandbox.Hooks that admits the programs of the jobs of a
 // [Queue] in the order of the jobs: each one only when those of all earlier jobs were
@@ -15,16 +12,18 @@ import (
 // needs first, such as GPUs.
 func InOrder(admit func(ctx context.Context) (release func(), err error)) func(ctx context.Context) (release func(), err error) {
 	return func(ctx context.Context) (func(), error) {
-		t, ok := ctx.Value(turnKey{}).(turn)
+		t, ok := ctx.Value(turnKey{}).(*turn)
 		if !ok {
 			return admit(ctx)
 		}
-		if err := t.turns.wait(ctx, t.index); err != nil {
-			return nil, err
+		select {
+		case <-t.ready:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 		release, err := admit(ctx)
 		if err == nil {
-			t.turns.pass(t.index)
+			t.pass()
 		}
 		return release, err
 	}
@@ -34,50 +33,21 @@ type turnKey struct{}
 
 // turn is the place of one job among those that run.
 type turn struct {
-	turns *turns
-	index int
+	// ready is closed once all earlier jobs have passed.
+	ready <-chan struct{}
+	// pass notes that the job was admitted or has ended. It may be called again.
+	pass func()
 }
 
-// turns has the next job to be admitted.
-type turns struct {
-	mu     sync.Mutex
-	next   int          // the lowest index that has not passed
-	passed map[int]bool // higher ones that have
-	moved  chan struct{}
-}
-
-// wait returns when all below index have passed.
-func (t *turns) wait(ctx context.Context, index int) error {
-	for {
-		t.mu.Lock()
-		ready, moved := index <= t.next, t.moved
-		t.mu.Unlock()
-		if ready {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// turns returns a function that returns the turn of each next job. It is not for concurrent
+// use. A turn that has passed holds little memory until all earlier ones have as well.
+func turns() func() *turn {
+	last, pass := context.WithCancel(context.Background())
+	pass()
+	return func() *turn {
+		before := last
+		after, end := context.WithCancel(context.Background())
+		last = after //nolint:fatcontext // neither is in the other
+		return &turn{before.Done(), func() { context.AfterFunc(before, end) }}
 	}
-}
-
-// pass notes that a job was admitted or has ended. It may be called again.
-func (t *turns) pass(index int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if index < t.next {
-		return
-	}
-	t.passed[index] = true
-	if index > t.next {
-		return
-	}
-	for t.passed[t.next] {
-		delete(t.passed, t.next)
-		t.next++
-	}
-	close(t.moved)
-	t.moved = make(chan struct{})
 }

@@ -102,18 +102,18 @@ func (q Queue) Run(ctx context.Context, h Harness, jobs iter.Seq[Job]) (Summary,
 	}
 	next, stop := iter.Pull(jobs)
 	defer stop()
-	r := &running{Queue: q, harness: h, cancel: cancel, pull: next, order: turns{passed: map[int]bool{}, moved: make(chan struct{})}}
+	r := &running{Queue: q, harness: h, cancel: cancel, pull: next, turn: turns()}
 	r.log.Store(q.Log)
 	var workers sync.WaitGroup
 	for range max(q.Parallel, 1) {
 		workers.Go(func() {
 			for {
-				job, index, ok := r.next(ctx)
-				if !ok {
+				job, turn := r.next(ctx)
+				if turn == nil {
 					return
 				}
-				r.one(context.WithValue(ctx, turnKey{}, turn{&r.order, index}), job)
-				r.order.pass(index)
+				r.one(context.WithValue(ctx, turnKey{}, turn), turn, job)
+				turn.pass()
 			}
 		})
 	}
@@ -139,21 +139,17 @@ type running struct {
 
 	pulling   sync.Mutex // of this group
 	pull      func() (Job, bool)
-	started   int
 	exhausted bool
+	turn      func() *turn
 
-	emitting   sync.Mutex // of this group, of Emit and of the events in the log
+	emitting   sync.Mutex // of this group, of Emit and Failed, and of the events in the log
 	emitFailed bool
-
-	failing sync.Mutex // of Failed
 
 	mu               sync.Mutex // of this group
 	summary          Summary
 	failures, inARow int
 	stopped          error // why no more jobs start
 	fatal            error // why running jobs were canceled
-
-	order turns
 }
 
 // full reports whether nothing more starts.
@@ -180,8 +176,9 @@ func (r *running) fail(err error) {
 	}
 }
 
-// next returns the next job that is not known, and its place among those that run.
-func (r *running) next(ctx context.Context) (Job, int, bool) {
+// next returns the next job that is not known, and its place among those that run; nil if
+// nothing more starts.
+func (r *running) next(ctx context.Context) (Job, *turn) {
 	r.pulling.Lock()
 	defer r.pulling.Unlock()
 	for !r.exhausted && !r.full(ctx) {
@@ -202,14 +199,13 @@ func (r *running) next(ctx context.Context) (Job, int, bool) {
 		}
 		job.Schema, job.Attempt = JobSchemaV1, max(job.Attempt, 1)
 		job.ID, job.Kind = cmp.Or(job.ID, NewID()), cmp.Or(job.Kind, r.harness.Kind())
-		r.started++
-		return job, r.started - 1, true
+		return job, r.turn()
 	}
-	return Job{}, 0, false
+	return Job{}, nil
 }
 
 // one runs a job to its end, and records it.
-func (r *running) one(ctx context.Context, job Job) {
+func (r *running) one(ctx context.Context, t *turn, job Job) {
 	if log := r.log.Load(); log != nil {
 		switch lock, err := log.begin(job); {
 		case err == nil:
@@ -222,7 +218,7 @@ func (r *running) one(ctx context.Context, job Job) {
 		}
 	}
 	r.event(job, Event{Kind: EventStarted})
-	res, err := r.tries(ctx, job)
+	res, err := r.tries(ctx, t, job)
 	canceled := ctx.Err() != nil && !res.Verdict.Conclusive()
 	if canceled && len(res.Runs) == 0 {
 		r.mu.Lock()
@@ -257,9 +253,9 @@ func (r *running) withoutLog(err error) bool {
 // failed reports that we failed to run a job.
 func (r *running) failed(job Job, err error) {
 	if r.Failed != nil {
-		r.failing.Lock()
-		defer r.failing.Unlock()
+		r.emitting.Lock()
 		err = r.Failed(job, err)
+		r.emitting.Unlock()
 	} else {
 		err = fmt.Errorf("job %s: %w", cmp.Or(job.Name, job.ID), err)
 	}
@@ -269,7 +265,7 @@ func (r *running) failed(job Job, err error) {
 }
 
 // tries runs a job until its result needs no other try. The error is that of the last one.
-func (r *running) tries(ctx context.Context, job Job) (Result, error) {
+func (r *running) tries(ctx context.Context, t *turn, job Job) (Result, error) {
 	var runs []RunRef
 	var usage Usage
 	for try := 1; ; try++ {
@@ -285,9 +281,7 @@ func (r *running) tries(ctx context.Context, job Job) (Result, error) {
 			why = err.Error()
 		}
 		r.event(job, Event{Kind: EventRetry, Text: why})
-		if turn, ok := ctx.Value(turnKey{}).(turn); ok {
-			turn.turns.pass(turn.index) // others need not wait for the pause
-		}
+		t.pass() // others need not wait for the pause
 		select {
 		case <-time.After(r.Retry.wait(try)):
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ package trial
 
 import (
 	"context"
+	_ "embed" // for the schemas
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,11 +19,22 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// Schemas of the wire forms; [JobSchemaJSON] and its like are their JSON Schemas.
+// Schemas of the wire forms.
 const (
 	JobSchemaV1    = "evalbox/job/v1"
 	ResultSchemaV1 = "evalbox/trial/v1"
 	EventSchemaV1  = "evalbox/event/v1"
+)
+
+// JobSchemaJSON, ResultSchemaJSON and EventSchemaJSON are the JSON Schemas (draft 2020-12) of
+// [Job], [Result] and [Event], for readers in other languages. Do not change them at run time.
+var (
+	//go:embed job.schema.json
+	JobSchemaJSON []byte
+	//go:embed result.schema.json
+	ResultSchemaJSON []byte
+	//go:embed event.schema.json
+	EventSchemaJSON []byte
 )
 
 // A Job is one thing that a harness is asked to do.

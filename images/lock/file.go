@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"github.com/moby/sys/atomicwriter"
 	"github.com/opencontainers/go-digest"
 	"gopkg.in/yaml.v3"
 
@@ -174,7 +173,10 @@ func Update(ctx context.Context, path string, change func(Lock) (Lock, error)) (
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, text) || missing && len(after.entries) == 0 {
 		return nil
 	}
-	if err := atomicwriter.WriteFile(path, text, 0o644); err != nil {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // a lock that is kept elsewhere stays there
+	}
+	if err := fsx.WriteFile(path, text, 0o644, true); err != nil {
 		return fileError(path, err)
 	}
 	return nil

@@ -13,8 +13,10 @@ import (
 // measured tree of 1 GiB took 0.5 s to read, and no measurable time with a memory. The
 // methods may be called concurrently. A nil memory remembers nothing.
 type Memory struct {
+	Schema string           `json:"schema"`
+	Files  map[string]known `json:"files"`
+
 	mu    sync.Mutex
-	known map[string]known
 	fresh bool // something was read since Save
 }
 
@@ -25,7 +27,6 @@ type known struct {
 }
 
 const (
-	// memorySchema names the wire form of a memory.
 	memorySchema = "evalbox/tree-memory/v3"
 	// maxMemory bounds a memory that is read, in bytes: some million files.
 	maxMemory = 1 << 30
@@ -34,19 +35,14 @@ const (
 	settled = 2 * time.Second
 )
 
-type memoryFile struct {
-	Schema string           `json:"schema"`
-	Files  map[string]known `json:"files"`
-}
-
 // LoadMemory reads a memory that [Memory.Save] wrote. One that cannot be read is empty.
 func LoadMemory(path string) *Memory {
-	var file memoryFile
+	m := &Memory{}
 	text, err := fsx.Read(path, maxMemory)
-	if err != nil || json.Unmarshal(text, &file) != nil || file.Schema != memorySchema || file.Files == nil {
-		file.Files = map[string]known{}
+	if err != nil || json.Unmarshal(text, m) != nil || m.Schema != memorySchema || m.Files == nil {
+		return &Memory{Schema: memorySchema, Files: map[string]known{}}
 	}
-	return &Memory{known: file.Files}
+	return m
 }
 
 // Save writes a memory that learned something. A memory that cannot be written costs time
@@ -58,7 +54,7 @@ func (m *Memory) Save(path string) {
 		return
 	}
 	m.fresh = false
-	if text, err := json.Marshal(memoryFile{memorySchema, m.known}); err == nil {
+	if text, err := json.Marshal(m); err == nil {
 		_ = fsx.WriteFile(path, text, 0o600, false)
 	}
 }
@@ -70,21 +66,17 @@ func (m *Memory) sum(name string, info fs.FileInfo, read func() (string, error))
 		return read()
 	}
 	m.mu.Lock()
-	k := m.known[name]
+	k := m.Files[name]
 	m.mu.Unlock()
 	if k.Hash != "" && k.Size == info.Size() && k.Stamp == stamp {
 		return k.Hash, nil
 	}
 	began := time.Now()
 	sum, err := read()
-	if changed := time.Unix(0, max(stamp[2], stamp[3])); err != nil || began.Sub(changed) < settled {
-		return sum, err
+	if changed := time.Unix(0, max(stamp[2], stamp[3])); err == nil && began.Sub(changed) >= settled {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.Files[name], m.fresh = known{info.Size(), stamp, sum}, true
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.known == nil {
-		m.known = map[string]known{}
-	}
-	m.known[name], m.fresh = known{info.Size(), stamp, sum}, true
-	return sum, nil
+	return sum, err
 }

@@ -10,7 +10,7 @@ import (
 func stampOf(info fs.FileInfo) (stamp [4]int64, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return stamp, false
+		return [4]int64{2: info.ModTime().UnixNano()}, false
 	}
 	return [4]int64{int64(stat.Dev), int64(stat.Ino), stat.Mtim.Nano(), stat.Ctim.Nano()}, true
 }

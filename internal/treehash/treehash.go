@@ -6,13 +6,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -38,47 +36,59 @@ type Options struct {
 	Memory *Memory
 }
 
-// Digest is what [Of] found.
+// A Digest is the fingerprint of a tree or file.
 type Digest struct {
-	// Sum is the digest of the tree, in hexadecimal.
+	// Sum is the digest of the content, in hexadecimal.
 	Sum string
-	// State is a digest of the sizes, inodes and times of the entries. It changes with every
-	// change of the tree, even if a later change restores the content.
+	// State is a digest of sizes, inodes and times. It changes with every change, even if a
+	// later change restores the content.
 	State string
+}
+
+// entry is one entry of a tree.
+type entry struct {
+	path  string // relative to the directory, with forward slashes; "." is the directory
+	kind  string
+	value string // the BLAKE3 of a file in hexadecimal, the target of a link, or the kind of a special file
+	state string
+}
+
+type walk struct {
+	root    *os.Root
+	memory  *Memory
+	mu      sync.Mutex
+	entries []entry
 }
 
 // Of returns the digest of a directory. Names, kinds, contents, execute permissions of files
 // and targets of links count; owners, times and other permissions do not. dir may be a link;
-// nothing is followed below it. A file that changes while it is read is an
-// error. Files are read in parallel.
-func Of(ctx context.Context, dir string, opts Options) (Digest, error) {
-	digest, err := of(ctx, dir, opts)
-	if err != nil {
-		return Digest{}, fmt.Errorf("hash %s: %w", dir, err)
-	}
-	return digest, nil
-}
-
-func of(ctx context.Context, dir string, opts Options) (Digest, error) {
+// nothing is followed below it. A file that changes while it is read is an error. Files are
+// read in parallel.
+func Of(ctx context.Context, dir string, opts Options) (digest Digest, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hash %s: %w", dir, err)
+		}
+	}()
 	root, err := fsx.OpenRoot(dir)
 	if err != nil {
 		return Digest{}, err
 	}
 	defer root.Close()
-	w := &walk{root: root, memory: opts.Memory, exclude: map[string]bool{}}
-	for _, name := range opts.Exclude {
-		w.exclude[path.Clean(name)] = true
-	}
 	top, err := root.Lstat(".")
 	if err != nil {
 		return Digest{}, err
 	}
-	entries := []Entry{{Path: ".", Mode: fs.ModeDir, state: stateOf(top)}}
+	w := &walk{root: root, memory: opts.Memory, entries: []entry{{path: ".", kind: "dir", state: stateOf(top)}}}
+	exclude := map[string]bool{}
+	for _, name := range opts.Exclude {
+		exclude[path.Clean(name)] = true
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0) + 1) // one of them walks
 	group.Go(func() error {
 		return fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (into bool, err error) {
-			if w.exclude[name] || opts.Leave != nil && opts.Leave(name, info.Mode()) {
+			if exclude[name] || opts.Leave != nil && opts.Leave(name, info.Mode()) {
 				return false, nil
 			}
 			return info.IsDir(), w.entry(ctx, group, name, info)
@@ -87,19 +97,50 @@ func of(ctx context.Context, dir string, opts Options) (Digest, error) {
 	if err := group.Wait(); err != nil {
 		return Digest{}, err
 	}
-	entries = append(entries, w.entries...)
-	return Digest{Sum: Sum(entries), State: state(entries)}, nil
+	slices.SortFunc(w.entries, func(a, b entry) int { return cmp.Compare(a.path, b.path) })
+	sum, state := sha256.New(), sha256.New()
+	for _, e := range w.entries { // names and targets of links do not contain NUL bytes
+		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", e.path, e.kind, e.value)
+		fmt.Fprintf(state, "%s\x00%s\x00", e.path, e.state)
+	}
+	return Digest{Sum: fmt.Sprintf("%x", sum.Sum(nil)), State: fmt.Sprintf("%x", state.Sum(nil))}, nil
 }
 
-type walk struct {
-	root    *os.Root
-	memory  *Memory
-	exclude map[string]bool
-	mu      sync.Mutex
-	entries []Entry
+// entry adds an entry. The group hashes files.
+func (w *walk) entry(ctx context.Context, group *errgroup.Group, name string, info fs.FileInfo) (err error) {
+	e := entry{path: name, state: stateOf(info)}
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		e.kind = "file"
+		if mode&0o111 != 0 {
+			e.kind = "program"
+		}
+		group.Go(func() (err error) {
+			e.value, err = w.memory.sum(name, info, func() (string, error) {
+				file, opened, err := fsx.OpenListed(w.root, name, info)
+				if err != nil {
+					return "", err
+				}
+				return sumOpen(ctx, file, opened)
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return w.add(e)
+		})
+		return nil
+	case mode.IsDir():
+		e.kind = "dir"
+	case mode&fs.ModeSymlink != 0:
+		e.kind = "link"
+		e.value, err = w.root.Readlink(name)
+	default:
+		e.kind, e.value = "special", fsx.Kind(mode)
+	}
+	return errors.Join(err, w.add(e))
 }
 
-func (w *walk) add(e Entry) error {
+func (w *walk) add(e entry) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.entries) == maxEntries {
@@ -109,41 +150,8 @@ func (w *walk) add(e Entry) error {
 	return nil
 }
 
-// entry adds an entry. The group hashes files.
-func (w *walk) entry(ctx context.Context, group *errgroup.Group, name string, info fs.FileInfo) error {
-	e := Entry{Path: name, Mode: info.Mode(), state: stateOf(info)}
-	switch {
-	case info.Mode().IsRegular():
-		group.Go(func() (err error) {
-			if e.Content, err = w.file(ctx, name, info); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return w.add(e)
-		})
-		return nil
-	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := w.root.Readlink(name)
-		if err != nil {
-			return err
-		}
-		e.Content = target
-	}
-	return w.add(e)
-}
-
-// file returns the hash of a file that Walk found.
-func (w *walk) file(ctx context.Context, name string, info fs.FileInfo) (string, error) {
-	return w.memory.sum(name, info, func() (string, error) {
-		file, opened, err := fsx.OpenListed(w.root, name, info)
-		if err != nil {
-			return "", err
-		}
-		return sumOpen(ctx, file, opened)
-	})
-}
-
 // File returns the digest of a regular file; its name does not count.
-func File(ctx context.Context, name string, memory *Memory) (Digest, error) {
+func File(ctx context.Context, name string) (Digest, error) {
 	file, err := fsx.Open(name)
 	if err != nil {
 		return Digest{}, err
@@ -152,7 +160,7 @@ func File(ctx context.Context, name string, memory *Memory) (Digest, error) {
 	if err != nil {
 		return Digest{}, errors.Join(err, file.Close())
 	}
-	sum, err := memory.sum("", info, func() (string, error) { return sumOpen(ctx, file, info) })
+	sum, err := sumOpen(ctx, file, info)
 	if err != nil {
 		return Digest{}, fmt.Errorf("hash %s: %w", name, err)
 	}
@@ -174,54 +182,9 @@ func sumOpen(ctx context.Context, file *os.File, info fs.FileInfo) (string, erro
 	return sum, err
 }
 
-// Entry is one entry of a tree.
-type Entry struct {
-	// Path is relative to the directory, with forward slashes; "." is the directory itself.
-	Path string
-	Mode fs.FileMode
-	// Content is the BLAKE3 of a file, in hexadecimal, or the target of a link.
-	Content string
-	state   string
-}
-
-// Sum is the digest of a tree with these entries, for callers that read them anyway. It does
-// not depend on their order, and sorts them.
-func Sum(entries []Entry) string {
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
-	sum := sha256.New()
-	for _, e := range entries {
-		kind := "file"
-		switch {
-		case e.Mode.IsDir():
-			kind = "dir"
-		case e.Mode&fs.ModeSymlink != 0:
-			kind = "link"
-		case !e.Mode.IsRegular():
-			kind, e.Content = "special", fsx.Kind(e.Mode)
-		case e.Mode&0o111 != 0:
-			kind = "program"
-		}
-		// Names and links do not contain NUL bytes.
-		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", filepath.ToSlash(e.Path), kind, e.Content)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
-
-// state is the digest of [Digest.State]. The entries are sorted.
-func state(entries []Entry) string {
-	sum := sha256.New()
-	for _, e := range entries {
-		fmt.Fprintf(sum, "%s\x00%s\x00", e.Path, e.state)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
-
 // stateOf changes with a file. Where the kernel does not say when an inode changed, a change
 // of the same size within the resolution of the clock is not seen.
 func stateOf(info fs.FileInfo) string {
-	stamp, ok := stampOf(info)
-	if !ok {
-		stamp[2] = info.ModTime().UnixNano()
-	}
+	stamp, _ := stampOf(info)
 	return fmt.Sprint(info.Size(), stamp)
 }

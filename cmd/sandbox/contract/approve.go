@@ -43,15 +43,14 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			known := []string{contract.NeedElevated, contract.NeedOpen}
-			strange := slices.IndexFunc(f.levels, func(level string) bool { return !slices.Contains(known, level) })
 			rules := []cli.Rule{
 				cli.Wrong(strings.TrimSpace(f.by.Name) == "" || strings.TrimSpace(f.by.Reason) == "", "--by and --reason are required, and not empty"),
 				cli.Wrong(f.expires <= 0, "--expires must be more than 0"),
 				cli.Wrong(f.expires > contract.MaxApproval, "--expires must be at most %v", contract.MaxApproval),
 				cli.NotEmpty(cli.Folder, "root"),
 			}
-			if strange >= 0 {
-				rules = append(rules, cli.Wrong(true, "--level %q: must be %s", f.levels[strange], strings.Join(known, " or ")))
+			for _, level := range f.levels {
+				rules = append(rules, cli.Wrong(!slices.Contains(known, level), "--level %q: must be %s", level, strings.Join(known, " or ")))
 			}
 			if err := cli.Check(cmd, rules...); err != nil {
 				return err

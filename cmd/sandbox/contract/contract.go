@@ -46,8 +46,7 @@ No container is involved.`,
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newValidate(a), newNew(a), newApprove(a),
-		newTools(a), newSchema(a))
+	cmd.AddCommand(newValidate(a), newNew(a), newApprove(a), newTools(a), newSchema(a))
 	return cmd
 }
 
@@ -61,16 +60,9 @@ func rulesOf(s settings.Settings) (contract.Rules, error) {
 	if rules.Profiles, err = policy.ParseProfiles(configs.Profiles(), "profiles.yaml"); err != nil || s.Profiles == "" {
 		return rules, err
 	}
-	text, err := os.ReadFile(s.Profiles)
-	if err != nil {
-		return rules, profilesFile.Error(s.Profiles, err)
-	}
-	own, err := policy.ParseProfiles(text, s.Profiles)
-	if err != nil {
-		return rules, cli.WithHint(err, profilesFile.Hint)
-	}
+	own, err := parsed(profilesFile, s.Profiles, policy.ParseProfiles)
 	maps.Copy(rules.Profiles, own)
-	return rules, nil
+	return rules, err
 }
 
 // registryOf are the tools that contracts may name.
@@ -78,15 +70,19 @@ func registryOf(s settings.Settings) (registry.Registry, error) {
 	if s.ToolRegistry == "" {
 		return registry.Parse(configs.Tools(), "tools.yaml")
 	}
-	text, err := os.ReadFile(s.ToolRegistry)
+	return parsed(registryFile, s.ToolRegistry, registry.Parse)
+}
+
+// parsed reads and parses a file of a kind.
+func parsed[T any](kind cli.FileKind, path string, parse func(text []byte, source string) (T, error)) (value T, err error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return registry.Registry{}, registryFile.Error(s.ToolRegistry, err)
+		return value, kind.Error(path, err)
 	}
-	tools, err := registry.Parse(text, s.ToolRegistry)
-	if err != nil {
-		return registry.Registry{}, cli.WithHint(err, registryFile.Hint)
+	if value, err = parse(text, path); err != nil {
+		return value, cli.WithHint(err, kind.Hint)
 	}
-	return tools, nil
+	return value, nil
 }
 
 // withTools runs a command that only needs the registry.

@@ -60,7 +60,7 @@ something else than the contract wants, 2 wrong usage.`,
 			approves, blank := cmd.Flags().Changed("approve"), strings.TrimSpace(f.approver.Name) == "" || strings.TrimSpace(f.approver.Reason) == ""
 			if err := cli.Check(cmd,
 				cli.Wrong(f.file == "", "there is no contract: name one with -f"),
-				cli.Wrong(approves && f.approval != "", "--approve and --approval do not go together"),
+				cli.Apart("approve", "approval"),
 				cli.Together("approve", "reason"),
 				cli.Wrong(approves && blank, "--approve and --reason must not be empty"),
 				cli.NotEmpty(cli.Folder, "root"),
@@ -91,15 +91,17 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 	if err != nil {
 		return err
 	}
-	job := contract.Job{Text: text, Source: sourceName(f.file), Approver: f.approver}
+	job := contract.Job{Text: text, Approver: f.approver}
 	options, err := f.options(s)
 	if err != nil {
 		return err
 	}
 	if f.approval != "" {
-		if job.Approval, err = readApproval(f.approval); err != nil {
+		approval, err := parsed(approvalFile, f.approval, contract.ParseApproval)
+		if err != nil {
 			return err
 		}
+		job.Approval = &approval
 	}
 	view := cli.Piped
 	if f.dryRun {
@@ -121,7 +123,9 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 	job.IO, job.Hooks = x.IO, x.Hooks
 	do := h.Plan
 	if !f.dryRun {
-		do = func(ctx context.Context, job contract.Job) (contract.Outcome, error) { return runRecorded(ctx, x, h, job) }
+		do = func(ctx context.Context, job contract.Job) (contract.Outcome, error) {
+			return runRecorded(ctx, x, h, job, sourceName(f.file))
+		}
 	}
 	o, err := do(ctx, job)
 	_ = x.Ended() // the record has all output
@@ -143,9 +147,9 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 }
 
 // runRecorded executes a contract, and adds it to the log of trials.
-func runRecorded(ctx context.Context, x *cli.Session, h *contract.Harness, job contract.Job) (contract.Outcome, error) {
-	asked := trial.Job{Kind: contract.Kind, Name: job.Source}
-	if c, err := contract.Parse(job.Text, job.Source); err == nil {
+func runRecorded(ctx context.Context, x *cli.Session, h *contract.Harness, job contract.Job, source string) (contract.Outcome, error) {
+	asked := trial.Job{Kind: contract.Kind, Name: source}
+	if c, err := contract.Parse(job.Text, source); err == nil {
 		asked.Spec, _ = json.Marshal(c) // texts and numbers
 	}
 	ctx, record := x.Trial(ctx, asked)
@@ -165,9 +169,10 @@ func (f execFlags) options(s settings.Settings) (o contract.Options, err error) 
 	}
 	o = contract.Options{
 		Root: f.root, Request: s.Request(), Approvals: approvalsIn(stateDir), Forbidden: append([]string{stateDir}, engineSockets...),
-		Dependencies: slices.Clone(s.Dependencies), AddHosts: map[string][]netip.Addr{},
+		Dependencies: slices.Clone(s.Dependencies),
 	}
-	o.Request.Keep = f.keep
+	names := map[string][]netip.Addr{}
+	o.Request.Keep, o.Request.Egress = f.keep, &policy.Egress{Resolve: names}
 	if o.Rules, err = rulesOf(s); err != nil {
 		return o, err
 	}
@@ -186,7 +191,7 @@ func (f execFlags) options(s settings.Settings) (o contract.Options, err error) 
 		if err != nil {
 			return o, cli.Usagef("sandbox exec", "exec: --%s", err)
 		}
-		o.AddHosts[name] = append(o.AddHosts[name], address)
+		names[name] = append(names[name], address)
 	}
 	if o.Root == "" {
 		o.Root, err = rootOf(f.file)
@@ -277,18 +282,6 @@ func rootOf(file string) (string, error) {
 			return folder, nil
 		}
 	}
-}
-
-func readApproval(file string) (*contract.Approval, error) {
-	text, err := contract.ReadDocument(file)
-	if err != nil {
-		return nil, approvalFile.Error(file, err)
-	}
-	approval, err := contract.ParseApproval(text, file)
-	if err != nil {
-		return nil, cli.WithHint(err, approvalFile.Hint)
-	}
-	return &approval, nil
 }
 
 // ended is how a contract ended, as the exit code sees it.

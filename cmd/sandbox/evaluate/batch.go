@@ -176,7 +176,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		Ending:  func(cause error) { p.Say("%v: ending what runs; Ctrl-C ends it at once", cause) },
 	}
 	if f.debugCommand != "" {
-		b.Debug = p.debugging(evaluate.DebugCommand(f.debugCommand))
+		b.Debug = p.debugging(debugCommand(f.debugCommand))
 	}
 	report, ended := h.Batch(ctx, entries, b)
 	p.Stop()

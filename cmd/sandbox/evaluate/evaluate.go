@@ -163,7 +163,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
 	case f.debugCommand != "":
 		_, repetition.Results[0], err = h.EvaluateWithRetry(ctx, mlestar.NewSolution(text, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
-			sayingRetries(say, evaluate.DebugCommand(f.debugCommand), f.maxRetries),
+			sayingRetries(say, debugCommand(f.debugCommand), f.maxRetries),
 			evaluate.RetryOptions{MaxRetries: &f.maxRetries, Timeout: job.Timeout, Name: job.Name, Seed: job.Seed, Workspace: job.Workspace})
 	default:
 		repetition.Results[0], err = h.Run(ctx, job)

@@ -4,9 +4,8 @@
 package registry
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,10 +92,8 @@ type Approval struct {
 
 // Permits reports whether the tool accepts an argument.
 func (t Tool) Permits(argument string) bool {
-	if len(t.arguments) == 0 {
-		return len(t.Scope.Arguments) == 0
-	}
-	return slices.ContainsFunc(t.arguments, func(r *regexp.Regexp) bool { return r.MatchString(argument) })
+	return len(t.Scope.Arguments) == 0 ||
+		slices.ContainsFunc(t.arguments, func(r *regexp.Regexp) bool { return r.MatchString(argument) })
 }
 
 // Instead names the replacement of the tool, as the end of a sentence. It is empty if there
@@ -112,23 +109,19 @@ func (t Tool) Instead() string {
 type Registry struct {
 	// Source is the registry's name in messages.
 	Source string
-	tools  map[string]Tool
+	tools  []Tool // by ID
 }
 
 // Tool returns the tool with an ID.
 func (r Registry) Tool(id string) (Tool, bool) {
-	t, ok := r.tools[id]
-	return t, ok
+	if i := slices.IndexFunc(r.tools, func(t Tool) bool { return t.ID == id }); i >= 0 {
+		return r.tools[i], true
+	}
+	return Tool{}, false
 }
 
 // Tools returns all tools, sorted by ID. It is never nil.
-func (r Registry) Tools() []Tool {
-	tools := []Tool{}
-	for _, id := range slices.Sorted(maps.Keys(r.tools)) {
-		tools = append(tools, r.tools[id])
-	}
-	return tools
-}
+func (r Registry) Tools() []Tool { return append([]Tool{}, r.tools...) }
 
 // Check says why a command line must not be executed, for callers that have no contract
 // (IV-01). It is nil if a tool that is not blocked has the first word among its commands and
@@ -137,27 +130,22 @@ func (r Registry) Check(argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("%s: there is no command", r.Source)
 	}
-	why := ""
-	for _, t := range r.Tools() {
+	blocked, refused := "", ""
+	for _, t := range r.tools {
 		if !slices.Contains(t.Scope.Commands, argv[0]) {
 			continue
 		}
-		if t.Status == Blocked {
-			if why == "" {
-				why = fmt.Sprintf("tool %s is blocked", t.ID) + t.Instead()
-			}
-			continue
-		}
 		at := slices.IndexFunc(argv[1:], func(argument string) bool { return !t.Permits(argument) })
-		if at < 0 {
+		switch {
+		case t.Status == Blocked:
+			blocked = cmp.Or(blocked, fmt.Sprintf("tool %s is blocked%s", t.ID, t.Instead()))
+		case at < 0:
 			return nil
+		default:
+			refused = fmt.Sprintf("argument %d, %.200q, is not one that tool %s may be given", at+1, argv[at+1], t.ID)
 		}
-		why = fmt.Sprintf("argument %d, %.200q, is not one that tool %s may be given", at+1, argv[at+1], t.ID)
 	}
-	if why == "" {
-		why = fmt.Sprintf("%.200q is a command of no tool", argv[0])
-	}
-	return fmt.Errorf("%s: %s", strings.TrimSpace(r.Source), why)
+	return fmt.Errorf("%s: %s", r.Source, cmp.Or(refused, blocked, fmt.Sprintf("%.200q is a command of no tool", argv[0])))
 }
 
 // Parse reads a registry in YAML or JSON. Source is the name of the file in messages. The
@@ -171,30 +159,28 @@ func Parse(document []byte, source string) (Registry, error) {
 	if problems := strict.Decode(document, &doc, strict.Options{Tag: "json", Schema: SchemaV1, Lines: lines}); len(problems) > 0 {
 		return Registry{}, strict.Join(source, problems)
 	}
-	r := Registry{Source: source, tools: map[string]Tool{}}
-	var errs []error
-	for i, t := range doc.Tools {
-		at := fmt.Sprintf("tools[%d]", i)
+	var problems []strict.Problem
+	if len(doc.Tools) == 0 {
+		problems = append(problems, strict.Problem{Path: "tools", Rule: "must have at least one tool"})
+	}
+	known := map[string]bool{}
+	for i := range doc.Tools {
+		t, at := &doc.Tools[i], fmt.Sprintf("tools[%d]", i)
 		report := func(field, value, rule string) {
-			line, ok := lines[at+"."+field]
-			if !ok {
-				line = lines[at]
-			}
-			errs = append(errs, errors.New(strict.Problem{Line: line, Path: at + "." + field, Value: value, Rule: rule}.At(source)))
+			line := cmp.Or(lines[at+"."+field], lines[at])
+			problems = append(problems, strict.Problem{Line: line, Path: at + "." + field, Value: value, Rule: rule})
 		}
 		t.check(report)
-		if _, twice := r.tools[t.ID]; twice {
+		if known[t.ID] {
 			report("tool_id", strict.Quoted(t.ID), "is given twice")
 		}
-		r.tools[t.ID] = t
+		known[t.ID] = true
 	}
-	if len(doc.Tools) == 0 {
-		errs = append(errs, fmt.Errorf("%s: tools: must have at least one tool", source))
+	if len(problems) > 0 {
+		return Registry{}, strict.Join(source, problems)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return Registry{}, err
-	}
-	return r, nil
+	slices.SortFunc(doc.Tools, func(a, b Tool) int { return strings.Compare(a.ID, b.ID) })
+	return Registry{Source: source, tools: doc.Tools}, nil
 }
 
 // maxCommand bounds a command, in bytes (PATH_MAX).
@@ -219,18 +205,15 @@ func (t *Tool) check(report func(field, value, rule string)) {
 			report(f.field, strict.Quoted(f.value), "must be a date such as 2026-01-31")
 		}
 	}
+	scope := t.Scope
 	oneOf(report, "status", t.Status, []Status{Active, Deprecated, Blocked})
-	oneOf(report, "scope.data_access", t.Scope.DataAccess, []Access{AccessNone, AccessRead, AccessWrite})
-	oneOf(report, "scope.network", t.Scope.Network, policy.NetworkLevels())
-	oneOf(report, "scope.filesystem", t.Scope.Filesystem, policy.FilesystemLevels())
-	t.checkScope(report)
-}
-
-func (t *Tool) checkScope(report func(field, value, rule string)) {
-	if len(t.Scope.Commands) == 0 {
+	oneOf(report, "scope.data_access", scope.DataAccess, []Access{AccessNone, AccessRead, AccessWrite})
+	oneOf(report, "scope.network", scope.Network, policy.NetworkLevels())
+	oneOf(report, "scope.filesystem", scope.Filesystem, policy.FilesystemLevels())
+	if len(scope.Commands) == 0 {
 		report("scope.commands", "", "must name at least one command")
 	}
-	for i, command := range t.Scope.Commands {
+	for i, command := range scope.Commands {
 		field := fmt.Sprintf("scope.commands[%d]", i)
 		switch {
 		case command == "":
@@ -241,16 +224,15 @@ func (t *Tool) checkScope(report func(field, value, rule string)) {
 			report(field, strict.Quoted(command), fmt.Sprintf("has %d bytes; at most %d", len(command), maxCommand))
 		}
 	}
-	for i, pattern := range t.Scope.Arguments {
-		// \z, because $ also matches before a line end.
-		r, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
+	for i, pattern := range scope.Arguments {
+		r, err := regexp.Compile(`\A(?:` + pattern + `)\z`) // \z, because $ also matches before a line end
 		if err != nil {
 			report(fmt.Sprintf("scope.arguments[%d]", i), strict.Quoted(pattern), "must be a regular expression: "+err.Error())
 			continue
 		}
 		t.arguments = append(t.arguments, r)
 	}
-	for i, host := range t.Scope.Endpoints {
+	for i, host := range scope.Endpoints {
 		if host == "" {
 			report(fmt.Sprintf("scope.endpoints[%d]", i), "", "must not be empty")
 		}

@@ -74,34 +74,20 @@ func (c *PipelineConfig) UnmarshalJSON(data []byte) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		target, known := fields[name]
-		if !known {
+		var number *float64
+		switch {
+		case !known:
 			errs = append(errs, &policy.FieldError{Field: text.Quote(name, 80), Rule: "is not a field of a pipeline config"})
-			continue
+		case json.Unmarshal(members[name], &number) != nil || number == nil || *number != math.Trunc(*number) || math.Abs(*number) > 1<<53:
+			// Above 2^53 a float is not exact.
+			errs = append(errs, &policy.FieldError{Field: name, Value: text.Short(string(members[name]), 80), Rule: "must be a whole number of at most 2^53"})
+		default:
+			*target = int(*number)
 		}
-		n, err := wholeNumber(members[name])
-		if err != nil {
-			errs = append(errs, &policy.FieldError{Field: name, Value: text.Short(string(members[name]), 80), Rule: err.Error()})
-			continue
-		}
-		*target = n
 	}
-	errs = append(errs, read.Validate())
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, read.Validate())...); err != nil {
 		return err
 	}
 	*c = read
 	return nil
-}
-
-// wholeNumber reads a JSON number without a fraction.
-func wholeNumber(value json.RawMessage) (int, error) {
-	var number *float64
-	if json.Unmarshal(value, &number) != nil || number == nil {
-		return 0, errors.New("must be a whole number")
-	}
-	// Above 2^53 a float is not exact.
-	if *number != math.Trunc(*number) || math.Abs(*number) > 1<<53 {
-		return 0, errors.New("must be a whole number of at most 2^53")
-	}
-	return int(*number), nil
 }

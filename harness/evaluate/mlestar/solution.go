@@ -3,7 +3,6 @@ package mlestar
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,10 +31,9 @@ func SolutionPhases() []SolutionPhase {
 
 // UnmarshalText refuses a name that is not a phase.
 func (p *SolutionPhase) UnmarshalText(name []byte) error {
-	if !slices.Contains(SolutionPhases(), SolutionPhase(name)) {
-		return &policy.FieldError{Field: "phase", Value: text.Quote(string(name), 80), Rule: "must be one of init, merged, refined, ensemble, final"}
+	if *p = SolutionPhase(name); !slices.Contains(SolutionPhases(), *p) {
+		return &policy.FieldError{Field: "phase", Value: text.Quote(string(name), 80), Rule: "must be one of " + text.List(SolutionPhases())}
 	}
-	*p = SolutionPhase(name)
 	return nil
 }
 
@@ -99,16 +97,16 @@ func SubsampleExtractionRequest(solution SolutionScript) string {
 		fenced(solution.Content)
 }
 
-var backticks = regexp.MustCompile("`+")
-
 // fenced returns a Markdown code block. Its fence is longer than any row of backticks in the
 // script, which could otherwise end the block.
 func fenced(script string) string {
-	fence := "```"
-	for _, row := range backticks.FindAllString(script, -1) {
-		if len(row) >= len(fence) {
-			fence = row + "`"
+	longest, row := 2, 0
+	for _, c := range script {
+		if row++; c != '`' {
+			row = 0
 		}
+		longest = max(longest, row)
 	}
+	fence := strings.Repeat("`", longest+1)
 	return fmt.Sprintf("%spython\n%s\n%s", fence, script, fence)
 }

@@ -2,6 +2,7 @@ package submission
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -57,6 +58,7 @@ const (
 )
 
 var (
+	errEmpty         = errors.New("is empty")
 	errOnlyCR        = errors.New("its lines end with CR alone; they must end with LF")
 	errRecordTooLong = fmt.Errorf("a record takes more than %v", policy.Size(maxRecord))
 )
@@ -64,19 +66,71 @@ var (
 // CheckSample refuses a rule whose sample does not exist, is not a regular file or not a CSV,
 // or does not have the column of the IDs.
 func (r Rule) CheckSample() error {
-	sample, _, err := r.openSample()
+	sample, err := r.openSample()
 	if err != nil {
 		return err
 	}
 	return sample.file.Close()
 }
 
+// openSample opens the sample, reads its header and finds the column of the IDs.
+func (r Rule) openSample() (*table, error) {
+	if r.Sample == "" {
+		return nil, &policy.FieldError{Field: "sample", Rule: "is missing: there is nothing to compare a submission with"}
+	}
+	if err := checkName(nameOr(r.Name)); err != nil {
+		return nil, err
+	}
+	file, err := fsx.Open(r.Sample)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &sandbox.PathError{Field: "sample", Path: r.Sample, Rule: "does not exist"}
+	}
+	var sample *table
+	if err == nil {
+		sample = newTable("sample", file)
+		if err = sample.readHeader(); err == nil && r.IDColumn != "" {
+			if sample.column = slices.Index(sample.header, r.IDColumn); sample.column < 0 {
+				err = fmt.Errorf("has no column %s", shown(r.IDColumn))
+			}
+		}
+		if err != nil {
+			_ = file.Close() // was only read
+		}
+	}
+	if err != nil {
+		return nil, &sandbox.PathError{Field: "sample", Path: r.Sample, Rule: fsx.Cause(err).Error()}
+	}
+	return sample, nil
+}
+
 // Check compares the submission in final/ of workingDir with the sample: header, number of
 // records and IDs. It reads both files once, side by side. A submission that cannot be read is
 // a problem of the submission.
 func (r Rule) Check(ctx context.Context, workingDir string) Check {
-	c := comparison{rule: r, Check: Check{Problems: []string{}, Notes: []string{}}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	c.compare(ctx, workingDir)
+	c := comparison{Check: Check{Problems: []string{}, Notes: []string{}}, sameOrder: r.SameOrder}
+	theirs, err := r.openSample()
+	if err != nil {
+		c.fail("%v", err)
+		return c.Check
+	}
+	defer theirs.file.Close()
+	name := nameOr(r.Name)
+	file, info, err := open(workingDir, name)
+	switch {
+	case err != nil:
+		c.problem("%v", err)
+	case info.Problem != "":
+		c.problem("%s: %s", name, info.Problem)
+	case !info.Exists:
+		c.problem("%s: there is no such file", name)
+	default:
+		defer file.Close()
+		c.ours, c.theirs = newTable(name, file), theirs
+		if c.headers() {
+			c.records(ctx)
+			c.Rows, c.SampleRows = c.ours.rows, c.theirs.rows
+		}
+	}
 	if c.more > 0 {
 		c.Problems = append(c.Problems, fmt.Sprintf("and %d further problems", c.more))
 	}
@@ -84,177 +138,106 @@ func (r Rule) Check(ctx context.Context, workingDir string) Check {
 	return c.Check
 }
 
-// openSample opens the sample, reads its header and finds the column of the IDs.
-func (r Rule) openSample() (sample *table, header []string, err error) {
-	if r.Sample == "" {
-		return nil, nil, &policy.FieldError{Field: "sample", Rule: "is missing: there is nothing to compare a submission with"}
-	}
-	if err := checkName(nameOr(r.Name)); err != nil {
-		return nil, nil, err
-	}
-	file, err := fsx.Open(r.Sample)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &sandbox.PathError{Field: "sample", Path: r.Sample, Rule: "does not exist"}
-	}
-	if err == nil {
-		sample = newTable("sample", file)
-		defer func() {
-			if err != nil {
-				_ = file.Close() // was only read
-			}
-		}()
-		header, err = sample.header()
-	}
-	if err == nil && r.IDColumn != "" {
-		if sample.column = slices.Index(header, r.IDColumn); sample.column < 0 {
-			err = fmt.Errorf("has no column %s", shown(r.IDColumn))
-		}
-	}
-	if err != nil {
-		return nil, nil, &sandbox.PathError{Field: "sample", Path: r.Sample, Rule: fsx.Cause(err).Error()}
-	}
-	return sample, header, nil
-}
-
 // comparison is a check in progress.
 type comparison struct {
 	Check
-	rule         Rule
+	sameOrder    bool
 	more         int64 // problems that are not in the list
 	ours, theirs *table
-	// seeds are for the hashes of the IDs. Their sums tell whether two files have the same IDs
-	// in another order, without holding the IDs.
-	seeds    [2]maphash.Seed
-	disorder string // the first place at which the IDs differ
 }
 
-func (c *comparison) problem(err error) {
+func (c *comparison) problem(format string, args ...any) {
 	if len(c.Problems) >= maxProblems-1 {
 		c.more++
 		return
 	}
-	c.Problems = append(c.Problems, err.Error())
+	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
 }
 
-func (c *comparison) fail(err error) {
-	if c.Failure == "" {
-		c.Failure = err.Error()
-	}
-}
-
-func (c *comparison) compare(ctx context.Context, workingDir string) {
-	theirs, want, err := c.rule.openSample()
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	defer theirs.file.Close()
-	name := nameOr(c.rule.Name)
-	file, info, err := open(workingDir, name)
-	switch {
-	case err != nil:
-		c.problem(err)
-		return
-	case info.Problem != "":
-		c.problem(fmt.Errorf("%s: %s", name, info.Problem))
-		return
-	case !info.Exists:
-		c.problem(fmt.Errorf("%s: there is no such file", name))
-		return
-	}
-	defer file.Close()
-	c.ours, c.theirs = newTable(name, file), theirs
-	if !c.headers(want) {
-		return
-	}
-	if c.records(ctx) {
-		c.conclude()
-	}
-	c.Rows, c.SampleRows = c.ours.rows, c.theirs.rows
+// fail keeps the first reason.
+func (c *comparison) fail(format string, args ...any) {
+	c.Failure = cmp.Or(c.Failure, fmt.Sprintf(format, args...))
 }
 
 // headers compares the first records. Without the column of the IDs nothing more can be
 // compared.
-func (c *comparison) headers(want []string) bool {
-	got, err := c.ours.header()
+func (c *comparison) headers() bool {
+	err := c.ours.readHeader()
 	if c.ours.mark {
 		c.Notes = append(c.Notes, "the submission begins with a byte order mark")
 	}
-	if err != nil {
-		if errors.Is(err, errOnlyCR) || errors.Is(err, errEmpty) {
-			err = fmt.Errorf("%s: %w", c.ours.name, err)
-		}
-		c.problem(err)
+	got, want := c.ours.header, c.theirs.header
+	switch {
+	case errors.Is(err, errOnlyCR) || errors.Is(err, errEmpty):
+		c.problem("%s: %v", c.ours.name, err)
 		return false
-	}
-	if !slices.Equal(got, want) {
-		c.problem(fmt.Errorf("line 1: the header is %s, the sample's is %s", shown(strings.Join(got, ",")), shown(strings.Join(want, ","))))
+	case err != nil:
+		c.problem("%v", err)
+		return false
+	case !slices.Equal(got, want):
+		c.problem("line 1: the header is %s, the sample's is %s", shown(strings.Join(got, ",")), shown(strings.Join(want, ",")))
 	}
 	id := want[c.theirs.column]
 	if c.ours.column = slices.Index(got, id); c.ours.column < 0 {
-		c.problem(fmt.Errorf("line 1: there is no column %s", shown(id)))
-		return false
+		c.problem("line 1: there is no column %s", shown(id))
 	}
-	return true
+	return c.ours.column >= 0
 }
 
-// records compares the records side by side, and reports whether it came to their ends.
-func (c *comparison) records(ctx context.Context) bool {
+// records compares the records side by side, and then their numbers and the IDs as a whole.
+func (c *comparison) records(ctx context.Context) {
+	// The sums of the hashes of the IDs are equal for the same IDs in another order.
+	seed, disorder := maphash.MakeSeed(), ""
 	for n := 0; !c.ours.ended || !c.theirs.ended; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
-			c.fail(fmt.Errorf("the check was canceled after line %d", c.ours.line))
-			return false
+			c.fail("the check was canceled after line %d", c.ours.line)
+			return
 		}
-		got, ok := c.ours.id(c.seeds, c.problem)
+		got, ok := c.ours.id(seed, c.problem)
 		if !ok {
-			return false
+			return
 		}
-		want, ok := c.theirs.id(c.seeds, c.fail)
+		want, ok := c.theirs.id(seed, c.fail)
 		if !ok {
-			return false
+			return
 		}
-		if !c.ours.ended && !c.theirs.ended && got != want && c.disorder == "" {
-			c.disorder = fmt.Sprintf("line %d: the ID is %s, the sample's is %s", c.ours.line, shown(got), shown(want))
+		if !c.ours.ended && !c.theirs.ended && got != want && disorder == "" {
+			disorder = fmt.Sprintf("line %d: the ID is %s, the sample's is %s", c.ours.line, shown(got), shown(want))
 		}
 	}
-	return true
-}
-
-// conclude compares the numbers of records and the IDs as a whole.
-func (c *comparison) conclude() {
 	if c.ours.rows != c.theirs.rows {
-		c.problem(fmt.Errorf("%d rows, the sample has %d", c.ours.rows, c.theirs.rows))
+		c.problem("%d rows, the sample has %d", c.ours.rows, c.theirs.rows)
 	}
 	switch {
-	case c.disorder == "":
+	case disorder == "":
 	case c.ours.rows != c.theirs.rows || c.ours.sum != c.theirs.sum:
-		c.problem(fmt.Errorf("the IDs are not the sample's: %s", c.disorder))
-	case c.rule.SameOrder:
-		c.problem(fmt.Errorf("the IDs are the sample's in another order: %s", c.disorder))
+		c.problem("the IDs are not the sample's: %s", disorder)
+	case c.sameOrder:
+		c.problem("the IDs are the sample's in another order: %s", disorder)
 	default:
-		c.Notes = append(c.Notes, "the IDs are the sample's in another order: "+c.disorder)
+		c.Notes = append(c.Notes, "the IDs are the sample's in another order: "+disorder)
 	}
 }
 
 // table reads a CSV file record by record.
 type table struct {
 	name   string
-	file   io.Closer
-	csv    *csv.Reader
+	file   io.ReadCloser
+	left   int // bytes that the record may still take
 	in     *bufio.Reader
-	budget *budget
+	csv    *csv.Reader
 	mark   bool // the file begins with a byte order mark
-	width  int  // fields of the header
-	column int  // of the IDs
+	header []string
+	column int // of the IDs
 	line   int
 	rows   int64
 	ended  bool
-	sum    [2]uint64 // of the hashes of the IDs
+	sum    uint64 // of the hashes of the IDs
 }
 
 func newTable(name string, file io.ReadCloser) *table {
-	t := &table{name: name, file: file, budget: &budget{file, maxRecord}}
-	t.in = bufio.NewReader(t.budget)
+	t := &table{name: name, file: file, left: maxRecord}
+	t.in = bufio.NewReader(t)
 	// The mark is removed before the CSV is read, because a quote may follow it.
 	start, _ := t.in.Peek(len(byteOrderMark)) // the error comes again with the header
 	if t.mark = string(start) == byteOrderMark; t.mark {
@@ -266,29 +249,37 @@ func newTable(name string, file io.ReadCloser) *table {
 	return t
 }
 
-var errEmpty = errors.New("is empty")
+// Read reads from the file while the record is not too long.
+func (t *table) Read(p []byte) (int, error) {
+	if t.left <= 0 {
+		return 0, errRecordTooLong
+	}
+	n, err := t.file.Read(p[:min(len(p), t.left)])
+	t.left -= n
+	return n, err
+}
 
-// header reads the first record.
-func (t *table) header() ([]string, error) {
+// readHeader reads the first record.
+func (t *table) readHeader() error {
 	record, err := t.next()
 	if errors.Is(err, io.EOF) {
-		return nil, errEmpty
+		return errEmpty
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	t.width = len(record)
+	t.header = slices.Clone(record)
 	if strings.Contains(strings.TrimRight(strings.Join(record, ","), "\r"), "\r") {
 		if _, err := t.in.Peek(1); errors.Is(err, io.EOF) { // the header is the whole file
-			return nil, errOnlyCR
+			return errOnlyCR
 		}
 	}
-	return slices.Clone(record), nil
+	return nil
 }
 
 // next returns the next record, which is valid until the next call, or io.EOF.
 func (t *table) next() ([]string, error) {
-	t.budget.left = maxRecord
+	t.left = maxRecord
 	record, err := t.csv.Read()
 	var parse *csv.ParseError
 	switch {
@@ -307,7 +298,7 @@ func (t *table) next() ([]string, error) {
 
 // id returns the ID of the next record, unless the table has ended. ok is false after an error
 // that ends the comparison.
-func (t *table) id(seeds [2]maphash.Seed, report func(error)) (id string, ok bool) {
+func (t *table) id(seed maphash.Seed, report func(format string, args ...any)) (id string, ok bool) {
 	if t.ended {
 		return "", true
 	}
@@ -317,33 +308,16 @@ func (t *table) id(seeds [2]maphash.Seed, report func(error)) (id string, ok boo
 		return "", true
 	}
 	if err != nil {
-		report(err)
+		report("%v", err)
 		return "", false
 	}
 	t.rows++
-	if len(record) != t.width {
-		report(fmt.Errorf("%s line %d: %d fields, the header has %d", t.name, t.line, len(record), t.width))
+	if len(record) != len(t.header) {
+		report("%s line %d: %d fields, the header has %d", t.name, t.line, len(record), len(t.header))
 	}
 	if t.column < len(record) {
 		id = strings.Clone(record[t.column])
 	}
-	for i, seed := range seeds {
-		t.sum[i] += maphash.String(seed, id)
-	}
+	t.sum += maphash.String(seed, id)
 	return id, true
-}
-
-// budget is a reader that gives at most left bytes until left is set again.
-type budget struct {
-	r    io.Reader
-	left int
-}
-
-func (b *budget) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errRecordTooLong
-	}
-	n, err := b.r.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, err
 }

@@ -6,6 +6,8 @@
 package submission
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -99,12 +101,7 @@ func open(workingDir, name string) (*os.File, File, error) {
 	return file, info, nil
 }
 
-func nameOr(name string) string {
-	if name == "" {
-		return DefaultName
-	}
-	return name
-}
+func nameOr(name string) string { return cmp.Or(name, DefaultName) }
 
 func checkName(name string) error {
 	if !filepath.IsLocal(filepath.FromSlash(name)) || name == "." || strings.ContainsAny(name, "\x00\\") {
@@ -116,50 +113,36 @@ func checkName(name string) error {
 // shown quotes the beginning of an untrusted text for a message.
 func shown(untrusted string) string { return text.Quote(untrusted, 80) }
 
-// lineCounter counts the lines that are not blank.
-type lineCounter struct {
-	lines int64
-	text  bool
-}
-
-func (c *lineCounter) end() {
-	if c.text {
-		c.lines++
-	}
-	c.text = false
-}
-
-// countRows counts the lines of a file as [File.RowCount] says. It counts both kinds of line
-// ends, because only the end of the file shows which kind the file has.
+// countRows counts the lines of a file as [File.RowCount] says. It counts for both kinds of
+// line ends, because only the end of the file shows which kind the file has.
 func countRows(r io.Reader) (int64, error) {
-	var lf, cr lineCounter
-	anyLF := false
-	buffer := make([]byte, 256<<10)
+	var lf, cr int64               // lines that have text
+	var lfText, crText, anyLF bool // the line has text
+	in := bufio.NewReaderSize(r, 256<<10)
 	for {
-		n, err := r.Read(buffer)
-		for _, b := range buffer[:n] {
-			switch b {
-			case '\n':
-				anyLF = true
-				lf.end()
-			case '\r':
-				cr.end()
-			case ' ', '\t', '\v', '\f':
-			default:
-				lf.text, cr.text = true, true
+		b, err := in.ReadByte()
+		if b == '\n' || err != nil {
+			anyLF = anyLF || err == nil
+			if lfText {
+				lf++
 			}
+			lfText = false
 		}
-		if err == nil {
-			continue
+		if b == '\r' || err != nil {
+			if crText {
+				cr++
+			}
+			crText = false
 		}
-		lf.end()
-		cr.end()
-		if !anyLF {
-			lf = cr
+		switch {
+		case errors.Is(err, io.EOF) && anyLF:
+			return max(lf-1, 0), nil
+		case errors.Is(err, io.EOF):
+			return max(cr-1, 0), nil
+		case err != nil:
+			return 0, err
+		case b != ' ' && (b < '\t' || b > '\r'): // is not blank
+			lfText, crText = true, true
 		}
-		if errors.Is(err, io.EOF) {
-			return max(lf.lines-1, 0), nil
-		}
-		return 0, err
 	}
 }

@@ -3,8 +3,8 @@
 // [Sign] writes attestation.dsse.json into a gate directory: a DSSE envelope around an
 // in-toto Statement v1 with the predicate test-result. Its subjects are the hashes of
 // evidence.manifest, which has the hashes of all other evidence, and of the verdict.
-// Anyone who can write to a gate directory can make its hashes fit again, but cannot make
-// the signature.
+// Anyone who can write to a gate directory can adapt its hashes, but cannot create the
+// signature.
 //
 // A signature says who vouches for a run, not that the run was right: the owner of the
 // key can sign anything.
@@ -13,19 +13,13 @@ package attest
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	testresult "github.com/in-toto/attestation/go/predicates/test_result/v0"
-	intoto "github.com/in-toto/attestation/go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/judge"
@@ -33,7 +27,8 @@ import (
 
 const (
 	// PayloadType is the type of the content of an envelope.
-	PayloadType = "application/vnd.in-toto+json"
+	PayloadType   = "application/vnd.in-toto+json"
+	statementType = "https://in-toto.io/Statement/v1"
 	// PredicateType is the in-toto predicate test-result.
 	PredicateType = "https://in-toto.io/attestation/test-result/v0.1"
 
@@ -68,7 +63,15 @@ func Sign(ctx context.Context, root *os.Root, key []byte) error {
 	if err != nil {
 		return err
 	}
-	payload, err := statement(root, verdict)
+	files, err := subjects(root)
+	if err != nil {
+		return err
+	}
+	tested := testResult{[]resource{{digest{verdict.WishSHA256}, evidence.WishLockFile}}, "FAILED"}
+	if verdict.Status == evidence.Pass {
+		tested.Result = "PASSED"
+	}
+	payload, err := json.Marshal(statement{statementType, tested, PredicateType, files})
 	if err != nil {
 		return err
 	}
@@ -89,8 +92,8 @@ func judged(ctx context.Context, root *os.Root) (v evidence.Verdict, err error) 
 	if err != nil {
 		return v, err
 	}
-	for _, f := range check.Findings {
-		return v, invalidf("%s", strings.TrimSuffix(f.Detail, "."))
+	if len(check.Findings) > 0 {
+		return v, invalidf("%s", strings.TrimSuffix(check.Findings[0].Detail, "."))
 	}
 	in, err := judge.Load(ctx, root, check)
 	if err != nil {
@@ -119,63 +122,53 @@ func compare(root *os.Root, name string, want any) error {
 	return err
 }
 
-// read reads a file of a directory. A file that is missing or not a regular one is an
-// [*InvalidError].
+// read reads a file of a directory.
 func read(root *os.Root, name string) ([]byte, error) {
 	text, err := evidence.ReadText(root, name, evidence.MaxDocument)
+	return text, ofFile(err)
+}
+
+// ofFile turns a problem of a file, such as that it is missing, into an [*InvalidError].
+func ofFile(err error) error {
 	var file *evidence.FileError
 	if errors.As(err, &file) {
-		return nil, invalidf("%v", err)
+		return invalidf("%v", err)
 	}
-	return text, err
+	return err
+}
+
+// statement is an in-toto Statement v1 with the predicate test-result.
+type statement struct {
+	Type          string     `json:"_type"`
+	Predicate     testResult `json:"predicate"`
+	PredicateType string     `json:"predicateType"`
+	Subject       []resource `json:"subject"`
+}
+
+type testResult struct {
+	Configuration []resource `json:"configuration"`
+	Result        string     `json:"result"`
+}
+
+type resource struct {
+	Digest digest `json:"digest"`
+	Name   string `json:"name"`
+}
+
+type digest struct {
+	SHA256 string `json:"sha256"`
 }
 
 // subjects are the files that a statement is about, with their hashes.
-func subjects(root *os.Root) (all []*intoto.ResourceDescriptor, err error) {
+func subjects(root *os.Root) (all []resource, err error) {
 	for _, name := range []string{evidence.ManifestFile, evidence.VerdictFile} {
 		text, err := read(root, name)
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(text)
-		all = append(all, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": hex.EncodeToString(sum[:])}})
+		all = append(all, resource{digest{evidence.SHA256(text)}, name})
 	}
 	return all, nil
-}
-
-// statement is the signed statement as JSON. Equal directories get equal bytes.
-func statement(root *os.Root, v evidence.Verdict) ([]byte, error) {
-	files, err := subjects(root)
-	if err != nil {
-		return nil, err
-	}
-	result := "FAILED"
-	if v.Status == evidence.Pass {
-		result = "PASSED"
-	}
-	text, err := protojson.Marshal(&testresult.TestResult{
-		Result:        result,
-		Configuration: []*intoto.ResourceDescriptor{{Name: evidence.WishLockFile, Digest: map[string]string{"sha256": v.WishSHA256}}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	predicate := &structpb.Struct{}
-	if err := protojson.Unmarshal(text, predicate); err != nil {
-		return nil, err
-	}
-	s := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: files, PredicateType: PredicateType, Predicate: predicate}
-	if err := s.Validate(); err != nil {
-		return nil, err
-	}
-	if text, err = protojson.Marshal(s); err != nil {
-		return nil, err
-	}
-	var plain any // protojson changes its white space on purpose
-	if err := json.Unmarshal(text, &plain); err != nil {
-		return nil, err
-	}
-	return json.Marshal(plain)
 }
 
 // Verify checks the attestation of a gate directory, offline: the envelope has a signature
@@ -192,38 +185,33 @@ func Verify(ctx context.Context, root *os.Root, publicKey []byte) error {
 		return err
 	}
 	var envelope dsse.Envelope
-	if err := evidence.Read(root, evidence.AttestationFile, maxEnvelope, &envelope); err != nil {
-		var file *evidence.FileError
-		if errors.As(err, &file) {
-			return invalidf("%v", err)
-		}
+	if err := ofFile(evidence.Read(root, evidence.AttestationFile, maxEnvelope, &envelope)); err != nil {
 		return err
 	}
 	payload, err := open(ctx, envelope, key)
 	if err != nil {
 		return err
 	}
-	signed := &intoto.Statement{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(payload, signed); err != nil {
+	var signed statement
+	if err := json.Unmarshal(payload, &signed); err != nil {
 		return invalidf("the signed content is not an in-toto statement")
 	}
 	switch {
-	case signed.Validate() != nil, signed.GetType() != intoto.StatementTypeUri:
+	case signed.Type != statementType:
 		return invalidf("the signed content is not a valid in-toto statement v1")
-	case signed.GetPredicateType() != PredicateType:
-		return invalidf("the signed predicate has the type %.80q, and must have %q", signed.GetPredicateType(), PredicateType)
+	case signed.PredicateType != PredicateType:
+		return invalidf("the signed predicate has the type %.80q, and must have %q", signed.PredicateType, PredicateType)
 	}
 	files, err := subjects(root)
 	if err != nil {
 		return err
 	}
-	if len(signed.GetSubject()) != len(files) {
-		return invalidf("the statement is about %d files, and must be about %d", len(signed.GetSubject()), len(files))
+	if len(signed.Subject) != len(files) {
+		return invalidf("the statement is about %d files, and must be about %d", len(signed.Subject), len(files))
 	}
 	for i, f := range files {
-		name, sum := signed.GetSubject()[i].GetName(), signed.GetSubject()[i].GetDigest()["sha256"]
-		if name != f.GetName() || sum != f.GetDigest()["sha256"] {
-			return invalidf("%q is not what was signed: it has the SHA-256 %s, and %.80q with %.80q was signed", f.GetName(), f.GetDigest()["sha256"], name, sum)
+		if got := signed.Subject[i]; got != f {
+			return invalidf("%q is not what was signed: it has the SHA-256 %s, and %.80q with %.80q was signed", f.Name, f.Digest.SHA256, got.Name, got.Digest.SHA256)
 		}
 	}
 	return context.Cause(ctx)

@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -72,8 +73,7 @@ func loadKey(text []byte, private bool) (dsse.SignerVerifier, error) {
 		// The error of the library can have bytes of the key.
 		return refuse("is not one key of Ed25519, ECDSA P-256 or RSA with 2048 to 8192 bits, without a password")
 	}
-	kind := map[bool]string{true: "PRIVATE KEY", false: "PUBLIC KEY"}[private]
-	key, err := signerverifier.LoadKey(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	key, err := signerverifier.LoadKey(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: der}))
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +103,8 @@ func usableKey(der []byte, private bool) ([]byte, error) {
 		return nil, err
 	}
 	public = key
-	switch k := key.(type) {
-	case ed25519.PrivateKey:
-		public = k.Public()
-	case *ecdsa.PrivateKey:
-		public = &k.PublicKey
-	case *rsa.PrivateKey:
-		public = &k.PublicKey
+	if signer, ok := key.(crypto.Signer); ok {
+		public = signer.Public()
 	}
 	usable := false
 	switch k := public.(type) {

@@ -6,8 +6,8 @@ const (
 	ObservationsV1  = "evalbox/observations/v1"
 	NormalizationV1 = "evalbox/normalization/v1"
 	EnvSnapshotV1   = "evalbox/env-snapshot/v1"
-	// ManifestVersion is the version of [Manifest] (RO-07).
-	ManifestVersion = "1.0.0"
+	// manifestVersion is the version of [Manifest] (RO-07).
+	manifestVersion = "1.0.0"
 )
 
 // Plan is plan.json: the 13 keys of RO-07, and the commands that are going to be run.
@@ -28,8 +28,7 @@ type Plan struct {
 	GateCommands            []string         `json:"gate_commands"`
 }
 
-// EnvSnapshot describes the environment of the gates. The keys after Schema up to Locale are
-// those of RO-07.
+// EnvSnapshot is the environment of the gates; RO-07 has the keys from GitCommit to Locale.
 type EnvSnapshot struct {
 	Schema           string            `json:"schema"`
 	GitCommit        string            `json:"git_commit"`
@@ -41,16 +40,13 @@ type EnvSnapshot struct {
 	ToolVersions     map[string]string `json:"tool_versions"`
 	Timezone         string            `json:"timezone"`
 	Locale           string            `json:"locale"`
-	// Image is the image that the gates really ran in.
-	Image       string `json:"image"`
-	ImageID     string `json:"image_id"`
-	ImageLocked bool   `json:"image_locked"`
-	// Workspace is the hash of the tree that the gates got.
-	Workspace string      `json:"workspace"`
-	Toolchain []ToolMount `json:"toolchain"`
-	// Engine and Runtime carried the containers.
-	Engine  string `json:"engine"`
-	Runtime string `json:"runtime"`
+	Image            string            `json:"image"` // the one that the gates really ran in
+	ImageID          string            `json:"image_id"`
+	ImageLocked      bool              `json:"image_locked"`
+	Workspace        string            `json:"workspace"` // the hash of the tree that the gates got
+	Toolchain        []ToolMount       `json:"toolchain"`
+	Engine           string            `json:"engine"` // carried the containers, as Runtime
+	Runtime          string            `json:"runtime"`
 }
 
 // Outcome is the end of a test case.
@@ -69,15 +65,14 @@ const (
 // Tests is tests.json: the commands and their test cases. The four keys after Schema are those
 // of RO-07, over all commands.
 type Tests struct {
-	Schema string `json:"schema"`
-	// Command joins all commands with " && ". ExitCode is 0 if all gates met their
-	// expectation, else that of the first that did not; null if it has none.
-	Command            string   `json:"command"`
-	ExitCode           *int     `json:"exit_code"`
-	FailingTestsBefore []string `json:"failing_tests_before"`
-	PassingTestsAfter  []string `json:"passing_tests_after"`
-	// Commands has one entry for each gate that ran, in order.
-	Commands []CommandTests `json:"commands"`
+	Schema  string `json:"schema"`
+	Command string `json:"command"` // all commands, joined with " && "
+	// ExitCode is 0 if all gates met their expectation, else that of the first that did not;
+	// null if it has none.
+	ExitCode           *int           `json:"exit_code"`
+	FailingTestsBefore []string       `json:"failing_tests_before"`
+	PassingTestsAfter  []string       `json:"passing_tests_after"`
+	Commands           []CommandTests `json:"commands"` // one for each gate that ran, in order
 }
 
 // CommandTests is one gate.
@@ -88,25 +83,20 @@ type CommandTests struct {
 	Kind    GateKind `json:"kind"`
 	// Started is false if the command never ran. Ending is the status of the sandbox's
 	// result ("exited", "timed_out", …).
-	Started    bool   `json:"started"`
-	Ending     string `json:"ending"`
-	ExitCode   *int   `json:"exit_code"`
-	ExpectExit int    `json:"expect_exit"`
-	// LogsComplete is false if bytes of the output were dropped.
-	LogsComplete bool `json:"logs_complete"`
-	// LogSHA256 is the hash of the gate's part of run_log.txt. A replay compares it; empty if
-	// it is not known.
-	LogSHA256 string `json:"log_sha256"`
+	Started      bool   `json:"started"`
+	Ending       string `json:"ending"`
+	ExitCode     *int   `json:"exit_code"`
+	ExpectExit   int    `json:"expect_exit"`
+	LogsComplete bool   `json:"logs_complete"` // false if bytes of the output were dropped
+	LogSHA256    string `json:"log_sha256"`    // of the gate's part of run_log.txt; empty if not known
 	// Source is the format of the report that the cases come from, "none" or empty without
 	// one. Problem says why a report could not be read. Counts is null without a report.
-	Source  ReportFormat `json:"source"`
-	Problem string       `json:"problem"`
-	Counts  *Counts      `json:"counts"`
-	// Cases are sorted by ID. CasesDropped counts those beyond the limit.
-	Cases        []Case `json:"cases"`
-	CasesDropped int    `json:"cases_dropped"`
-	// FailingTestsBefore are the cases that failed on the baseline, and PassingTestsAfter
-	// those that pass now (RO-07, RO-04).
+	Source       ReportFormat `json:"source"`
+	Problem      string       `json:"problem"`
+	Counts       *Counts      `json:"counts"`
+	Cases        []Case       `json:"cases"`         // sorted by ID
+	CasesDropped int          `json:"cases_dropped"` // those beyond the limit
+	// The cases that failed on the baseline, and those that pass now (RO-07, RO-04).
 	FailingTestsBefore []string  `json:"failing_tests_before"`
 	PassingTestsAfter  []string  `json:"passing_tests_after"`
 	Baseline           *Baseline `json:"baseline"`
@@ -156,19 +146,10 @@ func (c Counts) Broken() int { return c.Failed + c.Errored }
 // Add counts one more case.
 func (c *Counts) Add(o Outcome) {
 	c.Total++
-	switch o {
-	case Passed:
-		c.Passed++
-	case Failed:
-		c.Failed++
-	case Errored:
-		c.Errored++
-	case Skipped:
-		c.Skipped++
-	case XFailed:
-		c.XFailed++
-	case XPassed:
-		c.XPassed++
+	if n := map[Outcome]*int{
+		Passed: &c.Passed, Failed: &c.Failed, Errored: &c.Errored, Skipped: &c.Skipped, XFailed: &c.XFailed, XPassed: &c.XPassed,
+	}[o]; n != nil {
+		*n++
 	}
 }
 
@@ -180,8 +161,7 @@ type Case struct {
 	Suite   string  `json:"suite"`
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	// Message is the beginning of the case's message, normalized; empty for a pass.
-	Message string `json:"message"`
+	Message string  `json:"message"` // the beginning, normalized; empty for a pass
 }
 
 // Observations lists attempts that the boundary or the mode forbids (RT-08). The container
@@ -193,21 +173,16 @@ type Observations struct {
 
 // Observation is one gate in one pass.
 type Observation struct {
-	Index int `json:"index"`
-	// Pass is empty for the workspace, "baseline", "repeat-2" and so on.
-	Pass string `json:"set"`
-	// Complete is false if the list of changed files was cut: Changed and Evidence may then
-	// miss some.
-	Complete bool `json:"complete"`
-	// Network is "none", or the level that was enforced.
-	Network string `json:"network"`
+	Index    int    `json:"index"`
+	Pass     string `json:"set"`      // of [Passes]
+	Complete bool   `json:"complete"` // false if the list of changed files was cut
+	Network  string `json:"network"`  // "none", or the level that was enforced
 	// NetworkAttempts counts attempts to reach something without a network. Counted is
 	// "kernel" for the counters of the container's network, which no program can avoid, and
 	// "output" for error messages alone.
 	NetworkAttempts int64  `json:"network_attempts"`
 	Counted         string `json:"counted"`
-	// Refused counts requests that the proxy of a network level refused.
-	Refused int64 `json:"refused"`
+	Refused         int64  `json:"refused"` // requests that the proxy of a network level refused
 	// Touched are protected paths and canary files that were opened, and paths outside of the
 	// boundary whose refusal the output reports. Watched is true if the kernel watched opens.
 	Touched []Touch `json:"touched"`
@@ -221,17 +196,14 @@ type Observation struct {
 // Touch is a forbidden path.
 type Touch struct {
 	Path string `json:"path"`
-	// How is "opened" (seen by the watch) or "refused" (reported by the output).
-	How string `json:"how"`
-	// Line is the line of the output that reports it, normalized; empty for "opened".
-	Line string `json:"line"`
+	How  string `json:"how"`  // "opened" (seen by the watch) or "refused" (reported by the output)
+	Line string `json:"line"` // the line of the output that reports it, normalized
 }
 
 // Normalization describes what node 3 did to the logs.
 type Normalization struct {
-	Schema string `json:"schema"`
-	// Rules are all rules in the order of their application, with their counts.
-	Rules []RuleCount `json:"rules"`
+	Schema string      `json:"schema"`
+	Rules  []RuleCount `json:"rules"` // in the order of their application
 	// Suspects are the first places of the normalized log that still look as if they change
 	// from run to run; SuspectsTotal counts all.
 	Suspects      []Suspect `json:"suspects"`
@@ -246,18 +218,15 @@ type RuleCount struct {
 
 // Suspect is one place in the normalized log.
 type Suspect struct {
-	// Detector names the kind of text, Line counts from 1, Text is the text itself.
-	Detector string `json:"detector"`
-	Line     int    `json:"line"`
+	Detector string `json:"detector"` // the kind of text
+	Line     int    `json:"line"`     // counts from 1
 	Text     string `json:"text"`
 }
 
 // Findings is findings.json: the findings of all nodes but the judge.
 type Findings struct {
-	// Pre are reasons that stopped the run, or that node 2 found.
-	Pre []Finding `json:"pre"`
-	// Differences are findings of repeats that differ.
-	Differences []Finding `json:"differences"`
+	Pre         []Finding `json:"pre"`         // reasons that stopped the run, or that node 2 found
+	Differences []Finding `json:"differences"` // of repeats
 }
 
 // Changes is changes.json: the differences between baseline and workspace, with the hashes

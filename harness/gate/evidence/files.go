@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -51,8 +52,8 @@ func Write(root *os.Root, name string, v any) error {
 // not at all. It replaces an earlier file or link, and follows no link. It is not synced to the
 // disk: a loss of power shows as a difference from the manifest.
 func WriteText(root *os.Root, name string, text []byte) error {
-	if !fs.ValidPath(name) || name == "." {
-		return &FileError{File: name, Rule: "is not a path below the gate directory"}
+	if err := checkName(name); err != nil {
+		return err
 	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
@@ -76,7 +77,7 @@ func Read(root *os.Root, name string, max int64, v any) error {
 
 // ReadText reads a file of at most max bytes, as [Read] does.
 func ReadText(root *os.Root, name string, max int64) ([]byte, error) {
-	file, err := openFile(root, name)
+	file, _, err := openFile(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -91,26 +92,31 @@ func ReadText(root *os.Root, name string, max int64) ([]byte, error) {
 	return text, nil
 }
 
-// openFile opens a regular file below root. It follows no link, in the directories either.
-func openFile(root *os.Root, name string) (*os.File, error) {
+func checkName(name string) error {
 	if !fs.ValidPath(name) || name == "." {
-		return nil, &FileError{File: name, Rule: "is not a path below the gate directory"}
+		return &FileError{File: name, Rule: "is not a path below the gate directory"}
 	}
-	file, _, err := fsx.OpenBelow(root, name)
+	return nil
+}
+
+// openFile opens a regular file below root. It follows no link, in the directories either.
+func openFile(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	if err := checkName(name); err != nil {
+		return nil, nil, err
+	}
+	file, info, err := fsx.OpenBelow(root, name)
 	var at *fs.PathError
 	var directory *fsx.NotDirectoryError
 	var odd *fsx.NotRegularError
 	switch {
 	case errors.As(err, &directory) && errors.As(err, &at):
-		return nil, &FileError{File: name, Rule: "is behind " + at.Path + ", which is " + fsx.Kind(directory.Mode) + " and no folder"}
+		err = &FileError{File: name, Rule: "is behind " + at.Path + ", which is " + fsx.Kind(directory.Mode) + " and no folder"}
 	case errors.As(err, &odd):
-		return nil, &FileError{File: name, Rule: odd.Error(), Err: err}
+		err = &FileError{File: name, Rule: odd.Error(), Err: err}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return nil, &FileError{File: name, Rule: "is missing", Err: fs.ErrNotExist}
-	case err != nil:
-		return nil, err
+		err = &FileError{File: name, Rule: "is missing", Err: fs.ErrNotExist}
 	}
-	return file, nil
+	return file, info, err
 }
 
 var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -124,81 +130,47 @@ func SHA256(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// found is one file that nodes 1 to 4 left.
+// found is one file that nodes 1 to 4 left. problem says why it cannot be evidence; empty for a
+// regular file. A file with a problem has no hash.
 type found struct {
 	HashedFile
-	size int64
-	// problem says why the file cannot be evidence; empty for a regular file. Such a file has
-	// no hash.
 	problem string
 }
 
-// hashAll hashes the files that nodes 1 to 4 left and that are wanted, sorted by name: all
-// of [Dir] except the manifest, and two files beside it. It follows no link.
+// hashAll hashes the files that nodes 1 to 4 left and that are wanted, sorted by name. It
+// follows no link.
 func hashAll(ctx context.Context, root *os.Root, want func(string) bool) ([]found, error) {
 	var all []found
-	add := func(name string, info fs.FileInfo) error {
-		if !want(name) {
-			return nil
+	err := fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (into bool, err error) {
+		switch {
+		case info.IsDir() && (name == Dir || below(name, Dir)) && utf8.ValidString(name):
+			return true, nil
+		case !want(name) && name != Dir:
+			return false, nil
 		}
-		f := found{HashedFile: HashedFile{FilePath: name, Role: roleOf(name)}, size: info.Size()}
+		f := found{HashedFile: HashedFile{FilePath: name, Role: roleOf(name)}}
 		switch {
 		case !utf8.ValidString(name) || strings.Contains(name, `\`):
 			f.problem = "has a name that cannot be listed"
 		case !info.Mode().IsRegular():
 			f.problem = "is " + fsx.Kind(info.Mode()) + ", not a regular file"
 		default:
-			file, err := openFile(root, name)
-			if err != nil {
-				return err
+			var file *os.File
+			if file, info, err = openFile(root, name); err != nil {
+				return false, err
 			}
 			defer file.Close()
-			sum := sha256.New()
-			if f.size, err = io.Copy(sum, fsx.WithContext(ctx, file)); err != nil {
-				return err
-			}
-			f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+			f.SHA256, err = fsx.Sum(ctx, sha256.New(), file, info)
 		}
 		all = append(all, f)
-		return nil
-	}
-	for _, name := range []string{WishLockFile, RunManifestFile, Dir} {
-		info, err := root.Lstat(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, err
-		case name == Dir && info.IsDir():
-			if err := walk(ctx, root, add); err != nil {
-				return nil, err
-			}
-		default:
-			if err := add(name, info); err != nil {
-				return nil, err
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b found) int { return strings.Compare(a.FilePath, b.FilePath) })
-	return all, nil
-}
-
-// walk visits [Dir]. A directory is visited only if no path can lead through its name.
-func walk(ctx context.Context, root *os.Root, visit func(string, fs.FileInfo) error) error {
-	dir, err := root.OpenRoot(Dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return fsx.Walk(ctx, dir, func(name string, info fs.FileInfo) (into bool, err error) {
-		if info.IsDir() && utf8.ValidString(name) {
-			return true, nil
-		}
-		return false, visit(Dir+"/"+name, info)
+		return false, err
 	})
+	slices.SortFunc(all, func(a, b found) int { return strings.Compare(a.FilePath, b.FilePath) })
+	return all, err
 }
 
-// hashed hashes the wanted files. One that is not a regular file is an error: no node makes
-// such a thing.
+// hashed hashes the wanted files. One that is not a regular file is an error: no node creates
+// such a file.
 func hashed(ctx context.Context, root *os.Root, want func(string) bool) ([]HashedFile, error) {
 	all, err := hashAll(ctx, root, want)
 	files := make([]HashedFile, len(all))
@@ -228,7 +200,7 @@ func WriteManifest(ctx context.Context, root *os.Root) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := Canonical(Manifest{ManifestVersion, files})
+	text, err := Canonical(Manifest{manifestVersion, files})
 	if err != nil {
 		return "", err
 	}
@@ -237,26 +209,22 @@ func WriteManifest(ctx context.Context, root *os.Root) (string, error) {
 
 // CheckReport compares a gate directory with its manifest.
 type CheckReport struct {
-	// Missing are required and listed files that do not exist, sorted.
-	Missing []string
-	// Findings are files that differ from the manifest, sorted by file.
-	Findings []Finding
-	// ManifestSHA256 is the hash of the manifest; empty without one.
-	ManifestSHA256 string
-	// Files is the number of files in the manifest.
-	Files int
+	Missing        []string  // required and listed files that do not exist, sorted
+	Findings       []Finding // files that differ from the manifest, sorted by file
+	ManifestSHA256 string    // empty without a manifest
+	Files          int       // the number of files in the manifest
 }
 
 // CheckFiles hashes a gate directory, once, and compares it with its manifest. It finds files
 // that are missing, changed, cut, added, or a link or a pipe now, and a manifest or an
 // artifacts.json that no node wrote. It trusts nothing that it reads and follows no link. An
-// error is one of the machine or of ctx only.
+// error is one of the machine or of ctx, or a file that changes while it is read.
 //
 // A forger who changes all files can make their hashes fit: only a signature, or a manifest
 // hash that is kept elsewhere, shows that.
 func CheckFiles(ctx context.Context, root *os.Root) (CheckReport, error) {
 	var r CheckReport
-	all, err := hashAll(ctx, root, func(name string) bool { return name != ManifestFile })
+	all, err := hashAll(ctx, root, isEvidence)
 	if err == nil {
 		err = r.compare(root, all)
 	}
@@ -293,64 +261,47 @@ func (r *CheckReport) compare(root *os.Root, all []found) error {
 	}
 	r.Files = len(m.Files)
 	listed := map[string]string{}
-	for _, f := range m.Files {
-		if !fs.ValidPath(f.FilePath) || !isEvidence(f.FilePath) {
-			r.tampered(ManifestFile, "lists %q, which is not a file of nodes 1 to 4", f.FilePath)
+	for _, line := range m.Files {
+		name := line.FilePath
+		if !fs.ValidPath(name) || !isEvidence(name) {
+			r.tampered(ManifestFile, "lists %q, which is not a file of nodes 1 to 4", name)
 			continue
 		}
-		listed[f.FilePath] = f.SHA256
-		r.file(f, there)
+		listed[name] = line.SHA256
+		if f, ok := there[name]; !ok {
+			r.Missing = append(r.Missing, name)
+		} else if f.problem == "" && f.SHA256 != line.SHA256 {
+			r.tampered(name, "is not what was hashed: it has the SHA-256 %s, the manifest says %q", f.SHA256, line.SHA256)
+		}
 	}
 	for _, f := range all {
-		switch _, ok := listed[f.FilePath]; {
-		case f.problem != "":
+		if _, ok := listed[f.FilePath]; f.problem != "" {
 			r.tampered(f.FilePath, "%s", f.problem)
-		case !ok:
+		} else if !ok {
 			r.tampered(f.FilePath, "is not in %s", ManifestFile)
 		}
 	}
 	return r.derived(root, text, listed)
 }
 
-// file compares one file with its line of the manifest.
-func (r *CheckReport) file(line HashedFile, there map[string]found) {
-	switch f, ok := there[line.FilePath]; {
-	case !ok:
-		r.Missing = append(r.Missing, line.FilePath)
-	case f.problem != "" || f.SHA256 == line.SHA256:
-	case f.size == 0:
-		r.tampered(line.FilePath, "is empty, and was not when it was hashed")
-	default:
-		r.tampered(line.FilePath, "is not what was hashed: it has the SHA-256 %s, the manifest says %q", f.SHA256, line.SHA256)
-	}
-}
-
 // derived writes the manifest and artifacts.json again from the names and hashes of the
 // manifest, and compares the bytes: roles, order, version and keys follow from them.
 func (r *CheckReport) derived(root *os.Root, manifest []byte, listed map[string]string) error {
 	files, artifacts := []HashedFile{}, []HashedFile{}
-	for name, sum := range listed {
-		f := HashedFile{FilePath: name, SHA256: sum, Role: roleOf(name)}
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		f := HashedFile{FilePath: name, SHA256: listed[name], Role: roleOf(name)}
 		files = append(files, f)
 		if isArtifact(name) {
 			artifacts = append(artifacts, f)
 		}
 	}
-	byName := func(a, b HashedFile) int { return strings.Compare(a.FilePath, b.FilePath) }
-	slices.SortFunc(files, byName)
-	slices.SortFunc(artifacts, byName)
-	want, err := Canonical(Manifest{ManifestVersion, files})
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(manifest, want) {
+	want, err := Canonical(Manifest{manifestVersion, files})
+	if err == nil && !bytes.Equal(manifest, want) {
 		r.tampered(ManifestFile, "is not what node 4 writes for the files and hashes that it lists")
 	}
-	text, err := ReadText(root, ArtifactsFile, MaxDocument)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // known from the required files
-	} else if err != nil {
-		return r.problem(ArtifactsFile, err)
+	text, readErr := ReadText(root, ArtifactsFile, MaxDocument)
+	if err != nil || readErr != nil {
+		return errors.Join(err, r.problem(ArtifactsFile, readErr))
 	}
 	if want, err = Canonical(Artifacts{artifacts}); err == nil && !bytes.Equal(text, want) {
 		r.tampered(ArtifactsFile, "does not follow from %s", ManifestFile)

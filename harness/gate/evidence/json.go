@@ -3,10 +3,11 @@ package evidence
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func refuseFloat[T float32 | float64]() *json.Marshalers {
 
 // Canonical encodes v as JSON with sorted keys, an indent of two spaces and LF. A nil list or
 // map becomes an empty one, so that equal facts are equal bytes (RO-08). A floating-point
-// number anywhere in v is an error.
+// number in v is an error.
 func Canonical(v any) ([]byte, error) {
 	text, err := json.Marshal(v, canonical)
 	var semantic *json.SemanticError
@@ -45,20 +46,7 @@ func Canonical(v any) ([]byte, error) {
 	if err := value.Format(canonical, jsontext.ReorderRawObjects(true), jsontext.Multiline(true), jsontext.WithIndent("  ")); err != nil {
 		return nil, err
 	}
-	return append(value, '\n'), noFloats(value)
-}
-
-// noFloats looks at what types with their own encoding wrote.
-func noFloats(text []byte) error {
-	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
-		token, err := d.ReadToken()
-		if err != nil {
-			return nil //nolint:nilerr // the end: the text was formatted, so it is valid
-		}
-		if number := token.String(); token.Kind() == '0' && strings.ContainsAny(number, ".eE") {
-			return fmt.Errorf("%s is the floating-point number %s; %w", pathOf(d.StackPointer()), number, errFloat)
-		}
-	}
+	return append(value, '\n'), nil
 }
 
 // Decode reads one untrusted JSON document into v, a pointer. It is stricter than
@@ -72,14 +60,12 @@ func Decode(text []byte, v any) error {
 	if into.Kind() != reflect.Pointer || into.IsNil() {
 		return fmt.Errorf("cannot be decoded into %T", v)
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(text))
 	fresh := reflect.New(into.Type().Elem())
-	err := complete(d, fresh.Type().Elem())
-	if err == nil {
-		err = json.Unmarshal(text, fresh.Interface())
-	}
-	if err != nil {
+	if err := json.Unmarshal(text, fresh.Interface()); err != nil {
 		return explained(err)
+	}
+	if err := complete(jsontext.NewDecoder(bytes.NewReader(text)), fresh.Type().Elem()); err != nil {
+		return err
 	}
 	into.Elem().Set(fresh.Elem())
 	return nil
@@ -91,94 +77,67 @@ func explained(err error) error {
 	var semantic *json.SemanticError
 	var syntax *jsontext.SyntacticError
 	switch {
-	case errors.As(err, &semantic) && semantic.GoType == nil:
-		return fmt.Errorf("%s cannot be read: %w", pathOf(semantic.JSONPointer), cmp.Or(semantic.Err, errors.ErrUnsupported))
-	case semantic != nil:
-		path, kind, t := pathOf(semantic.JSONPointer), semantic.JSONKind, semantic.GoType
-		switch want := wanted(t); {
-		case want != "anything" && kind != 0 && names[kind] != want:
-			return mismatch(path, want, kind)
-		case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr && kind == '0':
-			return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, t.Bits(), semantic.JSONValue)
+	case errors.As(err, &semantic):
+		path, kind := pathOf(semantic.JSONPointer), semantic.JSONKind
+		if t := semantic.GoType; t != nil {
+			switch want := wanted(t); {
+			case want != "anything" && kind != 0 && names[kind] != want:
+				return mismatch(path, want, kind)
+			case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uintptr && kind == '0':
+				return fmt.Errorf("%s must be a whole number of %d bits, is %.40s", path, t.Bits(), semantic.JSONValue)
+			}
 		}
 		return fmt.Errorf("%s cannot be read: %w", path, cmp.Or(semantic.Err, errors.ErrUnsupported))
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
 		return fmt.Errorf("%s has the key %q twice", pathOf(syntax.JSONPointer.Parent()), syntax.JSONPointer.LastToken())
 	case errors.As(err, &syntax):
 		return fmt.Errorf("is not one valid JSON document: %w, at byte %d", syntax.Err, syntax.ByteOffset)
-	case errors.Is(err, io.EOF):
-		return errors.New("is not one valid JSON document: it is empty")
 	}
-	return err // of complete
+	return fmt.Errorf("is not one valid JSON document: %w", err)
 }
 
 // complete checks what the decoder permits: null for a value, keys that are missing, and keys
-// in other letters. It reads one value that is to become one of type t.
+// in other letters. It reads one value that became one of type t.
 func complete(d *jsontext.Decoder, t reflect.Type) error {
 	nullable := t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	want, kind := wanted(t), d.PeekKind()
-	switch {
-	case kind == 'n' && !nullable && want != "anything":
-		if err := d.SkipValue(); err != nil {
-			return err
-		}
+	if kind == 'n' && !nullable && want != "anything" {
+		_ = d.SkipValue() // the text is valid
 		return mismatch(pathOf(d.StackPointer()), want, kind)
-	case kind == '[' && want == "an array":
-		return inside(d, ']', func() error { return complete(d, t.Elem()) })
-	case kind == '{' && t.Kind() == reflect.Map:
-		return inside(d, '}', func() error {
-			if _, err := d.ReadToken(); err != nil {
-				return err
-			}
-			return complete(d, t.Elem())
-		})
-	case kind == '{' && want == "an object":
-		return completeObject(d, t)
 	}
-	return d.SkipValue()
-}
-
-// inside visits what is between two brackets.
-func inside(d *jsontext.Decoder, end jsontext.Kind, visit func() error) error {
+	if want != "an object" && want != "an array" || kind != '{' && kind != '[' {
+		return d.SkipValue()
+	}
+	var fields []field
+	if t.Kind() == reflect.Struct {
+		fields = fieldsOf(t)
+	}
+	seen := map[string]bool{}
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	for d.PeekKind() != end {
-		if d.PeekKind() == 0 {
-			_, err := d.ReadToken()
-			return err
+	for d.PeekKind() != '}' && d.PeekKind() != ']' {
+		of := reflect.TypeFor[any]()
+		if t.Kind() != reflect.Struct {
+			of = t.Elem()
 		}
-		if err := visit(); err != nil {
+		if kind == '{' {
+			f, err := readKey(d, fields, seen)
+			if err != nil {
+				return err
+			}
+			if f != nil {
+				of = f.of
+			}
+		}
+		if err := complete(d, of); err != nil {
 			return err
 		}
 	}
-	_, err := d.ReadToken()
-	return err
-}
-
-func completeObject(d *jsontext.Decoder, t reflect.Type) error {
-	fields := fieldsOf(t)
-	seen := map[string]bool{}
-	err := inside(d, '}', func() error {
-		token, err := d.ReadToken()
-		if err != nil {
-			return err
-		}
-		key := token.String()
-		seen[key] = true
-		switch i := indexOf(fields, key); {
-		case i < 0:
-			return d.SkipValue()
-		case fields[i].name != key:
-			return fmt.Errorf("%s has the key %q, which must be written %q", pathOf(d.StackPointer().Parent()), key, fields[i].name)
-		default:
-			return complete(d, fields[i].of)
-		}
-	})
-	if err != nil {
+	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
 	for _, f := range fields {
@@ -187,6 +146,24 @@ func completeObject(d *jsontext.Decoder, t reflect.Type) error {
 		}
 	}
 	return nil
+}
+
+// readKey reads a key of an object, and returns its field; nil for none.
+func readKey(d *jsontext.Decoder, fields []field, seen map[string]bool) (*field, error) {
+	key, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	name := key.String()
+	seen[name] = true
+	i := indexOf(fields, name)
+	if i < 0 {
+		return nil, nil
+	}
+	if fields[i].name != name {
+		return nil, fmt.Errorf("%s has the key %q, which must be written %q", pathOf(d.StackPointer().Parent()), name, fields[i].name)
+	}
+	return &fields[i], nil
 }
 
 // field is a field of a struct in its wire form.
@@ -210,35 +187,25 @@ func fieldsOf(t reflect.Type) (fields []field) {
 
 // indexOf finds a key, or else the field that it is in other letters; -1 for none.
 func indexOf(fields []field, key string) int {
-	found := -1
-	for i, f := range fields {
-		if f.name == key {
-			return i
-		}
-		if strings.EqualFold(f.name, key) {
-			found = i
-		}
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == key }); i >= 0 {
+		return i
 	}
-	return found
+	return slices.IndexFunc(fields, func(f field) bool { return strings.EqualFold(f.name, key) })
 }
 
 // wanted is the JSON kind of a type.
 func wanted(t reflect.Type) string {
 	pointer := reflect.PointerTo(t)
-	switch {
-	case t.Kind() == reflect.Interface, pointer.Implements(reflect.TypeFor[json.Unmarshaler]()):
+	switch kind := t.Kind(); {
+	case kind == reflect.Interface, pointer.Implements(reflect.TypeFor[json.Unmarshaler]()):
 		return "anything"
-	case pointer.Implements(reflect.TypeFor[interface{ UnmarshalText(text []byte) error }]()):
+	case kind == reflect.String, pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return "a string"
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		return "a boolean"
-	case reflect.Struct, reflect.Map:
+	case kind == reflect.Struct, kind == reflect.Map:
 		return "an object"
-	case reflect.Slice, reflect.Array:
+	case kind == reflect.Slice, kind == reflect.Array:
 		return "an array"
 	}
 	return "a number"

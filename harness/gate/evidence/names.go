@@ -16,48 +16,27 @@ import (
 
 // Files of a gate directory, relative to it (RT-04, RT-10, RT-15, RT-16).
 const (
-	// WishLockFile is the sealed wish that the gate carried out.
-	WishLockFile = "wish.lock.json"
-	// RunManifestFile is the decision of node 1, and all that node 2 sees.
-	RunManifestFile = "RunManifest.json"
-	// VerdictFile is the judgement.
-	VerdictFile = "ExecutionVerdict.json"
-	// GatesFile holds what a replay needs.
-	GatesFile = "GATES.json"
-	// AttestationFile is the signed statement about the manifest and the verdict.
-	AttestationFile = "attestation.dsse.json"
+	WishLockFile    = "wish.lock.json"        // the sealed wish that the gate carried out
+	RunManifestFile = "RunManifest.json"      // the decision of node 1, and all that node 2 sees
+	VerdictFile     = "ExecutionVerdict.json" // the judgement of node 5
+	GatesFile       = "GATES.json"            // the input of a replay
+	AttestationFile = "attestation.dsse.json" // the signed statement about manifest and verdict
 
-	// Dir holds all files below.
-	Dir = "evidence"
-	// PlanFile is the plan in the form of RO-07.
-	PlanFile = Dir + "/plan.json"
-	// RawDir holds the unchanged output of node 2.
-	RawDir = Dir + "/raw"
-	// OutputsDir holds the declared artifacts of the gates.
-	OutputsDir = Dir + "/outputs"
-	// RunLogFile is the normalized log of all gates.
-	RunLogFile = Dir + "/run_log.txt"
-	// TestsFile lists commands and test cases.
-	TestsFile = Dir + "/tests.json"
-	// ObservationsFile lists forbidden attempts of the gates.
-	ObservationsFile = Dir + "/observations.json"
-	// NormalizationFile counts the applied rules and lists the text that still looks as if it
-	// changes from run to run.
-	NormalizationFile = Dir + "/normalization.json"
-	// BehaviorHashFile is the hash of the normalized log (RO-12 without the seed).
-	BehaviorHashFile = Dir + "/behavior_hash.txt"
-	// EnvSnapshotFile describes the environment of the gates (RO-07).
-	EnvSnapshotFile = Dir + "/env_snapshot.json"
-	// FindingsFile has the findings of the other nodes.
-	FindingsFile = Dir + "/findings.json"
-	// ChangesFile and PatchFile compare the workspace with its baseline (RO-04). They exist
-	// with a baseline only.
-	ChangesFile = Dir + "/changes.json"
-	PatchFile   = Dir + "/patch.diff"
-	// ArtifactsFile has the hashes of node 4.
-	ArtifactsFile = Dir + "/artifacts.json"
-	// ManifestFile has the hashes of all files of nodes 1 to 4.
-	ManifestFile = Dir + "/evidence.manifest"
+	Dir               = "evidence"                  // holds all files below
+	PlanFile          = Dir + "/plan.json"          // the plan in the form of RO-07
+	RawDir            = Dir + "/raw"                // the unchanged output of node 2
+	OutputsDir        = Dir + "/outputs"            // the declared artifacts of the gates
+	RunLogFile        = Dir + "/run_log.txt"        // the normalized log of all gates
+	TestsFile         = Dir + "/tests.json"         // commands and test cases
+	ObservationsFile  = Dir + "/observations.json"  // forbidden attempts of the gates
+	NormalizationFile = Dir + "/normalization.json" // rules, and text that still looks unstable
+	BehaviorHashFile  = Dir + "/behavior_hash.txt"  // of the normalized log (RO-12 without the seed)
+	EnvSnapshotFile   = Dir + "/env_snapshot.json"  // the environment of the gates (RO-07)
+	FindingsFile      = Dir + "/findings.json"      // the findings of nodes 1 to 4
+	ChangesFile       = Dir + "/changes.json"       // with a baseline only (RO-04), as the patch
+	PatchFile         = Dir + "/patch.diff"
+	ArtifactsFile     = Dir + "/artifacts.json"    // the hashes of node 4
+	ManifestFile      = Dir + "/evidence.manifest" // the hashes of all files of nodes 1 to 4
 )
 
 // Required are the files without which no gate passes (RT-04).
@@ -70,14 +49,8 @@ const Boundary = "/repo"
 // workspace has the empty name.
 const BaselinePass = "baseline"
 
-// repeatPrefix begins the names of the passes that repeat the gates.
-const repeatPrefix = "repeat-"
-
 // RepeatPass is the name of the k-th pass over the gates; the second is the first repeat.
-func RepeatPass(k int) string { return repeatPrefix + strconv.Itoa(k) }
-
-// IsRepeat reports whether a pass repeats the gates.
-func IsRepeat(pass string) bool { return strings.HasPrefix(pass, repeatPrefix) }
+func RepeatPass(k int) string { return "repeat-" + strconv.Itoa(k) }
 
 // Passes lists the passes that a manifest asks for, in the order in which they run.
 func Passes(m RunManifest) []string {
@@ -125,21 +98,17 @@ const (
 	RoleSnapshot Role = "snapshot"
 )
 
-var roles = map[string]Role{
-	WishLockFile: RolePlan, RunManifestFile: RolePlan, PlanFile: RolePlan, RunLogFile: RoleLog,
-	TestsFile: RoleTest, EnvSnapshotFile: RoleSnapshot, PatchFile: RoleArtifact,
-}
-
 func roleOf(name string) Role {
-	role, known := roles[name]
 	switch {
-	case known:
-		return role
-	case below(name, OutputsDir), below(name, RawDir) && strings.Contains(name, "/outputs/"): // those of a repeat
+	case name == WishLockFile, name == RunManifestFile, name == PlanFile:
+		return RolePlan
+	case name == EnvSnapshotFile:
+		return RoleSnapshot
+	case name == PatchFile, below(name, OutputsDir), below(name, RawDir) && strings.Contains(name, "/outputs/"): // of a repeat
 		return RoleArtifact
-	case below(name, RawDir) && strings.HasSuffix(name, ".report"):
+	case name == TestsFile, below(name, RawDir) && strings.HasSuffix(name, ".report"):
 		return RoleTest
-	case below(name, RawDir):
+	case name == RunLogFile, below(name, RawDir):
 		return RoleLog
 	}
 	return RoleProof

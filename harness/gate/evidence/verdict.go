@@ -24,49 +24,80 @@ const (
 	ReasonNotSealed         StopReason = "WISH_NOT_SEALED"
 	ReasonNoCommands        StopReason = "NULL_INPUT"
 	ReasonNoWorkspace       StopReason = "MISSING_WORKSPACE"
-	ReasonDirty             StopReason = "DIRTY_TREE"
 	ReasonToolRefused       StopReason = "SECURITY_BLOCKED"
+	ReasonDirty             StopReason = "DIRTY_TREE"
+	ReasonTampered          StopReason = "EVIDENCE_TAMPERED"
 	ReasonOutsideBoundary   StopReason = "RUN_OUTSIDE_IO_BOUNDARY"
 	ReasonNetwork           StopReason = "NETWORK_ACCESS_WHEN_OFFLINE"
 	ReasonUnpinned          StopReason = "UNPINNED_TOOLCHAIN"
 	ReasonEnvironment       StopReason = "ENVIRONMENT_MISMATCH"
-	ReasonIncomplete        StopReason = "EVIDENCE_INCOMPLETE"
-	ReasonTampered          StopReason = "EVIDENCE_TAMPERED"
 	ReasonUndeclared        StopReason = "UNDECLARED_COMMAND"
-	ReasonMissingDependency StopReason = "MISSING_DEPENDENCY"
 	ReasonTimeout           StopReason = "GATE_TIMED_OUT"
 	ReasonGateFailed        StopReason = "GATE_FAILED"
 	ReasonRegression        StopReason = "REGRESSION"
 	ReasonNoTests           StopReason = "PASS_WITHOUT_TEST_EXECUTION"
+	ReasonIncomplete        StopReason = "EVIDENCE_INCOMPLETE"
 	ReasonNondeterministic  StopReason = "NONDETERMINISTIC_LOG_FIELDS_UNSCRUBBED"
 	ReasonNonReproducible   StopReason = "NON_REPRODUCIBLE"
+	ReasonMissingDependency StopReason = "MISSING_DEPENDENCY"
 )
 
-// Hint is advice for a reason to stop; empty for a pass.
-func (r StopReason) Hint() string { return hints[r] }
+// severity lists all reasons against a pass, the most severe first: forbidden acts before
+// missing proofs, and damaged evidence before the content of the evidence. class is the word
+// of RO-09, and hint advice.
+var severity = []struct {
+	reason      StopReason
+	class, hint string
+}{
+	{ReasonModeViolation, "INVARIANT_VIOLATION", "run it with --mode execute"},
+	{ReasonToolsDisabled, "BLOCKED", "leave --no-tools out"},
+	{ReasonNotSealed, "INVARIANT_VIOLATION", "seal the wish with: sandbox gate seal WISH.yaml; or run the wish with --seal"},
+	{ReasonNoCommands, "NULL_INPUT", "name commands in gate_commands of the wish, and seal it"},
+	{ReasonNoWorkspace, "NULL_INPUT", "io_boundary of the wish names the workspace, relative to the wish"},
+	{ReasonToolRefused, "SECURITY_BLOCKED", "permit the command in the registry of --tools, or declare another command"},
+	{ReasonDirty, "INVARIANT_VIOLATION", "strict mode demands a git repository without uncommitted changes: commit or stash what is named, or leave --strict out"},
+	{ReasonTampered, "INVARIANT_VIOLATION", "the evidence is not what was hashed: run the gate again"},
+	{ReasonOutsideBoundary, "INVARIANT_VIOLATION", "the evidence has the paths in evidence/observations.json; a gate may touch the workspace, /tmp and /work"},
+	{ReasonNetwork, "CLAIM_POWER_INSUFFICIENT", "the kernel counts attempts and not where they go: look for it in the tests; or declare what they need with network in the wish, see docs/gate.md"},
+	{ReasonUnpinned, "CLAIM_POWER_INSUFFICIENT", "lock the image with: sandbox image lock; or set claim_grade: false in the wish"},
+	{ReasonEnvironment, "ENVIRONMENT_MISMATCH", "what the gates ran in is not what was sealed, or changed meanwhile: seal the wish again, restore image or folder, or leave the workspace alone while gates run"},
+	{ReasonUndeclared, "INVARIANT_VIOLATION", "only commands of the sealed wish may be in the evidence: run the gate again"},
+	{ReasonTimeout, "BLOCKED", "raise limits.timeout in the wish, or use -v to see what hangs"},
+	{ReasonGateFailed, "BLOCKED", "see the output in evidence/run_log.txt of the gate directory"},
+	{ReasonRegression, "INVARIANT_VIOLATION", "evidence/tests.json of the gate directory has the tests that failed before and now"},
+	{ReasonNoTests, "EVIDENCE_INCOMPLETE", "a report of tests must have at least one test that ran, and one gate must be of the kind tests; see docs/gate.md"},
+	{ReasonIncomplete, "EVIDENCE_INCOMPLETE", "fix what is named and run the gate again; output that was cut needs a higher limits.log in the wish, an engine where attempts cannot be observed allow_unobserved, and tests without a report need report; see docs/gate.md"},
+	{ReasonNondeterministic, "NON_REPRODUCIBLE", "evidence/normalization.json has the places; add rules with normalize in the wish, or allow_suspects"},
+	{ReasonNonReproducible, "NON_REPRODUCIBLE", "something differs from run to run: order, time, or random numbers without a seed"},
+	// The last one: a gate without its program needs information only if nothing else is wrong.
+	{ReasonMissingDependency, "NEED_INFO", "choose an image that has the program, or mount it with toolchain in the wish"},
+}
 
-var hints = map[StopReason]string{
-	ReasonModeViolation:     "run it with --mode execute",
-	ReasonToolsDisabled:     "leave --no-tools out",
-	ReasonNotSealed:         "seal the wish with: sandbox gate seal WISH.yaml; or run the wish with --seal",
-	ReasonNoCommands:        "name commands in gate_commands of the wish, and seal it",
-	ReasonNoWorkspace:       "io_boundary of the wish names the workspace, relative to the wish",
-	ReasonDirty:             "strict mode demands a git repository without uncommitted changes: commit or stash what is named, or leave --strict out",
-	ReasonToolRefused:       "permit the command in the registry of --tools, or declare another command",
-	ReasonOutsideBoundary:   "the evidence has the paths in evidence/observations.json; a gate may touch the workspace, /tmp and /work",
-	ReasonNetwork:           "the kernel counts attempts and not where they go: look for it in the tests; or declare what they need with network in the wish, see docs/gate.md",
-	ReasonUnpinned:          "lock the image with: sandbox image lock; or set claim_grade: false in the wish",
-	ReasonEnvironment:       "what the gates ran in is not what was sealed, or changed meanwhile: seal the wish again, restore image or folder, or leave the workspace alone while gates run",
-	ReasonIncomplete:        "fix what is named and run the gate again; output that was cut needs a higher limits.log in the wish, an engine where attempts cannot be observed allow_unobserved, and tests without a report need report; see docs/gate.md",
-	ReasonTampered:          "the evidence is not what was hashed: run the gate again",
-	ReasonUndeclared:        "only commands of the sealed wish may be in the evidence: run the gate again",
-	ReasonMissingDependency: "choose an image that has the program, or mount it with toolchain in the wish",
-	ReasonTimeout:           "raise limits.timeout in the wish, or use -v to see what hangs",
-	ReasonGateFailed:        "see the output in evidence/run_log.txt of the gate directory",
-	ReasonRegression:        "evidence/tests.json of the gate directory has the tests that failed before and now",
-	ReasonNoTests:           "a report of tests must have at least one test that ran, and one gate must be of the kind tests; see docs/gate.md",
-	ReasonNondeterministic:  "evidence/normalization.json has the places; add rules with normalize in the wish, or allow_suspects",
-	ReasonNonReproducible:   "something differs from run to run: order, time, or random numbers without a seed",
+// Rank orders reasons by severity; the most severe is 0. It is -1 for one that does not stop a
+// gate.
+func (r StopReason) Rank() int {
+	for i, s := range severity {
+		if s.reason == r {
+			return i
+		}
+	}
+	return -1
+}
+
+// Class is the word of RO-09 for a reason.
+func (r StopReason) Class() string {
+	if i := r.Rank(); i >= 0 {
+		return severity[i].class
+	}
+	return "PASS"
+}
+
+// Hint is advice for a reason to stop; empty for a pass.
+func (r StopReason) Hint() string {
+	if i := r.Rank(); i >= 0 {
+		return severity[i].hint
+	}
+	return ""
 }
 
 // Verdict is ExecutionVerdict.json (RT-15).
@@ -89,12 +120,10 @@ type Verdict struct {
 
 // Finding is one reason against a pass.
 type Finding struct {
-	Reason StopReason `json:"reason"`
-	// Gate is the index of the command, 0 for the whole run.
-	Gate int `json:"gate"`
-	// Subject is the file, path or test that it is about, Detail one sentence.
-	Subject string `json:"subject"`
-	Detail  string `json:"detail"`
+	Reason  StopReason `json:"reason"`
+	Gate    int        `json:"gate"`    // the index of the command, 0 for the whole run
+	Subject string     `json:"subject"` // a file, path or test
+	Detail  string     `json:"detail"`  // one sentence
 }
 
 // Summary is the evidence in numbers.
@@ -115,22 +144,21 @@ type Gates struct {
 	Offline    bool          `json:"offline"`
 	Commands   []GateCommand `json:"commands"`
 	// A document without the keys below can only be run, not compared.
-	Image        string `json:"image,omitempty"`
-	ImageID      string `json:"image_id,omitempty"`
-	Commit       string `json:"commit,omitempty"`
-	Workspace    string `json:"workspace,omitempty"`
-	WishSHA256   string `json:"wish_sha256,omitempty"`
-	BehaviorHash string `json:"behavior_hash,omitempty"`
-	// Artifacts are the declared outputs with their hashes.
-	Artifacts []HashedFile `json:"artifacts,omitempty"`
+	Image        string       `json:"image,omitempty"`
+	ImageID      string       `json:"image_id,omitempty"`
+	Commit       string       `json:"commit,omitempty"`
+	Workspace    string       `json:"workspace,omitempty"`
+	WishSHA256   string       `json:"wish_sha256,omitempty"`
+	BehaviorHash string       `json:"behavior_hash,omitempty"`
+	Artifacts    []HashedFile `json:"artifacts,omitempty"` // the declared outputs
 }
 
-// GateCommand is one command of [Gates].
+// GateCommand is one command of [Gates]. Ending, Passed and LogSHA256 are the expected signals
+// beside the exit code.
 type GateCommand struct {
 	Cmd        string `json:"cmd"`
 	ExpectExit int    `json:"expect_exit" evidence:"optional"`
-	// Ending, Passed and LogSHA256 are the expected signals beside the exit code.
-	Ending    string `json:"ending,omitempty"`
-	Passed    int    `json:"passed,omitzero"`
-	LogSHA256 string `json:"log_sha256,omitempty"`
+	Ending     string `json:"ending,omitempty"`
+	Passed     int    `json:"passed,omitzero"`
+	LogSHA256  string `json:"log_sha256,omitempty"`
 }

@@ -9,15 +9,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHints: whatever stops a gate, there is something to try.
-func TestHints(t *testing.T) {
+// TestSeverity: every reason that stops a gate has one rank, a class and a hint.
+func TestSeverity(t *testing.T) {
 	source, err := os.ReadFile("verdict.go")
 	require.NoError(t, err)
 	reasons := regexp.MustCompile(`Reason\w+ +StopReason = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	ranks := map[int]bool{}
 	for _, reason := range reasons {
-		if name := StopReason(reason[1]); name != ReasonPass {
+		name := StopReason(reason[1])
+		ranks[name.Rank()] = true
+		if name != ReasonPass {
 			assert.NotEmpty(t, name.Hint(), name)
+			assert.GreaterOrEqual(t, name.Rank(), 0, name)
 		}
 	}
-	assert.Len(t, hints, len(reasons)-1)
+	assert.Len(t, severity, len(reasons)-1)
+	assert.Len(t, ranks, len(reasons))
+	assert.Equal(t, -1, ReasonPass.Rank())
+	assert.Equal(t, "PASS", ReasonPass.Class())
+	assert.Empty(t, ReasonPass.Hint())
 }

@@ -22,9 +22,9 @@ import (
 // Limits of the kept files of all gates of a pass together. Each report has its own limit. Sizes
 // are bytes.
 const (
-	MaxOutputs     = 2_000
-	MaxOutputBytes = 1 << 30
-	MaxReportBytes = 64 << 20
+	maxOutputs     = 2_000
+	maxOutputBytes = 1 << 30
+	maxReportBytes = 64 << 20
 	// maxOutputPath bounds a path, and maxSkipped the listed files that were not kept.
 	maxOutputPath = 1024
 	maxSkipped    = 200
@@ -44,9 +44,8 @@ type Outputs struct {
 	Skipped      []SkippedOutput `json:"skipped"`
 	SkippedTotal int             `json:"skipped_total"`
 
-	// lost counts the files that should have been kept, and lostWhy describes the first.
-	lost    int
-	lostWhy string
+	// lost describes the first file that should have been kept and was not.
+	lost string
 }
 
 // SkippedOutput is a file that was not kept, and why.
@@ -63,9 +62,7 @@ func (o *Outputs) skip(name, reason string) {
 
 // lose skips a file that the evidence needs: without it the evidence is not complete.
 func (o *Outputs) lose(name, reason string) {
-	if o.lost++; o.lost == 1 {
-		o.lostWhy = strings.TrimSpace(name + " " + reason)
-	}
+	o.lost = cmp.Or(o.lost, strings.TrimSpace(name+" "+reason))
 	o.skip(name, reason)
 }
 
@@ -160,9 +157,9 @@ func (x *run) keepOutputs(p *pass, g evidence.Gate, id string, res result.Result
 	if !tree.Complete {
 		out.lose("", "the list of changes is not complete")
 	}
-	if out.lost > 0 {
+	if out.lost != "" {
 		_ = x.refuse(evidence.ReasonIncomplete, g.Index, "artifact_paths",
-			fmt.Sprintf("Declared outputs of gate %d are missing in the evidence: %s.", g.Index, out.lostWhy)) // the other gates run
+			fmt.Sprintf("Declared outputs of gate %d are missing in the evidence: %s.", g.Index, out.lost)) // the other gates run
 	}
 	return out, nil
 }
@@ -181,11 +178,11 @@ func (x *run) keepOutput(p *pass, from *os.Root, entry result.TreeEntry, dir str
 	case len(entry.Path) > maxOutputPath:
 		out.lose(entry.Path[:maxOutputPath], "has a path that is too long")
 		return nil
-	case p.kept >= MaxOutputs:
-		out.lose(entry.Path, fmt.Sprintf("is one too many: %d files are kept", MaxOutputs))
+	case p.kept >= maxOutputs:
+		out.lose(entry.Path, fmt.Sprintf("is one too many: %d files are kept", maxOutputs))
 		return nil
-	case entry.SizeBytes > MaxOutputBytes-p.keptBytes:
-		out.lose(entry.Path, fmt.Sprintf("is too large: %d bytes are kept of all together", MaxOutputBytes))
+	case entry.SizeBytes > maxOutputBytes-p.keptBytes:
+		out.lose(entry.Path, fmt.Sprintf("is too large: %d bytes are kept of all together", maxOutputBytes))
 		return nil
 	}
 	in, _, err := fsx.OpenIn(from, filepath.FromSlash(entry.Path))
@@ -198,14 +195,11 @@ func (x *run) keepOutput(p *pass, from *os.Root, entry result.TreeEntry, dir str
 	if err := x.root.MkdirAll(path.Dir(to), 0o755); err != nil {
 		return err
 	}
-	n, err := x.copyFile(in, to, MaxOutputBytes-p.keptBytes)
-	if err != nil {
-		return err
-	}
+	n, err := x.copyFile(in, to, maxOutputBytes-p.keptBytes)
 	p.kept++
 	p.keptBytes += n
 	out.Kept = append(out.Kept, entry.Path)
-	return nil
+	return err
 }
 
 // keepReport copies the file in which a gate reports its test cases.
@@ -217,12 +211,12 @@ func (x *run) keepReport(p *pass, g evidence.Gate, id string, out *Outputs) erro
 	if !path.IsAbs(inside) {
 		inside = path.Join(sandboxspec.RepoDir, inside)
 	}
-	var dir, name string
-	if rest, ok := strings.CutPrefix(inside, sandboxspec.FinalDir+"/"); ok {
-		dir, name = filepath.Join(x.box.Store().RecordDir(id), "final"), rest
-	} else if rest, ok := strings.CutPrefix(inside, sandboxspec.RepoDir+"/"); ok {
-		dir, name = x.box.Store().TreeDir(id, 0), rest
-	} else {
+	dir, within := x.box.Store().TreeDir(id, 0), sandboxspec.RepoDir
+	if fsx.Within(inside, sandboxspec.FinalDir) {
+		dir, within = filepath.Join(x.box.Store().RecordDir(id), "final"), sandboxspec.FinalDir
+	}
+	name, err := filepath.Rel(within, inside)
+	if err != nil || !filepath.IsLocal(name) {
 		out.skip(inside, "is neither in "+sandboxspec.RepoDir+" nor in "+sandboxspec.FinalDir+", and is gone with the container")
 		return nil
 	}
@@ -232,21 +226,21 @@ func (x *run) keepReport(p *pass, g evidence.Gate, id string, out *Outputs) erro
 		return nil
 	}
 	defer from.Close()
-	in, info, err := fsx.OpenIn(from, filepath.FromSlash(name))
+	in, info, err := fsx.OpenIn(from, name)
+	if err == nil {
+		defer in.Close()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		out.skip(inside, "was not made by this run")
-		return nil
 	case err != nil:
 		out.skip(inside, "cannot be read: "+fsx.Cause(err).Error())
-		return nil
-	}
-	defer in.Close()
-	if info.Size() > MaxReportBytes {
+	case info.Size() > maxReportBytes:
 		out.skip(inside, "is too large")
-		return nil
+	default:
+		out.Report = inside
+		_, err = x.copyFile(in, evidence.RawFile(p.name, g.Index, "report"), maxReportBytes)
+		return err
 	}
-	out.Report = inside
-	_, err = x.copyFile(in, evidence.RawFile(p.name, g.Index, "report"), MaxReportBytes)
-	return err
+	return nil
 }

@@ -28,17 +28,18 @@ const (
 	labelSet  = "gate.set"
 )
 
-// DefaultLogBytes bounds each kept stream if the manifest has no limit.
-const DefaultLogBytes = 32 << 20
-
-// leastCapture is the part of each stream in the result, beside the file: it explains how the
-// run ended.
-const leastCapture = 4 * policy.KiB
+const (
+	// defaultLogBytes bounds each kept stream if the manifest has no limit.
+	defaultLogBytes = 32 << 20
+	// leastCapture is the part of each stream in the result, beside the file: it explains how
+	// the run ended.
+	leastCapture = 4 * policy.KiB
+)
 
 // common is the request that all containers of a manifest share.
 func (x *run) common(name string) sandbox.Request {
 	req := sandbox.Request{
-		ID: record.NewID(x.now()), Name: runName(name), Labels: map[string]string{},
+		ID: record.NewID(time.Now()), Name: runName(name), Labels: map[string]string{},
 		Image: cmp.Or(x.m.Toolchain.ImageID, x.m.Toolchain.Image), AllowUnlocked: !x.m.Mode.ClaimGrade,
 		User: x.o.Request.User, Runtime: x.o.Request.Runtime, Transfer: x.o.Request.Transfer,
 		Env: environment(x.m.EnvPolicy, nil, x.path),
@@ -143,7 +144,7 @@ func limits(c evidence.Caps, g evidence.Gate) policy.Limits {
 }
 
 // logBytes bounds each kept stream.
-func logBytes(c evidence.Caps) int64 { return cmp.Or(c.LogBytes, DefaultLogBytes) }
+func logBytes(c evidence.Caps) int64 { return cmp.Or(c.LogBytes, defaultLogBytes) }
 
 // runName turns the name of a wish into a valid name of a run.
 func runName(name string) string {

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/images"
@@ -42,15 +41,11 @@ type Options struct {
 	// Keep leaves the records of the runs in the store. Otherwise they are removed when their
 	// files are in the evidence.
 	Keep bool
-	// TempDir is where the workspace is copied to; empty is the system's.
-	TempDir string
 	// Recorded, if set, is the hash that the files of the workspace must have; see
-	// [evidence.EnvSnapshot]. RecordedAt says which files these are, for people.
-	Recorded, RecordedAt string
+	// [evidence.EnvSnapshot].
+	Recorded string
 	// Progress, if set, gets every event, from the goroutine of [Run].
 	Progress func(Event)
-	// Now is the clock for the IDs of runs; nil is the real one.
-	Now func() time.Time
 }
 
 // Event is one step of a gate.
@@ -269,11 +264,4 @@ func (x *run) emit(e Event) {
 	if x.o.Progress != nil {
 		x.o.Progress(e)
 	}
-}
-
-func (x *run) now() time.Time {
-	if x.o.Now != nil {
-		return x.o.Now()
-	}
-	return time.Now()
 }

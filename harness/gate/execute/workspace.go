@@ -49,7 +49,7 @@ func (x *run) takeCopies(ctx context.Context) error {
 	if err := x.apart(); err != nil {
 		return x.refused(err, 0)
 	}
-	temp, err := os.MkdirTemp(x.o.TempDir, "evalbox-gate-run-")
+	temp, err := os.MkdirTemp("", "evalbox-gate-run-")
 	if err != nil {
 		return err
 	}
@@ -78,13 +78,9 @@ func (x *run) apart() error {
 	if err != nil {
 		return nil //nolint:nilerr // reported as a workspace that does not exist
 	}
-	temp := x.o.TempDir
-	if temp == "" {
-		temp = os.TempDir()
-	}
 	for _, place := range []struct{ what, dir, hint string }{
 		{"the state folder", x.box.Store().RunsDir(), "with the records of runs; choose a state folder elsewhere (--state-dir), or exclude it in the wish"},
-		{"the folder of temporary files", temp, "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
+		{"the folder of temporary files", os.TempDir(), "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
 	} {
 		abs, _ := filepath.Abs(place.dir) // fails only without a current directory
 		rel, err := filepath.Rel(workspace, fsx.RealPath(abs))

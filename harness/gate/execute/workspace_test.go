@@ -65,7 +65,8 @@ func TestOneCopy(t *testing.T) {
 		}
 		return ended(0), os.WriteFile(file, []byte("assert False"), 0o644)
 	}
-	run(t, t.Context(), root, f, execute.Options{TempDir: temp})
+	t.Setenv("TMPDIR", temp)
+	run(t, t.Context(), root, f, execute.Options{})
 	require.Equal(t, []string{"assert False", "assert False", "assert False", "assert False"}, got)
 	require.Equal(t, sum, snapshotOf(t, root).Workspace)
 	left, err := os.ReadDir(temp)
@@ -199,21 +200,22 @@ func TestReadOnlyPaths(t *testing.T) {
 // TestNotApart: a workspace with what changes while gates run is refused, before
 // anything does.
 func TestNotApart(t *testing.T) {
-	for what, c := range map[string]func(workspace string, f *fake, o *execute.Options){
-		"holds the state folder": func(workspace string, f *fake, _ *execute.Options) {
+	for what, c := range map[string]func(t *testing.T, workspace string, f *fake){
+		"holds the state folder": func(_ *testing.T, workspace string, f *fake) {
 			f.store = stateIn(t, filepath.Join(workspace, "state"))
 		},
-		"holds the folder of temporary files": func(workspace string, _ *fake, o *execute.Options) { o.TempDir = workspace },
+		"holds the folder of temporary files": func(t *testing.T, workspace string, _ *fake) { t.Setenv("TMPDIR", workspace) },
 	} {
-		f := newFake(t)
-		var o execute.Options
-		root := gateDir(t, map[string]string{"a": "1"}, nil, []string{"one"})
-		c(workspaceOf(t, root), f, &o)
-		findings, err := execute.Run(t.Context(), root, f, o)
-		require.NoError(t, err)
-		require.Len(t, findings, 1)
-		require.Contains(t, findings[0].Detail, what)
-		require.Empty(t, f.ran)
+		t.Run(what, func(t *testing.T) {
+			f := newFake(t)
+			root := gateDir(t, map[string]string{"a": "1"}, nil, []string{"one"})
+			c(t, workspaceOf(t, root), f)
+			findings, err := execute.Run(t.Context(), root, f, execute.Options{})
+			require.NoError(t, err)
+			require.Len(t, findings, 1)
+			require.Contains(t, findings[0].Detail, what)
+			require.Empty(t, f.ran)
+		})
 	}
 	// Unless no gate sees it.
 	f := newFake(t)
@@ -268,7 +270,7 @@ func TestOutputsOfEachSet(t *testing.T) {
 		require.Len(t, outputs.Kept, many)
 	}
 
-	many = execute.MaxOutputs + 1
+	many = 2001 // one too many
 	root = gateDir(t, nil, func(m *evidence.RunManifest) { m.ArtifactPaths = []string{"o*"} }, []string{"one"})
 	findings, failure := execute.Run(t.Context(), root, f, execute.Options{})
 	require.NoError(t, failure)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	gogit "github.com/go-git/go-git/v5"
@@ -43,41 +43,43 @@ func Resolve(dir, revision string) (commit string, err error) {
 
 // resolve opens the repository of a directory and finds a commit in it.
 func resolve(dir, revision string) (*repository, plumbing.Hash, error) {
-	refuse := func(rule string) (*repository, plumbing.Hash, error) {
-		return nil, plumbing.ZeroHash, &RevisionError{revision, rule}
-	}
 	r, err := open(dir)
 	if err != nil {
 		return nil, plumbing.ZeroHash, err
 	}
 	if r == nil {
-		return refuse(dir + " is in no git repository")
+		return nil, plumbing.ZeroHash, &RevisionError{revision, dir + " is in no git repository"}
 	}
+	rule := ""
 	if !revisionForm.MatchString(revision) || strings.Contains(revision, "..") {
-		r.close()
-		return refuse("must be a branch, a tag or the hash of a commit, with ~N or ^N behind it")
-	}
-	h, err := (&gogit.Repository{Storer: r}).ResolveRevision(plumbing.Revision(revision))
-	switch {
-	case err == nil:
-		return r, *h, nil
-	case errors.Is(err, plumbing.ErrReferenceNotFound):
-		err = &RevisionError{revision, "is not a branch, tag or commit of this repository"}
-	case errors.Is(err, io.EOF) || errors.Is(err, plumbing.ErrObjectNotFound):
-		err = &RevisionError{revision, "has no such parent here"}
-		if info, statErr := r.common.Lstat("shallow"); statErr == nil && info.Size() > 0 {
-			err = &RevisionError{revision, "is not here, because the clone is shallow: fetch more of its history"}
+		rule = "must be a branch, a tag or the hash of a commit, with ~N or ^N behind it"
+	} else {
+		var h *plumbing.Hash
+		h, err = (&gogit.Repository{Storer: r}).ResolveRevision(plumbing.Revision(revision))
+		switch {
+		case err == nil:
+			return r, *h, nil
+		case errors.Is(err, plumbing.ErrReferenceNotFound):
+			rule = "is not a branch, tag or commit of this repository"
+		case errors.Is(err, io.EOF) || errors.Is(err, plumbing.ErrObjectNotFound):
+			rule = "has no such parent here"
+			if info, err := r.common.Lstat("shallow"); err == nil && info.Size() > 0 {
+				rule = "is not here, because the clone is shallow: fetch more of its history"
+			}
 		}
 	}
 	r.close()
+	if rule != "" {
+		err = &RevisionError{revision, rule}
+	}
 	return nil, plumbing.ZeroHash, err
 }
 
 // Checkout writes the files that a revision has in dir to the directory into, which must not
 // exist, and returns the revision's commit. exclude lists paths relative to dir that are left
-// out, and limit bounds the bytes of all files. Files keep whether they may be executed. Links are written as links and never
-// followed. Nothing is converted. A fetched submodule has the files of its recorded commit;
-// any other is an empty directory.
+// out, and limit bounds the bytes of all files. Files keep whether they may be executed. Links
+// are written as links and never followed. Nothing is converted. A submodule is an empty
+// directory; a [*RevisionError] refuses one that was fetched in dir.
 func Checkout(ctx context.Context, dir, revision, into string, exclude []string, limit int64) (commit string, err error) {
 	r, h, err := resolve(dir, revision)
 	if err != nil {
@@ -87,96 +89,63 @@ func Checkout(ctx context.Context, dir, revision, into string, exclude []string,
 	if err := os.Mkdir(into, 0o755); err != nil {
 		return "", err
 	}
-	root, err := os.OpenRoot(into)
+	left := limit
+	err = fsx.InRoot(into, func(root *os.Root) error {
+		return r.walkTree(ctx, h, func(name string, e object.TreeEntry) (bool, error) {
+			if slices.ContainsFunc(exclude, func(leave string) bool { return path.Clean(leave) == name }) {
+				return false, nil
+			}
+			switch e.Mode { //nolint:exhaustive // the others are files
+			case filemode.Submodule:
+				if _, err := os.Lstat(filepath.Join(r.root, r.prefix, name, ".git")); err == nil {
+					return false, &RevisionError{revision, fmt.Sprintf("has the submodule %q, whose files are in another repository and are not checked out: "+
+						"leave it out with exclude in the wish", name)}
+				}
+				return false, root.Mkdir(name, 0o755)
+			case filemode.Dir:
+				return true, root.Mkdir(name, 0o755)
+			}
+			blob, err := object.GetBlob(r, e.Hash)
+			if err == nil {
+				if left -= blob.Size; left < 0 {
+					return false, &fsx.LimitError{What: "bytes", Most: limit}
+				}
+				err = write(root, name, e.Mode, blob)
+			}
+			if err != nil {
+				return false, fmt.Errorf("%.200q: %w", name, err)
+			}
+			return false, nil
+		})
+	})
 	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	w := &writer{root: root, files: maxFiles, bytes: limit, limit: limit, leave: map[string]bool{}}
-	for _, name := range exclude {
-		w.leave[path.Clean(name)] = true
-	}
-	if err := w.commit(ctx, r, h, "", 0); err != nil {
 		return "", fmt.Errorf("checkout %s: %w", h, err)
 	}
 	return h.String(), nil
 }
 
-// writer writes the entries of commits.
-type writer struct {
-	root  *os.Root
-	leave map[string]bool
-	// files and bytes are how many more there may be.
-	files        int
-	bytes, limit int64
-}
-
-// commit writes the files of a commit below at.
-func (w *writer) commit(ctx context.Context, r *repository, h plumbing.Hash, at string, nested int) error {
-	return r.walkTree(ctx, h, func(name string, e object.TreeEntry) (bool, error) {
-		to := path.Join(at, name)
-		if w.leave[to] {
-			return false, nil
-		}
-		if w.files--; w.files < 0 {
-			return false, fmt.Errorf("has more than %d files and directories", maxFiles)
-		}
-		if e.Mode != filemode.Submodule {
-			return true, w.entry(r, to, e)
-		}
-		if err := w.root.Mkdir(to, 0o755); err != nil {
-			return false, err
-		}
-		inner, err := r.inner(path.Join(r.prefix, name), nested)
-		if err != nil || inner == nil {
-			return false, err
-		}
-		defer inner.close()
-		if _, err := inner.EncodedObject(plumbing.CommitObject, e.Hash); errors.Is(err, plumbing.ErrObjectNotFound) {
-			return false, nil
-		}
-		return false, w.commit(ctx, inner, e.Hash, to, nested+1)
-	})
-}
-
-// entry writes one entry. Everything is new, so that no entry is written through another.
-func (w *writer) entry(r *repository, name string, e object.TreeEntry) error {
-	if e.Mode == filemode.Dir {
-		return w.root.Mkdir(name, 0o755)
-	}
-	blob, err := object.GetBlob(r, e.Hash)
-	if err != nil {
-		return fmt.Errorf("%.200q: %w", name, err)
-	}
-	if w.bytes -= blob.Size; w.bytes < 0 {
-		return &fsx.LimitError{What: "bytes", Most: w.limit}
-	}
+// write writes a file or a link. It must be new, so that nothing is written through another.
+func write(root *os.Root, name string, mode filemode.FileMode, blob *object.Blob) error {
 	from, err := blob.Reader()
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	switch e.Mode {
+	switch mode {
 	case filemode.Symlink:
 		target, err := io.ReadAll(io.LimitReader(from, maxPath+1))
 		if err != nil || len(target) == 0 || len(target) > maxPath || strings.Contains(string(target), "\x00") {
-			return errors.Join(err, fmt.Errorf("%.200q: is a link to nowhere", name))
+			return errors.Join(err, errors.New("is a link to nowhere"))
 		}
-		return w.root.Symlink(string(target), name)
-	case filemode.Regular, filemode.Deprecated, filemode.Executable:
-		mode := fs.FileMode(0o644)
-		if e.Mode == filemode.Executable {
-			mode = 0o755
-		}
-		file, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(file, from)
-		return errors.Join(err, file.Close())
+		return root.Symlink(string(target), name)
+	case filemode.Regular, filemode.Deprecated:
+		_, err = fsx.Create(root, name, from, 0o644)
+	case filemode.Executable:
+		_, err = fsx.Create(root, name, from, 0o755)
 	default:
-		return fmt.Errorf("%.200q: has the mode %s, which no file has", name, e.Mode)
+		err = fmt.Errorf("has the mode %s, which no file has", mode)
 	}
+	return err
 }
 
 // walkTree visits the entries that a commit has below the prefix, each directory before its

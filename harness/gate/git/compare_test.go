@@ -234,7 +234,7 @@ func FuzzHunks(f *testing.F) {
 		if a != "" && !strings.HasSuffix(a, "\n") || b != "" && !strings.HasSuffix(b, "\n") || a == b {
 			return
 		}
-		text := string(diff("x", version{"100644", "1", []byte(a)}, version{"100644", "2", []byte(b)}))
+		text := string(diff("x", version{"100644", "1", 1}, version{"100644", "2", 1}, []byte(a), []byte(b)))
 		if !strings.Contains(text, "Binary files") { // its difference would take long
 			require.Equal(t, b, applied(t, a, text))
 		}

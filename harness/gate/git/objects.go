@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,8 +64,8 @@ func (o *objects) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (plum
 	}
 	object := &plumbing.MemoryObject{}
 	object.SetType(c.kind)
-	_, err = object.Write(c.data)
-	return object, err
+	_, _ = object.Write(c.data) // memory never fails
+	return object, nil
 }
 
 func (o *objects) find(h plumbing.Hash) (content, error) {
@@ -114,23 +113,21 @@ func loose(file io.Reader) (content, error) {
 	return content{parsed, data}, err
 }
 
-// load opens all packs.
+// load opens all packs, once.
 func (o *objects) load() error {
 	if o.loaded {
 		return nil
 	}
-	entries, err := fs.ReadDir(o.dir.FS(), "pack")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := fs.Glob(o.dir.FS(), "pack/*.idx")
+	if err == nil && len(names) > maxPacks {
+		err = fmt.Errorf("there are more than %d packs", maxPacks)
+	}
+	if err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if name, ok := strings.CutSuffix(entry.Name(), ".idx"); ok {
-			if len(o.packs) == maxPacks {
-				return fmt.Errorf("there are more than %d packs", maxPacks)
-			}
-			if err := o.openPack(path.Join("pack", name)); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+	for _, name := range names {
+		if err := o.openPack(name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	o.loaded = true
@@ -138,25 +135,24 @@ func (o *objects) load() error {
 }
 
 func (o *objects) openPack(name string) error {
-	idx, info, err := fsx.OpenIn(o.dir, name+".idx")
+	idx, info, err := fsx.OpenIn(o.dir, name)
 	if err != nil {
 		return err
 	}
 	defer idx.Close()
 	if info.Size() > maxIndex {
-		return fmt.Errorf("its index has more than %d bytes", maxIndex)
+		return fmt.Errorf("has more than %d bytes", maxIndex)
 	}
 	p := &pack{index: idxfile.NewMemoryIndex(), bases: map[int64]content{}}
 	if err := idxfile.NewDecoder(idx).Decode(p.index); err != nil {
 		return err
 	}
-	file, _, err := fsx.OpenIn(o.dir, name+".pack")
-	if err != nil {
-		return err
+	file, _, err := fsx.OpenIn(o.dir, strings.TrimSuffix(name, ".idx")+".pack")
+	if err == nil {
+		p.scanner = packfile.NewScanner(file)
+		o.packs = append(o.packs, p)
 	}
-	p.scanner = packfile.NewScanner(file)
-	o.packs = append(o.packs, p)
-	return nil
+	return err
 }
 
 // object reads the object at an offset. room is how many bytes there may be, with those of

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -33,13 +32,14 @@ const (
 	maxPairs = 100_000
 )
 
+const linkMode = "120000"
+
 // version is a file before or after; the zero value means that there is none.
 type version struct {
 	// mode is the mode that git gives the file, sum the SHA-256 of its content, or of
 	// "link to TARGET".
 	mode, sum string
-	// text is what a patch shows; it is nil if the file is binary or too large.
-	text []byte
+	size      int64
 }
 
 // Compare reports what the directory after has that the directory before has not (RO-04): the
@@ -48,38 +48,44 @@ type version struct {
 // both directories that do not count; nothing named .git does. A file of which only
 // the execute permission differs has the same hash twice, and its modes in the patch. Pipes,
 // sockets and directories do not count.
-func Compare(ctx context.Context, before, after string, exclude []string) (evidence.Changes, []byte, error) {
-	changes, left, patch := evidence.Changes{Files: []evidence.Change{}}, 0, bytes.Buffer{}
-	err := fsx.InRoot(before, func(was *os.Root) error {
+func Compare(ctx context.Context, before, after string, exclude []string) (changes evidence.Changes, patch []byte, err error) {
+	err = fsx.InRoot(before, func(was *os.Root) error {
 		return fsx.InRoot(after, func(is *os.Root) error {
-			names, err := filesOf(ctx, exclude, was, is)
-			if err != nil {
-				return err
-			}
-			for _, name := range names {
-				old, err := versionOf(ctx, was, name)
-				if err != nil {
-					return err
-				}
-				now, err := versionOf(ctx, is, name)
-				if err != nil {
-					return err
-				}
-				if old.mode == now.mode && old.sum == now.sum {
-					continue
-				}
-				changes.Files = append(changes.Files, evidence.Change{Path: shown(name), Before: old.sum, After: now.sum})
-				if text := diff(name, old, now); patch.Len()+len(text) > maxPatch {
-					left++
-				} else {
-					patch.Write(text)
-				}
-			}
-			return nil
+			changes, patch, err = compare(ctx, was, is, exclude)
+			return err
 		})
 	})
 	if err != nil {
 		return evidence.Changes{}, nil, fmt.Errorf("compare %s with %s: %w", after, before, err)
+	}
+	return changes, patch, nil
+}
+
+func compare(ctx context.Context, was, is *os.Root, exclude []string) (evidence.Changes, []byte, error) {
+	changes, left, patch := evidence.Changes{Files: []evidence.Change{}}, 0, bytes.Buffer{}
+	before, err1 := versions(ctx, was, exclude)
+	after, err2 := versions(ctx, is, exclude)
+	if err := errors.Join(err1, err2); err != nil {
+		return changes, nil, err
+	}
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		old, now := before[name], after[name]
+		if old == now {
+			continue
+		}
+		changes.Files = append(changes.Files, evidence.Change{Path: shown(name), Before: old.sum, After: now.sum})
+		from, err1 := old.text(was, name)
+		into, err2 := now.text(is, name)
+		if err := errors.Join(err1, err2); err != nil {
+			return changes, nil, err
+		}
+		if text := diff(name, old, now, from, into); patch.Len()+len(text) > maxPatch {
+			left++
+		} else {
+			patch.Write(text)
+		}
 	}
 	if left > 0 {
 		fmt.Fprintf(&patch, "# %d more files differ; the patch is cut at %d bytes\n", left, maxPatch)
@@ -87,70 +93,58 @@ func Compare(ctx context.Context, before, after string, exclude []string) (evide
 	return changes, patch.Bytes(), nil
 }
 
-// filesOf lists the files and links of two directories, sorted.
-func filesOf(ctx context.Context, exclude []string, roots ...*os.Root) ([]string, error) {
-	names := map[string]bool{}
-	for _, root := range roots {
-		left := maxFiles
-		err := fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (into bool, err error) {
-			if path.Base(name) == ".git" || slices.ContainsFunc(exclude, func(e string) bool { return path.Clean(e) == name }) {
-				return false, nil
-			}
-			if left--; left < 0 {
-				return false, fmt.Errorf("%s has more than %d files and directories", root.Name(), maxFiles)
-			}
-			if info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0 {
-				names[name] = true
-			}
-			return true, nil
-		})
-		if err != nil {
-			return nil, err
+// versions returns the files and links of a directory by name.
+func versions(ctx context.Context, root *os.Root, exclude []string) (map[string]version, error) {
+	all, left := map[string]version{}, maxFiles
+	return all, fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (into bool, err error) {
+		if path.Base(name) == ".git" || slices.ContainsFunc(exclude, func(e string) bool { return path.Clean(e) == name }) {
+			return false, nil
 		}
-	}
-	return slices.Sorted(maps.Keys(names)), nil
+		if left--; left < 0 {
+			return false, fmt.Errorf("%s has more than %d files and directories", root.Name(), maxFiles)
+		}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := root.Readlink(name)
+			all[name] = version{mode: linkMode, sum: sumOf("link to " + target)}
+			return false, err
+		case !info.Mode().IsRegular():
+			return true, nil
+		}
+		file, info, err := fsx.OpenIn(root, name)
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		v := version{mode: "100644", size: info.Size()}
+		if info.Mode()&0o100 != 0 {
+			v.mode = "100755"
+		}
+		if v.sum, err = fsx.Sum(ctx, sha256.New(), file, info); err != nil {
+			return false, fmt.Errorf("%.200q: %w", name, err)
+		}
+		all[name] = v
+		return false, nil
+	})
 }
 
-// versionOf reads a file or link once.
-func versionOf(ctx context.Context, root *os.Root, name string) (version, error) {
-	info, err := fsx.LstatBelow(root, name)
+// text is what a patch shows; it is nil if the file is binary or too large.
+func (v version) text(root *os.Root, name string) ([]byte, error) {
 	switch {
-	case err != nil, info.IsDir(): // nothing, also if a part of the path is not a directory
-		return version{}, nil //nolint:nilerr // the other side has it
-	case info.Mode()&fs.ModeSymlink != 0:
+	case v.mode == linkMode:
 		target, err := root.Readlink(name)
-		return version{"120000", sumOf("link to " + target), []byte(target)}, err
-	case !info.Mode().IsRegular():
-		return version{}, nil
+		return []byte(target), err
+	case v.mode == "" || v.size > maxText:
+		return nil, nil
 	}
-	file, info, err := fsx.OpenIn(root, name)
-	if err != nil {
-		return version{}, err
+	text, err := fsx.ReadIn(root, name, maxText)
+	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+		text = nil
 	}
-	defer file.Close()
-	var text bytes.Buffer
-	sum := sha256.New()
-	var to io.Writer = sum
-	if info.Size() <= maxText {
-		to = io.MultiWriter(sum, &text)
-	}
-	if err := fsx.CopyContent(ctx, to, file, info); err != nil {
-		return version{}, fmt.Errorf("%.200q: %w", name, err)
-	}
-	v := version{mode: "100644", sum: hex.EncodeToString(sum.Sum(nil))}
-	if info.Mode()&0o100 != 0 {
-		v.mode = "100755"
-	}
-	if info.Size() <= maxText && utf8.Valid(text.Bytes()) && !bytes.Contains(text.Bytes(), []byte{0}) {
-		v.text = append([]byte{}, text.Bytes()...)
-	}
-	return v, nil
+	return text, err
 }
 
-func sumOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
+func sumOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // shown quotes a path as git does if it is not UTF-8, or has characters that would end a line
 // or look like quotes.
@@ -161,38 +155,29 @@ func shown(name string) string {
 	return strconv.QuoteToASCII(name)
 }
 
-// prefixed is a path in a patch.
-func prefixed(prefix, name string) string {
-	if text := shown(name); text != name {
-		return `"` + prefix + text[1:]
-	}
-	return prefix + name
-}
-
 // diff is the difference of two versions of a file in the form of git.
-func diff(name string, old, now version) []byte {
-	const link = "120000"
+func diff(name string, old, now version, before, after []byte) []byte {
 	// A file that became a link is one that went and one that came.
-	if old.mode != "" && now.mode != "" && (old.mode == link) != (now.mode == link) {
-		return append(diff(name, old, version{}), diff(name, version{}, now)...)
+	if old.mode != "" && now.mode != "" && (old.mode == linkMode) != (now.mode == linkMode) {
+		return append(diff(name, old, version{}, before, nil), diff(name, version{}, now, nil, after)...)
 	}
 	var out bytes.Buffer
-	from, into := prefixed("a/", name), prefixed("b/", name)
+	from, into := shown("a/"+name), shown("b/"+name)
 	fmt.Fprintf(&out, "diff --git %s %s\n", from, into)
 	switch {
 	case old.mode == "":
 		fmt.Fprintf(&out, "new file mode %s\n", now.mode)
-		from, old.text = "/dev/null", []byte{}
+		from, before = "/dev/null", []byte{}
 	case now.mode == "":
 		fmt.Fprintf(&out, "deleted file mode %s\n", old.mode)
-		into, now.text = "/dev/null", []byte{}
+		into, after = "/dev/null", []byte{}
 	case old.mode != now.mode:
 		fmt.Fprintf(&out, "old mode %s\nnew mode %s\n", old.mode, now.mode)
 	}
-	a, b := lines(old.text), lines(now.text)
+	a, b := lines(before), lines(after)
 	switch {
 	case old.sum == now.sum: // only the mode
-	case old.text == nil || now.text == nil || costly(a, b):
+	case before == nil || after == nil || costly(a, b):
 		fmt.Fprintf(&out, "Binary files %s and %s differ\n", from, into)
 	case len(a)+len(b) > 0:
 		for _, name := range []*string{&from, &into} {

@@ -36,7 +36,6 @@ const (
 	maxIndex  = 1 << 30   // the index of a pack
 	maxFiles  = 500_000   // the entries of a workspace or of a commit
 	maxDepth  = 200       // nested directories
-	maxNested = 10        // nested submodules
 	maxPath   = 4096
 )
 
@@ -61,22 +60,22 @@ func open(dir string) (*repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Stat(filepath.Join(at, ".git"))
+	for root := dir; ; root = filepath.Dir(root) {
+		info, err := os.Stat(filepath.Join(root, ".git"))
 		switch {
 		case err == nil:
-			r := &repository{root: at}
-			if rel, _ := filepath.Rel(at, dir); rel != "." {
+			r := &repository{root: root}
+			if rel, _ := filepath.Rel(root, dir); rel != "." {
 				r.prefix = filepath.ToSlash(rel)
 			}
 			if err := r.open(info.IsDir()); err != nil {
 				r.close()
-				return nil, fmt.Errorf("git: %s: %w", at, err)
+				return nil, fmt.Errorf("git: %s: %w", root, err)
 			}
 			return r, nil
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
 			return nil, fmt.Errorf("git: %w", err)
-		case at == filepath.Dir(at):
+		case root == filepath.Dir(root):
 			return nil, nil
 		}
 	}
@@ -148,16 +147,11 @@ func (r *repository) checkFormat() error {
 	if err := config.NewDecoder(bytes.NewReader(text)).Decode(cfg); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	for _, c := range []struct {
-		section, key string
-		known        []string
-	}{
-		{"core", "repositoryformatversion", []string{"", "0", "1"}},
-		{"extensions", "objectformat", []string{"", "sha1"}},
-		{"extensions", "refstorage", []string{"", "files"}},
+	for _, known := range [][]string{
+		{"core", "repositoryformatversion", "", "0", "1"}, {"extensions", "objectformat", "", "sha1"}, {"extensions", "refstorage", "", "files"},
 	} {
-		if value := cfg.Section(c.section).Option(c.key); !slices.Contains(c.known, value) {
-			return fmt.Errorf("config: %s.%s %.20q is not supported", c.section, c.key, value)
+		if value := cfg.Section(known[0]).Option(known[1]); !slices.Contains(known[2:], value) {
+			return fmt.Errorf("config: %s.%s %.20q is not supported", known[0], known[1], value)
 		}
 	}
 	return nil

@@ -35,228 +35,178 @@ const (
 // The files are compared with the commit by their contents; the index does not count.
 // A file that is not in the commit counts unless a .gitignore names it; info/exclude and the
 // ignore files of the user do not count, because they are in no commit. Empty directories,
-// pipes and sockets do not count. A submodule is compared with its recorded commit; one that
-// was never fetched does not count.
+// pipes and sockets do not count. The files of a submodule are not compared: one that was
+// fetched counts as different.
 func Status(ctx context.Context, dir string, ignore []string) (evidence.Repo, []string, error) {
 	r, err := open(dir)
 	if err != nil || r == nil {
 		return evidence.Repo{}, nil, err
 	}
 	defer r.close()
-	facts := evidence.Repo{Root: "."}
-	if r.prefix != "" {
-		facts.Root = strings.TrimSuffix(strings.Repeat("../", strings.Count(r.prefix, "/")+1), "/")
-	}
+	var differ []string
 	head, err := r.head()
+	if err == nil {
+		differ, err = r.differ(ctx, head, ignore)
+	}
 	if err != nil {
 		return evidence.Repo{}, nil, fmt.Errorf("git: %s: %w", r.root, err)
+	}
+	facts := evidence.Repo{Dirty: len(differ) > 0, Root: "."}
+	if r.prefix != "" {
+		facts.Root = ".." + strings.Repeat("/..", strings.Count(r.prefix, "/"))
 	}
 	if !head.IsZero() {
 		facts.Commit = head.String()
 	}
-	differ, err := r.differ(ctx, head, ignore, 0)
-	if err != nil {
-		return evidence.Repo{}, nil, fmt.Errorf("git: %s: %w", r.root, err)
-	}
-	facts.Dirty = len(differ) > 0
 	return facts, differ[:min(len(differ), maxDiffers)], nil
-}
-
-// walk compares files with a commit. Paths are relative to the root of the repository.
-type walk struct {
-	*repository
-	ctx    context.Context //nolint:containedctx // lives as long as the one walk
-	files  *os.Root
-	ignore map[string]bool
-	// committed are the entries of the commit that were not seen yet, and folders the
-	// directories among them.
-	committed      map[string]object.TreeEntry
-	folders        map[string]bool
-	differ         []string
-	patterns, left int
-	nested         int
 }
 
 // differ returns the paths below the prefix that are not as in a commit, sorted and relative
 // to the prefix.
-func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []string, nested int) ([]string, error) {
-	w := &walk{repository: r, ctx: ctx, ignore: map[string]bool{}, committed: map[string]object.TreeEntry{}, folders: map[string]bool{}, left: maxFiles, nested: nested}
+func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []string) (differ []string, err error) {
+	skip := map[string]bool{".git": true}
 	for _, name := range ignore {
-		w.ignore[path.Join(r.prefix, filepath.ToSlash(name))] = true
+		skip[path.Clean(filepath.ToSlash(name))] = true
 	}
-	var err error
-	if w.files, err = os.OpenRoot(r.root); err != nil {
+	committed, err := r.entries(ctx, commit, skip) // those that were not seen yet
+	if err != nil {
 		return nil, err
 	}
-	defer w.files.Close()
-	if !commit.IsZero() {
-		err := r.walkTree(ctx, commit, func(name string, e object.TreeEntry) (bool, error) {
-			name = path.Join(r.prefix, name)
-			switch {
-			case w.ignore[name]:
+	dirs, err := newIgnores(r.root, r.prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer dirs.root.Close()
+	left := maxFiles
+	err = fsx.InRoot(filepath.Join(r.root, filepath.FromSlash(r.prefix)), func(files *os.Root) error {
+		return fsx.Walk(ctx, files, func(name string, info fs.FileInfo) (into bool, err error) {
+			if skip[name] {
 				return false, nil
-			case e.Mode == filemode.Dir:
-				w.folders[name] = true
-			default:
-				w.committed[name] = e
 			}
-			return true, nil
+			if left--; left < 0 {
+				return false, fmt.Errorf("has more than %d files and directories", maxFiles)
+			}
+			entry, known := committed[name]
+			hidden := dirs.hide(name, info.IsDir())
+			isFile, equal := info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0, true
+			switch {
+			case known && entry.Mode == filemode.Submodule && info.IsDir():
+				err = fsx.ReadDir(ctx, files, name, func(string) error { equal = false; return nil })
+			case known && isFile:
+				equal, err = same(ctx, files, name, entry)
+			case info.IsDir() && path.Base(name) != ".git":
+				if known = known && entry.Mode == filemode.Dir; known || !hidden {
+					into, err = true, dirs.enter(name, hidden)
+				}
+			default: // new, or a repository of its own
+				equal = hidden || !isFile && !info.IsDir()
+			}
+			if known && (isFile || info.IsDir()) {
+				delete(committed, name)
+			}
+			if !equal {
+				differ = append(differ, name)
+			}
+			return into, err
 		})
-		if err != nil && !errors.Is(err, object.ErrDirectoryNotFound) {
-			return nil, err
+	})
+	for name, e := range committed { // deleted, or something else
+		if e.Mode != filemode.Dir {
+			differ = append(differ, name)
 		}
 	}
-	var patterns []gitignore.Pattern
-	above := ""
-	for part := range strings.SplitSeq(r.prefix, "/") { // the ignore files above the prefix
-		if part != "" {
-			if patterns, err = w.ignoreFile(above, patterns); err != nil {
-				return nil, err
-			}
-			above = path.Join(above, part)
-		}
+	slices.Sort(differ)
+	return differ, err
+}
+
+// entries returns the entries of a commit below the prefix, without those of skip.
+func (r *repository) entries(ctx context.Context, commit plumbing.Hash, skip map[string]bool) (map[string]object.TreeEntry, error) {
+	entries := map[string]object.TreeEntry{}
+	if commit.IsZero() {
+		return entries, nil
 	}
-	if err := w.folder(r.prefix, patterns, false, 0); err != nil {
+	err := r.walkTree(ctx, commit, func(name string, e object.TreeEntry) (bool, error) {
+		if !skip[name] {
+			entries[name] = e
+		}
+		return !skip[name], nil
+	})
+	if err != nil && !errors.Is(err, object.ErrDirectoryNotFound) {
 		return nil, err
 	}
-	for name := range w.committed {
-		w.differ = append(w.differ, name) // deleted, or something else
-	}
-	for i, name := range w.differ {
-		w.differ[i] = strings.TrimPrefix(strings.TrimPrefix(name, r.prefix), "/")
-	}
-	slices.Sort(w.differ)
-	return w.differ, nil
+	return entries, nil
 }
 
-// folder compares what is in a directory. ignored says that all of it is ignored unless it
-// is in the commit.
-func (w *walk) folder(dir string, patterns []gitignore.Pattern, ignored bool, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("%.200q: is nested deeper than %d directories", dir, maxDepth)
+// same compares a file or a link with an entry of a commit.
+func same(ctx context.Context, files *os.Root, name string, e object.TreeEntry) (bool, error) {
+	if target, err := files.Readlink(name); err == nil {
+		return e.Mode == filemode.Symlink && e.Hash == plumbing.ComputeHash(plumbing.BlobObject, []byte(target)), nil
 	}
-	patterns, err := w.ignoreFile(dir, patterns)
+	file, info, err := fsx.OpenIn(files, name)
 	if err != nil {
-		return err
+		return false, err
 	}
-	matcher := gitignore.NewMatcher(patterns)
-	entries, err := fs.ReadDir(w.files.FS(), path.Join(".", dir))
-	if err != nil {
-		return err
+	defer file.Close()
+	hash := plumbing.NewHasher(plumbing.BlobObject, info.Size())
+	if err := fsx.CopyContent(ctx, hash, file, info); err != nil {
+		return false, fmt.Errorf("%.200q: %w", name, err)
 	}
-	for _, entry := range entries {
-		name := path.Join(dir, entry.Name())
-		if w.ignore[name] || name == ".git" {
-			continue
-		}
-		if w.left--; w.left < 0 {
-			return fmt.Errorf("has more than %d files and directories", maxFiles)
-		}
-		committed, known := w.committed[name]
-		hidden := ignored || matcher.Match(strings.Split(name, "/"), entry.IsDir())
-		kind := entry.Type()
-		switch {
-		case known && committed.Mode == filemode.Submodule && kind.IsDir():
-			delete(w.committed, name)
-			err = w.submodule(name, committed.Hash)
-		case known && (kind.IsRegular() || kind&fs.ModeSymlink != 0):
-			delete(w.committed, name)
-			err = w.file(name, committed, kind)
-		case kind.IsDir() && entry.Name() != ".git":
-			if !hidden || w.folders[name] {
-				err = w.folder(name, patterns, hidden, depth+1)
-			}
-		case !hidden && (kind.IsDir() || kind.IsRegular() || kind&fs.ModeSymlink != 0):
-			w.differ = append(w.differ, name) // new, or a repository of its own
-		}
-		if err = errors.Join(err, context.Cause(w.ctx)); err != nil {
-			return err
-		}
-	}
-	return nil
+	executable := info.Mode()&0o100 != 0
+	return e.Mode != filemode.Symlink && (e.Mode == filemode.Executable) == executable && e.Hash == hash.Sum(), nil
 }
 
-// file compares a file or a link with the one of the commit.
-func (w *walk) file(name string, committed object.TreeEntry, kind fs.FileMode) error {
-	mode, sum := filemode.Symlink, plumbing.ZeroHash
-	if kind.IsRegular() {
-		file, info, err := fsx.OpenIn(w.files, name)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		if mode = filemode.Regular; info.Mode()&0o100 != 0 {
-			mode = filemode.Executable
-		}
-		hash := plumbing.NewHasher(plumbing.BlobObject, info.Size())
-		if err := fsx.CopyContent(w.ctx, hash, file, info); err != nil {
-			return fmt.Errorf("%.200q: %w", name, err)
-		}
-		sum = hash.Sum()
-	} else {
-		target, err := w.files.Readlink(name)
-		if err != nil {
-			return err
-		}
-		sum = plumbing.ComputeHash(plumbing.BlobObject, []byte(target))
-	}
-	if committed.Mode == filemode.Deprecated { // a file that a group may write
-		committed.Mode = filemode.Regular
-	}
-	if mode != committed.Mode || sum != committed.Hash {
-		w.differ = append(w.differ, name)
-	}
-	return nil
+// ignores says what the ignore files of a work tree name.
+type ignores struct {
+	root   *os.Root
+	prefix string
+	// patterns are those that count in a directory below the prefix, and hidden the
+	// directories of which everything is ignored unless it is in the commit.
+	patterns map[string][]gitignore.Pattern
+	hidden   map[string]bool
+	left     int
 }
 
-// submodule compares a repository in the repository with the commit that is recorded.
-func (w *walk) submodule(name string, commit plumbing.Hash) error {
-	inner, err := w.inner(name, w.nested)
+// newIgnores reads the ignore files from the root of a work tree down to the prefix.
+func newIgnores(root, prefix string) (*ignores, error) {
+	top, err := os.OpenRoot(root)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if inner == nil {
-		entries, err := fs.ReadDir(w.files.FS(), name)
-		if len(entries) > 0 {
-			w.differ = append(w.differ, name)
-		}
-		return err
+	i := &ignores{root: top, prefix: prefix, patterns: map[string][]gitignore.Pattern{}, hidden: map[string]bool{}, left: maxPatterns}
+	var above []string
+	if prefix != "" {
+		above = strings.Split(prefix, "/")
 	}
-	defer inner.close()
-	var ignore []string
-	for other := range w.ignore {
-		if rel, ok := strings.CutPrefix(other, name+"/"); ok {
-			ignore = append(ignore, rel)
+	var all []gitignore.Pattern
+	for n := range len(above) + 1 {
+		if all, err = i.read(above[:n], all); err != nil {
+			return nil, errors.Join(err, top.Close())
 		}
 	}
-	differ, err := inner.differ(w.ctx, commit, ignore, w.nested+1)
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		differ, err = []string{""}, nil
+	i.patterns["."] = all
+	return i, nil
+}
+
+func (i *ignores) hide(name string, isDir bool) bool {
+	dir := path.Dir(name)
+	return i.hidden[dir] || gitignore.NewMatcher(i.patterns[dir]).Match(strings.Split(path.Join(i.prefix, name), "/"), isDir)
+}
+
+// enter reads the ignore file of a directory.
+func (i *ignores) enter(name string, hidden bool) (err error) {
+	if strings.Count(name, "/") >= maxDepth {
+		return fmt.Errorf("%.200q: is nested deeper than %d directories", name, maxDepth)
 	}
-	for _, below := range differ {
-		w.differ = append(w.differ, path.Join(name, below))
-	}
+	i.hidden[name] = hidden
+	i.patterns[name], err = i.read(strings.Split(path.Join(i.prefix, name), "/"), i.patterns[path.Dir(name)])
 	return err
 }
 
-// inner opens a submodule by its path below the root; nil if it was never fetched.
-func (r *repository) inner(name string, nested int) (*repository, error) {
-	if nested == maxNested {
-		return nil, fmt.Errorf("submodules are nested more than %d times", maxNested)
-	}
-	inner, err := open(filepath.Join(r.root, filepath.FromSlash(name)))
-	if err == nil && inner != nil && inner.prefix != "" { // a directory of the outer one
-		inner.close()
-		return nil, nil
-	}
-	return inner, err
-}
-
-// ignoreFile adds the patterns of a directory. An ignore file that is not a regular file has
-// none, as for git.
-func (w *walk) ignoreFile(dir string, patterns []gitignore.Pattern) ([]gitignore.Pattern, error) {
-	name := path.Join(dir, ".gitignore")
-	text, err := fsx.ReadIn(w.files, name, maxIgnoreFile)
+// read adds the patterns of a directory to those of its parent. An ignore file that is not a
+// regular file has none, as for git.
+func (i *ignores) read(dir []string, patterns []gitignore.Pattern) ([]gitignore.Pattern, error) {
+	name := path.Join(path.Join(dir...), ".gitignore")
+	text, err := fsx.ReadIn(i.root, name, maxIgnoreFile)
 	var special *fsx.NotRegularError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &special) {
 		return patterns, nil
@@ -264,20 +214,16 @@ func (w *walk) ignoreFile(dir string, patterns []gitignore.Pattern) ([]gitignore
 	if err != nil {
 		return nil, fmt.Errorf("%.200q: %w", name, fsx.Cause(err))
 	}
-	var domain []string
-	if dir != "" {
-		domain = strings.Split(dir, "/")
-	}
 	patterns = slices.Clip(patterns)
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
 		if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
 			continue
 		}
-		if w.patterns++; w.patterns > maxPatterns {
+		if i.left--; i.left < 0 {
 			return nil, fmt.Errorf("its ignore files have more than %d patterns", maxPatterns)
 		}
-		patterns = append(patterns, gitignore.ParsePattern(string(line), domain))
+		patterns = append(patterns, gitignore.ParsePattern(string(line), dir))
 	}
 	return patterns, nil
 }

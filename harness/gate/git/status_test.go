@@ -17,7 +17,6 @@ import (
 	"github.com/go-git/go-git/v5/config"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/format/index"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
@@ -290,70 +289,42 @@ func TestStatusWorktree(t *testing.T) {
 	require.Equal(t, head.String(), commit)
 }
 
-// TestStatusSubmodule: a repository in the repository is looked at as such.
-func TestStatusSubmodule(t *testing.T) {
-	inner := newFixture(t)
-	inner.write("x", "1")
-	first := inner.commit()
-
+// TestSubmodule: the files of a submodule are in another repository, and are not read.
+func TestSubmodule(t *testing.T) {
 	f := newFixture(t)
 	f.write("a", "1")
-	f.write(".gitmodules", "[submodule \"m\"]\n\tpath = m\n\turl = ./m\n")
-	require.NoError(t, os.CopyFS(f.path("m"), os.DirFS(inner.dir)))
-	idx := &index.Index{Version: 2}
-	for name, e := range map[string]*index.Entry{
-		"a":           {Hash: f.object(plumbing.BlobObject, []byte("1")), Mode: filemode.Regular},
-		".gitmodules": {Hash: f.object(plumbing.BlobObject, []byte("[submodule \"m\"]\n\tpath = m\n\turl = ./m\n")), Mode: filemode.Regular},
-		"m":           {Hash: first, Mode: filemode.Submodule},
-	} {
-		e.Name = name
-		idx.Entries = append(idx.Entries, e)
-	}
-	require.NoError(t, f.repo.Storer.SetIndex(idx))
-	// The order of a map is not known.
-	var entries []object.TreeEntry
-	for _, name := range []string{".gitmodules", "a", "m"} {
-		e, err := idx.Entry(name)
-		require.NoError(t, err)
-		entries = append(entries, object.TreeEntry{Name: name, Mode: e.Mode, Hash: e.Hash})
-	}
-	head := f.commitTree("master", f.tree(entries...))
-
-	r, differ := f.status("")
-	require.Equal(t, evidence.Repo{Commit: head.String(), Root: "."}, r, differ)
-	f.write("m/x", "2")
-	_, differ = f.status("")
-	require.Equal(t, []string{"m/x"}, differ)
-	_, differ = f.status("", "m/x")
+	f.write("part/m/x", "1")
+	require.NoError(t, os.Mkdir(f.path("part/m/.git"), 0o755))
+	head := f.commitTree("master", f.tree(
+		object.TreeEntry{Name: "a", Mode: filemode.Regular, Hash: f.object(plumbing.BlobObject, []byte("1"))},
+		object.TreeEntry{Name: "part", Mode: filemode.Dir, Hash: f.tree(
+			object.TreeEntry{Name: "m", Mode: filemode.Submodule, Hash: plumbing.NewHash(strings.Repeat("1", 40))})},
+	))
+	_, differ := f.status("")
+	require.Equal(t, []string{"part/m"}, differ)
+	_, differ = f.status("part", "m")
 	require.Empty(t, differ)
-	f.write("m/x", "1")
-
 	into := filepath.Join(t.TempDir(), "into")
-	_, err := Checkout(t.Context(), f.dir, "master", into, []string{"a"}, 1<<20)
+	_, err := Checkout(t.Context(), f.path("part"), "master", into, nil, 1<<20)
+	var refused *RevisionError
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, `has the submodule "m"`)
+	into = filepath.Join(t.TempDir(), "into")
+	_, err = Checkout(t.Context(), f.dir, "master", into, []string{"part/m/"}, 1<<20)
 	require.NoError(t, err)
-	require.FileExists(t, filepath.Join(into, "m/x"))
-	require.NoFileExists(t, filepath.Join(into, "a"))
-
-	moved := fixture{t: t, dir: f.path("m")}
-	moved.repo, err = gogit.PlainOpen(moved.dir)
-	require.NoError(t, err)
-	moved.write("x", "moved")
-	moved.commit()
-	_, differ = f.status("")
-	require.Equal(t, []string{"m/x"}, differ)
+	require.NoDirExists(t, filepath.Join(into, "part/m"))
 
 	// One that was never fetched.
-	require.NoError(t, os.RemoveAll(f.path("m")))
+	require.NoError(t, os.RemoveAll(f.path("part/m")))
 	_, differ = f.status("")
-	require.Equal(t, []string{"m"}, differ, "gone")
-	require.NoError(t, os.Mkdir(f.path("m"), 0o755))
-	_, differ = f.status("")
-	require.Empty(t, differ, "empty")
-
+	require.Equal(t, []string{"part/m"}, differ, "gone")
+	require.NoError(t, os.Mkdir(f.path("part/m"), 0o755))
+	r, differ := f.status("")
+	require.Equal(t, evidence.Repo{Commit: head.String(), Root: "."}, r, differ)
 	into = filepath.Join(t.TempDir(), "into")
 	_, err = Checkout(t.Context(), f.dir, "master", into, nil, 1<<20)
 	require.NoError(t, err)
-	require.DirExists(t, filepath.Join(into, "m"))
+	require.DirExists(t, filepath.Join(into, "part/m"))
 }
 
 func TestStatusErrors(t *testing.T) {

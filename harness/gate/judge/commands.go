@@ -10,18 +10,12 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// Exit codes of a shell and of the sandbox for a command that cannot be run.
-const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
-)
-
 // commands compares the declared commands with those that ran.
 func (j *judgement) commands() {
 	planned, declared := j.in.Plan.GateCommands, j.in.Manifest.GateCommands
-	if unreadable := len(planned) == 0 && j.damaged[evidence.PlanFile]; !unreadable && !slices.Equal(planned, declared) {
-		j.add(evidence.ReasonUndeclared, 0, evidence.PlanFile, "The commands of %s are not those of %s.", evidence.PlanFile, evidence.RunManifestFile)
-	}
+	unreadable := len(planned) == 0 && j.damaged[evidence.PlanFile]
+	j.when(!unreadable && !slices.Equal(planned, declared), evidence.ReasonUndeclared, evidence.PlanFile,
+		"The commands of %s are not those of %s.", evidence.PlanFile, evidence.RunManifestFile)
 	if j.in.Tests.Schema != evidence.TestsV1 {
 		return // files reports it
 	}
@@ -31,31 +25,41 @@ func (j *judgement) commands() {
 		tests = tests || g.Kind != evidence.KindCheck
 		r, ran := results[g.Index]
 		if !ran {
-			j.notRun(g)
+			// If something else ended the run, that is the reason.
+			reason, why := evidence.ReasonNoTests, "it was not run"
+			if len(j.in.Pre) > 0 {
+				reason, why = evidence.ReasonIncomplete, "the run ended before it"
+			}
+			j.add(reason, g.Index, g.Cmd, "Gate %d (%s) has no result: %s.", g.Index, short(g.Cmd), why)
 			met = false
 			continue
 		}
 		c := &command{j, g, r}
-		c.declared()
+		c.when(r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv), evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
+		c.when(r.Kind != g.Kind || r.ExpectExit != g.ExpectExit, evidence.ReasonUndeclared, r.Command,
+			"was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
 		met = c.ended() && met
 		c.proof()
 		c.compared()
 	}
-	if !tests && !j.has(evidence.ReasonNoTests) {
-		j.add(evidence.ReasonNoTests, 0, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
+	j.when(!tests && !j.has(evidence.ReasonNoTests), evidence.ReasonNoTests, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
+	code := j.in.Tests.ExitCode
+	j.when(met && (code == nil || *code != 0), evidence.ReasonIncomplete, evidence.TestsFile,
+		"%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
+}
+
+// indexes are those of the declared gates.
+func (j *judgement) indexes() map[int]bool {
+	all := map[int]bool{}
+	for _, g := range j.in.Manifest.Gates {
+		all[g.Index] = true
 	}
-	if code := j.in.Tests.ExitCode; met && (code == nil || *code != 0) {
-		j.add(evidence.ReasonIncomplete, 0, evidence.TestsFile, "%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
-	}
+	return all
 }
 
 // results are the results by gate; the first one where a gate has several.
 func (j *judgement) results() map[int]evidence.CommandTests {
-	declared := map[int]bool{}
-	for _, g := range j.in.Manifest.Gates {
-		declared[g.Index] = true
-	}
-	all := map[int]evidence.CommandTests{}
+	declared, all := j.indexes(), map[int]evidence.CommandTests{}
 	last := 0
 	for i, r := range j.in.Tests.Commands {
 		_, twice := all[r.Index]
@@ -75,15 +79,6 @@ func (j *judgement) results() map[int]evidence.CommandTests {
 	return all
 }
 
-// notRun adds a gate without a result. If something else ended the run, that is the reason.
-func (j *judgement) notRun(g evidence.Gate) {
-	if len(j.in.Pre) > 0 {
-		j.add(evidence.ReasonIncomplete, g.Index, g.Cmd, "Gate %d (%s) has no result: the run ended before it.", g.Index, short(g.Cmd))
-		return
-	}
-	j.add(evidence.ReasonNoTests, g.Index, g.Cmd, "Gate %d (%s) has no result: it was not run.", g.Index, short(g.Cmd))
-}
-
 // command is a declared gate with its result.
 type command struct {
 	*judgement
@@ -96,14 +91,10 @@ func (c *command) add(reason evidence.StopReason, subject, format string, args .
 	c.judgement.add(reason, c.gate.Index, subject, "Gate %d (%s) "+format, append([]any{c.gate.Index, short(c.gate.Cmd)}, args...)...)
 }
 
-// declared adds a command that is not the declared one.
-func (c *command) declared() {
-	g, r := c.gate, c.result
-	if r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv) {
-		c.add(evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
-	}
-	if r.Kind != g.Kind || r.ExpectExit != g.ExpectExit {
-		c.add(evidence.ReasonUndeclared, r.Command, "was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
+// when adds such a finding under a condition.
+func (c *command) when(wrong bool, reason evidence.StopReason, subject, format string, args ...any) {
+	if wrong {
+		c.add(reason, subject, format, args...)
 	}
 }
 
@@ -119,7 +110,7 @@ func (c *command) ended() bool {
 	switch {
 	case !known:
 		c.add(evidence.ReasonIncomplete, program, "ended as %q, which is no way to end.", r.Ending)
-	case status == result.StatusCanceled, status == result.StatusEngineLost:
+	case unseen(r.Ending):
 		c.add(evidence.ReasonIncomplete, program, "ended as %q: its end was not seen.", r.Ending)
 	case !r.Started:
 		c.add(evidence.ReasonMissingDependency, program, "did not start: %s is not in the image, or cannot be executed.", program)
@@ -139,6 +130,11 @@ func (c *command) ended() bool {
 	return false
 }
 
+// unseen reports whether the end of a command was not seen.
+func unseen(ending string) bool {
+	return ending == result.StatusCanceled.String() || ending == result.StatusEngineLost.String()
+}
+
 var endings = map[result.Status]string{
 	result.StatusExited:      "ended",
 	result.StatusSignaled:    "was ended by a signal",
@@ -147,26 +143,22 @@ var endings = map[result.Status]string{
 	result.StatusOutputLimit: "was ended at the limit of its output",
 }
 
-// lacksProgram reports whether the gate could not run a program.
+// lacksProgram reports whether the gate could not run a program: shells and the sandbox end with
+// 127 for one that was not found, and with 126 for one that cannot be executed.
 func (c *command) lacksProgram() bool {
 	code := c.result.ExitCode
-	return code != nil && (*code == exitNotFound || *code == exitNotExecutable) && *code != c.gate.ExpectExit
+	return code != nil && (*code == 127 || *code == 126) && *code != c.gate.ExpectExit
 }
 
 // proof adds output that was lost, contradictions, and a gate of tests that proves nothing.
 func (c *command) proof() {
 	g, r, counts := c.gate, c.result, c.result.Counts.Value()
-	if !r.LogsComplete {
-		c.add(evidence.ReasonIncomplete, evidence.RunLogFile, "has output that is not complete.")
-	}
+	c.when(!r.LogsComplete, evidence.ReasonIncomplete, evidence.RunLogFile, "has output that is not complete.")
 	// A gate without its program owes no tests.
 	silent := c.lacksProgram() && counts == evidence.Counts{}
-	if r.Problem != "" && !silent {
-		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", short(r.Problem))
-	}
-	if wrong := contradiction(r); wrong != "" {
-		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
-	}
+	c.when(r.Problem != "" && !silent, evidence.ReasonIncomplete, evidence.TestsFile, "has a report that cannot be relied on: %s.", short(r.Problem))
+	wrong := contradiction(r)
+	c.when(wrong != "", evidence.ReasonIncomplete, evidence.TestsFile, "has test cases that contradict themselves: %s.", wrong)
 	if g.Kind != evidence.KindTests {
 		return
 	}
@@ -174,8 +166,7 @@ func (c *command) proof() {
 	if code := r.ExitCode; counts.Broken() > 0 && code != nil && (c.lacksProgram() || *code == 0 && g.ExpectExit == 0) {
 		c.add(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, text.Count(counts.Broken(), "failing test"), named(broken(r.Cases)))
 	}
-	unseen := r.Ending == result.StatusCanceled.String() || r.Ending == result.StatusEngineLost.String()
-	if !r.Started || r.ExitCode == nil || unseen || silent {
+	if !r.Started || r.ExitCode == nil || unseen(r.Ending) || silent {
 		return // the reason is reported already
 	}
 	skipped := ""
@@ -184,7 +175,9 @@ func (c *command) proof() {
 	}
 	switch {
 	case !reported(r):
-		c.noReport()
+		why := c.reportDemanded()
+		c.when(why != "" && r.Problem == "", evidence.ReasonIncomplete, g.Cmd,
+			"left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
 	case counts.Executed() < 1:
 		c.add(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
 	case counts.Succeeded() < 1 && g.ExpectExit == 0:
@@ -195,21 +188,16 @@ func (c *command) proof() {
 // reported says that there is a report of test cases.
 func reported(r evidence.CommandTests) bool { return r.Source != "" && r.Source != evidence.ReportNone }
 
-// noReport decides about a gate of tests without a report: its exit code counts alone, unless
-// the run is strict or the wish names a report.
-func (c *command) noReport() {
-	why := ""
+// reportDemanded says why a gate of tests must have a report; empty if its exit code may count
+// alone.
+func (c *command) reportDemanded() string {
 	switch report := c.gate.Report; {
-	case c.result.Problem != "":
-		return // reported already
 	case c.in.Manifest.Mode.Strict:
-		why = "strict mode demands one"
+		return "strict mode demands one"
 	case report != "" && report != evidence.ReportAuto && report != evidence.ReportNone:
-		why = fmt.Sprintf("the wish asks for one (%s)", report)
-	default:
-		return
+		return fmt.Sprintf("the wish asks for one (%s)", report)
 	}
-	c.add(evidence.ReasonIncomplete, c.gate.Cmd, "left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
+	return ""
 }
 
 // contradiction says what is impossible in the numbers of a result; empty for nothing.
@@ -239,18 +227,28 @@ func contradiction(r evidence.CommandTests) string {
 	return ""
 }
 
-// broken are the cases that failed or could not be carried out.
-func broken(cases []evidence.Case) (ids []string) {
+// withOutcome are the IDs of the cases with one of these outcomes.
+func withOutcome(cases []evidence.Case, outcomes ...evidence.Outcome) (ids []string) {
 	for _, c := range cases {
-		if fails(c) {
+		if slices.Contains(outcomes, c.Outcome) {
 			ids = append(ids, c.ID)
 		}
 	}
 	return ids
 }
 
-func fails(c evidence.Case) bool {
-	return c.Outcome == evidence.Failed || c.Outcome == evidence.Errored
+// broken are the cases that failed or could not be carried out.
+func broken(cases []evidence.Case) []string {
+	return withOutcome(cases, evidence.Failed, evidence.Errored)
+}
+
+// without are the names that are not among the others.
+func without(names, others []string) []string {
+	known := map[string]bool{}
+	for _, name := range others {
+		known[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return known[name] })
 }
 
 // named lists the first tests for the end of a sentence.
@@ -259,65 +257,49 @@ func named(ids []string) string {
 	if len(ids) == 0 {
 		return ""
 	}
+	more := ""
+	if len(ids) > most {
+		ids, more = ids[:most], ", …"
+	}
 	var shown []string
-	for _, id := range ids[:min(len(ids), most)] {
+	for _, id := range ids {
 		shown = append(shown, short(id))
 	}
-	if len(ids) > most {
-		shown = append(shown, "…")
-	}
-	return ": " + strings.Join(shown, ", ")
+	return ": " + strings.Join(shown, ", ") + more
 }
 
 // compared adds a gate that is worse than on the baseline (RO-04): it has more failing tests
-// than before, one that did not fail there fails now, or one that passed there proves nothing
-// now.
+// than before, one that did not fail there fails now, or one that passed there neither passes
+// nor fails now: it was removed or renamed, or is skipped or expected to fail. Names are
+// compared where both sides have all of them, else numbers.
 func (c *command) compared() {
-	before := c.result.Baseline
+	r, b := c.result, c.result.Baseline
 	if c.in.Manifest.Baseline == "" {
 		return
 	}
-	if before == nil {
+	if b == nil {
 		c.add(evidence.ReasonIncomplete, evidence.TestsFile, "has no result on the baseline.")
 		return
 	}
-	failed, now := before.Counts.Value().Broken(), c.result.Counts.Value().Broken()
+	was, now := b.Counts.Value(), r.Counts.Value()
 	var fresh []string
-	// A list that is shorter than its number does not say which tests failed.
-	if len(before.FailingTests) >= failed {
-		known := map[string]bool{}
-		for _, id := range before.FailingTests {
-			known[id] = true
-		}
-		fresh = slices.DeleteFunc(broken(c.result.Cases), func(id string) bool { return known[id] })
+	if len(b.FailingTests) >= was.Broken() {
+		fresh = without(broken(r.Cases), b.FailingTests)
 	}
 	switch {
-	case now > failed:
-		c.add(evidence.ReasonRegression, c.result.Command, "has %s, and had %d on the baseline%s.", text.Count(now, "failing test"), failed, named(fresh))
+	case now.Broken() > was.Broken():
+		c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline%s.", text.Count(now.Broken(), "failing test"), was.Broken(), named(fresh))
 	case len(fresh) > 0:
-		c.add(evidence.ReasonRegression, c.result.Command, "has failing tests that did not fail on the baseline%s.", named(fresh))
+		c.add(evidence.ReasonRegression, r.Command, "has failing tests that did not fail on the baseline%s.", named(fresh))
 	}
-	c.vanished(*before)
-}
-
-// vanished adds tests that passed on the baseline and neither pass nor fail now: they were
-// removed or renamed, or are skipped or expected to fail. Names are compared where both sides
-// have all of them, else numbers.
-func (c *command) vanished(b evidence.Baseline) {
-	r, now := c.result, c.result.Counts.Value()
-	passed := b.Counts.Value().Succeeded()
-	if r.CasesDropped > 0 || len(r.Cases) == 0 && now.Total > 0 || len(b.PassingTests) < passed {
-		if lost := passed - now.Succeeded() - now.Broken(); lost > 0 {
-			c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline.", text.Count(now.Succeeded(), "passing test"), passed)
+	if r.CasesDropped > 0 || len(r.Cases) == 0 && now.Total > 0 || len(b.PassingTests) < was.Succeeded() {
+		if was.Succeeded() > now.Succeeded()+now.Broken() {
+			c.add(evidence.ReasonRegression, r.Command, "has %s, and had %d on the baseline.", text.Count(now.Succeeded(), "passing test"), was.Succeeded())
 		}
 		return
 	}
-	there := map[string]bool{}
-	for _, one := range r.Cases {
-		there[one.ID] = there[one.ID] || fails(one) || one.Outcome == evidence.Passed || one.Outcome == evidence.XPassed
-	}
-	lost := slices.DeleteFunc(slices.Clone(b.PassingTests), func(id string) bool { return there[id] })
-	if len(lost) > 0 {
+	ran := withOutcome(r.Cases, evidence.Failed, evidence.Errored, evidence.Passed, evidence.XPassed)
+	if lost := without(b.PassingTests, ran); len(lost) > 0 {
 		c.add(evidence.ReasonRegression, r.Command,
 			"lacks %s of the baseline, now removed, skipped or expected to fail%s. Tests are compared by name: a renamed one counts as removed.",
 			text.Count(len(lost), "passing test"), named(lost))

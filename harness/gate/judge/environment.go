@@ -2,7 +2,6 @@ package judge
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -15,24 +14,19 @@ func (j *judgement) environment() {
 	if env.Schema != evidence.EnvSnapshotV1 {
 		return // files reports it
 	}
-	image := m.Toolchain.Image
-	if m.Toolchain.ImageID != "" && env.ImageID != m.Toolchain.ImageID {
-		j.add(evidence.ReasonEnvironment, 0, image, "The gates ran in the image %q, and the wish was sealed with %q.", env.ImageID, m.Toolchain.ImageID)
-	}
-	if env.GitCommit != m.Repo.Commit {
-		j.add(evidence.ReasonEnvironment, 0, "repository", "The gates ran at the commit %q, and the run manifest says %q.", env.GitCommit, m.Repo.Commit)
-	}
-	if env.Workspace == "" {
-		j.add(evidence.ReasonIncomplete, 0, evidence.EnvSnapshotFile, "%s has no hash of the workspace that the gates got.", evidence.EnvSnapshotFile)
-	}
+	image, sealed := m.Toolchain.Image, m.Toolchain.ImageID
+	j.when(sealed != "" && env.ImageID != sealed, evidence.ReasonEnvironment, image,
+		"The gates ran in the image %q, and the wish was sealed with %q.", env.ImageID, sealed)
+	j.when(env.GitCommit != m.Repo.Commit, evidence.ReasonEnvironment, "repository",
+		"The gates ran at the commit %q, and the run manifest says %q.", env.GitCommit, m.Repo.Commit)
+	j.when(env.Workspace == "", evidence.ReasonIncomplete, evidence.EnvSnapshotFile,
+		"%s has no hash of the workspace that the gates got.", evidence.EnvSnapshotFile)
 	j.python()
 	j.mounts()
-	if !m.Mode.ClaimGrade {
-		return
-	}
 	// The ID of the image pins all of its content, Python included.
 	switch {
-	case m.Toolchain.ImageID == "":
+	case !m.Mode.ClaimGrade:
+	case sealed == "":
 		j.add(evidence.ReasonUnpinned, 0, image, "The wish was sealed without the ID of the image %q.", image)
 	case !m.Toolchain.Locked:
 		j.add(evidence.ReasonUnpinned, 0, image, "The image %q was not the locked one when the wish was sealed.", image)
@@ -78,22 +72,6 @@ func (j *judgement) mounts() {
 	}
 }
 
-// gatePass is one gate in one pass.
-type gatePass struct {
-	pass  string
-	index int
-}
-
-func (p gatePass) String() string {
-	switch p.pass {
-	case "":
-		return fmt.Sprintf("gate %d", p.index)
-	case evidence.BaselinePass:
-		return fmt.Sprintf("gate %d on the baseline", p.index)
-	}
-	return fmt.Sprintf("gate %d in %s", p.index, short(p.pass))
-}
-
 // observations adds forbidden attempts of the gates (RT-08), and passes that nothing observed.
 func (j *judgement) observations() {
 	m := j.in.Manifest
@@ -103,86 +81,52 @@ func (j *judgement) observations() {
 	if m.Mode.Offline && m.Egress != nil {
 		j.add(evidence.ReasonNetwork, 0, evidence.RunManifestFile, "The run is to be offline, and its manifest opens the network level %q.", m.Egress.Level)
 	}
-	gates, passes := map[int]bool{}, map[string]bool{}
-	for _, g := range m.Gates {
-		gates[g.Index] = true
-	}
+	gates, passes := j.indexes(), map[string]bool{}
 	if !j.tooManyRepeats() {
 		for _, pass := range evidence.Passes(m) {
 			passes[pass] = true
 		}
 	}
-	ran, idle := j.ran()
-	seen := map[gatePass]bool{}
+	runs, idle, seen := j.runs(), map[gatePass]bool{}, map[gatePass]bool{}
+	for _, r := range runs {
+		idle[r.gatePass] = !r.started
+	}
 	for _, o := range j.in.Observations.Commands {
 		at := gatePass{o.Pass, o.Index}
 		switch {
-		case !gates[o.Index]:
-			j.add(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has the gate %d, which nobody declared.", evidence.ObservationsFile, o.Index)
-		case !passes[o.Pass] && len(passes) > 0:
-			j.add(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has gate %d in %q, which nobody asked for.", evidence.ObservationsFile, o.Index, short(o.Pass))
+		case !gates[o.Index], !passes[o.Pass] && len(passes) > 0:
+			j.add(evidence.ReasonUndeclared, o.Index, evidence.ObservationsFile, "%s has %s, which nobody asked for.", evidence.ObservationsFile, at)
 		case seen[at]:
 			j.add(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, "%s has %s more than once.", evidence.ObservationsFile, at)
 		}
 		seen[at] = true
-		j.attempts(o)
+		j.attempts(at, o)
 		if !idle[at] {
-			j.observed(o)
+			j.observed(at, o)
 		}
 	}
-	for _, at := range ran {
-		if !seen[at] {
-			j.add(evidence.ReasonIncomplete, at.index, evidence.ObservationsFile, "%s has nothing on %s, which ran.", evidence.ObservationsFile, at)
+	for _, r := range runs {
+		if !seen[r.gatePass] {
+			j.add(evidence.ReasonIncomplete, r.index, evidence.ObservationsFile, "%s has nothing on %s, which ran.", evidence.ObservationsFile, r)
 		}
 	}
-}
-
-// ran lists the passes of gates that need an observation, and those that never started: they
-// tried nothing.
-func (j *judgement) ran() (ran []gatePass, idle map[gatePass]bool) {
-	m := j.in.Manifest
-	idle = map[gatePass]bool{}
-	for _, r := range j.in.Tests.Commands {
-		at := gatePass{"", r.Index}
-		ran, idle[at] = append(ran, at), !r.Started
-		if m.Baseline != "" && r.Baseline != nil {
-			at = gatePass{evidence.BaselinePass, r.Index}
-			ran, idle[at] = append(ran, at), !r.Baseline.Started
-		}
-	}
-	if !j.tooManyRepeats() {
-		for k := 2; k <= m.Mode.Repeats; k++ {
-			for _, g := range m.Gates {
-				ran = append(ran, gatePass{evidence.RepeatPass(k), g.Index})
-			}
-		}
-	}
-	return ran, idle
 }
 
 // offline reports whether the gates may reach nothing.
 func (j *judgement) offline() bool { return j.in.Manifest.Mode.Offline || j.in.Manifest.Egress == nil }
 
 // attempts adds what a gate tried.
-func (j *judgement) attempts(o evidence.Observation) {
-	at := gatePass{o.Pass, o.Index}
-	add := func(reason evidence.StopReason, subject, format string, args ...any) {
-		j.add(reason, o.Index, subject, "G%s "+format, append([]any{at.String()[1:]}, args...)...)
-	}
-	if o.NetworkAttempts < 0 || o.Refused < 0 {
-		add(evidence.ReasonIncomplete, evidence.ObservationsFile, "has fewer than no attempts in %s.", evidence.ObservationsFile)
-	}
-	if j.offline() {
-		if o.Network != "none" {
-			add(evidence.ReasonNetwork, "network", "was to be offline and ran with the network %q.", o.Network)
-		}
-		if o.NetworkAttempts > 0 {
-			add(evidence.ReasonNetwork, "network", "tried to reach the network %s, and is to be offline.", text.Count(o.NetworkAttempts, "time"))
-		}
-		if o.Refused > 0 {
-			add(evidence.ReasonNetwork, "network", "made %s that the proxy refused, and is to be offline.", text.Count(o.Refused, "request"))
+func (j *judgement) attempts(at gatePass, o evidence.Observation) {
+	add := func(wrong bool, reason evidence.StopReason, subject, format string, args ...any) {
+		if wrong {
+			j.add(reason, o.Index, subject, "G%s "+format, append([]any{at.String()[1:]}, args...)...)
 		}
 	}
+	add(o.NetworkAttempts < 0 || o.Refused < 0, evidence.ReasonIncomplete, evidence.ObservationsFile, "has fewer than no attempts in %s.", evidence.ObservationsFile)
+	offline := j.offline()
+	add(offline && o.Network != "none", evidence.ReasonNetwork, "network", "was to be offline and ran with the network %q.", o.Network)
+	add(offline && o.NetworkAttempts > 0, evidence.ReasonNetwork, "network", "tried to reach the network %s, and is to be offline.", text.Count(o.NetworkAttempts, "time"))
+	add(offline && o.Refused > 0, evidence.ReasonNetwork, "network", "made %s that the proxy refused, and is to be offline.", text.Count(o.Refused, "request"))
 	for _, touch := range o.Touched {
 		how, line := "tried to reach", ""
 		if touch.How == "opened" {
@@ -191,40 +135,35 @@ func (j *judgement) attempts(o evidence.Observation) {
 		if touch.Line != "" {
 			line = ": " + short(touch.Line)
 		}
-		add(evidence.ReasonOutsideBoundary, touch.Path, "%s %s, which is outside of what it may touch%s.", how, touch.Path, line)
+		add(true, evidence.ReasonOutsideBoundary, touch.Path, "%s %s, which is outside of what it may touch%s.", how, touch.Path, line)
 	}
 	for _, path := range o.Changed {
-		add(evidence.ReasonOutsideBoundary, path, "changed %s, which it may only read.", path)
+		add(true, evidence.ReasonOutsideBoundary, path, "changed %s, which it may only read.", path)
 	}
 	for _, path := range o.Evidence {
-		add(evidence.ReasonOutsideBoundary, path, "wrote to %s, where the evidence lies.", path)
+		add(true, evidence.ReasonOutsideBoundary, path, "wrote to %s, where the evidence lies.", path)
 	}
 }
 
 // observed adds attempts that could not be seen. Without a network level, error messages alone
 // are not enough: a program can hide them.
-func (j *judgement) observed(o evidence.Observation) {
-	at, mode := gatePass{o.Pass, o.Index}, j.in.Manifest.Mode
+func (j *judgement) observed(at gatePass, o evidence.Observation) {
+	mode := j.in.Manifest.Mode
 	accepted, why := mode.AllowUnobserved && !mode.Strict, "the wish does not accept that (allow_unobserved)"
 	if mode.Strict {
 		why = "strict mode demands it"
 	}
-	add := func(format string, args ...any) {
-		j.add(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, format, args...)
+	add := func(wrong bool, format string, args ...any) {
+		if wrong {
+			j.add(evidence.ReasonIncomplete, o.Index, evidence.ObservationsFile, format, args...)
+		}
 	}
-	if !o.Complete {
-		add("The list of what %s changed is cut, so that it may have changed what it must not.", at)
-	}
-	switch {
-	case !j.offline():
-	case trust(o.Counted) == 0:
-		add("Nobody counted whether %s tried to reach the network.", at)
-	case o.Counted != countedByKernel && !accepted:
-		add("Whether %s tried to reach the network was only looked for in its output, not counted by the kernel; %s.", at, why)
-	}
-	if !o.Watched && !accepted && (mode.Strict || j.offline()) {
-		add("Nobody watched what %s opened; %s.", at, why)
-	}
+	add(!o.Complete, "The list of what %s changed is cut, so that it may have changed what it must not.", at)
+	counted := trust[o.Counted]
+	add(j.offline() && counted == 0, "Nobody counted whether %s tried to reach the network.", at)
+	add(j.offline() && counted == trust[countedInOutput] && !accepted,
+		"Whether %s tried to reach the network was only looked for in its output, not counted by the kernel; %s.", at, why)
+	add(!o.Watched && !accepted && (mode.Strict || j.offline()), "Nobody watched what %s opened; %s.", at, why)
 }
 
 // Ways to count attempts at the network.
@@ -233,13 +172,5 @@ const (
 	countedInOutput = "output"
 )
 
-// trust orders the ways of counting.
-func trust(counted string) int {
-	switch counted {
-	case countedByKernel:
-		return 2
-	case countedInOutput:
-		return 1
-	}
-	return 0
-}
+// trust orders the ways of counting; others are worth nothing.
+var trust = map[string]int{countedByKernel: 2, countedInOutput: 1}

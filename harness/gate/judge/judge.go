@@ -7,6 +7,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,17 +36,18 @@ type Input struct {
 // that every declared command ran once, in order, and ended as expected, and that nothing
 // forbidden was tried. Judge is pure and total: it reads its input only and never panics.
 func Judge(in Input) evidence.Verdict {
-	j := &judgement{in: in, known: map[evidence.Finding]bool{}, damaged: map[string]bool{}, hashed: map[string]bool{}}
-	for _, f := range in.Artifacts.Artifacts {
-		j.hashed[f.FilePath] = evidence.IsSHA256(f.SHA256)
-	}
+	j := &judgement{in: in, known: map[evidence.Finding]bool{}, damaged: map[string]bool{}}
 	j.merge(in.Pre, evidence.ReasonIncomplete)
-	j.mode()
+	if in.Manifest.Schema == evidence.RunManifestV1 {
+		j.mode()
+		j.declared()
+	}
 	// If nothing ran, missing results and observations are not reported again.
 	j.stopped = len(j.findings) > 0 && len(in.Tests.Commands) == 0
 	j.files()
 	// Without a manifest there is nothing to compare with.
 	if !j.stopped && in.Manifest.Schema == evidence.RunManifestV1 {
+		j.hashes()
 		j.environment()
 		j.commands()
 		j.observations()
@@ -59,13 +61,9 @@ func Judge(in Input) evidence.Verdict {
 type judgement struct {
 	in       Input
 	findings []evidence.Finding
-	// known are the findings, and damaged the files that one of them calls no evidence.
-	known   map[evidence.Finding]bool
-	damaged map[string]bool
-	// hashed are the files that artifacts.json has a hash of.
-	hashed map[string]bool
-	// stopped is true if the run was stopped before its first command.
-	stopped bool
+	known    map[evidence.Finding]bool // the findings
+	damaged  map[string]bool           // the files that one of them calls no evidence
+	stopped  bool                      // the run was stopped before its first command
 }
 
 // add adds a finding, unless it is known.
@@ -81,17 +79,22 @@ func (j *judgement) add(reason evidence.StopReason, gate int, subject, format st
 	}
 }
 
+// when adds a finding about the whole run under a condition.
+func (j *judgement) when(wrong bool, reason evidence.StopReason, subject, format string, args ...any) {
+	if wrong {
+		j.add(reason, 0, subject, format, args...)
+	}
+}
+
 // lacking adds that a file is no evidence, unless a finding says so already.
 func (j *judgement) lacking(file, format string, args ...any) {
-	if !j.damaged[file] {
-		j.add(evidence.ReasonIncomplete, 0, file, format, args...)
-	}
+	j.when(!j.damaged[file], evidence.ReasonIncomplete, file, format, args...)
 }
 
 // merge adds findings of other nodes. One without a reason against a pass gets the given one.
 func (j *judgement) merge(findings []evidence.Finding, otherwise evidence.StopReason) {
 	for _, f := range findings {
-		if rank(f.Reason) < 0 {
+		if f.Reason.Rank() < 0 {
 			f.Reason = otherwise
 		}
 		j.add(f.Reason, f.Gate, f.Subject, "%s", f.Detail)
@@ -121,11 +124,36 @@ func (j *judgement) verdict() evidence.Verdict {
 			v.Status = evidence.NeedInfo // resolution 43
 		}
 	}
-	v.StopClass = classOf(v.StopReason)
+	v.StopClass = v.StopReason.Class()
 	if len(j.in.Manifest.Gates) > 0 {
 		v.ReplayCommands = append(v.ReplayCommands, "sandbox replay "+evidence.GatesFile)
 	}
 	return v
+}
+
+// maxAlike bounds the findings of one reason for one gate in a verdict.
+const maxAlike = 20
+
+// ordered sorts findings by severity, then by gate, else in the order of their discovery. Of
+// many alike it keeps the first ones and adds their number.
+func ordered(findings []evidence.Finding) []evidence.Finding {
+	sorted := slices.Clone(findings)
+	slices.SortStableFunc(sorted, func(a, b evidence.Finding) int {
+		return cmp.Or(cmp.Compare(a.Reason.Rank(), b.Reason.Rank()), cmp.Compare(a.Gate, b.Gate))
+	})
+	kept, alike := []evidence.Finding{}, 0
+	for i, f := range sorted {
+		if alike++; alike <= maxAlike {
+			kept = append(kept, f)
+		}
+		if last := i == len(sorted)-1; last || sorted[i+1].Reason != f.Reason || sorted[i+1].Gate != f.Gate {
+			if more := alike - maxAlike; more > 0 {
+				kept = append(kept, evidence.Finding{Reason: f.Reason, Gate: f.Gate, Detail: fmt.Sprintf("There are %d more findings of this kind.", more)})
+			}
+			alike = 0
+		}
+	}
+	return kept
 }
 
 // summary is the evidence in numbers.
@@ -148,24 +176,18 @@ func (j *judgement) summary() evidence.Summary {
 	}
 	for i, o := range j.in.Observations.Commands {
 		s.Watched = s.Watched && o.Watched
-		if i == 0 || trust(o.Counted) < trust(s.NetworkCounted) {
+		if i == 0 || trust[o.Counted] < trust[s.NetworkCounted] {
 			s.NetworkCounted = o.Counted
 		}
 	}
 	return s
 }
 
-// mode adds what forbids any run, and gates that are not those of the wish. A reason that
-// node 1 found is not added again.
+// mode adds what forbids any run. A reason that node 1 found is not added again.
 func (j *judgement) mode() {
 	m, env := j.in.Manifest, j.in.Env
-	if m.Schema != evidence.RunManifestV1 {
-		return // files reports it
-	}
 	once := func(reason evidence.StopReason, wrong bool, subject, detail string) {
-		if wrong && !j.has(reason) {
-			j.add(reason, 0, subject, "%s", detail)
-		}
+		j.when(wrong && !j.has(reason), reason, subject, "%s", detail)
 	}
 	once(evidence.ReasonModeViolation, !m.Mode.Execute, "mode", "The run was asked for in plan mode, in which nothing may run.")
 	once(evidence.ReasonToolsDisabled, !m.Mode.Tools, "tools", "Running anything is switched off.")
@@ -175,8 +197,13 @@ func (j *judgement) mode() {
 	once(evidence.ReasonNoWorkspace, m.Workspace == "" || m.IOBoundary == "", "io_boundary", "There is no workspace to run in.")
 	once(evidence.ReasonDirty, m.Mode.Strict && (m.Repo.Dirty || env.GitDirty), "repository", "The workspace has changes that are in no commit, and strict mode demands none.")
 	once(evidence.ReasonDirty, m.Mode.Strict && m.Repo.Commit == "", "repository", "Strict mode demands a commit that identifies what was tested, and the workspace has none.")
+}
+
+// declared adds gates that are not those of the wish.
+func (j *judgement) declared() {
+	m := j.in.Manifest
 	if len(m.GateCommands) == 0 || len(m.Gates) == 0 {
-		return
+		return // mode reports it
 	}
 	var commands []string
 	for i, g := range m.Gates {
@@ -191,23 +218,18 @@ func (j *judgement) mode() {
 			j.add(evidence.ReasonIncomplete, g.Index, g.Cmd, "Gate %d is of the kind %q, which is neither %q nor %q.", g.Index, g.Kind, evidence.KindTests, evidence.KindCheck)
 		}
 	}
-	if !slices.Equal(commands, m.GateCommands) {
-		j.add(evidence.ReasonUndeclared, 0, evidence.RunManifestFile, "The gates of the run manifest are not the commands that were wished.")
-	}
+	j.when(!slices.Equal(commands, m.GateCommands), evidence.ReasonUndeclared, evidence.RunManifestFile, "The gates of the run manifest are not the commands that were wished.")
 }
 
 // files adds evidence that is missing or changed.
 func (j *judgement) files() {
 	in := j.in
 	for _, name := range in.Check.Missing {
-		if !j.stopped || slices.Contains(evidence.Required, name) {
-			j.add(evidence.ReasonIncomplete, 0, name, "%s is missing.", name)
-		}
+		j.when(!j.stopped || slices.Contains(evidence.Required, name), evidence.ReasonIncomplete, name, "%s is missing.", name)
 	}
 	j.merge(in.Check.Findings, evidence.ReasonTampered)
-	if in.Check.ManifestSHA256 == "" && !slices.Contains(in.Check.Missing, evidence.ManifestFile) {
-		j.add(evidence.ReasonIncomplete, 0, evidence.ManifestFile, "There is no manifest that the files could be compared with.")
-	}
+	j.when(in.Check.ManifestSHA256 == "" && !slices.Contains(in.Check.Missing, evidence.ManifestFile),
+		evidence.ReasonIncomplete, evidence.ManifestFile, "There is no manifest that the files could be compared with.")
 	for _, document := range []struct{ file, schema, want string }{
 		{evidence.RunManifestFile, in.Manifest.Schema, evidence.RunManifestV1},
 		{evidence.TestsFile, in.Tests.Schema, evidence.TestsV1},
@@ -219,20 +241,25 @@ func (j *judgement) files() {
 			j.lacking(document.file, "%s is no document of %s.", document.file, document.want)
 		}
 	}
-	if j.stopped {
-		return
-	}
-	if !evidence.IsSHA256(in.BehaviorHash) {
+}
+
+// hashes adds logs and results without a hash (RT-11, RT-13).
+func (j *judgement) hashes() {
+	if !evidence.IsSHA256(j.in.BehaviorHash) {
 		j.lacking(evidence.BehaviorHashFile, "%s has no hash of the normalized log.", evidence.BehaviorHashFile)
 	}
+	hashed := map[string]bool{}
+	for _, f := range j.in.Artifacts.Artifacts {
+		hashed[f.FilePath] = evidence.IsSHA256(f.SHA256)
+	}
 	needed := []string{evidence.RunLogFile, evidence.TestsFile}
-	for _, r := range in.Tests.Commands {
-		if r.Started {
-			needed = append(needed, rawFiles("", r.Index)...)
+	for _, run := range j.runs() {
+		if run.started && run.pass != evidence.BaselinePass {
+			needed = append(needed, rawFiles(run.pass, run.index)...)
 		}
 	}
 	for _, name := range needed {
-		if !j.hashed[name] {
+		if !hashed[name] {
 			j.lacking(name, "%s has no hash of %s.", evidence.ArtifactsFile, name)
 		}
 	}
@@ -245,31 +272,42 @@ func rawFiles(pass string, index int) []string {
 	}
 }
 
-// normalization adds text of the log that still changes from run to run, and repeats without
-// evidence.
-func (j *judgement) normalization() {
-	n, m := j.in.Normalization, j.in.Manifest
-	for _, s := range n.Suspects {
-		j.add(evidence.ReasonNondeterministic, 0, fmt.Sprintf("%s:%d", evidence.RunLogFile, s.Line),
-			"Line %d of the normalized log still has what looks like %s: %q.", s.Line, s.Detector, short(s.Text))
+// gatePass is one gate in one pass.
+type gatePass struct {
+	pass  string
+	index int
+}
+
+func (p gatePass) String() string {
+	switch p.pass {
+	case "":
+		return fmt.Sprintf("gate %d", p.index)
+	case evidence.BaselinePass:
+		return fmt.Sprintf("gate %d on the baseline", p.index)
 	}
-	if n.SuspectsTotal != len(n.Suspects) {
-		j.add(evidence.ReasonNondeterministic, 0, evidence.RunLogFile,
-			"The normalized log has %d places that look as if they change from run to run.", n.SuspectsTotal)
-	}
-	if j.tooManyRepeats() {
-		j.add(evidence.ReasonIncomplete, 0, evidence.RunManifestFile, "%d repetitions of %d gates are more than are looked at.", m.Mode.Repeats, len(m.Gates))
-		return
-	}
-	for k := 2; k <= m.Mode.Repeats; k++ {
-		for _, g := range m.Gates {
-			for _, name := range rawFiles(evidence.RepeatPass(k), g.Index) {
-				if !j.hashed[name] {
-					j.lacking(name, "Gate %d has no evidence of its repetition %d: %s has no hash of %s.", g.Index, k, evidence.ArtifactsFile, name)
-				}
-			}
+	return fmt.Sprintf("gate %d in %s", p.index, short(p.pass))
+}
+
+// run is a gate in a pass that needs evidence. One that never started tried nothing.
+type run struct {
+	gatePass
+	started bool
+}
+
+func (j *judgement) runs() (all []run) {
+	m := j.in.Manifest
+	for _, r := range j.in.Tests.Commands {
+		all = append(all, run{gatePass{"", r.Index}, r.Started})
+		if m.Baseline != "" && r.Baseline != nil {
+			all = append(all, run{gatePass{evidence.BaselinePass, r.Index}, r.Baseline.Started})
 		}
 	}
+	for k := 2; k <= m.Mode.Repeats && !j.tooManyRepeats(); k++ {
+		for _, g := range m.Gates {
+			all = append(all, run{gatePass{evidence.RepeatPass(k), g.Index}, true})
+		}
+	}
+	return all
 }
 
 // tooManyRepeats bounds the work that an untrusted manifest can ask for.
@@ -277,6 +315,19 @@ func (j *judgement) tooManyRepeats() bool {
 	const most = 100_000
 	repeats, gates := j.in.Manifest.Mode.Repeats, len(j.in.Manifest.Gates)
 	return repeats > most || repeats > 1 && gates > most/repeats
+}
+
+// normalization adds text of the log that still changes from run to run.
+func (j *judgement) normalization() {
+	n, m := j.in.Normalization, j.in.Manifest
+	for _, s := range n.Suspects {
+		j.add(evidence.ReasonNondeterministic, 0, fmt.Sprintf("%s:%d", evidence.RunLogFile, s.Line),
+			"Line %d of the normalized log still has what looks like %s: %q.", s.Line, s.Detector, short(s.Text))
+	}
+	j.when(n.SuspectsTotal != len(n.Suspects), evidence.ReasonNondeterministic, evidence.RunLogFile,
+		"The normalized log has %d places that look as if they change from run to run.", n.SuspectsTotal)
+	j.when(j.tooManyRepeats(), evidence.ReasonIncomplete, evidence.RunManifestFile,
+		"%d repetitions of %d gates are more than are looked at.", m.Mode.Repeats, len(m.Gates))
 }
 
 // short is the beginning of an untrusted text for a sentence.

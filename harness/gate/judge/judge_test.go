@@ -256,7 +256,7 @@ var aspects = []aspect{
 	{"not watched", func(in *Input) { observed(in).Watched = false }, evidence.ReasonIncomplete, "Nobody watched"},
 	{"not observed", func(in *Input) { in.Observations.Commands = nil }, evidence.ReasonIncomplete, "has nothing on gate 1"},
 	{"observed twice", func(in *Input) { in.Observations.Commands = append(in.Observations.Commands, *observed(in)) }, evidence.ReasonIncomplete, "more than once"},
-	{"no repetition", func(in *Input) { in.Manifest.Mode.Repeats = 2 }, evidence.ReasonIncomplete, "no evidence of its repetition 2"},
+	{"no repetition", func(in *Input) { in.Manifest.Mode.Repeats = 2 }, evidence.ReasonIncomplete, "has no hash of evidence/raw/repeat-2/01.stdout.log"},
 	{"too many repetitions", func(in *Input) { in.Manifest.Mode.Repeats = 1 << 40 }, evidence.ReasonIncomplete, "more than are looked at"},
 	{"finding without a reason", func(in *Input) { in.Pre = []evidence.Finding{{Detail: "something"}} }, evidence.ReasonIncomplete, "something"},
 	{"finding that says pass", func(in *Input) { in.Pre = []evidence.Finding{{Reason: evidence.ReasonPass, Detail: "fine"}} }, evidence.ReasonIncomplete, "fine"},
@@ -290,12 +290,12 @@ func TestJudgeFindsEveryAspect(t *testing.T) {
 				want = evidence.NeedInfo
 			}
 			assert.Equal(t, want, v.Status)
-			assert.Equal(t, classOf(a.reason), v.StopClass)
+			assert.Equal(t, a.reason.Class(), v.StopClass)
 		})
 		provoked[a.reason] = true
 	}
-	for _, g := range severity {
-		assert.True(t, provoked[g.reason], "%s is provoked by no case", g.reason)
+	for _, reason := range order {
+		assert.True(t, provoked[reason], "%s is provoked by no case", reason)
 	}
 }
 
@@ -312,9 +312,9 @@ func TestClasses(t *testing.T) {
 		evidence.ReasonNoTests: "EVIDENCE_INCOMPLETE", evidence.ReasonIncomplete: "EVIDENCE_INCOMPLETE",
 		evidence.ReasonNondeterministic: "NON_REPRODUCIBLE", evidence.ReasonNonReproducible: "NON_REPRODUCIBLE",
 	}
-	require.Len(t, words, len(severity)+1)
+	require.Len(t, words, len(order)+1)
 	for reason, word := range words {
-		assert.Equal(t, word, classOf(reason), reason)
+		assert.Equal(t, word, reason.Class(), reason)
 	}
 }
 
@@ -328,6 +328,15 @@ func TestNoCommands(t *testing.T) {
 	assert.Empty(t, v.ReplayCommands)
 }
 
+// order has all reasons against a pass, the most severe first.
+var order = []evidence.StopReason{
+	evidence.ReasonModeViolation, evidence.ReasonToolsDisabled, evidence.ReasonNotSealed, evidence.ReasonNoCommands, evidence.ReasonNoWorkspace,
+	evidence.ReasonToolRefused, evidence.ReasonDirty, evidence.ReasonTampered, evidence.ReasonOutsideBoundary, evidence.ReasonNetwork,
+	evidence.ReasonUnpinned, evidence.ReasonEnvironment, evidence.ReasonUndeclared, evidence.ReasonTimeout,
+	evidence.ReasonGateFailed, evidence.ReasonRegression, evidence.ReasonNoTests, evidence.ReasonIncomplete, evidence.ReasonNondeterministic,
+	evidence.ReasonNonReproducible, evidence.ReasonMissingDependency,
+}
+
 // TestSeverity puts two things wrong at once: the graver one decides, both are told.
 func TestSeverity(t *testing.T) {
 	alone := map[evidence.StopReason]aspect{}
@@ -336,16 +345,8 @@ func TestSeverity(t *testing.T) {
 			alone[a.reason] = a
 		}
 	}
-	order := []evidence.StopReason{
-		evidence.ReasonModeViolation, evidence.ReasonToolsDisabled, evidence.ReasonNotSealed, evidence.ReasonNoCommands, evidence.ReasonNoWorkspace,
-		evidence.ReasonToolRefused, evidence.ReasonDirty, evidence.ReasonTampered, evidence.ReasonOutsideBoundary, evidence.ReasonNetwork,
-		evidence.ReasonUnpinned, evidence.ReasonEnvironment, evidence.ReasonUndeclared, evidence.ReasonTimeout,
-		evidence.ReasonGateFailed, evidence.ReasonRegression, evidence.ReasonNoTests, evidence.ReasonIncomplete, evidence.ReasonNondeterministic,
-		evidence.ReasonNonReproducible, evidence.ReasonMissingDependency,
-	}
-	require.Len(t, severity, len(order))
 	for i, grave := range order {
-		assert.Equal(t, grave, severity[i].reason)
+		assert.Equal(t, i, grave.Rank())
 		for _, light := range order[i+1:] {
 			in := passing()
 			alone[light].change(&in)
@@ -353,7 +354,7 @@ func TestSeverity(t *testing.T) {
 			v := Judge(in)
 			assert.Equal(t, grave, v.StopReason, "%s with %s", grave, light)
 			for k := 1; k < len(v.Findings); k++ {
-				assert.LessOrEqual(t, rank(v.Findings[k-1].Reason), rank(v.Findings[k].Reason))
+				assert.LessOrEqual(t, v.Findings[k-1].Reason.Rank(), v.Findings[k].Reason.Rank())
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,8 @@ import (
 )
 
 const (
-	// maxResult bounds the raw result of one gate, in bytes.
-	maxResult = 64 << 20
-	// maxHashFile bounds a file with one hash, in bytes.
-	maxHashFile = 1 << 10
+	maxResult   = 64 << 20 // bytes of the raw result of one gate
+	maxHashFile = 1 << 10  // bytes of a file with one hash
 )
 
 // Load reads an untrusted gate directory. check is its [evidence.CheckFiles]. The run manifest
@@ -30,25 +29,8 @@ const (
 // is one of the machine or of ctx only.
 func Load(ctx context.Context, root *os.Root, check evidence.CheckReport) (Input, error) {
 	check.Missing, check.Findings = slices.Clone(check.Missing), slices.Clone(check.Findings)
-	l := loader{ctx: ctx, root: root, in: &Input{Check: check}, raw: map[string]*result.Result{}}
-	err := l.load()
-	if err != nil {
-		return Input{}, err
-	}
-	slices.Sort(l.in.Check.Missing)
-	return *l.in, nil
-}
-
-type loader struct {
-	ctx  context.Context //nolint:containedctx // lives as long as the one call that it belongs to
-	root *os.Root
-	in   *Input
-	// raw are the results by their names, so that each is read once; nil is an unusable one.
-	raw map[string]*result.Result
-}
-
-func (l *loader) load() error {
-	in, findings := l.in, evidence.Findings{}
+	l := loader{ctx: ctx, root: root, in: Input{Check: check}, raw: map[string]*result.Result{}}
+	in, findings := &l.in, evidence.Findings{}
 	for _, file := range []struct {
 		name string
 		into any
@@ -62,39 +44,42 @@ func (l *loader) load() error {
 		{evidence.ArtifactsFile, &in.Artifacts},
 		{evidence.FindingsFile, &findings},
 	} {
-		if err := l.took(file.name, evidence.Read(l.root, file.name, evidence.MaxDocument, file.into)); err != nil {
-			return err
-		}
+		l.took(file.name, evidence.Read(root, file.name, evidence.MaxDocument, file.into))
 	}
 	in.Pre, in.Differences = findings.Pre, findings.Differences
-	hash, err := evidence.ReadText(l.root, evidence.BehaviorHashFile, maxHashFile)
-	if err := l.took(evidence.BehaviorHashFile, err); err != nil {
-		return err
-	}
+	hash, err := evidence.ReadText(root, evidence.BehaviorHashFile, maxHashFile)
+	l.took(evidence.BehaviorHashFile, err)
 	in.BehaviorHash = strings.TrimSuffix(string(hash), "\n")
-	if err := l.lock(); err != nil {
-		return err
+	if in.Manifest.Schema == evidence.RunManifestV1 && in.Manifest.Mode.Sealed {
+		l.lock() // a manifest that was not sealed says so, and has nothing to be compared with
 	}
 	for _, gate := range in.Tests.Commands {
-		if err := l.ending("", gate.Index, gate.Started, gate.Ending, gate.ExitCode, gate.LogsComplete); err != nil {
-			return err
-		}
+		l.ending("", gate.Index, gate.Started, gate.Ending, gate.ExitCode, gate.LogsComplete)
 		if b := gate.Baseline; b != nil {
-			if err := l.ending(evidence.BaselinePass, gate.Index, b.Started, b.Ending, b.ExitCode, false); err != nil {
-				return err
-			}
+			l.ending(evidence.BaselinePass, gate.Index, b.Started, b.Ending, b.ExitCode, false)
 		}
 	}
 	for _, o := range in.Observations.Commands {
-		if err := l.observation(o); err != nil {
-			return err
-		}
+		l.observation(o)
 	}
-	return context.Cause(l.ctx)
+	slices.Sort(in.Check.Missing)
+	if err := cmp.Or(l.err, context.Cause(ctx)); err != nil {
+		return Input{}, err
+	}
+	return l.in, nil
 }
 
-// took adds a problem of a file to the check. It returns an error of the machine.
-func (l *loader) took(name string, err error) error {
+type loader struct {
+	ctx  context.Context //nolint:containedctx // lives as long as the one call that it belongs to
+	root *os.Root
+	in   Input
+	// raw are the results by their names, so that each is read once; nil is an unusable one.
+	raw map[string]*result.Result
+	err error // the first one of the machine
+}
+
+// took adds a problem of a file to the check, and keeps an error of the machine.
+func (l *loader) took(name string, err error) {
 	check := &l.in.Check
 	var file *evidence.FileError
 	switch {
@@ -106,9 +91,8 @@ func (l *loader) took(name string, err error) error {
 	case errors.As(err, &file):
 		check.Findings = append(check.Findings, evidence.Finding{Reason: evidence.ReasonIncomplete, Subject: name, Detail: file.Error() + "."})
 	default:
-		return err
+		l.err = cmp.Or(l.err, err)
 	}
-	return nil
 }
 
 // tampered adds a contradiction between files whose hashes fit.
@@ -118,28 +102,25 @@ func (l *loader) tampered(file string, gate int, format string, args ...any) {
 	})
 }
 
-// lock compares the run manifest with its sealed wish. A manifest that was not sealed says so,
-// and has nothing to be compared with.
-func (l *loader) lock() error {
-	if l.in.Manifest.Schema != evidence.RunManifestV1 || !l.in.Manifest.Mode.Sealed {
-		return nil
-	}
+// lock compares the run manifest with its sealed wish.
+func (l *loader) lock() {
 	sealed, err := evidence.ReadText(l.root, evidence.WishLockFile, spec.MaxDocument)
 	if err != nil {
-		return l.took(evidence.WishLockFile, err)
+		l.took(evidence.WishLockFile, err)
+		return
 	}
 	lock, err := spec.ParseLock(sealed, evidence.WishLockFile)
 	switch {
 	case errors.Is(err, spec.ErrChanged):
 		l.tampered(evidence.WishLockFile, 0, "%s does not hold what was sealed: its content and its hash differ.", evidence.WishLockFile)
-		return nil
+		return
 	case err != nil:
-		return l.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is no sealed wish: " + short(text.OneLine(err.Error())), Err: err})
+		l.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is no sealed wish: " + short(text.OneLine(err.Error())), Err: err})
+		return
 	}
 	for _, part := range disagreements(lock, l.in.Manifest) {
 		l.tampered(evidence.WishLockFile, 0, "%s and %s do not agree on %s.", evidence.WishLockFile, evidence.RunManifestFile, part)
 	}
-	return nil
 }
 
 // disagreements are the parts of a manifest that do not follow from its wish. Flags make a
@@ -175,12 +156,12 @@ func disagreements(lock spec.Lock, m evidence.RunManifest) (parts []string) {
 
 // ending compares the end of a gate in tests.json with its raw result. complete says that
 // tests.json calls its output complete.
-func (l *loader) ending(pass string, index int, started bool, status string, code *int, complete bool) error {
-	name, r, err := l.rawResult(pass, index)
+func (l *loader) ending(pass string, index int, started bool, status string, code *int, complete bool) {
+	name, r := l.rawResult(pass, index)
 	if r == nil {
-		return err
+		return
 	}
-	was := new(r.ExitCode)
+	was := &r.ExitCode
 	if r.ExitCode < 0 {
 		was = nil
 	}
@@ -188,21 +169,15 @@ func (l *loader) ending(pass string, index int, started bool, status string, cod
 	if want := ended(r.Status != result.StatusStartFailed, r.Status.String(), was); is != want {
 		l.tampered(evidence.TestsFile, index, "%s says that gate %d %s; %s says that it %s.", evidence.TestsFile, index, short(is), name, want)
 	}
-	if !complete {
-		return nil
-	}
 	whole := r.OutputComplete
 	for stream, wrote := range map[string]int64{"stdout.log": r.StdoutBytes, "stderr.log": r.StderrBytes} {
 		info, err := l.root.Lstat(evidence.RawFile(pass, index, stream))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		whole = whole && (err != nil || info.Size() == wrote) // the check reports a missing one
+		missing := errors.Is(err, fs.ErrNotExist) // the check reports it
+		whole = whole && (missing || err == nil && info.Size() == wrote)
 	}
-	if !whole {
+	if complete && !whole {
 		l.tampered(evidence.TestsFile, index, "%s says that the output of gate %d is complete; by %s some was lost, or its logs have other sizes.", evidence.TestsFile, index, name)
 	}
-	return nil
 }
 
 // ended describes the end of a gate.
@@ -218,13 +193,10 @@ func ended(started bool, status string, code *int) string {
 }
 
 // observation compares the numbers of an observation with its raw result.
-func (l *loader) observation(o evidence.Observation) error {
-	if o.Pass != "" && o.Pass != evidence.BaselinePass && !evidence.IsRepeat(o.Pass) {
-		return nil // the judge reports the unknown pass
-	}
-	name, r, err := l.rawResult(o.Pass, o.Index)
+func (l *loader) observation(o evidence.Observation) {
+	name, r := l.rawResult(o.Pass, o.Index)
 	if r == nil {
-		return err
+		return
 	}
 	kernel, watched := o.Counted == countedByKernel, false
 	less := kernel
@@ -239,20 +211,21 @@ func (l *loader) observation(o evidence.Observation) error {
 	if less || o.Watched && !watched || level != o.Network || refused > o.Refused {
 		l.tampered(evidence.ObservationsFile, o.Index, "%s and %s do not agree on what %s tried.", evidence.ObservationsFile, name, gatePass{o.Pass, o.Index})
 	}
-	return nil
 }
 
 // rawResult reads a raw result; nil if it cannot be used, which the check reports.
-func (l *loader) rawResult(pass string, index int) (string, *result.Result, error) {
+func (l *loader) rawResult(pass string, index int) (string, *result.Result) {
 	name := evidence.RawFile(pass, index, "result.json")
-	if r, again := l.raw[name]; again {
-		return name, r, nil
+	r, again := l.raw[name]
+	if again || l.err != nil || l.ctx.Err() != nil {
+		return name, r
 	}
-	r := new(result.Result)
-	if err := evidence.Read(l.root, name, maxResult, r); err != nil {
-		l.raw[name] = nil
-		return name, nil, l.took(name, err)
+	r = new(result.Result)
+	err := evidence.Read(l.root, name, maxResult, r)
+	l.took(name, err)
+	if err != nil {
+		r = nil
 	}
 	l.raw[name] = r
-	return name, r, context.Cause(l.ctx)
+	return name, r
 }

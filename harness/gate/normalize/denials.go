@@ -2,10 +2,7 @@ package normalize
 
 import (
 	"bytes"
-	"cmp"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -30,7 +27,7 @@ type denials struct {
 	// form of the C library or of Python and about a system path, because tests print
 	// sentences about permissions too.
 	observed bool
-	lower    []byte
+	shape    []byte
 }
 
 var (
@@ -53,9 +50,9 @@ var (
 
 // look takes one line of output.
 func (d *denials) look(line []byte) {
-	d.lower = lowered(d.lower[:0], line)
+	d.shape = shape(d.shape[:0], line)
 	find := func(p pattern) []int {
-		if !p.mayMatch(d.lower) {
+		if !p.mayMatch(d.shape) {
 			return nil
 		}
 		return p.FindIndex(line)
@@ -75,7 +72,7 @@ func (d *denials) look(line []byte) {
 		return
 	}
 	message := text.Short(strings.ToValidUTF8(strings.TrimSpace(string(d.n.Text(line))), "\ufffd"), maxDenial)
-	d.touch(evidence.Touch{Path: strings.TrimPrefix(name, evidence.Boundary+"/"), How: howRefused, Line: message})
+	d.touch(name, "refused", message)
 }
 
 // pathOf is the path of a message: a quoted one, else the one nearest to the sentence,
@@ -128,17 +125,10 @@ func isSystemError(line []byte, sentence []int, name string) bool {
 		(strings.HasPrefix(name, "~/") || strings.HasPrefix(name, evidence.Boundary+"/") || within(name[1:], systemDirs))
 }
 
-func (d *denials) touch(touch evidence.Touch) {
-	touch.Path = text.Short(strings.ToValidUTF8(touch.Path, "\ufffd"), maxDenial)
+// touch adds a touch of an absolute path. Paths in the repository become relative.
+func (d *denials) touch(name, how, line string) {
+	name = strings.ToValidUTF8(strings.TrimPrefix(name, evidence.Boundary+"/"), "\ufffd")
 	if len(d.touches) < maxTouches {
-		d.touches[touch] = true
+		d.touches[evidence.Touch{Path: text.Short(name, maxDenial), How: how, Line: line}] = true
 	}
-}
-
-func (d *denials) sorted() []evidence.Touch {
-	all := slices.AppendSeq([]evidence.Touch{}, maps.Keys(d.touches))
-	slices.SortFunc(all, func(a, b evidence.Touch) int {
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.How, b.How), cmp.Compare(a.Line, b.Line))
-	})
-	return all
 }

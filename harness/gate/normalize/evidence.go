@@ -8,10 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -44,63 +44,39 @@ func Evidence(ctx context.Context, root *os.Root) error {
 			return err
 		}
 	}
-	tests, err := testsOf(ctx, m, runs, baseline, n.uncounted())
+	// The messages of test cases are not counted: they are in the log too.
+	tests, err := testsOf(ctx, m, runs, baseline, &Normalizer{rules: n.rules, counts: make([]int, len(n.counts))})
 	if err != nil {
 		return err
 	}
-	log := newLog(io.Discard, newDetection(m.Allowed))
+	found := newDetection(m.Allowed)
 	for _, c := range tests.Commands {
 		for _, one := range c.Cases {
-			log.found.know(one.ID)
-			log.found.know(one.Name)
+			found.know(one.ID)
+			found.know(one.Name)
 		}
 	}
-	if err := log.create(ctx, root, runs, n); err != nil {
+	sums, behavior, err := writeLog(ctx, root, runs, n, found)
+	if err != nil {
 		return fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
 	}
 	for i := range tests.Commands {
-		tests.Commands[i].LogSHA256 = log.sums[tests.Commands[i].Index]
+		tests.Commands[i].LogSHA256 = sums[tests.Commands[i].Index]
 	}
 	observations, err := observationsOf(ctx, root, m)
 	if err != nil {
 		return err
 	}
+	all := evidence.Normalization{Schema: evidence.NormalizationV1, Rules: n.Counts(), Suspects: found.suspects, SuspectsTotal: found.total}
+	if n.unstable {
+		all.SuspectsTotal++
+		all.Suspects = slices.Insert(all.Suspects, 0, evidence.Suspect{Detector: "unstable-rules", Text: "the rules of the wish change their own replacements again and again"})
+	}
 	return errors.Join(
-		writeHash(root),
-		evidence.Write(root, evidence.NormalizationFile, log.normalization(n)),
+		evidence.WriteText(root, evidence.BehaviorHashFile, []byte(behavior+"\n")),
+		evidence.Write(root, evidence.NormalizationFile, all),
 		evidence.Write(root, evidence.TestsFile, tests),
 		evidence.Write(root, evidence.ObservationsFile, observations))
-}
-
-// writeHash writes the behaviour hash of the log.
-func writeHash(root *os.Root) error {
-	file, err := root.Open(evidence.RunLogFile)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", evidence.RunLogFile, err)
-	}
-	sum, err := BehaviorHash(file, info.Size())
-	if err != nil {
-		return fmt.Errorf("hashing %s: %w", evidence.RunLogFile, err)
-	}
-	if err := root.WriteFile(evidence.BehaviorHashFile, []byte(sum+"\n"), 0o644); err != nil {
-		return fmt.Errorf("writing %s: %w", evidence.BehaviorHashFile, err)
-	}
-	return nil
-}
-
-// Log writes the normalized log of one set of runs, such as a repeat, as run_log.txt has
-// it.
-func Log(ctx context.Context, root *os.Root, m evidence.RunManifest, set string, w io.Writer) error {
-	runs, n, err := readRuns(root, set, m)
-	if err != nil {
-		return err
-	}
-	return newLog(w, nil).write(ctx, runs, n)
 }
 
 // run is one gate in one set of runs.
@@ -109,9 +85,11 @@ type run struct {
 	gate   evidence.Gate
 	set    string
 	result *result.Result // nil if the gate never ran
+	// complete is true if the raw logs have every byte that the command wrote.
+	complete bool
 }
 
-// readRuns reads the results of all gates of a set, and makes their normalizer.
+// readRuns reads the results of all gates of a set, and returns their normalizer.
 func readRuns(root *os.Root, set string, m evidence.RunManifest) (all []run, n *Normalizer, err error) {
 	c := Context{Roots: []string{evidence.Boundary}}
 	for _, g := range m.Gates {
@@ -122,8 +100,9 @@ func readRuns(root *os.Root, set string, m evidence.RunManifest) (all []run, n *
 			r.result = nil
 		case err != nil:
 			return nil, nil, fmt.Errorf("result of gate %d, %s: %w", g.Index, name, err)
-		case r.result.ID != "":
+		default:
 			c.Names = append(c.Names, r.result.ID)
+			r.complete = r.result.OutputComplete && r.size("stdout.log") == r.result.StdoutBytes && r.size("stderr.log") == r.result.StderrBytes
 		}
 		all = append(all, r)
 	}
@@ -141,14 +120,20 @@ func (r run) exitCode() *int {
 	return &r.result.ExitCode
 }
 
-// stream is a raw file. Without a file it is nil, and Close does nothing.
-type stream struct {
-	io.Reader
-	file *os.File
+// size is the size of a raw stream, 0 without one, and -1 if it cannot be seen.
+func (r run) size(name string) int64 {
+	info, err := r.root.Lstat(evidence.RawFile(r.set, r.gate.Index, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0
+	case err != nil:
+		return -1
+	}
+	return info.Size()
 }
 
 // open opens a raw stream or report, which ends with the context; nil if there is none.
-func (r run) open(ctx context.Context, name string) (*stream, error) {
+func (r run) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	file, _, err := fsx.OpenIn(r.root, evidence.RawFile(r.set, r.gate.Index, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -156,92 +141,77 @@ func (r run) open(ctx context.Context, name string) (*stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raw log of gate %d: %w", r.gate.Index, err)
 	}
-	return &stream{fsx.WithContext(ctx, file), file}, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{fsx.WithContext(ctx, file), file}, nil
 }
 
-func (s *stream) close() {
-	if s != nil {
-		s.file.Close()
-	}
-}
-
-// logsComplete reports whether the raw logs have every byte that the command wrote.
-func (r run) logsComplete() (bool, error) {
-	complete := r.result.OutputComplete
-	for name, wrote := range map[string]int64{"stdout.log": r.result.StdoutBytes, "stderr.log": r.result.StderrBytes} {
-		size := int64(0)
-		info, err := r.root.Lstat(evidence.RawFile(r.set, r.gate.Index, name))
-		switch {
-		case err == nil:
-			size = info.Size()
-		case !errors.Is(err, fs.ErrNotExist):
-			return false, err
-		}
-		complete = complete && size == wrote
-	}
-	return complete, nil
-}
-
-// log writes the log of all gates of a set, in their order: lines keep theirs (RT-06).
+// log takes the normalized output of the gates, and our own lines.
 type log struct {
-	w    *bufio.Writer
+	out  io.Writer
 	open bool // the last line has no LF yet
-	// found is nil if leftovers are not wanted.
+	// found searches the output for leftovers, and not our own lines, such as the command.
 	found *detection
-	// gate is the hash of the log of the current gate, and sums are those of all gates by
-	// their index.
-	gate hash.Hash
-	sums map[int]string
 }
 
-func newLog(w io.Writer, found *detection) *log {
-	return &log{w: bufio.NewWriterSize(w, 256<<10), found: found, gate: sha256.New(), sums: map[int]string{}}
-}
-
-// create writes run_log.txt.
-func (l *log) create(ctx context.Context, root *os.Root, runs []run, n *Normalizer) error {
+// writeLog writes run_log.txt: each gate in its order with its command, both streams and its
+// end; lines keep their order (RT-06). It returns the hashes of the parts of the gates by
+// their index, and the behaviour hash.
+func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, found *detection) (sums map[int]string, behavior string, err error) {
 	if err := root.Remove(evidence.RunLogFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, "", err
 	}
-	file, err := root.OpenFile(evidence.RunLogFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := root.OpenFile(evidence.RunLogFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	l.w.Reset(file)
-	return errors.Join(l.write(ctx, runs, n), file.Close())
+	defer func() { err = errors.Join(err, file.Close()) }()
+	sums = map[int]string{}
+	w := bufio.NewWriterSize(file, 256<<10)
+	l := &log{found: found}
+	for _, r := range runs {
+		sum := sha256.New()
+		l.out = io.MultiWriter(w, sum)
+		if err := l.add(ctx, r, n); err != nil {
+			return nil, "", err
+		}
+		if r.result != nil {
+			sums[r.gate.Index] = hex.EncodeToString(sum.Sum(nil))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return nil, "", err
+	}
+	size, err := file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, "", err
+	}
+	behavior, err = BehaviorHash(file, size)
+	return sums, behavior, err
 }
 
-// write writes each gate with its command, both streams and its end. Our own lines, such
-// as the command, are not searched for leftovers.
-func (l *log) write(ctx context.Context, runs []run, n *Normalizer) error {
-	for _, r := range runs {
-		l.gate.Reset()
-		l.say("$ %s", r.gate.Cmd)
-		if r.result == nil {
-			l.say("# did not run")
-			continue
-		}
-		for _, name := range []string{"stdout", "stderr"} {
-			l.say("# %s", name)
-			if err := l.stream(ctx, r, n, name); err != nil {
-				return fmt.Errorf("%s of gate %d: %w", name, r.gate.Index, err)
-			}
-		}
-		complete, err := r.logsComplete()
-		if err != nil {
-			return err
-		}
-		if !complete {
-			l.say("# bytes are missing: the output was longer than what is kept, or its end was not seen")
-		}
-		if code := r.exitCode(); code != nil {
-			l.say("# %s, exit code %d", r.result.Status, *code)
-		} else {
-			l.say("# %s, no exit code", r.result.Status)
-		}
-		l.sums[r.gate.Index] = hex.EncodeToString(l.gate.Sum(nil))
+func (l *log) add(ctx context.Context, r run, n *Normalizer) error {
+	l.say("$ %s", r.gate.Cmd)
+	if r.result == nil {
+		l.say("# did not run")
+		return nil
 	}
-	return l.w.Flush()
+	for _, name := range []string{"stdout", "stderr"} {
+		l.say("# %s", name)
+		if err := l.stream(ctx, r, n, name); err != nil {
+			return fmt.Errorf("%s of gate %d: %w", name, r.gate.Index, err)
+		}
+	}
+	if !r.complete {
+		l.say("# bytes are missing: the output was longer than what is kept, or its end was not seen")
+	}
+	if code := r.exitCode(); code != nil {
+		l.say("# %s, exit code %d", r.result.Status, *code)
+	} else {
+		l.say("# %s, no exit code", r.result.Status)
+	}
+	return nil
 }
 
 func (l *log) stream(ctx context.Context, r run, n *Normalizer, name string) error {
@@ -249,7 +219,7 @@ func (l *log) stream(ctx context.Context, r run, n *Normalizer, name string) err
 	if err != nil || s == nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if name == "stderr" || !testreport.MayHaveEvents(r.gate) {
 		return n.Copy(l, s)
 	}
@@ -265,37 +235,17 @@ func (l *log) say(format string, args ...any) {
 	line := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ") + "\n"
 	if l.open {
 		line = "\n" + line
-		l.open = false
 	}
-	l.add([]byte(line))
-	if l.found != nil {
-		l.found.line++
-	}
+	l.open = false
+	l.found.line++
+	_, _ = io.WriteString(l.out, line)
 }
 
 // Write takes whole lines of a gate.
 func (l *log) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		l.open = line[len(line)-1] != '\n'
-		if l.found != nil {
-			l.found.look(line)
-		}
+		l.found.look(line)
 	}
-	return len(p), l.add(p)
-}
-
-func (l *log) add(p []byte) error {
-	l.gate.Write(p) // a hash takes everything
-	_, err := l.w.Write(p)
-	return err
-}
-
-// normalization is normalization.json.
-func (l *log) normalization(n *Normalizer) evidence.Normalization {
-	all := evidence.Normalization{Schema: evidence.NormalizationV1, Rules: n.Counts(), Suspects: l.found.suspects, SuspectsTotal: l.found.total}
-	if n.unstable {
-		all.SuspectsTotal++
-		all.Suspects = append([]evidence.Suspect{{Detector: "unstable-rules", Text: "the rules of the wish change their own replacements again and again"}}, all.Suspects...)
-	}
-	return all
+	return l.out.Write(p)
 }

@@ -1,7 +1,6 @@
 package normalize_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -173,9 +172,6 @@ $ make lint
 	for name, text := range before {
 		assert.Equal(t, text, d.read(name), name)
 	}
-	var log bytes.Buffer
-	require.NoError(t, normalize.Log(t.Context(), d.root, readAs[evidence.RunManifest](d, evidence.RunManifestFile), "", &log))
-	assert.Equal(t, before[evidence.RunLogFile], log.String())
 }
 
 func TestEvidenceOfExitCodes(t *testing.T) {

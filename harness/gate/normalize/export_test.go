@@ -17,7 +17,7 @@ func (n *Normalizer) HiddenByHints(line []byte) (names []string) {
 		patterns = append(patterns, l.pattern)
 	}
 	for _, p := range append(patterns, refusals, missing, noNetwork) {
-		if p.Match(line) && !p.mayMatch(lowered(nil, line)) {
+		if p.Match(line) && !p.mayMatch(shape(nil, line)) {
 			names = append(names, p.String())
 		}
 	}

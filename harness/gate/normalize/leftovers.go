@@ -3,6 +3,7 @@ package normalize
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -20,43 +21,35 @@ const (
 	maxNames = 50
 )
 
-// leftovers find what no rule replaced: values like those of the rules, in any context.
-// If an expression has a group, the group is the value.
-var leftovers = sync.OnceValue(func() (all []leftover) {
-	for _, l := range []struct{ detector, hints, expression string }{
-		{"clock", clockHint, `(?:^|[^\d:.\[])(` + clock + `)(?:$|[^\d:])`},
-		{"clock", "time", `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`},
-		{"epoch", "", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`},
-		{"address", "0x", `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}\b`},
-		{"address", "0x", `0x[0-9a-fA-F]{8,16}\b`},
-		{"address", "id", `\bid[=: (]{1,2}1[34]\d{13}\b`},
-		{"uuid", "-", uuid},
-		{"uuid", "id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`},
-		{"token", "token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`},
-		{"port", "port", `(?i)\bport(?:=|: ?| )(?:3[3-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`},
-		{"pid", "pid|tid|process|thread", `(?i)\b(?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d{2,}\b`},
-		{"pid", "]: ", `(?:^|[\s(\[])([A-Za-z][\w./-]*\[\d{2,}\]): `},
-		{"tmp", "go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`},
-		{"control", "\x1b", `\x1b`},
-	} {
-		p := compile(l.hints, l.expression)
-		if l.detector == "epoch" {
-			p.filter = hasLongNumber
-		}
-		all = append(all, leftover{l.detector, p, false})
-	}
-	for _, expression := range []string{`(?:^|[^\w./-])(` + temporary + `/[\w.-]+)`, `\btmp[a-z0-9]{8}\b`} {
-		all = append(all, leftover{"tmp", compile("/tmp/|/shm/|/t/|tmp", expression), true})
-	}
-	return all
-})
-
 // leftover finds a value. If random is true, only a name that looks random is found.
 type leftover struct {
 	detector string
 	pattern
 	random bool
 }
+
+// leftovers find values like those that the rules replace, in any context. If an
+// expression has a group, the group is the value.
+var leftovers = sync.OnceValue(func() []leftover {
+	return []leftover{
+		{"clock", compile(clockHint, `(?:^|[^\d:.\[])(`+clock+`)(?:$|[^\d:])`), false},
+		{"clock", compile("time", `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`), false},
+		{"epoch", compile("0000000000", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`), false},
+		{"address", compile("0x", `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}\b`), false},
+		{"address", compile("0x", `0x[0-9a-fA-F]{8,16}\b`), false},
+		{"address", compile("id", `\bid[=: (]{1,2}1[34]\d{13}\b`), false},
+		{"uuid", compile("-", uuid), false},
+		{"uuid", compile("id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`), false},
+		{"token", compile("token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`), false},
+		{"port", compile("port", `(?i)\bport(?:=|: ?| )(?:3[3-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`), false},
+		{"pid", compile("pid|tid|process|thread", `(?i)\b(?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d{2,}\b`), false},
+		{"pid", compile("]: ", `(?:^|[\s(\[])([A-Za-z][\w./-]*\[\d{2,}\]): `), false},
+		{"tmp", compile("go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`), false},
+		{"control", compile("\x1b", `\x1b`), false},
+		{"tmp", compile("/tmp/|/shm/|/t/", `(?:^|[^\w./-])(`+temporary+`/[\w.-]+)`), true},
+		{"tmp", compile("tmp", `\btmp[a-z0-9]{8}\b`), true},
+	}
+})
 
 // detection finds leftovers line by line, also in lines that the rules do not change.
 type detection struct {
@@ -67,7 +60,7 @@ type detection struct {
 	line     int
 	suspects []evidence.Suspect
 	total    int
-	lower    []byte
+	shape    []byte
 }
 
 // Detect finds places of a normalized text that still look as if they change from run to
@@ -124,24 +117,21 @@ func (d *detection) look(line []byte) {
 
 // each calls visit with the leftovers of a line. They do not overlap.
 func (d *detection) each(line []byte, visit func(detector string, from, to int)) {
-	d.lower = lowered(d.lower[:0], line)
-	var taken [][2]int
+	d.shape = shape(d.shape[:0], line)
+	rest := line // with NUL in place of the leftovers that were found
 	for _, r := range leftovers() {
-		if !r.mayMatch(d.lower) {
+		if !r.mayMatch(d.shape) {
 			continue
 		}
-	matches:
-		for _, m := range r.FindAllSubmatchIndex(line, -1) {
+		for _, m := range r.FindAllSubmatchIndex(rest, -1) {
 			from, to := m[len(m)-2], m[len(m)-1]
-			for _, t := range taken[max(0, len(taken)-maxSuspects):] {
-				if from < t[1] && t[0] < to {
-					continue matches
-				}
-			}
 			if r.random && !isRandom(line[from:to]) {
 				continue
 			}
-			taken = append(taken, [2]int{from, to})
+			if &rest[0] == &line[0] {
+				rest = slices.Clone(line)
+			}
+			clear(rest[from:to])
 			visit(r.detector, from, to)
 		}
 	}
@@ -159,27 +149,18 @@ func (d *detection) isNamePart(line []byte, from, to int) bool {
 	return false
 }
 
+var (
+	alternates = regexp.MustCompile(`(?i)[a-z].*\d.*[a-z].*\d|\d.*[a-z].*\d.*[a-z]`)
+	mixes      = regexp.MustCompile(`(?i)[a-z].*\d.*[a-z]|\d.*[a-z].*\d`)
+	upper      = regexp.MustCompile(`[A-Z]`)
+	lower      = regexp.MustCompile(`[a-z]`)
+)
+
 // isRandom reports whether the end of a name looks random: in its last eight characters
 // letters and digits alternate at least three times, or digits and letters of both cases
 // are mixed.
 func isRandom(found []byte) bool {
 	name := found[bytes.LastIndexByte(found, '/')+1:]
 	name = name[max(0, len(name)-8):]
-	changes, digits, upper, lower, last := 0, false, false, false, byte(0)
-	for _, b := range name {
-		class := byte(0)
-		switch {
-		case '0' <= b && b <= '9':
-			class, digits = 'd', true
-		case 'A' <= b && b <= 'Z':
-			class, upper = 'l', true
-		case 'a' <= b && b <= 'z':
-			class, lower = 'l', true
-		}
-		if last != 0 && class != 0 && class != last {
-			changes++
-		}
-		last = class
-	}
-	return len(name) >= 6 && (changes >= 3 || digits && upper && lower && changes >= 2)
+	return len(name) >= 6 && (alternates.Match(name) || mixes.Match(name) && upper.Match(name) && lower.Match(name))
 }

@@ -1,5 +1,5 @@
-// Package normalize makes the logs of two runs of the same thing equal (RT-06, RT-12,
-// RO-08), and finds what may still differ.
+// Package normalize rewrites logs so that two runs of the same program have equal ones
+// (RT-06, RT-12, RO-08), and finds values that may still differ.
 //
 // [Normalizer] replaces values that change from run to run (times, durations, process IDs,
 // addresses, temporary paths, names of machines) with visible placeholders such as <time>,
@@ -53,9 +53,8 @@ type Normalizer struct {
 	counts   []int
 	returns  int // carriage returns
 	unstable bool
-	// a and b hold a line before and after a rule, lower has it in lower case.
-	a, b  []byte
-	lower []byte
+	// a and b hold a line before and after a rule, shape has its [shape].
+	a, b, shape []byte
 }
 
 // New returns a normalizer with the built-in rules, those of the context, and then the
@@ -68,7 +67,7 @@ func New(rules []evidence.Rule, c Context) (*Normalizer, error) {
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("there are %d rules of normalization, more than %d", len(rules), maxRules)
 	}
-	n := &Normalizer{rules: append(append([]rule{controls()}, c.rules()...), builtin()...)}
+	n := &Normalizer{rules: slices.Concat([]rule{always("control-sequence", "\x1b|\u009b", logline.ControlPattern, "")}, c.rules(), builtin())}
 	for _, r := range rules {
 		if err := n.check(r); err != nil {
 			return nil, fmt.Errorf("rule of normalization %q: %w", r.Name, err)
@@ -79,45 +78,43 @@ func New(rules []evidence.Rule, c Context) (*Normalizer, error) {
 	return n, nil
 }
 
-// uncounted has the same rules and counts of its own.
-func (n *Normalizer) uncounted() *Normalizer {
-	return &Normalizer{rules: n.rules, counts: make([]int, len(n.counts))}
-}
-
 // rules are the rules of a context. A root is a whole path, not the beginning of another
 // name.
 func (c Context) rules() (all []rule) {
-	var roots, rootHints, names, nameHints []string
+	var roots []string
 	for _, root := range c.Roots {
 		if root = path.Clean(root); path.IsAbs(root) && root != "/" {
-			roots, rootHints = append(roots, regexp.QuoteMeta(root)), append(rootHints, string(lowered(nil, []byte(root))))
+			roots = append(roots, root)
 		}
-	}
-	for _, name := range c.Names {
-		if len(name) >= minName {
-			names, nameHints = append(names, regexp.QuoteMeta(name)), append(nameHints, string(lowered(nil, []byte(name))))
-		}
-	}
-	anyOf := func(texts []string) string { // the longest first
-		slices.SortStableFunc(texts, func(a, b string) int { return len(b) - len(a) })
-		return `(?:` + strings.Join(texts, "|") + `)`
 	}
 	if len(roots) > 0 {
+		hints, anyRoot := anyOf(roots)
 		all = append(all,
-			always("repo-root-itself", strings.Join(rootHints, "|"), pathStart+anyOf(roots)+`($|[/.](?:[^\w./<]|$)|[^\w./@+%~-])`, "$1.$2"),
-			always("repo-root", strings.Join(rootHints, "|"), pathStart+anyOf(roots)+`/+([\w.@+%~<-])`, "$1$2"))
+			always("repo-root-itself", hints, pathStart+anyRoot+`($|[/.](?:[^\w./<]|$)|[^\w./@+%~-])`, "$1.$2"),
+			always("repo-root", hints, pathStart+anyRoot+`/+([\w.@+%~<-])`, "$1$2"))
 	}
-	if len(names) > 0 {
-		all = append(all, always("given-name", strings.Join(nameHints, "|"), `\b`+anyOf(names)+`\b`, "<name>"))
+	if names := slices.DeleteFunc(slices.Clone(c.Names), func(name string) bool { return len(name) < minName }); len(names) > 0 {
+		hints, anyName := anyOf(names)
+		all = append(all, always("given-name", hints, `\b`+anyName+`\b`, "<name>"))
 	}
 	return all
+}
+
+// anyOf returns the hints and an expression for texts, the longest first.
+func anyOf(texts []string) (hints, expression string) {
+	slices.SortStableFunc(texts, func(a, b string) int { return len(b) - len(a) })
+	hints = strings.Join(texts, "|")
+	for i, text := range texts {
+		texts[i] = regexp.QuoteMeta(text)
+	}
+	return hints, `(?:` + strings.Join(texts, "|") + `)`
 }
 
 func (n *Normalizer) check(r evidence.Rule) error {
 	switch {
 	case r.Name == "":
 		return errors.New("it has no name")
-	case slices.ContainsFunc(n.rules, func(other rule) bool { return other.Name == r.Name }):
+	case slices.ContainsFunc(n.rules, func(other rule) bool { return other.name == r.Name }):
 		return errors.New("the name is taken by another rule")
 	case len(r.Pattern) > maxPattern || len(r.Replace) > maxPattern:
 		return fmt.Errorf("pattern or replacement has more than %d bytes", maxPattern)
@@ -146,50 +143,31 @@ func (n *Normalizer) Text(in []byte) []byte {
 
 // Copy normalizes a stream line by line, with bounded memory. Each write is one or more
 // whole lines. Errors are those of the streams.
+//
+// A carriage return ends a line, as it does on a terminal; carriage returns before a line
+// feed belong to it.
 func (n *Normalizer) Copy(dst io.Writer, src io.Reader) error {
-	lines := logline.NewReader(src, maxLine)
 	var out bytes.Buffer
-	for {
-		piece, err := lines.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return logline.Pieces(src, maxLine, func(piece []byte, more bool) error {
 		out.Reset()
-		n.piece(&out, piece)
-		if _, err := dst.Write(out.Bytes()); err != nil {
-			return err
+		text, end := bytes.TrimSuffix(piece, []byte("\n")), ""
+		if more || len(text) < len(piece) {
+			end = "\n"
 		}
-	}
-}
-
-// piece writes one piece of the log. A carriage return ends a line, as it does on a
-// terminal; carriage returns before a line feed belong to it.
-func (n *Normalizer) piece(out *bytes.Buffer, p logline.Piece) {
-	line := p.Text
-	if returns := bytes.Count(line, []byte("\r")); returns > 0 {
-		n.returns += returns
-		var last []byte
-		for part := range bytes.SplitSeq(line, []byte("\r")) {
-			if len(part) > 0 {
-				if last != nil {
-					n.line(out, last, "\n", 0)
-				}
-				last = part
-			}
+		n.returns += bytes.Count(text, []byte("\r"))
+		parts := bytes.FieldsFunc(text, func(r rune) bool { return r == '\r' })
+		for len(parts) > 1 {
+			n.line(&out, parts[0], "\n", 0)
+			parts = parts[1:]
 		}
-		line = last
-	}
-	end := ""
-	if p.More {
-		line = append(slices.Clip(line), continues...)
-	}
-	if p.More || p.LF {
-		end = "\n"
-	}
-	n.line(out, line, end, 0)
+		last := slices.Concat(parts...) // empty without any
+		if more {
+			last = append(last, continues...)
+		}
+		n.line(&out, last, end, 0)
+		_, err := dst.Write(out.Bytes())
+		return err
+	})
 }
 
 // line writes one line. If the placeholders make it too long, it continues in the next
@@ -211,20 +189,19 @@ func (n *Normalizer) line(out *bytes.Buffer, line []byte, end string, depth int)
 func (n *Normalizer) apply(line []byte) []byte {
 	for range maxRounds {
 		changed := false
-		n.lower = lowered(n.lower[:0], line)
-		for i := range n.rules {
-			r := &n.rules[i]
-			if !r.mayMatch(n.lower) {
+		n.shape = shape(n.shape[:0], line)
+		for i, r := range n.rules {
+			if !r.mayMatch(n.shape) {
 				continue
 			}
 			var count int
-			if n.b, count = r.replace(n.b[:0], line, n.lower); count == 0 || bytes.Equal(n.b, line) {
+			if n.b, count = r.replaceAll(n.b[:0], line, n.shape); count == 0 || bytes.Equal(n.b, line) {
 				continue
 			}
 			n.counts[i] += count
 			n.a, n.b = n.b, n.a
 			line, changed = n.a, true
-			n.lower = lowered(n.lower[:0], line)
+			n.shape = shape(n.shape[:0], line)
 		}
 		if !changed {
 			return line
@@ -234,20 +211,17 @@ func (n *Normalizer) apply(line []byte) []byte {
 	return line
 }
 
-// replace appends the line with all matches replaced to dst, and counts them.
-func (r *rule) replace(dst, line, lower []byte) ([]byte, int) {
+// replaceAll appends the line with all matches replaced to dst, and counts them.
+func (r *rule) replaceAll(dst, line, shape []byte) ([]byte, int) {
 	matches := r.FindAllSubmatchIndex(line, -1)
-	if len(matches) > 0 && slices.ContainsFunc(r.except, func(p pattern) bool { return p.mayMatch(lower) && p.Match(line) }) {
-		// The time at the beginning of a line of a log is not a value of it.
+	if len(matches) > 0 && slices.ContainsFunc(r.except, func(p pattern) bool { return p.mayMatch(shape) && p.Match(line) }) {
 		margin := len(line) - len(bytes.TrimLeft(line, " \t[("))
-		for len(matches) > 0 && (len(r.except) == len(compared()) || matches[len(matches)-1][0] >= max(margin, 1)) {
-			matches = matches[:len(matches)-1]
-		}
+		matches = slices.DeleteFunc(matches, func(m []int) bool { return !r.leads || m[0] >= max(margin, 1) })
 	}
 	from := 0
 	for _, m := range matches {
 		dst = append(dst, line[from:m[0]]...)
-		dst = r.Expand(dst, []byte(r.Replace), line, m)
+		dst = r.Expand(dst, []byte(r.replace), line, m)
 		from = m[1]
 	}
 	return append(dst, line[from:]...), len(matches)
@@ -258,7 +232,7 @@ func (r *rule) replace(dst, line, lower []byte) ([]byte, int) {
 func (n *Normalizer) Counts() []evidence.RuleCount {
 	all := []evidence.RuleCount{{Name: "carriage-return", Count: n.returns}}
 	for i, r := range n.rules {
-		all = append(all, evidence.RuleCount{Name: r.Name, Count: n.counts[i]})
+		all = append(all, evidence.RuleCount{Name: r.name, Count: n.counts[i]})
 	}
 	return all
 }

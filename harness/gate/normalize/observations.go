@@ -3,6 +3,7 @@ package normalize
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -14,19 +15,10 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// How a path was touched, and how attempts at the network were counted.
-const (
-	howOpened  = "opened"
-	howRefused = "refused"
-
-	countedKernel = "kernel"
-	countedOutput = "output"
-)
-
-// observationsOf makes observations.json (RT-08): attempts of the gates of all sets, those
+// observationsOf is the content of observations.json (RT-08): attempts of the gates of all sets, those
 // of the workspace first. An attempt in a repeat counts like any other.
 func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) (evidence.Observations, error) {
-	all := evidence.Observations{Schema: evidence.ObservationsV1, Commands: []evidence.Observation{}}
+	all := evidence.Observations{Schema: evidence.ObservationsV1}
 	sets := evidence.Passes(m)
 	slices.SortStableFunc(sets, func(a, b string) int { return cmp.Compare(min(1, len(a)), min(1, len(b))) })
 	for _, set := range sets {
@@ -50,18 +42,14 @@ func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) 
 
 // observation has the attempts of one gate.
 func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normalizer) (evidence.Observation, error) {
-	o := evidence.Observation{Index: r.gate.Index, Pass: r.set, Network: "none", Counted: countedOutput}
+	o := evidence.Observation{Index: r.gate.Index, Pass: r.set, Network: "none", Counted: "output"}
 	if network := r.result.Network; network != nil {
 		o.Network, o.Refused = network.Level, network.Refused
 	}
-	observed := r.result.Observed
-	if observed != nil {
-		o.Watched = observed.WatchWhy == "" && len(observed.Watched) > 0
-		if observed.NetworkAttempts != nil {
-			o.Counted = countedKernel
-		}
-	}
-	found := denials{protected: m.ProtectedPaths, touches: map[evidence.Touch]bool{}, n: n, observed: o.Watched && o.Counted == countedKernel}
+	observed := cmp.Or(r.result.Observed, &result.Observed{})
+	o.Watched = observed.WatchWhy == "" && len(observed.Watched) > 0
+	counted := observed.NetworkAttempts != nil
+	found := denials{protected: m.ProtectedPaths, touches: map[evidence.Touch]bool{}, n: n, observed: o.Watched && counted}
 	for _, name := range []string{"stdout.log", "stderr.log"} {
 		s, err := r.open(ctx, name)
 		if err != nil {
@@ -71,24 +59,24 @@ func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normali
 			continue
 		}
 		err = logline.Each(s, 64<<10, func(line []byte, _ bool) { found.look(line) })
-		s.close()
+		s.Close()
 		if err != nil {
 			return o, err
 		}
 	}
-	if o.NetworkAttempts = found.network; o.Counted == countedKernel {
-		o.NetworkAttempts = *observed.NetworkAttempts
+	if o.NetworkAttempts = found.network; counted {
+		o.NetworkAttempts, o.Counted = *observed.NetworkAttempts, "kernel"
 	}
-	if observed != nil {
-		for _, p := range observed.Opened {
-			// A program that walks a directory only lists its canary files. Opening one is
-			// a touch.
-			if !strings.HasSuffix(p, "/") {
-				found.touch(evidence.Touch{Path: strings.TrimPrefix(p, evidence.Boundary+"/"), How: howOpened})
-			}
+	for _, p := range observed.Opened {
+		// A program that walks a directory only lists its canary files. Opening one is a
+		// touch.
+		if !strings.HasSuffix(p, "/") {
+			found.touch(p, "opened", "")
 		}
 	}
-	o.Touched = found.sorted()
+	o.Touched = slices.SortedFunc(maps.Keys(found.touches), func(a, b evidence.Touch) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.How, b.How), cmp.Compare(a.Line, b.Line))
+	})
 	o.Changed, o.Evidence, o.Complete = changesOf(*r.result, m)
 	return o, nil
 }
@@ -102,18 +90,19 @@ var evidenceNames = []string{evidence.Dir, evidence.RunManifestFile, evidence.Ve
 func changesOf(r result.Result, m evidence.RunManifest) (changed, written []string, complete bool) {
 	lists := []struct {
 		paths []string
-		found set
-	}{{slices.Concat(m.ReadOnlyPaths, m.ProtectedPaths), set{}}, {evidenceNames, set{}}}
+		found []string
+	}{{paths: slices.Concat(m.ReadOnlyPaths, m.ProtectedPaths)}, {paths: evidenceNames}}
 	examined, complete := r.Status == result.StatusStartFailed, true
 	for _, tree := range r.Trees {
 		if tree.Target != evidence.Boundary {
 			continue
 		}
 		examined, complete = true, complete && tree.Complete
-		for _, l := range lists {
+		for i := range lists {
+			l := &lists[i]
 			for _, entry := range slices.Concat(tree.Created, tree.Changed, tree.Deleted) {
 				if within(entry.Path, l.paths) {
-					l.found.add(entry.Path)
+					l.found = append(l.found, entry.Path)
 				}
 			}
 			for _, s := range tree.Skipped {
@@ -126,12 +115,12 @@ func changesOf(r result.Result, m evidence.RunManifest) (changed, written []stri
 					complete = false // the content of a directory that was not read
 				case affects && at != ".":
 					// A link, a FIFO or a large file is there, and replaced what was there.
-					l.found.add(at)
+					l.found = append(l.found, at)
 				}
 			}
 		}
 	}
-	return lists[0].found.sorted(nil), lists[1].found.sorted(nil), examined && complete
+	return sorted(lists[0].found, nil), sorted(lists[1].found, nil), examined && complete
 }
 
 // within reports whether a path of the boundary is one of paths, or below one.

@@ -15,8 +15,6 @@ const (
 	// maxName and maxMessage bound a name and a message in bytes.
 	maxName    = 1 << 10
 	maxMessage = 8 << 10
-	// maxCases bounds the cases of a whole report; those that did not pass come first.
-	maxCases = 100_000
 )
 
 type suites struct {
@@ -73,13 +71,12 @@ type problem struct {
 
 // JUnit is the evidence as JUnit XML, as Jenkins, GitLab and others read it. The first
 // suite has one case, the verdict, so that a gate that did not pass is never green. Each
-// gate is a suite with its test cases and, as the last one, the end of its command. Cases
-// beyond 100 000 are left out, passed ones first; a property of the suite counts them.
+// gate is a suite with its test cases and, as the last one, the end of its command. A
+// property of the suite counts the cases that the evidence has left out.
 func JUnit(in Input) ([]byte, error) {
 	all := suites{Name: line(cmp.Or(in.Manifest.Name, "gate")), Suites: []suite{verdictSuite(in.Verdict)}}
-	left := maxCases
 	for _, c := range in.Tests.Commands {
-		all.Suites = append(all.Suites, gateSuite(c, &left))
+		all.Suites = append(all.Suites, gateSuite(c))
 	}
 	for i := range all.Suites {
 		for _, c := range all.Suites[i].Cases {
@@ -113,15 +110,13 @@ func verdictSuite(v evidence.Verdict) suite {
 	}}
 }
 
-func gateSuite(c evidence.CommandTests, left *int) suite {
+func gateSuite(c evidence.CommandTests) suite {
 	name := fmt.Sprintf("gate %d: %s", c.Index, c.Command)
 	s := suite{Name: line(name), Properties: []property{{"command", line(c.Command)}, {"kind", line(string(c.Kind))}}}
-	kept := choose(c.Cases, *left)
-	*left -= len(kept)
-	if dropped := c.CasesDropped + len(c.Cases) - len(kept); dropped > 0 {
-		s.Properties = append(s.Properties, property{"cases_left_out", fmt.Sprint(dropped)})
+	if c.CasesDropped > 0 {
+		s.Properties = append(s.Properties, property{"cases_left_out", fmt.Sprint(c.CasesDropped)})
 	}
-	for _, one := range kept {
+	for _, one := range c.Cases {
 		s.Cases = append(s.Cases, caseOf(one))
 	}
 	end := testCase{Class: fmt.Sprintf("gate %d", c.Index), Name: "command"}
@@ -130,19 +125,6 @@ func gateSuite(c evidence.CommandTests, left *int) suite {
 	}
 	s.Cases = append(s.Cases, end)
 	return s
-}
-
-// choose returns at most limit cases, those that did not pass first if not all fit.
-func choose(all []evidence.Case, limit int) []evidence.Case {
-	if len(all) <= limit {
-		return all
-	}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b evidence.Case) int {
-		passed := map[bool]int{true: 1}
-		return passed[a.Outcome == evidence.Passed] - passed[b.Outcome == evidence.Passed]
-	})
-	return all[:limit]
 }
 
 func caseOf(c evidence.Case) testCase {

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -13,19 +12,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 const (
-	// maxList bounds lists of paths and patterns, maxText one of their entries in bytes.
-	maxList = 500
-	maxText = 1024
-	// maxRules bounds the rules of normalization: each is applied to every line.
-	maxRules = 50
-	// maxTools bounds the directories of a toolchain.
-	maxTools = 20
+	maxList  = 500  // of paths and patterns
+	maxText  = 1024 // bytes of one path or pattern
+	maxRules = 50   // of normalization: each is applied to every line
+	maxTools = 20   // directories of a toolchain
+	maxHosts = 1000 // of a list, as in package policy
 	maxExit  = 255
 	maxSize  = 1 << 50
 )
@@ -39,72 +38,98 @@ var (
 	}
 )
 
+// A checker collects the problems of a wish.
+type checker struct {
+	source string
+	// lines are the lines of the document by path; prefix is the path of the wish in it, with
+	// a dot at its end.
+	lines  map[string]int
+	prefix string
+	// form are the problems of the decoder, which are not reported twice.
+	form, found []strict.Problem
+	more        int
+}
+
+func (c *checker) err() error {
+	if c.more > 0 {
+		c.found = append(c.found, strict.Problem{Rule: fmt.Sprintf("has %d problems more", c.more)})
+	}
+	return strict.Join(c.source, slices.Concat(c.form, c.found))
+}
+
+// refuse adds a problem of a field; value is shown shortened, unless it is empty.
+func (c *checker) refuse(field, value, rule string) {
+	if slices.ContainsFunc(c.form, func(p strict.Problem) bool {
+		return p.Path == field || strings.HasPrefix(field, p.Path+".") || strings.HasPrefix(field, p.Path+"[")
+	}) {
+		return
+	}
+	if len(c.found) == strict.MaxProblems {
+		c.more++
+		return
+	}
+	if value != "" {
+		value = strict.Quoted(value)
+	}
+	line := 0
+	for at := field; line == 0 && at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
+		line = c.lines[c.prefix+at]
+	}
+	c.found = append(c.found, strict.Problem{Line: line, Path: field, Value: value, Rule: rule})
+}
+
+// when refuses a field under a condition.
+func (c *checker) when(wrong bool, field, value, rule string) {
+	if wrong {
+		c.refuse(field, value, rule)
+	}
+}
+
 // document checks values that the normal form does not show any more.
-func (c *checker) document(d *document) {
-	if d.Limits.CPUs != 0 || c.lines["limits.cpus"] != 0 {
-		if _, err := milliCPUs(d.Limits.CPUs); err != nil {
-			c.refuse("limits.cpus", "", err.Error())
-		}
+func (c *checker) document(d document) {
+	for _, text := range []struct{ field, value string }{{"image", d.Image}, {"python", d.Python}} {
+		c.when(text.value == "" && c.lines[text.field] != 0, text.field, "", "must not be empty: give a value or leave the key out")
 	}
-	for _, limit := range []struct {
-		field string
-		value int64
-	}{
-		{"limits.memory", int64(d.Limits.Memory)}, {"limits.disk", int64(d.Limits.Disk)}, {"limits.log", int64(d.Limits.Log)}, {"limits.pids", d.Limits.PIDs},
-	} {
-		if limit.value == 0 && c.lines[limit.field] != 0 {
-			c.refuse(limit.field, "", "must be at least 1")
-		}
-	}
-	byDefault := newDocument()
-	for _, text := range []struct {
-		field  string
-		value  *string
-		unless string
-	}{
-		{"name", &d.Name, byDefault.Name}, {"io_boundary", &d.IOBoundary, byDefault.IOBoundary}, {"image", &d.Image, ""}, {"python", &d.Python, ""},
-	} {
-		if *text.value == "" && c.lines[text.field] != 0 {
-			c.refuse(text.field, "", "must not be empty: give a value or leave the key out")
-			*text.value = text.unless // one problem is enough
-		}
-	}
-	hosts := d.Network != nil && d.Network.Level != string(policy.Offline)
-	switch {
-	case d.Offline == nil:
-	case *d.Offline && hosts:
-		c.refuse("offline", "", "is true, and there is a network: leave one of them out")
-	case !*d.Offline && !hosts:
-		c.refuse("offline", "", "is false, and there is no network: say what may be reached, such as network: {level: registry}")
+	if d.Offline != nil {
+		hosts := d.Network != nil && d.Network.Level != string(policy.Offline)
+		c.when(*d.Offline && hosts, "offline", "", "is true, and there is a network: leave one of them out")
+		c.when(!*d.Offline && !hosts, "offline", "", "is false, and there is no network: say what may be reached, such as network: {level: registry}")
 	}
 }
 
 // spec checks a wish in its normal form.
 func (c *checker) spec(s Spec) {
-	if s.Schema != SchemaV1 {
-		c.refuse("schema", s.Schema, fmt.Sprintf("must be %q", SchemaV1))
-	}
+	c.when(s.Schema != SchemaV1, "schema", s.Schema, fmt.Sprintf("must be %q", SchemaV1))
 	c.policy("name", policy.CheckName("name", s.Name))
-	c.commands(s.GateCommands)
-	if c.text("io_boundary", s.IOBoundary) && !isLocal(s.IOBoundary) {
-		c.refuse("io_boundary", s.IOBoundary, "must be a folder at or below that of the wish, as a relative path")
+	c.count("gate_commands", len(s.GateCommands), maxCommands)
+	for i, g := range s.GateCommands {
+		c.command(fmt.Sprintf("gate_commands[%d]", i), g)
 	}
+	c.path("io_boundary", s.IOBoundary, isLocal, "must be a folder at or below that of the wish, as a relative path")
 	c.network(s)
 	c.text("image", s.Image)
-	if s.Python != "" && !pythonVersion.MatchString(s.Python) {
-		c.refuse("python", s.Python, "must be a version such as 3.11 or 3.11.2")
-	}
-	c.env("env", s.Env)
+	c.when(s.Python != "" && !pythonVersion.MatchString(s.Python), "python", s.Python, "must be a version such as 3.11 or 3.11.2")
+	c.policy("env", policy.CheckEnv(s.Env)...)
 	c.limits(s.Limits)
-	c.patterns(s.ArtifactPaths)
+	c.count("artifact_paths", len(s.ArtifactPaths), maxList)
+	for i, pattern := range s.ArtifactPaths {
+		at := fmt.Sprintf("artifact_paths[%d]", i)
+		c.path(at, pattern, isBelow, "must be a pattern of paths below the boundary, such as dist/**/*.whl")
+		c.when(!isPattern(pattern), at, pattern, "is no pattern: *, ? and [a-z] stand within one name, ** for whole folders")
+	}
 	c.paths("protected_paths", s.ProtectedPaths)
 	c.paths("read_only_paths", s.ReadOnlyPaths)
 	c.paths("exclude", s.Exclude)
-	if s.Strict && s.AllowUnobserved {
-		c.refuse("allow_unobserved", "", "is true, and the wish is strict, which demands that everything is observed: leave one of them out")
-	}
+	c.when(s.Strict && s.AllowUnobserved, "allow_unobserved", "", "is true, and the wish is strict, which demands that everything is observed: leave one of them out")
 	c.toolchain(s.Toolchain)
-	c.rules(s.Normalize)
+	c.count("normalize", len(s.Normalize), maxRules)
+	for i, r := range s.Normalize {
+		at := fmt.Sprintf("normalize[%d]", i)
+		c.policy(at+".name", policy.CheckName("name", r.Name))
+		c.when(slices.ContainsFunc(s.Normalize[:i], func(other evidence.Rule) bool { return other.Name == r.Name }), at+".name", r.Name, "is given twice")
+		c.text(at+".replace", r.Replace)
+		c.pattern(at+".pattern", r.Pattern)
+	}
 	c.count("allow_suspects", len(s.AllowSuspects), maxRules)
 	for i, pattern := range s.AllowSuspects {
 		c.pattern(fmt.Sprintf("allow_suspects[%d]", i), pattern)
@@ -112,126 +137,93 @@ func (c *checker) spec(s Spec) {
 }
 
 // policy reports errors of package policy at a field, each on its own.
-func (c *checker) policy(field string, err error) {
-	var broken *policy.FieldError
-	switch {
-	case err == nil:
-	case errors.As(err, &broken):
-		c.refuse(field, "", strings.TrimPrefix(broken.Value+" "+broken.Rule, " "))
-	default:
-		c.refuse(field, "", err.Error())
+func (c *checker) policy(field string, errs ...error) {
+	for _, err := range errs {
+		var broken *policy.FieldError
+		switch {
+		case err == nil:
+		case errors.As(err, &broken):
+			c.refuse(field, "", strings.TrimPrefix(broken.Value+" "+broken.Rule, " "))
+		default:
+			c.refuse(field, "", err.Error())
+		}
 	}
 }
 
 func (c *checker) count(field string, n, most int) {
-	if n > most {
-		c.refuse(field, "", fmt.Sprintf("has %d entries; at most %d", n, most))
-	}
+	c.when(n > most, field, "", fmt.Sprintf("has %d entries; at most %d", n, most))
 }
 
 // text reports whether a text is short, UTF-8 and without control characters.
-func (c *checker) text(field, text string) bool {
+func (c *checker) text(field, value string) bool {
 	switch {
-	case len(text) > maxText:
-		c.refuse(field, text, fmt.Sprintf("has %d bytes; at most %d", len(text), maxText))
-	case !utf8.ValidString(text):
-		c.refuse(field, text, "is not UTF-8")
-	case strings.ContainsFunc(text, unicode.IsControl):
-		c.refuse(field, text, "must not have control characters")
+	case len(value) > maxText:
+		c.refuse(field, value, fmt.Sprintf("has %d bytes; at most %d", len(value), maxText))
+	case !utf8.ValidString(value):
+		c.refuse(field, value, "is not UTF-8")
+	case strings.ContainsFunc(value, unicode.IsControl):
+		c.refuse(field, value, "must not have control characters")
 	default:
 		return true
 	}
 	return false
 }
 
-func (c *checker) commands(all []evidence.Command) {
-	c.count("gate_commands", len(all), MaxCommands)
-	for i, g := range all {
-		at := fmt.Sprintf("gate_commands[%d]", i)
-		if _, err := Split(g.Cmd); err != nil {
-			field := at + ".cmd"
-			if c.lines[field] == 0 {
-				field = at // written as a line, or left out
-			}
-			c.refuse(field, g.Cmd, err.Error())
-		}
-		if g.ExpectExit < 0 || g.ExpectExit > maxExit {
-			c.refuse(at+".expect_exit", "", fmt.Sprintf("is %d; must be 0 to %d", g.ExpectExit, maxExit))
-		}
-		oneOf(c, at+".kind", g.Kind, kinds)
-		if oneOf(c, at+".report", g.Report, reports) {
-			c.report(at, g)
-		}
-		if g.TimeoutMS < 0 || g.TimeoutMS > maxTime.Milliseconds() {
-			c.refuse(at+".timeout", "", fmt.Sprintf("must be between 1ms and %v", maxTime))
-		}
-		c.env(at+".env", g.Env)
+// path checks a text that must also be ok.
+func (c *checker) path(field, name string, ok func(string) bool, rule string) {
+	if c.text(field, name) {
+		c.when(!ok(name), field, name, rule)
 	}
 }
 
-func (c *checker) report(at string, g evidence.Command) {
-	field := at + ".report_path"
-	switch {
-	case g.Report == evidence.ReportJUnit && g.ReportPath == "":
-		c.refuse(at, "", "has the report junit, and so must have report_path")
-	case g.Report != evidence.ReportJUnit && g.ReportPath != "":
-		c.refuse(field, g.ReportPath, "is for the report junit only, not "+string(g.Report))
-	case g.ReportPath == "" || !c.text(field, g.ReportPath):
-	case strings.HasPrefix(g.ReportPath, sandboxspec.FinalDir+"/") && path.Clean(g.ReportPath) == g.ReportPath:
-	case !isLocal(g.ReportPath) || g.ReportPath == ".":
-		c.refuse(field, g.ReportPath, "must be a file below the boundary, or below "+sandboxspec.FinalDir)
-	}
-	if g.Kind == evidence.KindTests && g.Report == evidence.ReportNone {
-		c.refuse(at+".report", string(g.Report), "shows no test, and the kind is tests: make the kind check, or name the report of its tests")
-	}
-}
-
-func oneOf[T ~string](c *checker, field string, value T, all []T) bool {
-	if slices.Contains(all, value) {
-		return true
-	}
-	words := make([]string, len(all))
-	for i, word := range all {
-		words[i] = string(word)
-	}
-	c.refuse(field, string(value), "must be one of "+strings.Join(words, ", "))
-	return false
-}
-
+// paths checks paths below the boundary.
 func (c *checker) paths(field string, paths []string) {
 	c.count(field, len(paths), maxList)
 	seen := map[string]bool{}
 	for i, name := range paths {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		switch {
-		case !c.text(at, name):
-		case !isLocal(name) || name == ".":
-			c.refuse(at, name, "must be a relative path below the boundary")
-		case seen[name]:
-			c.refuse(at, name, "is given twice")
-		}
+		c.path(at, name, isBelow, "must be a relative path below the boundary")
+		c.when(seen[name], at, name, "is given twice")
 		seen[name] = true
 	}
 }
 
-func (c *checker) patterns(patterns []string) {
-	c.count("artifact_paths", len(patterns), maxList)
-	for i, pattern := range patterns {
-		at := fmt.Sprintf("artifact_paths[%d]", i)
-		if !c.text(at, pattern) {
-			continue
+func (c *checker) command(at string, g evidence.Command) {
+	if _, err := split(g.Cmd); err != nil {
+		field := at + ".cmd"
+		if c.lines[field] == 0 {
+			field = at // written as a line, or left out
 		}
-		if !isLocal(pattern) || pattern == "." {
-			c.refuse(at, pattern, "must be a pattern of paths below the boundary, such as dist/**/*.whl")
-			continue
-		}
-		for segment := range strings.SplitSeq(pattern, "/") {
-			if _, err := path.Match(segment, ""); err != nil || strings.Contains(segment, "**") && segment != "**" {
-				c.refuse(at, pattern, "is no pattern: *, ? and [a-z] stand within one name, ** for whole folders")
-				break
-			}
+		c.refuse(field, g.Cmd, err.Error())
+	}
+	c.when(g.ExpectExit < 0 || g.ExpectExit > maxExit, at+".expect_exit", "", fmt.Sprintf("is %d; must be 0 to %d", g.ExpectExit, maxExit))
+	c.when(!slices.Contains(kinds, g.Kind), at+".kind", string(g.Kind), "must be one of "+text.List(kinds))
+	c.when(g.TimeoutMS < 0 || g.TimeoutMS > maxTime.Milliseconds(), at+".timeout", "", fmt.Sprintf("must be between 1ms and %v", maxTime))
+	c.policy(at+".env", policy.CheckEnv(g.Env)...)
+	report, file := at+".report", at+".report_path"
+	switch junit := g.Report == evidence.ReportJUnit; {
+	case !slices.Contains(reports, g.Report):
+		c.refuse(report, string(g.Report), "must be one of "+text.List(reports))
+	case junit && g.ReportPath == "":
+		c.refuse(at, "", "has the report junit, and so must have report_path")
+	case !junit && g.ReportPath != "":
+		c.refuse(file, g.ReportPath, "is for the report junit only, not "+string(g.Report))
+	case junit:
+		c.path(file, g.ReportPath, func(name string) bool { return isBelow(name) || isCleanBelow(name, sandboxspec.FinalDir) },
+			"must be a file below the boundary, or below "+sandboxspec.FinalDir)
+	case g.Kind == evidence.KindTests && g.Report == evidence.ReportNone:
+		c.refuse(report, string(g.Report), "shows no test, and the kind is tests: make the kind check, or name the report of its tests")
+	}
+}
+
+// isPattern reports whether [Match] can use a pattern.
+func isPattern(pattern string) bool {
+	for segment := range strings.SplitSeq(pattern, "/") {
+		if _, err := path.Match(segment, ""); err != nil || strings.Contains(segment, "**") && segment != "**" {
+			return false
 		}
 	}
+	return true
 }
 
 func (c *checker) network(w Spec) {
@@ -240,37 +232,17 @@ func (c *checker) network(w Spec) {
 		c.refuse("network.level", w.Network.Level, "must be offline, registry, api or open")
 		return
 	}
-	if w.Offline != e.Offline() {
-		c.refuse("offline", "", fmt.Sprintf("is %t, and network.level is %s", w.Offline, w.Network.Level))
-	}
-	if e.Offline() && len(e.Allow)+len(e.Deny) > 0 {
-		c.refuse("network", "", "lists hosts, and its level is offline")
-	}
-	_, err := e.Rules(nil, nil)
-	for _, err := range each(err) {
-		field := "network"
-		var broken *policy.FieldError
-		if errors.As(err, &broken) {
-			field = map[string]string{"allow-host": "network.allow", "deny-host": "network.deny"}[broken.Field]
+	c.when(w.Offline != e.Offline(), "offline", "", fmt.Sprintf("is %t, and network.level is %s", w.Offline, w.Network.Level))
+	c.when(e.Offline() && len(e.Allow)+len(e.Deny) > 0, "network", "", "lists hosts, and its level is offline")
+	for _, list := range []struct {
+		field string
+		hosts []string
+	}{{"network.allow", e.Allow}, {"network.deny", e.Deny}} {
+		c.count(list.field, len(list.hosts), maxHosts)
+		for _, host := range list.hosts {
+			_, err := policy.ParseHostPattern(host)
+			c.policy(list.field, err)
 		}
-		c.policy(cmp.Or(field, "network"), err)
-	}
-}
-
-// each takes joined errors apart.
-func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
-}
-
-func (c *checker) env(field string, vars map[string]string) {
-	for _, err := range policy.CheckEnv(vars) {
-		c.policy(field, err)
 	}
 }
 
@@ -282,14 +254,14 @@ func (c *checker) limits(l evidence.Caps) {
 	}{
 		{"timeout", l.TimeoutMS, 1, maxTime.Milliseconds(), fmt.Sprintf("1ms and %v", maxTime)},
 		{"memory", l.MemoryBytes, int64(6 * policy.MiB), maxSize, "6MiB and 1PiB"},
-		{"cpus", l.MilliCPUs, 10, maxCPUs * 1000, "0.01 and 4096"},
+		{"cpus", l.MilliCPUs, 10, maxCPUs * 1000, "0.01 and 4096, with at most three digits after the point"},
 		{"pids", l.PIDs, 1, 4 << 20, "1 and 4194304"},
 		{"disk", l.DiskBytes, int64(4 * policy.KiB), maxSize, "4KiB and 1PiB"},
 		{"log", l.LogBytes, int64(policy.KiB), int64(policy.GiB), "1KiB and 1GiB"},
 	} {
-		if limit.value != 0 && (limit.value < limit.low || limit.value > limit.high) {
-			c.refuse("limits."+limit.field, "", "must be between "+limit.text)
-		}
+		// In a document 0 is a mistake; in the normal form it is the limit of the policy.
+		given := limit.value != 0 || c.lines["limits."+limit.field] != 0
+		c.when(given && (limit.value < limit.low || limit.value > limit.high), "limits."+limit.field, "", "must be between "+limit.text)
 	}
 }
 
@@ -297,48 +269,37 @@ func (c *checker) toolchain(tools []Tool) {
 	c.count("toolchain", len(tools), maxTools)
 	for i, t := range tools {
 		at := fmt.Sprintf("toolchain[%d]", i)
-		if c.text(at+".source", t.Source) &&
-			(!filepath.IsAbs(t.Source) || filepath.Clean(t.Source) != t.Source || filepath.Dir(t.Source) == t.Source) {
-			c.refuse(at+".source", t.Source, "must be a clean absolute path of a folder of this machine")
-		}
-		if c.text(at+".target", t.Target) && (path.Clean(t.Target) != t.Target || !strings.HasPrefix(t.Target, sandboxspec.HostDir+"/")) {
-			c.refuse(at+".target", t.Target, "must be a clean path below "+sandboxspec.HostDir)
-		}
+		c.path(at+".source", t.Source, func(dir string) bool {
+			return filepath.IsAbs(dir) && filepath.Clean(dir) == dir && filepath.Dir(dir) != dir
+		}, "must be a clean absolute path of a folder of this machine")
+		c.path(at+".target", t.Target, func(dir string) bool { return isCleanBelow(dir, sandboxspec.HostDir) }, "must be a clean path below "+sandboxspec.HostDir)
 		for _, other := range tools[:i] {
-			if other.Target == t.Target || strings.HasPrefix(t.Target, other.Target+"/") || strings.HasPrefix(other.Target, t.Target+"/") {
-				c.refuse(at+".target", t.Target, "is, holds or lies in the target "+strict.Quoted(other.Target))
-			}
+			c.when(fsx.Within(t.Target, other.Target) || fsx.Within(other.Target, t.Target),
+				at+".target", t.Target, "is, holds or lies in the target "+strict.Quoted(other.Target))
 		}
 	}
 }
 
-func (c *checker) rules(rules []evidence.Rule) {
-	c.count("normalize", len(rules), maxRules)
-	seen := map[string]bool{}
-	for i, r := range rules {
-		at := fmt.Sprintf("normalize[%d]", i)
-		c.policy(at+".name", policy.CheckName("name", r.Name))
-		if seen[r.Name] {
-			c.refuse(at+".name", r.Name, "is given twice")
-		}
-		seen[r.Name] = true
-		c.text(at+".replace", r.Replace)
-		c.pattern(at+".pattern", r.Pattern)
-	}
-}
-
-// pattern checks a regular expression. One that matches nothing at all matches
-// everywhere.
+// pattern checks a regular expression. One that matches the empty text matches everywhere.
 func (c *checker) pattern(field, pattern string) {
-	if len(pattern) > maxText {
-		c.refuse(field, pattern, fmt.Sprintf("has %d bytes; at most %d", len(pattern), maxText))
-		return
-	}
 	r, err := regexp.Compile(pattern)
 	switch {
+	case len(pattern) > maxText:
+		c.refuse(field, pattern, fmt.Sprintf("has %d bytes; at most %d", len(pattern), maxText))
 	case err != nil:
 		c.refuse(field, pattern, "must be a regular expression: "+err.Error())
 	case r.MatchString(""):
 		c.refuse(field, pattern, "matches the empty text, and so everywhere")
 	}
+}
+
+// isLocal reports whether a path is clean, relative, and does not lead out.
+func isLocal(name string) bool {
+	return name != "" && path.Clean(name) == name && !path.IsAbs(name) && filepath.IsLocal(filepath.FromSlash(name))
+}
+
+func isBelow(name string) bool { return isLocal(name) && name != "." }
+
+func isCleanBelow(name, dir string) bool {
+	return path.Clean(name) == name && strings.HasPrefix(name, dir+"/")
 }

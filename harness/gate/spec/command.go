@@ -28,7 +28,7 @@ func askForReport(g *evidence.Gate, shared map[string]string) {
 	switch {
 	case g.Kind != evidence.KindTests:
 	case g.Report == evidence.ReportGoTest, auto && isGoTest(g.Argv):
-		if isGoTest(g.Argv) && !hasJSON(g.Argv) {
+		if isGoTest(g.Argv) {
 			set("GOFLAGS", "-json")
 		}
 	case auto || g.Report == evidence.ReportPytest:
@@ -48,34 +48,9 @@ func askForReport(g *evidence.Gate, shared map[string]string) {
 // cacheOption recognizes options of pytest's cache, which are errors without it.
 var cacheOption = regexp.MustCompile(`^--(lf|last-failed.*|lfnf.*|ff|failed-first|nf|new-first|sw|sw-.*|stepwise.*|cache-.*)$`)
 
-// isGoTest recognizes go test, also with flags before the verb.
+// isGoTest recognizes go test, also after -C DIR.
 func isGoTest(argv []string) bool {
-	if path.Base(argv[0]) != "go" {
-		return false
-	}
-	rest := argv[1:]
-	for len(rest) > 1 && strings.HasPrefix(rest[0], "-") { // go -C directory test
-		if !strings.Contains(rest[0], "=") {
-			rest = rest[1:]
-		}
-		rest = rest[1:]
-	}
-	return len(rest) > 0 && rest[0] == "test"
-}
-
-// hasJSON reports whether go test has -json already. Arguments after -args are not for go.
-func hasJSON(argv []string) bool {
-	for _, word := range argv {
-		flag, isFlag := strings.CutPrefix(word, "-")
-		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "-"), "=")
-		switch {
-		case isFlag && name == "args":
-			return false
-		case isFlag && name == "json":
-			return value != "false"
-		}
-	}
-	return false
+	return path.Base(argv[0]) == "go" && slices.Contains(argv[1:min(len(argv), 4)], "test")
 }
 
 // ownReport is the report that a pytest command names itself; empty for none. The last one
@@ -145,11 +120,11 @@ func parts(word string, script bool) []string {
 		}
 		return ""
 	})
-	split := plainParts
+	separator := plainParts
 	if script || strings.HasPrefix(word, " ") {
-		split = scriptParts
+		separator = scriptParts
 	}
-	all := split.Split(word, -1)
+	all := separator.Split(word, -1)
 	for i, part := range all {
 		if m := shortFlag.FindStringSubmatch(part); m != nil {
 			all[i] = m[1]

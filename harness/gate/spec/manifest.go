@@ -30,25 +30,19 @@ type Facts struct {
 	// Workspace is the absolute path of the boundary, links resolved; see [Spec.Workspace].
 	// WorkspaceExists is false without one, and WorkspaceOutside true if a link leads out of
 	// the directory of the wish.
-	Workspace        string
-	WorkspaceExists  bool
-	WorkspaceOutside bool
+	Workspace                         string
+	WorkspaceExists, WorkspaceOutside bool
 	// Repo is the state of the repository, and Differs the first paths of the workspace that
 	// differ from its commit.
-	Repo    evidence.Repo
-	Differs []string
-	// Uncounted are paths below the boundary that make no tree dirty.
-	Uncounted []string
+	Repo      evidence.Repo
+	Differs   []string
+	Uncounted []string // paths below the boundary that make no tree dirty
 	// Mode are the flags. Build combines them with those of the wish: a flag makes a run
 	// stricter, never laxer, and only the wish can allow something.
-	Mode evidence.Mode
-	// Exclude are further paths below the boundary that the gates do not see, such as the
-	// directory of the gate itself.
-	Exclude []string
-	// Tools, if not nil, must permit every command.
-	Tools Tools
-	// Policy has the limits and ceilings of this machine, and the permitted network.
-	Policy policy.Policy
+	Mode    evidence.Mode
+	Exclude []string // further paths that the gates do not see, such as the gate directory
+	Tools   Tools    // if not nil, must permit every command
+	Policy  policy.Policy
 }
 
 // Build is node 1. With findings nothing must be run; the manifest then describes the run that
@@ -59,13 +53,9 @@ func Build(facts Facts) (evidence.RunManifest, []evidence.Finding) {
 	m := evidence.RunManifest{
 		Schema: evidence.RunManifestV1, Name: w.Name, WishSHA256: b.Lock.SHA256, GateCommands: []string{}, Gates: []evidence.Gate{},
 		IOBoundary: strings.TrimSuffix(w.IOBoundary, "/") + "/", Workspace: b.Workspace, EnvPolicy: environment(w.Env),
-		Paths: evidence.Paths{
-			ArtifactPaths: list(w.ArtifactPaths), ProtectedPaths: list(w.ProtectedPaths), ReadOnlyPaths: list(w.ReadOnlyPaths),
-			Exclude: sorted(w.Exclude, b.Exclude),
-		},
-		Uncounted: sorted(b.Uncounted), Toolchain: b.Lock.Toolchain, Repo: b.Repo, Mode: b.mode(), Rules: list(w.Normalize), Allowed: list(w.AllowSuspects),
+		Paths: w.Paths, Uncounted: sorted(b.Uncounted), Toolchain: b.Lock.Toolchain, Repo: b.Repo, Mode: b.mode(), Rules: w.Normalize, Allowed: w.AllowSuspects,
 	}
-	m.Toolchain.Mounts = list(b.Lock.Toolchain.Mounts)
+	m.Exclude = sorted(w.Exclude, b.Exclude)
 	b.preconditions(m.Mode.Strict)
 	m.Egress = b.egress(m.Mode)
 	m.TimeoutCaps = b.caps()
@@ -87,6 +77,12 @@ func (b *builder) find(reason evidence.StopReason, gate int, subject, format str
 	b.findings = append(b.findings, evidence.Finding{Reason: reason, Gate: gate, Subject: subject, Detail: fmt.Sprintf(format, args...)})
 }
 
+func (b *builder) when(wrong bool, reason evidence.StopReason, subject, format string, args ...any) {
+	if wrong {
+		b.find(reason, 0, subject, format, args...)
+	}
+}
+
 func (b *builder) mode() evidence.Mode {
 	m, w := b.Mode, b.wish.Flags
 	m.Sealed = b.Sealed
@@ -100,47 +96,28 @@ func (b *builder) mode() evidence.Mode {
 
 // preconditions checks the seal, the commands, the workspace and the repository.
 func (b *builder) preconditions(strict bool) {
-	boundary := b.wish.IOBoundary
-	if !b.Sealed {
-		b.find(evidence.ReasonNotSealed, 0, evidence.WishLockFile, "%s",
-			cmp.Or(b.NotSealed, "The wish is not sealed, so that nobody can say what was to be run; seal it first."))
-	}
-	if len(b.wish.GateCommands) == 0 {
-		b.find(evidence.ReasonNoCommands, 0, "gate_commands", "The wish has no commands, and without one nothing can be shown.")
-	}
-	switch {
-	case b.WorkspaceOutside:
-		b.find(evidence.ReasonOutsideBoundary, 0, boundary, "The boundary is a link that leads out of the folder of the wish.")
-	case !b.WorkspaceExists:
-		b.find(evidence.ReasonNoWorkspace, 0, boundary, "There is no folder at the boundary of the wish.")
-	}
-	switch {
-	case !strict:
-	case b.Repo.Dirty:
-		b.find(evidence.ReasonDirty, 0, cmp.Or(b.Repo.Commit, boundary), "The workspace is not what the commit says, and the run is strict%s; commit, remove or ignore that. "+
-			"Files are compared as they are: what git converts by its attributes (eol, text, filter) differs, also where git status shows nothing.", b.differences())
-	case b.Repo.Commit == "":
-		b.find(evidence.ReasonDirty, 0, "", "There is no commit that the workspace could be compared with, and the run is strict.")
-	}
+	boundary, commit := b.wish.IOBoundary, b.Repo.Commit
+	b.when(!b.Sealed, evidence.ReasonNotSealed, evidence.WishLockFile, "%s",
+		cmp.Or(b.NotSealed, "The wish is not sealed, so that nobody can say what was to be run; seal it first."))
+	b.when(len(b.wish.GateCommands) == 0, evidence.ReasonNoCommands, "gate_commands", "The wish has no commands, and without one nothing can be shown.")
+	b.when(b.WorkspaceOutside, evidence.ReasonOutsideBoundary, boundary, "The boundary is a link that leads out of the folder of the wish.")
+	b.when(!b.WorkspaceExists && !b.WorkspaceOutside, evidence.ReasonNoWorkspace, boundary, "There is no folder at the boundary of the wish.")
+	b.when(strict && b.Repo.Dirty, evidence.ReasonDirty, cmp.Or(commit, boundary), "The workspace is not what the commit says%s, and the run is strict; commit, remove or ignore that. "+
+		"Files are compared as they are: what git converts by its attributes (eol, text, filter) differs, also where git status shows nothing.", b.differences())
+	b.when(strict && !b.Repo.Dirty && commit == "", evidence.ReasonDirty, "", "There is no commit that the workspace could be compared with, and the run is strict.")
 }
 
 // differences names the first files that differ from the commit.
 func (b *builder) differences() string {
 	const most = 5
-	var names []string
+	names := ""
 	for _, name := range b.Differs[:min(len(b.Differs), most)] {
-		names = append(names, fmt.Sprintf("%.200q", name))
+		names += fmt.Sprintf(", %.200q", name)
 	}
-	listed := ": " + strings.Join(names, ", ")
-	switch n := len(b.Differs); {
-	case n == 0:
-		return ""
-	case n == 1:
-		return listed + " differs"
-	case n > most:
-		listed += " and others"
+	if len(b.Differs) > most {
+		names += " and others"
 	}
-	return listed + " differ"
+	return strings.Replace(names, ",", " in", 1)
 }
 
 // egress is the network that the gates may reach; nil is none.
@@ -153,7 +130,7 @@ func (b *builder) egress(m evidence.Mode) *evidence.Egress {
 	if _, err := b.Policy.ApplyEgress(asked); err != nil {
 		b.refused(0, "network", err)
 	}
-	return &evidence.Egress{Level: n.Level, Allow: list(n.Allow), Deny: list(n.Deny)}
+	return &n
 }
 
 // refused adds what the policy of the machine does not permit.
@@ -188,12 +165,10 @@ func (b *builder) gate(index int, c evidence.Command, m evidence.RunManifest) ev
 	g.Env = map[string]string{}
 	maps.Copy(g.Env, c.Env)
 	g.TimeoutMS = cmp.Or(c.TimeoutMS, m.TimeoutCaps.TimeoutMS)
-	if ceiling := b.Policy.Max.Timeout; ceiling > 0 && milliseconds(c.TimeoutMS) > ceiling {
-		b.refused(index, "timeout", &policy.FieldError{
-			Field: "timeout", Value: milliseconds(c.TimeoutMS).String(), Rule: fmt.Sprintf("above the policy's maximum of %v", ceiling),
-		})
+	if own, most := milliseconds(c.TimeoutMS), b.Policy.Max.Timeout; most > 0 && own > most {
+		b.refused(index, "timeout", fmt.Errorf("timeout %v: above the policy's maximum of %v", own, most))
 	}
-	argv, err := Split(c.Cmd)
+	argv, err := split(c.Cmd)
 	if err != nil {
 		b.find(evidence.ReasonToolRefused, index, "gate_commands", "The command cannot be run: it %s.", err)
 		return g
@@ -211,12 +186,9 @@ func (b *builder) gate(index int, c evidence.Command, m evidence.RunManifest) ev
 	return g
 }
 
-// list is a copy that is not nil.
-func list[T any](of []T) []T { return append([]T{}, of...) }
-
-// sorted is the union of lists, in order.
+// sorted is the union of lists, in order. It is not nil.
 func sorted(lists ...[]string) []string {
-	all := list(slices.Concat(lists...))
+	all := append([]string{}, slices.Concat(lists...)...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -252,7 +224,7 @@ func NewPlan(m evidence.RunManifest, findings []evidence.Finding) evidence.Plan 
 		LoopBudgets:         map[string]int64{"iterations": passes, "tool_calls": passes * commands, "milliseconds": passes * ms},
 		LocalizationSummary: []string{}, ForecastSummary: []string{}, VerificationRungTarget: rungLocal,
 		NullChecksPerformed: true, // Build refuses missing and empty commands
-		EnvSnapshotPointer:  evidence.EnvSnapshotFile, EvidenceManifestPointer: evidence.ManifestFile, GateCommands: list(m.GateCommands),
+		EnvSnapshotPointer:  evidence.EnvSnapshotFile, EvidenceManifestPointer: evidence.ManifestFile, GateCommands: m.GateCommands,
 	}
 	if m.Mode.Repeats > 1 {
 		p.VerificationRungTarget = rungStable

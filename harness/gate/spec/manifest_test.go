@@ -157,11 +157,11 @@ func TestBuildFinds(t *testing.T) {
 			change: func(in *Facts) {
 				in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"1", "2\n", "3", "4", "5", "6"}
 			},
-			reason: evidence.ReasonDirty, subject: "abc", detail: `strict: "1", "2\n", "3", "4", "5" and others differ; `,
+			reason: evidence.ReasonDirty, subject: "abc", detail: `says in "1", "2\n", "3", "4", "5" and others, and the run is strict; `,
 		},
 		"line ends": {
 			change: func(in *Facts) { in.Repo.Dirty, in.Mode.Strict, in.Differs = true, true, []string{"a.txt"} },
-			reason: evidence.ReasonDirty, subject: "abc", detail: `"a.txt" differs; commit, remove or ignore that. Files are compared as they are: what git converts by its attributes (eol, `,
+			reason: evidence.ReasonDirty, subject: "abc", detail: `in "a.txt", and the run is strict; commit, remove or ignore that. Files are compared as they are: what git converts by its attributes (eol, `,
 		},
 		"dirty without commit": {
 			change: func(in *Facts) { in.Repo = evidence.Repo{Dirty: true}; in.Mode.Strict = true }, reason: evidence.ReasonDirty, subject: ".", detail: "strict",
@@ -258,8 +258,8 @@ func TestAskForReport(t *testing.T) {
 		"pytest --junit-xml /repo/out/r.xml": {map[string]string{"PYTEST_ADDOPTS": noCache}, "out/r.xml"},
 		"go test ./...":                      {map[string]string{"GOFLAGS": "-json"}, ""},
 		"/host/go/bin/go -C sub test ./...":  {map[string]string{"GOFLAGS": "-json"}, ""},
-		"go test -json ./...":                {map[string]string{}, ""},
-		"go test --json=true ./...":          {map[string]string{}, ""},
+		"go test -json ./...":                {map[string]string{"GOFLAGS": "-json"}, ""},
+		"go build ./...":                     {map[string]string{"PYTEST_ADDOPTS": junit + " " + noCache}, reportFile},
 		"go test ./... -args -json":          {map[string]string{"GOFLAGS": "-json"}, ""},
 	} {
 		m, findings := Build(facts(t, "gate_commands: ['"+cmd+"']"))
@@ -314,7 +314,7 @@ func TestOutside(t *testing.T) {
 		"sh -c 'cat secrets/key'":                        {"secrets/key"},
 		"cat --file=secrets":                             {"secrets"},
 	} {
-		words, err := Split(cmd)
+		words, err := split(cmd)
 		require.NoError(t, err, cmd)
 		var got []string
 		for _, o := range outsideOf(words, []string{"secrets"}) {

@@ -1,12 +1,10 @@
 package spec
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -15,12 +13,9 @@ import (
 )
 
 const (
-	// MaxDocument bounds a wish and a lock in bytes.
-	MaxDocument = 1 << 20
-	// maxTime bounds every time limit; the policy of a machine has ceilings of its own.
-	maxTime = 7 * 24 * time.Hour
-	// maxCPUs is the maximum of policy.Limits.
-	maxCPUs = 4096
+	MaxDocument = 1 << 20            // bytes of a wish or a lock
+	maxTime     = 7 * 24 * time.Hour // the policy of a machine has ceilings of its own
+	maxCPUs     = 4096               // the maximum of policy.Limits
 )
 
 // document is a wish as people write it: a [Spec] with other forms of some values.
@@ -92,13 +87,13 @@ func (d duration) MarshalText() ([]byte, error) {
 	return []byte((time.Duration(d) * time.Millisecond).String()), nil
 }
 
-// milliCPUs is a number of processors in thousandths.
-func milliCPUs(cpus float64) (int64, error) {
+// milliCPUs is a number of processors in thousandths; -1 if it has more digits or is too large.
+func milliCPUs(cpus float64) int64 {
 	milli := math.Round(cpus * 1000)
-	if math.IsNaN(cpus) || cpus < 0.01 || cpus > maxCPUs || math.Abs(milli-cpus*1000) > 1e-6 {
-		return 0, errors.New("must be between 0.01 and 4096, with at most three digits after the point")
+	if !(math.Abs(milli-cpus*1000) < 1e-6 && cpus <= maxCPUs) {
+		return -1
 	}
-	return int64(milli), nil
+	return int64(milli)
 }
 
 // Parse reads a wish, which is YAML or JSON. name is that of the file in messages. The format
@@ -108,16 +103,15 @@ func Parse(text []byte, name string) (Spec, error) {
 		return Spec{}, err
 	}
 	d, lines := newDocument(), map[string]int{}
-	problems := strict.Decode(text, &d, strict.Options{Tag: "json", Schema: SchemaV1, SchemaOptional: true, Lines: lines})
-	form := strict.Join(name, problems)
+	form := strict.Decode(text, &d, strict.Options{Tag: "json", Schema: SchemaV1, SchemaOptional: true, Lines: lines})
+	c := checker{source: name, lines: lines, form: form}
 	if len(lines) == 0 {
-		return Spec{}, form
+		return Spec{}, c.err()
 	}
-	c := checker{source: name, lines: lines, form: problems}
-	c.document(&d)
 	s := d.normal()
+	c.document(d)
 	c.spec(s)
-	if err := errors.Join(form, c.err()); err != nil {
+	if err := c.err(); err != nil {
 		return Spec{}, err
 	}
 	return s, nil
@@ -145,10 +139,9 @@ func (d document) normal() Spec {
 	}
 	s.Offline = s.Network.Level == string(policy.Offline)
 	s.Limits = evidence.Caps{
-		TimeoutMS: int64(d.Limits.Timeout), MemoryBytes: int64(d.Limits.Memory), PIDs: d.Limits.PIDs,
-		DiskBytes: int64(d.Limits.Disk), LogBytes: int64(d.Limits.Log),
+		TimeoutMS: int64(d.Limits.Timeout), MemoryBytes: int64(d.Limits.Memory), MilliCPUs: milliCPUs(d.Limits.CPUs),
+		PIDs: d.Limits.PIDs, DiskBytes: int64(d.Limits.Disk), LogBytes: int64(d.Limits.Log),
 	}
-	s.Limits.MilliCPUs, _ = milliCPUs(d.Limits.CPUs) // checked with the document
 	for _, c := range d.GateCommands {
 		s.GateCommands = append(s.GateCommands, c.normal())
 	}
@@ -157,13 +150,10 @@ func (d document) normal() Spec {
 
 func (c command) normal() evidence.Command {
 	n := evidence.Command{
-		Cmd: c.Cmd, ExpectExit: c.ExpectExit, Kind: c.Kind, Report: c.Report, ReportPath: clean(c.ReportPath), TimeoutMS: int64(c.Timeout), Env: c.Env,
+		Cmd: c.Cmd, ExpectExit: c.ExpectExit, Kind: cmp.Or(c.Kind, evidence.KindTests), Report: c.Report, ReportPath: clean(c.ReportPath), TimeoutMS: int64(c.Timeout), Env: c.Env,
 	}
 	if n.Env == nil {
 		n.Env = map[string]string{}
-	}
-	if n.Kind == "" {
-		n.Kind = evidence.KindTests
 	}
 	switch {
 	case n.Report != "":
@@ -183,45 +173,4 @@ func clean(name string) string {
 		return ""
 	}
 	return path.Clean(name)
-}
-
-// A checker collects the problems of a wish.
-type checker struct {
-	source string
-	// lines are the lines of the document by path; prefix is the path of the wish in it, with
-	// a dot at its end.
-	lines  map[string]int
-	prefix string
-	// form are the problems of the decoder, which are not reported twice.
-	form []strict.Problem
-	errs []error
-	more int
-}
-
-func (c *checker) err() error {
-	if c.more > 0 {
-		c.errs = append(c.errs, fmt.Errorf("%s: has %d problems more", c.source, c.more))
-	}
-	return errors.Join(c.errs...)
-}
-
-// refuse adds a problem of a field; value is shown shortened, unless it is empty.
-func (c *checker) refuse(field, value, rule string) {
-	if slices.ContainsFunc(c.form, func(p strict.Problem) bool {
-		return p.Path == field || strings.HasPrefix(field, p.Path+".") || strings.HasPrefix(field, p.Path+"[")
-	}) {
-		return
-	}
-	if len(c.errs) == strict.MaxProblems {
-		c.more++
-		return
-	}
-	if value != "" {
-		value = strict.Quoted(value)
-	}
-	line := 0
-	for at := field; line == 0 && at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
-		line = c.lines[c.prefix+at]
-	}
-	c.errs = append(c.errs, errors.New(strict.Problem{Line: line, Path: field, Value: value, Rule: rule}.At(c.source)))
 }

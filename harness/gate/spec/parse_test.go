@@ -95,7 +95,7 @@ func TestParseRefuses(t *testing.T) {
 		"alias":           {"name: &a b\nimage: *a", `must not be an alias`},
 		"null":            {"gate_commands: null", `must not be null`},
 		"name":            {"name: ../x", `wish.yaml:1: name: "../x" must be 1 to 64`},
-		"name empty":      {"name: ''", `name: must not be empty`},
+		"name empty":      {"name: ''", `name: "" must be 1 to 64`},
 		"no list":         {"gate_commands: pytest", `gate_commands: "pytest" must be a list`},
 		"no text":         {"gate_commands: [1]", `gate_commands[0]: 1 must be text`},
 		"command empty":   {"gate_commands: ['']", `gate_commands[0]: must not be empty`},
@@ -115,7 +115,7 @@ func TestParseRefuses(t *testing.T) {
 		"no program":      {`gate_commands: ["'' a"]`, `names no program`},
 		"long":            {"gate_commands: ['" + strings.Repeat("a", maxCommand+1) + "']", `has 16385 bytes; at most 16384`},
 		"many words":      {"gate_commands: ['" + strings.Repeat("a ", maxWords+1) + "']", `has 1001 words; at most 1000`},
-		"many commands":   {"gate_commands: " + many(MaxCommands+1, "a"), `gate_commands: has 101 entries; at most 100`},
+		"many commands":   {"gate_commands: " + many(maxCommands+1, "a"), `gate_commands: has 101 entries; at most 100`},
 		"exit":            {"gate_commands: [{cmd: a, expect_exit: 256}]", `expect_exit: is 256; must be 0 to 255`},
 		"exit negative":   {"gate_commands: [{cmd: a, expect_exit: -1}]", `expect_exit: is -1; must be 0 to 255`},
 		"exit bool":       {"gate_commands: [{cmd: a, expect_exit: true}]", `expect_exit: true must be a whole number`},
@@ -137,7 +137,7 @@ func TestParseRefuses(t *testing.T) {
 		"boundary out":    {"io_boundary: ..", `io_boundary: ".." must be a folder at or below`},
 		"boundary sly":    {"io_boundary: a/../../b", `io_boundary: "../b" must be`},
 		"boundary abs":    {"io_boundary: /srv", `io_boundary: "/srv" must be`},
-		"boundary empty":  {"io_boundary: ''", `io_boundary: must not be empty`},
+		"boundary empty":  {"io_boundary: ''", `io_boundary: must be a folder at or below`},
 		"boundary nul":    {`io_boundary: "a\0"`, `io_boundary: "a\x00" must not have control characters`},
 		"offline":         {"offline: true\nnetwork: {level: registry}", `wish.yaml:1: offline: is true, and there is a network`},
 		"online":          {"offline: false", `offline: is false, and there is no network`},
@@ -157,11 +157,11 @@ func TestParseRefuses(t *testing.T) {
 		"env number":      {"env: {A: 1}", `env.A: 1 must be text: put it in quotes`},
 		"memory":          {"limits: {memory: lots}", `limits.memory: size "lots" is not a size`},
 		"memory low":      {"limits: {memory: 1m}", `limits.memory: must be between 6MiB and 1PiB`},
-		"memory zero":     {"limits: {memory: '0'}", `limits.memory: must be at least 1`},
+		"memory zero":     {"limits: {memory: '0'}", `limits.memory: must be between 6MiB and 1PiB`},
 		"cpus":            {"limits: {cpus: 0}", `limits.cpus: must be between 0.01 and 4096`},
 		"cpus fine":       {"limits: {cpus: 1.00001}", `limits.cpus: must be between 0.01 and 4096, with at most three digits`},
 		"cpus nan":        {"limits: {cpus: .nan}", `limits.cpus`},
-		"pids":            {"limits: {pids: 0}", `limits.pids: must be at least 1`},
+		"pids":            {"limits: {pids: 0}", `limits.pids: must be between 1 and`},
 		"pids negative":   {"limits: {pids: -3}", `limits.pids: must be between 1 and`},
 		"disk":            {"limits: {disk: 1k}", `limits.disk: must be between 4KiB and 1PiB`},
 		"log":             {"limits: {log: 2g}", `limits.log: must be between 1KiB and 1GiB`},
@@ -228,7 +228,7 @@ func TestSplit(t *testing.T) {
 		`echo a$ b`:                      {"echo", "a$", "b"},
 		`go test ./...`:                  {"go", "test", "./..."},
 	} {
-		words, err := Split(cmd)
+		words, err := split(cmd)
 		require.NoError(t, err, cmd)
 		require.Equal(t, want, words)
 	}
@@ -240,7 +240,7 @@ func TestFromCommand(t *testing.T) {
 	} {
 		w, err := FromCommand(argv)
 		require.NoError(t, err)
-		words, err := Split(w.GateCommands[0].Cmd)
+		words, err := split(w.GateCommands[0].Cmd)
 		require.NoError(t, err)
 		require.Equal(t, argv, words)
 	}

@@ -88,31 +88,21 @@ func (l Lock) check(source string, lines map[string]int) error {
 	c := checker{source: source, lines: lines, prefix: "wish."}
 	c.spec(l.Wish)
 	c.prefix = ""
-	if c.text("toolchain.image", l.Toolchain.Image) && l.Wish.Image != "" && l.Toolchain.Image != l.Wish.Image {
-		c.refuse("toolchain.image", l.Toolchain.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
-	}
-	if id := l.Toolchain.ImageID; id != "" && !imageID.MatchString(id) {
-		c.refuse("toolchain.image_id", id, "must be the ID of an image, such as sha256:…")
-	}
-	if l.Toolchain.Locked && l.Toolchain.ImageID == "" {
-		c.refuse("toolchain.locked", "", "is true, and there is no image_id")
-	}
-	if l.Toolchain.Python != l.Wish.Python {
-		c.refuse("toolchain.python", l.Toolchain.Python, "is not the python of the wish")
-	}
-	tools, mounts := l.Wish.Toolchain, l.Toolchain.Mounts
+	t := l.Toolchain
+	c.text("toolchain.image", t.Image)
+	c.when(l.Wish.Image != "" && t.Image != l.Wish.Image, "toolchain.image", t.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
+	c.when(t.ImageID != "" && !imageID.MatchString(t.ImageID), "toolchain.image_id", t.ImageID, "must be the ID of an image, such as sha256:…")
+	c.when(t.Locked && t.ImageID == "", "toolchain.locked", "", "is true, and there is no image_id")
+	c.when(t.Python != l.Wish.Python, "toolchain.python", t.Python, "is not the python of the wish")
+	tools, mounts := l.Wish.Toolchain, t.Mounts
 	if len(tools) != len(mounts) {
 		c.refuse("toolchain.mounts", "", fmt.Sprintf("has %d folders, and the wish %d", len(mounts), len(tools)))
 		return c.err()
 	}
 	for i, m := range mounts {
 		at := fmt.Sprintf("toolchain.mounts[%d]", i)
-		if (Tool{Source: m.Source, Target: m.Target}) != tools[i] {
-			c.refuse(at, "", "is not the folder of the wish at this place")
-		}
-		if !evidence.IsSHA256(m.Hash) {
-			c.refuse(at+".hash", m.Hash, "must be the SHA-256 of the folder's tree; see treehash.Of")
-		}
+		c.when((Tool{Source: m.Source, Target: m.Target}) != tools[i], at, "", "is not the folder of the wish at this place")
+		c.when(!evidence.IsSHA256(m.Hash), at+".hash", m.Hash, "must be the SHA-256 of the folder's tree; see treehash.Of")
 	}
 	return c.err()
 }

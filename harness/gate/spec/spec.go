@@ -10,7 +10,6 @@ import (
 	_ "embed" // for the schemas
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -36,34 +35,24 @@ var (
 // slashes, every size in bytes and every time in milliseconds. Lists keep their order. Nothing
 // in it is nil.
 type Spec struct {
-	// Schema is [SchemaV1].
-	Schema string `json:"schema"`
-	// Name is for people, and part of the names of runs.
-	Name string `json:"name"`
+	Schema string `json:"schema"` // [SchemaV1]
+	Name   string `json:"name"`   // for people, and part of the names of runs
 	// GateCommands are run in this order. A wish without any can be sealed; node 1 refuses it
 	// (RT-10).
 	GateCommands []evidence.Command `json:"gate_commands"`
 	// IOBoundary is the workspace, relative to the directory of the wish; "." is that
 	// directory.
-	IOBoundary string `json:"io_boundary"`
-	// Network is the network that the gates may reach. Its level is "offline" if the wish is.
-	Network evidence.Egress `json:"network"`
-	// Image is a catalog name, a reference or an ID; empty is the default image.
-	Image string `json:"image"`
-	// Python is the pinned version, such as "3.11" or "3.11.2"; empty pins none.
-	Python string `json:"python"`
-	// Env is added to the environment of every gate; see policy.CheckEnv.
-	Env map[string]string `json:"env"`
-	// Limits bound each gate. The policy of the machine decides those that are 0.
-	Limits evidence.Caps `json:"limits"`
+	IOBoundary string            `json:"io_boundary"`
+	Network    evidence.Egress   `json:"network"` // its level is "offline" if the wish is
+	Image      string            `json:"image"`   // a catalog name, a reference or an ID; empty is the default image
+	Python     string            `json:"python"`  // the pinned version, such as "3.11" or "3.11.2"; empty pins none
+	Env        map[string]string `json:"env"`     // added to the environment of every gate; see policy.CheckEnv
+	Limits     evidence.Caps     `json:"limits"`  // of each gate; 0 is the limit of the machine's policy
 	evidence.Paths
 	evidence.Flags
-	// Toolchain are read-only directories of the host that gates find below /host.
-	Toolchain []Tool `json:"toolchain"`
-	// Normalize are further rules for logs, AllowSuspects patterns (RE2) that the detector of
-	// nondeterminism ignores.
-	Normalize     []evidence.Rule `json:"normalize"`
-	AllowSuspects []string        `json:"allow_suspects"`
+	Toolchain     []Tool          `json:"toolchain"`      // read-only directories of the host
+	Normalize     []evidence.Rule `json:"normalize"`      // further rules for logs
+	AllowSuspects []string        `json:"allow_suspects"` // patterns (RE2) of text that may change from run to run
 }
 
 // Tool is a directory of the host, an absolute path, and the path where gates find it.
@@ -100,28 +89,19 @@ func (s Spec) Workspace(dir string) (string, error) {
 	if err == nil {
 		outer, err = filepath.EvalSymlinks(outer)
 	}
-	if err != nil {
-		return "", fmt.Errorf("io_boundary: %w", err)
+	inner := ""
+	if err == nil {
+		inner, err = filepath.EvalSymlinks(filepath.Join(outer, filepath.FromSlash(s.IOBoundary)))
 	}
-	inner, err := filepath.EvalSymlinks(filepath.Join(outer, filepath.FromSlash(s.IOBoundary)))
-	if err != nil {
-		return "", fmt.Errorf("io_boundary: %w", err)
-	}
-	if !fsx.Within(inner, outer) {
-		return "", fmt.Errorf("io_boundary %q: %w", s.IOBoundary, ErrOutside)
-	}
-	switch info, err := os.Stat(inner); {
+	switch {
 	case err != nil:
 		return "", fmt.Errorf("io_boundary: %w", err)
-	case !info.IsDir():
+	case !fsx.Within(inner, outer):
+		return "", fmt.Errorf("io_boundary %q: %w", s.IOBoundary, ErrOutside)
+	case !fsx.IsDir(inner):
 		return "", fmt.Errorf("io_boundary %q: is not a folder", s.IOBoundary)
 	}
 	return inner, nil
-}
-
-// isLocal reports whether a path is clean, relative, and does not lead out.
-func isLocal(name string) bool {
-	return name != "" && path.Clean(name) == name && !path.IsAbs(name) && filepath.IsLocal(filepath.FromSlash(name))
 }
 
 // Match reports whether a path matches a pattern of artifacts. Both are relative, with forward

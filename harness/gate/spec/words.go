@@ -13,23 +13,24 @@ import (
 )
 
 const (
-	// MaxCommands bounds the commands of a wish.
-	MaxCommands = 100
-	// maxCommand bounds one command in bytes, and maxWords its arguments.
-	maxCommand = 16 << 10
-	maxWords   = 1000
+	maxCommands = 100      // of a wish
+	maxCommand  = 16 << 10 // bytes
+	maxWords    = 1000     // arguments of a command
 )
 
 var (
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	// expansion is text that a shell would replace.
-	expansion = regexp.MustCompile("^(?:`|\\$[({A-Za-z_0-9@*#?!$-])")
+	// expansion is text that a shell would replace, and escaped text that it would not.
+	expansion = regexp.MustCompile("`|\\$[({A-Za-z_0-9@*#?!$-]")
+	escaped   = regexp.MustCompile(`\\.`)
+	// shellToken is a part of a command in which a character may have a meaning.
+	shellToken = regexp.MustCompile(escaped.String() + `|'[^']*'|"(?:\\.|[^"\\])*"|[|&;<>]+|` + expansion.String())
 )
 
-// Split splits a command into its arguments by the rules of a shell for quotes and backslashes.
+// split splits a command into its arguments by the rules of a shell for quotes and backslashes.
 // It expands nothing. An error names the part that only a shell understands, and says how to
 // call one.
-func Split(cmd string) ([]string, error) {
+func split(cmd string) ([]string, error) {
 	switch {
 	case strings.TrimSpace(cmd) == "":
 		return nil, errors.New("must not be empty")
@@ -59,33 +60,15 @@ func Split(cmd string) ([]string, error) {
 }
 
 // shellOnly is the first part of a command that only a shell understands: an operator outside
-// of quotes, or text that it would replace.
+// of quotes, or text that it would replace. The quotes of the command are balanced.
 func shellOnly(cmd string) string {
-	const none, single, double = 0, '\'', '"'
-	quote := rune(none)
-	skip := false
-	for i, c := range cmd {
+	for _, token := range shellToken.FindAllString(cmd, -1) {
 		switch {
-		case skip:
-			skip = false
-		case quote == single:
-			if c == single {
-				quote = none
-			}
-		case c == '\\':
-			skip = true
-		case c == double && quote == double:
-			quote = none
-		case quote == none && (c == single || c == double):
-			quote = c
-		case quote == none && strings.ContainsRune("|&;<>", c):
-			end := i + 1
-			for end < len(cmd) && strings.IndexByte("|&;<>", cmd[end]) >= 0 {
-				end++
-			}
-			return "the operator " + cmd[i:end]
+		case strings.ContainsAny(token[:1], `\'`):
+		case strings.ContainsAny(token[:1], "|&;<>"):
+			return "the operator " + token
 		default:
-			if found := expansion.FindString(cmd[i:]); found != "" {
+			if found := expansion.FindString(escaped.ReplaceAllString(token, " ")); found != "" {
 				return "the expansion " + found
 			}
 		}
@@ -93,13 +76,13 @@ func shellOnly(cmd string) string {
 	return ""
 }
 
-// join is the command that [Split] splits into argv.
+// join is the command that [split] splits into argv.
 func join(argv []string) (string, error) {
 	if len(argv) == 0 {
 		return "", errors.New("command line: must have at least one word")
 	}
 	cmd := shellquote.Join(argv...)
-	words, err := Split(cmd)
+	words, err := split(cmd)
 	if err != nil {
 		return "", fmt.Errorf("command line: %w", err)
 	}

@@ -2,10 +2,11 @@ package testreport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +16,9 @@ import (
 
 // maxOpen bounds how many packages, builds and unfinished tests are remembered.
 const maxOpen = 20_000
+
+// goFraming matches lines of go test itself, not of a test.
+var goFraming = regexp.MustCompile(`^ *(?:===|---) `)
 
 // goEvent is one line of go test -json; see go doc test2json.
 type goEvent struct {
@@ -28,17 +32,14 @@ type goEvent struct {
 
 // parseGoEvent reads a line if it is an event.
 func parseGoEvent(line []byte) (e goEvent, ok bool) {
-	line = bytes.TrimSpace(line)
-	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil {
-		return goEvent{}, false
+	if line = bytes.TrimSpace(line); !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &e) != nil {
+		return e, false
 	}
 	switch e.Action {
 	case "start", "run", "pause", "cont", "pass", "bench", "fail", "output", "skip", "attr", "artifacts":
 		return e, e.Package != ""
-	case "build-output", "build-fail":
-		return e, true
 	}
-	return e, false
+	return e, e.Action == "build-output" || e.Action == "build-fail"
 }
 
 // goEvents reads the events of go test -json.
@@ -58,10 +59,6 @@ type goPackage struct {
 	output  head
 }
 
-func newGoEvents() *goEvents {
-	return &goEvents{pkgs: map[string]*goPackage{}, builds: map[string]*head{}}
-}
-
 // line reads a line of stdout. It returns false if the line is text: a script can print
 // some before it runs go test.
 func (g *goEvents) line(line []byte, cut bool) bool {
@@ -70,7 +67,7 @@ func (g *goEvents) line(line []byte, cut bool) bool {
 	case ok:
 		g.events++
 		g.event(e)
-	case g.events == 0 || len(line) == 0 || line[0] != '{':
+	case g.events == 0 || !bytes.HasPrefix(line, []byte("{")):
 		return false
 	case cut:
 		g.fail("a line of the events has more than %d bytes", maxLine)
@@ -86,14 +83,11 @@ func (g *goEvents) event(e goEvent) {
 			*s = name(*s)
 		}
 	}
-	switch e.Action {
-	case "build-output":
+	if strings.HasPrefix(e.Action, "build-") { // the packages that import a failed build fail
 		if output := entry(g, g.builds, e.ImportPath); output != nil {
 			output.add(e.Output)
 		}
 		return
-	case "build-fail":
-		return // the packages that import it fail
 	}
 	pkg := entry(g, g.pkgs, e.Package)
 	switch {
@@ -109,7 +103,7 @@ func (g *goEvents) event(e goEvent) {
 		g.running++
 		pkg.running[e.Test] = &head{}
 	case e.Action == "output":
-		if output := pkg.running[e.Test]; output != nil && !isFraming(e.Output) {
+		if output := pkg.running[e.Test]; output != nil && !goFraming.MatchString(e.Output) {
 			output.add(e.Output)
 		}
 	case e.Action == "pass", e.Action == "bench":
@@ -134,8 +128,8 @@ func (g *goEvents) packageEvent(e goEvent, pkg *goPackage) {
 		}
 		// No test of the package failed: it was not built, panicked, or called os.Exit.
 		message := pkg.output.String()
-		if build := g.builds[e.FailedBuild]; e.FailedBuild != "" && build != nil {
-			message = build.String()
+		if build := g.builds[e.FailedBuild]; build != nil {
+			message = cmp.Or(build.String(), message)
 		}
 		g.add(evidence.Case{ID: e.Package, Suite: e.Package, Outcome: evidence.Errored, Message: message})
 	}
@@ -166,10 +160,10 @@ func (g *goEvents) unfinished(pkgName string, pkg *goPackage) {
 // end is the end of the stream.
 func (g *goEvents) end() {
 	open := 0
-	for _, pkgName := range slices.Sorted(maps.Keys(g.pkgs)) {
-		if pkg := g.pkgs[pkgName]; !pkg.ended {
+	for _, name := range slices.Sorted(maps.Keys(g.pkgs)) {
+		if pkg := g.pkgs[name]; !pkg.ended {
 			open++
-			g.unfinished(pkgName, pkg)
+			g.unfinished(name, pkg)
 		}
 	}
 	if open > 0 {
@@ -191,33 +185,17 @@ func entry[V any](g *goEvents, m map[string]*V, key string) *V {
 	return v
 }
 
-// isFraming reports whether a line is one of go test itself, not of a test.
-func isFraming(output string) bool {
-	line := strings.TrimLeft(output, " ")
-	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
-}
-
 // CopyText copies the events of go test -json as the text that go test would have
 // printed. Lines that are not events are copied as they are.
 func CopyText(dst io.Writer, stdout io.Reader) error {
-	lines := logline.NewReader(stdout, maxLine)
-	for inside := false; ; {
-		piece, err := lines.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		text := string(piece.Text)
-		if e, ok := parseGoEvent(piece.Text); ok && !inside && !piece.More {
+	inside := false
+	return logline.Pieces(stdout, maxLine, func(piece []byte, more bool) error {
+		text := string(piece)
+		if e, ok := parseGoEvent(piece); ok && !inside && !more {
 			text = e.Output
-		} else if piece.LF {
-			text += "\n"
 		}
-		inside = piece.More
-		if _, err := io.WriteString(dst, text); err != nil {
-			return err
-		}
-	}
+		inside = more
+		_, err := io.WriteString(dst, text)
+		return err
+	})
 }

@@ -1,6 +1,8 @@
 package testreport
 
 import (
+	"bufio"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -9,15 +11,51 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// maxDepth bounds how deep the elements of a report are nested.
-const maxDepth = 64
+const (
+	// maxDepth bounds how deep the elements of a report are nested.
+	maxDepth = 64
+	// maxReport bounds a report, and maxToken a tag with its attributes and a text, both in
+	// bytes. The decoder holds each tag and text in memory.
+	maxReport = 64 << 20
+	maxToken  = 8 << 20
+)
+
+// xmlSource reads a report for the decoder, within the limits. Bytes and characters that
+// XML forbids become U+FFFD: programs print them, and few report writers escape them.
+type xmlSource struct {
+	*bufio.Reader
+	read, token int    // bytes of the report, and of the current token
+	pending     string // bytes of the current character
+}
+
+// ReadByte exists because a decoder with it reads byte by byte, and so no token ahead.
+func (s *xmlSource) ReadByte() (byte, error) {
+	if len(s.pending) == 0 {
+		r, size, err := s.ReadRune()
+		if err != nil {
+			return 0, err
+		}
+		if s.read += size; s.read > maxReport {
+			return 0, fmt.Errorf("it has more than %d bytes", maxReport)
+		}
+		if r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff {
+			r = utf8.RuneError
+		}
+		s.pending = string(r)
+	}
+	if s.token++; s.token > maxToken {
+		return 0, fmt.Errorf("a tag or text has more than %d bytes", maxToken)
+	}
+	b := s.pending[0]
+	s.pending = s.pending[1:]
+	return b, nil
+}
 
 // junitReader reads JUnit XML. Its dialects agree on the names of the elements only.
 type junitReader struct {
@@ -26,12 +64,10 @@ type junitReader struct {
 	pytest bool
 	// path has the open elements, suites the names of the open suites.
 	path, suites []string
-	rooted       bool
 	// open is the open case, nil outside of one.
-	open        *evidence.Case
-	class, file string
-	message     head
-	spoken      bool // an element set the outcome of the open case
+	open    *evidence.Case
+	message head
+	decided bool // an element set the outcome of the open case
 	// badElements counts elements of failures and errors, of which a case can have several.
 	badElements int
 	// tests and bad are the numbers of tests and of failures and errors that the outermost
@@ -40,9 +76,9 @@ type junitReader struct {
 }
 
 // readJUnit reads a report. If it finds a problem, it keeps the cases before it.
-func readJUnit(r io.Reader, pytest bool, limits xmlLimits) *junitReader {
+func readJUnit(r io.Reader, pytest bool) *junitReader {
 	x := &junitReader{pytest: pytest}
-	source := newXMLSource(r, limits)
+	source := &xmlSource{Reader: bufio.NewReader(r)}
 	d := xml.NewDecoder(source)
 	d.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
 		if strings.EqualFold(charset, "us-ascii") || strings.EqualFold(charset, "ascii") {
@@ -50,56 +86,46 @@ func readJUnit(r io.Reader, pytest bool, limits xmlLimits) *junitReader {
 		}
 		return nil, fmt.Errorf("the encoding %q is not read, only UTF-8", text.Short(charset, 40))
 	}
-	for {
-		source.nextToken()
+	for rooted := false; ; rooted = rooted || len(x.path) > 0 {
+		source.token = 0
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) && len(x.path) == 0 {
-			break
+			if !rooted {
+				x.fail("the JUnit XML report has no element")
+			}
+			x.compareDeclared()
+			return x
 		}
 		if err == nil {
-			err = x.token(token)
+			err = x.take(token)
 		}
 		if err != nil {
 			x.fail("the JUnit XML report is broken or cut: %s", text.Short(err.Error(), 200))
 			return x
 		}
 	}
-	if !x.rooted {
-		x.fail("the JUnit XML report has no element")
-	}
-	x.compareDeclared()
-	return x
 }
 
-func (x *junitReader) token(token xml.Token) error {
+func (x *junitReader) take(token xml.Token) error {
 	switch t := token.(type) {
 	case xml.StartElement:
-		if len(x.path) == maxDepth {
+		switch {
+		case len(x.path) == maxDepth:
 			return fmt.Errorf("elements are nested more than %d deep", maxDepth)
-		}
-		if len(x.path) == 0 && t.Name.Local != "testsuites" && t.Name.Local != "testsuite" {
+		case len(x.path) == 0 && t.Name.Local != "testsuites" && t.Name.Local != "testsuite":
 			return fmt.Errorf("it begins with <%s>, not with <testsuites> or <testsuite>", text.Short(t.Name.Local, 40))
 		}
-		x.rooted = true
 		x.path = append(x.path, t.Name.Local)
 		x.start(t)
 	case xml.EndElement:
 		x.path = x.path[:len(x.path)-1]
 		x.end(t.Name.Local)
 	case xml.CharData:
-		if _, isOutcome := outcomes[x.innermost()]; isOutcome && x.open != nil {
+		if x.open != nil && outcomes[x.path[len(x.path)-1]] != "" {
 			x.message.add(string(t[:min(len(t), maxMessage)]))
 		}
 	}
 	return nil
-}
-
-// innermost is the innermost open element.
-func (x *junitReader) innermost() string {
-	if len(x.path) == 0 {
-		return ""
-	}
-	return x.path[len(x.path)-1]
 }
 
 // outcomes are the elements that set the outcome of a case.
@@ -111,11 +137,8 @@ var statuses = map[string]evidence.Outcome{
 	"fail": evidence.Failed, "failed": evidence.Failed, "failure": evidence.Failed, "error": evidence.Errored, "errored": evidence.Errored,
 }
 
-// worse orders outcomes: of several outcomes of a case the worst counts.
-func worse(a, b evidence.Outcome) bool {
-	order := []evidence.Outcome{evidence.Passed, evidence.Skipped, evidence.XFailed, evidence.Failed, evidence.Errored}
-	return slices.Index(order, a) > slices.Index(order, b)
-}
+// ranks order outcomes: of several outcomes of a case the worst counts.
+var ranks = map[evidence.Outcome]int{evidence.Passed: 0, evidence.Skipped: 1, evidence.XFailed: 2, evidence.Failed: 3, evidence.Errored: 4}
 
 func (x *junitReader) start(t xml.StartElement) {
 	switch t.Name.Local {
@@ -127,20 +150,21 @@ func (x *junitReader) start(t xml.StartElement) {
 		case "testsuites":
 			x.rootTests, x.rootBad = tests, bad
 		case "testsuite", "testsuites/testsuite":
-			x.tests, x.bad = min(x.tests+tests, maxCount), min(x.bad+bad, maxCount)
+			x.tests, x.bad = x.tests+tests, x.bad+bad
 		}
 	case "testcase":
 		if x.open != nil {
 			return // a nested case counts with its parent
 		}
-		x.spoken, x.message = false, head{}
-		x.class, x.file = attr(t, "classname"), attr(t, "file")
-		x.open = &evidence.Case{Name: attr(t, "name"), Suite: x.class, Outcome: evidence.Passed}
-		if x.open.Suite == "" && len(x.suites) > 0 {
-			x.open.Suite = x.suites[len(x.suites)-1]
+		x.decided, x.message = false, head{}
+		class, name := attr(t, "classname"), attr(t, "name")
+		x.open = &evidence.Case{Name: name, Suite: cmp.Or(class, x.suites[len(x.suites)-1]), Outcome: evidence.Passed}
+		x.open.ID = strings.TrimPrefix(x.open.Suite+"."+name, ".")
+		if x.pytest {
+			x.open.ID = pytestID(attr(t, "file"), class, name)
 		}
 		for _, key := range []string{"result", "status"} {
-			if o, known := statuses[strings.ToLower(attr(t, key))]; known && worse(o, x.open.Outcome) {
+			if o := statuses[strings.ToLower(attr(t, key))]; ranks[o] > ranks[x.open.Outcome] {
 				x.open.Outcome = o
 			}
 		}
@@ -163,12 +187,10 @@ func (x *junitReader) outcome(t xml.StartElement) {
 		// An error of a suite has no case.
 		suite := strings.Join(x.suites, ".")
 		x.add(evidence.Case{ID: suite, Suite: suite, Outcome: outcome, Message: attr(t, "message")})
-	case x.open == nil, worse(x.open.Outcome, outcome), x.spoken && outcome == x.open.Outcome:
-	default:
-		x.spoken, x.open.Outcome, x.message = true, outcome, head{}
-		if message := attr(t, "message"); message != "" {
-			x.message.add(message + "\n")
-		}
+	case x.open == nil:
+	case ranks[outcome] > ranks[x.open.Outcome], outcome == x.open.Outcome && !x.decided:
+		x.decided, x.open.Outcome, x.message = true, outcome, head{}
+		x.message.add(attr(t, "message") + "\n")
 	}
 }
 
@@ -177,13 +199,8 @@ func (x *junitReader) end(element string) {
 	case element == "testsuites", element == "testsuite":
 		x.suites = x.suites[:len(x.suites)-1]
 	case element == "testcase" && x.open != nil && !slices.Contains(x.path, "testcase"):
-		c := *x.open
-		c.Message = x.message.String()
-		c.ID = strings.TrimPrefix(c.Suite+"."+c.Name, ".")
-		if x.pytest {
-			c.ID = pytestID(x.file, x.class, c.Name)
-		}
-		x.add(c)
+		x.open.Message = x.message.String()
+		x.add(*x.open)
 		x.open = nil
 	}
 }
@@ -211,11 +228,14 @@ func attr(t xml.StartElement, key string) string {
 // number is the value of a numeric attribute, 0 without one.
 func number(t xml.StartElement, key string) int {
 	n, _ := strconv.Atoi(attr(t, key)) // text that is not a number declares nothing
-	return max(0, min(n, maxCount))
+	return n
 }
 
-// pytestModule matches the names of modules that pytest collects.
-var pytestModule = regexp.MustCompile(`^test_|_test$|^conftest$`)
+var (
+	// pytestModule matches the names of modules that pytest collects.
+	pytestModule = regexp.MustCompile(`^test_|_test$|^conftest$`)
+	capital      = regexp.MustCompile(`^\p{Lu}`)
+)
 
 // pytestID is the node ID of a case of pytest, such as "tests/test_a.py::TestX::test_b[1]".
 // The report has the path and the classes in one name, "tests.test_a.TestX", and the file
@@ -231,7 +251,7 @@ func pytestID(file, class, name string) string {
 	}
 	words := strings.Split(class, ".")
 	module := len(words)
-	for module > 1 && startsWithCapital(words[module-1]) {
+	for module > 1 && capital.MatchString(words[module-1]) {
 		module--
 	}
 	for i := module; i > 0; i-- {
@@ -246,9 +266,4 @@ func pytestID(file, class, name string) string {
 		module = n
 	}
 	return strings.Join(append(append([]string{file}, words[module:]...), name), "::")
-}
-
-func startsWithCapital(word string) bool {
-	r, _ := utf8.DecodeRuneInString(word)
-	return unicode.IsUpper(r)
 }

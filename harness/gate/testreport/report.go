@@ -7,6 +7,7 @@
 package testreport
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -30,8 +31,6 @@ const (
 	// maxName bounds an ID, a suite and a name, and maxMessage a message, in bytes.
 	maxName    = 1000
 	maxMessage = 2 << 10
-	// maxCount bounds the number of tests that a report declares.
-	maxCount = 1 << 30
 )
 
 // Input is what a gate left. A nil reader means that the stream or the report is missing.
@@ -62,100 +61,76 @@ func Parse(g evidence.Gate, in Input) Report {
 	if g.Report == evidence.ReportNone {
 		return Report{Source: evidence.ReportNone}
 	}
-	all := scan(g, in)
-	found := all.report(g, in.ExitCode)
-	if all.err != nil {
-		found.addProblem("the output could not be read: " + all.err.Error())
+	tool := toolOf(g.Argv)
+	events, tap := &goEvents{pkgs: map[string]*goPackage{}, builds: map[string]*head{}}, &tapLines{}
+	var err error
+	if mayHaveEvents := MayHaveEvents(g); in.Stdout != nil {
+		err = logline.Each(in.Stdout, maxLine, func(line []byte, cut bool) {
+			if !mayHaveEvents || !events.line(line, cut) {
+				tap.line(line)
+			}
+		})
 	}
-	if found.Source == "" {
-		found.Source = evidence.ReportNone
-	} else {
-		found.addProblem(againstExit(toolOf(g.Argv), found, in.ExitCode))
+	events.end()
+	tap.end()
+	var junit *junitReader
+	if in.Report != nil {
+		junit = readJUnit(in.Report, g.Report == evidence.ReportPytest || tool == toolPytest)
+	}
+	found := choose(g, in, junit, events, tap)
+	if err != nil {
+		found.addProblem("the output could not be read: " + err.Error())
+	}
+	if found.Source != evidence.ReportNone {
+		found.addProblem(againstExit(tool, found, in.ExitCode))
 	}
 	return found
+}
+
+// choose returns the report that counts. junit is nil if there is none.
+func choose(g evidence.Gate, in Input, junit *junitReader, events *goEvents, tap *tapLines) Report {
+	tool, auto := toolOf(g.Argv), isAuto(g)
+	found := Report{Source: evidence.ReportNone}
+	switch {
+	case junit != nil && (auto && tool != toolGo || g.Report == evidence.ReportPytest || g.Report == evidence.ReportJUnit):
+		if found = junit.report(evidence.ReportJUnit); junit.pytest {
+			found.Source = evidence.ReportPytest
+		}
+	case events.events > 0 && (auto || g.Report == evidence.ReportGoTest):
+		found = events.report(evidence.ReportGoTest)
+	case tap.found() && (auto && tool == toolTAP || g.Report == evidence.ReportTAP):
+		found = tap.report(evidence.ReportTAP)
+	case !auto:
+		found.Problem = missing[g.Report]
+	case tool == toolPytest && strings.Contains(g.Env["PYTEST_ADDOPTS"], "--junit") && finished(in.ExitCode):
+		// A test that ends the process of pytest leaves no report.
+		found.Problem = "pytest was asked for a JUnit XML report and left none"
+	}
+	return found
+}
+
+// missing are the problems of gates that left no report in the format that counts.
+var missing = map[evidence.ReportFormat]string{
+	evidence.ReportPytest: "no JUnit XML report was left",
+	evidence.ReportJUnit:  "no JUnit XML report was left",
+	evidence.ReportGoTest: "stdout has no events of go test -json",
+	evidence.ReportTAP:    "stdout has no TAP",
 }
 
 func (r *Report) addProblem(problem string) {
 	if r.Problem != "" && problem != "" {
 		problem = r.Problem + "; " + problem
 	}
-	if problem != "" {
-		r.Problem = problem
-	}
+	r.Problem = cmp.Or(problem, r.Problem)
 }
 
-// reports has a reader for each format.
-type reports struct {
-	junit  *junitReader // nil without a report file
-	events *goEvents
-	tap    *tapLines
-	err    error
-}
-
-// scan reads stdout and the report file once.
-func scan(g evidence.Gate, in Input) *reports {
-	all := &reports{events: newGoEvents(), tap: &tapLines{}}
-	if mayHaveEvents := MayHaveEvents(g); in.Stdout != nil {
-		all.err = logline.Each(in.Stdout, maxLine, func(line []byte, cut bool) {
-			if !mayHaveEvents || !all.events.line(line, cut) {
-				all.tap.line(line)
-			}
-		})
-	}
-	all.events.end()
-	all.tap.end()
-	if in.Report != nil {
-		pytest := g.Report == evidence.ReportPytest || toolOf(g.Argv) == toolPytest
-		all.junit = readJUnit(in.Report, pytest, usualLimits)
-	}
-	return all
-}
+// isAuto reports whether the command and the available reports decide on the format.
+func isAuto(g evidence.Gate) bool { return g.Report == evidence.ReportAuto || g.Report == "" }
 
 // MayHaveEvents reports whether the stdout of a gate can have events of go test -json,
 // which [CopyText] turns into text.
 func MayHaveEvents(g evidence.Gate) bool {
-	if g.Report == evidence.ReportAuto || g.Report == "" {
-		return toolOf(g.Argv) != toolPytest
-	}
-	return g.Report == evidence.ReportGoTest
-}
-
-// report selects the report that counts.
-func (all *reports) report(g evidence.Gate, code *int) Report {
-	tool := toolOf(g.Argv)
-	isJUnit, isEvents := all.junit != nil, all.events.events > 0
-	switch g.Report {
-	case evidence.ReportPytest, evidence.ReportJUnit:
-		if !isJUnit {
-			return Report{Problem: "no JUnit XML report was left"}
-		}
-	case evidence.ReportGoTest:
-		if isJUnit = false; !isEvents {
-			return Report{Problem: "stdout has no events of go test -json"}
-		}
-	case evidence.ReportTAP:
-		if !all.tap.found() {
-			return Report{Problem: "stdout has no TAP"}
-		}
-		return all.tap.report(evidence.ReportTAP)
-	default:
-		isJUnit = isJUnit && tool != toolGo
-		if asked := strings.Contains(g.Env["PYTEST_ADDOPTS"], "--junit"); tool == toolPytest && !isJUnit && asked && finished(code) {
-			// A test that ends the process of pytest leaves no report.
-			return Report{Problem: "pytest was asked for a JUnit XML report and left none"}
-		}
-	}
-	switch {
-	case isJUnit && all.junit.pytest:
-		return all.junit.report(evidence.ReportPytest)
-	case isJUnit:
-		return all.junit.report(evidence.ReportJUnit)
-	case isEvents:
-		return all.events.report(evidence.ReportGoTest)
-	case all.tap.found() && tool == toolTAP:
-		return all.tap.report(evidence.ReportTAP)
-	}
-	return Report{}
+	return g.Report == evidence.ReportGoTest || isAuto(g) && toolOf(g.Argv) != toolPytest
 }
 
 // tool is a program that runs tests.
@@ -171,9 +146,7 @@ const (
 // Commands of tools. Words in front, such as those of env or coverage, only prepare a
 // command, and a command of a shell is not examined. Any program can print TAP, so it
 // counts only if the command names a tool that prints it.
-const (
-	prepared = `^(?:(?:\S*/)?(?:env|time|nice|uv|poetry|pipenv|coverage|run|-m|\w+=\S*|(?:python|pypy)[\d.]* (?:-[XW] \S+ |-[a-zA-Z]+ )*?-[a-zA-Z]*m) )*(?:\S*/)?`
-)
+const prepared = `^(?:(?:\S*/)?(?:env|time|nice|uv|poetry|pipenv|coverage|run|-m|\w+=\S*|(?:python|pypy)[\d.]* (?:-[XW] \S+ |-[a-zA-Z]+ )*?-[a-zA-Z]*m) )*(?:\S*/)?`
 
 var (
 	pytestCommand = regexp.MustCompile(prepared + `(?:pytest|py\.test)(?: |$)`)
@@ -237,21 +210,23 @@ func (k *keeper) add(c evidence.Case) {
 	k.counts.Add(c.Outcome)
 	c.ID, c.Suite, c.Name = name(c.ID), name(c.Suite), name(c.Name)
 	c.Message = text.Short(strings.ToValidUTF8(c.Message, string(utf8.RuneError)), maxMessage)
-	if c.Outcome == evidence.Passed {
+	passed := c.Outcome == evidence.Passed
+	if passed {
 		c.Message = ""
 	}
-	if len(k.cases) < MaxCases {
-		if c.Outcome == evidence.Passed {
+	last := len(k.passing) - 1
+	switch {
+	case len(k.cases) < MaxCases:
+		if passed {
 			k.passing = append(k.passing, len(k.cases))
 		}
 		k.cases = append(k.cases, c)
 		return
-	}
-	k.dropped++
-	if last := len(k.passing) - 1; c.Outcome != evidence.Passed && last >= 0 {
+	case !passed && last >= 0:
 		k.cases[k.passing[last]] = c
 		k.passing = k.passing[:last]
 	}
+	k.dropped++
 }
 
 func (k *keeper) fail(format string, args ...any) {

@@ -1,3 +1,13 @@
+// Package sweep runs a tool over axes of values and over seeds, each combination in a
+// directory of its own (MI-08 to MI-11).
+//
+// [NewPlan] decides everything: the order of the runs, the names of their directories, the
+// spec of each one. It does no I/O and refuses runs that cannot be distinguished. [Run]
+// carries a plan out on a queue of jobs, and resumes an interrupted one.
+//
+// No file that it writes depends on the clock or on a random number. The sweep's manifest holds
+// the values, the seeds and the hashes of the tool's manifests only, so it is the same, byte for
+// byte, however many runs went on at once.
 package sweep
 
 import (
@@ -53,6 +63,18 @@ func shown(name string) string { return text.Quote(name, 80) }
 
 // Validate reports all problems.
 func (c Config) Validate() error {
+	_, err := c.check()
+	return err
+}
+
+// TotalRuns is the product of the numbers of values, times the number of seeds; 0 for a
+// configuration that Validate refuses.
+func (c Config) TotalRuns() int {
+	n, _ := c.check()
+	return n
+}
+
+func (c Config) check() (runs int, err error) {
 	var errs []error
 	refuse := func(field, value, rule string) {
 		errs = append(errs, &policy.FieldError{Field: field, Value: value, Rule: rule})
@@ -91,36 +113,16 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	if len(errs) == 0 {
-		_, err := c.totalRuns()
-		return err
+	if len(errs) > 0 {
+		return 0, errors.Join(errs[:min(len(errs), before+maxProblems)]...)
 	}
-	return errors.Join(errs[:min(len(errs), before+maxProblems)]...)
-}
-
-// TotalRuns is the product of the numbers of values, times the number of seeds; 0 for a
-// configuration that Validate refuses.
-func (c Config) TotalRuns() int {
-	if c.Validate() != nil {
-		return 0
-	}
-	n, _ := c.totalRuns() // cannot fail: Validate called it
-	return n
-}
-
-func (c Config) totalRuns() (int, error) {
-	n := len(c.Seeds)
+	runs = len(c.Seeds)
 	for _, axis := range c.Axes {
-		if len(axis.Values) > MaxRuns/n {
-			n = MaxRuns + 1
-			break
+		if runs *= len(axis.Values); runs > MaxRuns {
+			return 0, &policy.FieldError{Field: "axes", Rule: fmt.Sprintf("make more than %d runs; leave out values or seeds", MaxRuns)}
 		}
-		n *= len(axis.Values)
 	}
-	if n > MaxRuns {
-		return 0, &policy.FieldError{Field: "axes", Rule: "make more than " + strconv.Itoa(MaxRuns) + " runs; leave out values or seeds"}
-	}
-	return n, nil
+	return runs, nil
 }
 
 // A Point is one combination of values, and a seed.
@@ -143,26 +145,18 @@ func (p Point) String() string {
 // Points are the combinations in the order of their runs (MI-09): axes by name, values
 // and seeds as they were given, seeds fastest, the last axis before them.
 func (c Config) Points() ([]Point, error) {
-	if err := c.Validate(); err != nil {
+	runs, err := c.check()
+	if err != nil {
 		return nil, err
 	}
-	combinations := []map[string]any{{}}
-	for _, axis := range c.sorted() {
-		var next []map[string]any
-		for _, before := range combinations {
-			for _, value := range axis.Values {
-				values := maps.Clone(before)
-				values[axis.Name] = value
-				next = append(next, values)
-			}
+	points, axes := make([]Point, runs), c.sorted()
+	for i := range points {
+		values, rest := map[string]any{}, i/len(c.Seeds)
+		for _, axis := range slices.Backward(axes) {
+			values[axis.Name] = axis.Values[rest%len(axis.Values)]
+			rest /= len(axis.Values)
 		}
-		combinations = next
-	}
-	var points []Point
-	for _, values := range combinations {
-		for _, seed := range c.Seeds {
-			points = append(points, Point{values, seed})
-		}
+		points[i] = Point{values, c.Seeds[i%len(c.Seeds)]}
 	}
 	return points, nil
 }

@@ -82,7 +82,7 @@ func openDir(dir string, definition []byte, resume bool) (d *sweepDir, begun boo
 			d.root, err = os.OpenRoot(d.path)
 		}
 		if err != nil {
-			return nil, false, &DirError{Path: d.path, Rule: "cannot be created", Err: err}
+			return nil, false, d.cannot("be created", err)
 		}
 	}
 	d.lock, err = fsx.Lock(d.root)
@@ -90,9 +90,12 @@ func openDir(dir string, definition []byte, resume bool) (d *sweepDir, begun boo
 	case errors.Is(err, fsx.ErrLocked):
 		err = &DirError{Path: d.path, Rule: "is in use by another sweep", Err: sandbox.ErrBusy, hint: "wait for its end"}
 	case err != nil:
-		err = &DirError{Path: d.path, Rule: "cannot be locked", Err: err}
+		err = d.cannot("be locked", err)
 	default:
-		begun, err = d.prepare(definition)
+		begun, err = d.recognize(definition)
+	}
+	if err == nil {
+		err = d.cannot("be written", d.prepare(definition, begun))
 	}
 	if err != nil {
 		return nil, false, errors.Join(err, d.close())
@@ -107,43 +110,45 @@ func findDir(dir string, resume bool) (*sweepDir, error) {
 	if err == nil {
 		_, err = os.Lstat(path)
 	}
+	d := &sweepDir{path: path}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &sweepDir{path: path}, nil
+		return d, nil
 	case err != nil:
-		return nil, &DirError{Path: path, Rule: "cannot be looked at", Err: err}
+		return nil, d.cannot("be looked at", err)
 	case !resume:
 		return nil, &DirError{Path: path, Rule: "exists already", Err: fs.ErrExist,
 			hint: "go on with the sweep that is there with --resume, or choose another directory with --output"}
 	}
-	root, err := fsx.OpenRoot(path)
-	if err != nil {
+	if d.root, err = fsx.OpenRoot(path); err != nil {
 		return nil, &DirError{Path: path, Rule: notSweep, Err: err}
 	}
-	return &sweepDir{path: path, root: root}, nil
+	return d, nil
 }
 
-// prepare writes the definition, unless it is there.
-func (d *sweepDir) prepare(definition []byte) (begun bool, err error) {
-	begun, err = recognize(d.path, d.root, definition)
-	if err != nil {
-		return false, err
-	}
+// prepare writes the definition, unless it is there, and creates the directory of the runs.
+func (d *sweepDir) prepare(definition []byte, begun bool) error {
 	if !begun {
-		err = fsx.WriteIn(d.root, DefinitionName, definition, 0o644, true)
-	}
-	if err == nil {
-		if err = d.root.Mkdir(RunsName, 0o755); errors.Is(err, fs.ErrExist) {
-			err = nil
+		if err := fsx.WriteIn(d.root, DefinitionName, definition, 0o644, true); err != nil {
+			return err
 		}
 	}
-	if err == nil && !d.isDir(RunsName) {
-		err = errors.New(RunsName + " is not a directory")
+	err := d.root.Mkdir(RunsName, 0o755)
+	switch {
+	case !errors.Is(err, fs.ErrExist):
+		return err
+	case !d.isDir(RunsName):
+		return errors.New(RunsName + " is not a directory")
 	}
-	if err != nil {
-		return false, &DirError{Path: d.path, Rule: "cannot be written", Err: err}
+	return nil
+}
+
+// cannot is the error of a directory with which something cannot be done; nil for none.
+func (d *sweepDir) cannot(rule string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return begun, nil
+	return &DirError{Path: d.path, Rule: "cannot " + rule, Err: err}
 }
 
 func (d *sweepDir) close() error {
@@ -154,31 +159,32 @@ func (d *sweepDir) close() error {
 	return err
 }
 
-// recognize reports whether a directory is that of the sweep of a definition. An empty
+// recognize reports whether the directory is that of the sweep of a definition. An empty
 // directory is not yet; any other one is refused.
-func recognize(path string, root *os.Root, definition []byte) (begun bool, err error) {
+func (d *sweepDir) recognize(definition []byte) (begun bool, err error) {
 	const most = 64 << 20 // a definition has every value and seed
-	text, err := fsx.ReadIn(root, DefinitionName, most)
-	if errors.Is(err, fs.ErrNotExist) {
-		other := errors.New("other")
-		// A crash while the definition is written leaves a part of it under another name.
-		if walkErr := fsx.ReadDir(context.Background(), root, ".", func(name string) error {
-			if strings.HasPrefix(name, DefinitionName) {
-				return nil
-			}
-			return other
-		}); walkErr == nil {
-			return false, nil
-		}
-	}
+	there, err := fsx.ReadIn(d.root, DefinitionName, most)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && d.isNew():
+		return false, nil
 	case err != nil:
-		return false, &DirError{Path: path, Rule: notSweep, Err: err}
-	case bytes.Equal(text, definition):
+		return false, &DirError{Path: d.path, Rule: notSweep, Err: err}
+	case bytes.Equal(there, definition):
 		return true, nil
 	}
-	return false, &DirError{Path: path, Rule: "is of another sweep: " + differences(text, definition),
+	return false, &DirError{Path: d.path, Rule: "is of another sweep: " + differences(there, definition),
 		hint: "give the same command again, or choose another directory with --output"}
+}
+
+// isNew reports whether the directory holds no more than a crash leaves there while the
+// definition is written: a part of it under another name.
+func (d *sweepDir) isNew() bool {
+	return fsx.ReadDir(context.Background(), d.root, ".", func(name string) error {
+		if !strings.HasPrefix(name, DefinitionName) {
+			return fs.ErrExist
+		}
+		return nil
+	}) == nil
 }
 
 func (d *sweepDir) isDir(name string) bool {
@@ -244,54 +250,49 @@ func (d *sweepDir) end(run string, r runFile, stdout, stderr string) error {
 // same, its artifacts are as they were, and they meet the demands of now. The error
 // means that this could not be found out, or is that of ctx.
 func (d *sweepDir) known(ctx context.Context, run string, spec []byte, demands invoke.VerifyOptions) (r runFile, known bool, err error) {
-	const most = 64 << 20 // it may name each artifact that a manifest lists
-	text, err := fsx.ReadIn(d.root, runDir(run, RunName), most)
-	if err != nil || json.Unmarshal(text, &r) != nil || r.Schema != RunSchemaV1 || r.Status != StatusSucceeded || r.ManifestHash == "" {
-		return r, false, nil
-	}
-	was, err := fsx.ReadIn(d.root, runDir(run, SpecName), int64(len(spec)))
-	if err != nil || !bytes.Equal(was, spec) || !d.isDir(runDir(run)) || !d.isDir(runDir(run, OutputName)) {
+	if r, known = d.succeeded(run, spec); !known {
 		return r, false, nil
 	}
 	report, err := invoke.Verify(ctx, filepath.Join(d.path, runDir(run, OutputName)), demands)
 	if err != nil {
 		return r, false, fmt.Errorf("run %s: its artifacts cannot be checked: %w", run, err)
 	}
-	if !report.OK {
-		return r, false, nil
-	}
 	now := map[string]string{}
 	for _, a := range report.Artifacts {
 		now[a.Path] = a.SHA256
 	}
-	if r.Artifacts == nil {
-		r.Artifacts = map[string]string{}
-	}
-	r.Artifacts[invoke.ManifestName] = r.ManifestHash
+	known = report.OK && now[invoke.ManifestName] == r.ManifestHash
 	for name, want := range r.Artifacts {
 		got, read := now[name]
-		if !read { // it is not demanded any more
-			if got, err = d.hash(ctx, runDir(run, OutputName), name); err != nil {
-				return r, false, context.Cause(ctx) // it is gone
-			}
+		if known && !read { // it is not demanded any more
+			got = d.hash(ctx, runDir(run, OutputName), name)
 		}
-		if got != want {
-			return r, false, nil
-		}
+		known = known && got == want
 	}
-	return r, true, nil
+	return r, known, context.Cause(ctx)
 }
 
-// hash is the SHA-256 of a regular file below a directory.
-func (d *sweepDir) hash(ctx context.Context, dir, name string) (string, error) {
-	name = filepath.FromSlash(name)
-	if !filepath.IsLocal(name) {
-		return "", fs.ErrInvalid
+// succeeded returns how a run of this spec ended, and whether it succeeded.
+func (d *sweepDir) succeeded(run string, spec []byte) (r runFile, ok bool) {
+	const most = 64 << 20 // it may name each artifact that a manifest lists
+	text, err := fsx.ReadIn(d.root, runDir(run, RunName), most)
+	if err != nil || json.Unmarshal(text, &r) != nil || r.Schema != RunSchemaV1 || r.Status != StatusSucceeded {
+		return r, false
+	}
+	was, err := fsx.ReadIn(d.root, runDir(run, SpecName), int64(len(spec)))
+	return r, err == nil && bytes.Equal(was, spec) && d.isDir(runDir(run)) && d.isDir(runDir(run, OutputName))
+}
+
+// hash is the SHA-256 of a regular file below a directory; empty if it cannot be read.
+func (d *sweepDir) hash(ctx context.Context, dir, name string) string {
+	if name = filepath.FromSlash(name); !filepath.IsLocal(name) {
+		return ""
 	}
 	file, info, err := fsx.OpenBelow(d.root, filepath.Join(dir, name))
 	if err != nil {
-		return "", err
+		return ""
 	}
 	defer file.Close()
-	return fsx.Sum(ctx, sha256.New(), file, info)
+	sum, _ := fsx.Sum(ctx, sha256.New(), file, info) // an error has no hash
+	return sum
 }

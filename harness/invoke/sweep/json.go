@@ -58,22 +58,17 @@ var spelled = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFromFunc(func(in *jsontext
 // readObject reads a JSON object in which each key is given once, and every escape is a
 // whole character. The error is a sentence about the text.
 func readObject(text []byte) (map[string]any, error) {
-	var value any
-	err := jsonv2.Unmarshal(text, &value, spelled)
+	var object map[string]any
+	err := jsonv2.Unmarshal(text, &object, spelled)
 	var syntax *jsontext.SyntacticError
 	switch {
-	case err == nil:
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
 		return nil, fmt.Errorf("has the key %s twice in one object", shown(syntax.JSONPointer.LastToken()))
 	case len(bytes.TrimSpace(text)) == 0:
 		return nil, errors.New("is not JSON: it is empty")
 	case errors.As(err, &syntax):
 		return nil, fmt.Errorf("is not JSON: %w, at byte %d", syntax.Err, syntax.ByteOffset)
-	default:
-		return nil, fmt.Errorf("is not JSON: %w", err)
-	}
-	object, ok := value.(map[string]any)
-	if !ok {
+	case err != nil || object == nil: // JSON of another type
 		return nil, errors.New("must be a JSON object")
 	}
 	return object, nil

@@ -38,22 +38,6 @@ func LoadSpec(path string) (Spec, error) {
 	return Spec{fields}, nil
 }
 
-// ParseSpec reads a base spec.
-func ParseSpec(text []byte) (Spec, error) {
-	fields, err := readObject(text)
-	if err != nil {
-		return Spec{}, fmt.Errorf("base spec: %w", err)
-	}
-	return Spec{fields}, nil
-}
-
-// SHA256 is the hash of the content of the spec, 64 hexadecimal digits: spaces and the
-// order of keys do not count.
-func (s Spec) SHA256() (string, error) {
-	text, err := DeterministicJSON(s.fields)
-	return fmt.Sprintf("%x", sha256.Sum256(text)), err
-}
-
 // At is the spec of one run (MI-10): perturbations and seed replace those of the base.
 // Everything else is that of the base, numbers in their spelling. Keys are sorted, a level
 // is two spaces, and there is no newline at the end. s is not changed.
@@ -109,10 +93,7 @@ func NewPlan(config Config, base Spec) (Plan, error) {
 // Len is the number of runs.
 func (p Plan) Len() int { return len(p.points) }
 
-// Point is the values and the seed of a run; the first one is 0.
-func (p Plan) Point(i int) Point { return p.points[i] }
-
-// Name is the name of the directory of a run.
+// Name is the name of the directory of a run; the first one is 0.
 func (p Plan) Name(i int) string { return p.names[i] }
 
 // Spec is the text of the spec of a run.
@@ -142,16 +123,13 @@ const familyKey = "manifest_schema_family"
 // tool's manifest of each run, in the order of the runs; "" stands for a run that failed,
 // and null is written. Keys are sorted, a level is two spaces, and there is no newline at
 // the end.
-func (p Plan) Manifest(hashes []string) ([]byte, error) {
+func (p Plan) Manifest(hashes []Text) ([]byte, error) {
 	if len(hashes) != p.Len() {
 		return nil, fmt.Errorf("sweep: %d runs but %d hashes", p.Len(), len(hashes))
 	}
 	runs := make([]any, p.Len())
 	for i, point := range p.points {
-		runs[i] = map[string]any{"axis_values": point.Values, "seed": point.Seed, "manifest_hash": nil}
-		if hashes[i] != "" {
-			runs[i].(map[string]any)["manifest_hash"] = hashes[i] //nolint:forcetypeassert // made above
-		}
+		runs[i] = map[string]any{"axis_values": point.Values, "seed": point.Seed, "manifest_hash": hashes[i]}
 	}
 	return indentedJSON(map[string]any{"axes": p.axes(), "seeds": p.config.Seeds, "runs": runs, familyKey: FamilyOrchestrator})
 }
@@ -185,16 +163,16 @@ const SchemaV1 = "evalbox/sweep/v1"
 // only that it differs.
 const SetupHashed = "env."
 
-// definition is everything that the results of a sweep depend on.
+// definition is everything that the results of a sweep depend on. Spaces and the order of
+// keys in the base spec do not count.
 func (p Plan) definition(setup map[string]string) ([]byte, error) {
-	sum, err := p.base.SHA256()
+	base, err := DeterministicJSON(p.base.fields)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{}
-	maps.Copy(all, setup)
 	return indentedJSON(map[string]any{
-		"schema": SchemaV1, "axes": p.axes(), "seeds": p.config.Seeds, "adapter": p.config.Adapter, "base_spec_sha256": sum, "setup": all,
+		"schema": SchemaV1, "axes": p.axes(), "seeds": p.config.Seeds, "adapter": p.config.Adapter,
+		"base_spec_sha256": fmt.Sprintf("%x", sha256.Sum256(base)), "setup": setup,
 	})
 }
 
@@ -208,7 +186,7 @@ func differences(there, wanted []byte) string {
 	maps.Copy(all, a)
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		const most = 80
+		const most = 80 // bytes of a value that is shown
 		was, is := a[name], b[name]
 		switch {
 		case was == is:

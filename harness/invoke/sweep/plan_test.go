@@ -15,11 +15,17 @@ import (
 // testPlan is a sweep of four runs.
 func testPlan(t *testing.T) Plan {
 	t.Helper()
-	spec, err := ParseSpec([]byte(`{"kind": "test"}`))
-	require.NoError(t, err)
+	spec := parseSpec(t, `{"kind": "test"}`)
 	plan, err := NewPlan(Config{Axes: []Axis{{"x", []any{0.5, "b"}}}, Seeds: seeds(1, 2), Adapter: new("m")}, spec)
 	require.NoError(t, err)
 	return plan
+}
+
+func parseSpec(t *testing.T, text string) Spec {
+	t.Helper()
+	fields, err := readObject([]byte(text))
+	require.NoError(t, err)
+	return Spec{fields}
 }
 
 func TestNewPlan(t *testing.T) {
@@ -54,7 +60,7 @@ func TestNewPlanRefuses(t *testing.T) {
 
 func TestManifest(t *testing.T) {
 	plan := testPlan(t)
-	text, err := plan.Manifest([]string{"aa", "", "bb", "cc"})
+	text, err := plan.Manifest([]Text{"aa", "", "bb", "cc"})
 	require.NoError(t, err)
 	want := `{
   "axes": {
@@ -133,9 +139,7 @@ func TestManifestFamily(t *testing.T) {
 // TestDifferences: a refusal names what differs, and no value that is a hash.
 func TestDifferences(t *testing.T) {
 	plan := testPlan(t)
-	other, err := ParseSpec([]byte(`{"kind": "other"}`))
-	require.NoError(t, err)
-	changed, err := NewPlan(Config{Axes: []Axis{{"x", []any{strings.Repeat("long", 40)}}}, Seeds: seeds(1, 2)}, other)
+	changed, err := NewPlan(Config{Axes: []Axis{{"x", []any{strings.Repeat("long", 40)}}}, Seeds: seeds(1, 2)}, parseSpec(t, `{"kind": "other"}`))
 	require.NoError(t, err)
 	before, err := plan.definition(map[string]string{"exec": "python3 t.py", "root": "", "env.A": "aa", "env.B": "bb", "env.C": "cc", "same": "s"})
 	require.NoError(t, err)
@@ -167,7 +171,7 @@ func TestWholeSeeds(t *testing.T) {
 	text, err := plan.Spec(0)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"seed": 18446744073709551615`)
-	text, err = plan.Manifest([]string{"", ""})
+	text, err = plan.Manifest([]Text{"", ""})
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"seed": -9223372036854775808`)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -100,15 +101,14 @@ type End struct {
 	// Failure says why it failed, or why it is missing although it began.
 	Failure Text `json:"failure"`
 
-	index int
-	err   error // why it is missing
+	err error // why it is missing
 }
 
 // Report is the report before the first run, in this directory.
 func (p Plan) Report(dir string) Report {
 	r := Report{Schema: ReportSchemaV1, TotalRuns: p.Len(), Dir: dir, Runs: make([]End, p.Len())}
 	for i := range r.Runs {
-		r.Runs[i] = End{index: i, Name: p.Name(i), Point: p.Point(i), Status: StatusPlanned}
+		r.Runs[i] = End{Name: p.names[i], Point: p.points[i], Status: StatusPlanned}
 	}
 	return r
 }
@@ -164,7 +164,7 @@ func Check(plan Plan, opts Options) error {
 	if err != nil || dir.root == nil {
 		return err
 	}
-	_, err = recognize(dir.path, dir.root, definition)
+	_, err = dir.recognize(definition)
 	return errors.Join(err, dir.close())
 }
 
@@ -201,16 +201,14 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
-	s := &sweep{Harness: tool, plan: plan, opts: opts, dir: dir, again: begun, index: map[string]int{}}
-	s.report = plan.Report(dir.path)
+	s := &sweep{Harness: tool, plan: plan, opts: opts, dir: dir, again: begun, report: plan.Report(dir.path)}
 	for i := range s.report.Runs {
 		s.report.Runs[i].Status = StatusMissing
-		s.index[plan.Name(i)] = i
 	}
 	if err := s.resume(ctx); err != nil {
 		return s.report, err
 	}
-	queue := trial.Queue{Parallel: opts.Parallel, Known: s.known, Log: opts.Log, LogFailed: opts.LogFailed}
+	queue := trial.Queue{Parallel: opts.Parallel, Log: opts.Log, LogFailed: opts.LogFailed}
 	if !opts.KeepGoing {
 		queue.Budget.Failures = 1
 	}
@@ -225,9 +223,8 @@ type sweep struct {
 	opts          Options
 	dir           *sweepDir
 	again         bool // the directory existed
-	index         map[string]int
 
-	mu     sync.Mutex // of the ends, Begun and Ended
+	mu     sync.Mutex // of the report, Begun and Ended
 	report Report
 }
 
@@ -266,40 +263,32 @@ func (s *sweep) resume(ctx context.Context) error {
 	return nil
 }
 
-// jobs are the runs in the order of the plan.
+// jobs are the runs that are not kept, in the order of the plan.
 func (s *sweep) jobs(yield func(trial.Job) bool) {
 	parent := trial.NewID()
-	for i := range s.plan.Len() {
-		job := trial.Job{ID: trial.NewID(), Name: s.plan.Name(i), Parent: parent}
-		seed := s.plan.Point(i).Seed
-		if n, unsigned := seed.Uint64(); unsigned {
+	for _, run := range s.report.Runs {
+		job := trial.Job{Name: run.Name, Parent: parent}
+		if n, unsigned := run.Seed.Uint64(); unsigned {
 			job.Seed = &n
 		}
-		at := func(name string) string { return filepath.Join(s.dir.path, runDir(job.Name, name)) }
-		job.Spec, _ = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &seed}) // texts and a number
-		if !yield(job) {
+		at := func(name string) string { return filepath.Join(s.dir.path, runDir(run.Name, name)) }
+		job.Spec, _ = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &run.Seed}) // texts and a number
+		if !run.Kept && !yield(job) {
 			return
 		}
 	}
 }
 
-// known is for the queue: a kept run does not run.
-func (s *sweep) known(job trial.Job) (trial.Result, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return trial.Result{Job: job, Verdict: trial.Passed}, s.report.Runs[s.index[job.Name]].Kept
-}
-
 // Run does one run in its directory, and records its end.
 func (s *sweep) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	i := s.index[job.Name]
+	i := slices.Index(s.plan.names, job.Name)
 	s.mu.Lock()
 	end := s.report.Runs[i]
 	if s.opts.Begun != nil {
 		s.opts.Begun()
 	}
 	s.mu.Unlock()
-	res, err := s.one(ctx, job, emit, &end)
+	res, err := s.one(ctx, job, emit, i, &end)
 	if err != nil {
 		end.Status, end.Failure, end.err = StatusMissing, Text(err.Error()), err
 	}
@@ -312,8 +301,8 @@ func (s *sweep) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 	return res, err
 }
 
-func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), end *End) (trial.Result, error) {
-	spec, err := s.plan.Spec(end.index)
+func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), i int, end *End) (trial.Result, error) {
+	spec, err := s.plan.Spec(i)
 	if err != nil {
 		return trial.Result{}, err
 	}
@@ -360,9 +349,9 @@ func failure(call invoke.Result) string {
 func (s *sweep) finish(ctx context.Context) error {
 	var errs []error
 	var failures *FailuresError
-	hashes := make([]string, s.plan.Len())
+	hashes := make([]Text, s.plan.Len())
 	for i, end := range s.report.Runs {
-		hashes[i] = string(end.ManifestHash)
+		hashes[i] = end.ManifestHash
 		if end.err != nil && len(errs) < maxProblems {
 			errs = append(errs, end.err)
 		}

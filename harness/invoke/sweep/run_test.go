@@ -30,13 +30,14 @@ type tool struct {
 
 	mu   sync.Mutex
 	ran  []string
+	jobs []trial.Job
 	fail map[string]bool
 	err  map[string]error
 }
 
 func (o *tool) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) (trial.Result, error) {
 	o.mu.Lock()
-	o.ran = append(o.ran, job.Name)
+	o.ran, o.jobs = append(o.ran, job.Name), append(o.jobs, job)
 	o.mu.Unlock()
 	var inv struct {
 		Config, Adapter string
@@ -114,6 +115,9 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	names := []string{"x=0p5_seed=1", "x=0p5_seed=2", "x=b_seed=1", "x=b_seed=2"}
 	assert.Equal(t, names, o.ran)
+	assert.NotEqual(t, o.jobs[0].ID, o.jobs[1].ID)
+	assert.NotEmpty(t, o.jobs[0].Parent)
+	assert.Equal(t, o.jobs[0].Parent, o.jobs[3].Parent, "the runs of a sweep have one parent")
 	assert.Equal(t, 4, report.Count(StatusSucceeded))
 	assert.Equal(t, filepath.Join(dir, ManifestName), string(report.Manifest))
 	assert.Equal(t, 4, begun)

@@ -1,14 +1,12 @@
-// Package logline reads logs of strangers line by line with bounded memory, and knows
-// what a terminal would not show of them.
+// Package logline reads untrusted logs line by line with bounded memory, and removes the
+// control sequences of terminals.
 package logline
 
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"regexp"
-	"unicode/utf8"
 )
 
 // ControlPattern (RE2) matches control sequences of terminals: colours and movements
@@ -18,111 +16,65 @@ const ControlPattern = `(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1
 
 var control = regexp.MustCompile(ControlPattern)
 
-// spaceWithin is how far back from its end a piece is cut at a space.
-const spaceWithin = 4 << 10
-
-// Reserve is how many bytes a piece that goes on stays below the limit of a reader, so
-// that a mark finds room in its line.
+// Reserve is how many bytes a piece that goes on stays below the limit, so that a mark
+// and a line feed find room in its line.
 const Reserve = 64
 
-// Piece is a line, or a part of one that is too long to be kept in memory.
-type Piece struct {
-	// Text has no line feed at its end. It is valid until the next call.
-	Text []byte
-	// LF says that a line feed came after it, More that its line goes on. With neither,
-	// the text ended.
-	LF, More bool
-}
-
-// Reader reads lines, and those longer than a limit in pieces. It is not safe for
-// concurrent use.
-type Reader struct {
-	r    *bufio.Reader
-	most int
-	skip int
-}
-
-// NewReader reads pieces of less than most bytes; most is at least 8 KiB.
-func NewReader(r io.Reader, most int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, most), most: most}
-}
-
-// Reset begins with another text.
-func (l *Reader) Reset(r io.Reader) {
-	l.r.Reset(r)
-	l.skip = 0
-}
-
-// Next is the next piece; io.EOF after the last one. A line feed at the very end begins
-// no further line.
-func (l *Reader) Next() (Piece, error) {
-	_, _ = l.r.Discard(l.skip) // what was peeked is there
-	l.skip = 0
-	for searched := 0; ; {
-		text, _ := l.r.Peek(l.r.Buffered()) // what is buffered is there
-		if end := bytes.IndexByte(text[searched:], '\n'); end >= 0 {
-			l.skip = searched + end + 1
-			return Piece{Text: text[:searched+end], LF: true}, nil
+// Pieces calls visit with every line. A piece ends with its line feed, which only the
+// last line may lack. A line of more than most bytes comes in several pieces, and more is
+// true for all but the last of them. A piece is valid during the call. Errors are those of
+// the reader and of visit.
+func Pieces(r io.Reader, most int, visit func(piece []byte, more bool) error) error {
+	more := false
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, min(most, 64<<10)), most)
+	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		end := bytes.IndexByte(data, '\n') + 1
+		more = end == 0 && len(data) >= most
+		switch {
+		case more:
+			end = Border(data[:most-Reserve])
+		case end == 0 && atEOF:
+			end = len(data)
 		}
-		if len(text) >= l.most {
-			l.skip = Border(text[:l.most-Reserve])
-			return Piece{Text: text[:l.skip], More: true}, nil
+		if end == 0 {
+			return 0, nil, nil
 		}
-		searched = len(text)
-		if _, err := l.r.Peek(len(text) + 1); err != nil {
-			if !errors.Is(err, io.EOF) || len(text) == 0 {
-				return Piece{}, err
-			}
-			// What was read before the error lies in the buffer, perhaps elsewhere.
-			text, _ = l.r.Peek(len(text))
-			l.skip = len(text)
-			return Piece{Text: text}, nil
+		return end, data[:end], nil
+	})
+	for lines.Scan() {
+		if err := visit(lines.Bytes(), more); err != nil {
+			return err
 		}
 	}
+	return lines.Err()
 }
 
-// Border is where a text is cut that goes on: after its last space if one is near, else
-// between two characters.
+// Border is where a text that goes on is cut: after its last space, or else at its end.
 func Border(text []byte) int {
-	near := max(len(text)-spaceWithin, 1)
-	if space := bytes.LastIndexByte(text[near:], ' '); space >= 0 {
-		return near + space + 1
-	}
-	for back := 1; back < utf8.UTFMax && back < len(text); back++ {
-		if b := text[len(text)-back]; utf8.RuneStart(b) {
-			if !utf8.FullRune(text[len(text)-back:]) {
-				return len(text) - back
-			}
-			break
-		}
+	if space := bytes.LastIndexByte(text, ' '); space >= 0 {
+		return space + 1
 	}
 	return len(text)
 }
 
-// Each calls visit with every line, without control sequences and carriage returns at
-// its end. Of a longer line it has the first most bytes, and cut is true. The line is
-// valid during the call.
+// Each calls visit with every line, as [Plain] returns it. Of a longer line it has the
+// first most bytes at most, and cut is true. The line is valid during the call.
 func Each(r io.Reader, most int, visit func(line []byte, cut bool)) error {
-	lines := NewReader(r, most)
-	for inside := false; ; {
-		piece, err := lines.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	inside := false
+	return Pieces(r, most, func(piece []byte, more bool) error {
 		if !inside {
-			visit(Plain(piece.Text), piece.More)
+			visit(Plain(piece), more)
 		}
-		inside = piece.More
-	}
+		inside = more
+		return nil
+	})
 }
 
-// Plain is a line as a terminal shows it: without control sequences, and without
-// carriage returns at its end. It may share the memory of line.
+// Plain is a line without control sequences, and without the line feed and carriage
+// returns at its end. It may share the memory of line.
 func Plain(line []byte) []byte {
-	line = bytes.TrimRight(line, "\r")
+	line = bytes.TrimRight(line, "\r\n")
 	if bytes.IndexByte(line, 0x1b) >= 0 || bytes.Contains(line, []byte("\u009b")) {
 		line = control.ReplaceAll(line, nil)
 	}

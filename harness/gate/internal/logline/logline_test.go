@@ -1,6 +1,7 @@
 package logline_test
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 const most = 8 << 10
 
-// TestReader: however the text comes, its pieces are the same and miss nothing.
-func TestReader(t *testing.T) {
+// TestPieces: however the text comes, its pieces are the same and miss nothing.
+func TestPieces(t *testing.T) {
 	words := strings.Repeat("some words ", 2000)
 	for name, text := range map[string]string{
 		"empty": "", "one": "a", "lines": "a\n\nb\n", "no end": "a\nb", "long": words + "\nend\n",
@@ -25,37 +26,31 @@ func TestReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
 				var back strings.Builder
-				lines := logline.NewReader(r, most)
-				for {
-					piece, err := lines.Next()
-					if errors.Is(err, io.EOF) {
-						break
+				require.NoError(t, logline.Pieces(r, most, func(piece []byte, more bool) error {
+					assert.LessOrEqual(t, len(piece), most)
+					if more {
+						assert.LessOrEqual(t, len(piece), most-logline.Reserve)
+						assert.NotContains(t, string(piece), "\n")
 					}
-					require.NoError(t, err)
-					assert.False(t, piece.LF && piece.More)
-					assert.Less(t, len(piece.Text), most)
-					if piece.More {
-						assert.LessOrEqual(t, len(piece.Text), most-logline.Reserve)
-						assert.True(t, strings.HasSuffix(string(piece.Text), " ") || strings.ToValidUTF8(string(piece.Text), "") == string(piece.Text))
-					}
-					back.Write(piece.Text)
-					if piece.LF {
-						back.WriteByte('\n')
-					}
-				}
+					back.Write(piece)
+					return nil
+				}))
 				assert.Equal(t, text, back.String())
 			}
 		})
 	}
 }
 
-func TestReaderErrors(t *testing.T) {
-	lines := logline.NewReader(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(errors.New("disk"))), most)
-	piece, err := lines.Next()
-	require.NoError(t, err)
-	assert.Equal(t, "a", string(piece.Text))
-	_, err = lines.Next()
-	assert.ErrorContains(t, err, "disk")
+func TestPiecesErrors(t *testing.T) {
+	disk := errors.New("disk")
+	first := ""
+	err := logline.Pieces(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(disk)), most, func(piece []byte, _ bool) error {
+		first = cmp.Or(first, string(piece))
+		return nil
+	})
+	assert.ErrorIs(t, err, disk)
+	assert.Equal(t, "a\n", first)
+	assert.ErrorIs(t, logline.Pieces(strings.NewReader("a\nb"), most, func([]byte, bool) error { return disk }), disk)
 }
 
 func TestEach(t *testing.T) {

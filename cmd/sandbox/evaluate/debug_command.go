@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
@@ -30,12 +31,12 @@ type debugInput struct {
 	Traceback *string `json:"traceback"`
 }
 
-// DebugCommand is a debugger that is a command of the caller's shell. It runs on this
+// debugCommand is a debugger that is a command of the caller's shell. It runs on this
 // machine as the caller, gets the script and its error as JSON on stdin, and prints the
 // repaired script. A command that fails, prints nothing or too much, or takes too long
 // uses up an attempt.
-func DebugCommand(command string) DebugFunc {
-	return func(ctx context.Context, solution mlestar.SolutionScript, failure Failure) (mlestar.SolutionScript, error) {
+func debugCommand(command string) evaluate.DebugFunc {
+	return func(ctx context.Context, solution mlestar.SolutionScript, failure evaluate.Failure) (mlestar.SolutionScript, error) {
 		input, err := json.Marshal(debugInput{Script: solution.Content, Error: failure.Text(), Traceback: failure.Traceback})
 		if err != nil {
 			return solution, err

@@ -1,6 +1,4 @@
-// Package compare finds the differences between two passes of the same gates: a run and its
-// replay, or a run and its repetition. It reads files of evidence and nothing else.
-package compare
+package gate
 
 import (
 	"bufio"
@@ -16,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// Difference is one signal that is not the expected one.
+// Difference is one signal of a replay that is not the expected one.
 type Difference struct {
 	// Gate counts from 1; 0 is the whole run.
 	Gate int `json:"gate"`
@@ -29,8 +27,8 @@ type Difference struct {
 	Got     string `json:"got"`
 }
 
-// Command is how one command of a pass ended.
-type Command struct {
+// ReplayedCommand is how one command of a replay ended.
+type ReplayedCommand struct {
 	Cmd       string `json:"cmd"`
 	Ending    string `json:"ending"`
 	ExitCode  *int   `json:"exit_code"`
@@ -38,9 +36,9 @@ type Command struct {
 	LogSHA256 string `json:"log_sha256"`
 }
 
-// Gates compares two passes by their signals: exits are the expected exit codes, and ran is
-// how the commands of got ended. A signal that want does not have is not expected.
-func Gates(want, got evidence.Gates, exits []*int, ran []Command) []Difference {
+// compareGates compares two passes by their signals: exits are the expected exit codes, and ran
+// is how the commands of got ended. A signal that want does not have is not expected.
+func compareGates(want, got evidence.Gates, exits []*int, ran []ReplayedCommand) []Difference {
 	var all []Difference
 	for i, c := range want.Commands {
 		r := ran[i]
@@ -61,7 +59,7 @@ func Gates(want, got evidence.Gates, exits []*int, ran []Command) []Difference {
 	if want.BehaviorHash != "" && want.BehaviorHash != got.BehaviorHash {
 		all = append(all, Difference{Signal: "behavior_hash", Want: want.BehaviorHash, Got: got.BehaviorHash})
 	}
-	return append(all, Files(want.Artifacts, got.Artifacts, want.Workspace != "")...)
+	return append(all, compareFiles(want.Artifacts, got.Artifacts, want.Workspace != "")...)
 }
 
 func code(c *int) string {
@@ -71,8 +69,8 @@ func code(c *int) string {
 	return fmt.Sprint(*c)
 }
 
-// Files compares kept files. Further files of got are differences if they are all expected.
-func Files(want, got []evidence.HashedFile, expectAll bool) (all []Difference) {
+// compareFiles compares kept files. Further files of got are differences if they are all expected.
+func compareFiles(want, got []evidence.HashedFile, expectAll bool) (all []Difference) {
 	hashes := map[string]string{}
 	for _, f := range got {
 		hashes[f.FilePath] = f.SHA256
@@ -91,25 +89,21 @@ func Files(want, got []evidence.HashedFile, expectAll bool) (all []Difference) {
 	return all
 }
 
-// Tests returns the first difference between the results of two passes, nil for none. Its
+// compareTests returns the first difference between the results of two passes, nil for none. Its
 // Subject is a command or a test case, and its Signal a word for people.
-func Tests(want, got evidence.Tests) *Difference {
-	for i := range max(len(want.Commands), len(got.Commands)) {
-		if i >= min(len(want.Commands), len(got.Commands)) {
-			return &Difference{Signal: "number of commands with a result", Subject: evidence.TestsFile, Want: fmt.Sprint(len(want.Commands)), Got: fmt.Sprint(len(got.Commands))}
-		}
-		a, b := want.Commands[i], got.Commands[i]
+func compareTests(want, got evidence.Tests) *Difference {
+	if a, b := len(want.Commands), len(got.Commands); a != b {
+		return &Difference{Signal: "number of commands with a result", Subject: evidence.TestsFile, Want: fmt.Sprint(a), Got: fmt.Sprint(b)}
+	}
+	for i, a := range want.Commands {
+		b := got.Commands[i]
 		differs := func(signal, subject, want, got string) *Difference {
 			return &Difference{Gate: a.Index, Signal: signal, Subject: subject, Want: want, Got: got}
 		}
-		for _, s := range []struct{ signal, want, got string }{
-			{"end", ended(a), ended(b)},
-			{"output", complete(a), complete(b)},
-			{"source of tests", cmp.Or(string(a.Source), "nothing"), cmp.Or(string(b.Source), "nothing")},
-			{"report", usable(a), usable(b)},
-		} {
-			if s.want != s.got {
-				return differs(s.signal, a.Command, s.want, s.got)
+		x, y := signals(a), signals(b)
+		for k, signal := range []string{"end", "output", "source of tests", "report"} {
+			if x[k] != y[k] {
+				return differs(signal, a.Command, x[k], y[k])
 			}
 		}
 		for k := range max(len(a.Cases), len(b.Cases)) { // sorted by ID
@@ -129,26 +123,20 @@ func Tests(want, got evidence.Tests) *Difference {
 	return nil
 }
 
-// ended says how a gate ended.
-func ended(c evidence.CommandTests) string {
-	if c.ExitCode == nil {
-		return c.Ending
+// signals are the end of a command, the state of its output, the source of its tests, and the
+// state of its report.
+func signals(c evidence.CommandTests) [4]string {
+	all := [4]string{c.Ending, "not complete", cmp.Or(string(c.Source), "nothing"), "usable"}
+	if c.ExitCode != nil {
+		all[0] = fmt.Sprintf("%s with code %d", c.Ending, *c.ExitCode)
 	}
-	return fmt.Sprintf("%s with code %d", c.Ending, *c.ExitCode)
-}
-
-func complete(c evidence.CommandTests) string {
 	if c.LogsComplete {
-		return "complete"
+		all[1] = "complete"
 	}
-	return "not complete"
-}
-
-func usable(c evidence.CommandTests) string {
-	if c.Problem == "" {
-		return "usable"
+	if c.Problem != "" {
+		all[3] = fmt.Sprintf("not usable (%.200s)", c.Problem)
 	}
-	return fmt.Sprintf("not usable (%.200s)", c.Problem)
+	return all
 }
 
 // Line is the first place where two texts differ.
@@ -163,9 +151,9 @@ type Line struct {
 // maxShown bounds what is shown of a line, in bytes.
 const maxShown = 200
 
-// Logs compares the normalized logs of two gate directories; nil means that they are equal. It
+// compareLogs compares the normalized logs of two gate directories; nil: they are equal. It
 // streams, and memory does not grow with the length of lines.
-func Logs(want, got *os.Root) (*Line, error) {
+func compareLogs(want, got *os.Root) (*Line, error) {
 	a, _, err := fsx.OpenIn(want, evidence.RunLogFile)
 	if err != nil {
 		return nil, err
@@ -176,12 +164,12 @@ func Logs(want, got *os.Root) (*Line, error) {
 		return nil, err
 	}
 	defer b.Close()
-	return lines(a, b)
+	return compareLines(a, b)
 }
 
-// lines compares piece by piece. A piece is a line, or as much of one as the buffer takes; as
+// compareLines compares piece by piece. A piece is a line, or as much of one as the buffer takes; as
 // long as all is the same, both have the same pieces.
-func lines(want, got io.Reader) (*Line, error) {
+func compareLines(want, got io.Reader) (*Line, error) {
 	const piece = 64 << 10
 	a, b := bufio.NewReaderSize(want, piece), bufio.NewReaderSize(got, piece)
 	for line := 1; ; {

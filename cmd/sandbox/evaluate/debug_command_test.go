@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/result"
 )
@@ -20,8 +21,8 @@ import (
 func TestDebugCommand(t *testing.T) {
 	script := mlestar.NewSolution("é\n<b>", mlestar.PhaseInit)
 	script.SourceModel = new("svm")
-	failure := Failure{Result: Result{Run: &RunFacts{Explanation: "It was killed.", Status: result.StatusSignaled}}}
-	repaired, err := DebugCommand("cat")(t.Context(), script, failure)
+	failure := evaluate.Failure{Result: evaluate.Result{Run: &evaluate.RunFacts{Explanation: "It was killed.", Status: result.StatusSignaled}}}
+	repaired, err := debugCommand("cat")(t.Context(), script, failure)
 	require.NoError(t, err)
 	require.Equal(t, mlestar.PhaseRefined, repaired.Phase)
 	require.Equal(t, "svm", *repaired.SourceModel)
@@ -31,7 +32,7 @@ func TestDebugCommand(t *testing.T) {
 
 	// A command that reads nothing is no failure of ours.
 	script.Content = strings.Repeat("x", 1<<20)
-	repaired, err = DebugCommand("echo fixed")(t.Context(), script, failure)
+	repaired, err = debugCommand("echo fixed")(t.Context(), script, failure)
 	require.NoError(t, err)
 	require.Equal(t, "fixed\n", repaired.Content)
 }
